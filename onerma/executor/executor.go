@@ -29,8 +29,8 @@ type Transfer struct {
 	// Deadline ends the transfer. Its operations in flight end first, so the transfer may end later
 	// by the longest time of one operation. clock.Never: there is no deadline.
 	Deadline clock.Time
-	// Once: the first failure of an operation ends the transfer. false: failed operations are tried
-	// again until Deadline. A refused key always ends the transfer.
+	// Once: the first failure of an operation ends the transfer. false means that failed operations
+	// are tried again until Deadline. A refused key always ends the transfer.
 	Once bool
 	// Tag is returned in the result.
 	Tag uint64

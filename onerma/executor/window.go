@@ -19,12 +19,12 @@ const (
 type Config struct {
 	// RTT is the round-trip time of the rack; required.
 	RTT time.Duration
-	// LocalTarget is the target of the issue delay; 0: RTT / 2. RemoteTarget is the target of the
-	// rest of a READ's time; 0: 1.5 RTT. The messages of a WRITE take twice as many hops, so its
-	// target is twice RemoteTarget.
+	// LocalTarget is the target of the issue delay; 0 means RTT / 2. RemoteTarget is the target of
+	// the rest of a READ's time; 0 means 1.5 RTT. The messages of a WRITE take twice as many hops,
+	// so its target is twice RemoteTarget.
 	LocalTarget, RemoteTarget time.Duration
-	// Least and Most are the bounds of a window, First is its first value, all in operations; 0:
-	// 0.01, 64 and 1.
+	// Least and Most are the bounds of a window, First is its first value, all in operations; 0
+	// means 0.01, 64 and 1.
 	Least, Most, First float64
 	// TotalDelay is the ablation of figure 15: the remote windows follow the whole time of an
 	// operation, and the local window stays at its upper bound.

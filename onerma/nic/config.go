@@ -15,8 +15,8 @@ type Config struct {
 	MAC wire.MAC // required
 	// Addr is the NIC's IPv4 address; required.
 	Addr netip.Addr
-	// LinkMTU is the length of the largest IP packet of the link in bytes; 0: 4200, enough for an
-	// operation in one packet. With a smaller LinkMTU, the body of a data message is the largest
+	// LinkMTU is the length of the largest IP packet of the link in bytes; 0 means 4200, enough for
+	// an operation in one packet. With a smaller LinkMTU, the body of a data message is the largest
 	// multiple of 64 bytes that fits.
 	LinkMTU int
 	// Rand makes region keys and the first generations; required. On a rack, its numbers must not
@@ -30,23 +30,23 @@ type Config struct {
 	// reason: Epoch is a part of every initialisation vector, and a vector must not repeat under a
 	// key.
 	Epoch uint32
-	// RTT is the round-trip time of the rack; 0: 50 µs. The defaults below depend on it.
+	// RTT is the round-trip time of the rack; 0 means 50 µs. The defaults below depend on it.
 	RTT time.Duration
-	// DispatchTimeout is how long a command may wait for the window; 0: 2 RTT. Timeout is how long
-	// the next message of an operation may take; 0: 4 RTT. They should be the same for all NICs of
-	// a rack.
+	// DispatchTimeout is how long a command may wait for the window; 0 means 2 RTT. Timeout is how
+	// long the next message of an operation may take; 0 means 4 RTT. They should be the same for
+	// all NICs of a rack.
 	DispatchTimeout, Timeout time.Duration
-	// Window is how many inbound bytes may be solicited at a time; 0: 65536.
+	// Window is how many inbound bytes may be solicited at a time; 0 means 65536.
 	Window int
 	// Threshold bounds the bytes of waiting inbound requests: from this number on, further requests
-	// get a NACK. 0: the bytes that the link sends in Timeout − RTT − DispatchTimeout, or 65536 if
-	// Rate is 0.
+	// get a NACK. 0 means the bytes that the link sends in Timeout − RTT − DispatchTimeout, or
+	// 65536 if Rate is 0.
 	Threshold int
-	// Rate is the rate at which the NIC sends data, in bits per second; 0: it sends data at once,
-	// at most 64 messages in a step.
+	// Rate is the rate at which the NIC sends data, in bits per second; 0 means that it sends data
+	// at once, at most 64 messages in a step.
 	Rate int64
 	// Slots is how many commands may be in flight. Tickets bounds the inbound WRITEs and REKEYs,
-	// Regions the regions; 0: 1024 each.
+	// Regions the regions; 0 means 1024 each.
 	Slots, Tickets, Regions int
 }
 

@@ -28,7 +28,7 @@ type ticket struct {
 	head       onerma.Header // of the request
 	cipher     *Cipher
 	region     *Region
-	prev       vector // vector of the request; from the pull on, vector of the pull
+	prev       vector // vector of the request; once the target has sent the pull, vector of the pull
 	landed     pieces
 	body       Key // the new key of a REKEY
 }

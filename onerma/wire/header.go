@@ -89,8 +89,8 @@ type Header struct {
 	PID uint32
 	// Counter is the number of this message among all messages that its sender has ever sent.
 	Counter uint64
-	// Ticket is the target's name for a WRITE or REKEY, in all messages from the pull on; 0 in
-	// other messages.
+	// Ticket is the number that the target has given to a WRITE or REKEY. The pull and all later
+	// messages of the operation carry it; in other messages it is 0.
 	Ticket uint32
 }
 

@@ -65,7 +65,7 @@ const limit = time.Minute
 // Plugin executes the commands of container runtimes. The zero value works on the racks of this
 // machine.
 type Plugin struct {
-	// Stdout receives results; nil: standard output.
+	// Stdout receives results; nil means standard output.
 	Stdout io.Writer
 	open   func(name string) (*rack.Rack, error) // replaces rack.Open in tests
 }

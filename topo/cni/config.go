@@ -15,7 +15,7 @@ import (
 // Config is the plugin's section of the network's configuration.
 type Config struct {
 	types.NetConf
-	// Rack names the rack; "": default.
+	// Rack names the rack; "" means the rack "default".
 	Rack string `json:"rack"`
 	// RuntimeConfig has the values that the runtime adds for the plugin's capabilities.
 	RuntimeConfig struct {

@@ -138,7 +138,7 @@ func (e *Engine) explain(err error) error {
 	return fmt.Errorf("engine at %s: %w", e.socket, err)
 }
 
-// call sends in as JSON (nil: no body), and decodes the answer into out (nil: the answer is
+// call sends in as JSON (nil means no body), and decodes the answer into out (nil: the answer is
 // dropped).
 func (e *Engine) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)

@@ -33,7 +33,8 @@ type Container struct {
 	Plug     Plug
 	// State is the engine's name of the state: created, running, paused, restarting, exited, dead.
 	State string
-	// PID is the process ID of the container's first process on this machine; 0: it does not run.
+	// PID is the process ID of the container's first process on this machine; 0 means that it does
+	// not run.
 	PID int
 	// StartedAt is when the container was last started, as the engine prints it. It is different in
 	// each incarnation.

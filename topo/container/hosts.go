@@ -20,8 +20,8 @@ type Settings struct {
 	// Socket is the path of the engine's socket.
 	Socket string `json:"socket"`
 	Plug   Plug   `json:"plug"`
-	// Compose is the path of the compose file that makes the containers; "": the package makes them
-	// by the engine's API.
+	// Compose is the path of the compose file that makes the containers; "" means that the package
+	// makes them by the engine's API.
 	Compose string `json:"compose,omitempty"`
 }
 
@@ -128,8 +128,8 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 		}
 	}
 	for _, u := range units(r, host, plug) {
-		// The container is found by its labels, not by its name, because another program may use the
-		// name.
+		// The container is found by its labels, not by its name, because another program may use
+		// the name.
 		c, err := h.Container(ctx, host, u.Part)
 		if err == nil {
 			err = e.start(ctx, c.ID)

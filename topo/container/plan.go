@@ -49,9 +49,9 @@ type unit struct {
 	// Hostname is the host name of the container. It is "" if the container shares the network, and
 	// so the host name, of another one.
 	Hostname string
-	// With is the container whose network this one shares; "": none.
+	// With is the container whose network this one shares; "" means none.
 	With string
-	// Network is the network that is the container's link; "": there is none.
+	// Network is the network that is the container's link; "" means that there is none.
 	Network string
 	Mounts  []mount
 }

@@ -49,7 +49,8 @@ type Watched struct {
 
 // Watch is the answer of the watcher to GET /status.
 type Watch struct {
-	// Engine says why the watcher does not receive the engine's events; "": it receives them.
+	// Engine says why the watcher does not receive the engine's events; "" means that it receives
+	// them.
 	Engine string    `json:"engine,omitempty"`
 	Hosts  []Watched `json:"hosts"`
 }
@@ -138,7 +139,8 @@ func (w *watcher) status() Watch {
 	return s
 }
 
-// setEngine records and logs why the watcher does not receive the engine's events; "": it does.
+// setEngine records and logs why the watcher does not receive the engine's events; "" means that it
+// does.
 func (w *watcher) setEngine(said string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

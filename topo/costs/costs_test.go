@@ -21,7 +21,7 @@ func TestBuiltins(t *testing.T) {
 			t.Errorf("the file of %s calls itself %s", name, m.Name)
 		}
 	}
-	if _, err := Builtin("connectx9"); err == nil || !strings.Contains(err.Error(), "there are connectx3, connectx5, connectx5-dpdk") {
+	if _, err := Builtin("connectx9"); err == nil || !strings.Contains(err.Error(), "there are connectx3, connectx3-40g, connectx5, connectx5-dpdk") {
 		t.Errorf("an unknown name: %v", err)
 	}
 	var list spec.Errors

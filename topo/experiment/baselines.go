@@ -13,24 +13,28 @@ import (
 
 // cloverBaselines compares Clover with the baselines of its paper.
 var cloverBaselines = Experiment{
-	Name:   "clover-baselines",
-	Short:  "Clover beside pDPM-Direct and pDPM-Central under YCSB A, B and C: throughput, latency, round trips",
-	Figure: "Clover's comparison of its designs under YCSB (ATC 2020); Clover also with copies",
-	Long: "Clients run the workloads A (50% updates), B (5%) and C (reads only) of YCSB on the stores Clover, pDPM-Direct and\n" +
-		"pDPM-Central, with the same keys, values, hosts and switch. Clients know the places of all keys, as in the paper:\n" +
-		"Clover's from a location cache of each host, those of pDPM-Direct from having read each key. In pDPM-Central the\n" +
-		"coordinator knows them, which has --cores cores; each request takes a core as long as a call takes Clover's metadata\n" +
-		"server. Clover keeps 1, 2 and 3 copies of each node if there are as many memory servers; the others keep one.\n\n" +
-		"  COPIES              of each node, on as many servers\n" +
-		"  Mops                operations, in millions per second\n" +
-		"  READ, UPDATE us     latency, median and 99th percentile\n" +
-		"  RTT/OP              round trips per operation; in parentheses those of the authors' designs without contention:\n" +
-		"                      GET and PUT take 1 and 2 with Clover (1 and 3 with copies), 1 and 4 with pDPM-Direct, 2 and 2 with pDPM-Central\n" +
-		"                      (the client's and the coordinator's)\n" +
-		"  FIRST TRY %         share of the updates that lose no race: for the newest node, or for the lock\n" +
-		"  BYTES/OP            bytes on the wire per operation\n" +
-		"  FAILED              operations that failed, had a wrong value or found no key\n\n" +
-		"The paper has 100,000 keys, values of 1,000 bytes, Zipf 0.99. The switch keeps up with every load.",
+	Name:     "clover-baselines",
+	Short:    "Clover, pDPM-Direct and pDPM-Central under YCSB A, B and C: throughput, latency, round trips",
+	Figure:   "the comparison of designs under YCSB in Clover's paper (ATC 2020); in addition, Clover with copies of nodes",
+	Examples: []string{"--workloads a --clients 32 --servers 2"},
+	Long: "Clients run the workloads A (50% updates), B (5% updates) and C (reads only) of YCSB on the stores Clover,\n" +
+		"pDPM-Direct and pDPM-Central. Keys, values, hosts and the switch are the same for all stores. As in Clover's\n" +
+		"paper, the places of all keys are known when the measurement begins: clients of Clover have them in a location\n" +
+		"cache of their host, and clients of pDPM-Direct have read each key before. In pDPM-Central all operations go through\n" +
+		"one process, the coordinator, which knows the places. It runs on --cores cores, and each request occupies a core for\n" +
+		"as long as a call occupies a thread of Clover's metadata server. Clover is measured with each number of copies that\n" +
+		"--replicas names, if there are as many memory servers. The other stores keep one copy.\n\n" +
+		"  COPIES           number of copies of each node (a version of a value), each on another memory server\n" +
+		"  Mops             operations, in millions per second\n" +
+		"  READ, UPDATE us  median and 99th percentile of latency, in microseconds\n" +
+		"  RTT/OP           mean number of round trips of an operation. In parentheses: round trips of the authors' designs\n" +
+		"                   without contention. GET and PUT take 1 and 2 round trips with Clover (1 and 3 with copies), 1 and 4\n" +
+		"                   with pDPM-Direct, and 2 and 2 with pDPM-Central (one of the client, one of the coordinator)\n" +
+		"  FIRST TRY %      percentage of the updates that succeed at their first attempt: no other client appends, or takes the\n" +
+		"                   lock, first\n" +
+		"  BYTES/OP         bytes on the wire per operation\n" +
+		"  FAILED           number of operations that failed, had a wrong value or found no key\n\n" +
+		"The paper has 100,000 keys, values of 1,000 bytes, and Zipf 0.99. The switch keeps up with every load.",
 	Sim: "7 min", Cost: "connectx5",
 	New: func() Body {
 		return &baselinesBody{workloads: []string{"a", "b", "c"}, clients: []int{8, 32, 64}, servers: []int{1, 2, 4}, replicas: []int{1, 2, 3}, cores: 12, keys: 1024, value: 1000, zipf: 0.99}
@@ -55,11 +59,11 @@ func (b *baselinesBody) Flags(fs *pflag.FlagSet) {
 	clientsFlag(fs, &b.clients)
 	fs.IntSliceVar(&b.servers, "servers", b.servers, "numbers of memory servers, separated by commas")
 	fs.IntSliceVar(&b.replicas, "replicas", b.replicas, "numbers of copies that Clover keeps, separated by commas; those above the number of servers are left out")
-	b.start.flag(fs)
+	b.start.flag(fs, "threads and balance, like 'threads=4 balance'; the number of copies is in --replicas")
 	fs.IntVar(&b.cores, "cores", b.cores, "cores of the coordinator of pDPM-Central")
-	fs.Uint64Var(&b.keys, "keys", b.keys, "keys that are loaded before")
+	fs.Uint64Var(&b.keys, "keys", b.keys, "number of keys, which are loaded before the measurement")
 	fs.IntVar(&b.value, "value-size", b.value, "bytes of a value")
-	fs.Float64Var(&b.zipf, "zipf", b.zipf, "Zipf's exponent")
+	fs.Float64Var(&b.zipf, "zipf", b.zipf, "Zipf's exponent of the popularity of keys")
 }
 
 // Bounds of the parameters.

@@ -5,24 +5,27 @@ import "github.com/rdmalab/rdmalab/topo/papers"
 // casOneWord measures CAS on one word: what the serialisation of atomics in the NIC costs, and what
 // is gained when the switch replaces them.
 var casOneWord = Experiment{
-	Name:   "cas-one-word",
-	Short:  "CAS on one word by 1 to 64 clients: in host and NIC memory, and replaced by WRITE in the switch",
-	Figure: "SwordBox fig. 10 (CAS replaced by a middlebox with one core), and the limits in fig. 4",
-	Long: "Clients, each with one CAS in flight, all work on the same word of a memory server. The series differ in where\n" +
-		"the word is (host memory of the server, or device memory on its NIC), and in what the switch does. CAS→WRITE\n" +
-		"stands for a switch that replaces each CAS by a WRITE of the new value, by hardened or published rules of action\n" +
-		"atomics. In the simulator, the switch of series hardened and published is as slow as the middlebox of the paper,\n" +
-		"and that of the other series delays no packet by its load (line rate). Series as-is leaves program and rules of\n" +
-		"the rack's switch unchanged; for the other series the switch gets the rules that they need, and its earlier\n" +
-		"rules back at the end.\n\n" +
-		"  CAS Mops             answered CAS, in millions per second\n" +
-		"  SUCCEEDED Mops       CAS that changed the word, in millions per second\n" +
-		"  LATENCY us           mean time from post to completion of a CAS\n" +
-		"  REPLACED %           share of the CAS that reached the server as another operation\n" +
-		"  PAPER'S LIMIT Mops   the paper's rate with many clients; FROM says where the paper has it\n\n" +
-		"On a rack the word is the last one of the memory of server --to, or of the lock table on its NIC. Stores use\n" +
-		"this memory too: stop them first.",
-	Sim: "5 s", Rack: "1 min", Cost: "connectx5-dpdk",
+	Name:     "cas-one-word",
+	Short:    "CAS on one word by 1 to 64 clients: in host and NIC memory, and replaced by WRITE in the switch",
+	Figure:   "SwordBox fig. 10 (CAS replaced by a middlebox with one core), and the limits in fig. 4",
+	Examples: []string{"--on rack --series host,hardened --clients 1,16"},
+	Long: "Clients, each with one CAS in flight, all work on the same word of a memory server. The series differ in two\n" +
+		"ways. First, the word is in host memory of the server, or in device memory on the server's NIC. Second, the\n" +
+		"switch only forwards, or it replaces each CAS by a WRITE of the new value (CAS→WRITE), by hardened or published\n" +
+		"rules of action atomics.\n\n" +
+		"In the simulator, the switch of series hardened and published is as slow as the middlebox of the SwordBox paper;\n" +
+		"--cost says how slow. In the other series the switch keeps up with every load (line rate).\n\n" +
+		"On a rack, series as-is uses the switch's present program and rules. For every other series the experiment\n" +
+		"installs the program and the rules that the series needs. At the end it restores the earlier program and rules.\n\n" +
+		"  CAS Mops            answered CAS, in millions per second\n" +
+		"  SUCCEEDED Mops      CAS that changed the word, in millions per second\n" +
+		"  LATENCY us          mean time from post to completion of a CAS, in microseconds\n" +
+		"  REPLACED %          percentage of the CAS that reached the server as another operation\n" +
+		"  PAPER'S LIMIT Mops  rate of CAS with many clients in the SwordBox paper, in millions per second\n" +
+		"  FROM                where in the SwordBox paper this limit is\n\n" +
+		"On a rack the word is the last word of the memory that server --to registers: host memory or, in series device, the\n" +
+		"device memory on its NIC, where Sherman keeps its locks. Stores use this memory too: stop them first.",
+	Sim: "5 s", Rack: "1 min", Target: "word", Cost: "connectx5-dpdk",
 	New: func() Body {
 		return &wordBody{list: casSeries(), clients: []int{1, 2, 4, 8, 16, 32, 64}}
 	},

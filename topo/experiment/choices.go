@@ -10,15 +10,21 @@ import (
 
 // cloverChoices measures what each choice of the simulator's model of Clover does to a result.
 var cloverChoices = Experiment{
-	Name:   "clover-choices",
-	Short:  "how much Clover's throughput in the simulator depends on each choice of the model",
-	Figure: "SwordBox fig. 11 (throughput); the paper has no such table",
+	Name:     "clover-choices",
+	Short:    "how much Clover's throughput in the simulator depends on each choice of the model",
+	Figure:   "SwordBox fig. 11 (throughput), in a table that the paper does not have",
+	Examples: []string{"--threads 56 --quick"},
 	Long: "The simulator's model of Clover rests on several choices. The first row of the table has Clover's throughput\n" +
-		"with all of them, as swordbox-figures measures it, and the authors' numbers in parentheses. In each further row\n" +
-		"one choice is replaced by another one, in the last row all of them:" + "\n\n" + choiceList() + "\n" +
-		"A column is a percentage of writes, without steering, or with published or hardened steering of appends and\n" +
-		"READs. Cells are millions of operations per second; FAILED counts operations that failed, had a wrong value or\n" +
-		"found no key.",
+		"with all of these choices, as `rdmalab experiment swordbox-figures` measures it, and the authors' numbers in\n" +
+		"parentheses. Each further row changes one choice, and the last row changes all of them. Below, the value before\n" +
+		"*not* is that of the row, and the value after it is the model's. \"The authors\" are those of the SwordBox paper, and\n" +
+		"RedN is a paper of NSDI 2022:\n\n" +
+		choiceList() +
+		"\n" +
+		"Each column is one workload, named by its percentage of writes: 0 %, 5 %, 50 %, 100 %. A column with a further word,\n" +
+		"like 50 %, PUBLISHED, is with published or hardened steering of appends and READs; the others are without steering.\n" +
+		"The values are millions of operations per second. FAILED is the number of operations that failed, had a wrong value\n" +
+		"or found no key.",
 	Sim: "10 min with two processors, with --quick 1 min", Cost: "connectx5",
 	New: func() Body { return &choicesBody{threads: 392} },
 }
@@ -31,11 +37,11 @@ type choice struct {
 
 var choices = []choice{
 	{0, "all choices"},
-	{OldTotals, "NIC totals of RedN (65M READs, 63M WRITEs), not the authors' (84.5M, 118M)"},
-	{ShortPatience, "patience 10 ms, not 1 s"},
+	{OldTotals, "NIC limits of RedN (65M READs/s, 63M WRITEs/s), not the authors' (84.5M, 118M)"},
+	{ShortPatience, "a client gives up an operation after 10 ms, not 1 s"},
 	{OtherKeys, "1,024 keys and Zipf 0.99, not 1,000 and 1.0"},
 	{OwnCaches, "a location cache for each client, not each machine"},
-	{NoProgram, "no time for the client's program"},
+	{NoProgram, "the program of a client takes no time, not what the authors measured"},
 	{OneThread, "a metadata server of one thread, not twelve"},
 	{AllChoices, "none of the choices"},
 }
@@ -55,7 +61,7 @@ type choicesBody struct {
 }
 
 func (b *choicesBody) Flags(fs *pflag.FlagSet) {
-	fs.IntVar(&b.threads, "threads", b.threads, "number of clients")
+	fs.IntVar(&b.threads, "threads", b.threads, "number of clients, which the authors call threads; 392 is their largest number")
 }
 
 func (b *choicesBody) Check(at Place) error {

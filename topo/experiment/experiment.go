@@ -24,9 +24,14 @@ type Experiment struct {
 	Short, Long string
 	// Figure says which figure of which paper it reproduces.
 	Figure string
+	// Examples are flags for further examples in a help text, a command line each.
+	Examples []string
 	// Sim and Rack say how long the experiment takes with its defaults in the simulator and on a
-	// rack; "": it does not run there.
+	// rack. "" means that it does not run there.
 	Sim, Rack string
+	// Target is what is in the memory of one memory server of a rack, which the operator chooses, like
+	// "lock"; "" means that the experiment uses all memory servers.
+	Target string
 	// Cost is the cost model of the simulator that it uses by default.
 	Cost string
 	// New returns the experiment with its default parameters.
@@ -56,7 +61,7 @@ type Place struct {
 
 // All lists the experiments in the order of a help text.
 func All() []Experiment {
-	return []Experiment{casOneWord, oneLock, writeContention, steeringGain, swordboxFigures, cloverChoices, cloverBaselines, fuseeFigures, treeOperations, treeLocks, shermanFigures, shermanChoices}
+	return []Experiment{casOneWord, oneLock, writeContention, steeringGain, swordboxFigures, cloverChoices, cloverBaselines, fuseeFigures, treeOperations, treeLocks, shermanFigures, shermanChoices, memoryFigures, memoryRates}
 }
 
 // Find returns an experiment by name.
@@ -73,7 +78,7 @@ func Find(name string) (Experiment, error) {
 	return all[i], nil
 }
 
-// Takes says how long the experiment takes on a platform; "": it does not run there.
+// Takes says how long the experiment takes on a platform. "" means that it does not run there.
 func (e *Experiment) Takes(on string) string {
 	if on == OnSim {
 		return e.Sim

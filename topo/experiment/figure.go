@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/papers"
@@ -30,20 +31,31 @@ type outcome struct {
 	store *StoreResult
 	// rate is the operations a second of a load without a store.
 	rate float64
+	// bits: rate is in bits a second.
+	bits bool
 	// order is the share of requests by distance; see Platform.Order.
 	order map[int]float64
+	// incast, lookups and counting are of the loads on servers' memory. added is how much longer a
+	// packet takes than without a lookup. share is the client's rate, relative to that without
+	// counting.
+	incast   *IncastResult
+	lookups  *LookupsResult
+	counting *CountingResult
+	added    time.Duration
+	share    float64
 }
 
 // figure is a figure of a paper: what is measured for it, and how it is shown.
 type figure struct {
 	// key selects the figure in --figures. title says what the figure shows.
 	key, title string
-	// x and unit are the texts at the axes. format is the format of numbers; "": %.4g.
+	// x and unit are the texts at the axes. format is the format of numbers; "" means %.4g.
 	x, unit, format string
 	logY            bool
 	cells           []figureCell
-	// base is the series that gains are relative to; "": there are no gains. gains are columns at
-	// which the summary prints gains, in addition to the last column; "" in gains is the first column.
+	// base is the series that gains are relative to; "" means that there are no gains. gains are
+	// columns at which the summary prints gains, in addition to the last column; "" in gains is the
+	// first column.
 	base  string
 	gains []string
 	// why explains differences to the authors' numbers.
@@ -59,8 +71,8 @@ type figureCell struct {
 	// authors' name of the series.
 	theirs float64
 	their  string
-	// load is nil if there is nothing to measure. Our number is then known; 0: only the authors have a
-	// number.
+	// load is nil if there is nothing to measure. Our number is then known; 0 means that only the
+	// authors have a number.
 	load  load
 	value func(*outcome) float64
 	known float64
@@ -308,7 +320,8 @@ func (l Clover) effort() float64 {
 	return each * float64(l.Clients)
 }
 
-// measure runs the load with each of its seeds. The outcome is that of all runs as if they were one.
+// measure runs the load with each of its seeds. The outcome is that of all runs as if they were
+// one.
 func (l Clover) measure(ctx context.Context, p Platform) (outcome, error) {
 	var all StoreResult
 	for k := range max(1, l.Seeds) {

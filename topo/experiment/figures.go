@@ -13,17 +13,22 @@ import (
 
 // swordboxFigures measures the figures of the SwordBox paper.
 var swordboxFigures = Experiment{
-	Name:   "swordbox-figures",
-	Short:  "every figure of the SwordBox paper, each number beside the authors'",
-	Figure: "SwordBox: the figures with measurements, and data of its authors that are in no figure",
+	Name:     "swordbox-figures",
+	Short:    "every figure of the SwordBox paper, each number beside the authors'",
+	Figure:   "SwordBox: the figures with measurements, and data of its authors that are in no figure",
+	Examples: []string{"--figures 4,11 --out figures"},
 	Long: "swordbox-figures measures the loads of the paper's figures in the simulator and prints a table for each figure,\n" +
-		"with the authors' numbers in parentheses. Below each table it compares each series with theirs: OURS/THEIRS at\n" +
-		"the first and the last point and in the mean, the difference of shape (SHAPE ±%), gains, crossings, and the\n" +
-		"reasons of differences. --figures chooses among:" + "\n\n" + figureList(swordbox) + "\n" +
-		"With --out, a directory gets each figure as table, CSV, JSON and picture (SVG), and a summary of all. A load\n" +
-		"that several figures need is measured once; as many loads are measured at a time as there are processors.\n" +
-		"Without steering and with at least 50 % writes, a number is the mean of 3 runs of 16 ms with different seeds,\n" +
-		"except with --quick. The authors' numbers are from their public repository (package topo/papers).",
+		"with the authors' numbers in parentheses. Below each table it compares each series with the authors' series:\n\n" +
+		"  OURS/THEIRS  our number divided by theirs, at the first and the last point and in the mean\n" +
+		"  SHAPE ±%     by how many percent this ratio differs between points: 0 means that both curves have the same shape\n\n" +
+		"The comparison also has gains, crossings of series, and the reasons of differences. --figures chooses among:\n\n" +
+		figureList(swordbox) +
+		"\n" +
+		"With --out, a directory gets each figure as table, CSV, JSON and picture (SVG), and a summary of all figures. A\n" +
+		"load that several figures need is measured once. As many loads are measured at a time as there are processors.\n" +
+		"Except with --quick, a load without steering and with at least 50 % writes is measured in 3 runs of 16 ms with\n" +
+		"different seeds, and the table has the mean. The authors' numbers are from their public repository (package\n" +
+		"topo/papers).",
 	Sim: "12 min with two processors, with --quick 2 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &figuresBody{all: swordbox} },
 }
@@ -149,8 +154,17 @@ func measureAll(ctx context.Context, p Platform, w Watcher, list []load) (map[lo
 
 // text formats an outcome for the progress report.
 func (o *outcome) text() string {
-	if o.order != nil {
+	switch {
+	case o.order != nil:
 		return fmt.Sprintf("%.3g%% in order", 100*o.order[1])
+	case o.bits:
+		return fmt.Sprintf("%.3g Gb/s", gbps(o))
+	case o.incast != nil:
+		return fmt.Sprintf("%d bytes have arrived, the last at %v", o.incast.Arrived, o.incast.Last)
+	case o.lookups != nil:
+		return fmt.Sprintf("median %v, %.3g Mops", o.lookups.Median, o.lookups.Rate/1e6)
+	case o.counting != nil:
+		return fmt.Sprintf("%d of %d counted, %.3g FETCH_ADDs a second", o.counting.Counted, o.counting.Sent, o.counting.Adds)
 	}
 	out := fmt.Sprintf("%.3g Mops", mops(o))
 	if o.store != nil {

@@ -13,13 +13,17 @@ import (
 
 // fuseeFigures measures the figures of the FUSEE paper.
 var fuseeFigures = Experiment{
-	Name:   "fusee-figures",
-	Short:  "the figures of the FUSEE paper, each number beside the authors'",
-	Figure: "FUSEE: figures 10 to 21",
+	Name:     "fusee-figures",
+	Short:    "the figures of the FUSEE paper, each number beside the authors'",
+	Figure:   "FUSEE: figures 10 to 21",
+	Examples: []string{"--figures 13 --out figures"},
 	Long: "fusee-figures measures the loads of the paper's figures in the simulator and prints a table for each figure,\n" +
-		"with the authors' numbers in parentheses, and below it the comparison that swordbox-figures has. Cells with a\n" +
-		"number in parentheses alone are not measured. --figures chooses among:" + "\n\n" + figureList(fusee) + "\n" +
-		"The authors' numbers are read from the drawings of their plots (package topo/papers). Choices of the model:" + "\n\n" +
+		"with the authors' numbers in parentheses. Below each table it compares the series, as `rdmalab experiment\n" +
+		"swordbox-figures` does. A cell that has only a number in parentheses was not measured. --figures chooses among:\n\n" +
+		figureList(fusee) +
+		"\n" +
+		"The authors' numbers are read from the drawings of their plots (package topo/papers). Where the paper does not\n" +
+		"say enough, or a smaller load saves time, the simulator's model makes a choice:\n\n" +
 		"  " + strings.Join(fuseeChoices, "\n  ") + "\n",
 	Sim: "15 min with two processors, with --quick 3 min", Cost: "connectx3",
 	New: func() Body { return &figuresBody{all: fusee, choices: fuseeChoices} },
@@ -30,9 +34,9 @@ var fuseeFigures = Experiment{
 var fuseeChoices = []string{
 	"5,000 keys; the paper has 100,000, so the most popular one gets 8.3 % of the operations, here 10.9 %",
 	"a client remembers the slots of all keys; the paper's clients learn them in seconds",
-	"a client has one operation in flight; the paper's runs coroutines, and does not say how many",
-	"the programs of FUSEE's clients take no time besides posts and polls; those of Clover take what SwordBox' authors measured",
-	"Clover has 12 threads of metadata server, as SwordBox' authors; the paper gives it 8 cores",
+	"a client has one operation in flight; a client of the paper runs coroutines, and the paper does not say how many",
+	"programs of FUSEE's clients take no time besides posts and polls; those of Clover take what SwordBox' authors measured",
+	"Clover's metadata server has 12 threads, as that of SwordBox' authors; FUSEE's paper gives it 8 cores",
 }
 
 // The authors' setting: 128 clients on 16 machines, 2 memory servers, keys with values of 1,024 bytes.

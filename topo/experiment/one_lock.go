@@ -3,28 +3,36 @@ package experiment
 // oneLock is Sherman's lock micro-benchmark: each client repeats CAS until it has the lock, and
 // releases it without accessing any data that the lock might protect.
 var oneLock = Experiment{
-	Name:   "one-lock",
-	Short:  "rate at which 1 to 256 clients take and release one lock: in host memory, in NIC memory, with the switch",
-	Figure: "Sherman's lock micro-benchmark (on-chip lock table, §4); SwordBox fig. 4 and 10, and the rate of one lock in §6",
-	Long: "All clients take the same lock, a word of 8 bytes: each repeats CAS until it has the lock, and releases it by a\n" +
-		"WRITE of 0. The series differ in two ways. The lock word is in host memory of the server, or in device memory on\n" +
-		"its NIC, as in Sherman. And the switch only forwards (CAS), or replaces each CAS by a WRITE of the new value\n" +
-		"(switch locks), by hardened or published rules of action atomics. A CAS that fails is answered by the server,\n" +
-		"with misses=switch by the switch, and with misses=wait it waits in the switch until the lock is free.\n\n" +
-		"In series published, lock words are 0 or 1 and are released by CAS, as in the paper. In the simulator, the\n" +
-		"switch of series middlebox and middlebox-wait is as slow as the paper's middlebox, one processor core with DPDK;\n" +
-		"that of the other series keeps up with every load (line rate), and that of no-delay also has no delay. Series\n" +
-		"as-is and as-is-device leave program and rules of the rack's switch unchanged; for the other series the switch\n" +
-		"gets the rules that they need, and its earlier rules back at the end.\n\n" +
-		"  CAS Mops                   answered CAS, in millions per second\n" +
-		"  LOCKED AND RELEASED Mops   locks taken and released, in millions per second\n" +
-		"  CAS/LOCK                   CAS for each lock taken\n" +
-		"  LOCK p50, p99 us           time from the first CAS for a lock to the response of the CAS that took it\n" +
-		"  REPLACED %                 share of the CAS that reached the server as another operation\n" +
-		"  PAPER'S LIMIT Mops         the paper's rate with many clients; FROM says where the paper has it\n\n" +
-		"On a rack the lock is the last word of the memory of server --to, or of the lock table on its NIC. Stores use\n" +
-		"this memory too: stop them first.",
-	Sim: "20 s", Rack: "1 min", Cost: "connectx5-dpdk",
+	Name:     "one-lock",
+	Short:    "rate at which 1 to 256 clients take and release one lock in host or NIC memory, or with the switch",
+	Figure:   "Sherman §4 (lock micro-benchmark); SwordBox fig. 4 and 10, and the rate of one lock in §6",
+	Examples: []string{"--on rack --series host,switch --clients 1,16"},
+	Long: "All clients take the same lock, a word of 8 bytes. Each client repeats CAS until it has the lock, and releases\n" +
+		"the lock by a WRITE of 0. The series differ in three ways. First, the lock word is in host memory of the server,\n" +
+		"or, where the series says so, in device memory on the server's NIC, as in Sherman. Second, the switch only\n" +
+		"forwards (CAS), or it replaces each CAS by a WRITE of the new value (switch locks), by hardened or published\n" +
+		"rules of action atomics. Third, if a CAS must fail because the lock is taken,\n\n" +
+		"  misses=server  the server answers it; this is the default\n" +
+		"  misses=switch  the switch answers it\n" +
+		"  misses=wait    the switch holds it until the lock is free\n\n" +
+		"In series published, lock words are 0 or 1, and a client releases its lock by CAS, as in the SwordBox paper. In\n" +
+		"the simulator, the switch of series middlebox and middlebox-wait is as slow as the middlebox of that paper, one\n" +
+		"processor core with DPDK; --cost says how slow. In the other series the switch keeps up with every load (line\n" +
+		"rate), whatever --cost says. In series no-delay it also adds no delay.\n\n" +
+		"On a rack, as-is and as-is-device use the switch's present program and rules. For every other series the\n" +
+		"experiment installs the program and the rules that the series needs. At the end it restores the earlier program\n" +
+		"and rules.\n\n" +
+		"  CAS Mops                  answered CAS, in millions per second\n" +
+		"  LOCKED AND RELEASED Mops  locks taken and released, in millions per second\n" +
+		"  CAS/LOCK                  mean number of CAS for each lock taken\n" +
+		"  LOCK p50, p99 us          median and 99th percentile of the time from the first CAS for a lock to the response of\n" +
+		"                            the CAS that took it, in microseconds\n" +
+		"  REPLACED %                percentage of the CAS that reached the server as another operation\n" +
+		"  PAPER'S LIMIT Mops        rate of CAS with many clients in the SwordBox paper, in millions per second\n" +
+		"  FROM                      where in the SwordBox paper this limit is\n\n" +
+		"On a rack the lock is the last word of the memory that server --to registers: host memory or, where the series says\n" +
+		"so, the device memory on its NIC, where Sherman keeps its locks. Stores use this memory too: stop them first.",
+	Sim: "20 s", Rack: "1 min", Target: "lock", Cost: "connectx5-dpdk",
 	New: func() Body {
 		return &wordBody{list: lockSeries(), clients: []int{1, 4, 16, 64, 256}, locks: true}
 	},

@@ -21,23 +21,25 @@ type Platform interface {
 	// Clover and Sherman run clients of these stores.
 	Clover(ctx context.Context, l Clover) (StoreResult, error)
 	Sherman(ctx context.Context, l Sherman) (StoreResult, error)
-	// Fusee runs clients of FUSEE. It returns errors.ErrUnsupported if the platform has no such load.
-	Fusee(ctx context.Context, l Fusee) (StoreResult, error)
-	// Direct runs clients of pDPM-Direct or pDPM-Central. It returns errors.ErrUnsupported if the platform has no such
+	// Fusee runs clients of FUSEE. It returns errors.ErrUnsupported if the platform has no such
 	// load.
+	Fusee(ctx context.Context, l Fusee) (StoreResult, error)
+	// Direct runs clients of pDPM-Direct or pDPM-Central. It returns errors.ErrUnsupported if the
+	// platform has no such load.
 	Direct(ctx context.Context, l Direct) (StoreResult, error)
 	// NIC runs one-sided operations and returns how many complete in a second. It returns
 	// errors.ErrUnsupported if the platform has no such load.
 	NIC(ctx context.Context, l NIC) (float64, error)
-	// Order measures how much requests change their order on the way through the switch. Requests are
-	// numbered in the order of their arrival at the switch. The distance of a request is its number
-	// minus that of the request that reached the server before it, so a distance of 1 is the same
-	// order. Order returns the share of requests by distance. It returns errors.ErrUnsupported if the
-	// platform cannot trace.
+	// Order measures how much requests change their order on the way through the switch. Requests
+	// are numbered in the order of their arrival at the switch. The distance of a request is its
+	// number minus that of the request that reached the server before it, so a distance of 1 is the
+	// same order. Order returns the share of requests by distance. It returns errors.ErrUnsupported
+	// if the platform cannot trace.
 	Order(ctx context.Context, l Order) (map[int]float64, error)
-	// TreeOperations traces single operations of the tree Sherman. It returns errors.ErrUnsupported if
-	// the platform cannot trace.
+	// TreeOperations traces single operations of the tree Sherman. It returns errors.ErrUnsupported
+	// if the platform cannot trace.
 	TreeOperations(ctx context.Context) ([]Operation, error)
+	MemoryUser
 }
 
 // Actions of the switch that a load requires.
@@ -61,12 +63,13 @@ const (
 
 // Switch is the state of the switch during a measurement.
 type Switch struct {
-	// Action is one of the actions above; "": Forward. Mode is Hardened or Published; "": Hardened.
+	// Action is one of the actions above; "" means Forward. Mode is Hardened or Published; "" means
+	// Hardened.
 	Action, Mode string
-	// Misses says what answers CAS that fail, as in a rule; "": the server.
+	// Misses says what answers CAS that fail, as in a rule; "" means the server.
 	Misses string
-	// Steer is what the switch steers: write, read or both. Hot is the number of hottest keys that are
-	// steered; 0: all keys are.
+	// Steer is what the switch steers: write, read or both. Hot is the number of hottest keys that
+	// are steered; 0 means that all keys are.
 	Steer string
 	Hot   int
 	// LineRate: the simulated switch keeps up with every load, whatever the model says. Direct also
@@ -88,8 +91,8 @@ type Words struct {
 	Clients int
 	// Locks: the clients take and release locks; otherwise they do CAS on one word.
 	Locks bool
-	// Words is the number of locks, 0: 1. Zipf is the skew with which clients choose among them.
-	// Only the simulator has several.
+	// Words is the number of locks, 0 means 1. Zipf is the skew with which clients choose among
+	// them. Only the simulator has several.
 	Words int
 	Zipf  float64
 	// Device puts the words into the memory of the server's NIC.
@@ -98,7 +101,7 @@ type Words struct {
 	// value that names its owner.
 	Bits   bool
 	Switch Switch
-	// Seed of the simulated rack; 0: 1.
+	// Seed of the simulated rack; 0 means 1.
 	Seed uint64
 	// Iters is the number of CAS on a rack. Span is how long locks are taken on a rack. The
 	// simulator has fixed times.
@@ -113,16 +116,16 @@ type WordsResult struct {
 	CAS, Succeeded float64
 	// Replaced is the share of CAS that arrived at the server's NIC as other operations.
 	Replaced float64
-	// Mean is the mean time from post to completion of a CAS. P50 and P99 are percentiles of the time
-	// from the first CAS for a lock to the answer of the CAS that took it.
+	// Mean is the mean time from post to completion of a CAS. P50 and P99 are percentiles of the
+	// time from the first CAS for a lock to the answer of the CAS that took it.
 	Mean, P50, P99 time.Duration
 }
 
 // Clover is a load of clients of the store Clover, with one memory server.
 type Clover struct {
 	Clients int
-	// Writes is the percentage of updates; all other operations are reads. Keys (0: 1024), Value in
-	// bytes (0: 104, which fills a node of 128 bytes) and Zipf describe the keys.
+	// Writes is the percentage of updates; all other operations are reads. Keys (0 means 1024),
+	// Value in bytes (0 means 104, which fills a node of 128 bytes) and Zipf describe the keys.
 	Writes float64
 	Keys   uint64
 	Value  int
@@ -135,19 +138,20 @@ type Clover struct {
 	Switch Switch
 	// Start is how the store is started, if it is not up.
 	Start CloverStart
-	// Servers is the number of memory servers, at least as many as copies; 0: 1. A rack ignores it.
+	// Servers is the number of memory servers, at least as many as copies; 0 means 1. A rack
+	// ignores it.
 	Servers int
 	// Undo is the set of choices of the simulator's model that are taken back.
 	Undo Choice
-	// Pool is the number of nodes of each memory server; 0: as in the published system. A rack ignores
-	// it.
+	// Pool is the number of nodes of each memory server; 0 means as in the published system. A rack
+	// ignores it.
 	Pool int
-	// Seed of the simulated rack; 0: 1. Seeds is how many racks are measured one after the other, with
-	// successive seeds; 0: 1. Platform.Clover measures one rack and ignores Seeds.
+	// Seed of the simulated rack; 0 means 1. Seeds is how many racks are measured one after the
+	// other, with successive seeds; 0 means 1. Platform.Clover measures one rack and ignores Seeds.
 	Seed  uint64
 	Seeds int
 	// Warm is how long clients work before operations are counted. Run is how long they are
-	// counted; 0: the platform's default.
+	// counted; 0 means the platform's default.
 	Warm, Run time.Duration
 }
 
@@ -184,34 +188,34 @@ const (
 type Sherman struct {
 	Clients  int
 	Workload kv.Workload
-	// Keys is the number of keys that are loaded before; 0: 20000. Zipf is the skew.
+	// Keys is the number of keys that are loaded before; 0 means 20000. Zipf is the skew.
 	Keys uint64
 	Zipf float64
-	// Locks is a place of lock words; "": LocksDevice. Misses says what answers CAS that fail, as in a
-	// rule; "": the server.
+	// Locks is a place of lock words; "" means LocksDevice. Misses says what answers CAS that fail,
+	// as in a rule; "" means the server.
 	Locks, Misses string
 	// HandOver is sherman.NodeConfig.HandOver. Alone: each client is a compute node with its own
 	// cache, so clients do not queue for locks on their host, and each requests the lock from the
 	// server. Only the simulator supports Alone.
 	HandOver int
 	Alone    bool
-	// Step names one of sherman.Steps; "": Sherman. If Locks is "", locks are where the step has them.
-	// Servers is the number of memory servers in the simulator; 0: 1.
+	// Step names one of sherman.Steps; "" means Sherman. If Locks is "", locks are where the step
+	// has them. Servers is the number of memory servers in the simulator; 0 means 1.
 	Step    string
 	Servers int
-	// Seed of the simulated rack; 0: 1.
+	// Seed of the simulated rack; 0 means 1.
 	Seed uint64
 	// Warm is how long the clients work before operations are counted, Run is how long they are
-	// counted; 0: the platform's default. Slots replaces the cost model's slots for atomics; 0: it does
-	// not. Only the simulator supports Warm and Slots.
+	// counted; 0 means the platform's default. Slots replaces the cost model's slots for atomics; 0
+	// means that it does not. Only the simulator supports Warm and Slots.
 	Warm, Run time.Duration
 	Slots     int
 }
 
-// Direct is a load of clients of pDPM-Direct. All keys are loaded before, and clients know where they
-// are. With Central it is a load of pDPM-Central, whose coordinator has that many cores. Value is the
-// length of values in bytes, Servers the number of memory servers, Zipf the skew. Warm and Run are as
-// in Clover.
+// Direct is a load of clients of pDPM-Direct. All keys are loaded before, and clients know where
+// they are. With Central it is a load of pDPM-Central, whose coordinator has that many cores. Value
+// is the length of values in bytes, Servers the number of memory servers, Zipf the skew. Warm and
+// Run are as in Clover.
 type Direct struct {
 	Clients   int
 	Central   int
@@ -223,7 +227,8 @@ type Direct struct {
 	Warm, Run time.Duration
 }
 
-// Fusee is a load of clients of FUSEE. All keys are loaded before, and clients remember their slots.
+// Fusee is a load of clients of FUSEE. All keys are loaded before, and clients remember their
+// slots.
 type Fusee struct {
 	Clients  int
 	Workload kv.Workload
@@ -231,23 +236,25 @@ type Fusee struct {
 	// Own: each client uses keys of its own, one after the other. Zipf is the skew otherwise.
 	Own  bool
 	Zipf float64
-	// Value is the length of values in bytes; 0: an object is one unit.
+	// Value is the length of values in bytes; 0 means that an object is one unit.
 	Value int
-	// Machines is the number of compute hosts, 0: 7. Servers is that of memory servers, 0: 2.
+	// Machines is the number of compute hosts, 0 means 7. Servers is that of memory servers, 0
+	// means 2.
 	Machines, Servers int
-	// Replicas and IndexReplicas are as in fusee.FormatConfig; 0: 2 of objects, 1 of the index.
+	// Replicas and IndexReplicas are as in fusee.FormatConfig; 0 means 2 of objects, 1 of the
+	// index.
 	Replicas, IndexReplicas int
-	// NoCache: clients remember nothing. Threshold is fusee.Config.Threshold; 0: 0.1.
+	// NoCache: clients remember nothing. Threshold is fusee.Config.Threshold; 0 means 0.1.
 	NoCache   bool
 	Threshold float64
 	// Switch is the state of the switch: it forwards, or ReplaceAtomics works on the index.
 	Switch Switch
 	// Guests is how many more clients join during the run; they leave before it ends. Run is then
-	// divided into Steps of equal length: the guests join at the beginning of step Join, and leave at
-	// the end of step Leave.
+	// divided into Steps of equal length: the guests join at the beginning of step Join, and leave
+	// at the end of step Leave.
 	Guests, Steps, Join, Leave int
-	// Warm is how long clients work before operations are counted, and Run how long they are counted;
-	// 0: the platform's default.
+	// Warm is how long clients work before operations are counted, and Run how long they are
+	// counted; 0 means the platform's default.
 	Warm, Run time.Duration
 }
 
@@ -257,14 +264,16 @@ type StoreResult struct {
 	// BytesPerOp is how many bytes the switch received for each counted operation.
 	BytesPerOp float64
 	// MetaCalls is how many requests a second clients sent to the metadata server. MetaHeaders is
-	// how many headers of nodes the server read a second; 0: they were not counted.
+	// how many headers of nodes the server read a second; 0 means that they were not counted.
 	MetaCalls, MetaHeaders float64
-	// Tree sums up the counters of a tree's compute nodes, including the warm-up; nil: they were
-	// not read.
+	// Tree sums up the counters of a tree's compute nodes, including the warm-up; nil means that
+	// they were not read.
 	Tree *TreeStats
-	// Links has the bytes a second that each memory server sent, by number; nil: they were not counted.
+	// Links has the bytes a second that each memory server sent, by number; nil means that they
+	// were not counted.
 	Links []float64
-	// Steps has the operations a second in each step of the run; nil: the load has no steps.
+	// Steps has the operations a second in each step of the run; nil means that the load has no
+	// steps.
 	Steps []float64
 }
 
@@ -286,8 +295,8 @@ type TreeStats struct {
 	// Acquires counts the locks that were taken. HandOvers counts those that another client of the
 	// same node handed over. CAS counts the attempts to take locks by CAS.
 	Acquires, HandOvers, CAS uint64
-	// WaitP99 is the 99th percentile of the time that clients waited for locks; on a rack, the largest
-	// of all hosts.
+	// WaitP99 is the 99th percentile of the time that clients waited for locks; on a rack, the
+	// largest of all hosts.
 	WaitP99 time.Duration
 }
 

@@ -25,12 +25,12 @@ type Report struct {
 	Interrupted bool     `json:"interrupted,omitempty"`
 	Rows        []Row    `json:"rows"`
 	columns     []Column // of all rows
-	// Parts are the reports of the figures, if the experiment has several. The report itself then has
-	// no rows.
+	// Parts are the reports of the figures, if the experiment has several. The report itself then
+	// has no rows.
 	Parts []*Report `json:"parts,omitempty"`
 	// Summary says in sentences how the rows compare with the paper's values.
 	Summary []string `json:"summary,omitempty"`
-	// Chart is the picture of the rows; nil: there is none.
+	// Chart is the picture of the rows; nil means that there is none.
 	Chart *plot.Chart `json:"-"`
 	// Watch, if not nil, is called when a measurement begins.
 	Watch Watcher      `json:"-"`
@@ -40,8 +40,8 @@ type Report struct {
 // Watcher is informed of the measurements of a run that takes long.
 type Watcher interface {
 	// Begin is called before measurement number n of total. The caller calls end with the result of
-	// the measurement. Several measurements may run at the same time, and both functions may be called
-	// from any goroutine.
+	// the measurement. Several measurements may run at the same time, and both functions may be
+	// called from any goroutine.
 	Begin(what string, n, total int) (end func(result string))
 }
 
@@ -49,7 +49,8 @@ type Watcher interface {
 type Column struct {
 	// Key names the column in JSON and CSV, Title in a table.
 	Key, Title string
-	// Format is the format of numbers in the syntax of package fmt; "": the shortest that is exact.
+	// Format is the format of numbers in the syntax of package fmt; "" means the shortest that is
+	// exact.
 	Format string
 	// Repeats: a cell of the table is left empty if it and all cells to its left equal those above.
 	Repeats bool
@@ -62,7 +63,8 @@ type Cell struct {
 	// Value is the number, if Number is set.
 	Value  float64
 	Number bool
-	// Paper is the paper's number; 0: the paper has none. Claim is the paper's claim in words.
+	// Paper is the paper's number; 0 means that the paper has none. Claim is the paper's claim in
+	// words.
 	Paper float64
 	Claim string
 }
@@ -79,14 +81,15 @@ func Label(text string) Cell { return Cell{Text: text} }
 // Num returns a cell with a measured number for which the paper has none.
 func Num(v float64) Cell { return Cell{Value: v, Number: true} }
 
-// Beside returns a cell with a measured number and that of the paper; 0: the paper has none.
+// Beside returns a cell with a measured number and that of the paper; 0 means that the paper has
+// none.
 func Beside(v, paper float64) Cell { return Cell{Value: v, Number: true, Paper: paper} }
 
 // None returns a cell without a value.
 func None() Cell { return Cell{} }
 
-// Theirs returns a cell with a number of the paper that was not measured; 0: the paper has none
-// either.
+// Theirs returns a cell for a value that was not measured, with the paper's number; 0 means that
+// the paper has none either.
 func Theirs(paper float64) Cell { return Cell{Paper: paper} }
 
 // unlessZero returns a cell with a number, or without value if the number is 0.

@@ -13,14 +13,18 @@ import (
 var shermanChoices = Experiment{
 	Name:   "sherman-choices",
 	Short:  "how much Sherman's gain over FG+ in the simulator depends on each choice of the model",
-	Figure: "Sherman §5: throughput under skewed, write-intensive load; the paper has no such table",
-	Long: "The first row has the throughput of FG+ and of Sherman under write-intensive load with Zipf 0.99, as\n" +
-		"sherman-figures measures it, with the paper's claim in parentheses. In each further row one choice is replaced:" + "\n\n" +
-		treeChoiceList() + "\n" +
-		"  FG+, SHERMAN Mops    operations, in millions per second\n" +
-		"  GAIN ×, p99 ÷        Sherman's throughput divided by FG+'s; FG+'s 99th percentile of updates divided by Sherman's\n" +
-		"  CAS/LOCK             CAS for each lock of FG+\n" +
-		"  FAILED               operations that failed, had a wrong value or found no key",
+	Figure: "Sherman §5 (throughput under skewed, write-intensive load), in a table that the paper does not have",
+	Long: "The first row has the throughput of FG+ (the baseline of Sherman's paper) and of Sherman under write-intensive\n" +
+		"load with Zipf 0.99, as `rdmalab experiment sherman-figures` measures it. The paper's claim is in parentheses.\n" +
+		"Each further row changes one choice of the simulator's model. Below, the value before *not* is that of the row, and\n" +
+		"the value after it is the model's:\n\n" +
+		treeChoiceList() +
+		"\n" +
+		"  FG+, SHERMAN Mops  operations of FG+ and of Sherman, in millions per second\n" +
+		"  GAIN ×             Sherman's Mops divided by FG+'s\n" +
+		"  p99 ÷              99th percentile of the latency of updates with FG+, divided by that with Sherman\n" +
+		"  CAS/LOCK           mean number of CAS that FG+ needs for a lock\n" +
+		"  FAILED             number of operations that failed, had a wrong value or found no key",
 	Sim: "2 min with two processors, with --quick 10 s", Cost: "connectx5",
 	New: func() Body { return new(treeChoicesBody) },
 }

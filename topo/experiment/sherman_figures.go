@@ -14,25 +14,36 @@ import (
 
 // shermanFigures measures the comparison of Sherman's paper: FG+, and each technique added to it.
 var shermanFigures = Experiment{
-	Name:   "sherman-figures",
-	Short:  "Sherman against FG+, one technique after the other, beside the paper's claims",
-	Figure: "Sherman §5: throughput and latency from FG+ to Sherman, by workload and skew",
-	Long: "Clients run the mixes of Sherman's paper on FG+, the paper's baseline, and on each design between FG+ and\n" +
-		"Sherman (`rdmalab sherman start --step`). Each step adds one technique to the one before:" + "\n\n" + stepList() + "\n" +
-		"The paper's claims are in parentheses. Choices of the model: 176 clients on 8 compute nodes and 8 memory servers,\n" +
-		"as in the paper; 100,000 keys and not a billion, so the hottest key gets a larger share of a skewed load; values\n" +
-		"of 16 bytes; a write is an update of a key that exists; a range has 1 to 100 keys; index caches are warm; FG+\n" +
-		"has its locks in its pages and releases them by a WRITE, its pages have the same length as Sherman's, and it survives\n" +
-		"its clients, too. Skewed writes are counted from 10 to 20 ms after the start, because clients come to wait for the\n" +
-		"hottest locks only gradually; other loads from 0.2 to 2.2 ms. sherman-choices varies these choices.\n\n" +
-		"  Mops, GAIN ×         operations, in millions per second, and divided by those of FG+\n" +
-		"  p50, p99 us, p99 ÷   latency of updates (without updates: of ranges), and FG+'s p99 divided by it\n" +
-		"  CAS/LOCK             CAS for each lock that was not handed over\n" +
-		"  HANDED OVER %        share of the locks that a client got from a client of the same compute node\n" +
-		"  RTT/OP, BYTES/OP     round trips, and bytes on the wire, per operation\n" +
-		"  FAILED               operations that failed, had a wrong value or found no key\n\n" +
-		"On a rack, the clients are on its compute hosts. The experiment makes an empty tree for each step and overwrites\n" +
-		"the memory of other stores: stop them first.",
+	Name:     "sherman-figures",
+	Short:    "Sherman, its baseline FG+ and the designs between them, beside the paper's claims",
+	Figure:   "Sherman §5: throughput and latency from FG+ to Sherman, by workload and skew",
+	Examples: []string{"--mixes write-intensive --zipf 0.99", "--on rack --clients 16"},
+	Long: "Clients run the mixes of operations of Sherman's paper on several designs: FG+, which is the baseline of that\n" +
+		"paper, Sherman, and the designs between them (see --step of `rdmalab sherman start`). Each design adds one\n" +
+		"technique to the design before it:\n\n" +
+		stepList() +
+		"\n" +
+		"The paper's claims are in parentheses. The simulator's model makes these choices; `rdmalab experiment\n" +
+		"sherman-choices` changes some of them:\n\n" +
+		"  176 clients on 8 compute nodes and 8 memory servers, as in the paper\n" +
+		"  100,000 keys; the paper has a billion, so its hottest key gets a smaller share of a skewed load\n" +
+		"  values of 16 bytes; a write is an update of a key that exists; a range has 1 to 100 keys\n" +
+		"  index caches are warm\n" +
+		"  FG+ has its locks in its pages and releases a lock by a WRITE; its pages are as long as Sherman's\n" +
+		"  FG+, like Sherman, recovers the locks of clients that have died\n" +
+		"  skewed writes are counted from 10 to 20 ms after the start, because it takes some time until most clients\n" +
+		"  wait for the hottest locks; other loads are counted from 0.2 to 2.2 ms\n\n" +
+		"  Mops              operations, in millions per second\n" +
+		"  GAIN ×            Mops divided by Mops of FG+\n" +
+		"  p50, p99 us       median and 99th percentile of the latency of updates, in microseconds; in mix range, which has no\n" +
+		"                    updates, of ranges\n" +
+		"  p99 ÷             p99 of FG+ divided by this p99: above 1 is better than FG+\n" +
+		"  CAS/LOCK          mean number of CAS for each lock that was not handed over\n" +
+		"  HANDED OVER %     percentage of the locks that a client got from a client of the same compute node\n" +
+		"  RTT/OP, BYTES/OP  round trips, and bytes on the wire, per operation\n" +
+		"  FAILED            number of operations that failed, had a wrong value or found no key\n\n" +
+		"On a rack, the clients are on its compute hosts. The experiment makes an empty tree for each design and\n" +
+		"overwrites the memory of other stores: stop them first.",
 	Sim: "15 min with two processors, with --quick 3 min", Rack: "3 min", Cost: "connectx5",
 	New: func() Body {
 		return &stepsBody{zipfs: []float64{0, 0.99}, mixes: []string{"write-only", "write-intensive", "read-intensive", "range"}}
@@ -84,7 +95,7 @@ type stepsBody struct {
 }
 
 func (b *stepsBody) Flags(fs *pflag.FlagSet) {
-	fs.Float64SliceVar(&b.zipfs, "zipf", b.zipfs, "values of Zipf's exponent, separated by commas; 0: uniform")
+	fs.Float64SliceVar(&b.zipfs, "zipf", b.zipfs, "values of Zipf's exponent, separated by commas; 0 means uniform")
 	fs.StringSliceVar(&b.mixes, "mixes", b.mixes, "mixes to measure, separated by commas: write-only, write-intensive, read-intensive, range, range-write")
 	fs.IntVar(&b.clients, "clients", 0, fmt.Sprintf("number of clients (default %d; on a rack %d)", stepClients, rackClients))
 }

@@ -11,11 +11,11 @@ import (
 
 // CloverStart has what a load sets of the store's start command; the zero value: its defaults.
 type CloverStart struct {
-	// Threads of the metadata server; 0: the platform's default. In the simulator, requests take one
-	// of as many threads of the cost model.
+	// Threads of the metadata server; 0 means the platform's default. In the simulator, the cost
+	// model has as many threads, and each request occupies one of them.
 	Threads int
-	// Replicas is how many copies each node has, on as many memory servers; 0: 1. Balance places nodes
-	// by the room and the speed of the memory servers.
+	// Replicas is how many copies each node has, on as many memory servers; 0 means 1. Balance
+	// places nodes by the room and the speed of the memory servers.
 	Replicas int
 	Balance  bool
 }
@@ -51,12 +51,14 @@ func (s *CloverStart) Args() string {
 // startFlag is the flag --start of an experiment on Clover.
 type startFlag struct{ text string }
 
-func (s *startFlag) flag(fs *pflag.FlagSet) {
-	fs.StringVar(&s.text, "start", "", "start Clover with these flags of its start command, separated by spaces, of threads, replicas and balance, "+
-		"like 'threads=4 replicas=2' (default: as the experiment has it)")
+// flag defines the flag; allowed says which flags of the start command it may have, with an example.
+func (s *startFlag) flag(fs *pflag.FlagSet, allowed string) {
+	fs.StringVar(&s.text, "start", "", "flags with which Clover is started (see `rdmalab clover start --help`), separated by spaces; allowed are "+allowed+
+		" (default: Clover is started without them)")
 }
 
-// parse returns what the flag says. The experiment sets all other flags of the start command itself.
+// parse returns what the flag says. The experiment sets all other flags of the start command
+// itself.
 func (s *startFlag) parse() (c CloverStart, err error) {
 	fs := pflag.NewFlagSet("start", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)

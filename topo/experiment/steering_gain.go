@@ -10,27 +10,24 @@ import (
 // steeringGain reproduces the SwordBox paper's measurements of steering: without steering, with the
 // hardened and with the published program.
 var steeringGain = Experiment{
-	Name:   "steering-gain",
-	Short:  "what Clover gains by steering of appends and READs: without, with hardened and with published steering",
-	Figure: "SwordBox fig. 5 (first tries), 11 (throughput), 12 (bytes), 13 (99th percentiles), 14 (few keys steered)",
-	Long: "Each of the loads below is measured without steering, with hardened and with published steering of appends and\n" +
-		"READs (column STEERING). They are loads of the SwordBox paper on 1,024 keys of the store Clover; nodes have 128\n" +
-		"bytes. --rows chooses among them:" + "\n\n" + steeringList() + "\n" +
-		"Row 8 has few free nodes, runs only in the simulator, and is not measured with published steering, which damages\n" +
-		"chains when nodes are reused (holes 26 and 29 of swordbox/HOLES.md).\n\n" +
-		"  Mops                    operations, in millions per second\n" +
-		"  GAIN ×                  Mops divided by Mops without steering\n" +
-		"  FIRST TRY %             share of the writes that succeed at their first attempt\n" +
-		"  RTT/OP, RPC/OP          round trips, and requests to the metadata server, per operation\n" +
-		"  BYTES/OP                bytes on the wire per operation\n" +
-		"  BYTES ÷                 BYTES/OP without steering divided by BYTES/OP\n" +
-		"  READ, WRITE p99 us, ÷   99th percentile of latency, and that without steering divided by it\n" +
-		"  META CALLS/s, READS/s   requests that the metadata server answers, and headers of nodes that it reads\n" +
-		"  FAILED                  operations that failed, had a wrong value or found no key\n\n" +
-		"Numbers in parentheses are the paper's. Its throughput is that of the nearest number of clients for which the\n" +
-		"paper has one; its largest gains at 50 and 100 % writes, and its 99th percentiles, are those of 280 clients. On\n" +
-		"a rack, --clients is the number of clients of each row, Clover is started if it does not run, and the switch\n" +
-		"gets its earlier program and rules back at the end.",
+	Name:     "steering-gain",
+	Short:    "Clover's throughput without steering, with hardened steering and with published steering",
+	Figure:   "SwordBox fig. 5 (first attempts), 11 (throughput), 12 (bytes), 13 (99th percentiles), 14 (few keys steered)",
+	Examples: []string{"--rows 4,5", "--on rack --rows 4"},
+	Long: "The experiment measures each of the loads below three times: without steering, with hardened steering and with\n" +
+		"published steering of appends and READs (column STEERING). The loads are those of the SwordBox paper, on 1,024\n" +
+		"keys of the store Clover; a node, one version of a value, has 128 bytes. --rows chooses among the loads:\n\n" +
+		steeringList() +
+		"\n" +
+		"Row 8 has few free nodes and runs only in the simulator. It is not measured with published steering, which\n" +
+		"damages chains when nodes are reused (holes 26 and 29 of swordbox/HOLES.md).\n\n" +
+		cloverColumnsHelp +
+		"\n" +
+		"Numbers in parentheses are the paper's. The paper does not have every number of clients: for the throughput, the\n" +
+		"nearest number of clients that it has is used. The largest gains (at 50 and 100 % writes) and the 99th\n" +
+		"percentiles are from its runs with 280 clients.\n\n" +
+		"On a rack, each row has 16 clients unless --clients says otherwise. Clover is started if it does not run. At the\n" +
+		"end the switch gets its earlier program and rules back.",
 	Sim: "20 min, with a single row 1 to 4 min", Rack: "2 min", Cost: "connectx5",
 	New: func() Body { return &steeringBody{} },
 }
@@ -101,7 +98,7 @@ const rackClients = 16
 
 func (b *steeringBody) Flags(fs *pflag.FlagSet) {
 	fs.IntSliceVar(&b.rows, "rows", nil, "rows to measure, separated by commas (default: all)")
-	fs.IntVar(&b.clients, "clients", 0, "clients of each row (default as the row says; on a rack 16)")
+	fs.IntVar(&b.clients, "clients", 0, "clients of each row (default: as the row says; on a rack 16)")
 }
 
 func (b *steeringBody) Check(at Place) error {

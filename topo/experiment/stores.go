@@ -41,6 +41,21 @@ func (l *Clover) hasten(on string) {
 	}
 }
 
+// cloverColumnsHelp explains cloverColumns in help texts.
+const cloverColumnsHelp = "  Mops              operations, in millions per second\n" +
+	"  GAIN ×            Mops divided by Mops without steering\n" +
+	"  FIRST TRY %       percentage of the writes that succeed at their first attempt\n" +
+	"  RTT/OP            round trips per operation\n" +
+	"  RPC/OP            requests to the metadata server per operation\n" +
+	"  BYTES/OP          bytes on the wire per operation\n" +
+	"  BYTES ÷           BYTES/OP without steering divided by this BYTES/OP: above 1 is better\n" +
+	"  READ p99 us       99th percentile of the latency of reads, in microseconds\n" +
+	"  WRITE p99 us      99th percentile of the latency of writes, in microseconds\n" +
+	"  ÷ (after a p99)   the p99 without steering divided by this p99: above 1 is better\n" +
+	"  META CALLS/s      requests that the metadata server answers per second\n" +
+	"  META READS/s      headers of nodes that the metadata server reads per second\n" +
+	"  FAILED            number of operations that failed, had a wrong value or found no key\n"
+
 // cloverFigures are the numbers of one run that tables show.
 type cloverFigures struct {
 	mops, firstTry, rtts, rpcs, bytes, readP99, writeP99 float64
@@ -117,25 +132,20 @@ func (f *cloverFigures) cells(plain *cloverFigures, p published) []Cell {
 
 // writeContention measures the collapse of Clover's throughput under writes.
 var writeContention = Experiment{
-	Name:   "write-contention",
-	Short:  "throughput of the store Clover with 0 to 100 % writes by 8 to 240 clients; with --steer also with steering",
-	Figure: "SwordBox fig. 5 (first tries), 11 (throughput) and 12 (bytes)",
-	Long: "Clients read and write 1,024 keys of the store Clover with a popularity of Zipf 0.99. Of all clients that write\n" +
-		"a key at the same time, one succeeds and the others must try again, so throughput falls with the share of writes\n" +
-		"and the number of clients. Each row is a share of writes and a number of clients; with --steer it is followed by\n" +
-		"a row with a switch that steers. Nodes have 128 bytes.\n\n" +
-		"  Mops                    operations, in millions per second\n" +
-		"  GAIN ×                  Mops divided by Mops without steering\n" +
-		"  FIRST TRY %             share of the writes that succeed at their first attempt\n" +
-		"  RTT/OP, RPC/OP          round trips, and requests to the metadata server, per operation\n" +
-		"  BYTES/OP                bytes on the wire per operation\n" +
-		"  BYTES ÷                 BYTES/OP without steering divided by BYTES/OP\n" +
-		"  READ, WRITE p99 us, ÷   99th percentile of latency, and that without steering divided by it\n" +
-		"  META CALLS/s, READS/s   requests that the metadata server answers, and headers of nodes that it reads\n" +
-		"  FAILED                  operations that failed, had a wrong value or found no key\n\n" +
-		"Throughput in parentheses is the paper's with the nearest number of clients for which the paper has one (7 14 28\n" +
-		"56 112 168 224 280 336 392), with 1,000 keys and Zipf 1.0. On a rack, Clover is started if it does not run, and\n" +
-		"the switch gets its earlier program and rules back at the end.",
+	Name:     "write-contention",
+	Short:    "throughput of the store Clover with 0 to 100 % writes by 8 to 240 clients; with --steer also with steering",
+	Figure:   "SwordBox fig. 5 (first attempts), 11 (throughput) and 12 (bytes)",
+	Examples: []string{"--steer both --writes 50 -o csv", "--on rack --clients 8"},
+	Long: "Clients read and write 1,024 keys of the store Clover with a popularity of Zipf 0.99. If several clients write a\n" +
+		"key at the same time, one of them succeeds and the others must try again. So throughput falls with the share of\n" +
+		"writes and with the number of clients. The table has a row for each share of writes and number of clients. With\n" +
+		"--steer, a second row follows each of these: the same load with a switch that steers. A node, one version of a\n" +
+		"value, has 128 bytes.\n\n" +
+		cloverColumnsHelp +
+		"\n" +
+		"Numbers in parentheses are the SwordBox paper's, with 1,000 keys and Zipf 1.0. The paper has 7, 14, 28, 56, 112,\n" +
+		"168, 224, 280, 336 and 392 clients; the nearest of these numbers is used. On a rack, Clover is started if it\n" +
+		"does not run. At the end the switch gets its earlier program and rules back.",
 	Sim: "5 min, with --steer 10 min", Rack: "1 min", Cost: "connectx5",
 	New: func() Body {
 		return &contentionBody{writes: []float64{0, 5, 50, 100}, steer: steerNone}
@@ -162,7 +172,7 @@ func (b *contentionBody) Flags(fs *pflag.FlagSet) {
 	fs.IntVar(&b.share, "share-qp", 0, "how many clients of a host share a queue pair to the memory server (default: each client has its own)")
 	fs.StringVar(&b.reporter, "reporter", ofClient, "how appends are reported to the metadata server: client (each client itself) or process "+
 		"(the clients of a host report together)")
-	b.start.flag(fs)
+	b.start.flag(fs, "threads, replicas and balance, like 'threads=4 replicas=2'")
 }
 
 func (b *contentionBody) Check(at Place) error {

@@ -8,7 +8,7 @@ import (
 
 // paperMops returns the SwordBox paper's throughput of Clover in millions of operations a second
 // (figure 11, from its authors' data), at the number of clients of the paper that is nearest to
-// clients; 0: the paper has none. steer is what the switch steers.
+// clients; 0 means that the paper has none. steer is what the switch steers.
 func paperMops(writes float64, steer string, clients int) float64 {
 	v, _ := papers.MustLoad("swordbox/fig11").Near(strconv.FormatFloat(writes, 'g', -1, 64), steer, float64(clients))
 	return v / 1e6

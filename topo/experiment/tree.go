@@ -16,9 +16,12 @@ var treeOperations = Experiment{
 	Name:   "tree-operations",
 	Short:  "round trips and bytes of single operations of the tree Sherman",
 	Figure: "Sherman §5: round trips of its operations, and the bytes of its formats",
-	Long: "tree-operations executes single operations of the tree with a warm index cache and values of 8 bytes, and prints\n" +
-		"for each its round trips, its packets on the links, and the bytes of these as IP packets. In parentheses are the\n" +
-		"bytes that the same packets would have with the paper's formats of pages.",
+	Long: "tree-operations executes single operations of the tree with a warm index cache and values of 8 bytes. For each\n" +
+		"operation it prints\n\n" +
+		"  ROUND TRIPS  number of round trips\n" +
+		"  BYTES (IP)   bytes of all its packets, counted as IP packets; in parentheses the bytes that the same packets would\n" +
+		"               have with the paper's formats of pages\n" +
+		"  PACKETS      number of its packets on the links",
 	Sim: "5 s", Cost: "connectx5-dpdk",
 	New: func() Body { return operationsBody{} },
 }
@@ -49,23 +52,30 @@ func (operationsBody) Run(ctx context.Context, pl Platform, r *Report) error {
 
 // treeLocks measures the tree's performance for each place of its lock words.
 var treeLocks = Experiment{
-	Name:   "tree-locks",
-	Short:  "throughput of Sherman's tree under YCSB A: locks in host memory, in NIC memory, with the switch",
-	Figure: "the comparison in Sherman §4 (on-chip locks, hand-over), with SwordBox's locks in addition; no paper has a figure of it",
+	Name:     "tree-locks",
+	Short:    "throughput of Sherman's tree under YCSB A: locks in host memory, in NIC memory, with the switch",
+	Figure:   "the comparison of locks in Sherman §4, with SwordBox's locks in addition (no figure)",
+	Examples: []string{"--zipf 0.99 --clients 64", "--on rack"},
 	Long: "Clients run workload A of YCSB (50% updates) on 20,000 keys of a tree of Sherman. The column LOCKS IN says where\n" +
-		"the lock words of its pages are: in host memory, in device memory on the NIC, or there and behind a switch that\n" +
-		"replaces CAS by WRITE. The last case is measured twice: a CAS that fails is answered by the server, or with\n" +
-		"misses=wait it waits in the switch until the lock is free. In the simulator each client is first a compute node\n" +
-		"of its own; then the clients are on eight compute nodes, in which clients hand locks over to each other. Operations\n" +
-		"are counted from 10 to 20 ms after the start, because clients come to wait for the hottest locks only gradually.\n\n" +
-		"  COMPUTE NODES        clients: each client is a compute node; hosts: the clients of a host share one\n" +
-		"  Mops, GAIN ×         operations, in millions per second, and divided by those with locks in host memory\n" +
-		"  UPDATE p50, p99 us   latency of updates\n" +
-		"  LOCK p99 us          99th percentile of the time in which a client gets a lock\n" +
-		"  CAS/LOCK             CAS for each lock that was not handed over\n" +
-		"  HANDED OVER %        share of the locks that a client got from a client of the same compute node\n" +
-		"  RTT/OP, BYTES/OP     round trips, and bytes on the wire, per operation\n" +
-		"  FAILED               operations that failed, had a wrong value or found no key\n\n" +
+		"the lock words of the tree's pages are:\n\n" +
+		"  host                 in host memory of the memory servers\n" +
+		"  device               in device memory on the NICs of the memory servers\n" +
+		"  switch               in device memory, and the switch replaces each CAS on a lock word by a WRITE; the server\n" +
+		"                       answers a CAS that must fail\n" +
+		"  switch, misses=wait  as switch, but the switch holds a CAS that must fail until the lock is free\n\n" +
+		"In the simulator there are two groups of rows. First, each client is a compute node of its own. Second, the\n" +
+		"clients are on eight compute nodes, and clients of a compute node hand locks over to each other. Operations are\n" +
+		"counted from 10 to 20 ms after the start, because it takes some time until most clients wait for the hottest\n" +
+		"locks.\n\n" +
+		"  COMPUTE NODES       clients: each client is a compute node; hosts: the clients of a host share one compute node\n" +
+		"  Mops                operations, in millions per second\n" +
+		"  GAIN ×              Mops divided by Mops with locks in host memory\n" +
+		"  UPDATE p50, p99 us  median and 99th percentile of the latency of updates, in microseconds\n" +
+		"  LOCK p99 us         99th percentile of the time in which a client gets a lock, in microseconds\n" +
+		"  CAS/LOCK            mean number of CAS for each lock that was not handed over\n" +
+		"  HANDED OVER %       percentage of the locks that a client got from a client of the same compute node\n" +
+		"  RTT/OP, BYTES/OP    round trips, and bytes on the wire, per operation\n" +
+		"  FAILED              number of operations that failed, had a wrong value or found no key\n\n" +
 		"On a rack, the clients are on its compute hosts. The experiment makes an empty tree and overwrites the memory of\n" +
 		"other stores: stop them first.",
 	Sim: "1 min with two processors", Rack: "1 min", Cost: "connectx5-dpdk",

@@ -23,11 +23,12 @@ type wordSeries struct {
 	source string
 	// at has the paper's values by number of clients, in millions of CAS a second.
 	at map[int]float64
-	// on is the platform to which the series is restricted; "": none. A chosen series runs only if
+	// on is the platform to which the series is restricted; "" means none. A chosen series runs
+	// only if
 	// --series names it.
 	on     string
 	chosen bool
-	// most is the largest number of clients; 0: there is no limit.
+	// most is the largest number of clients; 0 means that there is no limit.
 	most int
 }
 
@@ -74,12 +75,19 @@ func (b *wordBody) exceptions() string {
 func (b *wordBody) Explain() string {
 	out := "Series:\n"
 	for _, s := range b.list {
-		out += fmt.Sprintf("  %-15s %s\n", s.key, s.name)
+		where := ""
+		switch s.on {
+		case OnSim:
+			where = "; simulator only"
+		case OnRack:
+			where = "; rack only, and only if --series names it"
+		}
+		out += fmt.Sprintf("  %-15s %s%s\n", s.key, s.name, where)
 	}
 	return strings.TrimSuffix(out, "\n")
 }
 
-// keys lists the series of a platform; "": of both.
+// keys lists the series of a platform; "" means both platforms.
 func (b *wordBody) keys(on string) string {
 	out := ""
 	for _, s := range b.list {
@@ -163,8 +171,8 @@ type wordPoint struct {
 }
 
 // paper returns the paper's CAS rate in millions a second. This is the value of a figure for the
-// number of clients, or, for the last point of a series, the limit for many clients; 0: there is
-// none.
+// number of clients, or, for the last point of a series, the limit for many clients; 0 means that
+// there is none.
 func (p *wordPoint) paper() float64 {
 	if v := p.series.at[p.load.Clients]; v != 0 {
 		return v

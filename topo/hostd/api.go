@@ -58,10 +58,10 @@ type Status struct {
 	QPs     []QPStatus     `json:"qps"`
 	Regions []Region       `json:"regions"`
 	Tear    *Tear          `json:"tear,omitempty"`
-	// Clients describes the clients of stores that run on the host; nil: there are none.
+	// Clients describes the clients of stores that run on the host; nil means that there are none.
 	Clients *ClientsStatus `json:"clients,omitempty"`
-	// Stores lists the stores that are up on the host: the store's server runs here or, for a store
-	// without a server, the host knows the store.
+	// Stores lists the stores that are up on the host. For a store with a server, the server runs
+	// on this host. For a store without one, the host's daemon has the store's configuration.
 	Stores []store.Status `json:"stores,omitempty"`
 	// Programs lists the processes that are attached to the NIC. Shared lists the memory regions
 	// that exist longer than these processes.
@@ -137,7 +137,7 @@ const (
 // NICFault makes the NIC fail as hardware does, with the same asynchronous events and completions.
 type NICFault struct {
 	Kind string `json:"kind"`
-	// QPN is the queue pair that fails; 0: all queue pairs except those in RESET or ERROR.
+	// QPN is the queue pair that fails; 0 means all queue pairs except those in RESET or ERROR.
 	QPN wire.QPN `json:"qpn,omitempty"`
 }
 
@@ -151,11 +151,11 @@ type NICFaultResult struct {
 type Tear struct {
 	// Probability is the probability that a copy is torn, from 0 to 1; 0 ends the fault.
 	Probability float64 `json:"probability"`
-	// Seed is the seed of the random choices; 0: the rack's seed.
+	// Seed is the seed of the random choices; 0 means the rack's seed.
 	Seed uint64 `json:"seed,omitempty"`
-	// Pause is the longest time between the two parts of a copy; 0: 20 µs.
+	// Pause is the longest time between the two parts of a copy; 0 means 20 µs.
 	Pause time.Duration `json:"pause,omitempty"`
-	// For is how long the fault lasts; 0: until a request ends it.
+	// For is how long the fault lasts; 0 means that it lasts until a request ends it.
 	For time.Duration `json:"for,omitempty"`
 }
 

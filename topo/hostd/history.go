@@ -57,7 +57,7 @@ func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryReq
 	return out, store.HTTPError(err)
 }
 
-// history is one such run: the operations of the clients, and the answers.
+// history is one run of clients whose history is checked: their operations, and the answers.
 type history struct {
 	desc *store.Store
 	in   store.HistoryRequest
@@ -103,7 +103,7 @@ func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
 func (h *history) client(clients store.Clients, id int) error {
 	c, err := clients.Open(h.rt.Now().Add(max(checkPatience, h.desc.JoinPatience())))
 	if err != nil {
-		return fmt.Errorf("client %d: %w; %s", id, err, h.desc.HowToStart())
+		return fmt.Errorf("client %d: %w", id, h.desc.NotOpened(err))
 	}
 	size := h.in.Value
 	if b, ok := c.(store.Bounded); ok && size == 0 {

@@ -37,9 +37,9 @@ type Config struct {
 	// Dir is the rack's state folder (spec.Paths.Dir). Name is the name of the host in the rack's
 	// description.
 	Dir, Name string
-	// Log is the daemon's logger; nil: standard error.
+	// Log is the daemon's logger; nil means standard error.
 	Log *slog.Logger
-	// Ifname is the interface of the NIC; "": spec.HostIfname.
+	// Ifname is the interface of the NIC; "" means spec.HostIfname.
 	Ifname string
 
 	// In tests without privileges, open replaces the opening of the interface, and listen the

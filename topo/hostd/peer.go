@@ -20,9 +20,9 @@ import (
 type PeerRequest struct {
 	Pingpong *perftestpeer.Pingpong `json:"pingpong,omitempty"`
 	Perftest *perftestpeer.Perftest `json:"perftest,omitempty"`
-	// To is the server: the name of a host, or an address. "": this host is the server.
+	// To is the server: the name of a host, or an address. "" means that this host is the server.
 	To string `json:"to,omitempty"`
-	// Port is the TCP port for the exchange of parameters; 0: perftestpeer.DefaultPort.
+	// Port is the TCP port for the exchange of parameters; 0 means perftestpeer.DefaultPort.
 	Port uint16 `json:"port,omitempty"`
 }
 
@@ -98,8 +98,8 @@ func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) err
 	})
 }
 
-// meetPeer connects to the server at to, which may still be starting. If to is not valid, it waits
-// for a client.
+// meetPeer connects to the server at to, which may still be starting. If `to` is not valid, it
+// waits for a client.
 func meetPeer(ctx context.Context, to netip.Addr, port uint16, send func(PeerEvent) error) (net.Conn, error) {
 	if !to.IsValid() {
 		return awaitPeer(ctx, port, send)

@@ -3,7 +3,6 @@ package hostd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -56,7 +55,7 @@ func (s *stores) op(r *http.Request, d *store.Store, in store.OpRequest) (out st
 		rt, list := v.Runtime(), clients(v)
 		c, err := list.Open(rt.Now().Add(max(in.Patience, d.JoinPatience())))
 		if err != nil {
-			return errors.Join(fmt.Errorf("%w; %s", err, d.HowToStart()), list.Close())
+			return errors.Join(d.NotOpened(err), list.Close())
 		}
 		out, err = in.Run(d, c, rt)
 		return errors.Join(err, c.Close(), list.Close())

@@ -53,8 +53,8 @@ func link(target, name string) error {
 	return nil
 }
 
-// group returns the number of the group that may use the NIC; 0: there is none. It is the group of
-// the folder of sockets, because a container cannot look up the machine's group names.
+// group returns the number of the group that may use the NIC; 0 means that there is none. It is the
+// group of the folder of sockets, because a container cannot look up the machine's group names.
 func (h *Host) group(paths spec.Paths) (int, error) {
 	if h.rack.Group == "" {
 		return 0, nil

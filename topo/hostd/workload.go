@@ -20,7 +20,7 @@ import (
 
 // RunRequest asks a host to run clients of a store.
 type RunRequest struct {
-	// Store is the name of the store; "": the default store.
+	// Store is the name of the store; "" means the default store.
 	Store string `json:"store,omitempty"`
 	store.ClientOptions
 	// First is the number of the first client on this host. Count is the number of clients here.
@@ -95,7 +95,7 @@ func (in *RunRequest) Ops() (map[int][]kv.Op, error) {
 // storeRun holds the clients of one run on this host.
 type storeRun struct {
 	in      RunRequest
-	ops     map[int][]kv.Op // operations of a trace, by client; nil: there is no trace
+	ops     map[int][]kv.Op // operations of a trace, by client; nil means that there is no trace
 	rt      verbs.Runtime
 	clients store.Clients
 	ctx     context.Context
@@ -163,7 +163,7 @@ func (in *RunRequest) Client(
 	}
 	c, err := clients.Open(rt.Now().Add(max(store.Patience, cfg.Patience)))
 	if err != nil {
-		return nil, fmt.Errorf("client %d: %w; %s", id, err, desc.HowToStart())
+		return nil, fmt.Errorf("client %d: %w", id, desc.NotOpened(err))
 	}
 	switch {
 	case in.Load:

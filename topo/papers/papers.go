@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-//go:embed swordbox/*.csv fusee/*.csv
+//go:embed swordbox/*.csv fusee/*.csv extmem/*.csv
 var files embed.FS
 
 const suffix = ".csv"

@@ -20,7 +20,7 @@ const cgroupParent = "rdmalab"
 const maxMakeTries = 8
 
 // cgroup2Root returns the mount point of the unified hierarchy: the usual place, or beside
-// hierarchies of version 1. "": there is none.
+// hierarchies of version 1. "" means that there is none.
 func cgroup2Root() string {
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		var st unix.Statfs_t
@@ -76,8 +76,8 @@ func (k *cgroupKeeper) pids(node string) ([]int, error) {
 	}
 	var pids []int
 	for line := range strings.Lines(string(b)) {
-		// The kernel shows 0 for a process outside of this pid namespace. To kill(2), 0 would mean the
-		// caller's process group.
+		// The kernel shows 0 for a process outside of this pid namespace. To kill(2), 0 would mean
+		// the caller's process group.
 		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 1 {
 			pids = append(pids, pid)
 		}

@@ -11,7 +11,7 @@ const RuntimeDocker = "docker"
 
 // ContainerStatus is the state of a host's container.
 type ContainerStatus struct {
-	Name string `json:"name,omitempty"` // "": the host has no container
+	Name string `json:"name,omitempty"` // "" means that the host has no container
 	// State is the engine's name of the state. ExitCode is the exit status of a container that has
 	// ended.
 	State    string         `json:"state,omitempty"`

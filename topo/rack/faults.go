@@ -70,8 +70,8 @@ func (r *Rack) CrashApps(ctx context.Context, host string) (int, error) {
 	return len(ended), err
 }
 
-// killApps kills all processes except process 1 and the daemon. It adds them to ended, and returns
-// how many they were.
+// killApps kills all processes except process 1 and the daemon. It adds them to `ended`, and
+// returns how many they were.
 func killApps(ps []procStat, ended map[int]bool) (n int, err error) {
 	first, daemon := initAndDaemon(ps)
 	for _, p := range ps {

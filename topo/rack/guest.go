@@ -216,7 +216,7 @@ func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
 }
 
 // Check returns the guest if there is a file for it, and an error that says what is wrong with the
-// guest; nil: it works.
+// guest; nil means that it works.
 func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, error) {
 	list, err := guests.List(gs.r.Paths)
 	if err != nil {

@@ -30,8 +30,8 @@ type containerNode struct {
 	rack *spec.Rack
 	host *spec.Host
 	log  io.Writer
-	// daemon is the daemon's process ID; 0: it does not run. replaced: the daemon was ended because
-	// the NIC was replaced.
+	// daemon is the daemon's process ID; 0 means that it does not run. replaced: the daemon was
+	// ended because the NIC was replaced.
 	daemon   atomic.Int64
 	replaced atomic.Bool
 }

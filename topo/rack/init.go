@@ -95,7 +95,8 @@ func reap(daemon int, note func(string, ...any)) int {
 }
 
 // makeMounts makes the mounts of a node in the mount namespace of the calling process. tree is the
-// folder of the files in /sys by which programs find the node's NIC; "": the node has no NIC.
+// folder of the files in /sys by which programs find the node's NIC; "" means that the node has no
+// NIC.
 func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)

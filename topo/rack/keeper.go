@@ -102,7 +102,7 @@ func processes(pids []int) []procStat {
 }
 
 // initAndDaemon returns the process IDs of a node's process 1, and of its first child, which is the
-// daemon; 0: there is none.
+// daemon; 0 means that there is none.
 func initAndDaemon(ps []procStat) (first, daemon int) {
 	for _, p := range ps {
 		if p.nspid == 1 {

@@ -8,8 +8,8 @@ import (
 )
 
 // gateFD is the descriptor of the gate. The gate is a pipe from which a launched process reads one
-// byte before it does anything else (passGate). The controller writes the byte when the process is
-// a part of its node.
+// byte before it does anything else (passGate). The controller writes the byte when it has added
+// the process to the cgroup of its node.
 const gateFD = 3
 
 // errGate: a process was not admitted to the rack, because the controller that started it died or
@@ -22,10 +22,11 @@ type starter struct{ *Rack }
 
 func (r *Rack) starter() starter { return starter{r} }
 
-// launch calls start, which must start cmd, and makes the process a part of a node before the
-// process does anything. The process must call passGate first. If the controller dies in between,
-// the gate ends the process. launch does not use clone3 to put the process into its cgroup: Linux
-// kills such a process if the cgroup was killed as a whole before.
+// launch calls start, which must start cmd, and then adds the new process to the cgroup of its
+// node. The first call of the process must be passGate, which waits until the process was added. If
+// the controller dies before that, passGate returns errGate. launch does not use clone3 with
+// CLONE_INTO_CGROUP: Linux kills a process that is made in a cgroup on which cgroup.kill was used
+// earlier.
 func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	gate, open, err := os.Pipe()
 	if err != nil {
@@ -53,7 +54,8 @@ func detach(cmd *exec.Cmd) {
 	go func() { _ = cmd.Wait() }() // only reaps the process while this program runs
 }
 
-// passGate waits until the calling process is a part of its node. The error is errGate.
+// passGate waits until the controller has added the calling process to the cgroup of its node. It
+// returns errGate if the controller has died or given up.
 func passGate() error {
 	gate := os.NewFile(gateFD, "gate")
 	if gate == nil {

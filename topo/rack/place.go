@@ -13,8 +13,8 @@ import (
 // maxCPUs is how many processors a unix.CPUSet can name.
 const maxCPUs = 1024
 
-// processors returns the processors, out of the allowed ones, to which a node is bound; nil: the
-// node is not bound.
+// processors returns the processors, out of the allowed ones, to which a node is bound; nil means
+// that the node is not bound.
 func processors(s *spec.Rack, node string, allowed []int) []int {
 	want := s.Switch.CPU
 	h, _, isHost := s.Host(node)

@@ -26,7 +26,8 @@ var _ keeper = (*signalKeeper)(nil)
 
 func (k *signalKeeper) prepare(string) error { return nil }
 
-// timerFile returns the path of the file that names a timer's process; "": node is no timer.
+// timerFile returns the path of the file that names a timer's process; "" means that node is no
+// timer.
 func (k *signalKeeper) timerFile(node string) string {
 	if name, ok := strings.CutPrefix(node, timerNode("")); ok {
 		return k.paths.Timer(name)

@@ -45,7 +45,7 @@ type NodeStatus struct {
 	Role  string `json:"role"` // of spec.Role, or "switch"
 	State State  `json:"state"`
 	// PID is the process ID of the daemon on this machine. InitPID is that of the node's process 1.
-	// 0: there is none.
+	// 0 means that there is none.
 	PID     int `json:"pid,omitempty"`
 	InitPID int `json:"initPid,omitempty"`
 	// Meant: a command has crashed the node; it did not crash by itself.
@@ -71,7 +71,7 @@ type Status struct {
 	State State  `json:"state"` // up if every node is up; otherwise the state of the worst node
 	Dir   string `json:"dir"`
 	// Runtime is RuntimeDocker if hosts are containers. Watcher then says why containers are not
-	// connected; "": they are.
+	// connected; "" means that they are.
 	Runtime string       `json:"runtime,omitempty"`
 	Watcher string       `json:"watcher,omitempty"`
 	Switch  NodeStatus   `json:"switch"`

@@ -8,9 +8,9 @@ import (
 )
 
 // terminal is the caller's terminal. Exec lends it to the process group of the program that it
-// runs, as a shell does for its jobs. The program cannot join this program's process group, because
-// it is in another pid namespace: a shell there could not name the group when it gives the terminal
-// back.
+// runs, as a shell does for its jobs. That program gets a process group of its own instead of
+// rdmalab's, because it is in another pid namespace, where rdmalab's group has no id: a shell that
+// runs there could not make rdmalab's group the foreground group again when it exits.
 type terminal struct{ fd, own int }
 
 // foreground returns the terminal at standard input; nil if this process is not in the terminal's

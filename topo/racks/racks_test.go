@@ -61,3 +61,22 @@ func TestStoresRack(t *testing.T) {
 		t.Errorf("program %s, rules %v, hosts %v", r.Switch.Program, r.Switch.Rules, r.HostNames())
 	}
 }
+
+// The rack file of the packet buffer lends 1 GB, and a rule with that much is valid there.
+func TestBufferRack(t *testing.T) {
+	data, err := os.ReadFile("buffer.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := spec.ParseFile("buffer.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, h := range r.ByRole(spec.Memory) {
+		total += int(h.Memory)
+	}
+	if total < 690_000*1552 || r.Switch.Program != spec.ProgramSwordBox || len(r.Switch.Rules) != 0 || len(r.ByRole(spec.Compute)) != 5 {
+		t.Errorf("program %s, rules %v, %d bytes, hosts %v", r.Switch.Program, r.Switch.Rules, total, r.HostNames())
+	}
+}

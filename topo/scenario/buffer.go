@@ -43,14 +43,15 @@ func (r *bufferRule) String() string {
 type bufferPlan struct {
 	wirePlan
 	bufferRule
-	change        string // what an operator changes: one of the values of Params.Change; "": nothing
+	change        string // what an operator changes: one of the values of Params.Change; "" means nothing
 	frames, burst int    // of each sender; frames of a sender in one burst
 	least, most   int    // bytes of a frame
 	gap           time.Duration
 	requests      int // WRITEs and READs of clients through the slow port
 	wrap          bool
+	room          int // bytes of memory of each server; 0 means bufferBytes
 	midFault
-	begun func(r *bufferRun) // for tests: called when the senders begin, in place of the operator; nil: nothing
+	begun func(r *bufferRun) // for tests: called when the senders begin, in place of the operator; nil means nothing
 }
 
 // String prints the plan on one line.
@@ -147,13 +148,11 @@ func beginBuffer(e *env, p *bufferPlan) (*bufferRun, error) {
 	r.oracle = &bufferOracle{run: r}
 	opt := p.rack
 	opt.Wrap = wrapTwice(opt.Wrap, r.oracle.wrap)
-	file := fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\nswitch:\n  program: swordbox\n  rules:\n    - %s\n",
-		bufferSenders-1, bufferServers, yamlRule(p.bufferRule.String()))
-	if err := e.build(file, opt); err != nil {
+	if err := e.build(lenderRack(bufferSenders, 1+bufferServers, yamlRule(p.bufferRule.String())), opt); err != nil {
 		return nil, err
 	}
 	e.setFaults(p.rules)
-	r.lend(1+bufferServers, bufferBytes)
+	r.lend(1+bufferServers, cmp.Or(p.room, bufferBytes))
 	e.rack.At(0, func() { hello(e.rack) })
 	r.watch()
 	return r, nil
@@ -251,8 +250,8 @@ const (
 	bufferQuiet = 20 * time.Second
 )
 
-// hazards reports whether a published rule was in force and something failed, so that what the paper
-// leaves open may do damage. Without faults the published buffer must keep all promises, too.
+// hazards reports whether a published rule was in force and something failed, so that what the
+// paper leaves open may do damage. Without faults the published buffer must keep all promises, too.
 func (r *bufferRun) hazards() bool {
 	return r.operator.published && (r.plan.change == "" || len(r.plan.rules) > 0 || r.plan.fault != stateCalm)
 }

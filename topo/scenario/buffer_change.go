@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// bufferOperator changes the rule of buffer at random times while frames arrive: its rate, its ring,
-// and with changeModes its mode. Sometimes the ring does not fit the servers' memory, and sometimes
-// there is no rule.
+// bufferOperator changes the rule of buffer at random times while frames arrive: its rate, its
+// ring, and with changeModes its mode. Sometimes the ring does not fit the servers' memory, and
+// sometimes there is no rule.
 type bufferOperator struct {
 	run  *bufferRun
 	draw *draw
@@ -53,7 +53,7 @@ func (o *bufferOperator) change() {
 	o.set(o.rule())
 }
 
-// set replaces the rule; nil: there is none any more.
+// set replaces the rule; nil means that there is none any more.
 func (o *bufferOperator) set(rule *bufferRule) {
 	r, list := o.run, []rules.Rule(nil)
 	var set *rules.Set

@@ -18,6 +18,7 @@ const bufferType = 0x88b5
 type bufferOracle struct {
 	run     *bufferRun
 	arrived int
+	last    clock.Time            // when the last frame has arrived
 	next    [bufferSenders]uint32 // number of the next frame of a sender
 	err     error
 }
@@ -63,6 +64,7 @@ type bufferPoint struct {
 
 func (p *bufferPoint) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if len(f.Data) >= 14 && binary.BigEndian.Uint16(f.Data[12:]) == bufferType {
+		p.oracle.last = now
 		p.oracle.see(f.Data)
 		return
 	}

@@ -1,10 +1,12 @@
 package scenario
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
@@ -47,6 +49,39 @@ func TestBufferKeepsABurst(t *testing.T) {
 		})
 		if err != nil || r.oracle.arrived != r.sent || r.count("stored") < uint64(r.sent)*9/10 {
 			t.Errorf("%d servers: %d of %d frames arrived: %v; %v", servers+1, r.oracle.arrived, r.sent, err, r.env.report.Notes)
+		}
+	}
+}
+
+// Eight senders with 10,000 frames each fill a port that is too slow: nothing is lost, no sender's frames
+// are reordered, and the port is never idle. With 1 % loss on the links to the ring the frames that do not
+// arrive are those that are counted. PSNs wrap around.
+func TestBufferKeepsEightyThousandFrames(t *testing.T) {
+	const frames = 10_000
+	for _, loss := range []float64{0, 0.01} {
+		var began clock.Time
+		r, err := playBuffer(t, modeHardened, Options{}, func(p *bufferPlan) {
+			p.servers, p.entry, p.least, p.most, p.frames, p.burst, p.rack.Delay = 1, 512, 200, 480, frames, 50, 3*time.Microsecond
+			p.begun = func(r *bufferRun) { began = r.env.rack.Now() }
+			if loss > 0 { // the frames in flight behind a loss are lost, too, so the senders are not so fast
+				p.burst, p.servers, p.rules = 4, bufferServers, []fault.Rule{
+					{Link: "ms1", Kind: fault.Loss, Probability: loss}, {Link: "ms2", Kind: fault.Loss, Probability: loss}, {Link: "ms3", Kind: fault.Loss, Probability: loss},
+				}
+			}
+			p.entries = bufferSenders * frames
+			p.room = (p.entries/p.servers + 2) * p.entry
+			p.wrap = true
+			p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
+		})
+		stored, lost, took := r.count("stored"), r.count("lost"), r.oracle.last.Sub(began)
+		t.Logf("%g loss: %d of %d arrived, %d went to the ring, %d lost, in %v", loss, r.oracle.arrived, r.sent, stored, lost, took)
+		if err != nil || r.sent != bufferSenders*frames || uint64(r.oracle.arrived) != uint64(r.sent)-r.dropped() || (lost == 0) != (loss == 0) ||
+			stored < uint64(r.sent)/2 || r.oracle.arrived < r.sent/3 || loss == 0 && r.dropped() != 0 {
+			t.Errorf("%g loss: %v; %v", loss, err, r.env.report.Notes)
+		}
+		// The mean frame has 340 bytes.
+		if busy := float64(r.oracle.arrived) * 340 * 8 / 1e9; loss == 0 && took.Seconds() > 1.01*busy {
+			t.Errorf("the port was idle: %v for %.3g s of frames", took, busy)
 		}
 	}
 }

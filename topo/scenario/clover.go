@@ -33,16 +33,15 @@ type storeRun struct {
 	longest  time.Duration // of all operations
 	// down has the time until which a victim is down, by name; "" is the switch.
 	down map[string]clock.Time
-	// crashed has the generation of each memory server, in a store with copies, when it crashed last.
-	crashed map[int]uint64
-	caches  map[string]*clover.Cache // of each host, shared by its clients
-	turns   map[string]*clover.Turns // likewise
+	copyLosses
+	caches map[string]*clover.Cache // of each host, shared by its clients
+	turns  map[string]*clover.Turns // likewise
 	// living are the clients that have done their operations and wait for the others; see linger.
 	// explained: explain has compared their nodes with the metadata server's count, or does not
 	// compare them because a client did not wait for all others.
 	living    []*clover.Client
 	explained bool
-	most      time.Duration // bounds the wait; 0: maxLinger
+	most      time.Duration // bounds the wait; 0 means maxLinger
 	// For tests: plant wraps the store of each client in one with a bug; dialer replaces the
 	// connection manager through which the metadata server requests fences.
 	plant  func(kv.Store) kv.Store
@@ -109,7 +108,7 @@ func (r *storeRun) serveMeta() {
 		for {
 			s, err := meta.New(cfg)
 			if err == nil {
-				r.server = s
+				r.server, r.metaDown = s, false
 				err = s.Serve()
 			}
 			if err == nil || errors.Is(err, verbs.ErrClosed) {
@@ -141,8 +140,8 @@ func (r *storeRun) start(id int) {
 	})
 }
 
-// cacheOf returns the location cache that the clients of a host share; nil: each client has its
-// own.
+// cacheOf returns the location cache that the clients of a host share; nil means that each client
+// has its own.
 func (r *storeRun) cacheOf(host string, d *draw) *clover.Cache {
 	if !r.plan.caches {
 		return nil
@@ -156,7 +155,7 @@ func (r *storeRun) cacheOf(host string, d *draw) *clover.Cache {
 	return r.caches[host]
 }
 
-// turnsOf returns the turns that the clients of a host take; nil: they take none.
+// turnsOf returns the turns that the clients of a host take; nil means that they take none.
 func (r *storeRun) turnsOf(host string) *clover.Turns {
 	if !r.plan.turns {
 		return nil
@@ -268,12 +267,15 @@ func (r *storeRun) cause(p *storeFaultAt) {
 		if h.Crash(); lost != 0 {
 			r.history.Loss(rack.Now(), lost)
 		}
+		r.noteTotalLoss()
 		end = func() {
 			h.Restart()
 			r.serveMemory(p.victim)
 		}
 	case storeMetaCrash:
 		h.Crash()
+		r.metaDown = true
+		r.noteTotalLoss()
 		end = func() {
 			h.Restart()
 			r.serveMeta()
@@ -341,7 +343,9 @@ func (r *storeRun) settle() (rpc.Stats, error) {
 // check checks the whole run.
 func (r *storeRun) check() error {
 	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
-	if err := r.history.Check(kv.MostStates); err != nil {
+	if r.totalLoss {
+		r.env.note("the history is not judged: all memory servers that counted were lost together with the metadata server")
+	} else if err := r.history.Check(kv.MostStates); err != nil {
 		return err
 	}
 	st, err := r.settle()

@@ -1,6 +1,17 @@
 package scenario
 
-import "github.com/rdmalab/rdmalab/store/kv"
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// copyLosses are the crashes in a run of a store with copies.
+type copyLosses struct {
+	crashed   map[int]uint64 // the generation of each memory server when it crashed last
+	metaDown  bool           // the metadata server has crashed, and has not found the store again yet
+	totalLoss bool           // see noteTotalLoss
+}
 
 // lostWith returns the servers whose values are lost if victim loses its memory. In a store without
 // copies, this is victim. In a store with copies, a server's values are lost when no copy of its
@@ -14,23 +25,49 @@ func (r *storeRun) lostWith(victim string) (lost kv.Places) {
 	if r.crashed == nil {
 		r.crashed = make(map[int]uint64)
 	}
-	made, whole := r.server.Generations()
+	made, _ := r.server.Generations()
 	for i := range n {
 		if placeOf(victim) == 1<<i {
-			r.crashed[i], whole[i] = made[i], 0
-		}
-		if g, ok := r.crashed[i]; ok && g == made[i] {
-			whole[i] = 0
+			r.crashed[i] = made[i]
 		}
 	}
+	whole := r.whole()
 	for of := range n {
 		left := false
 		for j := range r.plan.replicas {
-			left = left || whole[(of+j)%n] != 0
+			left = left || whole[(of+j)%n]
 		}
 		if !left {
 			lost |= 1 << of
 		}
 	}
 	return lost
+}
+
+// whole returns, for each memory server of a store with copies, whether its copies are whole and the
+// metadata server counts them, or counted them when it crashed.
+func (r *storeRun) whole() (list []bool) {
+	made, counted := r.server.Generations()
+	for i := range made {
+		g, crashed := r.crashed[i]
+		list = append(list, counted[i] != 0 && (!crashed || g != made[i]))
+	}
+	return list
+}
+
+// noteTotalLoss is called after a crash of a server. If no server with whole copies is left, and the
+// metadata server has crashed as well, nothing is left that knows the store's last view, or which keys
+// there were. A memory server that was out meanwhile has old copies; whether the restarted metadata
+// server can know that they are old depends on what it has reached before. docs/guide/clover.md
+// says so. Such a history is not judged, and the report of the run says that. But if a memory server
+// is out without a fault of its own, the metadata server has put it out wrongly, and the history is
+// judged.
+func (r *storeRun) noteTotalLoss() {
+	if r.plan.replicas < 2 || !r.metaDown || r.server == nil || slices.Contains(r.whole(), true) {
+		return
+	}
+	r.totalLoss = !slices.ContainsFunc(memoryServers(r.plan.servers), func(ms string) bool {
+		_, hit := r.down[ms]
+		return !hit
+	})
 }

@@ -23,7 +23,8 @@ type storePlan struct {
 	mixes string
 	// shared: the clients of a host share a queue pair to each memory server.
 	shared bool
-	// servers is the number of memory servers, replicas that of the copies of each node; 0: one.
+	// servers is the number of memory servers, replicas that of the copies of each node; 0 means
+	// one.
 	servers, replicas int
 	region            int // bytes of each memory server
 	slots             int // the largest number of keys in the store
@@ -33,8 +34,8 @@ type storePlan struct {
 	format layout.Format
 	wirePlan
 	lease time.Duration
-	// box is the switch section of the rack file; "": the switch only forwards. steer is what the
-	// switch steers.
+	// box is the switch section of the rack file; "" means that the switch only forwards. steer is
+	// what the switch steers.
 	box, steer string
 	// rests are the times at which the switch has no steering rules for some servers, in order.
 	rests []storeRest
@@ -43,7 +44,7 @@ type storePlan struct {
 	// then are further faults. The time of each counts from the fault before.
 	then []storeFaultAt
 	// loses is the number of a WRITE or CMP_SWAP, counted from 1, of the victim of a hang: this
-	// request is lost, and the hang begins. 0: none is lost.
+	// request is lost, and the hang begins. 0 means that none is lost.
 	loses int
 }
 
@@ -60,20 +61,20 @@ type storeWork struct {
 	batch int
 	// lazy: clients read a shortcut only if the node that they know has a successor.
 	lazy bool
-	// turns: the clients of a host take turns to update a key. chase: an append that has lost a race
-	// tries the successor that it has found.
+	// turns: the clients of a host take turns to update a key. chase: an append that has lost a
+	// race tries the successor that it has found.
 	turns, chase bool
 	// caches: the clients of a host share a location cache.
 	caches bool
 	// merged: the clients of a host report their appends together.
 	merged bool
-	// spread: clients append nodes of any memory server, so chains lead from one server to the other
-	// and back.
+	// spread: clients append nodes of any memory server, so chains lead from one server to the
+	// other and back.
 	spread bool
 	// balance: the metadata server gives out nodes by the free room and the speed of the memory
 	// servers.
 	balance bool
-	// pace is the mean pause between two operations of a client; 0: none.
+	// pace is the mean pause between two operations of a client; 0 means none.
 	pace time.Duration
 }
 

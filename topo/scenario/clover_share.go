@@ -25,8 +25,9 @@ func (p *storePlan) share(d *draw) {
 	p.clients = d.between(computeHosts+1, 3*computeHosts)
 	p.rounds = d.between(10, 20) // the time to find an order grows with the number of concurrent clients
 	p.after = min(p.after, p.clients*p.rounds/2)
-	// A client whose lease has ended joins the shared connections under a new number. The connection
-	// managers repeat a lost message within a lease; otherwise one lost message costs the next lease.
+	// A client whose lease has ended joins the shared connections under a new number. The
+	// connection managers repeat a lost message within a lease; otherwise one lost message costs
+	// the next lease.
 	p.rack.CMTimeout = shortCMTimeout
 }
 
@@ -70,8 +71,8 @@ type process struct {
 	run      *storeRun
 	host     *simrack.Host
 	ctx      verbs.Context
-	group    *clover.Group    // nil: each client has its own queue pairs
-	reporter *clover.Reporter // nil: each client reports its appends itself
+	group    *clover.Group    // nil means that each client has its own queue pairs
+	reporter *clover.Reporter // nil means that each client reports its appends itself
 }
 
 // start prepares the process for clients of the given number.

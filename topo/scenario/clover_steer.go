@@ -13,8 +13,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// runCloverSteered is runClover with a switch that steers. steer says what it steers; "": the seed
-// decides. mixes names the mixes of the run (see --mix). change, if not nil, changes the plan.
+// runCloverSteered is runClover with a switch that steers. steer says what it steers; "" means that
+// the seed decides. mixes names the mixes of the run (see --mix). change, if not nil, changes the
+// plan.
 func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) error {
 	p := drawStore(e)
 	d := e.draw

@@ -29,6 +29,8 @@
 //	onerma      NICs without connections: every command ends within its bound, bytes are right, no byte
 //	            of a target changes after the end of a WRITE, the window is never exceeded, keys and
 //	            counters do what they must, under replays and forged refusals, too
+//	redn        a server's NIC answers lookups and list walks by programs made of work requests: every
+//	            answer is right and comes once, after the death of the server's process, too
 //
 // All lists the rest.
 //
@@ -45,6 +47,8 @@
 //	clover, sherman, fusee           each store: _plan or _mix draws a run, others do it and judge
 //	onerma                           onerma: plan and run, _client and _bulk its processes, _watch the
 //	                                 check of messages
+//	redn                             redn: plan and run, _server the memory and the programs, _client
+//	                                 clients that know every answer
 //	trial, stores                    stores that define their own scenarios (store.Trial)
 //	mixes                            variations of a plan (--mix)
 //	check, promise                   counters of NICs against links; whether a queue pair gave up rightly

@@ -123,6 +123,13 @@ func (l *lenders) counts() map[string]uint64 {
 // count returns one of counts.
 func (l *lenders) count(name string) uint64 { return l.counts()[name] }
 
+// lenderRack returns the text of a rack file: clients cn0, cn1 and so on, servers ms0, ms1 and so on,
+// and a switch with a rule.
+func lenderRack(clients, servers int, rule string) string {
+	return fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\n"+
+		"switch:\n  program: swordbox\n  rules:\n    - %s\n", clients-1, servers-1, rule)
+}
+
 // yamlRule returns the text of a rule in the form of a rack file.
 func yamlRule(text string) string {
 	words := strings.Fields(text)

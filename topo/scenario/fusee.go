@@ -48,6 +48,8 @@ type tablePlan struct {
 	standby bool
 	// published: clients decide as the public code does.
 	published bool
+	// blows are further crashes, about the time at which a memory server is filled.
+	blows []tableBlow
 }
 
 func drawTable(e *env) *tablePlan {
@@ -68,6 +70,7 @@ func drawTable(e *env) *tablePlan {
 	}
 	p.drawDeaths(newDraw(e.seed ^ deathLane))
 	p.drawMasters(newDraw(e.seed ^ masterLane))
+	p.drawReturn(newDraw(e.seed ^ returnLane))
 	if d := newDraw(e.seed ^ growthLane); (p.masters == 0 || p.format.IndexReplicas <= 3) && d.chance(0.6) { // one group, so that the index is soon full
 		p.mix = [3]float64{0.2, 0.45, 0.9}
 		p.format.Depth, p.format.Groups, p.format.Grow, p.keys = 0, 1, d.between(1, 3), p.keys+d.between(20, 80)
@@ -82,6 +85,9 @@ func (p *tablePlan) String() string {
 	text := fmt.Sprintf("%d servers, %d replicas of objects, %d of the index, %d clients, %d keys, %d rounds, values to %d bytes, depth %d and %d more, %d groups, cache %d; links %s",
 		p.servers, f.Replicas, f.IndexReplicas, p.clients, p.keys, p.rounds, p.Largest, f.Depth, f.Grow, f.Groups, p.cache, strings.TrimSpace(p.links))
 	for _, x := range p.deaths {
+		text += "; " + x.String()
+	}
+	for _, x := range p.blows {
 		text += "; " + x.String()
 	}
 	for _, x := range p.faults {
@@ -133,6 +139,7 @@ func (r *tableRun) run() error {
 	}
 	r.bury()
 	r.reign()
+	r.await()
 	if err := r.env.run(); err != nil {
 		return err
 	}
@@ -153,7 +160,10 @@ func (r *tableRun) judge() error {
 	if err := r.history.Check(kv.MostStates); err != nil {
 		return err
 	}
-	return r.alike()
+	if err := r.alike(); err != nil || !r.plan.returns() {
+		return err
+	}
+	return r.whole()
 }
 
 // alike checks that the replicas of the index are alike, and that each slot names a whole object that

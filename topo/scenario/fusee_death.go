@@ -31,6 +31,8 @@ type tableDeath struct {
 	late  time.Duration
 	// nic: the NIC dies with the client; otherwise what was posted may still be executed.
 	nic bool
+	// blow: the client dies while a memory server is filled (see tableBlow), and not as above.
+	blow bool
 }
 
 // String is the death in words.
@@ -38,6 +40,9 @@ func (x *tableDeath) String() string {
 	what := "dies"
 	if x.nic {
 		what = "dies with its NIC"
+	}
+	if x.blow {
+		return fmt.Sprintf("client %d %s by a blow", x.client, what)
 	}
 	return fmt.Sprintf("client %d %s %v after it has sent %d %s", x.client, what, x.late, x.after, treeMoments[x.when])
 }
@@ -74,17 +79,13 @@ func (r *tableRun) arm() {
 	}
 	var list []*treeTrigger
 	for _, x := range r.plan.deaths {
+		if x.blow {
+			continue
+		}
 		host := r.plan.hostOf(x.client)
 		list = append(list, &treeTrigger{host: host, when: x.when, left: x.after, fire: func() {
 			rack := r.env.rack
-			rack.At(rack.Now().Add(x.late), func() {
-				if h := rack.Host(host); x.nic {
-					h.Crash()
-				} else {
-					h.CrashApps()
-				}
-				r.gone[x.client] = true
-			})
+			rack.At(rack.Now().Add(x.late), func() { r.kill(x) })
 		}})
 	}
 	r.env.spy = func(ev *sim.Event) {
@@ -92,6 +93,16 @@ func (r *tableRun) arm() {
 			t.see(ev)
 		}
 	}
+}
+
+// kill ends a client.
+func (r *tableRun) kill(x tableDeath) {
+	if h := r.env.rack.Host(r.plan.hostOf(x.client)); x.nic {
+		h.Crash()
+	} else {
+		h.CrashApps()
+	}
+	r.gone[x.client] = true
 }
 
 // vigil, plus two leases of the clients, is how long a master may take to recover all clients. It

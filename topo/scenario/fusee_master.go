@@ -14,16 +14,16 @@ import (
 // maxMasters bounds the masters of one run; each has a host of its own.
 const maxMasters = 2
 
-// masterLane makes the draw of masters and of crashes of memory servers another one than that of the rest
-// of the plan.
+// masterLane makes the draw of masters and of crashes of memory servers another one than that of
+// the rest of the plan.
 const masterLane = 0x3a57e5 << 32
 
 // masterHost is the host of a master.
 func masterHost(i int) string { return fmt.Sprintf("cn%d", computeHosts+maxDeaths+i) }
 
-// drawMasters draws whether there is a master, and which memory servers crash: at most so many that one
-// replica of everything remains. The second one may crash while the first one is being replaced. The master
-// may be hung, often then, and another master may take its place.
+// drawMasters draws whether there is a master, and which memory servers crash: at most so many that
+// one replica of everything remains. The second one may crash while the first one is being
+// replaced. The master may be hung, often then, and another master may take its place.
 func (p *tablePlan) drawMasters(d *draw) {
 	if p.servers < 2 || d.chance(0.3) {
 		return
@@ -122,7 +122,7 @@ func (r *tableRun) resume(i int) {
 		was := r.reignWords()
 		for end := rt.Now().Add(r.plan.patience()); rt.Now() < end; rt.Sleep(time.Millisecond) {
 			for k, word := range r.reignWords() {
-				if word != 0 && word != was[k] { // 0: the server has lost its memory
+				if word != 0 && word != was[k] { // 0 means that the server has lost its memory
 					r.rule(i, true)
 					return
 				}
@@ -179,7 +179,7 @@ func (r *tableRun) rule(i int, standby bool) {
 // that.
 func (r *tableRun) calm() error {
 	rack := r.env.rack
-	for end := rack.Now().Add(masterPatience); r.plan.masters > 0 && !r.steady() && rack.Now() < end; {
+	for end := rack.Now().Add(masterPatience); r.plan.masters > 0 && !r.rests() && rack.Now() < end; {
 		if err := rack.Settle(settleTime); err != nil {
 			return err
 		}
@@ -187,18 +187,14 @@ func (r *tableRun) calm() error {
 	return nil
 }
 
+// rests reports whether the members are settled and do not change any more.
+func (r *tableRun) rests() bool { return r.steady() && (!r.plan.returns() || r.whole() == nil) }
+
 // steady reports whether the members are settled.
 func (r *tableRun) steady() bool {
-	var last layout.View
-	words := make([]layout.View, r.plan.servers)
-	for i := range words {
-		words[i] = layout.View(binary.LittleEndian.Uint64(r.memory[i][layout.ViewWord:]))
-		if words[i].Newer(last) {
-			last = words[i]
-		}
-	}
-	for i, v := range words {
-		if last.Has(i) && v != last {
+	last := r.latest()
+	for i := range r.plan.servers {
+		if last.Has(i) && r.viewAt(i) != last {
 			return false
 		}
 	}

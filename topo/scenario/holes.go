@@ -85,7 +85,7 @@ type holeRun struct {
 	memory  []byte
 	mr      verbs.MR
 	rt      verbs.Runtime
-	begin   func() // called when the rack is built; nil: nothing is called
+	begin   func() // called when the rack is built; nil means that nothing is called
 	damage  []string
 	err     error
 

@@ -76,7 +76,7 @@ func (c *holeClient) node(n layout.Handle, v layout.Version, key uint64) *answer
 	return c.put(steerAt(n), b)
 }
 
-// link appends node n of version v to the node to, whose version is toV.
+// link appends node n of version v to the node `to`, whose version is toV.
 func (c *holeClient) link(to layout.Handle, toV layout.Version, n layout.Handle, v layout.Version) *answer {
 	return c.cas(steerAt(to), uint64(layout.Header(toV)), uint64(layout.Superseded(toV, layout.Location{Handle: n, Version: v})))
 }

@@ -28,8 +28,8 @@ type lockRun struct {
 	stamps  map[uint64]holder
 	scratch [areaBytes]byte
 	trigger *trigger
-	// operator changes the switch during the run; nil: nothing is changed. switchDown: the switch has
-	// crashed.
+	// operator changes the switch during the run; nil means that nothing is changed. switchDown:
+	// the switch has crashed.
 	operator   *operator
 	switchDown bool
 
@@ -264,7 +264,8 @@ func (r *lockRun) inject() {
 	}
 	over := rack.Now().Add(p.down)
 	rack.At(over, end)
-	// This client keeps the run going until the fault has ended, also if all other clients have ended.
+	// This client keeps the run going until the fault has ended, also if all other clients have
+	// ended.
 	rack.Host("ms1").Go("survivor", false, func(ctx verbs.Context) {
 		for ctx.Runtime().Now() <= over {
 			ctx.Runtime().Sleep(p.down)
@@ -298,14 +299,14 @@ const shortLimit = 33 * time.Millisecond
 func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 	ok := false
 	long := r.plan.down > shortLimit
-	// A switch that moves requests sends their clients a NAK when it has given up a server, and when
-	// it has lost the clients' flows.
+	// A switch that moves requests sends their clients a NAK when it has given up a server, and
+	// when it has lost the clients' flows.
 	told := r.moves() && status == verbs.RemOpErr
 	switch r.plan.what {
 	case noFault:
 	case clientCrash:
-		// The host has rebooted with the same QPNs, and the switch has not seen that the old queue pairs
-		// have ended. It holds back answers to the new ones until it can distinguish them.
+		// The host has rebooted with the same QPNs, and the switch has not seen that the old queue
+		// pairs have ended. It holds back answers to the new ones until it can distinguish them.
 		ok = r.plan.again && c.id >= lockClients && r.tracks() && status == verbs.RetryExcErr
 	case linkCut:
 		ok = long && (status == verbs.RetryExcErr || told)
@@ -314,7 +315,8 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 		// ended.
 		ok = (long || r.moves()) && status == verbs.RetryExcErr || told
 	case serverCrash:
-		// RemAccessErr: on the switch's new connection, the server refuses R_Keys from before its crash.
+		// RemAccessErr: on the switch's new connection, the server refuses R_Keys from before its
+		// crash.
 		ok = server == 0 && (status == verbs.RetryExcErr || told || r.moves() && status == verbs.RemAccessErr)
 	}
 	ok = ok && r.injected

@@ -33,7 +33,7 @@ func (s crashStep) String() string { return crashStepNames[s] }
 // The switch may give a request another queue pair and PSN, so trigger cannot identify it by these;
 // it takes the next request that leaves the switch, and the next answer.
 type trigger struct {
-	victim string // "": any client
+	victim string // "" means any client
 	n      int
 	step   crashStep
 	fire   func()

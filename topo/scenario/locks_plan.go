@@ -72,7 +72,7 @@ type lockPlan struct {
 	params rdmacm.Params
 	wrap   bool
 	rounds int // rounds of each client
-	acks   int // the servers acknowledge at least every acks-th request; 0: each NIC decides itself
+	acks   int // the servers acknowledge at least every acks-th request; 0 means that each NIC decides itself
 
 	what     machineFault
 	victim   string        // a host

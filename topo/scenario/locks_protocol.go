@@ -85,9 +85,9 @@ func (w *lockWord) value(stamp uint64) uint64 {
 	return stamp
 }
 
-// acquire tries to take the lock and returns the stamp with which the client has it; 0: it has not
-// got it. An attempt whose answer was lost may have succeeded. The next attempt uses another stamp;
-// if it finds the first stamp, the first attempt has succeeded.
+// acquire tries to take the lock and returns the stamp with which the client has it; 0 means that
+// it has not got it. An attempt whose answer was lost may have succeeded. The next attempt uses
+// another stamp; if it finds the first stamp, the first attempt has succeeded.
 func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 	stamp, free := c.stamp(w), uint64(0)
 	pause, until := firstPause, c.rt.Now().Add(lockHopeful)

@@ -34,7 +34,8 @@ type lockWord struct {
 
 	// The word and the guard as the guardian saw them last.
 	word, guard uint64
-	// contested: a bit lock may have been left locked by a client that does not know that it has it.
+	// contested: a bit lock may have been left locked by a client that does not know that it has
+	// it.
 	contested bool
 	granted   int    // how often a client has entered
 	lastSeen  uint64 // the value that a client saw last, for guesses
@@ -49,7 +50,7 @@ func (w *lockWord) name() string {
 	return fmt.Sprintf("w%d (%s, %s memory of ms%d)", w.index, wordKinds[w.kind], where, w.server)
 }
 
-// load reads a 64-bit number of the area; false: the memory is lost.
+// load reads a 64-bit number of the area; false means that the memory is lost.
 func (w *lockWord) load(off int) (uint64, bool) {
 	if w.lost {
 		return 0, false
@@ -61,7 +62,7 @@ func (w *lockWord) load(off int) (uint64, bool) {
 	return v, err == nil
 }
 
-// node copies the first len(b) bytes of the node to b; false: they cannot be read.
+// node copies the first len(b) bytes of the node to b; false means that they cannot be read.
 func (w *lockWord) node(b []byte) bool {
 	if !w.device {
 		copy(b, w.area[nodeOff:])

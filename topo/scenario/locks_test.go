@@ -25,6 +25,18 @@ func TestPaperIsDamaged(t *testing.T) {
 	}
 }
 
+// Seeds that once failed succeed now.
+func TestLocksSeedsThatFailed(t *testing.T) {
+	t.Parallel()
+	for seed, why := range map[uint64]string{
+		4800000168: "an answer was damaged before the switch and restored behind it: the client had it, the switch waited for it",
+	} {
+		if r := mustFind(t, "locks").Run(seed, Options{}); r.Err != nil {
+			t.Errorf("seed %d (%s): %v", seed, why, r.Err)
+		}
+	}
+}
+
 // Most atomics of the histories are replaced by WRITEs, so the histories do test this.
 func TestHistoriesAreOfReplacedAtomics(t *testing.T) {
 	t.Parallel()

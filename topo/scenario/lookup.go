@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +32,15 @@ const (
 	lookupBase    = 72 // slots are not at multiples of their length, so that copies of them can tear
 )
 
+// lookupChanges says who changes the entries of flows while they send.
+type lookupChanges string
+
+const (
+	changesNone    lookupChanges = "no one"
+	changesControl lookupChanges = "the control plane"
+	changesWriter  lookupChanges = "another writer" // whose WRITEs tear
+)
+
 // lookupPlan is what a seed decides for a run of lookup.
 type lookupPlan struct {
 	wirePlan
@@ -43,6 +54,7 @@ type lookupPlan struct {
 	gap                       time.Duration
 	drop                      bool // what becomes of misses
 	churn                     int  // entries of other flows that come and go
+	changes                   lookupChanges
 	wrap                      bool
 	midFault
 }
@@ -59,8 +71,8 @@ func (p *lookupPlan) rule() string {
 
 // String prints the plan on one line.
 func (p *lookupPlan) String() string {
-	return fmt.Sprintf("%s; %d flows by Zipf %.2f, %d frames of %d to %d bytes, %d at a time every %v, churn %d, wrap=%v; links %s; %s", p.rule(), p.flows, p.theta,
-		p.frames, p.least, p.most, p.burst, p.gap, p.churn, p.wrap, strings.TrimSpace(p.links), &p.midFault)
+	return fmt.Sprintf("%s; %d flows by Zipf %.2f, %d frames of %d to %d bytes, %d at a time every %v, churn %d, changes by %s, wrap=%v; links %s; %s", p.rule(), p.flows, p.theta,
+		p.frames, p.least, p.most, p.burst, p.gap, p.churn, p.changes, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
 
 func drawLookup(e *env) *lookupPlan {
@@ -84,6 +96,13 @@ func drawLookup(e *env) *lookupPlan {
 		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
 	}
 	p.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.servers)))
+	p.changes = changesNone
+	switch d.IntN(4) {
+	case 0, 1:
+		p.changes = changesControl
+	case 2:
+		p.otherWriter()
+	}
 	return p
 }
 
@@ -95,12 +114,28 @@ type lookupRun struct {
 	zipf   *kv.Zipf
 	asked  int  // entries that the switch has taken
 	loaded bool // all entries are in the table
-	sent   int  // frames that cn0 has sent
-	over   bool // the fault is over
-	checks int
+	// written: the switch has written all entries.
+	written bool
+	sent    int  // frames that cn0 has sent
+	over    bool // the fault is over
+	checks  int
+	// changed is how many changes of entries of the flows were asked for. quiet is how often none
+	// waited when the next one was.
+	changed, quiet int
 }
 
 func runLookup(e *env) error { return runLookupPlan(e, drawLookup(e)) }
+
+// lookupVariant returns the run of lookup in a mode.
+func lookupVariant(p Params) (func(*env) error, error) {
+	return func(e *env) error {
+		plan := drawLookup(e)
+		if p.Mode == modePublished { // each slot has a cell, so fewer slots fit the memory
+			plan.mode, plan.capacity, plan.cells = modePublished, min(plan.capacity, 64), 128
+		}
+		return runLookupPlan(e, plan)
+	}, nil
+}
 
 // runLookupPlan runs a plan.
 func runLookupPlan(e *env, p *lookupPlan) error {
@@ -122,9 +157,7 @@ func beginLookup(e *env, p *lookupPlan) (*lookupRun, error) {
 	r.oracle = newLookupOracle(r)
 	opt := p.rack
 	opt.Wrap = wrapTwice(opt.Wrap, r.oracle.wrap)
-	file := fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\nswitch:\n  program: swordbox\n  rules:\n    - %s\n",
-		lookupHosts-1, lookupServers, p.rule())
-	if err := e.build(file, opt); err != nil {
+	if err := e.build(lenderRack(lookupHosts, 1+lookupServers, p.rule()), opt); err != nil {
 		return nil, err
 	}
 	e.setFaults(p.rules)
@@ -165,9 +198,17 @@ func (r *lookupRun) load() error {
 	list := r.oracle.entries()
 	n, waiting, err := r.change(list[r.asked:], false)
 	r.asked += n
-	if r.loaded = r.asked == len(list) && waiting == 0; r.loaded {
-		r.oracle.readTable()
+	if r.asked < len(list) || waiting > 0 {
+		return err
 	}
+	// Published WRITEs wait for no answer; the next call finds them in the memory.
+	if r.loaded = r.written || r.plan.mode == modeHardened; r.loaded {
+		r.oracle.readTable()
+		if n, m := r.count("written"), len(r.oracle.slots()); n != uint64(m) && r.plan.mode == modeHardened {
+			r.oracle.fail(fmt.Errorf("%d entries were written, and %d are in the table", n, m))
+		}
+	}
+	r.written = true
 	return err
 }
 
@@ -185,6 +226,9 @@ func (r *lookupRun) begin() {
 			})
 		})
 	}
+	if r.plan.changes == changesWriter {
+		r.startWriter(newDraw(r.env.draw.Uint64()))
+	}
 }
 
 // burst sends the next frames.
@@ -194,13 +238,7 @@ func (r *lookupRun) burst(d *draw) {
 		h.Inject(fault.Up, r.oracle.next(d, int(r.zipf.Next(d.Rand))), nil)
 		r.sent++
 	}
-	if r.plan.churn > 0 && !r.down && r.plan.mode == modeHardened {
-		// Other entries come and go; their changes may find no room and no connection.
-		n := d.IntN(r.plan.churn)
-		if _, _, err := r.change([]string{r.oracle.other(n)}, d.chance(0.5)); err != nil {
-			r.oracle.fail(err)
-		}
-	}
+	r.operate(d)
 	if r.sent < r.plan.frames {
 		r.env.rack.At(r.env.rack.Now().Add(d.span(0, r.plan.gap)), func() { r.burst(d) })
 	}
@@ -266,10 +304,11 @@ func (r *lookupRun) check() error {
 // judge compares what has arrived with what the counters say, after the run.
 func (r *lookupRun) judge() error {
 	c, o := r.counts(), r.oracle
-	r.env.note("%d of %d frames arrived; %d entries, %d refused; %d cached, %d hits, %d misses, %d denied, %d lost, %d full, %d blocked, %d torn; %d WRITEs without bytes; %d checks",
-		o.arrived(), r.sent, len(o.table), c["refused"], c["cached"], c["hits"], c["misses"], c["denied"], c["lost"], c["full"], c["blocked"], c["torn"],
-		c["requester_emptied"], r.checks)
+	r.env.note("%d of %d frames arrived; %d entries, %d refused; %d cached, %d hits, %d misses, %d denied, %d lost, %d full, %d blocked, %d torn; %d WRITEs without bytes; %d entries changed; %d checks",
+		o.arrived(), r.sent, len(o.slots()), c["refused"], c["cached"], c["hits"], c["misses"], c["denied"], c["lost"], c["full"], c["blocked"], c["torn"],
+		c["requester_emptied"], r.changed, r.checks)
 	if r.plan.mode == modePublished {
+		r.env.report.Damage = strings.Join(slices.Sorted(maps.Keys(o.wrong)), ", ")
 		return nil
 	}
 	if err := r.check(); err != nil {
@@ -289,7 +328,7 @@ func (r *lookupRun) judge() error {
 		return fmt.Errorf("%d frames with an entry arrived; the switch counts %d: %v", o.found, found, c)
 	case missed != o.missed:
 		return fmt.Errorf("%d frames without an entry arrived; the switch counts %d: %v", o.missed, missed, c)
-	case c["torn"]+c["unfit"]+c["long"] != 0 && r.plan.most < r.plan.cell*r.plan.cells:
+	case c["torn"] != 0 && r.plan.changes != changesWriter || c["unfit"]+c["long"] != 0 && r.plan.most < r.plan.cell*r.plan.cells:
 		return fmt.Errorf("frames are torn, unfit or long: %v", c)
 	case len(r.plan.rules) == 0 && r.plan.fault == stateCalm && c["lost"] != 0:
 		return fmt.Errorf("frames are lost, though nothing was lost on a link: %v", c)

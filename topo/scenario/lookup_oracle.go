@@ -14,18 +14,34 @@ import (
 )
 
 // lookupOracle makes the sender's frames and sees what arrives at every host. It uses no state of the
-// switch, and reads the servers' memory to learn which flows have an entry. Flow i has source port
+// switch, and reads the servers' memory to learn what the entries of flows do. Flow i has source port
 // lookupPort + i; the payload of a frame is magic 4 | flow 2 | number 4 | length 2 | bytes that depend
 // on flow and number.
 type lookupOracle struct {
-	run     *lookupRun
-	numbers []uint32 // number of the next frame of a flow to send
-	last    []int64  // number of the last frame of a flow that has arrived
-	table   map[int]bool
+	run   *lookupRun
+	flows []lookupFlow
 	// found and missed count the frames that have arrived, of flows with and without an entry.
 	found, missed uint64
-	err           error
+	wrong         map[string]int // what was wrong, and how often
+	err           error          // the first of it
 }
+
+// lookupFlow is what the oracle knows of a flow.
+type lookupFlow struct {
+	// kinds are what its entry has done, in the order of changes. Those before known have gone.
+	kinds []int
+	known int
+	sent  []int            // known when a frame was sent, by its number
+	last  map[string]int64 // number of the last frame that has arrived, by host
+}
+
+// What can be wrong with a frame that has arrived.
+const (
+	wrongOther  = "never sent"
+	wrongEntry  = "not what its entry says"
+	wrongTwice  = "arrives twice"
+	wrongBehind = "comes behind a later one"
+)
 
 const (
 	lookupPort  = 10000
@@ -36,9 +52,9 @@ const (
 )
 
 func newLookupOracle(r *lookupRun) *lookupOracle {
-	o := &lookupOracle{run: r, numbers: make([]uint32, r.plan.flows), last: make([]int64, r.plan.flows), table: make(map[int]bool)}
-	for i := range o.last {
-		o.last[i] = -1
+	o := &lookupOracle{run: r, flows: make([]lookupFlow, r.plan.flows), wrong: make(map[string]int)}
+	for i := range o.flows {
+		o.flows[i].last = make(map[string]int64)
 	}
 	return o
 }
@@ -49,10 +65,26 @@ func (o *lookupOracle) fail(err error) {
 	}
 }
 
+func (o *lookupOracle) is(what string, err error) {
+	o.wrong[what]++
+	o.fail(err)
+}
+
 func (o *lookupOracle) arrived() int { return int(o.found + o.missed) }
 
-// lookupKinds are what entries do; the last kind is no entry.
-const lookupKinds = 6
+// What entries do. A flow with kindNone has no entry.
+const (
+	kindMark = iota
+	kindDestination
+	kindSource
+	kindEgress
+	kindDrop
+	kindNone
+	lookupKinds
+)
+
+// lookupKindOf are the kinds by the byte of an entry that says what to do.
+var lookupKindOf = map[byte]int{2: kindMark, 2 + 16: kindDestination, 8: kindSource, 4: kindEgress, 1: kindDrop}
 
 // host returns the address of a host.
 func (o *lookupOracle) host(i int) netip.Addr { return o.run.env.addrOf(fmt.Sprintf("cn%d", i)) }
@@ -62,27 +94,30 @@ func (o *lookupOracle) key(flow int) string {
 	return fmt.Sprintf("from=%v to=%v proto=udp", netip.AddrPortFrom(o.host(0), uint16(lookupPort+flow)), netip.AddrPortFrom(o.host(1), lookupTo))
 }
 
-// entries returns the entries to load. Flow i has one unless i modulo lookupKinds is the last kind.
+// entries returns the entries to load. Flow i has that of kind i modulo lookupKinds.
 func (o *lookupOracle) entries() (list []string) {
-	for i := range o.run.plan.flows {
-		if a := o.action(i); a != "" {
-			list = append(list, o.key(i)+" "+a)
+	for i := range o.flows {
+		if k := i % lookupKinds; k != kindNone {
+			list = append(list, o.key(i)+" "+o.action(i, k))
 		}
 	}
 	return list
 }
 
-func (o *lookupOracle) action(flow int) string {
-	switch flow % lookupKinds {
-	case 0:
-		return fmt.Sprintf("dscp=%d", flow%64)
-	case 1:
+// lookupMark is the DSCP that the entry of a flow sets.
+func lookupMark(flow int) uint8 { return uint8(1 + flow%63) }
+
+func (o *lookupOracle) action(flow, kind int) string {
+	switch kind {
+	case kindMark:
+		return fmt.Sprintf("dscp=%d", lookupMark(flow))
+	case kindDestination:
 		return fmt.Sprintf("dst=%v dscp=9", netip.AddrPortFrom(o.host(2), uint16(lookupNAT+flow)))
-	case 2:
+	case kindSource:
 		return fmt.Sprintf("src=%v", netip.AddrPortFrom(o.host(3), uint16(lookupNAT+flow)))
-	case 3:
+	case kindEgress:
 		return fmt.Sprintf("egress=%v", o.host(3))
-	case 4:
+	case kindDrop:
 		return "drop"
 	}
 	return ""
@@ -91,29 +126,62 @@ func (o *lookupOracle) action(flow int) string {
 // other returns the entry of a flow that sends nothing.
 func (o *lookupOracle) other(n int) string { return o.key(o.run.plan.flows+n) + " drop" }
 
-// readTable learns from the servers' memory which flows have an entry. The source port of an entry
-// is at offset 36 of its slot.
-func (o *lookupOracle) readTable() {
-	slots := o.run.plan.capacity + 7
-	for _, m := range o.run.memory[1:] {
-		for i := range slots {
-			s := m[lookupBase+64*i:][:64]
-			if flow := int(binary.BigEndian.Uint16(s[36:])) - lookupPort; s[1]&1 != 0 && flow < o.run.plan.flows {
-				o.table[flow] = true
+// lookupSlot is the place of an entry in a server's memory.
+type lookupSlot struct {
+	server int
+	offset int
+	bytes  []byte // in the memory
+}
+
+// slots returns the slots of flows that have an entry. The source port of an entry is at offset 36.
+func (o *lookupOracle) slots() map[int]lookupSlot {
+	p := o.run.plan
+	n, stride, out := p.capacity+7, 64, make(map[int]lookupSlot)
+	if p.mode == modePublished {
+		n, stride = p.capacity, p.cell
+	}
+	for i, m := range o.run.memory[1:] {
+		for j := range n {
+			at := lookupBase + stride*j
+			s := m[at:][:64]
+			if flow := int(binary.BigEndian.Uint16(s[36:])) - lookupPort; s[1]&1 != 0 && flow >= 0 && flow < len(o.flows) {
+				out[flow] = lookupSlot{1 + i, at, s}
 			}
 		}
 	}
-	if n := o.run.count("written"); n != uint64(len(o.table)) && o.run.plan.mode == modeHardened {
-		o.fail(fmt.Errorf("%d entries were written, and %d are in the table", n, len(o.table)))
+	return out
+}
+
+// readTable learns from the servers' memory what the entries of flows do, while none of them changes.
+func (o *lookupOracle) readTable() {
+	table := o.slots()
+	for i := range o.flows {
+		f, kind := &o.flows[i], kindNone
+		if s, ok := table[i]; ok {
+			if kind, ok = lookupKindOf[s.bytes[2]]; !ok {
+				o.fail(fmt.Errorf("the entry of flow %d is %x", i, s.bytes))
+			}
+		}
+		f.change(kind)
+		f.known = len(f.kinds) - 1
+	}
+}
+
+// change is called when the entry of the flow may change from now on.
+func (f *lookupFlow) change(kind int) {
+	if n := len(f.kinds); n == 0 || f.kinds[n-1] != kind {
+		f.kinds = append(f.kinds, kind)
 	}
 }
 
 // next makes the next frame of a flow.
 func (o *lookupOracle) next(d *draw, flow int) []byte {
-	n := o.numbers[flow]
-	o.numbers[flow]++
+	f := &o.flows[flow]
+	n := uint32(len(f.sent))
+	f.sent = append(f.sent, f.known)
 	size := max(lookupHead, d.between(o.run.plan.least, o.run.plan.most))
-	return o.build(flow, o.payload(flow, n, size), false)
+	b, _ := o.build(flow, o.payload(flow, n, size), lookupKinds)
+	return b
 }
 
 func (o *lookupOracle) payload(flow int, n uint32, size int) []byte {
@@ -126,32 +194,27 @@ func (o *lookupOracle) payload(flow int, n uint32, size int) []byte {
 	return b
 }
 
-// build makes a frame of a flow as cn0 sends it, or as it must arrive. It returns nil if the frame
-// must not arrive.
-func (o *lookupOracle) build(flow int, payload []byte, arriving bool) []byte {
+// build makes a frame of a flow as cn0 sends it, or as an entry of a kind lets it arrive, and returns at
+// which host. It returns nil if the frame must not arrive.
+func (o *lookupOracle) build(flow int, payload []byte, kind int) (b []byte, at string) {
 	rack := o.run.env.rack
 	src, dst := netip.AddrPortFrom(o.host(0), uint16(lookupPort+flow)), netip.AddrPortFrom(o.host(1), lookupTo)
 	to, class := "cn1", uint8(1) // ECN must stay
-	switch {
-	case !arriving:
-	case !o.table[flow]:
+	switch kind {
+	case kindMark:
+		class |= lookupMark(flow) << 2
+	case kindDestination:
+		to, class, dst = "cn2", class|9<<2, netip.AddrPortFrom(o.host(2), uint16(lookupNAT+flow))
+	case kindSource:
+		src = netip.AddrPortFrom(o.host(3), uint16(lookupNAT+flow))
+	case kindDrop:
+		return nil, ""
+	case kindNone:
 		if o.run.plan.drop {
-			return nil
-		}
-	default:
-		switch flow % lookupKinds {
-		case 0:
-			class |= uint8(flow%64) << 2
-		case 1:
-			to, class, dst = "cn2", class|9<<2, netip.AddrPortFrom(o.host(2), uint16(lookupNAT+flow))
-		case 2:
-			src = netip.AddrPortFrom(o.host(3), uint16(lookupNAT+flow))
-		case 4:
-			return nil
+			return nil, ""
 		}
 	}
 	eth := wire.Ethernet{Dst: rack.Host(to).Spec.MAC, Src: rack.Host("cn0").Spec.MAC}
-	b := []byte(nil)
 	be := binary.BigEndian
 	n := 8 + len(payload)
 	if src.Addr().Is4() {
@@ -172,7 +235,10 @@ func (o *lookupOracle) build(flow int, payload []byte, arriving bool) []byte {
 		c = 0xffff
 	}
 	be.PutUint16(b[l4+6:], c)
-	return b
+	if at = to; kind == kindEgress {
+		at = "cn3"
+	}
+	return b, at
 }
 
 // ipv4Head appends an IPv4 header with its checksum.
@@ -229,39 +295,45 @@ func (p *lookupPoint) Frame(now clock.Time, port int, f packetio.Frame, out *pac
 	p.Node.Frame(now, port, f, out)
 }
 
-// see checks a frame that has arrived at a host: that it is there, its headers and bytes, and that it
-// is behind all earlier ones of its flow.
+// see checks a frame that has arrived at a host: that its entry has sent it there, its headers and bytes,
+// and that it is behind all earlier ones of its flow at the host.
 func (o *lookupOracle) see(host string, b, payload []byte) {
 	be := binary.BigEndian
-	flow, n, size := int(be.Uint16(payload[4:])), be.Uint32(payload[6:]), int(be.Uint16(payload[10:]))
-	if flow >= o.run.plan.flows || size < lookupHead || size > o.run.plan.most+lookupHead {
-		o.fail(fmt.Errorf("a frame that no host has sent: %x", payload[:lookupHead]))
+	flow, n, size := int(be.Uint16(payload[4:])), int64(be.Uint32(payload[6:])), int(be.Uint16(payload[10:]))
+	if flow >= len(o.flows) || n >= int64(len(o.flows[flow].sent)) || size < lookupHead || size > o.run.plan.most+lookupHead {
+		o.is(wrongOther, fmt.Errorf("a frame that no host has sent: %x", payload[:lookupHead]))
 		return
 	}
-	to := "cn1"
-	if o.table[flow] {
-		o.found++
-		switch flow % lookupKinds {
-		case 1:
-			to = "cn2"
-		case 3:
-			to = "cn3"
-		}
-	} else {
+	f := &o.flows[flow]
+	kind, matches := o.kind(f, host, b, flow, uint32(n), size)
+	if kind == kindNone {
 		o.missed++
+	} else {
+		o.found++
 	}
-	want := o.build(flow, o.payload(flow, n, size), true)
+	last, seen := f.last[host]
 	switch {
-	case want == nil:
-		o.fail(fmt.Errorf("frame %d of flow %d arrives, though it is to be dropped", n, flow))
-	case host != to:
-		o.fail(fmt.Errorf("frame %d of flow %d arrives at %s, not at %s", n, flow, host, to))
-	case !bytes.Equal(b, want):
-		o.fail(fmt.Errorf("frame %d of flow %d (%s) is\n%x, not\n%x", n, flow, o.action(flow), b, want))
-	case int64(n) == o.last[flow]:
-		o.fail(fmt.Errorf("frame %d of flow %d arrives twice", n, flow))
-	case int64(n) < o.last[flow]:
-		o.fail(fmt.Errorf("frame %d of flow %d comes behind frame %d", n, flow, o.last[flow]))
+	case !matches:
+		want, at := o.build(flow, o.payload(flow, uint32(n), size), f.kinds[len(f.kinds)-1])
+		o.is(wrongEntry, fmt.Errorf("frame %d of flow %d (%s) arrives at %s, not at %q, and is\n%x, not\n%x", n, flow, o.action(flow, kind), host, at, b, want))
+	case seen && n == last:
+		o.is(wrongTwice, fmt.Errorf("frame %d of flow %d arrives twice", n, flow))
+	case seen && n < last:
+		o.is(wrongBehind, fmt.Errorf("frame %d of flow %d comes behind frame %d", n, flow, last))
 	}
-	o.last[flow] = max(o.last[flow], int64(n))
+	if !seen || n > last {
+		f.last[host] = n
+	}
+}
+
+// kind returns the kind of entry that explains a frame at a host, of those that the flow has had since
+// the frame was sent. If none does, it returns the last kind.
+func (o *lookupOracle) kind(f *lookupFlow, host string, b []byte, flow int, n uint32, size int) (kind int, ok bool) {
+	payload := o.payload(flow, n, size)
+	for i := len(f.kinds) - 1; i >= f.sent[n]; i-- {
+		if want, at := o.build(flow, payload, f.kinds[i]); want != nil && at == host && bytes.Equal(b, want) {
+			return f.kinds[i], true
+		}
+	}
+	return f.kinds[len(f.kinds)-1], false
 }

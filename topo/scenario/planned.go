@@ -55,9 +55,9 @@ func replayPlanned(e *env, s schedule) error {
 
 // outcomeOf is the result of the run of a schedule.
 type outcomeOf struct {
-	err error // a finding; nil: none
-	// excused: a client failed, and fails under the same schedule with a switch that only forwards, so
-	// this is no finding.
+	err error // a finding; nil means none
+	// excused: a client failed, and fails under the same schedule with a switch that only forwards,
+	// so this is no finding.
 	excused bool
 	digest  uint64
 	entered []place

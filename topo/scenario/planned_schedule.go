@@ -16,8 +16,8 @@ type schedule struct {
 }
 
 // joins reports whether both acts may apply to the same packet with an effect that neither has
-// alone. There are three such pairs: new rules and then another act; new rules and then another list
-// of rules; and a late packet with a copy that is late by another number of packets.
+// alone. There are three such pairs: new rules and then another act; new rules and then another
+// list of rules; and a late packet with a copy that is late by another number of packets.
 func (a act) joins(before act) bool {
 	switch {
 	case a.half != before.half || a.index != before.index:
@@ -50,7 +50,7 @@ const (
 	// late delays the packet until n later ones of its direction have passed, but not longer than
 	// lateLimit or until the clients have ended.
 	late
-	// twice passes the packet, and sends a copy behind n later packets; 0: at once.
+	// twice passes the packet, and sends a copy behind n later packets; 0 means at once.
 	twice
 	// silence loses the packet and all packets of its direction in the next n milliseconds.
 	silence

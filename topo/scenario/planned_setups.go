@@ -17,16 +17,16 @@ type smallSetup struct {
 	// rules holds the switch's lists of rules. The switch starts with the first list; the act
 	// newRules loads another one.
 	rules []string
-	// warm has the steps of each client before the phase, which make the switch know words and keys.
-	// script has the steps in the phase.
+	// warm has the steps of each client before the phase, which make the switch know words and
+	// keys. script has the steps in the phase.
 	warm, script [2][]step
-	window       int       // window of the NICs in packets; 0: their default
-	mtu          verbs.MTU // path MTU of the clients' connections; 0: the largest
-	// kinds are the acts that the search tries; nil: packetActs. It tries them on the first perHalf
-	// packets of each direction of a link; 0: defaultPerHalf.
+	window       int       // window of the NICs in packets; 0 means their default
+	mtu          verbs.MTU // path MTU of the clients' connections; 0 means the largest
+	// kinds are the acts that the search tries; nil means packetActs. It tries them on the first
+	// perHalf packets of each direction of a link; 0 means defaultPerHalf.
 	kinds   []act
 	perHalf int
-	// halves are the directions in which acts are tried; nil: all.
+	// halves are the directions in which acts are tried; nil means all.
 	halves []int
 }
 
@@ -35,7 +35,7 @@ type step struct {
 	ops   []wordOp
 	pause time.Duration
 	// paced is how many of the requests are posted at a time, each time after the pause; the client
-	// waits for the answers at the end. 0: all are posted at once.
+	// waits for the answers at the end. 0 means that all are posted at once.
 	paced int
 }
 

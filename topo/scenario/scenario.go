@@ -19,13 +19,13 @@ import (
 
 // Options of a run. The zero value is usable.
 type Options struct {
-	// Pcap receives the capture of every link, in virtual time; nil: none.
+	// Pcap receives the capture of every link, in virtual time; nil means none.
 	Pcap io.Writer
 	// Hash: the report gets a digest of the trace.
 	Hash bool
 	// Short shortens long scenarios for tests.
 	Short bool
-	// Cancelled is called at intervals; true ends the run with sim.ErrCancelled. nil: never.
+	// Cancelled is called at intervals; true ends the run with sim.ErrCancelled. nil means never.
 	Cancelled func() bool
 	// Wrap puts a node around another one. Tests plant bugs with it and check that they are found.
 	Wrap func(name string, n sim.Node) sim.Node
@@ -33,7 +33,7 @@ type Options struct {
 	observe func(*sim.Event) // sees the events of a repeated run
 	rules   []fault.Rule     // for tests: replaces what transport draws
 	skew    int              // for tests: is added to the limit that srq sets
-	events  uint64           // for tests: bounds the events of the run; 0: maxEvents
+	events  uint64           // for tests: bounds the events of the run; 0 means maxEvents
 }
 
 // Report is the result of a run. Err nil means that every check held.
@@ -45,8 +45,8 @@ type Report struct {
 	Err  error  `json:"-"`
 	// Error is Err as text.
 	Error string `json:"error,omitempty"`
-	// GaveUp: a client was right to reach its retry limit, because the links lost one request, or its
-	// answers, that often. The run ended there; Notes has the details.
+	// GaveUp: a client was right to reach its retry limit, because the links lost one request, or
+	// its answers, that often. The run ended there; Notes has the details.
 	GaveUp bool `json:"gaveUp,omitempty"`
 	// Damage describes what a run under published rules did to its clients, and the holes that may
 	// cause it. It is not a failure.
@@ -73,13 +73,14 @@ type Scenario struct {
 	// Doc is one line for a help text.
 	Doc string
 	run func(*env) error
-	// cost is nil for a rack without costs. label is the name of the cost model on the command line.
+	// cost is nil for a rack without costs. label is the name of the cost model on the command
+	// line.
 	cost  *cost.Model
 	label string
 }
 
-// With returns the scenario on a rack with the costs of m; nil: without costs. label is the value
-// of --cost for m.
+// With returns the scenario on a rack with the costs of m; nil means no costs. label is the
+// value of --cost for m.
 func (s Scenario) With(label string, m *cost.Model) Scenario {
 	s.label, s.cost = label, m
 	return s
@@ -131,7 +132,11 @@ func All() []Scenario {
 		},
 		{
 			Name: "lookup", Doc: "the switch looks up packets in servers' memory under random faults and crashes; checks what became of each packet, " +
-				"order, bytes, and hits and misses", run: runLookup,
+				"order, bytes, and hits and misses (--mode)", run: runLookup,
+		},
+		{
+			Name: "redn", Doc: "lookups and list walks that the server's NIC alone answers, by programs made of work requests, under random faults; its " +
+				"process is killed, its NIC crashes; checks every answer (--mode)", run: runChains,
 		},
 	}, lockScenarios(), storeScenarios())
 }
@@ -184,14 +189,15 @@ type env struct {
 	draw *draw
 	cost *cost.Model
 	v6   bool // the clients use IPv6
-	// threads is how many threads of the metadata server take requests; 0: its only thread.
+	// threads is how many threads of the metadata server take requests; 0 means that its only
+	// thread does everything.
 	threads int
-	// replicas is how many copies each node of clover has; 0: one.
+	// replicas is how many copies each node of clover has; 0 means one.
 	replicas int
 	rack     *simrack.Rack
 	rec      *recorder
 	hash     sim.Hash
-	spy      func(*sim.Event) // of the scenario itself; nil: none
+	spy      func(*sim.Event) // of the scenario itself; nil means none
 	report   Report
 }
 

@@ -16,7 +16,7 @@ import (
 
 // treeTrigger waits until a host has sent a number of frames of a kind.
 type treeTrigger struct {
-	host string // "": any compute host
+	host string // "" means any compute host
 	when treeMoment
 	page int // bytes of a page
 	left int

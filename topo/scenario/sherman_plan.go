@@ -37,7 +37,7 @@ type treePlan struct {
 	lease    time.Duration
 	backOff  time.Duration
 	wirePlan
-	// box is the switch section of the rack file; "": the switch only forwards.
+	// box is the switch section of the rack file; "" means that the switch only forwards.
 	box string
 }
 
@@ -46,10 +46,10 @@ type treeWork struct {
 	servers, clients, rounds, keys int
 	first, stride                  uint64 // the first key, and the distance between keys
 	skew                           float64
-	// mix has the upper bounds of get, put, insert and scan for a random number from 0 to 1; above are
-	// deletes.
+	// mix has the upper bounds of get, put, insert and scan for a random number from 0 to 1; above
+	// are deletes.
 	mix [4]float64
-	// pace is the mean pause between two operations of a client; 0: none.
+	// pace is the mean pause between two operations of a client; 0 means none.
 	pace time.Duration
 }
 

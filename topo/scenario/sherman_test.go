@@ -31,6 +31,19 @@ func TestShermanKeptSeeds(t *testing.T) {
 	}
 }
 
+// In this seed the answer to a CAS that gives a page back is lost with its connection. The operation goes
+// on over a new connection; before, it ended with the error of the old one.
+func TestAPageIsGivenBackWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	s, err := mustFind(t, "sherman").Vary(Params{Locks: "switch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := s.Run(5300004393, Options{}); r.Err != nil {
+		t.Error(r.Err)
+	}
+}
+
 // publishedSeed is the seed that the README and the help mention.
 const publishedSeed = 1
 

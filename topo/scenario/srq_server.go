@@ -28,14 +28,14 @@ type srqServer struct {
 
 	posted, received int
 	// armed is the value of received when all messages that had arrived before the limit was armed
-	// were counted; -1: they are not yet counted.
+	// were counted; -1 means that they are not yet counted.
 	armed  int
 	events int
 	fired  bool // a limit event has come that attend has not handled
 	known  bool // after the event the completion queue was empty
 	need   bool // receives must be posted as soon as slots are free
-	// low is the time since which the queue must be below its limit without an event; 0: it may be
-	// above.
+	// low is the time since which the queue must be below its limit without an event; 0 means that
+	// it may be above.
 	low clock.Time
 }
 

@@ -3,6 +3,7 @@ package scenario
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ type statePlan struct {
 	wirePlan
 	mode                  string
 	stores, shards, depth int
-	slots, at             int
+	slots, rows, at       int
 	per, add, unit        string
 	clients, rounds       int
 	wrap                  bool
@@ -36,8 +37,8 @@ type statePlan struct {
 
 // rule returns the rule of the plan, in the form of a rack file.
 func (p *statePlan) rule() string {
-	return fmt.Sprintf("{id: count, server: ms0, action: count, store: %q, mode: %s, slots: %d, at: %d, per: %s, add: %s, unit: %s, depth: %d, shards: %d}",
-		strings.Join([]string{"ms1", "ms2"}[:p.stores], ","), p.mode, p.slots, p.at, p.per, p.add, p.unit, p.depth, p.shards)
+	return fmt.Sprintf("{id: count, server: ms0, action: count, store: %q, mode: %s, slots: %d, rows: %d, at: %d, per: %s, add: %s, unit: %s, depth: %d, shards: %d}",
+		strings.Join([]string{"ms1", "ms2"}[:p.stores], ","), p.mode, p.slots, p.rows, p.at, p.per, p.add, p.unit, p.depth, p.shards)
 }
 
 // String prints the plan on one line.
@@ -69,8 +70,12 @@ func drawState(e *env) *statePlan {
 		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
 	}
 	p.drawTimes(d, one(d, "ms1", hosts[p.stores-1]))
+	p.rows = one(d, 1, 1, 2, 4)
 	return p
 }
+
+// counters returns how many counters the rule has.
+func (p *statePlan) counters() int { return p.slots * p.rows }
 
 // stateRun is one run of state-store.
 type stateRun struct {
@@ -78,7 +83,8 @@ type stateRun struct {
 	plan   *statePlan
 	oracle *stateOracle
 	ended  int    // clients that have ended
-	before uint64 // amount that incarnations of the switch before this one have counted
+	before uint64 // amount that incarnations of the switch before this one have counted and not dropped
+	gone   uint64 // amount that they have dropped
 	broken int    // clients whose connection has failed
 	checks int
 }
@@ -104,9 +110,7 @@ func beginState(e *env, p *statePlan) (*stateRun, error) {
 	r.oracle = newStateOracle(r)
 	opt := p.rack
 	opt.Wrap = wrapTwice(opt.Wrap, r.oracle.wrap)
-	file := fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-2]\", role: memory}\nswitch:\n  program: swordbox\n  rules:\n    - %s\n",
-		stateHosts-1, p.rule())
-	if err := e.build(file, opt); err != nil {
+	if err := e.build(lenderRack(stateHosts, 3, p.rule()), opt); err != nil {
 		return nil, err
 	}
 	e.setFaults(p.rules)
@@ -182,14 +186,15 @@ func (r *stateRun) request(d *draw, end *ends, mem memservice.Region) verbs.Send
 // fail injects the fault of the plan and schedules its end.
 func (r *stateRun) fail() {
 	if r.plan.fault == stateSwitchCrash {
-		r.before += r.count("amount")
+		r.before += r.count("amount") - r.count("dropped")
+		r.gone += r.count("dropped")
 	}
 	r.env.goOnUntil(r.inject(&r.plan.midFault, nil), survivor)
 }
 
 // remote returns the sum of all counters in the stores' memory.
 func (r *stateRun) remote() (sum uint64) {
-	for i := range r.plan.slots {
+	for i := range r.plan.counters() {
 		sum += r.slot(i)
 	}
 	return sum
@@ -272,19 +277,46 @@ func (r *stateRun) judge() error {
 	}
 	uncertain, dropped, former := r.count("uncertain"), r.count("dropped"), r.count("former")
 	r.env.note("%d requests, %d counted, %d in the stores; %d FETCH_ADDs, %d retransmissions; at most %d lost in crashes, %d uncertain, %d dropped; %d checks",
-		r.oracle.requests, r.before+r.count("amount"), r.remote(), r.count("fetch_adds"), r.count("requester_resent"), former, uncertain, dropped, r.checks)
+		r.oracle.requests, r.before+r.gone+r.count("amount"), r.remote(), r.count("fetch_adds"), r.count("requester_resent"), former, uncertain, dropped, r.checks)
 	if r.plan.mode == modePublished {
 		return nil
 	}
 	if err := r.check(); err != nil {
 		return err
 	}
-	if uncertain+dropped+former > 0 || r.before > 0 || r.broken > 0 {
+	if uncertain+dropped+former+r.gone > 0 || r.before > 0 || r.broken > 0 {
 		return nil
 	}
-	for i := range r.plan.slots {
+	for i := range r.plan.counters() {
 		if got, want := r.slot(i), r.oracle.want[i]; got != want {
 			return fmt.Errorf("counter %d is %d; requests have added %d", i, got, want)
+		}
+	}
+	return r.sketch()
+}
+
+// sketch checks that no estimate of a sketch is below the count of its flow or address, and that each
+// row has counted all.
+func (r *stateRun) sketch() error {
+	o := r.oracle
+	total := uint64(0)
+	for _, k := range o.keys {
+		estimate := uint64(math.MaxUint64)
+		for row := range r.plan.rows {
+			estimate = min(estimate, r.slot(o.slotOf(&k.target, row)))
+		}
+		if estimate < k.amount {
+			return fmt.Errorf("the sketch estimates %d for %+v, which has %d", estimate, k.target, k.amount)
+		}
+		total += k.amount
+	}
+	for row := range r.plan.rows {
+		sum := uint64(0)
+		for i := range r.plan.slots {
+			sum += r.slot(row*r.plan.slots + i)
+		}
+		if sum != total {
+			return fmt.Errorf("row %d has counted %d of %d", row, sum, total)
 		}
 	}
 	return nil
@@ -292,7 +324,7 @@ func (r *stateRun) judge() error {
 
 // exact reports whether every counter equals the sum that requests have added to it.
 func (r *stateRun) exact() bool {
-	for i := range r.plan.slots {
+	for i := range r.plan.counters() {
 		if r.slot(i) != r.oracle.want[i] {
 			return false
 		}

@@ -19,6 +19,7 @@ type stateOracle struct {
 	run      *stateRun
 	requests int
 	want     []uint64 // what requests have added, by counter
+	keys     map[stateCounted]*stateSum
 	seen     map[stateKey]bool
 	adds     map[stateKey]wire.AtomicETH
 	layout   statestore.Layout
@@ -33,7 +34,7 @@ type stateKey struct {
 }
 
 func newStateOracle(r *stateRun) *stateOracle {
-	return &stateOracle{run: r, want: make([]uint64, r.plan.slots), seen: make(map[stateKey]bool), adds: make(map[stateKey]wire.AtomicETH)}
+	return &stateOracle{run: r, want: make([]uint64, r.plan.counters()), keys: make(map[stateCounted]*stateSum), seen: make(map[stateKey]bool), adds: make(map[stateKey]wire.AtomicETH)}
 }
 
 // wrap puts the oracle before the switch and the stores.
@@ -92,11 +93,45 @@ func (o *stateOracle) request(f *wire.Frame) {
 		o.layout = statestore.LayoutOf(&o.run.env.rack.Spec.Switch.Rules[0])
 	}
 	o.requests++
-	o.want[o.layout.Slot(o.run.env.rack.Spec.Switch.Rules[0].Server, &t)] += o.layout.Amount(&t)
+	for row := range o.run.plan.rows {
+		o.want[o.slotOf(&t, row)] += o.layout.Amount(&t)
+	}
+	o.sum(&t).amount += o.layout.Amount(&t)
 }
 
-// span returns how many PSNs a request takes. A READ of which a part was answered is requested again
-// from there, with a PSN in its span.
+// slotOf returns the number of the counter in a row that counts a request.
+func (o *stateOracle) slotOf(t *handler.Target, row int) int {
+	return o.layout.Slot(o.run.env.rack.Spec.Switch.Rules[0].Server, t, row)
+}
+
+// stateCounted is what a rule counts: a flow, or a unit of memory.
+type stateCounted struct {
+	from netip.Addr
+	to   wire.QPN
+	unit uint64
+}
+
+// stateSum is the amount that the oracle expects for one flow or unit of memory. target is the
+// first request that was counted for it; the counters of the flow or unit are found by target.
+type stateSum struct {
+	target handler.Target
+	amount uint64
+}
+
+// sum returns the expected amount of the flow or unit of memory to which a request belongs.
+func (o *stateOracle) sum(t *handler.Target) *stateSum {
+	k := stateCounted{from: t.From, to: t.To}
+	if o.run.plan.per == "address" {
+		k = stateCounted{unit: t.VA >> map[string]uint{"word": 3, "line": 6, "page": 12}[o.run.plan.unit]}
+	}
+	if o.keys[k] == nil {
+		o.keys[k] = &stateSum{target: *t}
+	}
+	return o.keys[k]
+}
+
+// span returns how many PSNs a request takes. A READ of which a part was answered is requested
+// again from there, with a PSN in its span.
 func (o *stateOracle) span(f *wire.Frame) int {
 	mtu := int(o.run.plan.params.PathMTU)
 	if f.BTH.Opcode != wire.RCReadRequest {

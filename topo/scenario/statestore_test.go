@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ func playState(t *testing.T, mode string, opt Options, change func(p *statePlan)
 	t.Helper()
 	e := newEnv(Scenario{Name: "state-store"}, 1, opt)
 	t.Cleanup(e.finish)
-	p := &statePlan{mode: mode, stores: 1, shards: 1, depth: 4, slots: 8, per: "address", add: "requests", unit: "line", clients: 4, rounds: 60, midFault: midFault{fault: stateCalm, victim: "ms1"}}
+	p := &statePlan{mode: mode, stores: 1, shards: 1, depth: 4, slots: 8, rows: 1, per: "address", add: "requests", unit: "line", clients: 4, rounds: 60, midFault: midFault{fault: stateCalm, victim: "ms1"}}
 	p.params.PathMTU, p.rack.Datagrams, p.rack.Delay = verbs.MTU1024, true, time.Microsecond
 	change(p)
 	r, err := beginState(e, p)
@@ -31,6 +32,18 @@ func playState(t *testing.T, mode string, opt Options, change func(p *statePlan)
 		t.Fatalf("no request was counted: %v", err)
 	}
 	return r, err
+}
+
+// What the switch has dropped before it crashes is not lost in the crash: it was never to be in the
+// stores' memory.
+func TestDroppedBeforeACrash(t *testing.T) {
+	r, err := playState(t, modeHardened, Options{}, func(p *statePlan) {
+		p.slots, p.rows, p.unit, p.clients, p.rounds, p.depth = 1000, 4, "word", 8, 200, 1
+		p.fault, p.when, p.down, p.rack.Delay = stateSwitchCrash, 12*time.Millisecond, 100*time.Microsecond, 50*time.Microsecond
+	})
+	if err != nil || r.gone == 0 || r.before == 0 {
+		t.Errorf("%v; %d counted before the crash, %d dropped", err, r.before, r.gone)
+	}
 }
 
 // hazards are what the published design leaves open. damage reports whether the published run shows
@@ -117,6 +130,34 @@ func TestStateStoreHazards(t *testing.T) {
 	}
 }
 
+// With limits of 1, 4 and 16 FETCH_ADDs in flight, while the links to the stores lose, duplicate, reorder
+// and delay packets and PSNs wrap around, what the switch has counted is in the memory, pending, in
+// flight or uncertain at every moment. A crash of the switch loses what its journal says at most; without
+// one each counter is exact.
+func TestCountingUnderFaults(t *testing.T) {
+	for _, depth := range []int{1, 4, 16} {
+		for _, crash := range []bool{false, true} {
+			r, err := playState(t, modeHardened, Options{}, func(p *statePlan) {
+				p.depth, p.clients, p.rounds, p.slots, p.stores = depth, 6, 400, 64, 2
+				p.wrap = true
+				p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
+				for _, link := range []string{"ms1", "ms2"} {
+					p.rules = append(p.rules,
+						fault.Rule{Link: link, Kind: fault.Loss, Probability: 0.02}, fault.Rule{Link: link, Kind: fault.Duplicate, Probability: 0.02},
+						fault.Rule{Link: link, Kind: fault.Reorder, Probability: 0.02, Delay: 30 * time.Microsecond})
+				}
+				if crash {
+					p.fault, p.victim, p.when, p.down = stateSwitchCrash, "the switch", 4*time.Millisecond, 300*time.Microsecond
+				}
+			})
+			t.Logf("%d in flight: %v", depth, r.env.report.Notes)
+			if err != nil || r.checks < 10 || r.count("requester_resent") == 0 || !crash && (!r.exact() || r.count("uncertain")+r.count("dropped") != 0) || (r.before != 0) != crash {
+				t.Errorf("%d in flight, crash %v: %v; %v", depth, crash, err, r.env.report.Notes)
+			}
+		}
+	}
+}
+
 // twiceNode is a store's NIC that executes every fifth FETCH_ADD again, with another PSN.
 type twiceNode struct {
 	sim.Node
@@ -172,5 +213,18 @@ func TestStateStorePlanted(t *testing.T) {
 	}}, func(*statePlan) {})
 	if err == nil {
 		t.Error("a FETCH_ADD that adds too little is not noticed")
+	}
+}
+
+// A sketch never estimates too little, also under loss, and each of its rows has all counts.
+func TestSketch(t *testing.T) {
+	for _, per := range []string{"flow", "address"} {
+		r, err := playState(t, modeHardened, Options{}, func(p *statePlan) {
+			p.rows, p.slots, p.per, p.unit, p.stores, p.shards = 4, 16, per, "word", 2, 2
+			p.rules = []fault.Rule{{Link: "ms1", Kind: fault.Loss, Probability: 0.05}}
+		})
+		if err != nil || !r.exact() || len(r.oracle.keys) < 2 || r.count("amount") != 4*r.count("requests") {
+			t.Errorf("per %s: %d keys: %v; %v", per, len(r.oracle.keys), err, r.env.report.Notes)
+		}
 	}
 }

@@ -23,7 +23,7 @@ type trialRun struct {
 	history *kv.History
 	memory  [][]byte // of each server
 	ready   bool     // the store was created
-	lost    bool     // memory was lost
+	losses  int      // how often memory was lost
 	died    bool     // clients have died
 	begun   int      // operations that have begun
 	unknown int
@@ -32,7 +32,9 @@ type trialRun struct {
 	retries int
 	at      func(client int) (host string)
 	prompt  bool                    // all clients begin at once
-	ended   func(client int)        // called when a client has ended; nil: not
+	ended   func(client int)        // called when a client has ended; nil means that it is not called
+	spare   func(host string) bool  // reports whether the store survives without a memory server; nil means that it does
+	down    map[string]bool         // hosts that have crashed and are not up again
 	revive  func(host string)       // starts the programs of a host again
 	plant   func(kv.Store) kv.Store // for tests: wraps each client in one with a bug
 }
@@ -71,7 +73,7 @@ func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store
 	if calm && r.unknown > 0 {
 		return fmt.Errorf("%d operations ended without an answer, though nothing failed", r.unknown)
 	}
-	if err := r.history.Check(kv.MostStates); err != nil || p.Judge == nil || r.lost {
+	if err := r.history.Check(kv.MostStates); err != nil || p.Judge == nil || r.losses > 0 {
 		return err
 	}
 	return p.Judge(r.memory, r.unknown == 0 && !r.died)
@@ -79,7 +81,7 @@ func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store
 
 func newTrialRun(e *env, p *trialPlan, plant func(kv.Store) kv.Store) *trialRun {
 	return &trialRun{
-		env: e, plan: p, history: kv.NewHistory(), plant: plant,
+		env: e, plan: p, history: kv.NewHistory(), plant: plant, down: make(map[string]bool),
 		at: func(client int) string { return fmt.Sprintf("cn%d", client%computeHosts) },
 	}
 }
@@ -143,7 +145,7 @@ func (r *trialRun) start(id int) {
 			rt.Sleep(d.span(0, 3*time.Millisecond)) // maybe after the deaths of others
 		}
 		c, err := r.open(r.config(h, ctx), rt.Now().Add(20*trialPatience))
-		if err != nil && r.lost {
+		if err != nil && r.losses > 0 {
 			return nil
 		}
 		if err != nil {
@@ -160,6 +162,9 @@ func (r *trialRun) start(id int) {
 				return errors.Join(fmt.Errorf("client %d on %s: %w", id, h.Spec.Name, err), c.Close())
 			}
 			r.retries += c.Last().Retries
+			if r.plan.pause > 0 && d.chance(0.25) {
+				rt.Sleep(d.span(0, r.plan.pause))
+			}
 		}
 		return errors.Join(s.Err(), c.Close())
 	})
@@ -194,7 +199,7 @@ func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime, w *opWatch) 
 		return fmt.Errorf("an operation on key %d took %v: %w", key, took, err)
 	}
 	switch {
-	case errors.Is(err, kv.ErrLost) && r.lost:
+	case errors.Is(err, kv.ErrLost) && r.losses > 0:
 		r.refused++
 	case errors.Is(err, kv.ErrLost):
 		return err
@@ -236,8 +241,13 @@ func (r *trialRun) inject(x trialFault) {
 		r.died = true
 		h.CrashApps() // their posted requests may still be executed, late
 	case trialMasterDies:
+		if r.down[x.victim] {
+			return
+		}
+		r.down[x.victim] = true
 		h.CrashApps()
 		end = func() {
+			delete(r.down, x.victim)
 			h.Crash()
 			h.Restart()
 			r.revive(x.victim)
@@ -252,10 +262,15 @@ func (r *trialRun) inject(x trialFault) {
 		h.SetLink(false)
 		end = func() { h.SetLink(true) }
 	case trialNICCrash, trialMemoryLost, trialServerDies:
+		if r.down[x.victim] || r.spare != nil && !r.spare(x.victim) {
+			r.env.note("%s does not crash: it is down, or the store would be lost", x.victim)
+			return
+		}
 		i := slices.Index(memoryServers(r.plan.servers), x.victim)
+		r.down[x.victim] = true
 		h.Crash()
 		if x.what == trialMemoryLost {
-			r.lost = true
+			r.losses++
 		}
 		end = func() {
 			if x.what != trialNICCrash {
@@ -263,6 +278,7 @@ func (r *trialRun) inject(x trialFault) {
 			}
 			h.Restart()
 			r.serve(i)
+			delete(r.down, x.victim)
 		}
 	}
 	over := rack.Now().Add(x.down)
@@ -271,45 +287,46 @@ func (r *trialRun) inject(x trialFault) {
 }
 
 // afterLoss is a client of a store that may have lost memory. An operation that reports the loss
-// has changed nothing if it began after the loss; if it began before, it may have been executed.
-// Every other answer must be correct as if nothing had been lost.
+// has changed nothing if it began after the last loss; if it began before, it may have been
+// executed. Every other answer must be correct as if nothing had been lost.
 type afterLoss struct {
 	kv.Store
 	run *trialRun
 }
 
-func (a *afterLoss) judge(lost bool, err error) error {
+// judge returns the error of an operation at whose begin memory had been lost a number of times.
+func (a *afterLoss) judge(losses int, err error) error {
 	switch {
-	case !a.run.lost || !errors.Is(err, kv.ErrLost):
+	case a.run.losses == 0 || !errors.Is(err, kv.ErrLost):
 		return err
-	case lost:
+	case losses == a.run.losses:
 		return errors.Join(err, kv.ErrNoEffect)
 	}
 	return errors.Join(err, kv.ErrTimeout)
 }
 
 func (a *afterLoss) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
-	lost := a.run.lost
+	losses := a.run.losses
 	v, err := a.Store.Get(key, dst, deadline)
-	return v, a.judge(lost, err)
+	return v, a.judge(losses, err)
 }
 
 func (a *afterLoss) Put(key uint64, value []byte, deadline clock.Time) error {
-	lost := a.run.lost
-	return a.judge(lost, a.Store.Put(key, value, deadline))
+	losses := a.run.losses
+	return a.judge(losses, a.Store.Put(key, value, deadline))
 }
 
 func (a *afterLoss) Upsert(key uint64, value []byte, deadline clock.Time) error {
-	lost := a.run.lost
-	return a.judge(lost, a.Store.(kv.Upserter).Upsert(key, value, deadline))
+	losses := a.run.losses
+	return a.judge(losses, a.Store.(kv.Upserter).Upsert(key, value, deadline))
 }
 
 func (a *afterLoss) Insert(key uint64, value []byte, deadline clock.Time) error {
-	lost := a.run.lost
-	return a.judge(lost, a.Store.Insert(key, value, deadline))
+	losses := a.run.losses
+	return a.judge(losses, a.Store.Insert(key, value, deadline))
 }
 
 func (a *afterLoss) Delete(key uint64, deadline clock.Time) error {
-	lost := a.run.lost
-	return a.judge(lost, a.Store.Delete(key, deadline))
+	losses := a.run.losses
+	return a.judge(losses, a.Store.Delete(key, deadline))
 }

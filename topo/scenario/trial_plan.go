@@ -15,6 +15,10 @@ type trialPlan struct {
 	wirePlan
 	servers, clients, rounds, keys int
 	skew                           float64
+	// pause, unless 0, is how long clients rest at most after some of their operations.
+	pause time.Duration
+	// more is for how long operations may be stopped by what is not in the lists of faults.
+	more time.Duration
 	// mix has the upper bounds of get, put and insert for a random number from 0 to 1; above are
 	// deletes.
 	mix    [3]float64
@@ -72,6 +76,7 @@ func drawTrial(e *env, own func(*rand.Rand, int) store.Trial) *trialPlan {
 		hosts = append(hosts, serverHosts...)
 	}
 	p.drawWire(e, hosts, servers, 0.6)
+	p.rack.Loopback = p.Loopback
 	if d.chance(0.3) {
 		p.belated(d, servers)
 	}
@@ -102,7 +107,8 @@ func (p *trialPlan) fail(d *draw, servers []string) {
 }
 
 // longest bounds the time for which an operation may be stopped because its host is.
-func (p *trialPlan) longest() (out time.Duration) {
+func (p *trialPlan) longest() time.Duration {
+	out := p.more
 	for _, x := range p.faults {
 		out += x.down
 	}

@@ -78,7 +78,7 @@ func (r *trialRun) startServer(host string) {
 				err = serve()
 			}
 			switch {
-			case err == nil, errors.Is(err, verbs.ErrClosed), errors.Is(err, s.Replaced), r.lost:
+			case err == nil, errors.Is(err, verbs.ErrClosed), errors.Is(err, s.Replaced), r.losses > 0:
 				return
 			case !errors.Is(err, rdmacm.ErrInUse) && !errors.Is(err, kv.ErrTimeout) && !errors.Is(err, verbs.ErrTimeout) && !errors.Is(err, kv.ErrLost):
 				r.env.fail("server of the store on %s: %w", host, err)

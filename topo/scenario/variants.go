@@ -22,12 +22,13 @@ type Params struct {
 	Steer string
 	// ShareQP: in the store clover, the clients of a host share a queue pair to each memory server.
 	ShareQP bool
-	// Threads is how many threads of clover's metadata server take requests; 0: its only thread.
+	// Threads is how many threads of clover's metadata server take requests; 0 means that its only
+	// thread does everything.
 	Threads int
-	// Replicas is how many copies each node of clover has, on as many memory servers; 0: one.
+	// Replicas is how many copies each node of clover has, on as many memory servers; 0 means one.
 	Replicas int
-	// Mix names the mixes of clover or sherman, separated by commas: kinds of keys, memory, links and
-	// faults. none: no mix. "": the seed draws them.
+	// Mix names the mixes of clover or sherman, separated by commas: kinds of keys, memory, links
+	// and faults. none: no mix. "" means that the seed draws them.
 	Mix string
 	// Program is what the switch does in locks: forward, track or swordbox, which replaces atomics
 	// and is the default.
@@ -38,7 +39,8 @@ type Params struct {
 	// rules, and in locks the program) or modes (published rules, too).
 	Change string
 	// Mode is published or hardened, which is the default: the mode in which the switch in locks
-	// replaces atomics, the layout of sherman's pages, or the decisions of fusee's clients.
+	// replaces atomics, of the rule of buffer or lookup, of the layout of sherman's pages, of the
+	// decisions of fusee's clients, or of the queues of redn's programs.
 	Mode string
 	// Torn: for sherman, copies are torn, without other faults. With the published layout this is
 	// always so.
@@ -48,8 +50,8 @@ type Params struct {
 	// Step is one of the designs between FG+ and Sherman for the scenario sherman (sherman.Steps).
 	Step string
 	// Setup restricts planned to one of the small setups. Depth bounds the acts of a schedule.
-	// Schedules bounds the schedules that are tried; 0: the defaults. Plan is a single schedule
-	// that is run instead.
+	// Schedules bounds the schedules that are tried; 0 means the defaults. Plan is a single
+	// schedule that is run instead.
 	Setup, Plan      string
 	Depth, Schedules int
 }
@@ -115,7 +117,7 @@ func (p *Params) fields() []param {
 	}
 }
 
-// number returns the text of a parameter that is a number; "": it is not set.
+// number returns the text of a parameter that is a number; "" means that it is not set.
 func number(n int) string {
 	if n == 0 {
 		return ""
@@ -131,9 +133,11 @@ var families = map[string]struct {
 }{
 	"clover":  {[]string{"steer", "share-qp", "threads", "replicas", "mix"}, cloverVariant},
 	"buffer":  {[]string{"mode", "change"}, bufferVariant},
+	"lookup":  {[]string{"mode"}, lookupVariant},
 	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
 	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
 	"fusee":   {[]string{"mode"}, tableVariant},
+	"redn":    {[]string{"mode"}, chainsVariant},
 	"sherman": {[]string{"mode", "torn", "locks", "step", "mix"}, treeVariant},
 }
 

@@ -46,7 +46,8 @@ type grip struct {
 	held bool
 }
 
-// take takes a receive from the stock unless the queue pair has one; false: the stock is empty.
+// take takes a receive from the stock unless the queue pair has one; false means that the stock is
+// empty.
 func (g *grip) take() bool {
 	if !g.held && g.from.free > 0 {
 		g.from.free--

@@ -25,7 +25,7 @@ type LinkConfig struct {
 	A, B End
 	// Delay is how long a bit takes from end to end.
 	Delay time.Duration
-	// Rate is in bits per second; 0: sending a frame takes no time.
+	// Rate is in bits per second; 0 means that sending a frame takes no time.
 	Rate int64
 	// Overhead is a number of bytes. It is added to the size of each frame when the simulator
 	// computes how long the frame occupies a link with a Rate. With an Overhead, sending times are
@@ -34,7 +34,7 @@ type LinkConfig struct {
 	// Queue is how many frames may wait in one direction until the link is free, if Rate is set; 0:
 	// 1024. Further frames are dropped and counted.
 	Queue int
-	// Up and Down decide about the frames of their direction; nil: no faults.
+	// Up and Down decide about the frames of their direction; nil means no faults.
 	Up, Down Verdict
 }
 
@@ -107,7 +107,7 @@ func (n *Net) plug(e End, h *half) {
 // SetUp raises or cuts the link. Frames in flight are lost when it is cut.
 func (l *Link) SetUp(up bool) { l.up.up, l.down.up = up, up }
 
-// SetFaults replaces the verdicts of both directions; nil: no faults.
+// SetFaults replaces the verdicts of both directions; nil means no faults.
 func (l *Link) SetFaults(up, down Verdict) { l.up.fault, l.down.fault = up, down }
 
 // Stats returns the counters of a direction.

@@ -32,8 +32,8 @@ type Timing interface {
 
 // Cause says why a node has appended a frame.
 type Cause struct {
-	// Frame is the frame that the node was handling; nil: the node has made its frame in another
-	// step.
+	// Frame is the frame that the node was handling; nil means that the node has made its frame in
+	// another step.
 	Frame []byte
 	// Step: the frame was made in a step that Net.Begin began.
 	Step bool
@@ -44,15 +44,15 @@ type NodeID int
 
 // Config bounds a run. The zero value is usable.
 type Config struct {
-	// MaxEvents bounds how many events a run may handle; 0: 1e9.
+	// MaxEvents bounds how many events a run may handle; 0 means 1e9.
 	MaxEvents uint64
-	// MaxTime is the virtual time at which a run ends with an error; 0: one hour.
+	// MaxTime is the virtual time at which a run ends with an error; 0 means one hour.
 	MaxTime clock.Time
-	// Trace is called for every frame event, in order; nil: there is no trace. The event's bytes are
-	// valid only during the call.
+	// Trace is called for every frame event, in order; nil means that there is no trace. The
+	// event's bytes are valid only during the call.
 	Trace func(*Event)
 	// Cancelled is called once every cancelEvery events. If it returns true, the run ends with
-	// ErrCancelled. It has no other effect on the run. nil: the run cannot be cancelled.
+	// ErrCancelled. It has no other effect on the run. nil means that the run cannot be cancelled.
 	Cancelled func() bool
 }
 
@@ -66,8 +66,8 @@ const (
 	// maxStep bounds the events at one virtual time. More of them mean a defect, such as a machine
 	// whose deadline never advances.
 	maxStep = 10_000_000
-	// maxHeld bounds the frames inside one node with a Timing. Further frames are lost, as if a queue
-	// were full.
+	// maxHeld bounds the frames inside one node with a Timing. Further frames are lost, as if a
+	// queue were full.
 	maxHeld = 1 << 20
 	// cancelEvery is the number of events between two calls of Config.Cancelled, which take some
 	// milliseconds.
@@ -80,8 +80,8 @@ type nodeState struct {
 	up    bool
 	keyed clock.Time // the deadline in the queue of deadlines
 	links []*half    // by port; nil if no link is connected
-	// timing is the node's Timing; nil: the node takes no time. held is the number of frames that
-	// timing keeps inside the node.
+	// timing is the node's Timing; nil means that the node takes no time. held is the number of
+	// frames that timing keeps inside the node.
 	timing Timing
 	held   int
 }

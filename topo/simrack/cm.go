@@ -18,8 +18,8 @@ const (
 	setupDelay = 50 * time.Microsecond
 	// maxBacklog bounds how many requests may wait for Accept.
 	maxBacklog = 128
-	// unreachablePatience is how long a dialer without a deadline tries to reach a peer that does not
-	// answer.
+	// unreachablePatience is how long a dialer without a deadline tries to reach a peer that does
+	// not answer.
 	unreachablePatience = 30 * time.Second
 )
 
@@ -163,7 +163,7 @@ func (r *Rack) deliver(req *request, to netip.Addr) {
 }
 
 // answer gives the dialer the server's answer, after setupDelay. reject is why the server rejects;
-// "": it accepts.
+// "" means that it accepts.
 func (r *request) answer(reject string) {
 	net := r.dialer.rack.net
 	net.At(net.Now().Add(setupDelay), func() {

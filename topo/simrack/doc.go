@@ -3,9 +3,10 @@
 // coroutines that use the same verbs and rdmacm as on a real rack. Time is virtual, and one seed
 // decides all random choices.
 //
-// The package has the second shell of package verbsengine. Its methods Enter and Leave begin and
-// end a step of the host's node. A thread that waits parks its coroutine. It continues when the
-// engine's Activity has changed and the thread's condition holds.
+// The package has the shell of package verbsengine for virtual time; package device has the one for a
+// rack. Between the shell's methods Enter and Leave, the host's engine does one step. A thread that
+// waits parks its coroutine. It continues when the engine's Activity has changed and the thread's
+// condition holds.
 //
 // Crashes, cuts and restarts are methods. A scenario calls them at virtual times by Rack.At.
 package simrack

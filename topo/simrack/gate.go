@@ -10,7 +10,7 @@ import (
 type gate struct {
 	shell *shell
 	open  bool
-	proc  *sim.Proc // the thread that waits; nil: none
+	proc  *sim.Proc // the thread that waits; nil means none
 }
 
 // NewGate makes a gate.

@@ -19,8 +19,8 @@ type Passive struct {
 	// Service is the service to which clients connect. The private data of its answer say where the
 	// memory is; see ParseMemory.
 	Service string
-	// Switch is the service to which a switch with rules connects by the connection manager; "":
-	// there is no such service.
+	// Switch is the service to which a switch with rules connects by the connection manager; ""
+	// means that there is no such service.
 	Switch string
 }
 
@@ -28,7 +28,7 @@ type Passive struct {
 // hosts is the number of compute hosts. The caller makes ms0 a Passive. If mode is hardened or
 // published, the switch replaces the atomics to ms0, on connections that it makes to service; if
 // mode is "", it only forwards. misses is the key misses of the rule: what answers a CMP_SWAP that
-// will fail; "": the default, the server.
+// will fail; "" means the default, the server.
 func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Rack, error) {
 	file := fmt.Sprintf("name: %s\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", name, hosts-1)
 	if misses != "" {

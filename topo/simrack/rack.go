@@ -17,33 +17,37 @@ import (
 
 // Options are settings that a rack file does not contain. The zero value is usable.
 type Options struct {
-	// Seed decides memory addresses, keys, queue pair numbers, first PSNs and faults; 0: the rack's
-	// seed.
+	// Seed decides memory addresses, keys, queue pair numbers, first PSNs and faults; 0 means the
+	// rack's seed.
 	Seed uint64
-	// Delay is the delay of each link; 0: one microsecond.
+	// Delay is the delay of each link; 0 means one microsecond.
 	Delay time.Duration
-	// Rate is the rate of each link in bits per second; 0: unlimited.
+	// Rate is the rate of each link in bits per second; 0 means unlimited.
 	Rate int64
-	// Queue is how many frames may wait for a link with a Rate; 0: 1024.
+	// Queue is how many frames may wait for a link with a Rate; 0 means 1024.
 	Queue int
-	// Window is the window of the engine, in packets; 0: the engine's default.
+	// Window is the window of the engine, in packets; 0 means the engine's default.
 	Window int
+	// Loopback is how long a packet takes from a NIC to itself; 0 means no time, or with Cost half of what
+	// a READ takes in the NIC.
+	Loopback time.Duration
 	// CMTimeout is the code of the time after which a connection manager sends a message again that
-	// was not answered, 4.096 µs · 2^CMTimeout; 0: the engine's default.
+	// was not answered, 4.096 µs · 2^CMTimeout; 0 means the engine's default.
 	CMTimeout uint8
 	// FirstPSN, if not nil, chooses the first PSN of each side of each connection.
 	FirstPSN func(r *rand.Rand) wire.PSN
-	// Cost gives NICs, links, switch and clients the speed of real hardware; nil: only links take
-	// time. The link costs of the model are then the defaults of Delay and Rate. With Cost, the
-	// default of Queue is so large that no frame is lost because a queue is full.
+	// Cost gives NICs, links, switch and clients the speed of real hardware; nil means that only
+	// links take time. The link costs of the model are then the defaults of Delay and Rate. With
+	// Cost, the default of Queue is so large that no frame is lost because a queue is full.
 	Cost *cost.Model
 	// Datagrams: Host.Manager connects by the NICs' connection managers. Their datagrams cross the
-	// links and are subject to the links' faults. false: connections are made as over TCP.
+	// links and are subject to the links' faults. false means that connections are made as over
+	// TCP.
 	Datagrams bool
-	// Nodes is how many nodes of a store a switch that steers remembers; 0: the switch's default.
+	// Nodes is how many nodes of a store a switch that steers remembers; 0 means the switch's
+	// default.
 	Nodes int
-	// Transits: the rack measures how long requests are inside the switch (kv.Switched). Requests that
-	// rules of mode published move are not measured.
+	// Transits: the rack measures how long requests are inside the switch (kv.Switched).
 	Transits bool
 	// MaxEvents, MaxTime, Trace and Cancelled have the meaning of the fields of sim.Config.
 	MaxEvents uint64
@@ -66,6 +70,7 @@ func (o *Options) withDefaults() error {
 		}
 		setDefault(&o.Delay, o.Cost.Link.Delay)
 		setDefault(&o.Rate, o.Cost.Link.Rate)
+		setDefault(&o.Loopback, o.Cost.NIC.Read.Latency.Host/2) // the cost of a READ is that of both ways
 		setDefault(&o.Queue, losslessQueue)
 		return nil
 	}
@@ -186,7 +191,7 @@ func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	hs := &r.Spec.Hosts[i]
 	return engine.New(engine.Config{
 		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
-		Resolve: r.resolve, Window: r.opt.Window, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS,
+		Resolve: r.resolve, Window: r.opt.Window, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback,
 	})
 }
 

@@ -10,14 +10,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// Bounds of what transits remembers of a connection and of a thread.
 const (
-	maxPosts = 256  // requests that were sent last
-	maxStays = 4096 // packets inside the switch in one phase; further ones do not count
+	// maxPosts is how many packets of requests transits remembers for each connection: those that
+	// the client has sent last.
+	maxPosts = 256
+	// maxStays is how many stays in the switch transits measures for each thread and phase. Further
+	// stays are not measured.
+	maxStays = 4096
 )
 
 // transits measures how long the requests of each thread, and the responses to them, are inside the
@@ -88,11 +90,7 @@ type thread struct {
 // stay is a time span inside the switch.
 type stay struct{ from, to clock.Time }
 
-// newTransits returns nil if the switch does not say what it moves: published rules do not.
 func newTransits(r *Rack) *transits {
-	if slices.ContainsFunc(r.Spec.Switch.Rules, func(o rules.Rule) bool { return o.Mode == rules.Published }) {
-		return nil
-	}
 	return &transits{rack: r, threads: map[*sim.Proc]*thread{}, conns: map[connID]*connection{}, ends: map[end]connID{}}
 }
 
@@ -151,7 +149,8 @@ func (t *transits) learn(f *wire.Frame) {
 	}
 }
 
-// parse returns the packet of a frame, as the client knows it; false: it is of no known connection.
+// parse returns the packet of a frame, as the client knows it. ok is false if the frame belongs to
+// no known connection.
 func (t *transits) parse(frame []byte) (p packet, ok bool) {
 	f := &t.frame
 	if wire.ParseFrame(frame, f) != nil {

@@ -39,6 +39,7 @@
 //	      store: ms1         # with action count: memory servers, at most 8, whose memory holds the counters. Default: the memory of the switch.
 //	      at: 0x1000         # with store: offset of the counters in that memory, a multiple of 8. Default 0.
 //	      slots: 4096        # with store: number of counters, 1 to 1048576. Default 1024.
+//	      rows: 4            # with store: rows of a count-min sketch of slots counters each, 1 to 8. Default 1: no sketch.
 //	      per: address       # with store: a counter for each flow (by a hash) or address (modulo slots). Default flow.
 //	      add: bytes         # with store: a request adds 1 (requests) or its length (bytes). Default requests.
 //	      ring: "ms0,ms1"    # with action buffer: memory servers, at most 8, whose memory holds the ring. Required with it.

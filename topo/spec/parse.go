@@ -70,7 +70,7 @@ type hostEntry struct {
 	at, nameAt ast.Node
 	names      []string
 	role       Role
-	memory     int64 // -1: the default of the role
+	memory     int64 // -1 means the default of the role
 	spin       time.Duration
 	cpu        int
 	gso        bool
@@ -146,9 +146,9 @@ func (d *decoder) syntax(data []byte) ast.Node {
 	return body
 }
 
-// tooDeep returns the place at which more brackets are open than a rack file needs; 0, 0: there is
-// none. For many brackets, the YAML library would need time and stack that grow with the square of
-// their number. Brackets in quoted texts count, too; that does no harm.
+// tooDeep returns the place at which more brackets are open than a rack file needs; 0, 0 means that
+// there is none. For many brackets, the YAML library would need time and stack that grow with the
+// square of their number. Brackets in quoted texts count, too; that does no harm.
 func tooDeep(data []byte) (line, col int) {
 	open, lines, begin := 0, 1, 0
 	for i, c := range data {

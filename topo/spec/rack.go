@@ -66,12 +66,12 @@ type Rack struct {
 	LinkMTU int `json:"mtu"`
 	// Connect is how queue pairs are connected: ConnectCM, which "" means, too, or ConnectTCP.
 	Connect string `json:"connect,omitempty"`
-	// Cable is what RoCEv2 packets cross between a host's daemon and the switch: CableVeth, which ""
-	// means, too, or CableMemory. Other frames, and all frames of guests, cross the pair of interfaces
-	// in both cases.
+	// Cable is what RoCEv2 packets cross between a host's daemon and the switch: CableVeth, which
+	// "" means, too, or CableMemory. Other frames, and all frames of guests, cross the pair of
+	// interfaces in both cases.
 	Cable string `json:"cable,omitempty"`
 	// Group is the name or number of a group of this machine. Its users, and root, may run programs
-	// on the NICs of the hosts. "": only root may.
+	// on the NICs of the hosts. "" means that only root may.
 	Group string `json:"group,omitempty"`
 	// Subnet holds the IPv4 addresses of the hosts. Subnet6 holds those of IPv6. The first address
 	// of each is the switch's.
@@ -96,8 +96,8 @@ type Switch struct {
 	CPU int `json:"cpu"`
 	// Rules of the program swordbox, with the addresses of their servers and an ID each.
 	Rules []rules.Rule `json:"rules,omitempty"`
-	// Addresses of the switch as an end of connections. Only a switch program that makes connections
-	// answers at them.
+	// Addresses of the switch as an end of connections. Only a switch program that makes
+	// connections answers at them.
 	IPv4 netip.Addr `json:"ipv4"`
 	IPv6 netip.Addr `json:"ipv6"`
 	MAC  wire.MAC   `json:"mac"`
@@ -118,13 +118,13 @@ type Host struct {
 	Spin time.Duration `json:"spin"`
 	// CPU is the processor to which the host's daemon is bound, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
-	// GSO: the host's NIC sends runs of packets as super-frames, as segmentation offload does, and the
-	// switch sends such frames to the host. The switch takes them apart for faults, switch programs
-	// and captures; tcpdump shows them whole. Without GSO every packet from and to the host is a frame
-	// of its own. The default is true.
+	// GSO: the host's NIC sends runs of packets as super-frames, as segmentation offload does, and
+	// the switch sends such frames to the host. The switch takes them apart for faults, switch
+	// programs and captures; tcpdump shows them whole. Without GSO every packet from and to the
+	// host is a frame of its own. The default is true.
 	GSO bool `json:"gso"`
 	// PKeys is the partition table of the host's NIC: P_Keys, whose highest bit is set for a full
-	// member. nil: only 0xffff, the default partition.
+	// member. nil means only 0xffff, the default partition.
 	PKeys []uint16 `json:"pkeys,omitempty"`
 	// TOS is the TOS byte or traffic class of the NIC's packets if the connection or address handle
 	// does not set one.
@@ -179,8 +179,8 @@ func (r *Rack) ByAddr(a netip.Addr) (*Host, bool) {
 	return nil, false
 }
 
-// Neighbour returns the MAC address that belongs to an IP address of a host or of the switch;
-// false: the address belongs to neither.
+// Neighbour returns the MAC address that belongs to an IP address of a host or of the switch; false
+// means that the address belongs to neither.
 func (r *Rack) Neighbour(a netip.Addr) (wire.MAC, bool) {
 	if h, ok := r.ByAddr(a); ok {
 		return h.MAC, true

@@ -35,7 +35,7 @@ const (
 // entry is a command that a key has run, or a text.
 type entry struct {
 	id     int
-	args   []string // nil: the entry is a text
+	args   []string // nil means that the entry is a text
 	stage  stage
 	output string
 	failed bool
@@ -79,8 +79,8 @@ type Model struct {
 	chosen        int // index of the chosen node
 	scroll        int // index of the first queue pair that is shown
 	now, before   *Sample
-	// gone says why there is no rack; "": there is one. Without a rack, now is the last sample of
-	// the rack that was up.
+	// gone says why there is no rack; "" means that there is one. Without a rack, now is the last
+	// sample of the rack that was up.
 	gone    string
 	history map[string][]uint64
 	entries []entry

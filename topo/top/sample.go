@@ -43,8 +43,8 @@ type Node struct {
 	Link string
 	// Rates of the last full second; up is from the host to the switch.
 	UpPackets, UpBits, DownPackets, DownBits uint64
-	// Dropped counts frames of the link that the switch or a fault has dropped, Retrans packets that
-	// the NIC has retransmitted.
+	// Dropped counts frames of the link that the switch or a fault has dropped, Retrans packets
+	// that the NIC has retransmitted.
 	Dropped, Retrans uint64
 	// Faults are the IDs of the fault rules that are active on the link.
 	Faults []string
@@ -120,7 +120,7 @@ type Key struct {
 	Key, Reads, Appends, Steered uint64
 	// Rate is the requests a second that the switch has counted.
 	Rate float64
-	// Server and VA say where the newest node is; "": the switch does not know.
+	// Server and VA say where the newest node is; "" means that the switch does not know.
 	Server string
 	VA     uint64
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // bundlesEnv is the environment variable with the folder in which a failed `run` leaves a bundle;
-// "": it leaves none.
+// "" means that it leaves none.
 const bundlesEnv = "RDMALAB_BUNDLES"
 
 // bundleCmd writes a bundle.

@@ -49,7 +49,7 @@ func captureCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&flags.file, "write", "w", "-", "file to write; - is standard output")
-	f.StringVar(&flags.dir, "dir", "both", "direction: up is from the host to the switch, down back, or both")
+	f.StringVar(&flags.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
 	f.Uint64Var(&flags.count, "count", 0, "end after this many packets")
 	f.DurationVar(&flags.lasting, "for", 0, "end after that time, like 10s")
 	f.IntVar(&flags.snaplen, "snaplen", 0, "keep only this many bytes of each packet (default: all)")

@@ -22,7 +22,7 @@ const (
 type containerFlags struct{ runtime, plug, compose string }
 
 func (f *containerFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.runtime, "runtime", runtimeProcess, "what hosts are: process or docker")
+	cmd.Flags().StringVar(&f.runtime, "runtime", runtimeProcess, "what a host is: process (processes in namespaces of this machine) or docker (a container)")
 	plugFlag(cmd, &f.plug)
 	cmd.Flags().StringVar(&f.compose, "compose", "", "let compose make the containers that this compose file describes (implies --runtime docker)")
 	complete(cmd, "runtime", runtimeProcess, runtimeDocker)
@@ -30,8 +30,8 @@ func (f *containerFlags) add(cmd *cobra.Command) {
 }
 
 func plugFlag(cmd *cobra.Command, plug *string) {
-	cmd.Flags().StringVar(plug, "plug", string(container.PlugOutside), "how a container gets its NIC: outside (the rack attaches it), holder (the rack attaches it to a second container,\n"+
-		"so that the NIC's link outlives the host's process) or driver (the container engine attaches it)")
+	cmd.Flags().StringVar(plug, "plug", string(container.PlugOutside), "how a container gets its NIC: outside (rdmalab attaches it to the host's container), holder (rdmalab attaches it to a second container "+
+		"that shares its network with the host's container, so that the link survives a crash of the host) or driver (the container engine attaches it)")
 	complete(cmd, "plug", string(container.PlugOutside), string(container.PlugHolder), string(container.PlugDriver))
 }
 
@@ -40,7 +40,7 @@ func complete(cmd *cobra.Command, flag string, words ...string) {
 	must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// settings returns the settings of containers; nil: hosts run as processes.
+// settings returns the settings of containers; nil means that hosts run as processes.
 func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, error) {
 	plug, err := container.ParsePlug(f.plug)
 	switch {
@@ -87,8 +87,8 @@ func composeCmd() *cobra.Command {
 		Short: "Print a compose file with the hosts of a rack",
 		Long: "compose prints a file for docker compose 2 or docker-compose 1.29 whose services are the hosts of a rack file,\n" +
 			"or of the built-in rack. You may add services of your own to it. `rdmalab up --compose FILE` makes the rack's\n" +
-			"switch and links, runs compose, and waits for the hosts. Later compose commands on the same file work, too: the\n" +
-			"rack attaches each container that starts.",
+			"switch and links, runs compose, and waits for the hosts. Later compose commands on the same file work, too:\n" +
+			"rdmalab attaches each container that starts.",
 		Example: "  rdmalab compose > rack-in-containers.yaml\n" +
 			"  rdmalab compose myrack.yaml --plug driver",
 		Args: cobra.MaximumNArgs(1),

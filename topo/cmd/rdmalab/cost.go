@@ -17,7 +17,7 @@ func costFlag(cmd *cobra.Command, dst *string, usual string) {
 }
 
 // loadCost loads the cost model that --cost names: a built-in model or a file. For "" it returns
-// nil: there are no costs.
+// nil means that there are no costs.
 func loadCost(name string) (*cost.Model, error) {
 	if name == "" {
 		return nil, nil

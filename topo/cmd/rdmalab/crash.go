@@ -16,19 +16,21 @@ func crashCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crash HOST [--app | --nic] | crash switch",
 		Short: "Crash a host, only its programs, only its NIC, or the switch",
-		Long: "crash ends processes, or a NIC, at once and without warning.\n\n" +
-			"  crash HOST        every process on the host dies and its link loses its carrier, as without power; registered memory\n" +
-			"                    and connections are lost\n" +
-			"  crash HOST --app  programs on the host die, and so do the services and running tests (jobs) of its daemon; the NIC still\n" +
-			"                    works: registered memory stays, and the NIC serves connections to it; nothing listens for new\n" +
-			"                    connections\n" +
-			"  crash HOST --nic  the NIC forgets its connections and memory regions and answers nothing; programs and the kernel's\n" +
-			"                    network go on\n" +
-			"  crash switch      the switch's process dies; no frame is forwarded\n\n" +
-			"`rdmalab restart`, with the same --app or --nic, ends the fault. With --for the fault ends by itself after the\n" +
-			"given time.",
+		Long: "crash kills processes, or makes a NIC fail, at once and without warning.\n\n" +
+			"  crash HOST        Every process on the host dies, and the host's link loses its carrier, as in a power failure.\n" +
+			"                    Registered memory and connections are lost.\n" +
+			"  crash HOST --app  All programs on the host die. The daemon of the host ends its services (for example, the service\n" +
+			"                    through which stores use memory) and running tests. The NIC goes on: registered memory stays, and\n" +
+			"                    existing connections can still reach it. New connections are not accepted.\n" +
+			"  crash HOST --nic  The NIC forgets its connections and memory regions, and answers nothing. Programs and the kernel's\n" +
+			"                    network go on.\n" +
+			"  crash switch      The process of the switch dies. No frame is forwarded.\n\n" +
+			"`rdmalab restart` ends the fault: use it with the same flag, --app or --nic, or with neither. With --for the\n" +
+			"fault ends by itself after the given time.",
 		Example: "  rdmalab crash ms0 --for 10s\n" +
-			"  rdmalab crash cn0 --app",
+			"  rdmalab crash cn0 --app\n" +
+			"  rdmalab crash cn0 --nic && rdmalab restart cn0 --nic\n" +
+			"  rdmalab crash switch && rdmalab restart switch",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,7 +41,7 @@ func crashCmd() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&app, "app", false, "crash only programs, services and running tests")
 	cmd.Flags().BoolVar(&nic, "nic", false, "crash only the NIC")
-	forFlag(cmd)
+	forFlag(cmd, "restart what has crashed after this time, like 10s (default: it stays down until rdmalab restart)")
 	cmd.MarkFlagsMutuallyExclusive("app", "nic")
 	return cmd
 }
@@ -63,9 +65,9 @@ func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.
 	return rack.ActionRestart, node + " has crashed", r.Crash(ctx, node)
 }
 
-// forFlag adds the flag --for to a command that calls hurt.
-func forFlag(cmd *cobra.Command) {
-	cmd.Flags().Duration("for", 0, "end the fault after this time, like 10s (default: until another command ends it)")
+// forFlag adds the flag --for with its help to a command that calls hurt.
+func forFlag(cmd *cobra.Command, help string) {
+	cmd.Flags().Duration("for", 0, help)
 }
 
 // hurt applies a fault to a node by calling do, and prints a message. do returns the action that

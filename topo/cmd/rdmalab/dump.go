@@ -34,8 +34,8 @@ func dumpCmd() *cobra.Command {
 			"standard input. With --verify a second decoder, which is based on gopacket and shares no code with the first,\n" +
 			"also reads every packet that was captured in full; if the two differ, dump prints the difference after the\n" +
 			"packet. A summary goes to standard error.\n\n" +
-			"The exit status is 1 if a RoCEv2 packet is malformed or has a wrong ICRC, even if flags hide that packet, if a\n" +
-			"file is damaged, or if the decoders differ.",
+			"The exit status is 1 if a file is damaged, if the decoders differ, or if a RoCEv2 packet is malformed or has a\n" +
+			"wrong ICRC, even one that flags hide.",
 		Example: "  rdmalab dump trace.pcapng\n" +
 			"  rdmalab dump --opcode 'RC_READ_*' --qpn 0x111 trace.pcapng\n" +
 			"  rdmalab dump -o json trace.pcapng | jq -r 'select(.aeth) | .aeth.syndrome'\n" +
@@ -56,7 +56,7 @@ func dumpCmd() *cobra.Command {
 	f.StringVar(&flags.qpn, "qpn", "", "only packets to this queue pair, and datagrams from it, like 0x111")
 	f.StringVar(&flags.psn, "psn", "", "only packets with this packet sequence number, like 0x000100")
 	f.StringVar(&flags.host, "host", "", "only packets from or to this IP address")
-	f.StringVar(&flags.iface, "interface", "", "only packets of the capture's interface of this name")
+	f.StringVar(&flags.iface, "interface", "", "only packets of the interface with this name in the file, like \"cn0 up\"")
 	f.BoolVar(&flags.bad, "bad", false, "only malformed packets and those with a wrong ICRC")
 	f.BoolVar(&flags.commented, "commented", false, "only packets with a comment: touched by a fault or by the switch")
 	f.BoolVar(&flags.all, "all", false, "also print a short line for each frame that is not RoCEv2")

@@ -24,13 +24,15 @@ func experimentCmd() *cobra.Command {
 		Use:   "experiment [NAME]",
 		Short: "Repeat measurements of papers, in the simulator or on the rack",
 		Long: "experiment NAME makes the measurements of one experiment and prints a table, with the paper's numbers in\n" +
-			"parentheses. Without NAME it lists the experiments. `rdmalab experiment NAME --help` explains the measurements,\n" +
-			"the columns and the flags.\n\n" +
-			"With --on sim, the default, an experiment runs in the simulator, at the speed of the hardware that --cost\n" +
-			"describes. With --on rack it runs on the rack that is up, at the speed of this machine. Only experiments with a\n" +
-			"time for rack below can do that. After control-C an experiment prints the results so far.\n\n" +
-			"Published rules of the switch work as in the SwordBox paper; in hardened rules the holes of the paper are\n" +
-			"closed. With steering, the switch sends requests of the store Clover to the newest node of their key.\n\n" +
+			"parentheses. Without NAME it lists the experiments. Each experiment has flags of its own: `rdmalab experiment\n" +
+			"NAME --help` explains the measurements, the columns and the flags.\n\n" +
+			"With --on sim, the default, an experiment runs in the simulator. There, hardware takes the times that --cost\n" +
+			"chooses. With --on rack an experiment runs on the rack that is up, at the speed of this machine. Only\n" +
+			"experiments with a time for \"rack\" below can do that. If you press control-C, an experiment prints the results\n" +
+			"so far.\n\n" +
+			"Some experiments compare two versions of the switch's rules: published rules work as in the SwordBox paper, and\n" +
+			"hardened rules have the paper's holes closed (swordbox/HOLES.md). A switch that steers sends requests of the\n" +
+			"key-value store Clover to the newest version of their key. FG+ is the baseline of Sherman's paper.\n\n" +
 			experimentList(),
 		Example: "  rdmalab experiment\n" +
 			"  rdmalab experiment cas-one-word\n" +
@@ -49,6 +51,8 @@ func experimentCmd() *cobra.Command {
 	for _, e := range experiment.All() {
 		cmd.AddCommand(newExperimentRun(e).command())
 	}
+	// The text above lists the experiments already.
+	cmd.SetUsageTemplate(plainUsage(strings.Replace(cmd.UsageTemplate(), "{{if .HasAvailableSubCommands}}{{$cmds", "{{if false}}{{$cmds", 1)))
 	return cmd
 }
 
@@ -62,7 +66,7 @@ func experimentList() string {
 				takes = append(takes, on+" "+t)
 			}
 		}
-		fmt.Fprintf(&b, "  %-17s %s\n  %-17s reproduces: %s\n  %-17s takes: %s\n", e.Name, e.Short, "", e.Figure, "", strings.Join(takes, "; "))
+		b.WriteString(listed(e.Name, 17, e.Short) + listed("", 17, "reproduces: "+e.Figure) + listed("", 17, "takes: "+strings.Join(takes, "; ")))
 	}
 	return b.String()
 }
@@ -113,19 +117,28 @@ func (x *experimentRun) platforms() (out []string) {
 	return out
 }
 
+// examples returns the command lines of the help text, one a line.
+func (x *experimentRun) examples() string {
+	call := "  rdmalab experiment " + x.Name
+	list := []string{call, call + " --quick -o json"}
+	for _, flags := range x.Examples {
+		list = append(list, call+" "+flags)
+	}
+	return strings.Join(list, "\n")
+}
+
 func (x *experimentRun) command() *cobra.Command {
 	long := x.Long
 	if b, ok := x.body.(interface{ Explain() string }); ok {
 		long += "\n\n" + b.Explain()
 	}
 	cmd := &cobra.Command{
-		Use:   x.Name,
-		Short: strings.ToUpper(x.Short[:1]) + x.Short[1:],
-		Long:  long + "\n\nReproduces: " + x.Figure + ".",
-		Example: "  rdmalab experiment " + x.Name + "\n" +
-			"  rdmalab experiment " + x.Name + " --quick -o json",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
+		Use:     x.Name,
+		Short:   strings.ToUpper(x.Short[:1]) + x.Short[1:],
+		Long:    long + "\n\nReproduces: " + x.Figure + ".",
+		Example: x.examples(),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
 	}
 	fs := cmd.Flags()
 	x.body.Flags(fs)
@@ -133,7 +146,7 @@ func (x *experimentRun) command() *cobra.Command {
 	complete(cmd, "on", x.platforms()...)
 	costFlag(cmd, &x.cost, x.Cost)
 	if x.Rack != "" {
-		x.place.flags(cmd)
+		x.place.flags(cmd, x.Target)
 	}
 	if fs.Lookup("steer") != nil {
 		complete(cmd, "steer", steerChoices...)

@@ -22,8 +22,13 @@ import (
 // rackPlace has the flags that choose hosts of a rack.
 type rackPlace struct{ from, to string }
 
-func (c *rackPlace) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.to, "to", "ms0", "on a rack: memory server on which words and locks are measured; stores use all servers")
+// flags defines the flags for an experiment; target is what the memory server of --to has, or "".
+func (c *rackPlace) flags(cmd *cobra.Command, target string) {
+	to := "on a rack: any memory server; it does not matter which, because the store uses all of them"
+	if target != "" {
+		to = "on a rack: memory server that has the " + target
+	}
+	cmd.Flags().StringVar(&c.to, "to", "ms0", to)
 	cmd.Flags().StringVar(&c.from, "from", "", "on a rack: compute hosts of the clients, separated by commas (default: all)")
 	completeFlag(cmd, "from", hostNames)
 	completeFlag(cmd, "to", hostNames)
@@ -361,4 +366,19 @@ func hostNamesOf(list []spec.Host) (out []string) {
 		out = append(out, h.Name)
 	}
 	return out
+}
+
+// Incast is not measured on a rack.
+func (*rackPlatform) Incast(context.Context, experiment.Incast) (experiment.IncastResult, error) {
+	return experiment.IncastResult{}, errors.ErrUnsupported
+}
+
+// Lookups is not measured on a rack.
+func (*rackPlatform) Lookups(context.Context, experiment.Lookups) (experiment.LookupsResult, error) {
+	return experiment.LookupsResult{}, errors.ErrUnsupported
+}
+
+// Counting is not measured on a rack.
+func (*rackPlatform) Counting(context.Context, experiment.Counting) (experiment.CountingResult, error) {
+	return experiment.CountingResult{}, errors.ErrUnsupported
 }

@@ -29,7 +29,7 @@ type experimentSwitch struct {
 	was  program
 	now  program
 	read bool   // was has been read
-	free func() // ends the protection against signals; nil: nothing was changed
+	free func() // ends the protection against signals; nil means that nothing was changed
 }
 
 // set loads the program and rules that a measurement needs: a rule for each of the servers, with

@@ -27,6 +27,7 @@ func runCommand(ctx context.Context, args ...string) (stdout, stderr string, err
 // Without a name, the command lists the experiments with their figures and durations.
 func TestExperimentList(t *testing.T) {
 	out, _, err := runCommand(t.Context(), "experiment")
+	out = strings.Join(strings.Fields(out), " ") // long lines are wrapped
 	for _, e := range experiment.All() {
 		if err != nil || !strings.Contains(out, e.Name) || !strings.Contains(out, e.Figure) {
 			t.Errorf("%v: %s is missing in\n%s", err, e.Name, out)

@@ -26,14 +26,17 @@ func faultsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "faults",
 		Short: "List the faults on links and in memories, and how often they hit",
-		Long: "faults lists the fault rules installed by `rdmalab inject` and by the rack file, and the partition if there is\n" +
-			"one.\n\n" +
-			"  ID               name of the rule, for `rdmalab heal`\n" +
-			"  STATE            active; spent: it has made the hits of --once or --next; expired: its --for is over (only with --all)\n" +
-			"  HITS UP, DOWN    frames that were hit from the host to the switch, and from the switch to the host; -: the rule is not\n" +
-			"                   for that direction\n" +
-			"  LEFT             time until the rule expires\n" +
-			"  FAULT            the rule, as arguments of `rdmalab inject`\n\n" +
+		Long: "faults lists the fault rules that `rdmalab inject` or the rack file has installed. If there is a partition, the\n" +
+			"last line shows its groups of hosts, like \"partition: cn0,cn1 | ms0\".\n\n" +
+			"  ID         name of the rule, for `rdmalab heal`\n" +
+			"  STATE      active: the rule is in force. spent: the rule has made all hits that --once or --next of `rdmalab inject`\n" +
+			"             allows. expired: the time that --for of `rdmalab inject` gave the rule is over (shown only with --all)\n" +
+			"  HITS UP    number of frames that the rule has hit on their way from the host to the switch\n" +
+			"  HITS DOWN  number of frames that the rule has hit on their way from the switch to the host\n" +
+			"  LEFT       time until the rule expires, like 8s; - if no time was given\n" +
+			"  FAULT      the rule, as arguments of `rdmalab inject`\n\n" +
+			"In HITS UP and HITS DOWN, - means that the rule does not apply to this direction. A rule of kind tear applies to\n" +
+			"a host's memory, so both columns are -; its torn copies are not counted, and its LEFT is always -.\n\n" +
 			"`rdmalab status` shows hosts that have crashed or hang, and links that are cut.",
 		Example: "  rdmalab faults\n" +
 			"  rdmalab faults -o json | jq '.[] | {id, hits}'",

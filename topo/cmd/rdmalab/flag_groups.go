@@ -23,7 +23,7 @@ func groupFlags(cmd *cobra.Command, title string, names ...string) {
 		f.Annotations[flagGroup] = []string{title}
 	}
 	cobra.AddTemplateFunc("flagUsages", flagUsages)
-	cmd.SetUsageTemplate(strings.Replace(cmd.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages", "Flags:\n{{.LocalFlags | flagUsages", 1))
+	cmd.SetUsageTemplate(plainUsage(strings.Replace(cmd.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages", "Flags:\n{{.LocalFlags | flagUsages", 1)))
 }
 
 // flagUsages returns the help of flags, under their headings.
@@ -43,16 +43,16 @@ func flagUsages(fs *pflag.FlagSet) string {
 		groups[title].AddFlag(f)
 	})
 	if len(titles) < 2 {
-		return fs.FlagUsages()
+		return fs.FlagUsagesWrapped(helpWidth)
 	}
 	var out strings.Builder
 	for _, t := range titles {
 		if t != "" {
-			out.WriteString("  " + t + ":\n" + groups[t].FlagUsages())
+			out.WriteString("  " + t + ":\n" + groups[t].FlagUsagesWrapped(helpWidth))
 		}
 	}
 	if rest := groups[""]; rest != nil {
-		out.WriteString("  other:\n" + rest.FlagUsages())
+		out.WriteString("  other:\n" + rest.FlagUsagesWrapped(helpWidth))
 	}
 	return out.String()
 }

@@ -12,11 +12,15 @@ func hangCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hang HOST | hang switch",
 		Short: "Stop every process of a host, or of the switch, until `rdmalab resume`",
-		Long: "hang stops every process of a host, including the daemon, which is the host's NIC. So the NIC sends and answers\n" +
-			"nothing, but the link keeps its carrier and the kernel still answers ping. Memory and connections stay as they\n" +
-			"are until `rdmalab resume`. The clock does not stop: timers of the host that expire meanwhile take effect as\n" +
-			"soon as the host is resumed. A switch that hangs forwards nothing.",
-		Example:           "  rdmalab hang ms0 --for 2s",
+		Long: "hang stops every process of a host until `rdmalab resume`. The daemon of the host, which is the host's NIC,\n" +
+			"stops, too. So the NIC sends and answers nothing. But the link keeps its carrier, and the kernel still answers\n" +
+			"ping. Memory and connections stay as they are.\n\n" +
+			"The clock does not stop. Timers of the host that expire in the meantime take effect as soon as the host is\n" +
+			"resumed.\n\n" +
+			"`hang switch` stops the switch: it forwards nothing.",
+		Example: "  rdmalab hang ms0 --for 2s\n" +
+			"  rdmalab hang switch --for 1s\n" +
+			"  rdmalab hang ms0 && rdmalab resume ms0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -25,7 +29,7 @@ func hangCmd() *cobra.Command {
 			}, args[0])
 		},
 	}
-	forFlag(cmd)
+	forFlag(cmd, "resume the host or the switch after this time, like 2s (default: it hangs until rdmalab resume)")
 	return cmd
 }
 
@@ -34,9 +38,11 @@ func resumeCmd() *cobra.Command {
 		Use:   "resume HOST | resume switch",
 		Short: "Continue the processes of a host or of the switch that `rdmalab hang` stopped",
 		Long: "resume continues every process where `rdmalab hang` stopped it. The host's memory and queue pairs are as they\n" +
-			"were, but a peer whose retries ran out meanwhile has ended its side of the connection. resume also cancels the\n" +
-			"--for of the hang. To bring back a host or a switch that has crashed, use `rdmalab restart`.",
-		Example:           "  rdmalab resume ms0",
+			"were. But a peer whose retries have run out in the meantime has ended its side of the connection.\n\n" +
+			"If --for was given to `rdmalab hang`, resume also cancels that timer. To bring back a host or a switch that has\n" +
+			"crashed, use `rdmalab restart`.",
+		Example: "  rdmalab hang ms0 && rdmalab resume ms0\n" +
+			"  rdmalab resume switch",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
@@ -54,14 +60,17 @@ func restartCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restart HOST [--app | --nic] | restart switch",
 		Short: "Start a host, the services of its daemon, its NIC, or the switch again, in any state",
-		Long: "restart ends all processes of the host, or of the switch, and starts it again with the same names and addresses.\n" +
-			"A restarted host has empty memory and no connections: clients connect again, and a store is started again by its\n" +
-			"own command, like `rdmalab clover start`. After `rdmalab crash --nic`, `restart --nic` starts only the NIC\n" +
-			"again; after `crash --app`, `restart --app` starts only the services of the host's daemon. restart does not\n" +
-			"start programs and tests that were running before. A link that was cut stays cut.\n\n" +
+		Long: "restart ends all processes of a host, or of the switch, and starts it again with the same names and addresses. A\n" +
+			"restarted host has empty memory and no connections. Clients must connect again, and the command of a store, like\n" +
+			"`rdmalab clover start`, must start the store again.\n\n" +
+			"After `rdmalab crash --nic`, `restart --nic` starts only the NIC again. After `rdmalab crash --app`, `restart\n" +
+			"--app` starts only the services of the host's daemon again. restart does not start the programs and tests that\n" +
+			"were running before. A link that was cut stays cut.\n\n" +
 			"A restart also ends faults. A restarted switch has only the fault rules of the rack file, and no partition. A\n" +
-			"restarted host has no fault rule `inject tear`.",
-		Example:           "  rdmalab restart ms0",
+			"restarted host has no fault rule of kind tear.",
+		Example: "  rdmalab restart ms0\n" +
+			"  rdmalab restart cn0 --nic\n" +
+			"  rdmalab restart switch",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {

@@ -22,7 +22,7 @@ func helpGroups() []helpGroup {
 		{"Faults, and their end:", []string{"inject", "faults", "heal", "crash", "restart", "hang", "resume", "link", "partition"}},
 		{"Look:", []string{"top", "capture", "dump", "counters", "switch", "bundle"}},
 		{"Work:", slices.Concat([]string{"perf", "pingpong", "read"}, store.Names(nil), []string{"run", "experiment", "cni"})},
-		{"Without a rack:", []string{"sim", "version", "completion", "help"}},
+		{"Without a rack:", []string{"sim", "redn", "version", "completion", "help"}},
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 func injectCmd() *cobra.Command {
 	var flags ruleFlags
 	cmd := &cobra.Command{
-		Use:   "inject KIND [AMOUNT] --link HOST",
+		Use:   "inject KIND [AMOUNT] {--link | --host} HOST",
 		Short: "Lose, delay, duplicate, corrupt … packets on a link, by chance or exactly",
 		Long: "inject installs a fault rule on a host's link, or with tear in a host's memory, and prints the rule with its\n" +
 			"name. The switch applies rules on links. What happens to a packet depends only on the seed and the name of the\n" +

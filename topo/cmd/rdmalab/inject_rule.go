@@ -45,7 +45,7 @@ type ruleFlags struct {
 func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.links, "link", nil, "host on whose link the fault is; several with commas, cn[0-3], or all")
 	fs.StringVar(&f.host, "host", "", "with tear: the host in whose memory copies are torn")
-	fs.StringVar(&f.dir, "dir", "both", "direction: up is from the host to the switch, down back, or both")
+	fs.StringVar(&f.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
 	fs.StringVar(&f.probability, "probability", "", "share of the frames that are hit, 10% or 0.1 (default all)")
 	fs.DurationVar(&f.delay, "delay", 0, "with reorder: how long a frame is delayed (default 1ms); with tear: the "+
 		"longest pause inside a copy (default 20us)")
@@ -54,9 +54,9 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.class, "class", "", "only packets of a class (roce: any RoCEv2 packet): "+strings.Join(fault.Classes(), ", "))
 	fs.StringVar(&f.qpn, "qpn", "", "only packets to this queue pair, like 0x11")
 	fs.StringVar(&f.psn, "psn", "", "only packets with this packet sequence number")
-	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only the packet whose PSN is this much above that of the first packet to "+
-		"the same queue pair in this direction")
-	fs.IntVar(&f.transmission, "transmission", 0, "only the n-th transmission of a packet over the link, from 1")
+	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only packets whose PSN is this much above the first PSN that the "+
+		"link has carried to the same queue pair in this direction")
+	fs.IntVar(&f.transmission, "transmission", 0, "only the n-th transmission of a packet over the link; the first is 1")
 	fs.BoolVar(&f.samePacket, "same-packet", false, "after the first hit, hit only retransmissions of that packet")
 	fs.BoolVar(&f.once, "once", false, "end after one hit, in each direction")
 	fs.IntVar(&f.next, "next", 0, "end after this many hits, in each direction")

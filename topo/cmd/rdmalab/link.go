@@ -10,10 +10,11 @@ func linkCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "link HOST up|down",
 		Short: "Cut or restore a host's link",
-		Long: "link sets the switch's end of a host's link down or up. Both ends lose or regain their carrier, as when a cable\n" +
-			"is pulled or put back.",
-		Example: "  rdmalab link cn0 down --for 500ms",
-		Args:    cobra.ExactArgs(2),
+		Long: "link sets the switch's end of a host's link down or up. When one end is down, both ends have no carrier, as when\n" +
+			"a cable is pulled.",
+		Example: "  rdmalab link cn0 down --for 500ms\n" +
+			"  rdmalab link cn0 down && rdmalab link cn0 up",
+		Args: cobra.ExactArgs(2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
 				return []string{"up", "down"}, cobra.ShellCompDirectiveNoFileComp
@@ -33,6 +34,6 @@ func linkCmd() *cobra.Command {
 			}, host)
 		},
 	}
-	forFlag(cmd)
+	forFlag(cmd, "with down: set the link up again after this time, like 500ms (default: it stays down until rdmalab link HOST up)")
 	return cmd
 }

@@ -35,6 +35,7 @@ func commands() []*cobra.Command {
 		healCmd(),
 		captureCmd(),
 		dumpCmd(),
+		rednCmd(),
 		withBundle(perfCmd()),
 		fig10Cmd(),
 		experimentCmd(),

@@ -19,10 +19,10 @@ func partitionCmd() *cobra.Command {
 		Use:   "partition GROUP [GROUP...] | partition --mend",
 		Short: "Drop every frame between groups of hosts",
 		Long: "partition makes the switch drop every frame between hosts of different groups. A group is a list of hosts,\n" +
-			"separated by commas; cn[0-3] stands for four hosts. With one group, all other hosts are the second group. With\n" +
-			"several groups, a host that is in none of them still reaches all hosts. A new partition replaces the present\n" +
-			"one. Links keep their carrier, so hosts notice only that packets are lost: a reliable connection across the\n" +
-			"groups fails when its retries run out.",
+			"separated by commas; cn[0-3] stands for four hosts. If one group is given, all other hosts are the second group.\n" +
+			"If several groups are given, a host that is in none of them still reaches all hosts.\n\n" +
+			"A new partition replaces the present one. Links keep their carrier, so a host notices a partition only by lost\n" +
+			"packets. A reliable connection between two groups fails when its retries run out.",
 		Example: "  rdmalab partition cn0,cn1 ms0 --for 10s\n" +
 			"  rdmalab partition 'cn[0-1]'\n" +
 			"  rdmalab partition --mend",
@@ -44,7 +44,7 @@ func partitionCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&end, "mend", false, "end the partition")
-	forFlag(cmd)
+	forFlag(cmd, "end the partition after this time, like 10s (default: it stays until --mend or rdmalab heal)")
 	return cmd
 }
 
@@ -81,7 +81,7 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 	return groups, nil
 }
 
-// describe returns a text that says which groups no longer reach each other.
+// describe returns a sentence that says which groups no longer reach each other.
 func describe(s *spec.Rack, groups [][]string) string {
 	sides := make([]string, len(groups))
 	for i, g := range groups {

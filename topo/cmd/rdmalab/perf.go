@@ -40,20 +40,22 @@ func perfCmd() *cobra.Command {
 		Use:   "perf TEST --from HOST --to HOST",
 		Short: "Measure and verify the path between two hosts",
 		Long: "perf runs a test between two hosts of the rack, the client (--from) and the server (--to), and prints its result\n" +
-			"in the form of the program perftest.\n\n" +
-			"  write_bw read_bw send_bw atomic_bw       bandwidth and message rate\n" +
-			"  write_lat read_lat send_lat atomic_lat   latency: time from post to completion; for SEND half of a round trip\n" +
-			"  contend                                  clients (--clients) repeat CAS on one word of the server's memory\n" +
-			"  locks                                    clients (--clients) take and release one lock, a word of the server's memory\n" +
-			"  verify                                   one WRITE, READ, CAS and FAA each; compares the bytes\n" +
-			"  soak                                     --iters WRITEs, READs and SENDs each, then --atomics CAS and FAA; verifies every byte\n" +
-			"  raw_bw raw_lat                           frames of the same size without RDMA, for comparison\n\n" +
+			"in the form of the program perftest. TEST is one of\n\n" +
+			"  write_bw read_bw send_bw atomic_bw  bandwidth and message rate\n" +
+			"  write_lat read_lat atomic_lat       latency: time from the post of an operation to its completion\n" +
+			"  send_lat                            latency: half of the round trip of a message and its echo\n" +
+			"  contend                             clients (--clients) repeat CAS on one word of the server's memory\n" +
+			"  locks                               clients (--clients) take and release one lock, a word of the server's memory\n" +
+			"  verify                              one WRITE, READ, CAS and FAA each; compares the bytes\n" +
+			"  soak                                --iters WRITEs, as many READs and as many SENDs, then --atomics CAS and FAA;\n" +
+			"                                      verifies every byte\n" +
+			"  raw_bw raw_lat                      frames of the same size without RDMA, for comparison\n\n" +
 			"SEND tests can use RC, UC or UD (-c), several queue pairs (--qps), and a shared receive queue at the server\n" +
 			"(--srq). Their bandwidth counts only delivered messages.\n\n" +
 			"The exit status is 1 if an operation failed or had a wrong result. Over UC and UD, a lost message is no failure;\n" +
 			"perf prints how many were lost.\n\n" +
-			"With --peer perftest the other end is the program perftest (version 4.5), on any machine: --to is then the\n" +
-			"address of perftest's server; without --to, the host of --from waits as the server. Both ends need the same\n" +
+			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it\n" +
+			"is the address of perftest's server. Otherwise the host of --from waits as the server. Both ends need the same\n" +
 			"--size and --iters.",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +

@@ -35,7 +35,7 @@ type tracing struct {
 // traced is one of the recording processes.
 type traced struct {
 	name   string
-	client *control.Client // nil: it does not record
+	client *control.Client // nil means that it does not record
 	trace  pathtrace.Trace
 }
 

@@ -19,10 +19,12 @@ func readCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read SERVER --on HOST",
 		Short: "Read words of a server's memory by a READ, for example counters of the switch",
-		Long: "read connects from a host to the service memory of a server. By a READ of the host's NIC it reads words of 8\n" +
-			"bytes from the region of this service, and prints the words that are not 0. No program of the server takes part\n" +
-			"in the READ. Under rules of action count with a store, the switch keeps counters in this region: counter i of a\n" +
-			"rule is word i. With N stores, counter i is word i/N of store i modulo N.",
+		Long: "read connects from host --on to the memory service of a server. The host's NIC reads words of 8 bytes from the\n" +
+			"region of this service by a READ, and the command prints the words that are not 0. No program of the server\n" +
+			"takes part in the READ.\n\n" +
+			"A rule with action=count and store=SERVER makes the switch keep counters in this region. They begin at the\n" +
+			"offset that at= of the rule gives. If store= names one server, counter i is the i-th word from there. If it names\n" +
+			"N servers, counter i is word i/N of server i modulo N.",
 		Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
 			"  rdmalab read ms1 --on cn0 --words 64\n" +
 			"  rdmalab read ms1 --on cn0 --at 0x1000 --words 8 --all",

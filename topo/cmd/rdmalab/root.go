@@ -62,6 +62,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	}
 	root.PersistentFlags().String("rack", name, "name of the rack (environment "+rackEnv+")")
 	must(root.RegisterFlagCompletionFunc("rack", completeRacks))
+	root.SetUsageTemplate(plainUsage(root.UsageTemplate()))
 	root.SetVersionTemplate("rdmalab {{.Version}}\n") // the same line as the first of the command version
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(groupHelp(root, commands)...)

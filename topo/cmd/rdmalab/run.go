@@ -37,7 +37,7 @@ type runFlags struct {
 	noLoad, loadOnly bool
 	trace            string
 	limit            int
-	ops              []kv.Op                // the operations of a trace; nil: there is none
+	ops              []kv.Op                // the operations of a trace; nil means that there is none
 	typed            func(flag string) bool // reports whether a flag was typed
 	config           kv.RunConfig
 }
@@ -57,18 +57,24 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run ycsb",
 		Short: "Run a workload on a store and print throughput and latency",
-		Long: "run loads keys, lets clients on all compute hosts work on them, and prints operations per second, the share of\n" +
-			"operations that succeeded at their first attempt, attempts that lost against another client (races), round\n" +
-			"trips, bytes and packets per operation as counted by the switch, percentiles of latency in microseconds, and\n" +
-			"where the time went: lock, each round trip, switch (--on sim), back-off, RPC. It fails if an operation failed or a value was wrong.\n" +
-			"--workload takes a workload of YCSB (a to f), w, or a number, which is a percentage of updates; --mix takes the\n" +
-			"percentages of one's own:" + "\n\n" +
-			strings.Join(loads, "\n") + "\n\nA store that is not running is started. With --steer the switch gets the program " +
-			"and the rules that steering\n" +
-			"needs; when the run ends or is interrupted, it gets its earlier program and rules back.\n\n" +
-			"With --on sim the same code runs on the default rack in virtual time, at the pace of --cost: no rack is needed, and\n" +
-			"the same seed gives the same numbers. NICs, links and the switch take their time there, and so do posts and polls of\n" +
-			"clients; what else a client or a store's server computes takes none (`rdmalab experiment` has models of that).",
+		Long: "run loads keys and lets clients on all compute hosts execute operations on them. It fails if an operation failed\n" +
+			"or a value was wrong. It prints\n\n" +
+			"  the number of operations per second,\n" +
+			"  the percentage of operations that succeeded at their first attempt,\n" +
+			"  the number of attempts that lost against another client (races),\n" +
+			"  round trips per operation, and bytes and packets per operation as the switch counted them,\n" +
+			"  percentiles of the latency of each kind of operation, in microseconds, and\n" +
+			"  where the time of an operation went, in microseconds: waiting for a lock, each round trip, the switch (only\n" +
+			"  with --on sim), pauses after a failed attempt (back-off), and calls of a server (RPC).\n\n" +
+			"The value of --workload is a name of the list below (a to f are workloads of the benchmark YCSB), or a number, which\n" +
+			"is the percentage of updates. --mix describes a workload of your own by its percentages.\n\n" +
+			strings.Join(loads, "\n") + "\n\n" +
+			"A store that is not running is started. With --steer the switch gets the program and the rules that steering\n" +
+			"needs. When the run ends or is interrupted, the switch gets its earlier program and rules back.\n\n" +
+			"With --on sim the same code runs on the default rack in virtual time: no rack is needed, and the same seed gives\n" +
+			"the same numbers. The flag --cost chooses the times that NICs, links and the switch take, and the times of a\n" +
+			"client's posts and polls. All other work of a client or of a store's server takes no time; `rdmalab experiment`\n" +
+			"has models of that work.",
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
 			"  rdmalab run ycsb --load-only --keys 20000 --clients 64\n" +
 			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value-size 1000 -o json\n" +
@@ -91,33 +97,34 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	}
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.store, "store", store.Default().Name, "the store: "+storeNotes())
-	fs.StringVar(&f.place.on, "on", experiment.OnRack, "where the clients run: rack, or sim for the default rack in virtual time; there, --warmup is "+
-		simWarmup.String()+" and --duration "+simDuration.String()+" unless they are given")
+	fs.StringVar(&f.place.on, "on", experiment.OnRack, "where the clients run: rack, or sim for the default rack in virtual time; with sim, the default of --warmup is "+
+		simWarmup.String()+" and the default of --duration "+simDuration.String())
 	costFlag(cmd, &f.place.cost, "connectx5")
 	fs.Uint64Var(&f.place.seed, "seed", 1, "seed of a run in virtual time; a sweep adds its round to it")
-	fs.StringVar(&f.steer, "steer", "", "what the switch steers during the run: none, write, read or both (default: as its rules say)")
+	fs.StringVar(&f.steer, "steer", "", "which requests of Clover the switch steers during the run: none, write, read or both (default: as the rules of the switch say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
 	fs.IntVar(&f.options.Share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+
 		"server (default: each client has its own)")
-	fs.StringVar(&f.options.Cache, "cache", "", "who has a location cache of "+sharing()+": process (the clients of a host share "+
-		"one) or client (each has its own) (default process)")
+	fs.StringVar(&f.options.Cache, "cache", "", "how clients of "+sharing()+" cache the locations of keys: process (the clients of a host share "+
+		"a cache) or client (each client has its own) (default process)")
 	fs.StringVar(&f.options.Reporter, "reporter", "", "how the appends of "+sharing()+" are reported to the metadata server: client (each client "+
 		"itself) or process (the clients of a host report together) (default client)")
 	fs.StringVar(&f.options.Mode, "mode", "", "how clients of "+sharing()+" work: fast (clients of a host take turns to update a key, and one "+
-		"update answers all that wait; shortcuts are read only behind a successor) or published (as those of its paper) (default fast)")
-	fs.StringVar(&f.start, "start", "", "start the store with these flags of its start command, separated by spaces, like 'threads=4 replicas=2' or "+
-		"step=fg+ (default: a store that is not running is started without flags)")
+		"append completes all updates of the key that wait on the host; a client reads a key's shortcut only if the node that it has read is not "+
+		"the newest) or published (clients work as in the paper) (default fast)")
+	fs.StringVar(&f.start, "start", "", "start the store with these flags of its start command, separated by spaces, like 'threads=4 replicas=2' for "+
+		"Clover or step=fg+ for Sherman (default: a store that is not running is started without flags)")
 	f.keyFlags(fs)
 	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file, in place of a workload; keys are loaded only if --keys is given")
-	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its times say, 1: at its times (default: each operation "+
-		"begins when the client's last has ended)")
+	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its timestamps say; 1 means at the recorded pace (default: a client begins its next "+
+		"operation when the one before has ended)")
 	fs.IntVar(&f.limit, "limit", 0, "replay at most this many operations of --trace (default: all)")
 	store.Renamed(fs, map[string]string{"value": "value-size", "patience": "op-timeout"})
 	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time before operations are counted")
 	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which operations are counted")
 	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations (default: --duration decides)")
 	fs.Float64Var(&c.Rate, "rate", 0, "operations that each client starts per second, even if earlier ones have not "+
-		"ended (default: a client starts the next when the last has ended)")
+		"ended (default: a client starts its next operation when the one before has ended)")
 	fs.BoolVar(&c.Verify, "verify", true, "verify every value that was read")
 	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "an operation, or an attempt to connect, fails after this time")
 	fs.BoolVar(&f.noLoad, "no-load", false, "do not load keys, because they exist already")
@@ -155,7 +162,7 @@ func (f *runFlags) set(fs *pflag.FlagSet) {
 // keyFlags adds the flags that say what the operations are, and which keys and sizes they have.
 func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 	c := &f.config
-	fs.StringVar(&f.workload, "workload", "a", "workload a to f or w, or a percentage of updates")
+	fs.StringVar(&f.workload, "workload", "a", "workload of YCSB, a to f; w (only updates); or a number, which is the percentage of updates")
 	fs.StringVar(&f.mix, "mix", "", "a workload of your own, in place of --workload: percentages of get, put, insert, delete, scan and rmw "+
 		"(read-modify-write), like get=70,put=20,insert=5,delete=5")
 	fs.Uint64Var(&c.Keys, "keys", 1024, "how many keys")
@@ -175,12 +182,12 @@ func storeNotes() string {
 	var out []string
 	for _, s := range store.All() {
 		if s.Note != "" {
-			out = append(out, s.Name+", "+s.Note)
+			out = append(out, s.Name+" ("+s.Note+")")
 		} else {
 			out = append(out, s.Name)
 		}
 	}
-	return strings.Join(out, ", or ")
+	return strings.Join(out, ", ")
 }
 
 // sharing lists the stores whose clients can share queue pairs.
@@ -472,8 +479,8 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 	return total, err
 }
 
-// requests makes the requests to the hosts, whose shares of the clients differ by at most one. Hosts
-// without a client get none.
+// requests makes the requests to the hosts, whose shares of the clients differ by at most one.
+// Hosts without a client get none.
 func (s *storeRun) requests(load bool) (list []hostd.RunRequest, err error) {
 	first := 0
 	for i, host := range s.hosts {

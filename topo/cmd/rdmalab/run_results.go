@@ -185,9 +185,10 @@ func compareCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare A [B]",
 		Short: "Compare the results of two sweeps, or show those of one",
-		Long: "compare takes the runs of A and of B that have the same flags. For each measure it prints their medians, with\n" +
-			"the smallest and the largest value, and the ratio of the medians (B divided by A). It leaves out flags with the\n" +
-			"same value in all runs. With one file it prints the medians of this file. Runs that failed do not count.",
+		Long: "A and B are files that `rdmalab run sweep` has written. compare prints a line for each combination of flags and\n" +
+			"each measure: the medians of the runs in A and in B, with the smallest and the largest value, and the ratio of the\n" +
+			"medians (B divided by A). Flags with the same value in all runs are not shown. With one file, compare prints the\n" +
+			"medians of this file. Runs that failed do not count.",
 		Example: "  rdmalab run compare before.jsonl after.jsonl\n" +
 			"  rdmalab run compare before.jsonl after.jsonl --measure ops,read-p99,packets",
 		Args: cobra.RangeArgs(1, 2),
@@ -275,8 +276,8 @@ func plotCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot FILE --x FLAG -w FILE.svg",
 		Short: "Draw the results of a sweep as SVG",
-		Long: "plot draws a diagram: the x axis has the values of a flag, the y axis the medians of a measure. Each combination of\n" +
-			"the other flags is a line.",
+		Long: "plot draws a diagram of FILE, which `rdmalab run sweep` has written. The x axis has the values of one flag, the y\n" +
+			"axis the medians of a measure. There is a line for each combination of the other flags' values.",
 		Example: "  rdmalab run plot stores.jsonl --x clients -w stores.svg\n  rdmalab run plot stores.jsonl --x clients --y read-p99 -w p99.svg",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

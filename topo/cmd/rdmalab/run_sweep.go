@@ -32,14 +32,14 @@ func sweepCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep --over FLAG=VALUE,VALUE… -w FILE",
 		Short: "Run a workload with all combinations of some flags' values",
-		Long: "sweep runs `rdmalab run ycsb` with every combination of the values that --over gives. It appends each result to\n" +
-			"FILE at once: a line of JSON with all flags, the build and the report. Values that have commas are separated by\n" +
-			"semicolons. sweep runs all combinations one after the other, --rounds times. So a slow minute of the machine\n" +
-			"affects all of them.\n\n" +
-			"An interrupted sweep keeps its results; --resume runs the combinations that FILE lacks. If a run fails, sweep\n" +
-			"writes its error to FILE and goes on. If the next run uses another store, values of another size or\n" +
-			"another --start, sweep stops the former store and makes the next one empty. `rdmalab run compare` and `rdmalab\n" +
-			"run plot` read FILE.\n\n" +
+		Long: "sweep runs `rdmalab run ycsb` with every combination of the values that --over gives. Values are separated by\n" +
+			"commas, or by semicolons if a value itself has a comma. After each run, sweep appends its result to FILE: a line of\n" +
+			"JSON with all flags, the build and the report. `rdmalab run --help` explains workloads and stores.\n\n" +
+			"sweep runs all combinations one after the other, and then again, as often as --rounds says. So a slow minute of\n" +
+			"the machine does not affect one combination alone.\n\n" +
+			"If a sweep is interrupted, FILE keeps its results, and --resume runs the combinations that FILE lacks. If a run\n" +
+			"fails, sweep writes its error to FILE and goes on. If the next run has another --store, --value-size or --start,\n" +
+			"sweep stops the store and starts an empty one. `rdmalab run compare` and `rdmalab run plot` read FILE.\n\n" +
 			"With --on sim all runs are in virtual time, each on a rack of its own; each round has another seed.",
 		Example: "  rdmalab run sweep --over store=clover,template --over clients=1,4,16 --rounds 3 --duration 2s -w stores.jsonl\n" +
 			"  rdmalab run sweep --on sim --over store=fusee,template --over clients=1,16,64 -w virtual.jsonl\n" +
@@ -55,7 +55,7 @@ func sweepCmd() *cobra.Command {
 		}
 	})
 	fs := cmd.Flags()
-	fs.StringArrayVar(&s.over, "over", nil, "a flag of run and its values, like clients=1,4,16; can be repeated")
+	fs.StringArrayVar(&s.over, "over", nil, "a flag of `rdmalab run ycsb` and its values, like clients=1,4,16 (repeatable)")
 	fs.StringVarP(&s.out, "write", "w", "", "file for the results")
 	fs.IntVar(&s.rounds, "rounds", 1, "how often each combination is run")
 	fs.BoolVar(&s.resume, "resume", false, "run only the combinations that the file lacks")

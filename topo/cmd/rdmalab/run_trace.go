@@ -72,7 +72,7 @@ func (f *runFlags) readTrace(changed func(flag string) bool) error {
 // maxTrace bounds a packed trace in bytes, because it must fit into a request to a daemon.
 const maxTrace = 700 << 10
 
-// part returns the packed operations of count clients, beginning with the client first.
+// part returns the packed operations of count clients, beginning with the client `first`.
 func (f *runFlags) part(host string, first, count int) ([]byte, error) {
 	if f.ops == nil {
 		return nil, nil
@@ -96,15 +96,22 @@ func convertCmd() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "convert FILE --from FORMAT",
-		Short: "Convert a public cache trace to the format of run --trace",
-		Long: "convert reads a trace in another format and prints it in the format of `rdmalab run ycsb --trace`. FILE - is\n" +
-			"standard input. Formats:\n\n" +
+		Short: "Convert a public cache trace to the format of `rdmalab run ycsb --trace`",
+		Long: "convert reads a trace in another format and prints it in the format that `rdmalab run ycsb --trace` replays.\n" +
+			"FILE - is standard input. --from names the format:\n\n" +
 			"  twitter   the cache traces of Twitter (OSDI 2020): time, key, key size, value size, client, operation, TTL\n" +
 			"  cachelib  the key-value traces of CacheLib's CacheBench, whose header names the columns\n\n" +
-			"Keys and clients get the numbers 0, 1, 2 and so on, in the order of their first operations. Twitter's times are\n" +
-			"whole seconds, so convert spreads the operations of a second over that second. CacheLib's traces have no\n" +
-			"clients, so convert divides the keys among 64 clients. In a CacheLib trace without times, all times are 0, and\n" +
-			"--pace has no effect.",
+			"The output is CSV with a line for each operation, in the order of their times. Its columns are\n\n" +
+			"  time_us  time since the beginning of the trace, in microseconds\n" +
+			"  client   number of the client; a client executes its operations one after the other\n" +
+			"  op       get, put, insert, delete, scan or rmw (read-modify-write)\n" +
+			"  key      number of the key\n" +
+			"  size     bytes of the value that put, insert or rmw writes; largest number of keys that scan reads; otherwise 0\n\n" +
+			"Keys and clients get the numbers 0, 1, 2 and so on, in the order of their first operations. Operations that a\n" +
+			"store does not have are left out; convert prints their number on standard error.\n\n" +
+			"Twitter's times are whole seconds, so convert spreads the operations of a second over that second. CacheLib's\n" +
+			"traces have no clients, so convert divides the keys among 64 clients. If a CacheLib trace has no times, all\n" +
+			"times are 0, and the flag --pace of `rdmalab run ycsb` has no effect.",
 		Example: "  zstd -dc cluster52.sort.zst | head -100000 | rdmalab run convert - --from twitter > cluster52.csv\n" +
 			"  rdmalab run convert kvcache_traces_1.csv --from cachelib --limit 50000 > kvcache.csv",
 		Args: cobra.ExactArgs(1),
@@ -139,9 +146,10 @@ func generateCmd() *cobra.Command {
 	var seed uint64
 	cmd := &cobra.Command{
 		Use:   "generate",
-		Short: "Print a synthetic trace for run --trace",
-		Long: "generate prints the operations that clients of a workload would execute. It needs no rack. The same flags and\n" +
-			"the same seed give the same trace.",
+		Short: "Print a synthetic trace for `rdmalab run ycsb --trace`",
+		Long: "generate prints the operations that the clients of a workload would execute, in the format that `rdmalab run\n" +
+			"ycsb --trace` replays (see `rdmalab run convert --help`). It needs no rack. The same flags and the same seed\n" +
+			"give the same trace.",
 		Example: "  rdmalab run generate --workload a --operations 10000 > a.csv\n" +
 			"  rdmalab run generate --mix get=70,put=20,insert=5,delete=5 --keys 100 --clients 8 --rate 100 --value-size zipf:0.8:16-200",
 		Args: cobra.NoArgs,

@@ -38,9 +38,10 @@ func simCmd() *cobra.Command {
 		Long: "sim runs a scenario on a whole rack in memory: the same NICs, switch, faults and applications as on a rack of\n" +
 			"processes, in virtual time, without privileges. The seed decides everything that happens, so a run can be\n" +
 			"repeated. sim prints what was run and whether every check held. Without SCENARIO it lists the scenarios, with\n" +
-			"the flags that choose a variant:" + "\n\n" + scenarioList() + "\n" +
-			"If a check fails, sim prints the command that replays the seed, and the exit status is 1. With that command, -v\n" +
-			"prints every packet, and --pcap writes a capture file.",
+			"the flags that choose a variant:\n\n" +
+			scenarioList() + "\n" +
+			"If a check fails, sim prints the command that replays the seed, and the exit status is 1. Add -v to this command\n" +
+			"to print every packet, or --pcap to write a capture file.",
 		Example: "  rdmalab sim transport --seeds 1000\n" +
 			"  rdmalab sim transport --seed 291 -v\n" +
 			"  rdmalab sim soak\n" +
@@ -96,10 +97,10 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs.BoolVar(&p.Move, "move", false, "locks: the switch moves every request that can be moved, and replaces none")
 	fs.StringVar(&p.Mode, "mode", "", "locks, buffer, sherman, fusee: published or hardened (default hardened); published runs report what breaks")
 	fs.BoolVar(&p.Torn, "torn", false, "sherman: torn copies are the only fault; with --mode published they always are")
-	fs.StringVar(&p.Step, "step", "", "sherman: design between the paper's baseline and Sherman: "+strings.Join(scenario.Choices["step"], ", ")+" (default sherman)")
+	fs.StringVar(&p.Step, "step", "", "sherman: design, from the paper's baseline to Sherman: "+strings.Join(scenario.Choices["step"], ", ")+" (default sherman)")
 	fs.StringVar(&p.Locks, "locks", "", "sherman: what serves lock words: nic or switch (default nic)")
 	fs.StringVar(&p.Setup, "setup", "", "planned: search this setup only (default all)")
-	fs.IntVar(&p.Depth, "depth", 0, "planned: how many packets a schedule loses, delays or doubles, and rules it changes, at most (default 2)")
+	fs.IntVar(&p.Depth, "depth", 0, "planned: a schedule has at most this many events: a packet lost, delayed or doubled, or a rule changed (default 2)")
 	fs.IntVar(&p.Schedules, "schedules", 0, "planned: how many schedules to run at most (default 4000)")
 	fs.StringVar(&p.Plan, "plan", "", "planned: the schedule to run, in the form that a failed run prints")
 	for name, list := range scenario.Choices {
@@ -111,7 +112,7 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 func scenarioList() string {
 	var list strings.Builder
 	for _, s := range scenario.All() {
-		fmt.Fprintf(&list, "  %-10s %s\n", s.Name, s.Doc)
+		list.WriteString(listed(s.Name, 12, s.Doc))
 	}
 	return list.String()
 }

@@ -57,7 +57,8 @@ func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
 }
 
 // freeFor returns an error if a store other than except is up. All stores use the memory of the
-// same servers, so a second store would overwrite the first one. except "": no store may be up.
+// same servers, so a second store would overwrite the first one. If except is "", no store may be
+// up.
 func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Status) error {
 	for _, s := range store.All() {
 		if s.Name == except {

@@ -101,8 +101,8 @@ func printResult(cmd *cobra.Command, res store.Result, asJSON bool) (err error) 
 	return err
 }
 
-// storeCall prepares a command of a store. The command's client runs on the host from; "": on the
-// first compute host.
+// storeCall prepares a command of a store. The command's client runs on the host from; "" means on
+// the first compute host.
 func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {
@@ -130,7 +130,7 @@ func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, er
 	}, nil
 }
 
-// clientHost returns the host on which a command's client runs: the host from or, if from is "",
+// clientHost returns the host on which a command's client runs: the host from or, if `from` is "",
 // the first compute host.
 func clientHost(rack *spec.Rack, from string) (string, error) {
 	if from != "" {

@@ -20,7 +20,7 @@ func TestAThirdStoreHasCommands(t *testing.T) {
 	}
 	c := store.Command{Short: "Do it", Example: "  rdmalab tiny", New: none}
 	remove := store.Register(store.Store{
-		Name: "tiny", Title: "Tiny", Scans: true, Note: "which is small", Node: func(store.Host) store.Node { return nil },
+		Name: "tiny", Title: "Tiny", Scans: true, Note: "small", Node: func(store.Host) store.Node { return nil },
 		Commands: store.Commands{
 			Short: "A third store", Start: c, Stop: store.Command{Short: "Stop it"}, Stat: c, Check: c, Load: store.Command{Short: "Load it"},
 			Prepare: func(*store.Call, store.Workload) (bool, error) { return false, nil },
@@ -48,7 +48,7 @@ func TestAThirdStoreHasCommands(t *testing.T) {
 		t.Errorf("help: %v\n%s", err, out)
 	}
 	out, err = run(t, "run", "--help")
-	if err != nil || !strings.Contains(out, "tiny, which is small") {
+	if err != nil || !strings.Contains(out, "tiny (small)") {
 		t.Errorf("help of run: %v\n%s", err, out)
 	}
 	for args, want := range map[string]string{

@@ -26,29 +26,32 @@ func switchConnectionsCmd() *cobra.Command {
 		Use:   "connections",
 		Short: "Show the reliable connections that the switch tracks, and its shared connections",
 		Long: "The first table has the shared connections, which carry moved requests of several clients to memory servers:\n\n" +
-			"  SHARED         server and number of the connection\n" +
+			"  SHARED         memory server and number of the connection\n" +
 			"  STATE          waiting (for the next attempt to connect), dialing, up or ending\n" +
-			"  GEN            number of the connection since the switch started; it changes when the connection is made again\n" +
-			"  OF             end that made it: the switch, or under published rules the client whose connection is shared\n" +
+			"  GEN            number of this connection since the switch started; it changes when the switch makes the connection\n" +
+			"                 again\n" +
+			"  OF             which end made the connection: the switch, or, under published rules, a client whose connection other\n" +
+			"                 clients use, too\n" +
 			"  QP, SERVER QP  queue pairs of the two ends\n" +
 			"  NEXT PSN       PSN of the next request\n" +
-			"  OPEN           requests in flight, and how many there can be\n" +
-			"  QUEUE          packets that wait for a place among these\n" +
-			"  TRIES          retries since the server's last response; if the connection is not up, failed attempts to connect\n\n" +
+			"  OPEN           number of requests in flight, and how many there can be\n" +
+			"  QUEUE          number of packets that wait because too many requests are in flight\n" +
+			"  TRIES          while the connection is up, retries since the server's last response; otherwise failed attempts to\n" +
+			"                 connect\n\n" +
 			"Below the table, each connection with requests in flight has lines with its oldest request and the waiting\n" +
 			"clients.\n\n" +
 			"The last table has one line for each flow, which is one direction of a connection: the requests from FROM to TO\n" +
-			"and the responses to them. Without --all, it shows one flow of each open connection: the requests to a memory\n" +
-			"server or, if neither end is a memory server, the busier flow.\n\n" +
-			"  STATE  learning, connecting, open, closing or closed; if requests of the flow were moved: shared (its requests are\n" +
-			"         moved now), own (they are on the client's connection again), waiting (the switch holds some), dead (the switch\n" +
-			"         refuses the flow)\n" +
-			"  MOVED  how many requests were moved\n" +
+			"and the responses to them. Without --all, it shows one flow of each open connection. This is the flow whose\n" +
+			"requests go to a memory server. If neither end is a memory server, it is the busier flow.\n\n" +
+			"  STATE  learning, connecting, open, closing or closed\n" +
+			"         If requests of the flow were moved: shared (its requests are moved now), own (its requests are on the\n" +
+			"         client's connection again), waiting (the switch holds some requests) or dead (the switch refuses the flow)\n" +
+			"  MOVED  number of requests that were moved\n" +
 			"  SHIFT  difference between the client's PSNs and the PSNs that the server sees, because of moved requests\n" +
 			"  IDLE   time since the last packet\n\n" +
-			"? stands for what the switch does not know yet. After a restart of the switch, a table BROKEN BY RESTART has the\n" +
-			"connections with moved requests that the restart has broken: the switch answers their requests with a fatal NAK,\n" +
-			"and their clients must connect again.",
+			"? stands for what the switch does not know yet. After a restart of the switch, there may be a table BROKEN BY\n" +
+			"RESTART. It has the connections with moved requests that the restart has broken: the switch answers their\n" +
+			"requests with a fatal NAK, and their clients must connect again.",
 		Example: "  rdmalab switch connections\n" +
 			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'",
 		Args: cobra.NoArgs,
@@ -304,9 +307,10 @@ func dropCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "drop SERVER SHARD",
 		Short: "End a shared connection of the switch",
-		Long: "drop ends a shared connection. `rdmalab switch connections` shows it in column SHARED as SERVER/SHARD, like\n" +
-			"ms0/0. If rules need it, the switch makes it again; one that was adopted is forgotten. Requests of clients that\n" +
-			"are in flight on it complete with an error, as if the server had failed.",
+		Long: "drop ends a shared connection. SERVER and SHARD are its name in column SHARED of `rdmalab switch connections`,\n" +
+			"which is SERVER/SHARD, like ms0/0. If rules need the connection, the switch makes it again, unless it was adopted\n" +
+			"(see `rdmalab switch connections adopt`). Clients' requests that are in flight on the connection complete with an\n" +
+			"error, as if the server had failed.",
 		Example:           "  rdmalab switch connections drop ms0 0",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeHosts,

@@ -45,7 +45,7 @@ func switchListCmd(l *handler.Listing) *cobra.Command {
 	return cmd
 }
 
-// showList shows the first most entries of a listing; most 0: all.
+// showList shows the first most entries of a listing; if most is 0, all.
 func showList(cmd *cobra.Command, l *handler.Listing, most int) error {
 	var list []json.RawMessage
 	if err := askBox(cmd, http.MethodGet, "/lists/"+l.Name, nil, &list); err != nil {

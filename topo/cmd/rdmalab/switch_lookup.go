@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/lookuptable"
 )
 
-// Numbers of the commands that change tables: how many entries are in a request, how often a command
-// asks whether they are written, and how long it waits while nothing changes.
+// Numbers of the commands that change tables: how many entries are in a request, how often a
+// command asks whether they are written, and how long it waits while nothing changes.
 const (
 	entriesAtATime  = 1024
 	entriesEvery    = 10 * time.Millisecond
@@ -33,18 +33,20 @@ func lookupAddCmd(remove bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add RULE KEY=VALUE…",
 		Short: "Write an entry into the table of a rule",
-		Long: "add writes an entry into a server's memory, or another action into the entry with the same key, and returns when\n" +
-			"the server has it. Words of the key, which must be those of a packet exactly:\n\n" +
-			"  to=ADDRESS[:PORT]    destination; with match=destination of the rule it is the whole key, without a port\n" +
+		Long: "add writes an entry of RULE's table into a server's memory, and returns when the server has it. If there is an entry\n" +
+			"with the same key, its action is replaced. These arguments are the key; an entry applies to the packets that have\n" +
+			"exactly these values:\n\n" +
+			"  to=ADDRESS[:PORT]    destination; if the rule has match=destination, it is the whole key and has no port\n" +
 			"  from=ADDRESS[:PORT]  source\n" +
 			"  proto=NAME           tcp, udp, icmp, icmpv6 or a number\n\n" +
-			"Words of the action:\n\n" +
-			"  dst=ADDRESS[:PORT]   writes another destination into the packet; with its port, if there is one\n" +
+			"These arguments are the action, what the switch does with such a packet:\n\n" +
+			"  dst=ADDRESS[:PORT]   replaces the packet's destination address and, if PORT is given, its destination port\n" +
 			"  src=ADDRESS[:PORT]   the same for the source; an entry has either src or dst\n" +
 			"  dscp=N               sets the DSCP, 0 to 63\n" +
-			"  egress=HOST          sends the packet to the port of this host, whatever its destination is\n" +
+			"  egress=HOST          sends the packet to the port of this host, whatever its destination is, unless a rule makes the\n" +
+			"                       switch send another packet in its place\n" +
 			"  drop                 drops the packet\n\n" +
-			"A host's name stands for its IPv4 address. Checksums of IPv4, TCP, UDP and ICMPv6 are kept right.",
+			"A host's name stands for its IPv4 address. Checksums of IPv4, TCP, UDP and ICMPv6 are corrected.",
 		Example: "  rdmalab switch lookup add nat to=cn1 dst=ms0\n" +
 			"  rdmalab switch lookup add flows from=cn0:4000 to=cn1:80 proto=tcp dscp=46",
 		Args: cobra.MinimumNArgs(2),
@@ -65,8 +67,8 @@ func lookupLoadCmd() *cobra.Command {
 		Use:   "load RULE FILE",
 		Short: "Write the entries of a file into the table of a rule",
 		Long: "load writes the entries of a file into servers' memory, one entry on a line, as in `rdmalab switch lookup add`.\n" +
-			"Empty lines and lines that begin with # have no meaning. Entries that are in the table stay. FILE - is the\n" +
-			"standard input.",
+			"Empty lines and lines that begin with # are ignored. Entries that are in the table already stay in it. If FILE is\n" +
+			"-, load reads standard input.",
 		Example: "  rdmalab switch lookup load nat entries.txt",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -167,12 +169,12 @@ func lookupListCmd() *cobra.Command {
 			return printEntries(cmd.OutOrStdout(), list)
 		},
 	}
-	cmd.Flags().IntVarP(&most, "most", "n", 1000, "how many entries; 0: all")
+	cmd.Flags().IntVarP(&most, "most", "n", 1000, "show at most this many entries; 0 means all")
 	outputFlag(cmd)
 	return cmd
 }
 
-// listEntries reads the first most entries of a table; most 0: all.
+// listEntries reads the first most entries of a table; if most is 0, all.
 func listEntries(cmd *cobra.Command, rule string, most int) ([]string, error) {
 	list := []string{}
 	at := handler.EntriesRange{Rule: rule}

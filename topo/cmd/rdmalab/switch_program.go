@@ -21,9 +21,9 @@ func switchProgramCmd() *cobra.Command {
 		Long: "Without NAME, program shows the program that the switch runs, the other programs, the number of rules, and the\n" +
 			"size of the tables and registers that the program declares. Programs are forward and swordbox (see `rdmalab\n" +
 			"switch --help`); the rack file chooses one by `switch: {program: NAME}`.\n\n" +
-			"With NAME, the switch runs that program from now on, also after a restart. The rules are replaced as well, even\n" +
-			"if NAME runs already: by those of the rack file if the file chooses NAME, otherwise by none. Open connections go\n" +
-			"on.\n\n" +
+			"With NAME, the switch runs that program from now on, also after a restart. The present rules are removed,\n" +
+			"even if NAME runs already. If the rack file chooses NAME, the rules of the file replace them. Connections of\n" +
+			"clients stay open.\n\n" +
 			"If swordbox has moved requests of a connection, only swordbox can translate the PSNs of that connection. While\n" +
 			"such a connection is open, the command fails and changes nothing. End the clients that `rdmalab switch\n" +
 			"connections` shows with moved requests, and try again.",

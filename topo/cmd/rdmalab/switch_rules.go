@@ -70,10 +70,10 @@ func printRules(out io.Writer, names namer, list []rules.Rule) error {
 func addRuleCmd() *cobra.Command {
 	var actions, keys strings.Builder
 	for _, a := range rules.Definitions() {
-		fmt.Fprintf(&actions, "  %-10s %s\n", a.Name, a.Doc)
+		actions.WriteString(listed(a.Name, 10, a.Doc))
 	}
 	for _, f := range rules.Fields() {
-		fmt.Fprintf(&keys, "  %-22s %s\n", f.Key+"="+f.Example, f.Doc)
+		keys.WriteString(listed(f.Key+"="+f.Example, 22, f.Doc))
 	}
 	var first bool
 	cmd := &cobra.Command{

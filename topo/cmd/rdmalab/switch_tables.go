@@ -22,26 +22,30 @@ func switchTablesCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tables [NAME]",
 		Short: "List the tables of the switch, show one, or empty one",
-		Long: "Without NAME, tables lists the tables of the switch and of its program. USED is the number of entries, OF how\n" +
-			"many there can be, and CLEAR says whether --clear can empty the table. With NAME, it shows the entries of a\n" +
-			"table:\n\n" +
+		Long: "Without NAME, tables lists the tables of the switch and of its program. USED is the number of entries, OF is the\n" +
+			"largest possible number of entries, and CLEAR says whether --clear can empty the table. With NAME, tables shows\n" +
+			"the entries of a table:\n\n" +
 			"  macs    MAC addresses, and the port where each was last seen\n" +
 			"  flows   packets and bytes by source, destination and queue pair\n" +
 			"  groups  multicast groups and their members\n" +
-			"  rows    with swordbox: flows of reliable connections, as `rdmalab switch connections --all` shows them\n" +
-			"  words   with swordbox: words of memory that atomics under rules work on\n\n" +
-			"For held, keys and hot it shows what the commands of these names show. Columns of words:\n\n" +
-			"  STATE    pass: operations travel on clients' connections; unknown: on a shared connection, and the switch does not\n" +
-			"           know the value; known: on a shared connection, and the switch replaces atomics by WRITEs; busy: new\n" +
-			"           operations wait until those in flight on clients' connections have ended; closing: they wait until those\n" +
-			"           on the shared connection have ended\n" +
-			"  VALUE    the value that the next operation will find, if it is known\n" +
+			"  rows    with program swordbox: flows of reliable connections, as `rdmalab switch connections --all` shows them\n" +
+			"  words   with program swordbox: words of memory on which atomics under rules work\n" +
+			"  held    what `rdmalab switch held` shows\n" +
+			"  keys    what `rdmalab switch keys` shows\n" +
+			"  hot     what `rdmalab switch hot` shows\n\n" +
+			"The table words has these columns:\n\n" +
+			"  STATE    pass: operations on the word travel on clients' connections\n" +
+			"           unknown: operations travel on a shared connection, and the switch does not know the value of the word\n" +
+			"           known: operations travel on a shared connection, and the switch replaces atomics by WRITEs\n" +
+			"           busy: new operations wait until the operations in flight on clients' connections have ended\n" +
+			"           closing: new operations wait until the operations in flight on the shared connection have ended\n" +
+			"  VALUE    the value that the next operation will find, if the switch knows it\n" +
 			"  EPOCH    how often the value has become unknown\n" +
-			"  PENDING  requests for the word that are in flight\n\n" +
-			"--clear empties a table; the switch fills it again from later packets. After the table words is emptied, the\n" +
-			"switch sends the next atomic on each word to the server unchanged, because it does not know the value. In the\n" +
-			"table rows, --clear keeps the entries of flows with moved requests: without them the switch could not translate\n" +
-			"PSNs, and their connections would break.",
+			"  PENDING  number of requests for the word that are in flight\n\n" +
+			"--clear empties the table NAME; the switch fills it again from later packets. After the table words was emptied,\n" +
+			"the switch sends the next atomic on each word to the server unchanged, because it does not know the value. In\n" +
+			"the table rows, --clear keeps the entries of flows with moved requests: without these entries the switch could\n" +
+			"not translate PSNs, and the connections would break.",
 		Example: "  rdmalab switch tables\n" +
 			"  rdmalab switch tables words\n" +
 			"  rdmalab switch tables words --clear",

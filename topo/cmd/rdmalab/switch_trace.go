@@ -48,7 +48,7 @@ func switchTraceCmd() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, links []string) error { return runTrace(cmd, links, &flags) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.dir, "dir", "both", "direction: up is from the host to the switch, down back, or both")
+	f.StringVar(&flags.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
 	f.Uint64Var(&flags.count, "count", 0, "end after this many packets")
 	f.DurationVar(&flags.lasting, "for", 0, "end after that time, like 10s")
 	completeFlag(cmd, "dir", func(*cobra.Command) []string { return []string{"up", "down", "both"} })

@@ -19,14 +19,14 @@ func topCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show a rack live on a full screen; keys inject faults",
-		Long: "top shows the rack every second: the traffic and the losses of each link, the queue pairs with their packet\n" +
-			"sequence numbers and retransmissions, and what the switch's program does. Keys inject faults on the chosen link\n" +
-			"and end them, crash and restart the chosen host or the switch, and start a capture; ? lists the keys. For each\n" +
-			"key top prints the command that it ran, so that you can type it yourself.\n\n" +
-			"top needs a terminal of at least 76 columns and 16 lines. With 34 lines or more it shows all panes at once, with\n" +
-			"116 columns or more it shows more columns in each. NO_COLOR=1 in the environment leaves out colours. --once\n" +
-			"prints one screen, and works without a terminal: in a pipe, or with TERM=dumb.",
-		Example: "  sudo rdmalab top\n" +
+		Long: "top shows a rack and updates every second: the traffic and the losses of each link, the queue pairs with their\n" +
+			"packet sequence numbers and retransmissions, and what the program of the switch does. Keys inject faults on the\n" +
+			"chosen link and end them, crash and restart the chosen host or the switch, and start a capture. For each key top\n" +
+			"prints the command that it has run, so that you can type that command yourself. ? lists the keys, q quits.\n\n" +
+			"top needs a terminal of at least 76 columns and 16 lines. With 34 lines or more, top shows all panes at once.\n" +
+			"With 116 columns or more, each pane has more columns. If the environment variable NO_COLOR is 1, top uses no\n" +
+			"colours. --once prints one screen and ends; it needs no terminal, so it also works in a pipe or with TERM=dumb.",
+		Example: "  rdmalab top\n" +
 			"  rdmalab top --once\n" +
 			"  NO_COLOR=1 rdmalab top --rack swordbox",
 		Args: cobra.NoArgs,

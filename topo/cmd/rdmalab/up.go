@@ -41,7 +41,8 @@ func upCmd() *cobra.Command {
 		Long: "up makes the hosts, the switch and the links of a rack, and waits until every host answers. Then it verifies\n" +
 			"each path from a compute host to a memory host: it executes WRITE, READ, CAS and FAA on it and compares the\n" +
 			"bytes. It prints the hosts as `rdmalab status` does, and commands to try. Without -f it takes the built-in rack.\n" +
-			"The rack has the name that --rack or " + rackEnv + " gives, otherwise the name in the rack file.\n\n" +
+			"The rack has the name that --rack or " + rackEnv + " gives. If neither is given, it has the name in the rack file; in the\n" +
+			"built-in rack this is \"default\".\n\n" +
 			"With --runtime docker the hosts are containers. Every command works for them as for any host.\n\n" +
 			"A rack that is up already stays as it is. What a crashed run has left behind is removed first. If up fails,\n" +
 			"`rdmalab doctor` says what the machine lacks; if a path does not work, the rack stays up, and `rdmalab logs` has\n" +

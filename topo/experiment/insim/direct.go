@@ -24,7 +24,7 @@ import (
 // directRun is a load of pDPM-Direct or pDPM-Central in progress.
 type directRun struct {
 	workload
-	cores   int // of the coordinator; 0: pDPM-Direct
+	cores   int // of the coordinator; 0 means pDPM-Direct
 	model   *cost.Model
 	shape   pdpm.Shape
 	servers []netip.Addr
@@ -95,8 +95,8 @@ func (r *directRun) open(h *simrack.Host, ctx verbs.Context, deadline clock.Time
 	return pdpm.OpenCentral(cfg, deadline)
 }
 
-// coordinate starts the coordinator of pDPM-Central. A request takes one of its cores for as long as
-// a request takes a thread of Clover's metadata server.
+// coordinate starts the coordinator of pDPM-Central. A request takes one of its cores for as long
+// as a request takes a thread of Clover's metadata server.
 func (r *directRun) coordinate() {
 	md := r.rack.Host("md0")
 	md.Go("coordinator", true, func(ctx verbs.Context) {

@@ -33,7 +33,8 @@ const (
 	indexWarm    = clock.Time(6 * time.Second)
 	indexWarmUp  = 200 * time.Microsecond
 	indexRunTime = time.Millisecond
-	// indexCache is how many places a client's cache has for each key, so that few keys share a place.
+	// indexCache is how many places a client's cache has for each key, so that few keys share a
+	// place.
 	indexCache = 8
 )
 
@@ -42,7 +43,7 @@ type indexRun struct {
 	workload
 	load    experiment.Fusee
 	servers []netip.Addr
-	// first is the client that has read all keys; nil: not yet.
+	// first is the client that has read all keys; nil means that none has done so yet.
 	first *fusee.Client
 	// steps counts the operations in each step of the run.
 	steps []uint64

@@ -42,7 +42,7 @@ type treeRun struct {
 	nodes   []*sherman.Node
 	count   int // number of memory servers
 	value   int // bytes of a value
-	region  int // bytes of each server's memory; 0: treeRegion
+	region  int // bytes of each server's memory; 0 means treeRegion
 	ready   bool
 }
 

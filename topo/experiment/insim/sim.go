@@ -52,7 +52,7 @@ func (p *Sim) model(s *experiment.Switch) *cost.Model {
 	return m
 }
 
-// mode returns the mode of the switch's rules; "": the switch only forwards.
+// mode returns the mode of the switch's rules; "" means that the switch only forwards.
 func mode(s *experiment.Switch) string {
 	if s.Action == "" || s.Action == experiment.Forward || s.Action == experiment.AsIs {
 		return ""

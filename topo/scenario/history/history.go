@@ -38,7 +38,7 @@ type Op struct {
 	Value uint64
 	// Compare is the compare value of a CmpSwap.
 	Compare uint64
-	// Mask has the bits that a Write changes; 0: all.
+	// Mask has the bits that a Write changes; 0 means all.
 	Mask uint64
 }
 

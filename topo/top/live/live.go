@@ -33,10 +33,10 @@ type Config struct {
 	Rack string
 	// Program is the path of this program, with which commands are run.
 	Program string
-	// RackFlag is the flag by which commands find the rack; "": they need none.
+	// RackFlag is the flag by which commands find the rack; "" means that they need none.
 	RackFlag []string
 	Style    top.Style
-	// Sample takes a sample of a rack; nil: the function Sample of this package.
+	// Sample takes a sample of a rack; nil means the function Sample of this package.
 	Sample func(ctx context.Context, name string) top.Sample
 	// In and Out are the terminal.
 	In  io.Reader
@@ -159,8 +159,8 @@ func (d *doer) Do(id int, args []string) tea.Cmd {
 		if err != nil && text == "" {
 			text = err.Error()
 		}
-		// A command that exits with 0 after an interrupt has not failed, although exec's Run returns the
-		// error of the context.
+		// A command that exits with 0 after an interrupt has not failed, although exec's Run
+		// returns the error of the context.
 		failed := err != nil && (cmd.ProcessState == nil || !cmd.ProcessState.Success())
 		return top.Done{ID: id, Output: text, Failed: failed}
 	})

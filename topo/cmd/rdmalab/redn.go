@@ -1,0 +1,67 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/redn"
+)
+
+// rednCmd has the commands that print and run programs made of work requests. They need no rack.
+func rednCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "redn",
+		Short: "Programs made of work requests that modify each other",
+		Long: "redn shows programs that a NIC executes without a processor (RedN, NSDI 2022): work requests in memory, which\n" +
+			"other work requests modify. It needs no rack: the NIC runs in virtual time.",
+		Example: "  rdmalab redn trace",
+	}
+	cmd.AddCommand(rednTraceCmd())
+	return cmd
+}
+
+// rednTraceCmd executes one program and prints each request.
+func rednTraceCmd() *cobra.Command {
+	var x, y uint64
+	var stale bool
+	cmd := &cobra.Command{
+		Use:   "trace",
+		Short: "Execute a condition and print each work request, with the bytes that others have changed",
+		Long: "trace executes the program \"if x == y, the result is 1, else it is 2\" and prints each work request when the NIC\n" +
+			"executes it. A line has the virtual time, the queue, the index of the request in the queue, and the request.\n" +
+			"Lines below it show the bytes that other requests have changed since the request was posted.\n\n" +
+			"With --stale no request enables the second queue. So the NIC reads the requests of that queue before they are\n" +
+			"changed, the condition has no effect, and the result is 2.",
+		Example: "  rdmalab redn trace\n" +
+			"  rdmalab redn trace --x 3 --y 4\n" +
+			"  rdmalab redn trace --stale",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if x >= 1<<48 || y >= 1<<48 {
+				return asUse(errors.New("an operand has 48 bits"))
+			}
+			m, err := redn.NewMachine(!stale)
+			if err != nil {
+				return err
+			}
+			d := m.Memory
+			binary.LittleEndian.PutUint64(d, x)
+			d[16], d[24] = 1, 2
+			m.Main.IfElse(m.Second, m.Data.At(0, 8), redn.Operand(y), m.Data.At(8, 8), m.Data.At(16, 8), m.Data.At(24, 8), m.Data.At(32, 8))
+			out := cmd.OutOrStdout()
+			if err := m.RunTraced(out); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(out, "result: %d\n", binary.LittleEndian.Uint64(d[8:]))
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&x, "x", 5, "operand in memory, of 48 bits")
+	f.Uint64Var(&y, "y", 5, "operand in the program, of 48 bits")
+	f.BoolVar(&stale, "stale", false, "let the NIC read the second queue ahead, without an ENABLE")
+	return cmd
+}

@@ -1,0 +1,194 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// MemoryUser is the part of a Platform whose switch uses the memory of servers: the packet buffer,
+// the lookup table and the state store. Each method returns errors.ErrUnsupported if the platform
+// has no such load.
+type MemoryUser interface {
+	// BufferRate returns the bits a second of the frames, or of the messages of native verbs.
+	BufferRate(ctx context.Context, l BufferRate) (float64, error)
+	// Incast has hosts send frames to one port at the same time.
+	Incast(ctx context.Context, l Incast) (IncastResult, error)
+	// Lookups has the packets of a host looked up.
+	Lookups(ctx context.Context, l Lookups) (LookupsResult, error)
+	// Counting has the WRITEs of a client counted.
+	Counting(ctx context.Context, l Counting) (CountingResult, error)
+}
+
+// Directions of BufferRate.
+const (
+	Store = "store" // frames that go to the ring; native: WRITEs
+	Load  = "load"  // frames that come back; native: READs
+)
+
+// BufferRate is a load of frames that go to the ring of a packet buffer on one server, or come back
+// from it; none does the other at the same time.
+type BufferRate struct {
+	// Direction is Store or Load.
+	Direction string
+	// Native: a client of a host sends messages by verbs, and the switch only forwards. Otherwise
+	// Mode is the mode of the rule.
+	Native bool
+	Mode   string
+	// Bytes is the length of a frame without its check sequence, or of a message.
+	Bytes int
+	// Entry is the size of an entry of the ring, in bytes. Depth is how many READs are in flight.
+	// Both are not for Native.
+	Entry, Depth int
+}
+
+func (l BufferRate) label() string {
+	if l.Native {
+		return fmt.Sprintf("%s, native, messages of %d bytes", l.Direction, l.Bytes)
+	}
+	return fmt.Sprintf("%s, %s, frames of %d bytes in entries of %d, %d READs in flight", l.Direction, l.Mode, l.Bytes, l.Entry, l.Depth)
+}
+
+func (l BufferRate) effort() float64 { return 1 }
+
+func (l BufferRate) measure(ctx context.Context, p Platform) (outcome, error) {
+	rate, err := p.BufferRate(ctx, l)
+	return outcome{rate: rate, bits: true}, err
+}
+
+// Incast is a load of hosts that begin to send frames to one host at the same time, each at the
+// rate of its link.
+type Incast struct {
+	Senders int
+	// Bytes is the length of all frames together, Frame that of one.
+	Bytes, Frame int
+	// Room is how many frames can wait in the switch. Servers is the number of servers with a ring
+	// for frames that find no room; 0 means that they are dropped.
+	Room, Servers int
+	Mode          string
+}
+
+// IncastResult is the outcome of Incast.
+type IncastResult struct {
+	// Arrived is how many bytes have arrived, by frames that were sent. Disorder counts frames that
+	// have arrived behind a later one of their sender.
+	Arrived  int
+	Disorder int
+	// Loss is when the first frame was dropped, Last when the last one has arrived, since the
+	// senders began. A Loss of 0 means that none was.
+	Loss, Last time.Duration
+	// Peak is the largest number of bytes of frames that were in the switch at a time: frames that
+	// waited for the port or the ring, and those that waited for the links to the servers.
+	Peak int
+}
+
+func (l Incast) label() string {
+	if l.Servers == 0 {
+		return "incast without a ring"
+	}
+	return fmt.Sprintf("incast with a ring on %d servers, %s", l.Servers, l.Mode)
+}
+
+func (l Incast) effort() float64 { return 10 + float64(l.Servers) }
+
+func (l Incast) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.Incast(ctx, l)
+	return outcome{incast: &res}, err
+}
+
+// Ways in which Lookups finds the entry of a packet.
+const (
+	LookupNone   = "none"   // the switch only forwards
+	LookupCached = "cached" // all entries are in the switch's cache
+	LookupRemote = "remote" // the switch has no cache
+)
+
+// Lookups is a load of packets of one host, whose entries set the DSCP. The next packet is sent
+// when one has arrived.
+type Lookups struct {
+	// Where is one of the ways above. Mode is the mode of the rule.
+	Where, Mode string
+	// Bytes is the length of a packet without the check sequence. Window is how many are on their
+	// way.
+	Bytes, Window int
+	// Flows is the number of flows, which take turns; each has an entry.
+	Flows int
+	// Servers is the number of servers with the table.
+	Servers int
+}
+
+// LookupsResult is the outcome of Lookups.
+type LookupsResult struct {
+	// Median is that of the times from the beginning of a packet at its sender to its end at the
+	// receiver.
+	Median time.Duration
+	// Rate is how many packets have arrived in a second.
+	Rate float64
+	// Wrong is how many have arrived without what their entry does, and Lost how many have not
+	// arrived.
+	Wrong, Lost int
+}
+
+func (l Lookups) label() string {
+	if l.Where == LookupNone {
+		return fmt.Sprintf("forwarding of %d bytes", l.Bytes)
+	}
+	return fmt.Sprintf("%s lookups, %s, %d bytes, %d servers, %d on their way", l.Where, l.Mode, l.Bytes, l.Servers, l.Window)
+}
+
+func (l Lookups) effort() float64 { return float64(max(1, l.Servers)) }
+
+// measure also measures forwarding of the same packets, to which latencies are compared.
+func (l Lookups) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.Lookups(ctx, l)
+	if err != nil || l.Window > 1 {
+		return outcome{lookups: &res}, err
+	}
+	plain := l
+	plain.Where = LookupNone
+	base, err := p.Lookups(ctx, plain)
+	return outcome{lookups: &res, added: res.Median - base.Median}, err
+}
+
+// Counting is a load of one client that sends WRITEs, which the switch counts in one counter of a
+// server.
+type Counting struct {
+	// Mode is the mode of the rule; "" means that nothing is counted. Depth is how many FETCH_ADDs
+	// may be in flight.
+	Mode  string
+	Depth int
+	// Bytes is the length of a WRITE.
+	Bytes int
+}
+
+// CountingResult is the outcome of Counting. Its rates are averages over the time during which the
+// client sends.
+type CountingResult struct {
+	// Client is the rate of the client's WRITEs, Adds that of the switch's FETCH_ADDs; both are per
+	// second.
+	Client, Adds float64
+	// Traffic is the rate in bits per second on the link of the server that has the counters, both
+	// directions together, including what frames take on the wire beyond their bytes.
+	Traffic float64
+	// Sent is the number of WRITEs in all. Counted is the value of the counter in the server's
+	// memory at the end.
+	Sent, Counted uint64
+}
+
+func (l Counting) label() string {
+	if l.Mode == "" {
+		return "WRITEs that are not counted"
+	}
+	return fmt.Sprintf("counting, %s, %d FETCH_ADDs in flight", l.Mode, l.Depth)
+}
+
+func (l Counting) effort() float64 { return 2 }
+
+func (l Counting) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.Counting(ctx, l)
+	if err != nil || l.Mode == "" {
+		return outcome{counting: &res}, err
+	}
+	plain, err := p.Counting(ctx, Counting{Bytes: l.Bytes})
+	return outcome{counting: &res, share: res.Client / max(1, plain.Client)}, err
+}

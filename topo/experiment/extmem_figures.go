@@ -1,0 +1,255 @@
+package experiment
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/topo/papers"
+)
+
+// memoryFigures measures the figures of the HotNets paper on external memory.
+var memoryFigures = Experiment{
+	Name:   "memory-figures",
+	Short:  "the figures of the paper on external memory, each number beside the authors'",
+	Figure: "Generic External Memory for Switch Data Planes: packet buffer, lookup table, state store; TEA: lookups",
+	Long: "memory-figures measures in the simulator what a switch does with the memory of servers, and prints a table for\n" +
+		"each figure, with the authors' numbers in parentheses. A cell that has only a number in parentheses was not\n" +
+		"measured. --figures chooses among:\n\n" +
+		figureList(memory) +
+		"\n" +
+		"The authors' numbers are from the text of the paper, and for TEA from the abstract of TEA's paper (package\n" +
+		"topo/papers). Where the paper does not say enough, the simulator's model makes a choice:\n\n" +
+		"  " + strings.Join(memoryChoices, "\n  ") + "\n",
+	Sim: "1 min with two processors, with --quick 20 s", Cost: "connectx3-40g",
+	New: func() Body { return &figuresBody{all: memory, choices: memoryChoices} },
+}
+
+// memoryRates measures store and load beside native RDMA. It also runs on a rack.
+var memoryRates = Experiment{
+	Name:   "memory-rates",
+	Short:  "rates at which a switch stores frames in a server's memory and loads them, beside native RDMA in the same run",
+	Figure: "Generic External Memory for Switch Data Planes: rates of store and load",
+	Long: "memory-rates measures the figure \"rates\" of `rdmalab experiment memory-figures`: it compares the hardened packet\n" +
+		"buffer of the switch with WRITEs and READs of a host to the same server. The lines below the table have the\n" +
+		"ratios to native RDMA.\n\n" +
+		"On a rack the port of the last compute host is slow. All other compute hosts send frames of 1,500 bytes to\n" +
+		"it by SENDs over UC. During the measurement the switch has a rule of action buffer whose ring is in the memory\n" +
+		"of server --to. The rate of the buffer is that of the half of the frames, in a row, that took the shortest time. The\n" +
+		"rate of native RDMA is that of the fastest of four runs. All hosts and the switch share the machine's processors,\n" +
+		"so the ratio also depends on how much processor time the senders use.",
+	Sim: "5 s", Rack: "1 min", Target: "ring", Cost: "connectx3-40g",
+	New: func() Body {
+		return &figuresBody{all: func(bool) []figure { return []figure{bufferRates(Hardened)} }, choices: memoryChoices[:2]}
+	},
+}
+
+// memoryChoices lists what the paper does not say, and what the model does not have.
+var memoryChoices = []string{
+	"frames have 1,500 bytes without check sequence, entries 1,552: a header of 32 bytes, and room for a frame of Ethernet",
+	"a NIC is limited by requests a second and by its link; the model has no PCIe bandwidth and no queue that overflows",
+	"links lose nothing: what waits for a link to a server counts as in the switch",
+	"rates of FETCH_ADDs and latencies of the NIC are those of ConnectX-5, because no source gives those of ConnectX-3 Pro",
+	"the switch counts WRITEs of a client; the paper's counts packets of any protocol",
+	"a packet is looked up between sender and receiver, and its time is one way; the paper's NPtcp halves the round trip",
+}
+
+// The authors' setting.
+const (
+	memoryFrame = 1500
+	memoryEntry = 1552
+	memoryDepth = 16 // READs or FETCH_ADDs that ConnectX-3 can have in flight on a queue pair
+	incastBytes = 50_000_000
+	incastRoom  = 12_000_000
+	longMessage = 64 << 10
+)
+
+// memory lists the figures.
+func memory(quick bool) []figure {
+	return []figure{
+		bufferRates(Hardened, Published), loadDepth(quick), incastFigure(quick), lookupLatency(quick), lookupRates(quick), countingFigure(),
+	}
+}
+
+func gbps(o *outcome) float64 { return o.rate / 1e9 }
+
+// nativeFrames is the series with which store and load are compared.
+const nativeFrames = "native, messages of 1,500 bytes"
+
+// bufferRates has the rates of store and load in some modes, and those of native verbs.
+func bufferRates(modes ...string) figure {
+	data := papers.MustLoad("extmem/rates")
+	f := figure{
+		key: "rates", title: "store and load of frames of 1,500 bytes, one server", x: data.X, unit: data.Unit, format: "%.3g",
+		base: nativeFrames, gains: []string{Store},
+		why: []string{
+			"store takes the whole link here; the authors report the rate without loss, and beyond it their NIC drops requests, which the model's does not",
+			"the published rule loads a frame in each round trip, as its text says; 37.4 Gb/s need several READs in flight (figure depth)",
+			"an entry that comes back has a header of 32 bytes and its whole length, which takes 2 % of the link",
+		},
+	}
+	type series struct {
+		name, their string
+		load        BufferRate
+	}
+	var list []series
+	for _, m := range modes {
+		list = append(list, series{"switch, " + m, "switch", BufferRate{Mode: m, Bytes: memoryFrame, Entry: memoryEntry, Depth: memoryDepth}})
+	}
+	list = append(list, series{"native, messages of 64 KiB", "native", BufferRate{Native: true, Bytes: longMessage}},
+		series{nativeFrames, "native", BufferRate{Native: true, Bytes: memoryFrame}})
+	for _, s := range list {
+		for _, x := range data.Columns {
+			l := s.load
+			l.Direction = x
+			f.cells = append(f.cells, figureCell{series: s.name, their: s.their, x: x, theirs: at(data, "", s.their, x, 1), load: l, value: gbps})
+		}
+	}
+	return f
+}
+
+// loadDepth has the rate of load by READs in flight.
+func loadDepth(quick bool) figure {
+	data := papers.MustLoad("extmem/rates")
+	f := figure{
+		key: "depth", title: "load of frames of 1,500 bytes by READs in flight", x: "READs in flight", unit: data.Unit, format: "%.1f",
+		why: []string{"the authors do not say how many READs they have in flight; their rate is beside our largest number"},
+	}
+	for _, n := range few([]string{"1", "2", "4", "8", "16"}, quick) {
+		c := figureCell{
+			series: "hardened", their: "authors, load", x: n, theirs: math.NaN(), value: gbps,
+			load: BufferRate{Direction: Load, Mode: Hardened, Bytes: memoryFrame, Entry: memoryEntry, Depth: int(number(n))},
+		}
+		if n == strconv.Itoa(memoryDepth) {
+			c.theirs = at(data, "", "switch", Load, 1)
+		}
+		f.cells = append(f.cells, c)
+	}
+	f.cells = append(f.cells, figureCell{
+		series: "entries of 2,048 bytes", their: "authors, load", x: strconv.Itoa(memoryDepth), theirs: at(data, "", "switch", Load, 1), value: gbps,
+		load: BufferRate{Direction: Load, Mode: Hardened, Bytes: memoryFrame, Entry: 2048, Depth: memoryDepth},
+	})
+	return f
+}
+
+// incastFigure has what becomes of a burst of eight senders by the number of servers with the ring.
+func incastFigure(quick bool) figure {
+	data := papers.MustLoad("extmem/incast")
+	f := figure{
+		key: "incast", title: "50 MB of eight senders of 40 Gb/s into one port of 40 Gb/s, 12 MB in the switch", x: data.X, unit: "MB, ms", format: "%.3g",
+		why: []string{
+			"a server takes 36.8 Gb/s of the 280 Gb/s that the port does not: few servers are full before the burst is over (figure rates)",
+			"frames and gaps between them take 1.6 % of the port beside their bytes, so 50 MB take 10.2 ms",
+		},
+	}
+	for _, n := range few([]string{"0", "1", "2", "4", "6", "8"}, quick) {
+		l := Incast{Senders: 8, Bytes: incastBytes, Frame: memoryFrame, Room: incastRoom / memoryFrame, Servers: int(number(n)), Mode: Hardened}
+		if quick {
+			l.Bytes, l.Room = l.Bytes/10, l.Room/10
+		}
+		for _, c := range []struct {
+			panel string
+			value func(*outcome) float64
+		}{
+			{"arrived, MB", func(o *outcome) float64 { return float64(o.incast.Arrived) / 1e6 }},
+			{"most in the switch, MB", func(o *outcome) float64 { return float64(o.incast.Peak) / 1e6 }},
+			{"first loss, ms", func(o *outcome) float64 {
+				if o.incast.Loss == 0 {
+					return math.NaN()
+				}
+				return 1e3 * o.incast.Loss.Seconds()
+			}},
+			{"last frame, ms", func(o *outcome) float64 { return 1e3 * o.incast.Last.Seconds() }},
+		} {
+			theirs, _, _ := strings.Cut(c.panel, ",")
+			cell := figureCell{panel: c.panel, series: "hardened", their: "computed", x: n, theirs: at(data, theirs, "ring", n, 1), load: l, value: c.value}
+			if quick {
+				cell.theirs = math.NaN() // a tenth of the bytes
+			}
+			f.cells = append(f.cells, cell)
+		}
+	}
+	return f
+}
+
+// lookupLatency has what a lookup adds to the time of a packet.
+func lookupLatency(quick bool) figure {
+	data := papers.MustLoad("extmem/lookup")
+	f := figure{
+		key: "latency", title: "time that a lookup adds to forwarding, median", x: data.X, unit: data.Unit, format: "%.2f",
+		why: []string{"no number of ours stands for one of theirs: they give a range for all sizes"},
+	}
+	sizes := few([]string{"64", "128", "256", "512", "1024"}, quick)
+	for _, s := range []struct {
+		name  string
+		where string
+		mode  string
+	}{{"hardened", LookupRemote, Hardened}, {"published", LookupRemote, Published}, {"hardened, in the cache", LookupCached, Hardened}} {
+		for _, n := range sizes {
+			f.cells = append(f.cells, figureCell{
+				series: s.name, x: n, theirs: math.NaN(), value: func(o *outcome) float64 { return 1e6 * o.added.Seconds() },
+				load: Lookups{Where: s.where, Mode: s.mode, Bytes: int(number(n)), Window: 1, Flows: 16, Servers: 1},
+			})
+		}
+	}
+	for _, s := range []struct{ name, data string }{{"authors, at least", "least"}, {"authors, at most", "most"}, {"authors of TEA, at least", "TEA least"}, {"authors of TEA, at most", "TEA most"}} {
+		for _, n := range data.Columns {
+			f.cells = append(f.cells, figureCell{series: s.name, their: s.name, x: n, theirs: at(data, "", s.data, n, 1)})
+		}
+	}
+	return f
+}
+
+// lookupRates has lookups a second by the number of servers.
+func lookupRates(quick bool) figure {
+	data := papers.MustLoad("extmem/lookups")
+	f := figure{
+		key: "lookups", title: "lookups a second of packets of 64 bytes by the number of servers", x: data.X, unit: data.Unit, format: "%.2f",
+		why: []string{
+			"the model's NIC takes 18.6 million requests a second of a queue pair, and a lookup is three; TEA's NICs and connections are others, and " +
+				"its abstract does not name them",
+			"the published rule has one lookup in flight on each server",
+			"the next packet is sent when one has arrived, so the server that gets the most lookups holds up the others",
+		},
+	}
+	for _, m := range []string{Hardened, Published} {
+		for _, n := range few([]string{"1", "2", "4", "8"}, quick) {
+			f.cells = append(f.cells, figureCell{
+				series: m, their: "TEA", x: n, theirs: at(data, "", "TEA", n, 1), value: func(o *outcome) float64 { return o.lookups.Rate / 1e6 },
+				load: Lookups{Where: LookupRemote, Mode: m, Bytes: 64, Window: 64 * int(number(n)), Flows: 1024, Servers: int(number(n))},
+			})
+		}
+	}
+	return f
+}
+
+// countingFigure has the traffic of counters by FETCH_ADDs in flight, and what it costs.
+func countingFigure() figure {
+	data := papers.MustLoad("extmem/counters")
+	f := figure{
+		key: "counters", title: "counting the WRITEs of a client of 40 Gb/s in one counter of a server", x: data.X, unit: data.Unit, format: "%.4g",
+		why: []string{
+			"their rate is that of their NIC, 1.3 million FETCH_ADDs a second on one word; the model has ConnectX-5's",
+			"the published rule leaves in the switch what has waited when the requests end",
+		},
+	}
+	for _, p := range []struct {
+		panel string
+		value func(*outcome) float64
+	}{
+		{"traffic in Gb/s", func(o *outcome) float64 { return o.counting.Traffic / 1e9 }},
+		{"FETCH_ADDs in Mops", func(o *outcome) float64 { return o.counting.Adds / 1e6 }},
+		{"counted in the store in %", func(o *outcome) float64 { return 100 * float64(o.counting.Counted) / float64(max(1, o.counting.Sent)) }},
+		{"client's rate in % of that without counting", func(o *outcome) float64 { return 100 * o.share }},
+	} {
+		for _, m := range []string{Hardened, Published} {
+			for _, n := range []string{"1", "4", "16"} {
+				f.cells = append(f.cells, figureCell{
+					panel: p.panel, series: m, their: "switch", x: n, theirs: at(data, p.panel, "switch", n, 1), value: p.value,
+					load: Counting{Mode: m, Depth: int(number(n)), Bytes: memoryFrame},
+				})
+			}
+		}
+	}
+	return f
+}

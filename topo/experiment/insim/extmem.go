@@ -1,0 +1,242 @@
+package insim
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Times of loads on servers' memory. The largest is reached only when something is wrong.
+const (
+	lentPoll     = 10 * time.Microsecond
+	lentPatience = clock.Time(2 * time.Second)
+)
+
+// frameType is the EtherType of the frames of BufferRate and Incast, one of those for local
+// experiments. frameHead is their headers and numbers.
+const (
+	frameType = 0x88b5
+	frameHead = 14 + 8
+)
+
+// lentRun is a rack whose switch uses the memory of servers ms1, ms2 and so on.
+type lentRun struct {
+	rack *simrack.Rack
+	rate int64 // of a link, in bits a second
+	over int   // bytes that a frame takes on the wire beyond its own
+	// memory is that of each server; memory[i] is of msi.
+	memory [][]byte
+	// seen gets the frames that arrive at a host and that a load has made.
+	seen func(now clock.Time, host string, frame []byte) bool
+}
+
+// lentRack describes the rack of a lentRun: hosts, servers besides ms0, the bytes that each server
+// lends, and the rule of the switch; "" means that it only forwards. queue is how many frames may
+// wait for a link; 0 means that no frame is lost there.
+type lentRack struct {
+	hosts, servers, bytes int
+	rule                  string
+	queue                 int
+}
+
+// lent makes the rack.
+func (p *Sim) lent(ctx context.Context, l lentRack, seen func(now clock.Time, host string, frame []byte) bool) (*lentRun, error) {
+	file := fmt.Sprintf("name: lent\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\n", l.hosts-1, l.servers)
+	if l.rule != "" {
+		file += "switch:\n  program: swordbox\n  rules:\n    - {" + l.rule + "}\n"
+	}
+	s, err := spec.Parse([]byte(file))
+	if err != nil {
+		return nil, err
+	}
+	m := p.model(&experiment.Switch{LineRate: true})
+	r := &lentRun{rate: m.Link.Rate, over: m.Link.Overhead, seen: seen}
+	if r.rate == 0 {
+		return nil, errors.New("the cost model has no rate of links, which this load needs")
+	}
+	r.rack, err = simrack.New(s, simrack.Options{Seed: seed(0), Cost: m, Queue: l.queue, Datagrams: true, Cancelled: cancelled(ctx), Wrap: r.wrap})
+	if err != nil {
+		return nil, err
+	}
+	for i := range l.servers + 1 {
+		r.memory = append(r.memory, make([]byte, max(64<<10, l.bytes)))
+		serveMemory(r.rack, i, memservice.Config{Buffer: r.memory[i]})
+	}
+	r.rack.At(0, r.hello)
+	return r, nil
+}
+
+// hello makes the addresses of all hosts known to the switch.
+func (r *lentRun) hello() {
+	for _, h := range r.rack.Hosts() {
+		f := make([]byte, 60)
+		copy(f, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+		copy(f[6:], h.Spec.MAC[:])
+		binary.BigEndian.PutUint16(f[12:], frameType+1)
+		h.Inject(fault.Up, f, nil)
+	}
+}
+
+// wrap puts seen before the hosts.
+func (r *lentRun) wrap(name string, n sim.Node) sim.Node {
+	if name == spec.SwitchName {
+		return n
+	}
+	return &lentPoint{Node: n, name: name, run: r}
+}
+
+// lentPoint shows the frames that arrive at a host.
+type lentPoint struct {
+	sim.Node
+	name string
+	run  *lentRun
+}
+
+func (p *lentPoint) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	if p.run.seen == nil || !p.run.seen(now, p.name, f.Data) {
+		p.Node.Frame(now, port, f, out)
+	}
+}
+
+// drive runs f as a program of cn0, after the switch has made its connections, and ends the rack.
+func (r *lentRun) drive(ctx context.Context, conns int, f func(ctx verbs.Context) error) error {
+	defer r.rack.Close()
+	h := r.rack.Host("cn0")
+	h.Go("driver", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		for !r.connected(conns) {
+			if rt.Sleep(lentPoll); rt.Now() > lentPatience {
+				r.rack.Stop(fmt.Errorf("the switch has not made its %d connections after %v", conns, lentPatience))
+				return
+			}
+		}
+		rt.Sleep(time.Millisecond) // handshakes are over
+		r.rack.Stop(f(ctx))
+	})
+	return run(ctx, r.rack)
+}
+
+func (r *lentRun) connected(conns int) bool {
+	b, ok := r.rack.Program().(*swordbox.Program)
+	return conns == 0 || ok && b.Own().Dialer().Stats().Established >= uint64(conns)
+}
+
+// counts returns the counters of a group of the switch's handlers of both modes by name, added up.
+func (r *lentRun) counts(group string) map[string]uint64 {
+	out := make(map[string]uint64)
+	b, ok := r.rack.Program().(*swordbox.Program)
+	if !ok {
+		return out
+	}
+	for _, g := range b.Counters(r.rack.Now()) {
+		if g.Name == group || g.Name == group+" published" {
+			for _, c := range g.Counters {
+				out[c.Name] += c.Value
+			}
+		}
+	}
+	return out
+}
+
+// setRule replaces the rule of the switch.
+func (r *lentRun) setRule(text string) error {
+	rule, err := rules.Parse(text)
+	if err == nil {
+		err = rule.Resolve(r.rack.Spec.Addresses)
+	}
+	if err != nil {
+		return err
+	}
+	set, err := rules.NewSet([]rules.Rule{rule})
+	if err != nil {
+		return err
+	}
+	b, ok := r.rack.Program().(*swordbox.Program)
+	if !ok {
+		return errors.New("the switch has another program")
+	}
+	if err := b.SetRules(set); err != nil {
+		return err
+	}
+	r.rack.StepSwitch(func(c *pipeline.Ctx) { b.Tick(c) })
+	return nil
+}
+
+// slot returns how long a frame of n bytes takes on a link.
+func (r *lentRun) slot(n int) time.Duration {
+	return time.Duration(int64(n+r.over) * 8 * int64(time.Second) / r.rate)
+}
+
+// chunk is how many frames a sender hands to its link at a time.
+const chunk = 16
+
+// send has host cn<sender> send count frames of n bytes to ms0 at the rate of its link, from now
+// on. Each has its number.
+func (r *lentRun) send(sender, n, count int) {
+	h := r.rack.Host(fmt.Sprintf("cn%d", sender))
+	b := make([]byte, n)
+	to := r.rack.Host("ms0").Spec.MAC
+	copy(b, to[:])
+	copy(b[6:], h.Spec.MAC[:])
+	binary.BigEndian.PutUint16(b[12:], frameType)
+	binary.BigEndian.PutUint32(b[14:], uint32(sender))
+	began, i := r.rack.Now(), 0
+	var next func()
+	next = func() {
+		for range min(chunk, count-i) {
+			binary.BigEndian.PutUint32(b[18:], uint32(i))
+			h.Inject(fault.Up, b, nil)
+			i++
+		}
+		if i < count {
+			r.rack.At(began.Add(time.Duration(i)*r.slot(n)), next)
+		}
+	}
+	r.rack.At(began, next)
+}
+
+// numberOf returns the sender and the number of a frame of send; false means that it is none.
+func numberOf(b []byte) (sender, n int, ok bool) {
+	if len(b) < frameHead || binary.BigEndian.Uint16(b[12:]) != frameType {
+		return 0, 0, false
+	}
+	return int(binary.BigEndian.Uint32(b[14:])), int(binary.BigEndian.Uint32(b[18:])), true
+}
+
+// asText returns a rule of a rack file as the text of a command.
+func asText(rule string) string {
+	return strings.NewReplacer(": ", "=", ", ", " ", `"`, "").Replace(rule)
+}
+
+// serverList lists n servers from ms1 on.
+func serverList(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("ms%d", i+1))
+	}
+	return strings.Join(list, ",")
+}
+
+// perSecond returns the rate of the events at times, from the first to the last.
+func perSecond(times []clock.Time) (float64, error) {
+	if len(times) < 2 || times[len(times)-1] <= times[0] {
+		return 0, fmt.Errorf("%d events in the measured time", len(times))
+	}
+	return float64(len(times)-1) / times[len(times)-1].Sub(times[0]).Seconds(), nil
+}

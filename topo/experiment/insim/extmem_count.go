@@ -1,0 +1,70 @@
+package insim
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+)
+
+const (
+	countWarm = 100 * time.Microsecond
+	countTime = 500 * time.Microsecond
+	// countQuiet is how long after the last WRITE the switch may take to bring all to the store. It is
+	// longer than all of its timers.
+	countQuiet = 20 * time.Millisecond
+)
+
+// Counting has a client send WRITEs to ms0, which the switch counts in the memory of ms1.
+func (p *Sim) Counting(ctx context.Context, l experiment.Counting) (out experiment.CountingResult, err error) {
+	rack, conns := lentRack{hosts: 1, servers: 1, bytes: 64 << 10}, 0
+	if l.Mode != "" {
+		rack.rule = fmt.Sprintf("server: ms0, action: count, store: ms1, mode: %s, slots: 1, depth: %d", l.Mode, l.Depth)
+		conns = 1
+	}
+	r, err := p.lent(ctx, rack, nil)
+	if err != nil {
+		return out, err
+	}
+	err = r.drive(ctx, conns, func(ctx verbs.Context) error {
+		rt := ctx.Runtime()
+		s, err := r.stream(ctx, verbs.OpWrite, l.Bytes)
+		if err != nil {
+			return err
+		}
+		if err := s.until(rt.Now().Add(countWarm)); err != nil {
+			return err
+		}
+		from, done, adds, traffic := rt.Now(), s.done, r.adds(), r.traffic()
+		if err := s.until(from.Add(countTime)); err != nil {
+			return err
+		}
+		span := rt.Now().Sub(from).Seconds()
+		out.Client, out.Adds = float64(s.done-done)/span, float64(r.adds()-adds)/span
+		out.Traffic = float64(r.traffic()-traffic) * 8 / span
+		if err := s.drain(); err != nil {
+			return err
+		}
+		rt.Sleep(countQuiet)
+		out.Sent, out.Counted = uint64(s.done), binary.LittleEndian.Uint64(r.memory[1])
+		return nil
+	})
+	return out, err
+}
+
+// adds returns how many atomics the store's NIC has executed.
+func (r *lentRun) adds() uint64 { return r.rack.Host("ms1").Counters().RxAtomicRequests }
+
+// traffic returns the bytes that the store's link has carried in both directions, with what frames
+// take on the wire beyond their bytes.
+func (r *lentRun) traffic() (n uint64) {
+	for _, d := range []fault.Dir{fault.Up, fault.Down} {
+		s := r.rack.Host("ms1").Link().Stats(d)
+		n += s.Bytes + s.Delivered*uint64(r.over)
+	}
+	return n
+}

@@ -1,0 +1,179 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// returnLane makes the draw of blows another one than that of the rest of the plan.
+const returnLane = 0x2e7a21 << 32
+
+// maxBlows bounds the further crashes of one run.
+const maxBlows = 3
+
+// tableBlow is a further crash in a run in which memory servers come back: of a memory server, perhaps the
+// one that has come back, of the master, its standby, or a client.
+type tableBlow struct {
+	trialFault
+	// client, unless negative, is the client that dies.
+	client int
+	// stage is what a server that has come back must have reached; late is the time after that.
+	stage returnStage
+}
+
+// returnStage is how far a memory server that has come back is.
+type returnStage uint8
+
+const (
+	// isUp: its memory is empty.
+	isUp returnStage = iota
+	// isClaimed: the master has claimed it: it clears its memory, or copies into it.
+	isClaimed
+	// isFilled: its superblock is there. The master copies, or has done so.
+	isFilled
+	// isMember: it has a view.
+	isMember
+)
+
+var returnStages = [...]string{isUp: "up", isClaimed: "claimed", isFilled: "being filled", isMember: "a member"}
+
+// String is the blow in words.
+func (x *tableBlow) String() string {
+	when := fmt.Sprintf("%v after a server that has come back is %s", x.late, returnStages[x.stage])
+	if x.client >= 0 {
+		return fmt.Sprintf("client %d dies %s", x.client, when)
+	}
+	return fmt.Sprintf("%s %s %s, restarts after %v", x.victim, x.what, when, x.down)
+}
+
+// returns reports whether memory servers come back while clients are at work, and all of them must be
+// members in the end.
+func (p *tablePlan) returns() bool { return p.pause > 0 }
+
+// drawReturn draws whether clients go on until memory servers have come back, and what else crashes then.
+func (p *tablePlan) drawReturn(d *draw) {
+	dies := func(x trialFault) bool { return x.what == trialServerDies }
+	if !slices.ContainsFunc(p.faults, dies) || d.chance(0.25) {
+		return
+	}
+	p.pause = d.span(30*time.Millisecond, 300*time.Millisecond)
+	for i := range p.faults {
+		if x := &p.faults[i]; dies(*x) { // early, so that clients are still at work
+			x.after = max(1, x.after/3)
+		}
+	}
+	for range d.between(0, maxBlows) {
+		x := tableBlow{client: -1, stage: one(d, isUp, isClaimed, isClaimed, isFilled, isFilled, isMember)}
+		x.late, x.down = one(d, 0, d.span(0, time.Millisecond), d.span(0, 20*time.Millisecond), d.span(0, 2*p.rule)), d.span(time.Millisecond, 900*time.Millisecond)
+		switch what := d.IntN(6); {
+		case what == 0 && len(p.deaths) < min(maxDeaths, p.clients-1):
+			x.client = len(p.deaths)
+			p.deaths = append(p.deaths, tableDeath{client: x.client, nic: d.chance(0.3), blow: true})
+		case what < 3 && !p.vigil && (p.masters == 1 || p.standby):
+			x.what, x.victim = trialMasterDies, masterHost(d.IntN(p.masters))
+		default:
+			x.what, x.victim = trialServerDies, fmt.Sprintf("ms%d", d.IntN(p.servers))
+		}
+		p.more += x.down
+		p.blows = append(p.blows, x)
+	}
+}
+
+// watchEvery is how often the run looks how far the servers are that have come back.
+const watchEvery = 100 * time.Microsecond
+
+// await deals the blows when servers have come back.
+func (r *tableRun) await() {
+	if !r.plan.returns() {
+		return
+	}
+	r.spare = r.expendable
+	if len(r.plan.blows) == 0 {
+		return
+	}
+	h := r.env.rack.Host(survivor)
+	h.Go("blows", true, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		left := slices.Clone(r.plan.blows)
+		away := make([]bool, r.plan.servers) // servers that were down
+		for ; len(left) > 0; rt.Sleep(watchEvery) {
+			for i, host := range memoryServers(r.plan.servers) {
+				if r.down[host] {
+					away[i] = true
+					continue
+				}
+				stage := r.stage(i)
+				left = slices.DeleteFunc(left, func(x tableBlow) bool {
+					if !away[i] || stage < x.stage {
+						return false
+					}
+					r.env.rack.At(rt.Now().Add(x.late), func() { r.deal(x) })
+					return true
+				})
+			}
+		}
+	})
+}
+
+// deal deals a blow.
+func (r *tableRun) deal(x tableBlow) {
+	switch {
+	case x.client < 0:
+		r.inject(x.trialFault)
+	case !r.gone[x.client]:
+		r.kill(r.plan.deaths[x.client])
+	}
+}
+
+// stage is how far a server is.
+func (r *tableRun) stage(i int) returnStage {
+	word := func(at int) uint64 { return binary.LittleEndian.Uint64(r.memory[i][at:]) }
+	switch {
+	case word(layout.ViewWord) != 0:
+		return isMember
+	case word(0) != 0:
+		return isFilled
+	case word(layout.MasterWord) != 0:
+		return isClaimed
+	}
+	return isUp
+}
+
+// expendable reports whether the store survives the crash of a server now: the other members that are up
+// have everything.
+func (r *tableRun) expendable(victim string) bool {
+	last, rest := r.latest(), layout.View(0)
+	for i, host := range memoryServers(r.plan.servers) {
+		if v := r.viewAt(i); host != victim && !r.down[host] && last.Has(i) && v.Epoch() == last.Epoch() {
+			rest = rest.With(i)
+		}
+	}
+	return r.super.Shape.Survives(rest)
+}
+
+func (r *tableRun) viewAt(i int) layout.View {
+	return layout.View(binary.LittleEndian.Uint64(r.memory[i][layout.ViewWord:]))
+}
+
+// latest is the latest view that a server has.
+func (r *tableRun) latest() (last layout.View) {
+	for i := range r.plan.servers {
+		if v := r.viewAt(i); v.Newer(last) {
+			last = v
+		}
+	}
+	return last
+}
+
+// whole checks that all servers are members of the store again.
+func (r *tableRun) whole() error {
+	if last := r.latest(); last.Members() != r.plan.servers {
+		return fmt.Errorf("%d of %d memory servers are members in the end", last.Members(), r.plan.servers)
+	}
+	return nil
+}

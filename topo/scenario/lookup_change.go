@@ -1,0 +1,118 @@
+package scenario
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// operate changes entries while frames are looked up. A change may find no room and no connection.
+func (r *lookupRun) operate(d *draw) {
+	if r.down || r.plan.mode == modePublished {
+		return
+	}
+	if r.plan.changes == changesControl {
+		r.changeFlow(d)
+	}
+	if r.plan.churn > 0 { // entries of flows that send nothing
+		if _, _, err := r.change([]string{r.oracle.other(d.IntN(r.plan.churn))}, d.chance(0.5)); err != nil {
+			r.oracle.fail(err)
+		}
+	}
+}
+
+// changeFlow changes the entry of a flow that sends. If no change waits before, the oracle reads what the
+// table has become. After a crash of the switch it does not: a WRITE of the former incarnation may
+// still be on its way.
+func (r *lookupRun) changeFlow(d *draw) {
+	_, waiting, err := r.change(nil, false)
+	if err != nil {
+		r.oracle.fail(err)
+		return
+	}
+	if waiting == 0 && r.plan.fault != stateSwitchCrash {
+		r.oracle.readTable()
+		r.quiet++
+	}
+	flow, kind := d.IntN(r.plan.flows), d.IntN(lookupKinds)
+	taken, _, err := r.change([]string{r.oracle.key(flow) + " " + r.oracle.action(flow, kind)}, kind == kindNone)
+	if err != nil {
+		r.oracle.fail(err)
+	}
+	if taken > 0 {
+		f := &r.oracle.flows[flow]
+		f.kinds = append(f.kinds, kind)
+		r.changed++
+	}
+}
+
+// otherWriter makes a plan one in which a client writes entries into the memory of ms1.
+func (p *lookupPlan) otherWriter() {
+	p.changes, p.churn, p.cache = changesWriter, 0, 0 // the switch's cache does not know of other writers
+	p.rules = append(p.rules, fault.Rule{Link: "ms1", Kind: fault.Tear, Probability: 1, Delay: 20 * time.Microsecond})
+}
+
+// startWriter starts a client that rewrites entries of flows in the memory of ms1: an entry that drops
+// frames marks them, and the other way round. The version at both ends of a slot changes with it.
+func (r *lookupRun) startWriter(d *draw) {
+	r.env.client("cn2", "writer", func(ctx verbs.Context) error {
+		rt := ctx.Runtime()
+		end, err := newEnds(ctx, 64, 1, verbs.LocalWrite)
+		if err != nil {
+			return err
+		}
+		mem, err := memservice.Dial(r.env.rack.Host("cn2").Manager(ctx), end.qp, r.env.addrOf("ms1"), r.plan.params, rt.Now().Add(dialPatience))
+		if err != nil {
+			if r.plan.fault != stateCalm {
+				return nil // the server may be down
+			}
+			return fmt.Errorf("the other writer: %w", err)
+		}
+		for r.sent < r.plan.frames {
+			if ok, err := r.rewrite(d, end, mem); !ok {
+				return err
+			}
+			rt.Sleep(d.span(0, 30*time.Microsecond))
+		}
+		return nil
+	})
+}
+
+// rewrite writes the entry of a flow. It returns false if the writer has to end.
+func (r *lookupRun) rewrite(d *draw, end *ends, mem memservice.Region) (bool, error) {
+	flow := d.IntN(r.plan.flows)
+	s, ok := r.oracle.slots()[flow]
+	if !ok || s.server != 1 {
+		return true, nil
+	}
+	b := end.buf[:64]
+	copy(b, s.bytes)
+	kind := kindDrop
+	switch lookupKindOf[b[2]] {
+	case kindDrop:
+		kind, b[2], b[58] = kindMark, 2, lookupMark(flow)
+	case kindMark:
+		b[2], b[58] = 1, 0
+	default:
+		return true, nil
+	}
+	b[0]++
+	b[63] = b[0]
+	f := &r.oracle.flows[flow]
+	f.change(kind)
+	r.changed++
+	if err := end.qp.PostSend(verbs.SendWR{
+		Op: verbs.OpWrite, RKey: mem.RKey, RemoteAddr: mem.Addr + uint64(s.offset), Flags: verbs.Signalled, SGL: []verbs.SGE{end.mr.SGE(0, len(b))},
+	}); err != nil {
+		return false, err
+	}
+	var wc [1]verbs.WC
+	if _, err := end.await(wc[:], mixPatience); err != nil || wc[0].Status != verbs.Success {
+		return false, err
+	}
+	f.known = len(f.kinds) - 1
+	return true, nil
+}

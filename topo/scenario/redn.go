@@ -1,0 +1,218 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Programs of the scenario redn, one for each client.
+const (
+	chainSequential = "sequential"
+	chainParallel   = "parallel"
+	chainList       = "list"
+	chainRecycled   = "recycled" // lookups by a loop, of which each lap answers one
+)
+
+// What happens to the server of redn.
+const (
+	chainCalm  = "none"
+	chainKill  = "kill"  // its process is killed; no request may fail
+	chainCrash = "crash" // its NIC crashes; the clients get the status for that
+)
+
+// Sizes of the scenario redn.
+const (
+	chainHosts   = 4
+	chainDepth   = 4 // lookups in flight of a client, at most
+	chainNodeLen = 64
+	// chainSlotOff is where a place has a slot, for programs that need one.
+	chainSlotOff = 32
+	// chainManyKeys is how many keys the largest table has: four of five buckets have one.
+	chainManyKeys = 10_000
+)
+
+// chainPlan is what a seed decides for a run of redn.
+type chainPlan struct {
+	wirePlan
+	programs  []string // by client
+	rounds    int      // requests of a client
+	probes    int
+	buckets   int
+	nodes     []int // by list
+	value     int   // bytes
+	depth     int
+	published bool // the answers are in a queue that the NIC reads ahead
+	fault     string
+	when      time.Duration // of the fault, after the last client is served
+}
+
+func drawChains(e *env) *chainPlan {
+	d := e.draw
+	p := &chainPlan{
+		rounds: d.between(5, 60), probes: d.between(1, 3), buckets: one(d, 4, 64, 1000, chainManyKeys*5/4), value: one(d, 1, 8, 64, 300, 3000), depth: d.between(1, chainDepth),
+		fault: one(d, chainCalm, chainCalm, chainKill, chainKill, chainCrash),
+	}
+	if p.buckets > chainManyKeys {
+		p.value = min(p.value, chainNodeLen)
+	}
+	for range d.between(1, 2*chainHosts) {
+		p.programs = append(p.programs, one(d, chainSequential, chainParallel, chainList, chainRecycled))
+	}
+	for range d.between(1, 4) {
+		p.nodes = append(p.nodes, d.between(0, 64))
+	}
+	hosts := []string{server}
+	for i := range chainHosts {
+		hosts = append(hosts, fmt.Sprintf("cn%d", i))
+	}
+	p.drawWire(e, hosts, nil, 0)
+	p.params.RetryCount = 7
+	p.when = d.span(0, 3*time.Millisecond)
+	p.rack.Loopback = one(d, 0, d.span(50*time.Nanosecond, 2*time.Microsecond))
+	return p
+}
+
+// String prints the plan on one line.
+func (p *chainPlan) String() string {
+	return fmt.Sprintf("%s; %d requests each, %d probes, %d buckets, lists of %v, values of %d bytes, depth %d, published=%t; links %s; loopback %v; %s after %v",
+		strings.Join(p.programs, " "), p.rounds, p.probes, p.buckets, p.nodes, p.value, p.depth, p.published, strings.TrimSpace(p.links), p.rack.Loopback, p.fault, p.when)
+}
+
+// chainRun is one run of redn: clients whose requests the NIC of a server answers, by programs that the
+// server's process has built.
+type chainRun struct {
+	*env
+	plan      *chainPlan
+	clients   []*chainClient
+	server    *chainServer
+	connected int
+	failed    bool // the fault has happened
+	answered  int
+	hits      int
+	stale     int // requests whose hits were answered as misses
+	broken    int // clients whose connection has failed
+	unserved  int // answers after the death of the server's process
+}
+
+func runChains(e *env) error { return runChainPlan(e, drawChains(e)) }
+
+// runChainsPublished runs lookups whose answers wait for the CAS in a queue that is not managed: the NIC
+// has read them before the CAS changes them. Damage is not a failure of the run: the report has it.
+func runChainsPublished(e *env) error {
+	p := drawChains(e)
+	p.published, p.fault = true, chainCalm
+	for i := range p.programs {
+		p.programs[i] = one(e.draw, chainSequential, chainParallel)
+	}
+	return runChainPlan(e, p)
+}
+
+// chainsVariant returns the run of redn with published or hardened queues.
+func chainsVariant(p Params) (func(*env) error, error) {
+	if p.Mode == modePublished {
+		return runChainsPublished, nil
+	}
+	return runChains, nil
+}
+
+func runChainPlan(e *env, p *chainPlan) error {
+	r, err := beginChains(e, p)
+	if err != nil {
+		return err
+	}
+	return r.finish()
+}
+
+// beginChains makes the rack and starts server and clients.
+func beginChains(e *env, p *chainPlan) (*chainRun, error) {
+	e.report.Plan = p.String()
+	if err := e.build(passiveRack(1, chainHosts), p.rack); err != nil {
+		return nil, err
+	}
+	e.setFaults(p.rules)
+	r := &chainRun{env: e, plan: p}
+	r.server = newChainServer(r)
+	r.server.start()
+	for i, program := range p.programs {
+		r.clients = append(r.clients, newChainClient(r, i, program))
+	}
+	return r, nil
+}
+
+// finish runs until all clients have returned, and judges.
+func (r *chainRun) finish() error {
+	if err := r.run(); err != nil {
+		return err
+	}
+	return r.judge()
+}
+
+// served is called when the program of a client has its receives, and needs its author no more; the
+// last one begins the time to the fault.
+func (r *chainRun) served() {
+	if r.connected++; r.connected < len(r.plan.programs) || r.plan.fault == chainCalm {
+		return
+	}
+	r.rack.At(r.rack.Now().Add(r.plan.when), func() {
+		r.failed = true
+		h := r.rack.Host(server)
+		if r.plan.fault == chainKill {
+			h.CrashApps()
+			return
+		}
+		h.CrashNIC()
+	})
+}
+
+// crashed reports whether the server's NIC has crashed.
+func (r *chainRun) crashed() bool { return r.failed && r.plan.fault == chainCrash }
+
+// lossy reports whether links lose packets, so that a connection may rightly reach its retry limit.
+func (r *chainRun) lossy() bool {
+	for _, f := range r.plan.rules {
+		if f.Kind == fault.Loss || f.Kind == fault.Corrupt {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBreak says whether a connection may end with this status.
+func (r *chainRun) mayBreak(s verbs.Status) bool {
+	return s == verbs.RetryExcErr && (r.crashed() || r.lossy())
+}
+
+// judge checks what is left at the end of a run.
+func (r *chainRun) judge() error {
+	c := r.rack.Host(server).Counters()
+	r.note("%d requests answered, %d with a value, %d after the death of the server's process; the NIC executed %d entries; %d connections failed",
+		r.answered, r.hits, r.unserved, c.RingEntries, r.broken)
+	if r.plan.published {
+		if r.stale > 0 {
+			r.report.Damage = "lookups of keys that are there were answered as misses (stale fetch)"
+			r.note("%d such lookups", r.stale)
+		}
+		return nil
+	}
+	if r.stale > 0 {
+		return errors.New("a lookup of a key that is there was answered as a miss")
+	}
+	if r.crashed() {
+		return nil
+	}
+	if c.RingRefused > 0 {
+		return fmt.Errorf("the server's NIC has refused %d entries", c.RingRefused)
+	}
+	if err := r.server.unchanged(); err != nil {
+		return err
+	}
+	if want := len(r.plan.programs) * r.plan.rounds; r.broken == 0 && r.answered != want {
+		return fmt.Errorf("%d requests were answered, %d were made", r.answered, want)
+	}
+	return nil
+}
