@@ -21,12 +21,12 @@ type measure struct {
 	name string
 	// args are the arguments of rdmalab.
 	args []string
-	// server is the command of the other end, which runs at the same time and ends with the first one;
-	// nil: there is none.
+	// server is the command of the other end, which runs at the same time and ends with the first
+	// one; nil means that there is none.
 	server []string
 	unit   string // in benchstat's notation
-	// base is the name of a measure of the same rack. The ratio to it is computed from the values of
-	// the same round; "": none.
+	// base is the name of a measure of the same rack. The ratio to it is computed from the values
+	// of the same round; "" means none.
 	base string
 	// read reads the value from the command's JSON.
 	read func([]byte) (float64, error)

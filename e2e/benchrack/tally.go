@@ -11,7 +11,7 @@ import (
 // tally collects the figures of all rounds.
 type tally struct {
 	rows []*row // in the order of their first values
-	// note says what limits the meaning of the figures; "": nothing.
+	// note says what limits the meaning of the figures; "" means nothing.
 	note string
 }
 

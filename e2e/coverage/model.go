@@ -30,8 +30,8 @@ type row struct {
 
 // never matches cells.
 type never struct {
-	states []string // nil: all
-	fates  []string // nil: all
+	states []string // nil means all
+	fates  []string // nil means all
 	rows   func(r row) bool
 	why    string
 }

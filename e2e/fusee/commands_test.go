@@ -76,8 +76,23 @@ var _ = Describe("the table FUSEE", Ordered, func() {
 		Expect(rack.OK("fusee", "get", "7")).To(Equal("hello\n"))
 		rack.OK("fusee", "put", "7", "world")
 		rack.OK("fusee", "insert", "8", "more")
-		rack.OK("restart", "ms0") // its memory is empty: it is no member any more
+		rack.OK("restart", "ms0") // its memory is empty: the master fills it
 		Expect(rack.OK("fusee", "get", "7", "--from", "cn2")).To(Equal("world\n"))
+		check(rack, "--clients", "4", "--rounds", "40", "--keys", "6")
+	})
+
+	It("fills a memory server that comes back, and goes on when the other one crashes", func() {
+		rack.OK("fusee", "start", "--fresh", "--replicas", "2", "--index-replicas", "2", "--master", "cn1")
+		DeferCleanup(func() { rack.OK("fusee", "stop") })
+		rack.OK("fusee", "insert", "7", "hello")
+		for _, server := range []string{"ms1", "ms0"} {
+			rack.OK("crash", server)
+			rack.OK("fusee", "put", "7", "without "+server)
+			Expect(rack.OK("fusee", "stat")).To(MatchRegexp(server + ` +no member`))
+			rack.OK("restart", server)
+			Eventually(func() string { return rack.OK("fusee", "stat") }, "30s").ShouldNot(ContainSubstring("no member"))
+			Expect(rack.OK("fusee", "get", "7")).To(Equal("without " + server + "\n"))
+		}
 		check(rack, "--clients", "4", "--rounds", "40", "--keys", "6")
 	})
 

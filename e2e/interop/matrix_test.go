@@ -143,15 +143,24 @@ func beRight(list []cell) (naks map[string]int) {
 	return beRightTogether(list, 1)
 }
 
-// beRightTogether runs cells, checks each of their packets on the guest's link, and expects that
-// the NICs behave as each cell says. It returns the NAKs on the wire, as SOURCE SYNDROME.
+// beRightTogether runs cells with so many workers through a switch that moves some of their requests
+// if it has such rules, and checks them as checkCells does.
 func beRightTogether(list []cell, workers int) (naks map[string]int) {
+	GinkgoHelper()
+	return checkCells(list, func() (found []result) {
+		moves(list, func() { found = runCells(list, workers) })
+		return found
+	})
+}
+
+// checkCells runs cells by run, checks each of their packets on the guest's link, and expects that
+// the NICs behave as each cell says. It returns the NAKs on the wire, as SOURCE SYNDROME.
+func checkCells(list []cell, run func() []result) (naks map[string]int) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "capture.pcapng")
 	stop := rack.Start("capture", "vm0", "-w", file)
 	Eventually(file).Should(BeAnExistingFile())
-	var found []result
-	moves(list, func() { found = runCells(list, workers) })
+	found := run()
 	Expect(stop()).To(fixture.HaveExited(0))
 	results = append(results, found...)
 	for _, r := range found {

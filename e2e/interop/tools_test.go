@@ -92,7 +92,7 @@ func (g *guest) patiently(args ...string) (a ask.Answer) {
 	GinkgoHelper()
 	Eventually(func() bool {
 		a = g.start(args...)(toolLimit)
-		return a.Code == 0 || !strings.Contains(a.Output, "onnect")
+		return a.Code == 0 || !strings.Contains(a.Output, "Couldn't connect")
 	}).Should(BeTrue())
 	return a
 }

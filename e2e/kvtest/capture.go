@@ -13,7 +13,7 @@ import (
 // Capture records the RoCEv2 packets of connections on the link of a host, in order. Its See is
 // simrack.Options.Trace.
 type Capture struct {
-	// Host is the host, "": cn0.
+	// Host is the host, "" means cn0.
 	Host string
 
 	list  []packet
@@ -37,8 +37,8 @@ func (c *Capture) See(ev *sim.Event) {
 	c.list = append(c.list, packet{ev.Dir() == fault.Up, what})
 }
 
-// Phases describes the packets since its last call: the requests of each round trip, which ends with
-// its last response.
+// Phases describes the packets since its last call: the requests of each round trip, which ends
+// with its last response.
 func (c *Capture) Phases() string {
 	list := c.list
 	c.list = nil

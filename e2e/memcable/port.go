@@ -15,9 +15,9 @@ var ErrClosed = errors.New("memory port: closed")
 
 // Config describes the cable, which joins two ports.
 type Config struct {
-	// Depth is the number of frames that a receive queue holds; 0: 1024.
+	// Depth is the number of frames that a receive queue holds; 0 means 1024.
 	Depth int
-	// BatchSize is the most frames that one Recv returns; 0: 64.
+	// BatchSize is the most frames that one Recv returns; 0 means 64.
 	BatchSize int
 	// Filter, if set, is asked for each frame how many copies arrive: 0 loses it, 1 is normal. from
 	// is 0 for frames sent by the first port of the pair and 1 for the second; index counts the

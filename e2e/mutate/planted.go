@@ -26,16 +26,16 @@ type planted struct {
 	by string
 }
 
-// Seeds of a scenario that are tried for a planted bug: the number in one run, and the number in
-// all.
 const (
+	// plantedStep is how many seeds one run of `rdmalab sim` tries for a planted bug.
 	plantedStep = 50
+	// plantedMost is the number of seeds after which the scenario counts as not noticing the bug.
 	plantedMost = 1000
 )
 
-// plantedBugs are bugs of the stores, of what the switch keeps in servers' memory, and of the NIC without
-// connections. make planted tries them.
-var plantedBugs = slices.Concat(cloverBugs, copiesBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, lookupBugs, bufferBugs, phasesBugs, onermaBugs)
+// plantedBugs are bugs of the stores, of what the switch keeps in servers' memory, and of the NIC
+// without connections. make planted tries them.
+var plantedBugs = slices.Concat(cloverBugs, copiesBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, lookupBugs, bufferBugs, phasesBugs, onermaBugs, ringBugs, rednBugs, nictableBugs)
 
 // mutant is the change of the file.
 func (p *planted) mutant() (*mutant, error) {

@@ -4,6 +4,12 @@ package main
 // share.
 var bufferBugs = []planted{
 	{
+		"packetbuffer: one READ is in flight", "swordbox/packetbuffer/machine.go",
+		"window := l.Depth * len(l.Servers)",
+		"window := min(1, l.Depth)",
+		"topo/scenario TestBufferKeepsEightyThousandFrames",
+	},
+	{
 		"buffer: an entry of another frame is taken for the right one", "swordbox/framering/ring.go",
 		"return h.tag == r.tag && h.place == uint32(at) && h.number-r.expected < r.Remote()",
 		"return h.tag == r.tag",

@@ -280,8 +280,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover/meta: mirrors are not read", "clover/meta/recover.go",
-		"\tif !ok || s.memory[first.Server].generation == 0 {",
-		"\tif ok || s.memory[first.Server].generation == 0 {",
+		"\tif !ok || s.memory[first.Server].generation == 0 ||",
+		"\tif ok || s.memory[first.Server].generation == 0 ||",
 		"clover TestMetadataServerTakesTheStoredArrangement",
 	},
 	{

@@ -3,6 +3,108 @@ package main
 // fuseeBugs are bugs of the hash table.
 var fuseeBugs = []planted{
 	{
+		"fusee: an INSERT marks an object whose block has another owner", "fusee/insert.go",
+		"if !f.object.of(&c.space) {",
+		"if !f.object.of(&c.space) && c.cfg.Published {",
+		"fusee TestAnINSERTMarksOnlyItsOwnObject",
+	},
+	{
+		"fusee: a client knows only the servers that it has known", "fusee/view.go",
+		"other, err := m.peek(i, latest, min",
+		"other, err := m.peek(i, 1<<63|latest, min",
+		"fusee TestAClientAsksServersThatWereNoMembers",
+	},
+	{
+		"fusee: a client takes no other incarnation of a member", "fusee/view.go",
+		"case err != nil || !v.Newer(after) || !m.belongs(i):",
+		"case err != nil || v.Newer(after) || !m.belongs(i):",
+		"fusee TestAClientThatMissedTheFillLosesItsBlocks",
+	},
+	{
+		"fusee: a server that fails late stops clients again and again", "fusee/fill.go",
+		"min(2*wait, maxWaits",
+		"min(wait, maxWaits",
+		"fusee TestAServerThatFailsLateStopsClientsSeldom",
+	},
+	{
+		"fusee: a master claims another one's server", "fusee/fill.go",
+		"former > c.id, v",
+		"v",
+		"fusee TestAMasterLeavesAServerOfAnother",
+	},
+	{
+		"fusee: a standby keeps a number that is smaller than the master's", "fusee/standby.go",
+		"case t.master > c.id:",
+		"case t.master > c.id && c.cfg.Published:",
+		"fusee TestASuccessorHasALargerNumber",
+	},
+	{
+		"fusee: a master takes memory that another one has filled for lost", "fusee/master.go",
+		"if !m.signs[i].claimed {\n\t\treturn why",
+		"if m.signs[i].claimed {\n\t\treturn why",
+		"fusee TestAMasterThatMissedEveryFillIsDeposed",
+	},
+	{
+		"fusee: a server that was ruled without the members is cleared", "fusee/fill.go",
+		", v != 0 && !v.Meets(c.view):",
+		":",
+		"fusee TestMemoryOfADividedStoreIsKept",
+	},
+	{
+		"fusee: a view on a server that is no member deposes a master", "fusee/fill.go",
+		"m.refuse()\n\t\t\treturn fmt.Errorf(\"fill memory server %d: %w\", i, err)",
+		"return errors.Join(ErrDeposed, err)",
+		"fusee TestMemoryOfADividedStoreIsKept",
+	},
+	{
+		"fusee: a change that times out takes estates", "fusee/replicate.go",
+		"if err != nil {\n\t\treturn err // the view",
+		"if err != nil && c.fenced {\n\t\treturn err // the view",
+		"fusee TestAnEstateOutlivesAChangeThatTimesOut",
+	},
+	{
+		"fusee: the old view of a server is taken for another master's", "fusee/fill.go",
+		"case v.Newer(c.newer), former",
+		"case v != 0 && v != c.newer, former",
+		"fusee TestAServerThatWasSeparatedIsFilled",
+	},
+	{
+		"fusee: a master uses memory that has something else in it", "fusee/fill.go",
+		"case !m.fillable(i):",
+		"case !m.fillable(i) && v == 0 && former != 0:",
+		"fusee TestForeignMemoryIsNotTouched",
+	},
+	{
+		"fusee: a standby takes a server that was filled for lost", "fusee/standby.go",
+		"if !c.fab.Connected(i) {",
+		"if !c.fab.Connected(i) && s.counted && s.beats == 0 {",
+		"fusee TestAStandbyGoesOnWithAServerThatWasFilled",
+	},
+	{
+		"fusee: the index is not copied", "fusee/fill.go",
+		"if i < shape.IndexReplicas {",
+		"if i > shape.IndexReplicas {",
+		"fusee TestAServerThatComesBackIsUsedAgain",
+	},
+	{
+		"fusee: a server that was filled has no block table", "fusee/fill.go",
+		"return f.put(shape.BlockTable(j), words)",
+		"return f.put(shape.BlockTable(j), words[:8*j])",
+		"fusee TestAServerThatComesBackIsUsedAgain",
+	},
+	{
+		"fusee: the copies of a block's word are not raised", "fusee/blocks.go",
+		"copyWord(s, b.blockID, b.copy, word.Copy())\n\tif err",
+		"s.copied = nil\n\tif err",
+		"fusee TestCopiesOfABlocksWordAreRaised",
+	},
+	{
+		"fusee: a fresh block has no copies of its word", "fusee/blocks.go",
+		"if s.copied = nil; n < shape.Blocks {",
+		"if s.copied = nil; n > shape.Blocks {",
+		"sim fusee",
+	},
+	{
 		"fusee: a PUT that a split has overtaken while the members changed reports success", "fusee/ops.go",
 		"if op == layout.OpUpdate && c.surpassed(e, deadline) {",
 		"if op == layout.OpUpdate {",

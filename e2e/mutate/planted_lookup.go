@@ -4,8 +4,8 @@ package main
 var lookupBugs = []planted{
 	{
 		"lookuptable: a torn slot is taken for another key's", "swordbox/lookuptable/server.go",
-		"\tcase half:\n\t\tl.state = torn\n",
-		"\tcase half:\n\t\tl.state = miss\n",
+		"\tcase half:\n\t\tl.Found = Torn\n",
+		"\tcase half:\n\t\tl.Found = Miss\n",
 		"topo/scenario TestTornEntriesAreNoticed",
 	},
 	{
@@ -24,13 +24,13 @@ var lookupBugs = []planted{
 		"lookuptable: the IPv4 checksum of a rewritten packet stays", "swordbox/lookuptable/action.go",
 		"\tif !v.v6 {\n\t\tfix(b[v.ip+10:], delta)\n\t}\n",
 		"",
-		"sim lookup: not",
+		"sim lookup: arrives at",
 	},
 	{
 		"lookuptable: the IPv4 checksum of a marked packet stays", "swordbox/lookuptable/action.go",
 		"\tfix(ip[10:], grows(was[:], ip[:2]))\n",
 		"\t_ = was\n",
-		"sim lookup: not",
+		"sim lookup: arrives at",
 	},
 	{
 		"lookuptable: ports are added to an unfinished checksum", "swordbox/lookuptable/action.go",
@@ -54,7 +54,7 @@ var lookupBugs = []planted{
 		"lookuptable: an entry does not choose the port", "swordbox/lookuptable/table.go",
 		"if a.Ops&OpEgress != 0 {",
 		"if a.Ops&OpEgress != 0 && in < 0 {",
-		"sim lookup: not at",
+		"sim lookup: arrives at",
 	},
 	{
 		"lookuptable: two changes take the same slot", "swordbox/lookuptable/writer.go",
@@ -67,5 +67,47 @@ var lookupBugs = []planted{
 		"\t\tb.table.stats.Lost += uint64(b.ring.Count(number))\n",
 		"\t\tb.ring.Count(number)\n",
 		"sim lookup: says where",
+	},
+	{
+		"lookuptable: the cache keeps an entry that has changed", "swordbox/lookuptable/table.go",
+		"\tt.cache.remove(k, k.Hash())\n",
+		"",
+		"topo/scenario TestEntriesChangeWhilePacketsAreLookedUp",
+	},
+	{
+		"lookuptable: a lookup fills the cache with an entry that has changed since", "swordbox/lookuptable/table.go",
+		"case l.changes == t.changes:",
+		"case l.changes <= t.changes:",
+		"topo/scenario TestEntriesChangeWhilePacketsAreLookedUp",
+	},
+	{
+		"lookuptable: few bits of a port reach the choice of the server", "swordbox/lookuptable/rule.go",
+		"int(h * 0x9e3779b97f4a7c15 >> 40 %",
+		"int(h >> 40 %",
+		"swordbox/lookuptable TestKeysAreSpread",
+	},
+	{
+		"framering: an exact READ brings too little", "swordbox/framering/ring.go",
+		"return int(r.lengths[at%uint64(len(r.lengths))])",
+		"return HeaderLen",
+		"swordbox/framering TestFramesComeBackInOrder",
+	},
+	{
+		"lookuptable: READs of cells bring whole cells", "swordbox/lookuptable/server.go",
+		"Exact: true, ",
+		"",
+		"topo/experiment/insim TestLookups",
+	},
+	{
+		"lookuptable: the checksum of an ICMP error does not follow what it quotes", "swordbox/lookuptable/icmp.go",
+		"fix(b[v.l4+2:], grows(old, b[q.ip:to]))",
+		"fix(b[v.l4+2:], grows(old, old))",
+		"swordbox/lookuptable TestErrorsBehindNAT",
+	},
+	{
+		"lookuptable: a router's error gets another source", "swordbox/lookuptable/icmp.go",
+		"!whole && !flow {",
+		"!whole {",
+		"swordbox/lookuptable TestErrorsOfRouters",
 	},
 }

@@ -74,4 +74,10 @@ var phasesBugs = []planted{
 		"var by *thread\n\tfor _, by = range t.threads {\n\t\tbreak\n\t}",
 		"topo/simrack TestTimeInTheSwitchOfOtherThreads",
 	},
+	{
+		"phases: published rules do not say what they move", "swordbox/published/serialize/request.go",
+		"\t\tc.Moved(raw, id(p))\n",
+		"",
+		"topo/simrack TestTimeInTheSwitchOfMovedRequests",
+	},
 }

@@ -153,9 +153,9 @@ var shermanBugs = []planted{
 		"sherman TestALeafIsNotOpenedForAFormerRefusal",
 	},
 	{
-		"sherman: a leaf that was opened is read as the closed one", "sherman/search.go",
-		"\tif err == nil && (c.page.Stage != layout.Closed ||",
-		"\tif err == nil && (c.page.Stage > layout.Closed ||",
+		"sherman: a leaf that was opened and split is read as the closed one", "sherman/search.go",
+		"\tif err == nil && !c.page.Covers(key) {",
+		"\tif err == nil && c.page.Stage == layout.Closed && !c.page.Covers(key) {",
 		"sherman TestAReaderOfALeafThatIsOpened",
 	},
 	{
@@ -244,8 +244,8 @@ var shermanBugs = []planted{
 	},
 	{
 		"sherman: a leaf that was closed twice is taken for the first one", "sherman/search.go",
-		"(c.page.Stage != layout.Closed || !c.page.Covers(key))",
-		"(c.page.Stage != layout.Closed)",
+		"\tif err == nil && !c.page.Covers(key) {",
+		"\tif err == nil && c.page.Stage != layout.Closed {",
 		"sherman TestLeafThatIsClosedTwice",
 	},
 	{
@@ -265,5 +265,17 @@ var shermanBugs = []planted{
 		"\t\treturn c.writeFresh(to.At, c.sibBuf, deadline)\n",
 		"\t\treturn nil\n",
 		"sherman TestDeathWhileRecordsMove",
+	},
+	{
+		"sherman: a scan uses what a closed leaf had from its cut on", "sherman/search.go",
+		"\tc.page.Highest = min(c.page.Highest, from)\n",
+		"",
+		"sherman TestAClosedLeafHasFormerRecordsFromItsCutOn",
+	},
+	{
+		"sherman: a closed leaf is read at its cut", "sherman/search.go",
+		"\tif from <= key {\n",
+		"\tif from < key {\n",
+		"sherman TestAClosedLeafHasFormerRecordsFromItsCutOn",
 	},
 }

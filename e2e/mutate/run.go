@@ -33,7 +33,7 @@ type runner struct {
 	short bool
 }
 
-// test runs the tests with a change; nil: without one.
+// test runs the tests with a change; nil means no change.
 func (r runner) test(m *mutant) outcome {
 	build := []string{"test", "-vet=off", "-ldflags=-s -w", "-c"}
 	if m != nil {

@@ -40,7 +40,25 @@ func never() bool { return unit > 5 }
 `,
 	"x_test.go": `package x
 
-import "testing"
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// What counts its open files sees none of the tool.
+func TestFiles(t *testing.T) {
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if name, _ := os.Readlink("/proc/self/fd/" + f.Name()); strings.HasSuffix(name, "hits") {
+			t.Error(name, "is open")
+		}
+	}
+	f(1, 2, true)
+}
 
 func TestF(t *testing.T) {
 	for _, c := range [][4]int{{1, 2, 1, 16}, {1, 2, 0, 15}, {7, 2, 0, 22}, {2, 2, 1, 16}} {
@@ -78,6 +96,9 @@ func TestSwitchedChanges(t *testing.T) {
 	b, err := runner{dir: t.TempDir(), tests: []string{"."}, limit: time.Minute, short: true}.buildSwitched(c, ".", all)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(b.tests) != 3 {
+		t.Errorf("%d tests count, want all 3", len(b.tests))
 	}
 	unnoticed := map[string]bool{ // whether a test reaches them
 		"x.go:28: never: bound: > → >=":   false,

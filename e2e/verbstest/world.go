@@ -59,6 +59,7 @@ func Tests() []Test {
 		{"SizesAndPieces", testSizes},
 		{"Unreliable", testUC},
 		{"Datagrams", testUD},
+		{"SendRing", testSendRing},
 		{"Multicast", testMulticast},
 		{"ManyGroups", testManyGroups},
 		{"Partitions", testPartitions},

@@ -23,21 +23,22 @@ type Machine struct {
 	Links []wire.MAC `json:"links"`
 	MTU   int        `json:"mtu"`
 	Addrs []string   `json:"addrs"` // of eth0, with prefix lengths
-	// Processors is how many the machine has; 0: two.
+	// Processors is how many the machine has; 0 means two.
 	Processors int `json:"processors"`
-	// Memory is in MiB; 0: 768.
+	// Memory is in MiB; 0 means 768.
 	Memory  int    `json:"memory"`
 	Command string `json:"command"` // path of the unix socket of the guest's port for commands
-	// Verbs is the path of the sockets for guest/verbs.py, each with its number appended; "": the image
-	// has no such program.
+	// Verbs is the path of the sockets for guest/verbs.py, each with its number appended; "" means
+	// that the image has no such program.
 	Verbs string `json:"verbs"`
 	// KVM: the processors are the machine's, not emulated ones.
 	KVM     bool   `json:"kvm"`
 	Console string `json:"console"` // file
 }
 
-// Args are QEMU's arguments. The processors are emulated by default, because not every machine has KVM; with
-// pclmulqdq emulated, rxe's CRC would be slower. One of two is left to the driver when a program polls.
+// Args are QEMU's arguments. The processors are emulated by default, because not every machine has
+// KVM; with pclmulqdq emulated, rxe's CRC would be slower. One of two is left to the driver when a
+// program polls.
 func (m *Machine) Args() []string {
 	line := fmt.Sprintf("console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off tsc=reliable rdmalab.mtu=%d", m.MTU)
 	for _, a := range m.Addrs {
