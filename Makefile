@@ -54,7 +54,7 @@ UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 NORACE := Alloc|LargestRead|SimCalibrate
 # VIRTUAL are the packages whose code and tests run in virtual time: test runs them without the race detector, which makes them some
 # fifteen times as slow, and race with it. `go test ./e2e/layering -write` keeps the list.
-VIRTUAL := clover clover/layout clover/meta clover/rpc fusee fusee/layout fusee/snapshot onerma/executor onerma/nic onerma/wire sherman sherman/audit sherman/check sherman/layout sherman/lock softrnic/capture/dump softrnic/capture/pcapng softrnic/clock softrnic/cm softrnic/contention softrnic/cost softrnic/cq softrnic/engine softrnic/fault softrnic/mem softrnic/memgrant softrnic/memservice softrnic/metrics softrnic/packetio softrnic/pathtrace softrnic/perf softrnic/remotemem softrnic/transport softrnic/ucma softrnic/verbs softrnic/verbsengine softrnic/wire softrnic/wire/mad store store/bytekeys store/kv store/lease store/passive store/pdpm store/rpc store/slab store/template store/trace swordbox/apps swordbox/apps/forward swordbox/apps/swordbox swordbox/atomiccache swordbox/chipcost swordbox/cloversteer swordbox/conntrack swordbox/extmem swordbox/framering swordbox/handler swordbox/hotwords swordbox/journal swordbox/lookuptable swordbox/packetbuffer swordbox/published/cloversteer swordbox/published/packetbuffer swordbox/published/serialize swordbox/published/statestore swordbox/requester swordbox/rules swordbox/serialize swordbox/staleflows swordbox/statestore swordbox/switchconn swordbox/transitions topo/calibrate topo/costs topo/experiment topo/experiment/insim topo/papers topo/plot topo/racks topo/scenario topo/scenario/history topo/sim topo/simrack topo/spec
+VIRTUAL := clover clover/layout clover/meta clover/rpc fusee fusee/layout fusee/snapshot onerma/executor onerma/nic onerma/wire redn sherman sherman/audit sherman/check sherman/layout sherman/lock softrnic/capture/dump softrnic/capture/pcapng softrnic/clock softrnic/cm softrnic/contention softrnic/cost softrnic/cq softrnic/engine softrnic/fault softrnic/mem softrnic/memgrant softrnic/memservice softrnic/metrics softrnic/packetio softrnic/pathtrace softrnic/perf softrnic/remotemem softrnic/sendring softrnic/transport softrnic/ucma softrnic/verbs softrnic/verbsengine softrnic/wire softrnic/wire/mad store store/bytekeys store/kv store/lease store/nictable store/passive store/pdpm store/rpc store/slab store/template store/trace swordbox/apps swordbox/apps/forward swordbox/apps/swordbox swordbox/atomiccache swordbox/chipcost swordbox/cloversteer swordbox/conntrack swordbox/extmem swordbox/framering swordbox/handler swordbox/hotwords swordbox/journal swordbox/lookuptable swordbox/packetbuffer swordbox/published/cloversteer swordbox/published/lookuptable swordbox/published/packetbuffer swordbox/published/serialize swordbox/published/statestore swordbox/requester swordbox/rules swordbox/serialize swordbox/staleflows swordbox/statestore swordbox/switchconn swordbox/transitions topo/calibrate topo/costs topo/experiment topo/experiment/insim topo/papers topo/plot topo/racks topo/scenario topo/scenario/history topo/sim topo/simrack topo/spec
 # READERS only read files or build programs: there is nothing that could race either.
 READERS := e2e/console e2e/coverage e2e/report compose/examples
 # CHECKED is run by make check, which goes before make test.
@@ -177,7 +177,7 @@ QUARTER := --first $$(( ($(FROM) + 2) / 4 + 1 )) --seeds $$(( ($(SEEDS) + 3) / 4
 
 # SWEPT are the scenarios that run with each seed, FEWER those for which some seeds are enough, with their number behind a colon. A test
 # refuses a scenario that is in neither and has no line of its own below.
-SWEPT := transport uc ud srq locks state-store buffer lookup clover sherman fusee template bytekeys pdpm-direct pdpm-central onerma
+SWEPT := transport uc ud srq locks state-store buffer lookup clover sherman fusee template bytekeys pdpm-direct pdpm-central nictable onerma redn
 FEWER := crash:20 partition:20 rnr:20 hostile:20 crowd:3 soak:5
 
 .PHONY: scenarios
@@ -201,6 +201,7 @@ sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up t
 	@for s in $(SEARCHED); do $(SIM) planned --setup $${s%:*} --schedules $${s#*:} || exit 1; done
 	@$(SIM) planned --first 2 --seeds 15 --schedules 400
 	@$(SIM) holes --seeds 16
+	@RDMALAB_LONG=1 go test -count 1 ./redn
 
 # SOAKED are the scenarios of soak with their flags behind colons, FIRST the first seed of each, and SOAKTIME after how long nothing
 # is begun any more. At the end it says how many seeds and schedules there were. Specs that are not in focus count as skipped, so any
@@ -232,10 +233,10 @@ LASTS ?= 1h
 endure: build ## a rack at full load for LASTS, with faults and programs that misbehave and die: no connection is lost, nothing grows (root)
 	@$(PROGRAM) RDMALAB_ENDURE=$(LASTS) $(GOTEST) -count=1 -timeout 0 ./e2e/endure -args -ginkgo.timeout=100h 2>&1 | $(GO) run ./e2e/report
 
-# MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store.
-MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc,softrnic/uverbs \
+# MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. Those of the engine are also the conformance tests of the device. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store, and those of extmem of its users.
+MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine=softrnic/engine,softrnic/device softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc,softrnic/uverbs \
   swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester=swordbox/requester,swordbox/serialize swordbox/serialize swordbox/rules \
-  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore swordbox/extmem swordbox/framering swordbox/packetbuffer swordbox/lookuptable clover/layout clover/meta=clover/meta,clover clover/rpc \
+  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore swordbox/extmem=swordbox/extmem,swordbox/lookuptable,swordbox/packetbuffer,swordbox/statestore swordbox/framering swordbox/packetbuffer swordbox/lookuptable clover/layout clover/meta=clover/meta,clover clover/rpc \
   sherman/layout sherman/check sherman/lock fusee/layout fusee/snapshot onerma/wire onerma/nic store/kv
 
 .PHONY: mutate
