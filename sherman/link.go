@@ -121,7 +121,7 @@ func (c *memory) know(i int, deadline clock.Time) error {
 		l.lost = l.mem.Boot
 		return c.errLost(i)
 	}
-	if errors.Is(err, layout.ErrSuperblock) && new(store.Superblock).Parse(b[:]) == nil {
+	if errors.Is(err, layout.ErrSuperblock) && !errors.Is(new(store.Superblock).Parse(b[:]), store.ErrSuperblock) {
 		return fmt.Errorf("memory server %d: %w", i, errOther)
 	}
 	if err != nil {

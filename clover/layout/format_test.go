@@ -3,6 +3,7 @@ package layout
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"testing"
 )
@@ -123,7 +124,7 @@ func TestBytesOfASuperblock(t *testing.T) {
 	}
 	b := bytes.Repeat([]byte{0xff}, SuperblockLen)
 	in.Put(b)
-	want := []byte("RMCLVR02")
+	want := []byte("RMCLVR03")
 	le := binary.LittleEndian
 	want = append(want, 3, 2, 0x21, 0x80, 5, 0x0c, 0x0b, 0x0a)
 	want = le.AppendUint64(want, in.Generation)
@@ -138,6 +139,10 @@ func TestBytesOfASuperblock(t *testing.T) {
 	var out Superblock
 	if err := out.Parse(b); err != nil || out != in {
 		t.Errorf("%+v becomes %+v, %v", in, out, err)
+	}
+	former := append([]byte("RMCLVR02"), b[8:]...)
+	if err := out.Parse(former); !errors.Is(err, ErrVersion) {
+		t.Errorf("a superblock of the former arrangement: %v", err)
 	}
 	for what, change := range map[string]func(s *Space){
 		"more shortcuts than fit": func(s *Space) { s.Shortcuts = maxPut + 1 },

@@ -43,11 +43,18 @@ type Superblock struct {
 // change its servers 16 million times.
 const maxView = 1<<24 - 1
 
-const superblockMagic = 0x3230_5256_4c43_4d52 // "RMCLVR02"
+const (
+	superblockMagic = 0x3330_5256_4c43_4d52 // "RMCLVR03"
+	// versionBits are the bits of the magic that change when the arrangement of a store changes.
+	versionBits = 0xffff << 48
+)
 
 // ErrSuperblock means that the memory does not begin with a superblock. It was never formatted, or
 // was lost.
 var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or was lost")
+
+// ErrVersion means that the memory holds a store that another version of this package has arranged.
+var ErrVersion = errors.New("a store in an arrangement of another version of rdmalab")
 
 // Put writes the superblock to b, which has SuperblockLen bytes.
 func (s *Superblock) Put(b []byte) {
@@ -104,9 +111,16 @@ func put24(b []byte, n int) { b[0], b[1], b[2] = byte(n), byte(n>>8), byte(n>>16
 
 func get24(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
 
-// Parse reads what Put wrote.
+// Parse reads what Put wrote. Its errors are ErrSuperblock and ErrVersion.
 func (s *Superblock) Parse(b []byte) error {
-	if len(b) < SuperblockLen || binary.LittleEndian.Uint64(b) != superblockMagic {
+	if len(b) < SuperblockLen {
+		return ErrSuperblock
+	}
+	switch magic := binary.LittleEndian.Uint64(b); {
+	case magic == superblockMagic:
+	case magic&^versionBits == superblockMagic&^versionBits:
+		return ErrVersion
+	default:
 		return ErrSuperblock
 	}
 	var ok bool

@@ -47,7 +47,7 @@ func (s *Server) load() error {
 		// that there are no keys.
 		for i := range s.memory {
 			if err := s.verify(i); errors.Is(err, errLost) {
-				s.memory[i].generation = 0
+				s.memory[i].generation, s.memory[i].marked = 0, 0
 			} else if err != nil {
 				return err
 			}
@@ -86,8 +86,8 @@ func (s *memories) arrange(region int, stored bool) (err error) {
 }
 
 // superblocks reads all superblocks. whole: the servers have a store. If only some servers have a
-// superblock, the others have lost their memory. If the store has another format or other servers,
-// superblocks returns an error, because formatting would destroy that store.
+// superblock, the others have lost their memory. If the store has another format, arrangement or other
+// servers, superblocks returns an error, because formatting would destroy that store.
 func (s *memories) superblocks() (whole bool, err error) {
 	found := 0
 	for i := range s.memory {
@@ -102,6 +102,10 @@ func (s *memories) superblocks() (whole bool, err error) {
 				return false, err
 			}
 			continue
+		case errors.Is(err, layout.ErrVersion) && s.cfg.Fresh:
+			continue
+		case errors.Is(err, layout.ErrVersion):
+			return false, fmt.Errorf("the memory of %v holds %w; `rdmalab clover start --fresh` overwrites it", s.cfg.Servers[i], err)
 		case err != nil:
 			return false, err
 		}
@@ -117,6 +121,9 @@ func (s *memories) superblocks() (whole bool, err error) {
 		s.memory[i].generation = super.Generation
 		s.space, s.store = super.Space, super.Store
 		s.see(&super)
+		if super.Out&(1<<i) != 0 {
+			s.memory[i].marked = super.View
+		}
 	}
 	return found > 0, nil
 }
