@@ -39,6 +39,8 @@ type rig struct {
 	cfg    meta.Config
 	lent   map[string][]byte // the memory of each memory server
 	fences *slowFences       // makes the connections of the present metadata server
+	// again: a metadata server that cannot load the store tries again, as an operator would.
+	again bool
 }
 
 func newRig(t *testing.T, opt simrack.Options, cfg meta.Config, region int) *rig {
@@ -92,8 +94,11 @@ func (g *rig) memory(name string) {
 }
 
 // meta starts the metadata server.
-func (g *rig) meta() {
-	h := g.Host("md0")
+func (g *rig) meta() { g.metaOn("md0") }
+
+// metaOn starts a metadata server on a host.
+func (g *rig) metaOn(name string) {
+	h := g.Host(name)
 	h.Go("meta", true, func(ctx verbs.Context) {
 		cfg := g.cfg
 		g.fences = &slowFences{Manager: h.Manager(ctx), rt: ctx.Runtime(), done: map[netip.Addr]int{}}
@@ -105,6 +110,9 @@ func (g *rig) meta() {
 			}
 		}
 		s, err := meta.New(cfg)
+		for ; g.again && err != nil && !errors.Is(err, verbs.ErrClosed); s, err = meta.New(cfg) {
+			ctx.Runtime().Sleep(time.Millisecond)
+		}
 		if err == nil {
 			g.server = s
 			err = s.Serve()

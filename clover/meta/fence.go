@@ -57,17 +57,19 @@ func (s *memories) takeOver() error {
 	return s.identify()
 }
 
-// identify connects to the memory servers under the metadata server's own number.
+// identify connects to the memory servers under the metadata server's own number, also to those that
+// are out and have a connection: a later metadata server must be able to end all of them.
 func (s *memories) identify() error {
 	if s.owner > maxIncarnation {
 		return errNumbers
 	}
 	s.self = s.owner<<incarnationBits | ownNumber
 	for i := range s.memory {
-		if s.memory[i].out {
+		out := s.memory[i].out
+		if out && !s.connected(i) {
 			continue
 		}
-		if err := s.renewWays(i, s.rt.Now().Add(memoryTimeout)); err != nil {
+		if err := s.renewWays(i, s.rt.Now().Add(memoryTimeout)); err != nil && !out {
 			return err
 		}
 	}

@@ -71,8 +71,8 @@ type memory struct {
 	// answers.
 	out   bool
 	since clock.Time
-	// marked is the view that the superblock of a server that is out names; 0 means an earlier view,
-	// or none.
+	// marked is the view of the superblock of a server that is out, if that superblock says so; 0
+	// means that it does not, or that there is none.
 	marked uint32
 }
 

@@ -12,8 +12,10 @@ import (
 )
 
 // The view is the set of memory servers whose copies count. It changes when a server has lost its
-// memory, and when a server has not answered for half a lease while another one has. It also
-// changes when a server that is out answers again while the memory services of the others answer.
+// memory, and when a server has not answered for half a lease while another one has. A server whose
+// NIC serves data but whose memory service ends no connections during a change is one that does not
+// answer. The view also changes when a server that is out answers again while the memory services of
+// the others answer.
 //
 // During a change no client works. Every client must say hello again, and gets the answer when the
 // change is over. The memory servers end all connections of clients. A server that goes out without
@@ -30,6 +32,8 @@ type change struct {
 	// fence ends the connections of all clients. until is when no client has a lease any more.
 	fence *lease.Fence
 	until clock.Time
+	// asked is the time since which the memory services are waited for; see breakUnserved.
+	asked clock.Time
 	// again is true if an attempt has failed. That attempt may have written records, but only on
 	// the servers that counted in it.
 	again bool
@@ -149,7 +153,7 @@ func mayBringBack(s *Server, now clock.Time) bool {
 
 // begin begins a change of the view.
 func begin(s *Server, now clock.Time) {
-	s.change = &change{fence: s.fenceTo(s.nextID), until: now}
+	s.change = &change{fence: s.fenceTo(s.nextID), until: now, asked: now}
 	for _, cl := range s.clients {
 		cl.stale = true
 		s.change.until = max(s.change.until, cl.heard.Add(s.cfg.Lease))
@@ -160,6 +164,9 @@ func begin(s *Server, now clock.Time) {
 // tryChange makes the change if that is possible now. Otherwise it returns an error, and is called
 // again later.
 func tryChange(s *Server) error {
+	if err := breakUnserved(s); err != nil {
+		return err
+	}
 	n := len(s.memory)
 	away, up := make([]bool, n), make([]bool, n)
 	for i := range s.memory {
@@ -208,6 +215,38 @@ func tryChange(s *Server) error {
 		s.change.again = true
 		s.setAway(was)
 		return err
+	}
+	return nil
+}
+
+// servicePatience is how long a change waits for a memory service to end connections: two requests.
+const servicePatience = 2 * memoryTimeout
+
+// breakUnserved ends the connections to the servers that count and have not ended the connections of
+// the clients for servicePatience, while another one has. Their memory services do not run, although
+// their NICs still serve data. From then on such a server is one that does not answer: it accepts no
+// connection before its service runs again.
+func breakUnserved(s *Server) error {
+	counts := func(i int) bool { return s.connected(i) && !s.memory[i].out }
+	served, unserved := false, []int(nil)
+	for i := range s.memory {
+		switch {
+		case !counts(i):
+		case s.fences.Idle(i):
+			served = true
+		default:
+			unserved = append(unserved, i)
+		}
+	}
+	now := s.rt.Now()
+	if !served || now < s.change.asked.Add(servicePatience) {
+		return nil
+	}
+	s.change.asked = now
+	for _, i := range unserved {
+		if err := s.breakWays(i); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -346,7 +385,9 @@ func recoverCopies(s *Server) error {
 			return err
 		}
 		if !known {
-			readOld(s, of, taken)
+			if err := readOld(s, of, taken); err != nil {
+				return err
+			}
 		}
 	}
 	s.slots = slices.DeleteFunc(s.slots, func(slot uint32) bool { return taken[slot] })
@@ -385,14 +426,18 @@ func recoverCopies(s *Server) error {
 
 // readOld reads the records of the directory of server of on servers that are out. They are old, but
 // if all that counted are lost, and there is no mirror, they say of most of the lost keys that they
-// existed. If a server does not answer, readOld leaves its records out.
-func readOld(s *Server, of int, taken map[uint32]bool) {
+// existed.
+func readOld(s *Server, of int, taken map[uint32]bool) error {
 	for j := range s.space.Backups + 1 {
 		first, _ := s.space.RecordCopy(of, j)
-		if s.memory[first.Server].generation != 0 {
-			_ = readLost(&s.chains, of, first, taken)
+		if s.memory[first.Server].generation == 0 {
+			continue
+		}
+		if err := readLost(&s.chains, of, first, taken); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // readCopies reads the table and the directory of server of, from the first copies that count.
