@@ -25,6 +25,7 @@ type History struct {
 	ops    map[uint64][]operation
 	losses []loss
 	n      int
+	ended  bool // see End
 	// clock numbers the calls, answers and losses, so that those at one instant have an order.
 	clock int64
 }
@@ -140,6 +141,9 @@ const never = math.MaxInt64
 // invoke records that an operation may take effect from now on. It returns the operation's index.
 func (h *History) invoke(key uint64, client int, in input, call clock.Time) (index int) {
 	h.guarded(func() {
+		if h.ended {
+			return
+		}
 		h.n++
 		in.at = call
 		h.ops[key] = append(h.ops[key], operation{
@@ -153,6 +157,9 @@ func (h *History) invoke(key uint64, client int, in input, call clock.Time) (ind
 // answer records the outcome of an operation.
 func (h *History) answer(key uint64, index int, out output, back clock.Time) {
 	h.guarded(func() {
+		if h.ended {
+			return
+		}
 		if op := &h.ops[key][index]; out.outcome != unknown {
 			out.at = back
 			op.out, op.end = out, h.tick(back).order
@@ -174,8 +181,16 @@ func (h *History) answer(key uint64, index int, out output, back clock.Time) {
 // and have inserted again. Then the operation succeeds, and its value is gone. Operations that
 // begin after the loss write nothing into the lost memory.
 func (h *History) Loss(now clock.Time, of Places) {
-	h.guarded(func() { h.losses = append(h.losses, loss{h.tick(now), of}) })
+	h.guarded(func() {
+		if !h.ended {
+			h.losses = append(h.losses, loss{h.tick(now), of})
+		}
+	})
 }
+
+// End ends the history: operations that are in progress keep an unknown outcome, and nothing is recorded
+// from now on. It is called where the store can no longer be judged.
+func (h *History) End() { h.guarded(func() { h.ended = true }) }
 
 // LossExplains reports whether an order explains every answer if the servers may have lost their
 // memory at any time. The caller asks it of a history that Check refuses: if it is true, the cause

@@ -246,3 +246,26 @@ func TestLossExplains(t *testing.T) {
 		}
 	}
 }
+
+// After End nothing is recorded. What was recorded before is judged: a PUT in progress may have
+// happened, and a wrong answer before the end is noticed.
+func TestEnd(t *testing.T) {
+	for _, wrong := range []bool{false, true} {
+		h := NewHistory()
+		h.answer(1, h.invoke(1, 0, insert(1), 1), ok(), 2)
+		open := h.invoke(1, 0, put(2), 3)
+		seen := uint64(2)
+		if wrong {
+			seen = 3
+		}
+		h.answer(1, h.invoke(1, 1, get, 4), reads(seen), 5)
+		before := h.Len()
+		h.End()
+		h.answer(1, open, is(noEffect), 6)
+		h.answer(1, h.invoke(1, 1, get, 7), reads(9), 8)
+		h.Loss(9, Anywhere)
+		if err := h.Check(MostStates); (err != nil) != wrong || h.Len() != before {
+			t.Errorf("a wrong answer before the end: %v; %v, %d operations of %d", wrong, err, h.Len(), before)
+		}
+	}
+}

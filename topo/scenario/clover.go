@@ -344,8 +344,9 @@ func (r *storeRun) settle() (rpc.Stats, error) {
 func (r *storeRun) check() error {
 	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
 	if r.totalLoss {
-		r.env.note("the history is not judged: all memory servers that counted were lost together with the metadata server")
-	} else if err := r.history.Check(kv.MostStates); err != nil {
+		r.env.note("the history is judged up to the loss of all memory servers that counted, together with the metadata server")
+	}
+	if err := r.history.Check(kv.MostStates); err != nil {
 		return err
 	}
 	st, err := r.settle()

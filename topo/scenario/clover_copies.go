@@ -59,15 +59,19 @@ func (r *storeRun) whole() (list []bool) {
 // metadata server has crashed as well, nothing is left that knows the store's last view, or which keys
 // there were. A memory server that was out meanwhile has old copies; whether the restarted metadata
 // server can know that they are old depends on what it has reached before. docs/guide/clover.md
-// says so. Such a history is not judged, and the report of the run says that. But if a memory server
-// is out without a fault of its own, the metadata server has put it out wrongly, and the history is
-// judged.
+// says so. What happens after that is not judged, and the report of the run says so: the history ends
+// here. But if a memory server is out without a fault of its own, the metadata server has put it out
+// wrongly, and the history goes on.
 func (r *storeRun) noteTotalLoss() {
 	if r.plan.replicas < 2 || !r.metaDown || r.server == nil || slices.Contains(r.whole(), true) {
 		return
 	}
-	r.totalLoss = !slices.ContainsFunc(memoryServers(r.plan.servers), func(ms string) bool {
+	wrong := slices.ContainsFunc(memoryServers(r.plan.servers), func(ms string) bool {
 		_, hit := r.down[ms]
 		return !hit
 	})
+	if !wrong {
+		r.totalLoss = true
+		r.history.End()
+	}
 }

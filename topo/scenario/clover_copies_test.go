@@ -8,7 +8,7 @@ import (
 )
 
 // ms1 is cut off and goes out. Then ms0 and the metadata server lose their memory. With two servers,
-// nothing is left that knows of the changes since, and the history is not judged. With a third server,
+// nothing is left that knows of the changes since, and the history ends. With a third server,
 // a part of the store counts on, and every answer is judged.
 func TestOnlyATotalLossIsNotJudged(t *testing.T) {
 	t.Parallel()

@@ -164,8 +164,9 @@ func (p *storePlan) drawFault(d *draw) {
 }
 
 // next draws a fault that follows the others. other: its victim must be another machine. It avoids
-// that both memory servers and the metadata server lose their state, because a lost key could then
-// not be distinguished from one that never existed.
+// that all copies of a key and the metadata server lose their state, because a lost key could then not
+// be distinguished from one that never existed. Without copies, one memory server and the metadata
+// server may: the other memory server has mirrors of the lost records.
 func (p *storePlan) next(d *draw, other bool) storeFaultAt {
 	for {
 		var s storeFaultAt
@@ -182,7 +183,7 @@ func (p *storePlan) next(d *draw, other bool) storeFaultAt {
 			}
 			fits = fits && (!other || x == s || x.victim != s.victim)
 		}
-		if fits && (losses < 2 || meta == 0) {
+		if fits && (losses <= max(1, p.replicas-1) || meta == 0) {
 			return s
 		}
 	}
