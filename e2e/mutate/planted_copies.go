@@ -153,6 +153,36 @@ var copiesBugs = []planted{
 		"clover TestOldCopiesAreMarked",
 	},
 	{
+		"clover/meta copies: a restarted metadata server forgets the marks of old copies", "clover/meta/load.go",
+		"s.memory[i].marked = super.View",
+		"s.memory[i].marked = 0",
+		"clover TestALossIsKnownWhereverTheRestartedServerDies",
+	},
+	{
+		"clover/meta copies: old records that cannot be read are left out", "clover/meta/view.go",
+		"if err := readLost(&s.chains, of, first, taken); err != nil {",
+		"if err := readLost(&s.chains, of, first, taken); err == nil && first.Server < 0 {",
+		"clover TestOldRecordsAreNotLeftOut",
+	},
+	{
+		"clover/meta copies: connections to servers that are out have no owner", "clover/meta/fence.go",
+		"out && !s.connected(i)",
+		"out",
+		"clover TestASuccessorEndsTheFillingOfItsPredecessor",
+	},
+	{
+		"clover/meta copies: a hung memory service is waited for for ever", "clover/meta/view.go",
+		"if !served || now",
+		"if served || now",
+		"clover TestAHungServiceAndACrash",
+	},
+	{
+		"clover/layout: a store of another version counts as no store", "clover/layout/superblock.go",
+		"\t\treturn ErrVersion",
+		"\t\treturn ErrSuperblock",
+		"clover TestAStoreOfAFormerArrangementIsKept",
+	},
+	{
 		"clover/meta copies: a filling ends when a connection fails", "clover/meta/memory.go",
 		"|| s.deposed || s.rt.Now() >= deadline {",
 		"|| deadline > 0 {",
