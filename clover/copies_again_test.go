@@ -131,7 +131,7 @@ func testOldRecords(t *testing.T, away time.Duration) {
 	})
 }
 
-// A restarted metadata server freezes while it fills ms1, which was out, and another one takes over.
+// A restarted metadata server hangs while it fills ms1, which was out, and another one takes over.
 // Its connections to ms1 are ended: what it still has to send changes nothing there.
 func TestASuccessorEndsTheFillingOfItsPredecessor(t *testing.T) {
 	const lease = 200 * time.Millisecond
@@ -150,20 +150,20 @@ func TestASuccessorEndsTheFillingOfItsPredecessor(t *testing.T) {
 		for y.server.Snapshot().Away == 0 {
 			rt.Sleep(time.Millisecond)
 		}
-		frozen, lost := false, true
+		hung, lost := false, true
 		x.drop = func(now clock.Time, f *wire.Frame) bool {
 			src, dst := netip.AddrFrom4(f.IPv4.Src), netip.AddrFrom4(f.IPv4.Dst)
-			if !frozen && src == md0.Addr() && dst == ms1.Addr() && f.BTH.Opcode == wire.RCWriteFirst {
-				frozen = true
+			if !hung && src == md0.Addr() && dst == ms1.Addr() && f.BTH.Opcode == wire.RCWriteFirst {
+				hung = true
 				y.At(now, md0.HangAll)
 			}
-			return frozen && lost && src == md0.Addr() // the WRITE, or the rest of it
+			return hung && lost && src == md0.Addr() // the WRITE, or the rest of it
 		}
 		md0.Crash()
 		ms1.ResumeAll()
 		md0.Restart()
 		y.meta()
-		for !frozen {
+		for !hung {
 			rt.Sleep(time.Millisecond)
 		}
 		y.server = nil
