@@ -3,7 +3,6 @@ package clover_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -19,30 +18,16 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// oldCopies makes a store with two copies of each node, on two servers: ms1 is out and has old copies,
-// its superblock says so, and ms0, whose copies alone count, loses its memory while the metadata server
-// is down. Then next is called. All 20 keys are lost.
-func oldCopies(t *testing.T, x *filter, next func(y *copyStory, c *clover.Client, rt verbs.Runtime) error) {
-	const lease = 200 * time.Millisecond
-	cfg := meta.Config{Format: layout.Hardened, Keys: 64, Replicas: 2, Lease: lease, Grace: lease}
-	y := &copyStory{newRigOf(t, rackYAML, x.options(), cfg, region), map[uint64][]byte{}}
-	y.again = true
-	y.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
-		if err := y.write(c, rt, 1); err != nil {
-			return err
-		}
-		md0, ms0, ms1 := y.Host("md0"), y.Host("ms0"), y.Host("ms1")
-		ms1.HangAll()
-		for y.server.Snapshot().Away == 0 {
-			rt.Sleep(time.Millisecond)
-		}
-		if err := y.write(c, rt, 2); err != nil {
-			return err
-		}
+// totalLoss makes a store in which ms1 is out and has old copies, its superblock says so, and ms0, whose
+// copies alone count, loses its memory while the metadata server is down. Then restart is called. All
+// keys are lost.
+func totalLoss(t *testing.T, x *filter, restart func(y *copyStory, rt verbs.Runtime)) {
+	oldOn1(t, x, rdmacm.Params{}, func(y *copyStory, c *clover.Client, rt verbs.Runtime) error {
+		md0, ms0 := y.Host("md0"), y.Host("ms0")
 		ms0.HangAll()
 		ms0.Resume() // its NIC, but not the service: ms1 is not filled
-		ms1.ResumeAll()
-		rt.Sleep(5 * lease)
+		y.Host("ms1").ResumeAll()
+		rt.Sleep(5 * y.cfg.Lease)
 		if y.server.Snapshot().Away == 0 {
 			t.Error("ms1 is back: the test proves nothing")
 		}
@@ -50,15 +35,13 @@ func oldCopies(t *testing.T, x *filter, next func(y *copyStory, c *clover.Client
 		ms0.Crash()
 		ms0.Restart()
 		y.memory("ms0")
-		if err := next(y, c, rt); err != nil {
-			return err
+		y.again, y.server = true, nil
+		for restart(y, rt); y.server == nil; {
+			rt.Sleep(time.Millisecond)
 		}
-		if lost, err := y.read(c, rt); lost != 20 || err != nil {
-			return fmt.Errorf("%d of 20 keys are lost: %w", lost, err)
-		}
-		return nil
+		x.drop = nil
+		return y.allLost(c, rt)
 	})
-	y.run()
 }
 
 // A metadata server that restarts after a total loss dies while it fills the servers, at each of its
@@ -67,7 +50,7 @@ func TestALossIsKnownWhereverTheRestartedServerDies(t *testing.T) {
 	for k, died := 1, true; died; k++ {
 		died = false
 		x := &filter{}
-		oldCopies(t, x, func(y *copyStory, _ *clover.Client, rt verbs.Runtime) error {
+		totalLoss(t, x, func(y *copyStory, _ verbs.Runtime) {
 			md0, writes := y.Host("md0"), 0
 			x.drop = func(now clock.Time, f *wire.Frame) bool {
 				if f.BTH.Opcode != wire.RCWriteOnly && f.BTH.Opcode != wire.RCWriteFirst || netip.AddrFrom4(f.IPv4.Src) != md0.Addr() {
@@ -83,14 +66,8 @@ func TestALossIsKnownWhereverTheRestartedServerDies(t *testing.T) {
 				}
 				return writes == k
 			}
-			y.server = nil
 			md0.Restart()
 			y.meta()
-			for y.server == nil {
-				rt.Sleep(time.Millisecond)
-			}
-			x.drop = nil
-			return nil
 		})
 		if t.Failed() || k == 1 && !died {
 			t.Fatalf("the restarted metadata server died at its WRITE %d: %v", k, died)
@@ -107,10 +84,9 @@ func TestOldRecordsAreNotLeftOut(t *testing.T) {
 }
 
 func testOldRecords(t *testing.T, away time.Duration) {
-	x := &filter{}
-	oldCopies(t, x, func(y *copyStory, _ *clover.Client, rt verbs.Runtime) error {
-		md0, ms1 := y.Host("md0").Addr(), y.Host("ms1").Addr()
-		cut, until := false, clock.Time(0)
+	x, cut := &filter{}, false
+	totalLoss(t, x, func(y *copyStory, _ verbs.Runtime) {
+		md0, ms1, until := y.Host("md0").Addr(), y.Host("ms1").Addr(), clock.Time(0)
 		x.drop = func(now clock.Time, f *wire.Frame) bool {
 			src, dst := netip.AddrFrom4(f.IPv4.Src), netip.AddrFrom4(f.IPv4.Dst)
 			if !cut && src == md0 && dst == ms1 && f.BTH.Opcode == wire.RCReadRequest && f.RETH.Length > layout.SuperblockLen {
@@ -118,38 +94,20 @@ func testOldRecords(t *testing.T, away time.Duration) {
 			}
 			return now < until && (src == ms1 || dst == ms1)
 		}
-		y.server = nil
 		y.Host("md0").Restart()
 		y.meta()
-		for y.server == nil {
-			rt.Sleep(time.Millisecond)
-		}
-		if !cut {
-			t.Error("no old record was read: the test proves nothing")
-		}
-		return nil
 	})
+	if !cut {
+		t.Error("no old record was read: the test proves nothing")
+	}
 }
 
 // A restarted metadata server hangs while it fills ms1, which was out, and another one takes over.
 // Its connections to ms1 are ended: what it still has to send changes nothing there.
 func TestASuccessorEndsTheFillingOfItsPredecessor(t *testing.T) {
-	const lease = 200 * time.Millisecond
 	x := &filter{}
-	cfg := meta.Config{
-		Format: layout.Hardened, Keys: 64, Replicas: 2, Lease: lease, Grace: lease,
-		Params: rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: 7, RetryCount: 7},
-	}
-	y := &copyStory{newRigOf(t, rackYAML, x.options(), cfg, region), map[uint64][]byte{}}
-	y.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
-		if err := y.write(c, rt, 1); err != nil {
-			return err
-		}
+	oldOn1(t, x, rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: 7, RetryCount: 7}, func(y *copyStory, _ *clover.Client, rt verbs.Runtime) error {
 		md0, ms1 := y.Host("md0"), y.Host("ms1")
-		ms1.HangAll()
-		for y.server.Snapshot().Away == 0 {
-			rt.Sleep(time.Millisecond)
-		}
 		hung, lost := false, true
 		x.drop = func(now clock.Time, f *wire.Frame) bool {
 			src, dst := netip.AddrFrom4(f.IPv4.Src), netip.AddrFrom4(f.IPv4.Dst)
@@ -177,13 +135,12 @@ func TestASuccessorEndsTheFillingOfItsPredecessor(t *testing.T) {
 		before := bytes.Clone(y.lent["ms1"])
 		lost = false
 		md0.Resume() // its NIC, which sends the WRITE again
-		rt.Sleep(lease)
+		rt.Sleep(y.cfg.Lease)
 		if !bytes.Equal(before, y.lent["ms1"]) {
 			t.Error("the predecessor changes the memory of ms1")
 		}
 		return nil
 	})
-	y.run()
 }
 
 // ms0 crashes while ms1 serves data but accepts no connections and ends none: its memory service does

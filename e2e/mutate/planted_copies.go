@@ -144,7 +144,7 @@ var copiesBugs = []planted{
 		"clover/meta copies: the mark is erased before a server is filled", "clover/meta/view.go",
 		"\t\tif s.memory[i].marked != 0 {",
 		"\t\tif s.deposed {",
-		"clover TestOldCopiesAreMarked",
+		"clover TestOldCopiesStayMarkedWhileTheyAreReplaced",
 	},
 	{
 		"clover/meta copies: old records are not read when nothing else is left", "clover/meta/view.go",
