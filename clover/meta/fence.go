@@ -32,6 +32,7 @@ const (
 var (
 	errNumbers = errors.New("the numbers of clients are used up: restart the memory servers")
 	errDeposed = errors.New("another metadata server has taken over the memory servers")
+	errBetween = errors.New("another metadata server has served the store while this one started: start it again")
 )
 
 // takeOver takes an incarnation number, and makes the memory servers end the connections of all

@@ -35,6 +35,7 @@ func (s *Server) load() error {
 	if !whole {
 		s.owner = s.store % firstIncarnations
 	}
+	before := s.owner
 	if err := s.takeOver(); err != nil {
 		return err
 	}
@@ -45,10 +46,16 @@ func (s *Server) load() error {
 		// A server may have crashed after superblocks read its superblock, and may have answered
 		// takeOver when it was up again. It has lost its memory. Its empty directory does not mean
 		// that there are no keys.
+		//
+		// Another metadata server may have served between superblocks and takeOver, if this one hung.
+		// What superblocks has found is old then: copies that count in it may be old, too.
 		for i := range s.memory {
-			if err := s.verify(i); errors.Is(err, errLost) {
+			switch super, err := s.superblock(i); {
+			case err == nil && super.Owner > before:
+				return errBetween
+			case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != s.memory[i].generation:
 				s.memory[i].generation, s.memory[i].marked = 0, 0
-			} else if err != nil {
+			case err != nil:
 				return err
 			}
 		}
