@@ -44,6 +44,25 @@ func totalLoss(t *testing.T, x *filter, restart func(y *copyStory, rt verbs.Runt
 	})
 }
 
+// diesAt makes the metadata server crash, and start again, at its WRITE k from now on. Then died is set.
+func (x *filter) diesAt(g *rig, k int, died *bool) {
+	md0, writes := g.Host("md0"), 0
+	x.drop = func(now clock.Time, f *wire.Frame) bool {
+		if f.BTH.Opcode != wire.RCWriteOnly && f.BTH.Opcode != wire.RCWriteFirst || netip.AddrFrom4(f.IPv4.Src) != md0.Addr() {
+			return false
+		}
+		if writes++; writes == k {
+			*died = true
+			g.At(now, func() {
+				md0.Crash()
+				md0.Restart()
+				g.meta()
+			})
+		}
+		return writes == k
+	}
+}
+
 // A metadata server that restarts after a total loss dies while it fills the servers, at each of its
 // WRITEs once, and restarts again. The keys stay lost: "not found" would mean that they never existed.
 func TestALossIsKnownWhereverTheRestartedServerDies(t *testing.T) {
@@ -51,22 +70,8 @@ func TestALossIsKnownWhereverTheRestartedServerDies(t *testing.T) {
 		died = false
 		x := &filter{}
 		totalLoss(t, x, func(y *copyStory, _ verbs.Runtime) {
-			md0, writes := y.Host("md0"), 0
-			x.drop = func(now clock.Time, f *wire.Frame) bool {
-				if f.BTH.Opcode != wire.RCWriteOnly && f.BTH.Opcode != wire.RCWriteFirst || netip.AddrFrom4(f.IPv4.Src) != md0.Addr() {
-					return false
-				}
-				if writes++; writes == k {
-					died = true
-					y.At(now, func() {
-						md0.Crash()
-						md0.Restart()
-						y.meta()
-					})
-				}
-				return writes == k
-			}
-			md0.Restart()
+			x.diesAt(y.rig, k, &died)
+			y.Host("md0").Restart()
 			y.meta()
 		})
 		if t.Failed() || k == 1 && !died {

@@ -414,6 +414,17 @@ func recoverCopies(s *Server) error {
 	if s.followAll(); !s.allWhole() {
 		return errDown
 	}
+	// The old records on a server that is out may be the only ones that name some lost keys. If this
+	// metadata server dies while it fills the servers, the next one must find them, and know that they
+	// are old.
+	for _, i := range fill {
+		if s.memory[i].generation == 0 {
+			continue
+		}
+		if markOut(s, i); s.memory[i].marked != s.view {
+			return errDown
+		}
+	}
 	// the copies of a record may differ, and this incarnation counts epochs from 1 again
 	if err := settleView(s, fill, true); err != nil {
 		return err
