@@ -171,6 +171,18 @@ var copiesBugs = []planted{
 		"clover TestASuccessorEndsTheFillingOfItsPredecessor",
 	},
 	{
+		"clover/meta copies: a start that hung counts on the view that it has read", "clover/meta/load.go",
+		"super.Owner > before:",
+		"super.Owner < before:",
+		"clover TestATakeOverThatHangs",
+	},
+	{
+		"clover/meta copies: a restart marks no old records before it fills a server", "clover/meta/view.go",
+		"\t\tif s.memory[i].generation == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tif markOut",
+		"\t\tif s.memory[i].generation != 0 {\n\t\t\tcontinue\n\t\t}\n\t\tif markOut",
+		"clover TestALossIsKnownByRecordsThatAreNotMarked",
+	},
+	{
 		"clover/meta copies: a hung memory service is waited for for ever", "clover/meta/view.go",
 		"if !served || now",
 		"if served || now",
