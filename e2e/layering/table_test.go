@@ -75,7 +75,8 @@ var table = map[string]row{
 
 	"fusee/snapshot": {level: 1},
 
-	"store/slab": {level: 1},
+	"store/slab":           {level: 1},
+	"store/memcached/text": {level: 1},
 
 	// L2 [P]: machines.
 	"softrnic/transport":   {level: 2},
@@ -157,7 +158,8 @@ var table = map[string]row{
 	"store/all":             {level: 5, beside: []string{"clover/plugin", "fusee/plugin", "sherman/plugin", "store/nictable", "store/pdpm", "store/template"}},
 	"store/passive":         {level: 5, beside: []string{"softrnic/remotemem", "store/kv", "softrnic/memservice"}, touches: noClock},
 	"store/pdpm":            {level: 5, beside: []string{"softrnic/memservice", "softrnic/remotemem", "store", "store/kv", "store/lease", "store/passive", "store/rpc"}, touches: noClock},
-	"store/nictable":        {level: 5, beside: []string{"softrnic/remotemem", "store", "store/kv", "store/passive", "store/rpc"}, touches: noClock},
+	"store/memcached":       {level: 5, beside: []string{"store/kv"}},
+	"store/nictable":        {level: 5, beside: []string{"softrnic/remotemem", "store", "store/kv", "store/memcached", "store/passive", "store/rpc"}, touches: noClock},
 	"store/rpc":             {level: 5, beside: []string{"softrnic/remotemem"}, touches: noClock},
 	"store/template":        {level: 5, beside: []string{"store", "store/kv", "store/passive"}, touches: noClock},
 	"store/kv":              {level: 5, touches: noClock},

@@ -1,0 +1,137 @@
+package memcached
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/store/memcached/text"
+)
+
+// maxConns is how many connections a Server has at most. Further ones get tooMany and are closed.
+const (
+	maxConns = 1024
+	tooMany  = "ERROR Too many open connections"
+	// acceptPause follows an error of Accept that may go away, as one for lack of descriptors.
+	acceptPause = 10 * time.Millisecond
+)
+
+// Server serves one table over TCP until it is closed.
+type Server struct {
+	t        Table
+	listener net.Listener
+	count    counts
+	wg       sync.WaitGroup // of all goroutines
+
+	mu     sync.Mutex // guards the fields below
+	conns  map[net.Conn]struct{}
+	closed bool
+}
+
+// Listen serves a table on an address like ":11211". The caller closes the Server before the table.
+func Listen(addr string, t Table) (*Server, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return serve(l, t), nil
+}
+
+// serve serves the connections of a listener, which then belongs to the Server.
+func serve(l net.Listener, t Table) *Server {
+	s := &Server{t: t, listener: l, conns: make(map[net.Conn]struct{})}
+	s.count.began = time.Now()
+	s.wg.Go(s.accept)
+	return s
+}
+
+// Addr returns the address on which the server listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Close ends the listener and all connections, and returns when no goroutine of the server runs any more.
+// A command that is executed meanwhile takes effect; whether its client gets the answer is not known.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	var err error
+	if !s.closed {
+		s.closed = true
+		err = s.listener.Close()
+		for c := range s.conns {
+			_ = c.Close() // the client may have closed it
+		}
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	return err
+}
+
+func (s *Server) accept() {
+	for {
+		c, err := s.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			if s.isClosed() {
+				return
+			}
+			time.Sleep(acceptPause)
+		case !s.begin(c):
+			_, _ = c.Write(text.AppendLine(nil, tooMany)) // it need not arrive
+			_ = c.Close()
+		}
+	}
+}
+
+func (s *Server) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// begin serves a connection, unless there are too many or the server is closed.
+func (s *Server) begin(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.conns) >= maxConns {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	s.count.conns.Add(1)
+	s.count.allConns.Add(1)
+	s.wg.Go(func() {
+		s.talk(c)
+		_ = c.Close() // Close may have done it
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.conns, c)
+		s.count.conns.Add(-1)
+	})
+	return true
+}
+
+// talk executes the requests of a connection until it ends. Answers are sent when no whole request is
+// left: those to requests that came together go together.
+func (s *Server) talk(c net.Conn) {
+	d := text.NewDecoder(s.t.MaxValue())
+	x := &executor{t: s.t, count: &s.count}
+	w := bufio.NewWriter(c)
+	for {
+		n, rerr := c.Read(d.Room())
+		d.Took(n)
+		for r, ok := d.Next(); ok; r, ok = d.Next() {
+			if err := x.execute(r, w); err != nil {
+				return
+			}
+			if r.Last {
+				_ = w.Flush() // the connection ends
+				return
+			}
+		}
+		if err := w.Flush(); err != nil || rerr != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package text
+
+import "bytes"
+
+// Limits of a Decoder, in bytes.
+const (
+	// MaxLine is the length of the longest command line, with its end: a get of 64 of the longest keys.
+	MaxLine = 16 << 10
+	// readLen is how much room a caller has at least for what it reads.
+	readLen = 4 << 10
+	// binaryMagic is the first byte of a request of the binary protocol.
+	binaryMagic = 0x80
+)
+
+// state is what the next byte of a client belongs to.
+type state uint8
+
+const (
+	inLine state = iota // a command line
+	inData              // the data of pending
+	inSkip              // data of a refused command: left more bytes
+	inRest              // what is skipped up to the end of the line
+	ended               // nothing
+)
+
+// Decoder cuts the bytes of one connection into requests. The caller reads into Room, says with Took how
+// many bytes it has read, and calls Next until there is no more whole request. NewDecoder makes one.
+type Decoder struct {
+	maxData int
+	buf     []byte // bytes behind those that were decoded begin at `at`
+	at      int
+	state   state
+	left    int
+	line    []byte // of pending: its keys are in it
+	size    int    // of the data of pending
+	pending Request
+}
+
+// NewDecoder makes a Decoder that refuses more than maxData bytes of data with TooLarge.
+func NewDecoder(maxData int) *Decoder { return &Decoder{maxData: maxData} }
+
+// Room returns space for the next bytes of the connection.
+func (d *Decoder) Room() []byte {
+	if d.at > 0 {
+		d.buf, d.at = d.buf[:copy(d.buf, d.buf[d.at:])], 0
+	}
+	want := readLen
+	if d.state == inData {
+		want = max(want, d.size+len(lineEnd)-len(d.buf))
+	}
+	if cap(d.buf)-len(d.buf) < want {
+		d.buf = append(make([]byte, 0, len(d.buf)+want), d.buf...)
+	}
+	return d.buf[len(d.buf):cap(d.buf)]
+}
+
+// Took says that the first n bytes of Room have been read.
+func (d *Decoder) Took(n int) { d.buf = d.buf[:len(d.buf)+n] }
+
+// Next returns the next request; ok is false if it is not whole yet.
+func (d *Decoder) Next() (r *Request, ok bool) {
+	for {
+		b := d.buf[d.at:]
+		switch d.state {
+		case inLine:
+			if len(b) > 0 && b[0] == binaryMagic {
+				return d.end(binary), true
+			}
+			n := bytes.IndexByte(b[:min(len(b), MaxLine)], '\n')
+			if n < 0 && len(b) >= MaxLine {
+				return d.end(longLine), true
+			}
+			if n < 0 {
+				return nil, false
+			}
+			d.at += n + 1
+			if d.command(bytes.TrimSuffix(b[:n], []byte("\r"))) {
+				return &d.pending, true
+			}
+		case inData:
+			if whole := d.data(b); whole {
+				return &d.pending, true
+			}
+			return nil, false
+		case inSkip:
+			n := min(d.left, len(b))
+			d.at, d.left = d.at+n, d.left-n
+			if d.left > 0 {
+				return nil, false
+			}
+			d.state = inRest
+		case inRest:
+			n := bytes.IndexByte(b, '\n')
+			if n < 0 {
+				d.at = len(d.buf)
+				return nil, false
+			}
+			d.at, d.state = d.at+n+1, inLine
+		case ended:
+			return nil, false
+		}
+	}
+}
+
+// end returns a request behind which nothing can be decoded.
+func (d *Decoder) end(refusal string) *Request {
+	d.state, d.pending = ended, Request{Refusal: refusal, Last: true}
+	return &d.pending
+}
+
+// command takes a command line; whole: no data belong to it.
+func (d *Decoder) command(line []byte) (whole bool) {
+	d.line = append(d.line[:0], line...)
+	d.pending = Request{}
+	d.size = d.pending.parse(d.line)
+	if d.size > d.maxData && d.pending.Refusal == "" {
+		d.pending.Refusal = TooLarge
+	}
+	switch {
+	case d.pending.Verb == Quit && d.pending.Refusal == "":
+		d.state, d.pending.Last = ended, true
+	case d.size < 0:
+	case d.pending.Refusal != "":
+		d.state, d.left = inSkip, d.size
+	default:
+		d.state = inData
+		return false
+	}
+	return true
+}
+
+// data takes the data of pending, if b has all of them and their end.
+func (d *Decoder) data(b []byte) (whole bool) {
+	if len(b) <= d.size {
+		return false
+	}
+	end := b[d.size:]
+	switch {
+	case end[0] == '\r' && len(end) == 1:
+		return false
+	case end[0] == '\n':
+		end = end[:1]
+	case end[0] == '\r' && end[1] == '\n':
+		end = end[:2]
+	default:
+		d.at, d.state = d.at+d.size, inRest
+		d.pending.Refusal = badData
+		return true
+	}
+	d.at, d.state = d.at+d.size+len(end), inLine
+	d.pending.Data = b[:d.size:d.size]
+	return true
+}
