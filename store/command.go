@@ -53,6 +53,9 @@ type Command struct {
 	From, Output bool
 	// Running: the command works only with a running store.
 	Running bool
+	// Arg is the name of the command's argument, which is in Call.Arg. Optional; "" means that there is
+	// none.
+	Arg string
 	// New adds the command's flags and returns the function that runs the command after the flags
 	// are parsed. If that function returns a nil Result, nothing is printed. Stop, Check and Load
 	// work without New: stop stops the store on its Places; check lets clients of a host make a
@@ -82,6 +85,8 @@ type Call struct {
 	Rack    *spec.Rack
 	// From is the host that runs the command's client; "" stands for the first compute host.
 	From string
+	// Arg is the argument of a Command with Arg.
+	Arg string
 	// JSON: the result will be printed as JSON. Err is for remarks that are no part of the result.
 	JSON bool
 	Err  io.Writer

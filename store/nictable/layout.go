@@ -14,7 +14,8 @@ const (
 	itemHead     = 24
 	probes       = 2
 	defaultValue = 1000
-	maxValue     = 64 << 10
+	// maxValue has room for 64 KiB of data, and what an item of memcached has beside them.
+	maxValue     = 64<<10 + 256
 	defaultItems = 10_000
 	maxItems     = 1 << 22
 	slotsPerItem = 3 // tables of two slots a key are found full when half of the slots are used

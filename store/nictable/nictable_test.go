@@ -18,6 +18,7 @@ import (
 type rig struct {
 	*kvtest.Rack
 	estate *nictable.Estate
+	server *nictable.Server // the last one that serve has started
 }
 
 func newRig(t *testing.T, s nictable.Shape) *rig {
@@ -47,6 +48,7 @@ func (g *rig) serve(end *bool) {
 			g.T.Error(err)
 			return
 		}
+		g.server = s
 		ctx.Runtime().Go("end", func() {
 			for !*end {
 				ctx.Runtime().Sleep(time.Millisecond)

@@ -3,6 +3,7 @@ package nictable
 import (
 	"encoding/binary"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -41,15 +42,18 @@ var statuses = []error{nil, kv.ErrNotFound, kv.ErrExists, kv.ErrFull, kv.ErrTooL
 
 var errServer = errors.New("the server has failed")
 
-// Server is a process that changes the table of an Estate.
+// Server is a process that changes the table of an Estate: for clients that send it requests, and for
+// goroutines of the process itself, as those of memcached's protocol.
 type Server struct {
 	e      *Estate
 	ctx    verbs.Context
 	params rdmacm.Params
 	rpc    *rpc.Server
 	listen [2]rdmacm.Listener // for changes, for GETs
-	t      *table
 	buf    []byte
+
+	mu sync.Mutex // guards t; nothing waits with it
+	t  *table
 }
 
 // NewServer takes over an estate, and listens. ctx is the context of the process. The caller closes it
@@ -75,9 +79,6 @@ func NewServer(ctx verbs.Context, m rdmacm.Manager, params rdmacm.Params, e *Est
 	ctx.Runtime().Go("programs", s.accept)
 	return s, nil
 }
-
-// Keys returns how many keys the table had when the server took it over.
-func (s *Server) Keys() int { return s.t.keys() }
 
 // accept makes programs for clients until the listener is closed.
 func (s *Server) accept() {
@@ -149,6 +150,8 @@ func (s *Server) handle(r rpc.Request) bool {
 
 // execute executes one operation.
 func (s *Server) execute(op byte, key uint64, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case op == opHello:
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -38,6 +39,8 @@ func init() {
 		Long: "The NIC's table is a hash table in the memory of the metadata host. For each client, the server's process makes a\n" +
 			"program of work requests that modify each other (RedN, NSDI 2022). The host's NIC executes it: GETs need no\n" +
 			"processor of the server. PUT, INSERT and DELETE are requests to the process.\n\n" +
+			"With start --memcached the process also serves memcached's text protocol over TCP. Its items can be read by RDMA,\n" +
+			"too: `rdmalab nictable item KEY`.\n\n" +
 			"`rdmalab crash HOST --app` ends the process. GETs of clients that are connected go on. After `rdmalab restart\n" +
 			"HOST --app`, start makes the next process, which takes the table over as it is.",
 		Example: "  rdmalab nictable start\n" +
@@ -47,9 +50,15 @@ func init() {
 		Start: store.Command{
 			Short: "Start the server, which takes the table over, or makes an empty one",
 			Long: "start starts the server's process. If a former process has left a table, it takes the table over: nothing is\n" +
-				"copied or built again. --items and --value are used only when a table is made.",
+				"copied or built again. --items and --value are used only when a table is made.\n\n" +
+				"With --memcached the process also listens on a TCP address of its host, and executes get, gets, set, add, replace,\n" +
+				"append, prepend, cas, incr, decr, delete, flush_all, stats, version, verbosity and quit of memcached's text\n" +
+				"protocol. Of --value, an item takes 6 bytes and its key beside its data. Nothing is evicted and nothing expires:\n" +
+				"a full table refuses new keys, and an exptime in the future is refused. If the server runs already, start only\n" +
+				"makes it listen.",
 			Example: "  rdmalab nictable start\n" +
-				"  rdmalab nictable start --fresh --items 100000 --value 64",
+				"  rdmalab nictable start --fresh --items 100000 --value 64\n" +
+				"  rdmalab nictable start --memcached :11211 && rdmalab exec cn0 -- memccp --servers=md0:11211 README.md",
 			New: newStart,
 		},
 		Stop: store.Command{
@@ -57,6 +66,13 @@ func init() {
 			Long:    "stop ends the server, all programs that answer GETs, and the table.",
 			Example: "  rdmalab nictable stop",
 		},
+		Further: map[string]store.Command{"item": {
+			Short: "Read an item of memcached's protocol by RDMA",
+			Long: "item reads an item that a client of memcached's protocol has stored. A client on the host --from asks the server's\n" +
+				"NIC, which needs no processor for the answer. With -o json, item also prints the flags of the item.",
+			Example: "  rdmalab nictable item README.md --from cn1",
+			From:    true, Output: true, Arg: "KEY", New: newItem,
+		}},
 		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
 			in := request{Shape: Shape{Items: int(min(2*w.Config.Keys, maxItems)), Value: max(w.Config.Value, defaultValue)}}
 			_, err = startAt(c, in)
@@ -79,21 +95,29 @@ type request struct {
 	// Fresh: an empty table is made, also if there is one.
 	Fresh bool  `json:"fresh"`
 	Shape Shape `json:"shape"`
+	// Memcached is the TCP address on which the server listens for memcached's protocol; "": none is
+	// opened.
+	Memcached string `json:"memcached,omitempty"`
 }
 
 type info struct {
 	Shape Shape `json:"shape"`
 	Keys  int   `json:"keys"`
 	Made  bool  `json:"made"`
+	// Memcached is the address on which the server listens for memcached's protocol; "": it does not.
+	Memcached string `json:"memcached,omitempty"`
 }
 
 // Write implements store.Result.
 func (i *info) Write(out io.Writer) error {
+	text := fmt.Sprintf("took over a table of %d keys, for %v\n", i.Keys, i.Shape)
 	if i.Made {
-		_, err := fmt.Fprintf(out, "made a table for %v\n", i.Shape)
-		return err
+		text = fmt.Sprintf("made a table for %v\n", i.Shape)
 	}
-	_, err := fmt.Fprintf(out, "took over a table of %d keys, for %v\n", i.Keys, i.Shape)
+	if i.Memcached != "" {
+		text += "memcached's text protocol is served on " + i.Memcached + "\n"
+	}
+	_, err := io.WriteString(out, text)
 	return err
 }
 
@@ -102,7 +126,11 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty store, also if there is one")
 	fs.IntVar(&in.Shape.Items, "items", 0, fmt.Sprintf("how many keys the table has room for (default %d)", defaultItems))
 	fs.IntVar(&in.Shape.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", defaultValue))
+	fs.StringVar(&in.Memcached, "memcached", "", "also serve memcached's text protocol on this TCP address of the host, like :11211")
 	return func(c *store.Call) (store.Result, error) {
+		if _, port, err := net.SplitHostPort(in.Memcached); in.Memcached != "" && (err != nil || port == "") {
+			return nil, store.BadUse("--memcached %s: use a TCP address of the host like :11211", in.Memcached)
+		}
 		out, err := startAt(c, in)
 		if err != nil {
 			return nil, err
@@ -140,12 +168,14 @@ type node struct {
 	server *Server
 	ctx    verbs.Context // of the server
 	over   chan struct{} // closed when the server has ended
+	tcp    tcp
 }
 
 // Routes implements store.Node.
 func (n *node) Routes(m *control.Mux) {
 	type none = struct{}
 	control.Handle(m, "POST "+Store.Path(store.PathStart), n.start)
+	control.Handle(m, "POST "+Store.Path(pathItem), n.item)
 	control.Handle(m, "POST "+Store.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.NICGone() })
 }
 
@@ -160,7 +190,8 @@ func (n *node) start(_ *http.Request, in request) (out info, err error) {
 		defer n.mu.Unlock()
 		if n.running() && !in.Fresh {
 			out = info{Shape: n.estate.shape, Keys: n.server.Keys()}
-			return nil
+			out.Memcached, err = n.tcp.listen(in.Memcached, n.server)
+			return err
 		}
 		if err := n.endServer(); err != nil {
 			return err
@@ -191,7 +222,8 @@ func (n *node) start(_ *http.Request, in request) (out info, err error) {
 			}
 		})
 		n.host.Log().Info("the server of a table is up", "keys", out.Keys, "made", out.Made)
-		return nil
+		out.Memcached, err = n.tcp.listen(in.Memcached, n.server)
+		return err
 	})
 }
 
@@ -213,10 +245,11 @@ func (n *node) endServer() error {
 	if n.server == nil {
 		return nil
 	}
+	err := n.tcp.close()
 	n.server.Close()
 	<-n.over
 	n.server = nil
-	return n.ctx.Close()
+	return errors.Join(err, n.ctx.Close())
 }
 
 // free frees the estate. The caller holds mu, and no server runs.

@@ -3,6 +3,7 @@ package nictable
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -16,7 +17,8 @@ type table struct {
 	version uint32
 	moves   uint64
 	line    [line]byte
-	item    []byte
+	item    []byte // as it is written
+	got     []byte // as it was read
 }
 
 // take reads the table of an estate. A process that ended in a move has left a key in two slots: one of
@@ -170,12 +172,44 @@ func (t *table) delete(key uint64) error {
 	case n < 0:
 		return kv.ErrNotFound
 	}
+	return t.empty(n)
+}
+
+// empty removes the key in a slot, and frees its item.
+func (t *table) empty(n int) error {
 	s := t.slots[n]
 	if err := t.remove(n); err != nil {
 		return err
 	}
 	t.free = append(t.free, t.itemOf(s))
 	return nil
+}
+
+// get returns the value of a key, which is valid until the next call and not nil, and its version.
+func (t *table) get(key uint64) (value []byte, version uint64, err error) {
+	n, _, err := t.has(key)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case n < 0:
+		return nil, 0, kv.ErrNotFound
+	}
+	_, value, err = t.read(n)
+	return value, uint64(t.slots[n].version), err
+}
+
+// read returns what the item of a slot has.
+func (t *table) read(n int) (key uint64, value []byte, err error) {
+	s := t.slots[n]
+	t.got = slices.Grow(t.got[:0], s.length)[:s.length]
+	if err := t.e.mr.ReadAt(t.got, int(s.at-t.e.mr.Addr())); err != nil {
+		return 0, nil, err
+	}
+	key, value, ok := unseal(t.got, s.version)
+	if !ok {
+		return 0, nil, fmt.Errorf("%w: the item of slot %d is damaged", errServer, n)
+	}
+	return key, value, nil
 }
 
 // maxMoves is how many keys one INSERT moves, at most.

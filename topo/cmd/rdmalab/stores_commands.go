@@ -58,11 +58,17 @@ func storeCmd(s *store.Store) *cobra.Command {
 func subCmd(s *store.Store, name string, d *store.Command) *cobra.Command {
 	var from string
 	cmd := &cobra.Command{Use: name, Short: d.Short, Long: d.Long, Example: d.Example, Args: cobra.NoArgs}
+	if d.Arg != "" {
+		cmd.Use, cmd.Args = name+" "+d.Arg, cobra.ExactArgs(1)
+	}
 	run := d.New(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		call, err := storeCall(cmd, s, from)
 		if err != nil {
 			return err
+		}
+		if d.Arg != "" {
+			call.Arg = args[0]
 		}
 		call.JSON = d.Output && wantJSON(cmd)
 		if d.Running {

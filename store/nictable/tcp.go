@@ -1,0 +1,39 @@
+package nictable
+
+import (
+	"net/http"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/store/memcached"
+)
+
+// tcp is the part of a server's process that serves memcached's protocol, if it does. The node's lock
+// guards it.
+type tcp struct {
+	at     string // address, as it was asked for
+	server *memcached.Server
+}
+
+// listen serves a table on an address, instead of the former address. "" changes nothing. It returns where
+// the table is served; "" means nowhere.
+func (p *tcp) listen(at string, t memcached.Table) (string, error) {
+	if at == "" || at == p.at {
+		return p.at, nil
+	}
+	server, err := memcached.Listen(at, t)
+	if err != nil {
+		return p.at, control.Errorf(http.StatusConflict, "the server is up, but does not serve memcached's protocol on %s: %v", at, err)
+	}
+	err = p.close()
+	p.at, p.server = at, server
+	return at, err
+}
+
+// close ends all connections.
+func (p *tcp) close() (err error) {
+	if p.server != nil {
+		err = p.server.Close()
+	}
+	*p = tcp{}
+	return err
+}
