@@ -111,6 +111,18 @@ var stateBugs = []planted{
 		"swordbox/apps/swordbox TestOtherAddressesAreGuarded",
 	},
 	{
+		"conntrack: a damaged answer covers requests in flight", "swordbox/conntrack/response.go",
+		"if wire.Diff(psn.Next(), fl.Expected) >= 0 && !intact(icrc) {",
+		"if wire.Diff(psn.Next(), fl.Expected) > 0 && !intact(icrc) {",
+		"swordbox/apps/swordbox TestDamagedAnswerStartsNoMove",
+	},
+	{
+		"conntrack: a damaged READ takes PSNs", "swordbox/conntrack/request.go",
+		"if op == wire.RCReadRequest {\n\t\tif !intact(icrc) {",
+		"if op == wire.RCReadRequest {\n\t\tif fl == nil {",
+		"swordbox/apps/swordbox TestRequestsBehindADamagedReadCount",
+	},
+	{
 		"swordbox: a request that was given up is counted again", "swordbox/apps/swordbox/observe.go",
 		"return wire.Diff(psn, h.base) < 0 || slices",
 		"return slices",

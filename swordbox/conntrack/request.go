@@ -20,6 +20,12 @@ func (t *Table) request(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) S
 	}
 	s := Seen{Flow: fl, Span: 1}
 	if op == wire.RCReadRequest {
+		if !intact(icrc) {
+			// A damaged length would move Expected, and the requests that follow would pass for
+			// duplicates. A wrong bit in the opcode makes a SEND of 16 bytes a READ of any length.
+			t.stats.Damaged++
+			return refused(fl, false, Corrupt)
+		}
 		s.Span = fl.SpanOf(f.RETH.Length)
 	}
 	if fl.State == Connecting {
