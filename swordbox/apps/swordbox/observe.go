@@ -70,11 +70,11 @@ type shown struct {
 	ahead []extent // requests behind base that were shown
 }
 
-// extent is the PSNs that a request takes; end is the PSN behind it.
+// extent is the PSNs that requests take which follow one another; end is the PSN behind them.
 type extent struct{ from, end wire.PSN }
 
-// farthest is how many PSNs ahead of the base a request may be so that it is remembered.
-const farthest = 64
+// maxAhead is how many extents ahead of the base are remembered.
+const maxAhead = 64
 
 // move makes a PSN the base, unless the base is farther ahead, and goes on over all that was shown.
 func (h *shown) move(to wire.PSN) {
@@ -104,13 +104,23 @@ func (h *shown) has(expected, psn wire.PSN) bool {
 }
 
 // add remembers a request that takes span PSNs; 0 means that their number is not known. false means
-// that it was remembered already, or its PSN is too far ahead.
+// that it was remembered already, or that there is no room.
 func (h *shown) add(expected, psn wire.PSN, span int) bool {
-	if h.has(expected, psn) || wire.Diff(psn, h.base) >= farthest {
+	if h.has(expected, psn) {
 		return false
 	}
-	h.ahead = append(h.ahead, extent{psn, psn.Add(max(1, span))})
-	h.move(h.base)
+	end := psn.Add(max(1, span))
+	i := slices.IndexFunc(h.ahead, func(x extent) bool { return x.end == psn })
+	switch {
+	case psn == h.base:
+		h.move(end)
+	case i >= 0:
+		h.ahead[i].end = end
+	case len(h.ahead) == maxAhead:
+		return false
+	default:
+		h.ahead = append(h.ahead, extent{psn, end})
+	}
 	return true
 }
 

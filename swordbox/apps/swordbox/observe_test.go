@@ -193,6 +193,62 @@ func TestRequestsBehindAnOvertakingOneCount(t *testing.T) {
 	}
 }
 
+// Requests count that are far ahead of one that they overtake: behind the switch they may be in order
+// again. If they come again, they do not count twice.
+func TestRequestsFarAheadCount(t *testing.T) {
+	for _, packets := range []int{1, 62, 63, 64, 300} {
+		for _, again := range []bool{false, true} {
+			b, p := counter(t)
+			read := func(psn wire.PSN, packets int) {
+				f := benchFrame(1, benchServer, benchQP(-1), wire.RCReadRequest, psn)
+				f.RETH = wire.RETH{VA: 0x1000, Length: uint32(packets) * benchMTU, RKey: 5}
+				b.frame(1, f)
+			}
+			const behind = 200
+			ahead := func() {
+				read(2, packets)
+				for i := range wire.PSN(behind) {
+					read(wire.PSN(2+packets)+i, 1)
+				}
+			}
+			read(0, 1)
+			if ahead(); again {
+				ahead()
+			}
+			if read(1, 1); again {
+				ahead()
+			}
+			if n := hottest(p)[0].Reads; n != 3+behind {
+				t.Errorf("a READ of %d packets and %d requests overtake, again %v: %d of %d requests are counted", packets, behind, again, n, 3+behind)
+			}
+		}
+	}
+}
+
+// Of requests ahead with gaps between them, the switch remembers a bounded number. Those in order count.
+func TestRequestsWithGapsCount(t *testing.T) {
+	b, p := counter(t)
+	read := func(psn wire.PSN) {
+		f := benchFrame(1, benchServer, benchQP(-1), wire.RCReadRequest, psn)
+		f.RETH = wire.RETH{VA: 0x1000, Length: 8, RKey: 5}
+		b.frame(1, f)
+	}
+	read(0)
+	const n = 300
+	for i := range wire.PSN(n) {
+		read(2 + 2*i)
+	}
+	if got := hottest(p)[0].Reads; got != 1+64 {
+		t.Errorf("%d requests with gaps are counted", got)
+	}
+	for psn := range wire.PSN(2 * n) {
+		read(1 + psn)
+	}
+	if got := hottest(p)[0].Reads; got != 1+2*n {
+		t.Errorf("%d requests are counted, want %d", got, 1+2*n)
+	}
+}
+
 // A request that the switch holds and gives up counts once, though its retransmission is in order.
 func TestGivenUpRequestCountsOnce(t *testing.T) {
 	b, p := ruledWith(t, rules.Hardened, hotwords.New())
