@@ -13,7 +13,8 @@ type Guard interface {
 	Program
 	// Guards reports whether the switch drops RoCEv2 packets with malformed headers, frames with a
 	// damaged IP header (wire.DamagedIP), and packets that one wrong bit hides (wire.Hidden). It
-	// forwards them otherwise. The switch asks for each frame that it does not pass to the program.
+	// forwards them otherwise. The switch asks for each frame that it does not pass to the program, and
+	// for each super-frame.
 	Guards() bool
 }
 
@@ -21,6 +22,12 @@ type Guard interface {
 type guard struct {
 	program Guard // nil: no frame is refused
 	scratch []byte
+}
+
+// refusesWhole reports whether the program refuses a super-frame because its IP header is damaged. Its
+// packets would not show that, because splitting computes their checksums.
+func (g *guard) refusesWhole(frame []byte) bool {
+	return g.program != nil && g.program.Guards() && wire.DamagedIP(frame)
 }
 
 // refuses reports whether the program refuses a frame that ParseFrame has refused for the reason err.

@@ -60,6 +60,8 @@ func (e entrance) accept(in int, f packetio.Frame, packets int) {
 	switch {
 	case !f.Splittable():
 		s.packet(in, f, f.Data, packets, true)
+	case s.guard.refusesWhole(f.Data):
+		s.dropped(in, ReasonMalformed, packets)
 	case s.spec.Split:
 		s.apart(in, f, true)
 	default:
