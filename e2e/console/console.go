@@ -23,8 +23,8 @@ const (
 	Rack = "rack"
 )
 
-// commandLimit bounds one command of a page.
-const commandLimit = time.Minute
+// commandLimit bounds one command of a page. An experiment takes seconds, or a minute on a busy machine.
+const commandLimit = 5 * time.Minute
 
 // Page is a Markdown file with console blocks.
 type Page struct {
