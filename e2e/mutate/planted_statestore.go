@@ -112,8 +112,8 @@ var stateBugs = []planted{
 	},
 	{
 		"swordbox: a request far ahead is not counted", "swordbox/apps/swordbox/observe.go",
-		"case len(h.ahead) == maxAhead:",
-		"case wire.Diff(psn, h.base) >= maxAhead:",
+		"case i >= 0:",
+		"case i < -1:",
 		"swordbox/apps/swordbox TestRequestsFarAheadCount",
 	},
 	{
