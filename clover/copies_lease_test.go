@@ -97,9 +97,14 @@ type slowFences struct {
 	rt    verbs.Runtime
 	takes time.Duration
 	done  map[netip.Addr]int // how many answers have arrived
+	// begins, if not nil, is called before each request is sent.
+	begins func(to netip.Addr, private []byte)
 }
 
 func (d *slowFences) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
+	if d.begins != nil {
+		d.begins(to, private)
+	}
 	b, err := d.Manager.Dial(qp, to, service, p, private, deadline)
 	var rej *rdmacm.RejectError
 	if d.takes > 0 && errors.As(err, &rej) && rej.Private != nil {

@@ -3,6 +3,7 @@ package meta
 import (
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
@@ -19,15 +20,16 @@ type inquiry struct {
 	until clock.Time
 }
 
-// begin asks the services of these servers, unless an inquiry is going on.
-func (q *inquiry) begin(s *Server, servers []netip.Addr) {
+// begin asks the services of these servers, one after the other, each for at most `limit`. It returns
+// false if an inquiry is going on.
+func (q *inquiry) begin(s *Server, limit time.Duration, servers ...netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.asking {
-		return
+		return false
 	}
 	q.asking, q.until = true, 0
-	limit, self := s.reachTime(), s.self
+	self := s.self
 	s.rt.Go("services", func() {
 		ran := true
 		for _, addr := range servers {
@@ -40,6 +42,7 @@ func (q *inquiry) begin(s *Server, servers []netip.Addr) {
 		defer q.mu.Unlock()
 		q.asking, q.ran, q.until = false, ran, s.rt.Now().Add(limit)
 	})
+	return true
 }
 
 // take returns the outcome of the last inquiry, and forgets it. known is false while it is going

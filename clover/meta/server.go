@@ -49,6 +49,8 @@ type Server struct {
 	backAt  clock.Time
 	// services asks the memory services of the servers that count, before others are brought back.
 	services inquiry
+	// watched has what is known of the memory service of each server, if the store has copies.
+	watched []watched
 }
 
 // New connects to the memory servers, finds the store in their memory or formats one, and listens.
@@ -82,6 +84,9 @@ func New(cfg Config) (_ *Server, err error) {
 	if err := s.load(); err != nil {
 		return nil, err
 	}
+	if s.copied() {
+		s.watched = make([]watched, len(s.memory))
+	}
 	if s.front, err = newFront(&cfg); err != nil {
 		return nil, err
 	}
@@ -107,6 +112,9 @@ func (s *Server) Serve() error {
 	s.fences.Close()
 	s.fences.Wait()
 	s.services.wait(s)
+	for i := range s.watched {
+		s.watched[i].wait(s)
+	}
 	if errors.Is(err, verbs.ErrClosed) {
 		err = nil
 	}

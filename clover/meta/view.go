@@ -13,9 +13,9 @@ import (
 
 // The view is the set of memory servers whose copies count. It changes when a server has lost its
 // memory, and when a server has not answered for half a lease while another one has. A server whose
-// NIC serves data but whose memory service ends no connections during a change is one that does not
-// answer. The view also changes when a server that is out answers again while the memory services of
-// the others answer.
+// NIC serves data but whose memory service ends no connections during a change, or answers no questions
+// (see hung.go), is one that does not answer. The view also changes when a server that is out answers
+// again while the memory services of the others answer.
 //
 // During a change no client works. Every client must say hello again, and gets the answer when the
 // change is over. The memory servers end all connections of clients. A server that goes out without
@@ -47,6 +47,9 @@ func (s *Server) watchCopies(now clock.Time) {
 	probe := s.probeDue || now >= s.probeAt
 	if probe {
 		s.probeDue, s.probeAt = false, now.Add(s.cfg.probe())
+	}
+	if watchServices(s, now) != nil {
+		return // the device is closed
 	}
 	due, back := s.change != nil, false
 	for i := range s.memory {
@@ -146,7 +149,7 @@ func mayBringBack(s *Server, now clock.Time) bool {
 				counted = append(counted, s.cfg.Servers[i])
 			}
 		}
-		s.services.begin(s, counted)
+		s.services.begin(s, s.reachTime(), counted...)
 	}
 	return false
 }

@@ -236,4 +236,22 @@ var copiesBugs = []planted{
 		"",
 		"swordbox/cloversteer TestStoreWithCopiesIsNotSteered",
 	},
+	{
+		"clover/meta copies: a memory service that hangs is noticed only during changes", "clover/meta/hung.go",
+		"range spared(s, now) {",
+		"range []int(nil) {",
+		"clover TestAClientThatComesWhileAServiceHangs",
+	},
+	{
+		"clover/meta copies: services that hang with the only copies are left", "clover/meta/hung.go",
+		" && w.missed == 0 && w.heard >= since",
+		" && w != nil",
+		"clover TestHungServicesWithTheOnlyCopies",
+	},
+	{
+		"clover/meta copies: one question without an answer is enough", "clover/meta/hung.go",
+		"leastMissed  = 2",
+		"leastMissed  = 1",
+		"clover TestAMetadataServerThatHungBreaksNothing",
+	},
 }

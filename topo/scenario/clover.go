@@ -34,6 +34,7 @@ type storeRun struct {
 	// down has the time until which a victim is down, by name; "" is the switch.
 	down map[string]clock.Time
 	copyLosses
+	serviceHang
 	caches map[string]*clover.Cache // of each host, shared by its clients
 	turns  map[string]*clover.Turns // likewise
 	// living are the clients that have done their operations and wait for the others; see linger.
@@ -132,6 +133,7 @@ func (r *storeRun) start(id int) {
 	d := newDraw(r.env.draw.Uint64())
 	r.env.client(h.Spec.Name, fmt.Sprintf("store-%d", id), func(ctx verbs.Context) error {
 		rt := ctx.Runtime()
+		r.await(id, rt)
 		c, err := clover.Open(r.config(h, ctx, d), rt.Now().Add(20*storePatience))
 		if err != nil {
 			return err
@@ -230,6 +232,7 @@ func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 		return nil
 	case errors.Is(err, kv.ErrTimeout):
 		r.unknown++
+		r.noteStarved(began)
 		return nil
 	case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrExists), errors.Is(err, kv.ErrLost) && r.injected:
 		return s.Err()
@@ -295,6 +298,11 @@ func (r *storeRun) cause(p *storeFaultAt) {
 	case storeSwitchHang:
 		rack.HangSwitch()
 		end = rack.ResumeSwitch
+	case storeServiceHang:
+		r.hungAt = rack.Now()
+		h.HangAll()
+		h.Resume()
+		end = h.ResumeAll
 	case storeNothing:
 	}
 	rack.At(rack.Now().Add(p.down), end)
@@ -357,6 +365,8 @@ func (r *storeRun) check() error {
 	switch {
 	case r.longest > storePatience+r.slack() || r.longest >= storePatience && r.plan.what == storeNothing || r.longest >= storePatience && r.plan.prompt():
 		return fmt.Errorf("an operation with a deadline of %v took %v", storePatience, r.longest)
+	case r.starved > 0:
+		return fmt.Errorf("%d operations that began more than %v after a memory service had hung were not answered", r.starved, servicePatience)
 	case st.Broken > 0:
 		return fmt.Errorf("%d chains led to nodes that were no longer theirs", st.Broken)
 	case st.Clients > 0 || st.Held > 0:

@@ -27,6 +27,7 @@ var storeMixes = planMixes[*storePlan]{
 	{"chase", 0.5, func(p *storePlan, _ *draw) { p.chase = true }, nil},
 	{mixRules, 0.3, (*storePlan).mixRules, nil},
 	{"balance", 0.4, func(p *storePlan, _ *draw) { p.balance = true }, nil},
+	{mixServices, 0.1, (*storePlan).mixServices, []string{"faults", "hangs", "after"}},
 }
 
 // mixRules is the mix of runs with a switch that steers. Runs with another switch cannot have it.

@@ -43,6 +43,8 @@ type storePlan struct {
 	storeFaultAt
 	// then are further faults. The time of each counts from the fault before.
 	then []storeFaultAt
+	// newcomers is how many clients open the store after the first fault has begun.
+	newcomers int
 	// loses is the number of a WRITE or CMP_SWAP, counted from 1, of the victim of a hang: this
 	// request is lost, and the hang begins. 0 means that none is lost.
 	loses int
@@ -110,10 +112,12 @@ const (
 	// storeHostHang: the NIC and the applications of a host hang.
 	storeHostHang
 	storeSwitchHang
+	// storeServiceHang: the memory service of a host hangs, its NIC does not.
+	storeServiceHang
 )
 
 var storeFaults = [...]string{
-	"nothing", "client crash", "memory server crash", "metadata server crash", "switch crash", "link cut", "hang", "hang of the host", "switch hang",
+	"nothing", "client crash", "memory server crash", "metadata server crash", "switch crash", "link cut", "hang", "hang of the host", "switch hang", "hang of the memory service",
 }
 
 func drawStore(e *env) *storePlan {
@@ -208,7 +212,7 @@ func (p *storeFaultAt) draw(d *draw, of *storePlan) {
 		p.victim = "md0"
 	case storeLinkCut:
 		p.victim = one(d, slices.Concat([]string{"md0"}, memoryServers(of.servers), []string{"cn0", "cn1"})...)
-	case storeSwitchCrash, storeNothing, storeHostHang, storeSwitchHang:
+	case storeSwitchCrash, storeNothing, storeHostHang, storeSwitchHang, storeServiceHang:
 	}
 }
 
@@ -237,6 +241,9 @@ func (p *storePlan) String() string {
 			when = fmt.Sprintf("when its WRITE or CAS %d is lost", p.loses)
 		}
 		s += fmt.Sprintf("; %s %s %s for %v", storeFaults[p.what], p.victim, when, p.down)
+	}
+	if p.newcomers > 0 {
+		s += fmt.Sprintf("; %d clients come after it has begun", p.newcomers)
 	}
 	for _, x := range p.then {
 		s += fmt.Sprintf("; %v later %s %s for %v", x.later, storeFaults[x.what], x.victim, x.down)

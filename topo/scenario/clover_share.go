@@ -14,7 +14,7 @@ import (
 func runCloverShared(e *env, mixes string) error {
 	p := drawStore(e)
 	p.share(e.draw)
-	p.blend(e, mixes, "wear", mixRules)
+	p.blend(e, mixes, "wear", mixRules, mixServices)
 	return (&storeRun{env: e, plan: p}).run()
 }
 
@@ -53,6 +53,7 @@ func (r *storeRun) startProcesses() {
 			errs := make([]error, len(ids))
 			for k, id := range ids {
 				rt.Go(fmt.Sprintf("store-%d", id), func() {
+					r.await(id, rt)
 					c, err := p.open(draws[k], rt.Now().Add(20*storePatience))
 					if err == nil {
 						err = r.work(c, id, draws[k], rt)

@@ -30,7 +30,7 @@ func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) erro
 	if d.chance(0.5) {
 		drawAppendLoss(e, p)
 	}
-	without := []string{"format"} // the switch reads the keys of nodes, which some formats lack
+	without := []string{mixServices, "format"} // the switch reads the keys of nodes, which some formats lack
 	if change != nil {
 		change(p)
 		without = append(without, "sizes", "wear")

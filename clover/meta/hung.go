@@ -1,0 +1,110 @@
+package meta
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// A memory service can hang while the NIC of its server serves data. Then the connections to the server
+// work, but no client gets a new one, and none is ended. A READ does not show that. So the metadata
+// server of a store with copies asks each memory service from time to time, by a request that changes
+// nothing. It breaks its own connections to a server whose service has not answered for servicePatience
+// while others have, as breakUnserved does during a change. From then on such a server is one that does
+// not answer, and goes out.
+//
+// That is no help if another server whose service does not answer either, or that is out, has the other
+// copies: a change would wait for these services, and no client would work meanwhile. Then the clients
+// that have their connections go on as long as nothing else fails.
+
+// servicePause is the time from an answer of a memory service to the next question. leastMissed is how
+// many questions in a row must have had no answer before a service counts as one that hangs: if the
+// metadata server itself hangs, one question is not answered in its time.
+const (
+	servicePause = time.Second
+	leastMissed  = 2
+)
+
+// watched is what the metadata server knows of the memory service of one server.
+type watched struct {
+	inquiry
+	// askAt is when the service is asked next. asked is when it was asked last; 0: what it says does
+	// not matter any more.
+	askAt, asked clock.Time
+	// missed is how many of the last questions had no answer, silent is when the first of them was
+	// asked. heard is when the last question was asked that had an answer.
+	missed        int
+	silent, heard clock.Time
+}
+
+// note takes the outcome of the last question.
+func (w *watched) note(ran bool, now clock.Time) {
+	switch {
+	case w.asked == 0:
+	case ran:
+		w.missed, w.heard, w.askAt = 0, w.asked, now.Add(servicePause)
+	default:
+		if w.missed++; w.missed == 1 {
+			w.silent = w.asked
+		}
+		w.askAt = w.asked.Add(memoryTimeout) // a service that does not listen refuses at once
+	}
+}
+
+// hangs reports whether the service has not answered for servicePatience.
+func (w *watched) hangs(now clock.Time) bool {
+	return w.missed >= leastMissed && now >= w.silent.Add(servicePatience)
+}
+
+// watchServices asks the memory services of the servers that count, and breaks the connections to those
+// that hang.
+func watchServices(s *Server, now clock.Time) error {
+	for i := range s.watched {
+		w := &s.watched[i]
+		ran, known := w.take(now)
+		if s.memory[i].out || !s.connected(i) { // the service has to answer before the server is connected again
+			w.missed, w.asked = 0, 0
+			continue
+		}
+		if known {
+			w.note(ran, now)
+		}
+		if now >= w.askAt && w.begin(s, memoryTimeout, s.cfg.Servers[i]) {
+			w.asked = now
+		}
+	}
+	if s.change != nil {
+		return nil
+	}
+	for _, i := range spared(s, now) {
+		if err := s.breakWays(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spared returns the servers whose memory services hang, if the store can go on without them: of each
+// node, there must be a copy on a server whose service has answered since.
+func spared(s *Server, now clock.Time) (hung []int) {
+	since := clock.Never
+	for i := range s.watched {
+		if w := &s.watched[i]; w.hangs(now) {
+			hung, since = append(hung, i), min(since, w.silent)
+		}
+	}
+	if hung == nil {
+		return nil
+	}
+	for of := range s.memory {
+		served := false
+		for _, i := range s.serversOf(of) {
+			m, w := &s.memory[i], &s.watched[i]
+			served = served || s.connected(i) && !m.out && !m.blank && w.missed == 0 && w.heard >= since
+		}
+		if !served {
+			return nil
+		}
+	}
+	return hung
+}
