@@ -22,12 +22,21 @@ func DamagedIP(b []byte) bool {
 	return false
 }
 
-// Hidden reports whether one wrong bit keeps b from being recognised as an intact RoCEv2 packet: a
-// bit of the UDP destination port, of the next header of IPv6, or of the length of the IPv4 header. The
-// checksum of an IPv4 header shows its other bits (DamagedIP), but with a wrong length it is a sum of
-// other bytes. Hidden copies b to scratch, which is overwritten from its start, and
-// returns it, perhaps grown, for the next call.
+// Hidden reports whether one wrong bit keeps b from being recognised as an intact RoCEv2 packet
+// (Unhidden). Hidden copies b to scratch, which is overwritten from its start, and returns it, perhaps
+// grown, for the next call.
 func Hidden(b, scratch []byte) (hidden bool, next []byte) {
+	found, next := Unhidden(b, scratch)
+	return found && CheckICRC(next), next
+}
+
+// Unhidden looks for the one bit of b that, if it is wrong, keeps b from being recognised as a RoCEv2
+// packet or super-frame: a bit of the UDP destination port, of the next header of IPv6, or of the length
+// of the IPv4 header. The checksum of an IPv4 header shows its other bits (DamagedIP), but with a wrong
+// length it is a sum of other bytes. If there is such a bit, Unhidden returns a copy of b without it in
+// scratch, which may grow; the ICRC shows whether the bit was wrong. Otherwise it returns scratch as it
+// was.
+func Unhidden(b, scratch []byte) (found bool, next []byte) {
 	h, etherType := ipHeader(b)
 	at := -1 // of the byte with the wrong bit
 	var right byte
@@ -46,7 +55,7 @@ func Hidden(b, scratch []byte) (hidden bool, next []byte) {
 	}
 	scratch = append(scratch[:0], b...)
 	scratch[len(b)-len(h)+at] = right
-	return CheckICRC(scratch), scratch
+	return true, scratch
 }
 
 // wrongPort returns the place of the one byte in which the destination port of a UDP header at

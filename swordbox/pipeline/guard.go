@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -21,7 +22,8 @@ type Guard interface {
 // guard decides about the frames that the switch does not pass to its program.
 type guard struct {
 	program Guard // nil: no frame is refused
-	scratch []byte
+	// scratch and segment are memory for a frame without a wrong bit, and for a packet of it.
+	scratch, segment []byte
 }
 
 // refusesWhole reports whether the program refuses a super-frame because its IP header is damaged. Its
@@ -31,7 +33,9 @@ func (g *guard) refusesWhole(frame []byte) bool {
 }
 
 // refuses reports whether the program refuses a frame that ParseFrame has refused for the reason err.
-func (g *guard) refuses(headers []byte, err error) bool {
+// headers is the frame or, if it is a super-frame of RoCEv2 packets, one of them. segSize is that of the
+// frame.
+func (g *guard) refuses(headers []byte, segSize int, err error) bool {
 	if g.program == nil || !g.program.Guards() {
 		return false
 	}
@@ -39,6 +43,13 @@ func (g *guard) refuses(headers []byte, err error) bool {
 		return true
 	}
 	var hidden bool
-	hidden, g.scratch = wire.Hidden(headers, g.scratch)
-	return hidden
+	if hidden, g.scratch = wire.Unhidden(headers, g.scratch); !hidden {
+		return false
+	}
+	packet := g.scratch
+	if f := (packetio.Frame{Data: packet, SegSize: segSize}); f.Splittable() {
+		g.segment = f.AppendSegment(g.segment[:0], 0)
+		packet = g.segment
+	}
+	return wire.CheckICRC(packet)
 }

@@ -253,7 +253,7 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 		if fresh && !errors.Is(err, wire.ErrNotRoCE) {
 			s.ports[in].Malformed += uint64(packets)
 		}
-		if s.guard.refuses(headers, err) {
+		if s.guard.refuses(headers, f.SegSize, err) {
 			s.dropped(in, ReasonMalformed, packets)
 			return
 		}

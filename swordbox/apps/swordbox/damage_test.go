@@ -317,6 +317,52 @@ func TestWrongAddressOfASuperFrameIsSeen(t *testing.T) {
 	}
 }
 
+// A wrong bit in the headers of a super-frame does not hide it: what leaves is intact.
+func TestNoDamagedSuperFrameLeaves(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		b, _ := guarding(t, rules.Move)
+		var good packetio.Frame
+		headers := 0
+		for k := range 2 {
+			f := benchFrame(1, benchServer, benchQP(-1), wire.RCWriteMiddle, wire.PSN(4+k))
+			f.IPv4.ID, f.Payload = uint16(k), make([]byte, benchMTU)
+			if headers = 14 + 20 + 8; v6 {
+				f, headers = overV6(*f), 14+40+8
+			}
+			packet := f.AppendTo(nil)
+			if k == 0 {
+				good.Data = packet[:headers:headers]
+			}
+			good.SegSize = len(packet) - headers
+			good.Data = append(good.Data, packet[headers:]...)
+		}
+		binary.BigEndian.PutUint16(good.Data[headers-4:], uint16(len(good.Data)-headers+8))
+		if ip := good.Data[14 : headers-8]; v6 {
+			binary.BigEndian.PutUint16(ip[4:], uint16(len(good.Data)-headers+8))
+		} else {
+			binary.BigEndian.PutUint16(ip[2:], uint16(len(good.Data)-14))
+			binary.BigEndian.PutUint16(ip[10:], ^sumOf(ip[:10], ip[12:]))
+		}
+		for bit := 14 * 8; bit < headers*8; bit++ {
+			f := packetio.Frame{Data: bytes.Clone(good.Data), SegSize: good.SegSize}
+			f.Data[bit/8] ^= 0x80 >> (bit % 8)
+			b.left(1, f)
+			var packets packetio.Batch
+			for _, f := range b.out.Frames {
+				packets.Split(f)
+			}
+			for _, p := range packets.Frames {
+				if !intact(p.Data) {
+					t.Errorf("IPv6 %v: a damaged packet leaves with a wrong bit %d of byte %d", v6, 7-bit%8, bit/8)
+				}
+			}
+		}
+		if n := b.left(1, good); n == 0 {
+			t.Errorf("IPv6 %v: does not leave: %v", v6, b.sw.Port(1).Drops)
+		}
+	}
+}
+
 // sumOf returns the ones' complement sum of the 16-bit words of parts.
 func sumOf(parts ...[]byte) uint16 {
 	sum := uint32(0)
