@@ -112,8 +112,8 @@ var stateBugs = []planted{
 	},
 	{
 		"swordbox: a request far ahead is not counted", "swordbox/apps/swordbox/observe.go",
-		"case i >= 0:",
-		"case i < -1:",
+		"before, behind := o.end == psn, ",
+		"before, behind := h == nil, ",
 		"swordbox/apps/swordbox TestRequestsFarAheadCount",
 	},
 	{
@@ -139,6 +139,12 @@ var stateBugs = []planted{
 		"if op == wire.RCReadRequest {\n\t\tif !intact(icrc) {",
 		"if op == wire.RCReadRequest {\n\t\tif fl == nil {",
 		"swordbox/apps/swordbox TestRequestsBehindADamagedReadCount",
+	},
+	{
+		"swordbox: requests that change places fill the room for runs", "swordbox/apps/swordbox/observe.go",
+		" && wire.Diff(o.from, x.end) <= 0",
+		" && h == nil",
+		"swordbox/apps/swordbox TestRequestsInPairsCount",
 	},
 	{
 		"swordbox: a request that was given up is counted again", "swordbox/apps/swordbox/observe.go",

@@ -109,18 +109,26 @@ func (h *shown) add(expected, psn wire.PSN, span int) bool {
 	if h.has(expected, psn) {
 		return false
 	}
-	end := psn.Add(max(1, span))
-	i := slices.IndexFunc(h.ahead, func(x extent) bool { return x.end == psn })
-	switch {
-	case psn == h.base:
-		h.move(end)
-	case i >= 0:
-		h.ahead[i].end = end
-	case len(h.ahead) == maxAhead:
-		return false
-	default:
-		h.ahead = append(h.ahead, extent{psn, end})
+	x := extent{psn, psn.Add(max(1, span))}
+	if psn == h.base {
+		h.move(x.end)
+		return true
 	}
+	// The extents that x touches become a part of it.
+	h.ahead = slices.DeleteFunc(h.ahead, func(o extent) bool {
+		before, behind := o.end == psn, wire.Diff(o.from, psn) > 0 && wire.Diff(o.from, x.end) <= 0
+		switch {
+		case before:
+			x.from = o.from
+		case behind && wire.Diff(o.end, x.end) > 0:
+			x.end = o.end
+		}
+		return before || behind
+	})
+	if len(h.ahead) == maxAhead {
+		return false
+	}
+	h.ahead = append(h.ahead, x)
 	return true
 }
 

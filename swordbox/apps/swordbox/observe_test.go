@@ -249,6 +249,28 @@ func TestRequestsWithGapsCount(t *testing.T) {
 	}
 }
 
+// Requests that overtake one and change places with their neighbours are one run when all have come, so
+// that they need no more room than those in order.
+func TestRequestsInPairsCount(t *testing.T) {
+	b, p := counter(t)
+	read := func(psn wire.PSN) {
+		f := benchFrame(1, benchServer, benchQP(-1), wire.RCReadRequest, psn)
+		f.RETH = wire.RETH{VA: 0x1000, Length: 8, RKey: 5}
+		b.frame(1, f)
+	}
+	read(0)
+	const pairs = 300
+	for range 2 { // they come again
+		for i := range wire.PSN(pairs) {
+			read(3 + 2*i)
+			read(2 + 2*i)
+		}
+	}
+	if read(1); hottest(p)[0].Reads != 2+2*pairs {
+		t.Errorf("%d of %d requests are counted", hottest(p)[0].Reads, 2+2*pairs)
+	}
+}
+
 // A request that the switch holds and gives up counts once, though its retransmission is in order.
 func TestGivenUpRequestCountsOnce(t *testing.T) {
 	b, p := ruledWith(t, rules.Hardened, hotwords.New())
