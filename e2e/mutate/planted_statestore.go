@@ -136,9 +136,27 @@ var stateBugs = []planted{
 	},
 	{
 		"conntrack: a damaged READ takes PSNs", "swordbox/conntrack/request.go",
-		"if op == wire.RCReadRequest {\n\t\tif !intact(icrc) {",
-		"if op == wire.RCReadRequest {\n\t\tif fl == nil {",
+		"op == wire.RCReadRequest || ",
+		"",
 		"swordbox/apps/swordbox TestRequestsBehindADamagedReadCount",
+	},
+	{
+		"conntrack: a damaged request of an unsynced flow takes a PSN", "swordbox/conntrack/request.go",
+		"q.sync == unsynced || ",
+		"",
+		"swordbox/apps/swordbox TestDamagedRequestOfALearntConnectionCounts",
+	},
+	{
+		"conntrack: a damaged request is ahead", "swordbox/conntrack/request.go",
+		"wire.Diff(psn, q.high) > 0",
+		"wire.Diff(psn, q.high) > nearby",
+		"swordbox/conntrack TestDamagedRequestIsNotAhead",
+	},
+	{
+		"conntrack: a damaged packet ends a silence", "swordbox/conntrack/table.go",
+		"if !intact(icrc) {\n\t\t\t// It would",
+		"if !intact(icrc) && fl.Pinned {\n\t\t\t// It would",
+		"swordbox/conntrack TestDamagedPacketEndsNoSilence",
 	},
 	{
 		"swordbox: requests that change places fill the room for runs", "swordbox/apps/swordbox/observe.go",

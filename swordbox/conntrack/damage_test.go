@@ -2,6 +2,7 @@ package conntrack
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -72,5 +73,57 @@ func TestDamagedReadMovesNothing(t *testing.T) {
 	r.ask(read)
 	if fl.Expected != 8 {
 		t.Errorf("PSN %d is expected", fl.Expected)
+	}
+}
+
+// A wrong bit in the PSN of a request does not keep those that follow from being Alone: the switch would
+// move none of them until they have come as far.
+func TestDamagedRequestIsNotAhead(t *testing.T) {
+	for bit := range 13 {
+		r := newRig(t, nil)
+		psn := r.learn(1, 2, 0x11, 0x22, 0).Expected
+		r.bad = true
+		r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, psn^1<<bit))
+		r.bad = false
+		for range 3 {
+			if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, psn)); s.Class != New || !s.Alone {
+				t.Errorf("bit %d, PSN %d: %+v", bit, psn, s)
+			}
+			r.see(packet(2, 1, 0x11, wire.RCAck, psn))
+			psn = psn.Next()
+		}
+	}
+}
+
+// A damaged packet does not end the silence behind which the table knows that a queue pair belongs to a
+// new connection: its requests would pass for duplicates of the old one.
+func TestDamagedPacketEndsNoSilence(t *testing.T) {
+	for _, op := range []wire.Opcode{wire.RCWriteOnly, wire.RCReadResponseMiddle} {
+		for _, psn := range []wire.PSN{100, 1003} {
+			r := newRig(t, nil)
+			old := r.learn(1, 2, 0x11, 0x22, 1000).Generation
+			r.now = r.now.Add(time.Minute)
+			r.bad = true
+			r.see(packet(1, 2, 0x22, op, psn))
+			r.bad = false
+			if fl := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 100)).Flow; fl.Generation == old {
+				t.Errorf("behind a damaged %v with PSN %d, a new connection is taken for the old one", op, psn)
+			}
+		}
+	}
+}
+
+// An answer to a request that was sent before the switch saw the flow may be the first that the table
+// sees of it, whatever its PSN is.
+func TestAnswerBeforeTheFirstRequest(t *testing.T) {
+	for _, psn := range []wire.PSN{0x100, 0x7fffff, 0x800000, 0xfffff0} {
+		r := newRig(t, func(c *Config) { c.Settle = 0 })
+		fl := r.learn(1, 2, 0x11, 0x22, 100).Peer
+		r.see(packet(1, 2, 0x22, wire.RCAck, psn))
+		psn = psn.Next()
+		r.ask(packet(2, 1, 0x11, wire.RCWriteOnly, psn))
+		if r.see(packet(1, 2, 0x22, wire.RCAck, psn)); !fl.Synced() || fl.Expected != psn.Next() {
+			t.Errorf("PSN %#x: PSN %#x is expected, known: %v", psn, fl.Expected, fl.Synced())
+		}
 	}
 }

@@ -175,12 +175,15 @@ func (t *Table) pair(a, b *Flow) {
 	}
 }
 
+// nearby is how far ahead of the expected PSN a request may be after a silence without a suspicion that
+// the queue pair belongs to a new connection.
+const nearby = 4096
+
 // reuse checks a request that comes after a silence longer than any NIC retries. If its PSN is not
 // near the expected one, the queue pair belongs to a new connection. Then the table forgets the
 // flow or, if the flow is pinned, refuses its packets.
-func (t *Table) reuse(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) Reason {
-	if fl.State == Closed || fl.State == Learning || f.BTH.Opcode.Is(wire.OpResponse) || !fl.Synced() ||
-		fl.seen == noRequest || !intact(icrc) {
+func (t *Table) reuse(now clock.Time, fl *Flow, f *wire.Frame) Reason {
+	if fl.State == Closed || fl.State == Learning || f.BTH.Opcode.Is(wire.OpResponse) || !fl.Synced() || fl.seen == noRequest {
 		return Fine
 	}
 	if fl.Peer != nil && now.Sub(fl.Peer.Last) < t.cfg.Quarantine {

@@ -134,15 +134,15 @@ func TestReuseIsSuspectedBehindASilence(t *testing.T) {
 	r := newRig(t, nil)
 	flow := r.learn(1, 2, 0x11, 0x22, 100)
 	flow.Last = 0 // only the client was silent
-	if r.reuse(r.now, flow, packet(1, 2, 0x22, wire.RCWriteOnly, 100000), r); r.Stats().Reused != 0 {
+	if r.reuse(r.now, flow, packet(1, 2, 0x22, wire.RCWriteOnly, 100000)); r.Stats().Reused != 0 {
 		t.Error("the server still answers")
 	}
 	r.now = r.now.Add(time.Minute)
-	if r.reuse(r.now, flow, packet(1, 2, 0x22, wire.RCAck, 100000), r); r.Stats().Reused != 0 {
+	if r.reuse(r.now, flow, packet(1, 2, 0x22, wire.RCAck, 100000)); r.Stats().Reused != 0 {
 		t.Error("a response tells nothing of the requester")
 	}
 	flow.Pinned = true
-	if why := r.reuse(r.now, flow, packet(1, 2, 0x22, wire.RCWriteOnly, 100000), r); why != Quarantined || r.flow(1, 2, 0x22) != flow {
+	if why := r.reuse(r.now, flow, packet(1, 2, 0x22, wire.RCWriteOnly, 100000)); why != Quarantined || r.flow(1, 2, 0x22) != flow {
 		t.Errorf("a pinned flow: %v", why)
 	}
 }

@@ -5,27 +5,24 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// nearby is how far ahead of the highest PSN seen a request may be without a check of its ICRC.
-// Such a gap may be due to requests that were lost before the switch.
-const nearby = 4096
+// movedBy reports whether a request may move what the table knows of the flow's PSNs by more than the
+// request itself, if it is damaged: high, if its PSN is ahead, which keeps the requests that follow from
+// being Alone; or Expected, so that requests that follow would pass for duplicates. A damaged length of
+// a READ moves Expected, and a wrong bit in the opcode makes a SEND of 16 bytes a READ of any length. On
+// an unsynced flow Expected also covers requests that the program drops.
+func (q *Sequence) movedBy(op wire.Opcode, psn wire.PSN) bool {
+	return q.seen == noRequest || q.sync == unsynced || op == wire.RCReadRequest || wire.Diff(psn, q.high) > 0
+}
 
 // request classifies a request of a flow in the same way as its responder does.
 func (t *Table) request(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) Seen {
 	op, psn := f.BTH.Opcode, f.BTH.PSN
-	if (fl.seen == noRequest || wire.Diff(psn, fl.high) > nearby) && !intact(icrc) {
-		// high decides which responses are plausible. A damaged PSN that is far ahead must not
-		// become high.
+	if fl.movedBy(op, psn) && !intact(icrc) {
 		t.stats.Damaged++
 		return refused(fl, false, Corrupt)
 	}
 	s := Seen{Flow: fl, Span: 1}
 	if op == wire.RCReadRequest {
-		if !intact(icrc) {
-			// A damaged length would move Expected, and the requests that follow would pass for
-			// duplicates. A wrong bit in the opcode makes a SEND of 16 bytes a READ of any length.
-			t.stats.Damaged++
-			return refused(fl, false, Corrupt)
-		}
 		s.Span = fl.SpanOf(f.RETH.Length)
 	}
 	if fl.State == Connecting {

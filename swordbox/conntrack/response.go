@@ -55,6 +55,9 @@ func (t *Table) covered(now clock.Time, fl *Flow, psn wire.PSN, negative bool, f
 			return Implausible
 		}
 		// The request was sent before the switch saw the flow.
+		if fl.seen == noRequest {
+			fl.from, fl.Expected = psn, psn
+		}
 		fl.seen, fl.high = max(fl.seen, oneRequest), psn.Next()
 	}
 	if wire.Diff(psn.Next(), fl.Expected) >= 0 && !intact(icrc) {

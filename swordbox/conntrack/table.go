@@ -151,7 +151,12 @@ func (t *Table) Packet(now clock.Time, in int, f *wire.Frame, icrc Checker) Seen
 func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Checker) Seen {
 	response := f.BTH.Opcode.Is(wire.OpResponse)
 	if fl != nil && now.Sub(fl.Last) >= t.cfg.Quarantine {
-		if bad := t.reuse(now, fl, f, icrc); bad != Fine {
+		if !intact(icrc) {
+			// It would end the silence, and reuse would take the next packet for one of the old connection.
+			t.stats.Damaged++
+			return refused(fl, response, Corrupt)
+		}
+		if bad := t.reuse(now, fl, f); bad != Fine {
 			t.stats.Quarantined++
 			return refused(fl, response, bad)
 		}

@@ -112,3 +112,25 @@ func TestRequestsBehindADamagedReadCount(t *testing.T) {
 		t.Errorf("%d requests leave; counted: %+v", n, list)
 	}
 }
+
+// A damaged request that the switch drops on a connection that it is learning from packets counts when
+// it comes again, though the answer by which the switch knows the expected PSN is seen in between.
+func TestDamagedRequestOfALearntConnectionCounts(t *testing.T) {
+	b, p := counter(t)
+	write := benchFrame(1, benchServer, 0x500, wire.RCWriteOnly, 0)
+	write.RETH, write.Payload = wire.RETH{VA: 0x1000, Length: 8, RKey: 5}, make([]byte, 8)
+	const n, damaged = 6, 3
+	for write.BTH.PSN = range wire.PSN(n) {
+		if b.frame(1, write); write.BTH.PSN+1 == damaged {
+			next := *write
+			next.BTH.PSN++
+			data := next.AppendTo(nil)
+			data[len(data)-5] ^= 1
+			b.raw(1, data)
+		}
+		b.frame(benchServer, benchFrame(benchServer, 1, 0x501, wire.RCAck, write.BTH.PSN))
+	}
+	if list := hottest(p); len(list) != 1 || list[0].Writes != n {
+		t.Errorf("%d requests leave; counted: %+v", n, list)
+	}
+}
