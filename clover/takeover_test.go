@@ -49,21 +49,6 @@ func TestATakeOverThatHangs(t *testing.T) {
 
 func testHungTakeOver(t *testing.T, replicas, at int) {
 	y := newCopyStory(t, replicas)
-	begin := func(host string, wrap func(m rdmacm.Manager, rt verbs.Runtime) rdmacm.Manager, started func(s *meta.Server, err error)) {
-		h := y.Host(host)
-		h.Go("meta", true, func(ctx verbs.Context) {
-			cfg := y.cfg
-			cfg.Context, cfg.Manager = ctx, wrap(h.Manager(ctx), ctx.Runtime())
-			for _, name := range []string{"ms0", "ms1", "ms2"} {
-				cfg.Servers = append(cfg.Servers, y.Host(name).Addr())
-			}
-			s, err := meta.New(cfg)
-			started(s, err)
-			if err == nil {
-				_ = s.Serve() // of two metadata servers, one ends the other
-			}
-		})
-	}
 	wait := func(rt verbs.Runtime, until *bool) {
 		for !*until {
 			rt.Sleep(time.Millisecond)
@@ -99,14 +84,14 @@ func testHungTakeOver(t *testing.T, replicas, at int) {
 		md0.Restart()
 		hung, serves, ended := false, false, false
 		var first error
-		begin("md0", func(m rdmacm.Manager, rt verbs.Runtime) rdmacm.Manager {
+		y.beginMeta("md0", func(m rdmacm.Manager, rt verbs.Runtime) rdmacm.Manager {
 			return &stopsAt{m, rt, at, func() { hung = true; y.At(rt.Now(), md0.HangAll) }}
-		}, func(_ *meta.Server, err error) { first, ended = err, true })
+		}, func(_ *meta.Server, err error) { first, ended = err, true }, func() {})
 		wait(rt, &hung)
 		var next *meta.Server
-		begin("cn2", func(m rdmacm.Manager, _ verbs.Runtime) rdmacm.Manager { return m }, func(s *meta.Server, err error) {
+		y.beginMeta("cn2", func(m rdmacm.Manager, _ verbs.Runtime) rdmacm.Manager { return m }, func(s *meta.Server, err error) {
 			next, serves = s, err == nil
-		})
+		}, func() {})
 		wait(rt, &serves)
 		second()
 		wait(rt, &written)

@@ -38,21 +38,24 @@ var (
 // takeOver takes an incarnation number, and makes the memory servers end the connections of all
 // earlier incarnations and of their clients. From then on only this server and its clients change
 // the memory.
+//
+// Another metadata server may take over at the same time. Each memory server gives a number to one of
+// them, and then no smaller one to any. So two that have a number from all memory servers have different
+// ones, and the memory servers refuse all connections of the one with the smaller number.
 func (s *memories) takeOver() error {
 	s.owner++
-	for more := true; more; {
-		more = false
-		for i, addr := range s.cfg.Servers {
-			upTo := s.owner<<incarnationBits - 1
-			last, err := memservice.Retire(s.cfg.Context, s.cfg.Manager, addr, upTo, s.rt.Now().Add(memoryTimeout))
-			if err != nil {
-				return err
-			}
-			// The servers asked before server i know nothing of these owners, so takeOver asks them
-			// again.
-			if last > upTo {
-				s.owner, more = last>>incarnationBits+1, i > 0
-			}
+	for i := 0; i < len(s.cfg.Servers); {
+		if s.owner > maxIncarnation {
+			return errNumbers
+		}
+		first := s.owner << incarnationBits // no client has this number
+		before, err := memservice.Reserve(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[i], first, s.rt.Now().Add(memoryTimeout))
+		if err != nil {
+			return err
+		}
+		// The servers asked before server i know nothing of a greater number, so takeOver asks them again.
+		if i++; before >= first {
+			s.owner, i = before>>incarnationBits+1, 0
 		}
 	}
 	return s.identify()
@@ -94,6 +97,9 @@ func (s *Server) number() (uint32, error) {
 		if err := s.identify(); err != nil {
 			return 0, err
 		}
+		if err := s.succeeds(); err != nil {
+			return 0, err
+		}
 		for i := range s.memory {
 			if s.memory[i].out {
 				continue
@@ -114,6 +120,27 @@ func (s *Server) number() (uint32, error) {
 	}
 	s.nextID++
 	return s.nextID, nil
+}
+
+// succeeds returns errDeposed if another metadata server has taken over while this one took its next
+// incarnation number and connected under it. The other one may have got the same number: no connection
+// had it yet. But then the memory servers have retired the own number of the present incarnation. A
+// metadata server that takes over later gets a greater number.
+func (s *Server) succeeds() error {
+	for i, addr := range s.cfg.Servers {
+		if s.memory[i].out {
+			continue
+		}
+		h, err := memservice.WhoIs(s.cfg.Context, s.cfg.Manager, addr, s.endID, s.rt.Now().Add(memoryTimeout))
+		if err != nil {
+			return err
+		}
+		if h.Fenced {
+			s.deposed = true
+			return errDeposed
+		}
+	}
+	return nil
 }
 
 // ownerOf returns the owner number for a client that says hello. Usually it is the client's

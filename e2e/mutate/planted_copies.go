@@ -254,4 +254,16 @@ var copiesBugs = []planted{
 		"leastMissed  = 1",
 		"clover TestAMetadataServerThatHungBreaksNothing",
 	},
+	{
+		"clover/meta: two metadata servers that start together take one number", "clover/meta/fence.go",
+		"before >= first {",
+		"before > first {",
+		"clover TestTwoMetadataServersTakeDifferentNumbers",
+	},
+	{
+		"clover/meta: a deposed metadata server takes a number again", "clover/meta/fence.go",
+		"if h.Fenced {",
+		"if h.Fenced && s.fab == nil {",
+		"clover/meta TestNumbersRunOutDuringATakeOver",
+	},
 }

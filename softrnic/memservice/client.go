@@ -195,6 +195,19 @@ func FenceTo(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dea
 // Retire fences all owners up to upTo, and all that have ever connected to the memory service of a
 // host. It returns the largest of these numbers: larger ones are free for a new use of the memory.
 func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) (uint32, error) {
+	before, err := Reserve(ctx, d, to, upTo, deadline)
+	if err != nil {
+		return 0, err
+	}
+	return max(upTo, before), nil
+}
+
+// Reserve is Retire for a caller that takes the number upTo, and with it larger ones that it derives
+// from it. Nothing connects as upTo itself. Reserve returns the largest number that had connected or
+// was retired before: if it is smaller than upTo, the caller has got upTo. Of all callers that ask one
+// service for the same number, one gets it, and none that comes after a larger number. So a caller
+// whose answer was lost asks for a larger one. The service forgets the numbers when it is restarted.
+func Reserve(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) (before uint32, err error) {
 	a, err := ask(ctx, d, to, request{kind: kindRetire, owner: upTo}, deadline)
 	if err != nil {
 		return 0, fmt.Errorf("retire the owners at the memory of %v: %w", to, err)

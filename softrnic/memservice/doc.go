@@ -46,10 +46,11 @@
 //
 // An owner is a number that a client of a store chooses for itself. Fence ends all connections of
 // an owner and refuses new ones, so that none of its requests is executed any more. FenceTo does
-// this for all owners up to a number, Retire also for all that have connected so far. Disconnect
-// ends the connections but refuses no new ones. A connection that several owners use (Join) ends
-// with any of them. Every host that can connect may also fence: the service trusts its network, as
-// RDMA does.
+// this for all owners up to a number, Retire also for all that have connected so far. Reserve is
+// Retire for the next user of the memory: of several that ask for the same number, one gets it.
+// Disconnect ends the connections but refuses no new ones. A connection that several owners use (Join)
+// ends with any of them. Every host that can connect may also fence: the service trusts its network,
+// as RDMA does.
 //
 // # Tables
 //

@@ -217,7 +217,7 @@ type answer struct {
 	kind   kind
 	memory Memory  // of connect
 	holder Holder  // of who
-	owner  uint32  // of retire: the largest retired owner; of disconnect others: the largest that has connected
+	owner  uint32  // of retire: the largest before it; of disconnect others: the largest that has connected
 	index  uint32  // of take
 	code   refusal // of refused
 }

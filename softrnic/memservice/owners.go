@@ -81,9 +81,10 @@ func (o *owners) last() uint32 {
 	return id
 }
 
-// retire fences all owners up to id and all that have ever connected, removes their entries and
-// returns the largest one.
-func (o *owners) retire(id uint32) uint32 {
-	o.fenceTo(max(id, o.last()))
-	return o.retired
+// retire fences all owners up to id and all that have ever connected, and removes their entries. It
+// returns the largest owner that had connected or was retired before.
+func (o *owners) retire(id uint32) (before uint32) {
+	before = o.last()
+	o.fenceTo(max(id, before))
+	return before
 }

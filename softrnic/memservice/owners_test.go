@@ -107,6 +107,31 @@ func testRetire(t *testing.T, opt simrack.Options) {
 	})
 }
 
+// Of the callers that ask for the same number, the first one gets it, and none after one has asked for a
+// larger number. A number that has connected is taken, too.
+func TestReserve(t *testing.T) { bothWays(t, testReserve) }
+
+func testReserve(t *testing.T, opt simrack.Options) {
+	r := newRigBy(t, memservice.Config{Region: 4096}, opt)
+	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+		rt := ctx.Runtime()
+		soon := func() clock.Time { return rt.Now().Add(time.Second) }
+		for i, c := range []struct{ number, want uint32 }{{5, 0}, {5, 5}, {4, 5}, {6, 5}, {6, 6}, {20, 12}, {20, 20}} {
+			if i == 5 {
+				if _, err := r.dialOwned(ctx, m, memservice.Claim{Owner: 12}); err != nil {
+					t.Error(err)
+				}
+			}
+			if before, err := memservice.Reserve(ctx, m, r.srv.Addr(), c.number, soon()); err != nil || before != c.want {
+				t.Errorf("request %d, for %d: the largest was %d, want %d: %v", i, c.number, before, c.want, err)
+			}
+			if _, err := r.dialOwned(ctx, m, memservice.Claim{Owner: c.number}); !errors.Is(err, memservice.ErrFenced) {
+				t.Errorf("the number %d itself connects: %v", c.number, err)
+			}
+		}
+	})
+}
+
 // DisconnectOthers ends all connections but those of one owner, also those without an owner, and refuses
 // no later one.
 func TestDisconnectOthers(t *testing.T) {
