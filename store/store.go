@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/passive"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -71,10 +72,12 @@ func (s *Store) Places(rack *spec.Rack) ([]string, error) {
 }
 
 // NotOpened adds a hint to the error of a client that could not be opened: the store may not run.
-// If its memory was lost, the error itself says what to do.
+// If its memory was lost, or is not that of the store, the error itself says what to do.
 func (s *Store) NotOpened(err error) error {
-	if errors.Is(err, kv.ErrLost) {
-		return err
+	for _, says := range []error{kv.ErrLost, passive.ErrPart, passive.ErrForeign, passive.ErrServers} {
+		if errors.Is(err, says) {
+			return err
+		}
 	}
 	return fmt.Errorf("%w; %s", err, s.HowToStart())
 }

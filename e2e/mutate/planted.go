@@ -122,7 +122,7 @@ func (r runner) seeds(m *mutant, by string) (outcome, string) {
 			return what, fmt.Sprintf("sim %s, seeds %d to %d", args, first, first+plantedStep-1)
 		}
 	}
-	return survived, "sim " + args
+	return survived, fmt.Sprintf("sim %s, seeds 1 to %d", args, plantedMost)
 }
 
 // caught reports whether one of the failures that `rdmalab sim` has printed shows the bug: it has

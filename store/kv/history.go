@@ -420,7 +420,7 @@ func fill(b []byte, number uint64) {
 // CheckValue returns the number of the write of a value, or ErrValue.
 func CheckValue(key uint64, b []byte) (uint64, error) {
 	if len(b) < MinValue {
-		return 0, fmt.Errorf("%w: %d bytes", ErrValue, len(b))
+		return 0, fmt.Errorf("%w: that of key %d has %d bytes, and clients of workloads and histories write at least %d", ErrValue, key, len(b), MinValue)
 	}
 	number := binary.LittleEndian.Uint64(b)
 	if own := binary.LittleEndian.Uint64(b[8:]); own != key {
