@@ -122,8 +122,13 @@ func (d *Device) shutDown() error {
 
 // Context opens the device for an application of this process. Each context has its own random
 // numbers.
-func (d *Device) Context() verbs.Context {
-	return verbsengine.New(&shell{Runtime: NewRuntime(d.clock, d.seed.Add(1)), d: d})
+func (d *Device) Context() verbs.Context { return d.HangingContext(nil) }
+
+// HangingContext is Context for an application that h can stop.
+func (d *Device) HangingContext(h *Hang) verbs.Context {
+	rt := NewRuntime(d.clock, d.seed.Add(1))
+	rt.hang = h
+	return verbsengine.New(&shell{Runtime: rt, d: d})
 }
 
 // Down crashes the NIC; see engine.Engine.Down. The link stays.

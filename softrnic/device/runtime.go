@@ -16,6 +16,7 @@ type Runtime struct {
 	clock *real.Clock
 	rand  *rand.Rand
 	wg    sync.WaitGroup
+	hang  *Hang // stops the threads
 }
 
 var _ verbs.Runtime = (*Runtime)(nil)
@@ -30,7 +31,14 @@ func NewRuntime(c *real.Clock, seed uint64) *Runtime {
 func (r *Runtime) Now() clock.Time { return r.clock.Now() }
 
 // Sleep pauses the calling thread.
-func (r *Runtime) Sleep(d time.Duration) { time.Sleep(d) }
+func (r *Runtime) Sleep(d time.Duration) {
+	time.Sleep(d)
+	r.hang.Wait()
+}
+
+// AwaitHang returns when the application does not hang; see Hang. It is for threads that work on
+// memory without calls of the NIC.
+func (r *Runtime) AwaitHang() { r.hang.Wait() }
 
 // Go starts a thread.
 func (r *Runtime) Go(_ string, f func()) { r.wg.Go(f) }

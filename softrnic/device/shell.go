@@ -21,6 +21,7 @@ var (
 
 // Enter gives the caller exclusive use of the engine.
 func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
+	b.hang.Wait()
 	now := b.d.enter()
 	return now, b.d.e, &b.d.out
 }
@@ -48,7 +49,10 @@ func (b *shell) Drive() bool { return b.d.progress() }
 
 // Await waits for a condition.
 func (b *shell) Await(c verbsengine.Condition, deadline clock.Time) error {
-	return b.d.await(c, deadline)
+	b.hang.Wait()
+	err := b.d.await(c, deadline)
+	b.hang.Wait() // the condition may have become true while the application hangs
+	return err
 }
 
 // Polled is called when an application polls a completion queue. It keeps the progress goroutine
