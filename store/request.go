@@ -17,8 +17,11 @@ const (
 	PathHistory = "history" // HistoryRequest: Verdict; answered by the daemon
 )
 
+// Paths is what the paths of all stores' control requests begin with.
+const Paths = "/store/"
+
 // Path returns the path of a control request of the store.
-func (s *Store) Path(request string) string { return "/store/" + s.Name + "/" + request }
+func (s *Store) Path(request string) string { return Paths + s.Name + "/" + request }
 
 // ClientOptions say how clients are opened.
 type ClientOptions struct {

@@ -69,12 +69,12 @@ func Handle[In, Out any](m *Mux, pattern string, f func(r *http.Request, in In) 
 	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		in, err := decode[In](w, r)
 		if err != nil {
-			writeError(w, err)
+			WriteError(w, err)
 			return
 		}
 		out, err := f(r, in)
 		if err != nil {
-			writeError(w, err)
+			WriteError(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -104,7 +104,8 @@ func decode[In any](w http.ResponseWriter, r *http.Request) (in In, err error) {
 	return in, nil
 }
 
-func writeError(w http.ResponseWriter, err error) {
+// WriteError answers a request with an error: with the status of an Error, or 500 for any other.
+func WriteError(w http.ResponseWriter, err error) {
 	var e *Error
 	if !errors.As(err, &e) {
 		e = &Error{Status: http.StatusInternalServerError, Message: err.Error()}
@@ -169,12 +170,12 @@ func Serve(path string, m *Mux) (*Server, error) {
 	s := &Server{done: make(chan struct{})}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.begin() {
-			writeError(w, Errorf(http.StatusServiceUnavailable, "the daemon is ending"))
+			WriteError(w, Errorf(http.StatusServiceUnavailable, "the daemon is ending"))
 			return
 		}
 		defer s.active.Done()
 		if late(r) {
-			writeError(w, Errorf(http.StatusRequestTimeout, "the request came after its deadline, and was not carried out"))
+			WriteError(w, Errorf(http.StatusRequestTimeout, "the request came after its deadline, and was not carried out"))
 			return
 		}
 		m.ServeHTTP(w, r)

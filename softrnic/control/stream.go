@@ -26,7 +26,7 @@ func HandleStream[In, Item any](m *Mux, pattern string, f func(r *http.Request, 
 	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		in, err := decode[In](w, r)
 		if err != nil {
-			writeError(w, err)
+			WriteError(w, err)
 			return
 		}
 		flush := http.NewResponseController(w)
@@ -49,7 +49,7 @@ func HandleStream[In, Item any](m *Mux, pattern string, f func(r *http.Request, 
 		})
 		switch {
 		case err != nil && !begun:
-			writeError(w, err)
+			WriteError(w, err)
 		case err != nil:
 			_ = write(line[Item]{Error: err.Error()}) // fails if the client has gone
 		default:

@@ -10,9 +10,18 @@ import (
 
 var _ memcached.Table = (*Server)(nil)
 
+// enter begins a change of the table or a read by a thread of the process. A process that hangs does
+// nothing, also if it needs no NIC for it. The caller unlocks mu.
+func (s *Server) enter() {
+	if rt, ok := s.ctx.Runtime().(interface{ AwaitHang() }); ok {
+		rt.AwaitHang()
+	}
+	s.mu.Lock()
+}
+
 // Keys returns how many keys the table has.
 func (s *Server) Keys() int {
-	s.mu.Lock()
+	s.enter()
 	defer s.mu.Unlock()
 	return s.t.keys()
 }
@@ -25,7 +34,7 @@ func (s *Server) MaxValue() int { return s.e.shape.Value }
 
 // Read implements memcached.Table.
 func (s *Server) Read(key uint64, dst []byte) (value []byte, version uint64, err error) {
-	s.mu.Lock()
+	s.enter()
 	defer s.mu.Unlock()
 	value, version, err = s.t.get(key)
 	return append(dst[:0], value...), version, err
@@ -33,7 +42,7 @@ func (s *Server) Read(key uint64, dst []byte) (value []byte, version uint64, err
 
 // Update implements memcached.Table.
 func (s *Server) Update(key uint64, change func(value []byte, version uint64) ([]byte, memcached.Change)) error {
-	s.mu.Lock()
+	s.enter()
 	defer s.mu.Unlock()
 	value, version, err := s.t.get(key)
 	if err != nil && !errors.Is(err, kv.ErrNotFound) {
@@ -55,7 +64,7 @@ func (s *Server) Update(key uint64, change func(value []byte, version uint64) ([
 
 // Sweep implements memcached.Table.
 func (s *Server) Sweep(f func(key uint64, value []byte) (remove bool)) error {
-	s.mu.Lock()
+	s.enter()
 	defer s.mu.Unlock()
 	for n := range s.t.slots {
 		if s.t.slots[n].print == 0 {

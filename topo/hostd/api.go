@@ -21,8 +21,12 @@ const (
 	PathNICFault = "/nic/fault" // POST NICFault: NICFaultResult
 	PathCrashApp = "/app/crash" // POST: Status
 	PathStartApp = "/app/start" // POST: Status
-	PathTear     = "/tear"      // GET, POST Tear, DELETE: Tear
-	PathTrace    = "/trace"     // POST pathtrace.Request; DELETE: pathtrace.Trace
+	// PathHangApp stops the services and jobs of the daemon. PathResumeApp lets them go on. Both are
+	// POST: Status. The daemon answers in the meantime, except for requests to a store.
+	PathHangApp   = "/app/hang"
+	PathResumeApp = "/app/resume"
+	PathTear      = "/tear"  // GET, POST Tear, DELETE: Tear
+	PathTrace     = "/trace" // POST pathtrace.Request; DELETE: pathtrace.Trace
 	// PathPerf is POST perf.Config: stream of perf.Event. Config.To is the name of a host, or an
 	// address. If the run fails, the stream may have a Result before the error. The tests
 	// perf.RawBW and perf.RawLat send plain frames; see package raw.
@@ -39,6 +43,7 @@ const (
 	StateFailed  = "failed" // the NIC's interface is gone, so the daemon must be restarted
 	StateRunning = "running"
 	StateCrashed = "crashed"
+	StateHung    = "hung"
 )
 
 // Status describes a host and its present work.
@@ -49,7 +54,7 @@ type Status struct {
 	// Process describes what the daemon's process holds.
 	Process metrics.Process `json:"process"`
 	NIC     NICStatus       `json:"nic"`
-	// App is StateRunning or StateCrashed.
+	// App is StateRunning, StateHung or StateCrashed.
 	App      string   `json:"app"`
 	Services []string `json:"services"`
 	// Jobs lists the running tests.

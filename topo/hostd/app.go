@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -33,8 +34,14 @@ const deviceMemory = 2 * LockTable
 type application struct {
 	h *Host
 
+	// hang stops the threads of services and jobs. No thread waits for its end with mu.
+	hang device.Hang
+	conn hangingManager
+
 	mu      sync.Mutex // guards the fields below
 	running bool
+	hangs   bool           // only if running
+	stood   []store.Status // the stores when the application began to hang: their locks may be held since
 	// memory survives a crash of the application: its region stays registered, and its connections
 	// stay open.
 	memory    *memservice.Server
@@ -56,16 +63,17 @@ type job struct {
 
 func newApplication(h *Host) *application {
 	a := &application{h: h, jobs: make(map[*job]struct{})}
+	a.conn = hangingManager{h.conn, &a.hang}
 	a.stores = newStores(h, a)
 	return a
 }
 
-// start starts the services. It does nothing if the application runs.
+// start starts the services. It does nothing if the application runs, and fails if it hangs.
 func (a *application) start() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.running {
-		return nil
+		return a.works()
 	}
 	select {
 	case <-a.h.stop:
@@ -83,25 +91,25 @@ func (a *application) startServices() (err error) {
 	switch {
 	case a.h.mem == nil:
 	case a.memory != nil:
-		if err := a.memory.Reopen(a.h.conn); err != nil {
+		if err := a.memory.Reopen(a.conn); err != nil {
 			return err
 		}
 		a.serve(a.memory)
 	default:
-		a.memoryCtx = a.h.dev.Context()
+		a.memoryCtx = a.context()
 		cfg := memservice.Config{Buffer: a.h.mem, Locks: LockTable}
-		if a.memory, err = memservice.New(a.memoryCtx, a.h.conn, cfg); err != nil {
+		if a.memory, err = memservice.New(a.memoryCtx, a.conn, cfg); err != nil {
 			a.memory = nil
 			return errors.Join(err, a.memoryCtx.Close())
 		}
 		a.serve(a.memory)
 	}
-	a.perfCtx = a.h.dev.Context()
+	a.perfCtx = a.context()
 	cfg := memservice.Config{}
 	if cfg.PD, err = a.sharedPD(); err != nil {
 		return err
 	}
-	if a.perf, err = perf.NewServer(a.perfCtx, a.h.conn, cfg); err != nil {
+	if a.perf, err = perf.NewServer(a.perfCtx, a.conn, cfg); err != nil {
 		a.perf = nil
 		return err
 	}
@@ -166,8 +174,10 @@ func (a *application) nicBack() error {
 }
 
 // stop cancels all jobs, calls ends for the node of each store, closes the services, and waits for
-// their threads. The caller holds mu.
+// their threads. A hang ends first, so that they can end. The caller holds mu.
 func (a *application) stop(ends func(store.Node) error) error {
+	a.hangs, a.stood = false, nil
+	a.hang.End()
 	var errs []error
 	for j := range a.jobs {
 		j.cancel()
@@ -211,13 +221,13 @@ func (a *application) do(r *http.Request, name string, f func(ctx context.Contex
 func (a *application) begin(j *job) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
-	case !a.running:
-		return control.Errorf(http.StatusConflict, "the application of %s has crashed; restart it", a.h.self.Name)
-	case len(a.jobs) >= maxJobs:
+	if err := a.works(); err != nil {
+		return err
+	}
+	if len(a.jobs) >= maxJobs {
 		return control.Errorf(http.StatusTooManyRequests, "%d tests run on %s; wait for one to end", maxJobs, a.h.self.Name)
 	}
-	j.ctx = a.h.dev.Context()
+	j.ctx = a.context()
 	a.jobs[j] = struct{}{}
 	return nil
 }
@@ -239,6 +249,9 @@ func (a *application) describe(st *Status) {
 	if a.running {
 		st.App = StateRunning
 	}
+	if a.hangs {
+		st.App = StateHung
+	}
 	st.Services, st.Jobs, st.Regions = []string{}, []string{}, []Region{}
 	if a.memory != nil {
 		if a.running {
@@ -254,7 +267,9 @@ func (a *application) describe(st *Status) {
 	if a.perf != nil {
 		st.Services = append(st.Services, perf.PerfService)
 	}
-	st.Stores = a.stores.status()
+	if st.Stores = a.stood; !a.hangs {
+		st.Stores = a.stores.status()
+	}
 	for i := range st.Stores {
 		if name := st.Stores[i].Service; name != "" {
 			st.Services = append(st.Services, name)

@@ -36,6 +36,14 @@ func (h *Host) routes() *control.Mux {
 		err := h.app.start()
 		return h.Status(), err
 	})
+	control.Handle(m, "POST "+PathHangApp, func(*http.Request, none) (Status, error) {
+		err := h.app.beginHang()
+		return h.Status(), err
+	})
+	control.Handle(m, "POST "+PathResumeApp, func(*http.Request, none) (Status, error) {
+		err := h.app.endHang()
+		return h.Status(), err
+	})
 	control.Handle(m, "GET "+PathTear, func(*http.Request, none) (Tear, error) { return h.tearing(), nil })
 	control.Handle(m, "POST "+PathTear, func(_ *http.Request, in Tear) (Tear, error) {
 		err := h.setTear(in)

@@ -14,7 +14,7 @@ import (
 )
 
 // PathRun is POST RunRequest: stream of RunEvent. The host runs clients of a store. The paths of
-// all other requests about stores begin with store.Path.
+// all other requests about stores begin with store.Paths.
 const PathRun = "/run"
 
 // stores holds the registered stores on this host.
@@ -34,7 +34,8 @@ func newStores(h *Host, app *application) *stores {
 }
 
 // routes adds the control requests of all stores.
-func (s *stores) routes(m *control.Mux) {
+func (s *stores) routes(all *control.Mux) {
+	m := new(control.Mux)
 	for _, d := range store.All() {
 		s.nodes[d.Name].Routes(m)
 		control.Handle(m, "POST "+d.Path(store.PathOp), func(r *http.Request, in store.OpRequest) (store.Answer, error) { return s.op(r, d, in) })
@@ -43,6 +44,8 @@ func (s *stores) routes(m *control.Mux) {
 		})
 	}
 	control.HandleStream(m, "POST "+PathRun, s.run)
+	all.Handle(store.Paths, s.app.awake(m))
+	all.Handle(PathRun, s.app.awake(m))
 }
 
 // op executes one operation. It opens a client for it.
@@ -107,10 +110,10 @@ func (s storeHost) NameOf(addr string) string {
 }
 
 // Manager implements store.Host.
-func (s storeHost) Manager() rdmacm.Manager { return s.h.conn }
+func (s storeHost) Manager() rdmacm.Manager { return s.app.conn }
 
 // Context implements store.Host.
-func (s storeHost) Context() verbs.Context { return s.h.dev.Context() }
+func (s storeHost) Context() verbs.Context { return s.app.context() }
 
 // Log implements store.Host.
 func (s storeHost) Log() *slog.Logger { return s.h.log }
@@ -119,8 +122,8 @@ func (s storeHost) Log() *slog.Logger { return s.h.log }
 func (s storeHost) Service(f func() error) error {
 	s.app.mu.Lock()
 	defer s.app.mu.Unlock()
-	if !s.app.running {
-		return control.Errorf(http.StatusConflict, "the application of %s has crashed; restart it", s.Name())
+	if err := s.app.works(); err != nil {
+		return err
 	}
 	return f()
 }

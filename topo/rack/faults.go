@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -45,49 +42,6 @@ func (r *Rack) crash(node string) error {
 	return r.keep.kill(node)
 }
 
-// CrashApps ends the programs that run on a host. The daemon stays, and with it the NIC and the
-// registered memory. CrashApps returns how many processes it has ended. It does not end jobs that
-// run inside the daemon; the caller sends the daemon a request for that.
-func (r *Rack) CrashApps(ctx context.Context, host string) (int, error) {
-	if err := r.CheckHost(host); err != nil {
-		return 0, err
-	}
-	ended := make(map[int]bool)
-	err := r.locked(ctx, func() error {
-		for range maxKillRounds {
-			pids, err := r.keep.pids(host)
-			if err != nil {
-				return err
-			}
-			left, err := killApps(processes(pids), ended)
-			if left == 0 || err != nil {
-				return err
-			}
-			time.Sleep(pollStep) // the loop continues until all have ended, because they may have started others
-		}
-		return fmt.Errorf("the programs on %s start others faster than they are ended", host)
-	})
-	return len(ended), err
-}
-
-// killApps kills all processes except process 1 and the daemon. It adds them to `ended`, and
-// returns how many they were.
-func killApps(ps []procStat, ended map[int]bool) (n int, err error) {
-	first, daemon := initAndDaemon(ps)
-	for _, p := range ps {
-		if p.pid == first || p.pid == daemon || first == 0 {
-			continue
-		}
-		n++
-		if kerr := unix.Kill(p.pid, unix.SIGKILL); kerr == nil {
-			ended[p.pid] = true
-		} else if !errors.Is(kerr, unix.ESRCH) {
-			err = errors.Join(err, fmt.Errorf("end process %d: %w", p.pid, kerr))
-		}
-	}
-	return n, err
-}
-
 // Hang stops every process of a host or of the switch. The node then sends nothing more, but its
 // link keeps its carrier. A host's kernel still answers ARP and ping, as on a machine whose
 // programs hang.
@@ -113,10 +67,21 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 			return err
 		}
 		if is == on {
-			return stateError(false, "%s %s", node, map[bool]string{true: "hangs already; `rdmalab resume " + node + "` ends it", false: "does not hang"}[on])
+			return hangError(node, on)
 		}
 		return errors.Join(r.timers().cancelTimer(node), r.keep.hang(node, on))
 	})
+}
+
+// hangError is the error for a request to stop a node that hangs (on), or to continue one that does not.
+func hangError(node string, on bool) error {
+	switch {
+	case on:
+		return stateError(false, "%s hangs already; `rdmalab resume %s` ends it", node, node)
+	case node == spec.SwitchName:
+		return stateError(false, "%s does not hang", node)
+	}
+	return stateError(false, "%s does not hang as a whole; `rdmalab resume %s --app` continues programs on it that hang", node, node)
 }
 
 // StateError is the error for a request if the node is in the wrong state for it. Its text says

@@ -264,7 +264,7 @@ func TestCrashEndsPrograms(t *testing.T) {
 			return done
 		}
 		done := run()
-		if n, err := r.CrashApps(t.Context(), "cn0"); err != nil || n != 3 {
+		if n, err := r.Apps("cn0").Crash(t.Context()); err != nil || n != 3 {
 			t.Errorf("ended %d programs, %v; want 3", n, err)
 		}
 		if code := <-done; code != 137 {

@@ -24,6 +24,7 @@ const (
 	StateSilent  State = "silent"   // its processes run, but its daemon does not answer
 	StateNICDown State = "nic-down" // its NIC has crashed
 	StateCut     State = "link-down"
+	StateAppHung State = "app-hung"    // its programs are stopped, but its NIC works
 	StateApp     State = "app-crashed" // its programs have crashed, but its NIC works
 	StateUp      State = "up"
 )
@@ -197,6 +198,8 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 		n.State = StateNICDown
 	case n.Link != LinkUp && n.Name != spec.SwitchName:
 		n.State = StateCut
+	case d.App == "hung":
+		n.State = StateAppHung
 	case d.App == "crashed":
 		n.State = StateApp
 	default:
@@ -207,7 +210,7 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 
 // worst returns the state of the rack: the state of its worst node.
 func worst(s Status) State {
-	for _, state := range []State{StateCrashed, StateHung, StateSilent, StateNICDown, StateCut, StateApp} {
+	for _, state := range []State{StateCrashed, StateHung, StateSilent, StateNICDown, StateCut, StateAppHung, StateApp} {
 		if s.Switch.State == state {
 			return state
 		}

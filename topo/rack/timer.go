@@ -21,6 +21,7 @@ const (
 	ActionLinkUp       Action = "link-up"
 	ActionNIC          Action = "nic-up"
 	ActionApps         Action = "apps-start"
+	ActionResumeApps   Action = "apps-resume"
 	ActionEndPartition Action = "partition-mend"
 )
 
@@ -55,7 +56,7 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 
 // apart holds suffixes of timer names, for actions that do not end a crash or hang of the node
 // itself. Each of these actions has a separate timer.
-var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionApps: ".apps", ActionEndPartition: ".partition"}
+var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionApps: ".apps", ActionResumeApps: ".hung-apps", ActionEndPartition: ".partition"}
 
 // timerName returns the name of the timer of an action. A node, its link, its NIC, its programs and
 // the partition have at most one timer each.

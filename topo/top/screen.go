@@ -269,7 +269,7 @@ func statePaint(s string) paint {
 		return fine
 	case "crashed", "hung", "silent", "ERROR", "ERR", "SQE", "nic-down", "missing", "failed", "broken":
 		return bad
-	case "link-down", "app-crashed", "down", "no-carrier":
+	case "link-down", "app-crashed", "app-hung", "down", "no-carrier":
 		return warn
 	}
 	return plain

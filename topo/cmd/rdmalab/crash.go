@@ -57,7 +57,7 @@ func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.
 		if err := askHost(ctx, r, node, hostd.PathCrashApp, nil); err != nil {
 			return "", "", err
 		}
-		n, err := r.CrashApps(ctx, node)
+		n, err := r.Apps(node).Crash(ctx)
 		return rack.ActionApps, fmt.Sprintf("the daemon's jobs and %d programs on %s have crashed", n, node), err
 	case nic:
 		return rack.ActionNIC, "the NIC of " + node + " has crashed", setNIC(ctx, r, node, hostd.StateDown)

@@ -83,6 +83,7 @@ func doers() map[rack.Action]rack.Doer {
 	d[rack.ActionApps] = func(ctx context.Context, r *rack.Rack, node string) error {
 		return askHost(ctx, r, node, hostd.PathStartApp, nil)
 	}
+	d[rack.ActionResumeApps] = resumeApps
 	d[rack.ActionEndPartition] = func(ctx context.Context, r *rack.Rack, _ string) error {
 		return askSwitch(ctx, r, http.MethodDelete, nil)
 	}

@@ -1,44 +1,89 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func hangCmd() *cobra.Command {
+	var app bool
 	cmd := &cobra.Command{
-		Use:   "hang HOST | hang switch",
-		Short: "Stop every process of a host, or of the switch, until `rdmalab resume`",
+		Use:   "hang HOST [--app] | hang switch",
+		Short: "Stop every process of a host, only its programs, or the switch, until `rdmalab resume`",
 		Long: "hang stops every process of a host until `rdmalab resume`. The daemon of the host, which is the host's NIC,\n" +
 			"stops, too. So the NIC sends and answers nothing. But the link keeps its carrier, and the kernel still answers\n" +
 			"ping. Memory and connections stay as they are.\n\n" +
 			"The clock does not stop. Timers of the host that expire in the meantime take effect as soon as the host is\n" +
 			"resumed.\n\n" +
+			"`hang HOST --app` stops only programs, and the services and tests of the daemon, as if the processors of the\n" +
+			"machine hung. The NIC goes on: it executes the requests of peers and the programs of work requests that are in\n" +
+			"its queues. A program that is started later on the host runs. `rdmalab crash` with --app or --nic ends the hang\n" +
+			"of the daemon's services.\n\n" +
 			"`hang switch` stops the switch: it forwards nothing.",
 		Example: "  rdmalab hang ms0 --for 2s\n" +
+			"  rdmalab hang md0 --app\n" +
 			"  rdmalab hang switch --for 1s\n" +
 			"  rdmalab hang ms0 && rdmalab resume ms0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
+				if app {
+					n, err := hangApps(cmd.Context(), r, args[0])
+					return rack.ActionResumeApps, fmt.Sprintf("the daemon's jobs and %d programs on %s hang", n, args[0]), err
+				}
 				return rack.ActionResume, args[0] + " hangs", r.Hang(cmd.Context(), args[0])
 			}, args[0])
 		},
 	}
-	forFlag(cmd, "resume the host or the switch after this time, like 2s (default: it hangs until rdmalab resume)")
+	cmd.Flags().BoolVar(&app, "app", false, "stop only programs, services and running tests")
+	forFlag(cmd, "resume what hangs after this time, like 2s (default: it hangs until rdmalab resume)")
 	return cmd
 }
 
+// hangApps stops the programs on a host and the daemon's jobs. It returns how many programs it has
+// stopped.
+func hangApps(ctx context.Context, r *rack.Rack, host string) (int, error) {
+	if host == spec.SwitchName {
+		return 0, badUse("the switch hangs as a whole: `rdmalab hang %s`", host)
+	}
+	if err := askHost(ctx, r, host, hostd.PathHangApp, nil); err != nil {
+		return 0, err
+	}
+	return r.Apps(host).Hang(ctx)
+}
+
+// resumeApps ends hangApps. The programs go on also if the daemon's jobs do not hang, which a crash of
+// them has ended.
+func resumeApps(ctx context.Context, r *rack.Rack, host string) error {
+	n, err := r.Apps(host).Resume(ctx)
+	if err != nil {
+		return err
+	}
+	err = askHost(ctx, r, host, hostd.PathResumeApp, nil)
+	if said := (*control.Error)(nil); n > 0 && errors.As(err, &said) && said.Status == http.StatusConflict {
+		return nil
+	}
+	return err
+}
+
 func resumeCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "resume HOST | resume switch",
+	var app bool
+	cmd := &cobra.Command{
+		Use:   "resume HOST [--app] | resume switch",
 		Short: "Continue the processes of a host or of the switch that `rdmalab hang` stopped",
 		Long: "resume continues every process where `rdmalab hang` stopped it. The host's memory and queue pairs are as they\n" +
 			"were. But a peer whose retries have run out in the meantime has ended its side of the connection.\n\n" +
+			"With --app it continues the programs, services and tests that `rdmalab hang --app` stopped.\n\n" +
 			"If --for was given to `rdmalab hang`, resume also cancels that timer. To bring back a host or a switch that has\n" +
 			"crashed, use `rdmalab restart`.",
 		Example: "  rdmalab hang ms0 && rdmalab resume ms0\n" +
@@ -46,13 +91,25 @@ func resumeCmd() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
-			if err := r.Resume(cmd.Context(), args[0]); err != nil {
+			if !app {
+				if err := r.Resume(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), args[0], "goes on")
 				return err
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), args[0], "goes on")
+			if args[0] == spec.SwitchName {
+				return badUse("the switch hangs as a whole: `rdmalab resume %s`", args[0])
+			}
+			if err := errors.Join(r.Cancel(cmd.Context(), rack.ActionResumeApps, args[0]), resumeApps(cmd.Context(), r, args[0])); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "the programs of", args[0], "go on")
 			return err
 		}),
 	}
+	cmd.Flags().BoolVar(&app, "app", false, "continue only programs, services and running tests")
+	return cmd
 }
 
 func restartCmd() *cobra.Command {

@@ -25,6 +25,7 @@ func statusCmd() *cobra.Command {
 			"that programs use, memory regions that exist longer than their programs, and containers. STATE is one of\n\n" +
 			"  up           the daemon answers\n" +
 			"  app-crashed  the programs have crashed (`rdmalab crash --app`), and the NIC works\n" +
+			"  app-hung     the programs are stopped (`rdmalab hang --app`), and the NIC works\n" +
 			"  link-down    the link is cut\n" +
 			"  nic-down     the NIC has crashed\n" +
 			"  silent       the daemon runs, but does not answer: see `rdmalab logs`\n" +

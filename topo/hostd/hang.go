@@ -1,0 +1,101 @@
+package hostd
+
+import (
+	"net/http"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/device"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// beginHang stops the threads of services and jobs, as on a machine whose processors hang. The NIC goes on:
+// it executes requests of peers, and programs of work requests. A crash of the application or of the
+// NIC ends the hang.
+func (a *application) beginHang() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.works(); err != nil {
+		return err
+	}
+	a.hangs, a.stood = true, a.stores.status()
+	a.hang.Begin()
+	a.h.dev.With(func(*engine.Engine) {}) // the last thread that entered the NIC before has left it
+	a.h.log.Info("application hangs")
+	return nil
+}
+
+// endHang lets the threads go on.
+func (a *application) endHang() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.hangs {
+		return control.Errorf(http.StatusConflict, "the programs of %s do not hang", a.h.self.Name)
+	}
+	a.hangs, a.stood = false, nil
+	a.hang.End()
+	a.h.log.Info("application goes on")
+	return nil
+}
+
+// works returns an error if the application has crashed or hangs. The caller holds mu.
+func (a *application) works() error {
+	switch name := a.h.self.Name; {
+	case !a.running:
+		return control.Errorf(http.StatusConflict, "the application of %s has crashed; restart it", name)
+	case a.hangs:
+		return control.Errorf(http.StatusConflict, "the programs of %s hang; `rdmalab resume %s --app` ends it", name, name)
+	}
+	return nil
+}
+
+// context opens the NIC for a service or a job.
+func (a *application) context() verbs.Context { return a.h.dev.HangingContext(&a.hang) }
+
+// awake wraps the handler of a request for a store. While the application hangs, it refuses the
+// request: the store's threads may have stopped with the store's locks.
+func (a *application) awake(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		var err error
+		if a.hangs {
+			err = a.works()
+		}
+		a.mu.Unlock()
+		if err != nil {
+			control.WriteError(w, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hangingManager is the host's connection manager for services and jobs. While the
+// application hangs, no request of a peer is accepted.
+type hangingManager struct {
+	rdmacm.Manager
+	hang *device.Hang
+}
+
+// Listen implements rdmacm.Manager.
+func (m hangingManager) Listen(service string) (rdmacm.Listener, error) {
+	l, err := m.Manager.Listen(service)
+	if err != nil {
+		return nil, err
+	}
+	return hangingListener{l, m.hang}, nil
+}
+
+type hangingListener struct {
+	rdmacm.Listener
+	hang *device.Hang
+}
+
+// Accept implements rdmacm.Listener.
+func (l hangingListener) Accept(deadline clock.Time) (rdmacm.Request, error) {
+	r, err := l.Listener.Accept(deadline)
+	l.hang.Wait()
+	return r, err
+}

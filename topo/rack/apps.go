@@ -1,0 +1,118 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Apps are the programs that run on a host: all processes except process 1 and the daemon. So what is
+// done to them leaves the NIC and the registered memory alone. Jobs that run inside the daemon are not
+// among them; the caller sends the daemon a request for these.
+type Apps struct {
+	rack *Rack
+	host string
+}
+
+// Apps returns the programs that run on a host.
+func (r *Rack) Apps(host string) Apps { return Apps{r, host} }
+
+// Crash ends the programs. It returns how many processes it has ended.
+func (a Apps) Crash(ctx context.Context) (int, error) {
+	r, host := a.rack, a.host
+	if err := r.CheckHost(host); err != nil {
+		return 0, err
+	}
+	ended := make(map[int]bool)
+	err := r.locked(ctx, func() error {
+		for range maxKillRounds {
+			pids, err := r.keep.pids(host)
+			if err != nil {
+				return err
+			}
+			left, err := killApps(processes(pids), ended)
+			if left == 0 || err != nil {
+				return err
+			}
+			time.Sleep(pollStep) // the loop continues until all have ended, because they may have started others
+		}
+		return fmt.Errorf("the programs on %s start others faster than they are ended", host)
+	})
+	return len(ended), err
+}
+
+// killApps kills all processes except process 1 and the daemon. It adds them to `ended`, and
+// returns how many they were.
+func killApps(ps []procStat, ended map[int]bool) (n int, err error) {
+	for _, p := range apps(ps) {
+		n++
+		if kerr := unix.Kill(p.pid, unix.SIGKILL); kerr == nil {
+			ended[p.pid] = true
+		} else if !errors.Is(kerr, unix.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("end process %d: %w", p.pid, kerr))
+		}
+	}
+	return n, err
+}
+
+// Hang stops the programs. It returns how many processes it has stopped.
+func (a Apps) Hang(ctx context.Context) (int, error) {
+	return a.signal(ctx, unix.SIGSTOP, func(p procStat) bool { return p.state != stoppedProc && p.state != tracedProc })
+}
+
+// Resume continues the programs that are stopped. It returns how many processes they were.
+func (a Apps) Resume(ctx context.Context) (int, error) {
+	return a.signal(ctx, unix.SIGCONT, func(p procStat) bool { return p.state == stoppedProc })
+}
+
+// States of a stopped process in /proc/PID/stat.
+const (
+	stoppedProc = 'T' // by a signal
+	tracedProc  = 't' // by a debugger
+)
+
+// signal sends a signal to all programs of which needs is true, until it is true of none. It returns how
+// many processes got the signal.
+func (a Apps) signal(ctx context.Context, sig unix.Signal, needs func(procStat) bool) (int, error) {
+	r, host := a.rack, a.host
+	if err := r.CheckHost(host); err != nil {
+		return 0, err
+	}
+	reached := make(map[int]bool)
+	err := r.locked(ctx, func() error {
+		return waitFor(killWait, "the programs on "+host, func() (bool, error) {
+			pids, err := r.keep.pids(host)
+			if err != nil {
+				return false, err
+			}
+			done := true
+			for _, p := range apps(processes(pids)) {
+				if !needs(p) {
+					continue
+				}
+				done = false
+				if err := unix.Kill(p.pid, sig); err == nil {
+					reached[p.pid] = true
+				} else if !errors.Is(err, unix.ESRCH) {
+					return false, fmt.Errorf("%v to process %d: %w", sig, p.pid, err)
+				}
+			}
+			return done, nil
+		})
+	})
+	return len(reached), err
+}
+
+// apps returns the processes of a node other than process 1 and the daemon.
+func apps(ps []procStat) (out []procStat) {
+	first, daemon := initAndDaemon(ps)
+	for _, p := range ps {
+		if first != 0 && p.pid != first && p.pid != daemon {
+			out = append(out, p)
+		}
+	}
+	return out
+}
