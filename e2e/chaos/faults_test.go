@@ -1,6 +1,8 @@
 package chaos
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -95,6 +97,40 @@ var _ = Describe("a host", func() {
 		rack.OK("resume", "ms0")
 		Expect(rack.State("ms0")()).To(Equal("up"))
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
+	})
+
+	It("whose application hangs keeps its NIC, and its programs go on when they are resumed", func() {
+		rack := fixture.Up(four)
+		dir := GinkgoT().TempDir() // a container has none of this name
+		stopProgram := rack.Start("exec", "ms0", "--", "/bin/sh", "-c", "mkdir -p "+dir+" && while echo >>"+dir+"/steps; do sleep 0.1; done")
+		made := func() int {
+			n, _ := strconv.Atoi(strings.TrimSpace(rack.Run("exec", "ms0", "--", "/bin/sh", "-c", "wc -c <"+dir+"/steps").Stdout))
+			return n // 0 before the first step
+		}
+		Eventually(made, fixture.Patience, "50ms").Should(BeNumerically(">", 2))
+		stop := rack.Start(doomed...)
+		received := func() uint64 { return rack.Counters("ms0")["rx_write_requests"] }
+		Eventually(received, fixture.Patience, "50ms").Should(BeNumerically(">", 100))
+		Expect(rack.OK("hang", "ms0", "--app")).To(MatchRegexp(`the daemon's jobs and [12] programs on ms0 hang`))
+		Expect(rack.State("ms0")()).To(Equal("app-hung"))
+		stood, before := made(), received()
+		Eventually(received, fixture.Patience, "50ms").Should(BeNumerically(">", before+100))
+		Expect(rack.Run("hang", "ms0", "--app").Stderr).To(ContainSubstring("`rdmalab resume ms0 --app` ends it"))
+		Expect(rack.Run("resume", "ms0").Stderr).To(ContainSubstring("`rdmalab resume ms0 --app`"))
+		alive(rack)
+		Expect(made()).To(Equal(stood))
+		rack.OK("resume", "ms0", "--app")
+		Eventually(made, fixture.Patience, "50ms").Should(BeNumerically(">", stood))
+		rack.OK("perf", "verify", "--from", "cn1", "--to", "ms0")
+		Expect(rack.Run("resume", "ms0", "--app").Stderr).To(ContainSubstring("do not hang"))
+		Expect(stop().Stderr).NotTo(ContainSubstring("retry counter"))
+		stopProgram()
+		rack.OK("hang", "ms0", "--app", "--for", "200ms")
+		Eventually(rack.State("ms0"), fixture.Patience, "50ms").Should(Equal("up"))
+		rack.OK("hang", "ms0", "--app")
+		rack.OK("crash", "ms0", "--app")
+		rack.OK("restart", "ms0", "--app")
+		rack.OK("perf", "verify", "--from", "cn1", "--to", "ms0")
 	})
 
 	It("that hangs delays no other host, and does not execute later what was asked of it meanwhile", func() {

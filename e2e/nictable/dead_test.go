@@ -33,4 +33,33 @@ var _ = Describe("the server of the NIC's table", func() {
 		Expect(res.Stdout).To(ContainSubstring("nictable, workload c"))
 		Expect(res.Stdout).NotTo(ContainSubstring("failed"))
 	})
+
+	It("hangs with the host's processors, and no GET fails; changes wait for it", func() {
+		rack := fixture.Up(rackFile)
+		rack.OK("nictable", "start")
+		rack.OK("nictable", "load", "--keys", "200")
+		rack.OK("nictable", "insert", "5000", "w") // the run reads keys below 200
+		answers := func() uint64 { return rack.Counters("md0")["ring_entries"] }
+		began := answers()
+		ended := make(chan fixture.Result, 1)
+		go func() {
+			defer GinkgoRecover()
+			ended <- rack.Run("run", "ycsb", "--store", "nictable", "--workload", "c", "--keys", "200", "--no-load", "--clients", "4", "--ops", "40000", "-q")
+		}()
+		Eventually(answers).Should(BeNumerically(">", began+1000))
+		rack.OK("hang", "md0", "--app")
+		Expect(rack.State("md0")()).To(Equal("app-hung"))
+		hung := answers()
+		Eventually(answers).Should(BeNumerically(">", hung+20_000), "GETs while the processors hang")
+		Expect(rack.Run("nictable", "start").Stderr).To(ContainSubstring("`rdmalab resume md0 --app`"))
+		Expect(rack.Run("nictable", "put", "5000", "x", "--patience", "1s")).NotTo(fixture.HaveExited(0))
+		rack.OK("resume", "md0", "--app")
+		Expect(rack.State("md0")()).To(Equal("up"))
+		rack.OK("nictable", "put", "5000", "y")
+		Expect(rack.OK("nictable", "get", "5000")).To(ContainSubstring("y"))
+		var res fixture.Result
+		Eventually(ended).Should(Receive(&res))
+		Expect(res).To(fixture.HaveExited(0))
+		Expect(res.Stdout).NotTo(ContainSubstring("failed"))
+	})
 })
