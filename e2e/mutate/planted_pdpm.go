@@ -15,6 +15,12 @@ var pdpmBugs = []planted{
 		"store/pdpm TestFenceIsForgotten",
 	},
 	{
+		"pdpm: a key counts as lost because another server is", "store/pdpm/direct.go",
+		"if errors.Is(err, kv.ErrLost) && c.HolderOf(key) != 0 {",
+		"if err == nil {",
+		"sim pdpm-direct",
+	},
+	{
 		"pdpm: a torn copy is not noticed", "store/pdpm/layout.go",
 		"return value, sum(key, b, value) == binary.LittleEndian.Uint32(b[12:])",
 		"return value, true",

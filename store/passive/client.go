@@ -23,6 +23,14 @@ type Client struct {
 // NewClient makes a Client of a store for values of up to largest bytes. The Client closes the Conn.
 func NewClient(c *Conn, largest int) Client { return Client{Conn: c, largest: largest} }
 
+// HolderOf returns the memory server that has a key, from 0, as PlaceOf places it. After a loss of memory a
+// client may report a key on this server alone as lost. A store that places keys in another way has a method
+// of its own.
+func (c *Client) HolderOf(key uint64) (server int) {
+	server, _ = PlaceOf(key, c.Conn.Servers())
+	return server
+}
+
 // Begin begins an operation that writes a value of n bytes; n is 0 if it writes none. If Begin
 // fails, the operation must end with this error and has no effect.
 func (c *Client) Begin(n int, deadline clock.Time) error {

@@ -2,6 +2,7 @@ package pdpm
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -14,7 +15,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 	rt := c.Conn.Runtime()
 	for w := (watch{}); ; c.Retries++ {
-		err := c.ready(deadline)
+		err := c.ready(key, deadline)
 		var e entry
 		if err == nil {
 			e, err = c.find(key, false, deadline)
@@ -82,7 +83,7 @@ func (c *Client) change(key uint64, x change, deadline clock.Time) error {
 	for ; ; c.Retries++ {
 		var head [headLen]byte
 		var own tag
-		err := c.ready(deadline)
+		err := c.ready(key, deadline)
 		var e entry
 		if err == nil {
 			e, err = c.find(key, x.insert, deadline)
@@ -126,16 +127,21 @@ func unknown(err error) error {
 	return errors.Join(err, kv.ErrTimeout)
 }
 
-// ready gives the client another number if it needs one: because it may have left a lock behind, or
+// ready is called before an attempt at an operation on a key. It gives the client another number if it needs one: because it may have left a lock behind, or
 // because its count of locks is exhausted.
-func (c *Client) ready(deadline clock.Time) error {
+func (c *Client) ready(key uint64, deadline clock.Time) error {
 	if c.Conn.Runtime().Now() >= deadline {
 		return kv.ErrTimeout
 	}
 	if !c.stray && c.locks < 1<<32-1 {
 		return nil
 	}
-	if err := direct.Number(c.Conn, deadline); err != nil {
+	err := direct.Number(c.Conn, deadline)
+	if errors.Is(err, kv.ErrLost) && c.HolderOf(key) != 0 {
+		// Server 0, which counts clients, has lost its memory, and not the server of the key.
+		return fmt.Errorf("%w: the client gets no other number: %v", kv.ErrTimeout, err)
+	}
+	if err != nil {
 		return err
 	}
 	c.stray, c.locks = false, 0

@@ -21,11 +21,12 @@ type trialRun struct {
 	env     *env
 	plan    *trialPlan
 	history *kv.History
-	memory  [][]byte // of each server
-	ready   bool     // the store was created
-	losses  int      // how often memory was lost
-	died    bool     // clients have died
-	begun   int      // operations that have begun
+	memory  [][]byte     // of each server
+	ready   bool         // the store was created
+	losses  int          // how often memory was lost
+	lost    map[int]bool // the servers whose memory was lost
+	died    bool         // clients have died
+	begun   int          // operations that have begun
 	unknown int
 	full    int // operations that found no room
 	refused int // operations that found their key lost
@@ -81,7 +82,7 @@ func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store
 
 func newTrialRun(e *env, p *trialPlan, plant func(kv.Store) kv.Store) *trialRun {
 	return &trialRun{
-		env: e, plan: p, history: kv.NewHistory(), plant: plant, down: make(map[string]bool),
+		env: e, plan: p, history: kv.NewHistory(), plant: plant, down: make(map[string]bool), lost: make(map[int]bool),
 		at: func(client int) string { return fmt.Sprintf("cn%d", client%computeHosts) },
 	}
 }
@@ -271,6 +272,7 @@ func (r *trialRun) inject(x trialFault) {
 		h.Crash()
 		if x.what == trialMemoryLost {
 			r.losses++
+			r.lost[i] = true
 		}
 		end = func() {
 			if x.what != trialNICCrash {
@@ -288,16 +290,23 @@ func (r *trialRun) inject(x trialFault) {
 
 // afterLoss is a client of a store that may have lost memory. An operation that reports the loss
 // has changed nothing if it began after the last loss; if it began before, it may have been
-// executed. Every other answer must be correct as if nothing had been lost.
+// executed. Every other answer must be correct as if nothing had been lost. So must the report of a
+// loss for a key on a server that has lost nothing, if the client is a keyHolder.
 type afterLoss struct {
 	kv.Store
 	run *trialRun
 }
 
+// keyHolder is a client that says which server has a key, from 0.
+type keyHolder interface{ HolderOf(key uint64) (server int) }
+
 // judge returns the error of an operation at whose begin memory had been lost a number of times.
-func (a *afterLoss) judge(losses int, err error) error {
+func (a *afterLoss) judge(key uint64, losses int, err error) error {
+	p, places := a.Store.(keyHolder)
 	switch {
 	case a.run.losses == 0 || !errors.Is(err, kv.ErrLost):
+		return err
+	case places && !a.run.lost[p.HolderOf(key)]:
 		return err
 	case losses == a.run.losses:
 		return errors.Join(err, kv.ErrNoEffect)
@@ -308,25 +317,25 @@ func (a *afterLoss) judge(losses int, err error) error {
 func (a *afterLoss) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	losses := a.run.losses
 	v, err := a.Store.Get(key, dst, deadline)
-	return v, a.judge(losses, err)
+	return v, a.judge(key, losses, err)
 }
 
 func (a *afterLoss) Put(key uint64, value []byte, deadline clock.Time) error {
 	losses := a.run.losses
-	return a.judge(losses, a.Store.Put(key, value, deadline))
+	return a.judge(key, losses, a.Store.Put(key, value, deadline))
 }
 
 func (a *afterLoss) Upsert(key uint64, value []byte, deadline clock.Time) error {
 	losses := a.run.losses
-	return a.judge(losses, a.Store.(kv.Upserter).Upsert(key, value, deadline))
+	return a.judge(key, losses, a.Store.(kv.Upserter).Upsert(key, value, deadline))
 }
 
 func (a *afterLoss) Insert(key uint64, value []byte, deadline clock.Time) error {
 	losses := a.run.losses
-	return a.judge(losses, a.Store.Insert(key, value, deadline))
+	return a.judge(key, losses, a.Store.Insert(key, value, deadline))
 }
 
 func (a *afterLoss) Delete(key uint64, deadline clock.Time) error {
 	losses := a.run.losses
-	return a.judge(losses, a.Store.Delete(key, deadline))
+	return a.judge(key, losses, a.Store.Delete(key, deadline))
 }
