@@ -139,7 +139,7 @@ func (c *Client) ready(key uint64, deadline clock.Time) error {
 	err := direct.Number(c.Conn, deadline)
 	if errors.Is(err, kv.ErrLost) && c.HolderOf(key) != 0 {
 		// Server 0, which counts clients, has lost its memory, and not the server of the key.
-		return fmt.Errorf("%w: the client gets no other number: %v", kv.ErrTimeout, err)
+		return fmt.Errorf("%w: the client gets no other number: %s", kv.ErrTimeout, err.Error())
 	}
 	if err != nil {
 		return err
