@@ -232,7 +232,7 @@ func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 		return nil
 	case errors.Is(err, kv.ErrTimeout):
 		r.unknown++
-		r.noteStarved(began)
+		r.noteStarved(began, rt.Now())
 		return nil
 	case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrExists), errors.Is(err, kv.ErrLost) && r.injected:
 		return s.Err()

@@ -49,10 +49,12 @@ func (r *storeRun) await(id int, rt verbs.Runtime) {
 	}
 }
 
-// noteStarved is called for an operation that was not answered. In a store with copies the hang of one
-// memory service must not cause that for long, if the links have no faults.
-func (r *storeRun) noteStarved(began clock.Time) {
-	if r.plan.replicas > 1 && len(r.plan.rules) == 0 && r.hungAt != 0 && began > r.hungAt.Add(servicePatience) {
+// noteStarved is called for an operation whose outcome is unknown. In a store with copies the hang of
+// one memory service must not make operations wait until their deadlines for long, if the links have no
+// faults. An operation that ends earlier was interrupted by a change of the view, also by the one that
+// brings the server back.
+func (r *storeRun) noteStarved(began, ended clock.Time) {
+	if r.plan.replicas > 1 && len(r.plan.rules) == 0 && r.hungAt != 0 && began > r.hungAt.Add(servicePatience) && ended >= began.Add(storePatience) {
 		r.starved++
 	}
 }
