@@ -72,9 +72,10 @@ func (f *finder) readBuckets(h layout.Hash, set int) {
 
 func bucketsAt(set int) int { return atBuckets + set*sightLen }
 
-// look parses the buckets that readBuckets has read, and returns the slots that may name the key.
-// The list is valid until the next call. The error errChanged means that the index changes its form
-// there: the caller must call catchUp and read again.
+// look parses the buckets that readBuckets has read with the same set, and returns the slots that may
+// name the key. The list is valid until the next call. The error errChanged means that the subtable is
+// being split, or was split: the client's copy of the directory is out of date, or some keys are still
+// being moved. The caller must call catchUp and read the buckets again.
 func (f *finder) look(set int) ([]entry, error) {
 	f.found, f.leaving = f.found[:0], f.leaving[:0]
 	err := f.parseSight(&f.sight, bucketsAt(set))

@@ -43,9 +43,10 @@ type Config struct {
 	// Region is the largest number of bytes that the store uses of each memory server's region; 0
 	// means the size of the smallest region. The store uses equally many bytes of each server.
 	Region int
-	// Shares divides the memory among the classes in these proportions. If all are zero and the
-	// format is checked, the classes share the memory in segments, unless there is too little or
-	// too much of it: see minSegments. Otherwise all zeros mean DefaultShares.
+	// Shares divides the memory among the classes in these proportions. If all are zero and nodes
+	// have a checksum (layout.Format), no class has a fixed part: a class takes a segment of the
+	// memory when it needs one. With too little or too much memory for that (see minSegments), and
+	// for nodes without a checksum, all zeros mean DefaultShares.
 	Shares [layout.Classes]int
 	// Lease is how long after its last answered request a client may use the locations that it
 	// knows; 0 means 2 s.

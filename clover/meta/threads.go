@@ -55,10 +55,10 @@ type handoff struct {
 	failed  error           // the error of a request thread that has failed
 }
 
-// lend lets the request threads use the tables until the main thread calls regain. Before that, the
-// main thread answers the oldest waiting requests, up to the first one that needs a memory server.
-// It leaves requests that arrive meanwhile: clients that send faster than it answers must not keep
-// it from its own work.
+// lend lets the request threads use the tables until the main thread calls regain. First the main
+// thread answers the oldest requests that wait for it, up to the first one that needs a memory server.
+// It does not answer requests that arrive during lend: clients that send faster than the main thread
+// answers must not keep it from its other work.
 func (s *memories) lend() {
 	h := s.hand
 	if h == nil {

@@ -36,9 +36,10 @@ const (
 	// Alloc asks for N nodes of Class, of server Near if that one has some. The answer has their
 	// locations.
 	OpAlloc
-	// Query asks for a node of the chain of Key. The answer has the newest known node and the slot.
-	// If At is set, it names a node that the client was given, and the answer is Done if the server
-	// has seen this node in a chain.
+	// Query asks where the chain of Key is. The answer has the newest node of the chain that the
+	// server knows, and the slot of the key. A client that does not know whether its append has
+	// succeeded sets At to its new node: the answer is then Done if the server has seen this node in
+	// a chain.
 	OpQuery
 	// Open makes a new key known. At is its first node, which the client has written. The answer
 	// has the slot.

@@ -48,8 +48,9 @@ type Ref struct {
 	// Units is the length of the object in units; 0 means that the slot is empty.
 	Units int
 	// Server is the server with the first replica of the object. Place is the offset of the object
-	// in area 0, in units. (The public code has the virtual address there. Its areas begin at the
-	// same address on all servers.)
+	// in area 0 of that server, which has first replicas, in multiples of Unit. (In the public code
+	// a slot has the object's virtual address instead, because areas begin at the same address on
+	// all servers.)
 	Server int
 	Place  uint64
 	// Version grows with each use of the object's memory (Hardened only).

@@ -115,8 +115,8 @@ func (c *session) lost(op string) error {
 }
 
 // write sends a request. The socket takes a message as a whole or not at all, so write can try
-// again. If the socket stays full for the patience, write abandons the daemon. It counts this time
-// in the same way as await.
+// again. If the socket stays full for the patience, write abandons the daemon. As in await, time in
+// which the host hangs does not count.
 func (c *session) write(b []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()

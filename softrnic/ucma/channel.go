@@ -8,13 +8,12 @@ type channel struct {
 	unread []pending
 }
 
-// pending is an event that the program has not read. of is the identifier that it is reported for.
-// made is the identifier of a peer's request, in events of that kind; join is the membership in a
-// group, in events of that kind.
+// pending is an event that the program has not read.
 type pending struct {
 	event
-	of, made *id
-	join     *join
+	of   *id   // the identifier that the event is reported for; of a connection request, the one that listens
+	made *id   // the new identifier of the connection that a peer asks for; nil if the event is no such request
+	join *join // the membership in a multicast group that the event reports on; nil if it reports on none
 }
 
 // tell queues an event of an identifier. While the program does not know the identifier (uid 0), the

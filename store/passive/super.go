@@ -210,9 +210,9 @@ func (f Form) Join(cfg Config, deadline clock.Time) (_ *Conn, s Super, err error
 	return c, s, nil
 }
 
-// Expect sets a check that c makes on each new connection from now on. The superblock must be that
-// of s. Unless word is nil, word is called with the word at SuperWord and must return nil.
-// Otherwise the operation ends with kv.ErrLost.
+// Expect makes c check the memory of a server on each new connection from now on: its superblock must
+// be that of s, and word, if it is not nil, must return nil for the 8 bytes at SuperWord. An operation
+// that needs a connection whose check fails ends with kv.ErrLost.
 func (f Form) Expect(c *Conn, s Super, word func(uint64) error) {
 	c.Expect(SuperLen, func(server int, first []byte) error {
 		found, err := f.Parse(first, c.Len(server))

@@ -12,10 +12,10 @@ import (
 // packet that the program has not seen.
 type Guard interface {
 	Program
-	// Guards reports whether the switch drops RoCEv2 packets with malformed headers, frames with a
-	// damaged IP header (wire.DamagedIP), and packets that one wrong bit hides (wire.Hidden). It
-	// forwards them otherwise. The switch asks for each frame that it does not pass to the program, and
-	// for each super-frame.
+	// Guards reports whether the switch drops damaged frames instead of forwarding them: RoCEv2 packets
+	// with malformed headers, frames with a damaged IP header (wire.DamagedIP), and RoCEv2 packets that
+	// look like other frames because of one wrong bit (wire.Hidden). The switch calls Guards for each
+	// frame that it does not pass to the program, and for each super-frame.
 	Guards() bool
 }
 

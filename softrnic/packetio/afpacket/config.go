@@ -59,7 +59,7 @@ type Config struct {
 	// UseQdisc sends through the interface's queueing discipline: slower, but visible to a tcpdump
 	// on the sending side.
 	UseQdisc bool
-	// Merge sends runs of RoCEv2 packets that differ only in their number and content as one
+	// Merge sends runs of RoCEv2 packets that differ only in PSN and content as one
 	// super-frame, as NICs with segmentation offload do. A receiver, or a capture in between,
 	// splits it.
 	Merge bool

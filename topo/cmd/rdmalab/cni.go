@@ -22,9 +22,10 @@ func cniCmd() *cobra.Command {
 		Short: "Attach containers of podman, nerdctl or Kubernetes to the rack (CNI plugin)",
 		Long: "Container runtimes call this program as a CNI plugin. A container that the runtime attaches to a network of type\n" +
 			cni.Program + " becomes a guest of the rack, which must be up. The guest gets an interface with the name that the\n" +
-			"runtime chooses, an address of the rack and a port of the switch. `rdmalab capture` and `rdmalab inject` accept\n" +
-			"its name, GUEST in `rdmalab cni guests`, in place of a host's. `rdmalab cni install` puts the plugin and a\n" +
-			"network where runtimes look for them; see compose/k8s for Kubernetes with Multus.",
+			"runtime chooses, an address of the rack and a port of the switch. `rdmalab cni guests` shows the name of each\n" +
+			"guest in the column GUEST. `rdmalab capture` and `rdmalab inject` accept it as they do the name of a host.\n" +
+			"`rdmalab cni install` puts the plugin and a network where runtimes look for them; see compose/k8s for\n" +
+			"Kubernetes with Multus.",
 		Example: "  rdmalab cni install\n" +
 			"  podman run --rm --network rack:interface_name=rack0 IMAGE\n" +
 			"  rdmalab cni guests",
