@@ -42,23 +42,12 @@ func (s *Server) load() error {
 	s.nextID, s.endID = s.owner<<incarnationBits, s.self
 	s.fencedTo = s.nextID
 	s.noSegments()
-	if !fresh {
-		// A server may have crashed after superblocks read its superblock, and may have answered
-		// takeOver when it was up again. It has lost its memory. Its empty directory does not mean
-		// that there are no keys.
-		//
-		// Another metadata server may have served between superblocks and takeOver, if this one hung.
-		// What superblocks has found is old then: copies that count in it may be old, too.
-		for i := range s.memory {
-			switch super, err := s.superblock(i); {
-			case err == nil && super.Owner > before:
-				return errBetween
-			case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != s.memory[i].generation:
-				s.memory[i].generation, s.memory[i].marked = 0, 0
-			case err != nil:
-				return err
-			}
+	if !s.cfg.Fresh {
+		if err := s.compare(before); err != nil {
+			return err
 		}
+	}
+	if !fresh {
 		return s.recover()
 	}
 	// First the superblocks of all servers are erased. Otherwise, if this metadata server died
@@ -74,6 +63,30 @@ func (s *Server) load() error {
 		}
 	}
 	s.freeAll()
+	return nil
+}
+
+// compare reads the superblocks again after takeOver, and compares them with what superblocks has found.
+// before is the number of the metadata server that wrote the latest of them.
+//
+// A server may have crashed after superblocks read its superblock, and may have answered takeOver when it
+// was up again. It has lost its memory. Its empty directory does not mean that there are no keys.
+//
+// Another metadata server may have served between superblocks and takeOver, if this one hung: one that
+// started meanwhile, or the one before, which may have changed the view. What superblocks has found is old
+// then: copies that count in it may be old, too, and memory that was empty may have a store.
+func (s *Server) compare(before uint32) error {
+	view := s.view
+	for i := range s.memory {
+		switch super, err := s.superblock(i); {
+		case err == nil && (super.Owner > before || super.View > view || super.Store != s.store):
+			return errBetween
+		case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != s.memory[i].generation:
+			s.memory[i].generation, s.memory[i].marked = 0, 0
+		case err != nil:
+			return err
+		}
+	}
 	return nil
 }
 

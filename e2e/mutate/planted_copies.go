@@ -172,9 +172,21 @@ var copiesBugs = []planted{
 	},
 	{
 		"clover/meta copies: a start that hung counts on the view that it has read", "clover/meta/load.go",
-		"super.Owner > before:",
-		"super.Owner < before:",
+		"super.Owner > before || super.View > view",
+		"super.Owner > before+1<<20 || super.View > view+1<<20",
 		"clover TestATakeOverThatHangs",
+	},
+	{
+		"clover/meta copies: a start that hung does not look for a change of the view", "clover/meta/load.go",
+		"super.View > view",
+		"super.View > view+1<<20",
+		"clover TestThePredecessorChangesTheViewMeanwhile",
+	},
+	{
+		"clover/meta: a start that hung formats over a store", "clover/meta/load.go",
+		"if !s.cfg.Fresh {\n\t\tif err := s.compare(before)",
+		"if !fresh {\n\t\tif err := s.compare(before)",
+		"clover TestAStoreIsFormattedMeanwhile",
 	},
 	{
 		"clover/meta copies: a restart marks no old records before it fills a server", "clover/meta/view.go",
