@@ -23,6 +23,9 @@ func (h *Hang) End() {
 	}
 }
 
+// On reports whether the application hangs.
+func (h *Hang) On() bool { return h.ended.Load() != nil }
+
 // Wait returns when the application does not hang. The caller holds no lock that the NIC needs. An
 // application with a nil Hang never hangs.
 func (h *Hang) Wait() {

@@ -34,14 +34,15 @@ const deviceMemory = 2 * LockTable
 type application struct {
 	h *Host
 
-	// hang stops the threads of services and jobs. No thread waits for its end with mu.
+	// hang stops the threads of services and jobs. It begins and ends with mu, and only if running. No
+	// thread waits for its end with mu.
 	hang device.Hang
 	conn hangingManager
 
 	mu      sync.Mutex // guards the fields below
 	running bool
-	hangs   bool           // only if running
-	stood   []store.Status // the stores when the application began to hang: their locks may be held since
+	// stood are the stores when the application began to hang: their locks may be held since.
+	stood []store.Status
 	// memory survives a crash of the application: its region stays registered, and its connections
 	// stay open.
 	memory    *memservice.Server
@@ -176,8 +177,7 @@ func (a *application) nicBack() error {
 // stop cancels all jobs, calls ends for the node of each store, closes the services, and waits for
 // their threads. A hang ends first, so that they can end. The caller holds mu.
 func (a *application) stop(ends func(store.Node) error) error {
-	a.hangs, a.stood = false, nil
-	a.hang.End()
+	a.endHang()
 	var errs []error
 	for j := range a.jobs {
 		j.cancel()
@@ -249,7 +249,7 @@ func (a *application) describe(st *Status) {
 	if a.running {
 		st.App = StateRunning
 	}
-	if a.hangs {
+	if a.hang.On() {
 		st.App = StateHung
 	}
 	st.Services, st.Jobs, st.Regions = []string{}, []string{}, []Region{}
@@ -267,7 +267,7 @@ func (a *application) describe(st *Status) {
 	if a.perf != nil {
 		st.Services = append(st.Services, perf.PerfService)
 	}
-	if st.Stores = a.stood; !a.hangs {
+	if st.Stores = a.stood; !a.hang.On() {
 		st.Stores = a.stores.status()
 	}
 	for i := range st.Stores {

@@ -20,22 +20,27 @@ func (a *application) beginHang() error {
 	if err := a.works(); err != nil {
 		return err
 	}
-	a.hangs, a.stood = true, a.stores.status()
+	a.stood = a.stores.status()
 	a.hang.Begin()
 	a.h.dev.With(func(*engine.Engine) {}) // the last thread that entered the NIC before has left it
 	a.h.log.Info("application hangs")
 	return nil
 }
 
-// endHang lets the threads go on.
-func (a *application) endHang() error {
+// endHang lets the threads go on. The caller holds mu.
+func (a *application) endHang() {
+	a.stood = nil
+	a.hang.End()
+}
+
+// resume ends a hang on request.
+func (a *application) resume() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.hangs {
+	if !a.hang.On() {
 		return control.Errorf(http.StatusConflict, "the programs of %s do not hang", a.h.self.Name)
 	}
-	a.hangs, a.stood = false, nil
-	a.hang.End()
+	a.endHang()
 	a.h.log.Info("application goes on")
 	return nil
 }
@@ -45,7 +50,7 @@ func (a *application) works() error {
 	switch name := a.h.self.Name; {
 	case !a.running:
 		return control.Errorf(http.StatusConflict, "the application of %s has crashed; restart it", name)
-	case a.hangs:
+	case a.hang.On():
 		return control.Errorf(http.StatusConflict, "the programs of %s hang; `rdmalab resume %s --app` ends it", name, name)
 	}
 	return nil
@@ -60,7 +65,7 @@ func (a *application) awake(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		var err error
-		if a.hangs {
+		if a.hang.On() {
 			err = a.works()
 		}
 		a.mu.Unlock()

@@ -41,7 +41,7 @@ func (h *Host) routes() *control.Mux {
 		return h.Status(), err
 	})
 	control.Handle(m, "POST "+PathResumeApp, func(*http.Request, none) (Status, error) {
-		err := h.app.endHang()
+		err := h.app.resume()
 		return h.Status(), err
 	})
 	control.Handle(m, "GET "+PathTear, func(*http.Request, none) (Tear, error) { return h.tearing(), nil })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,8 +34,8 @@ func (a Apps) Crash(ctx context.Context) (int, error) {
 			if err != nil {
 				return err
 			}
-			left, err := killApps(processes(pids), ended)
-			if left == 0 || err != nil {
+			left := apps(processes(pids))
+			if err := send(left, unix.SIGKILL, ended); err != nil || len(left) == 0 {
 				return err
 			}
 			time.Sleep(pollStep) // the loop continues until all have ended, because they may have started others
@@ -42,20 +43,6 @@ func (a Apps) Crash(ctx context.Context) (int, error) {
 		return fmt.Errorf("the programs on %s start others faster than they are ended", host)
 	})
 	return len(ended), err
-}
-
-// killApps kills all processes except process 1 and the daemon. It adds them to `ended`, and
-// returns how many they were.
-func killApps(ps []procStat, ended map[int]bool) (n int, err error) {
-	for _, p := range apps(ps) {
-		n++
-		if kerr := unix.Kill(p.pid, unix.SIGKILL); kerr == nil {
-			ended[p.pid] = true
-		} else if !errors.Is(kerr, unix.ESRCH) {
-			err = errors.Join(err, fmt.Errorf("end process %d: %w", p.pid, kerr))
-		}
-	}
-	return n, err
 }
 
 // Hang stops the programs. It returns how many processes it has stopped.
@@ -88,22 +75,24 @@ func (a Apps) signal(ctx context.Context, sig unix.Signal, needs func(procStat) 
 			if err != nil {
 				return false, err
 			}
-			done := true
-			for _, p := range apps(processes(pids)) {
-				if !needs(p) {
-					continue
-				}
-				done = false
-				if err := unix.Kill(p.pid, sig); err == nil {
-					reached[p.pid] = true
-				} else if !errors.Is(err, unix.ESRCH) {
-					return false, fmt.Errorf("%v to process %d: %w", sig, p.pid, err)
-				}
-			}
-			return done, nil
+			left := slices.DeleteFunc(apps(processes(pids)), func(p procStat) bool { return !needs(p) })
+			return len(left) == 0, send(left, sig, reached)
 		})
 	})
 	return len(reached), err
+}
+
+// send sends a signal to processes, and adds those that got it to reached. Processes that are gone are no
+// error.
+func send(ps []procStat, sig unix.Signal, reached map[int]bool) (err error) {
+	for _, p := range ps {
+		if kerr := unix.Kill(p.pid, sig); kerr == nil {
+			reached[p.pid] = true
+		} else if !errors.Is(kerr, unix.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("%v to process %d: %w", sig, p.pid, kerr))
+		}
+	}
+	return err
 }
 
 // apps returns the processes of a node other than process 1 and the daemon.
