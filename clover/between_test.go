@@ -29,6 +29,32 @@ func (d *beforeRetire) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm
 	return d.Manager.Dial(qp, to, service, p, private, deadline)
 }
 
+// hungStart is a metadata server on cn2 whose start hangs before its first request that retires.
+type hungStart struct {
+	hung, resumed, ended bool
+	err                  error
+}
+
+// beginHung starts a hungStart, and returns when it hangs.
+func (y *copyStory) beginHung(rt verbs.Runtime) *hungStart {
+	x := new(hungStart)
+	y.beginMeta("cn2", func(m rdmacm.Manager, rt verbs.Runtime) rdmacm.Manager {
+		return &beforeRetire{m, func() {
+			x.hung = true
+			await(rt, &x.resumed)
+		}}
+	}, func(_ *meta.Server, err error) { x.err, x.ended = err, true }, func() {})
+	await(rt, &x.hung)
+	return x
+}
+
+// outcome lets the start go on, and returns its error.
+func (x *hungStart) outcome(rt verbs.Runtime) error {
+	x.resumed = true
+	await(rt, &x.ended)
+	return x.err
+}
+
 // A metadata server that starts hangs between its reading of the superblocks and its first request
 // that retires. Meanwhile the one before it goes on: ms1 goes out, and comes back with old copies.
 func TestThePredecessorChangesTheViewMeanwhile(t *testing.T) {
@@ -38,31 +64,16 @@ func TestThePredecessorChangesTheViewMeanwhile(t *testing.T) {
 			if err := y.write(c, rt, 1); err != nil {
 				return err
 			}
-			y.Host("md0").Crash()
-			rt.Sleep(10 * time.Millisecond)
-			y.Host("md0").Restart()
+			y.restartMD(rt)
 			started := false
-			y.beginMeta("md0", func(m rdmacm.Manager, _ verbs.Runtime) rdmacm.Manager { return m }, func(s *meta.Server, err error) {
+			y.beginMeta("md0", asItIs, func(s *meta.Server, err error) {
 				y.server, started = s, err == nil
 			}, func() {})
-			for !started {
-				rt.Sleep(time.Millisecond)
-			}
+			await(rt, &started)
 			if err := y.write(c, rt, 2); err != nil {
 				return err
 			}
-			hung, resume, ended := false, false, false
-			var second error
-			y.beginMeta("cn2", func(m rdmacm.Manager, rt verbs.Runtime) rdmacm.Manager {
-				return &beforeRetire{m, func() {
-					for hung = true; !resume; {
-						rt.Sleep(time.Millisecond)
-					}
-				}}
-			}, func(_ *meta.Server, err error) { second, ended = err, true }, func() {})
-			for !hung {
-				rt.Sleep(time.Millisecond)
-			}
+			second := y.beginHung(rt)
 			y.Host("ms1").HangAll()
 			for y.away() == 0 {
 				rt.Sleep(time.Millisecond)
@@ -71,18 +82,12 @@ func TestThePredecessorChangesTheViewMeanwhile(t *testing.T) {
 				return err
 			}
 			y.Host("ms1").ResumeAll()
-			resume = true
-			for !ended {
-				rt.Sleep(time.Millisecond)
-			}
-			if second == nil {
+			if second.outcome(rt) == nil {
 				t.Errorf("%d copies: a metadata server starts with a view that has changed since it read it", replicas)
 			}
 			rt.Sleep(time.Second)
 			y.Host("cn2").CrashApps() // clients ask md0
-			y.Host("md0").Crash()
-			rt.Sleep(10 * time.Millisecond)
-			y.Host("md0").Restart()
+			y.restartMD(rt)
 			y.meta()
 			lost, err := y.read(c, rt)
 			if lost > 0 {
@@ -111,25 +116,12 @@ func TestAStoreIsFormattedMeanwhile(t *testing.T) {
 			}
 			rt.Sleep(10 * time.Millisecond)
 			y.Host("md0").Restart()
-			hung, resume, ended := false, false, false
-			var second error
-			y.beginMeta("cn2", func(m rdmacm.Manager, rt verbs.Runtime) rdmacm.Manager {
-				return &beforeRetire{m, func() {
-					for hung = true; !resume; {
-						rt.Sleep(time.Millisecond)
-					}
-				}}
-			}, func(_ *meta.Server, err error) { second, ended = err, true }, func() {})
-			for !hung {
-				rt.Sleep(time.Millisecond)
-			}
+			second := y.beginHung(rt)
 			started := false
-			y.beginMeta("md0", func(m rdmacm.Manager, _ verbs.Runtime) rdmacm.Manager { return m }, func(s *meta.Server, err error) {
+			y.beginMeta("md0", asItIs, func(s *meta.Server, err error) {
 				y.server, started = s, err == nil
 			}, func() {})
-			for !started {
-				rt.Sleep(time.Millisecond)
-			}
+			await(rt, &started)
 			h := y.Host("cn0")
 			acked := false
 			h.Go("new", false, func(ctx verbs.Context) {
@@ -143,21 +135,13 @@ func TestAStoreIsFormattedMeanwhile(t *testing.T) {
 				}
 				acked = true
 			})
-			for !acked {
-				rt.Sleep(time.Millisecond)
-			}
-			resume = true
-			for !ended {
-				rt.Sleep(time.Millisecond)
-			}
-			if second == nil {
+			await(rt, &acked)
+			if second.outcome(rt) == nil {
 				t.Errorf("%d copies: a metadata server formats memory that has got a store since it read it", replicas)
 			}
 			rt.Sleep(time.Second)
 			y.Host("cn2").CrashApps() // clients ask md0
-			y.Host("md0").Crash()
-			rt.Sleep(10 * time.Millisecond)
-			y.Host("md0").Restart()
+			y.restartMD(rt)
 			y.meta()
 			done := false
 			h.Go("read", false, func(ctx verbs.Context) {
@@ -172,9 +156,7 @@ func TestAStoreIsFormattedMeanwhile(t *testing.T) {
 				}
 				done = true
 			})
-			for !done {
-				rt.Sleep(time.Millisecond)
-			}
+			await(rt, &done)
 			return nil
 		})
 		y.run()

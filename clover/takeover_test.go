@@ -49,11 +49,6 @@ func TestATakeOverThatHangs(t *testing.T) {
 
 func testHungTakeOver(t *testing.T, replicas, at int) {
 	y := newCopyStory(t, replicas)
-	wait := func(rt verbs.Runtime, until *bool) {
-		for !*until {
-			rt.Sleep(time.Millisecond)
-		}
-	}
 	md0, ms1 := y.Host("md0"), y.Host("ms1")
 	written, out := false, false
 	second := func() {
@@ -65,7 +60,7 @@ func testHungTakeOver(t *testing.T, replicas, at int) {
 				err = y.write(c, rt, 2)
 			}
 			if written = true; err == nil {
-				wait(rt, &out)
+				await(rt, &out)
 				err = y.write(c, rt, 3)
 			}
 			if err != nil {
@@ -79,22 +74,20 @@ func testHungTakeOver(t *testing.T, replicas, at int) {
 		if err := y.write(c, rt, 1); err != nil {
 			return err
 		}
-		md0.Crash()
-		rt.Sleep(10 * time.Millisecond)
-		md0.Restart()
+		y.restartMD(rt)
 		hung, serves, ended := false, false, false
 		var first error
 		y.beginMeta("md0", func(m rdmacm.Manager, rt verbs.Runtime) rdmacm.Manager {
 			return &stopsAt{m, rt, at, func() { hung = true; y.At(rt.Now(), md0.HangAll) }}
 		}, func(_ *meta.Server, err error) { first, ended = err, true }, func() {})
-		wait(rt, &hung)
+		await(rt, &hung)
 		var next *meta.Server
-		y.beginMeta("cn2", func(m rdmacm.Manager, _ verbs.Runtime) rdmacm.Manager { return m }, func(s *meta.Server, err error) {
+		y.beginMeta("cn2", asItIs, func(s *meta.Server, err error) {
 			next, serves = s, err == nil
 		}, func() {})
-		wait(rt, &serves)
+		await(rt, &serves)
 		second()
-		wait(rt, &written)
+		await(rt, &written)
 		ms1.HangAll()
 		for next.Snapshot().Away == 0 {
 			rt.Sleep(time.Millisecond)
@@ -103,7 +96,7 @@ func testHungTakeOver(t *testing.T, replicas, at int) {
 		}
 		ms1.ResumeAll()
 		md0.ResumeAll()
-		wait(rt, &ended)
+		await(rt, &ended)
 		if first == nil {
 			t.Errorf("%d copies, answer %d: the first metadata server serves by what it has read before the second one served", replicas, at)
 		} else {

@@ -30,6 +30,23 @@ func (y *copyStory) beginMeta(host string, wrap func(m rdmacm.Manager, rt verbs.
 	})
 }
 
+// asItIs is a wrap of beginMeta that changes nothing.
+func asItIs(m rdmacm.Manager, _ verbs.Runtime) rdmacm.Manager { return m }
+
+// restartMD crashes the metadata server's host and starts it again, without a metadata server.
+func (y *copyStory) restartMD(rt verbs.Runtime) {
+	y.Host("md0").Crash()
+	rt.Sleep(10 * time.Millisecond)
+	y.Host("md0").Restart()
+}
+
+// await waits until another thread has set a variable.
+func await(rt verbs.Runtime, until *bool) {
+	for !*until {
+		rt.Sleep(time.Millisecond)
+	}
+}
+
 // Two metadata servers take over the memory servers at the same time: each stops when a memory server has
 // retired the numbers of their predecessors for it, and they go on together. They do not take the same
 // incarnation number: otherwise the memory servers would end the connections of none of them, and both
@@ -51,9 +68,7 @@ func testTogether(t *testing.T, first, second int, later time.Duration) {
 		if err := y.write(c, rt, 1); err != nil {
 			return err
 		}
-		y.Host("md0").Crash()
-		rt.Sleep(10 * time.Millisecond)
-		y.Host("md0").Restart()
+		y.restartMD(rt)
 		waits, tried, serving := 0, 0, 0
 		begin := func(host string, at int, later time.Duration) {
 			y.beginMeta(host, func(m rdmacm.Manager, rt verbs.Runtime) rdmacm.Manager {
@@ -80,9 +95,7 @@ func testTogether(t *testing.T, first, second int, later time.Duration) {
 			return fmt.Errorf("answers %d and %d, the second one %v later: %d have stopped there; %d metadata servers serve", first, second, later, waits, serving)
 		}
 		y.Host("cn2").CrashApps() // clients ask md0
-		y.Host("md0").Crash()
-		rt.Sleep(10 * time.Millisecond)
-		y.Host("md0").Restart()
+		y.restartMD(rt)
 		y.meta()
 		lost, err := y.read(c, rt)
 		if lost > 0 {
@@ -105,14 +118,12 @@ func TestTwoMetadataServersThatStartAgain(t *testing.T) {
 			if err := y.write(c, rt, 1); err != nil {
 				return err
 			}
-			y.Host("md0").Crash()
-			rt.Sleep(10 * time.Millisecond)
-			y.Host("md0").Restart()
+			y.restartMD(rt)
 			starts, serving := 0, 0
 			var begin func(host string)
 			begin = func(host string) {
 				starts++
-				y.beginMeta(host, func(m rdmacm.Manager, _ verbs.Runtime) rdmacm.Manager { return m }, func(_ *meta.Server, err error) {
+				y.beginMeta(host, asItIs, func(_ *meta.Server, err error) {
 					switch {
 					case err == nil:
 						serving++
@@ -129,9 +140,7 @@ func TestTwoMetadataServersThatStartAgain(t *testing.T) {
 				t.Errorf("the second one %v later: %d serve after %d starts", time.Duration(k)*50*time.Microsecond, serving, starts)
 			}
 			y.Host("cn2").CrashApps() // clients ask md0
-			y.Host("md0").Crash()
-			rt.Sleep(10 * time.Millisecond)
-			y.Host("md0").Restart()
+			y.restartMD(rt)
 			y.meta()
 			lost, err := y.read(c, rt)
 			if lost > 0 {

@@ -21,8 +21,8 @@ type Sequence struct {
 
 	sync sync
 	seen requests
-	// from is the PSN of the first request that was seen, or whose answer was seen. high is the PSN after the highest one; it
-	// is valid if a request was seen.
+	// from is the PSN of the first request that was seen, or whose answer was seen. high is the PSN
+	// after the highest one; it is valid if a request was seen.
 	from, high wire.PSN
 	// loose is the newest request if it is a READ whose number of PSNs (its span) is not known;
 	// otherwise its length is 0. While there is a loose READ, high is an upper bound of the PSN
