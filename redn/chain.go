@@ -5,10 +5,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// operandHalf is the length of each of the two pieces of an operand in a request.
+// operandHalf is the length of each of the two pieces of an operand; in a work request they lie
+// apart (see OperandLen).
 const operandHalf = OperandLen / 2
 
-// setOperand makes y the operand with which the request is built.
+// setOperand puts y into the request when it is built, so that no READ has to bring it.
 func (r *Request) setOperand(y Operand) {
 	r.entry.OpMod = byte(y)
 	r.entry.Index = uint16(byte(y>>8))<<8 | uint16(byte(y>>16))
@@ -33,7 +34,7 @@ type limb struct {
 	y Operand
 }
 
-// limbs splits an operand of any length.
+// limbs splits an operand of any length into parts of at most 48 bits, as a CAS can compare them.
 func limbs(x Mem, y []byte) (all []limb) {
 	for at := 0; at < len(y); at += OperandLen {
 		n := min(OperandLen, len(y)-at)
@@ -46,10 +47,13 @@ func limbs(x Mem, y []byte) (all []limb) {
 	return all
 }
 
-// IfBytes appends: if the bytes at x are those of y, copy src to dst. For each 6 bytes it takes one
-// CAS: when a part is equal, its conditional request gives the next one its part of x, and until then
-// that one has an operand which differs. The parts after one that differs are not equal, so all of
-// them are executed. on and scratch are as in If; y has at least one byte.
+// IfBytes appends requests that copy src to dst if the bytes at x are equal to y. y has at least
+// one byte; on and scratch are as in If.
+//
+// It appends one CAS for each 6 bytes. Each CAS decides over a conditional request on on. If the
+// part is equal, this request copies the next part of x into the place that the next CAS compares.
+// Until then this place has a value that differs. So after a part that differs no later CAS
+// succeeds, although all of them are executed.
 func (q *Queue) IfBytes(on *Queue, x Mem, y []byte, dst, src, scratch Mem) {
 	parts := limbs(x, y)
 	requests := make([]*Request, len(parts))

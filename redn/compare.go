@@ -2,7 +2,8 @@ package redn
 
 import "github.com/rdmalab/rdmalab/softrnic/sendring"
 
-// calculate appends a MAX or MIN of numbers of 1 to 8 bytes, little-endian; word takes the result.
+// calculate appends a MAX or MIN of numbers of 1 to 8 bytes, little-endian; the result goes to
+// word.
 func (q *Queue) calculate(op sendring.Opcode, f sendring.Flags, word Mem, numbers ...Mem) *Request {
 	e := sendring.Entry{Op: op, Flags: f, RemoteAddr: word.Addr, RKey: word.RKey, NSGE: len(numbers)}
 	for i, m := range numbers {
@@ -11,25 +12,26 @@ func (q *Queue) calculate(op sendring.Opcode, f sendring.Flags, word Mem, number
 	return q.Append(e)
 }
 
-// Max appends: the largest of at most 16 numbers of 1 to 8 bytes, little-endian, goes to word.
+// Max appends a request that writes the largest of at most 16 numbers to word. The numbers have 1
+// to 8 bytes, little-endian.
 func (q *Queue) Max(f sendring.Flags, word Mem, numbers ...Mem) *Request {
 	return q.calculate(sendring.Max, f, word.At(0, wordLen), numbers...)
 }
 
-// Min appends: the smallest of the numbers goes to word; see Max.
+// Min appends a request that writes the smallest of the numbers to word; see Max.
 func (q *Queue) Min(f sendring.Flags, word Mem, numbers ...Mem) *Request {
 	return q.calculate(sendring.Min, f, word.At(0, wordLen), numbers...)
 }
 
-// IfAtMost appends: if the operand at x is at most y, copy src to dst. It is an If that compares the
-// larger one of both with y. bound is memory that has y; word and scratch are 8 bytes each that may be
-// overwritten. It takes 1 copy more than If.
+// IfAtMost appends requests that copy src to dst if the operand at x is at most y. They compute the
+// maximum of both, and an If compares it with y. bound is memory that holds y; word and scratch are
+// 8 bytes each that may be overwritten. IfAtMost takes 1 copy more than If.
 func (q *Queue) IfAtMost(on *Queue, x Mem, y Operand, bound, dst, src, word, scratch Mem) {
 	q.Max(0, word, x.At(0, OperandLen), bound.At(0, OperandLen))
 	q.If(on, word, y, dst, src, scratch)
 }
 
-// IfAtLeast appends: if the operand at x is at least y, copy src to dst; see IfAtMost.
+// IfAtLeast appends requests that copy src to dst if the operand at x is at least y; see IfAtMost.
 func (q *Queue) IfAtLeast(on *Queue, x Mem, y Operand, bound, dst, src, word, scratch Mem) {
 	q.Min(0, word, x.At(0, OperandLen), bound.At(0, OperandLen))
 	q.If(on, word, y, dst, src, scratch)

@@ -9,11 +9,12 @@ import (
 // Operand is what an If compares: 48 bits, little-endian in 6 bytes of memory.
 type Operand uint64
 
-// OperandLen is the length of an operand in bytes.
+// OperandLen is the length of an operand in bytes. An operand lies in the 48 bits of a request's
+// first 8 bytes that the NIC ignores when its checks of entries are off.
 const OperandLen = 6
 
-// control returns the first 8 bytes of a request as a number in host order: with an operand in the
-// bits that an unchecked ring ignores.
+// control returns the first 8 bytes of a request as a number in host order. y is in the 48 bits
+// that a ring without checks ignores.
 func control(op sendring.Opcode, segments int, y Operand) uint64 {
 	var b [8]byte
 	b[0], b[1], b[2] = byte(y), byte(y>>8), byte(y>>16)
@@ -24,8 +25,10 @@ func control(op sendring.Opcode, segments int, y Operand) uint64 {
 
 const writeSegments = 3 // control, remote, one SGE
 
-// conditional appends to on a WRITE that is executed if a CAS finds the operand equal, or unless. The
-// fence lets the CAS start when the operand is in place.
+// conditional appends a WRITE to on that is executed only if the operand at x equals y; with
+// unless, only if it differs. To q it appends a READ that copies the operand into the WRITE, and a
+// CAS on the WRITE's first word that changes its opcode. The fence delays the CAS until the READ
+// has ended.
 func (q *Queue) conditional(on *Queue, x Mem, y Operand, dst, src, scratch Mem, unless bool) *Request {
 	is, becomes := sendring.NOP, sendring.Write
 	if unless {
@@ -41,47 +44,51 @@ func (q *Queue) conditional(on *Queue, x Mem, y Operand, dst, src, scratch Mem, 
 	return w
 }
 
-// If appends: if the operand at x equals y, copy src to dst. The copy is a request of on, a managed
-// queue (of another one, the NIC executes it as it was built); the control requests are of q, whose
-// next request waits until the copy is complete. scratch is 8 bytes that may be overwritten. Besides
-// the conditional request it takes 1 copy, 1 atomic and 3 WAIT or ENABLE (Table 2).
+// If appends requests that copy src to dst if the operand at x equals y. The copy is a request of
+// on, which must be a managed queue: otherwise the NIC may execute the copy before it is changed.
+// All other requests are of q, and the next request of q waits until the copy is complete. scratch
+// is 8 bytes that may be overwritten. Besides the conditional request, If takes 1 copy, 1 atomic
+// and 3 WAIT or ENABLE (the paper's Table 2).
 func (q *Queue) If(on *Queue, x Mem, y Operand, dst, src, scratch Mem) {
 	q.conditional(on, x, y, dst, src, scratch, false)
 	q.decide(on)
 }
 
-// decide appends what executes conditional requests of on after their CAS.
+// decide appends to q the requests that let on execute its conditional requests when the CAS have
+// ended, and that wait for them.
 func (q *Queue) decide(on *Queue) {
 	q.Wait(q.Done)
 	q.release(on)
 	q.Wait(on.Done)
 }
 
-// release appends an ENABLE of on, if it is managed. A queue that is not has a doorbell, and the NIC
-// may execute its requests before they are changed.
+// release appends an ENABLE of on if on is managed. A queue that is not managed needs none: its
+// doorbell starts it.
 func (q *Queue) release(on *Queue) {
 	if on.Managed {
 		q.Enable(on)
 	}
 }
 
-// IfElse appends: if the operand at x equals y, copy src to dst, else copy other to dst.
+// IfElse appends requests that copy src to dst if the operand at x equals y, and otherwise copy
+// other to dst.
 func (q *Queue) IfElse(on *Queue, x Mem, y Operand, dst, src, other, scratch Mem) {
 	q.conditional(on, x, y, dst, src, scratch, false)
 	q.conditional(on, x, y, dst, other, scratch, true)
 	q.decide(on)
 }
 
-// Move appends a copy of src to dst and waits until it is complete: mov with an immediate operand, if
-// src is a constant.
+// Move appends a copy of src to dst and waits until it is complete. It is the x86 instruction mov;
+// with an immediate operand if src is a constant.
 func (q *Queue) Move(dst, src Mem) {
 	q.Write(sendring.Signalled, dst, src)
 	q.Wait(q.Done)
 }
 
-// Load appends: copy to dst the bytes at the address that is at pointer, 8 bytes, big-endian: mov with
-// indirect addressing. The copy is a request of on, a managed queue; key is the R_Key of the memory
-// that the pointer names. The next request of q waits until the copy is complete.
+// Load appends requests that read an address at pointer (8 bytes, big-endian) and copy the bytes at
+// this address to dst. It is the x86 instruction mov with indirect addressing. The copy is a
+// request of on, a managed queue. key is the R_Key of the memory at the address. The next request
+// of q waits until the copy is complete.
 func (q *Queue) Load(on *Queue, dst, pointer Mem, key uint32) {
 	r := on.Read(sendring.Signalled, Mem{RKey: key}, dst)
 	q.Read(sendring.Signalled, pointer.At(0, 8), r.Remote())

@@ -1,15 +1,16 @@
-// Package redn builds programs out of work requests that modify each other: RedN (NSDI 2022), which
-// shows that a NIC executes any program that way. A program is a set of queues, each in a send ring
-// (package sendring), and a NIC executes it without a processor.
+// Package redn builds programs out of work requests that modify each other, as the paper RedN (NSDI
+// 2022) does: it shows that a NIC can execute any program in this form. A program is a set of
+// queues, each in a send ring (package sendring). A NIC executes it without a processor.
 //
-// A Queue appends requests to the image of a ring; the caller writes the image to the ring's memory
-// and rings the doorbell. A Request has handles to its fields, which are memory like any other. If,
-// IfElse, IfBytes, IfAtMost, IfAtLeast, Load, LoadIndexed, Unrolled and Loop are constructs: they
-// append the requests with all counts and indexes, which are absolute, filled in. A Pool has constants and variables. Verify
-// refuses a program that would hang or does not fit into its rings.
+// A Queue appends requests to the image of a ring. The caller writes the image to the ring's memory
+// and rings the doorbell. A Request has methods that return its fields as memory, so that other
+// requests can read and write them. If, IfElse, IfBytes, IfAtMost, IfAtLeast, Load, LoadIndexed,
+// Unrolled and Loop are constructs: they append several requests and fill in all counts and
+// indexes, which are absolute. A Pool has constants and variables. Verify refuses a program that
+// would hang or that does not fit into its rings.
 //
-// A program is only addresses, keys and numbers. Machine is a NIC in virtual time that executes one on
-// its own memory, and prints each request if it is asked to.
+// A program consists only of addresses, keys and numbers. Machine is a NIC in virtual time that
+// executes a program on its own memory; RunTraced prints each request.
 //
 // The package is sans-I/O.
 package redn

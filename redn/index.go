@@ -5,8 +5,8 @@ import "github.com/rdmalab/rdmalab/softrnic/sendring"
 // wordLen is the length of an address and of a word of atomics.
 const wordLen = 8
 
-// reversed returns the bytes of m as pieces, last one first: a READ that scatters over them changes
-// the byte order.
+// reversed returns the bytes of m as pieces, the last byte first. A READ that scatters data over
+// these pieces changes the byte order.
 func reversed(m Mem) []Mem {
 	pieces := make([]Mem, m.Len)
 	for i := range pieces {
@@ -15,11 +15,12 @@ func reversed(m Mem) []Mem {
 	return pieces
 }
 
-// LoadIndexed appends: copy to dst the bytes at the address that is at pointer plus the number that is
-// at index: mov with indexed addressing. The address has 8 bytes, big-endian, as entries have it; the
-// index has 8 bytes, little-endian, as atomics have it. The sum is made in word, 8 bytes that may be
-// overwritten, and an ADD whose addend a READ has filled in; scratch is 8 more. on and key are as in
-// Load.
+// LoadIndexed appends requests that copy to dst the bytes at the address base + index. It is the
+// x86 instruction mov with indexed addressing. The base is at pointer, 8 bytes, big-endian as in
+// entries; the index is at index, 8 bytes, little-endian as in atomics.
+//
+// An ADD makes the sum in word, after a READ has filled in its addend. word and scratch have 8
+// bytes each that may be overwritten. on and key are as in Load.
 func (q *Queue) LoadIndexed(on *Queue, dst, pointer, index Mem, key uint32, word, scratch Mem) {
 	word = word.At(0, wordLen)
 	add := on.Add(sendring.Signalled, word, scratch.At(0, wordLen), 0)

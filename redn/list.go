@@ -6,21 +6,27 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 )
 
-// A node of a list has the bytes that a READ scatters over the requests of a walk: the address of the
-// value and that of the next node, both big-endian; the first seven bytes of the control segment of the
-// answer, which are the key and an opcode; the immediate data of the answer; and seven bytes for the
-// request that ends a recycled walk. The opcodes are those of NOPs, but in the node behind the last one.
+// A node of a list has the bytes that one READ scatters over the requests of a walk:
+//
+//	the address of the value and the address of the next node, both big-endian
+//	seven bytes for the control segment of the answer: the key and an opcode
+//	the immediate data of the answer
+//	seven bytes for the control segment of the request that ends a walk of a ListServer
+//
+// The two opcodes are NOP, except in the node behind the last one (AppendEnd).
 const (
 	keyLen = controlLen - 1
 	// NodeLen is the length of a node.
 	NodeLen = 2*wordLen + 2*keyLen + 4
-	// walkCopies is how often a client sends the key: a READ scatters it over as many requests.
+	// walkCopies is how often a client's request contains the key: the NIC scatters the copies over as
+	// many requests of the walk.
 	walkCopies = sendring.MaxSGE
-	// WalkLen is the length of the request of a client.
+	// WalkLen is the length of a client's request (see AppendWalk).
 	WalkLen = walkCopies*keyLen + wordLen
 )
 
-// appendKey appends the first seven bytes of a control segment.
+// appendKey appends the first seven bytes of a control segment with this opcode, and key as its
+// operand.
 func appendKey(b []byte, op sendring.Opcode, key Operand) []byte {
 	word := binary.NativeEndian.AppendUint64(nil, control(op, 0, key))
 	return append(b, word[:keyLen]...)
@@ -31,8 +37,9 @@ func AppendNode(b []byte, key Operand, value, next uint64) []byte {
 	return appendNode(b, key, value, next, sendring.NOP, sendring.NOP, Hit)
 }
 
-// AppendEnd appends what is behind the last node: it is at address self. The bytes at value are copied
-// to clients whose key is in no node of the list.
+// AppendEnd appends the node behind the last one, which ends a walk. self is the address at which
+// it will be; it names itself as its next node. Clients whose key is in no node of the list get the
+// bytes at value.
 func AppendEnd(b []byte, value, self uint64) []byte {
 	return appendNode(b, 0, value, self, sendring.WriteImm, sendring.MaskedFetchAdd, Miss)
 }
@@ -45,8 +52,8 @@ func appendNode(b []byte, key Operand, value, next uint64, answer, end sendring.
 	return appendKey(b, end, key)
 }
 
-// AppendWalk appends what a client sends: the key, in the byte order of compare values, and the address
-// of the first node.
+// AppendWalk appends the request that a client sends: the key, in the byte order of compare values,
+// and head, the address of the first node.
 func AppendWalk(b []byte, key Operand, head uint64) []byte {
 	one := appendKey(nil, sendring.NOP, key)
 	for range walkCopies {
@@ -60,24 +67,25 @@ func AppendWalk(b []byte, key Operand, head uint64) []byte {
 // key returns the part of the compare value of a CAS that the client's key replaces.
 func (r *Request) key() Mem { return r.bytes(sendring.OffCompare+1, keyLen) }
 
-// head returns the first seven bytes of the control segment.
+// head returns the memory of the first seven bytes of the control segment.
 func (r *Request) head() Mem { return r.bytes(0, keyLen) }
 
-// immediate returns the immediate data.
+// immediate returns the memory of the immediate data.
 func (r *Request) immediate() Mem { return r.bytes(sendring.OffImm, 4) }
 
-// dataAddr returns the address in the first data segment of a WRITE.
+// dataAddr returns the memory of the address in the first data segment of a WRITE.
 func (r *Request) dataAddr() Mem { return r.bytes(offDataAddr, wordLen) }
 
-// answer returns a WRITE with immediate data of a value, whose address is filled in later.
+// answer returns a WRITE with immediate data imm to the client's buffer. Another request fills in
+// the address of the value; key is the L_Key of the value's memory.
 func answer(client Mem, key uint32, imm uint32) sendring.Entry {
 	e := sendring.Entry{Op: sendring.WriteImm, Flags: sendring.Signalled, Imm: imm, RemoteAddr: client.Addr, RKey: client.RKey, NSGE: 1}
 	e.SGL[0].LKey, e.SGL[0].Length = key, uint32(client.Len)
 	return e
 }
 
-// walkCAS appends the CAS that makes a NOP an op if its key is the client's. It waits for the READ that
-// brings the key of the node.
+// walkCAS appends a CAS that changes the opcode of r from NOP to op if the key in r is the
+// client's. The fence delays the CAS until the READ that copies the node's key into r has ended.
 func (q *Queue) walkCAS(r *Request, segments int, op sendring.Opcode, scratch Mem) *Request {
 	return q.CAS(sendring.Signalled|sendring.Fence, r.Control(), scratch.At(0, wordLen), control(sendring.NOP, segments, 0), control(op, segments, 0))
 }

@@ -7,34 +7,40 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Rings of a ListServer in blocks.
+// Sizes of the rings of a ListServer, in blocks.
 const (
 	ListWorkerBlocks = 16
 	ListAnswerBlocks = 1
 )
 
-// ListServer walks lists of any length for one client, without a processor and for as many requests as
-// there are receives: a recycled loop, of which each lap looks at one node. In each lap the worker waits
-// for as many receives as there were requests; the lap that answers, because it has found the key or
-// the end, raises that number by one. So the next lap waits for the next request, and others go on at
-// the next node.
+// ListServer walks lists of any length for one client. No processor takes part, and it serves any
+// number of requests as long as receives are posted. It is a recycled loop (see Loop); each lap
+// looks at one node.
+//
+// At the beginning of a lap, Worker waits until as many receives have completed as a count says. A
+// lap that has found the key or the end of the list sends the answer, and adds one to the count:
+// the next lap waits for the next request. Otherwise the next lap looks at the next node.
 type ListServer struct {
-	// Worker is a managed queue that is its own peer, Answers one whose peer is the client. Both compare
-	// 16 bits, and their rings have ListWorkerBlocks and ListAnswerBlocks.
+	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
+	// connected to the client. Both compare 16 bits (Counts16), and their rings have ListWorkerBlocks
+	// and ListAnswerBlocks.
 	Worker, Answers *Queue
 	// Received counts the receives of the queue pair of Answers.
 	Received *Counter
-	// Lists is the memory with nodes and values: its keys replace what a client may not know.
+	// Lists is the memory with nodes and values. The program uses its keys, so a client needs to know
+	// only addresses.
 	Lists Mem
-	// Client is the client's buffer, of the length of a value; the client registered it.
+	// Client is the client's buffer for a value, which the client has registered. Its length is that
+	// of a value.
 	Client Mem
-	// Skipped takes the part of a request that this walk does not need: WalkLen bytes.
+	// Skipped is memory of WalkLen bytes for the copies of the key in a request that this walk does
+	// not need.
 	Skipped Mem
 }
 
-// Build appends the loop, and returns the scatter list of each receive. The client sends AppendWalk, and
-// nothing more until it has the answer: a WRITE with immediate data Hit and the value, or Miss and the
-// bytes that the end of the list names.
+// Build appends the loop, and returns the scatter list of each receive. The client sends a request
+// that AppendWalk has made, and the next one only after the answer: a WRITE with immediate data Hit
+// and the value, or Miss and the bytes that the end of the list names.
 func (s *ListServer) Build(pool *Pool) ([]verbs.SGE, error) {
 	l, err := Recycle(pool, s.Worker, s.Answers)
 	if err != nil {
@@ -66,15 +72,16 @@ func (s *ListServer) Build(pool *Pool) ([]verbs.SGE, error) {
 
 const (
 	atomicSegments = 4 // control, remote, atomic, one SGE
-	// listEnd is the number of blocks from the READ of a lap to the request that ends the walk: the
-	// READ has two, and there are two CAS, two WAITs and an ENABLE.
+	// listEnd is the number of blocks from the READ of a lap to the request that ends the walk: two of
+	// the READ, two CAS, two WAITs and an ENABLE.
 	listEnd = 7
 )
 
 // Start appends to master the request that starts the worker.
 func (s *ListServer) Start(master *Queue) { master.enable(s.Worker, uint32(s.Worker.blocks())) }
 
-// raises returns what a masked ADD of 1 to the shadow of a count needs: word, addend, ends of fields.
+// raises returns the operands of a masked FETCH_ADD that adds 1 to the shadow of the count of r
+// (see Loop): the word, the addend, and the mask with the last bit of the field.
 func (l *Loop) raises(r *Request) (word Mem, addend, last uint64) {
 	i := slices.Index(l.counted, r)
 	word = l.shadow.At(i/countsInWord*wordLen, wordLen)

@@ -8,11 +8,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A bucket of a table that Lookup searches is a key, little-endian in 6 bytes, and the address of the
-// value, big-endian in 8 bytes.
+// A bucket of a table that Lookup searches has a key (6 bytes, little-endian) and the address of
+// the value (8 bytes, big-endian).
 const (
 	BucketLen = OperandLen + 8
-	// ProbeLen is the length of one probe in a request of a client.
+	// ProbeLen is the length of a probe, the part of a client's request for one bucket; see
+	// AppendProbe.
 	ProbeLen = OperandLen + 8
 	// MaxProbes is the largest number of buckets of one lookup: a probe takes three of the 16 pieces
 	// of a receive.
@@ -20,8 +21,8 @@ const (
 	// Immediate data of the answers.
 	Miss, Hit = 0, 1
 
-	offData     = 32 // of a WRITE: its data segment
-	offDataAddr = 40 // and the address in it
+	offData     = 32 // offset of the data segment of a WRITE
+	offDataAddr = 40 // offset of the address in the data segment
 )
 
 // AppendBucket appends a bucket.
@@ -32,8 +33,8 @@ func AppendBucket(b []byte, key Operand, value uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, value)
 }
 
-// AppendProbe appends what a client sends for each bucket that may have its key: key and address,
-// both big-endian.
+// AppendProbe appends the part of a client's request for one bucket that may have its key: the key
+// and the address of the bucket, both big-endian.
 func AppendProbe(b []byte, key Operand, bucket uint64) []byte {
 	for i := OperandLen - 1; i >= 0; i-- {
 		b = append(b, byte(key>>(8*i)))
@@ -41,34 +42,36 @@ func AppendProbe(b []byte, key Operand, bucket uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, bucket)
 }
 
-// Lookup is a server of one client: it answers requests without a processor. Worker is a managed
-// queue that is its own peer. Answers is a managed queue whose peer is the client: if it is not
-// managed, each answer waits for its CAS, and has no effect if the NIC has read it before. The server
-// posts the receive of each request to that queue pair.
+// Lookup looks keys up in a table for one client without a processor. Worker is a managed queue
+// that is connected to itself. Answers is a managed queue that is connected to the client. If
+// Answers is not managed, each answer waits for its CAS; it is never sent if the NIC reads it
+// before the CAS. The server posts a receive for each request to the queue pair of Answers.
 type Lookup struct {
 	Worker, Answers *Queue
-	// Beside are further queues like Worker. None: probes are in sequence. Else each queue has a probe
-	// of its own, all at the same time, and Worker answers when all have ended.
+	// Beside are further queues like Worker, for parallel probes. If there are none, Worker executes
+	// all probes in sequence. Otherwise each of the queues executes one probe at the same time, and
+	// Worker starts the answers when all have ended.
 	Beside []*Queue
 	// Received counts the receives of the queue pair of Answers.
 	Received *Counter
-	// Table is the memory with the buckets and the values. Its keys replace what a client may not
-	// know: a client names addresses alone.
+	// Table is the memory with the buckets and the values. The program uses its keys, so a client
+	// needs to know only addresses.
 	Table Mem
-	// Client is the client's buffer, of the length of a value; the client registered it.
+	// Client is the client's buffer for a value, which the client has registered. Its length is that
+	// of a value.
 	Client  Mem
 	Scratch Mem // 8 bytes
 }
 
-// Request appends the requests that answer the next request of the client, with that many probes, and
-// returns the scatter list of its receive. The client gets a WRITE with immediate data Hit for each
-// bucket that has the key, and behind that one of no bytes with Miss, so that a miss is seen without a
-// time-out. It fails for a number of probes that no receive can hold, or that is not the number of
-// parallel queues.
+// Request appends the requests of one lookup with the given number of probes, and returns the
+// scatter list of the receive for the client's request. The client gets a WRITE with immediate data
+// Hit and the value for each bucket that has the key. After these it gets a WRITE of no bytes with
+// Miss: so it learns without a time-out that no bucket has the key. Request fails if probes is
+// larger than MaxProbes, or differs from the number of parallel queues.
 //
-// The worker's limit must be behind the first request of a lookup: the one that waits for the
-// receive. A lookup lets the worker go on to the first requests of the next one, which must be in the
-// ring by then: a server keeps at least one more lookup in the ring than clients may ask for.
+// The server must have enabled the first request of a lookup, which waits for the receive. Each
+// lookup enables the first requests of the next one, which must be in the ring by then. So a server
+// keeps at least one more lookup in the ring than its client may ask for.
 func (l *Lookup) Request(probes int) ([]verbs.SGE, error) {
 	workers := l.workers()
 	switch {
@@ -102,11 +105,12 @@ func (l *Lookup) Request(probes int) ([]verbs.SGE, error) {
 
 func (l *Lookup) workers() []*Queue { return append([]*Queue{l.Worker}, l.Beside...) }
 
-// probe appends the requests that look at one bucket to w, and returns the pieces of the receive that
-// they need. In sequence, they answer at once.
+// probe appends to w the requests that look at one bucket. It returns the pieces of the receive's
+// scatter list into which the client's probe goes. Without parallel queues, each probe sends its
+// answer at once.
 func (l *Lookup) probe(w *Queue) []verbs.SGE {
 	if !l.Answers.Managed {
-		l.Answers.wait(w.Done, w.Done.Count+1) // for the CAS
+		l.Answers.wait(w.Done, w.Done.Count+1) // until the CAS has ended
 	}
 	e := answer(l.Client, l.Table.LKey, Hit)
 	e.Op, e.Segments = sendring.NOP, writeSegments
@@ -118,14 +122,14 @@ func (l *Lookup) probe(w *Queue) []verbs.SGE {
 		w.Wait(w.Done)
 		w.release(l.Answers)
 	}
-	// The compare value is a number in the other byte order.
+	// A compare value is big-endian, like the key in a probe; the operand has its two halves in it.
 	return []verbs.SGE{
 		cas.bytes(sendring.OffCompare+1, operandHalf).sge(), cas.bytes(sendring.OffCompare+5, operandHalf).sge(), read.Remote().sge(),
 	}
 }
 
-// lookupHead is the number of blocks at the beginning of a lookup that must be enabled in front of it:
-// WAIT and ENABLE.
+// lookupHead is the number of blocks at the beginning of a lookup, a WAIT and an ENABLE, that the
+// lookup before must enable.
 const lookupHead = 2
 
 // Start appends to master the requests that start the workers.

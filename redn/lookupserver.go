@@ -9,13 +9,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// SlotLen is the length of a slot of a table that a LookupServer searches. A slot has the key (6 bytes,
-// little-endian), and then the bytes that a READ copies into the work request that sends the answer: the
-// immediate data and the data segment (length, L_Key and address of the value).
+// SlotLen is the length of a slot of a table that a LookupServer searches. A slot has the key (6
+// bytes, little-endian), then the immediate data and the data segment (length, L_Key and address of
+// the value). A READ copies these into the work request that sends the answer.
 const SlotLen = OperandLen + 4 + segmentLen
 
-// AppendSlot appends a slot. A client whose request has the key gets the value, and imm with it, which
-// must not be Miss. No client asks for key 0, so that it stands for an empty slot.
+// AppendSlot appends a slot. A client that asks for key gets the value with the immediate data imm,
+// which must not be Miss. An empty slot has key 0, so no client may ask for key 0.
 func AppendSlot(b []byte, key Operand, imm uint32, value Mem) []byte {
 	for i := range OperandLen {
 		b = append(b, byte(key>>(8*i)))
@@ -32,33 +32,39 @@ func LookupServerBlocks(probes int) (worker, answers int) {
 	return size(lookupLap + 3*probes), size(probes + 1)
 }
 
-// lookupLap is the number of blocks of a lap without its probes: two WAITs and two ENABLEs, a WAIT for the
-// answers, a READ that restores these, one of four blocks for the counts, two ADDs, and a RECV_ENABLE.
+// lookupLap is the number of blocks of a lap without its probes. It is the sum of: two WAITs and
+// two ENABLEs, a WAIT for the answers, a READ that restores them, a READ of four blocks for the
+// counts, two ADDs, and a RECV_ENABLE.
 const lookupLap = 13
 
-// LookupServer looks keys up for one client, without a processor and for ever: a recycled loop, of which
-// each lap answers one request. Unlike with Lookup, each value has a length of its own.
+// LookupServer looks keys up for one client without a processor. It serves any number of requests:
+// it is a recycled loop (see Loop), and each lap answers one request. Unlike in Lookup, each value
+// has its own length.
 type LookupServer struct {
-	// Worker is a managed queue that is its own peer, Answers one whose peer is the client. Both compare
-	// 16 bits, and their rings have the sizes that LookupServerBlocks returns.
+	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
+	// connected to the client. Both compare 16 bits (Counts16), and their rings have the sizes that
+	// LookupServerBlocks returns.
 	Worker, Answers *Queue
 	// Received counts the receives of the queue pair of Answers.
 	Received *Counter
-	// Receives is MaxRecvWR of that queue pair, a power of two: the caller posts as many receives, and
-	// each lap lets one of them be used again. 0 means that there are as many receives as requests.
+	// Receives is the number of receives that the queue pair of Answers can hold (MaxRecvWR), a power
+	// of two. The caller posts this number of receives, and each lap lets the NIC use one of them
+	// again. 0 means that each request has a receive of its own.
 	Receives int
 	// Table is the memory with the slots; the slots name the memory of the values.
 	Table Mem
-	// Client is the client's buffer: it has room for each value. The client registered it.
+	// Client is the client's buffer, which the client has registered. It has room for the longest
+	// value.
 	Client Mem
-	// Note is memory that the last answer to each request copies to Noted, in the client's memory, after
-	// all slots were read. No bytes: nothing is copied.
+	// Note is memory that the last answer to each request copies to Noted, which is memory of the
+	// client. This happens after all slots were read. If the length is 0, nothing is copied.
 	Note, Noted Mem
 }
 
-// Build appends the loop, and returns the scatter list of each receive. The client sends AppendProbe for
-// each slot that may have its key. For each of them that has it, it gets a WRITE of the value with the
-// immediate data of the slot; and at last one with Miss, in front of which it sends nothing more.
+// Build appends the loop, and returns the scatter list of each receive. The client sends one probe
+// (AppendProbe) for each slot that may have its key. For each slot that has the key, it gets a
+// WRITE of the value with the immediate data of the slot. Then it gets a WRITE with immediate data
+// Miss, and may send its next request.
 func (s *LookupServer) Build(pool *Pool, probes int) ([]verbs.SGE, error) {
 	if probes < 1 || probes > MaxProbes {
 		return nil, fmt.Errorf("redn: %d probes; choose 1 to %d", probes, MaxProbes)
@@ -85,7 +91,7 @@ func (s *LookupServer) Build(pool *Pool, probes int) ([]verbs.SGE, error) {
 	}
 	s.last()
 	w.Wait(w.Done)
-	if s.Receives > 0 { // the places of the key in the probes are free again
+	if s.Receives > 0 { // the next receive may overwrite the keys in the probes
 		w.EnableReceive(s.Answers, uint32(s.Receives)+1)
 	}
 	w.Enable(s.Answers)
@@ -93,7 +99,7 @@ func (s *LookupServer) Build(pool *Pool, probes int) ([]verbs.SGE, error) {
 	return receive, l.End()
 }
 
-// last appends the answer that says that there are no more.
+// last appends the answer with Miss, which tells the client that all slots were searched.
 func (s *LookupServer) last() {
 	e := sendring.Entry{Op: sendring.WriteImm, Flags: sendring.Signalled, Imm: Miss, RemoteAddr: s.Client.Addr, RKey: s.Client.RKey}
 	if s.Note.Len > 0 {
@@ -103,7 +109,7 @@ func (s *LookupServer) last() {
 	s.Answers.Append(e)
 }
 
-// data returns the data segment of a WRITE.
+// data returns the memory of the data segment of a WRITE.
 func (r *Request) data() Mem { return r.bytes(offData, segmentLen) }
 
 // Start appends to master the request that starts the worker.

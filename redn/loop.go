@@ -8,47 +8,50 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 )
 
-// Loop is a recycled loop: a managed queue whose last request enables it for one more lap, so that the
-// NIC executes the same requests again. Counts and indexes are absolute. So each lap raises them: the
-// pool has a 16-bit shadow of each, of which one masked ADD raises four, and a READ scatters shadows
-// over the requests in the other byte order. Another READ restores requests that the lap has changed.
+// Loop is a recycled loop: the last request of a managed queue enables this queue for one more lap,
+// so that the NIC executes the same requests again. WAIT and ENABLE have absolute counts and
+// indexes, so each lap must raise them. The pool has a 16-bit copy of each count, its shadow. One
+// masked ADD raises four shadows, and a READ scatters shadows over the requests, in the other byte
+// order. Another READ restores requests that the lap has changed.
 //
-// The laps of the loop's queues fill their rings: the rest is NOPs. Recycle begins a loop, its caller
-// appends the requests of a lap to the queues, and End ends it. The queues belong to the loop for good.
+// A lap must fill the rings of all queues of the loop; NOPs fill the rest. Recycle begins a loop,
+// its caller appends the requests of a lap to the queues, and End ends the loop. From then on the
+// queues cannot be used for anything else.
 type Loop struct {
 	q       *Queue
 	on      []*Queue
 	pool    *Pool
 	closing *Request
 	scratch Mem // 8 bytes
-	exit    Mem // the control segment that replaces that of closing
-	// original are the control segments that a lap restores, and that of closing.
+	exit    Mem // the control segment that a break writes over that of closing
+	// original are the control segments of the requests that a lap restores, and at last that of
+	// closing.
 	original Mem
 	restored []*Request
-	counted  []*Request // whose counts each lap raises; closing is the last
-	by       []uint32   // by how much
+	counted  []*Request // requests whose counts each lap raises; the last one is closing
+	by       []uint32   // by how much each lap raises the count with the same index in counted
 	shadow   Mem
-	// outside counts the requests of a client, of which each lap answers one; nil means none.
+	// outside counts the client's requests, if each lap answers one of them; otherwise it is nil.
 	outside *Counter
 }
 
 const (
 	countsInWord = 4 // shadows of 16 bits
-	controlLen   = 8 // what a CAS changes of a request
-	// maxCountLap is how much a lap may raise a count: a ring tells 16-bit counts apart within half
-	// of their range.
+	controlLen   = 8 // bytes of a request that a CAS changes
+	// maxCountLap is the most by which a lap may raise a count. With 16 bits, a ring can order two
+	// counts only if they differ by less than half of the range.
 	maxCountLap = 1<<15 - 1
 )
 
-// fix is what a READ or an ADD of a loop does to a count: the READ takes it from its shadow, the ADD
-// raises the shadow.
+// fix names a count that a READ or an ADD of a loop changes: the READ copies it from its shadow,
+// the ADD raises the shadow.
 type fix struct {
 	to *Request
 	by uint32
 }
 
-// Recycle begins a loop in q; on are the other queues of which each lap enables requests. All are
-// managed, compare 16 bits, and have no requests yet.
+// Recycle begins a loop in q. on are the other queues of the loop: each lap enables their requests.
+// All queues are managed, compare 16 bits (Counts16), and have no requests yet.
 func Recycle(pool *Pool, q *Queue, on ...*Queue) (*Loop, error) {
 	l := &Loop{q: q, on: on, pool: pool}
 	for _, each := range l.queues() {
@@ -68,17 +71,19 @@ func Recycle(pool *Pool, q *Queue, on ...*Queue) (*Loop, error) {
 
 func (l *Loop) queues() []*Queue { return append([]*Queue{l.q}, l.on...) }
 
-// Exit returns what a conditional copy of the lap copies where to end the loop with this lap: a NOP
-// over the request that enables the next one.
+// Exit returns the destination and source for a conditional copy that ends the loop with this lap.
+// The copy replaces the request that enables the next lap by a NOP.
 func (l *Loop) Exit() (dst, src Mem) { return l.closing.Control(), l.exit }
 
-// Break appends: if the operand at x equals y, this lap is the last one. on is a queue of the loop.
+// Break appends requests that make this lap the last one if the operand at x equals y. on is a
+// queue of the loop.
 func (l *Loop) Break(on *Queue, x Mem, y Operand) {
 	dst, src := l.Exit()
 	l.q.If(on, x, y, dst, src, l.scratch)
 }
 
-// End ends a lap: it restores what the lap has changed, raises the counts and enables the next lap.
+// End appends the end of a lap: it restores the requests that the lap has changed, raises the
+// counts and enables the next lap.
 func (l *Loop) End() error {
 	l.restore()
 	l.refresh()
@@ -86,7 +91,8 @@ func (l *Loop) End() error {
 	return l.Close()
 }
 
-// restore appends the READs that restore changed requests, and keeps the originals.
+// restore appends READs that restore the requests that a lap changes, and puts their original
+// control segments into the pool.
 func (l *Loop) restore() {
 	for _, q := range l.queues() {
 		for _, r := range q.requests {
@@ -103,7 +109,8 @@ func (l *Loop) restore() {
 	l.again(l.q, l.restored)
 }
 
-// again appends to q READs of the originals of the first requests that are restored.
+// again appends READs to q that copy the original control segments over the requests in all. These
+// are the first ones of restored and closing, in this order.
 func (l *Loop) again(q *Queue, all []*Request) {
 	for at := 0; at < len(all); at += sendring.MaxSGE {
 		part := all[at:min(at+sendring.MaxSGE, len(all))]
@@ -115,8 +122,8 @@ func (l *Loop) again(q *Queue, all []*Request) {
 	}
 }
 
-// refresh appends the READs that take the counts of the next lap, and that of closing, from their
-// shadows.
+// refresh appends READs that copy the counts for the next lap from their shadows into the requests,
+// also into closing.
 func (l *Loop) refresh() {
 	for _, r := range l.q.requests {
 		if r.counts() {
@@ -126,7 +133,7 @@ func (l *Loop) refresh() {
 	l.counted = append(l.counted, l.closing)
 	var image []byte
 	l.shadow, image = l.pool.Reserve((len(l.counted) + countsInWord - 1) / countsInWord * wordLen)
-	const each = sendring.MaxSGE / 2 // counts
+	const each = sendring.MaxSGE / 2 // counts in one READ: each takes two pieces
 	for i, r := range l.counted {
 		l.by = append(l.by, l.perLap(r))
 		binary.LittleEndian.PutUint16(image[2*i:], uint16(r.entry.Count+l.by[i]))
@@ -145,7 +152,7 @@ func (l *Loop) refresh() {
 	}
 }
 
-// perLap returns by how much a lap raises the count of a WAIT or ENABLE of its first lap.
+// perLap returns by how much each lap raises the count of r, a WAIT, ENABLE or RECV_ENABLE.
 func (l *Loop) perLap(r *Request) (n uint32) {
 	if r.held {
 		return 0
@@ -169,8 +176,8 @@ func (l *Loop) perLap(r *Request) (n uint32) {
 	return 0
 }
 
-// raise appends the ADDs that raise the shadows. The first one waits for the READs of the lap, so that
-// what is behind it is executed with its new count.
+// raise appends the ADDs that raise the shadows. The first one has a fence: it waits for the READs
+// of the lap, so that all requests after it are executed with their new counts.
 func (l *Loop) raise() {
 	for at := 0; at < len(l.by); at += countsInWord {
 		var addend, last uint64
@@ -191,8 +198,9 @@ func (l *Loop) raise() {
 	}
 }
 
-// Close appends the request that enables the next lap, at the end of the ring, and fills the rings. A
-// lap that raises no counts hangs in the second lap; Verify says so. End calls Close.
+// Close fills the rings with NOPs and appends the request that enables the next lap, at the end of
+// the ring. End calls it. Without End, which raises the counts, the second lap hangs; Verify
+// reports this.
 func (l *Loop) Close() error {
 	for i, by := range l.by {
 		if by > maxCountLap {
@@ -217,9 +225,9 @@ func (l *Loop) Close() error {
 	return nil
 }
 
-// Start appends to from, a managed queue, the requests that start the loop: the first time, or again
-// after a break. They restore what the last lap has changed, and enable as many requests as the
-// request that the break has replaced would have enabled.
+// Start appends to from, a managed queue, requests that start the loop for the first time or after
+// a break. They restore the requests that the last lap has changed. Then they enable as many
+// requests as closing would have enabled without the break.
 func (l *Loop) Start(from *Queue) {
 	l.again(from, slices.Concat(l.restored, []*Request{l.closing}))
 	enable := &Request{queue: from, index: from.next + 2}

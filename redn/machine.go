@@ -19,22 +19,23 @@ const (
 	machineRing = 64 // blocks
 	// machineData is the size of the data of a machine in bytes.
 	machineData = 4096
-	// machinePatience is the virtual time that a program may take.
+	// machinePatience is the longest virtual time that a program may take.
 	machinePatience = time.Second
 )
 
-// Machine is a NIC in virtual time that executes programs on its own memory: Main is a queue with a
-// doorbell, Second a managed one, and Add makes more. All are their own peers.
+// Machine is a NIC in virtual time that executes programs on its own memory. Main is a queue with a
+// doorbell, Second is a managed queue, and Add makes more managed queues. Each queue is connected
+// to itself.
 type Machine struct {
 	NIC *engine.Engine
 	PD  *engine.PD
 	Now clock.Time
 	Out packetio.Batch
-	// Memory has the data.
+	// Memory is the memory for the data of programs; it is registered, and Data names it.
 	Memory       []byte
 	Data         Mem
 	Main, Second *Queue
-	queues       []machineQueue // those with a doorbell are last: what they start must be in memory
+	queues       []machineQueue // queues with a doorbell are last: when they start, the requests of the managed ones must be in memory
 }
 
 // machineQueue is a queue of a machine with its ring.
@@ -44,8 +45,8 @@ type machineQueue struct {
 	ring []byte
 }
 
-// NewMachine makes a machine. If managed is false, Second has a doorbell, too, so that the NIC
-// reads its requests ahead.
+// NewMachine makes a machine. If managed is false, Second has a doorbell instead, and the NIC reads
+// its requests ahead.
 func NewMachine(managed bool) (*Machine, error) {
 	mac := wire.MAC{2, 0, 0, 0, 0, 1}
 	e, err := engine.New(engine.Config{
@@ -82,8 +83,8 @@ func (m *Machine) Register(b []byte) (Mem, error) {
 	return Mem{Addr: r.Base(), LKey: r.LKey(), RKey: r.RKey(), Len: len(b)}, nil
 }
 
-// Add makes a managed queue with a ring of that many blocks, whose counts have 16 bits: what a Loop
-// needs.
+// Add makes a managed queue with a ring of the given number of blocks and with counts of 16 bits,
+// as a Loop needs it.
 func (m *Machine) Add(name string, blocks int) (*Queue, error) {
 	return m.add(name, verbs.RingInit{Blocks: blocks, Managed: true, Counts16: true})
 }
@@ -144,7 +145,8 @@ func (m *Machine) Run() error {
 	return nil
 }
 
-// Load writes the requests that were appended into the rings and rings the doorbells.
+// Load writes the appended requests into the rings and rings the doorbells; it does not run the
+// NIC.
 func (m *Machine) Load() error {
 	for _, q := range m.queues {
 		image, limit := q.Take()

@@ -7,7 +7,8 @@ type Pool struct {
 	used []byte
 }
 
-// poolAlign is the alignment of what a pool gives out: that of the words of atomics.
+// poolAlign is the alignment of all constants and variables of a pool: that of the words of
+// atomics.
 const poolAlign = 8
 
 // NewPool returns an empty pool in m, whose address is a multiple of 8.
@@ -29,5 +30,6 @@ func (p *Pool) Reserve(n int) (m Mem, b []byte) {
 	return m, p.used[at : at+n]
 }
 
-// Image returns the bytes that the memory has when the program starts. The pool owns them.
+// Image returns the bytes that must be in the pool's memory when the program starts. The slice
+// belongs to the pool.
 func (p *Pool) Image() []byte { return p.used }

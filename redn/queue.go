@@ -8,15 +8,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Mem is registered memory that requests name by either key.
+// Mem is registered memory, with the L_Key and R_Key under which requests name it.
 type Mem struct {
 	Addr       uint64
 	LKey, RKey uint32
 	Len        int
 }
 
-// At returns the n bytes of m from offset off on. It panics if m has fewer: programs are built from
-// constants.
+// At returns n bytes of m, from offset off on. It panics if m has fewer bytes: programs are built
+// from constants, so this is a mistake of the program's author.
 func (m Mem) At(off, n int) Mem {
 	if off < 0 || n < 0 || off+n > m.Len {
 		panic(fmt.Sprintf("redn: %d bytes at offset %d of %d", n, off, m.Len))
@@ -28,11 +28,11 @@ func (m Mem) sge() verbs.SGE {
 	return verbs.SGE{Addr: m.Addr, Length: uint32(m.Len), LKey: m.LKey}
 }
 
-// Counter is a completion queue on which requests wait. The count is absolute: it goes on from
-// program to program.
+// Counter is a completion queue whose completions a WAIT counts. The count is absolute: it
+// continues from one program to the next.
 type Counter struct {
 	Number uint32
-	// Count is how many completions the requests that were built so far cause.
+	// Count is the number of completions when all requests that were built so far have completed.
 	Count uint32
 }
 
@@ -44,19 +44,19 @@ type Queue struct {
 	Ring Mem
 	// Managed: only an ENABLE lets the requests be executed.
 	Managed bool
-	// Counts16: the ring compares the low 16 bits of counts and indexes alone.
+	// Counts16: the ring compares only the low 16 bits of counts and indexes.
 	Counts16 bool
-	// OneBlock: Verify refuses requests of more than one block, which a program that counts
-	// requests instead of blocks cannot enable.
+	// OneBlock: Verify refuses requests that are longer than one block. A program that counts requests
+	// instead of blocks needs this: its ENABLEs cannot count longer ones.
 	OneBlock bool
-	// Done counts the completions of the queue, and of no other.
+	// Done counts the completions of this queue, and of no other queue.
 	Done *Counter
 
 	requests []*Request
-	first    uint32 // index of the first of them
+	first    uint32 // index of the first block of requests
 	next     uint32 // index of the next block
 	began    uint32 // Done.Count at the last Take
-	loop     *Loop  // whose laps the ring executes; nil means none
+	loop     *Loop  // the loop to which the queue belongs; nil means none
 }
 
 // Request is a request of a queue.
@@ -66,18 +66,19 @@ type Request struct {
 	entry   sendring.Entry
 	waits   *Counter // of a WAIT
 	to      *Queue   // of an ENABLE
-	receive bool     // a RECV_ENABLE
-	pad     bool     // fills the ring of a loop
-	// changed: other requests change the control segment, so a loop restores it in each lap.
+	receive bool     // the request is a RECV_ENABLE
+	pad     bool     // a NOP that fills the ring of a loop
+	// changed: other requests change the control segment of this request, so a loop restores it in
+	// each lap.
 	changed bool
 	fixes   []fix // what a loop's READ or ADD does to the counts of other requests
-	held    bool  // the program raises the count itself when it has to
+	held    bool  // a loop does not raise the count: the program does so itself
 }
 
 // blocks returns the number of blocks of the ring.
 func (q *Queue) blocks() int { return q.Ring.Len / sendring.BlockSize }
 
-// Append appends a request. Index and queue pair number of e are filled in.
+// Append appends a request. It fills in the index and the queue pair number of e.
 func (q *Queue) Append(e sendring.Entry) *Request {
 	e.Index, e.QPN = uint16(q.next), q.QPN
 	r := &Request{queue: q, index: q.next, entry: e}
@@ -101,7 +102,8 @@ func (q *Queue) Write(f sendring.Flags, dst, src Mem) *Request {
 	return q.Append(e)
 }
 
-// Read appends a READ that scatters the memory from src on over dst, at most 16 pieces.
+// Read appends a READ of the memory that begins at src. It scatters the bytes over the pieces dst,
+// at most 16.
 func (q *Queue) Read(f sendring.Flags, src Mem, dst ...Mem) *Request {
 	e := sendring.Entry{Op: sendring.Read, Flags: f, RemoteAddr: src.Addr, RKey: src.RKey, NSGE: len(dst)}
 	for i, m := range dst {
@@ -110,7 +112,7 @@ func (q *Queue) Read(f sendring.Flags, src Mem, dst ...Mem) *Request {
 	return q.Append(e)
 }
 
-// CAS appends a compare and swap of a word; old takes what the word was. The numbers are in the
+// CAS appends a compare and swap of a word; the old value goes to old. compare and swap are in the
 // byte order of the host.
 func (q *Queue) CAS(f sendring.Flags, word, old Mem, compare, swap uint64) *Request {
 	e := sendring.Entry{Op: sendring.CmpSwap, Flags: f, RemoteAddr: word.Addr, RKey: word.RKey, Compare: compare, SwapAdd: swap, NSGE: 1}
@@ -118,14 +120,14 @@ func (q *Queue) CAS(f sendring.Flags, word, old Mem, compare, swap uint64) *Requ
 	return q.Append(e)
 }
 
-// Add appends an addition to a word; old takes what the word was.
+// Add appends a FETCH_ADD of n to a word; the old value goes to old.
 func (q *Queue) Add(f sendring.Flags, word, old Mem, n uint64) *Request {
 	e := sendring.Entry{Op: sendring.FetchAdd, Flags: f, RemoteAddr: word.Addr, RKey: word.RKey, SwapAdd: n, NSGE: 1}
 	e.SGL[0] = old.sge()
 	return q.Append(e)
 }
 
-// Wait appends a WAIT for all completions of c that the requests built so far cause.
+// Wait appends a WAIT until all requests built so far that complete to c have completed.
 func (q *Queue) Wait(c *Counter) *Request { return q.wait(c, c.Count) }
 
 func (q *Queue) wait(c *Counter, count uint32) *Request {
@@ -134,49 +136,51 @@ func (q *Queue) wait(c *Counter, count uint32) *Request {
 	return r
 }
 
-// Enable appends an ENABLE of all requests that to has so far.
+// Enable appends an ENABLE of all requests that queue to has so far.
 func (q *Queue) Enable(to *Queue) *Request { return q.enable(to, to.next) }
 
-// enable appends an ENABLE of the requests of to in front of index limit.
+// enable appends an ENABLE of the requests of queue to whose index is below limit.
 func (q *Queue) enable(to *Queue, limit uint32) *Request {
 	r := q.Append(sendring.Entry{Op: sendring.Enable, Count: limit, Object: uint32(to.QPN)})
 	r.to = to
 	return r
 }
 
-// EnableReceive appends a RECV_ENABLE: the queue pair of to may use its receives again, in front of index
-// limit. MaxRecvWR of the queue pair is a power of two, and as many receives were posted.
+// EnableReceive appends a RECV_ENABLE: the queue pair of to may use its receives whose index is
+// below limit again. MaxRecvWR of the queue pair is a power of two, and so many receives were
+// posted.
 func (q *Queue) EnableReceive(to *Queue, limit uint32) *Request {
 	r := q.Append(sendring.Entry{Op: sendring.RecvEnable, Count: limit, Object: uint32(to.QPN)})
 	r.receive = true
 	return r
 }
 
-// counts reports whether the request has a count, which each lap of a loop raises.
+// counts reports whether the request has a count or limit, which each lap of a loop raises.
 func (r *Request) counts() bool { return r.waits != nil || r.to != nil || r.receive }
 
-// bytes returns the memory of n bytes of the entry from offset off on, which lie in one block.
+// bytes returns n bytes of the entry, from offset off on, as memory. They must lie in one block.
 func (r *Request) bytes(off, n int) Mem {
 	place := (int(r.index) + off/sendring.BlockSize) % r.queue.blocks()
 	return r.queue.Ring.At(place*sendring.BlockSize+off%sendring.BlockSize, n)
 }
 
-// Control returns the first 8 bytes: one word for a CAS.
+// Control returns the memory of the first 8 bytes; a CAS can change them as one word.
 func (r *Request) Control() Mem { return r.bytes(0, 8) }
 
-// Operand returns the two halves, of 3 bytes each, that an unchecked ring ignores.
+// Operand returns the memory of the operand: two halves of 3 bytes that a ring without checks
+// ignores.
 func (r *Request) Operand() (low, high Mem) { return r.bytes(0, 3), r.bytes(sendring.OffQPN, 3) }
 
-// Remote returns the remote address, 8 bytes, big-endian.
+// Remote returns the memory of the remote address: 8 bytes, big-endian.
 func (r *Request) Remote() Mem { return r.bytes(sendring.OffRemote, 8) }
 
-// Value returns the swap value or addend of an atomic, 8 bytes, big-endian.
+// Value returns the memory of an atomic's swap value or addend: 8 bytes, big-endian.
 func (r *Request) Value() Mem { return r.bytes(sendring.OffSwapAdd, 8) }
 
-// Count returns the count of a WAIT, ENABLE or RECV_ENABLE, 4 bytes, big-endian.
+// Count returns the memory of the count of a WAIT, ENABLE or RECV_ENABLE: 4 bytes, big-endian.
 func (r *Request) Count() Mem { return r.bytes(sendring.OffCount, 4) }
 
-// Flags returns the byte with fence and completion.
+// Flags returns the memory of the byte with the fence and completion flags.
 func (r *Request) Flags() Mem { return r.bytes(sendring.OffFlags, 1) }
 
 // Piece is a part of the image of a ring.
@@ -185,8 +189,8 @@ type Piece struct {
 	Bytes []byte
 }
 
-// Take returns the bytes of the appended requests, and begins the next program. Limit is what the
-// doorbell of an unmanaged queue says.
+// Take returns the bytes of the requests that were appended since the last Take, and begins the
+// next program. limit is the index for the doorbell of a queue that is not managed.
 func (q *Queue) Take() (image []Piece, limit uint32) {
 	for _, r := range q.requests {
 		b := r.entry.AppendTo(nil)
@@ -199,8 +203,9 @@ func (q *Queue) Take() (image []Piece, limit uint32) {
 	return image, q.next
 }
 
-// Cost counts the requests of a program as the paper's Table 2 does: copies (NOPs count as what
-// they become; those that fill a ring do not count), atomics, and WAIT with ENABLE.
+// Cost counts the requests of a program as the paper's Table 2 does: copies, atomics, and WAIT
+// together with ENABLE. A NOP counts as the request that it may become; NOPs that fill a ring do
+// not count.
 type Cost struct{ Copies, Atomics, Controls int }
 
 // CostOf returns the cost of the requests that the queues have.

@@ -11,8 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// RunTraced is Run that prints each request when it is executed: virtual time, queue, index and text;
-// and below it the bytes in which it differs from the request that was appended, before and after.
+// RunTraced is Run that prints each request when the NIC executes it: virtual time, queue, index
+// and text. Below the request it prints the bytes that were changed since it was appended, before
+// and after.
 func (m *Machine) RunTraced(out io.Writer) error {
 	posted := map[wire.QPN]map[uint32][]byte{}
 	names := map[wire.QPN]string{}

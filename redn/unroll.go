@@ -7,14 +7,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 )
 
-// stopLen is the length of a WAIT in bytes.
+// stopLen is the length of a WAIT in bytes: a control segment, and one with the count.
 const stopLen = 2 * 16
 
-// Unrolled appends n times what body appends, each followed by: if the operand at x equals y, break. A
-// break puts a WAIT for completions that never come over the next request of q: nothing behind the
-// loop is executed, and q executes nothing any more. (A Loop that ends is idle and can be started
-// again.) An iteration takes 1 copy, 1 atomic and 3 WAIT or ENABLE besides its body (Table 2), and the
-// conditional request. q is managed: from another queue the NIC may have read the next request already.
+// Unrolled appends n iterations. Each has the requests that body appends, and then: if the operand
+// at x equals y, break. A break replaces the next request of q by a WAIT for completions that never
+// come, so q executes nothing any more. (After the break of a Loop, the queue is idle and can be
+// started again.)
+//
+// Besides its body, an iteration takes 1 copy, 1 atomic, 3 WAIT or ENABLE (Table 2), and the
+// conditional request. q must be managed: the NIC reads requests of other queues ahead, before a
+// break can replace them.
 func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch Mem, body func(i int)) error {
 	if !q.Managed {
 		return fmt.Errorf("redn: queue %s: a break has no effect on a request that the NIC has read: the queue must be managed", q.Name)
@@ -32,7 +35,7 @@ func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch
 	return nil
 }
 
-// never returns the bytes of a WAIT for as many completions of q as its ring can wait for.
+// never returns the bytes of a WAIT that never ends: its count is as far ahead as the ring allows.
 func (q *Queue) never() []byte {
 	count := q.Done.Count + math.MaxInt32/2
 	if q.Counts16 {

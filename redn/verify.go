@@ -8,14 +8,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 )
 
-// verifiedLaps is how many laps of a loop Verify executes: a count that is not raised shows in the
-// second one, in the third at the latest.
+// verifiedLaps is how many laps of a loop Verify executes. A count that the loop does not raise
+// makes the second or third lap hang.
 const verifiedLaps = 3
 
-// Verify says why the requests of the queues, as they were built, would hang or overrun: it executes
-// them in the abstract, with every request that is signalled completing. A request that another one
-// changes counts as it was built, but for the counts that a Loop raises: of a loop, Verify executes the
-// first laps. external has the completions that come from outside, like receives, for each counter.
+// Verify returns an error if the requests of the queues would hang or overrun a ring. It simulates
+// them as they were built, and assumes that each signalled request completes. It ignores changes by
+// other requests, except that a Loop raises its counts. Of a loop it simulates the first laps.
+// external has the number of completions from outside, such as receives, for each counter.
 func Verify(external map[*Counter]uint32, queues ...*Queue) error {
 	v := verifier{at: make(map[*Queue]*place), count: make(map[*Counter]uint32), counts: make(map[*Request]*counts)}
 	for _, q := range queues {
@@ -52,29 +52,29 @@ func Verify(external map[*Counter]uint32, queues ...*Queue) error {
 	return nil
 }
 
-// verifier is a program that is executed in the abstract.
+// verifier simulates a program: only the order of its requests and their counts.
 type verifier struct {
 	at     map[*Queue]*place
 	count  map[*Counter]uint32
 	counts map[*Request]*counts
 }
 
-// place is how far a queue is.
+// place is the position of a queue in the simulation.
 type place struct {
 	*Queue
-	next int // number of the request in requests
+	next int // index in requests of the next request
 	lap  int // of a loop; 0 is the first
 	// limit is the index of the first block that may not be executed.
 	limit uint32
 }
 
-// counts are the count of a WAIT or ENABLE and, in a loop, its shadow.
+// counts are the present count of a WAIT or ENABLE and, in a loop, its shadow.
 type counts struct {
 	now, shadow uint32
-	used        uint32 // in the lap before
+	used        uint32 // the count in the lap before
 }
 
-// add checks a queue by itself and puts it at its first request.
+// add checks the requests of a queue, and places the queue at its first request.
 func (v *verifier) add(q *Queue) error {
 	if n := int(q.next - q.first); n > q.blocks() {
 		return fmt.Errorf("queue %s: %d blocks do not fit into a ring of %d", q.Name, n, q.blocks())
@@ -108,7 +108,7 @@ func (p *place) done() bool {
 		return p.next == len(p.requests)
 	case p.Queue == p.loop.q:
 		return p.lap >= verifiedLaps
-	default: // what fills its ring may be left
+	default: // the NOPs that fill the ring need not be executed
 		return p.lap > 0 || p.next > 0
 	}
 }
@@ -163,7 +163,7 @@ func (v *verifier) step(p *place) error {
 	return nil
 }
 
-// enable moves the limit of the queue that an ENABLE names.
+// enable moves the limit of the queue that ENABLE r names.
 func (v *verifier) enable(r *Request) error {
 	to, count := v.at[r.to], v.counts[r].now
 	if to == nil {
@@ -179,7 +179,8 @@ func (v *verifier) enable(r *Request) error {
 	return nil
 }
 
-// overflows says whether a queue is at a WAIT whose count its ring takes for one of the past.
+// overflows returns an error if a queue waits for a count that is too far ahead: the ring would
+// take it for a count of the past.
 func (v *verifier) overflows(p *place) error {
 	if p.done() || int32(p.limit-p.index()) <= 0 || p.requests[p.next].waits == nil {
 		return nil
@@ -191,7 +192,8 @@ func (v *verifier) overflows(p *place) error {
 	return nil
 }
 
-// farthest is how far a count of the queue may be ahead.
+// farthest returns by how much the count of a WAIT may be ahead of the completions of the queue's
+// counter.
 func farthest(q *Queue) int64 {
 	if q.Counts16 {
 		return math.MaxInt16
@@ -199,7 +201,8 @@ func farthest(q *Queue) int64 {
 	return math.MaxInt32
 }
 
-// why describes what the next request of a queue waits for that never comes.
+// why returns a text for an error: which completion or ENABLE the next request of a queue waits
+// for.
 func (v *verifier) why(p *place) string {
 	if index := p.index(); int32(p.limit-index) <= 0 {
 		if p.lap > 0 {

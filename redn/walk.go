@@ -7,39 +7,41 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Walk is a walk over a list for one client that is unrolled: a copy of the requests for each node.
-// It is the program of the paper; a ListServer walks lists of any length.
+// Walk searches a list for one client by an unrolled loop, as the program of the paper does: each
+// node has its own copy of the requests. A ListServer, in contrast, walks lists of any length.
 type Walk struct {
-	// Worker is a managed queue that is its own peer, Answers a managed one whose peer is the
-	// client.
+	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
+	// connected to the client.
 	Worker, Answers *Queue
-	// Copies is a managed queue that is its own peer, of the requests that end a walk. nil means no
-	// break. All nodes are visited, and the queues serve any number of requests. With a break, they
-	// serve one: the worker stops behind the node with the key.
+	// Copies is a managed queue that is connected to itself. Its requests end a walk at the node with
+	// the key (a break). With a break, the queues serve one client request only, because the worker
+	// stops behind that node. If Copies is nil, a walk visits all nodes, and the queues serve any
+	// number of requests.
 	Copies *Queue
 	// Received, Lists and Client are as in ListServer.
 	Received *Counter
 	Lists    Mem
 	Client   Mem
-	// Pool has what the requests need; its memory has rights for atomics.
+	// Pool gives memory to the requests of the walk; it must allow atomics.
 	Pool *Pool
 
 	scratch Mem
-	keys    Mem // the client's key, walkCopies times
+	keys    Mem // walkCopies copies of the client's key
 }
 
-// directNodes is the longest walk for which a receive scatters the key over all requests: one piece
-// for each, one for the other copies of the key and one for the address.
+// directNodes is the largest number of nodes for which a receive can scatter the key directly into
+// the CAS of all nodes. The receive needs a piece for each node, one for the remaining copies of
+// the key and one for the address.
 const directNodes = sendring.MaxSGE - 2
 
-// Request appends the requests that answer the next request of the client, which visit n nodes, and
-// returns the scatter list of its receive. The client gets a WRITE with immediate data Hit for each
-// node with the key, or for the first one if there is a break, and behind that one of no bytes with
+// Request appends the requests of a walk that visits n nodes, and returns the scatter list of the
+// receive for the client's request. The client gets a WRITE with immediate data Hit for each node
+// with the key; with a break, only for the first such node. Then it gets a WRITE of no bytes with
 // Miss.
 //
-// For each node the NIC executes 1 copy, 1 atomic and 3 WAIT or ENABLE, as in Table 2, and the
-// conditional request. Without a break, the next walk must be in the ring when one ends; see
-// Lookup.Request.
+// For each node the NIC executes 1 copy, 1 atomic, 3 WAIT or ENABLE, as in Table 2, and the
+// conditional request. Without a break, the requests of the next walk must be in the ring when a
+// walk ends; see Lookup.Request.
 func (k *Walk) Request(n int) ([]verbs.SGE, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("redn: %d nodes; at least 1", n)
@@ -52,8 +54,8 @@ func (k *Walk) Request(n int) ([]verbs.SGE, error) {
 	k.Received.Count++
 	w.Wait(k.Received)
 	begin := w.Enable(w)
-	// The keys are scattered in front of the nodes over requests behind them; their places are
-	// known.
+	// READs in front of the nodes copy the keys into the CAS of the nodes. The CAS are appended later,
+	// but their indexes are already known.
 	direct := n <= directNodes
 	spread := 0
 	if !direct {
@@ -61,7 +63,7 @@ func (k *Walk) Request(n int) ([]verbs.SGE, error) {
 	}
 	first := w.next + uint32(spread*sendring.MaxBlocks)
 	if spread > 0 {
-		first++ // a WAIT
+		first++ // for the WAIT behind the READs
 	}
 	for i := range spread {
 		var dst []Mem
@@ -86,10 +88,12 @@ func (k *Walk) Request(n int) ([]verbs.SGE, error) {
 	return k.receive(first, n, direct), nil
 }
 
-// Start appends to master the request that starts the worker, before the first Take.
+// Start appends to master the request that starts the worker. It must be called before the first
+// Take.
 func (k *Walk) Start(master *Queue) { master.enable(k.Worker, k.Worker.first+lookupHead) }
 
-// spread appends a READ of copies of the key that always takes MaxBlocks blocks.
+// spread appends a READ that copies the client's key to dst. With a NOP, if needed, it always takes
+// MaxBlocks blocks.
 func (k *Walk) spread(dst []Mem, signal bool) {
 	flags := sendring.Flags(0)
 	if signal {
@@ -102,14 +106,15 @@ func (k *Walk) spread(dst []Mem, signal bool) {
 	}
 }
 
-// Blocks of the requests of a node: a READ of two blocks with 3 SGEs, a CAS, and 3 WAIT or ENABLE.
+// Numbers of blocks of the requests of a node: a READ of two blocks with 3 SGEs, a CAS, and 3 WAIT
+// or ENABLE.
 const (
 	walkReadBlocks = 2
 	walkBlocks     = walkReadBlocks + 4
 	segmentLen     = 16
 )
 
-// cas and read return the requests of node j; the first one begins at index first.
+// cas and read return the CAS and the READ of node j. first is the index of node 0's first block.
 func (k *Walk) cas(first uint32, j int) *Request {
 	return &Request{queue: k.Worker, index: first + uint32(j*walkBlocks+walkReadBlocks)}
 }
@@ -130,8 +135,9 @@ func (k *Walk) receive(first uint32, n int, direct bool) (all []verbs.SGE) {
 	return append(all, left.sge(), k.read(first, 0).Remote().sge())
 }
 
-// nodes appends the requests of the nodes. begin enables the first node. It returns the last ENABLE
-// of the worker, which must enable what is behind the nodes.
+// nodes appends the requests of n nodes. begin is an ENABLE; nodes sets its limit so that it
+// enables the first node. It returns the last ENABLE of the worker, whose limit the caller must set
+// so that it enables the requests behind the nodes.
 func (k *Walk) nodes(begin *Request, first uint32, n int) (last *Request) {
 	w, last := k.Worker, begin
 	var reply *Request
@@ -165,8 +171,8 @@ func (k *Walk) nodes(begin *Request, first uint32, n int) (last *Request) {
 	return last
 }
 
-// end returns the request that ends a walk at node j: it puts the ENABLE of both answers and a WAIT
-// for completions that never come over the READ of the next node.
+// end returns the request that ends a walk at node j. It writes two requests over the READ of the
+// next node: an ENABLE of both answers, and a WAIT for completions that never come.
 func (k *Walk) end(j int, first uint32) sendring.Entry {
 	e := sendring.Entry{Op: sendring.NOP, Flags: sendring.Signalled, Segments: writeSegments, NSGE: 1}
 	m, b := k.Pool.Reserve(walkReadBlocks * sendring.BlockSize)
@@ -178,8 +184,8 @@ func (k *Walk) end(j int, first uint32) sendring.Entry {
 	return e
 }
 
-// miss appends, behind the last node, what the break of that node replaces, and takes the answer
-// back: no node had the key.
+// miss appends requests for a walk in which no node had the key. The first is a NOP that the break
+// of the last node replaces. The second replaces the answer with Hit by a NOP.
 func (k *Walk) miss(reply *Request) {
 	w := k.Worker
 	w.Append(sendring.Entry{Op: sendring.NOP, Segments: walkReadBlocks * sendring.BlockSize / segmentLen})

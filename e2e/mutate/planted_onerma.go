@@ -136,7 +136,7 @@ var onermaBugs = []planted{
 	},
 	{
 		"onerma: a large transfer has every turn", "onerma/executor/executor.go",
-		"	f.queue = append(append(f.queue[:turn], f.queue[turn+1:]...), t) // the others come first next time",
+		"	f.queue = append(append(f.queue[:turn], f.queue[turn+1:]...), t) // the transfers that had no turn come first next time",
 		"	_ = turn",
 		"onerma/executor TestSmallBesideLarge",
 	},

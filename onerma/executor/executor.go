@@ -20,11 +20,12 @@ type Transfer struct {
 	Remote nic.RegionID
 	Offset uint64
 	Length int // bytes, at least 1
-	// Local holds the bytes, from LocalOffset on. They belong to the NIC until Results has returned
-	// the transfer's result.
+	// Local holds the bytes, from LocalOffset on. The bytes belong to the NIC until Results has
+	// returned the transfer's result.
 	Local       *nic.Region
 	LocalOffset uint64
-	// Key is the cipher of K_d. NextKey, if not nil, replaces Key when the target has refused Key.
+	// Key is the cipher of K_d, the key derived for this process (see nic.Derive). NextKey, if not
+	// nil, replaces Key when the target has refused Key.
 	Key, NextKey *nic.Cipher
 	// Deadline ends the transfer. Its operations in flight end first, so the transfer may end later
 	// by the longest time of one operation. clock.Never: there is no deadline.
@@ -39,7 +40,7 @@ type Transfer struct {
 // Result says how a transfer ended.
 type Result struct {
 	Tag    uint64
-	Status nic.Status // OK, or the status of the last failure that counted
+	Status nic.Status // Status is nic.OK, or the status of the last failed operation that ended the transfer.
 	// Moved is the number of bytes whose operations were OK; it is the whole length if Status is
 	// OK. Retries is how many operations were issued again.
 	Moved, Retries int
@@ -49,7 +50,7 @@ type Result struct {
 // chunk is a part of a transfer, at most 4096 bytes.
 type chunk struct{ at, length int }
 
-// transfer is a Transfer in progress.
+// transfer is the state of a Transfer that has been started and has not ended.
 type transfer struct {
 	Transfer
 	begun   clock.Time
@@ -62,10 +63,11 @@ type transfer struct {
 	failed  bool // no more operations are issued for the transfer
 }
 
-// more reports whether the transfer has an operation that must be issued.
+// more reports whether the transfer has bytes to issue: new ones, or those of failed operations.
 func (t *transfer) more() bool { return !t.failed && (len(t.again) > 0 || t.next < t.Length) }
 
-// take returns the next chunk to issue: first those that must be issued again.
+// take returns the chunk that the next operation moves: first chunks of failed operations, then new
+// bytes.
 func (t *transfer) take() chunk {
 	if k := len(t.again); k > 0 {
 		c := t.again[k-1]
@@ -80,7 +82,7 @@ func (t *transfer) take() chunk {
 // flow holds the transfers to one peer in one direction.
 type flow struct {
 	window
-	queue []*transfer // the transfers take turns
+	queue []*transfer // transfers in progress; each issues one operation in turn
 }
 
 type flowID struct {
@@ -112,7 +114,7 @@ type Executor struct {
 	deadline clock.Time
 }
 
-// maxFlows bounds the number of flows: peers times directions.
+// maxFlows bounds the number of flows: a flow for each peer and direction.
 const maxFlows = 4096
 
 // New makes the executor of a portal. Only the executor may issue commands at the portal.
@@ -259,7 +261,7 @@ func (e *Executor) adapt(now clock.Time, f *flow, c *nic.Completion) {
 	}
 }
 
-// settle ends a transfer if none of its operations is in flight, and none must be issued.
+// settle ends transfer t if t has no operation in flight and none left to issue.
 func (e *Executor) settle(now clock.Time, f *flow, t *transfer) {
 	if t.flying > 0 || t.more() {
 		return
@@ -298,8 +300,8 @@ func (e *Executor) expire(now clock.Time) {
 	}
 }
 
-// issue issues operations. The flows take turns. It returns the first error, but still gives the
-// other flows their turns.
+// issue issues operations of all flows in turn, as long as windows, pace and slots allow. It
+// returns the first error, but goes on with the remaining flows.
 func (e *Executor) issue(now clock.Time) (first error) {
 	for idle := 0; idle < len(e.order) && len(e.free) > 0; {
 		e.turn = (e.turn + 1) % len(e.order)
@@ -314,7 +316,8 @@ func (e *Executor) issue(now clock.Time) (first error) {
 	return first
 }
 
-// one issues one operation of a flow. The bool is false if there is none, or if it must wait.
+// one issues one operation of flow f. The bool is false if f has no operation to issue, or must
+// wait.
 func (e *Executor) one(now clock.Time, f *flow) (bool, error) {
 	turn := slices.IndexFunc(f.queue, (*transfer).more)
 	if turn < 0 || !f.room() || !e.local.room() {
@@ -325,7 +328,7 @@ func (e *Executor) one(now clock.Time, f *flow) (bool, error) {
 		return false, nil
 	}
 	t := f.queue[turn]
-	f.queue = append(append(f.queue[:turn], f.queue[turn+1:]...), t) // the others come first next time
+	f.queue = append(append(f.queue[:turn], f.queue[turn+1:]...), t) // the transfers that had no turn come first next time
 	i := e.free[len(e.free)-1]
 	c := t.take()
 	cmd := nic.Command{

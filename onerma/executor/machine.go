@@ -11,7 +11,7 @@ type Machine struct {
 	nic       *nic.NIC
 	executors []*Executor
 	activity  uint64
-	// Ended, if not nil, is called after a step in which a command ended.
+	// Ended, if not nil, is called after a step of the machine in which a command ended.
 	Ended func()
 	// Failed, if not nil, is called with the error of a command that the NIC has refused.
 	Failed func(error)
@@ -35,7 +35,8 @@ func (m *Machine) Tick(now clock.Time, out *packetio.Batch) {
 	m.after(now, out)
 }
 
-// after lets the executors act, and the NIC send what they have issued.
+// after calls the executors after a step of the NIC. Then the NIC sends the commands that they have
+// issued.
 func (m *Machine) after(now clock.Time, out *packetio.Batch) {
 	ended := m.nic.Activity() != m.activity
 	m.activity = m.nic.Activity()

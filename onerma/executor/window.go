@@ -15,7 +15,8 @@ const (
 	timeoutDecrease = 0.1  // the factor of a decrease because of a failure
 )
 
-// Config has the parameters that the paper does not give. A zero value means the default.
+// Config has the executor's parameters, for which the paper gives no values. Zero means the
+// default.
 type Config struct {
 	// RTT is the round-trip time of the rack; required.
 	RTT time.Duration
@@ -26,8 +27,8 @@ type Config struct {
 	// Least and Most are the bounds of a window, First is its first value, all in operations; 0
 	// means 0.01, 64 and 1.
 	Least, Most, First float64
-	// TotalDelay is the ablation of figure 15: the remote windows follow the whole time of an
-	// operation, and the local window stays at its upper bound.
+	// TotalDelay selects the variant of the paper's figure 15: the remote windows follow the whole
+	// time of an operation, and the local window stays at its upper bound.
 	TotalDelay bool
 }
 

@@ -15,9 +15,9 @@ type Config struct {
 	MAC wire.MAC // required
 	// Addr is the NIC's IPv4 address; required.
 	Addr netip.Addr
-	// LinkMTU is the length of the largest IP packet of the link in bytes; 0 means 4200, enough for
-	// an operation in one packet. With a smaller LinkMTU, the body of a data message is the largest
-	// multiple of 64 bytes that fits.
+	// LinkMTU is the length of the largest IP packet of the link in bytes; 0 means 4200, enough for an
+	// operation in one packet. With a smaller LinkMTU, a data message carries the largest multiple of
+	// 64 bytes that fits.
 	LinkMTU int
 	// Rand makes region keys and the first generations; required. On a rack, its numbers must not
 	// be predictable.
@@ -25,22 +25,21 @@ type Config struct {
 	// Resolve returns the MAC address of a peer; required. It must not block. The bool is false if
 	// the address is not known.
 	Resolve func(netip.Addr) (wire.MAC, bool)
-	// Epoch is the number of this incarnation of the NIC, from 0 to MaxEpoch. The shell must store
-	// it, and must give each incarnation a larger one than all earlier incarnations had. The
-	// reason: Epoch is a part of every initialisation vector, and a vector must not repeat under a
-	// key.
+	// Epoch is the number of this incarnation of the NIC, from 0 to MaxEpoch. The owner of the NIC
+	// must store the number, and give each incarnation a larger one than all earlier ones: Epoch is a
+	// part of every initialisation vector, and a vector must not repeat under a key.
 	Epoch uint32
 	// RTT is the round-trip time of the rack; 0 means 50 µs. The defaults below depend on it.
 	RTT time.Duration
 	// DispatchTimeout is how long a command may wait for the window; 0 means 2 RTT. Timeout is how
-	// long the next message of an operation may take; 0 means 4 RTT. They should be the same for
-	// all NICs of a rack.
+	// long the next message of an operation may take; 0 means 4 RTT. All NICs of a rack should have
+	// the same values.
 	DispatchTimeout, Timeout time.Duration
 	// Window is how many inbound bytes may be solicited at a time; 0 means 65536.
 	Window int
-	// Threshold bounds the bytes of waiting inbound requests: from this number on, further requests
-	// get a NACK. 0 means the bytes that the link sends in Timeout − RTT − DispatchTimeout, or
-	// 65536 if Rate is 0.
+	// Threshold bounds the bytes of inbound requests that wait. When they reach it, the NIC answers
+	// further requests with a NACK. 0 means the bytes that the link sends in Timeout − RTT −
+	// DispatchTimeout, or 65536 if Rate is 0.
 	Threshold int
 	// Rate is the rate at which the NIC sends data, in bits per second; 0 means that it sends data
 	// at once, at most 64 messages in a step.
@@ -55,8 +54,7 @@ const (
 	// MaxEpoch is the largest Epoch.
 	MaxEpoch = 1<<24 - 1
 	maxTable = 1 << 16
-	// maxTimeout is the largest timeout, because the body of a pull has 32 bits for its
-	// nanoseconds.
+	// maxTimeout is the largest timeout: the body of a pull has 32 bits for a timeout in nanoseconds.
 	maxTimeout = time.Second
 	minMTU     = onerma.Overhead + onerma.Unit
 )

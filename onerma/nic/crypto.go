@@ -9,16 +9,17 @@ import (
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 )
 
-// PID identifies a process to all NICs of a rack. The driver sets it for a portal. The driver must
-// not give the same PID to another process while there may be a key that was derived for it, not
-// even after a crash.
+// PID identifies a process to all NICs of a rack. The driver chooses it when it opens a portal.
+// While a key that was derived for a PID may still exist, the driver must not give this PID to
+// another process, not even after a crash.
 type PID uint32
 
-// Key is K_r, the key of a region, or K_d, which is derived from K_r for one process and operation.
+// Key is K_r, the key of a region, or K_d, a key that is derived from K_r for one process and one
+// kind of operation.
 type Key [16]byte
 
-// Derive returns K_d: with this key, process pid on the NIC with address from may do op on the
-// region with key region. from is an IPv4 address.
+// Derive returns K_d, the key that allows process pid, on the NIC with IPv4 address from, to do op
+// on the region whose key is region.
 func Derive(region Key, from netip.Addr, pid PID, op onerma.Op) Key {
 	block, err := aes.NewCipher(region[:])
 	if err != nil {
@@ -38,8 +39,8 @@ func fillBlock(in *Key, from [4]byte, pid PID, op onerma.Op) {
 	in[8] = byte(op)
 }
 
-// Cipher is a key in the form that seals messages. Making one allocates memory, so a program makes
-// it once for each K_d.
+// Cipher is an AES-GCM cipher made of a key; it seals and opens messages. NewCipher allocates
+// memory, so a program makes one Cipher for each K_d and keeps it.
 type Cipher struct{ aead cipher.AEAD }
 
 // NewCipher makes the Cipher of a key.
@@ -55,8 +56,8 @@ func NewCipher(k Key) *Cipher {
 	return &Cipher{aead}
 }
 
-// reservedKey seals the refusal of a message for which the target has no key. It is public, so such
-// a refusal proves only that its sender has seen the request.
+// reservedKey seals the answer of a target that has no key for a request. It is publicly known, so
+// such an answer proves only that its sender has seen the request.
 var reservedKey = Key([]byte("ONERMA, reserved"))
 
 // ReservedKey returns the key with which a target seals the answer that it has no key for a
@@ -75,19 +76,21 @@ func (v *vector) set(counter uint64, sender [4]byte) {
 // countBits is how many bits of a counter count the messages of one incarnation.
 const countBits = 40
 
-// sealer holds the memory for cryptography, so that an operation allocates none.
+// sealer encrypts and decrypts messages. It holds the memory for this, so that no operation
+// allocates any.
 type sealer struct {
 	epoch uint64
 	count uint64 // number of messages that this incarnation has sent
 	iv    vector
 	// aad is the additional authenticated data: the header of a message, and the vector of the
-	// message before.
+	// operation's previous message.
 	aad      [onerma.HeaderLen + len(vector{})]byte
 	plain    [onerma.MaxOp]byte
 	in, out  Key
 	reserved *Cipher
-	// known caches the ciphers of inbound requests; a key selects its place. The paper's hardware
-	// derives the key each time. The cache only saves work: it holds no state of a peer.
+	// known caches the ciphers of inbound requests; bytes of a key select an entry. The paper's
+	// hardware derives the key for each request. The cache only saves work: it holds no state of a
+	// peer.
 	known [1024]struct {
 		key    Key
 		cipher *Cipher
@@ -104,8 +107,8 @@ func (s *sealer) next() (uint64, bool) {
 	return s.epoch<<countBits | s.count, true
 }
 
-// seal encrypts the last n bytes of b in place, and appends the tag. b is a frame up to the end of
-// its body. The header of the message is at offset at.
+// seal encrypts the last n bytes of b, the body of a frame, in place, and appends the tag. The
+// header of the message is at offset at in b.
 func (s *sealer) seal(b []byte, at, n int, c *Cipher, prev *vector) []byte {
 	copy(s.aad[:], b[at:at+onerma.HeaderLen])
 	copy(s.aad[onerma.HeaderLen:], prev[:])
@@ -123,8 +126,8 @@ func (s *sealer) open(f *onerma.Frame, c *Cipher, prev *vector) (body []byte, ok
 	return body, err == nil
 }
 
-// derived returns the cipher of K_d for an inbound request: pid, on the NIC with address from,
-// wants to do op on region r.
+// derived returns the cipher of the K_d with which process pid, on the NIC with address from, may
+// do op on region r.
 func (s *sealer) derived(r *Region, from [4]byte, pid PID, op onerma.Op) *Cipher {
 	fillBlock(&s.in, from, pid, op)
 	r.block.Encrypt(s.out[:], s.in[:])

@@ -13,8 +13,8 @@ type egress struct {
 	stats  *Stats
 }
 
-// open begins a frame: it appends everything in front of a body of size bytes. It gives the message
-// its counter. The bool is false if no counter is left.
+// open begins a frame: it gives the message its counter, and appends all headers in front of a body
+// of size bytes. The bool is false if no counter is left.
 func (e *egress) open(to *peer, h *onerma.Header, size int, out *packetio.Batch) ([]byte, bool) {
 	counter, ok := e.sealer.next()
 	if !ok {
@@ -27,7 +27,7 @@ func (e *egress) open(to *peer, h *onerma.Header, size int, out *packetio.Batch)
 	return e.tx.AppendOpen(out.Alloc(e.tx.Len(size)), size), true
 }
 
-// seal encrypts the body at the end of b, and sends the frame. open has begun the frame.
+// seal encrypts the body at the end of frame b, which open has begun, and sends the frame.
 func (e *egress) seal(b []byte, size int, c *Cipher, prev *vector, out *packetio.Batch) {
 	b = e.sealer.seal(b, len(b)-size-onerma.HeaderLen, size, c, prev)
 	e.stats.Sent++

@@ -136,11 +136,11 @@ func (n *NIC) pulled(now clock.Time, f *onerma.Frame) {
 	}
 	limit := time.Duration(binary.BigEndian.Uint32(body))
 	if limit > 2*n.cfg.Timeout {
-		n.stats.Refused++ // the bound of this command would not hold
+		n.stats.Refused++ // the timeout of the target could be later than that of this command
 		return
 	}
 	if n.server.full() {
-		return // no room; the target may time out
+		return // the queue of data is full; the target may time out
 	}
 	s.state, s.ticket = serving, f.Ticket
 	s.prev = n.egress.sealer.iv
@@ -148,7 +148,8 @@ func (n *NIC) pulled(now clock.Time, f *onerma.Frame) {
 	n.serveWrite(f.Slot)
 }
 
-// pulledAgain serves a copy of the pull that is already served. The timer stays as it is.
+// pulledAgain sends the data of a WRITE again, for a copy of the pull that was already served. The
+// timeout of the command stays as it is.
 func (n *NIC) pulledAgain(f *onerma.Frame, s *slot) {
 	var iv vector
 	iv.set(f.Counter, f.IPv4.Src)
@@ -177,9 +178,9 @@ func (n *NIC) finished(now clock.Time, f *onerma.Frame) {
 	n.end(now, f.Slot, OK)
 }
 
-// refused handles a NACK or AUTHFAIL. Before the pull, a NACK is sealed with K_d and an AUTHFAIL
-// with the reserved key. After the pull the target has K_d, and seals an AUTHFAIL, which takes back
-// the pull, with K_d.
+// refused handles a NACK or AUTHFAIL. Before its pull, the target seals a NACK with K_d and an
+// AUTHFAIL with the reserved key. After the pull, an AUTHFAIL ends the operation that the pull
+// began; the target has K_d by then and seals with it.
 func (n *NIC) refused(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state == serving && f.Kind == onerma.Nack {

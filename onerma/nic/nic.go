@@ -18,8 +18,8 @@ type NIC struct {
 	piece   int // largest body of a data message, in bytes
 	regions []*Region
 
-	// The initiator: commands, the free slots that no portal has, and WRITEs and REKEYs whose
-	// requests are to be sent.
+	// State of the NIC as an initiator: the commands, the slots that no portal has, and the WRITEs and
+	// REKEYs whose requests must be sent.
 	slots     []slot
 	freeSlots []uint16
 	offers    ring[waiter]
@@ -35,7 +35,7 @@ type NIC struct {
 	// timers holds the timeouts of slots, by the number of the slot, and behind these the timeouts
 	// of tickets.
 	timers   clock.Queue
-	last     clock.Time // time of the last step
+	last     clock.Time // time of the last call of Frame or Tick
 	rx       onerma.Frame
 	stats    Stats
 	activity uint64
@@ -134,7 +134,7 @@ func (n *NIC) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	}
 }
 
-// Tick handles the timers that have expired, and sends what may be sent.
+// Tick handles the timers that have expired, and sends all messages that may be sent now.
 func (n *NIC) Tick(now clock.Time, out *packetio.Batch) {
 	if !n.up {
 		return
@@ -144,8 +144,9 @@ func (n *NIC) Tick(now clock.Time, out *packetio.Batch) {
 	n.work(now, out)
 }
 
-// expire ends operations, tickets and waiters of the window whose timeout has passed. Each step
-// calls it first, so that no byte is written to memory at or after the timeout of its operation.
+// expire ends operations, tickets and waiters of the window whose timeout has passed. It is called
+// first in Frame and Tick, so that no byte is written to memory at or after the timeout of its
+// operation.
 func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
 	for {
 		id, at := n.timers.Next()
@@ -176,7 +177,8 @@ func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// work sends what may be sent: the requests of offers, what the window admits, and data.
+// work sends all that may be sent now: requests of WRITEs and REKEYs, requests and pulls that the
+// window admits, and data.
 func (n *NIC) work(now clock.Time, out *packetio.Batch) {
 	for n.offers.n > 0 {
 		n.request(now, n.offers.pop().index, out)

@@ -44,8 +44,8 @@ func (p *Portal) PID() PID { return p.pid }
 // Free returns the number of slots without a command.
 func (p *Portal) Free() int { return len(p.free) }
 
-// Close ends the portal. Its commands in flight get no completions, and move no more bytes; only
-// the last data of a WRITE may still be on their way. A second Close does nothing.
+// Close ends the portal. Its commands in flight get no completions, and move no more bytes, except
+// for the last data of a WRITE that the NIC has already sent. A second Close does nothing.
 func (p *Portal) Close() {
 	if p.closed {
 		return
@@ -93,7 +93,7 @@ func (p *Portal) Issue(now clock.Time, c *Command) error {
 	return nil
 }
 
-// check checks what the initiator can check without the target.
+// check returns an error for a command that the initiator can refuse without asking the target.
 func (n *NIC) check(c *Command) error {
 	bad := func(format string, args ...any) error {
 		return opError("issue", verbs.ErrInvalid, fmt.Sprintf(format, args...))

@@ -20,8 +20,8 @@ type Region struct {
 	mem   *mem.Region
 	key   Key
 	block cipher.Block // of key
-	// version counts the keys that the region has had. A transfer that began under an earlier key
-	// is not served.
+	// version counts the keys that the region has had. The NIC ends a transfer that began under an
+	// earlier key.
 	version uint32
 	uses    int // number of commands whose local memory is this region
 	gone    bool
@@ -33,8 +33,8 @@ func (r *Region) ID() RegionID { return r.id }
 // Key returns the present K_r.
 func (r *Region) Key() Key { return r.key }
 
-// Grant returns K_d of a process for the region. The owner of the region gives it to the process on
-// an encrypted channel of its own.
+// Grant returns K_d for a process on the NIC with address from. The owner of the region sends K_d
+// to this process over an encrypted channel of its own.
 func (r *Region) Grant(from netip.Addr, pid PID, op onerma.Op) Key {
 	return Derive(r.key, from, pid, op)
 }
@@ -95,9 +95,9 @@ func (n *NIC) Register(m *mem.Region) (*Region, error) {
 	return nil, opError("register", verbs.ErrLimit, "all entries of the region table are in use")
 }
 
-// SetKey replaces K_r on behalf of the region's owner. The driver does so without a REKEY
-// operation. Inbound WRITEs of the region end, and from now on the NIC refuses keys that were
-// derived from the former K_r.
+// SetKey replaces K_r without a REKEY operation; the driver calls it for the region's owner.
+// Inbound WRITEs of the region end, and from now on the NIC refuses keys that were derived from the
+// old K_r.
 func (n *NIC) SetKey(r *Region, k Key) error {
 	if r.gone || !n.up {
 		return opError("set key", verbs.ErrClosed, "the region was deregistered")

@@ -21,7 +21,7 @@ type transfer struct {
 	version uint32
 }
 
-// server sends data, in the order in which they were asked for.
+// server sends data, first come, first served.
 type server struct {
 	queue ring[transfer]
 	// free is when the link will have sent all data that was passed to it.
@@ -76,8 +76,8 @@ func (n *NIC) serve(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// current reports whether a transfer may go on. If the region of a READ has got another key,
-// current tells the initiator.
+// current reports whether transfer x may go on. If the region of a READ has a new key since the
+// READ was accepted, current sends an AUTHFAIL to the initiator.
 func (n *NIC) current(x *transfer, out *packetio.Batch) bool {
 	if x.head.Op != onerma.Read {
 		s := &n.slots[x.head.Slot]

@@ -21,10 +21,10 @@ type Command struct {
 	Target netip.Addr
 	Remote RegionID
 	Offset uint64
-	// Key is the cipher of K_d.
+	// Key is the cipher of K_d for this operation on the target's region.
 	Key *Cipher
 	// Local and LocalOffset name the memory that a WRITE sends, or into which a READ puts the data.
-	// The memory belongs to the NIC until the completion is polled. A REKEY has none.
+	// The memory belongs to the NIC until the completion is polled. A REKEY has no local memory.
 	Local       *Region
 	LocalOffset uint64
 	// NewKey is the new K_r of a REKEY.
@@ -64,7 +64,7 @@ const (
 	ended
 )
 
-// peer is the other NIC.
+// peer is the NIC at the other end of an operation.
 type peer struct {
 	addr [4]byte
 	mac  wire.MAC
@@ -79,8 +79,8 @@ type slot struct {
 	to         peer
 	issued     clock.Time
 	entered    clock.Time
-	// request is the vector of the request. prev equals request until the pull arrives; from then
-	// on it is the vector of the pull. ticket is the ticket of the pull.
+	// request is the vector of the request. prev is the vector of the operation's last message: the
+	// request, and later the pull. ticket is the number that the pull carries.
 	request    vector
 	prev       vector
 	ticket     uint32
@@ -88,7 +88,8 @@ type slot struct {
 	completion Completion
 }
 
-// pieces is a bit set: the units of an operation whose bytes have been written to memory.
+// pieces is a bit set of the units of an operation whose bytes have been written to memory; see
+// onerma.Unit.
 type pieces uint64
 
 // maskOf returns the units of the n bytes from offset at on.

@@ -14,9 +14,9 @@ const (
 	RemoteAuthenticationFailure
 	// NACK: the target's queue of inbound requests is above its threshold, or full.
 	NACK
-	// Timeout: nothing usable arrived in time. The target is not reachable, a message was lost, the
-	// target has no such bytes, or it does not allow the operation. A part of the bytes may have
-	// been moved; no more will be moved from now on.
+	// Timeout: the operation was not complete in time. The target is not reachable, a message was
+	// lost, the target has no such bytes, or it does not allow the operation. Some of the bytes may
+	// have been moved; no more will be moved from now on.
 	Timeout
 	// DispatchTimeout: the command waited too long for the NIC's own window. Its request was never
 	// sent.
@@ -50,9 +50,9 @@ type Stats struct {
 	Stale     uint64 `json:"stale"`
 	Forged    uint64 `json:"forged"`
 	Copies    uint64 `json:"copies"`
-	// Served counts inbound operations whose requests were accepted. AuthFails and Nacks count
-	// refused ones. Refused counts requests with a correct key but wrong bytes or missing rights;
-	// these get no answer.
+	// Served counts inbound operations whose requests were accepted. AuthFails and Nacks count refused
+	// ones. Refused counts requests with a correct key, but outside of the region or without the
+	// access right; the NIC sends no answer to them.
 	Served    uint64 `json:"served"`
 	AuthFails uint64 `json:"authFails"`
 	Nacks     uint64 `json:"nacks"`

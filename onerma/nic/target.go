@@ -69,7 +69,7 @@ func (n *NIC) requested(now clock.Time, f *onerma.Frame, out *packetio.Batch) {
 	}
 }
 
-// queue makes a ticket wait for the window.
+// queue makes a ticket wait until the solicitation window admits it.
 func (n *NIC) queue(now clock.Time, t *ticket) {
 	i := n.freeTickets[len(n.freeTickets)-1]
 	n.freeTickets = n.freeTickets[:len(n.freeTickets)-1]
@@ -143,7 +143,8 @@ func (n *NIC) landWrite(f *onerma.Frame, out *packetio.Batch) {
 	}
 }
 
-// landed ends a ticket whose bytes have all arrived.
+// landed handles a ticket whose bytes have all arrived: it sends the last answer and frees the
+// ticket.
 func (n *NIC) landed(i uint16, out *packetio.Batch) {
 	t := &n.tickets[i]
 	if t.head.Op == onerma.Rekey {
@@ -159,8 +160,8 @@ func (n *NIC) landed(i uint16, out *packetio.Batch) {
 	}
 }
 
-// revoke ends the tickets of a region whose key has changed, or that is gone. If out is not nil,
-// revoke tells their initiators; otherwise these time out.
+// revoke ends the tickets of a region that has a new key or was deregistered. If out is not nil,
+// revoke sends AUTHFAIL to their initiators; otherwise their commands end by timeout.
 func (n *NIC) revoke(r *Region, out *packetio.Batch) {
 	n.window.remove(func(w waiter) bool { return w.ticket && n.tickets[w.index].region == r })
 	for i := range n.tickets {

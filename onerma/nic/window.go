@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// ring is a FIFO of bounded size that allocates once.
+// ring is a FIFO of bounded size that allocates its memory once.
 type ring[T any] struct {
 	items   []T
 	head, n int
@@ -96,7 +96,8 @@ func (w *window) admit() (waiter, bool) {
 // refund returns bytes that admit has debited.
 func (w *window) refund(size int) { w.used -= size }
 
-// expired removes a waiter whose time is over from its FIFO. The bool is false if there is none.
+// expired removes a waiter that has waited for the dispatch timeout. The bool is false if there is
+// none.
 func (w *window) expired(now clock.Time) (waiter, bool) {
 	for i := range w.fifos {
 		if f := &w.fifos[i]; f.n > 0 && f.front().deadline <= now {

@@ -21,7 +21,7 @@ const (
 	MaxFrame = 18 + Overhead + MaxOp
 )
 
-// ErrNot is returned for a frame that is no datagram over IPv4 to port 4792.
+// ErrNot is returned for a frame that is not a UDP datagram over IPv4 to port 4792.
 var ErrNot = errors.New("not an ONERMA frame")
 
 // Frame is a whole frame. Sealed and Clear point into the bytes that were passed to ParseFrame.

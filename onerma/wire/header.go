@@ -130,7 +130,7 @@ func (h *Header) AppendTo(b []byte) []byte {
 // Len returns 44, the length of the header in bytes.
 func (h *Header) Len() int { return HeaderLen }
 
-// check checks the fields of a message with a body of n bytes.
+// check returns an error if the header does not fit a message with a body of n bytes.
 func (h *Header) check(n int) error {
 	switch {
 	case h.Kind < Request || h.Kind > AuthFail:
