@@ -154,8 +154,8 @@ var stateBugs = []planted{
 	},
 	{
 		"conntrack: a damaged packet ends a silence", "swordbox/conntrack/table.go",
-		"if !intact(icrc) {\n\t\t\t// It would",
-		"if !intact(icrc) && fl.Pinned {\n\t\t\t// It would",
+		"if !intact(icrc) {\n\t\t\t// A damaged",
+		"if !intact(icrc) && fl.Pinned {\n\t\t\t// A damaged",
 		"swordbox/conntrack TestDamagedPacketEndsNoSilence",
 	},
 	{

@@ -55,7 +55,8 @@ var programs = []Program{
 // Program is an entry of the registry of programs.
 type Program struct {
 	Name string
-	// HasRules: the program implements Ruled. The switch then has addresses and a journal.
+	// HasRules: the program implements Ruled. A switch that runs it has addresses (see Self) and a
+	// journal.
 	HasRules bool
 
 	make     func(s *spec.Rack, cfg Config) (pipeline.Program, error)
@@ -149,7 +150,7 @@ func Requests() (list []handler.Request) {
 func Listings() (list []handler.Listing) {
 	for _, k := range handlers {
 		for _, l := range k.Listings {
-			if !slices.ContainsFunc(list, func(o handler.Listing) bool { return o.Name == l.Name }) { // of both modes
+			if !slices.ContainsFunc(list, func(o handler.Listing) bool { return o.Name == l.Name }) { // the published and the hardened handler of an action have the same listing
 				list = append(list, l)
 			}
 		}

@@ -57,12 +57,13 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		}
 	}
 	if !ok {
-		err = p.SetRules(set) // by the rules in the journal the next incarnation knows that it is not the first
+		err = p.SetRules(set) // from rules in the journal the next incarnation of the switch knows that it is not the first
 	}
 	return p, err
 }
 
-// portsOf returns a function that returns the port of the host with an address; -1: no host has it.
+// portsOf returns a function that maps the address of a host to its port; -1 means that no host has
+// the address.
 func portsOf(s *spec.Rack) func(netip.Addr) int {
 	return func(a netip.Addr) int {
 		return slices.IndexFunc(s.Hosts, func(h spec.Host) bool { return a.IsValid() && (a == h.IPv4 || a == h.IPv6) })

@@ -7,7 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// bthLen is the length of a BTH in bytes. Of most packets of a burst the table reads only the BTH.
+// bthLen is the length of a BTH in bytes. For most packets of a burst, the table reads only the
+// BTH.
 const bthLen = 12
 
 // Known returns the flow of a packet if the table also knows the other direction of its connection

@@ -5,11 +5,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// movedBy reports whether a request may move what the table knows of the flow's PSNs by more than the
-// request itself, if it is damaged: high, if its PSN is ahead, which keeps the requests that follow from
-// being Alone; or Expected, so that requests that follow would pass for duplicates. A damaged length of
-// a READ moves Expected, and a wrong bit in the opcode makes a SEND of 16 bytes a READ of any length. On
-// an unsynced flow Expected also covers requests that the program drops.
+// movedBy reports whether a damaged copy of this request could move the flow's PSNs too far. A PSN
+// that is ahead raises high, and later requests are then not Alone. A wrong length of a READ, or a
+// wrong bit that makes a READ of a short SEND, raises Expected, and later requests then look like
+// duplicates. On an unsynced flow, Expected also covers requests that the program drops.
 func (q *Sequence) movedBy(op wire.Opcode, psn wire.PSN) bool {
 	return q.seen == noRequest || q.sync == unsynced || op == wire.RCReadRequest || wire.Diff(psn, q.high) > 0
 }

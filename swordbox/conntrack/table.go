@@ -152,7 +152,8 @@ func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Check
 	response := f.BTH.Opcode.Is(wire.OpResponse)
 	if fl != nil && now.Sub(fl.Last) >= t.cfg.Quarantine {
 		if !intact(icrc) {
-			// It would end the silence, and reuse would take the next packet for one of the old connection.
+			// A damaged packet must not end the silence: reuse would take the next packet for one
+			// of the old connection.
 			t.stats.Damaged++
 			return refused(fl, response, Corrupt)
 		}

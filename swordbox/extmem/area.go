@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Area is where cells of equal size are in the memory of servers: cell i is in server i modulo their
-// number.
+// Area says where numbered cells of equal size lie in the memory of servers: cell i is in server i
+// modulo the number of servers.
 type Area struct {
 	// Servers are the addresses of the servers.
 	Servers []netip.Addr
@@ -34,8 +34,7 @@ func (a *Area) End() uint64 {
 	return a.Offset + uint64((a.Cells+n-1)/n)*uint64(a.Size)
 }
 
-// Shares reports whether both areas have cells in the same server. Overlaps reports whether they
-// have the same memory.
+// Shares reports whether both areas have cells in the same server.
 func (a *Area) Shares(b *Area) bool {
 	return slices.ContainsFunc(a.Servers, func(x netip.Addr) bool { return slices.Contains(b.Servers, x) })
 }

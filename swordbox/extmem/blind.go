@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Blind sends requests to the memory that a server lends and forgets them, as published handlers do.
-// The zero value has no connection.
+// Blind sends requests to the memory that a server lends to the switch. It keeps no copies and
+// never retransmits, like the published handlers. The zero value has no connection.
 type Blind struct {
 	up     bool
 	link   requester.Link

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Link is the place of a connection to a memory server. The connections with the same key are in it
-// one after the other. A Channel embeds it.
+// Link holds the present connection of a Channel to a memory server. When that connection ends, a
+// new one with the same key takes its place. Every Channel embeds a Link.
 type Link struct {
 	key switchconn.Key
 	// shared is the present connection. connected: there is one.

@@ -11,8 +11,8 @@ type Entries struct {
 
 // EntriesReport answers Entries.
 type EntriesReport struct {
-	// Taken is how many of the entries the switch has taken, the first ones. The others find no
-	// room now.
+	// Taken is how many entries the switch has accepted, counted from the first one. It has no room
+	// for the others now.
 	Taken int `json:"taken"`
 	// Waiting is how many changes have not ended. Written, Removed and Refused count those that
 	// have ended since the rule exists. Why says why the last one was refused.
@@ -21,7 +21,8 @@ type EntriesReport struct {
 	Removed uint64 `json:"removed"`
 	Refused uint64 `json:"refused"`
 	Why     string `json:"why,omitempty"`
-	// Down says which server the switch has no connection to, and why; "" means that there is none.
+	// Down names a server to which the switch has no connection, and says why; "" means that there
+	// is none.
 	Down string `json:"down,omitempty"`
 }
 

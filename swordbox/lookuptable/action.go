@@ -82,7 +82,7 @@ func (a *Action) apply(f *packetio.Frame, v *view, flow bool, mac func(netip.Add
 		p, to := b[v.l4+port:][:2], [2]byte{byte(a.Port >> 8), byte(a.Port)}
 		d := grows(p, to[:])
 		copy(p, to[:])
-		if !f.CsumPartial { // an unfinished checksum does not have the ports yet
+		if !f.CsumPartial { // an unfinished checksum (offload) does not cover the ports yet
 			delta += d
 		}
 	}
@@ -106,8 +106,8 @@ func (a *Action) mark(b []byte, v *view) {
 	fix(ip[10:], grows(was[:], ip[:2]))
 }
 
-// grows returns the difference that it makes to a ones' complement sum if the bytes old are
-// replaced by the bytes new. Both have the same even length, of less than 100 bytes.
+// grows returns by how much a ones' complement sum grows if the bytes old are replaced by the bytes
+// now. Both have the same even length, of less than 100 bytes.
 func grows(old, now []byte) (delta uint32) {
 	for i := 0; i < len(old); i += 2 {
 		delta += uint32(^binary.BigEndian.Uint16(old[i:])) + uint32(binary.BigEndian.Uint16(now[i:]))

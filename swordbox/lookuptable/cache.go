@@ -3,7 +3,8 @@ package lookuptable
 // ways is how many places of the cache a key may take.
 const ways = 4
 
-// cache holds entries that were found in servers' memory, in sets of the least recently used ones.
+// cache holds entries that were found in servers' memory. It is divided into sets; a new entry
+// replaces the least recently used one of its set.
 type cache struct {
 	places []cached
 	clock  uint64
@@ -38,7 +39,7 @@ func (c *cache) get(k *Key, h uint64) *cached {
 	return nil
 }
 
-// put adds an entry in the place of the least recently used one of its set.
+// put adds an entry. It replaces the least recently used entry of the key's set.
 func (c *cache) put(k *Key, a *Action, h uint64) {
 	if len(c.places) == 0 {
 		return

@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Connection is the connection of a Server. Several may follow one another.
+// Connection is the connection of a Server to its memory server. When a connection ends, another
+// one may follow.
 type Connection interface {
 	// Up reports whether there is a connection that fits the present rules.
 	Up() bool
@@ -88,7 +89,7 @@ func (ch *channel) Begin(s *switchconn.Shared, g memgrant.Grant) {
 
 func (ch *channel) End(c *pipeline.Ctx) { ch.Detach(c) }
 
-// Done hands the bytes of a READ to the part that has asked for them. The PSN of a tag is the
+// Done hands the bytes of a READ to the part that has asked for them. The PSN in a tag is the
 // epoch.
 func (ch *channel) Done(_ *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	var b []byte

@@ -78,12 +78,12 @@ func (q *quote) sumAt(b []byte) int {
 	return at
 }
 
-// rewriteQuote writes the address and port of a rewriting action into the packet that an ICMP error
-// is about, at the other end: what the action makes the source of packets was the destination of
-// the quoted one (RFC 5508, section 4.2). It changes the quoted checksums and that of the error.
-// whole reports whether the address of the error itself changes, too. That of a router between the
-// ends stays if the key is a flow. If it is a destination, the quoted address changes if it is that
-// of the error.
+// rewriteQuote applies a rewriting action to the packet that an ICMP error quotes. That packet went
+// in the opposite direction: what the action makes the source was the destination of the quoted
+// packet (RFC 5508, section 4.2). rewriteQuote also changes the quoted checksums and that of the
+// error. whole reports whether the address of the error itself changes, too. If the key is a flow,
+// the address of a router between the ends stays. If the key is a destination, the quoted address
+// changes only if it is also the address of the error.
 func (a *Action) rewriteQuote(f *packetio.Frame, v *view, q *quote, flow bool) (whole bool) {
 	b := f.Data
 	to := min(len(b), q.l4+quotedLen)

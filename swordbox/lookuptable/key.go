@@ -49,7 +49,7 @@ type view struct {
 	proto  uint8
 	// ports: the header of TCP or UDP follows at l4.
 	ports bool
-	// inner: the header of the protocol follows at l4, not a later fragment.
+	// inner: the transport header follows at l4; false: the frame is a later fragment.
 	inner bool
 }
 
@@ -104,7 +104,7 @@ func (v *view) parseIP(b []byte, v6 bool) (ok bool) {
 }
 
 // key returns the key of a frame. If flow is false, the key is the destination's address alone. The
-// flow of an ICMP error is that of the packet that it is about, the other way round.
+// flow of an ICMP error is the reverse of the flow of the packet that it quotes.
 func (v *view) key(b []byte, flow bool) (k Key) {
 	var q quote
 	if flow && v.parseQuote(b, &q) {

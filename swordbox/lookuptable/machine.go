@@ -75,7 +75,7 @@ type Link struct {
 	extmem.Link
 	m     *Machine
 	srv   Server
-	table *Table // nil means that none needs the server
+	table *Table // nil means that no table needs the server
 }
 
 // Needed reports whether a table needs the server.

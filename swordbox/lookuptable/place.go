@@ -19,12 +19,12 @@ func (w *slotWrite) set(index int, version uint8, e *Entry, used bool) {
 	AppendSlot(w.bytes[:0], version+1, e, used)
 }
 
-// plan decides how an entry gets into a table. span has the slots from the entry's home slot on;
-// home returns the home slot of a key, and base is that of the entry. The slots in list are to be
-// written in their order: if the slots that the key may have are in use, entries in later slots
-// move to still later ones, each within its own reach (hopscotch hashing). Each is written to its
-// new slot before another entry gets its former one. So a lookup finds every entry at any time.
-// remove takes the entry out.
+// plan appends to list the slots to write, in their order, so that entry e gets into a table;
+// remove takes the entry out instead. span has the slots from the entry's home slot on. home
+// returns the home slot of a key, and base is that of the entry. If all slots that the key may have
+// are in use, entries move to later slots, each within the slots that its own key may have
+// (hopscotch hashing). An entry is written to its new slot before its former slot is overwritten,
+// so a lookup finds every entry at any time.
 func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home func(*Key) int) ([]slotWrite, error) {
 	n := len(span) / SlotLen
 	slot := func(i int) []byte { return span[i*SlotLen:][:SlotLen] }

@@ -153,9 +153,10 @@ func (l *Layout) probe() int {
 // Slots returns how many slots each server has.
 func (l *Layout) Slots() int { return l.Capacity + l.probe() - 1 }
 
-// Place returns where the entry of a key with hash h is: the index of its server, and its home slot.
-// Hashes of flows that differ only in a port differ in few of the bits that choose the slot, so those
-// flows are in different slots. The server is chosen by bits that all others reach.
+// Place returns where the entry of a key with hash h is: the index of its server, and its home
+// slot. Hashes of flows that differ only in a port differ in few of the bits that choose the slot,
+// so those flows are in different slots. The server is chosen by bits that depend on all other bits
+// of the hash's input.
 func (l *Layout) Place(h uint64) (server, home int) {
 	return int(h * 0x9e3779b97f4a7c15 >> 40 % uint64(len(l.Servers))), int(h % uint64(l.Capacity))
 }

@@ -9,18 +9,18 @@ import (
 // Server looks up keys in the part of a table that one server has. The machine calls it for one
 // frame after another.
 type Server interface {
-	// Use makes the server that with an index in a table; nil means that no table needs it. What is
-	// in flight is forgotten.
+	// Use assigns the server to a table, as number index of its servers; nil means that no table
+	// needs the server. The server forgets the frames in flight.
 	Use(t *Table, index int)
 	// Bounce sends a frame that came in at port in through the server's memory. h is the hash of
-	// its key. It returns false if the frame was dropped, and has counted why.
+	// its key. It returns false if the frame was dropped; the reason is then counted.
 	Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h uint64) bool
 	// Busy reports whether a frame with a key of hash h is in flight.
 	Busy(h uint64) bool
 	// InFlight returns how many frames are in flight. Cells returns how many cells are in use.
 	InFlight() int
 	Cells() int
-	// Work goes on with what waits, after answers have arrived.
+	// Work sends requests that wait and finishes lookups. It is called after answers have arrived.
 	Work(c *pipeline.Ctx)
 	Connection
 	Writer
@@ -43,11 +43,11 @@ type bouncer struct {
 	channel
 	writer
 	link  *Link
-	table *Table // nil means that none needs the server
+	table *Table // nil means that no table needs the server
 	epoch uint32 // changes with the table
 	ring  framering.Ring
-	// frames are the lookups in flight from first on, a ring. begun is how many of them were asked
-	// for with all their cells.
+	// frames is a ring of the lookups in flight; first is the oldest. begun is how many of them
+	// have sent the READs of all their cells.
 	frames          []flight
 	first, n, begun int
 	flights         [hashes]uint16
@@ -144,7 +144,8 @@ func (b *bouncer) ask(c *pipeline.Ctx) {
 	}
 }
 
-// slots takes the slots of the frame with a number; nil means that they did not come.
+// slots handles the result of the READ of slots for the frame with a number; nil means that the
+// READ has failed.
 func (b *bouncer) slots(number uint32, bytes []byte) {
 	if b.n == 0 {
 		return
@@ -177,7 +178,7 @@ func (b *bouncer) finish(c *pipeline.Ctx) (moved bool) {
 			break
 		}
 		b.table.stats.Lost += uint64(b.ring.Count(number))
-		for b.at(0).number != number { // those before it did not come back
+		for b.at(0).number != number { // the frames before it did not come back
 			b.pop()
 		}
 		l := b.at(0).Lookup

@@ -26,7 +26,7 @@ const (
 	ReasonMiss   pipeline.Reason = "no table entry"
 )
 
-// take takes a frame that has come in. It returns false if the frame is no IP packet.
+// take handles a frame that has arrived. It returns false if the frame is no IP packet.
 func (t *Table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 	var v view
 	if !v.parse(f.Data) {
@@ -70,7 +70,7 @@ type Lookup struct {
 // Found is what a lookup has found.
 type Found uint8
 
-// Found. Gone: the slots did not come back.
+// Results of a lookup. Gone: the slots did not come back.
 const (
 	Unknown Found = iota
 	Hit

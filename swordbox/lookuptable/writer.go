@@ -14,13 +14,14 @@ const maxSpan = 64
 
 // Writer changes entries in a server's memory. The control plane calls it.
 type Writer interface {
-	// Change begins to add an entry, or to remove that with its key. It returns false if too many
-	// changes wait.
+	// Change begins to add an entry, or to remove the entry with the same key. It returns false if
+	// too many changes wait.
 	Change(e *Entry, h uint64, remove bool) bool
 	// Waiting returns how many changes have not ended.
 	Waiting() int
-	// Scan begins to read slots from one on, unless others are being read. Page returns what was
-	// read last, once; nil means that there is nothing, or a change has ended since.
+	// Scan begins to read slots, the first of which is `from`, unless slots are being read already.
+	// Page returns the slots that were read last, and returns them only once; nil means that there
+	// are none, or that a change has ended since.
 	Scan(from int)
 	Page() *Page
 }

@@ -9,8 +9,8 @@ type fifo struct {
 	head  int
 	n     int
 	bytes int
-	// data has the bytes of each frame in one piece, in the order of the frames, from the first one on
-	// and, behind the end of data, from its beginning on. free is where the next bytes go.
+	// data is a ring buffer with the bytes of the frames, in the order of the frames. Each frame is
+	// in one piece. free is where the next bytes go.
 	data []byte
 	free int
 }

@@ -13,9 +13,9 @@ type RequestID struct {
 	PSN    wire.PSN
 }
 
-// Follower follows requests through the switch. It is told what the frames at the ports do not
-// show. It hears from programs through the notes of captures, so a switch with a follower begins with
-// Observe(true). It must not call the switch.
+// Follower traces requests through the switch. The switch calls it for changes and drops of packets
+// that the frames at the ports do not show. Programs report changes only while Ctx.Observed is
+// true, so a switch with a follower begins with Observe(true). A follower must not call the switch.
 type Follower interface {
 	// Moved is called before a request leaves under another queue pair or PSN than it had. from is
 	// what the client sent.

@@ -124,8 +124,8 @@ type step struct {
 	notes   []Note
 	resumed []resumption // held frames that the switch program has released in this step
 	// note explains the frame that the switch is sending. from is the ingress port of this frame;
-	// -1: it has none. to is the port through which the frame must leave that the switch handles; -1
-	// means that its destination address says so.
+	// -1: it has none. to is the port through which the present frame must leave; -1 means that its
+	// destination address decides.
 	note     string
 	from, to int
 }

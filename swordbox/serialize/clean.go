@@ -21,8 +21,8 @@ import (
 // pass the machine again. So only a packet that had already left the switch can still arrive
 // unseen.
 
-// words is what a server knows about old requests: a time before which all requests to the server
-// were sent that have certainly ended.
+// words holds what the switch knows about old requests to a server: all requests that were sent to
+// the server before the time clean have ended.
 type words struct {
 	// unsettled: since the last call of cleanSince, the rules have changed or a shared connection
 	// has failed. Requests that the machine does not know may then be in flight. settledAt is when

@@ -22,9 +22,9 @@ type clientConn struct {
 	// reach.go.
 	far int32
 	ops clientOps
-	// grace computes the time before which all requests on this connection were sent that the
-	// server has certainly acknowledged. lastLoose is when a request was last forwarded while the
-	// expected PSN was not known.
+	// grace computes a time: the server has acknowledged all requests that were sent on this
+	// connection before it. lastLoose is when a request was last forwarded while the expected PSN
+	// was not known.
 	grace     atomiccache.Grace
 	lastLoose clock.Time
 	proof     proof

@@ -17,8 +17,8 @@ type link struct {
 	conn       *requester.Conn
 	generation uint32
 	ownQPN     wire.QPN
-	// grace computes the time before which all requests on this connection were submitted that have
-	// certainly ended.
+	// grace computes a time: all requests that were submitted to this connection before it have
+	// ended.
 	grace atomiccache.Grace
 }
 

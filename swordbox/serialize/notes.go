@@ -20,8 +20,8 @@ func noteOwn(c *pipeline.Ctx, p *pipeline.Parsed, raw wire.PSN, rawAckReq bool) 
 	return n.String()
 }
 
-// movedOwn tells the switch's follower that a request has another PSN on the client's connection than
-// the client gave it, raw.
+// movedOwn reports to a pipeline.Follower that a request has another PSN on the client's connection
+// than raw, the PSN that the client gave it.
 func movedOwn(c *pipeline.Ctx, f *wire.Frame, raw wire.PSN) {
 	to := pipeline.RequestID{Server: f.DstAddr(), QPN: f.BTH.DestQP, PSN: f.BTH.PSN}
 	from := to

@@ -37,7 +37,7 @@ type share struct {
 }
 
 const (
-	// One place in reserveOf is reserved.
+	// Of every reserveOf places, one is reserved.
 	reserveOf = 4
 	// commonPerFree is how many common places a host may use for each common place that is free.
 	commonPerFree = 2

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// keeper returns the handler with the table of a rule.
+// keeper returns the handler that keeps the table of the rule id.
 func keeper(p *Program, id string) (handler.Keeper, error) {
 	list := p.rules.All()
 	for i := range list {

@@ -51,8 +51,9 @@ func (g *guarded) packet(f *wire.Frame) bool {
 	return g.v6(f) || g.servers != nil && (g.servers[f.DstAddr()] || g.servers[f.SrcAddr()])
 }
 
-// Guards reports whether damaged packets may hide from a handler: one of the rules, of earlier rules
-// or of an earlier incarnation of the switch needs to see each packet of its flows.
+// Guards reports whether the switch must drop packets with a wrong ICRC, because a handler must see
+// every packet of some flows. The rules in force, earlier rules and those of an earlier incarnation
+// of the switch count.
 func (p *Program) Guards() bool {
 	return p.guarded.servers != nil || p.cfg.Own != nil && !p.cfg.Own.first()
 }

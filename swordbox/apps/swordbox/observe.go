@@ -70,13 +70,14 @@ type shown struct {
 	ahead []extent // requests behind base that were shown
 }
 
-// extent is the PSNs that requests take which follow one another; end is the PSN behind them.
+// extent is a range of PSNs that consecutive requests take. It begins at from and ends before end.
 type extent struct{ from, end wire.PSN }
 
 // maxAhead is how many extents ahead of the base are remembered.
 const maxAhead = 64
 
-// move makes a PSN the base, unless the base is farther ahead, and goes on over all that was shown.
+// move advances the base to the PSN `to`, unless the base is already there or beyond. It then
+// advances the base over extents that were shown.
 func (h *shown) move(to wire.PSN) {
 	if !h.known || wire.Diff(to, h.base) > 0 {
 		h.base, h.known = to, true
@@ -95,7 +96,8 @@ func (h *shown) move(to wire.PSN) {
 	}
 }
 
-// has reports whether the request with a PSN was shown, or a READ of which it asks for the rest.
+// has reports whether a request at psn was shown before, either itself or as a part of a READ that
+// was shown.
 func (h *shown) has(expected, psn wire.PSN) bool {
 	h.move(expected)
 	return wire.Diff(psn, h.base) < 0 || slices.ContainsFunc(h.ahead, func(x extent) bool {
@@ -114,7 +116,7 @@ func (h *shown) add(expected, psn wire.PSN, span int) bool {
 		h.move(x.end)
 		return true
 	}
-	// The extents that x touches become a part of it.
+	// Extents that overlap or touch x are merged into x.
 	h.ahead = slices.DeleteFunc(h.ahead, func(o extent) bool {
 		before, behind := o.end == psn, wire.Diff(o.from, psn) > 0 && wire.Diff(o.from, x.end) <= 0
 		switch {

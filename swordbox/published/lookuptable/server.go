@@ -59,7 +59,7 @@ type change struct {
 	remove bool
 }
 
-// Use makes the server that with an index in a table; nil means that no table needs it.
+// Use assigns the server to a table; nil means that no table needs the server.
 func (s *server) Use(t *lookuptable.Table, _ int) {
 	s.table, s.waits, s.asked, s.changes, s.page = t, nil, false, nil, nil
 }
@@ -153,7 +153,7 @@ func (s *server) InFlight() (n int) {
 	return n
 }
 
-// Cells is InFlight.
+// Cells returns how many cells are in use: one for each frame in flight.
 func (s *server) Cells() int { return s.InFlight() }
 
 // Up reports whether there is a connection that fits the present rules.

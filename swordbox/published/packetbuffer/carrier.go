@@ -25,7 +25,7 @@ func init() {
 	}
 }
 
-// endless is how many WRITEs the carrier sends at once: it has no bound.
+// endless is how many WRITEs the carrier can send without waiting: any number.
 const endless = 1 << 20
 
 // carrier sends requests and forgets them.

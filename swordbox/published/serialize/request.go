@@ -155,7 +155,7 @@ func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parse
 	return v
 }
 
-// id returns the name of a request for the switch's follower.
+// id returns the name of a request for a pipeline.Follower.
 func id(p *pipeline.Parsed) pipeline.RequestID {
 	return pipeline.RequestID{Server: p.DstAddr(), QPN: p.BTH.DestQP, PSN: p.BTH.PSN}
 }
