@@ -18,7 +18,7 @@ type Client struct {
 	cost  kv.Cost
 }
 
-// bounded is what some stores can do, too.
+// bounded is a client that knows the length of the longest value in bytes.
 type bounded interface{ MaxValue() int }
 
 // New makes a Client over s. Client.Close closes s, too. All clients of a store must pass the

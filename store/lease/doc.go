@@ -5,7 +5,7 @@
 //
 //   - Terms and Term are the two ends of a lease that a server grants and a client holds.
 //   - Watch is a lease without a server: a word in remote memory that its owner changes, or must
-//     release. Who sees the same word for the time of the lease takes its owner for dead.
+//     release. A client that has seen the same word for the time of the lease takes the word's owner for dead.
 //   - Fencer makes the memory servers end the connections of an owner. When that is done, no
 //     request of the owner can arrive any more, and what it had can go to others.
 //
@@ -17,7 +17,8 @@
 //
 // A Watch never says that a word was unchanged for longer than it was: it counts from the time at
 // which the first answer had arrived to the time at which the last request was sent. A word that
-// returns to an earlier value hides its changes, so a word must not repeat while anybody watches it.
+// returns to an earlier value hides its changes, so a word must not repeat while a client watches
+// it.
 //
 // A Fence is over when every memory server has executed it, or has restarted since and so has no
 // connection of the owner any more. It does not keep the owner from connecting again, unless it was

@@ -25,8 +25,7 @@ type Config struct {
 
 // Fencer holds the fences that are due. For each memory server a thread of its own sends them,
 // because a server that does not answer must not delay the requests to others. A thread runs only
-// while a fence is due at its server. Any thread may call the methods, and none of them but Wait
-// blocks.
+// while a fence is due at its server. Any thread may call the methods, and only Wait blocks.
 type Fencer struct {
 	cfg Config
 	rt  verbs.Runtime
@@ -35,13 +34,13 @@ type Fencer struct {
 	mu sync.Mutex
 	// for each server, the oldest first; a thread works on each list that is not empty
 	due    [][]*Fence
-	away   []bool // servers on which no fence is waited for
+	away   []bool // servers for which Over does not wait
 	asking int    // how many threads are running
 	closed bool
 }
 
-// Fence asks the memory servers to end the connections of an owner. The Fencer that made it has all
-// its methods.
+// Fence is a request to all memory servers to end the connections of an owner. The methods for it
+// are those of the Fencer that made it.
 type Fence struct {
 	owner uint32
 	upTo  bool
@@ -105,8 +104,8 @@ func (f *Fencer) Over(x *Fence) bool {
 	return true
 }
 
-// Leave sets on which servers no fence is waited for: those with true in away, because nothing of
-// the store is there. The fences still go to them.
+// Leave sets for which servers Over does not wait: those with true in away, because they have
+// nothing of the store. Fences are still sent to them.
 func (f *Fencer) Leave(away []bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

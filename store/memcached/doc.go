@@ -1,25 +1,26 @@
-// Package memcached serves memcached's text protocol (package text) over TCP, in front of a table whose
-// keys are numbers.
+// Package memcached serves memcached's text protocol (package text) over TCP, in front of a table
+// whose keys are numbers.
 //
 // # Items
 //
-// An item is one value of the table: a kind, the length of the key, the client's flags, the key, the
-// data. Its number is the hash of the key. So a client of the table, as one over RDMA, reads an item by
-// Get, without the server's process, and knows by the key in the item whether it is the one that it asked
-// for. Two keys with the same hash, or with the same fingerprint in the table, are not stored both: a
-// command that would store the second one is refused with text.NoRoom. A value that is no item is never
-// changed.
+// An item is one value of the table: a kind, the length of the key, the client's flags, the key,
+// the data. Its number is the hash of the key. So a client of the table, for example one over RDMA,
+// can read an item by the function Get without the server's process. The key in the item shows
+// whether it is the right item. Two keys with the same hash, or with the same fingerprint in the
+// table, are not stored both: a command that would store the second one is refused with
+// text.NoRoom. A value that is no item is never changed.
 //
 // # What differs from memcached
 //
-// Nothing is evicted: a full table refuses new keys with text.NoRoom. Nothing expires, because nothing
-// could take an item away from clients that read it without the server's process: a command that would
-// store an item with a future exptime is refused. One whose exptime has passed is STORED and removes the
-// item, as if it had expired at once; clients ask with such an add whether an item exists. A set that is refused leaves the former item. The unique
-// number of gets and cas is the version of the item in the table.
+// Nothing is evicted: a full table refuses new keys with text.NoRoom. Nothing expires, because the
+// server could not hide an expired item from clients that read it without the server's process. A
+// command that would store an item with a future exptime is refused. One whose exptime has passed
+// is STORED and removes the item, as if it had expired at once. (Clients use such an add to find
+// out whether an item exists.) A set that is refused leaves the former item. The unique number of
+// gets and cas is the version of the item in the table.
 //
 // # Order
 //
-// One command reads and changes its item at once: Table.Update excludes all other changes. Commands of one
-// connection are executed in the order in which they came.
+// One command reads and changes its item at once: Table.Update excludes all other changes. Commands
+// of one connection are executed in the order in which they came.
 package memcached

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// version is that of the memcached whose text protocol this package speaks, as far as it does.
+	// version is the answer to the command version: the release of memcached whose text protocol
+	// this package follows.
 	version   = "1.4.0"
 	noExpiry  = "SERVER_ERROR items do not expire here: use an exptime of 0"
 	noDelay   = "SERVER_ERROR flush_all takes no delay here"
@@ -25,8 +26,8 @@ const (
 type executor struct {
 	t     Table
 	count *counts
-	value []byte // as read
-	next  []byte // as it will be written
+	value []byte // the item as it was read
+	next  []byte // the item as it will be written
 	out   []byte
 }
 
@@ -106,9 +107,10 @@ func (x *executor) get(r *text.Request, w io.Writer) error {
 	return err
 }
 
-// update changes the item with a key. change gets its parts, or found false. If it returns Store, its
-// data are the new ones; room is how many bytes they may have. A value that is not this item is kept, and
-// update fails with kv.ErrFull if change wants to store one.
+// update changes the item with a key. It calls change with the parts of the item; found is false if
+// there is no such item. If change returns Store, the data that it returns are the new ones. room
+// is how many bytes they may have. If the table has another value in this place, update keeps it,
+// and fails with kv.ErrFull if change wants to store data.
 func (x *executor) update(key []byte, change func(found bool, flags uint32, data []byte, version uint64) (uint32, []byte, Change)) error {
 	var other error
 	err := x.t.Update(Number(key), func(value []byte, version uint64) ([]byte, Change) {
@@ -160,7 +162,7 @@ func (x *executor) store(r *text.Request) string {
 	return answer
 }
 
-// relative is the longest exptime that is no Unix time, in seconds.
+// relative is the longest exptime that counts from now, in seconds. A longer one is a Unix time.
 const relative = 30 * 24 * 60 * 60
 
 // expired reports whether an item with an exptime has expired when it is stored.
@@ -183,7 +185,7 @@ func (x *executor) delete(key []byte) string {
 	return answer
 }
 
-// add executes incr and decr: 64 bits, incr wraps, decr ends at 0.
+// add executes incr and decr on numbers of 64 bits. incr wraps around; decr ends at 0.
 func (x *executor) add(r *text.Request) {
 	answer, sum := "", uint64(0)
 	err := x.update(r.Keys[0], func(found bool, flags uint32, data []byte, _ uint64) (uint32, []byte, Change) {

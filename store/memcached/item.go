@@ -17,7 +17,7 @@ const itemHead = 6
 // Overhead returns how many bytes of a value of the table an item takes beside its data.
 func Overhead(key int) int { return itemHead + key }
 
-// Number returns the key in the table that an item has.
+// Number returns the number under which the table stores the item with a key: a hash of the key.
 func Number(key []byte) uint64 {
 	sum := sha256.Sum256(key)
 	return binary.LittleEndian.Uint64(sum[:])
@@ -30,7 +30,7 @@ func appendItem(b, key []byte, flags uint32, data []byte) []byte {
 	return append(append(b, key...), data...)
 }
 
-// parseItem returns the parts of an item; ok is false if b is none.
+// parseItem returns the parts of an item; ok is false if b is no item.
 func parseItem(b []byte) (key []byte, flags uint32, data []byte, ok bool) {
 	if len(b) < itemHead || b[0] != kindItem || int(b[1]) > len(b)-itemHead {
 		return nil, 0, nil, false
@@ -39,8 +39,9 @@ func parseItem(b []byte) (key []byte, flags uint32, data []byte, ok bool) {
 	return b[itemHead:n], binary.BigEndian.Uint32(b[2:]), b[n:], true
 }
 
-// Get reads an item through a client of the table. data is in dst[:0], which grows if it must. It fails
-// with kv.ErrNotFound if there is no item with the key, and as kv.Store.Get.
+// Get reads an item through a client of the table. data is in dst[:0], which grows if necessary.
+// The error is kv.ErrNotFound if there is no item with the key; other errors are those of
+// kv.Store.Get.
 func Get(s kv.Store, key, dst []byte, deadline clock.Time) (flags uint32, data []byte, err error) {
 	b, err := s.Get(Number(key), dst, deadline)
 	if err != nil {

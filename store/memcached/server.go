@@ -14,7 +14,8 @@ import (
 const (
 	maxConns = 1024
 	tooMany  = "ERROR Too many open connections"
-	// acceptPause follows an error of Accept that may go away, as one for lack of descriptors.
+	// acceptPause is the pause after an error of Accept that may be temporary, such as a lack of
+	// file descriptors.
 	acceptPause = 10 * time.Millisecond
 )
 
@@ -112,8 +113,8 @@ func (s *Server) begin(c net.Conn) bool {
 	return true
 }
 
-// talk executes the requests of a connection until it ends. Answers are sent when no whole request is
-// left: those to requests that came together go together.
+// talk executes the requests of a connection until it ends. It sends the answers when no complete
+// request is left, so the answers to requests that came together leave together.
 func (s *Server) talk(c net.Conn) {
 	d := text.NewDecoder(s.t.MaxValue())
 	x := &executor{t: s.t, count: &s.count}

@@ -9,14 +9,15 @@ import (
 	"github.com/rdmalab/rdmalab/store/memcached/text"
 )
 
-// counts are what a server has counted. GETs that a NIC answers are not among them.
+// counts are the counters of a server. They do not include GETs that a NIC answers.
 type counts struct {
 	gets, hits, sets, flushes atomic.Uint64
 	conns, allConns           atomic.Int64
 	began                     time.Time
 }
 
-// stats answers stats. Of its arguments there is none: memcached's listings are of what is not here.
+// stats executes the command stats, which has no arguments here. In memcached, arguments select
+// listings of things that this server does not have.
 func (x *executor) stats(r *text.Request) {
 	if len(r.Args) > 0 {
 		x.line(text.Unknown)

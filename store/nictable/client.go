@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/rpc"
 )
 
-// The buffer of GETs has the item, behind it at noteAt the number of moves, and the request. The private
-// data of a client are address and key of the buffer.
+// Layout of the buffer of GETs: the item, then at noteAt the number of moves, then the request. As
+// private data a client sends the address and the key of this buffer.
 const (
 	wordLen   = 8
 	bufferLen = 12
@@ -56,7 +56,7 @@ type Client struct {
 	gets    *remotemem.Fabric
 	op      remotemem.Op
 	base    uint64 // address of the table
-	moves   uint64 // at the end of the last GET
+	moves   uint64 // number of moves at the end of the last GET
 	version uint32 // of the last answer with an item; 0 means that there was none
 	done    bool   // the last answer has come
 	in      []byte
@@ -111,7 +111,7 @@ func Open(cfg ClientConfig, deadline clock.Time) (_ *Client, err error) {
 	return c, c.connect(deadline)
 }
 
-// dial asks the server for a program.
+// dial connects a queue pair to the server, which makes a program for this client's GETs.
 func (c *Client) dial(qp verbs.QP, until clock.Time) error {
 	mr := c.gets.MR()
 	private := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, mr.Addr()), mr.RKey())
@@ -158,7 +158,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			if errors.Is(err, verbs.ErrClosed) {
 				return dst[:0], err
 			}
-			if err := c.gets.Break(0); err != nil { // a late answer must not meet the next GET
+			if err := c.gets.Break(0); err != nil { // so that a late answer cannot arrive during the next GET
 				return dst[:0], err
 			}
 			continue

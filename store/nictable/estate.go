@@ -24,7 +24,7 @@ type Estate struct {
 	programs []*program
 }
 
-// NewEstate makes an empty table. The caller closes ctx behind Close.
+// NewEstate makes an empty table. The caller closes ctx after Close.
 func NewEstate(ctx verbs.Context, s Shape) (_ *Estate, err error) {
 	s, err = s.withDefaults()
 	if err != nil {
@@ -113,8 +113,8 @@ func (p *program) close() error {
 	return errors.Join(append(errs, p.mr.Dereg())...)
 }
 
-// welcome makes a program for the client that asks for a connection, and accepts it. The connection
-// manager has told where the client's buffer is.
+// welcome makes a program for the client that asks for a connection, and accepts the connection.
+// The private data of the request say where the client's buffer is.
 func (e *Estate) welcome(req rdmacm.Request, params rdmacm.Params, deadline clock.Time) error {
 	b := req.Private()
 	if len(b) < bufferLen {
@@ -250,9 +250,10 @@ func (p *program) loop(q verbs.QP) error {
 	return q.ToRTS(verbs.ToRTS{Timeout: 14, RetryCount: loopback, RNRRetry: loopback})
 }
 
-// start writes the rings and rings the doorbell of the master, whose requests let the worker begin.
+// start writes the rings and rings the doorbell of the master queue, whose requests let the worker
+// queue begin.
 func (p *program) start() error {
-	for i := len(p.queues) - 1; i >= 0; i-- { // the master is the first
+	for i := len(p.queues) - 1; i >= 0; i-- { // the first queue is the master
 		q := p.queues[i]
 		image, limit := q.Take()
 		for _, piece := range image {
@@ -269,5 +270,5 @@ func (p *program) start() error {
 	return nil
 }
 
-// buryPause is how often a server looks for clients that have gone.
+// buryPause is the interval at which a server looks for clients that have gone.
 const buryPause = 100 * time.Millisecond

@@ -10,7 +10,7 @@ import (
 
 // Lengths in memory, in bytes, and limits.
 const (
-	line         = 64 // what a reader never sees a part of
+	line         = 64 // a reader never sees a part of a change within so many aligned bytes
 	itemHead     = 24
 	probes       = 2
 	defaultValue = 1000
@@ -18,7 +18,7 @@ const (
 	maxValue     = 64<<10 + 256
 	defaultItems = 10_000
 	maxItems     = 1 << 22
-	slotsPerItem = 3 // tables of two slots a key are found full when half of the slots are used
+	slotsPerItem = 3 // with two slots for each key, inserts fail when about half of the slots are used
 )
 
 // Shape describes a table.
@@ -38,7 +38,7 @@ func (s Shape) String() string {
 func (s Shape) itemLen() int      { return (itemHead + s.Value + line - 1) &^ (line - 1) }
 func (s Shape) slotAt(n int) int  { return line * (1 + n) }
 func (s Shape) itemAt(n int) int  { return s.slotAt(s.Slots) + n*s.itemLen() }
-func (s Shape) size() int         { return s.itemAt(s.Items + 1) } // one more: a PUT writes it in front of freeing another
+func (s Shape) size() int         { return s.itemAt(s.Items + 1) } // one more, because a PUT writes the new item before it frees the old one
 func (s Shape) itemOf(at int) int { return (at - s.itemAt(0)) / s.itemLen() }
 
 // mix is a bijection of 64 bits.
@@ -48,7 +48,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>32
 }
 
-// fingerprint is what slots and requests have instead of a key; 0 is none.
+// fingerprint returns the 48 bits that slots and requests have instead of a key; 0 stands for no
+// key.
 func fingerprint(key uint64) redn.Operand { return redn.Operand(max(1, mix(key+1)&(1<<48-1))) }
 
 // slotsOf returns the two slots of a fingerprint.
@@ -92,8 +93,8 @@ func sum(b []byte) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE(b[:16]), crc32.IEEETable, b[itemHead:])
 }
 
-// unseal returns key and value of the item that b begins with. ok is false if it is not whole or has
-// another version.
+// unseal returns the key and the value of the item at the beginning of b. ok is false if the item
+// is not whole or has another version.
 func unseal(b []byte, version uint32) (key uint64, value []byte, ok bool) {
 	if len(b) < itemHead || binary.LittleEndian.Uint32(b[8:]) != version {
 		return 0, nil, false

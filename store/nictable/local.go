@@ -10,8 +10,8 @@ import (
 
 var _ memcached.Table = (*Server)(nil)
 
-// enter begins a change of the table or a read by a thread of the process. A process that hangs does
-// nothing, also if it needs no NIC for it. The caller unlocks mu.
+// enter begins a change of the table or a read by a thread of the process. While the process hangs,
+// enter does not return, even if the thread would not need the NIC. The caller unlocks mu.
 func (s *Server) enter() {
 	if rt, ok := s.ctx.Runtime().(interface{ AwaitHang() }); ok {
 		rt.AwaitHang()

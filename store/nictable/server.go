@@ -42,8 +42,8 @@ var statuses = []error{nil, kv.ErrNotFound, kv.ErrExists, kv.ErrFull, kv.ErrTooL
 
 var errServer = errors.New("the server has failed")
 
-// Server is a process that changes the table of an Estate: for clients that send it requests, and for
-// goroutines of the process itself, as those of memcached's protocol.
+// Server is a process that changes the table of an Estate, for clients that send it requests, and
+// for goroutines of the process itself, which serve memcached's protocol.
 type Server struct {
 	e      *Estate
 	ctx    verbs.Context
@@ -52,12 +52,12 @@ type Server struct {
 	listen [2]rdmacm.Listener // for changes, for GETs
 	buf    []byte
 
-	mu sync.Mutex // guards t; nothing waits with it
+	mu sync.Mutex // guards t; no thread waits while it holds mu
 	t  *table
 }
 
-// NewServer takes over an estate, and listens. ctx is the context of the process. The caller closes it
-// behind Serve.
+// NewServer takes over an estate, and listens. ctx is the context of the process. The caller closes
+// it after Serve.
 func NewServer(ctx verbs.Context, m rdmacm.Manager, params rdmacm.Params, e *Estate) (_ *Server, err error) {
 	s := &Server{e: e, ctx: ctx, params: params, buf: make([]byte, requestHead+e.shape.Value)}
 	if s.t, err = take(e); err != nil {

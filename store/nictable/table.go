@@ -21,8 +21,8 @@ type table struct {
 	got     []byte // as it was read
 }
 
-// take reads the table of an estate. A process that ended in a move has left a key in two slots: one of
-// them is emptied.
+// take reads the table of an estate. If a former process ended during a move, a key is in two
+// slots: take empties one of them.
 func take(e *Estate) (*table, error) {
 	t := &table{e: e, slots: make([]slot, e.shape.Slots)}
 	var word [wordLen]byte
@@ -88,7 +88,7 @@ func (t *table) has(key uint64) (n int, other bool, err error) {
 	return n, false, nil
 }
 
-// set writes a slot: the NIC sees it as it was or as it is.
+// set writes a slot. The NIC reads the former or the new content, never a mixture.
 func (t *table) set(n int, s slot) error {
 	value := t.e.table()
 	value.Addr, value.Len = s.at, s.length

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/memcached"
 )
 
-// tcp is the part of a server's process that serves memcached's protocol, if it does. The node's lock
-// guards it.
+// tcp is the part of a server's process that serves memcached's protocol. It is idle while it has
+// no address. The node's lock guards it.
 type tcp struct {
 	at     string // address, as it was asked for
 	server *memcached.Server

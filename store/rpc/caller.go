@@ -21,7 +21,8 @@ type Caller struct {
 	arrived bool
 }
 
-// Buffer returns the address and the key of the area for the answer, which the request must tell.
+// Buffer returns the address and the key of the area for the answer, which the request must
+// contain.
 func (c *Caller) Buffer() Buffer {
 	mr := c.Fabric.MR()
 	return Buffer{mr.Addr() + uint64(c.Answer), mr.RKey()}

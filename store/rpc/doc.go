@@ -9,21 +9,21 @@
 // # Guarantees
 //
 // The Server hands over the requests of a connection in the order in which they were sent, each
-// once. All requests lie in one shared receive queue. A client that sends more than fit waits in its
-// NIC (RNR NAK), and no request is dropped. A request is in its receive until the handler says that
-// it is done with it.
+// once. All requests lie in one shared receive queue. A client that sends more than fit waits in
+// its NIC (RNR NAK), and no request is dropped. A request is in its receive until the handler says
+// that it is done with it.
 //
-// A connection that has failed takes no receive along. It ends in two steps: first its queue pair
-// goes to ERROR and flushes its work requests; it is destroyed when the completion queue has no
-// completion of it any more, and no thread holds one of its requests. Destroyed at once, it would
-// take the receives of its last requests along. After a few hundred broken clients the queue would
-// be empty, and every request would draw RNR NAKs for ever.
+// The end of a failed connection loses no receives of the shared queue. It has two steps. First the
+// connection's queue pair goes to ERROR and flushes its work requests. It is destroyed when the
+// completion queue has no completion of it any more, and no thread holds one of its requests. If it
+// were destroyed at once, the receives of its last requests would be lost. After a few hundred
+// broken clients the queue would be empty, and every request would draw RNR NAKs for ever.
 //
-// An error of Caller.Wait says that there is no answer. The server may have executed the request, or
-// may execute it later; only a request that was refused by Post was certainly not sent. The caller
-// breaks the connection before it uses the buffer of the answer again: until then the answer may be
-// written there.
+// An error of Caller.Wait says that there is no answer. The server may have executed the request,
+// or may execute it later; only a request that was refused by Post was certainly not sent. The
+// caller breaks the connection before it uses the buffer of the answer again: until then the answer
+// may be written there.
 //
-// Lengths are in bytes. A Caller is used by the thread of its Fabric. Any thread may call the methods
-// of a Server; one thread at a time polls each Thread.
+// Lengths are in bytes. A Caller is used by the thread of its Fabric. Any thread may call the
+// methods of a Server; one thread at a time polls each Thread.
 package rpc

@@ -59,7 +59,7 @@ type Conn struct {
 	qp verbs.QP
 	mr verbs.MR // memory for answers, one area for each slot
 	t  *Thread  // the thread that takes the requests
-	// held is how many requests wait elsewhere: see Hold.
+	// held is how many requests of the connection wait for another thread: see Hold.
 	held atomic.Int32
 }
 
@@ -241,9 +241,9 @@ func (s *Server) next() *Thread {
 	return s.threads[s.made%len(s.threads)]
 }
 
-// DropDead ends the connections whose queue pairs are in ERROR. Their clients have gone without a
-// word. The caller calls it from time to time, because the receives of a shared queue do not
-// complete when a connection ends.
+// DropDead ends the connections whose queue pairs are in ERROR, because their clients have gone
+// without ending them. The caller calls it from time to time, because the receives of a shared
+// queue do not complete when a connection ends.
 func (s *Server) DropDead() {
 	for _, c := range s.all() {
 		if a, err := c.qp.Query(); err != nil || a.State == verbs.StateError {

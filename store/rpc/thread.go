@@ -107,7 +107,7 @@ func (s *Server) Read(r Request, b []byte) error {
 }
 
 // Done gives the receive of a request back. It fails only when the server's NIC is gone, which the
-// next Poll says.
+// next Poll reports.
 func (s *Server) Done(r Request) { _ = s.post(r.recv) }
 
 // Hold counts a request of the connection that waits for another thread; Release ends that. As long
@@ -126,10 +126,10 @@ type Buffer struct {
 	RKey uint32
 }
 
-// Answer writes an answer into a slot of the client's buffer, by a WRITE with immediate. The former
-// answer in this slot has reached the client, or the client has given it up with the connection. If
-// the answer cannot be sent, the connection ends, so that the client learns at once that none will
-// come.
+// Answer writes an answer into a slot of the client's buffer, by a WRITE with immediate data. The
+// former answer in this slot has reached the client, or the client has given it up with the
+// connection. If the answer cannot be sent, the connection ends, so that the client learns at once
+// that none will come.
 func (s *Server) Answer(c *Conn, to Buffer, slot int, imm uint32, b []byte) {
 	at := slot * s.cfg.MaxAnswer
 	if err := c.mr.WriteAt(b, at); err != nil {

@@ -1,7 +1,7 @@
 package slab
 
-// Chunks are runs of unused memory that a client has taken from memory servers, to divide them
-// itself: it asks a server once for many places.
+// Chunks are runs of unused memory that a client has taken from memory servers. The client divides
+// them itself, so it needs one request to a server for many places.
 type Chunks struct {
 	runs []run
 	// taken is how many places were taken so far. turn is the server to ask next.

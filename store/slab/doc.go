@@ -1,5 +1,6 @@
-// Package slab keeps the books of a store that gives out remote memory in places of a few lengths. It
-// has no memory of its own, and serves a metadata server or a client that takes much at a time.
+// Package slab keeps account of the remote memory that a store gives out in places of a few
+// lengths. It has no memory of its own. A metadata server uses it, or a client that takes much
+// memory at a time.
 //
 //   - Free has the free places of one length, by memory server, in the order in which they became
 //     free.
@@ -11,12 +12,12 @@
 // # Guarantees
 //
 // A Free gives each place at most as often as it was put in, and the one first that has been free
-// for longest. So a place rests as long as possible before it is used again, and a reader that comes
-// late finds what it looked for more often.
+// for longest. So a place rests as long as possible before it is used again, and a reader that
+// comes late finds what it looked for more often.
 //
 // A segment of a Table that has had a class gets another one only after Rest and a Wake for a later
-// epoch. An epoch is a step that every client confirms when it has forgotten all places that it knew
-// before. Without that wait, a request for a place of the former class could find the bytes of
+// epoch. An epoch is a step that every client confirms when it has forgotten all places that it
+// knew before. Without that wait, a request for a place of the former class could find the bytes of
 // another place that look like what it expects.
 //
 // The caller writes classes to the memory servers before it gives out a place of the segment, so

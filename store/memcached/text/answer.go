@@ -30,7 +30,8 @@ func AppendLine(b []byte, line string) []byte { return append(append(b, line...)
 // AppendNumber appends the answer to Incr and Decr.
 func AppendNumber(b []byte, n uint64) []byte { return append(strconv.AppendUint(b, n, 10), lineEnd...) }
 
-// AppendValue appends an item that Get has found; AppendLine of End follows the last one.
+// AppendValue appends an item that Get has found. After the last item the caller appends the line
+// End.
 func AppendValue(b, key []byte, flags uint32, data []byte) []byte {
 	return appendData(appendHead(b, key, flags, len(data)), data)
 }
@@ -51,7 +52,8 @@ func appendData(b, data []byte) []byte {
 	return append(append(append(b, lineEnd...), data...), lineEnd...)
 }
 
-// AppendStat appends a line of the answer to Stats; AppendLine of End follows the last one.
+// AppendStat appends a line of the answer to Stats. After the last line the caller appends the line
+// End.
 func AppendStat(b []byte, name, value string) []byte {
 	return AppendLine(b, "STAT "+name+" "+value)
 }

@@ -6,7 +6,7 @@ import "bytes"
 const (
 	// MaxLine is the length of the longest command line, with its end: a get of 64 of the longest keys.
 	MaxLine = 16 << 10
-	// readLen is how much room a caller has at least for what it reads.
+	// readLen is the least length of Room.
 	readLen = 4 << 10
 	// binaryMagic is the first byte of a request of the binary protocol.
 	binaryMagic = 0x80
@@ -27,12 +27,12 @@ const (
 // many bytes it has read, and calls Next until there is no more whole request. NewDecoder makes one.
 type Decoder struct {
 	maxData int
-	buf     []byte // bytes behind those that were decoded begin at `at`
+	buf     []byte // the bytes from index at on are not decoded yet
 	at      int
 	state   state
 	left    int
-	line    []byte // of pending: its keys are in it
-	size    int    // of the data of pending
+	line    []byte // the command line of pending, which has its keys
+	size    int    // length of the data of pending
 	pending Request
 }
 
@@ -102,13 +102,13 @@ func (d *Decoder) Next() (r *Request, ok bool) {
 	}
 }
 
-// end returns a request behind which nothing can be decoded.
+// end returns the last request of a connection: nothing behind it can be decoded.
 func (d *Decoder) end(refusal string) *Request {
 	d.state, d.pending = ended, Request{Refusal: refusal, Last: true}
 	return &d.pending
 }
 
-// command takes a command line; whole: no data belong to it.
+// command handles a command line. whole: the request is complete, because no data belong to it.
 func (d *Decoder) command(line []byte) (whole bool) {
 	d.line = append(d.line[:0], line...)
 	d.pending = Request{}
@@ -129,7 +129,8 @@ func (d *Decoder) command(line []byte) (whole bool) {
 	return true
 }
 
-// data takes the data of pending, if b has all of them and their end.
+// data handles the data of pending. whole is false if b does not have all of them and their end
+// yet.
 func (d *Decoder) data(b []byte) (whole bool) {
 	if len(b) <= d.size {
 		return false
