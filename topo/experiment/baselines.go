@@ -44,9 +44,9 @@ var cloverBaselines = Experiment{
 type baselinesBody struct {
 	workloads        []string
 	clients, servers []int
-	replicas         []int // of Clover
+	replicas         []int // how many copies Clover keeps of each node
 	start            startFlag
-	started          CloverStart // what start says
+	started          CloverStart // the parsed value of the flag --start
 	cores            int
 	keys             uint64
 	value            int
@@ -154,7 +154,8 @@ func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	return nil
 }
 
-// measure runs a store. paper is how many round trips a GET and a PUT take in the authors' code.
+// measure runs the load on one store. paper has the numbers of round trips of a GET and a PUT in
+// the authors' code.
 func (b *baselinesBody) measure(
 	ctx context.Context, pl Platform, store system, w kv.Workload, servers, clients int,
 ) (res StoreResult, paper [2]float64, err error) {

@@ -31,8 +31,8 @@ var casOneWord = Experiment{
 	},
 }
 
-// middleboxCAS returns the rates of fig. 10 for CAS that are replaced by WRITEs, in millions a
-// second, by the number of requests in flight (the authors' data).
+// middleboxCAS returns the rates in figure 10 of the SwordBox paper for CAS that are replaced by
+// WRITEs, in millions a second, by the number of requests in flight (the authors' data).
 func middleboxCAS() map[int]float64 {
 	data, out := papers.MustLoad("swordbox/fig10"), make(map[int]float64)
 	for _, column := range data.Columns {

@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// cloverChoices measures what each choice of the simulator's model of Clover does to a result.
+// cloverChoices measures how much each choice of the simulator's model of Clover (see Choice)
+// changes the results.
 var cloverChoices = Experiment{
 	Name:     "clover-choices",
 	Short:    "how much Clover's throughput in the simulator depends on each choice of the model",
@@ -29,7 +30,7 @@ var cloverChoices = Experiment{
 	New: func() Body { return &choicesBody{threads: 392} },
 }
 
-// choice is one row of the table: a choice of the model that is taken back.
+// choice is one row of the table: the model without one of its choices.
 type choice struct {
 	undo Choice
 	name string

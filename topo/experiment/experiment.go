@@ -29,10 +29,10 @@ type Experiment struct {
 	// Sim and Rack say how long the experiment takes with its defaults in the simulator and on a
 	// rack. "" means that it does not run there.
 	Sim, Rack string
-	// Target is what is in the memory of one memory server of a rack, which the operator chooses, like
-	// "lock"; "" means that the experiment uses all memory servers.
+	// Target names what the experiment uses in the memory of one memory server, like "lock". On a
+	// rack, the operator chooses this server. "" means that the experiment uses all memory servers.
 	Target string
-	// Cost is the cost model of the simulator that it uses by default.
+	// Cost is the cost model that the simulator uses for the experiment by default.
 	Cost string
 	// New returns the experiment with its default parameters.
 	New func() Body
@@ -42,8 +42,8 @@ type Experiment struct {
 type Body interface {
 	// Flags defines the flags that set the parameters.
 	Flags(fs *pflag.FlagSet)
-	// Check returns an error for the first parameter that is wrong. It fills in those that depend on
-	// where the experiment runs.
+	// Check returns an error for the first parameter that is wrong. It also sets the parameters
+	// that depend on where the experiment runs.
 	Check(at Place) error
 	// Run measures. It calls r.Columns once, then r.Add for each row. If it fails, the rows that were
 	// added before are valid.

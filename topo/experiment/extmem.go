@@ -10,13 +10,14 @@ import (
 // the lookup table and the state store. Each method returns errors.ErrUnsupported if the platform
 // has no such load.
 type MemoryUser interface {
-	// BufferRate returns the bits a second of the frames, or of the messages of native verbs.
+	// BufferRate measures how fast frames go to the ring of a packet buffer or come back, or how
+	// fast messages of native verbs go. It returns bits per second.
 	BufferRate(ctx context.Context, l BufferRate) (float64, error)
 	// Incast has hosts send frames to one port at the same time.
 	Incast(ctx context.Context, l Incast) (IncastResult, error)
-	// Lookups has the packets of a host looked up.
+	// Lookups makes one host send packets, which the switch looks up in a table in servers' memory.
 	Lookups(ctx context.Context, l Lookups) (LookupsResult, error)
-	// Counting has the WRITEs of a client counted.
+	// Counting makes one client send WRITEs, which the switch counts in the memory of a server.
 	Counting(ctx context.Context, l Counting) (CountingResult, error)
 }
 
@@ -26,19 +27,19 @@ const (
 	Load  = "load"  // frames that come back; native: READs
 )
 
-// BufferRate is a load of frames that go to the ring of a packet buffer on one server, or come back
-// from it; none does the other at the same time.
+// BufferRate is a load of frames that either go to the ring of a packet buffer on one server, or
+// come back from it. They never do both at the same time.
 type BufferRate struct {
 	// Direction is Store or Load.
 	Direction string
-	// Native: a client of a host sends messages by verbs, and the switch only forwards. Otherwise
-	// Mode is the mode of the rule.
+	// Native: a client on a host sends messages by verbs, and the switch only forwards them.
+	// Otherwise Mode is the mode of the rule.
 	Native bool
 	Mode   string
 	// Bytes is the length of a frame without its check sequence, or of a message.
 	Bytes int
-	// Entry is the size of an entry of the ring, in bytes. Depth is how many READs are in flight.
-	// Both are not for Native.
+	// Entry is the size of an entry of the ring, in bytes. Depth is how many READs are in flight. A
+	// Native load uses neither.
 	Entry, Depth int
 }
 
@@ -60,7 +61,7 @@ func (l BufferRate) measure(ctx context.Context, p Platform) (outcome, error) {
 // rate of its link.
 type Incast struct {
 	Senders int
-	// Bytes is the length of all frames together, Frame that of one.
+	// Bytes is the length of all frames together. Frame is the length of one frame.
 	Bytes, Frame int
 	// Room is how many frames can wait in the switch. Servers is the number of servers with a ring
 	// for frames that find no room; 0 means that they are dropped.
@@ -70,12 +71,12 @@ type Incast struct {
 
 // IncastResult is the outcome of Incast.
 type IncastResult struct {
-	// Arrived is how many bytes have arrived, by frames that were sent. Disorder counts frames that
-	// have arrived behind a later one of their sender.
+	// Arrived is how many bytes of frames have arrived. Disorder counts frames that have arrived
+	// after a later frame of the same sender.
 	Arrived  int
 	Disorder int
-	// Loss is when the first frame was dropped, Last when the last one has arrived, since the
-	// senders began. A Loss of 0 means that none was.
+	// Loss is the time from the start of the senders to the first dropped frame; 0 means that no
+	// frame was dropped. Last is the time from their start to the arrival of the last frame.
 	Loss, Last time.Duration
 	// Peak is the largest number of bytes of frames that were in the switch at a time: frames that
 	// waited for the port or the ring, and those that waited for the links to the servers.
@@ -103,15 +104,15 @@ const (
 	LookupRemote = "remote" // the switch has no cache
 )
 
-// Lookups is a load of packets of one host, whose entries set the DSCP. The next packet is sent
-// when one has arrived.
+// Lookups is a load of packets from one host. The table entry of a packet makes the switch set the
+// packet's DSCP. The host sends the next packet when one has arrived.
 type Lookups struct {
 	// Where is one of the ways above. Mode is the mode of the rule.
 	Where, Mode string
-	// Bytes is the length of a packet without the check sequence. Window is how many are on their
-	// way.
+	// Bytes is the length of a packet without the check sequence. Window is how many packets are in
+	// the network at a time.
 	Bytes, Window int
-	// Flows is the number of flows, which take turns; each has an entry.
+	// Flows is the number of flows, which take turns; each flow has an entry in the table.
 	Flows int
 	// Servers is the number of servers with the table.
 	Servers int
@@ -119,13 +120,13 @@ type Lookups struct {
 
 // LookupsResult is the outcome of Lookups.
 type LookupsResult struct {
-	// Median is that of the times from the beginning of a packet at its sender to its end at the
-	// receiver.
+	// Median is the median of the times from the beginning of a packet at its sender to its end at
+	// the receiver.
 	Median time.Duration
 	// Rate is how many packets have arrived in a second.
 	Rate float64
-	// Wrong is how many have arrived without what their entry does, and Lost how many have not
-	// arrived.
+	// Wrong counts packets that have arrived without the change that their entry prescribes. Lost
+	// counts packets that have not arrived.
 	Wrong, Lost int
 }
 
@@ -138,7 +139,8 @@ func (l Lookups) label() string {
 
 func (l Lookups) effort() float64 { return float64(max(1, l.Servers)) }
 
-// measure also measures forwarding of the same packets, to which latencies are compared.
+// measure runs the load, and then the same packets through a switch that only forwards. Latencies
+// are relative to the second run.
 func (l Lookups) measure(ctx context.Context, p Platform) (outcome, error) {
 	res, err := p.Lookups(ctx, l)
 	if err != nil || l.Window > 1 {
@@ -168,7 +170,7 @@ type CountingResult struct {
 	// second.
 	Client, Adds float64
 	// Traffic is the rate in bits per second on the link of the server that has the counters, both
-	// directions together, including what frames take on the wire beyond their bytes.
+	// directions together, including the overhead of frames on the wire.
 	Traffic float64
 	// Sent is the number of WRITEs in all. Counted is the value of the counter in the server's
 	// memory at the end.

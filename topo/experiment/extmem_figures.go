@@ -25,7 +25,8 @@ var memoryFigures = Experiment{
 	New: func() Body { return &figuresBody{all: memory, choices: memoryChoices} },
 }
 
-// memoryRates measures store and load beside native RDMA. It also runs on a rack.
+// memoryRates measures how fast frames go to the ring of a packet buffer (store) and come back
+// (load), beside native RDMA. It also runs on a rack.
 var memoryRates = Experiment{
 	Name:   "memory-rates",
 	Short:  "rates at which a switch stores frames in a server's memory and loads them, beside native RDMA in the same run",
@@ -64,7 +65,7 @@ const (
 	longMessage = 64 << 10
 )
 
-// memory lists the figures.
+// memory lists the figures of the paper on external memory.
 func memory(quick bool) []figure {
 	return []figure{
 		bufferRates(Hardened, Published), loadDepth(quick), incastFigure(quick), lookupLatency(quick), lookupRates(quick), countingFigure(),
@@ -76,7 +77,8 @@ func gbps(o *outcome) float64 { return o.rate / 1e9 }
 // nativeFrames is the series with which store and load are compared.
 const nativeFrames = "native, messages of 1,500 bytes"
 
-// bufferRates has the rates of store and load in some modes, and those of native verbs.
+// bufferRates is the figure of the rates of store and load in some modes, beside the rates of
+// native verbs.
 func bufferRates(modes ...string) figure {
 	data := papers.MustLoad("extmem/rates")
 	f := figure{
@@ -108,7 +110,7 @@ func bufferRates(modes ...string) figure {
 	return f
 }
 
-// loadDepth has the rate of load by READs in flight.
+// loadDepth is the figure of the rate of load by the number of READs in flight.
 func loadDepth(quick bool) figure {
 	data := papers.MustLoad("extmem/rates")
 	f := figure{
@@ -132,7 +134,7 @@ func loadDepth(quick bool) figure {
 	return f
 }
 
-// incastFigure has what becomes of a burst of eight senders by the number of servers with the ring.
+// incastFigure is the figure of a burst from eight senders, by the number of servers with the ring.
 func incastFigure(quick bool) figure {
 	data := papers.MustLoad("extmem/incast")
 	f := figure{
@@ -164,7 +166,7 @@ func incastFigure(quick bool) figure {
 			theirs, _, _ := strings.Cut(c.panel, ",")
 			cell := figureCell{panel: c.panel, series: "hardened", their: "computed", x: n, theirs: at(data, theirs, "ring", n, 1), load: l, value: c.value}
 			if quick {
-				cell.theirs = math.NaN() // a tenth of the bytes
+				cell.theirs = math.NaN() // not comparable: a quick run sends a tenth of the bytes
 			}
 			f.cells = append(f.cells, cell)
 		}
@@ -172,7 +174,7 @@ func incastFigure(quick bool) figure {
 	return f
 }
 
-// lookupLatency has what a lookup adds to the time of a packet.
+// lookupLatency is the figure of the time that a lookup adds to a packet.
 func lookupLatency(quick bool) figure {
 	data := papers.MustLoad("extmem/lookup")
 	f := figure{
@@ -200,7 +202,7 @@ func lookupLatency(quick bool) figure {
 	return f
 }
 
-// lookupRates has lookups a second by the number of servers.
+// lookupRates is the figure of lookups per second, by the number of servers.
 func lookupRates(quick bool) figure {
 	data := papers.MustLoad("extmem/lookups")
 	f := figure{
@@ -223,7 +225,8 @@ func lookupRates(quick bool) figure {
 	return f
 }
 
-// countingFigure has the traffic of counters by FETCH_ADDs in flight, and what it costs.
+// countingFigure is the figure of the traffic and the cost of counters, by the number of FETCH_ADDs
+// in flight.
 func countingFigure() figure {
 	data := papers.MustLoad("extmem/counters")
 	f := figure{

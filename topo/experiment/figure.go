@@ -35,9 +35,9 @@ type outcome struct {
 	bits bool
 	// order is the share of requests by distance; see Platform.Order.
 	order map[int]float64
-	// incast, lookups and counting are of the loads on servers' memory. added is how much longer a
-	// packet takes than without a lookup. share is the client's rate, relative to that without
-	// counting.
+	// incast, lookups and counting are the results of loads on servers' memory. added is how much
+	// longer a packet takes than without a lookup. share is the client's rate divided by its rate
+	// without counting.
 	incast   *IncastResult
 	lookups  *LookupsResult
 	counting *CountingResult
@@ -147,7 +147,7 @@ func (f *figure) rows(done map[load]outcome) (rows []*figureRow) {
 	return rows
 }
 
-// nothing returns n numbers that are not known.
+// nothing returns n unknown numbers (NaN).
 func nothing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 
 // report makes the report of a figure from what was measured.
@@ -309,9 +309,9 @@ func (l Clover) label() string {
 	return out
 }
 
-// effort is in clients that make requests. Simulating a request takes about the same time for all
-// requests; steered clients wait less, so they make more of them, and a switch that steers takes as
-// long as two hosts.
+// effort is the number of clients that make requests, with weights, because simulating a request
+// takes about the same time for all loads. Steered clients wait less, so they make more requests,
+// and a switch that steers takes as long as two hosts.
 func (l Clover) effort() float64 {
 	each := float64(max(1, l.Seeds)) * float64(cmp.Or(l.Warm+l.Run, figureWarm+figureRun)) / float64(figureWarm+figureRun)
 	if l.Switch.Steer != "" {
@@ -320,8 +320,8 @@ func (l Clover) effort() float64 {
 	return each * float64(l.Clients)
 }
 
-// measure runs the load with each of its seeds. The outcome is that of all runs as if they were
-// one.
+// measure runs the load with each of its seeds. It returns the outcome of all runs as if they were
+// one run.
 func (l Clover) measure(ctx context.Context, p Platform) (outcome, error) {
 	var all StoreResult
 	for k := range max(1, l.Seeds) {

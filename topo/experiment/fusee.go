@@ -146,7 +146,7 @@ func latencyAt(kind kv.Kind, percentile float64) func(*outcome) float64 {
 	}
 }
 
-// fuseeLatency is Figure 10, a distribution: a column is a percentile.
+// fuseeLatency is Figure 10 of the FUSEE paper: the latency of one client by percentile.
 func fuseeLatency(quick bool) figure {
 	data := papers.MustLoad("fusee/fig10")
 	f := figure{
@@ -173,7 +173,7 @@ func fuseeLatency(quick bool) figure {
 	return f
 }
 
-// fuseeMicro is Figure 11.
+// fuseeMicro is Figure 11 of the FUSEE paper: the throughput of the microbenchmark.
 func fuseeMicro(quick bool) figure {
 	data := papers.MustLoad("fusee/fig11")
 	f := figure{
@@ -200,7 +200,7 @@ func fuseeMicro(quick bool) figure {
 	return f
 }
 
-// fuseeSizes is Figure 12.
+// fuseeSizes is Figure 12 of the FUSEE paper: throughput by the size of a key with its value.
 func fuseeSizes(quick bool) figure {
 	data := papers.MustLoad("fusee/fig12")
 	f := figure{key: "12", title: "throughput by the size of a key with its value, 128 clients", x: data.X, unit: data.Unit, why: []string{whyIndex}}
@@ -231,7 +231,7 @@ func fuseeBeside(f *figure, data *papers.Figure, panel, key, x string, own Fusee
 	}
 }
 
-// fuseeScale is Figure 13.
+// fuseeScale is Figure 13 of the FUSEE paper: the throughput of YCSB by clients.
 func fuseeScale(quick bool) figure {
 	data := papers.MustLoad("fusee/fig13")
 	f := figure{
@@ -253,8 +253,8 @@ func fuseeScale(quick bool) figure {
 	return f
 }
 
-// fuseeLinks has what the memory servers send in the runs for Figure 13. The authors give no such
-// numbers.
+// fuseeLinks is a figure of the bytes that the memory servers send in the runs for Figure 13. The
+// authors give no such numbers.
 func fuseeLinks(quick bool) figure {
 	f := figure{key: "links", title: "what the 2 memory servers send, without overhead of the link", x: "clients", unit: "Gbit/s"}
 	for _, panel := range []string{"A", "C"} {
@@ -279,10 +279,10 @@ func fuseeColumns(quick bool) []string {
 	return []string{"8", "16", "32", "64", "96", "128"}
 }
 
-// fuseeSwitch has a switch that orders the CASes of slots, which the paper does not have. The
-// switch knows the words of the index and replaces their CASes by WRITEs. It answers the CASes that
-// lose, or holds them back. If each client has its own keys, no CAS loses, so Rule 1 always
-// decides.
+// fuseeSwitch is a figure that the paper does not have: FUSEE with a switch that orders the CASes
+// of slots. The switch knows the words of the index and replaces their CASes by WRITEs. It answers
+// the CASes that lose, or holds them back. If each client has its own keys, no CAS loses, so Rule 1
+// of FUSEE's protocol always decides.
 func fuseeSwitch(quick bool) figure {
 	f := figure{key: "switch", title: "UPDATEs of 100 keys, Zipf 0.99, 3 replicas, with a switch that orders the CASes of slots", x: "clients", unit: "see panel"}
 	columns := []string{"1", "4", "16", "64"}
@@ -318,7 +318,7 @@ func fuseeSwitch(quick bool) figure {
 	return f
 }
 
-// fuseeServers is Figure 14.
+// fuseeServers is Figure 14 of the FUSEE paper: the throughput of YCSB by memory servers.
 func fuseeServers(quick bool) figure {
 	data := papers.MustLoad("fusee/fig14")
 	f := figure{
@@ -336,7 +336,7 @@ func fuseeServers(quick bool) figure {
 	return f
 }
 
-// fuseeMix is Figure 15.
+// fuseeMix is Figure 15 of the FUSEE paper: throughput by the share of SEARCH in a mix with UPDATE.
 func fuseeMix(quick bool) figure {
 	data := papers.MustLoad("fusee/fig15")
 	f := figure{
@@ -362,7 +362,8 @@ func fuseeMix(quick bool) figure {
 	return f
 }
 
-// fuseeThreshold is Figure 16, and the same without a cache.
+// fuseeThreshold is Figure 16 of the FUSEE paper: throughput by the threshold of the cache. It adds
+// a series without a cache.
 func fuseeThreshold(quick bool) figure {
 	data := papers.MustLoad("fusee/fig16")
 	f := figure{
@@ -394,7 +395,8 @@ func fuseeThreshold(quick bool) figure {
 // noThreshold is a threshold that one use of a wrong slot exceeds.
 const noThreshold = 1e-9
 
-// fuseeAllocation is Figure 17. Memory servers that allocate each object are not here.
+// fuseeAllocation is Figure 17 of the FUSEE paper: throughput by what allocates objects. The
+// variant in which memory servers allocate each object is not measured.
 func fuseeAllocation(quick bool) figure {
 	data := papers.MustLoad("fusee/fig17")
 	f := figure{key: "17", title: "throughput by what allocates objects, 128 clients", x: data.X, unit: data.Unit, why: []string{whyIndex}}
@@ -414,7 +416,7 @@ func fuseeFactors(quick bool) []string {
 	return []string{"1", "2", "3"}
 }
 
-// fuseeReplicas is Figure 18.
+// fuseeReplicas is Figure 18 of the FUSEE paper: the throughput of YCSB by the replication factor.
 func fuseeReplicas(quick bool) figure {
 	data := papers.MustLoad("fusee/fig18")
 	f := figure{
@@ -433,7 +435,8 @@ func fuseeReplicas(quick bool) figure {
 	return f
 }
 
-// fuseeMedian is Figure 19. The authors' FUSEE-CR, which swaps replicas in turn, is not here.
+// fuseeMedian is Figure 19 of the FUSEE paper: median latency by the replication factor. The
+// authors' FUSEE-CR, which swaps replicas in turn, is not measured.
 func fuseeMedian(quick bool) figure {
 	data := papers.MustLoad("fusee/fig19")
 	f := figure{
@@ -457,7 +460,8 @@ func fuseeMedian(quick bool) figure {
 	return f
 }
 
-// fuseeCrash is Figure 20. No platform has a load in which a memory server crashes.
+// fuseeCrash is Figure 20 of the FUSEE paper: throughput while a memory server crashes. It is not
+// measured, because no platform has such a load.
 func fuseeCrash() figure {
 	data := papers.MustLoad("fusee/fig20")
 	f := figure{key: "20", title: "throughput of YCSB-C while one of two memory servers crashes; not measured", x: data.X, unit: data.Unit}
@@ -467,7 +471,8 @@ func fuseeCrash() figure {
 	return f
 }
 
-// Figure 21: of 30 steps, the guests join at the beginning of the 11th and leave after the 20th.
+// The steps of Figure 21: of 30 steps, the guests (additional clients) join at the beginning of the
+// 11th and leave after the 20th.
 const (
 	elasticSteps = 30
 	elasticJoin  = 10
@@ -475,7 +480,8 @@ const (
 	elasticStep  = 100 * time.Microsecond
 )
 
-// fuseeElastic is Figure 21. A step of the authors is half a second.
+// fuseeElastic is Figure 21 of the FUSEE paper: throughput while clients join and leave. A step of
+// the authors is half a second.
 func fuseeElastic() figure {
 	data := papers.MustLoad("fusee/fig21")
 	f := figure{

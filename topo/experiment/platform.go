@@ -66,7 +66,8 @@ type Switch struct {
 	// Action is one of the actions above; "" means Forward. Mode is Hardened or Published; "" means
 	// Hardened.
 	Action, Mode string
-	// Misses says what answers CAS that fail, as in a rule; "" means the server.
+	// Misses says whether the switch or the server answers CAS that fail, and whether they wait:
+	// the key misses of a rule. "" means the server.
 	Misses string
 	// Steer is what the switch steers: write, read or both. Hot is the number of hottest keys that
 	// are steered; 0 means that all keys are.
@@ -161,7 +162,8 @@ type Choice uint8
 
 // Choices.
 const (
-	// OldTotals takes the NIC's totals of READs and WRITEs from RedN instead of the authors' data.
+	// OldTotals takes the NIC's maximum rates of READs and WRITEs from the RedN paper instead of
+	// the data of SwordBox's authors.
 	OldTotals Choice = 1 << iota
 	// ShortPatience: an operation is given up after 10 ms instead of 1 s.
 	ShortPatience
@@ -191,8 +193,7 @@ type Sherman struct {
 	// Keys is the number of keys that are loaded before; 0 means 20000. Zipf is the skew.
 	Keys uint64
 	Zipf float64
-	// Locks is a place of lock words; "" means LocksDevice. Misses says what answers CAS that fail,
-	// as in a rule; "" means the server.
+	// Locks is a place of lock words; "" means LocksDevice. Misses is as in Switch.
 	Locks, Misses string
 	// HandOver is sherman.NodeConfig.HandOver. Alone: each client is a compute node with its own
 	// cache, so clients do not queue for locks on their host, and each requests the lock from the
@@ -244,7 +245,8 @@ type Fusee struct {
 	// Replicas and IndexReplicas are as in fusee.FormatConfig; 0 means 2 of objects, 1 of the
 	// index.
 	Replicas, IndexReplicas int
-	// NoCache: clients remember nothing. Threshold is fusee.Config.Threshold; 0 means 0.1.
+	// NoCache: clients do not remember the slots of keys. Threshold is fusee.Config.Threshold; 0
+	// means 0.1.
 	NoCache   bool
 	Threshold float64
 	// Switch is the state of the switch: it forwards, or ReplaceAtomics works on the index.

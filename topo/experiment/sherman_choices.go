@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// shermanChoices measures what each choice of the simulator's model does to Sherman's gain over FG+.
+// shermanChoices measures how much each choice of the simulator's model changes Sherman's gain over
+// FG+, the baseline of its paper.
 var shermanChoices = Experiment{
 	Name:   "sherman-choices",
 	Short:  "how much Sherman's gain over FG+ in the simulator depends on each choice of the model",
@@ -29,7 +30,8 @@ var shermanChoices = Experiment{
 	New: func() Body { return new(treeChoicesBody) },
 }
 
-// treeChoice is one row of the table: change takes one choice of the model back.
+// treeChoice is one row of the table: the model without one of its choices. change makes this
+// change.
 type treeChoice struct {
 	name   string
 	change func(l *Sherman)
@@ -71,7 +73,7 @@ func (b *treeChoicesBody) Check(at Place) error {
 	return nil
 }
 
-// of returns the load of a row and a step.
+// of returns the load for a row of the table and a step of sherman.Steps.
 func (b *treeChoicesBody) of(row treeChoice, step string) (Sherman, error) {
 	w, err := mixOf("write-intensive")
 	l := Sherman{

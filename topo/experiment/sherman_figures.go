@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// shermanFigures measures the comparison of Sherman's paper: FG+, and each technique added to it.
+// shermanFigures measures the comparison of Sherman's paper: FG+ (its baseline), and each technique
+// of Sherman added to it.
 var shermanFigures = Experiment{
 	Name:     "sherman-figures",
 	Short:    "Sherman, its baseline FG+ and the designs between them, beside the paper's claims",

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// CloverStart has what a load sets of the store's start command; the zero value: its defaults.
+// CloverStart holds the flags of the store's start command that a load sets. The zero value stands
+// for the defaults.
 type CloverStart struct {
 	// Threads of the metadata server; 0 means the platform's default. In the simulator, the cost
 	// model has as many threads, and each request occupies one of them.
@@ -83,5 +84,5 @@ func (s *startFlag) parse() (c CloverStart, err error) {
 	return c, nil
 }
 
-// errCopiesSteered: the switch knows one copy of a chain.
+// errCopiesSteered: a switch that steers knows only one copy of each node.
 var errCopiesSteered = errors.New("--start replicas: the switch cannot steer requests of a store with copies: use --steer none")

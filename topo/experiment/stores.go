@@ -161,7 +161,7 @@ type contentionBody struct {
 	// ofProcess, one reporter for all clients of a process.
 	reporter string
 	start    startFlag
-	started  CloverStart // what start says
+	started  CloverStart // the parsed value of the flag --start
 	quick    bool
 }
 
@@ -243,7 +243,8 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 	return nil
 }
 
-// paper returns the paper's values for a row. The factors that it claims are for many clients.
+// paper returns the paper's values for a row. The factors that the paper claims are for many
+// clients.
 func (b *contentionBody) paper(writes float64, clients int, steer string) (p published) {
 	if steer == steerNone {
 		p.mops = paperMops(writes, steerNone, clients)

@@ -17,7 +17,7 @@ const (
 		"winner, which differs between the two clients' programs"
 )
 
-// throughputFigure is Figure 11.
+// throughputFigure is Figure 11 of the SwordBox paper: Clover's throughput by threads.
 func throughputFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig11")
 	f := figure{
@@ -40,8 +40,9 @@ func throughputFigure(quick bool) figure {
 	return f
 }
 
-// firstTriesFigure is Figure 5. The authors' counters count an append that succeeds four times and
-// an attempt three times. Their number is successes / 4 over attempts / 3.
+// firstTriesFigure is Figure 5 of the SwordBox paper: the share of appends that succeed. The
+// authors' counters count an append that succeeds four times and an attempt three times. So their
+// number is successes / 4 over attempts / 3.
 func firstTriesFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig5")
 	f := figure{
@@ -109,7 +110,7 @@ func metadataFigure(quick bool) figure {
 	return f
 }
 
-// bytesFigure is Figure 12.
+// bytesFigure is Figure 12 of the SwordBox paper: bytes of an operation of Clover.
 func bytesFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig12")
 	f := figure{
@@ -127,7 +128,7 @@ func bytesFigure(quick bool) figure {
 	return f
 }
 
-// latencyFigure is Figure 13.
+// latencyFigure is Figure 13 of the SwordBox paper: Clover's 99th percentile of latency.
 func latencyFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig13")
 	f := figure{
@@ -158,7 +159,8 @@ func latencyFigure(quick bool) figure {
 // hotThreads is the number of threads in Figure 14: 56 on each of 6 machines.
 const hotThreads = 336
 
-// hotKeysFigure is Figure 14.
+// hotKeysFigure is Figure 14 of the SwordBox paper: Clover's throughput when some of the keys are
+// steered.
 func hotKeysFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig14")
 	f := figure{
@@ -186,7 +188,7 @@ func hotKeysFigure(quick bool) figure {
 // nodeOverhead is the size of a node in bytes without its value.
 const nodeOverhead = 24
 
-// sizeFigure is Figure 15.
+// sizeFigure is Figure 15 of the SwordBox paper: Clover's throughput by the size of nodes.
 func sizeFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig15")
 	f := figure{
@@ -203,7 +205,7 @@ func sizeFigure(quick bool) figure {
 	return f
 }
 
-// skewFigure is Figure 16.
+// skewFigure is Figure 16 of the SwordBox paper: Clover's throughput by the skew of keys.
 func skewFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig16")
 	f := figure{
@@ -225,7 +227,7 @@ func updates(percent float64) kv.Workload {
 	return kv.Workload{Name: strconv.Itoa(int(percent)), Read: 1 - percent/100, Update: percent / 100}
 }
 
-// fuseeFigure has our throughput of FUSEE beside the authors' measurement.
+// fuseeFigure compares our throughput of FUSEE with the measurement of SwordBox's authors.
 func fuseeFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig11-fusee")
 	f := figure{
@@ -247,7 +249,7 @@ func fuseeFigure(quick bool) figure {
 	return f
 }
 
-// shermanFigure has our throughput of Sherman beside the authors' measurement.
+// shermanFigure compares our throughput of Sherman with the measurement of SwordBox's authors.
 func shermanFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig11-sherman")
 	f := figure{

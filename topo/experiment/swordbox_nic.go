@@ -45,7 +45,7 @@ func (l NIC) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{rate: rate}, err
 }
 
-// pairsFigure is Figure 1.
+// pairsFigure is Figure 1 of the SwordBox paper: WRITEs of 8 bytes by the number of queue pairs.
 func pairsFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig1")
 	f := figure{
@@ -85,7 +85,7 @@ func (l Order) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{order: shares}, err
 }
 
-// orderFigure is Figure 2.
+// orderFigure is Figure 2 of the SwordBox paper: the order of requests behind the switch.
 func orderFigure() figure {
 	data := papers.MustLoad("swordbox/fig2")
 	f := figure{
@@ -107,7 +107,8 @@ func orderFigure() figure {
 	return f
 }
 
-// independentFigure is Figure 3.
+// independentFigure is Figure 3 of the SwordBox paper: CAS on independent words by the number of
+// queue pairs.
 func independentFigure() figure {
 	data := papers.MustLoad("swordbox/fig3")
 	f := figure{key: "3", title: "CAS on independent words by number of queue pairs", x: data.X, unit: "Mops"}
@@ -120,7 +121,7 @@ func independentFigure() figure {
 	return f
 }
 
-// oneWordFigure is Figure 4.
+// oneWordFigure is Figure 4 of the SwordBox paper: CAS on one word, and WRITE on one queue pair.
 func oneWordFigure() figure {
 	data := papers.MustLoad("swordbox/fig4")
 	f := figure{key: "4", title: "CAS on one word, and WRITE on one queue pair", x: data.X, unit: "Mops"}
@@ -162,7 +163,7 @@ func inFlightFigure(quick bool) figure {
 	return f
 }
 
-// middleboxFigure is Figure 10.
+// middleboxFigure is Figure 10 of the SwordBox paper: CAS on one word, through the middlebox.
 func middleboxFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig10")
 	f := figure{
@@ -200,8 +201,8 @@ var chipPairs = map[string]string{
 	"steer":           "+ read steering",
 }
 
-// chipFigure is Figure 8: what package chipcost estimates beside what the authors' compiler
-// reports. Lines and parts without a counterpart have rows of their own.
+// chipFigure is Figure 8 of the SwordBox paper: the estimates of package chipcost beside the
+// reports of the authors' compiler. Lines and parts without a counterpart have rows of their own.
 func chipFigure() figure {
 	data := papers.MustLoad("swordbox/fig8")
 	f := figure{key: "8", title: "resources of a switching chip", x: data.X, unit: data.Unit, logY: true, why: []string{

@@ -89,7 +89,7 @@ type treeBody struct {
 	quick   bool
 }
 
-// treePlace is a place of lock words, and what answers CAS that fail.
+// treePlace is a place of lock words. misses is as in Switch.Misses.
 type treePlace struct{ locks, misses string }
 
 var treePlaces = []treePlace{{LocksHost, ""}, {LocksDevice, ""}, {LocksSwitch, ""}, {LocksSwitch, "wait"}}

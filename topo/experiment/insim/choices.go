@@ -9,7 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// Totals of READs, and of WRITEs and SENDs, that RedN measured with ConnectX-5 (table 3).
+// Maximum rates of READs, and of WRITEs and SENDs, that the authors of RedN measured with
+// ConnectX-5 (table 3).
 const (
 	rednReads  cost.Rate = 65_000_000
 	rednWrites cost.Rate = 63_000_000
@@ -18,8 +19,8 @@ const (
 // shortPatience is the patience of experiments before storePatience was introduced.
 const shortPatience = 10 * time.Millisecond
 
-// choose returns the cost model of a load, without the choices that the load takes back. It also
-// sets keys and skew if the load takes back those choices.
+// choose returns the cost model of a load. If the load takes back choices of the model, choose
+// leaves these out of the cost model, and also sets the load's keys and skew.
 func (p *Sim) choose(l *experiment.Clover) *cost.Model {
 	m := *p.model(&l.Switch)
 	if l.Undo&experiment.OldTotals != 0 {

@@ -31,8 +31,8 @@ type directRun struct {
 	ready   bool // the keys are loaded
 }
 
-// Direct runs clients of pDPM-Direct or pDPM-Central, whose programs take the time that those of
-// Clover take. The switch keeps up with every load.
+// Direct runs clients of pDPM-Direct or pDPM-Central. Their programs take as much time as those of
+// Clover's clients. The switch keeps up with every load.
 func (p *Sim) Direct(ctx context.Context, l experiment.Direct) (experiment.StoreResult, error) {
 	s, err := spec.Parse(fmt.Appendf(nil, rackFile, l.Servers-1, machines-1))
 	if err != nil {
@@ -95,8 +95,8 @@ func (r *directRun) open(h *simrack.Host, ctx verbs.Context, deadline clock.Time
 	return pdpm.OpenCentral(cfg, deadline)
 }
 
-// coordinate starts the coordinator of pDPM-Central. A request takes one of its cores for as long
-// as a request takes a thread of Clover's metadata server.
+// coordinate starts the coordinator of pDPM-Central. A request occupies one of its cores as long as
+// a request to Clover's metadata server occupies a thread.
 func (r *directRun) coordinate() {
 	md := r.rack.Host("md0")
 	md.Go("coordinator", true, func(ctx verbs.Context) {

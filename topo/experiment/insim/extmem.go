@@ -22,7 +22,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Times of loads on servers' memory. The largest is reached only when something is wrong.
+// Times of loads on servers' memory. The largest is a bound that is reached only if something is
+// wrong.
 const (
 	lentPoll     = 10 * time.Microsecond
 	lentPatience = clock.Time(2 * time.Second)
@@ -39,10 +40,10 @@ const (
 type lentRun struct {
 	rack *simrack.Rack
 	rate int64 // of a link, in bits a second
-	over int   // bytes that a frame takes on the wire beyond its own
+	over int   // overhead of a frame on the wire in bytes
 	// memory is that of each server; memory[i] is of msi.
 	memory [][]byte
-	// seen gets the frames that arrive at a host and that a load has made.
+	// seen is called for the frames of the load that arrive at a host.
 	seen func(now clock.Time, host string, frame []byte) bool
 }
 
@@ -93,7 +94,7 @@ func (r *lentRun) hello() {
 	}
 }
 
-// wrap puts seen before the hosts.
+// wrap puts a lentPoint, which calls seen, before each host.
 func (r *lentRun) wrap(name string, n sim.Node) sim.Node {
 	if name == spec.SwitchName {
 		return n
@@ -101,7 +102,7 @@ func (r *lentRun) wrap(name string, n sim.Node) sim.Node {
 	return &lentPoint{Node: n, name: name, run: r}
 }
 
-// lentPoint shows the frames that arrive at a host.
+// lentPoint is a node that shows seen the frames that arrive at a host.
 type lentPoint struct {
 	sim.Node
 	name string
@@ -137,7 +138,7 @@ func (r *lentRun) connected(conns int) bool {
 	return conns == 0 || ok && b.Own().Dialer().Stats().Established >= uint64(conns)
 }
 
-// counts returns the counters of a group of the switch's handlers of both modes by name, added up.
+// counts returns the counters of a group of the switch's handlers by name: the sum over both modes.
 func (r *lentRun) counts(group string) map[string]uint64 {
 	out := make(map[string]uint64)
 	b, ok := r.rack.Program().(*swordbox.Program)
@@ -186,8 +187,8 @@ func (r *lentRun) slot(n int) time.Duration {
 // chunk is how many frames a sender hands to its link at a time.
 const chunk = 16
 
-// send has host cn<sender> send count frames of n bytes to ms0 at the rate of its link, from now
-// on. Each has its number.
+// send makes host cn<sender> send count frames of n bytes to ms0 at the rate of its link, from now
+// on. Each frame has its number.
 func (r *lentRun) send(sender, n, count int) {
 	h := r.rack.Host(fmt.Sprintf("cn%d", sender))
 	b := make([]byte, n)
@@ -211,7 +212,8 @@ func (r *lentRun) send(sender, n, count int) {
 	r.rack.At(began, next)
 }
 
-// numberOf returns the sender and the number of a frame of send; false means that it is none.
+// numberOf returns the sender and the number of a frame of send; false means that send has not made
+// the frame.
 func numberOf(b []byte) (sender, n int, ok bool) {
 	if len(b) < frameHead || binary.BigEndian.Uint16(b[12:]) != frameType {
 		return 0, 0, false
@@ -219,7 +221,7 @@ func numberOf(b []byte) (sender, n int, ok bool) {
 	return int(binary.BigEndian.Uint32(b[14:])), int(binary.BigEndian.Uint32(b[18:])), true
 }
 
-// asText returns a rule of a rack file as the text of a command.
+// asText converts a rule in the form of a rack file into the text form that commands use.
 func asText(rule string) string {
 	return strings.NewReplacer(": ", "=", ", ", " ", `"`, "").Replace(rule)
 }
@@ -233,7 +235,8 @@ func serverList(n int) string {
 	return strings.Join(list, ",")
 }
 
-// perSecond returns the rate of the events at times, from the first to the last.
+// perSecond returns the rate of events that happened at the given times, from the first to the
+// last.
 func perSecond(times []clock.Time) (float64, error) {
 	if len(times) < 2 || times[len(times)-1] <= times[0] {
 		return 0, fmt.Errorf("%d events in the measured time", len(times))

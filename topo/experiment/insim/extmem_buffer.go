@@ -17,9 +17,9 @@ import (
 const (
 	// rateFrames is how many frames a BufferRate has. Those of the second half without the last rateEdge are
 	rateFrames, rateEdge = 4000, 200
-	// rateHigh is how many of them wait in the switch, so they are not in the ring.
+	// rateHigh is how many of the frames wait in the switch and so are not in the ring.
 	rateHigh = 64
-	// closed and open are rates of the port: at the former a frame takes 12 ms.
+	// closed and open are rates of the port. At the rate closed a frame takes 12 ms.
 	closed, open = "1Mbit", "400Gbit"
 )
 
@@ -154,7 +154,7 @@ func (r *lentRun) stream(ctx verbs.Context, op verbs.WROpcode, size int) (*strea
 	return s, err
 }
 
-// until keeps messages in flight until a time.
+// until keeps messages in flight until the time end.
 func (s *stream) until(end clock.Time) error {
 	for s.rt.Now() < end {
 		for ; s.out < nativeDepth; s.out++ {
@@ -185,7 +185,7 @@ func (s *stream) reap() error {
 	return err
 }
 
-// drain waits for all messages in flight.
+// drain waits until no message is in flight.
 func (s *stream) drain() error {
 	for s.out > 0 {
 		if err := s.reap(); err != nil {
@@ -198,12 +198,12 @@ func (s *stream) drain() error {
 // incastPoll is how often the frames in the switch are counted.
 const incastPoll = 2 * time.Microsecond
 
-// Incast has hosts send frames to ms0 at the same time.
+// Incast makes several hosts send frames to ms0 at the same time.
 func (p *Sim) Incast(ctx context.Context, l experiment.Incast) (out experiment.IncastResult, err error) {
 	each := l.Bytes / l.Frame / l.Senders
 	rack := lentRack{hosts: l.Senders, servers: max(1, l.Servers), queue: l.Room}
 	if l.Servers > 0 {
-		const entry = 1552 // has any frame of Ethernet
+		const entry = 1552 // an entry of this size has room for any frame of Ethernet
 		entries := each*l.Senders + l.Servers
 		// Half of the room is for frames that wait for the port, half for those that wait for the ring.
 		rack.rule = fmt.Sprintf("id: slow, server: ms0, action: buffer, ring: %q, mode: %s, rate: %s, high: %d, low: 64, entries: %d, entry: %d",
@@ -255,7 +255,8 @@ func (p *Sim) Incast(ctx context.Context, l experiment.Incast) (out experiment.I
 	return out, err
 }
 
-// inSwitch is where frames are at a time: held ones are in the switch.
+// inSwitch is a count of frames at a moment: held is how many are in the switch, and dropped how
+// many the switch has dropped so far.
 type inSwitch struct {
 	held    int
 	dropped uint64

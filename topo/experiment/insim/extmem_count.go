@@ -14,12 +14,12 @@ import (
 const (
 	countWarm = 100 * time.Microsecond
 	countTime = 500 * time.Microsecond
-	// countQuiet is how long after the last WRITE the switch may take to bring all to the store. It is
-	// longer than all of its timers.
+	// countQuiet is how long after the last WRITE the switch may take to bring all counts to the
+	// store. It is longer than all timers of the switch.
 	countQuiet = 20 * time.Millisecond
 )
 
-// Counting has a client send WRITEs to ms0, which the switch counts in the memory of ms1.
+// Counting makes a client send WRITEs to ms0, which the switch counts in the memory of ms1.
 func (p *Sim) Counting(ctx context.Context, l experiment.Counting) (out experiment.CountingResult, err error) {
 	rack, conns := lentRack{hosts: 1, servers: 1, bytes: 64 << 10}, 0
 	if l.Mode != "" {
@@ -59,8 +59,8 @@ func (p *Sim) Counting(ctx context.Context, l experiment.Counting) (out experime
 // adds returns how many atomics the store's NIC has executed.
 func (r *lentRun) adds() uint64 { return r.rack.Host("ms1").Counters().RxAtomicRequests }
 
-// traffic returns the bytes that the store's link has carried in both directions, with what frames
-// take on the wire beyond their bytes.
+// traffic returns the bytes that the store's link has carried in both directions, including the
+// overhead of frames on the wire.
 func (r *lentRun) traffic() (n uint64) {
 	for _, d := range []fault.Dir{fault.Up, fault.Down} {
 		s := r.rack.Host("ms1").Link().Stats(d)

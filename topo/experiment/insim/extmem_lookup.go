@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// A Lookups load with one packet on its way counts lookupRounds packets, one with several those that
-	// arrive in lookupTime. The first lookupWarm for each flow are not counted.
+	// A Lookups load with a window of one packet counts lookupRounds packets. A load with a larger
+	// window counts the packets that arrive in lookupTime. The first lookupWarm packets of each
+	// flow are not counted.
 	lookupRounds = 200
 	lookupWarm   = 2
 	lookupTime   = 200 * time.Microsecond
@@ -32,7 +33,7 @@ const (
 	lookupPort     = 10000 // source port of flow 0
 	lookupTo       = 9
 	lookupClass    = 46 << 2 // what entries set, in the type of service
-	// Headers of Ethernet, IPv4 and UDP. A packet goes on with its number.
+	// Headers of Ethernet, IPv4 and UDP. The packet's number follows them.
 	lookupHead = 14 + 20 + 8
 )
 
@@ -48,10 +49,10 @@ type lookupLoad struct {
 	times   []time.Duration
 	arrived []clock.Time
 	wrong   int
-	pending int // on their way
+	pending int // packets in the network
 }
 
-// Lookups has cn0 send packets to cn1.
+// Lookups makes cn0 send packets to cn1.
 func (p *Sim) Lookups(ctx context.Context, l experiment.Lookups) (experiment.LookupsResult, error) {
 	servers := max(1, l.Servers)
 	cells, cache, conns := max(16, 2*l.Window), 0, servers

@@ -41,7 +41,8 @@ func (w *workload) measure(ctx context.Context, warm clock.Time) (experiment.Sto
 	return storeResult(w.total, w.cfg.Duration, bytes), nil
 }
 
-// workFrom is work from warm on. It returns an error if the client is not ready by then.
+// workFrom waits until the time warm and then calls work. It returns an error if the client is not
+// ready by then.
 func (w *workload) workFrom(warm clock.Time, s kv.Store, rt verbs.Runtime, id int) error {
 	if rt.Now() >= warm {
 		return fmt.Errorf("client %d was warm at %v, after %v", id, rt.Now(), warm)
