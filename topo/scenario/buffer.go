@@ -110,7 +110,7 @@ type bufferRun struct {
 	begun    bool
 	ended    int // clients that have ended
 	checks   int
-	// before is how many frames the switch had dropped before the senders began: those of hello.
+	// before is how many frames the switch had dropped before the senders began.
 	before uint64
 }
 
@@ -212,7 +212,7 @@ func (r *bufferRun) client() {
 		}
 		mem, err := memservice.Dial(r.env.rack.Host("cn0").Manager(ctx), end.qp, r.env.addrOf(bufferTo), r.plan.params, ctx.Runtime().Now().Add(dialPatience))
 		if err != nil {
-			return nil // its datagrams may be lost with the ring
+			return nil // no connection: its datagrams may have been lost with the ring
 		}
 		var wcs [1]verbs.WC
 		for range r.plan.requests {
@@ -224,7 +224,7 @@ func (r *bufferRun) client() {
 				return err
 			}
 			if wcs[0].Status != verbs.Success {
-				return nil // retries may end before the queue does
+				return nil // the retries may run out while the request waits in the queue
 			}
 		}
 		return nil
@@ -246,18 +246,19 @@ func (r *bufferRun) connected() bool {
 // Bounds of the watcher, in virtual time.
 const (
 	bufferEvery = 300 * time.Microsecond
-	// bufferQuiet is how long after the last frame and the last fault the queue may take to end.
+	// bufferQuiet is how long after the last frame and the last fault the queue may take to become
+	// empty.
 	bufferQuiet = 20 * time.Second
 )
 
-// hazards reports whether a published rule was in force and something failed, so that what the
-// paper leaves open may do damage. Without faults the published buffer must keep all promises, too.
+// hazards reports whether a published rule was in force and something failed: then the holes of the
+// published buffer may do damage. Without faults the published buffer must keep all promises, too.
 func (r *bufferRun) hazards() bool {
 	return r.operator.published && (r.plan.change == "" || len(r.plan.rules) > 0 || r.plan.fault != stateCalm)
 }
 
 // watch starts an application that starts the senders when the ring can be reached, and checks the
-// counters every now and then until the queue is empty.
+// counters at intervals until the queue is empty.
 func (r *bufferRun) watch() {
 	r.env.client("cn7", "watcher", func(ctx verbs.Context) error {
 		rt := ctx.Runtime()
@@ -298,7 +299,8 @@ func (r *bufferRun) watch() {
 	})
 }
 
-// check compares what the switch says where each frame is, in the middle of a run.
+// check compares the switch's counters with each other in the middle of a run: each frame that the
+// switch took must be counted in exactly one place.
 func (r *bufferRun) check() error {
 	r.checks++
 	if r.hazards() {
@@ -339,7 +341,7 @@ func (r *bufferRun) judge() error {
 	case r.plan.whole() && gone != 0:
 		return fmt.Errorf("%d frames did not arrive, though nothing was lost on a link and the ring has room: %v", gone, c)
 	}
-	if r.oracle.arrived == 0 && r.plan.requests == 0 { // the clients' packets may take all places
+	if r.oracle.arrived == 0 && r.plan.requests == 0 { // the clients' packets may take all places of the queue
 		return errors.New("no frame arrived")
 	}
 	return nil

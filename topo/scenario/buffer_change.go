@@ -16,7 +16,8 @@ type bufferOperator struct {
 	run  *bufferRun
 	draw *draw
 	most time.Duration // the longest time between two changes
-	// changes counts the changes, modes those of the mode, misfits the rings that do not fit.
+	// changes counts all changes, modes the changes of the mode, and misfits the rings that do not
+	// fit.
 	changes, modes, misfits int
 	published               bool // a published rule was in force
 	mode                    string

@@ -56,7 +56,7 @@ func (o *bufferOracle) wrap(name string, n sim.Node) sim.Node {
 	return n
 }
 
-// bufferPoint shows the frames that arrive at a node.
+// bufferPoint is a node that passes frames on, and shows those that arrive to the oracle.
 type bufferPoint struct {
 	sim.Node
 	oracle *bufferOracle

@@ -31,12 +31,12 @@ type storeRun struct {
 	refused  int // operations that ended with ErrFull
 	unknown  int
 	longest  time.Duration // of all operations
-	// down has the time until which a victim is down, by name; "" is the switch.
+	// down maps the name of a victim to the time until which it is down; "" stands for the switch.
 	down map[string]clock.Time
 	copyLosses
 	serviceHang
 	caches map[string]*clover.Cache // of each host, shared by its clients
-	turns  map[string]*clover.Turns // likewise
+	turns  map[string]*clover.Turns // of each host, shared by its clients
 	// living are the clients that have done their operations and wait for the others; see linger.
 	// explained: explain has compared their nodes with the metadata server's count, or does not
 	// compare them because a client did not wait for all others.
@@ -157,7 +157,8 @@ func (r *storeRun) cacheOf(host string, d *draw) *clover.Cache {
 	return r.caches[host]
 }
 
-// turnsOf returns the turns that the clients of a host take; nil means that they take none.
+// turnsOf returns the object by which the clients of a host take turns to update a key; nil means
+// that they do not take turns.
 func (r *storeRun) turnsOf(host string) *clover.Turns {
 	if !r.plan.turns {
 		return nil

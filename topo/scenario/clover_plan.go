@@ -56,8 +56,8 @@ type storeWork struct {
 	first, stride         uint64 // the first key, and the distance between keys
 	// sizes are the lengths of values in bytes.
 	sizes []int
-	// mix has the upper bounds of get, put and insert for a random number from 0 to 1; above are
-	// deletes.
+	// mix has the upper bounds of get, put and insert for a random number from 0 to 1. A larger
+	// number is a delete.
 	mix [4]float64
 	// batch bounds the nodes that a client gets at a time.
 	batch int

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// serviceHang is the hang of a memory service in a run: its process stops, its NIC serves data. starved
-// counts the operations that noteStarved objects to.
+// serviceHang is the hang of a memory service in a run: its process stops, while its NIC serves
+// data. starved counts the operations that noteStarved reports.
 type serviceHang struct {
 	hungAt  clock.Time
 	starved int

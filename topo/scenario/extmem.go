@@ -21,7 +21,7 @@ const (
 	stateHang        stateFault = "store's NIC hang"
 )
 
-// midFault is a fault in the middle of a run: at when, for down.
+// midFault is a fault in the middle of a run: it begins at `when` and lasts for `down`.
 type midFault struct {
 	fault      stateFault
 	victim     string // a server; with stateSwitchCrash, the switch
@@ -65,8 +65,8 @@ func (l *lenders) serve(i int) {
 	l.env.serveMemory(fmt.Sprintf("ms%d", i), memservice.Config{Buffer: l.memory[i]}, nil)
 }
 
-// inject makes a fault happen now, schedules its end, and returns when that is. over is called then;
-// it may be nil.
+// inject makes a fault happen now, schedules its end, and returns the time of its end. over is
+// called at the end; it may be nil.
 func (l *lenders) inject(f *midFault, over func()) clock.Time {
 	rack, h := l.env.rack, l.env.rack.Host(f.victim)
 	var end func()
@@ -103,7 +103,7 @@ func (l *lenders) inject(f *midFault, over func()) clock.Time {
 	return at
 }
 
-// counts returns the counters of the switch's handlers of both modes by name, added up.
+// counts returns the counters of the switch's handlers by name: the sum over both modes.
 func (l *lenders) counts() map[string]uint64 {
 	p, ok := l.env.rack.Program().(*swordbox.Program)
 	if !ok {
@@ -120,7 +120,7 @@ func (l *lenders) counts() map[string]uint64 {
 	return out
 }
 
-// count returns one of counts.
+// count returns one of the counters of counts.
 func (l *lenders) count(name string) uint64 { return l.counts()[name] }
 
 // lenderRack returns the text of a rack file: clients cn0, cn1 and so on, servers ms0, ms1 and so on,

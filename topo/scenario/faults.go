@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// faultMix draws fault rules for one link. They apply to both directions unless a rule has one.
+// faultMix draws fault rules for one link. They apply to both directions unless a rule names one.
 type faultMix struct {
 	name  string
 	slow  bool // links have a rate and a short queue, which overflows

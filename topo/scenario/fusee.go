@@ -13,11 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// tableRun is one run of histories of FUSEE's hash table: a run as every store gets it (trialRun),
-// after which also the replicas of the index must be alike. Clients die in some runs (see tableDeath),
-// and others take them for dead that are only slow. In some runs there are masters, and memory servers
-// fail (see drawMasters). When all clients have ended or died, one more client recovers what they have
-// left: then no block has an owner, and no change of a slot is open.
+// tableRun is one run of histories of FUSEE's hash table. It is a trialRun, as for every store,
+// after which the replicas of the index must also be alike. In some runs clients die (see
+// tableDeath), and clients that are only slow are taken for dead. In some runs there are masters,
+// and memory servers fail (see drawMasters). When all clients have ended or died, one more client
+// recovers what they have left: then no block has an owner, and no change of a slot is open.
 type tableRun struct {
 	*trialRun
 	plan  *tablePlan
@@ -35,12 +35,13 @@ type tablePlan struct {
 	cache  int
 	lease  time.Duration
 	deaths []tableDeath
-	// masters is how many masters there are: one that rules, and the others in reserve. rule is the lease of
-	// the memory servers.
+	// masters is how many masters there are: one that rules, and the others in reserve. rule is the
+	// masters' lease for memory servers.
 	masters int
 	rule    time.Duration
-	// clientLease is that of clients with the master. successor is how many operations have begun when the
-	// second master begins. vigil: the master recovers what dead clients have left, before any client does.
+	// clientLease is the masters' lease for clients. successor is how many operations have begun
+	// when the second master begins. vigil: the master recovers what dead clients have left, before
+	// any client does.
 	clientLease time.Duration
 	successor   int
 	vigil       bool

@@ -18,7 +18,7 @@ const maxDeaths = 2
 // with deaths is the same in all other parts as one without.
 const deathLane = 0xdead << 32
 
-// growthLane does the same for the growth of the index.
+// growthLane is combined with the seed to draw the growth of the index in the same way.
 const growthLane = 0x6707 << 32
 
 // tableDeath is a client that dies: the applications of its host end, or the NIC with them.

@@ -14,16 +14,16 @@ import (
 // maxMasters bounds the masters of one run; each has a host of its own.
 const maxMasters = 2
 
-// masterLane makes the draw of masters and of crashes of memory servers another one than that of
-// the rest of the plan.
+// masterLane is combined with the seed to draw masters and crashes of memory servers from random
+// numbers of their own (see deathLane).
 const masterLane = 0x3a57e5 << 32
 
 // masterHost is the host of a master.
 func masterHost(i int) string { return fmt.Sprintf("cn%d", computeHosts+maxDeaths+i) }
 
-// drawMasters draws whether there is a master, and which memory servers crash: at most so many that
-// one replica of everything remains. The second one may crash while the first one is being
-// replaced. The master may be hung, often then, and another master may take its place.
+// drawMasters draws whether there are masters, and which memory servers crash: so few that one
+// replica of everything remains. The second server may crash while the store recovers from the
+// first crash. The master may hang, often at that time, and another master may take its place.
 func (p *tablePlan) drawMasters(d *draw) {
 	if p.servers < 2 || d.chance(0.3) {
 		return
@@ -95,9 +95,9 @@ func (r *tableRun) reign() {
 	}
 }
 
-// patience is how long no master shows that it is alive until one is started by hand. A standby
-// takes charge after 4 leases, and needs some more time while packets are lost. A master that is
-// hung goes on after the time of its fault.
+// patience is how long a run waits for a sign of life of any master before it starts one by hand. A
+// standby takes charge after 4 leases, and needs some more time while packets are lost. A master
+// that is hung goes on after the time of its fault.
 func (p *tablePlan) patience() time.Duration {
 	long := 8*p.rule + time.Second
 	for _, x := range p.faults {

@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// returnLane makes the draw of blows another one than that of the rest of the plan.
+// returnLane is combined with the seed to draw blows from random numbers of their own (see
+// deathLane).
 const returnLane = 0x2e7a21 << 32
 
 // maxBlows bounds the further crashes of one run.
@@ -26,7 +27,7 @@ type tableBlow struct {
 	stage returnStage
 }
 
-// returnStage is how far a memory server that has come back is.
+// returnStage says how far the masters have brought a memory server that has come back.
 type returnStage uint8
 
 const (
@@ -34,7 +35,7 @@ const (
 	isUp returnStage = iota
 	// isClaimed: the master has claimed it: it clears its memory, or copies into it.
 	isClaimed
-	// isFilled: its superblock is there. The master copies, or has done so.
+	// isFilled: the server has a superblock. The master copies data to it, or has copied all.
 	isFilled
 	// isMember: it has a view.
 	isMember
@@ -84,10 +85,10 @@ func (p *tablePlan) drawReturn(d *draw) {
 	}
 }
 
-// watchEvery is how often the run looks how far the servers are that have come back.
+// watchEvery is the interval at which the run looks at the stages of servers that have come back.
 const watchEvery = 100 * time.Microsecond
 
-// await deals the blows when servers have come back.
+// await makes the planned blows happen when servers have come back.
 func (r *tableRun) await() {
 	if !r.plan.returns() {
 		return
@@ -120,7 +121,7 @@ func (r *tableRun) await() {
 	})
 }
 
-// deal deals a blow.
+// deal makes a blow happen.
 func (r *tableRun) deal(x tableBlow) {
 	switch {
 	case x.client < 0:
@@ -130,7 +131,7 @@ func (r *tableRun) deal(x tableBlow) {
 	}
 }
 
-// stage is how far a server is.
+// stage returns the stage of a server that has come back.
 func (r *tableRun) stage(i int) returnStage {
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(r.memory[i][at:]) }
 	switch {

@@ -12,9 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// closedHoles lists the holes that the paper does not mention and that both modes close, because no
-// other hole could be shown if they were open. A test plants each of them in the switch and checks
-// that the script finds the damage.
+// closedHoles lists holes that the paper does not mention. Both modes close them: while they were
+// open, no other hole could be shown. A test plants each of them in the switch and checks that the
+// script finds the damage.
 func closedHoles() []hole {
 	return []hole{
 		{number: 3, same: true, title: "unmoved packets of a connection that others were moved from", script: holeUnmoved},

@@ -24,7 +24,7 @@ func (a *hostile) attacks() []attack {
 		{name: "forged answers", do: a.forgeAnswers, counted: []string{"spoofed source"}, atLeast: 20},
 		{name: "answers to the switch", do: a.forgeToSwitch, counted: []string{"spoofed source"}, atLeast: 40},
 		{name: "a WRITE over everything", do: a.writeFirst, counted: []string{"word busy", "unadmitted"}, atLeast: 50},
-		// One of them may name a queue pair that exists.
+		// One of the packets may name a queue pair that exists.
 		{name: "flood of queue pairs", do: a.flood, counted: []string{"word busy", "psn gap"}, atLeast: floodPackets},
 	}
 }
@@ -65,7 +65,7 @@ func (a *hostile) copies(b []byte, n int, how func(f *wire.Frame, k int)) {
 	a.send(a.attacker, a.clients[7], out...)
 }
 
-// forge is copies of an addition that was seen, with the attacker's addresses.
+// forge sends n copies of an addition that the attacker has seen, with the attacker's addresses.
 func (a *hostile) forge(n int, how func(f *wire.Frame, k int)) {
 	seen := some(a.seen, 1, isAdd)
 	if len(seen) == 0 {

@@ -119,8 +119,8 @@ type lookupRun struct {
 	sent    int  // frames that cn0 has sent
 	over    bool // the fault is over
 	checks  int
-	// changed is how many changes of entries of the flows were asked for. quiet is how often none
-	// waited when the next one was.
+	// changed counts the requested changes of entries of flows that send. quiet counts those that
+	// were requested while no other change waited.
 	changed, quiet int
 }
 
@@ -201,7 +201,8 @@ func (r *lookupRun) load() error {
 	if r.asked < len(list) || waiting > 0 {
 		return err
 	}
-	// Published WRITEs wait for no answer; the next call finds them in the memory.
+	// The published handler does not wait for answers to its WRITEs; they are in the memory by the
+	// next call of load.
 	if r.loaded = r.written || r.plan.mode == modeHardened; r.loaded {
 		r.oracle.readTable()
 		if n, m := r.count("written"), len(r.oracle.slots()); n != uint64(m) && r.plan.mode == modeHardened {
@@ -244,8 +245,8 @@ func (r *lookupRun) burst(d *draw) {
 	}
 }
 
-// watch starts an application that loads the table, starts the sender, and checks the counters every
-// now and then until no frame is in flight.
+// watch starts an application that loads the table, starts the sender, and checks the counters at
+// intervals until no frame is in flight.
 func (r *lookupRun) watch() {
 	r.env.client("ms0", "watcher", func(ctx verbs.Context) error {
 		rt := ctx.Runtime()
@@ -285,7 +286,8 @@ func (r *lookupRun) watch() {
 	})
 }
 
-// check compares what the switch says where each frame is, in the middle of a run.
+// check compares the switch's counters with each other in the middle of a run: each frame that the
+// switch took must be counted in exactly one place.
 func (r *lookupRun) check() error {
 	r.checks++
 	if r.plan.mode == modePublished {

@@ -9,7 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// operate changes entries while frames are looked up. A change may find no room and no connection.
+// operate changes entries while frames are looked up. The switch may refuse a change because it has
+// no room or no connection.
 func (r *lookupRun) operate(d *draw) {
 	if r.down || r.plan.mode == modePublished {
 		return
@@ -24,9 +25,9 @@ func (r *lookupRun) operate(d *draw) {
 	}
 }
 
-// changeFlow changes the entry of a flow that sends. If no change waits before, the oracle reads what the
-// table has become. After a crash of the switch it does not: a WRITE of the former incarnation may
-// still be on its way.
+// changeFlow changes the entry of a flow that sends. If no other change waits, the oracle first
+// reads the table in the servers' memory. In a run with a crash of the switch it does not: a WRITE
+// of the former incarnation may still be in flight.
 func (r *lookupRun) changeFlow(d *draw) {
 	_, waiting, err := r.change(nil, false)
 	if err != nil {

@@ -23,15 +23,16 @@ type lookupOracle struct {
 	// found and missed count the frames that have arrived, of flows with and without an entry.
 	found, missed uint64
 	wrong         map[string]int // what was wrong, and how often
-	err           error          // the first of it
+	err           error          // describes the first wrong frame
 }
 
 // lookupFlow is what the oracle knows of a flow.
 type lookupFlow struct {
-	// kinds are what its entry has done, in the order of changes. Those before known have gone.
+	// kinds are the kinds of entry that the flow has had, in the order of changes. The first
+	// `known` of them are certainly not in force any more.
 	kinds []int
 	known int
-	sent  []int            // known when a frame was sent, by its number
+	sent  []int            // the value of known when a frame was sent, by the frame's number
 	last  map[string]int64 // number of the last frame that has arrived, by host
 }
 
@@ -275,7 +276,7 @@ func (o *lookupOracle) wrap(name string, n sim.Node) sim.Node {
 	return &lookupPoint{Node: n, name: name, oracle: o}
 }
 
-// lookupPoint shows the frames that arrive at a host.
+// lookupPoint is a node that shows the oracle the frames that arrive at a host.
 type lookupPoint struct {
 	sim.Node
 	name   string
@@ -326,8 +327,8 @@ func (o *lookupOracle) see(host string, b, payload []byte) {
 	}
 }
 
-// kind returns the kind of entry that explains a frame at a host, of those that the flow has had since
-// the frame was sent. If none does, it returns the last kind.
+// kind returns the kind of entry that explains a frame at a host: one that the flow has had since
+// the frame was sent. If none of them explains the frame, it returns the last kind.
 func (o *lookupOracle) kind(f *lookupFlow, host string, b []byte, flow int, n uint32, size int) (kind int, ok bool) {
 	payload := o.payload(flow, n, size)
 	for i := len(f.kinds) - 1; i >= f.sent[n]; i-- {

@@ -54,7 +54,7 @@ type soloPlan struct {
 type soloLinks struct {
 	faults         string // the name of each link's faults
 	rules          []fault.Rule
-	corrupt, quiet bool // some damage messages; none does anything
+	corrupt, quiet bool // corrupt: some links damage messages; quiet: no link has faults
 }
 
 func drawSolo(d *draw) *soloPlan {
@@ -322,7 +322,7 @@ func (r *soloRun) crash() {
 	}
 }
 
-// bounds of an operation; see the comment of package nic.
+// bound returns the longest time that an operation may take; see the comment of package nic.
 func (r *soloRun) bound(read bool) time.Duration {
 	t := 4 * r.plan.rtt
 	if read {

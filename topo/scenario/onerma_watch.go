@@ -14,9 +14,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// soloWatch is around a NIC, and sees all that it receives and sends. From the clear headers alone it
-// computes what the NIC has solicited, and checks window, order, counters and the time at which memory
-// changes. It also replays and forges messages.
+// soloWatch is a node around a NIC. It sees all messages that the NIC receives and sends. From the
+// clear headers alone it computes what the NIC has solicited, and checks window, order, counters
+// and the time at which memory changes. It also replays and forges messages.
 type soloWatch struct {
 	*soloHost
 	frame    onerma.Frame

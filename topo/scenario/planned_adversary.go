@@ -38,7 +38,7 @@ type adversary struct {
 type place struct {
 	half  uint8
 	index uint16
-	// step is the number of steps that the switch had made before.
+	// step is the number of steps that the switch had made before the packet.
 	step uint32
 }
 

@@ -187,8 +187,8 @@ func (r *smallRun) placeWords(base uint64) {
 }
 
 // judge checks the run: the answers to clients have an order that ends with the present contents of
-// memory, and what the switch believes is true. This also holds if a client has died: its requests
-// without an answer may have been executed or not, and nothing else may differ.
+// memory, and the values in the switch's tables are right. This also holds if a client has died:
+// its requests without an answer may have been executed or not, and nothing else may differ.
 func (r *smallRun) judge() error {
 	if err := r.damage(); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (r *smallRun) judge() error {
 	return nil
 }
 
-// damage returns an error for a wrong answer, a wrong word or a wrong belief of the switch.
+// damage returns an error for a wrong answer, a wrong word or a wrong value in the switch's tables.
 func (r *smallRun) damage() error {
 	if err := r.log.Check(r.final, history.MostSteps); err != nil {
 		return err

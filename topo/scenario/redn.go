@@ -15,7 +15,7 @@ const (
 	chainSequential = "sequential"
 	chainParallel   = "parallel"
 	chainList       = "list"
-	chainRecycled   = "recycled" // lookups by a loop, of which each lap answers one
+	chainRecycled   = "recycled" // lookups by a loop; each lap of the loop answers one
 )
 
 // What happens to the server of redn.
@@ -30,7 +30,8 @@ const (
 	chainHosts   = 4
 	chainDepth   = 4 // lookups in flight of a client, at most
 	chainNodeLen = 64
-	// chainSlotOff is where a place has a slot, for programs that need one.
+	// chainSlotOff is the offset of the slot in a place (a bucket or a list's node), for programs
+	// that need a slot.
 	chainSlotOff = 32
 	// chainManyKeys is how many keys the largest table has: four of five buckets have one.
 	chainManyKeys = 10_000
@@ -152,8 +153,8 @@ func (r *chainRun) finish() error {
 	return r.judge()
 }
 
-// served is called when the program of a client has its receives, and needs its author no more; the
-// last one begins the time to the fault.
+// served is called when the program of a client has its receives, and does not need the server's
+// process any more. When all clients are served, the time to the fault begins.
 func (r *chainRun) served() {
 	if r.connected++; r.connected < len(r.plan.programs) || r.plan.fault == chainCalm {
 		return

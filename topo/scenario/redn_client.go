@@ -31,7 +31,7 @@ type chainClient struct {
 	wants   []*chainWant
 	asked   int
 	spare   int // receives that no answer has taken
-	sends   int // that are not complete: their bytes must stay
+	sends   int // SENDs that are not complete: their bytes must stay
 }
 
 const (
@@ -46,8 +46,8 @@ func newChainClient(r *chainRun, index int, program string) *chainClient {
 	return c
 }
 
-// depth returns how many requests may be in flight: a recycled program uses the places of the key in its
-// requests.
+// depth returns how many requests may be in flight: one for list walks and for the recycled
+// program, which reuses the same memory for each request.
 func (c *chainClient) depth() int {
 	if c.program == chainList || c.program == chainRecycled {
 		return 1
@@ -94,7 +94,7 @@ func (c *chainClient) serve(ctx verbs.Context) error {
 	return nil
 }
 
-// ask sends a request for a key that is there, at a random place, or not.
+// ask sends a request for a key that the server may have or not have.
 func (c *chainClient) ask() error {
 	p := c.run.plan
 	for ; c.spare < c.depth()*c.answers(); c.spare++ {
@@ -173,7 +173,8 @@ func (c *chainClient) await() (alive bool, err error) {
 	return true, nil
 }
 
-// silent is called when a request has no answer. If the server may be gone, one more request says so.
+// silent is called when a request got no answer. If the server may have crashed, or links lose
+// packets, silent posts one more SEND, whose status shows whether the connection has ended rightly.
 func (c *chainClient) silent(err error) (bool, error) {
 	if !c.run.crashed() && !c.run.lossy() {
 		return false, err

@@ -247,7 +247,7 @@ const (
 	chainMemory = 1 << 20
 )
 
-// ringFor returns the number of blocks of a ring for that many.
+// ringFor returns the size of a ring that has room for a number of blocks: the next power of two.
 func ringFor(blocks int) int { return 1 << bits.Len(uint(blocks-1)) }
 
 // build makes the queues and the program.
@@ -365,7 +365,7 @@ func (b *chainBuild) start() error {
 	if err := b.mr.WriteAt(b.pool.Image(), b.poolOff); err != nil {
 		return err
 	}
-	for i := len(b.queues) - 1; i >= 0; i-- { // the master is the first
+	for i := len(b.queues) - 1; i >= 0; i-- { // the first queue is the master, which starts the others
 		q := b.queues[i]
 		image, limit := q.Take()
 		for _, p := range image {

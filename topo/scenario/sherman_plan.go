@@ -46,8 +46,8 @@ type treeWork struct {
 	servers, clients, rounds, keys int
 	first, stride                  uint64 // the first key, and the distance between keys
 	skew                           float64
-	// mix has the upper bounds of get, put, insert and scan for a random number from 0 to 1; above
-	// are deletes.
+	// mix has the upper bounds of get, put, insert and scan for a random number from 0 to 1. A
+	// larger number is a delete.
 	mix [4]float64
 	// pace is the mean pause between two operations of a client; 0 means none.
 	pace time.Duration
@@ -90,9 +90,9 @@ const (
 	atAnything treeMoment = iota
 	// atLock: the victim has a lock, or its CAS for one is not yet answered.
 	atLock
-	// atSplit: it has written a new page to which no other page points yet.
+	// atSplit: the victim has written a new page to which no other page points yet.
 	atSplit
-	// atWrite: its change is in flight, with the release behind it.
+	// atWrite: the victim's change is in flight, and the release of the lock behind it.
 	atWrite
 )
 

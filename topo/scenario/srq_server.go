@@ -202,7 +202,7 @@ func (s *srqServer) disarm() error {
 
 // mustBeTold returns an error if no event comes within eventTime although the queue has fallen
 // below the limit since the limit was armed. Of the messages that have completed since then, all
-// except one a connection have taken their receive since then.
+// except one for each connection have also taken their receive since then.
 func (s *srqServer) mustBeTold() error {
 	now := s.rt.Now()
 	switch {

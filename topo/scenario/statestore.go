@@ -83,8 +83,8 @@ type stateRun struct {
 	plan   *statePlan
 	oracle *stateOracle
 	ended  int    // clients that have ended
-	before uint64 // amount that incarnations of the switch before this one have counted and not dropped
-	gone   uint64 // amount that they have dropped
+	before uint64 // amount that earlier incarnations of the switch have counted and not dropped
+	gone   uint64 // amount that earlier incarnations of the switch have dropped
 	broken int    // clients whose connection has failed
 	checks int
 }
@@ -213,8 +213,8 @@ const (
 	stateQuiet = 5 * time.Second
 )
 
-// watch starts an application that checks the sums every now and then, until nothing waits in the
-// switch after the last client has ended.
+// watch starts an application that checks the sums at intervals, until the last client has ended
+// and nothing waits in the switch.
 func (r *stateRun) watch() {
 	r.env.client(survivor, "watcher", func(ctx verbs.Context) error {
 		rt := ctx.Runtime()

@@ -48,7 +48,7 @@ func (o *stateOracle) wrap(name string, n sim.Node) sim.Node {
 	return n
 }
 
-// statePoint shows the intact packets that arrive at a node.
+// statePoint is a node that shows the oracle the intact packets that arrive at another node.
 type statePoint struct {
 	sim.Node
 	see   func(f *wire.Frame)

@@ -40,8 +40,8 @@ type trialRun struct {
 	plant   func(kv.Store) kv.Store // for tests: wraps each client in one with a bug
 }
 
-// trialPatience is the deadline of one operation, trialSlack how long after it the operation may
-// end.
+// trialPatience is the deadline of one operation. trialSlack is how long after its deadline the
+// operation may end.
 const (
 	trialPatience = 2 * time.Second
 	trialSlack    = 1200 * time.Millisecond

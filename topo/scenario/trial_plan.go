@@ -17,18 +17,18 @@ type trialPlan struct {
 	skew                           float64
 	// pause, unless 0, is how long clients rest at most after some of their operations.
 	pause time.Duration
-	// more is for how long operations may be stopped by what is not in the lists of faults.
+	// more is how long operations may be stopped by other causes than the listed faults.
 	more time.Duration
-	// mix has the upper bounds of get, put and insert for a random number from 0 to 1; above are
-	// deletes.
+	// mix has the upper bounds of get, put and insert for a random number from 0 to 1. A larger
+	// number is a delete.
 	mix    [3]float64
 	faults []trialFault
 	// serverFaults are those of the store's server, if it has one.
 	serverFaults []serverFault
 }
 
-// trialFault is a fault of a host. It begins late after the after-th operation has begun, and lasts
-// for down.
+// trialFault is a fault of a host. It begins when the operation with the number `after` has begun
+// and the time `late` has passed. It lasts for the time `down`.
 type trialFault struct {
 	what       string
 	victim     string

@@ -28,8 +28,8 @@ const serverSeeds = 0x73727672
 // serverHosts are the hosts that may run a store's server.
 var serverHosts = []string{"md0", "md1"}
 
-// serverFault is a fault of a server's host: see trialFault. again is when after its begin another
-// server is started on the host next.
+// serverFault is a fault of a server's host: see trialFault. again is the time from the beginning
+// of the fault until another server is started on the host `next`.
 type serverFault struct {
 	trialFault
 	next  string
