@@ -34,14 +34,15 @@ const deviceMemory = 2 * LockTable
 type application struct {
 	h *Host
 
-	// hang stops the threads of services and jobs. It begins and ends with mu, and only if running. No
-	// thread waits for its end with mu.
+	// hang stops the threads of services and jobs. It begins and ends while mu is held, and only
+	// while the application runs. No thread holds mu while it waits for the end of the hang.
 	hang device.Hang
 	conn hangingManager
 
 	mu      sync.Mutex // guards the fields below
 	running bool
-	// stood are the stores when the application began to hang: their locks may be held since.
+	// stood are the stores that were up when the application began to hang: their locks may have
+	// been held since then.
 	stood []store.Status
 	// memory survives a crash of the application: its region stays registered, and its connections
 	// stay open.
@@ -175,7 +176,7 @@ func (a *application) nicBack() error {
 }
 
 // stop cancels all jobs, calls ends for the node of each store, closes the services, and waits for
-// their threads. A hang ends first, so that they can end. The caller holds mu.
+// their threads. It ends a hang first, so that the threads can end. The caller holds mu.
 func (a *application) stop(ends func(store.Node) error) error {
 	a.endHang()
 	var errs []error

@@ -16,8 +16,8 @@ func costFlag(cmd *cobra.Command, dst *string, usual string) {
 	must(cmd.RegisterFlagCompletionFunc("cost", cobra.FixedCompletions(costs.Names(), cobra.ShellCompDirectiveDefault)))
 }
 
-// loadCost loads the cost model that --cost names: a built-in model or a file. For "" it returns
-// nil means that there are no costs.
+// loadCost loads the cost model that --cost names: a built-in model or a file. It returns nil for
+// "", which means that there are no costs.
 func loadCost(name string) (*cost.Model, error) {
 	if name == "" {
 		return nil, nil

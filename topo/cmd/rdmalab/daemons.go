@@ -74,7 +74,8 @@ func execInitCmd() *cobra.Command {
 	return cmd
 }
 
-// doers returns the actions of package rack, and the actions that a daemon performs.
+// doers returns the functions that perform actions (rack.Action): those of package rack, and those
+// that send a request to a daemon.
 func doers() map[rack.Action]rack.Doer {
 	d := rack.Doers()
 	d[rack.ActionNIC] = func(ctx context.Context, r *rack.Rack, node string) error {

@@ -17,7 +17,8 @@ const (
 	// ucHeaders are the bytes of a frame with a SEND over UC besides its payload: Ethernet, IPv4, UDP,
 	// BTH, ICRC.
 	ucHeaders = 14 + 20 + 8 + 12 + 4
-	// burstFrames is how many frames each sender sends; all of them can be on their way.
+	// burstFrames is how many frames each sender sends; all of them can be in flight at the same
+	// time.
 	burstFrames   = perf.MaxDepth
 	bufferEntries = 1 << 15
 	// sendTimeout is the ACK timeout of a sender's requests about its test, as a code: 4.3 s, because they
@@ -62,7 +63,7 @@ func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) 
 			stored, err = b.follow(ctx, func(i *packetbuffer.Item, _ bool) (int, bool) { return int(i.Loaded), i.Loaded+i.Lost >= i.Stored })
 		}
 	}
-	err = errors.Join(err, p.box.set(ctx, &experiment.Switch{}, nil, "")) // the frames in the switch leave
+	err = errors.Join(err, p.box.set(ctx, &experiment.Switch{}, nil, "")) // without a rule, the frames in the switch leave
 	failed := <-sent                                                      // a sender that has connected late fails; the frames of the others are enough
 	if err != nil {
 		return 0, errors.Join(err, failed)
@@ -74,8 +75,8 @@ func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) 
 	return perSecond * float64(l.Bytes) * 8, err
 }
 
-// nativeRate measures WRITEs or READs of the first host. The rate is that of the fastest of several runs,
-// as that of frames is that of their fastest half.
+// nativeRate measures WRITEs or READs of the first host. It returns the rate of the fastest of
+// several runs, because fastestHalf also chooses the fastest frames.
 func (p *rackPlatform) nativeRate(ctx context.Context, l experiment.BufferRate) (float64, error) {
 	if err := p.box.set(ctx, &experiment.Switch{}, nil, ""); err != nil {
 		return 0, err
@@ -143,7 +144,7 @@ func (b *bufferRun) setRate(ctx context.Context, rate string) error {
 	return fmt.Errorf("the switch has no connection to %s; see `rdmalab switch buffers`", b.p.to)
 }
 
-// item is what the switch says of its queue.
+// item asks the switch for the state of its queue.
 func (b *bufferRun) item() (packetbuffer.Item, error) {
 	var list []packetbuffer.Item
 	if err := askBox(b.p.cmd, http.MethodGet, "/lists/buffers", nil, &list); err != nil {
@@ -157,7 +158,7 @@ func (b *bufferRun) item() (packetbuffer.Item, error) {
 	return packetbuffer.Item{}, errors.New("the switch has no queue for the rule")
 }
 
-// send sends frames to the host behind the port, as many as it has receives for.
+// send sends frames to the host behind the port, one for each receive that this host has posted.
 func (b *bufferRun) send(from string) error {
 	cfg := perf.Config{Test: perf.SendBW, Size: b.load.Bytes - ucHeaders, Iters: burstFrames, Depth: burstFrames, RecvSlack: burstFrames, To: b.host}
 	cfg.Conn, cfg.Timeout = "uc", sendTimeout
@@ -165,14 +166,14 @@ func (b *bufferRun) send(from string) error {
 	return err
 }
 
-// sample is a number of frames at a time.
+// sample is a count of frames at a moment.
 type sample struct {
 	at time.Time
 	n  int
 }
 
-// follow samples a number of frames until done says that the last one has come; quiet: the number has
-// not changed for a while.
+// follow records each new value of a count of frames until done returns end. quiet tells done that
+// the count has not changed for bufferQuiet.
 func (b *bufferRun) follow(ctx context.Context, done func(i *packetbuffer.Item, quiet bool) (n int, end bool)) (list []sample, err error) {
 	changed := time.Now()
 	for until := changed.Add(bufferPatience); time.Now().Before(until); time.Sleep(bufferEvery) {
@@ -195,8 +196,9 @@ func (b *bufferRun) follow(ctx context.Context, done func(i *packetbuffer.Item, 
 	return nil, fmt.Errorf("the frames have not passed after %v; see `rdmalab switch buffers`", bufferPatience)
 }
 
-// fastestHalf returns the rate of the successive half of the frames that took the shortest time. The
-// senders do not begin together, and what they wait for is not the switch.
+// fastestHalf returns the rate during the shortest time in which half of the frames were counted.
+// The other half is left out: the senders do not begin together, and they may wait for other things
+// than the switch.
 func fastestHalf(list []sample) (rate float64, err error) {
 	for i, from := range list {
 		for _, to := range list[i+1:] {

@@ -202,7 +202,7 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 	return p.metaCalls(func() (experiment.StoreResult, error) { return p.workload(ctx, run) })
 }
 
-// metaCalls runs a workload of Clover and adds what the metadata server has done a second, from the
+// metaCalls runs a workload of Clover and adds the rates of the metadata server, measured from the
 // opening of the clients to their end. The rates are left out if the server has restarted
 // meanwhile.
 func (p *rackPlatform) metaCalls(run func() (experiment.StoreResult, error)) (out experiment.StoreResult, err error) {

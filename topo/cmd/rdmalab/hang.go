@@ -62,8 +62,8 @@ func hangApps(ctx context.Context, r *rack.Rack, host string) (int, error) {
 	return r.Apps(host).Hang(ctx)
 }
 
-// resumeApps ends hangApps. The programs go on also if the daemon's jobs do not hang, which a crash of
-// them has ended.
+// resumeApps undoes hangApps. It resumes the programs even if the daemon's jobs do not hang any
+// more, because a crash has ended them.
 func resumeApps(ctx context.Context, r *rack.Rack, host string) error {
 	n, err := r.Apps(host).Resume(ctx)
 	if err != nil {

@@ -316,7 +316,8 @@ func runWorkload(cmd *cobra.Command, f *runFlags) error {
 	return err
 }
 
-// measure runs the workload. The report of clients that have worked is returned with an error, too.
+// measure runs the workload. If some clients have worked before an error, it returns their report
+// with the error.
 func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 	if f.place.on == experiment.OnSim {
 		return f.measureSim(cmd)
@@ -418,7 +419,7 @@ func (s *storeRun) start(rack *spec.Rack) error {
 	return s.prepare(desc, call)
 }
 
-// prepare has the store's commands start the store for the workload, with the flags of --start.
+// prepare starts the store for the workload by the store's own commands, with the flags of --start.
 func (s *storeRun) prepare(desc *store.Store, call *store.Call) (err error) {
 	if s.flags.start != "" {
 		if err := s.flags.startStore(call, false); err != nil {

@@ -27,14 +27,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Times of a run in virtual time, unless they are typed: a second of it takes minutes.
+// Default times of a run in virtual time. They are short because simulating a second takes minutes.
 const (
 	simWarmup   = 500 * time.Microsecond
 	simDuration = 5 * time.Millisecond
 )
 
-// runPlace says where a run is: on a rack, or in virtual time with a cost model and a seed. The zero
-// value is that of commands without --on, which are for a rack.
+// runPlace says where a run is: on a rack, or in virtual time with a cost model and a seed.
+// Commands without the flag --on use the zero value, a rack.
 type runPlace struct {
 	on, cost string
 	seed     uint64
@@ -62,8 +62,8 @@ func (f *runFlags) checkOn() error {
 	return nil
 }
 
-// simRun is a run on the default rack in virtual time. The store's commands and its parts of the
-// hosts are those of a rack.
+// simRun is a run on the default rack in virtual time. It uses the store's own commands and the
+// parts of the store on hosts, as a run on a rack does.
 type simRun struct {
 	storeRun
 	desc  *store.Store
@@ -71,7 +71,7 @@ type simRun struct {
 	spec  *spec.Rack
 	nodes map[string]store.Node // of the compute and the metadata hosts
 	ctl   map[string]*control.Client
-	ended context.Context // when the run is interrupted
+	ended context.Context // ends when the run is interrupted
 }
 
 // measureSim is measure in virtual time.

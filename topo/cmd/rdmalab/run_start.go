@@ -42,8 +42,9 @@ func startCommand(desc *store.Store, args []string) (func(*store.Call) (store.Re
 	return start, fs, fs.Parse(args)
 }
 
-// startStore has the store's start command start the store with the flags of --start, for the values
-// of the run unless they say otherwise. fresh: it makes an empty store, whatever the memory holds.
+// startStore starts the store by its start command, with the flags of --start. Flags that are not
+// given get the values that the run needs. fresh: it makes an empty store even if the memory holds
+// one.
 func (f *runFlags) startStore(call *store.Call, fresh bool) error {
 	args := f.startArgs()
 	_, fs, err := startCommand(call.Store, args)

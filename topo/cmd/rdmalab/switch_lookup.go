@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/lookuptable"
 )
 
-// Numbers of the commands that change tables: how many entries are in a request, how often a
-// command asks whether they are written, and how long it waits while nothing changes.
+// For commands that change tables: how many entries a request has, how often a command asks whether
+// they are written, and how long it waits while nothing changes.
 const (
 	entriesAtATime  = 1024
 	entriesEvery    = 10 * time.Millisecond
@@ -81,7 +81,8 @@ func lookupLoadCmd() *cobra.Command {
 	}
 }
 
-// readEntries reads the lines of a file that have entries; name -: of the standard input.
+// readEntries reads table entries from the lines of a file; the name "-" stands for the standard
+// input.
 func readEntries(cmd *cobra.Command, name string) (list []string, err error) {
 	in := cmd.InOrStdin()
 	if name != "-" {
@@ -210,5 +211,5 @@ func printEntries(out io.Writer, list []string) error {
 	return nil
 }
 
-// isLookup reports whether a listing is the one of tables, which has commands below it.
+// isLookup reports whether a listing is that of lookup tables, whose command has subcommands.
 func isLookup(name string) bool { return name == lookuptable.Kind.Listings[0].Name }
