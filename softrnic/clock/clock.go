@@ -14,7 +14,7 @@ import (
 // rack, 0 in the simulator. Only differences and order have a meaning.
 type Time int64
 
-// Never is the deadline of a state machine that waits for nothing.
+// Never is the deadline of a state machine that has no timer running.
 const Never Time = math.MaxInt64
 
 // Add returns t+d. Never+d is Never, and an overflow gives Never.

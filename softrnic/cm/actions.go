@@ -29,8 +29,9 @@ type Datagram struct {
 	MAD  [mad.Size]byte
 }
 
-// Way says by which way a MAD has come: its addresses and its partition. The addresses have no
-// zone. PKey is the entry of this port's P_Key table that matched the MAD. Answers carry it, too.
+// Way is the way by which a MAD arrived: its addresses and its partition. The addresses have no
+// zone. PKey is the entry of this port's P_Key table that matched the MAD. Answers are sent with
+// the same P_Key.
 type Way struct {
 	Local, Peer netip.Addr
 	PKey        uint16
@@ -41,7 +42,7 @@ type EventKind uint8
 
 // Events.
 const (
-	// EventRequest: a peer asks for a connection (REQ). Accept or Reject it.
+	// EventRequest: a peer asks for a connection (REQ). Call Accept or Reject.
 	EventRequest EventKind = iota + 1
 	// EventReply: the peer accepts (REP). Call Ready or Reject.
 	EventReply
@@ -54,10 +55,10 @@ const (
 	EventUnreachable
 	// EventDisconnected: the connection has ended, by either side.
 	EventDisconnected
-	// EventClosed: the connection was removed and its number is free. It follows each of the ends
-	// above.
+	// EventClosed: the connection was removed and its number is free. It follows EventRejected,
+	// EventUnreachable and EventDisconnected.
 	EventClosed
-	// EventResolve: a peer asks for the queue pair of a datagram service (SIDR_REQ). Answer it.
+	// EventResolve: a peer asks for the queue pair of a datagram service (SIDR_REQ). Call Answer.
 	EventResolve
 	// EventResolved: the answer to Resolve (SIDR_REP).
 	EventResolved

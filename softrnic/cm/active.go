@@ -50,7 +50,7 @@ func (in incoming) handleREP(rep *mad.REP, out *Actions) {
 	m := in.m
 	c := m.find(in, rep.RemoteID, rep.LocalID)
 	if c == nil {
-		// The peer has a connection that this side does not know, for example after a restart.
+		// The peer has accepted a connection that this side does not know, for example after a restart.
 		m.stats.Strays++
 		m.send(in.way(), in.tid, &mad.REJ{
 			LocalID: rep.RemoteID, RemoteID: rep.LocalID, About: mad.StageREP, Reason: mad.ReasonInvalidID,
@@ -69,7 +69,7 @@ func (in incoming) handleREP(rep *mad.REP, out *Actions) {
 	case REQSent, REPWait:
 		c.remoteID, c.remQPN, c.remoteGUID = rep.LocalID, rep.QPN, rep.LocalGUID
 		m.bind(c)
-		m.due.Remove(uint32(c.id)) // the next step is the application's
+		m.due.Remove(uint32(c.id)) // no timeout runs while the application decides
 		m.event(c, EventReply, rep, out)
 	case REPRcvd:
 		m.stats.Duplicates++

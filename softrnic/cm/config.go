@@ -44,13 +44,13 @@ type Config struct {
 	MaxListeners int
 }
 
-// Limits for the time codes of peers. A peer must not make this side wait forever, nor make it send
-// without a pause.
+// Limits for time codes that a peer sends, so that a peer can neither make this side wait forever
+// nor make it send without a pause.
 const (
 	minTimeout = 8  // 1 ms
-	maxTimeout = 24 // 69 s, which Linux asks for in an MRA
-	// maxAnswer limits the wait for an answer to this side's own message, which is sent up to 16
-	// times: 4.3 s, as Linux asks for (IBTA 12.7.27/timeout).
+	maxTimeout = 24 // 69 s, which Linux requests in an MRA
+	// maxAnswer limits the code of the time for which this side waits for the answer to its message:
+	// 4.3 s, as Linux uses. The message is sent up to 16 times (IBTA 12.7.27/timeout).
 	maxAnswer = 20
 	maxCode   = 31
 	// maxCMRetries is the largest value of the 4-bit field in a REQ.

@@ -12,13 +12,13 @@ const (
 	// maxResolvePrivate and maxAnswerPrivate bound the private data for a service with a name.
 	maxResolvePrivate = Named - 1
 	maxAnswerPrivate  = Named - 1
-	// maxPortResolvePrivate and maxPortAnswerPrivate bound it for a service that is a port.
+	// maxPortResolvePrivate and maxPortAnswerPrivate are the same bounds for a service that is a port.
 	maxPortResolvePrivate = mad.SIDRReqPrivate - mad.IPDataLen
 	maxPortAnswerPrivate  = mad.SIDRRepPrivate
 )
 
-// DatagramService is a Service whose datagrams are resolved by SIDR_REQ and SIDR_REP (IBTA 12.11):
-// a port is in RDMA-CM's UDP port space, and a name gets a different service number than the
+// DatagramService is a Service whose queue pair a peer finds by SIDR_REQ and SIDR_REP (IBTA 12.11).
+// A port belongs to the UDP port space of RDMA-CM. A name gets another service number than the
 // connected service with the same name.
 type DatagramService struct{ Service }
 

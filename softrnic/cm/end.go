@@ -54,7 +54,7 @@ func (m *Machine) giveUp(c *conn, stage mad.Stage, out *Actions) {
 func (in incoming) handleREJ(rej *mad.REJ, out *Actions) {
 	m := in.m
 	c := m.find(in, rej.RemoteID, rej.LocalID)
-	if rej.RemoteID == 0 { // the initiator gives up, and has received no message of this side
+	if rej.RemoteID == 0 { // the initiator gives up, and has received no message from this side
 		c = m.byPeer[peerID{in.peer, rej.LocalID, false}]
 	}
 	if c == nil {
@@ -62,8 +62,8 @@ func (in incoming) handleREJ(rej *mad.REJ, out *Actions) {
 		return
 	}
 	from := c.state
-	// A refusal of the first copy of a REQ is out of date if the acceptance of the second copy
-	// arrived before it.
+	// The initiator may have sent its REQ twice. If the acceptance of the second copy has arrived, a
+	// refusal of the first copy is out of date.
 	late := rej.About == mad.StageREQ && rej.RemoteID != 0 && from != REQSent && from != REPWait
 	if late || !m.step(c, rxREJ) {
 		m.stats.Strays++
@@ -151,8 +151,8 @@ func (m *Machine) QPGone(now clock.Time, qpn wire.QPN, out *Actions) {
 	}
 }
 
-// abortStale ends a connection because a newer connection of the peer shows that it has ended
-// there. Its owner gets EventDisconnected.
+// abortStale ends a connection because a newer connection of the peer shows that the peer has
+// already ended it. Its owner gets EventDisconnected.
 func (m *Machine) abortStale(now clock.Time, c *conn, out *Actions) {
 	m.event(c, EventDisconnected, nil, out)
 	m.abort(now, c, out)
@@ -184,7 +184,7 @@ func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
 		m.forget(c, out)
 	case SIDRRcvd:
 		m.answer(now, c, mad.SIDRRep{Status: mad.SIDRRejected}, out)
-	default: // DREQSent and TimeWait go on without an owner
+	default: // in states DREQSent and TimeWait the connection goes on without an owner
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// listener is the owner of the requests for a service that come to the addresses at. The zero
-// Prefix stands for all addresses of the NIC.
+// listener names the owner of requests for a service that arrive at the addresses in at. The zero
+// Prefix means all addresses of the NIC.
 type listener struct {
 	at    netip.Prefix
 	owner uint64
@@ -45,8 +45,8 @@ func (m *Machine) Unlisten(s mad.ServiceID, owner uint64) {
 	}
 }
 
-// listener returns the owner of a request for a service. If there is none, known says whether the
-// service has listeners at other addresses.
+// listener returns the owner of the listener for a request. If there is none, known reports whether
+// the service has listeners at other addresses.
 func (in incoming) listener(s mad.ServiceID) (owner uint64, known, ok bool) {
 	of := in.m.listeners[s]
 	for _, l := range of {

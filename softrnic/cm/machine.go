@@ -116,7 +116,7 @@ func (m *Machine) Handle(now clock.Time, on Way, b []byte, out *Actions) {
 	}
 }
 
-// incoming is a received message's context. Its methods handle the messages.
+// incoming is a received message with its addresses and time. Its methods handle the messages.
 type incoming struct {
 	m           *Machine
 	now         clock.Time

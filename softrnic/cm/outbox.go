@@ -11,7 +11,7 @@ type outbox struct {
 
 // exchange is the current exchange of messages of a connection.
 type exchange struct {
-	tid uint64 // DREQ and DREP have another one than the messages before
+	tid uint64 // transaction ID; DREQ and DREP have another one than the messages before
 	// last is the message that is sent again if no answer comes, or if the peer repeats its own.
 	last     [mad.Size]byte
 	lastAttr mad.Attr
@@ -45,8 +45,8 @@ func (o *outbox) send(on Way, tid uint64, msg mad.Message, out *Actions) {
 	mad.Append(out.Tx[len(out.Tx)-1].MAD[:0], tid, msg)
 }
 
-// repeat is called when the peer has repeated a message. If this side's last message is one of the
-// kinds in answers, repeat sends it again.
+// repeat is called when the peer has repeated a message, so this side's last message may be lost.
+// If the last message is of one of the kinds in answers, repeat sends it again.
 func (o *outbox) repeat(c *conn, out *Actions, answers ...mad.Attr) {
 	for _, a := range answers {
 		if c.lastAttr == a {

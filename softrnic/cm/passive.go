@@ -17,8 +17,8 @@ const (
 	lastQPN        wire.QPN = 0xfffffe
 )
 
-// handleREQ handles a request (IBTA 12.9.8.1): a repeated one gets the same answer as before, a new
-// one goes to its listener.
+// handleREQ handles a connection request (IBTA 12.9.8.1). A repeated request gets the same answer
+// as before; a new one goes to the owner of its listener.
 func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 	m := in.m
 	if req.LocalID == 0 {
@@ -34,7 +34,7 @@ func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 	case old.state != TimeWait:
 		in.refuse(req, mad.ReasonDuplicateID, out)
 		return
-	default: // the peer now uses the number for another connection
+	default: // the peer now uses the connection number for another connection
 		m.forget(old, out)
 	}
 	m.stats.Requests++
@@ -45,7 +45,7 @@ func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 	}
 	if !ok {
 		reason := mad.ReasonInvalidService
-		if known { // as the kernel's connection manager
+		if known { // the kernel's connection manager gives the same reason
 			reason = mad.ReasonConsumer
 		}
 		in.refuse(req, reason, out)
@@ -141,8 +141,8 @@ func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Action
 }
 
 // handleRTU makes a connection established. If the connection has already ended here, the initiator
-// has missed the REJ. Then handleRTU sends the REJ again, because otherwise the initiator would
-// keep the connection.
+// has missed the REJ. In this case handleRTU sends the REJ again, because otherwise the initiator
+// would keep the connection.
 func (in incoming) handleRTU(rtu *mad.RTU, out *Actions) {
 	m := in.m
 	c := m.find(in, rtu.RemoteID, rtu.LocalID)

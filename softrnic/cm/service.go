@@ -41,11 +41,12 @@ const (
 // Service is a service's number in messages, and the format of its private data.
 type Service struct {
 	ID mad.ServiceID
-	// Port: the service is a port of RDMA-CM, as other programs use them.
+	// Port: the service is a port of RDMA-CM's port space, which programs over librdmacm use.
 	Port bool
 }
 
-// ServiceOf returns the service with that name: a port, or a number that is a hash of 55 bits.
+// ServiceOf returns the service with that name. If the name is not a port, the service number is a
+// hash of 55 bits.
 func ServiceOf(name string) Service {
 	if n, err := strconv.ParseUint(name, 10, 16); err == nil && name[0] != '0' {
 		return Service{ID: mad.PortService(mad.SpaceTCP, uint16(n)), Port: true}
@@ -95,8 +96,8 @@ func (s Service) Reply(private []byte, mtu verbs.MTU) (out [mad.REPPrivate]byte,
 	return out, nil
 }
 
-// ParseReply returns the application's private data in a REP, and the agreed path MTU. For a port
-// that is asked, the MTU in the request.
+// ParseReply returns the application's private data in a REP, and the agreed path MTU. A REP of a
+// port does not contain the MTU: ParseReply then returns asked, the MTU of the request.
 func (s Service) ParseReply(rep *mad.REP, asked verbs.MTU) ([]byte, verbs.MTU, error) {
 	if s.Port {
 		return rep.Private[:], asked, nil

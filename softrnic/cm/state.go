@@ -32,7 +32,7 @@ var stateNames = [...]string{
 // String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// cause is why the state of a connection changes: a message, a call of the application, or a
+// cause is what makes a connection change its state: a message, a call of the application, or a
 // timeout.
 type cause uint8
 
@@ -44,7 +44,7 @@ const (
 	onDelay
 	onDisconnect
 	onAbort
-	onPacket // the first packet of the connection itself
+	onPacket // the first RC packet of the connection has arrived
 	onResolve
 	onAnswer
 	rxREQ

@@ -12,13 +12,13 @@ import (
 type table struct {
 	conns map[mad.CommID]*conn
 	// byPeer finds the connection of a repeated REQ or SIDR_REQ. byRemote finds the connection of a
-	// peer's queue pair. byQPN finds the connection of a queue pair of this side. Both only have
+	// peer's queue pair, and byQPN that of a queue pair of this side. byRemote and byQPN have only
 	// connections that have not ended.
 	byPeer   map[peerID]*conn
 	byRemote map[peerQP]*conn
 	byQPN    map[wire.QPN]*conn
-	// ended are the connections in time-wait, oldest first. Some have left it early; they are
-	// skipped.
+	// ended are the connections in time-wait, oldest first. Connections that have left time-wait early
+	// may still be in it; they are skipped.
 	ended    []*conn
 	waiting  int // connections in time-wait
 	requests int // connections that wait for an application's answer
@@ -62,10 +62,11 @@ type conn struct {
 	inTimeWait   bool
 }
 
-// way returns the way of its messages.
+// way returns the addresses and the partition of the connection's messages.
 func (c *conn) way() Way { return Way{c.local, c.peer, c.pkey} }
 
-// Conns returns the number of connections that have not ended, and of those in time-wait.
+// Conns returns the number of connections that have not ended, and the number of those in
+// time-wait.
 func (t *table) Conns() (live, ended int) { return len(t.conns) - t.waiting, t.waiting }
 
 // ConnOf returns the connection of a queue pair of this side that has not ended.

@@ -20,21 +20,22 @@ const (
 // clients of a thread share one Locks.
 type Locks struct {
 	Window
-	// Over, if not nil, ends the run early when it returns true.
+	// Over, if not nil, is called before each operation. If it returns true, the run ends before the
+	// end of the window.
 	Over func() bool
-	// Bits is true if a lock word is 0 or 1 and a CAS releases the lock, as in the clients of the
-	// SwordBox paper. If Bits is false, the word holds a value of the lock's owner, and a WRITE of
-	// 0 releases the lock, as in Sherman.
+	// Bits: a lock word is 0 or 1 and a CAS releases the lock, as in the clients of the SwordBox
+	// paper. Otherwise the word holds a value of the lock's owner, and a WRITE of 0 releases the lock,
+	// as in Sherman.
 	Bits bool
 	// TakeOver is the time after which a client takes a lock from its owner if the word has not
 	// changed. The owner may have ended without releasing the lock. 0 means never.
 	TakeOver time.Duration
 
-	// Attempts counts the CAS for a lock that were answered in the window. Acquired counts those
-	// among them that took the lock. TakenOver counts the locks that were taken from an owner whose
-	// word did not change, in the window or not.
+	// Attempts counts the CAS for a lock whose answers arrived in the window. Acquired counts those
+	// among them that took the lock. TakenOver counts the locks that were taken from another owner
+	// after TakeOver, in the window or not.
 	Attempts, Acquired, TakenOver uint64
-	// Freed counts the locks of Acquired that were released by CAS.
+	// Freed counts the locks that were released by CAS, among those that Acquired counts.
 	Freed uint64
 	// Waits is a histogram of waiting times in nanoseconds: from the first CAS for a lock to the
 	// answer of the CAS that took it. If a client still waits for a lock at the end of the run, its
@@ -166,8 +167,8 @@ func (c *Locker) Done(now clock.Time) {
 	}
 }
 
-// look sets the compare value of the next CAS. It is 0, or the value of an owner if the word has
-// had this value for longer than TakeOver.
+// look sets the compare value of the next CAS: 0, or the value of an owner if the word has had this
+// value for longer than TakeOver.
 func (c *Locker) look(now clock.Time, found uint64) {
 	if found != c.seen {
 		c.seen, c.seenSince = found, now

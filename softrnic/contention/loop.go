@@ -40,15 +40,15 @@ const waitStep = 100 * time.Millisecond
 type Loop struct {
 	Runtime verbs.Runtime
 	CQ      verbs.CQ
-	// Spin is true if the thread shall poll all the time, as if it had a processor of its own. If
-	// Spin is false, the thread sleeps until a completion comes.
+	// Spin makes the thread poll all the time, as if it had a processor of its own. Otherwise the
+	// thread sleeps until a completion arrives.
 	Spin bool
 	// Patience is the longest time without a completion; after it, Run fails with verbs.ErrTimeout.
 	Patience time.Duration
 	// Each, if not nil, is called after the completions of each poll.
 	Each func()
 
-	clients map[uint32]*running // by queue pair number
+	clients map[uint32]*running // the clients by the numbers of their queue pairs
 	wcs     [16]verbs.WC
 }
 

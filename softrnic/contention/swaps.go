@@ -30,7 +30,7 @@ type Swaps struct {
 }
 
 // Swapper is a client that makes one CAS after the other on a word. Each CAS compares with the
-// value that the last one has found, and writes a value that no other client uses.
+// value that the CAS before it has found, and writes a value that no other client uses.
 type Swapper struct {
 	run    *Swaps
 	qp     verbs.QP

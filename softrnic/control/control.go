@@ -34,9 +34,9 @@ var (
 	ErrSilent = errors.New("does not answer")
 )
 
-// deadlineHeader holds the time until which the caller waits, in nanoseconds of Unix time. When a
-// daemon resumes after it was stopped, it finds requests whose callers have already given up with
-// an error: these must not be executed.
+// deadlineHeader holds the time until which the caller waits, in nanoseconds of Unix time. A daemon
+// that was stopped for a while finds requests whose callers have already given up. It must not
+// execute them.
 const deadlineHeader = "Rdmalab-Deadline"
 
 // late reports whether the caller of r no longer waits.
@@ -131,9 +131,9 @@ type Server struct {
 	once sync.Once
 	err  error
 
-	mu      sync.Mutex // guards closing, and active against Add after Wait
+	mu      sync.Mutex // guards closing, so that no handler is added to active after Wait was called
 	closing bool
-	active  sync.WaitGroup // handlers
+	active  sync.WaitGroup // counts the running handlers
 }
 
 // begin counts a handler in active. It returns false if the server is closing.
@@ -154,7 +154,7 @@ func Serve(path string, m *Mux) (*Server, error) {
 		return nil, fmt.Errorf("control socket %s: the path is longer than %d bytes: choose shorter names", path, maxSocketPath)
 	}
 	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		_ = c.Close() // only a probe
+		_ = c.Close() // the connection was only a test whether a process serves the socket
 		return nil, fmt.Errorf("control socket %s: another process serves it", path)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -257,8 +257,8 @@ func (a *reply) WriteHeader(status int) { a.StatusCode = status }
 // Write implements http.ResponseWriter.
 func (a *reply) Write(b []byte) (int, error) { return a.body.Write(b) }
 
-// Call sends in as JSON (nil means no body) and decodes the answer into out (nil means that it is
-// discarded).
+// Call sends in as JSON and decodes the answer into out. If in is nil, the request has no body; if
+// out is nil, the answer is discarded.
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
 	body, err := c.Stream(ctx, method, path, in)
 	if err != nil {
@@ -305,7 +305,7 @@ func (c *Client) Stream(ctx context.Context, method, path string, in any) (io.Re
 	return resp.Body, nil
 }
 
-// explain returns the error that says why there is no answer.
+// explain returns an error that says why the daemon has not answered.
 func (c *Client) explain(err error) error {
 	var op *net.OpError
 	var call *url.Error
@@ -318,7 +318,7 @@ func (c *Client) explain(err error) error {
 		return fmt.Errorf("%s: %w (%w)", c.path, ErrNotRunning, op.Err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return fmt.Errorf("%s: %w", c.path, errCutOff)
-	case errors.As(err, &call): // its text is about HTTP, which callers do not know of
+	case errors.As(err, &call): // its text is about HTTP, of which the caller knows nothing
 		return fmt.Errorf("%s: %w", c.path, call.Err)
 	}
 	return err

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Box applies the figures of a switch: it is a state machine in virtual time.
+// Box applies the costs of a switch in virtual time. It is a state machine.
 type Box struct {
 	sw    *Switch
 	cores []server
@@ -17,8 +17,8 @@ type Box struct {
 // NewBox returns a Box.
 func NewBox(sw *Switch) *Box { return &Box{sw: sw, cores: make([]server, sw.Cores)} }
 
-// Depart returns when a frame that the switch makes at now leaves it. cause is the received frame
-// that led to it, nil if there is none: a frame that differs from its cause was rewritten.
+// Depart returns when a frame that the switch makes at now leaves the switch. cause is the received
+// frame that led to it; nil means none. If frame differs from cause, it costs a rewrite.
 func (b *Box) Depart(now clock.Time, frame, cause []byte) clock.Time {
 	at := picoOf(now)
 	if len(b.cores) > 0 && wire.ParseFrame(frame, &b.frame) == nil {

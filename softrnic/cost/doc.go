@@ -1,18 +1,18 @@
-// Package cost models the time that NICs, links, a switch and a client's processor take, so that a
-// run in virtual time has the pace of measured hardware.
+// Package cost models the time that NICs, links, a switch and a client's processor take. So a run
+// in virtual time has the pace of measured hardware.
 //
-// A Model consists only of figures: rates, latencies and sizes. In the file that a Model was read
-// from, each figure has a source or is marked as an assumption (topo/spec reads these files,
-// topo/costs has those of the program). Zero means free, and the zero Model is a rack without
-// costs.
+// A Model consists only of numbers: rates, latencies and sizes. The file from which a Model is read
+// gives a source for each number or marks it as an assumption. topo/spec reads these files;
+// topo/costs has those of the program. A cost of zero takes no time; the zero Model is a rack
+// without costs.
 //
-// Card and Box apply a model. The caller passes a frame with the time at which it reaches the NIC
-// or switch or is made there, and gets the time at which it takes effect or leaves: inside are
-// queues with servers in virtual time, which read only headers. The protocol's state machines know
-// nothing of them.
+// Card applies a model to a NIC, Box to a switch. The caller passes each frame with the time at
+// which it arrives there or is made there. It gets the time at which the frame takes effect or
+// leaves. Card and Box contain queues with servers in virtual time, which read only headers. The
+// protocol's state machines do not depend on them.
 //
-// Two times are distinguished everywhere: occupancy, which is how long something is busy and
-// therefore limits a rate, and latency, which only passes. A server serves frames in the order of
-// their arrival, also those that then wait for their queue pair or word; overtaking in real NICs is
-// not modelled. Packets of a NIC to itself cost nothing.
+// Two times are distinguished everywhere. Occupancy is how long a part is busy, and limits its
+// rate; latency delays without limiting a rate. A server serves frames in the order of their
+// arrival, also those that then wait for their queue pair or word; real NICs may let others
+// overtake them. Packets of a NIC to itself cost nothing.
 package cost

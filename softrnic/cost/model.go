@@ -20,7 +20,7 @@ type Model struct {
 type Link struct {
 	// Rate is in bits per second; 0 means no limit.
 	Rate int64
-	// Delay is the time from one end to the other, including the MAC and PHY of both. 0 means no
+	// Delay is the time from one end to the other, including the MAC and PHY of both ends. 0 means no
 	// delay.
 	Delay time.Duration
 	// Overhead is the number of bytes that a frame occupies on the wire in addition to the bytes
@@ -30,17 +30,17 @@ type Link struct {
 
 // Switch is the switch between the links.
 type Switch struct {
-	// Delay is the time from the last bit in to the first bit out.
+	// Delay is the time from the last bit of a frame in to its first bit out.
 	Delay time.Duration
 	// Cores is the number of cores that work on RoCEv2 packets; one core serves all packets to a
 	// queue pair. 0 means that the switch never limits the rate.
 	Cores int
-	// Forward and Rewrite are packets per second of one core: of packets that leave unchanged, and
-	// of those that the switch program changed or made.
+	// Forward is the rate at which one core forwards packets without change. Rewrite is its rate for
+	// packets that the switch program changes or makes.
 	Forward, Rewrite Rate
 }
 
-// Client is a thread of an application with a processor of its own.
+// Client is an application thread that has a processor to itself.
 type Client struct {
 	// Post is the thread's time for each work request it posts, Poll for each call of Poll.
 	Post, Poll time.Duration
@@ -51,8 +51,8 @@ type Client struct {
 
 // Metadata is the program of a store's metadata server.
 type Metadata struct {
-	// Call is the time of a thread for a request of a client. Threads is the number of threads, 0
-	// means 1.
+	// Call is the time that a thread takes for one request of a client. Threads is the number of
+	// threads; 0 means 1.
 	Call    time.Duration
 	Threads int
 }
@@ -62,7 +62,7 @@ func (m *Metadata) Each() time.Duration { return m.Call / time.Duration(max(1, m
 
 // NIC is a network adapter.
 type NIC struct {
-	// Doorbell is the time from a post until the NIC has the work request; packets that are sent
+	// Doorbell is the time from a post until the NIC has the work request. Packets that the NIC sends
 	// later, after an answer or a timer, do not need this time. Completion is the time from the
 	// arrival of an answer until the application can see the completion.
 	Doorbell, Completion time.Duration
@@ -70,20 +70,19 @@ type NIC struct {
 	Read, Atomic         Verb
 }
 
-// Verb has the costs of one packet of a request; for a READ, of the request packet. The costs of
-// answers are included.
+// Verb has the costs of one request packet of an operation. They include the costs of the answer.
 type Verb struct {
 	// Total is the rate of all queue pairs of a NIC together, as requester and as responder.
 	Total Rate
 	// QP is the rate of one queue pair as responder, by the place of the memory.
 	QP Place[Rate]
-	// Word, for atomics only, is the rate of all atomics on one 64-bit word. Other accesses to the
-	// word wait.
+	// Word, for atomics only, is the rate of all atomics on one 64-bit word together. Other accesses
+	// to the word wait for the atomic.
 	Word Place[Rate]
-	// Slots, for atomics only: atomics to different words whose addresses are equal modulo Slots
-	// bytes exclude each other, as those to one word do. 0 means that they never do.
+	// Slots, for atomics only: atomics to different words exclude each other, like atomics to one
+	// word, if their addresses are equal modulo Slots bytes. 0 means that only atomics to one word do.
 	Slots int
-	// Latency is the time from the beginning of the responder's work until it takes effect.
+	// Latency is the time from the beginning of the responder's work until the request takes effect.
 	Latency Place[time.Duration]
 }
 
@@ -168,8 +167,9 @@ func (m *Model) AtLineRate() *Model {
 	return &c
 }
 
-// BackToBack returns the model of two NICs joined by one link, without a switch, as in some
-// measurements: the switch is free, and each of the rack's two links has half of the link's delay.
+// BackToBack returns the model of two NICs that are joined by one link without a switch, as in some
+// measurements. The switch costs nothing, and each of the rack's two links has half of the link's
+// delay.
 func (m *Model) BackToBack() *Model {
 	c := *m
 	c.Switch = Switch{}

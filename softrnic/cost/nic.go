@@ -5,22 +5,23 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Memory resolves an R_Key and an address to at most n bytes of memory, and reports whether they
-// are device memory. The bytes only identify the place; their content is not read. An invalid key
-// or address gives no bytes.
+// Memory returns at most n bytes of the memory at an R_Key and an address, and reports whether they
+// are device memory. Card uses the bytes only to tell places apart, and does not read them. An
+// invalid key or address gives no bytes.
 type Memory func(rkey uint32, va uint64, n int) (b []byte, device bool)
 
-// Card applies the figures of one NIC: it is a state machine in virtual time. NewCard makes one;
-// the zero value cannot be used.
+// Card applies the costs of one NIC in virtual time. It is a state machine. NewCard makes one; the
+// zero value cannot be used.
 type Card struct {
 	nic    *NIC
 	memory Memory
-	// in serves the requests of all peers, send the requests of all local queue pairs.
+	// in is the NIC's server for the requests of all peers; send is its server for the requests of all
+	// local queue pairs.
 	in, send server
 	here     map[wire.QPN]*pair
 	peers    map[peer]*line
 	words    words
-	// slots has, by address modulo Verb.Slots, when the last atomic there ends.
+	// slots has the time at which the last atomic of a slot ends; see Verb.Slots.
 	slots []pico
 	frame wire.Frame
 }
@@ -28,10 +29,10 @@ type Card struct {
 // pair is the responder of one local queue pair.
 type pair struct {
 	work server
-	// requests and answers are when the last request and the last answer were handed over: a queue
-	// pair handles its packets in order.
+	// requests and answers are the times at which the last request and the last answer take effect. A
+	// queue pair handles its packets in order.
 	requests, answers pico
-	device            bool // the message in progress is to device memory
+	device            bool // the message whose packets arrive is to device memory
 }
 
 // peer is a queue pair of another host.
@@ -64,8 +65,8 @@ func (n *NIC) verb(o wire.Opcode) *Verb {
 	return &n.Send
 }
 
-// Arrive returns when a frame that reaches the NIC at now takes effect: the caller passes it on at
-// that time. Frames that are not RoCEv2 go to the host's kernel and cost nothing.
+// Arrive returns when a frame that reaches the NIC at now takes effect; the caller then passes it
+// to the NIC's state machine. Frames that are not RoCEv2 go to the host's kernel and cost nothing.
 func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	f := &c.frame
 	if wire.ParseFrame(frame, f) != nil {
@@ -96,8 +97,9 @@ func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	return q.requests.time()
 }
 
-// touched returns the memory that a request accesses. For a packet without an address it is the
-// memory of its message's first packet.
+// touched returns the memory that the address in a request names, and sets q.device. For a later
+// packet of a message, which has no address, it returns no bytes, and q.device stays that of the
+// first packet.
 func (c *Card) touched(f *wire.Frame, q *pair) (b []byte) {
 	switch o := f.BTH.Opcode; {
 	case o.Has(wire.HasAtomicETH):
@@ -114,8 +116,8 @@ func (c *Card) touched(f *wire.Frame, q *pair) (b []byte) {
 	return b
 }
 
-// Depart returns when a frame that the NIC makes at now leaves it. posted: the frame belongs to a
-// work request that is being posted.
+// Depart returns when a frame that the NIC makes at now leaves the NIC. posted: the frame belongs
+// to a work request that was just posted, so the doorbell takes time.
 func (c *Card) Depart(now clock.Time, frame []byte, posted bool) clock.Time {
 	f := &c.frame
 	if wire.ParseFrame(frame, f) != nil || !f.BTH.Opcode.Is(wire.OpRequest) {
@@ -148,8 +150,8 @@ func (c *Card) pair(now clock.Time, n wire.QPN) *pair {
 	return q
 }
 
-// line returns the state of the line to a peer, a new one for a new peer. If there are too many,
-// those without recent traffic are forgotten.
+// line returns the state for requests to a peer, and makes it if there is none. If there are too
+// many, line forgets those without recent traffic.
 func (c *Card) line(now clock.Time, p peer) *line {
 	l := c.peers[p]
 	if l != nil {

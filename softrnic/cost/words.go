@@ -2,12 +2,13 @@ package cost
 
 import "github.com/rdmalab/rdmalab/softrnic/clock"
 
-// words has the 64-bit words that atomics occupy, identified by the address of their first byte.
+// words has the 64-bit words on which atomics are being executed, by the address of their first
+// byte, and when each is free again.
 type words struct{ busy map[*byte]pico }
 
 const (
-	// maxWatched is the number of bytes of one packet that are compared with occupied words: not
-	// less than any path MTU.
+	// maxWatched is how many bytes of one packet are compared with occupied words. It is not less than
+	// any path MTU.
 	maxWatched = 4096
 	// maxWords is the number of words beyond which free ones are forgotten.
 	maxWords = 1 << 12

@@ -1,7 +1,6 @@
 package cq
 
-// chain stands in the heap for the completions of one source. It has the number of the oldest of
-// them.
+// chain represents the completions of one source in the heap, by the number of the oldest of them.
 type chain struct {
 	oldest uint64
 	s      *Source

@@ -1,15 +1,16 @@
-// Package cq is the completion queue. It is a queue of limited size: the NIC adds work completions
-// and an application removes them. The package also has what belongs to it: arming, moderation of
-// events, and overruns.
+// Package cq is the completion queue: a queue of limited size to which the NIC adds work
+// completions and from which an application removes them. The package also has arming, moderation
+// of events, and overruns.
 //
 // A CQ belongs to one engine, and like the engine it is used by one thread at a time. It does not
-// wake threads. The engine calls Fired after each step and wakes the threads that wait. When a
+// wake threads: the engine calls Fired after each step and wakes the threads that wait. When a
 // queue is full, it loses the newest completion, never an older one. From then on it is in error
 // (IBTA 10.10: an overrun is an affiliated asynchronous error of the queue).
 //
-// Each queue pair adds completions through a Source. The completions of a source form a chain. The
-// chains that are not empty are in a heap, ordered by their oldest completion. So the time of Purge
-// does not depend on the number of completions, and their places are free at once.
+// The send queue and the receive queue of a queue pair add completions through a Source each. The
+// completions of a source form a chain. The chains that are not empty are in a heap, ordered by
+// their oldest completion. So the time of Purge does not depend on the number of completions, and
+// their places are free at once.
 package cq
 
 import (
@@ -38,7 +39,7 @@ type CQ struct {
 	armed   arming
 	fired   bool
 	overrun bool
-	lenient bool // what does not fit is lost without an error
+	lenient bool // completions that do not fit are lost without an error
 	moderation
 }
 
@@ -104,10 +105,10 @@ func (c *CQ) shift(s *Source) {
 	c.chains.down(0)
 }
 
-// Arm requests one event. If solicited is false, the next completion that is pushed raises it. If
-// solicited is true, the next completion raises it that is solicited or has failed. Moderate can
-// delay the event. Completions that are already in the queue raise no event: call Poll once more
-// after Arm. If the queue is already armed for any completion, Arm(true) does not change that.
+// Arm requests one event. If solicited is false, the next completion raises it. If solicited is
+// true, the next completion that is solicited or has failed raises it. Moderate can delay the
+// event. Completions that are already in the queue raise no event: call Poll once more after Arm.
+// If the queue is already armed for any completion, Arm(true) does not change that.
 func (c *CQ) Arm(solicited bool) {
 	if solicited {
 		c.armed = max(c.armed, armedSolicited)
@@ -130,6 +131,6 @@ func (c *CQ) Overrun() bool { return c.overrun }
 // that ignores overruns.
 func (c *CQ) Counted() uint64 { return c.pushed }
 
-// IgnoreOverrun makes the queue lose completions that do not fit without an error. A queue whose
-// completions are only counted is never polled.
+// IgnoreOverrun makes the queue lose completions that do not fit without an error. It is for queues
+// whose completions are only counted (see Counted) and never polled.
 func (c *CQ) IgnoreOverrun() { c.lenient = true }

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// moderation delays the event of an armed queue, so that one event stands for several completions.
+// moderation delays the event of an armed queue, so that one event reports several completions.
 type moderation struct {
 	count  int
 	period time.Duration
@@ -18,7 +18,7 @@ type moderation struct {
 
 // Moderate delays the events of the queue. An event is raised when count completions that may cause
 // it were pushed, or when period has passed since the first of them. A count below 2 or a period of
-// 0 turns moderation off. Moderate raises an event at once if it is being delayed now.
+// 0 turns moderation off. If an event is being delayed now, Moderate raises it at once.
 func (c *CQ) Moderate(count int, period time.Duration) error {
 	if count < 0 || period < 0 {
 		return &verbs.OpError{Op: "moderate cq", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d completions, %v", count, period)}

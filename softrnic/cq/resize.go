@@ -10,10 +10,10 @@ import (
 // holds the lock of the engine meanwhile.
 const maxMoved = 1 << 14
 
-// Resize gives c the capacity of to. The caller has made to for this; it must be empty, and must
-// not be used afterwards. Completions, their order, arming and the error of an overrun stay. Resize
-// fails with ErrInvalid if more completions wait than the new capacity. It fails with ErrBusy if so
-// many wait that moving them would stop the NIC for a while.
+// Resize gives c the capacity of to. The queue to must be empty, and the caller must not use it
+// afterwards. Completions, their order, arming and the error of an overrun stay. Resize fails with
+// ErrInvalid if more completions wait than the new capacity. It fails with ErrBusy if more than
+// maxMoved wait.
 func (c *CQ) Resize(to *CQ) error {
 	const op = "resize cq"
 	switch n := c.Len(); {

@@ -50,7 +50,7 @@ type Device struct {
 	rx, out packetio.Batch
 	waits
 	polls
-	armed clock.Time // when the progress goroutine wakes up by itself
+	armed clock.Time // when the progress goroutine wakes up without being notified
 	tracing
 	dead    bool  // closed or failed; never reset
 	failure error // why the port became unusable
@@ -60,7 +60,7 @@ type Device struct {
 	close func() error
 }
 
-// waits has the blocked threads of applications.
+// waits has the application threads that are blocked in the device.
 type waits struct {
 	seen    uint64 // the engine's Activity when the conditions of the waiters were last checked
 	waiting []*waiter
@@ -72,8 +72,9 @@ type polls struct {
 	spinner    bool             // an application thread polls in await
 	pace       pollpace.Spinner // of the polling thread
 	idle       bool             // the last step found nothing to do, and its thread must pause
-	emptyPolls int              // consecutive polls that found nothing, since the last wait
-	// polled counts polls of applications; polling is a copy of spinner for the progress goroutine.
+	emptyPolls int              // consecutive polls that found nothing, since the last wait of an application
+	// polled counts the polls of completion queues by applications. polling is a copy of spinner that
+	// the progress goroutine reads without the lock.
 	polled  atomic.Uint64
 	polling atomic.Bool
 }
@@ -112,7 +113,7 @@ func (d *Device) shutDown() error {
 	d.enter()
 	d.dead = true
 	d.e.Down()
-	d.e.Notify() // also if the NIC was down before
+	d.e.Notify() // wakes all waiters, even if the NIC was already down
 	d.leave()
 	d.waiter.Wake()
 	d.resume()

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// gate is a verbs.Gate between goroutines.
+// gate is a verbs.Gate for goroutines.
 type gate struct {
 	clock *real.Clock
 	open  chan struct{} // capacity 1
@@ -17,7 +17,7 @@ type gate struct {
 // NewGate makes a gate.
 func (r *Runtime) NewGate() verbs.Gate { return &gate{clock: r.clock, open: make(chan struct{}, 1)} }
 
-// Wait waits for Open.
+// Wait blocks until another goroutine calls Open, or until the deadline.
 func (g *gate) Wait(deadline clock.Time) error {
 	select {
 	case <-g.open:
@@ -38,7 +38,7 @@ func (g *gate) Wait(deadline clock.Time) error {
 	}
 }
 
-// Open opens the gate.
+// Open lets one Wait return: the present one, or the next one.
 func (g *gate) Open() {
 	select {
 	case g.open <- struct{}{}:

@@ -7,8 +7,8 @@ import (
 )
 
 // pollGrace is how long the progress goroutine leaves the port to an application that polls. Then
-// it checks again whether the application still polls. If the application has stopped, a frame is
-// handled at most this much later.
+// it checks again whether the application still polls. So when an application stops polling, a
+// frame waits at most this much longer.
 const pollGrace = 500 * time.Microsecond
 
 // run is the progress goroutine.
@@ -37,7 +37,7 @@ func (d *Device) run() {
 			return
 		}
 		if d.busy(&polled) {
-			continue // the application handles the frame
+			continue // an application polls and handles the frame
 		}
 		d.drain()
 	}
@@ -51,7 +51,7 @@ const maxDrain = 16
 func (d *Device) drain() {
 	for range maxDrain {
 		d.enter()
-		d.armed = 0 // this goroutine checks the deadline before it sleeps again
+		d.armed = 0 // drain checks the deadline itself before this goroutine sleeps again
 		found := d.progress()
 		d.leave()
 		if !found {
@@ -60,8 +60,8 @@ func (d *Device) drain() {
 	}
 }
 
-// busy reports whether an application polls, or has polled since the call before. Such an
-// application also keeps the deadlines.
+// busy reports whether an application polls, or has polled since the last call of busy. Such an
+// application also handles timers that are due.
 func (d *Device) busy(polled *uint64) bool {
 	n := d.polled.Load()
 	changed := n != *polled
@@ -71,13 +71,14 @@ func (d *Device) busy(polled *uint64) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.armed = 0 // no wake-ups while it polls
+	d.armed = 0 // no wake-ups for timers while an application polls
 	return !d.dead
 }
 
 // sleepFor returns how long the progress goroutine may sleep, and stores the time of its wake-up in
-// armed. It returns false if the device is dead. A wake-up that is no longer needed is kept: it
-// costs one needless check, but dropping it would cost a wake-up for the next post.
+// armed. It returns false if the device is dead. It keeps an earlier wake-up that is no longer
+// needed. Such a wake-up costs one check; without it, the next post would have to wake the
+// goroutine.
 func (d *Device) sleepFor() (time.Duration, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,6 +100,6 @@ func (d *Device) sleepFor() (time.Duration, bool) {
 func (d *Device) resume() {
 	select {
 	case d.kick <- struct{}{}:
-	default: // already requested
+	default: // a wake-up is already requested
 	}
 }

@@ -30,14 +30,14 @@ func NewRuntime(c *real.Clock, seed uint64) *Runtime {
 // Now returns the time of the device's clock.
 func (r *Runtime) Now() clock.Time { return r.clock.Now() }
 
-// Sleep pauses the calling thread.
+// Sleep blocks the calling thread for d, and longer if the application hangs.
 func (r *Runtime) Sleep(d time.Duration) {
 	time.Sleep(d)
 	r.hang.Wait()
 }
 
-// AwaitHang returns when the application does not hang; see Hang. It is for threads that work on
-// memory without calls of the NIC.
+// AwaitHang blocks while the application hangs; see Hang. It is for threads that work on memory and
+// do not call the NIC.
 func (r *Runtime) AwaitHang() { r.hang.Wait() }
 
 // Go starts a thread.

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// shell is the device for one context.
+// shell gives one context access to the device; it implements verbsengine.Shell.
 type shell struct {
 	*Runtime
 	d *Device
@@ -29,9 +29,9 @@ func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 // Leave ends the exclusive use.
 func (b *shell) Leave() { b.d.leave() }
 
-// patientPolls is a number of consecutive empty polls. Each further empty poll yields the
-// processor. An application that waits after an empty poll never makes so many. One that only polls
-// would otherwise keep its peers from running.
+// patientPolls is a number of consecutive empty polls. From then on, each further empty poll yields
+// the processor, because an application that only polls would otherwise keep its peers from
+// running. An application that waits after an empty poll never reaches this number.
 const patientPolls = 4
 
 // Progress handles one receive batch and the timers that are due.
@@ -47,7 +47,7 @@ func (b *shell) Progress() {
 // Drive does the work of Progress and does not pause.
 func (b *shell) Drive() bool { return b.d.progress() }
 
-// Await waits for a condition.
+// Await blocks until the condition is true, the deadline has come, or the device is closed.
 func (b *shell) Await(c verbsengine.Condition, deadline clock.Time) error {
 	b.hang.Wait()
 	err := b.d.await(c, deadline)
@@ -55,7 +55,7 @@ func (b *shell) Await(c verbsengine.Condition, deadline clock.Time) error {
 	return err
 }
 
-// Polled is called when an application polls a completion queue. It keeps the progress goroutine
-// away from the port for a while. An application that only polls its own memory, or that posts and
-// computes, still needs that goroutine.
+// Polled is called when an application polls a completion queue. It makes the progress goroutine
+// leave the port to the application for a while. That goroutine still serves applications that do
+// not call Polled: those that poll only memory, or that post and then compute.
 func (b *shell) Polled() { b.d.polled.Add(1) }

@@ -10,12 +10,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// flushFrames is a number of frames. When a step has collected so many frames within one receive
-// batch, it sends them. They are enough for a full send batch, and few enough to stay in the cache.
+// flushFrames is the number of collected frames at which a step sends them, even within a receive
+// batch. That many fill a send batch, and still fit into the processor's cache.
 const flushFrames = 64
 
 // drainBatches is the largest number of receive batches that are handled before timers fire. A full
-// receive ring has so many. So a flood of frames delays timers, but never stops them.
+// receive ring has that many batches. A flood of frames can delay timers by that much, but not stop
+// them.
 const drainBatches = 64
 
 // enter gives the caller exclusive use of the engine, and returns the time.
@@ -45,7 +46,7 @@ func (d *Device) leave() {
 		d.waiter.Wake()
 	}
 	if woken {
-		runtime.Gosched() // otherwise the woken goroutines run only when this one blocks
+		runtime.Gosched() // otherwise the woken goroutines would run only when this one blocks
 	}
 	if idle {
 		pollpace.Pause(emptyPolls, d.pace.Inside)
@@ -95,9 +96,9 @@ func (d *Device) progress() bool {
 	return n > 0 || due
 }
 
-// catchUp handles the frames left in the receive ring, at most drainBatches batches, and returns
-// the time of the last batch. It is called before timers fire: if the process did not run for a
-// while, the answers for which the timers wait may be behind the first batch.
+// catchUp handles the frames that are left in the receive ring, at most drainBatches batches. It
+// returns the time of the last batch. It is called before timers fire: if the process did not run
+// for a while, the answers for which the timers wait may already be in the ring.
 func (d *Device) catchUp() (now clock.Time, err error) {
 	for range drainBatches {
 		n, err := d.port.Recv(&d.rx)
@@ -137,7 +138,7 @@ func (d *Device) fail(err error) {
 	d.failure, d.dead = err, true
 	d.e.SetLink(false)
 	d.e.Down()
-	d.e.Notify() // also if the NIC was down before
+	d.e.Notify() // wakes all waiters, even if the NIC was already down
 }
 
 // notify wakes the waiters whose condition is true, if the engine's Activity has changed since the

@@ -5,9 +5,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 )
 
-// tracing records when packets pass, for perf --breakdown.
+// tracing records the times at which packets pass points of the device, for perf --breakdown.
 type tracing struct {
-	ring    *pathtrace.Ring // nil means that it does not record
+	ring    *pathtrace.Ring // nil means that the device does not record
 	entered clock.Time      // time of the last enter
 }
 

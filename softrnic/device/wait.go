@@ -20,14 +20,14 @@ type waiter struct {
 // maxFreeWaiters is the largest number of waiters kept for reuse.
 const maxFreeWaiters = 256
 
-// errLead is the result for a waiter that must take over the lead.
+// errLead is the result for a waiter that must become the leader; see await.
 var errLead = errors.New("poll the port")
 
-// await waits first by polling and then by blocking. One application thread at a time leads: it
-// polls the port for all waiting threads, for the spin time. The others block until the leader
-// wakes them, when their condition is true, or when the leader's own condition is true and another
-// thread must lead. When the spin time of the leader is over, it blocks as well, and the progress
-// goroutine takes over.
+// await waits for cond, first by polling and then by blocking. One application thread at a time is
+// the leader: it polls the port for all waiting threads, for the spin time. The other threads
+// block. The leader wakes them when their conditions are true, and hands over to one of them when
+// its own condition is true. After the spin time the leader blocks, too, and the progress goroutine
+// takes over.
 func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 	d.enter()
 	d.emptyPolls = 0
@@ -44,18 +44,18 @@ func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 			d.leave()
 			return nil
 		}
-		err := d.park(cond, deadline) // calls leave
+		err := d.park(cond, deadline) // park calls leave
 		if !errors.Is(err, errLead) {
 			return err
 		}
-		lead = true // handOver has left spinner set
+		lead = true // handOver has left spinner set for this thread
 		d.enter()
 	}
 }
 
-// lead polls the port until cond is true, or until polling is of no more use. It returns whether
-// cond is true. The caller has called enter and has not called leave. lead calls leave and enter
-// between the polls.
+// lead polls the port until cond is true, or until the spin time is over. It returns whether cond
+// is true. The caller has called enter and has not called leave. lead calls leave and enter between
+// the polls.
 func (d *Device) lead(cond verbsengine.Condition, deadline clock.Time) bool {
 	end := d.clock.Now().Add(d.spin)
 	for {
@@ -70,7 +70,7 @@ func (d *Device) lead(cond verbsengine.Condition, deadline clock.Time) bool {
 			d.handOver()
 			return false
 		case found:
-			end = now.Add(d.spin) // frames arrive: the expected one may be next
+			end = now.Add(d.spin) // frames arrive: the next one may make cond true
 		case now >= end:
 			d.setSpinner(false)
 			return false
@@ -79,7 +79,7 @@ func (d *Device) lead(cond verbsengine.Condition, deadline clock.Time) bool {
 		crowded := !found && d.pace.Pause() // only the leading thread, which polls for all waiting ones, uses pace
 		d.enter()
 		if crowded {
-			end = now // one more step, then sleep
+			end = now // the machine is busy: poll once more, then block
 		}
 	}
 }
@@ -91,19 +91,20 @@ func (p *polls) setSpinner(on bool) {
 
 // handOver makes another waiting thread the leader, if there is one.
 func (d *Device) handOver() {
-	d.notify() // waiters whose condition is true need not lead
+	d.notify() // waiters whose condition is true need not become leader
 	n := len(d.waiting)
 	if n == 0 {
 		d.setSpinner(false)
 		return
 	}
-	w := d.waiting[n-1] // the one that ran last: its memory is still in the cache
+	w := d.waiting[n-1] // the waiter that ran last: its memory is still in the processor's cache
 	d.waiting[n-1] = nil
 	d.waiting = d.waiting[:n-1]
 	w.result <- errLead
 }
 
-// park blocks until cond is true or the deadline. It is called after enter and calls leave.
+// park blocks until cond is true, the deadline has come, or this thread must become leader. The
+// caller has called enter; park calls leave.
 func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 	switch {
 	case d.dead:
@@ -142,8 +143,8 @@ func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 	return err
 }
 
-// unpark removes w from the list after its deadline. If a result for w has arrived at the same
-// moment, unpark returns that: it may be the lead, which must not be lost.
+// unpark removes w from the list of waiters after its deadline. If w has got a result at the same
+// moment, unpark returns that. The result may be errLead, and then this thread must lead.
 func (d *Device) unpark(w *waiter) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -29,8 +29,8 @@ type route struct {
 	ipv4 wire.IPv4
 	ipv6 wire.IPv6
 	udp  wire.UDP
-	// local: the peer is this NIC itself; such packets never reach the link. group: the destination
-	// is a multicast group; packets go to the link and also to this NIC.
+	// local: the peer is this NIC itself; packets to it never reach the link. group: the destination
+	// is a multicast group; packets go to the link, and a copy to this NIC.
 	local, group bool
 }
 
@@ -171,8 +171,8 @@ func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
 	return a
 }
 
-// isMyMAC reports whether a frame goes to the NIC's MAC address or to a multicast address (mine),
-// or to the unicast address of another NIC (other).
+// isMyMAC inspects the destination MAC address of frame b. mine: it is the NIC's address or a
+// multicast address. other: it is the unicast address of another NIC.
 func (p *port) isMyMAC(b []byte) (mine, other bool) {
 	if len(b) < 6 {
 		return false, false
@@ -181,7 +181,7 @@ func (p *port) isMyMAC(b []byte) (mine, other bool) {
 	return mine, !mine
 }
 
-// checkPKey refuses a P_Key that is not in the port's table. It checks the P_Keys in management
+// checkPKey refuses a P_Key that is not in the port's table. It is called for P_Keys in management
 // datagrams.
 func (p *port) checkPKey(op string, pkey uint16) error {
 	if !slices.Contains(p.cfg.PKeys, pkey) {

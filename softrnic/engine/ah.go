@@ -27,7 +27,7 @@ func (e *Engine) CreateAH(pd *PD, a verbs.AHAttr) (*AH, error) {
 	if err != nil {
 		return nil, err
 	}
-	for e.nextAH++; e.ahs[e.nextAH] != nil || e.nextAH == 0; e.nextAH++ { // terminates: fewer handles than numbers exist
+	for e.nextAH++; e.ahs[e.nextAH] != nil || e.nextAH == 0; e.nextAH++ { // ends, because there are fewer handles than numbers
 	}
 	ah := &AH{e: e, pd: pd, num: e.nextAH, route: r}
 	e.ahs[ah.num] = ah

@@ -12,7 +12,7 @@ import (
 
 // Config describes a NIC.
 type Config struct {
-	// Name appears in listings.
+	// Name is the NIC's name in listings and errors.
 	Name string
 	MAC  wire.MAC
 	// LinkMTU is the largest IP packet of the link in bytes. 0 means 4200, enough for path MTU
@@ -25,25 +25,25 @@ type Config struct {
 	Rand *rand.Rand
 	// Resolve returns the MAC address of a peer's IP address; required. It must not block.
 	Resolve func(netip.Addr) (wire.MAC, bool)
-	// PKeys is the P_Key table of the port: at most MaxPKeys entries, each for another partition.
+	// PKeys is the P_Key table of the port: at most MaxPKeys entries, each of a different partition.
 	// nil means only 0xffff, the default partition with full membership.
 	PKeys []uint16
-	// TOS is the TOS byte (IPv4) or traffic class (IPv6), DSCP and ECN, of packets whose address
-	// names none, that is 0.
+	// TOS is the TOS byte (IPv4) or traffic class (IPv6), that is DSCP and ECN, of packets whose
+	// address has none (0).
 	TOS uint8
 	// NoICRCCheck accepts packets with any ICRC.
 	NoICRCCheck bool
-	// Window and AckEvery are the fields of transport.Config for every queue pair. 0 means the
-	// defaults of that type.
+	// Window and AckEvery are passed to transport.Config for every queue pair. 0 means the defaults of
+	// that type.
 	Window, AckEvery int
-	// CMTimeout is the ResponseTimeout of cm.Config, after which the connection manager sends a
-	// message again that was not answered. 0 means the default of that type.
+	// CMTimeout is passed to cm.Config as ResponseTimeout: the time after which the connection manager
+	// repeats a message that was not answered. 0 means the default of that type.
 	CMTimeout uint8
-	// RingBudget is how many entries of one send ring are executed in a round. 0 means 4.
+	// RingBudget is how many entries of one send ring are executed in one Tick. 0 means 4.
 	RingBudget int
-	// Loopback is the time from when the NIC sends a packet to itself until it receives that
-	// packet. 0 means that it is delivered in the step in which it is sent. Only with a Loopback
-	// can an entry of a send ring be fetched while a request that changes it is in flight.
+	// Loopback is how long a packet from the NIC to itself takes. 0 means that it is delivered in the
+	// step in which it is sent. Only with a Loopback can the NIC fetch an entry of a send ring while a
+	// request that changes this entry is in flight.
 	Loopback time.Duration
 	Limits   Limits
 }

@@ -16,7 +16,7 @@ type Engine struct {
 	port
 	counters metrics.NIC
 	linkDown bool
-	gsi      *GSI // nil until the connection manager is used
+	gsi      *GSI // general services queue pair; nil until the connection manager is used
 
 	rx        receivePath
 	tx        transmitPath
@@ -24,8 +24,8 @@ type Engine struct {
 	moderated moderated
 	rings     rings
 
-	// acts are the actions of one step of a queue pair; overflowed are the completion queues that
-	// have overflowed in the current step.
+	// acts are the actions of the present step of a queue pair. overflowed are the completion queues
+	// that have overflowed in this step.
 	acts       transport.Actions
 	overflowed []*CQ
 }
@@ -69,8 +69,8 @@ func (e *Engine) Down() {
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventDeviceFatal})
 }
 
-// SetLink sets whether the port has a carrier. This only changes counters and raises events:
-// packets sent without a carrier are lost on the link, and retransmitted like other lost packets.
+// SetLink sets whether the port has a carrier. It only changes counters and raises events. Packets
+// sent without a carrier are lost on the link, and retransmitted like other lost packets.
 func (e *Engine) SetLink(up bool) {
 	if e.linkDown == !up {
 		return
@@ -86,7 +86,7 @@ func (e *Engine) SetLink(up bool) {
 	e.raise(verbs.AsyncEvent{Kind: kind})
 }
 
-// LinkUp returns the carrier as last set by SetLink; a new NIC has one.
+// LinkUp returns whether the port has a carrier, as last set by SetLink. A new NIC has one.
 func (e *Engine) LinkUp() bool { return !e.linkDown }
 
 // Counters returns the NIC's counters. Only the owner of the engine may use the pointer; other

@@ -2,13 +2,13 @@ package engine
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// events is the bounded queue of asynchronous events. When it is full, new events are lost: the
-// oldest events show how a problem began.
+// events is the bounded queue of asynchronous events. When it is full, new events are lost and the
+// oldest are kept, because these show how a problem began.
 type events struct {
 	ring     []verbs.AsyncEvent
 	limit    int
 	lost     uint64
-	sink     func(verbs.AsyncEvent) (taken bool) // nil means none
+	sink     func(verbs.AsyncEvent) (taken bool) // called for each event; nil means none
 	activity uint64                              // see Engine.Activity
 }
 

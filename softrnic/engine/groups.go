@@ -26,9 +26,9 @@ const (
 	// maxReports is the largest number of reports that one Tick sends. If more are due, the next Tick
 	// is due at once.
 	maxReports = 64
-	// leastResponse is the lower bound of a query's maximum response time: a query that gives a shorter one
-	// is treated as if it gave this one. Reports are sent at random times within the response time,
-	// and further general queries are ignored until it is over, so a flood of queries is cheap.
+	// leastResponse is the lower bound for the maximum response time in a query; a shorter time is
+	// treated as this one. The NIC sends reports at random times within the response time, and ignores
+	// further general queries until it is over. So a flood of queries costs little.
 	leastResponse = 100 * time.Millisecond
 )
 
@@ -36,14 +36,14 @@ const (
 type groups struct {
 	byGID    map[verbs.GID]*group
 	order    []*group // in the order of their first attachment
-	attached int      // queue pairs, summed over the groups
+	attached int      // number of attachments of queue pairs to all groups
 	due      clock.Time
 	next     int // index in order at which tick continues
 	// The format of reports: IGMP 2 if the latest IGMP query was of version 1 or 2, MLD 1 if the
 	// latest MLD query was of version 1.
 	oldIGMP, oldMLD bool
-	// The latest general query, of IPv4 and of IPv6, is answered before this time; until then
-	// further general queries are ignored.
+	// Until these times the NIC ignores general queries over IPv4 and IPv6: it still sends the reports
+	// for the latest one.
 	asked4, asked6 clock.Time
 	message        wire.Membership // reused to build and parse messages
 	port           *port
@@ -113,7 +113,7 @@ func (q *QP) DetachMulticast(gid verbs.GID, out *packetio.Batch) error {
 	return nil
 }
 
-// checkGroup checks that the queue pair may be attached to the group (IBTA 10.5.1/ud).
+// checkGroup returns an error if the queue pair must not be attached to the group (IBTA 10.5.1/ud).
 func (q *QP) checkGroup(op string, gid verbs.GID) error {
 	switch err := alive(op, q.dead); {
 	case err != nil:
@@ -156,8 +156,8 @@ func (q *QP) detach(gid verbs.GID, out *packetio.Batch) {
 	}
 }
 
-// reported reports whether hosts report the group by IGMP or MLD: not the group of all hosts, and
-// no group whose scope is the host itself (RFC 3376, 6; RFC 3810, 6).
+// reported reports whether hosts send IGMP or MLD reports of a group. They do not for the group of
+// all hosts, and for groups whose scope is the host itself (RFC 3376, 6; RFC 3810, 6).
 func reported(a netip.Addr) bool {
 	if a.Is4() {
 		return a != netip.AddrFrom4([4]byte{224, 0, 0, 1})
@@ -166,8 +166,8 @@ func reported(a netip.Addr) bool {
 	return a != netip.IPv6LinkLocalAllNodes() && a.As16()[1]&scopeMask > interfaceLocal
 }
 
-// of returns the group to which a frame goes, if the frame's MAC address is also that of the group;
-// nil if no queue pair is attached to the group.
+// of returns the group to which frame f goes, and nil if no queue pair is attached to it. The
+// frame's MAC address must be that of the group, too.
 func (t *groups) of(f *wire.Frame) *group {
 	if g := t.byGID[destGID(f)]; g != nil && g.mac == f.Eth.Dst {
 		return g
@@ -191,7 +191,7 @@ func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out 
 	ip := ipHeader(b, f)
 	c.RcvdPkts++
 	c.RcvdBytes += uint64(len(b))
-	for _, qp := range g.qps { // no step of a queue pair detaches one
+	for _, qp := range g.qps { // receiving changes no attachment, so g.qps stays the same
 		switch {
 		case !qp.receives():
 			c.RxUnknownQP++
@@ -206,9 +206,9 @@ func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out 
 	}
 }
 
-// queried handles a multicast frame that is not RoCEv2. If it is a query, the NIC reports each
-// group that the query asks for, after a random part of the response time in the query (RFC 3376,
-// 5.2).
+// queried handles a multicast frame that is not RoCEv2. If it is a membership query, the NIC
+// reports each group that the query names. It sends the reports after random parts of the query's
+// response time (RFC 3376, 5.2).
 func (t *groups) queried(now clock.Time, b []byte, r *rand.Rand) {
 	var eth wire.Ethernet
 	m := &t.message
@@ -238,7 +238,7 @@ func (t *groups) queried(now clock.Time, b []byte, r *rand.Rand) {
 	}
 }
 
-// answer schedules a report of a group at a random time within the given duration.
+// answer schedules a report of group g at a random time within the given duration.
 func (t *groups) answer(g *group, now clock.Time, within time.Duration, r *rand.Rand) {
 	if reported(g.addr) {
 		g.due = clock.Min(g.due, now.Add(time.Duration(r.Int64N(int64(within)+1))))
@@ -246,8 +246,8 @@ func (t *groups) answer(g *group, now clock.Time, within time.Duration, r *rand.
 	}
 }
 
-// announce reports all groups again. It is called when the port has a carrier again, because the
-// switch may be another one.
+// announce reports all groups again. It is called when the port has got its carrier back, because
+// it may now be connected to another switch.
 func (t *groups) announce() {
 	for _, g := range t.order {
 		if reported(g.addr) {
@@ -289,8 +289,8 @@ func (t *groups) report(now clock.Time, g *group, out *packetio.Batch) {
 	t.tell(g, kind, out)
 }
 
-// tell sends one report of a group. If the NIC has no address of the group's family, the source is
-// the unspecified address, or over IPv6 the link-local address.
+// tell sends one IGMP or MLD report of a group. If the NIC has no address of the group's family,
+// the source is the unspecified address, or over IPv6 the link-local address.
 func (t *groups) tell(g *group, kind wire.RecordType, out *packetio.Batch) {
 	m := &t.message
 	*m = wire.Membership{Records: append(m.Records[:0], wire.GroupRecord{Type: kind, Group: g.addr})}

@@ -15,7 +15,7 @@ const (
 	// gsiQPN is the number of the general services queue pair, to which all management datagrams go
 	// (IBTA 3.9.4).
 	gsiQPN wire.QPN = 1
-	// gsiQKey is its Q_Key (IBTA 16.7).
+	// gsiQKey is the Q_Key of the general services queue pair (IBTA 16.7).
 	gsiQKey = 0x80010000
 )
 
@@ -32,11 +32,11 @@ type GSI struct {
 	owners    uint64
 	// gone are queue pairs that were destroyed or reset: the next step ends their connections.
 	gone []wire.QPN
-	// refused are requests of the current step that the engine rejects without showing them to an
-	// application.
+	// refused are connection requests of the current step that the engine rejects itself, without
+	// passing them to an application.
 	refused []refusedRequest
-	// unanswered are SIDR requests of the current step that the engine answers without showing them
-	// to an application.
+	// unanswered are SIDR requests of the current step that the engine answers itself, without passing
+	// them to an application.
 	unanswered []refusedAsk
 }
 
@@ -72,7 +72,7 @@ func guid(m wire.MAC) uint64 {
 // pair.
 func (e *Engine) receiveMAD(now clock.Time, b []byte, f *wire.Frame, out *packetio.Batch) {
 	c := &e.counters
-	own, member := verbs.PKeyIndex(e.cfg.PKeys, f.BTH.PKey) // any entry of the port's table may match (IBTA 10.9.3)
+	own, member := verbs.PKeyIndex(e.cfg.PKeys, f.BTH.PKey) // the P_Key may match any entry of the port's table (IBTA 10.9.3)
 	switch {
 	case f.BTH.Opcode != wire.UDSendOnly || f.DETH.SrcQP != gsiQPN:
 		c.RxUnsupported++
@@ -94,8 +94,8 @@ func (e *Engine) receiveMAD(now clock.Time, b []byte, f *wire.Frame, out *packet
 	g.carryOut(now, out)
 }
 
-// deadline returns when tick must be called. This method, tick, qpGone, packetSeen and down accept
-// a nil receiver, which means that the connection manager is not in use.
+// deadline returns when tick must be called. For a nil GSI, when the connection manager is not in
+// use, it returns clock.Never; the methods tick, qpGone, packetSeen and down then do nothing.
 func (g *GSI) deadline() clock.Time {
 	switch {
 	case g == nil:
@@ -125,7 +125,7 @@ func (g *GSI) endGone(now clock.Time) {
 			continue
 		}
 		if c := g.conns[id]; c != nil {
-			c.gone = true // nothing else tells a goroutine that waits for the connection
+			c.gone = true // the machine sends no event, so this ends the wait of the connection's goroutine
 			delete(g.conns, id)
 			g.e.activity++
 			c.changed()
@@ -144,12 +144,12 @@ func (g *GSI) qpGone(qp *QP) {
 	if id, ok := g.m.ConnOf(qp.q.Num()); ok {
 		g.gone = append(g.gone, qp.q.Num())
 		if c := g.conns[id]; c != nil {
-			c.qp = nil // later events of this connection do not affect the queue pair's next one
+			c.qp = nil // so that later events of this connection cannot end the queue pair's next connection
 		}
 	}
 }
 
-// packetSeen is called for the first packet of a connection whose RTU has not arrived yet.
+// packetSeen is called for the first RC packet of a connection whose RTU has not arrived yet.
 func (g *GSI) packetSeen(now clock.Time, qp *QP, out *packetio.Batch) {
 	qp.awaited = false
 	if g != nil {
@@ -183,7 +183,7 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 		g.note(now, &a.Events[i], out)
 	}
 	for _, r := range g.refused {
-		_ = g.m.Reject(now, r.id, r.why, a) // cannot fail: the request is new
+		_ = g.m.Reject(now, r.id, r.why, a) // cannot fail: the machine has just reported the request
 	}
 	g.refused = g.refused[:0]
 	g.refuseAsks(now)
@@ -193,7 +193,7 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a.Reset()
 }
 
-// note updates the record of the connection that an event is about.
+// note updates the record of the connection to which an event belongs.
 func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	g.e.activity++
 	c := g.conns[ev.Conn]
@@ -204,7 +204,7 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	case cm.EventResolve:
 		g.asked(ev)
 		return
-	default: // all others concern an existing record
+	default: // all other events belong to a connection that has a record
 	}
 	if c == nil {
 		return
@@ -219,7 +219,7 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 		c.Reject, _ = ev.Message.(*mad.REJ)
 		g.failQP(now, c, out)
 	case cm.EventClosed:
-		c.gone = c.gone || c.Ask != nil // a SIDR request was not answered in time
+		c.gone = c.gone || c.Ask != nil // a SIDR request that was not answered in time
 		delete(g.conns, ev.Conn)
 	case cm.EventResolved:
 		c.Answered, _ = ev.Message.(*mad.SIDRRep)
@@ -234,14 +234,14 @@ type refusedRequest struct {
 	why cm.Refusal
 }
 
-// request makes the record of a new connection request.
+// request makes the record of a connection that a peer requests.
 func (g *GSI) request(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	req, _ := ev.Message.(*mad.REQ)
 	c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Request: req, listener: l}
 	why, ok := cm.Refusal{Reason: mad.ReasonNoResources}, false
 	if _, member := verbs.PKeyIndex(g.e.cfg.PKeys, req.PKey); !member {
-		why.Reason = mad.ReasonUnsupported // the port is not in the partition of the connection
+		why.Reason = mad.ReasonUnsupported // this port is not in the partition of the connection
 	} else if l != nil && !l.datagrams {
 		why, ok = l.admit(c)
 	}

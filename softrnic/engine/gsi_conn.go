@@ -16,7 +16,7 @@ import (
 // exclusive use of the engine.
 type CMConn struct {
 	ID mad.CommID
-	// Local and Peer are the IP addresses of this NIC and of the peer's.
+	// Local is an IP address of this NIC, Peer one of the peer's NIC.
 	Local, Peer netip.Addr
 	// Request is the peer's REQ at the responder. Reply is the peer's REP at the initiator; nil
 	// until it arrives.
@@ -26,23 +26,23 @@ type CMConn struct {
 	// until it arrives.
 	Ask      *mad.SIDRReq
 	Answered *mad.SIDRRep
-	// Established: the peer of an accepted request has sent RTU or a packet.
+	// Established: the initiator has sent the RTU, or a first packet on the connection.
 	Established bool
 	// End says how the connection ended: cm.EventRejected, EventUnreachable or EventDisconnected; 0
 	// while it has not. Reject is the peer's REJ if the connection ended with one.
 	End    cm.EventKind
 	Reject *mad.REJ
 
-	listener *CMListener // of the responder, else nil
+	listener *CMListener // the listener that received the request; nil at the initiator
 	watcher  CMWatcher   // nil means none
 	qp       *QP
 	dead     bool
 	gone     bool
 }
 
-// CMWatcher is told of changes of listeners and connections. It replaces a goroutine that waits.
-// Its methods are called with exclusive use of the engine, in the middle of a step: they must not
-// call the engine or its connection manager.
+// CMWatcher gets the changes of listeners and connections by calls of its methods, instead of a
+// goroutine that waits. The engine calls these methods in the middle of a step, with exclusive use
+// of the engine. They must not call the engine or its connection manager.
 type CMWatcher interface {
 	// Requested is called for a new connection request or SIDR request. If it returns true, the
 	// watcher also watches c. If it returns false, the request is refused for the reason why.
@@ -71,7 +71,7 @@ func (c *CMConn) changed() {
 // Dead reports whether the NIC has gone down, or this side's queue pair was destroyed or reset.
 func (c *CMConn) Dead() bool { return c.dead || c.gone }
 
-// CMListener receives the requests for one service at some of the NIC's addresses.
+// CMListener receives the requests for one service that arrive at some of the NIC's addresses.
 type CMListener struct {
 	service mad.ServiceID
 	owner   uint64
@@ -124,8 +124,8 @@ func (g *GSI) Conns() (live, ended int) { return g.m.Conns() }
 // Notify makes all waiting goroutines check their conditions again.
 func (g *GSI) Notify() { g.e.activity++ }
 
-// Listen accepts requests for a service that come to one of the addresses `at`; the zero Prefix
-// stands for all addresses of the NIC. Up to backlog requests may wait for Next.
+// Listen accepts requests for a service that arrive at one of the addresses at. The zero Prefix
+// means all addresses of the NIC. Up to backlog requests may wait for Next.
 func (g *GSI) Listen(s mad.ServiceID, at netip.Prefix, backlog int) (*CMListener, error) {
 	g.owners++
 	if err := g.m.Listen(s, at, g.owners); err != nil {
@@ -168,7 +168,7 @@ func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *
 	if req.Primary.HopLimit == 0 {
 		req.Primary.HopLimit = max(r.ipv4.TTL, r.ipv6.HopLimit)
 	}
-	// This ends connections whose queue pairs were destroyed or reset; one of them may be the
+	// endGone ends connections whose queue pairs were destroyed or reset. One of them may be the
 	// previous connection of this queue pair.
 	g.endGone(now)
 	id, err := g.m.Connect(now, 0, local, peer, req, &g.acts)
@@ -201,14 +201,15 @@ func (g *GSI) Accept(now clock.Time, c *CMConn, rep mad.REP, out *packetio.Batch
 	})
 }
 
-// Reject refuses a request or a reply.
+// Reject refuses a peer's request, or a reply to this side's request.
 func (g *GSI) Reject(now clock.Time, c *CMConn, why cm.Refusal, out *packetio.Batch) error {
 	return g.do(now, "reject", c, out, func() error {
 		return g.m.Reject(now, c.ID, why, &g.acts)
 	})
 }
 
-// Ready sends the RTU: the initiator's queue pair is in RTS after the Reply.
+// Ready sends the RTU. The initiator calls it after it has got the Reply and has moved its queue
+// pair to RTS.
 func (g *GSI) Ready(now clock.Time, c *CMConn, out *packetio.Batch) error {
 	return g.do(now, "ready", c, out, func() error { return g.m.Ready(c.ID, &g.acts) })
 }
@@ -221,14 +222,15 @@ func (g *GSI) Disconnect(now clock.Time, c *CMConn, out *packetio.Batch) error {
 
 // Abort ends a connection in any state. Its record does not change any more.
 func (g *GSI) Abort(now clock.Time, c *CMConn, out *packetio.Batch) {
-	_ = g.do(now, "abort", c, out, func() error { // cannot fail; a dead connection needs no abort
+	_ = g.do(now, "abort", c, out, func() error { // cannot fail: a connection that has ended needs no abort
 		g.m.Abort(now, c.ID, &g.acts)
 		delete(g.conns, c.ID)
 		return nil
 	})
 }
 
-// do makes one step of a connection.
+// do calls f, which makes one step of the connection manager for connection c, and carries out the
+// actions of this step.
 func (g *GSI) do(now clock.Time, op string, c *CMConn, out *packetio.Batch, f func() error) error {
 	if err := alive(op, c.dead); err != nil {
 		return err

@@ -45,12 +45,12 @@ func (g *GSI) Resolve(now clock.Time, local, peer netip.Addr, req mad.SIDRReq, o
 	return c, nil
 }
 
-// Answer answers a SIDR request. cm.Machine.Answer says what rep must contain.
+// Answer sends the answer to a peer's SIDR request. cm.Machine.Answer says what rep must contain.
 func (g *GSI) Answer(now clock.Time, c *CMConn, rep mad.SIDRRep, out *packetio.Batch) error {
 	return g.do(now, "answer", c, out, func() error { return g.m.Answer(now, c.ID, rep, &g.acts) })
 }
 
-// asked makes the record of a new SIDR request.
+// asked makes the record of a SIDR request that a peer has sent.
 func (g *GSI) asked(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	ask, _ := ev.Message.(*mad.SIDRReq)
@@ -75,7 +75,7 @@ type refusedAsk struct {
 // refuseAsks answers the SIDR requests in unanswered.
 func (g *GSI) refuseAsks(now clock.Time) {
 	for _, r := range g.unanswered {
-		_ = g.m.Answer(now, r.id, mad.SIDRRep{Status: r.status}, &g.acts) // cannot fail: the request is new
+		_ = g.m.Answer(now, r.id, mad.SIDRRep{Status: r.status}, &g.acts) // cannot fail: the machine has just reported the request
 	}
 	g.unanswered = g.unanswered[:0]
 }

@@ -10,14 +10,15 @@ import (
 // Faults of the NIC itself, for tests of how applications handle them. They raise the same events
 // and completions as failures of real hardware.
 
-// FailQP moves a queue pair to the error state with EventQPFatal. Errors: ErrInvalid if it does not
-// exist; ErrState if it is in RESET or ERROR, which it keeps.
+// FailQP moves a queue pair to the error state and raises EventQPFatal. It fails with ErrInvalid if
+// the queue pair does not exist. It fails with ErrState, and changes nothing, if the queue pair is
+// in RESET or ERROR.
 func (e *Engine) FailQP(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 	qp, err := e.target("fail QP", n)
 	if err != nil {
 		return err
 	}
-	_ = qp.q.ToError(now, &e.acts) // a live queue pair can always go to ERROR
+	_ = qp.q.ToError(now, &e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventQPFatal, QPN: n})
 	e.apply(now, qp, out)
 	return nil

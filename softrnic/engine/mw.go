@@ -12,7 +12,7 @@ type MW struct {
 	dead bool
 }
 
-// AllocMW makes an unbound window. The limit of regions counts it.
+// AllocMW makes a window that is not bound. It counts against the limit Limits.MRs.
 func (e *Engine) AllocMW(pd *PD) (*MW, error) {
 	if err := alive("alloc MW", pd.dead); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (m *MW) Dealloc() error {
 type DM struct {
 	e    *Engine
 	buf  []byte
-	refs int // regions of it
+	refs int // number of memory regions in this piece
 	dead bool
 }
 

@@ -34,8 +34,8 @@ type CQ struct {
 	q      *cq.CQ
 	refs   int // queue pairs that use it; one that uses it for both directions counts twice
 	dead   bool
-	place  uint32 // in Engine.moderated
-	sharer *QP    // a queue pair that uses it, found by shares
+	place  uint32 // index in Engine.moderated
+	sharer *QP    // a queue pair that uses this queue, remembered by ringHost.shares
 	// failed: an overflow was reported. overflowed: the queue is in Engine.overflowed.
 	failed, overflowed bool
 }
@@ -98,8 +98,8 @@ func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
 	return mr, nil
 }
 
-// RegFarMR registers length bytes of a program's memory from the address `start` on. Peers and work
-// requests name them by addresses from base on.
+// RegFarMR registers length bytes of memory that mem.Far reads and writes in another process, from
+// its address start on. Peers and work requests name them by addresses from base on.
 func (p *PD) RegFarMR(far mem.Far, start, base, length uint64, access verbs.Access) (*MR, error) {
 	if err := alive("reg MR", p.dead); err != nil {
 		return nil, err
@@ -187,8 +187,8 @@ func (e *Engine) CreateCQ(depth int) (*CQ, error) {
 	return e.AddCQ(q)
 }
 
-// AddCQ makes a completion queue of a ring that the caller has allocated: the allocation of a large
-// ring takes long.
+// AddCQ makes a completion queue of q, which the caller has allocated: the allocation of a large
+// queue takes long, and the engine must not wait for it.
 func (e *Engine) AddCQ(q *cq.CQ) (*CQ, error) {
 	const op = "create CQ"
 	if err := e.running(op); err != nil {
@@ -197,7 +197,7 @@ func (e *Engine) AddCQ(q *cq.CQ) (*CQ, error) {
 	if len(e.cqs) >= e.cfg.Limits.CQs {
 		return nil, opError(op, verbs.ErrLimit, "%d completion queues exist", len(e.cqs))
 	}
-	for e.nextCQ++; e.cqs[e.nextCQ] != nil || e.nextCQ == 0; e.nextCQ++ { // terminates: fewer queues than numbers exist
+	for e.nextCQ++; e.cqs[e.nextCQ] != nil || e.nextCQ == 0; e.nextCQ++ { // ends, because there are fewer queues than numbers
 	}
 	q.SetID(e.nextCQ)
 	c := &CQ{e: e, q: q}
@@ -214,7 +214,7 @@ func (c *CQ) Queue() (*cq.CQ, error) {
 	return c.q, nil
 }
 
-// Resize gives the queue the capacity of q, which the caller has allocated as for AddCQ.
+// Resize gives the queue the capacity of q. The caller has allocated q, as for AddCQ.
 func (c *CQ) Resize(q *cq.CQ) error {
 	const op = "resize CQ"
 	if err := alive(op, c.dead); err != nil {

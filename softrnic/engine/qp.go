@@ -22,10 +22,10 @@ type QP struct {
 	ring       *ring // nil means none; see UseRing
 	route      route
 	pkey       uint16
-	keyed      clock.Time // its deadline in the schedule
+	keyed      clock.Time // the queue pair's present deadline in the schedule
 	place      uint32     // index in the schedule
 	touched    bool
-	awaited    bool // the connection manager waits for its first packet
+	awaited    bool // the connection manager waits for the first packet on this queue pair
 	attached   int  // number of multicast groups
 	dead       bool
 }
@@ -96,7 +96,7 @@ func (q *QP) live() bool {
 	return !q.dead && q.q.State() != verbs.StateReset && q.q.State() != verbs.StateError
 }
 
-// Num returns the queue pair number, also after Destroy.
+// Num returns the queue pair number. It may be called after Destroy.
 func (q *QP) Num() wire.QPN { return q.q.Num() }
 
 // PeerOf returns the queue pair with which queue pair n of a NIC is connected; false means that n

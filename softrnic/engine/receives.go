@@ -2,13 +2,16 @@ package engine
 
 import "github.com/rdmalab/rdmalab/softrnic/transport"
 
-// TakeReceives makes src the source of the queue pair's receives; see transport.Receives.
+// TakeReceives makes the queue pair take its receives from src instead of posted ones; see
+// transport.Receives.
 func (q *QP) TakeReceives(src transport.Receives) { q.q.TakeReceives(src) }
 
-// TakeReceives makes src the source of the queue's receives; see transport.Receives.
+// TakeReceives makes the shared receive queue take its receives from src instead of posted ones;
+// see transport.Receives.
 func (s *SRQ) TakeReceives(src transport.Receives) { s.s.TakeReceives(src) }
 
-// Sending returns the number of send work requests that are not complete; 0 after Destroy.
+// Sending returns the number of send work requests that have not completed. It may be called after
+// Destroy, and is then 0.
 func (q *QP) Sending() int {
 	if q.dead {
 		return 0

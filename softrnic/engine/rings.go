@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// defaultRingBudget is how many entries of a ring are executed in a round, by default.
+	// defaultRingBudget is how many entries of a ring are executed in one Tick, by default.
 	defaultRingBudget = 4
-	// maxRingsTick is how many rings one Tick serves; the others stay due.
+	// maxRingsTick is how many rings one Tick serves; further ones stay due for the next Tick.
 	maxRingsTick = 64
 )
 
-// ring is the send ring of a queue pair, with what the NIC keeps for it.
+// ring is the send ring of a queue pair, with its place in the engine's lists.
 type ring struct {
 	*sendring.Ring
-	place uint32     // in rings
-	busy  clock.Time // until then the NIC executes the entries of the last round
+	place uint32     // index in the agenda of rings
+	busy  clock.Time // until this time the NIC is busy with entries that it has fetched
 	// waits is the completion queue in whose list of waiting rings the ring is; 0 means none.
 	waits uint32
 }
@@ -33,12 +33,12 @@ type rings struct {
 	agenda[QP]
 	count   int
 	waiting map[uint32][]*QP // by number of a completion queue
-	ready   []*QP            // of one Tick
+	ready   []*QP            // rings that the present Tick serves
 	trace   func(wire.QPN, *sendring.Event)
 }
 
 // UseRing makes the queue pair take its send work requests from a ring in registered memory; see
-// package sendring. PostSend is refused from then on. The state is RESET or INIT. At most
+// package sendring. PostSend fails from then on. The queue pair must be in RESET or INIT. At most
 // MaxSendWR entries are in flight.
 func (q *QP) UseRing(cfg sendring.Config) error {
 	const op = "use ring"
@@ -69,8 +69,8 @@ func (q *QP) UseRing(cfg sendring.Config) error {
 	return nil
 }
 
-// Doorbell tells the NIC that the entries in front of index limit may be executed. It is refused
-// for a managed ring, whose limit only an ENABLE moves.
+// Doorbell tells the NIC that it may execute the entries whose index is below limit. It fails for a
+// managed ring, whose limit only an ENABLE moves.
 func (q *QP) Doorbell(now clock.Time, limit uint32) error {
 	const op = "ring doorbell"
 	if err := alive(op, q.dead); err != nil {
@@ -121,7 +121,7 @@ func (r *rings) schedule(now clock.Time, qp *QP) {
 	}
 }
 
-// tick executes entries of the rings that are due, of each at most its budget.
+// tick executes entries of the rings that are due, at most RingBudget entries of each.
 func (r *rings) tick(now clock.Time, e *Engine, out *packetio.Batch) {
 	if r.count == 0 {
 		return
@@ -150,7 +150,7 @@ func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 	case verbs.StateError, verbs.StateSQE:
 		g.Stop()
 	default:
-		return // ToRTS makes it due again
+		return // ToRTS makes the ring due again
 	}
 	h := ringHost{e: e, qp: qp, now: now}
 	ran, took := g.Run(&h, e.cfg.RingBudget)
@@ -165,14 +165,15 @@ func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 	e.drainLoop(now, out)
 }
 
-// settle fails a ring whose entry failed, and notes what a ring waits for.
+// settle moves the queue pair to the error state if an entry of its ring has failed. Otherwise it
+// records the completion queue that the ring waits for.
 func (r *rings) settle(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 	g := qp.ring
 	if wc, ok := g.Failure(); ok {
 		e.counters.CqeErr++
 		r.push(now, e, qp, &wc)
 		if qp.live() {
-			_ = qp.q.ToError(now, &e.acts) // a live queue pair can always go to ERROR
+			_ = qp.q.ToError(now, &e.acts) // cannot fail: the queue pair is in RTS or SQD
 			e.apply(now, qp, out)
 		}
 	}
@@ -182,13 +183,14 @@ func (r *rings) settle(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 		}
 		g.waits = g.WaitsFor()
 		r.waiting[g.waits] = append(r.waiting[g.waits], qp)
-		g.Counted(&ringHost{e: e, qp: qp, now: now}) // the count may have been reached since
+		g.Counted(&ringHost{e: e, qp: qp, now: now}) // the count may have been reached since the ring has read it
 		r.woken(now, qp)
 	}
 	r.schedule(now, qp)
 }
 
-// completed queues the completions of a step of qp, and wakes the rings that wait for them.
+// completed queues the completions of a step of qp, and wakes the rings that wait for these
+// completions.
 func (r *rings) completed(now clock.Time, e *Engine, qp *QP) {
 	done := e.acts.Done
 	if r.count == 0 {
@@ -213,7 +215,8 @@ func (r *rings) completed(now clock.Time, e *Engine, qp *QP) {
 	r.schedule(now, qp)
 }
 
-// controls queues the completions of NOP, WAIT and ENABLE whose turn has come.
+// controls queues the completions of NOP, WAIT and ENABLE entries, when all earlier requests of qp
+// have completed.
 func (r *rings) controls(now clock.Time, e *Engine, qp *QP) {
 	for {
 		wc, deliver, ok := qp.ring.NextControl()
@@ -226,14 +229,14 @@ func (r *rings) controls(now clock.Time, e *Engine, qp *QP) {
 	}
 }
 
-// push queues a completion that the queue pair itself does not make.
+// push queues a completion of a ring's control entry, which the queue pair itself does not make.
 func (r *rings) push(now clock.Time, e *Engine, qp *QP, wc *verbs.WC) {
 	e.activity++
 	e.complete(now, &transport.Completion{To: qp.q.Sent(), WC: *wc})
 	r.wake(now, e, qp.send.ID())
 }
 
-// wake makes the rings due that wait for a completion queue whose count they find reached.
+// wake makes those rings due whose WAIT for completion queue cq has ended.
 func (r *rings) wake(now clock.Time, e *Engine, cq uint32) {
 	list := r.waiting[cq]
 	for i := len(list) - 1; i >= 0; i-- {
@@ -243,7 +246,7 @@ func (r *rings) wake(now clock.Time, e *Engine, cq uint32) {
 	}
 }
 
-// woken removes a ring from the list of waiting ones if it waits no longer, and makes it due.
+// woken makes a ring due whose WAIT has ended, and removes it from the list of waiting rings.
 func (r *rings) woken(now clock.Time, qp *QP) {
 	if qp.ring.State() == sendring.Waiting {
 		return
@@ -289,7 +292,7 @@ func (r *rings) remove(qp *QP) {
 // close forgets all rings.
 func (r *rings) close() { *r = rings{trace: r.trace} }
 
-// ringHost is the NIC as a ring sees it.
+// ringHost gives a ring access to the NIC; it implements sendring.Host.
 type ringHost struct {
 	e   *Engine
 	qp  *QP
@@ -302,7 +305,8 @@ func (h *ringHost) Fetch(dst []byte, s verbs.SGE) bool {
 	return fault == mem.OK && p.Read(dst, 0)
 }
 
-// Completions returns the count of a completion queue that a queue pair of the domain uses.
+// Completions returns how many completions were added to the completion queue with this number. ok
+// is false if no queue pair of the ring's protection domain uses this queue.
 func (h *ringHost) Completions(number uint32) (uint32, bool) {
 	c := h.e.cqs[number]
 	if c == nil || !h.shares(c) {
@@ -311,7 +315,7 @@ func (h *ringHost) Completions(number uint32) (uint32, bool) {
 	return uint32(c.q.Counted()), true
 }
 
-// shares reports whether a queue pair of the domain uses the completion queue.
+// shares reports whether a queue pair in the ring's protection domain uses the completion queue.
 func (h *ringHost) shares(c *CQ) bool {
 	pd := h.qp.pd
 	if c.sharer != nil && !c.sharer.dead && c.sharer.pd == pd {
@@ -326,7 +330,7 @@ func (h *ringHost) shares(c *CQ) bool {
 	return false
 }
 
-// Enable moves the limit of a managed ring of the domain.
+// Enable moves the limit of a managed ring in the same protection domain.
 func (h *ringHost) Enable(n wire.QPN, index uint32) bool {
 	to := h.e.qps[n]
 	if to == nil || to.pd != h.qp.pd || to.ring == nil || !to.ring.Config().Managed {
@@ -339,7 +343,7 @@ func (h *ringHost) Enable(n wire.QPN, index uint32) bool {
 	return true
 }
 
-// EnableReceives lets a queue pair of the domain use its receives again.
+// EnableReceives lets a queue pair in the same protection domain use its receives again.
 func (h *ringHost) EnableReceives(n wire.QPN, index uint32, narrow bool) bool {
 	to := h.e.qps[n]
 	return to != nil && to.pd == h.qp.pd && to.q.EnableReceives(index, narrow)
@@ -348,7 +352,7 @@ func (h *ringHost) EnableReceives(n wire.QPN, index uint32, narrow bool) bool {
 // Post queues a work request of the ring.
 func (h *ringHost) Post(wr *verbs.SendWR) error { return h.qp.q.PostSend(h.now, wr, &h.e.acts) }
 
-// Executed counts refused entries and traces.
+// Executed counts an entry if it was refused, and passes every entry to the trace function.
 func (h *ringHost) Executed(ev *sendring.Event) {
 	if ev.Err != nil {
 		h.e.counters.RingRefused++

@@ -15,8 +15,9 @@ type receivePath struct {
 	sealer wire.Sealer
 	// segments are the packets of a super-frame.
 	segments packetio.Segments
-	// touched are the queue pairs that have received in the current batch: their deadlines and
-	// held-back ACKs wait for its end. batchAt is when the first of them received.
+	// touched are the queue pairs that have received packets in the current batch. EndBatch updates
+	// their deadlines and sends the ACKs that they hold back. batchAt is when the first of them
+	// received a packet.
 	touched []*QP
 	batchAt clock.Time
 }
@@ -69,7 +70,7 @@ func (e *Engine) flushTouched(now clock.Time, out *packetio.Batch) {
 	e.rx.touched = e.rx.touched[:0]
 }
 
-// receive checks one packet and hands it to its queue pair.
+// receive checks one packet and passes it to its queue pair.
 func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	if mine, other := e.isMyMAC(b); !mine {
 		if other {
@@ -115,7 +116,7 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	e.deliver(now, qp, out)
 }
 
-// wellFormed makes those checks of the package comment that follow parsing and need no queue pair.
+// wellFormed makes those checks of the package comment that need a parsed packet but no queue pair.
 // It counts the packets that it drops.
 func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	c := &e.counters

@@ -31,7 +31,7 @@ func (e *Engine) CreateSRQ(pd *PD, init verbs.SRQInit) (*SRQ, error) {
 		return nil, opError(op, verbs.ErrLimit, "%d shared receive queues exist", len(e.srqs))
 	}
 	n := e.nextSRQ + 1
-	for ; e.srqs[n] != nil || n == 0; n++ { // terminates: fewer queues than numbers exist
+	for ; e.srqs[n] != nil || n == 0; n++ { // ends, because there are fewer queues than numbers
 	}
 	s, err := transport.NewSRQ(n, pd.num, init)
 	if err != nil {

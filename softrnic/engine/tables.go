@@ -27,7 +27,7 @@ type tables struct {
 	// order has the queue pairs in the order of their creation, so that loops over them are
 	// deterministic.
 	order []*QP
-	// The numbers given last. They continue in the next incarnation.
+	// The numbers that were assigned last. Numbering continues in the next incarnation.
 	nextCQ, nextAH, nextSRQ uint32
 }
 
@@ -100,7 +100,7 @@ func (t *tables) newQPN(r *rand.Rand) (wire.QPN, bool) {
 	return 0, false
 }
 
-// Objects has the numbers of objects of a NIC.
+// Objects says how many objects of each kind a NIC has.
 type Objects struct {
 	PDs  int `json:"pds"`
 	MRs  int `json:"mrs"`
@@ -138,7 +138,7 @@ func (t *tables) QPs() []verbs.QPAttr {
 	return out
 }
 
-// target finds a queue pair for a fault.
+// target returns the queue pair into which a fault is injected.
 func (t *tables) target(op string, n wire.QPN) (*QP, error) {
 	if err := t.running(op); err != nil {
 		return nil, err

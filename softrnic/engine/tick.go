@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// maxTickFrames ends a Tick: after that many frames it serves no further queue pair. A step of
+	// maxTickFrames is the number of frames after which a Tick serves no further queue pair. A step of
 	// one queue pair is limited by its window, so a Tick builds fewer frames than this plus one
 	// window.
 	maxTickFrames = 256
-	// maxTickRounds is how often one Tick serves a queue pair that is due again at once.
+	// maxTickRounds is how often one Tick serves a queue pair that becomes due again at once.
 	maxTickRounds = 8
 )
 
@@ -29,10 +29,10 @@ func (e *Engine) Deadline() clock.Time {
 }
 
 // Tick handles the deadlines that are due: it ends the receive batch, raises delayed events of
-// completion queues, lets the connection manager act, reports multicast groups and executes entries
-// of send rings. Then it serves the queue pairs that are due, each once a round, beginning behind
-// the one that was served last, until the limit on frames is reached. If more is due, Deadline is
-// due at once.
+// completion queues, calls the connection manager, reports multicast groups, and executes entries
+// of send rings. Then it serves the queue pairs that are due. In each round it serves each of them
+// once, and begins behind the one that it served last. It stops at the limit on frames. If more
+// work is due, Deadline is due at once.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	if !e.up {
 		return
@@ -75,7 +75,7 @@ func (e *Engine) round(now clock.Time, out *packetio.Batch) bool {
 // agenda has the deadlines of objects of one kind. Each object has a place, a small index, because
 // clock.Queue is fastest with small indexes.
 type agenda[T any] struct {
-	due    clock.Queue // by place
+	due    clock.Queue // deadlines of the objects, by their places
 	places []*T        // nil means that the place is free
 	free   []uint32
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxLoopRounds is how often packets of the NIC to itself are delivered in one step; the rest waits
-// for the next Tick, which is due at once.
+// maxLoopRounds is how often one step delivers packets of the NIC to itself, which may cause
+// further ones. The next Tick, which is due at once, delivers the rest.
 const maxLoopRounds = 64
 
 // apply carries out the actions of a step of qp and updates its deadline.
@@ -21,10 +21,10 @@ func (e *Engine) apply(now clock.Time, qp *QP, out *packetio.Batch) {
 	e.sched.rekey(qp)
 }
 
-// deliver hands out the completions and events of a step of qp and builds its frames, in the order
-// that Actions prescribes. A completion queue that overflows raises at most one event, and its
-// queue pairs go to the error state. Their flushes may overflow other queues; the loop ends because
-// each queue pair flushes only once.
+// deliver adds the completions and events of a step of qp to their queues and builds its frames, in
+// the order that Actions prescribes. A completion queue that overflows raises at most one event,
+// and the queue pairs that use it go to the error state. This may flush work requests into other
+// queues and overflow them, too. The loop ends because each queue pair flushes only once.
 func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 	e.carryOut(now, qp, out)
 	for len(e.overflowed) > 0 {
@@ -39,7 +39,7 @@ func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 			if user.send != c && user.recv != c || !user.live() {
 				continue
 			}
-			_ = user.q.ToError(now, &e.acts) // a live queue pair can always go to ERROR
+			_ = user.q.ToError(now, &e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
 			e.raise(verbs.AsyncEvent{Kind: verbs.EventQPFatal, QPN: user.q.Num()})
 			e.carryOut(now, user, out)
 			e.sched.rekey(user)
@@ -94,7 +94,7 @@ type transmitPath struct {
 	// loop has packets from this NIC to itself; loopRx is the batch of them that is being
 	// delivered.
 	loop, loopRx packetio.Batch
-	// late has packets to itself, oldest first, that take the time of Config.Loopback.
+	// late has packets of the NIC to itself that take the time of Config.Loopback, oldest first.
 	late []latePacket
 }
 
@@ -132,7 +132,7 @@ func (t *transmitPath) emit(p *wire.Packet, r *route, out *packetio.Batch, c *me
 	return b
 }
 
-// repeat delivers to the NIC itself a copy of a frame to a multicast group.
+// repeat delivers a copy of a frame to a multicast group to the NIC itself.
 func (t *transmitPath) repeat(b []byte) { t.loop.Add(0, append(t.loop.Alloc(len(b)), b...)) }
 
 // transmit builds the frame of one packet in out. A datagram whose address handle was destroyed is
@@ -157,7 +157,7 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 	}
 }
 
-// arrival returns when the next packet arrives that the NIC has sent to itself.
+// arrival returns when the next packet of the NIC to itself arrives.
 func (t *transmitPath) arrival() clock.Time {
 	if len(t.late) == 0 {
 		return clock.Never
@@ -184,7 +184,7 @@ func (e *Engine) drainLoop(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// drainLate is drainLoop for packets that take time.
+// drainLate is drainLoop for packets that take the time of Config.Loopback.
 func (t *transmitPath) drainLate(now clock.Time, e *Engine, out *packetio.Batch) {
 	for {
 		for _, f := range t.loop.Frames {

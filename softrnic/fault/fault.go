@@ -27,7 +27,7 @@ const (
 	Corrupt   Kind = "corrupt"
 	Rate      Kind = "rate"
 	Blackhole Kind = "blackhole"
-	Tear      Kind = "tear" // memory copies of a host, at 64-byte boundaries
+	Tear      Kind = "tear" // copies in a host's memory, at 64-byte boundaries
 )
 
 // Dir is a direction on a link, seen from the host: up is from the host to the switch.
@@ -44,57 +44,58 @@ const (
 type Rule struct {
 	// ID names the rule; if it is empty, one is assigned.
 	ID string `json:"id,omitempty" yaml:"id,omitempty"`
-	// Link is the name of the host whose link it is.
+	// Link is the link's name, which is that of its host.
 	Link string `json:"link" yaml:"link"`
 	// Dir is the direction; empty means both.
 	Dir  Dir  `json:"dir,omitempty" yaml:"dir,omitempty"`
 	Kind Kind `json:"kind" yaml:"kind"`
 	// Probability is that of each selected frame being hit, in (0,1]. 0 means 1, for exact events.
 	Probability float64 `json:"probability,omitempty" yaml:"probability,omitempty"`
-	// Delay and Jitter, by kind. Delay: each frame waits Delay plus a uniform share of ±Jitter.
-	// Reorder: Delay is how long a frame is held back (0 means one millisecond). Tear: Delay is the
-	// longest pause in a copy.
+	// Delay and Jitter depend on the kind. Delay: each frame waits for Delay plus a random time
+	// between −Jitter and +Jitter. Reorder: Delay is how long a frame is held back; 0 means one
+	// millisecond. Tear: Delay is the longest pause in a copy.
 	Delay  time.Duration `json:"delay,omitempty" yaml:"delay,omitempty"`
 	Jitter time.Duration `json:"jitter,omitempty" yaml:"jitter,omitempty"`
-	// BitsPerSecond is the rate of kind rate.
+	// BitsPerSecond is the rate for the kind Rate.
 	BitsPerSecond int64 `json:"bitsPerSecond,omitempty" yaml:"bitsPerSecond,omitempty"`
 	// Match selects frames; the zero value selects every frame.
 	Match Match `json:"match,omitzero" yaml:"match,omitempty"`
-	// Count ends the rule after that many hits; 0 means no limit. "once" is 1, "next N" is N. Each
-	// direction of the link counts separately, so that a verdict depends on nothing else.
+	// Count ends the rule after this many hits; 0 means no limit. On the command line, "once" is 1 and
+	// "next N" is N. Each direction of the link has its own count, so that its verdicts do not depend
+	// on the other direction.
 	Count int `json:"count,omitempty" yaml:"count,omitempty"`
-	// For ends the rule that long after its installation; 0 means only when it is healed.
+	// For is the time after which the rule ends; 0 means that only heal ends it.
 	For time.Duration `json:"for,omitempty" yaml:"for,omitempty"`
-	// Seed determines the random part of the rule; 0 means the plan's seed.
+	// Seed determines the rule's random choices; 0 means the seed of the plan.
 	Seed uint64 `json:"seed,omitempty" yaml:"seed,omitempty"`
 }
 
 // Match selects RoCEv2 packets. All set fields must hold. A match with any field set never selects
 // other traffic.
 type Match struct {
-	// Opcodes: the packet has one of these, spelled as wire.Opcode prints them (RC_WRITE_LAST).
-	// Empty: any.
+	// Opcodes are the opcodes that match, spelled as wire.Opcode prints them (RC_WRITE_LAST). Empty
+	// means any.
 	Opcodes []wire.Opcode `json:"opcodes,omitempty" yaml:"opcodes,omitempty"`
-	// Class: "", request, response, ack (positive), nak, rnr, read_response, atomic, cnp, roce (any
-	// RoCEv2).
+	// Class is "" (any), request, response, ack (positive), nak, rnr, read_response, atomic, cnp or
+	// roce (any RoCEv2).
 	Class string `json:"class,omitempty" yaml:"class,omitempty"`
 	// QPN is the destination queue pair; nil means any.
 	QPN *wire.QPN `json:"qpn,omitempty" yaml:"qpn,omitempty"`
 	// PSN is an absolute packet sequence number; nil means any.
 	PSN *wire.PSN `json:"psn,omitempty" yaml:"psn,omitempty"`
-	// PSNOffset is relative to the first PSN that the link has seen for that destination queue
+	// PSNOffset is the PSN, relative to the first PSN that the link has seen for the destination queue
 	// pair; nil means any.
 	PSNOffset *int `json:"psnOffset,omitempty" yaml:"psnOffset,omitempty"`
 	// Transmission selects the n-th time (from 1) that this packet (destination, QPN, PSN, opcode)
 	// crosses the link in this direction; 0 means any.
 	Transmission int `json:"transmission,omitempty" yaml:"transmission,omitempty"`
-	// SamePacket restricts the rule to the first packet that it hits: later hits must have its
-	// destination, QPN, PSN and opcode. With Count n, the first n transmissions of one packet are
-	// lost.
+	// SamePacket restricts the rule to the first packet that it hits and to retransmissions of it:
+	// later hits must have the same destination, QPN, PSN and opcode. For example, a loss with Count n
+	// loses the first n transmissions of one packet.
 	SamePacket bool `json:"samePacket,omitempty" yaml:"samePacket,omitempty"`
 }
 
-// Verdict is the decision about one frame. The zero value forwards the frame unchanged.
+// Verdict says what the rules do to one frame. The zero value forwards the frame unchanged.
 type Verdict struct {
 	Drop bool
 	// Copies is the number of extra copies to send.

@@ -13,7 +13,7 @@ func mix(x uint64) uint64 {
 // golden is the odd constant that splitmix64 adds to its counter.
 const golden = 0x9e3779b97f4a7c15
 
-// hashString combines h with s (FNV-1a, then mix).
+// hashString combines hash h with string s (FNV-1a, then mix).
 func hashString(h uint64, s string) uint64 {
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 0x100000001b3
@@ -21,7 +21,7 @@ func hashString(h uint64, s string) uint64 {
 	return mix(h + golden)
 }
 
-// draw returns the n-th random number of a stream, without computing the earlier ones.
+// draw returns the n-th random number of a stream. It does not have to compute the earlier ones.
 func draw(stream, n uint64) uint64 { return mix(stream + (n+1)*golden) }
 
 // unit converts a draw to a number in [0, 1).

@@ -12,9 +12,9 @@ import (
 // defaultReorder is how long kind reorder holds back a frame if the rule has no delay.
 const defaultReorder = time.Millisecond
 
-// rateQueueBytes is the largest backlog of kind rate: frames behind a longer backlog are dropped.
-// It holds the window of one queue pair (128 packets of 4 KiB), so that a single sender is slowed
-// down but loses nothing.
+// rateQueueBytes is the largest backlog of the kind Rate: a frame that would wait behind more bytes
+// is dropped. The window of one queue pair (128 packets of 4 KiB) fits, so a single sender is
+// slowed down but loses nothing.
 const rateQueueBytes = 1 << 20
 
 // Injector gives verdicts for one direction of one link. It is used by one goroutine at a time. It
@@ -40,8 +40,8 @@ type ruleState struct {
 	rule   Rule
 	match  matcher
 	stream uint64     // stream of random numbers
-	until  clock.Time // Never if the rule has no For
-	index  [2]uint64  // frames seen: other, RoCEv2
+	until  clock.Time // when the rule ends; Never if it has no For
+	index  [2]uint64  // number of frames seen that are not RoCEv2, and that are
 	hits   uint64
 	over   bool // Count is used up
 	pinned bool
@@ -50,16 +50,17 @@ type ruleState struct {
 	free   clock.Time // of kind rate: when all accepted frames have been sent
 }
 
-// Indexes of draws: each random decision about a frame uses its own number.
+// Indexes of random draws. Each decision about a frame has its own index, so that decisions do not
+// influence each other.
 const (
 	laneHit = iota
 	laneAmount
 	lanes
 )
 
-// NewInjector returns the injector of one direction (Up or Down) of a link. It has those of rules
-// that apply to it, installed at time 0. Rules without an ID are named by their place in the list,
-// as in a Set. Rules of kind tear, and rules that Validate refuses, are ignored.
+// NewInjector returns the injector of one direction (Up or Down) of a link. It installs those of
+// rules that apply to this link and direction, at time 0. Rules without an ID are named by their
+// place in the list, as in a Set. Rules of kind Tear, and rules that Validate refuses, are ignored.
 func NewInjector(seed uint64, link string, dir Dir, rules []Rule) *Injector {
 	in := &Injector{seed: seed, link: link, dir: dir}
 	in.conns.ring.bound = maxConnections
@@ -116,8 +117,8 @@ func (in *Injector) Remove(id string) {
 	in.all = slices.DeleteFunc(in.all, is)
 }
 
-// Active reports whether any rule is active. Without an active rule only the first PSN of a
-// connection is recorded from a frame, so that it is enough to pass one packet of a super-frame.
+// Active reports whether any rule is active. Without an active rule, the injector only records the
+// first PSN of each connection, so the caller may pass one packet of each super-frame.
 func (in *Injector) Active() bool { return len(in.rules) != 0 }
 
 func (in *Injector) state(id string) *ruleState {
@@ -264,7 +265,7 @@ func FlipBit(frame []byte, bit int) {
 	}
 }
 
-// line passes a frame through the rule's rate: the frame leaves when all frames accepted before it
+// line applies the rate of a rule to a frame. The frame leaves when all frames accepted before it
 // have left and its own bits have been sent. ok is false if the backlog is full.
 func (s *ruleState) line(now clock.Time, bytes int) (wait time.Duration, ok bool) {
 	if s.free < now {

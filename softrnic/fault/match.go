@@ -51,8 +51,8 @@ func newMatcher(m Match) matcher {
 	return matcher{any: m.empty(), opcodes: m.Opcodes, class: classes[m.Class], m: m}
 }
 
-// static checks the fields that do not depend on earlier packets. `first` is the connection's first
-// PSN.
+// static checks the fields of the match that do not depend on earlier packets. first is the
+// connection's first PSN.
 func (k *matcher) static(v *view, first wire.PSN) bool {
 	switch {
 	case k.any:

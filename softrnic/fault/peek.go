@@ -6,7 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Offsets that peek needs. The full codec would parse and check much more than a rule can match.
+// Offsets of the fields that peek reads. The codec of package wire would parse and check much more
+// than rules can match.
 const (
 	ethLen  = 14
 	vlanLen = 4
@@ -16,8 +17,8 @@ const (
 	ipProtoUDP = 17
 )
 
-// packetID identifies one RoCEv2 packet on one link and direction: a retransmission has the same
-// one.
+// packetID identifies one RoCEv2 packet on one link and direction. A retransmission has the same
+// packetID.
 type packetID struct {
 	dst [16]byte // IPv4 in the last four bytes
 	qpn wire.QPN

@@ -12,9 +12,9 @@ const (
 	maxTracked = 4096
 )
 
-// If the PSN jumps by more than this, the queue pair number belongs to a new connection. A
-// retransmission goes back by at most the window. A request goes ahead by at most the PSNs of one
-// READ.
+// A PSN that differs from the newest one by more than this belongs to a new connection with the
+// same queue pair number. A retransmission goes back by at most the window. A request goes ahead by
+// at most the PSNs of one READ.
 const (
 	restartBack  = 1 << 16
 	restartAhead = 1 << 20
@@ -66,7 +66,7 @@ type connPSN struct{ first, last wire.PSN }
 // connections records the first PSN of each connection.
 type connections struct {
 	ring ring[connKey, connPSN]
-	key  connKey  // of the last packet, so that a burst of one connection costs one comparison
+	key  connKey  // key of the last packet, so that a burst on one connection costs only one comparison
 	cur  *connPSN // value of key
 }
 

@@ -46,10 +46,10 @@ type Status struct {
 	State State `json:"state"`
 	// Hits is the sum of both directions.
 	Hits uint64 `json:"hits"`
-	// HitsUp and HitsDown count the frames that it hit in each direction.
+	// HitsUp and HitsDown count the frames that the rule has hit in each direction.
 	HitsUp   uint64 `json:"hitsUp"`
 	HitsDown uint64 `json:"hitsDown"`
-	// Remaining is the time until it expires; 0 without For.
+	// Remaining is the time until the rule expires; 0 for a rule without For.
 	Remaining time.Duration `json:"remaining,omitempty"`
 }
 
@@ -60,7 +60,7 @@ type Set struct {
 	links    []string
 	up, down map[string]*Injector
 	rules    []setRule
-	counter  int // number of rules added since the plan was empty; for names
+	counter  int // number of rules added since the plan was last empty; names are made of it
 }
 
 type setRule struct {
@@ -102,8 +102,8 @@ func (s *Set) RemoveLink(link string) {
 	delete(s.down, link)
 }
 
-// Injector returns the injector of a direction (Up or Down) of a link, the same as long as the link
-// exists; nil if the link is unknown.
+// Injector returns the injector of a direction (Up or Down) of a link, or nil if the link is
+// unknown. It returns the same injector as long as the link exists.
 func (s *Set) Injector(link string, dir Dir) *Injector {
 	if dir == Up {
 		return s.up[link]
@@ -111,9 +111,9 @@ func (s *Set) Injector(link string, dir Dir) *Injector {
 	return s.down[link]
 }
 
-// Add installs a rule and returns it with its ID: "f1" for the first rule added to an empty plan,
-// and so on, unless the rule has one. Errors are *RuleError or wrap ErrUnknownLink, ErrDuplicateID,
-// ErrTooMany or ErrNotOnLink.
+// Add installs a rule and returns it with its ID. A rule without an ID is called "f1" if it is the
+// first one added to an empty plan, and so on. Errors are *RuleError or wrap ErrUnknownLink,
+// ErrDuplicateID, ErrTooMany or ErrNotOnLink.
 func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 	if err := r.Validate(); err != nil {
 		return r, err
@@ -131,7 +131,7 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 		return r, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)
 	}
 	for s.counter++; r.ID == ""; s.counter++ {
-		if id := "f" + strconv.Itoa(s.counter); s.find(id) < 0 { // a user may have named another rule so
+		if id := "f" + strconv.Itoa(s.counter); s.find(id) < 0 { // a rule that the user has named may have this name
 			r.ID = id
 			break
 		}
@@ -159,7 +159,7 @@ func (s *Set) Remove(id string) error {
 	return nil
 }
 
-// Heal removes every rule of a link, or of all links for "", and returns how many of them were
+// Heal removes the rules of a link, or of all links if link is "". It returns how many of them were
 // active. The error wraps ErrUnknownLink.
 func (s *Set) Heal(now clock.Time, link string) (int, error) {
 	if link != "" && s.up[link] == nil {
@@ -218,7 +218,7 @@ func (s *Set) drop(i int) {
 	s.down[s.rules[i].Link].Remove(s.rules[i].ID)
 	s.rules = slices.Delete(s.rules, i, i+1)
 	if len(s.rules) == 0 {
-		s.counter = 0 // the seeds depend on the names: the same rules give the same faults again
+		s.counter = 0 // names begin at f1 again, so that the same rules get the same seeds and give the same faults again
 	}
 }
 

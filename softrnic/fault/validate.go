@@ -9,10 +9,10 @@ import (
 
 // Limits for the fields of a rule.
 const (
-	// MaxDelay is far below the lifetime of a connection.
+	// MaxDelay is the longest delay that a rule may have.
 	MaxDelay = time.Minute
-	// MinRate is the lowest rate: with a lower one a single frame of the largest MTU would wait for
-	// minutes.
+	// MinRate is the lowest rate. With a lower one, a single frame of the largest MTU would take
+	// several seconds.
 	MinRate = 8_000
 	// MaxRate is far above the rate of a veth.
 	MaxRate = 1_000_000_000_000
@@ -34,7 +34,7 @@ func bad(field, format string, args ...any) error {
 	return &RuleError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// kinds are in the order of listings.
+// kinds has the kinds of faults in the order of listings.
 var kinds = []Kind{Loss, Duplicate, Delay, Reorder, Corrupt, Rate, Blackhole, Tear}
 
 // Kinds returns the kinds of faults.

@@ -26,11 +26,11 @@ func (d *Difference) Error() string {
 	return fmt.Sprintf("%s: wire says %s, gopacket says %s", d.Field, d.Wire, d.Gopacket)
 }
 
-// Frame decodes an Ethernet frame, without its FCS, with both decoders. It returns nil if both
-// agree on every field and on the ICRC, or if both say that the frame is neither RoCEv2 nor a
-// message of the NIC without connections. It also returns nil if package wire or onerma/wire
-// refuses the frame as malformed. In all other cases it returns a *Difference. The frame is only
-// read. It must be complete: a decoder cannot decode all fields of a truncated frame.
+// Frame decodes an Ethernet frame, without its FCS, with both decoders. It returns nil if they
+// agree on every field and on the ICRC. It also returns nil for a frame that both take for neither
+// RoCEv2 nor ONERMA (the protocol of onerma/nic), and for a frame that package wire or onerma/wire
+// refuses as malformed. In all other cases it returns a *Difference. The frame is only read. It
+// must be complete: a decoder cannot decode all fields of a truncated frame.
 func Frame(data []byte) error {
 	packet := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.Default)
 	var ours wire.Frame

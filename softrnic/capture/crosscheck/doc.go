@@ -1,6 +1,7 @@
 // Package crosscheck decodes a frame twice, by package wire and by gopacket with the layers of
 // softrnic/wire/layers, and reports the first field on which the two decoders differ. The decoders
-// share no code, so a difference is a defect of one of them. It does the same for messages of the NIC
-// without connections, with packages onerma/wire and onerma/wire/layers. `rdmalab dump --verify` calls it for
-// every packet; the tests of both decoders use it, too.
+// share no code, so a difference is a defect of one of them. It does the same for messages of
+// ONERMA, the connectionless NIC of package onerma/nic, with packages onerma/wire and
+// onerma/wire/layers. `rdmalab dump --verify` calls it for every packet; the tests of both decoders
+// use it, too.
 package crosscheck

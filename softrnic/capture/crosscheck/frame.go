@@ -47,7 +47,7 @@ func frameOf(p gopacket.Packet) (*wire.Frame, error) {
 		}
 	}
 	src, dst := p.NetworkLayer().NetworkFlow().Endpoints()
-	// Compare bytes: as text an IPv4-mapped IPv6 address is an IPv4 address.
+	// Compare bytes: the text of an IPv4-mapped IPv6 address would be that of the IPv4 address.
 	if a, _ := netip.AddrFromSlice(src.Raw()); a != f.SrcAddr() {
 		return nil, fmt.Errorf("SrcAddr() = %v, want %v", f.SrcAddr(), a)
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/onerma/wire/layers"
 )
 
-// message is Frame for messages of the NIC without connections, which have no ICRC: their tags
-// cannot be checked without keys. It returns nil for frames that are none, or malformed.
+// message does the work of Frame for messages of ONERMA, the connectionless NIC of package
+// onerma/nic. They have no ICRC, and without keys their tags cannot be checked. It returns nil for
+// frames that are malformed or belong to another protocol.
 func message(data []byte, packet gopacket.Packet) error {
 	var ours onerma.Frame
 	if onerma.ParseFrame(data, &ours) != nil {

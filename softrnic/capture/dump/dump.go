@@ -30,8 +30,8 @@ type Stats struct {
 	BadICRC   int // have a wrong ICRC
 	Cut       int // not captured completely, so that their ICRC is unknown
 	Other     int // not RoCEv2
-	Disputed  int // of both kinds: Config.Verify reports a difference
-	Shown     int // printed, of both kinds
+	Disputed  int // RoCEv2 or not: Config.Verify reports a difference
+	Shown     int // printed, RoCEv2 or not
 }
 
 // Bad returns the number of malformed packets, packets with a wrong ICRC, and packets on which the

@@ -12,8 +12,8 @@ import (
 // Filter selects the packets to print; all its fields that are set must match. Damaged packets are
 // counted even if they are not selected. The zero value selects every RoCEv2 packet.
 type Filter struct {
-	// Opcodes are patterns as in package path, regardless of case: "RC_WRITE_*". One of them must
-	// match; nil means any opcode.
+	// Opcodes are patterns of path.Match, such as "RC_WRITE_*"; upper and lower case are the same. One
+	// of them must match; nil means any opcode.
 	Opcodes []string
 	// QPN is the destination queue pair, or the source queue pair of a datagram; nil means any.
 	QPN *wire.QPN

@@ -63,7 +63,7 @@ type reth struct {
 	VA     hex    `json:"va"`
 	RKey   hex    `json:"rkey"`
 	Length uint32 `json:"length"`
-	// Of a FLUSH.
+	// Selectivity and the fields below it are those of a FLUSH.
 	Selectivity *hex `json:"selectivity,omitempty"`
 	Placement   *hex `json:"placement,omitempty"`
 }

@@ -19,7 +19,8 @@ const (
 	gzipMagic        = 0x8b1f
 )
 
-// readHeader determines byte order and time unit from the magic number, and reads the link type.
+// readHeader reads the file header. It determines byte order and time unit from the magic number,
+// and reads the link type.
 func (c *classic) readHeader() error {
 	b, err := c.r.Peek(4)
 	if err != nil {
@@ -48,7 +49,7 @@ func (c *classic) readHeader() error {
 	if b, err = c.read(classicHeaderLen); err != nil {
 		return err
 	}
-	c.linkType = LinkType(c.order.Uint32(b[20:])) // the upper half is about the frame check sequence
+	c.linkType = LinkType(c.order.Uint32(b[20:])) // the upper 16 bits describe the frame check sequence
 	return nil
 }
 

@@ -42,8 +42,8 @@ const (
 const (
 	optEnd      uint16 = 0
 	optComment  uint16 = 1
-	optAppl     uint16 = 4  // section: the program that wrote it
-	optName     uint16 = 2  // interface
+	optAppl     uint16 = 4  // section header: the program that wrote the file
+	optName     uint16 = 2  // interface: its name
 	optTSResol  uint16 = 9  // interface: time unit
 	optTSOffset uint16 = 14 // interface: seconds to add to all times
 )

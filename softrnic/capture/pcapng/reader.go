@@ -70,7 +70,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 		}
 		return nil, rd.fail(err)
 	}
-	if binary.LittleEndian.Uint32(magic) == blockSection { // the same in both byte orders
+	if binary.LittleEndian.Uint32(magic) == blockSection { // this magic number is the same in both byte orders
 		rd.format = &sections{Reader: rd}
 		return rd, nil
 	}
@@ -98,7 +98,8 @@ func (r *Reader) Buffered() int { return r.r.Buffered() }
 
 func (r *Reader) fail(err error) error { return &Error{Offset: r.start, Err: err} }
 
-// atEnd reports whether the file ends here. It is called only where a block or record may start.
+// atEnd reports whether the file ends at the present position. It is called only where a block or
+// record may start.
 func (r *Reader) atEnd() bool {
 	r.start = r.pos
 	_, err := r.r.Peek(1)

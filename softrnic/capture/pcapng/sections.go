@@ -27,7 +27,7 @@ func (s *sections) next(p *Packet) error {
 	return io.EOF
 }
 
-// block reads one block, and reports whether it has a packet.
+// block reads one block, and reports whether the block has a packet.
 func (s *sections) block(p *Packet) (bool, error) {
 	h, err := s.read(blockHeaderLen)
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *sections) body(n int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// section reads the rest of a section header. The byte order of its length field, which was already
-// read, is known only then.
+// section reads the rest of a section header. Its byte-order magic follows the length field, so
+// section gets the bytes of the length and decodes them when it knows the byte order.
 func (s *sections) section(length [4]byte) error {
 	magic, err := s.r.Peek(4)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *sections) simple(b []byte, p *Packet) error {
 	f := &s.interfaces[0]
 	p.Name, p.LinkType = f.name, f.linkType
 	original := s.order.Uint32(b)
-	n := min(uint32(len(b)-simpleLen), original) // without the pad
+	n := min(uint32(len(b)-simpleLen), original) // the data without the pad behind them
 	if f.snapLen > 0 {
 		n = min(n, f.snapLen)
 	}

@@ -10,12 +10,12 @@ const blockStatistics uint32 = 5
 // Options of an interface statistics block.
 const (
 	optReceived uint16 = 4 // packets seen on the interface
-	optDropped  uint16 = 5 // those of them that are missing in the file
+	optDropped  uint16 = 5 // those of them that are not in the file
 )
 
 // WriteStatistics writes how many packets interface id has carried since the capture began, and how
-// many of them are missing here because the writer could not keep up. An empty comment is left out.
-// Only the last such block of an interface counts.
+// many of them are not in this file because its writer could not keep up. An empty comment is left
+// out. Only the last such block of an interface counts.
 func (w *Writer) WriteStatistics(id int, unixNanos int64, received, dropped uint64, comment string) error {
 	switch {
 	case w.err != nil:

@@ -100,7 +100,7 @@ func (w *Writer) WriteTruncated(id int, unixNanos int64, data []byte, length int
 	return w.flushIfFull()
 }
 
-// Flush writes everything collected to the io.Writer.
+// Flush writes all collected blocks to the io.Writer.
 func (w *Writer) Flush() error {
 	if w.err != nil || len(w.buf) == 0 {
 		return w.err
@@ -141,7 +141,7 @@ func (w *Writer) option(code uint16, value string) {
 	w.align(len(value))
 }
 
-// align appends the pad behind n bytes.
+// align appends the padding behind n bytes.
 func (w *Writer) align(n int) {
 	var zero [3]byte
 	w.buf = append(w.buf, zero[:pad4(n)-n]...)

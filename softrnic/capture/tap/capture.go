@@ -52,7 +52,8 @@ func (h *Hub) Capture(ctx context.Context, w io.Writer, o Options) (Summary, err
 	return s.run(ctx)
 }
 
-// admit makes a reader and adds it in one step, so that the links do not change in between.
+// admit makes a reader and adds it to the hub, both under the lock: the links cannot change in
+// between.
 func (h *Hub) admit(o Options) (*reader, []string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,14 +94,14 @@ func (h *Hub) reader(o Options) (*reader, []string, error) {
 	return r, names, nil
 }
 
-// stream is the side of a capture that writes.
+// stream writes the packets of one capture from its reader's queue to w.
 type stream struct {
 	*reader
 	out     *pcapng.Writer
 	flush   func()
 	spare   []byte
 	counts  []count
-	said    []uint64 // losses reported so far
+	said    []uint64 // losses that were reported so far, by interface
 	saidAt  time.Time
 	written uint64
 }
@@ -122,7 +123,7 @@ func (s *stream) run(ctx context.Context) (Summary, error) {
 	return s.summary(), err
 }
 
-// push writes everything collected to w and flushes it.
+// push writes all collected blocks to w and flushes w.
 func (s *stream) push() error {
 	err := s.out.Flush()
 	if s.flush != nil {

@@ -52,7 +52,7 @@ type Hub struct {
 	mu      sync.Mutex
 	links   []string // "" for a removed link
 	readers []*reader
-	past    *past // nil means that packets are not kept
+	past    *past // the last packets, for Past; nil means that the hub keeps none
 }
 
 // NewHub returns a hub for links; Frame names them by their index.
@@ -75,7 +75,8 @@ func (h *Hub) SetLink(i int, name string) {
 	}
 }
 
-// Active reports whether a capture runs, or packets are kept.
+// Active reports whether a capture is running or the hub keeps packets for Past. If not, the switch
+// need not call Frame.
 func (h *Hub) Active() bool { return h.active.Load() }
 
 // Readers returns the number of running captures, and the number of packets that they have lost so

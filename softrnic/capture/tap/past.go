@@ -12,18 +12,19 @@ import (
 // MaxKept is the largest amount of memory for kept packets, in bytes.
 const MaxKept = queueBytes
 
-// ErrNothingKept means that the hub keeps no packets.
+// ErrNothingKept is returned by Past if Keep was never called.
 var ErrNothingKept = errors.New("the last packets are not kept: start the switch with RDMALAB_KEEP=4MiB in the environment of `rdmalab up`")
 
-// past has the last packets of a hub in two buffers; when one is full, the older one is emptied.
+// past has the last packets of a hub in two buffers. When one is full, the older one is emptied and
+// used next.
 type past struct {
 	reader
 	old   []byte
 	limit int
 }
 
-// Keep makes the hub keep the last packets, the first snaplen bytes of each, in a memory of the
-// given number of bytes. It costs about as much as a capture.
+// Keep makes the hub keep the last packets in memory of the given size, for Past. It keeps the
+// first snaplen bytes of each. This costs the switch about as much as a capture.
 func (h *Hub) Keep(bytes, snaplen int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -32,7 +33,7 @@ func (h *Hub) Keep(bytes, snaplen int) {
 	h.active.Store(true)
 }
 
-// add keeps a frame. The caller holds the hub's mu.
+// add stores a frame. The caller holds the hub's mu.
 func (p *past) add(unixNanos int64, id int, f *packetio.Frame, comment string) {
 	if id >= len(p.counts) {
 		return

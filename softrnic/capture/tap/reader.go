@@ -10,7 +10,7 @@ import (
 // reader is the queue between the switch and one capture: records in a byte buffer that the two
 // sides swap.
 type reader struct {
-	ids       []int // interface of the capture by link*2+direction; -1 means that it is not captured
+	ids       []int // the capture's number of an interface, by link*2+direction; -1 means that it is not captured
 	snaplen   int   // 0 means whole packets
 	commented bool  // only packets with a comment
 	ready     chan struct{}
@@ -26,7 +26,7 @@ type count struct{ seen, lost uint64 }
 // recordHeader is the length of a record's header. Data and comment follow it.
 const recordHeader = 8 + 2 + 2 + 4 + 4
 
-// add queues the packets of f, or counts them as lost.
+// add queues the packets of frame f, or counts them as lost if the queue is full.
 func (r *reader) add(unixNanos int64, id int, f *packetio.Frame, comment string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

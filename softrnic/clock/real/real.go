@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Clock counts nanoseconds from its creation. It is safe for concurrent use. Inside a
-// testing/synctest bubble it follows the bubble's time.
+// Clock returns the time since it was created, in nanoseconds. It is safe for concurrent use.
+// Inside a testing/synctest bubble it follows the bubble's time.
 type Clock struct {
 	start time.Time
 	zero  int64 // the machine's monotonic clock at start, in nanoseconds
