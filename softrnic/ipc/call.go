@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// session is the connection to the daemon. It carries calls with their answers, and events in
-// between.
+// session is the connection to the daemon. It carries calls, their answers, and asynchronous
+// events.
 type session struct {
 	conn *net.UnixConn
 	// patience is how long a Context (an open device) waits for an answer of the daemon before it
@@ -48,7 +48,7 @@ type answer struct {
 // call makes a request and waits for the answer; out may be nil.
 func (c *session) call(op proto.Op, args, out any) error {
 	fds, err := c.callFiles(op, args, out)
-	closeFiles(fds) // of a daemon that violates the protocol
+	closeFiles(fds) // a correct daemon sends no descriptors here
 	return err
 }
 
@@ -102,7 +102,7 @@ func (c *session) callFiles(op proto.Op, args, out any) ([]int, error) {
 	return r.fds, err
 }
 
-// over returns the error of an operation after the daemon has gone.
+// over returns the error of an operation op that fails because the daemon has gone.
 func (c *session) over(op string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,21 +139,21 @@ const (
 	// processors with other programs.
 	leastPatience = time.Second
 	mostPatience  = 365 * 24 * time.Hour // small enough that no time overflows
-	// looks is the number of checks within one patience in which a waiting call asks whether the
-	// daemon responds. The call counts checks, not time. A pause of the host stops both daemon and
-	// program; when the host resumes, at most one check has been used up.
+	// looks is the number of checks within one patience. In each check a waiting call asks whether the
+	// daemon responds. The call counts checks instead of time: a hang of the host stops both daemon
+	// and program, and when the host resumes, at most one check has been used up.
 	looks = 30
 )
 
-// await waits for the answer to a request. After each check it asks the daemon whether the request
-// is still in progress. The context ends in these cases, because the outcome of the request is
+// await waits for the answer to a request. At intervals it asks the daemon whether the request is
+// still in progress. It ends the session in these cases, because the outcome of the request is then
 // unknown:
 //
-//   - the daemon does not answer that within the patience: it hangs, or does not read;
+//   - the daemon does not say within the patience whether the request is in progress: it hangs, or does not read;
 //   - the daemon does not know the request, and no answer has arrived before: the answer was lost;
 //   - the request is in progress, but its time limit has passed by more than the patience.
 //
-// Otherwise the wait continues: a peer may take any time.
+// Otherwise the wait continues, because a request that waits for a peer may take any time.
 func (c *session) await(req proto.Request, args any, ch <-chan answer) answer {
 	look := c.patience / looks
 	timer := time.NewTimer(look)
@@ -162,7 +162,7 @@ func (c *session) await(req proto.Request, args any, ch <-chan answer) answer {
 	if limit, ok := proto.TimeLimit(args); ok {
 		left = looks + 1 + int(limit/look)
 	}
-	asked := 0 // checks since the question that has no answer yet
+	asked := 0 // checks since the last question to the daemon that has no answer yet
 	var state chan answer
 	for {
 		select {
@@ -238,7 +238,7 @@ func (c *session) deliver(r answer) {
 }
 
 // giveUp ends the connection to a daemon that does not respond; the receiving goroutine then fails
-// all waiting calls. Only the first reason is kept.
+// all waiting calls. Later reasons are ignored.
 func (c *session) giveUp(format string, args ...any) {
 	c.mu.Lock()
 	if c.reason == nil {

@@ -26,7 +26,7 @@ type Context struct {
 	ctl     *ring.Control
 	device  verbs.DeviceAttr
 	spin    time.Duration
-	inside  bool // the daemon is this process, which happens in tests
+	inside  bool // the daemon is in this process, as in tests
 	crowd   pollpace.Crowd
 	managed bool
 	runtime *device.Runtime
@@ -116,21 +116,21 @@ func (c *Context) Close() error {
 	}
 	c.tasks.Wait()
 	c.wakes.all()
-	return errors.Join(err, c.maps.close()) // the control page is unmapped when c is garbage
+	return errors.Join(err, c.maps.close()) // pacer returns a Spinner that paces the polls of one wait. The spinners of all threads share an estimate of how busy the processors are.
 }
 
-// alive reports whether objects of that incarnation of the NIC still exist.
+// alive reports whether objects that were made in the given incarnation of the NIC still exist.
 func (c *Context) alive(incarnation uint64) bool {
 	return !c.gone.Load() && c.ctl.Incarnation.Load() == incarnation
 }
 
-// wakes wakes all sleeping threads of the context when something has changed.
+// wakes lets the context wake all its sleeping threads at once, when something has changed.
 type wakes struct {
 	mu sync.Mutex // guards ch
 	ch chan struct{}
 }
 
-// next returns a channel that the next call of all closes.
+// next returns a channel that is closed by the next call of all.
 func (w *wakes) next() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,11 +185,11 @@ func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 // answer, doze abandons it, because nothing else would end the wait.
 func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 	now := c.runtime.Now()
-	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline comes first
+	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline ends the wait before the daemon could be found silent
 		return c.sleep(wake, deadline)
 	}
 	if !c.sleep(wake, now.Add(c.patience)) {
-		_ = c.call(proto.OpProgress, proto.Progress{}, nil) // only the fact of an answer matters
+		_ = c.call(proto.OpProgress, proto.Progress{}, nil) // only whether an answer comes matters
 	}
 	return true
 }

@@ -21,10 +21,10 @@ type cq struct {
 	incarnation uint64
 	bytes       []byte
 
-	mu         sync.Mutex // guards the fields below; held while looking at the ring, never while waiting
+	mu         sync.Mutex // guards the fields below; not held during a wait
 	q          *ring.Queue
 	head       uint64
-	kept       []verbs.WC // completions that purge has taken out of the ring and kept
+	kept       []verbs.WC // completions that purge has taken out of the ring, but that are not of the queue pair
 	emptyPolls int        // consecutive polls that found no completion
 	closed     bool
 }
@@ -45,7 +45,7 @@ func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	return q, nil
 }
 
-// unmap ends the queue when its context is closed.
+// unmap unmaps the ring. It is called when the context is closed.
 func (c *cq) unmap() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,8 @@ func (c *cq) unmap() {
 // ID returns the queue's number in asynchronous events.
 func (c *cq) ID() uint32 { return c.id }
 
-// look is the first step of a poll: it returns how many completions there are. The caller holds mu.
+// look returns how many completions can be taken without a wait. It is the first step of a poll.
+// The caller holds mu.
 func (c *cq) look(op string) (int, error) {
 	if !c.closed && c.ctx.gone.Load() {
 		return 0, c.ctx.over(op)
@@ -87,9 +88,8 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	return 0, nil
 }
 
-// missed is called after an empty poll. emptyPolls is the number of consecutive empty polls. From
-// time to time missed tells the daemon that the program polls, and yields the CPU to other
-// processes.
+// missed is called after an empty poll; emptyPolls is the number of consecutive ones. From time to
+// time it tells the daemon that the program polls, and yields the processor to other processes.
 func (c *Context) missed(emptyPolls int) {
 	if emptyPolls%looksPerClock == 1 {
 		c.ctl.Polls.Add(1)
@@ -99,7 +99,7 @@ func (c *Context) missed(emptyPolls int) {
 	}
 }
 
-// take moves completions to wc. The caller holds mu and knows that there is at least one.
+// take moves completions to wc. The caller holds mu, and there is at least one completion.
 func (c *cq) take(wc []verbs.WC) int {
 	n := copy(wc, c.kept)
 	c.kept = c.kept[:copy(c.kept, c.kept[n:])]
@@ -202,7 +202,8 @@ func (c *cq) Wait(deadline clock.Time) error {
 	})
 }
 
-// wait polls ready for a while and then sleeps between calls of it. ready is called with mu held.
+// wait waits until ready returns true. It polls ready for a while, and then sleeps between calls of
+// it. ready is called with mu held.
 func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) error {
 	pace := c.ctx.pacer()
 	rt := c.ctx.runtime
@@ -246,8 +247,8 @@ func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) er
 	}
 }
 
-// Resize changes the depth of the NIC's queue. Completions that are already in the ring do not
-// count.
+// Resize changes the depth of the NIC's queue. Completions that are already in the shared ring do
+// not count against it.
 func (c *cq) Resize(depth int) error {
 	const op = "resize CQ"
 	c.mu.Lock()

@@ -7,16 +7,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// earlyPosts decides for which lists of sends a post need not wait for the daemon: those that the
-// NIC cannot refuse. A post of any other list waits until the NIC has taken or refused it, so that
-// it returns the same errors as in the other implementations. The lock of the queue's poster guards
+// earlyPosts decides which posts of sends return without waiting for the daemon: those of lists
+// that the NIC cannot refuse. A post of any other list waits until the NIC has taken or refused it,
+// so that it returns the same errors as package device. The lock of the queue's poster guards
 // earlyPosts.
 type earlyPosts struct {
 	limits      transport.Config // Type, MaxSGE and MaxInline
 	maxSendWR   uint64
 	incarnation uint64
-	// sends is true if the NIC has taken a send since the last reset. Only a reset leads back to
-	// the states in which posts are refused.
+	// sends: the NIC has taken a send since the last reset. After that only a reset leads back to the
+	// states in which it refuses posts.
 	sends bool
 }
 
@@ -27,10 +27,11 @@ func newEarlyPosts(t verbs.QPType, q proto.Queue) earlyPosts {
 	}
 }
 
-// sure reports whether the NIC certainly takes the list: the state accepts posts, the ring and the
-// NIC's queue have room, and each work request is valid. It is false for datagrams, because only
-// the daemon knows their address handles. It is also false for local operations, because programs
-// rely on their effect on keys after the post has returned. The caller has called begin.
+// sure reports whether the NIC certainly takes the list of sends. For this the state must accept
+// posts, the ring and the NIC's queue must have room, and each work request must be valid. It is
+// false for datagrams, because only the daemon knows their address handles. It is also false for
+// local operations, because programs use the keys that these change as soon as the post has
+// returned. The caller has called begin.
 func (q *qp) sure(wr []verbs.SendWR) bool {
 	e, p := &q.early, &q.send
 	next := p.tail + uint64(len(wr))
@@ -48,7 +49,7 @@ func (q *qp) sure(wr []verbs.SendWR) bool {
 	return true
 }
 
-// postEarly publishes a list and returns at once.
+// postEarly publishes a list of sends and returns at once; see earlyPosts.
 func (q *qp) postEarly(wr []verbs.SendWR) {
 	p := &q.send
 	for i := range wr {

@@ -14,7 +14,7 @@ import (
 
 // Manager makes connections through the daemon: by the NIC's connection manager or by the exchange
 // over TCP, as the rack file says. Queue pairs must belong to its context. A context should have
-// one Manager at a time: Close ends what all of them have begun.
+// one Manager at a time, because Close ends the listeners and requests of all of them.
 type Manager struct {
 	ctx    *Context
 	closed atomic.Bool
@@ -97,7 +97,7 @@ func (m *Manager) Close() error {
 	}
 	err := m.ctx.call(proto.OpCloseManager, proto.None{}, nil)
 	if errors.Is(err, verbs.ErrClosed) {
-		return nil // it has ended with the daemon
+		return nil // the manager has ended with the daemon
 	}
 	return err
 }

@@ -46,7 +46,8 @@ func (p *mappings) drop(m *memory) {
 	delete(p.memories, m)
 }
 
-// memoryOf returns the memory that contains b, and the offset of b in it; nil if there is none.
+// memoryOf returns the memory that contains b, and the offset of b in this memory; nil if no memory
+// contains b.
 func (p *mappings) memoryOf(b []byte) (*memory, int) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	p.mu.Lock()

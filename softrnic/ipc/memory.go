@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// isGone reports whether, by the error of a destroy call, the object no longer exists.
+// isGone reports whether an object no longer exists after a destroy call that returned err.
 func isGone(err error) bool { return err == nil || errors.Is(err, verbs.ErrClosed) }
 
 // pd is a protection domain.
@@ -24,7 +24,8 @@ type pd struct {
 
 func (p *pd) Dealloc() error { return p.ctx.destroy(proto.OpDeallocPD, &p.h) }
 
-// destroyed is the handle of a destroyed object. The daemon never gives this number to an object.
+// destroyed replaces the handle of an object that was destroyed. The daemon never gives this number
+// to an object.
 const destroyed = 0
 
 // destroy destroys an object that has no shared memory.
@@ -53,15 +54,16 @@ func (c *Context) callMemory(op proto.Op, args, out any, length *int) ([]byte, e
 	return ring.Map(fds[0], *length)
 }
 
-// memory is memory from Alloc.
+// memory is memory that Alloc has allocated.
 type memory struct {
 	h     uint32
 	bytes []byte
 }
 
 // Alloc allocates memory that RegMR can register, as a whole or in pieces, without a copy. It is
-// zeroed, and belongs to the program until Free or Close. Alloc makes the pages at once, so that
-// they count as memory of the program: otherwise the daemon would touch them first, for peers.
+// zeroed, and belongs to the program until Free or Close. Alloc touches all pages at once, so that
+// they count as memory of the program. Otherwise the daemon would touch them first, on behalf of
+// peers, and they would count as its memory.
 func (c *Context) Alloc(length int) ([]byte, error) {
 	var h proto.Handle
 	bytes, err := c.callMemory(proto.OpAlloc, proto.Alloc{Length: length}, &h, &length)
@@ -90,7 +92,7 @@ func (c *Context) Free(b []byte) error {
 	return ring.Unmap(m.bytes)
 }
 
-// RegMR registers new memory if buf is nil, else buf, which must be memory of Alloc. The NIC cannot
+// RegMR registers buf, which must be memory of Alloc, or new memory if buf is nil. The NIC cannot
 // reach other memory of this process: RegMR refuses it with ErrNotSupported.
 func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error) {
 	return p.register("reg MR", buf, length, proto.RegMR{PD: p.h, Length: length, Access: access})
@@ -132,13 +134,13 @@ func (p *pd) register(op string, buf []byte, length int, a proto.RegMR) (verbs.M
 	return p.newMR(r, buf[:len(buf):len(buf)], false), nil
 }
 
-// mr is a region. If it is device memory, bytes is nil.
+// mr is a region. bytes is its mapped memory; nil means that it is device memory.
 type mr struct {
 	pd  *pd
 	r   proto.MR
-	own bool // the memory is unmapped with the region
+	own bool // the region owns its memory, which is unmapped with it
 
-	mu     sync.RWMutex // guards the fields below: bytes can be unmapped
+	mu     sync.RWMutex // guards the fields below, because bytes can be unmapped
 	bytes  []byte
 	closed bool
 }
@@ -149,7 +151,7 @@ func (p *pd) newMR(r proto.MR, bytes []byte, own bool) *mr {
 	return m
 }
 
-// unmap ends the region when its context is closed.
+// unmap unmaps the region's memory. It is called when the context is closed.
 func (m *mr) unmap() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +176,8 @@ func (m *mr) SGE(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: m.r.Addr + uint64(off), Length: uint32(min(uint64(n), math.MaxUint32)), LKey: m.r.LKey}
 }
 
-// span checks the bounds of a local access, and that the region exists. The caller holds mu.
+// span checks that the region exists, and that it contains n bytes at offset off. The caller holds
+// mu.
 func (m *mr) span(op string, off, n int) error {
 	if m.closed || !m.pd.ctx.alive(m.r.Incarnation) {
 		return opError(op, verbs.ErrClosed, "the region was deregistered, or its NIC went down")
@@ -211,7 +214,8 @@ func (m *mr) WriteAt(p []byte, off int) error {
 	return nil
 }
 
-// access reads or writes memory that is not mapped, in pieces of at most proto.MaxData bytes.
+// access reads or writes device memory, which is not mapped, by calls of the daemon. It does so in
+// pieces of at most proto.MaxData bytes.
 func (c *Context) access(op proto.Op, h uint32, p []byte, off int, write bool) error {
 	for {
 		n := min(len(p), proto.MaxData)
@@ -346,10 +350,10 @@ func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, 
 
 func (d *dm) Len() int { return d.length }
 
-// ReadAt copies bytes out of the memory. For the NIC, each 32 KiB of the copy happen at one moment.
+// ReadAt copies bytes out of the memory. Each 32 KiB are copied while the NIC makes no access.
 func (d *dm) ReadAt(p []byte, off int) error { return d.access(p, off, false) }
 
-// WriteAt copies bytes into the memory. For the NIC, each 32 KiB of the copy happen at one moment.
+// WriteAt copies bytes into the memory. Each 32 KiB are copied while the NIC makes no access.
 func (d *dm) WriteAt(p []byte, off int) error { return d.access(p, off, true) }
 
 func (d *dm) access(p []byte, off int, write bool) error {

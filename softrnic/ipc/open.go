@@ -31,9 +31,9 @@ type Config struct {
 	// Name appears in the daemon's listings; "" means the name of the program.
 	Name string
 	// Patience is how long the daemon may be silent before the context treats it as ended: then all
-	// calls fail with ErrClosed. Only time during which this program runs counts. Calls that wait
-	// for a peer, such as Accept, may take longer: the context asks the daemon whether they are
-	// still in progress. 0 means 30 s; the least is 1 s.
+	// calls fail with ErrClosed. Time in which the host hangs does not count. Calls that wait for a
+	// peer, such as Accept, may take longer: the context asks the daemon whether they are still in
+	// progress. 0 means 30 s; the least is 1 s.
 	Patience time.Duration
 }
 

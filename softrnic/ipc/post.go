@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// eager is the number of empty polls without a pause. Each takes a tenth of a microsecond.
-	// Later polls yield the CPU, because the daemon may need it. eagerLooks is the same number for
-	// checks of a single word.
+	// eager is the number of empty polls without a pause; each takes a tenth of a microsecond. Later
+	// polls yield the processor, because the daemon may need it. eagerLooks is the same for checks of
+	// a single word.
 	eager      = 4
 	eagerLooks = 64
 	// looksPerClock is how many checks are made between two readings of the clock.
@@ -32,7 +32,7 @@ type poster struct {
 	closed bool
 }
 
-// begin locks the ring. end unlocks it.
+// begin locks the ring and checks that it exists. end unlocks it.
 func (p *poster) begin(op string) error {
 	p.mu.Lock()
 	if p.closed {
@@ -44,7 +44,7 @@ func (p *poster) begin(op string) error {
 
 func (p *poster) end() { p.mu.Unlock() }
 
-// post publishes n entries that were written behind the tail, and waits until the daemon has taken
+// post publishes n entries that were written behind the tail. It waits until the daemon has taken
 // or refused them. The caller has called begin.
 func (p *poster) post(op string, n int) error {
 	first := p.tail
@@ -69,14 +69,14 @@ func refusal(q *ring.Queue, op string, index int) error {
 	return &verbs.OpError{Op: op, Err: proto.Sentinel(code), Detail: text, Index: index}
 }
 
-// again is how long a thread sleeps before it checks and rings once more. If a wake-up were lost,
-// it would cost this time and not stop the program for ever. In fact no wake-up is lost as long as
-// no load is executed before an earlier store; see ring.Shared.
+// again is how long a thread sleeps before it checks and rings the bell once more. If a wake-up
+// were lost, the program would lose this time instead of waiting for ever. No wake-up is lost as
+// long as the processor executes no load before an earlier store; see ring.Shared.
 var again = 100 * time.Millisecond // tests change it
 
-// unserved is called by a waiting thread when the daemon has not served its bell for the time
-// again. *emptyPolls counts these calls in one wait. unserved rings once more. If the daemon does
-// not serve the bell within the patience, unserved abandons the daemon.
+// unserved is called by a waiting thread if the daemon has not served its bell for the duration
+// again. It rings once more. *emptyPolls counts the calls of unserved in one wait. If the daemon
+// does not serve the bell within the patience, unserved abandons the daemon.
 func (c *Context) unserved(bell uint32, emptyPolls *int) {
 	if *emptyPolls++; time.Duration(*emptyPolls)*again >= c.patience {
 		c.giveUp("the daemon has not looked at what was posted for %v", c.patience)
@@ -119,7 +119,8 @@ func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 	return true
 }
 
-// word loads or stores a word of a region in the daemon, between two accesses of the NIC.
+// word loads or stores a word of a region. The daemon executes the access, between two accesses of
+// the NIC.
 func (c *Context) word(op string, a ring.Access) (uint64, error) {
 	c.wordsMu.Lock()
 	defer c.wordsMu.Unlock()
@@ -156,7 +157,7 @@ func (p *poster) postRecv(op string, wr []verbs.RecvWR) error {
 	return nil
 }
 
-// shifted adds by to the index in an error that concerns a part of a list.
+// shifted adds by to the index in err. It is used when err is about a part of a list.
 func shifted(err error, by int) error {
 	if op, ok := err.(*verbs.OpError); ok { //nolint:errorlint // made here, not wrapped
 		op.Index += by

@@ -15,7 +15,7 @@ type qp struct {
 	sendCQ     *cq
 	recvCQ     *cq
 	bytes      []byte
-	send, recv poster // recv has no ring if there is a shared receive queue
+	send, recv poster // recv has no ring if the queue pair uses a shared receive queue
 	early      earlyPosts
 }
 
@@ -55,7 +55,7 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	return q, nil
 }
 
-// unmap ends the queue pair when its context is closed.
+// unmap unmaps the rings. It is called when the context is closed.
 func (q *qp) unmap() {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
@@ -87,7 +87,8 @@ func (q *qp) Query() (a verbs.QPAttr, err error) {
 	return a, q.state("query QP", err)
 }
 
-// state returns the same error for a destroyed queue pair as package device.
+// state is called with the error err of a transition. For a destroyed queue pair it returns the
+// same error as package device.
 func (q *qp) state(op string, err error) error {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
@@ -116,9 +117,9 @@ func (q *qp) ToSQD() error     { return q.modify(proto.ModifyQP{To: proto.ToSQD}
 func (q *qp) ResumeRTS() error { return q.modify(proto.ModifyQP{To: proto.ResumeRTS}) }
 func (q *qp) ToError() error   { return q.modify(proto.ModifyQP{To: proto.ToError}) }
 
-// ToReset removes the work requests and the completions of the queue pair. Meanwhile it holds the
-// lock of the send ring: no other thread may post a send now, because such a post could return
-// early and the NIC would refuse it.
+// ToReset removes the work requests and the completions of the queue pair. It holds the lock of the
+// send ring meanwhile, so that no other thread posts a send. Such a post could return early, and
+// then the NIC would refuse it.
 func (q *qp) ToReset() error {
 	q.send.mu.Lock()
 	err := q.pd.ctx.call(proto.OpModifyQP, proto.ModifyQP{H: q.h, To: proto.ToReset}, nil)
@@ -159,7 +160,7 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 		q.postEarly(wr)
 		return nil
 	}
-	if !p.ctx.consumed(p.q, p.tail, p.bell) { // the lists that were posted early
+	if !p.ctx.consumed(p.q, p.tail, p.bell) { // waits until the daemon has taken the lists that were posted early
 		return p.ctx.over(op)
 	}
 	for done := 0; done < len(wr); {
@@ -236,7 +237,7 @@ func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	return s, nil
 }
 
-// unmap ends the queue when its context is closed.
+// unmap unmaps the ring. It is called when the context is closed.
 func (s *srq) unmap() {
 	s.recv.mu.Lock()
 	defer s.recv.mu.Unlock()

@@ -10,13 +10,14 @@ var (
 	_ verbs.CountedCQ = (*cq)(nil)
 )
 
-// UseRing makes the NIC take the work requests of the queue pair from memory of the program; the
-// daemon refuses posts from then on.
+// UseRing makes the NIC take the work requests of the queue pair from a send ring in memory of the
+// program. From then on the daemon refuses posts of sends.
 func (q *qp) UseRing(init verbs.RingInit) error {
 	return q.state("use ring", q.pd.ctx.call(proto.OpUseRing, proto.UseRing{H: q.h, Init: init}, nil))
 }
 
-// Doorbell moves the limit of the ring. It is a call of the daemon.
+// Doorbell tells the NIC that it may execute the ring's entries in front of limit. It makes a call
+// of the daemon.
 func (q *qp) Doorbell(limit uint32) error {
 	return q.state("ring doorbell", q.pd.ctx.call(proto.OpDoorbell, proto.Doorbell{H: q.h, Limit: limit}, nil))
 }
@@ -24,7 +25,7 @@ func (q *qp) Doorbell(limit uint32) error {
 // Number returns the number of the NIC's queue.
 func (c *cq) Number() uint32 { return c.id }
 
-// IgnoreOverrun makes the NIC's queue lose what does not fit.
+// IgnoreOverrun makes the NIC's queue lose completions that do not fit, without an error.
 func (c *cq) IgnoreOverrun() error {
 	c.mu.Lock()
 	_, err := c.look("ignore overrun")

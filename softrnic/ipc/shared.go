@@ -10,10 +10,10 @@ import (
 
 // Shared is a region that belongs to the host's daemon and survives the programs that use it.
 type Shared struct {
-	// PD is a handle of the region's protection domain: through queue pairs made with it peers
-	// reach the region. The queue pairs belong to the program, and end with it.
+	// PD is a handle of the region's protection domain. Peers reach the region through queue pairs
+	// that the program makes in this domain. These queue pairs belong to the program, and end with it.
 	PD verbs.PD
-	// MR is the region. Dereg closes this handle; the region stays.
+	// MR is a handle of the region. Dereg closes this handle; the region stays.
 	MR verbs.MR
 	// Created is true if Share has made the region.
 	Created bool
@@ -21,7 +21,7 @@ type Shared struct {
 
 // Share opens the shared region called name, or makes it with length bytes. Until the NIC crashes,
 // address and keys are the same for every program that opens it; the bytes survive even a crash.
-// Share makes the pages at once, like Alloc. The region belongs to the user who made it: programs
+// Share touches all pages at once, like Alloc. The region belongs to the user who made it: programs
 // of other users get ErrAccess. With length 0 the region must exist; otherwise an existing region
 // must have this length and access.
 func (c *Context) Share(name string, length int, access verbs.Access) (*Shared, error) {

@@ -5,18 +5,18 @@
 // work requests name memory by (key, virtual address, length); Local and Remote return the memory,
 // or a Fault with the reason. A lookup costs a few comparisons and allocates nothing.
 //
-// A Table belongs to one engine and is single-threaded like it: a caller must be the engine or hold
-// the engine's lock. Applications that share memory with peers go through Region.ReadAt, WriteAt,
-// Load64 and Store64 under the same lock.
+// A Table belongs to one engine and is single-threaded like it: only the engine, or a caller with
+// exclusive use of the engine, may call it. Applications that share memory with peers use
+// Region.ReadAt, WriteAt, Load64 and Store64 under the same condition.
 //
 // Real NICs write memory in cache lines while others read it; a single-threaded engine would never
 // show a half-done copy. SetTear lets a fault plan pause copies at 64-byte boundaries, so that
 // readers must handle them.
 //
-// A region has two keys: the L_Key for work requests of its own host and the R_Key for peers. They
-// come from two permutations, and cannot be exchanged. A work request or a peer can invalidate only
-// what a work request has made: a fast registration or the bind of a window. A region made by Reg
-// lasts until Dereg.
+// A region has two keys: the L_Key for work requests of its own host and the R_Key for peers. Each
+// kind is made by its own permutation, so that neither can be used in place of the other. A work
+// request or a peer can invalidate only what a work request has made: a fast registration or the
+// bind of a window. A region made by Reg lasts until Dereg.
 //
 // This package does not implement paging.
 package mem

@@ -18,9 +18,9 @@ func (t *Table) AllocFast(pd PD, buf []byte) (*Region, error) {
 }
 
 // Register executes the work request REG_MR (IBTA 10.6.6/fast-register): it makes the keys of a
-// region of AllocFast valid for a part of it. The upper 24 bits of rkey name the region, its low
-// byte becomes the low byte of both keys. The L_Key of piece must name the same region, which must
-// be in pd and must not be registered already.
+// region from AllocFast valid for a part of the region's memory. The upper 24 bits of rkey name the
+// region; its low byte becomes the low byte of both keys. The L_Key in piece must name the same
+// region. The region must be in pd and must not be registered already.
 func (t *Table) Register(pd PD, rkey uint32, piece verbs.SGE, access verbs.Access) Fault {
 	r := t.fast(rkey)
 	switch {
@@ -47,8 +47,8 @@ func (t *Table) Register(pd PD, rkey uint32, piece verbs.SGE, access verbs.Acces
 	return OK
 }
 
-// fast returns the region for fast registration with an R_Key of which only the low byte may
-// differ.
+// fast returns the region for fast registration that an R_Key names. The low byte of the key is
+// ignored.
 func (t *Table) fast(rkey uint32) *Region {
 	r := t.at(t.remote.fromKey(rkey >> 8))
 	switch {
@@ -80,9 +80,9 @@ func (r *Region) bound() int {
 
 // Invalidate ends a fast registration or the bind of a window that a work request of queue pair qp
 // has made (IBTA 10.6.5/invalidate). After that the region can be registered, or the window bound,
-// again. peer is true if the peer of qp requests it (SEND with invalidate), and false if the host
-// itself does (LOCAL_INV). The peer needs at least one remote right to the memory. The result is
-// BadKey for an invalid key, and BadAccess for a region that Reg made or to which windows are
+// again. peer says who requests the end: true for the peer of qp (SEND with invalidate), false for
+// the host itself (LOCAL_INV). The peer needs at least one remote right to the memory. The result
+// is BadKey for an invalid key, and BadAccess for a region that Reg made or to which windows are
 // bound: no work request can end these.
 func (t *Table) Invalidate(pd PD, qp wire.QPN, rkey uint32, peer bool) Fault {
 	r := t.lookupRemote(rkey)

@@ -16,7 +16,7 @@ const (
 	BadAccess
 	// BadBounds: the range is not inside the region.
 	BadBounds
-	// BadPage: the memory is far memory that was unmapped.
+	// BadPage: the memory belongs to another process (Far), which has unmapped it.
 	BadPage
 )
 

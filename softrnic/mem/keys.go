@@ -2,14 +2,14 @@ package mem
 
 import "math/rand/v2"
 
-// keySpace converts the index of a region in its table to the upper 24 bits of its keys and back.
-// It is a permutation determined by rounds, so that a key reveals nothing about the next one. Keys
-// protect against mistakes of peers, not against a patient attacker; the permutation makes them as
-// hard to guess as random ones.
+// keySpace converts the index of a region in its table to the upper 24 bits of its keys, and back.
+// It is a permutation that rounds determines. So a key reveals nothing about the next one, and keys
+// are as hard to guess as random ones. They protect against mistakes of peers, not against a
+// patient attacker.
 type keySpace struct{ rounds [keyRounds]uint32 }
 
 const (
-	keyRounds = 3 // of a Feistel network over two halves
+	keyRounds = 3 // rounds of a Feistel network over two halves
 	halfBits  = 12
 	halfMask  = 1<<halfBits - 1
 )
@@ -21,7 +21,8 @@ func newKeySpace(r *rand.Rand) (k keySpace) {
 	return k
 }
 
-// mix is the round function: the upper bits of a product depend on all bits of x and of the round.
+// mix is the round function of the network: the upper bits of the product depend on all bits of x
+// and of round.
 func mix(x, round uint32) uint32 { return (x + round>>16) * round >> (32 - halfBits) }
 
 // other returns a different permutation that is derived from the same seed.

@@ -6,9 +6,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Far is memory of another process, the program whose work requests the NIC executes, by addresses
-// of that process. The program may unmap it at any time, so each access may fail and return false.
-// An implementation keeps none of the slices.
+// Far is the memory of another process: of a program whose work requests the NIC executes.
+// Addresses are those of that process. The program may unmap its memory at any time, so each access
+// may fail; it then returns false. An implementation must not keep the slices.
 type Far interface {
 	Read(p []byte, at uint64) bool
 	Write(p []byte, at uint64) bool
@@ -26,7 +26,7 @@ type Piece struct {
 // Len returns the length in bytes.
 func (p Piece) Len() int { return int(p.n) }
 
-// near returns the memory as a slice; nil if it is far.
+// near returns the memory as a slice; nil if it is far memory (see Far).
 func (p Piece) near() []byte {
 	if p.r == nil || p.r.far != nil {
 		return nil
@@ -39,7 +39,7 @@ func (p Piece) region(access verbs.Access) Region {
 	return Region{table: p.r.table, pd: p.r.pd, buf: p.near(), size: p.n, far: p.r.far, start: p.r.start + p.off, access: access}
 }
 
-// Read fills dst, beginning at offset `off`. It returns false if the memory is far and was
+// Read fills dst from offset off on. It returns false if the memory is far memory (see Far) and was
 // unmapped.
 func (p Piece) Read(dst []byte, off int) bool {
 	switch {
@@ -52,8 +52,8 @@ func (p Piece) Read(dst []byte, off int) bool {
 	return true
 }
 
-// Write copies src to offset `off`. It returns false if the memory is far and was unmapped, at
-// least in part.
+// Write copies src to offset off. It returns false if the memory is far memory (see Far) and was
+// unmapped, at least in part.
 func (p Piece) Write(src []byte, off int) bool {
 	switch {
 	case len(src) == 0:
@@ -109,8 +109,8 @@ func (p Piece) MaskedFetchAdd(add, boundary uint64) (old uint64, ok bool) {
 	return old, ok
 }
 
-// Store64 writes the piece, which has 8 bytes, at once: no peer can read a part of it. v is in host
-// byte order. It returns false if the memory is far and was unmapped.
+// Store64 writes the piece, which has 8 bytes, at once, so that no peer can read a part of it. v is
+// in host byte order. It returns false if the memory is far memory (see Far) and was unmapped.
 func (p Piece) Store64(v uint64) bool {
 	if p.r.far != nil {
 		return p.r.far.Store64(p.r.start+p.off, v)

@@ -8,16 +8,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Region is registered memory. The bytes are memory of the caller or far memory; the Region belongs
-// to the Table.
+// Region is registered memory: memory of the caller, or far memory (see Far). The Region belongs to
+// the Table.
 type Region struct {
 	table   *Table
 	pd      PD
 	base    uint64
-	buf     []byte // nil if the memory is far
+	buf     []byte // nil for far memory (see Far)
 	size    uint64
 	far     Far
-	start   uint64 // of far memory: the address of the first byte in the program
+	start   uint64 // address of the first byte of far memory in its process
 	access  verbs.Access
 	lkey    uint32 // 0 for the view of a window
 	rkey    uint32
@@ -27,8 +27,8 @@ type Region struct {
 	zero    bool     // zero-based: device memory, or a window to it
 	valid   bool     // its keys are valid
 	gone    bool     // deregistered
-	// For a region for fast registration, whose own keys are never valid: view is the part that its
-	// keys name while it is registered. For that part: whole is the region.
+	// A region for fast registration has no valid keys of its own. While a part of it is registered,
+	// view is this part, which has valid keys. In the part, whole is the region.
 	view, whole *Region
 }
 
@@ -44,8 +44,8 @@ func (r *Region) PD() PD { return r.pd }
 // Access returns the access rights.
 func (r *Region) Access() verbs.Access { return r.access }
 
-// LKey returns the key for work requests of its own host. The key of memory for fast registration
-// changes with each registration.
+// LKey returns the key for work requests of the region's own host. For memory for fast registration
+// the key changes with each registration.
 func (r *Region) LKey() uint32 { return r.lkey }
 
 // RKey returns the key for peers.
@@ -97,8 +97,8 @@ func (r *Region) word(op string, off int) ([]byte, error) {
 	return r.span(op, off, 8)
 }
 
-// span checks the bounds of a local access. The owner may still access an invalidated region, but
-// not a deregistered one.
+// span returns n bytes at offset off for a local access of the owner. The owner may still access an
+// invalidated region, but not a deregistered one.
 func (r *Region) span(op string, off, n int) ([]byte, error) {
 	if r.gone {
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the region was deregistered"}

@@ -21,8 +21,8 @@ const (
 	maxPDs = 1 << 16
 
 	pageSize = 4096
-	// firstBase is near the heap and mappings of a C program; lastBase keeps the ends of regions
-	// from wrapping.
+	// firstBase is an address as in the heap or a mapping of a C program. lastBase is the last address
+	// of a region, so that its end does not overflow.
 	firstBase = 0x7f00_0000_0000
 	lastBase  = 1 << 62
 	// maxGap is the largest unmapped gap between two regions in pages: an access beyond the end of
@@ -40,18 +40,18 @@ type Table struct {
 	// for R_Keys.
 	local, remote keySpace
 	slots         []slot
-	// The regions found last by each kind of key; most traffic is to one region.
+	// The regions that were found last by an L_Key and by an R_Key: most traffic is to one region.
 	lastLocal, lastRemote *Region
 	free                  []uint32
-	pds                   map[PD]int // number of regions of each
+	pds                   map[PD]int // number of regions of each protection domain
 	nextPD                PD
-	next                  uint64 // lowest virtual address not yet used
+	next                  uint64 // lowest virtual address that was not used yet
 	tear                  TearFunc
 }
 
-// slot holds a region or a window; while a window is bound, region is its view. The low byte of the
-// key changes with each registration, so that the key of a deregistered region is not valid for the
-// next one in its slot.
+// slot holds a region or a window. While a window is bound, region is the part of memory that it
+// gives access to. The low byte of the keys changes with each registration, so that keys of a
+// deregistered region are not valid for the next one in its slot.
 type slot struct {
 	region *Region
 	window *Window
@@ -68,7 +68,7 @@ func New(r *rand.Rand, maxRegions int) *Table {
 	return &Table{
 		rand: r,
 		max:  maxRegions,
-		// One draw for both: a second one would change all addresses of a seed.
+		// Both permutations come from one draw: a second one would change all addresses of a seed.
 		local: keys.other(), remote: keys,
 		pds:  make(map[PD]int),
 		next: firstBase + uint64(r.IntN(1<<20))*pageSize,
@@ -128,12 +128,12 @@ func (t *Table) RegZero(pd PD, buf []byte, access verbs.Access) (*Region, error)
 	return t.reg(pd, Region{buf: buf, size: uint64(len(buf)), access: access, zero: true})
 }
 
-// maxFar is the largest far region: a program's addresses have 47 bits.
+// maxFar is the length of the largest region of far memory: addresses of a program have 47 bits.
 const maxFar = 1 << 47
 
-// RegFar registers length bytes of far memory, beginning at its address `start`. Their virtual
-// addresses begin at base, which the caller chooses. Regions may overlap, because the key says
-// which one is meant.
+// RegFar registers length bytes of far memory (see Far) from its address start on. Their virtual
+// addresses begin at base, which the caller chooses. Regions may overlap, because the key selects
+// the region.
 func (t *Table) RegFar(pd PD, far Far, start, base, length uint64, access verbs.Access) (*Region, error) {
 	if length > maxFar || start > maxFar-length || base > math.MaxUint64-length {
 		return nil, &verbs.OpError{Op: "reg mr", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d bytes at %#x, known as %#x", length, start, base)}
@@ -141,8 +141,8 @@ func (t *Table) RegFar(pd PD, far Far, start, base, length uint64, access verbs.
 	return t.reg(pd, Region{far: far, start: start, base: base, size: length, access: access})
 }
 
-// reg registers a region that is complete except for its keys, and except for its address unless it
-// is far memory.
+// reg registers a region. It sets the keys and, unless the memory is far (see Far), the address;
+// the caller has set the other fields.
 func (t *Table) reg(pd PD, region Region) (*Region, error) {
 	fail := func(err error, format string, args ...any) (*Region, error) {
 		return nil, &verbs.OpError{Op: "reg mr", Err: err, Detail: fmt.Sprintf(format, args...)}
@@ -183,10 +183,11 @@ func (t *Table) keysOf(i uint32) (lkey, rkey uint32) {
 	return t.local.toKey(i)<<8 | tag, t.remote.toKey(i)<<8 | tag
 }
 
-// take returns the index of a free slot and gives the slot a new tag.
+// take returns the index of a free slot, and gives the slot a new low byte of its keys.
 func (t *Table) take() uint32 {
 	if n := len(t.free); n > 0 && len(t.slots) >= t.max {
-		// The slot that has been free longest, so that a key is not reused for as long as possible.
+		// Takes the slot that has been free for the longest time, so that keys are reused as late as
+		// possible.
 		i := t.free[0]
 		t.free = t.free[1:]
 		t.slots[i].tag++
@@ -205,7 +206,7 @@ func (t *Table) take() uint32 {
 
 // release frees a slot.
 func (t *Table) release(i uint32, pd PD) {
-	t.slots[i].region, t.lastLocal, t.lastRemote = nil, nil, nil // so that the garbage collector can free the region's memory
+	t.slots[i].region, t.lastLocal, t.lastRemote = nil, nil, nil // so that the garbage collector can free the region
 	t.free = append(t.free, i)
 	t.count--
 	t.pds[pd]--
@@ -228,8 +229,8 @@ func (t *Table) Dereg(r *Region) error {
 }
 
 // Rereg changes the access rights of r; its keys and addresses stay. It fails in the same cases as
-// Dereg, and with ErrInvalid for rights that Reg refuses and for regions for fast registration,
-// whose rights a work request sets.
+// Dereg. It fails with ErrInvalid for rights that Reg refuses, and for a region for fast
+// registration, whose rights a work request sets.
 func (t *Table) Rereg(r *Region, access verbs.Access) error {
 	const op = "rereg mr"
 	switch {
@@ -260,7 +261,8 @@ func (t *Table) lookupLocal(key uint32) *Region {
 	return r
 }
 
-// lookupRemote returns the valid region, or the view of a bound window, with an R_Key; else nil.
+// lookupRemote returns the valid region, or the memory of a bound window, that an R_Key names; else
+// nil.
 func (t *Table) lookupRemote(key uint32) *Region {
 	if r := t.lastRemote; r != nil && r.rkey == key && r.valid {
 		return r
@@ -281,8 +283,8 @@ func (t *Table) at(i uint32) *Region {
 	return t.slots[i].region
 }
 
-// Local checks an SGE of a work request and returns the memory that it names. write: the NIC will
-// write to it. An SGE of length 0 needs no valid key.
+// Local checks an SGE of a work request and returns the memory that it names. write says that the
+// NIC will write to the memory. An SGE of length 0 needs no valid key.
 func (t *Table) Local(pd PD, s verbs.SGE, write bool) (Piece, Fault) {
 	if s.Length == 0 {
 		return Piece{}, OK
@@ -311,8 +313,8 @@ func (t *Table) Remote(pd PD, qp wire.QPN, rkey uint32, va uint64, length uint32
 	return r.check(pd, va, uint64(length), need)
 }
 
-// Whole checks the region or window that the peer of queue pair qp names in a request without a
-// range.
+// Whole checks the access to a region or window that a request of queue pair qp's peer names
+// without a range.
 func (t *Table) Whole(pd PD, qp wire.QPN, rkey uint32, need verbs.Access) Fault {
 	r := t.lookupRemote(rkey)
 	if r == nil || (r.owner != 0 && r.owner != qp) {
@@ -322,7 +324,7 @@ func (t *Table) Whole(pd PD, qp wire.QPN, rkey uint32, need verbs.Access) Fault 
 	return fault
 }
 
-// check makes the checks that follow the lookup of the key.
+// check makes the checks of an access that follow the lookup of the key.
 func (r *Region) check(pd PD, va, n uint64, need verbs.Access) (Piece, Fault) {
 	switch {
 	case r.pd != pd:

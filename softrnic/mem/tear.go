@@ -8,8 +8,8 @@ import (
 // LineSize is the size of a cache line in bytes: copies tear only at multiples of it.
 const LineSize = 64
 
-// Tear says where and how long one copy pauses. The bytes before Cut are copied at once, those from
-// Cut on after Pause; with TailFirst it is the other way round.
+// Tear says where and for how long one copy pauses. The bytes before Cut are copied at once, and
+// those from Cut on after Pause. TailFirst exchanges the two parts.
 type Tear struct {
 	// Cut is an offset in the copy. If it is not inside the copy, the copy is not torn.
 	Cut       int
@@ -20,13 +20,13 @@ type Tear struct {
 // TearFunc decides how a copy of n bytes is torn. It is called once for each copy, in order.
 type TearFunc func(n int) Tear
 
-// SetTear makes copies of WRITE payloads into regions, and of READ responses out of them, pause as
-// f decides; SetTear(nil) ends that. Atomics, SENDs and local accesses are never torn.
+// SetTear makes copies pause as f decides: copies of WRITE payloads into regions, and of READ
+// responses out of them. SetTear(nil) ends that. Atomics, SENDs and local accesses are never torn.
 func (t *Table) SetTear(f TearFunc) { t.tear = f }
 
 // PlanTear calls the TearFunc for a copy of n bytes at va, and rounds the cut down so that its
-// address is a multiple of LineSize. ok is false if no cut inside the copy remains: then the copy
-// is not torn.
+// address is a multiple of LineSize. ok is false if the cut is then not inside the copy; such a
+// copy is not torn.
 func (t *Table) PlanTear(va uint64, n int) (tr Tear, ok bool) {
 	if t.tear == nil || n <= 0 {
 		return Tear{}, false

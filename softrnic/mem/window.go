@@ -9,8 +9,8 @@ import (
 
 // Window is a memory window (IBTA 10.6.7.2): an R_Key that a bind work request gives to a part of a
 // region. It has no L_Key. A window of type 2 is for the peer of one queue pair only, and an
-// invalidate unbinds it. A window of type 1 is for the peers of all queue pairs of its domain; the
-// next bind, which may be of length 0, replaces its bind.
+// invalidate unbinds it. A window of type 1 is for the peers of all queue pairs of its protection
+// domain. Each bind replaces the bind before; a bind of length 0 only ends it.
 type Window struct {
 	table *Table
 	pd    PD
@@ -114,7 +114,7 @@ func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access ver
 	return OK
 }
 
-// window returns the window with a key of which only the low byte may differ, or nil.
+// window returns the window that a key names, or nil. The low byte of the key is ignored.
 func (t *Table) window(key uint32) *Window {
 	if i := t.remote.fromKey(key >> 8); uint64(i) < uint64(len(t.slots)) {
 		return t.slots[i].window

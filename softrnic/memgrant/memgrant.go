@@ -1,6 +1,6 @@
-// Package memgrant is the part of a memory service's answer that says where its memory is: what a
-// client of the service, or the switch, needs for one-sided operations. Package memservice has the
-// rest of the protocol. Numbers are big-endian:
+// Package memgrant is a part of the protocol of the memory service: the answer that tells a client,
+// or the switch, where the service's memory is. With it they can make one-sided operations. Package
+// memservice has the rest of the protocol. Numbers are big-endian:
 //
 //	0 version | 1 kind | 2 connection 8 | 10 boot 8 | 18 memory 20 | 38 locks 20 | 58 data of a worker
 //	region   address 8 | R_Key 4 | length 8
@@ -22,7 +22,8 @@ const (
 	Kind    = 1
 )
 
-// RegionLen and Len are the lengths of a region and of a grant in bytes, without version and kind.
+// RegionLen is the length of an encoded region. Len is the length of an encoded grant, without
+// version and kind. Both are in bytes.
 const (
 	RegionLen = 20
 	Len       = 16 + 2*RegionLen
@@ -30,10 +31,10 @@ const (
 
 // Region is memory that a peer may access.
 type Region struct {
-	// Addr is the virtual address of its first byte.
+	// Addr is the virtual address of the region's first byte.
 	Addr uint64
 	RKey uint32
-	// Len is its length in bytes.
+	// Len is the region's length in bytes.
 	Len int
 }
 
@@ -57,12 +58,12 @@ func (r *Region) Parse(b []byte) error {
 	return nil
 }
 
-// Grant is what a service lends on a connection.
+// Grant is the memory to which a service gives access on a connection.
 type Grant struct {
 	// Conn identifies the connection, Boot the incarnation of the service.
 	Conn, Boot uint64
-	// Region is the shared region, or the region of this connection alone; Locks is zero-based device
-	// memory. A Len of 0 means that there is none.
+	// Region is the region that all clients share, or one for this connection alone. Locks is device
+	// memory with lock words; its addresses begin at 0. A Len of 0 means that there is no such memory.
 	Region, Locks Region
 }
 
@@ -73,7 +74,7 @@ func (g *Grant) AppendTo(b []byte) []byte {
 	return g.Locks.AppendTo(g.Region.AppendTo(b))
 }
 
-// Parse decodes a grant at the beginning of b, which has no version and kind any more.
+// Parse decodes a grant at the beginning of b, which begins behind version and kind.
 func (g *Grant) Parse(b []byte) error {
 	if len(b) < Len {
 		return fmt.Errorf("a grant of %d bytes: want %d", len(b), Len)
@@ -82,8 +83,8 @@ func (g *Grant) Parse(b []byte) error {
 	return errors.Join(g.Region.Parse(b[16:]), g.Locks.Parse(b[16+RegionLen:]))
 }
 
-// Of reads the grant in the private data of a REP. It returns an error if they are of another
-// service.
+// Of decodes the grant in the private data of a REP. It returns an error if the REP is not the
+// answer of a memory service.
 func Of(private []byte) (g Grant, err error) {
 	if len(private) < 2+Len || private[0] != Version || private[1] != Kind {
 		return Grant{}, fmt.Errorf("the service's answer of %d bytes is none of a memory service, version %d; "+

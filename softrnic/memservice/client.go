@@ -13,25 +13,28 @@ import (
 // Service is the name of the memory service of a host.
 const Service = "memory"
 
-// MostFormer is the largest number of owners that leave a connection with one Join.
+// MostFormer is the largest number of owners that one Join can remove from a connection.
 const MostFormer = 8
 
-// ErrFenced is the error if the owner of a connection was fenced or retired.
+// ErrFenced is returned if the owner of a connection was fenced or retired. See Owners in the
+// package comment.
 var ErrFenced = errors.New("the owner was fenced")
 
-// ErrGone is the answer to a Join of a connection that the service has ended.
+// ErrGone is returned by Join for a connection that the service has ended.
 var ErrGone = errors.New("there is no such connection")
 
-// Claim says for which owner a connection is requested, and which connection it replaces.
+// Claim says for which owner a connection is requested, and which earlier connection it replaces.
 type Claim struct {
-	// Owner is the owner of the connection; 0 means none. Fence ends all connections of an owner.
+	// Owner is the number of the owner of the connection; 0 means none. Fence ends all connections of
+	// an owner.
 	Owner uint32
-	// Replaces is the Conn of an earlier connection, which the service ends first. So no request in
-	// flight on it is executed after the answer; 0 means none.
+	// Replaces is the Conn of an earlier connection; 0 means none. The service ends that connection
+	// first. So when the answer has arrived, no request in flight on the earlier connection is
+	// executed any more.
 	Replaces uint64
-	// Former, with Join, are owners that leave the connection, at most MostFormer: the numbers
-	// under which the client joined it before. A fence of one of them does not end the connection
-	// any more, so none of their requests may be in flight on it.
+	// Former is only for Join: owners that leave the connection, at most MostFormer. They are the
+	// numbers under which the client joined it before. A fence of a former owner no longer ends the
+	// connection, so no request of a former owner may be in flight on it.
 	Former []uint32
 	// Bytes is the size of a region for this connection alone; 0 means the region that all clients
 	// share.
@@ -45,17 +48,18 @@ type Claim struct {
 type Memory struct {
 	// Region is the shared region, or the region of this connection alone.
 	Region
-	// Locks is zero-based device memory; its Len is 0 if there is none.
+	// Locks is device memory for lock words, whose addresses begin at 0. Its Len is 0 if there is
+	// none.
 	Locks Region
 	// Conn identifies the connection.
 	Conn uint64
-	// Boot identifies the incarnation of the service. The contents of Locks last as long as it.
+	// Boot identifies the incarnation of the service. The contents of Locks are lost when it ends.
 	Boot uint64
 	// Work is the answer of the service's Worker.
 	Work []byte
 }
 
-// errNoMemory is the error if a host shares no memory.
+// errNoMemory is returned if the host has no memory service.
 var errNoMemory = errors.New("the host shares no memory; give it some in the rack file (memory: 64MiB)")
 
 // Dial connects qp, which must be in RESET, to the memory service of the host with address addr,
@@ -126,7 +130,7 @@ func Join(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, c Clai
 	return nil
 }
 
-// dial sends a connect request and decodes its answer.
+// dial sends a connect request over qp and decodes the answer.
 func dial(
 	d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time,
 ) (Memory, error) {
@@ -149,12 +153,12 @@ func dial(
 }
 
 // Fence ends all connections of an owner at the memory service of a host and refuses new ones. When
-// it returns nil, no request that the owner had in flight will be executed, wherever its packets
-// are, and the owner cannot send a new one.
+// it returns nil, no request of the owner that was in flight will be executed, even if its packets
+// still arrive. The owner cannot send a new one.
 //
-// Every host that can connect may call Fence, End and WhoIs. A fence of an owner that is alive
-// costs it time, but no data. The service forgets the fence when it is restarted; by then the
-// owner's connections and the locks in device memory have ended, too.
+// Every host that can connect may call Fence, End and WhoIs. A fence of an owner that has not
+// failed costs this owner time, but no data. The service forgets the fence when it is restarted; by
+// then the owner's connections and the locks in device memory have ended, too.
 func Fence(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
 	if _, err := ask(ctx, d, to, request{kind: kindFence, owner: owner}, deadline); err != nil {
 		return fmt.Errorf("fence owner %d at the memory of %v: %w", owner, to, err)
@@ -163,8 +167,8 @@ func Fence(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, dead
 }
 
 // Disconnect ends all connections of an owner at the memory service of a host. Unlike Fence it does
-// not refuse new ones. That is enough if the owner sends nothing on a later connection that it
-// decided on before.
+// not refuse new ones. That is enough if the owner, on a later connection, sends no request that
+// depends on what it read before.
 func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
 	if _, err := ask(ctx, d, to, request{kind: kindDisconnect, owner: owner}, deadline); err != nil {
 		return fmt.Errorf("disconnect owner %d at the memory of %v: %w", owner, to, err)
@@ -172,9 +176,9 @@ func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32,
 	return nil
 }
 
-// DisconnectOthers is Disconnect for all connections but those of an owner, also for those without
-// an owner. It returns the largest owner that has ever connected. So what all others decide later
-// depends on what they read on connections that they make after it.
+// DisconnectOthers does the same as Disconnect for all connections except those of the given owner,
+// also for connections without an owner. It returns the largest owner that has ever connected.
+// After it, all other clients depend only on what they read over new connections.
 func DisconnectOthers(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) (last uint32, err error) {
 	a, err := ask(ctx, d, to, request{kind: kindDisconnectOthers, owner: owner}, deadline)
 	if err != nil {
@@ -202,11 +206,13 @@ func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dead
 	return max(upTo, before), nil
 }
 
-// Reserve is Retire for a caller that takes the number upTo, and with it larger ones that it derives
-// from it. Nothing connects as upTo itself. Reserve returns the largest number that had connected or
-// was retired before: if it is smaller than upTo, the caller has got upTo. Of all callers that ask one
-// service for the same number, one gets it, and none that comes after a larger number. So a caller
-// whose answer was lost asks for a larger one. The service forgets the numbers when it is restarted.
+// Reserve is Retire for a caller that wants to use the number upTo, and larger numbers that it
+// derives from upTo. No client connects as upTo itself. Reserve returns the largest number that had
+// connected or was retired before. If this is smaller than upTo, the caller has got upTo.
+//
+// If several callers request the same number from one service, only one gets it. A caller does not
+// get a number if a larger one was retired before. So a caller whose answer was lost requests a
+// larger number. The service forgets the numbers when it is restarted.
 func Reserve(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) (before uint32, err error) {
 	a, err := ask(ctx, d, to, request{kind: kindRetire, owner: upTo}, deadline)
 	if err != nil {
@@ -217,9 +223,9 @@ func Reserve(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dea
 
 // Holder is what the memory service knows of an owner.
 type Holder struct {
-	// Peer is the address from which it has connected last; "" means that it has never connected.
+	// Peer is the address from which the owner connected last; "" means that it has never connected.
 	Peer string `json:"p,omitempty"`
-	// QPs is the number of its connections that have not failed.
+	// QPs is the number of the owner's connections that have not failed.
 	QPs int `json:"q"`
 	// Fenced: the owner was fenced or retired.
 	Fenced bool `json:"f,omitempty"`
@@ -234,7 +240,8 @@ func WhoIs(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, dead
 	return a.holder, nil
 }
 
-// End ends one connection, so that no request in flight on it will be executed.
+// End ends one connection. When it returns nil, no request in flight on the connection will be
+// executed.
 func End(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, deadline clock.Time) error {
 	if _, err := ask(ctx, d, to, request{kind: kindEnd, conn: conn}, deadline); err != nil {
 		return fmt.Errorf("end a connection to the memory of %v: %w", to, err)

@@ -9,18 +9,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Worker makes threads of the host work for connections, for example to receive messages. Without a
-// Worker a Server is passive: only the host's NIC works for its connections.
+// Worker lets threads of the host take part in connections, for example to receive messages.
+// Without a Worker a Server is passive: only the host's NIC serves its connections.
 type Worker interface {
-	// Parse decodes the data for the worker in a connect request. It is not called if there are
-	// none. If it fails, the connection is refused for that reason.
+	// Parse decodes the data for the worker in a connect request. It is not called for a request
+	// without such data. If it fails, the connection is refused for that reason.
 	Parse(data []byte) (Work, error)
 }
 
-// Work is the host's part in one connection. Its methods are called in the order below; the thread
-// of Server.Serve calls those before Serve.
+// Work is the host's part in one connection. Its methods are called in the order below. The thread
+// of Server.Serve calls all of them but Serve.
 type Work interface {
-	// Name returns the end of its thread's name.
+	// Name returns the last part of the name of the Work's thread.
 	Name() string
 	// Bytes returns the size of the memory that the Work needs in addition to the memory that the
 	// client requested.
@@ -28,12 +28,12 @@ type Work interface {
 	// Queues returns the number of work requests of the connection's queue pair in each direction,
 	// and the depth of its completion queue.
 	Queues() (wrs, cqes int)
-	// Register registers the memory that the Work needs. c has no queue pair yet.
+	// Register registers the memory that the Work needs. c has no queue pair at this time.
 	Register(c *Conn) error
-	// Build makes all other objects and returns the answer for the client, at most 64 bytes.
+	// Build makes all other objects of the Work. It returns data for the client, at most 64 bytes.
 	Build(c *Conn) (data []byte, err error)
-	// Serve runs in a thread of its own from when the client is connected until the queue pair is
-	// in ERROR. Then it must call Destroy of the Conn.
+	// Serve is called in a thread of its own when the client is connected. It runs until the queue
+	// pair is in ERROR. Then it must call Destroy of the Conn.
 	Serve()
 }
 
@@ -51,21 +51,21 @@ type Conn struct {
 
 	id     uint64
 	req    request
-	owners []uint32 // owners of its requests; empty: requests without owner
+	owners []uint32 // owners whose requests it carries; empty means that its requests have no owner
 	work   Work     // nil means that only the NIC works
 	bytes  int64
 	memory Region
-	died   clock.Time // when the service found the connection dead; 0 means that it has not
+	died   clock.Time // when the service noticed that the connection is dead; 0 means that it is not
 	undo   []func() error
 }
 
-// of reports whether the connection carries requests of an owner.
+// of reports whether the connection carries requests of owner.
 func (c *Conn) of(owner uint32) bool { return slices.Contains(c.owners, owner) }
 
-// OnDestroy makes Destroy call f, before the functions of earlier calls.
+// OnDestroy makes Destroy call f. Destroy calls the functions in the reverse order.
 func (c *Conn) OnDestroy(f func() error) { c.undo = append(c.undo, f) }
 
-// Register registers buf, or n new bytes, until the connection is destroyed.
+// Register registers buf, or n new bytes if buf is nil, until the connection is destroyed.
 func (c *Conn) Register(buf []byte, n int, a verbs.Access) (verbs.MR, error) {
 	mr, err := c.PD.RegMR(buf, n, a)
 	if err == nil {
@@ -85,8 +85,8 @@ func (c *Conn) Destroy() error {
 	return err
 }
 
-// build makes the objects of a connection and returns the answer of its work. After an error, the
-// Conn has the objects that were made.
+// build makes the objects of a connection, and returns the data of its Work for the client. After
+// an error, the Conn has the objects that were made until then.
 func (s *Server) build(c *Conn) (data []byte, err error) {
 	if err := s.buildMemory(c); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (s *Server) build(c *Conn) (data []byte, err error) {
 	return c.work.Build(c)
 }
 
-// buildMemory registers the region of the connection alone, if it has one.
+// buildMemory registers the region for this connection alone, if the client has requested one.
 func (s *Server) buildMemory(c *Conn) (err error) {
 	mr := s.region
 	if c.req.bytes > 0 {

@@ -7,24 +7,25 @@ import (
 )
 
 const (
-	// looks is how many connections a request makes the service look at for dead ones.
+	// looks is the number of connections that the service checks at each request, to find dead ones.
 	looks = 4
-	// afterlife is how long the service keeps a connection that it has found dead. When a client
-	// has been killed, the switch may still have requests of it in flight on other connections; they
-	// must find the region. A switch gives a silent server up after a second.
+	// afterlife is how long the service keeps a connection that it has found dead. When a client was
+	// killed, the switch may still have requests of this client in flight on other connections; these
+	// requests must find the region. A switch gives up a silent server after a second.
 	afterlife = 10 * time.Second
-	// shortAfterlife is afterlife if there is no memory for a new connection.
+	// shortAfterlife replaces afterlife when there is no memory for a new connection.
 	shortAfterlife = 2 * time.Second
 )
 
-// dead reports whether a connection has failed, or was ended by the client's NIC, as when the client
-// is killed. Such a client sends no request to end it.
+// dead reports whether a connection has failed, or was ended by the client's NIC because the client
+// was killed. A killed client sends no request to end its connection.
 func (c *Conn) dead() bool {
 	a, err := c.QP.Query()
 	return err != nil || a.State == verbs.StateError
 }
 
-// deadFor returns for how long the service has known that a connection is dead; -1: it is not dead.
+// deadFor returns for how long the service has known that a connection is dead; −1 means that it is
+// not dead.
 func (s *Server) deadFor(c *Conn) time.Duration {
 	now := s.rt.Now()
 	switch {
@@ -36,8 +37,8 @@ func (s *Server) deadFor(c *Conn) time.Duration {
 	return now.Sub(c.died)
 }
 
-// bury looks at the next connections, in turn, and ends those that have been dead for longer than
-// afterlife. It is called for each request.
+// bury checks some connections, each call the next ones, and ends those that have been dead for
+// longer than afterlife. It is called for each request.
 func (s *Server) bury() {
 	for range min(looks, len(s.conns)) {
 		if s.next >= len(s.conns) {
@@ -52,7 +53,7 @@ func (s *Server) bury() {
 }
 
 // makeRoom ends connections that have been dead for longer than shortAfterlife, the oldest first,
-// until the connections use n bytes less. It ends none if that would not be enough.
+// until n bytes are free. If all of them together would not free enough, it ends none.
 func (s *Server) makeRoom(n int64) {
 	var list []*Conn
 	for _, c := range s.conns {

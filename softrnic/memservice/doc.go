@@ -5,9 +5,9 @@
 //
 // # Protocol
 //
-// A client sends one request in the private data of a REQ of the connection manager (or of the
-// exchange over TCP) and gets one answer. Request and answer begin with a version and a kind;
-// numbers are big-endian and lengths are exact:
+// A client sends one request in the private data of a REQ of the connection manager and gets one
+// answer. (On a rack that connects by an exchange over TCP, this exchange carries both.) Request
+// and answer begin with a version and a kind; numbers are big-endian and lengths are exact:
 //
 //	request  0 version | 1 kind | 2 …
 //	  connect   owner 4 | replaces 8 | bytes 4 | work ≤ 64
@@ -33,7 +33,8 @@
 //	region   address 8 | R_Key 4 | length 8
 //
 // A request without private data is a connect to the shared region by a client that never sends an
-// end: the switch, for its own connections, and threads that share a connection.
+// end request. Such clients are the switch, for its own connections, and threads that share a
+// connection.
 //
 // The answer to connect is the private data of the REP. All other requests make no connection:
 // their answer is the private data of a REJ (rdmacm.Request.Answer). They are sent in this way, and
@@ -47,18 +48,19 @@
 // An owner is a number that a client of a store chooses for itself. Fence ends all connections of
 // an owner and refuses new ones, so that none of its requests is executed any more. FenceTo does
 // this for all owners up to a number, Retire also for all that have connected so far. Reserve is
-// Retire for the next user of the memory: of several that ask for the same number, one gets it.
-// Disconnect ends the connections but refuses no new ones. A connection that several owners use (Join)
-// ends with any of them. Every host that can connect may also fence: the service trusts its network,
-// as RDMA does.
+// Retire for the next user of the memory: if several callers request the same number, only one gets
+// it. Disconnect ends the connections but refuses no new ones. A connection that several owners use
+// (Join) ends with any of them. Every host that can connect may also fence: the service trusts its
+// network, as RDMA does.
 //
 // # Tables
 //
-// A table is words of the shared region in little-endian byte order, of which 0 is free. Take has
-// the service put a value into the first free word, so that clients share out what the words stand
-// for: the blocks of package fusee. Clients may read and clear words by themselves. Each owner
-// numbers its requests; the service remembers the last one of each owner and what it has given for
-// it, so that a request whose answer was lost can be repeated.
+// A table is an array of little-endian words in the shared region; a word that is 0 is free. By
+// Take a client makes the service write a value into the first free word. So clients divide among
+// themselves what the words represent, for example the blocks of package fusee. Clients may read
+// and clear words by themselves. Each owner numbers its requests; the service remembers the last
+// one of each owner and what it has given for it, so that a request whose answer was lost can be
+// repeated.
 //
 // A Worker (package perf has one) lets the host take part in a connection, with further data in
 // connect and its answer.

@@ -10,16 +10,16 @@ import (
 // ready. If maxHandshakes threads wait, Serve itself waits for the next client.
 const maxHandshakes = 64
 
-// handshakes counts the connections whose clients have not yet reported that they are ready. A
-// thread waits for each, so that a client that dies during connection set-up delays no other
-// connect or fence. The thread of Serve does all other work.
+// handshakes counts the connections whose clients have not yet reported that they are ready. For
+// each of them a thread waits. So a client that dies while it connects delays no other connect or
+// fence. The thread of Serve does all other work.
 type handshakes struct {
 	mu     sync.Mutex // not held while a thread waits
 	open   int
 	failed []uint64 // connections that must be ended
 }
 
-// begin reserves one of the handshakes. It returns false if all are in use.
+// begin reserves a handshake. It returns false if maxHandshakes are in use.
 func (h *handshakes) begin() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *Server) sweep() {
 	}
 }
 
-// accept sends the answer and waits until the client is ready.
+// accept sends the answer to a connect and waits until the client is ready.
 func (s *Server) accept(in rdmacm.Request, c *Conn, a answer) error {
 	return in.Accept(c.QP, rdmacm.Params{}, a.encode(), s.rt.Now().Add(acceptPatience))
 }

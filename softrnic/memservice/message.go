@@ -62,7 +62,7 @@ func (k kind) String() string {
 const (
 	headerLen    = 2
 	connectLen   = 16
-	joinLen      = 20 // and ownerLen for each former owner
+	joinLen      = 20 // followed by ownerLen bytes for each former owner
 	ownerLen     = 4
 	takeLen      = 28
 	connectedLen = memgrant.Len
@@ -76,18 +76,18 @@ const (
 // request is a client's request. Fields that its kind does not have are zero.
 type request struct {
 	kind kind
-	// conn is the connection that must be ended: by end, or by connect and join before they do
-	// anything else; 0 means none.
+	// conn is the connection that the request ends; 0 means none. For connect and join, the service
+	// ends this connection before it does anything else.
 	conn  uint64
 	owner uint32
-	// shared is the connection that an owner joins. former are the owners that leave it, at most
-	// MostFormer.
+	// shared is the connection that an owner joins. former are the owners that leave this connection,
+	// at most MostFormer.
 	shared uint64
 	former []uint32
 	// bytes is the size of a region for this connection alone; 0 means the shared region.
 	bytes int
-	// take looks for a free word in table and writes value to it. number is the number of the
-	// owner's request.
+	// The fields of take: the service writes value to a free word in table. number is the number of
+	// this request among the owner's requests.
 	number uint32
 	table  table
 	value  uint64
@@ -198,7 +198,7 @@ func parseRequest(b []byte) (request, error) {
 	return r, nil
 }
 
-// refusal is the reason of a refusal, as far as programs must distinguish reasons.
+// refusal is the reason of a refusal, if programs must distinguish it from others.
 type refusal uint8
 
 const (
@@ -217,12 +217,12 @@ type answer struct {
 	kind   kind
 	memory Memory  // of connect
 	holder Holder  // of who
-	owner  uint32  // of retire: the largest before it; of disconnect others: the largest that has connected
+	owner  uint32  // of retire: the largest owner before; of disconnect others: the largest that has connected
 	index  uint32  // of take
 	code   refusal // of refused
 }
 
-// Flags of who.
+// Flag in the answer to who.
 const holderFenced = 1
 
 // encode returns the private data of the REP or REJ.

@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// maxOwners is the largest number of owners that a service keeps. When it is reached, the memory
-// server must be restarted.
+// maxOwners is the largest number of owners that a service remembers. When it is reached, further
+// ones are refused until the memory server is restarted.
 const maxOwners = 1 << 16
 
 var errOwners = errors.New("too many owners: restart the memory server")
@@ -14,7 +14,7 @@ var errOwners = errors.New("too many owners: restart the memory server")
 // owners is the table of the owners of connections.
 type owners struct {
 	known map[uint32]owner
-	// retired is the largest retired owner: all up to it are fenced and not in known.
+	// retired is the largest retired owner. All owners up to it are fenced, and are not in known.
 	retired uint32
 }
 
@@ -25,7 +25,7 @@ type owner struct {
 	took   taken
 }
 
-// taken is an owner's last request for a word, and the index of the word that it got.
+// taken is an owner's last Take that got a word, and the index of this word.
 type taken struct{ number, index uint32 }
 
 // note stores the state of an owner.
@@ -37,8 +37,8 @@ func (o *owners) note(id uint32, to owner) error {
 	return nil
 }
 
-// admit checks whether an owner may connect from the host with the address peer. The error is the
-// refusal.
+// admit returns nil if an owner may connect from the host with address peer, and otherwise the
+// reason of the refusal.
 func (o *owners) admit(id uint32, peer string) error {
 	switch {
 	case id == 0:

@@ -29,16 +29,18 @@ type Config struct {
 	// Region is the size in bytes of the region that all connections without a region of their own
 	// share; 0 means none.
 	Region int
-	// Buffer is the memory of the region, if it must survive the NIC; nil means new memory.
+	// Buffer is the memory of the region. If it is set, the bytes survive a crash of the NIC; nil
+	// means new memory.
 	Buffer []byte
 	// Locks is the size in bytes of a table in device memory that all connections share; 0 means
 	// none.
 	Locks int
-	// Memory is the largest amount of memory of all connections together, in bytes; 0 means 1 GiB.
+	// Memory is the largest amount of memory for regions and Work of all connections together, in
+	// bytes; 0 means 1 GiB.
 	Memory int64
-	// PD is the protection domain of all memory and queue pairs; nil means that the service makes
-	// one. There is only one, so that a switch's connection that carries requests of many clients
-	// can access everything that these clients can access.
+	// PD is the protection domain of all memory and queue pairs; nil means that the service makes one.
+	// All share one domain, so that a switch's connection can access everything that the clients can
+	// access whose requests it carries.
 	PD verbs.PD
 	// Worker takes part in connections; nil means that the service is passive and refuses requests
 	// with data for a worker.
@@ -52,15 +54,15 @@ type Server struct {
 	ctx      verbs.Context
 	rt       verbs.Runtime
 	listener rdmacm.Listener
-	pd       verbs.PD // of all objects
+	pd       verbs.PD // protection domain of all objects
 	region   verbs.MR
 	locks    verbs.MR // in device memory
 	owners   owners
 	boot     uint64   // identifies this incarnation
-	cq       verbs.CQ // of connections without a Work; always empty
+	cq       verbs.CQ // completion queue of connections without a Work; always empty
 	conns    []*Conn  // oldest first
-	next     int      // index of the connection at which bury looks next
-	used     int64    // bytes of the memory of connections
+	next     int      // index of the connection that bury checks next
+	used     int64    // bytes of memory that connections use
 	shaking  handshakes
 }
 
@@ -112,8 +114,8 @@ func (s *Server) share() (err error) {
 	return nil
 }
 
-// Reopen listens again after Close has ended Serve; the caller must call Serve again. The region
-// was kept, with its keys.
+// Reopen makes the service listen again after Close has ended Serve. The caller must then call
+// Serve again. The region and its keys have not changed.
 func (s *Server) Reopen(m rdmacm.Manager) (err error) {
 	s.listener, err = m.Listen(s.cfg.Service)
 	return err
@@ -128,9 +130,9 @@ func (s *Server) Region() verbs.MR { return s.region }
 // Locks returns the lock table in device memory; nil if there is none.
 func (s *Server) Locks() verbs.MR { return s.locks }
 
-// Close ends Serve, and with it the connections of a service with a Worker. Connections of a
-// passive service need only the NIC: they last as long as the verbs context, or until their clients
-// end them after Reopen. Any thread may call it.
+// Close ends Serve. A service with a Worker then ends its connections. Connections of a passive
+// service need only the NIC, and stay: they last as long as the verbs context, or until their
+// clients end them after Reopen. Any thread may call Close.
 func (s *Server) Close() error { return s.listener.Close() }
 
 // Serve handles requests until Close or until the device is closed; then it returns nil.
@@ -149,7 +151,7 @@ func (s *Server) Serve() error {
 	}
 }
 
-// shutdown ends the connections that need threads of the host.
+// shutdown ends the connections that need threads of the host: those with a Work.
 func (s *Server) shutdown() error {
 	if s.cfg.Worker == nil {
 		return nil
@@ -160,7 +162,7 @@ func (s *Server) shutdown() error {
 	return nil
 }
 
-// handle handles one request. Its error concerns only this request.
+// handle handles one request. An error concerns only this request.
 func (s *Server) handle(in rdmacm.Request) error {
 	s.sweep()
 	s.bury()
@@ -248,8 +250,8 @@ func (s *Server) holderOf(id uint32) Holder {
 // maxJoined is the largest number of owners of one connection.
 const maxJoined = 4096
 
-// join lets requests of an owner travel on a connection, which ends when the owner is fenced. The
-// owner may take the place of former ones.
+// join adds an owner to the owners of a connection, which ends when the owner is fenced. The
+// request may also remove former owners.
 func (s *Server) join(r request) error {
 	s.endID(r.conn)
 	i := slices.IndexFunc(s.conns, func(c *Conn) bool { return c.id == r.shared })
@@ -291,8 +293,8 @@ func (s *Server) connect(in rdmacm.Request, r request) error {
 	if len(s.conns) >= limit {
 		s.end(s.oldest())
 	}
-	// IDs of two incarnations of the service differ by boot even if their random numbers are equal:
-	// a client may ask the new one to end a connection of the old one.
+	// XOR with boot makes IDs of different incarnations of the service differ, even if the random
+	// numbers are equal. A client may ask the new incarnation to end a connection of the old one.
 	c.id = (s.rt.Rand().Uint64() ^ s.boot<<20) | 1
 	if err := s.roomFor(c); err != nil {
 		return errors.Join(err, refuse(in, err))
@@ -312,7 +314,7 @@ func (s *Server) connect(in rdmacm.Request, r request) error {
 	return s.welcome(in, c, a)
 }
 
-// parseWork lets the worker decode its data.
+// parseWork passes the worker's data in the request to the worker.
 func (s *Server) parseWork(c *Conn) (err error) {
 	if len(c.req.work) == 0 {
 		return nil
@@ -326,7 +328,7 @@ func (s *Server) parseWork(c *Conn) (err error) {
 	return err
 }
 
-// roomFor checks that there is memory for a connection.
+// roomFor checks that there is memory for a connection, and makes room if necessary.
 func (s *Server) roomFor(c *Conn) error {
 	if over := s.used + c.bytes - s.cfg.Memory; over > 0 {
 		s.makeRoom(over)
@@ -340,8 +342,9 @@ func (s *Server) roomFor(c *Conn) error {
 	return nil
 }
 
-// welcome accepts a connection and starts its work. A connection without work is accepted in a
-// thread of its own, if there are not too many; a fence that arrives during the handshake ends it.
+// welcome accepts a connection and starts its Work. A connection without a Work is accepted in a
+// thread of its own, unless there are already maxHandshakes such threads. A fence that arrives
+// during the handshake ends the connection.
 func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 	if c.work == nil && s.shaking.begin() {
 		s.conns = append(s.conns, c)
@@ -360,14 +363,14 @@ func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 	return nil
 }
 
-// candidates is how many connections oldest asks the NIC about. A service at its limit calls oldest
-// for each new connection.
+// candidates is for how many connections oldest queries the queue pair. A service at its limit
+// calls oldest for each new connection.
 const candidates = 16
 
 // oldest returns the index of the connection to end when there is no room. That is the oldest one
-// whose client should have sent an end and has therefore probably died, or one of those that follow
-// it and have failed. A switch's connection, which carries requests of many clients, is ended only
-// if all others are switch's connections, too.
+// whose client would have sent an end request if it had ended normally, or a failed one that
+// follows it closely. A switch's connection, which carries requests of many clients, is chosen only
+// if all connections are switch's connections.
 func (s *Server) oldest() int {
 	oldest, asked := 0, 0
 	for i, c := range s.conns {
@@ -387,7 +390,7 @@ func (s *Server) oldest() int {
 	return oldest
 }
 
-// endIf ends the connections for which the function returns true, youngest first.
+// endIf ends the connections for which which returns true, the youngest first.
 func (s *Server) endIf(which func(*Conn) bool) {
 	for i := len(s.conns) - 1; i >= 0; i-- {
 		if which(s.conns[i]) {
@@ -407,10 +410,10 @@ func (s *Server) end(i int) {
 	s.conns = append(s.conns[:i], s.conns[i+1:]...)
 	s.used -= c.bytes
 	if c.work != nil {
-		_ = c.QP.ToError() // its thread gets the flushed completions and destroys it; fails if it is already destroyed
+		_ = c.QP.ToError() // its thread then gets the flushed completions and destroys it; fails if it is already destroyed
 		return
 	}
-	_ = c.Destroy() // nothing can be done about an object that cannot be destroyed
+	_ = c.Destroy() // an object that cannot be destroyed stays; the service can do nothing about it
 }
 
 // RegionOf returns the values that a client needs to access a region.

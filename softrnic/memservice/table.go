@@ -14,8 +14,8 @@ import (
 // ErrFull means that no word of a table is free.
 var ErrFull = errors.New("no word of the table is free")
 
-// maxTable is the largest number of words of a table, tablePiece is how many the service reads at a
-// time.
+// maxTable is the largest number of words of a table. tablePiece is the number of words that the
+// service reads at a time.
 const (
 	maxTable   = 1 << 24
 	tablePiece = 512
@@ -28,14 +28,13 @@ type table struct {
 }
 
 // Take makes the memory service of a host claim a word in a table of the shared region, and returns
-// the index of the word: the service writes value, which must not be 0, to the first word that is
-// 0. The table has words words and begins at offset `off`. It fails with ErrFull if there is no
-// such word, and with ErrFenced if the owner was fenced. After another error the outcome is
-// unknown.
+// the index of the word. The table has words words, from offset off on. The service writes value,
+// which must not be 0, to the first word that is 0. Take fails with ErrFull if there is no such
+// word, and with ErrFenced if the owner was fenced. After another error the outcome is unknown.
 //
-// number counts the requests of the owner to this service, from 1. A request with the number of the
-// last one that has got a word is taken for the same one, and gets the same word: so a request
-// whose outcome is unknown can be repeated. One with a smaller number is refused.
+// number counts the requests of the owner to this service, from 1. If number is that of the owner's
+// last request that got a word, the service returns the same word again. So a request whose outcome
+// is unknown can be repeated. The service refuses a smaller number.
 func Take(
 	ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner, number uint32, off uint64, words int, value uint64, deadline clock.Time,
 ) (int, error) {
@@ -46,7 +45,7 @@ func Take(
 	return int(a.index), nil
 }
 
-// take executes Take. No other request is handled meanwhile.
+// take executes a Take. The service handles no other request meanwhile.
 func (s *Server) take(r request) (uint32, error) {
 	size, was := uint64(r.table.words)*8, s.owners.known[r.owner]
 	switch {

@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// run makes a test of package perf. args are ADDRESS TEST [ITERATIONS].
+// run executes one test of package perf. args are ADDRESS TEST [ITERATIONS].
 func run(args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("usage: example ADDRESS TEST [ITERATIONS]")

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Error is the encoding of an error for another process: of a verbs.OpError, a refused connection,
-// or just a text. Code stands for one of the sentinels.
+// Error is the encoding of an error for another process: of a verbs.OpError, of a refused
+// connection, or of a text. Code is the code of one of the sentinels.
 type Error struct {
 	Code   uint32 `json:"code,omitempty"`
 	Op     string `json:"op,omitempty"`
@@ -70,7 +70,7 @@ func ErrorOf(err error) *Error {
 	return e
 }
 
-// Err decodes it.
+// Err decodes an error; it is the inverse of ErrorOf.
 func (e *Error) Err() error {
 	switch {
 	case e == nil:

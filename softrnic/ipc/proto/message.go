@@ -25,7 +25,8 @@ const (
 // Op is the kind of a request.
 type Op string
 
-// Operations. The comments give the types of arguments and result.
+// Kinds of requests. The comments give the types of the arguments and, after the colon, of the
+// result.
 const (
 	OpHello        Op = "hello"         // Hello: Welcome, with the control page and the wake socket
 	OpAllocPD      Op = "alloc_pd"      // None: Handle
@@ -46,7 +47,7 @@ const (
 	OpCreateCQ     Op = "create_cq"     // CreateCQ: Queue, with the ring
 	OpResizeCQ     Op = "resize_cq"     // ResizeCQ: None
 	OpModerateCQ   Op = "moderate_cq"   // ModerateCQ: None
-	OpCountCQ      Op = "count_cq"      // Handle: None; the queue is only counted, and loses what does not fit
+	OpCountCQ      Op = "count_cq"      // Handle: None; from now on completions are only counted, and those that do not fit are lost
 	OpDestroyCQ    Op = "destroy_cq"    // Handle: None
 	OpCreateSRQ    Op = "create_srq"    // CreateSRQ: Queue, with the ring
 	OpQuerySRQ     Op = "query_srq"     // Handle: verbs.SRQAttr
@@ -109,7 +110,7 @@ type Welcome struct {
 	// Spin is how long an application should poll before it sleeps; 0 or less: it should not poll.
 	Spin time.Duration `json:"spin"`
 	Seed uint64        `json:"seed"`
-	// Manager reports whether connections can be made through the daemon.
+	// Manager: the daemon can make connections for the application.
 	Manager bool `json:"manager"`
 }
 
@@ -156,7 +157,7 @@ type Key struct {
 	RKey uint32 `json:"rkey"`
 }
 
-// Access reads Length bytes, or writes Data if Write is set.
+// Access reads Length bytes of device memory, or writes Data if Write is set.
 type Access struct {
 	H      uint32 `json:"h"`
 	Offset int    `json:"offset"`
@@ -188,13 +189,13 @@ type ModerateCQ struct {
 	Period time.Duration `json:"period"`
 }
 
-// UseRing gives a queue pair a send ring.
+// UseRing gives a queue pair a send ring (package sendring).
 type UseRing struct {
 	H    uint32         `json:"h"`
 	Init verbs.RingInit `json:"init"`
 }
 
-// Doorbell moves the limit of a send ring.
+// Doorbell tells the NIC up to which index it may execute the entries of a send ring.
 type Doorbell struct {
 	H     uint32 `json:"h"`
 	Limit uint32 `json:"limit"`
@@ -206,9 +207,10 @@ type CreateSRQ struct {
 	Init verbs.SRQInit `json:"init"`
 }
 
-// Queue is a new object with rings: a completion queue of Slots entries; or a queue pair or shared
-// receive queue with a ring of Slots send work requests of SendSlot bytes and one of Slots receives
-// of RecvSlot bytes. A slot size of 0 means that there is no such ring.
+// Queue is the answer about a new object with rings. A completion queue has a ring of Slots
+// entries. A queue pair or shared receive queue has a ring of Slots sends with SendSlot bytes each,
+// and a ring of Slots receives with RecvSlot bytes each. A slot size of 0 means that there is no
+// such ring.
 type Queue struct {
 	H           uint32 `json:"h"`
 	Bell        uint32 `json:"bell"`
@@ -218,7 +220,7 @@ type Queue struct {
 	RecvSlot    int    `json:"recvSlot,omitempty"`
 	Length      int    `json:"length"`
 	Incarnation uint64 `json:"incarnation"`
-	// The limits of a queue pair, by which the application decides which posts need not wait.
+	// The limits of a queue pair. From these the application knows which posts the NIC cannot refuse.
 	MaxSendWR int `json:"maxSendWR,omitempty"`
 	MaxSGE    int `json:"maxSGE,omitempty"`
 	MaxInline int `json:"maxInline,omitempty"` // bytes
@@ -236,7 +238,7 @@ type CreateAH struct {
 	Attr verbs.AHAttr `json:"attr"`
 }
 
-// Address is a new address handle; Number is the NIC's number of it.
+// Address is the answer about a new address handle; Number is the number by which the NIC knows it.
 type Address struct {
 	H      uint32 `json:"h"`
 	Number uint32 `json:"number"`
@@ -339,8 +341,8 @@ type Reject struct {
 	Private []byte `json:"private,omitempty"`
 }
 
-// Progress asks whether the request with that ID on the same connection is in progress. If it is
-// not, the daemon has sent its answer before the answer to Progress.
+// Progress asks whether the request with this ID on the same connection is in progress. If it is
+// not, the daemon has sent the answer to that request before the answer to Progress.
 type Progress struct {
 	ID      uint64 `json:"id,omitempty"`
 	Working bool   `json:"working,omitempty"`

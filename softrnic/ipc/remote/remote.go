@@ -34,7 +34,7 @@ var ErrRange = errors.New("beyond the memory")
 
 // Memory is the memory that a memory server shares with all its clients. Several goroutines may
 // call its methods; the calls are executed one after the other. After an error of the network every
-// call fails: Close it, and Dial again.
+// call fails; then Close the memory and Dial again.
 type Memory struct {
 	mu  sync.Mutex
 	nic *ipc.Context
@@ -116,8 +116,8 @@ func (m *Memory) WriteAt(p []byte, off int64) (int, error) {
 	return m.move(verbs.OpWrite, p, off, m.mr.WriteAt)
 }
 
-// move transfers p in pieces through the registered buffer. The function buffer copies a piece into
-// it before a WRITE, out of it after a READ.
+// move transfers p in pieces through the registered buffer. It calls buffer to copy a piece into
+// the registered buffer before a WRITE, or out of it after a READ.
 func (m *Memory) move(op verbs.WROpcode, p []byte, off int64, buffer func(p []byte, off int) error) (n int, err error) {
 	if off < 0 || off > m.Size() || int64(len(p)) > m.Size()-off {
 		return 0, fmt.Errorf("remote: %w: %d bytes at %d of %d", ErrRange, len(p), off, m.Size())

@@ -21,14 +21,15 @@ const (
 
 // Control is the control page of an application in the address space of one side.
 type Control struct {
-	// Asleep is set by the daemon while it does not check bells: an application that rings one must
-	// wake the daemon.
+	// Asleep is set by the daemon while it does not check bells. An application that rings a bell must
+	// then wake the daemon.
 	Asleep *Shared
 	// Incarnation is incremented by the daemon when the NIC has lost its objects.
 	Incarnation *Shared
 	// Polls is incremented by an application that polls an empty completion queue.
 	Polls *Shared
-	// summary has a bit for each word of bells in which a bell is set. Both sides write both.
+	// summary has a bit for each word of bells in which a bell is set. Both sides write summary and
+	// bells.
 	summary *Shared
 	page    []byte
 	next    uint32 // used by the daemon: the first bell that Take checks
@@ -45,8 +46,8 @@ func NewControl(page []byte) *Control {
 // Memory returns the bytes of the queue of memory accesses.
 func (c *Control) Memory() []byte { return c.page[offMemory:] }
 
-// Ring sets a bell: the daemon will see the entries that were published before. It reports whether
-// the daemon sleeps and must be woken.
+// Ring sets a bell. The daemon then sees all entries that were published before. Ring reports
+// whether the daemon sleeps and must be woken.
 func (c *Control) Ring(bell uint32) (asleep bool) {
 	w := WordAt(c.page, offBells+int(bell/64)*8)
 	if bit := uint64(1) << (bell % 64); w.Load()&bit == 0 {
@@ -61,8 +62,8 @@ func (c *Control) Ring(bell uint32) (asleep bool) {
 // Rung reports whether a bell is set.
 func (c *Control) Rung() bool { return c.summary.Load() != 0 }
 
-// Take clears bells that are set and calls f for each of them, at most limit times. It begins
-// behind the bell that was served last, so that all are served in turn; further bells stay set.
+// Take clears set bells and calls f for each of them, at most limit times. It begins behind the
+// bell that it has served last, so that all bells get their turn; further bells stay set.
 func (c *Control) Take(limit int, f func(bell uint32)) {
 	if c.summary.Load() == 0 {
 		return
@@ -78,7 +79,7 @@ func (c *Control) Take(limit int, f func(bell uint32)) {
 		rung &^= 1 << i
 		w := WordAt(c.page, offBells+i*8)
 		bells := w.Swap(0)
-		if k == 0 && bells&before != 0 { // bells before the first one come last
+		if k == 0 && bells&before != 0 { // bells in front of the first one come last
 			w.Or(bells & before)
 			rung |= 1 << i
 			bells &^= before

@@ -38,9 +38,9 @@ func SendSlot(maxSGE, maxInline int) int {
 // RecvSlot returns the size of a receive in bytes.
 func RecvSlot(maxSGE int) int { return (recvHeader + (maxSGE+1)*sgeLen + 63) &^ 63 }
 
-// PutSend writes a work request into a slot; ah is the number of its address handle, 0 if it has
-// none. Of SGEs or inline bytes beyond the limit only one is written, so that the daemon refuses
-// the request.
+// PutSend writes a work request into a slot. ah is the number of its address handle; 0 means none.
+// If the request has more SGEs or inline bytes than allowed, PutSend writes only one more than
+// allowed, so that the daemon refuses the request.
 func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	le.PutUint64(b[0:], wr.ID)
 	le.PutUint64(b[8:], wr.RemoteAddr)
@@ -73,19 +73,19 @@ func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	}
 }
 
-// early is the bit of an entry's length that MarkEarly sets.
+// early is the bit in the length field of an entry that MarkEarly sets.
 const early = 1 << 31
 
-// MarkEarly marks an entry of PutSend whose post has returned before the daemon took it. If the
-// daemon refuses the work request, it completes it with an error, because nothing waits for a
-// refusal.
+// MarkEarly marks an entry whose post returns before the daemon has taken the entry. If the daemon
+// refuses such a work request, it completes it with an error, because the post no longer waits for
+// a refusal.
 func MarkEarly(slot []byte) { le.PutUint32(slot[36:], le.Uint32(slot[36:])|early) }
 
 // Early reports whether the entry that Send has copied into buf is marked.
 func Early(buf []byte) bool { return le.Uint32(buf[36:])&early != 0 }
 
-// Bits of an OpFlush, which has them and its length in the place of immediate data and of a key to
-// invalidate.
+// Bits of an OpFlush. Its entry has them, and the length of the FLUSH, in place of immediate data
+// and of a key to invalidate.
 const (
 	flushRegion = 1 << iota
 	flushGlobal
@@ -99,17 +99,19 @@ func bit(set bool, b uint8) uint8 {
 	return 0
 }
 
-// masked reports whether the operation has masks, which are in the place of immediate data, a key
-// to invalidate and a queue pair.
+// masked reports whether the operation has masks. Its entry has them in place of immediate data, of
+// a key to invalidate and of a queue pair.
 func masked(op verbs.WROpcode) bool {
 	return op == verbs.OpMaskedCmpSwap || op == verbs.OpMaskedFetchAdd
 }
 
-// both is the SGL of a work request that has both inline data and an SGL, which the NIC refuses.
+// both is the SGL that Send returns for an entry with both inline data and an SGL, so that the NIC
+// refuses it.
 var both = make([]verbs.SGE, 1)
 
-// Send reads a work request from a slot: each byte once, into buf, which has the length of the
-// slot. The SGL of wr is in sges, its inline data in buf. ok is false if the entry is malformed.
+// Send reads a work request from a slot. It copies each byte once, into buf, which is as long as
+// the slot. It puts the SGL of wr into sges; inline data of wr are in buf. ok is false if the entry
+// is malformed.
 func Send(slot, buf []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok bool) {
 	copy(buf[:sendHeader], slot)
 	n, nsge := int(le.Uint32(buf[36:])&^early), int(buf[35])

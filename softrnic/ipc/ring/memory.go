@@ -26,7 +26,7 @@ func New(name string, length int) (fd int, err error) {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 	}
 	if err != nil {
-		_ = unix.Close(fd) // nothing was written
+		_ = unix.Close(fd) // no data can be lost
 		return -1, fmt.Errorf("ring: memory of %d bytes: %w", length, err)
 	}
 	return fd, nil
@@ -45,7 +45,7 @@ func Map(fd, length int) ([]byte, error) {
 // cgroup of the process that touches it first.
 func Populate(b []byte) error {
 	err := unix.Madvise(b, unix.MADV_POPULATE_WRITE)
-	if errors.Is(err, unix.EINVAL) { // before Linux 5.14
+	if errors.Is(err, unix.EINVAL) { // kernels before Linux 5.14
 		sum := byte(0)
 		for at := 0; at < len(b); at += os.Getpagesize() {
 			sum += b[at]

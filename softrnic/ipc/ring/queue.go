@@ -33,10 +33,11 @@ type Queue struct {
 	// Wait is set by an application before it sleeps until this queue changes. The daemon clears
 	// Wait and wakes the application.
 	Wait *Shared
-	// Fired is set by the daemon for the event that Arm requested, and cleared by the application.
+	// Fired is set by the daemon when the event occurs that the application has requested by Arm. The
+	// application clears it.
 	Fired *Shared
-	// Arm is set by the application to 1 for an event of any completion, to 2 for one of solicited
-	// completions only, and cleared by the daemon.
+	// Arm is set by the application to request an event: to 1 for any completion, to 2 for solicited
+	// completions only. The daemon clears it.
 	Arm *Shared
 	// Backlog is set by the daemon when it has completions for which the ring has no room.
 	Backlog *Shared

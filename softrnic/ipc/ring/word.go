@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// Shared is a word of shared memory. All operations on such words have one total order. So if a
-// side publishes something and then checks whether the other side sleeps, either it sees that the
-// other side sleeps, or the other side sees what was published.
+// Shared is a word of shared memory. All operations on such words have one total order. Suppose
+// that one side publishes something and then checks whether the other side sleeps. Then it sees
+// that the other side sleeps, or the other side sees what was published.
 type Shared struct{ v atomic.Uint64 }
 
 // WordAt returns the word at offset `off` of a mapping; `off` is a multiple of 8.
@@ -19,9 +19,9 @@ func WordAt(b []byte, off int) *Shared {
 // Load reads the word.
 func (w *Shared) Load() uint64 { return w.v.Load() }
 
-// Store writes the word. It is an exchange: a plain atomic store costs the same, but with the race
-// detector it is made without a fence if the memory is outside the heap. The processor may then
-// execute a later load before it, and in about one of a million runs a program was never woken.
+// Store writes the word by an exchange. A plain atomic store costs the same. But with the race
+// detector, a store to memory outside the heap is made without a fence. The processor may then
+// execute a later load first, and a wake-up may be lost.
 func (w *Shared) Store(v uint64) { w.v.Swap(v) }
 
 // Swap writes the word and returns its former value.

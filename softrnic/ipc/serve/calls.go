@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// calls are the requests of one client that run in goroutines of their own because they may wait.
+// calls are the requests of one client that may wait for an event; each runs in a goroutine of its
+// own.
 type calls struct {
 	limit int // the largest number of calls that may wait at the same time
 
@@ -22,8 +23,8 @@ func (l *calls) begin(op string, id uint64) error {
 	if _, twice := l.working[id]; twice {
 		return errors.New("malformed message: an earlier request with this ID is not answered yet")
 	}
-	// Calls whose answers wait for room in the queue count when there are more of them than the
-	// queue holds: then the goroutine that reads requests waits, too.
+	// Answers may wait for room in the outgoing queue. If more of them wait than the queue holds, they
+	// count as waiting calls, so that a client cannot collect answers without end.
 	if l.waits >= l.limit || len(l.working) >= l.limit+maxOutgoing {
 		return limitError(op, "%d calls wait at the same time", l.limit)
 	}
@@ -46,7 +47,7 @@ func (l *calls) end(id uint64) {
 	delete(l.working, id)
 }
 
-// inWork reports whether a call exists and its answer is not queued yet.
+// inWork reports whether a request is being executed: its answer is not queued yet.
 func (l *calls) inWork(id uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,11 +32,11 @@ type client struct {
 	cred  *unix.Ucred
 	since time.Time
 	name  string               // printable; guarded by link.mu
-	ctx   *verbsengine.Context // nil before its hello
-	port  *port                // nil before its hello
+	ctx   *verbsengine.Context // nil until the application has sent its hello
+	port  *port                // nil until the application has sent its hello
 	wake  *os.File             // the daemon's end of the wake socket
-	prog  *program             // of an unmodified program; else nil
-	cmgr  *programManager      // of the connection of an unmodified program's librdmacm; else nil
+	prog  *program             // set if the client is an unmodified program over libibverbs; else nil
+	cmgr  *programManager      // set if the client is the librdmacm of an unmodified program; else nil
 
 	objects objects
 	conns   connections
@@ -80,7 +80,8 @@ type closeRequest uint64
 
 func (closeRequest) Error() string { return "close" }
 
-// serve handles the requests one after the other. A request that may wait gets a goroutine.
+// serve reads the application's requests and executes them one after the other. A request that may
+// wait is executed in its own goroutine.
 func (c *client) serve() error {
 	buf := make([]byte, proto.MaxMessage+1)
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.s.cfg.HelloWait)); err != nil {
@@ -99,7 +100,7 @@ func (c *client) serve() error {
 		if h, ok := uverbs.ParseHello(buf[:n]); ok && first {
 			return c.serveUnmodified(h, fds, buf)
 		}
-		_ = closeAll(fds) // programs of package ipc send none
+		_ = closeAll(fds) // applications over package ipc send no descriptors
 		req, err := parse(buf[:n])
 		if err != nil {
 			return err
@@ -120,7 +121,7 @@ func (c *client) serve() error {
 	}
 }
 
-// noMessage is the reason why no message came from an application, from the error of the read.
+// noMessage returns why an application's message did not arrive; err is the error of the read.
 func noMessage(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("the application has ended")
@@ -160,7 +161,7 @@ func (c *client) refuse(id uint64, why error) {
 	}
 }
 
-// open makes what every application needs: a context, a control page, a wake socket.
+// open makes a context, a control page and a wake socket for the application.
 func (c *client) open(in proto.Hello) (fds []int, err error) {
 	page, bytes, err := newMemory("verbs-control", ring.ControlLen)
 	if err != nil {
@@ -172,7 +173,7 @@ func (c *client) open(in proto.Hello) (fds []int, err error) {
 	}
 	c.wake = os.NewFile(uintptr(pair[0]), "verbs-wake")
 	fds = []int{page, pair[1]}
-	c.ctx = c.s.cfg.Open().(*verbsengine.Context) // Listen has checked the type
+	c.ctx = c.s.cfg.Open().(*verbsengine.Context) // Listen has checked that it is a *verbsengine.Context
 	if c.s.cfg.Manager != nil {
 		if c.conns.manager, err = c.s.cfg.Manager(c.ctx); err != nil {
 			c.conns.manager = nil
@@ -213,7 +214,7 @@ func (c *client) detach() error {
 	c.tasks.Wait()
 	errs = append(errs, c.discard())
 	c.closeShared()
-	if left == nil { // otherwise the NIC may still reach the memory
+	if left == nil { // otherwise the NIC may still access the memory
 		errs = append(errs, c.unmapAll())
 		if c.prog != nil {
 			errs = append(errs, c.prog.close())
@@ -261,8 +262,8 @@ func (c *client) unmapAll() error {
 	return errors.Join(errs...)
 }
 
-// listenWake runs while the pump sleeps: when the application wakes the daemon, it serves the
-// application's doorbells and wakes the pump.
+// listenWake runs while the client is attached. When the application wakes the daemon, because the
+// pump sleeps, it serves the application's doorbells and wakes the pump.
 func (c *client) listenWake() {
 	var b [64]byte
 	for {

@@ -116,7 +116,7 @@ func (x *connections) closeManager(proto.None) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(x.closeListeners(), m.Close()) // ends the calls that wait
+	err = errors.Join(x.closeListeners(), m.Close()) // Close ends the calls that wait
 	next, nerr := x.c.s.cfg.Manager(x.c.ctx)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -144,7 +144,7 @@ func (x *connections) nextRequest(a proto.Wait) (any, error) {
 	in := proto.Incoming{Service: r.Service(), Peer: r.Peer(), Private: r.Private()}
 	in.H = x.c.objects.put(&requestObject{r})
 	select {
-	case <-x.c.gone: // closeListeners may have run before put, without this request
+	case <-x.c.gone: // closeListeners may have run before put and missed this request
 		_ = r.Reject("the application has ended") // fails if closeListeners has rejected it
 	default:
 	}
@@ -181,7 +181,7 @@ func (x *connections) accept(a proto.Connect) (any, error) {
 		return nil, err
 	}
 	err = r.Accept(o.qp, a.Params, a.Private, x.deadline(a.Timeout))
-	if !errors.Is(err, verbs.ErrInvalid) { // ErrInvalid: it was not answered
+	if !errors.Is(err, verbs.ErrInvalid) { // ErrInvalid: the request was not answered
 		x.answered(a.H)
 	}
 	return nil, err
@@ -192,7 +192,7 @@ func (x *connections) reject(a proto.Reject) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = r.Answer(a.Reason, a.Private); !errors.Is(err, verbs.ErrInvalid) { // ErrInvalid: it was not answered
+	if err = r.Answer(a.Reason, a.Private); !errors.Is(err, verbs.ErrInvalid) { // ErrInvalid: the request was not answered
 		x.answered(a.H)
 	}
 	return nil, err

@@ -20,12 +20,13 @@ type handler struct {
 	do    func(c *client, args json.RawMessage) (result any, fds []int, err error)
 }
 
-// part is the receiver of a handler: the client, or the part of it that executes the request.
+// part is the receiver type of a handler's method: the client itself, or one of its parts, which
+// executes the request.
 type part interface {
 	*client | memories | queues | *connections
 }
 
-// partOf returns that part of c.
+// partOf returns the part of client c that has type P.
 func partOf[P part](c *client) (p P) {
 	switch p := any(&p).(type) {
 	case **client:
@@ -71,7 +72,7 @@ func waiting[P part, A any](f func(p P, a A) (any, error)) handler {
 // handlers are the requests that are allowed after the hello.
 var handlers map[proto.Op]handler
 
-func init() { // a composite literal would be an initialization cycle
+func init() { // a composite literal at the declaration would be an initialization cycle
 	handlers = map[proto.Op]handler{
 		proto.OpProgress: plain((*client).progress),
 		proto.OpShare:    handle((*client).share), proto.OpUnshare: plain((*client).unshare),
@@ -99,7 +100,7 @@ func init() { // a composite literal would be an initialization cycle
 	}
 }
 
-// strict decodes exactly one value without unknown fields.
+// strict decodes exactly one JSON value and refuses unknown fields.
 func strict(b []byte, out any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -138,8 +139,9 @@ func (c *client) dispatch(req proto.Request) error {
 	return nil
 }
 
-// progress reports whether a request is in progress. It uses the engine first, so that an answer
-// also shows that the NIC responds: the application asks whether it should go on waiting.
+// progress reports whether a request is being executed. Applications ask this to decide whether to
+// go on waiting for an answer. progress uses the engine first, so its answer also shows that the
+// NIC responds.
 func (c *client) progress(a proto.Progress) (any, error) {
 	c.s.pump.with(func(*engine.Engine) {})
 	return proto.Progress{ID: a.ID, Working: c.calls.inWork(a.ID)}, nil

@@ -2,12 +2,12 @@
 // process.
 //
 // Each application that connects gets a verbs context of its own. It makes objects by requests on
-// its socket, which one goroutine serves; when the socket is closed, for whatever reason, the
-// context is closed and all of its objects are destroyed. Posting and polling go through shared
-// memory (package ring): one goroutine for all applications, the pump, checks their doorbells,
-// posts their work requests on the engine, and copies completions into their rings, while the NIC
-// makes progress. When nothing has happened for a while the pump sleeps, and applications wake it
-// by a byte on a socket.
+// its socket, which one goroutine serves; when the socket is closed for any reason, the context is
+// closed and all of its objects are destroyed. Posting and polling go through shared memory
+// (package ring). One goroutine for all applications, the pump, checks their doorbells, posts their
+// work requests on the engine, copies completions into their rings, and lets the NIC make progress.
+// When nothing has happened for a while the pump sleeps, and applications wake it by a byte on a
+// socket.
 //
 // Applications are not trusted. The daemon copies every entry of a ring once and checks the copy.
 // It checks positions against the length of the ring, looks handles up in a table of that

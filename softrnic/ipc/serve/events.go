@@ -6,20 +6,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// heard is an asynchronous event that the engine has raised: for one application, or for all that
-// were attached at that time.
+// heard is an asynchronous event that the engine has raised and that was not sent yet. It is for
+// one application, or for all that were attached when it was raised.
 type heard struct {
 	ev  verbs.AsyncEvent
-	of  *port // nil means that it serves all applications
-	all int   // the number of ports at that time
+	of  *port // the application; nil means all
+	all int   // the number of ports when the event was raised
 }
 
 // maxHeard is the largest number of events that are kept until the next step of the pump.
 const maxHeard = 1024
 
-// hear is the event sink of the engine. It takes events about objects of an application. An event
-// about the NIC itself goes to the applications and to the daemon; all others go only to the
-// daemon.
+// hear is called by the engine for each asynchronous event (see engine's SetEventSink). An event
+// about an object of an application goes to this application alone; an event about the NIC goes to
+// all applications and to the daemon. All others go only to the daemon.
 func (s *pump) hear(ev verbs.AsyncEvent) (taken bool) {
 	var of *port
 	switch ev.Kind {
@@ -50,18 +50,18 @@ func (s *pump) note(h heard) {
 	}
 }
 
-// tell calls f for each application that the event is for.
+// tell calls f for each application to which the event must be sent.
 func (h *heard) tell(ports []*port, f func(p *port)) {
 	if h.of != nil {
 		f(h.of)
 		return
 	}
-	for _, p := range ports[:min(h.all, len(ports))] { // later ports have attached after the event
+	for _, p := range ports[:min(h.all, len(ports))] { // later ports were attached after the event
 		f(p)
 	}
 }
 
-// tell sends the events to the applications.
+// tell sends the collected events to the applications.
 func (s *pump) tell() {
 	for i := range s.heard {
 		s.heard[i].tell(s.ports, func(p *port) { p.event(s.heard[i].ev) })
@@ -69,8 +69,8 @@ func (s *pump) tell() {
 	s.heard = s.heard[:0]
 }
 
-// unhear removes the events of a port that ends.
+// unhear removes the events for port p. It is called before the port is removed.
 func (s *pump) unhear(p *port) {
-	s.tell() // the counts in heard are valid only for the present list of ports
+	s.tell() // heard.all is valid only until the list of ports changes
 	s.heard = slices.DeleteFunc(s.heard, func(h heard) bool { return h.of == p })
 }

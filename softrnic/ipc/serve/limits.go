@@ -10,7 +10,7 @@ import (
 // Limits are the quotas of applications. The zero value of a field means its default.
 type Limits struct {
 	Clients int // attached at the same time; 0 means 64
-	// Quotas of each application:
+	// The quotas of each application:
 	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each
 	MRs                           int // 0 means 4096
 	CQs, QPs                      int // 0 means 1024 each
@@ -44,14 +44,14 @@ type Limits struct {
 // ManagerLimits are the quotas of an application for the connection manager. The last three are for
 // librdmacm.
 type ManagerLimits struct {
-	Listeners, Requests int // services; peers' requests that wait for an answer; 0 means 64 each
+	Listeners, Requests int // Listeners: services on which the application listens; Requests: peers' requests that it has not answered; 0 means 64 each
 
-	IDs    int // identifiers, including those of peers' requests; 0 means 4096
+	IDs    int // librdmacm identifiers, including those of peers' requests; 0 means 4096
 	Joins  int // memberships in multicast groups; 0 means 512
 	Events int // events that the program has not read; 0 means 16384
 }
 
-// Defaults of larger Limits.
+// Defaults of Bytes, QueueBytes and Reserve in Limits.
 const (
 	defaultBytes      = 16 << 30
 	defaultQueueBytes = 256 << 20
@@ -88,7 +88,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// kind is a resource with a quota: a kind of objects, or bytes.
+// kind is a resource with a quota: a kind of objects, or an amount of bytes.
 type kind int
 
 const (

@@ -55,7 +55,7 @@ func credentials(conn *net.UnixConn) (cred *unix.Ucred, err error) {
 	return cred, errors.Join(err, cerr)
 }
 
-// parse decodes and checks a message.
+// parse decodes a request and checks its form.
 func parse(b []byte) (req proto.Request, err error) {
 	if len(b) > proto.MaxMessage {
 		return req, errors.New("a message is too long")
@@ -69,7 +69,7 @@ func parse(b []byte) (req proto.Request, err error) {
 	return req, nil
 }
 
-// because records why the connection ends. Only the first reason is kept.
+// because records why the connection ends. Later reasons are ignored.
 func (l *link) because(reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *link) because(reason string) {
 	}
 }
 
-// cut ends the connection for a reason. Only the first reason is kept.
+// cut closes the connection and records the reason.
 func (l *link) cut(reason string) {
 	l.because(reason)
 	_ = l.conn.Close() // a second Close does nothing
@@ -98,7 +98,8 @@ func (l *link) write() {
 	}
 }
 
-// pass sends a message and closes its descriptors, of which the application has copies then.
+// pass sends a message and then closes its file descriptors here: the application has its own
+// copies.
 func (l *link) pass(m outgoing) error {
 	l.sending.Lock()
 	defer l.sending.Unlock()
@@ -107,15 +108,15 @@ func (l *link) pass(m outgoing) error {
 	return err
 }
 
-// settle waits until the descriptors of each message that the application has received are closed
-// here. After that, a descriptor that the application has closed is closed everywhere.
+// settle waits until the daemon has closed its copies of all descriptors that it has sent. After
+// that, a descriptor that the application closes is closed everywhere.
 func (l *link) settle() {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 }
 
-// send sends a message within writeWait. It tries twice: a hang of the host stops both sides, and
-// if the deadline has passed when both resume, that is not the application's fault.
+// send sends a message within writeWait. It tries twice. If the host hangs, both sides stop, and
+// the first deadline may pass although the application reads its messages.
 func (l *link) send(m outgoing) (err error) {
 	var oob []byte
 	if len(m.fds) > 0 {
@@ -138,7 +139,7 @@ func (l *link) answer(id uint64, result any, fds []int, err error) error {
 	err = l.reply(id, result, fds, err)
 	if err != nil {
 		select {
-		case <-l.gone: // detach ends the connection when it has given everything back
+		case <-l.gone: // detach ends the connection after it has freed all objects
 		default:
 			l.cut(err.Error())
 		}

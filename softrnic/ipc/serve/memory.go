@@ -28,7 +28,8 @@ func newMemory(name string, length int) (fd int, bytes []byte, err error) {
 
 func isClosed(err error) bool { return errors.Is(err, verbs.ErrClosed) }
 
-// memory is memory that an application can register. refs counts its regions.
+// memory is a piece of shared memory that an application can register. refs counts the regions in
+// it.
 type memory struct {
 	bytes []byte
 	refs  int
@@ -38,13 +39,13 @@ type memory struct {
 // device memory.
 type memories struct{ c *client }
 
-// pdObject and the following are the objects behind handles.
+// pdObject and the types below are the objects to which handles refer.
 type (
 	pdObject struct{ pd verbs.PD }
 	mrObject struct {
 		mr     verbs.MR
 		memory *memory // nil means that it is device memory or a shared region
-		fresh  bool    // the memory was made for this region and has no handle
+		fresh  bool    // the memory was made for this region alone and has no handle of its own
 		shared *sharedRegion
 	}
 	mwObject struct{ mw verbs.MW }
@@ -110,7 +111,7 @@ func (x memories) free(a proto.Handle) (any, error) {
 	return nil, x.release(m)
 }
 
-// regMR registers a part of memory from alloc, or new memory.
+// regMR registers a part of memory that alloc has made, or makes new memory and registers it.
 func (x memories) regMR(a proto.RegMR) (any, []int, error) {
 	const op = "reg MR"
 	pd, err := get[*pdObject](&x.c.objects, op, a.PD)

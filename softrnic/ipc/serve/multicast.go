@@ -49,7 +49,7 @@ func (a *attachments) detach(c *client, qp verbs.QP, gid verbs.GID) error {
 	return err
 }
 
-// forget returns the quotas of a queue pair that was destroyed.
+// forget gives back the quotas of a queue pair that was destroyed.
 func (a *attachments) forget(c *client) {
 	c.objects.release(need{kindAttachment, int64(len(*a))})
 	for gid := range *a {
@@ -58,12 +58,13 @@ func (a *attachments) forget(c *client) {
 	*a = nil
 }
 
-// groupShares counts the queue pairs that each client has in each multicast group. One client may
-// have a quarter of the NIC's places in a group; all together leave an eighth to the daemon.
+// groupShares counts how many queue pairs each client has in each multicast group. A group has a
+// limited number of places on the NIC. One client may have a quarter of them; all clients together
+// leave an eighth to the daemon.
 type groupShares struct {
-	most int // places of a group; constant
+	most int // the number of places of a group; never changes
 
-	mu   sync.Mutex // guards the fields below
+	mu   sync.Mutex // guards the field below
 	used map[verbs.GID]map[*client]int
 }
 
@@ -136,7 +137,7 @@ func (p programQueues) attachMulticast(a uverbs.MulticastArgs) (result, error) {
 	return result{}, o.groups.attach(p.c, o.qp, a.Group)
 }
 
-// detachMulticast ends such an attachment.
+// detachMulticast ends an attachment that attachMulticast has made.
 func (p programQueues) detachMulticast(a uverbs.MulticastArgs) (result, error) {
 	o, err := named[*programQPObject](p.program, uQP, a.H)
 	if err != nil {

@@ -40,7 +40,8 @@ type need struct {
 	n int64
 }
 
-// reserve counts one object of a kind, with bytes of memory and of queues. giveBack is its inverse.
+// reserve counts one object of kind k against the quotas, with bytes of mapped memory and queued
+// bytes of the NIC's memory. giveBack is its inverse.
 func (t *objects) reserve(op string, k kind, bytes, queued int64) error {
 	return t.take(op, need{k, 1}, need{kindMapped, bytes}, need{kindQueued, queued})
 }
@@ -49,8 +50,7 @@ func (t *objects) giveBack(k kind, bytes, queued int64) {
 	t.release(need{k, 1}, need{kindMapped, bytes}, need{kindQueued, queued})
 }
 
-// made counts an object of a kind, as reserve does, while f makes it. If f fails, it is not
-// counted.
+// made counts an object of a kind while f makes it. If f fails, the object is not counted.
 func made[T any](t *objects, op string, k kind, queued int64, f func() (T, error)) (o T, err error) {
 	if err = t.reserve(op, k, 0, queued); err != nil {
 		return o, err
@@ -61,7 +61,7 @@ func made[T any](t *objects, op string, k kind, queued int64, f func() (T, error
 	return o, err
 }
 
-// ended ends the object with a handle by f and counts it no more.
+// ended destroys the object with a handle by f and gives back its quotas.
 func ended[T any](t *objects, op string, h uint32, k kind, f func(T) error) (any, error) {
 	o, err := get[T](t, op, h)
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *objects) release(needs ...need) {
 	t.drain(needs)
 }
 
-// drain is release for a caller that holds mu.
+// drain does the work of release. The caller holds mu.
 func (t *objects) drain(needs []need) {
 	for _, x := range needs {
 		t.counts[x.k] -= x.n
@@ -127,7 +127,7 @@ func (t *objects) drain(needs []need) {
 	}
 }
 
-// releaseAll returns all resources. It is called when all objects are gone.
+// releaseAll gives back all resources. It is called when all objects of the client are destroyed.
 func (t *objects) releaseAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,6 +172,6 @@ func (t *objects) dropConnections() {
 	}
 }
 
-// gone reports whether, by the error of a destroy call, the object no longer exists: it was
-// destroyed now, or ended with an incarnation of the NIC.
+// gone reports whether an object no longer exists after a destroy call that returned err. This is
+// so if the call succeeded, or if the object had ended with an incarnation of the NIC.
 func gone(err error) bool { return err == nil || isClosed(err) }

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// table is a table of the NIC that all applications and the daemon share.
+// table is one of the NIC's tables, whose entries all applications and the daemon share.
 type table int
 
 const (
@@ -47,17 +47,17 @@ func tableOf(k kind) table {
 		return tableID
 	case kindDevice:
 		return tableDevice
-	default: // all others are in no table of the NIC
+	default: // other kinds are in no table of the NIC
 		return noTable
 	}
 }
 
-// pool counts the entries of the NIC's tables that all applications may use together: everything
-// but the daemon's reserve. An application may never have more than it leaves free: a single one
-// gets half of the pool, two get a third each, so that the next one still finds room. It is safe
-// for concurrent use.
+// pool counts the entries of the NIC's tables that applications may use: all but those reserved for
+// the daemon. An application may never have more entries than it leaves free. So a single
+// application gets half of the pool, and two get a third each; the next application still finds
+// room. pool is safe for concurrent use.
 type pool struct {
-	size [tables]int64 // constant
+	size [tables]int64 // sizes of the tables without the reserve; never changes
 
 	mu   sync.Mutex // guards the fields below
 	free [tables]int64
@@ -73,8 +73,8 @@ func (p *pool) open(nic engine.Limits, l Limits) {
 	p.free = p.size
 }
 
-// take reserves n entries of a table for an application that already has own entries. It returns
-// how many are left; ok is false if the application may not have that many.
+// take reserves n more entries of a table for an application that already has own entries. It
+// returns how many are left; ok is false if the application may not have so many.
 func (p *pool) take(t table, own, n int64) (left int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *pool) giveBack(t table, n int64) {
 // most returns how many objects of a kind a single application may have.
 func (p *pool) most(l *Limits, k kind) int { return int(min(l.of(k), p.size[tableOf(k)]/2)) }
 
-// bound reduces the device attributes shown to a program to its quotas.
+// bound reduces the device attributes that a program reads to the program's quotas.
 func (p *pool) bound(d verbs.DeviceAttr, l *Limits) verbs.DeviceAttr {
 	d.MaxQP = p.most(l, kindQP)
 	d.MaxSRQ = p.most(l, kindSRQ)

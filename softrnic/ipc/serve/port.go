@@ -17,8 +17,8 @@ type port struct {
 	ctl   *ring.Control
 	bells []belled // by bell number; nil means that the number is free
 	cqs   []mover
-	// settled are the queue pairs of an unmodified program. The pump frees the entries of completed
-	// sends in their rings before it copies completions to the program.
+	// settled are the queue pairs of an unmodified program. The pump frees their send ring entries
+	// whose sends have completed, before it copies the completions to the program.
 	settled []*programQP
 	ahs     map[uint32]verbs.AH
 	mrs     map[uint32]*engine.MR
@@ -27,11 +27,13 @@ type port struct {
 	posts   uint64 // work requests taken
 	wcs     uint64 // completions copied to the application
 	wakes   uint64 // messages by which the application woke the pump
-	// broken is why the client is being disconnected; "" while it keeps the protocol.
+	// broken is the rule of the protocol that the client has violated, for which it is being
+	// disconnected; "" means none.
 	broken string
 }
 
-// belled is an object with a doorbell. rung is called when the application has rung the bell.
+// belled is an object that has a doorbell. The pump calls rung after the application has rung the
+// doorbell.
 type belled interface {
 	rung(now clock.Time, p *port, out *packetio.Batch)
 }
@@ -57,11 +59,11 @@ func (p *port) addBell(b belled) (uint32, bool) {
 	return uint32(len(p.bells) - 1), true
 }
 
-// maxBellsAtOnce is the largest number of bells of one client that are served in one step of the
-// pump. It limits how long others wait for the NIC: to this many times ring.MaxPosts work requests.
+// maxBellsAtOnce is the largest number of doorbells of one client that one step of the pump serves.
+// Other clients wait for at most this many times ring.MaxPosts work requests.
 const maxBellsAtOnce = 8
 
-// serve serves the doorbells that were rung, and reports whether there was one.
+// serve serves doorbells that the application has rung, and reports whether there were any.
 func (p *port) serve(now clock.Time, out *packetio.Batch) (found bool) {
 	p.ctl.Take(maxBellsAtOnce, func(bell uint32) {
 		found = true
@@ -80,7 +82,7 @@ func (p *port) polled() bool {
 	return changed
 }
 
-// breaks records a violation of the protocol; the client is disconnected.
+// breaks records that the client has violated the protocol, and disconnects it.
 func (p *port) breaks(why string) {
 	if p.broken == "" {
 		p.broken = why
@@ -88,15 +90,15 @@ func (p *port) breaks(why string) {
 	}
 }
 
-// wakeIf wakes the application if it waits for this queue.
+// wakeIf wakes the application if one of its threads waits for queue q.
 func (p *port) wakeIf(q *ring.Queue) {
 	if q.Wait.Load() != 0 && q.Wait.Swap(0) != 0 {
 		p.wakeUp()
 	}
 }
 
-// wakeUp wakes all waiting threads of the application. An application that has not read earlier
-// wake-ups gets no other one.
+// wakeUp wakes all waiting threads of the application by one message. It sends none while earlier
+// ones fill the socket unread.
 func (p *port) wakeUp() {
 	raw, err := p.c.wake.SyscallConn()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// posts is the daemon's side of a ring of work requests. head is the daemon's own position; the one
-// in shared memory is a copy for the application.
+// posts is the daemon's side of a ring of work requests. head is the daemon's own position; the
+// position in shared memory is only a copy for the application.
 type posts struct {
 	q      *ring.Queue
 	head   uint64
@@ -20,7 +20,8 @@ type posts struct {
 	maxSGE int
 }
 
-// take returns how many entries wait. More entries than the ring holds violate the protocol.
+// take returns how many entries wait in the ring. A number larger than the ring violates the
+// protocol.
 func (r *posts) take(p *port) (n int) {
 	waiting := r.q.Tail.Load() - r.head
 	if waiting > r.q.Cap() {
@@ -30,8 +31,8 @@ func (r *posts) take(p *port) (n int) {
 	return int(waiting)
 }
 
-// finish reports to the application that n entries were taken, and err, if one was refused, with
-// its index.
+// finish tells the application that n entries were taken. If err is not nil, the NIC has refused an
+// entry, and finish also writes the error and the entry's index.
 func (r *posts) finish(p *port, n int, err error) {
 	if err != nil {
 		index, detail := indexOf(err), err.Error()
@@ -49,7 +50,7 @@ func (r *posts) finish(p *port, n int, err error) {
 	p.wakeIf(r.q)
 }
 
-// room returns scratch memory for n entries.
+// room returns memory for the copies of n entries and their pieces.
 func (s *scratch) room(n, slot, sges int) (bytes []byte, pieces []verbs.SGE) {
 	if len(s.bytes) < n*slot {
 		s.bytes = make([]byte, n*slot)
@@ -68,18 +69,18 @@ func malformed(op string, index int) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Index: index, Detail: "malformed entry"}
 }
 
-// qpPort is what the pump knows of a queue pair.
+// qpPort is the pump's part of a queue pair.
 type qpPort struct {
 	qp   *engine.QP
-	done *engine.CQ // of its sends
+	done *engine.CQ // completion queue of its sends
 	send posts
-	// published is what is in Done.
+	// published is the value that the daemon has last written to the shared field Done.
 	published uint64
-	recv      *posts // nil means that there is a shared receive queue
+	recv      *posts // nil if the queue pair uses a shared receive queue
 }
 
-// rung posts the work requests that wait in both rings: receives first, because the answers to the
-// sends may need them.
+// rung posts the work requests that wait in both rings. It posts receives first, because answers to
+// the sends may need them.
 func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 	if q.recv != nil {
 		q.recv.drain(p, "post recv", q.qp.PostRecv)
@@ -100,28 +101,29 @@ func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 	}
 }
 
-// early reports whether the post of the entry with that index has returned, so that nothing waits
-// for a refusal. The entry is one of those that post has just copied.
+// early reports whether the application posted the entry without waiting for a possible refusal
+// (see ring.Early). index counts the entries that post has just copied.
 func (q *qpPort) early(p *port, index int) bool {
 	return ring.Early(p.c.s.pump.scratch.bytes[index*q.send.slot:])
 }
 
-// fail completes the entry at head, which the NIC has refused after its post had returned, with an
-// error, and ends the queue pair. Package ipc checks what it posts early, so only an application
-// that writes the ring itself comes here.
+// fail handles the entry at head, which the NIC has refused although the application did not wait
+// for a refusal. It completes the entry with an error, and moves the queue pair to the error state.
+// Package ipc checks such entries before it posts them, so only an application that writes to the
+// ring itself can cause this.
 func (q *qpPort) fail(now clock.Time, p *port, id uint64, out *packetio.Batch) {
 	q.send.finish(p, 1, nil)
 	if c, err := q.done.Queue(); err == nil {
 		c.Source().Push(now, &verbs.WC{ID: id, Status: verbs.LocQPOpErr, QPN: q.qp.Num()})
 	}
-	_ = q.qp.ToError(now, out) // fails if it is in error already
+	_ = q.qp.ToError(now, out) // fails if the queue pair is already in error
 	for _, c := range p.cqs {
 		c.move(p)
 	}
 }
 
-// post hands n send work requests to the engine, and returns how many the engine took. The error
-// is why it refused the next one.
+// post passes n send work requests to the engine, and returns how many the engine took. err says
+// why it refused the next one.
 func (q *qpPort) post(now clock.Time, p *port, n int, out *packetio.Batch) (taken int, err error) {
 	r, s := &q.send, &p.c.s.pump.scratch
 	pieces := r.maxSGE + 1
@@ -152,7 +154,7 @@ func (q *qpPort) post(now clock.Time, p *port, n int, out *packetio.Batch) (take
 	return good, bad
 }
 
-// indexOf returns the index in the error of a list of work requests.
+// indexOf returns the index of the refused work request that an error names.
 func indexOf(err error) int {
 	var op *verbs.OpError
 	if errors.As(err, &op) {
@@ -161,7 +163,7 @@ func indexOf(err error) int {
 	return 0
 }
 
-// drain posts the receives that wait in a ring.
+// drain posts the receives that wait in the ring.
 func (r *posts) drain(p *port, op string, post func([]verbs.RecvWR) error) {
 	n := r.take(p)
 	if n == 0 {
@@ -184,7 +186,7 @@ func (r *posts) drain(p *port, op string, post func([]verbs.RecvWR) error) {
 	r.finish(p, n, err)
 }
 
-// srqPort is what the pump knows of a shared receive queue.
+// srqPort is the pump's part of a shared receive queue.
 type srqPort struct {
 	srq  *engine.SRQ
 	recv posts
@@ -195,15 +197,15 @@ func (q *srqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	q.recv.drain(p, "post SRQ recv", q.srq.PostRecv)
 }
 
-// cqPort is what the pump knows of a completion queue. tail is the daemon's own position.
+// cqPort is the pump's part of a completion queue. tail is the daemon's own position in the ring.
 type cqPort struct {
 	cq   *engine.CQ
 	q    *ring.Queue
 	tail uint64
 }
 
-// rung arms the queue if the application has asked for that, and copies the completions for which
-// the ring had no room before.
+// rung arms the queue if the application has requested an event. It also copies completions for
+// which the ring had no room before.
 func (c *cqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	c.q.Backlog.Store(0)
 	if a := c.q.Arm.Load(); a != 0 {
@@ -235,7 +237,7 @@ func (c *cqPort) move(p *port) {
 		if used == c.q.Cap() {
 			c.q.Backlog.Store(1)
 			if full++; full > 2 || c.q.Head.Load() == head {
-				break // the application rings when it has made room
+				break // the application rings the doorbell when it has made room
 			}
 			continue
 		}
@@ -257,13 +259,13 @@ func (c *cqPort) move(p *port) {
 	}
 }
 
-// accessPort is the queue of memory accesses of a client.
+// accessPort is the pump's part of the ring of a client's memory accesses; see ring.Access.
 type accessPort struct {
 	q    *ring.Queue
 	head uint64
 }
 
-// rung executes the accesses that wait.
+// rung executes the accesses that wait in the queue.
 func (a *accessPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	n := a.q.Tail.Load() - a.head
 	if n > a.q.Cap() {

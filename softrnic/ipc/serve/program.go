@@ -15,11 +15,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// program is a client that runs an unmodified program over libibverbs: package uverbs, a preloaded
-// library, forwards the commands of the program. All its rings are in one memory file, the area,
-// which begins with the control page.
+// program is a client that is an unmodified program over libibverbs: a preloaded library (package
+// uverbs) forwards the program's commands. All its rings are in one memory file, the area, which
+// begins with the control page.
 //
-// The goroutine that reads the socket executes the commands, one after the other.
+// The goroutine that reads the socket executes the commands one after the other.
 type program struct {
 	c    *client
 	area area
@@ -49,7 +49,8 @@ const (
 	uverbsKinds
 )
 
-// maxHelloFDs is how many descriptors of a first message are received: more than it may have.
+// maxHelloFDs is how many descriptors of a first message are received. It is more than the message
+// may have, so that too many are noticed.
 const maxHelloFDs = 8
 
 // receive reads the first message with its descriptors. The caller must close them.
@@ -117,7 +118,7 @@ func (c *client) attachProgram(name string, fds []int) error {
 	return c.put(a, out)
 }
 
-// open makes what every program needs: a context, the area, a wake socket.
+// open makes a context, the area and a wake socket for the program.
 func (p *program) open(name string) (fds []int, err error) {
 	c := p.c
 	length := areaLen(&c.s.cfg.Limits)
@@ -131,7 +132,7 @@ func (p *program) open(name string) (fds []int, err error) {
 	}
 	c.wake = os.NewFile(uintptr(pair[0]), "verbs-wake")
 	p.area = newArea(fd, bytes)
-	c.ctx = c.s.cfg.Open().(*verbsengine.Context) // Listen has checked the type
+	c.ctx = c.s.cfg.Open().(*verbsengine.Context) // Listen has checked that it is a *verbsengine.Context
 	c.mu.Lock()
 	c.name = printable(name)
 	c.mu.Unlock()
@@ -148,7 +149,7 @@ func (p *program) open(name string) (fds []int, err error) {
 	return []int{own, pair[1]}, nil
 }
 
-// put queues an answer, with descriptors that are closed when it is sent.
+// put queues an answer with file descriptors. They are closed when the answer was sent.
 func (c *client) put(a uverbs.Answer, fds []int) error {
 	select {
 	case c.out <- outgoing{a.AppendTo(nil), fds}:
@@ -173,15 +174,15 @@ type result struct {
 	fds []int
 }
 
-// answer returns a result with the bytes of the structs.
+// answer returns a result that contains the structs as bytes.
 func answer(structs ...any) result {
 	return result{Answer: uverbs.Answer{Data: uverbs.Encode(structs...)}}
 }
 
-// programCommands are the commands that are allowed after the first message.
+// programCommands are the commands that a program may send after its first message.
 var programCommands map[uverbs.Op]func(p *program, c uverbs.Command) (result, error)
 
-// command makes a handler of a function with arguments of type A.
+// command makes a command handler of function f, whose arguments have type A.
 func command[A any](f func(p *program, a A) (result, error)) func(*program, uverbs.Command) (result, error) {
 	return func(p *program, c uverbs.Command) (result, error) {
 		a, ok := uverbs.Decode[A](c)
@@ -195,12 +196,12 @@ func command[A any](f func(p *program, a A) (result, error)) func(*program, uver
 // programQueues executes the commands that concern queues and address handles.
 type programQueues struct{ *program }
 
-// ofQueues is command for a method of programQueues.
+// ofQueues makes a command handler of a method of programQueues, as command does.
 func ofQueues[A any](f func(q programQueues, a A) (result, error)) func(*program, uverbs.Command) (result, error) {
 	return command(func(p *program, a A) (result, error) { return f(programQueues{p}, a) })
 }
 
-func init() { // a composite literal would be an initialization cycle
+func init() { // a composite literal at the declaration would be an initialization cycle
 	programCommands = map[uverbs.Op]func(*program, uverbs.Command) (result, error){
 		uverbs.GetContext:                    command((*program).getContext),
 		uverbs.QueryDevice:                   command((*program).queryDevice),
@@ -251,7 +252,7 @@ func (p *program) execute(cmd uverbs.Command) error {
 	return p.c.put(r.Answer, r.fds)
 }
 
-// errnos has the errno of a kernel driver for each error of package verbs.
+// uverbsKind is a kind of libibverbs objects. Each kind has its own handles, which begin at 0.
 var errnos = []struct {
 	err   error
 	errno unix.Errno
@@ -304,20 +305,20 @@ func named[T any](p *program, k uverbsKind, h uint32) (T, error) {
 // getContext returns the descriptor for asynchronous events.
 func (p *program) getContext(struct{}) (result, error) {
 	if p.async.fd() >= 0 {
-		return result{}, unix.EINVAL // one context per connection
+		return result{}, unix.EINVAL // a connection has one context
 	}
 	var q eventQueue
 	fd, err := q.open()
 	if err != nil {
 		return result{}, err
 	}
-	p.with(func(*port) { p.async.sock = q.sock }) // events may already come
+	p.with(func(*port) { p.async.sock = q.sock }) // from now on events can be sent
 	r := answer(uverbs.Context{Vectors: 1})
 	r.fds = []int{fd}
 	return r, nil
 }
 
-// Numbers of the rxe driver, and limits of this daemon.
+// Values that the rxe driver reports, and limits of this daemon.
 const (
 	programSGEs  = 32
 	programWRs   = 8192
@@ -328,8 +329,9 @@ const (
 	// Capabilities (enum ibv_device_cap_flags): BAD_PKEY_CNTR, BAD_QKEY_CNTR, PORT_ACTIVE_EVENT,
 	// SYS_IMAGE_GUID, RC_RNR_NAK_GEN, N_NOTIFY_CQ, MEM_WINDOW, MEM_WINDOW_TYPE_2B.
 	capabilities = 1<<1 | 1<<2 | 1<<10 | 1<<11 | 1<<12 | 1<<14 | 1<<17 | 1<<24
-	// Further capabilities, of 64 bits, of reliable connections: FLUSH to global visibility,
-	// ATOMIC_WRITE. FLUSH to persistence is missing, because no memory here is persistent.
+	// Further capability bits, in the 64-bit field: for reliable connections, FLUSH to global
+	// visibility and ATOMIC_WRITE. FLUSH to persistence is missing, because no memory here is
+	// persistent.
 	capabilitiesEx = 1<<38 | 1<<40
 )
 

@@ -6,18 +6,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// area is the memory of a program's rings, behind the control page. It is allocated in whole pages,
-// first fit.
+// area manages the memory of a program's rings, which is behind the control page in one file. It is
+// allocated in whole pages, first fit.
 type area struct {
 	fd    int
 	bytes []byte
-	free  []span // in order; adjacent spans are merged
+	free  []span // free spans in the order of their offsets; adjacent spans are merged
 }
 
 type span struct{ at, n int }
 
-// areaLen is the size of the area: twice what the limits allow, so that fragmentation does no harm.
-// Pages that are not used take no memory.
+// areaLen is the size of the area. It is twice what the limits allow, so that rings fit even when
+// the free memory is fragmented. Unused pages take no memory.
 func areaLen(l *Limits) int { return int(min(2*l.QueueBytes, 1<<32)) &^ 4095 }
 
 func newArea(fd int, bytes []byte) area {
@@ -26,7 +26,7 @@ func newArea(fd int, bytes []byte) area {
 
 func (a *area) size() int { return len(a.bytes) }
 
-// take allocates n bytes, a multiple of the page size.
+// take allocates n bytes of the area, a multiple of the page size.
 func (a *area) take(n int) (at int, bytes []byte, ok bool) {
 	for i := range a.free {
 		s := &a.free[i]
@@ -43,9 +43,10 @@ func (a *area) take(n int) (at int, bytes []byte, ok bool) {
 	return 0, nil, false
 }
 
-// give frees n bytes. Their pages are returned to the kernel, and are zero when they are reused.
+// give frees n bytes of the area. The kernel takes their pages back; they are zero when they are
+// used again.
 func (a *area) give(at, n int) {
-	_ = unix.Fallocate(a.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(at), int64(n)) // else they stay allocated
+	_ = unix.Fallocate(a.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(at), int64(n)) // if this fails, the pages stay allocated
 	i, _ := slices.BinarySearchFunc(a.free, at, func(s span, at int) int { return s.at - at })
 	a.free = slices.Insert(a.free, i, span{at, n})
 	if i+1 < len(a.free) && at+n == a.free[i+1].at {

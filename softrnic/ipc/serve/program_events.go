@@ -16,8 +16,8 @@ import (
 const maxPending = 4096
 
 // eventQueue is the daemon's side of a descriptor from which a program reads events: those of a
-// completion channel, or asynchronous ones. Exclusive use of the engine guards it, except in open
-// and close: before the first event and after the last one.
+// completion channel, or asynchronous ones. Exclusive use of the engine guards it. open and close
+// need no guard, because no event is sent then.
 type eventQueue struct {
 	sock    int // 0 means that it is not open
 	pending [][]byte
@@ -70,8 +70,8 @@ func (q *eventQueue) flush() {
 	}
 }
 
-// drop removes up to n events that wait, newest first. It returns the rest of n: events that the
-// program has received or may still receive.
+// drop removes up to n waiting events, newest first. It returns n minus the number of removed
+// events: so many the program has received or may still receive.
 func (q *eventQueue) drop(n uint32) uint32 {
 	k := min(n, uint32(len(q.pending)))
 	q.pending = q.pending[:uint32(len(q.pending))-k]
@@ -85,8 +85,8 @@ func (q *eventQueue) gone() bool {
 	return err == nil && n == 1 && poll[0].Revents&unix.POLLHUP != 0
 }
 
-// try sends an event. It returns false only if the socket is full: an event for a program that has
-// closed its side is lost.
+// try sends an event. It returns false only if the socket is full. If the program has closed its
+// side, the event is lost and try returns true.
 func (q *eventQueue) try(ev []byte) bool {
 	err := unix.Sendto(q.sock, ev, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
 	return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS)
@@ -110,8 +110,8 @@ func (p *program) createChannel(struct{}) (result, error) {
 	return r, nil
 }
 
-// forgetChannels ends the channels whose descriptors the program has closed: no command reports
-// that.
+// forgetChannels ends the completion channels whose descriptors the program has closed. No command
+// reports such a close.
 func (p *program) forgetChannels() {
 	p.c.settle()
 	p.c.s.pump.with(func(*engine.Engine) {
@@ -125,8 +125,8 @@ func (p *program) forgetChannels() {
 	})
 }
 
-// repost executes the command Repost: the preloaded library has read events from a channel, or from
-// the descriptor for asynchronous events, and gives them back, so they are sent once more.
+// repost executes the command Repost: it sends events once more that the preloaded library has read
+// and gives back. They are events of a completion channel, or asynchronous events.
 func (p *program) repost(c uverbs.Command) (result, error) {
 	q, size := &p.async, asyncLen
 	if c.Channel != uverbs.NoChannel {
@@ -157,14 +157,14 @@ var asyncKinds = map[verbs.AsyncKind]uint32{
 	verbs.EventSRQLimit: 15, verbs.EventQPLastWQE: 16,
 }
 
-// owner is an object that asynchronous events name: user is the program's own name for it, events
-// is how many were sent.
+// owner is an object to which asynchronous events refer. user is the program's own name for the
+// object; events is how many events of it were sent.
 type owner struct {
 	user   uint64
 	events uint32
 }
 
-// portElement is the number of the port in events.
+// portElement is the port number in events.
 const portElement = 1
 
 // event sends an asynchronous event to the program.

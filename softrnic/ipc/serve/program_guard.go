@@ -15,38 +15,38 @@ import (
 )
 
 const (
-	// memoryCheck is the time after which the NIC looks whether the kernel waits for a page of
-	// guarded memory. After the second look in a row that finds it waiting, the memory is lost.
-	// That is longer than a busy disk takes, and shorter than the usual patience of other programs'
-	// peers, half a second (docs/explain/patience.md).
+	// memoryCheck is the pause between two checks whether the kernel is waiting for a page of guarded
+	// memory. If two checks in a row find it waiting, the memory counts as lost. Two pauses are longer
+	// than a busy disk takes. They are shorter than half a second, for which peers of other programs
+	// usually wait (docs/explain/patience.md).
 	memoryCheck = 200 * time.Millisecond
-	// memoryLooks is after how many looks the memory is lost in any case.
+	// memoryLooks is the number of checks after which the memory counts as lost in any case.
 	memoryLooks = 25
-	// guardPiece is how many bytes are copied at once: the payload of a packet.
+	// guardPiece is how many bytes are copied at a time: the largest payload of a packet.
 	guardPiece = 4096
-	// maxStuck is how many guards of a user's programs that have detached may still wait for a
-	// page. Each has a thread and a descriptor of the daemon. Beyond that, the user's programs
-	// register no memory that needs a guard.
+	// maxStuck bounds, for each user, the guards of detached programs that still wait for a page. Each
+	// such guard takes a thread and a descriptor of the daemon. At this bound the user's programs can
+	// register no more memory that needs a guard.
 	maxStuck = 4
 )
 
-// guard is the memory of a program where the kernel may wait for a page, as in a file of a file
-// system that no longer answers. No call of the kernel copies without that risk, so a goroutine
-// makes the copies, and the NIC does not wait for one that stands still. The program has lost its
-// memory then. The copy may still be made later, from or into the guard's own buffer, which nothing
-// reads after that.
+// guard gives access to memory of a program for whose pages the kernel may wait, for example a file
+// of a file system that no longer answers. No system call can copy such memory without the risk of
+// blocking. So a goroutine makes the copies, and if a copy blocks, the NIC does not wait for it and
+// the memory counts as lost. The goroutine may finish this copy later, from or into the guard's own
+// buffer, which is not used any more.
 //
 // The methods of mem.Far are called with exclusive use of the engine.
 type guard struct {
 	m    *programMemory
-	fd   int // of the goroutine, which closes it
+	fd   int // /proc/PID/mem of the program; the goroutine closes it
 	ask  chan struct{}
-	done chan struct{} // capacity 1: the NIC may not wait any more
+	done chan struct{} // has the end of a copy; capacity 1, because the NIC may have stopped waiting
 	late *time.Timer
 	word [8]byte
-	// thread makes the copy; 0 means that it has not begun.
+	// thread is the number of the thread that makes the copy; 0 means that it has not begun.
 	thread atomic.Int64
-	// The copy. It belongs to the goroutine from ask until done.
+	// The copy that was requested. From the request until done these fields belong to the goroutine.
 	piece [guardPiece]byte
 	n     int
 	at    uint64
@@ -74,8 +74,8 @@ func newGuard(m *programMemory) (*guard, error) {
 	return g, nil
 }
 
-// close ends the goroutine, which may still wait for a page: then it ends when the kernel gives up
-// the page, at the latest with the file system.
+// close ends the goroutine. If the goroutine is waiting for a page, it ends when the kernel gives
+// up this page, at the latest when the file system is unmounted.
 func (g *guard) close() {
 	if g.m.lost.Load() {
 		g.m.stuck.add(g.m.user, 1)
@@ -127,7 +127,8 @@ func (g *guard) copy(p []byte, at uint64, write bool) bool {
 	return true
 }
 
-// wait waits for the copy; it returns false if the copy stands still, or takes very long.
+// wait waits for the goroutine to end the copy. It returns false if the copy is blocked or takes
+// very long.
 func (g *guard) wait() bool {
 	for waits, looks := 0, 0; waits < 2 && looks < memoryLooks; looks++ {
 		g.late.Reset(memoryCheck)
@@ -144,17 +145,18 @@ func (g *guard) wait() bool {
 	return false
 }
 
-// asleep reports whether the thread that makes the copy does not want a processor. On a machine
-// with much other work it may want one for long. A thread that has made the copy may sleep, too;
-// its goroutine tells so before the next look. A thread that cannot be looked at, because the
-// daemon has no descriptor left, counts as asleep: the NIC must not wait for it without end.
+// asleep reports whether the thread that makes the copy is not runnable: it neither uses a
+// processor nor waits for one, as it may for long on a busy machine. A thread that has just ended
+// the copy may sleep, too, but then done is ready at the next check. If the daemon cannot read the
+// thread's state because it has no descriptors left, the thread counts as asleep, so that the NIC
+// does not wait without end.
 func (g *guard) asleep() bool {
 	thread := g.thread.Load()
 	if thread == 0 {
 		return false
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", thread))
-	i := bytes.LastIndex(stat, []byte(") ")) // the end of the thread's name
+	i := bytes.LastIndex(stat, []byte(") ")) // the end of the thread's name in the file
 	return err != nil || i < 0 || !bytes.HasPrefix(stat[i:], []byte(") R"))
 }
 
@@ -176,8 +178,7 @@ func (g *guard) Store64(at, v uint64) bool {
 	return g.Write(g.word[:], at)
 }
 
-// stuck counts, by user, the guards of programs that have detached whose goroutines still wait for
-// a page.
+// stuck counts the guards of detached programs that still wait for a page, by user.
 type stuck struct {
 	mu     sync.Mutex
 	byUser map[uint32]int

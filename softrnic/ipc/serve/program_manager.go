@@ -14,24 +14,25 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// programManager is the connection manager for an unmodified program, whose librdmacm has a
-// connection of its own to the daemon; see package ucma. Exclusive use of the engine guards it.
+// programManager is the connection manager of an unmodified program. The librdmacm of the program
+// has a connection of its own to the daemon for it; see package ucma. Exclusive use of the engine
+// guards it.
 type programManager struct {
 	c *client
 	m *ucma.Manager
-	// channels announce events: each message on such a descriptor stands for one event, which the
+	// channels are the descriptors that announce events: each message announces one event, which the
 	// program then fetches by a command.
 	channels map[uint32]*eventQueue
 }
 
-// maxEventChannels is the largest number of event channels of a program; each takes a descriptor of
+// maxEventChannels is the largest number of event channels of a program. Each takes a descriptor of
 // the daemon.
 const maxEventChannels = 512
 
-// managerQuota counts the connection manager's objects of a program against its quotas.
+// managerQuota counts a program's objects of the connection manager against its quotas.
 type managerQuota struct{ *objects }
 
-// kindsOfManager are the quotas of these objects.
+// kindsOfManager are the quotas for the objects of the connection manager.
 var kindsOfManager = [...]kind{ucma.ID: kindID, ucma.Event: kindEvent, ucma.Join: kindJoin}
 
 // Take counts one more object. It fails with ErrLimit, which names the quota.
@@ -42,10 +43,11 @@ func (q managerQuota) Take(o ucma.Object) error {
 // Add counts n more objects, or fewer if n is negative.
 func (q managerQuota) Add(o ucma.Object, n int) { q.release(need{kindsOfManager[o], -int64(n)}) }
 
-// announcement is the message that announces an event.
+// announcement is the message on a channel that announces an event.
 var announcement = []byte{1}
 
-// attachManager opens the connection manager for a program, which must have sent no descriptors.
+// attachManager opens the connection manager for a program. The program's first message must have
+// had no descriptors.
 func (c *client) attachManager(name string, fds []int) error {
 	if len(fds) > 0 {
 		return errors.Join(errors.New("descriptors in front of commands of librdmacm"), unix.EINVAL, closeAll(fds))
@@ -67,7 +69,8 @@ func (c *client) attachManager(name string, fds []int) error {
 	return c.put(uverbs.Answer{}, nil)
 }
 
-// step calls f with exclusive use of the engine, and with its connection manager if the NIC is up.
+// step calls f with exclusive use of the engine. If the NIC is up, the step has its connection
+// manager.
 func (x *programManager) step(f func(s ucma.Step)) {
 	now, e, out := x.c.s.pump.shell.Enter()
 	defer x.c.s.pump.shell.Leave()
@@ -88,7 +91,7 @@ func (x *programManager) owns(n wire.QPN) bool {
 	return p != nil && p.c.cred.Pid == x.c.cred.Pid && p.c.cred.Uid == x.c.cred.Uid
 }
 
-// tell announces an event.
+// tell announces an event on a channel.
 func (x *programManager) tell(channel uint32) {
 	if q := x.channels[channel]; q != nil {
 		q.send(announcement)
@@ -118,7 +121,7 @@ func (x *programManager) execute(s ucma.Step, cmd ucma.Command) (r result, err e
 	case cmd.Op == ucma.CloseChannel:
 		x.closeChannel(s, cmd.Channel)
 		return r, nil
-	case cmd.Op == ucma.GetEvent && q != nil: // the program has read an announcement: there may be room for the next
+	case cmd.Op == ucma.GetEvent && q != nil: // the program has read an announcement, so there may be room for the next one
 		q.flush()
 	}
 	got, err := x.m.Execute(s, cmd)
@@ -130,7 +133,7 @@ func (x *programManager) execute(s ucma.Step, cmd ucma.Command) (r result, err e
 }
 
 // openChannel makes an event channel. It also ends the channels whose descriptors the program has
-// closed without the preloaded library noticing.
+// closed, if the preloaded library has not noticed this.
 func (x *programManager) openChannel(s ucma.Step) (r result, err error) {
 	for n, q := range x.channels {
 		if q.gone() {

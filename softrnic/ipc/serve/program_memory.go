@@ -19,30 +19,32 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// programMemory is the memory of a program: its /proc/self/mem and /proc/self/maps. The program has
-// opened these files and sent the descriptors, so that the daemon needs no permission of its own. A
-// program that sends the file of another process could write to that process anyway.
+// programMemory accesses the memory of a program by the program's files /proc/self/mem and
+// /proc/self/maps. The program has opened them and sent the descriptors, so that the daemon needs
+// no permission of its own. A program that sends the file of another process could write to that
+// process anyway.
 //
 // The methods that access memory are called with exclusive use of the engine. They are for pages
-// that the kernel has at once; guard is for the others.
+// that the kernel can provide at once; guard is for all others.
 type programMemory struct {
 	fd    int
 	maps  *os.File
 	word  [8]byte
-	user  uint32 // of the program
-	stuck *stuck // of the server
+	user  uint32 // user of the program
+	stuck *stuck // shared by all clients of the server
 	// guard is made with the first region that needs it; only the goroutine that executes the
 	// program's commands uses the pointer.
 	guard *guard
-	// lost: a page did not come in time. While the kernel waits for it, it may let readers of all
-	// other pages wait, too.
+	// lost: the kernel did not provide a page of guarded memory in time, and the NIC accesses the
+	// program's memory no more. While the kernel waits for a page, it may block access to all other
+	// pages, too.
 	lost atomic.Bool
 }
 
 var _ mem.Far = (*programMemory)(nil)
 
-// newProgramMemory checks the descriptors of a first message and takes them over. A file that is
-// not in procfs could make the daemon wait.
+// newProgramMemory takes over the descriptors of a first message. It refuses files that are not in
+// procfs, because such a file could block the daemon.
 func newProgramMemory(fds []int, user uint32, s *stuck) (*programMemory, error) {
 	err := error(nil)
 	if len(fds) != uverbs.HelloFDs {
@@ -114,12 +116,13 @@ func (m *programMemory) Store64(addr, v uint64) bool {
 // maxMaps is the largest number of a program's mappings that a registration examines.
 const maxMaps = 1 << 20
 
-// examine checks that the program has mapped all of [start, end) readable, and writable if write is
-// set. The check is needed because writes through /proc/self/mem also reach pages that the program
-// itself may not write. far is how the NIC accesses the range.
+// examine checks that the program has mapped all of [start, end) readable, and also writable if
+// write is set. This is needed because /proc/self/mem can write even to pages that the program
+// cannot. far is the access to this memory for the NIC.
 func (m *programMemory) examine(start, end uint64, write bool) (far mem.Far, err error) {
 	r := bufio.NewScanner(io.NewSectionReader(m.maps, 0, 1<<40))
-	// Another user's program may map other pages at any time, and has no other way to stop the daemon.
+	// A program of another user gets a guard for all its memory: it may map other pages at any time,
+	// and so block the daemon.
 	waits := m.user != uint32(os.Geteuid())
 	for n := 0; n < maxMaps && r.Scan(); n++ {
 		var from, to, offset, inode uint64
@@ -145,7 +148,8 @@ func (m *programMemory) examine(start, end uint64, write bool) (far mem.Far, err
 	return nil, unix.EFAULT
 }
 
-// accessor returns the memory, guarded if the kernel may wait for its pages.
+// accessor returns the access to the program's memory, through a guard if the kernel may wait for
+// its pages.
 func (m *programMemory) accessor(waits bool) (far mem.Far, err error) {
 	if !waits {
 		return m, nil
@@ -158,19 +162,20 @@ func (m *programMemory) accessor(waits bool) (far mem.Far, err error) {
 	return m.guard, nil
 }
 
-// inMemory has the devices of files whose pages are memory: shared memory of all kinds.
+// inMemory has the devices of file systems whose files are always in memory: shared memory of all
+// kinds.
 var inMemory = sync.OnceValue(func() map[uint64]bool {
 	devices := make(map[uint64]bool)
 	var st unix.Stat_t
 	for _, flags := range []int{unix.MFD_CLOEXEC, unix.MFD_CLOEXEC | unix.MFD_HUGETLB} {
 		fd, err := unix.MemfdCreate("device", flags)
 		if err != nil {
-			continue // a kernel without huge pages
+			continue // this kernel has no huge pages
 		}
 		if unix.Fstat(fd, &st) == nil {
 			devices[st.Dev] = true
 		}
-		_ = unix.Close(fd) // an empty memory file
+		_ = unix.Close(fd) // the file is empty
 	}
 	for _, dir := range []string{"/dev/shm", "/dev/hugepages"} {
 		var fs unix.Statfs_t
@@ -192,7 +197,7 @@ func (p *program) allocPD(struct{}) (result, error) {
 	return answer(uverbs.Handle{H: p.add(uPD, pd)}), nil
 }
 
-// destroy destroys an object by f and removes its handle.
+// destroy destroys an object by f, removes its handle and gives back its quotas.
 func (p *program) destroy(k uverbsKind, h uint32, limit kind, queued int64, f func() error) error {
 	err := f()
 	if !gone(err) {

@@ -85,7 +85,7 @@ func (p programQueues) modifyQP(a uverbs.ModifyQPArgs) (result, error) {
 		to = a.State
 	}
 	if a.Mask&uverbs.MaskPKeyIndex != 0 && a.PKeyIndex != before.PKeyIndex && to != stateInit && to != stateRTR {
-		return result{}, unix.EINVAL // the transitions to INIT and RTR alone set and check it
+		return result{}, unix.EINVAL // only the transitions to INIT and RTR set and check this attribute
 	}
 	o.keep(&a)
 	if err := p.move(o, &a); err != nil {
@@ -101,7 +101,7 @@ func (p programQueues) stateOf(o *programQPObject) uint8 {
 	if err != nil {
 		return stateErr
 	}
-	return uint8(attr.State) // the numbers are the same
+	return uint8(attr.State) // the numbers are those of libibverbs
 }
 
 // maxTimerCode is the largest code of an RNR timer, which has 5 bits.
@@ -113,7 +113,7 @@ func granted(bits uint32) verbs.Access {
 	return access & verbs.RemoteRights
 }
 
-// move makes the transition that a requests.
+// move makes the transition of the state that command a requests.
 func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 	to := o.state
 	if a.Mask&uverbs.MaskState != 0 {
@@ -136,7 +136,7 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 		if k.PathMTU > 5 || k.MinRNRTimer > maxTimerCode {
 			return unix.EINVAL
 		}
-		if err := o.qp.ToInit(init); err != nil { // from INIT to INIT, because the command may set access rights
+		if err := o.qp.ToInit(init); err != nil { // also from INIT to INIT: the command may set access rights
 			return err
 		}
 		return o.qp.ToRTR(verbs.ToRTR{
@@ -146,16 +146,16 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 		})
 	case to == stateRTS && o.state == stateRTR:
 		if k.MinRNRTimer > maxTimerCode {
-			return unix.EINVAL // before the transition, because a refused command must change nothing
+			return unix.EINVAL // checked before the transition, because a refused command must change nothing
 		}
 		err := o.qp.ToRTS(verbs.ToRTS{
 			SendPSN: wire.PSN(k.SendPSN & 0xffffff), Timeout: k.Timeout, RetryCount: k.RetryCount, RNRRetry: k.RNRRetry, MaxRdAtomic: orNone(k.MaxRdAtomic),
 		})
 		if err == nil {
-			err = o.qp.Modify(o.changes(a.Mask & optional[o.made.Type])) // first, because a request of the peer may already wait
+			err = o.qp.Modify(o.changes(a.Mask & optional[o.made.Type])) // before the transition, because a request of the peer may already wait for it
 		}
 		if err == nil {
-			p.ring(o) // posts what the program posted before
+			p.ring(o) // posts what the program has posted before this transition
 		}
 		return err
 	case to == stateRTS && (o.state == stateSQD || o.state == stateSQE):
@@ -178,15 +178,16 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 }
 
 // optional are the attributes that a transition to RTS may set, by queue pair type. Programs may
-// name others, which that type does not have: they are ignored.
+// also name attributes that the type does not have; these are ignored.
 var optional = map[uint8]uint32{
 	uverbs.TypeRC: uverbs.MaskAccess | uverbs.MaskRNRTimer, uverbs.TypeUC: uverbs.MaskAccess, uverbs.TypeUD: uverbs.MaskQKey,
 }
 
-// inState are the attributes that may change without a transition, each in some state.
+// inState are the attributes that can change in some state without a transition.
 const inState = uverbs.MaskAccess | uverbs.MaskQKey | uverbs.MaskRNRTimer | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry
 
-// changes returns the attributes in mask, with the stored values, as package verbs has them.
+// changes returns the attributes that mask selects, in the form of package verbs. It takes the
+// values that keep has stored.
 func (o *programQPObject) changes(mask uint32) verbs.QPModify {
 	m := verbs.QPModify{
 		Access: granted(o.attr.Access), QKey: o.attr.QKey, MinRNRTimer: o.attr.MinRNRTimer,

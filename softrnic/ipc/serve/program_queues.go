@@ -43,7 +43,7 @@ func (p programQueues) drop(places ...place) {
 	}
 }
 
-// with calls f with exclusive use of the engine, which guards what the pump works on.
+// with calls f with exclusive use of the engine, so that f may change what the pump works on.
 func (p *program) with(f func(port *port)) {
 	p.c.s.pump.with(func(e *engine.Engine) {
 		p.c.s.pump.noticeDown(e)
@@ -122,8 +122,8 @@ func (p programQueues) createCQEx(c uverbs.Command) (result, error) {
 	return answer(cq, ex, mi), err
 }
 
-// makeCQ makes a completion queue. If the program gives a completion channel, channel is its
-// number: the preloaded library has replaced the file descriptor by it.
+// makeCQ makes a completion queue. channel is the number of a completion channel, if the program
+// gives one; the preloaded library has replaced the channel's file descriptor by this number.
 func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs) (out uverbs.CQ, mi uverbs.Area, err error) {
 	if a.CQE == 0 || a.CQE > maxProgramCQE || a.Vector != 0 {
 		return out, mi, unix.EINVAL
@@ -182,8 +182,8 @@ func (p programQueues) destroyCQ(a uverbs.Handle) (result, error) {
 	return r, nil
 }
 
-// notifyCQ arms a completion queue. First it copies the completions that the NIC's queue has,
-// because the program polls for them after this command.
+// notifyCQ arms a completion queue. First it copies all completions from the NIC's queue to the
+// program's ring, because the program polls the ring after this command.
 func (p programQueues) notifyCQ(a uverbs.Notify) (result, error) {
 	o, err := named[*cqObject](p.program, uCQ, a.H)
 	if err != nil {
@@ -201,7 +201,7 @@ func (p programQueues) notifyCQ(a uverbs.Notify) (result, error) {
 	return result{}, nil
 }
 
-// modifyCQ moderates the events of a completion queue. No program of today sends the command: the
+// modifyCQ moderates the events of a completion queue. No present program sends this command: the
 // rxe provider has no function for it.
 func (p programQueues) modifyCQ(a uverbs.ModifyCQArgs) (result, error) {
 	o, err := named[*cqObject](p.program, uCQ, a.H)
@@ -269,7 +269,7 @@ func (p programQueues) modifySRQ(a uverbs.ModifySRQArgs) (result, error) {
 	case err != nil:
 		return result{}, err
 	case a.Mask&^uverbs.MaskSRQLimit != 0:
-		return result{}, unix.EOPNOTSUPP // resizing is not supported
+		return result{}, unix.EOPNOTSUPP // shared receive queues cannot be resized here
 	case a.Mask == 0:
 		return result{}, nil
 	case a.Limit > uint32(o.attr.MaxWR):
@@ -339,7 +339,7 @@ func (p programQueues) createQPEx(a uverbs.ExQPArgs) (result, error) {
 	return answer(out, ex, recv, send), err
 }
 
-// checkQP checks the attributes of a new queue pair.
+// checkQP checks the attributes of a new queue pair and converts them.
 func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) {
 	d := p.device()
 	typ, ok := types[a.Type]
@@ -417,7 +417,7 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 	if o.qp, err = pd.CreateQP(init); err != nil {
 		return out, recvAt, sendAt, undo(err)
 	}
-	send, _ := named[*cqObject](p.program, uCQ, a.SendCQ) // checkQP has found it
+	send, _ := named[*cqObject](p.program, uCQ, a.SendCQ) // checkQP has found it already
 	own.qp, own.done, o.own = verbsengine.EngineQP(o.qp), send.own, own
 	n := o.qp.QPN()
 	var bell uint32
@@ -467,7 +467,8 @@ func (p programQueues) destroyQP(a uverbs.Handle) (result, error) {
 	return r, nil
 }
 
-// ring posts the entries that wait in the send ring of a queue pair.
+// ring posts the entries that wait in the send ring of a queue pair, as if the program had rung the
+// doorbell.
 func (p programQueues) ring(o *programQPObject) {
 	now, _, out := p.c.s.pump.shell.Enter()
 	defer p.c.s.pump.shell.Leave()
@@ -489,7 +490,7 @@ func (p programQueues) queryQP(a uverbs.QueryQPArgs) (result, error) {
 	return answer(out), nil
 }
 
-// mover is a completion queue of a port that can copy completions from the NIC to the application.
+// mover is a completion queue that can copy completions from the NIC to the application.
 type mover interface{ move(p *port) }
 
 var (

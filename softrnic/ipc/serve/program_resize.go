@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 )
 
-// resizeCQ gives a completion queue a ring of another size and moves its completions there. Then
-// the library maps the new ring; meanwhile no thread of the program polls the queue.
+// resizeCQ gives a completion queue a ring of another size and moves the completions into it. The
+// library then maps the new ring. No thread of the program polls the queue in the meantime.
 func (p programQueues) resizeCQ(a uverbs.ResizeCQArgs) (result, error) {
 	o, err := named[*cqObject](p.program, uCQ, a.H)
 	if err != nil {
@@ -38,8 +38,8 @@ func (p programQueues) resizeCQ(a uverbs.ResizeCQArgs) (result, error) {
 	return answer(uverbs.CQSize{CQE: uint32(ring.Cap())}, mi), nil
 }
 
-// exchange moves the completions of a queue to another ring, if they fit. It first posts work
-// requests whose bells were rung, so that their completions are among them.
+// exchange moves the completions of a queue to another ring, if they fit. It first serves the
+// doorbells that were rung, so that completions of these posts are moved, too.
 func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
 	room, err := cq.New(to.Cap())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// This file is the pump's side of the rings of unmodified programs.
+// This file has the pump's work on the rings of unmodified programs.
 
 // programQP is a queue pair of a program with its send ring. head is the index of the next entry to
 // post. An entry of the ring becomes free when its work request is complete.
@@ -23,13 +23,13 @@ type programQP struct {
 	slot  int
 	sges  int
 	head  uint32
-	freed uint32 // the consumer index that was published last
+	freed uint32 // the consumer index that the daemon wrote to the ring last
 	done  *programCQ
-	recv  *receiveRing // nil means that there is a shared receive queue
+	recv  *receiveRing // nil if the queue pair uses a shared receive queue
 }
 
-// rung posts the entries that wait. In a state in which the queue pair does not send yet, they stay
-// in the ring.
+// rung posts the entries that wait in the ring. If the queue pair does not send yet in its state,
+// they stay in the ring.
 func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
 	q.settle()
 	waiting := min(q.ring.Between(q.head, q.ring.Producer()), q.ring.Cap()-q.qp.Sending())
@@ -47,7 +47,7 @@ func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
 	}
 }
 
-// post posts n entries on the engine and returns how many the engine took.
+// post passes n entries to the engine and returns how many the engine took.
 func (q *programQP) post(now clock.Time, p *port, n int, out *packetio.Batch) (taken int, err error) {
 	s := &p.c.s.pump.scratch
 	bytes, sges := s.room(n, q.slot, q.sges)
@@ -70,16 +70,16 @@ func (q *programQP) post(now clock.Time, p *port, n int, out *packetio.Batch) (t
 	return good, bad
 }
 
-// fail completes the entry at head, which cannot be executed, with an error, as a driver does, and
-// ends the queue pair.
+// fail handles the entry at head, which cannot be executed: like a driver, it completes the entry
+// with an error and moves the queue pair to the error state.
 func (q *programQP) fail(now clock.Time, p *port, out *packetio.Batch) {
 	id := binary.NativeEndian.Uint64(q.ring.Slot(q.head))
 	q.head++
 	q.done.put(p, verbs.WC{ID: id, Status: verbs.LocQPOpErr, QPN: q.qp.Num()})
-	_ = q.qp.ToError(now, out) // fails if the queue pair is destroyed or in error already
+	_ = q.qp.ToError(now, out) // fails if the queue pair is destroyed or already in error
 }
 
-// settle frees the entries whose work requests are complete.
+// settle frees the send ring entries whose work requests are complete.
 func (q *programQP) settle() {
 	if freed := q.head - uint32(q.qp.Sending()); freed != q.freed {
 		q.freed = freed
@@ -98,8 +98,8 @@ func (q *programQP) forget() {
 	}
 }
 
-// receiveRing is a ring of receives, of a queue pair or a shared receive queue. The program does
-// not ring a bell for it: the NIC reads it when a message needs a receive.
+// receiveRing is the ring of receives of a queue pair or of a shared receive queue. The program
+// rings no doorbell for it: the NIC reads the ring when a message needs a receive.
 type receiveRing struct {
 	port    *port
 	ring    uverbs.Ring
@@ -109,8 +109,8 @@ type receiveRing struct {
 
 var _ transport.Receives = (*receiveRing)(nil)
 
-// Next removes and returns the oldest receive. A malformed one violates the protocol: the library
-// never writes it.
+// Next removes and returns the oldest receive. A malformed entry violates the protocol, because the
+// library never writes one.
 func (r *receiveRing) Next(sgl []verbs.SGE) (id uint64, nsge int, ok bool) {
 	if r.Len() == 0 {
 		return 0, 0, false
@@ -126,10 +126,11 @@ func (r *receiveRing) Next(sgl []verbs.SGE) (id uint64, nsge int, ok bool) {
 	return id, nsge, true
 }
 
-// Len returns the number of receives that wait.
+// Len returns the number of receives in the ring.
 func (r *receiveRing) Len() int { return r.ring.Between(r.head, r.ring.Producer()) }
 
-// programCQ is a completion queue of a program with its ring. tail is the daemon's own index.
+// programCQ is a completion queue of a program with its ring. tail is the daemon's own position in
+// the ring.
 type programCQ struct {
 	owner
 	cq      *engine.CQ
@@ -143,8 +144,8 @@ type programCQ struct {
 // room returns how many completions fit into the ring.
 func (c *programCQ) room() int { return c.ring.Cap() - c.ring.Between(c.ring.Consumer(), c.tail) }
 
-// put writes a completion that the engine did not make. If the ring is full it is lost, as in a
-// queue that overruns.
+// put writes a completion that does not come from the engine. If the ring is full, the completion
+// is lost, as in a queue that overruns.
 func (c *programCQ) put(p *port, wc verbs.WC) {
 	c.fetch(p)
 	if c.room() == 0 {
@@ -155,7 +156,7 @@ func (c *programCQ) put(p *port, wc verbs.WC) {
 	c.ring.SetProducer(c.tail)
 }
 
-// fetch frees the entries of completed sends that report to this completion queue, and then copies
+// fetch frees the send ring entries whose completions go to this queue, and then copies the
 // completions to the program.
 func (c *programCQ) fetch(p *port) {
 	for _, q := range p.settled {
@@ -166,9 +167,9 @@ func (c *programCQ) fetch(p *port) {
 	c.move(p)
 }
 
-// move copies completions to the program as far as there is room. The others stay in the NIC's
-// completion queue, which overruns when it is full. The caller has freed the entries of completed
-// sends before, because a program that sees a completion may post into its entry at once.
+// move copies completions to the program as far as its ring has room. The others stay in the NIC's
+// completion queue, which overruns when it is full. The caller must have freed the entries of
+// completed sends, because the program may post into them as soon as it sees the completions.
 func (c *programCQ) move(p *port) {
 	q, err := c.cq.Queue()
 	if err != nil || p.broken != "" {

@@ -15,9 +15,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// eager is how many steps the pump makes at full speed, in one or two microseconds, after it has
-// copied a completion, which often leads to the next post at once. After a post it yields the CPU
-// at once, because the peer may be another thread of this machine.
+// eager is the number of steps that the pump makes without a pause after it has copied a
+// completion: one or two microseconds, because the application often posts at once. After a post
+// the pump yields the processor at once, because the peer may be another thread of this machine.
 const eager = 8
 
 // pump copies work requests and completions between the rings of all applications and the NIC.
@@ -26,18 +26,18 @@ type pump struct {
 	spinTime time.Duration // how long the pump polls after the last event
 	pace     pollpace.Spinner
 	shell    verbsengine.Shell
-	poller   verbsengine.Poller // shell as a Poller, or nil
-	driver   verbsengine.Driver // shell as a Driver, or nil
+	poller   verbsengine.Poller // shell, if it implements Poller; else nil
+	driver   verbsengine.Driver // shell, if it implements Driver; else nil
 
 	ports    []*port
 	qps      map[wire.QPN]*port
 	cqs      map[uint32]*port
 	srqs     map[uint32]*port
-	table    *mem.Table // of the latest incarnation of the NIC that the pump knows
+	table    *mem.Table // memory table of the NIC's latest incarnation that the pump has seen
 	activity uint64     // Engine.Activity when completions were last copied
-	stirred  bool       // the pump must check the doorbells
+	stirred  bool       // the pump must check the doorbells before it sleeps
 	ended    bool
-	heard    []heard // events that were not sent to applications yet
+	heard    []heard // events that are to be sent to applications
 	scratch  scratch
 }
 
@@ -62,9 +62,9 @@ func (s *pump) with(f func(e *engine.Engine)) {
 	f(e)
 }
 
-// add makes the pump serve a port. The caller has exclusive use of the engine.
+// add makes the pump serve a port. The caller has exclusive use of the engine e.
 func (s *pump) add(p *port, e *engine.Engine) {
-	s.tell() // earlier events are only for the earlier ports
+	s.tell() // events that were raised before are not for this port
 	s.ports = append(s.ports, p)
 	s.stirred = true
 	e.Notify()
@@ -79,8 +79,8 @@ func (s *pump) end() {
 	})
 }
 
-// run serves the rings until end is called. If the device is closed before, it returns once stop is
-// closed.
+// run serves the rings until end is called. If the device is closed before that, run waits for stop
+// and returns.
 func (s *pump) run(stop <-chan struct{}) {
 	for {
 		s.spin()
@@ -90,14 +90,14 @@ func (s *pump) run(stop <-chan struct{}) {
 	}
 }
 
-// spin polls, at least once, until for the spin time it has found no work and no application has
-// polled. While other threads need the CPU it stops at the first step without work, even if an
-// application polls.
+// spin makes steps of the pump until the spin time has passed in which it found no work and no
+// application polled; it makes at least one. If other threads need the processor, it stops at the
+// first step without work, even if an application polls.
 func (s *pump) spin() {
 	patient := s.pace.Begin()
 	start := s.shell.Now()
 	last := start
-	polling := false // the last step found nothing to do
+	polling := false // whether the last step found nothing to do
 	for hasty := 0; ; hasty-- {
 		found := s.look(hasty > 0)
 		switch found {
@@ -113,7 +113,7 @@ func (s *pump) spin() {
 		switch {
 		case now.Sub(last) >= s.spinTime:
 			return
-		case found < posted && (!patient || s.pace.Took(now.Sub(start))): // the step took so long that it was a pause
+		case found < posted && (!patient || s.pace.Took(now.Sub(start))): // the step took so long that another thread had the processor
 			return
 		case found >= posted && polling:
 			s.pace.Found()
@@ -123,14 +123,14 @@ func (s *pump) spin() {
 	}
 }
 
-// seen is the result of a step of the pump: the last of these values that applies.
+// seen says what a step of the pump has found. If several values apply, it is the last one of them.
 type seen int
 
 const (
 	idle    seen = iota
 	polled       // an application polls for completions
 	posted       // work requests were posted
-	carried      // completions were copied, or the NIC was active otherwise
+	carried      // completions were copied, or the NIC was active in another way
 )
 
 // look makes one step of the pump.
@@ -160,7 +160,7 @@ func (s *pump) look(hasty bool) (found seen) {
 	return found
 }
 
-// drive lets the NIC make progress. The shell may pause in it, unless hasty is set.
+// drive lets the NIC make progress. The shell may make a pause in it, but not if hasty is set.
 func (s *pump) drive(hasty bool) {
 	if hasty && s.driver != nil {
 		s.driver.Drive()
@@ -170,7 +170,7 @@ func (s *pump) drive(hasty bool) {
 }
 
 // sleep waits for a completion or a doorbell. It returns false if the server has ended. While the
-// pump sleeps, the goroutine in which the NIC makes progress copies completions, in Ready.
+// pump sleeps, the goroutine in which the NIC makes progress calls Ready, which copies completions.
 func (s *pump) sleep(stop <-chan struct{}) bool {
 	s.with(func(*engine.Engine) {
 		for _, p := range s.ports {
@@ -178,7 +178,7 @@ func (s *pump) sleep(stop <-chan struct{}) bool {
 		}
 	})
 	if err := s.shell.Await((*asleep)(s), clock.Never); err != nil {
-		s.bury() // the device was closed before the server
+		s.bury() // the device was closed before the server ended
 		<-stop
 		return false
 	}
@@ -192,7 +192,7 @@ func (s *pump) sleep(stop <-chan struct{}) bool {
 	return !ended
 }
 
-// asleep is the condition on which the pump sleeps.
+// asleep is the condition that ends the sleep of the pump.
 type asleep pump
 
 var _ verbsengine.Condition = (*asleep)(nil)
@@ -205,7 +205,7 @@ func (a *asleep) Ready(e *engine.Engine) bool {
 		return true
 	}
 	for _, p := range s.ports {
-		if p.ctl.Asleep.Load() == 0 { // the application has attached while the pump slept
+		if p.ctl.Asleep.Load() == 0 { // the application was attached while the pump slept
 			p.ctl.Asleep.Store(1)
 		}
 		if p.ctl.Rung() {
@@ -215,8 +215,8 @@ func (a *asleep) Ready(e *engine.Engine) bool {
 	return false
 }
 
-// woken serves an application that woke the daemon. The pump continues if it polls, or if there is
-// more work than one step may do.
+// woken serves an application that has woken the daemon. It lets the pump go on if the pump polls
+// at all, or if more doorbells wait than one step may serve.
 func (s *pump) woken(p *port) {
 	now, e, out := s.shell.Enter()
 	defer s.shell.Leave()
@@ -224,17 +224,17 @@ func (s *pump) woken(p *port) {
 	if slices.Contains(s.ports, p) && p.serve(now, out) {
 		s.carry(e)
 	}
-	if s.spinTime > 0 || p.ctl.Rung() { // the wake-ups are consumed: only the pump serves the rest
+	if s.spinTime > 0 || p.ctl.Rung() { // the application sends no second wake-up for the remaining doorbells, so the pump must serve them
 		s.stirred = true
 		e.Notify()
 	}
 }
 
-// catchUp serves the bells that an application rang before its request, so that the NIC has its
-// earlier posts before the request changes an object. Other applications have their turns in
-// between. It looks at the bells with exclusive use of the engine alone: while the pump serves some
-// of them, no bell seems set, and then the pump sets those again that it has not served. An
-// application that goes on ringing is left to the pump.
+// catchUp serves the doorbells that an application rang before it sent a request, so that the NIC
+// has the posts before the request changes an object. Other applications are served in between.
+// catchUp checks the doorbells only with exclusive use of the engine: while the pump serves some,
+// it has cleared them all, and sets those again that it did not serve. If the application keeps
+// ringing, catchUp stops and leaves the rest to the pump.
 func (s *pump) catchUp(p *port) {
 	for range ring.MaxBells / maxBellsAtOnce {
 		now, e, out := s.shell.Enter()
@@ -249,8 +249,8 @@ func (s *pump) catchUp(p *port) {
 	}
 }
 
-// carry copies completions and events to the applications, if there are any. It reports whether the
-// NIC was active.
+// carry copies completions and events to the applications. It reports whether the NIC was active
+// since the last call; if not, it does nothing.
 func (s *pump) carry(e *engine.Engine) bool {
 	if s.activity == e.Activity() || len(s.ports) == 0 {
 		return false
@@ -269,8 +269,8 @@ func (s *pump) carry(e *engine.Engine) bool {
 	return true
 }
 
-// noticeDown tells the applications if the NIC was down since the last call: their objects are
-// gone.
+// noticeDown handles that the NIC was down since the last call: it tells the applications that
+// their objects no longer exist.
 func (s *pump) noticeDown(e *engine.Engine) {
 	if s.table == e.Mem() {
 		return
@@ -285,18 +285,18 @@ func (s *pump) noticeDown(e *engine.Engine) {
 	}
 }
 
-// bury is noticeDown for a device that was closed.
+// bury does the work of noticeDown for a device that was closed.
 func (s *pump) bury() {
 	s.with(func(*engine.Engine) {
 		for _, p := range s.ports {
 			p.ctl.Incarnation.Add(1)
-			p.ctl.Asleep.Store(1) // the pump will not wake up any more
+			p.ctl.Asleep.Store(1) // so that applications do not wait for a pump that does not run any more
 			p.wakeUp()
 		}
 	})
 }
 
-// remove removes a port. Afterwards the pump does not touch its memory.
+// remove removes a port. After that the pump does not access the port's memory.
 func (s *pump) remove(p *port) {
 	s.unhear(p)
 	s.ports = slices.DeleteFunc(s.ports, func(o *port) bool { return o == p })
@@ -305,12 +305,12 @@ func (s *pump) remove(p *port) {
 	disownAll(s.srqs, p)
 }
 
-// disownAll removes all numbers that a port owns.
+// disownAll removes all numbers that a port owns from owners.
 func disownAll[N comparable](owners map[N]*port, p *port) {
 	maps.DeleteFunc(owners, func(_ N, owner *port) bool { return owner == p })
 }
 
-// scratch is memory into which entries are copied.
+// scratch is the daemon's memory into which entries of rings are copied before they are checked.
 type scratch struct {
 	bytes []byte
 	sges  []verbs.SGE

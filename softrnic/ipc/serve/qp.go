@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// qpInit replaces the handles in the attributes of a new queue pair by the objects.
+// qpInit converts the attributes of a new queue pair: it replaces handles by the objects.
 func (x queues) qpInit(op string, a *proto.CreateQP) (init verbs.QPInit, err error) {
 	init = verbs.QPInit{
 		Type: a.Type, MaxSendWR: a.MaxSendWR, MaxRecvWR: a.MaxRecvWR, MaxSGE: a.MaxSGE, MaxInline: a.MaxInline, SignalAll: a.SignalAll,

@@ -24,7 +24,7 @@ type queueObject struct {
 	bytes  []byte
 	queued int64
 	bell   uint32
-	groups attachments // of a queue pair
+	groups attachments // multicast groups of a queue pair
 }
 
 // Approximate memory that the NIC needs for an entry, in bytes.
@@ -35,8 +35,8 @@ const (
 	ringBytes = 64 // an entry in shared memory
 )
 
-// publish maps the rings of a new object and adds the object to the pump. On error it destroys the
-// object.
+// publish maps the rings of a new object and makes the pump serve the object. If it fails, it
+// destroys the object.
 func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, port func(b []byte) belled, known func(p *port)) (any, []int, error) {
 	fail := func(err error) (any, []int, error) {
 		x.c.objects.giveBack(o.kind, 0, o.queued)
@@ -64,7 +64,7 @@ func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, p
 	return out, []int{fd}, nil
 }
 
-// retire removes a destroyed object from the pump and unmaps its rings.
+// retire makes the pump forget a destroyed object, and unmaps the object's rings.
 func (x queues) retire(h uint32, o *queueObject, unknown func(p *port)) error {
 	x.c.s.pump.with(func(*engine.Engine) {
 		x.c.port.bells[o.bell] = nil
@@ -168,7 +168,7 @@ func (x queues) destroyCQ(a proto.Handle) (any, error) {
 	}))
 }
 
-// disown removes the owner of a number, unless another port owns it by now.
+// disown removes number n of port p from owners, unless it already belongs to another port.
 func disown[N comparable](owners map[N]*port, n N, p *port) {
 	if owners[n] == p {
 		delete(owners, n)
@@ -179,7 +179,7 @@ func disown[N comparable](owners map[N]*port, n N, p *port) {
 func (x queues) find(op string, h uint32, k kind) (*queueObject, error) {
 	o, err := get[*queueObject](&x.c.objects, op, h)
 	if err == nil && o.kind != k {
-		_, err = get[struct{}](&x.c.objects, op, 0) // makes the error for a handle of no object
+		_, err = get[struct{}](&x.c.objects, op, 0) // returns the error for a handle without an object
 	}
 	return o, err
 }
@@ -264,7 +264,7 @@ func (x queues) destroySRQ(a proto.Handle) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	attr, _ := o.srq.Query() // fails if the queue has ended with its NIC: then it has no number
+	attr, _ := o.srq.Query() // fails if the queue has ended with its NIC: then its number is 0
 	if err = o.srq.Destroy(); !gone(err) {
 		return nil, err
 	}

@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// useRing gives a queue pair a send ring in memory of its program. The NIC checks what the program
-// names, now and in each entry.
+// useRing gives a queue pair a send ring in memory of its application. The NIC checks the memory
+// that the ring and each entry name.
 func (x queues) useRing(a proto.UseRing) (any, error) {
 	q, err := x.ringed("use ring", a.H)
 	if err != nil {
@@ -23,7 +23,7 @@ func (x queues) doorbell(a proto.Doorbell) (any, error) {
 	return nil, q.Doorbell(a.Limit)
 }
 
-// ringed returns the queue pair with handle h.
+// ringed returns the queue pair with handle h, as one that can have a send ring.
 func (x queues) ringed(op string, h uint32) (verbs.RingQP, error) {
 	o, err := x.find(op, h, kindQP)
 	if err != nil {
@@ -36,7 +36,7 @@ func (x queues) ringed(op string, h uint32) (verbs.RingQP, error) {
 	return q, nil
 }
 
-// countCQ makes a completion queue lose what does not fit.
+// countCQ makes a completion queue lose completions that do not fit, because they are only counted.
 func (x queues) countCQ(a proto.Handle) (any, error) {
 	const op = "ignore overrun"
 	o, err := x.find(op, a.H, kindCQ)

@@ -20,8 +20,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// Manager makes connections for an application. Close ends everything that the application has
-// begun with it.
+// Manager makes connections for an application. Close ends all connections, listeners and requests
+// that the application has made with it.
 type Manager interface {
 	rdmacm.Manager
 	Close() error
@@ -34,11 +34,11 @@ type Config struct {
 	// Open opens the NIC for one application; required. The contexts must be of package
 	// verbsengine, all of one NIC.
 	Open func() verbs.Context
-	// Manager returns what makes connections for an application with this context; nil means that
-	// applications make connections by other means.
+	// Manager returns a connection manager for an application with this context. nil means that
+	// applications exchange the attributes of connections by other means.
 	Manager func(ctx verbs.Context) (Manager, error)
-	// Allow reports whether a user may attach. nil means root and the daemon's own user, and if
-	// Group is set every user that can connect to the socket.
+	// Allow reports whether a user may attach. nil allows root and the daemon's own user; if Group is
+	// set, nil allows every user that can connect to the socket.
 	Allow func(uid uint32) bool
 	// Group is the number of a group whose users may connect to the socket, in addition to its
 	// owner. It must be the group of the socket's folder, or the daemon must be allowed to change
@@ -107,7 +107,7 @@ func Listen(cfg Config) (*Server, error) {
 	if !ok {
 		return nil, fmt.Errorf("ipc: %w: the device is not one of this process", verbs.ErrNotSupported)
 	}
-	_ = os.Remove(cfg.Path) // left by an earlier incarnation; if that fails, ListenUnix fails, too
+	_ = os.Remove(cfg.Path) // left by an earlier incarnation; if Remove fails, ListenUnix fails, too
 	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Path, Net: "unixpacket"})
 	if err == nil && cfg.Group != 0 {
 		if err = errors.Join(os.Chown(cfg.Path, -1, cfg.Group), os.Chmod(cfg.Path, 0o660)); err != nil {
@@ -142,7 +142,7 @@ func (s *Server) shutDown() error {
 	s.DetachAll()
 	s.mu.Lock()
 	for conn := range s.refused {
-		_ = conn.Close() // what waits for its hello ends
+		_ = conn.Close() // ends connections that wait for a hello
 	}
 	s.mu.Unlock()
 	s.pump.end()
@@ -212,13 +212,15 @@ func (s *Server) attach(conn *net.UnixConn) {
 	s.wg.Go(c.run)
 }
 
-// maxRefusals is how many refused applications the server tells the reason at the same time.
+// maxRefusals is how many refused applications may be waiting for the reason of the refusal at the
+// same time.
 const maxRefusals = 16
 
-// turnAway answers the hello with an error. The caller holds mu.
+// turnAway refuses an application: it reads the hello and answers it with an error. The caller
+// holds mu.
 func (s *Server) turnAway(conn *net.UnixConn, why error) {
 	if len(s.refused) >= maxRefusals {
-		_ = conn.Close() // without a reason
+		_ = conn.Close() // refused without a reason
 		return
 	}
 	s.refused[conn] = struct{}{}
@@ -227,7 +229,7 @@ func (s *Server) turnAway(conn *net.UnixConn, why error) {
 			s.mu.Lock()
 			delete(s.refused, conn)
 			s.mu.Unlock()
-			_ = conn.Close() // the application that sees it finds room if it tries again
+			_ = conn.Close() // an application that finds the connection closed may try again, and then finds room
 		}()
 		b := make([]byte, proto.MaxMessage)
 		if conn.SetDeadline(time.Now().Add(s.cfg.HelloWait)) != nil {

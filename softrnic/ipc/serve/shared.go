@@ -31,7 +31,7 @@ type sharedRegion struct {
 	name   string
 	uid    uint32
 	access verbs.Access
-	fd     int // passed to applications
+	fd     int // memory file; applications get copies of the descriptor
 	bytes  []byte
 	pd     verbs.PD
 	mr     verbs.MR
@@ -80,7 +80,7 @@ func (c *client) openShared(a proto.Share, fail func(error, string, ...any) erro
 	case a.Length != 0 && (a.Length != len(r.bytes) || a.Access != r.access):
 		return out, nil, fail(verbs.ErrInvalid, "%q has %d bytes and access %#x", a.Name, len(r.bytes), r.access)
 	}
-	if _, err := r.mr.Load64(0); isClosed(err) { // the NIC was down: it has lost the region, not the bytes
+	if _, err := r.mr.Load64(0); isClosed(err) { // the NIC was down: the region is lost, but its bytes are not
 		if err := c.s.shared.register(r); err != nil {
 			return out, nil, err
 		}
@@ -125,8 +125,8 @@ func (s *sharedRegions) create(a proto.Share, uid uint32) (*sharedRegion, error)
 	return r, nil
 }
 
-// register makes the region and its protection domain. If unshare has left the domain because an
-// application still used it, it is reused.
+// register makes the region and its protection domain. It uses the region's old domain if there is
+// one: unshare leaves the domain if an application still uses it.
 func (s *sharedRegions) register(r *sharedRegion) (err error) {
 	if r.pd != nil {
 		if mr, err := r.pd.RegMR(r.bytes, 0, r.access); !isClosed(err) {
@@ -210,7 +210,7 @@ func (c *client) unshare(a proto.Share) (any, error) {
 		return nil, err
 	}
 	if err := r.pd.Dealloc(); !gone(err) {
-		return nil, err // an application still has a handle of the domain; the region is gone
+		return nil, err // an application still has a handle of the domain; the region itself is gone
 	}
 	delete(s.byName, a.Name)
 	return nil, r.release()

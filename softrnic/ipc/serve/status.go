@@ -17,7 +17,7 @@ type ClientStatus struct {
 	Name string `json:"name,omitempty"`
 	// Since is when the application attached.
 	Since time.Time `json:"since"`
-	// The numbers of its objects.
+	// The numbers of the application's objects.
 	PDs       int `json:"pds"`
 	MRs       int `json:"mrs"`
 	MWs       int `json:"mws"`
@@ -27,10 +27,10 @@ type ClientStatus struct {
 	SRQs      int `json:"srqs"`
 	QPs       int `json:"qps"`
 	Listeners int `json:"listeners"`
-	// Bytes is the memory that it has mapped.
+	// Bytes is the memory that the application has mapped.
 	Bytes int64 `json:"bytes"`
-	// Posted work requests, completions copied to the application, and events lost because the
-	// application did not read them.
+	// Posted counts work requests, Completions the completions copied to the application, and
+	// LostEvents the events that were lost because the application did not read them.
 	Posted      uint64 `json:"posted"`
 	Completions uint64 `json:"completions"`
 	LostEvents  uint64 `json:"lostEvents"`
@@ -38,7 +38,7 @@ type ClientStatus struct {
 	// calls.
 	Wakes uint64 `json:"wakes"`
 
-	manager bool // it is the connection of librdmacm
+	manager bool // the client is the librdmacm of an unmodified program
 }
 
 // SharedStatus describes a shared region.
@@ -48,7 +48,7 @@ type SharedStatus struct {
 	Addr   uint64 `json:"addr"`
 	RKey   uint32 `json:"rkey"`
 	Length int    `json:"length"`
-	// Open is the number of handles that applications have.
+	// Open is the number of handles of the region that applications have.
 	Open int `json:"open"`
 }
 
