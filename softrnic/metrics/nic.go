@@ -4,8 +4,8 @@
 // others.
 package metrics
 
-// NIC has the counters of one NIC. The names in the tags are those of rdma_rxe and mlx5 if a
-// counter with that meaning exists there. Units are packets or events unless the name says
+// NIC has the counters of one NIC. A counter has the name of a counter of rdma_rxe or mlx5 in its
+// tag, if one of them has the same meaning. Units are packets or events unless the name says
 // otherwise.
 type NIC struct {
 	SentPkts  uint64 `name:"sent_pkts" help:"RoCEv2 packets sent"`
@@ -13,7 +13,7 @@ type NIC struct {
 	SentBytes uint64 `name:"sent_bytes" help:"bytes of RoCEv2 frames sent"`
 	RcvdBytes uint64 `name:"rcvd_bytes" help:"bytes of RoCEv2 frames received"`
 
-	// Requester.
+	// Counters of the requester.
 	RdmaSends           uint64 `name:"rdma_sends" help:"send work requests of any kind completed or failed"`
 	RetransPkts         uint64 `name:"roce_retrans_pkts" help:"request packets sent again"`
 	LocalAckTimeoutErr  uint64 `name:"local_ack_timeout_err" help:"expirations of the local ACK timer"`
@@ -34,7 +34,7 @@ type NIC struct {
 	GroupReports    uint64 `name:"tx_group_reports" help:"reports of multicast groups sent, by IGMP and MLD"`
 	DatagramTooLong uint64 `name:"tx_datagram_too_long" help:"datagrams not sent because they exceed the MTU of the port"`
 
-	// Responder.
+	// Counters of the responder.
 	RcvdMulticast    uint64 `name:"rcvd_multicast" help:"copies of datagrams to multicast groups handed to queue pairs"`
 	RdmaRecvs        uint64 `name:"rdma_recvs" help:"receives completed"`
 	RxWriteRequests  uint64 `name:"rx_write_requests" help:"WRITE messages executed"`
@@ -54,7 +54,7 @@ type NIC struct {
 	DroppedMsgs      uint64 `name:"dropped_messages" help:"messages of unreliable connections dropped whole, for a lost packet or a refusal"`
 	ReplayedReads    uint64 `name:"replayed_reads" help:"duplicate READs executed again"`
 
-	// Packets dropped before they reached a queue pair.
+	// Counters of packets that were dropped before they reached a queue pair.
 	RxIcrcErr     uint64 `name:"rx_icrc_encapsulated" help:"packets dropped because the ICRC was wrong"`
 	RxMalformed   uint64 `name:"rx_malformed" help:"frames to UDP 4791 that do not parse"`
 	RxUnknownQP   uint64 `name:"rx_unknown_qp" help:"packets to a queue pair that is not there or not ready"`
@@ -69,7 +69,7 @@ type NIC struct {
 	AsyncEvents   uint64 `name:"async_events" help:"asynchronous events raised"`
 	LinkDowned    uint64 `name:"link_downed" help:"times the port lost its carrier"`
 
-	// Send rings.
+	// Counters of send rings.
 	RingEntries  uint64 `name:"ring_entries" help:"entries of send rings executed"`
 	RingRefused  uint64 `name:"ring_refused" help:"entries of send rings that could not be executed"`
 	RingThrottle uint64 `name:"ring_throttle" help:"times a send ring had used up its share of a round and had more to execute"`

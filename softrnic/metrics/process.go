@@ -5,11 +5,11 @@ import (
 	"runtime/metrics"
 )
 
-// Process describes what the process of a daemon holds. If a field grows while the load stays the
-// same, the daemon has a leak.
+// Process describes the resources that the process of a daemon uses. If a field grows while the
+// load stays the same, the daemon has a leak.
 type Process struct {
 	Goroutines int `json:"goroutines"`
-	// LiveHeap is the number of bytes that the last run of the garbage collector left.
+	// LiveHeap is the number of bytes in the heap after the last run of the garbage collector.
 	LiveHeap uint64 `json:"liveHeapBytes"`
 }
 

@@ -9,8 +9,8 @@ type Sample struct {
 	Value uint64 `json:"value"`
 }
 
-// Samples returns the counters of c, a pointer to a struct whose uint64 fields have name and help
-// tags, in the order of its fields. It is for listings, and too slow for a hot path.
+// Samples returns the counters of c, in the order of its fields. c is a pointer to a struct whose
+// uint64 fields have name and help tags. It is for listings, and too slow for a hot path.
 func Samples(c any) []Sample {
 	v := reflect.ValueOf(c).Elem()
 	out := make([]Sample, 0, v.NumField())
@@ -23,7 +23,7 @@ func Samples(c any) []Sample {
 	return out
 }
 
-// Add adds the counters of from to those of to. T is a struct; its counters are those of Samples.
+// Add adds the counters of from to those of to. T is a struct of counters; see Samples.
 func Add[T any](to *T, from T) {
 	t, f := reflect.ValueOf(to).Elem(), reflect.ValueOf(&from).Elem()
 	for i := range t.NumField() {

@@ -11,7 +11,7 @@ const (
 	maxDatagram = 65535
 )
 
-// Run is a number of frames that can be merged into one super-frame.
+// Run describes consecutive frames that can be merged into one super-frame.
 type Run struct {
 	// Frames is the number of frames, in order, at least one.
 	Frames int
@@ -19,13 +19,13 @@ type Run struct {
 	// frame; the last may be shorter.
 	Headers, SegSize int
 	l                layout
-	bytes            int // behind the headers, in all frames
+	bytes            int // bytes behind the headers, of all frames together
 }
 
-// FirstRun returns the longest run at the beginning of a list: RoCEv2 packets that differ only in
-// the fields that a NIC increments when it segments a super-frame. Split of the super-frame gives
-// the same packets again, byte for byte. A frame of more than limit bytes is not merged, because
-// nothing would check it against the link's MTU any more.
+// FirstRun returns the longest run at the beginning of frames. A run consists of RoCEv2 packets
+// that differ only in the fields that a NIC increments when it segments a super-frame. So Split
+// returns the same packets again, byte for byte. A frame of more than limit bytes is not merged,
+// because the link does not compare packets of super-frames with its MTU.
 func FirstRun(frames []Frame, limit int) Run {
 	run := Run{Frames: 1}
 	f := &frames[0]
@@ -50,7 +50,7 @@ func FirstRun(frames []Frame, limit int) Run {
 	return run
 }
 
-// plain reports whether a frame needs no offload of the link.
+// plain reports whether a frame is a single packet without an unfinished checksum.
 func (f *Frame) plain() bool {
 	return f.SegSize == 0 && !f.CsumPartial && f.Offload == Offload{}
 }
@@ -71,7 +71,7 @@ func (l *layout) whole(b []byte) bool {
 		binary.BigEndian.Uint16(ip[6:])&fragment == 0 && fold(sum(ip[:ipv4Len])) == 0xffff
 }
 
-// follows reports whether b has the headers of segment i of a super-frame that begins with `first`.
+// follows reports whether b can be segment i of a super-frame that begins with the packet first.
 func (l *layout) follows(first, b []byte, i int) bool {
 	ip, was := b[l.ip:l.l4], first[l.ip:l.l4]
 	if !bytes.Equal(b[:l.ip], first[:l.ip]) || !l.whole(b) || !bytes.Equal(b[l.l4:l.l4+4], first[l.l4:l.l4+4]) {
@@ -102,7 +102,8 @@ func (r *Run) AppendHeaders(dst []byte, frames []Frame) ([]byte, Frame) {
 		binary.BigEndian.PutUint16(ip[10:], 0)
 		binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip)))
 	}
-	// The kernel segments only frames with an unfinished checksum: the sum of the pseudo-header.
+	// The kernel segments only frames whose checksum is unfinished, that is, the sum of the
+	// pseudo-header.
 	binary.BigEndian.PutUint16(udp[6:], fold(sum(addrs)+protocolUDP+uint64(length)))
 	const checksumAt = 6
 	return dst, Frame{

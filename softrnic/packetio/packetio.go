@@ -18,14 +18,14 @@ type Frame struct {
 	// SegSize is the number of UDP payload bytes of each packet in the frame; 0 means a single
 	// packet.
 	SegSize int
-	// CsumPartial: the UDP or TCP checksum is unfinished, and left to hardware. The flag must be
-	// passed on to the egress port, or a kernel socket behind it drops the frame.
+	// CsumPartial: the UDP or TCP checksum is unfinished; hardware is to complete it. The flag must be
+	// passed on to the egress port. Otherwise a kernel socket behind that port drops the frame.
 	CsumPartial bool
 	// CsumStart and CsumOffset say where that checksum is if CsumPartial is set, in bytes from the
 	// frame's start.
 	CsumStart, CsumOffset uint16
-	// Offload says how a kernel's TCP wants the link to segment this frame. Code that forwards the
-	// frame passes it on unchanged; it is zero for RoCEv2.
+	// Offload says how the TCP of a host's kernel wants the link to segment this frame. Code that
+	// forwards the frame passes it on unchanged. It is zero for RoCEv2.
 	Offload Offload
 	// Port is the ingress port of a received frame, and the egress port of a frame to be sent; 0 if
 	// there is only one port.
@@ -37,8 +37,8 @@ type Frame struct {
 type Offload struct {
 	// Type is VIRTIO_NET_HDR_GSO_*; 0 is none.
 	Type uint8
-	// HdrLen is the length of all headers in bytes, a hint. Size is the payload bytes of each
-	// segment.
+	// HdrLen is the length of all headers in bytes, as a hint. Size is the number of payload bytes of
+	// each segment.
 	HdrLen, Size uint16
 }
 
@@ -63,8 +63,8 @@ func (b *Batch) Reset() {
 // Alloc returns an empty slice with room for n bytes, valid until Reset.
 func (b *Batch) Alloc(n int) []byte {
 	if cap(b.arena)-len(b.arena) < n {
-		// Frames that are already built stay in the old chunk; the new one is reused from the next
-		// Reset on.
+		// Frames that are already built stay in the old arena; the new one is used again after each
+		// Reset.
 		b.arena = make([]byte, 0, max(arenaChunk, 2*cap(b.arena), n))
 	}
 	off := len(b.arena)

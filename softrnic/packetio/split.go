@@ -19,7 +19,7 @@ const (
 	rocePort      = 4791
 )
 
-// layout says where the headers of a TCP or UDP datagram are.
+// layout has the offsets of the headers of a TCP or UDP datagram.
 type layout struct {
 	ip, l4, payload int // offsets from the frame's start
 	v6, tcp         bool
@@ -124,7 +124,7 @@ type Segments struct {
 // maxHeaders is the largest length of the headers: Ethernet with a tag, IPv4 with options, UDP.
 const maxHeaders = ethernetLen + vlanTagLen + 60 + udpLen
 
-// Open begins with f and returns the number of its packets; 0 if f is not Splittable.
+// Open begins to split f and returns the number of its packets; 0 if f is not Splittable.
 func (s *Segments) Open(f Frame) (n int) {
 	if !f.Splittable() {
 		return 0
@@ -135,8 +135,9 @@ func (s *Segments) Open(f Frame) (n int) {
 	return (len(f.Data) - s.l.payload + f.SegSize - 1) / f.SegSize
 }
 
-// Packet returns packet i, equal to that of AppendSegment. It is valid until the next call. Each
-// packet can be made once, in order, because its headers overwrite what is in front of its payload.
+// Packet returns packet i, with the same bytes as AppendSegment. It is valid until the next call.
+// Each packet can be made only once, in order, because its headers overwrite the bytes in front of
+// its payload.
 func (s *Segments) Packet(i int) []byte {
 	start := i * s.frame.SegSize
 	end := min(start+s.l.payload+s.frame.SegSize, len(s.frame.Data))
@@ -178,7 +179,7 @@ func (f *Frame) FinishChecksum() {
 	}
 	c := ^fold(sum(f.Data[start:])) // the field holds the sum of the pseudo-header
 	if c == 0 {
-		c = 0xffff // 0 would mean no checksum in UDP; both stand for the same sum
+		c = 0xffff // in UDP, 0 means that there is no checksum; as ones' complement sums both are equal
 	}
 	binary.BigEndian.PutUint16(f.Data[at:], c)
 	f.CsumPartial = false

@@ -10,19 +10,20 @@ import (
 	"time"
 )
 
-// Stage is one part of an operation, or the whole operation.
+// Stage has the times of one part of an operation, or of the whole operation.
 type Stage struct {
 	Name   string        `json:"name"`
 	Median time.Duration `json:"medianNs"`
 	P99    time.Duration `json:"p99Ns"`
 }
 
-// Breakdown says where the time of operations was spent. The stages follow each other without gaps,
-// so the means of the stages add up to the mean of the total; the medians need not.
+// Breakdown says how the time of operations is divided into stages. The stages follow each other
+// without gaps. So the means of the stages add up to the mean of the total, but their medians need
+// not.
 type Breakdown struct {
 	// Operations is the number of posts that the client recorded. Followed is how many of these
-	// operations passed every point once, in order; the others were retransmitted, or other packets
-	// were in between.
+	// operations passed every point once, in order; in the others a packet was retransmitted, or
+	// packets of other operations were in between.
 	Operations int `json:"operations"`
 	Followed   int `json:"followed"`
 	// Missed counts the events for which the ring of a process had no room. Operations after the
@@ -30,7 +31,7 @@ type Breakdown struct {
 	Missed uint64  `json:"missed"`
 	Stages []Stage `json:"stages"`
 	Total  Stage   `json:"total"`
-	// Calls are the durations of the send calls. They overlap with the stages.
+	// Calls are the durations of the calls that send packets. They overlap with the stages.
 	Calls []Stage `json:"sendCalls"`
 }
 
@@ -47,9 +48,10 @@ const (
 type step struct {
 	node  node
 	point Point
-	// toServer: the event is at the switch's port to the server; else at its port to the client.
+	// toServer: the event is at the switch's port to the server; otherwise it is at the port to the
+	// client.
 	toServer bool
-	// stage is the name of the part between the step before and this one.
+	// stage is the name of the time between the previous step and this one.
 	stage string
 }
 
@@ -74,7 +76,7 @@ type located struct {
 	node node
 }
 
-// ErrNoOperation is the error of a trace in which no operation passed all points in order.
+// ErrNoOperation is returned for a trace in which no operation passed all points in order.
 var ErrNoOperation = errors.New("no operation could be followed: only latency tests with messages of one packet can, on a path without other traffic")
 
 // Analyze follows the operations of a client with a server through a switch. from and `to` are the
@@ -85,7 +87,7 @@ func Analyze(from, to string, c, sw, s Trace) (*Breakdown, error) {
 		return nil, fmt.Errorf("the switch has no port of %s and %s", from, to)
 	}
 	var all []located
-	end, missed := int64(math.MaxInt64), uint64(0) // end: when the first ring was full
+	end, missed := int64(math.MaxInt64), uint64(0) // end is when the first ring was full
 	for n, t := range []Trace{client: c, middle: sw, server: s} {
 		for _, e := range t.Events {
 			all = append(all, located{e, node(n)})
@@ -117,10 +119,10 @@ func Analyze(from, to string, c, sw, s Trace) (*Breakdown, error) {
 
 // follower follows one operation after the other.
 type follower struct {
-	from, to int // ports of the switch
+	from, to int // indexes of the switch's ports to client and server
 	posts    int
-	next     int     // index in path of the next point of the current operation; 0 means that none is followed
-	at       []int64 // when the operation passed the points before
+	next     int     // index in path of the next point of the current operation; 0 means that no operation is being followed
+	at       []int64 // when the current operation passed the points before next
 	stages   [][]time.Duration
 	total    []time.Duration
 	began    [3]int64 // when the last send call of each process began
@@ -130,7 +132,7 @@ type follower struct {
 // event handles the next event.
 func (f *follower) event(e located) {
 	if e.node == middle && e.Port != f.from && e.Port != f.to {
-		return // traffic of other hosts
+		return // an event at a port to another host
 	}
 	switch {
 	case e.Point == Sending:
@@ -141,7 +143,7 @@ func (f *follower) event(e located) {
 		}
 		return
 	case e.Point == Handled && e.node == server:
-		return // the batch before its Sending
+		return // a batch that was received before this Sending
 	}
 	posted := e.node == client && e.Point == Posted
 	if posted {

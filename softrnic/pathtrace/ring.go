@@ -7,7 +7,7 @@ type Point uint8
 
 // Points. The daemon of a host records all of them, the switch Received, Sending and Sent.
 const (
-	// Posted: an application has entered the NIC and posted what the next send call sends.
+	// Posted: an application has posted work requests, whose packets the next send call sends.
 	Posted Point = iota + 1
 	// Sending: a send call begins.
 	Sending
@@ -38,7 +38,7 @@ type Ring struct {
 }
 
 // NewRing returns a ring for n events, at most MaxEvents. When it is full, further events are only
-// counted: the events of the first operations are complete.
+// counted. So the first operations have all their events.
 func NewRing(n int) *Ring { return &Ring{events: make([]Event, 0, max(0, min(n, MaxEvents)))} }
 
 // Add records an event. It does not allocate.
@@ -59,7 +59,8 @@ type Trace struct {
 	Ports []string `json:"ports,omitempty"`
 }
 
-// Trace returns the events; none for a nil ring. The slice is the memory of the ring.
+// Trace returns the recorded events. For a nil ring there are none. The slice is the memory of the
+// ring.
 func (r *Ring) Trace() Trace {
 	if r == nil {
 		return Trace{Events: []Event{}}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// WriteText writes a table: for each stage the median, a bar with its part of the sum of all
-// medians, and the 99th percentile. It writes nothing for nil.
+// WriteText writes a table. For each stage it has the median, a bar for its part of the sum of all
+// medians, and the 99th percentile. For a nil Breakdown it writes nothing.
 func (b *Breakdown) WriteText(w io.Writer) error {
 	if b == nil {
 		return nil

@@ -22,18 +22,18 @@ type atomics struct {
 	s     *session
 	total int
 	first int // first local slot for original values
-	at    int // offset of the words in the peer's memory
-	// cas reports whether message k is a CAS.
+	at    int // offset of the two words in the peer's memory
+	// cas reports whether message k of the series is a CAS; otherwise it is a FETCH_ADD.
 	cas func(k int) bool
 
-	sum    uint64 // of the addends of completed FETCH_ADDs
+	sum    uint64 // sum of the addends of completed FETCH_ADDs
 	adds   int
 	swaps  int
 	posted uint64 // number of posted CAS
 }
 
-// addend returns the addend of FETCH_ADD k. It is odd, so that the sum shows each FETCH_ADD that
-// was lost or executed twice.
+// addend returns the addend of FETCH_ADD k. It is odd, so a FETCH_ADD that was lost or executed
+// twice changes the sum.
 func (a *atomics) addend(k int) uint64 { return a.s.pat.base(uint64(k))&0xffff | 1 }
 
 // token returns the value of the CAS word after n CASes.
@@ -117,7 +117,7 @@ func (s *session) writeWord(slot, off int, v uint64) error {
 	return s.once("write of a word", verbs.OpWrite, sge, s.far.memory, off)
 }
 
-// planAtomic is the plan of the bandwidth and latency tests of atomics.
+// planAtomic returns the plan of the bandwidth and latency tests of atomics.
 func planAtomic(c *Config) plan {
 	run := func(s *session, res *Result) error {
 		a := &atomics{s: s, total: c.Iters, cas: func(int) bool { return c.Type == "cas" }}

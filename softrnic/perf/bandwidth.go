@@ -8,23 +8,24 @@ import (
 )
 
 const (
-	// hotBytes is the amount of memory that a test without verification uses again and again. It
-	// stays in the cache of a core.
+	// hotBytes is the amount of memory that a test without verification uses again and again. It fits
+	// into the cache of a processor.
 	hotBytes = 256 << 10
 	// chunkBytes is how many bytes a test with verification writes before it reads them back.
 	chunkBytes = 4 << 20
-	// peakParts is the number of parts of a run of which the fastest is reported.
+	// peakParts is the number of parts into which a run is divided to find its highest rate.
 	peakParts = 20
 )
 
-// hotSlots returns the number of slots of a test without verification.
+// hotSlots returns into how many slots of one message each the local memory of a test without
+// verification is divided.
 func (c *Config) hotSlots() int { return max(1, min(hotBytes/c.Size, c.Depth)) }
 
 // chunk returns the number of messages that a test with verification writes before it reads them
 // back.
 func (c *Config) chunk() int { return min(c.Iters, max(c.Depth, chunkBytes/c.Size)) }
 
-// meter adds up the timed parts of a run.
+// meter measures a run that consists of several timed parts.
 type meter struct {
 	s     *session
 	total int // messages of the whole run
@@ -32,9 +33,9 @@ type meter struct {
 	begun   clock.Time
 	elapsed time.Duration
 	count   int // messages completed in earlier timed parts
-	part    int // messages completed in this one
-	// mark is when the rate was last measured, and marked the number of messages of this part that
-	// were complete then. peak is the highest rate between two marks.
+	part    int // messages completed in the current part
+	// At mark the rate was last measured; marked is the number of messages of this part that were
+	// complete then. peak is the highest rate between two measurements.
 	mark   clock.Time
 	marked int
 	peak   float64
@@ -61,7 +62,7 @@ func (m *meter) timed(j stream, res *Result) error {
 	return err
 }
 
-// seen is called during a part; it determines the fastest part of the run.
+// seen is called during a part. It measures the rate, to find the fastest part of the run.
 func (m *meter) seen(now clock.Time, complete int) {
 	m.part = complete
 	n := complete - m.marked
@@ -72,7 +73,8 @@ func (m *meter) seen(now clock.Time, complete int) {
 	m.mark, m.marked = now, complete
 }
 
-// result computes the figures of perftest. For a run that failed they count the completed messages.
+// result computes the figures of perftest. If the run has failed, they are those of the completed
+// messages.
 func (m *meter) result(c *Config, res *Result) {
 	rate := float64(m.count) / max(m.elapsed, 1).Seconds()
 	mib := float64(c.Size) / (1 << 20)
@@ -83,7 +85,8 @@ func (m *meter) result(c *Config, res *Result) {
 	}
 }
 
-// transfer returns a stream of WRITEs or READs; local and remote return the slot of message k.
+// transfer returns a stream of WRITEs or READs. local returns the local slot of message k, remote
+// the peer's.
 func (s *session) transfer(op string, code verbs.WROpcode, total, index int, local, remote func(k int) int) stream {
 	return stream{
 		op: op, total: total, depth: s.cfg.Depth, every: s.cfg.SignalEvery, index: index,
@@ -111,8 +114,8 @@ func planWriteBW(c *Config) plan {
 	return plan{local: local * c.Size, slot: c.Size, bytes: slots * c.Size, run: run}
 }
 
-// writeVerified writes a chunk, each message to its own slot. Then it reads the chunk back and
-// compares.
+// writeVerified writes a chunk, each message to its own slot of the peer. Then it READs the chunk
+// back and compares it.
 func (s *session) writeVerified(c *Config, slots int, res *Result) error {
 	m := &meter{s: s, total: c.Iters}
 	same := func(k int) int { return k }
@@ -132,7 +135,7 @@ func (s *session) writeVerified(c *Config, slots int, res *Result) error {
 }
 
 // readBack READs n slots of the peer, beginning with first, and compares them with the messages
-// `at`, `at`+1 and so on. It uses the local slots from base on.
+// numbered at, at+1 and so on. It uses the local slots from base on.
 func (s *session) readBack(c *Config, n, at, base int, res *Result) error {
 	local := func(k int) int { return base + k%c.Depth }
 	j := s.transfer("read back of write", verbs.OpRead, n, at, local, func(k int) int { return k })
@@ -147,8 +150,8 @@ func (s *session) readBack(c *Config, n, at, base int, res *Result) error {
 func planReadBW(c *Config) plan {
 	slots, remote := c.hotSlots(), c.hotSlots()
 	if c.Verify {
-		// The peer has one slot more, so that a local slot never gets the same content twice in a
-		// row.
+		// The peer has one slot more than this side, so that a local slot never gets the same content
+		// twice in a row.
 		slots, remote = c.Depth, c.Depth+1
 	}
 	run := func(s *session, res *Result) error {

@@ -27,7 +27,7 @@ type channel struct {
 	peer   string // name of to, for errors
 
 	pd   verbs.PD
-	cq   verbs.CQ // of sends
+	cq   verbs.CQ // completion queue of sends
 	rcq  verbs.CQ
 	qp   verbs.QP
 	mr   verbs.MR
@@ -39,14 +39,14 @@ type channel struct {
 // far has the attributes of the connection that the service and the connection manager have sent.
 type far struct {
 	service      string
-	conn         uint64 // identifies the connection at the service
+	conn         uint64 // number by which the service identifies the connection
 	memory       memservice.Region
-	report       memservice.Region // the server's report, if the server takes part
-	mtu          int               // of the path, in bytes
+	report       memservice.Region // memory of the server's report; empty if the server's host takes no part
+	mtu          int               // path MTU in bytes
 	qpn, peerQPN uint32
 }
 
-// open makes the local objects and connects to the service, with the requirements of the plan.
+// open makes the local objects and connects to the service, as the plan requires.
 func (c *channel) open(cfg *Config, p *plan) (err error) {
 	defer func() {
 		if err != nil {
@@ -118,8 +118,8 @@ func (c *channel) release() error {
 	return err
 }
 
-// close ends the connection on both sides. It is no error if the service does not answer: the
-// service ends the connection when it needs the room.
+// close ends the connection on both sides. If the service does not answer, that is no error: the
+// service ends such a connection when it needs the room.
 func (c *channel) close() error {
 	qp, err := c.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: c.cq, RecvCQ: c.rcq, MaxSendWR: 1, MaxRecvWR: 1, MaxSGE: 1})
 	if err == nil {
@@ -129,7 +129,7 @@ func (c *channel) close() error {
 	return c.release()
 }
 
-// local returns the memory of an SGE of the channel's own region.
+// local returns the local memory that e names.
 func (c *channel) local(e verbs.SGE) []byte {
 	off := int(e.Addr - c.mr.Addr())
 	return c.buf[off : off+int(e.Length)]

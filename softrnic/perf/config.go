@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Tests of Run.
+// Names of the tests that Run executes.
 const (
 	WriteBW   = "write_bw"
 	ReadBW    = "read_bw"
@@ -52,7 +52,7 @@ type Config struct {
 	Test string `json:"test"`
 	// To is the address or name of the peer. The caller resolves it; package perf only prints it.
 	To string `json:"to,omitempty"`
-	// Service is the service to connect to; "" means perf (memory for verify).
+	// Service is the service to connect to; "" means "perf", and "memory" for the test verify.
 	Service string `json:"service,omitempty"`
 	Queues
 	OneWord
@@ -76,8 +76,8 @@ type Config struct {
 	// Verify compares every byte of every message.
 	Verify bool `json:"verify,omitempty"`
 	Path
-	// RecvSlack is the number of receives that the server of SEND tests posts at a time; a larger
-	// window than that draws RNR NAKs. 0 means Depth and some more.
+	// RecvSlack is the number of receives that the server of SEND tests posts at a time; if the client
+	// has more messages in flight, the server answers with RNR NAKs. 0 means Depth and some more.
 	RecvSlack int `json:"recvSlack,omitempty"`
 	// Seed determines the pattern and the order of atomics; 0 means 1.
 	Seed uint64 `json:"seed,omitempty"`
@@ -91,15 +91,15 @@ type Config struct {
 type Queues struct {
 	// Conn is the transport service of SEND tests: rc, uc or ud; "" means rc.
 	Conn string `json:"conn,omitempty"`
-	// QPs is the number of queue pairs that a SEND bandwidth test uses, in turn; 0 means 1.
+	// QPs is the number of queue pairs that a SEND bandwidth test uses in turn; 0 means 1.
 	QPs int `json:"qps,omitempty"`
 	// SRQ: the server of a SEND test posts its receives to a shared receive queue.
 	SRQ bool `json:"srq,omitempty"`
 }
 
-// OneWord is for tests in which clients share one word: contend and locks.
+// OneWord has the fields of the tests contend and locks, in which clients share one word.
 type OneWord struct {
-	// Clients is the number of clients, queue pairs with one operation in flight each; 0 means 1.
+	// Clients is the number of clients. Each is a queue pair with one operation in flight. 0 means 1.
 	Clients int `json:"clients,omitempty"`
 	// Device: the word is in device memory of the server. Span is how long locks runs; 0 means 1 s.
 	// Bits: the lock word is 0 or 1, and a CAS releases the lock.
@@ -124,8 +124,8 @@ type Path struct {
 
 // Hooks are functions of the process that runs a test. They are not part of the JSON.
 type Hooks struct {
-	// Counters returns the NIC's counters, so that the result can have their increments; nil means
-	// that the result has none.
+	// Counters returns the NIC's counters. The result then contains by how much they grew during the
+	// run; nil means that it does not.
 	Counters func() metrics.NIC `json:"-"`
 	// Cancelled is called several times a second; if it returns true, the run ends with
 	// ErrCancelled.
@@ -230,7 +230,7 @@ func (c Config) withDefaults() Config {
 		c.Seed = 1
 	}
 	if _, ok := c.lanes(); ok {
-		c.Seed &= 1<<32 - 1 // a request has only 32 bits for it
+		c.Seed &= 1<<32 - 1 // a request to the server has only 32 bits for the seed
 	}
 	if c.Patience == 0 {
 		c.Patience = 30 * time.Second
@@ -244,7 +244,7 @@ func (c *Config) OneSided() bool {
 	return slices.Contains([]string{WriteBW, ReadBW, AtomicBW, WriteLat, ReadLat, AtomicLat, Contend, Locks, Verify}, c.Test)
 }
 
-// oneWord reports whether the test has many clients of one shared word.
+// oneWord reports whether many clients share one word in the test.
 func (c *Config) oneWord() bool { return c.Test == Contend || c.Test == Locks }
 
 func (c *Config) atomic() bool { return c.Test == AtomicBW || c.Test == AtomicLat }

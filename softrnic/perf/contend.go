@@ -13,15 +13,15 @@ import (
 // MaxClients is the largest number of clients in a run of contend or locks.
 const MaxClients = contention.MaxClients
 
-// planContend is the plan of contend: cfg.Clients queue pairs of one thread together do cfg.Iters
-// CAS on the last word of the memory that all clients of the host share, or of its lock table in
-// device memory.
+// planContend returns the plan of the test contend. One thread drives cfg.Clients queue pairs,
+// which together do cfg.Iters CAS on one word. The word is the last one of the memory that all
+// clients of the host share, or of its lock table in device memory.
 func planContend(c *Config) plan {
 	return oneWordPlan(c, (*session).contend)
 }
 
-// oneWordPlan is a plan for clients that share one word. Local memory has 8 bytes for each client,
-// and 8 further bytes that stay 0: the value that releases a lock.
+// oneWordPlan returns a plan for clients that share one word. Local memory has 8 bytes for each
+// client, and 8 further bytes that stay 0: the value that releases a lock.
 func oneWordPlan(c *Config, run func(*session, *Result) error) plan {
 	return plan{local: atomicSize * (c.Clients + 1), slot: atomicSize, bytes: atomicSize, run: run}
 }
@@ -55,8 +55,8 @@ func (w *sharedWord) wr(s *session, i int) verbs.SendWR {
 }
 
 // onOneWord connects cfg.Clients clients to the last word of the server's memory and runs them
-// until they end. client makes client i. each is called after the completions of each poll.
-// onOneWord sets res.Elapsed.
+// until they end. It calls client to make client i, and each after the completions of each poll. It
+// sets res.Elapsed.
 func (s *session) onOneWord(res *Result, client func(w *sharedWord, i int) contention.Client, each func()) (err error) {
 	cq, err := s.ctx.CreateCQ(s.cfg.Clients + 1)
 	if err != nil {

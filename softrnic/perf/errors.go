@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// ErrCancelled is the error of a run that Config.Cancelled has ended.
+// ErrCancelled is the error of a run that ended because Config.Cancelled returned true.
 var ErrCancelled = errors.New("cancelled")
 
 // CompletionError is the error of a work request that completed with an error.

@@ -1,7 +1,7 @@
 package perf
 
-// Baselines without RDMA, which package raw runs. Run does not support them; their Result has the
-// same form.
+// Baseline tests without RDMA. Run does not execute them, but package raw does; their Result has
+// the same form.
 const (
 	RawBW  = "raw_bw"
 	RawLat = "raw_lat"

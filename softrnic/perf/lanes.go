@@ -10,11 +10,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// SEND tests over another service than RC, over several queue pairs, or with a shared receive queue
-// use additional queue pairs. Each of these is a lane. The attributes of the lanes are exchanged in
-// words behind the server's report: the server writes its table; the client writes its own table
-// and then the word laneGo. Then the server connects its lanes, posts receives and sets
-// reportReady. Each message has its number as immediate data.
+// SEND tests over UC or UD, over several queue pairs, or with a shared receive queue do not send
+// over the connection to the service. They use additional queue pairs, the lanes. Client and server
+// exchange the attributes of the lanes in words behind the server's report. The server writes its
+// table; the client writes its own table and then the word laneGo. Then the server connects its
+// lanes, posts receives and sets reportReady. Each message has its number as immediate data.
 
 // Values of Config.Conn.
 const (
@@ -26,7 +26,8 @@ const (
 // MaxQPs is the largest value of Config.QPs.
 const MaxQPs = 64
 
-// lanes describes the lanes of a client. "uc4s": four of UC with a shared receive queue.
+// lanes says which lanes a client uses. As text, "uc4s" means four lanes of UC with a shared
+// receive queue.
 type lanes struct {
 	kind   string
 	n      int
@@ -43,14 +44,14 @@ func (l lanes) String() string {
 	return s
 }
 
-// laneCodes are the transport services of lanes: the code in a request is the index; 0 means no
-// lanes.
+// laneCodes are the transport services of lanes. The code in a request is the index in this list; 0
+// means no lanes.
 var laneCodes = []string{"", ConnRC, ConnUC, ConnUD}
 
 // code returns the code of the transport service.
 func (l lanes) code() byte { return byte(slices.Index(laneCodes, l.kind)) }
 
-// lanesOf decodes lanes of a request; ok is false if there are none of this kind and number.
+// lanesOf decodes the lanes in a request. ok is false if the code or the number is not allowed.
 func lanesOf(code, n, shared byte) (l lanes, ok bool) {
 	if code == 0 || int(code) >= len(laneCodes) || n < 1 || n > MaxQPs {
 		return lanes{}, false
@@ -58,12 +59,13 @@ func lanesOf(code, n, shared byte) (l lanes, ok bool) {
 	return lanes{laneCodes[code], int(n), shared != 0}, true
 }
 
-// lanes returns the lanes of a run; ok is false if the connection itself carries the messages.
+// lanes returns the lanes that a run needs. ok is false if it needs none, because the connection
+// itself carries the messages.
 func (c *Config) lanes() (l lanes, ok bool) {
 	return lanes{c.Conn, c.QPs, c.SRQ}, c.Conn != ConnRC || c.QPs > 1 || c.SRQ
 }
 
-// checkLanes validates the fields for lanes.
+// checkLanes validates the fields of c that concern lanes.
 func (c *Config) checkLanes() error {
 	switch {
 	case c.Conn != "" && !slices.Contains([]string{ConnRC, ConnUC, ConnUD}, c.Conn):
@@ -78,8 +80,8 @@ func (c *Config) checkLanes() error {
 	return nil
 }
 
-// laneEnd has what one side must know of the other side's lane: queue pair number, first PSN and
-// path MTU. It is packed into a word.
+// laneEnd describes one end of a lane for the other end: queue pair number, first PSN and path MTU.
+// It is packed into a word.
 type laneEnd struct {
 	qpn wire.QPN
 	psn wire.PSN
@@ -95,18 +97,19 @@ func unpackLane(w uint64) laneEnd {
 	return laneEnd{wire.QPN(w & mask), wire.PSN(w >> 24 & mask), verbs.MTU(w >> 48)}
 }
 
-// Offsets behind the words of a report: the server's table, the client's table, and the word that
-// marks the latter as complete.
+// The following functions return offsets behind the words of a report: of the server's table, of
+// the client's table, and of the word that says that the client's table is complete.
 func laneTable(i int) int     { return reportSize + 8*i }
 func laneAnswer(n, i int) int { return reportSize + 8*(n+i) }
 func laneGo(n int) int        { return reportSize + 16*n }
 func laneBytes(n int) int     { return 16*n + 8 }
 
-// laneQKey is the Q_Key of all datagram lanes. It is constant, because the tables have no room for
-// it.
+// laneQKey is the Q_Key of all lanes of UD. It is constant, because the tables have no room for
+// one.
 const laneQKey = 0x6c616e65
 
-// room returns the number of bytes that a lane's receive needs in front of a message.
+// room returns how many bytes a receive of a lane has in front of the message: the GRH of a
+// datagram.
 func (l lanes) room() int {
 	if l.kind == ConnUD {
 		return verbs.GRHLen

@@ -22,29 +22,30 @@ type laneClient struct {
 	remote []laneEnd
 	laneCQ verbs.CQ
 	words  int   // offset in local memory of the words for the server
-	posted []int // number of posted messages of each lane
-	done   []int // number of completed messages of each lane
+	posted []int // number of posted messages, by lane
+	done   []int // number of completed messages, by lane
 	sent   int
 	ended  int
 	credits
 }
 
-// credits limits the number of messages in flight, for a sender that gets no acknowledgements, to
-// the number of the server's receives.
+// credits limits the number of messages in flight to the number of the server's receives. A sender
+// needs it if its transport service has no acknowledgements.
 type credits struct {
 	total int
-	// taken is the number of messages that the server reports as received. writtenOff is the number
-	// of those that count as lost.
+	// taken is the number of messages that the server has reported as received. writtenOff is the
+	// number of messages that count as lost.
 	taken, writtenOff int
-	// progressAt is when taken has last changed; 0 means unknown.
+	// progressAt is when taken changed last; 0 means that this is not known.
 	progressAt clock.Time
 }
 
 const (
-	// lossPause is how long the server's count must not change before missing messages count as
+	// lossPause is how long the server's count must stay the same before missing messages count as
 	// lost.
 	lossPause = 20 * time.Millisecond
-	// When the client has used one part in creditParts of its credits, it reads the server's count.
+	// The client reads the server's count each time when it has used one part in creditParts of its
+	// credits.
 	creditParts = 2
 )
 
@@ -63,7 +64,7 @@ func planLanes(c *Config) plan {
 	if mode == modeEcho {
 		slots, w.recvs = 1, echoReceives
 	}
-	local := slots*c.Size + // messages
+	local := slots*c.Size + // memory for the messages
 		laneBytes(c.QPs) + // words in which client and server exchange the lanes' attributes
 		l.room() + c.Size + // a receive for the message that the server echoes
 		reportSize // a copy of the server's report
@@ -86,7 +87,7 @@ func (s *session) runLanes(c *Config, l lanes, slots int, res *Result) (err erro
 	return f.bandwidth(c, slots, res)
 }
 
-// open makes the lanes, exchanges tables with the server and waits until it is ready.
+// open makes the lanes, exchanges tables with the server and waits until the server is ready.
 func (f *laneClient) open() error {
 	gid := verbs.GIDOf(f.to)
 	p := f.cfg.params()
@@ -129,7 +130,7 @@ func (f *laneClient) open() error {
 	return f.awaitReport(reportReady, 1)
 }
 
-// destroy ends the lanes.
+// destroy destroys the lanes.
 func (f *laneClient) destroy() error {
 	var err error
 	for _, qp := range f.qps {
@@ -165,7 +166,7 @@ func (f *laneClient) word(op verbs.WROpcode, off, n int) error {
 	return f.once("exchange of queue pairs", op, f.mr.SGE(f.words, n), f.far.report, off)
 }
 
-// reliable reports whether a completion means that the message has arrived.
+// reliable reports whether the completion of a send means that the message has arrived.
 func (f *laneClient) reliable() bool { return f.kind == ConnRC }
 
 // bandwidth sends all messages, over the lanes in turn.
@@ -209,7 +210,7 @@ func (f *laneClient) stream(c *Config, slots int, m *meter) error {
 			if err := f.wait(f.laneCQ, "send", f.ended); err != nil {
 				return err
 			}
-		default: // no message is in flight, and there are no credits
+		default: // there are no credits, and no message is in flight
 			if err := f.earn(); err != nil {
 				return err
 			}
@@ -231,7 +232,7 @@ func (f *laneClient) room(c *Config, slots int) bool {
 
 func (f *laneClient) post(c *Config, slots int) error {
 	i, k := f.sent%f.n, f.sent%slots
-	if c.Verify && c.Test != SendLat { // for latency, echoes fills the slot before the measured time
+	if c.Verify && c.Test != SendLat { // in a latency test echoes fills the slot before the measured time
 		f.pat.Fill(f.slot(k), uint64(f.sent))
 	}
 	wr := verbs.SendWR{ID: uint64(f.posted[i]), Op: verbs.OpSendImm, Imm: uint32(f.sent), SGL: f.sges[k : k+1]}
@@ -258,8 +259,8 @@ func (f *laneClient) aim(wr *verbs.SendWR, i int) {
 	}
 }
 
-// collect takes completions. A completion means that all earlier messages of its lane are complete,
-// too.
+// collect takes completions from the queue. A completion means that all earlier messages of the
+// same lane are complete, too.
 func (f *laneClient) collect() error {
 	n, err := f.laneCQ.Poll(f.wcs[:])
 	if err != nil {
@@ -285,7 +286,7 @@ func (f *laneClient) collect() error {
 	return nil
 }
 
-// count asks the server how many messages it has received.
+// count reads from the server's report how many messages the server has received.
 func (f *laneClient) count() error {
 	rep, err := f.readReport()
 	if err != nil {
@@ -347,7 +348,7 @@ func (f *laneClient) judgeReport(res *Result) error {
 	return nil
 }
 
-// pingPong does the work of session.pingPong over the only lane.
+// pingPong does the work of session.pingPong over the only lane of the test.
 func (f *laneClient) pingPong(c *Config, res *Result) error {
 	off, room := f.words+laneBytes(f.n), f.lanes.room()
 	err := f.echoes(c, f.qps[0], f.mr.SGE(off, c.Size+room), res, func(k int) error {

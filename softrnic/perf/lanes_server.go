@@ -19,17 +19,17 @@ type laneServer struct {
 	byQPN map[wire.QPN]verbs.QP
 	own   []rdmacm.Endpoint
 	ah    verbs.AH
-	slot  int // bytes of a receive
+	slot  int // length of a receive in bytes
 }
 
 const (
-	// laneWait is how long a server sleeps between two checks of the word that its client writes,
-	// laneLooks the number of checks.
+	// laneWait is how long a server sleeps between two checks of the word that its client writes;
+	// laneLooks is the largest number of checks.
 	laneWait  = 100 * time.Microsecond
 	laneLooks = 100_000
 )
 
-// buildLanes makes the lanes of a connection and writes the table for its client.
+// buildLanes makes the server's lanes of a connection, and writes their table for the client.
 func (w *work) buildLanes() (err error) {
 	ls := &laneServer{sink: sink{work: w, pat: Pattern{w.seed}}, byQPN: make(map[wire.QPN]verbs.QP), slot: w.slot()}
 	w.ls = ls
@@ -64,7 +64,7 @@ func (w *work) buildLanes() (err error) {
 // run is the thread of a connection with lanes.
 func (s *laneServer) run() {
 	if err := s.begin(); err == nil {
-		_ = s.serve() // the client sees the reason itself: completions or report end
+		_ = s.serve() // the client notices the failure itself: completions or the report stop
 	}
 	_ = s.QP.ToError()
 	for _, qp := range s.qps {
@@ -76,9 +76,9 @@ func (s *laneServer) run() {
 	_ = s.Destroy()
 }
 
-// begin waits for the client's table, brings the lanes up and posts the receives.
+// begin waits for the client's table, moves the lanes to RTS and posts the receives.
 func (s *laneServer) begin() error {
-	// When this receive is flushed, the connection has ended.
+	// This receive is never used: when it is flushed, the connection has ended.
 	if err := s.QP.PostRecv(verbs.RecvWR{}); err != nil {
 		return err
 	}
@@ -119,8 +119,8 @@ func (s *laneServer) begin() error {
 	return s.report.Store64(reportReady, 1)
 }
 
-// addressOf makes the address handle for datagrams to a NIC, with this NIC's address own as the
-// source.
+// addressOf makes an address handle for datagrams to the NIC with address to. own is this NIC's
+// address, the source.
 func addressOf(ctx verbs.Context, pd verbs.PD, to, own verbs.GID) (verbs.AH, error) {
 	i := slices.Index(ctx.Device().GIDs, own)
 	if i < 0 {
@@ -129,7 +129,7 @@ func addressOf(ctx verbs.Context, pd verbs.PD, to, own verbs.GID) (verbs.AH, err
 	return pd.CreateAH(verbs.AHAttr{DestGID: to, SourceGID: i})
 }
 
-// post posts the receive of a slot.
+// post posts a receive into a slot.
 func (s *laneServer) post(qp verbs.QP, slot int) error {
 	wr := verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{s.data.SGE(slot*s.slot, s.slot)}}
 	if s.srq != nil {
@@ -169,7 +169,7 @@ func (s *laneServer) one(wc *verbs.WC) error {
 	}
 	slot := int(wc.ID &^ sendID)
 	if wc.ID&sendID != 0 {
-		return s.post(qp, slot) // the echo has left
+		return s.post(qp, slot) // the echo was sent, so the slot is free
 	}
 	at := slot*s.slot + s.lanes.room()
 	n := int(wc.ByteLen) - s.lanes.room()

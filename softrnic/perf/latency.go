@@ -15,7 +15,7 @@ const (
 	latencyDigits = 3
 )
 
-// latency runs a stream with one message at a time.
+// latency runs stream j with one message in flight at a time, and records the latency of each.
 func (s *session) latency(j stream, res *Result) error {
 	var h Latencies
 	one := j
@@ -71,7 +71,7 @@ func (l *Latencies) Summary(size, iters int) *Latency {
 	return out
 }
 
-// planLat is the plan of the latency tests of WRITE and READ.
+// planLat returns the plan of the latency tests of WRITE and READ.
 func planLat(c *Config) plan {
 	op, code := "write", verbs.OpWrite
 	if c.Test == ReadLat {
@@ -90,11 +90,11 @@ func planLat(c *Config) plan {
 		}
 		return s.latency(j, res)
 	}
-	// Two slots for the messages, one to read back.
+	// Two slots are for the messages, the third is for READing back.
 	return plan{local: 3 * c.Size, slot: c.Size, bytes: 2 * c.Size, run: run}
 }
 
-// verifyLat adds a comparison of each message to the stream, outside of the measured time.
+// verifyLat makes the stream compare each message, outside of the measured time.
 func verifyLat(s *session, c *Config, j *stream, res *Result) {
 	fill := j.wr
 	if c.Test == ReadLat {
@@ -136,7 +136,8 @@ func planSendLat(c *Config) plan {
 // flight.
 const echoReceives = 4
 
-// pingPong sends a message and waits for its echo; the latency is half of that time.
+// pingPong sends messages over the connection and waits for the echo of each. The latency is half
+// of that time.
 func (s *session) pingPong(c *Config, res *Result) error {
 	if err := s.awaitReport(reportReady, 1); err != nil {
 		return err
@@ -156,9 +157,9 @@ func (s *session) pingPong(c *Config, res *Result) error {
 	return s.checkReport(c.Iters, res)
 }
 
-// echoes measures messages that are echoed, one at a time: it posts the receive of an echo to qp
-// and calls turn, which sends message k and waits for its echo. The latency is half of the time of
-// turn.
+// echoes measures messages that the server echoes, one at a time. For each message it posts the
+// receive of the echo to qp and calls turn, which sends message k and waits for its echo. The
+// latency is half of the time that turn takes.
 func (s *session) echoes(c *Config, qp verbs.QP, pong verbs.SGE, res *Result, turn func(k int) error) error {
 	var h Latencies
 	list := []verbs.SGE{pong}
@@ -181,8 +182,8 @@ func (s *session) echoes(c *Config, qp verbs.QP, pong verbs.SGE, res *Result, tu
 	return nil
 }
 
-// awaitEcho waits until the echo of message k is in buf. numbered: its immediate data must be k.
-// Over an unreliable service the echo may be lost; then the wait fails.
+// awaitEcho waits until the echo of message k is in buf. If numbered is set, the echo's immediate
+// data must be k. Over an unreliable service an echo may be lost; then awaitEcho fails.
 func (s *session) awaitEcho(c *Config, k int, buf []byte, numbered bool, res *Result) error {
 	for {
 		n, err := s.rcq.Poll(s.wcs[:1])

@@ -12,16 +12,16 @@ import (
 
 // LockResult is the result of a run of locks.
 type LockResult struct {
-	// Attempts counts the CAS that were answered. Acquired counts those that took the lock.
-	// TakenOver counts locks taken from an owner whose word did not change for half of the run,
-	// such as a client that was killed. Freed counts releases by CAS.
+	// Attempts counts the CAS that were answered. Acquired counts those that took the lock. TakenOver
+	// counts locks that were taken from an owner whose word did not change for half of the run, for
+	// example because it was killed. Freed counts releases by CAS.
 	Attempts  uint64 `json:"attempts"`
 	Acquired  uint64 `json:"acquired"`
 	TakenOver uint64 `json:"takenOver,omitempty"`
 	Freed     uint64 `json:"freed,omitempty"`
-	// Waits has the times in nanoseconds from the first CAS for the lock to the answer of the CAS
-	// that took it: a histogram in the compressed encoding of HdrHistogram. A client that waits for
-	// the lock at the end counts with its time so far.
+	// Waits has the times in nanoseconds from the first CAS for the lock to the answer of the CAS that
+	// took it: a histogram in the compressed encoding of HdrHistogram. For a client that still waits
+	// for the lock at the end, it has the time so far.
 	Waits []byte `json:"waits"`
 }
 
@@ -35,15 +35,16 @@ func (r *LockResult) Histogram() (*hdrhistogram.Histogram, error) {
 }
 
 const (
-	// stuckShare: an owner counts as dead if its word has not changed for 1/stuckShare of the run.
+	// stuckShare is a part of the run: an owner counts as dead if its word has not changed for
+	// 1/stuckShare of the run.
 	stuckShare = 2
 	// defaultSpan is the default of Config.Span.
 	defaultSpan = time.Second
 )
 
-// planLocks is the plan of locks: cfg.Clients queue pairs of one thread take one lock by CAS and
-// release it, for cfg.Span. The lock is the last word of the memory that all clients of the host
-// share, or of its lock table in device memory.
+// planLocks returns the plan of the test locks. One thread drives cfg.Clients queue pairs, which
+// take one lock by CAS and release it, for the time cfg.Span. The lock is the last word of the
+// memory that all clients of the host share, or of its lock table in device memory.
 func planLocks(c *Config) plan {
 	return oneWordPlan(c, (*session).locks)
 }
@@ -52,7 +53,7 @@ func (s *session) locks(res *Result) error {
 	run := contention.NewLocks(contention.Window{})
 	run.Over, run.Bits, run.TakeOver = s.cfg.Cancelled, s.cfg.Bits, s.cfg.Span/stuckShare
 	err := s.onOneWord(res, func(w *sharedWord, i int) contention.Client {
-		run.Until = s.rt.Now().Add(s.cfg.Span) // from when the last client is connected
+		run.Until = s.rt.Now().Add(s.cfg.Span) // the run begins when the last client is connected
 		return run.Client(w.qp, w.wr(s, i), w.wr(s, s.cfg.Clients), s.slot(i), nil, s.pat.base(uint64(i)<<40)|1<<63)
 	}, func() { s.tell("locks", int(s.cfg.Span-run.Until.Sub(s.rt.Now())), int(s.cfg.Span)) })
 	res.Elapsed = min(res.Elapsed, s.cfg.Span)

@@ -6,21 +6,22 @@ import (
 	"fmt"
 )
 
-// request describes the server's part in a SEND test. It is the field work of a connect request of
-// package memservice:
+// request describes the server's part in a SEND test. It is sent as the data for a Worker in a
+// connect request of package memservice:
 //
 //	mode 1 | verify 1 | size 4 | receives 2 | seed 8 | transport service of lanes 1 | lanes 1 | shared 1
 //
-// The answer is the region of the report.
+// The answer is the region of the server's report.
 type request struct {
-	// mode is modeSink or modeEcho; 0 means that the server has nothing to do.
+	// mode is modeSink or modeEcho. 0 means that the server takes no part.
 	mode mode
 	// verify makes the server compare each message with the pattern of seed.
 	verify bool
 	// size is the size of a message in bytes. recvs is the number of receives for each queue pair.
 	size, recvs int
 	seed        uint64
-	// lanes are the queue pairs that carry the messages; the zero value: the connection itself.
+	// lanes are the queue pairs that carry the messages (see lanes.go). The zero value means that the
+	// connection itself carries them.
 	lanes lanes
 }
 
@@ -28,9 +29,9 @@ type request struct {
 type mode uint8
 
 const (
-	// modeSink receives and verifies them.
+	// modeSink: the server receives and verifies messages.
 	modeSink mode = iota + 1
-	// modeEcho also sends them back.
+	// modeEcho: the server also sends each message back.
 	modeEcho
 )
 
@@ -50,7 +51,7 @@ func (w *request) slot() int { return w.size + w.lanes.room() }
 // queues returns the number of queue pairs that receive messages.
 func (w *request) queues() int { return max(1, w.lanes.n) }
 
-// encode returns the data of a request; nil if the server has nothing to do.
+// encode returns the encoded request; nil if the server takes no part.
 func (w *request) encode() []byte {
 	if w.mode == 0 {
 		return nil
@@ -63,7 +64,7 @@ func (w *request) encode() []byte {
 	return append(b, w.lanes.code(), byte(w.lanes.n), flag[w.lanes.shared])
 }
 
-// parseRequest decodes the data of encode and checks the limits.
+// parseRequest decodes a request and checks its limits.
 func parseRequest(b []byte) (request, error) {
 	if len(b) != requestLen {
 		return request{}, fmt.Errorf("a request to the benchmark service has %d bytes of its own: want %d", len(b), requestLen)
@@ -91,11 +92,11 @@ func parseRequest(b []byte) (request, error) {
 
 // Offsets of the words of a report.
 const (
-	reportReady   = 0  // 1 when receives are posted
-	reportCount   = 8  // messages received
-	reportBad     = 16 // those of them that are wrong
-	reportBadMsg  = 24 // number of the first wrong one
-	reportBadByte = 32 // offset of its first wrong byte
-	reportBytes   = 40 // bytes received
+	reportReady   = 0  // 1 when the server has posted its receives
+	reportCount   = 8  // number of messages received
+	reportBad     = 16 // number of received messages with wrong bytes
+	reportBadMsg  = 24 // number of the first message with wrong bytes
+	reportBadByte = 32 // offset of the first wrong byte in this message
+	reportBytes   = 40 // number of bytes received
 	reportSize    = 48
 )

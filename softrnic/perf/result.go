@@ -10,19 +10,20 @@ type Result struct {
 	// Config is the configuration of the run, with defaults filled in.
 	Config Config `json:"config"`
 	MTU    int    `json:"mtu"` // path MTU in bytes
-	// QPN and PeerQPN are the numbers of the connection's queue pairs, here and at the peer: for
-	// faults that hit only them, and to find the run in a capture.
+	// QPN and PeerQPN are the numbers of the connection's queue pairs, here and at the peer. With them
+	// faults can be injected into these queue pairs alone, and the run can be found in a capture.
 	QPN     uint32 `json:"qpn"`
 	PeerQPN uint32 `json:"peerQpn"`
-	// Elapsed is the time of the timed part.
+	// Elapsed is the duration of the timed part of the run.
 	Elapsed time.Duration `json:"elapsedNs"`
 	// Verified counts compared bytes, VerifiedAtomics atomics whose original value was compared.
 	Verified        uint64 `json:"verifiedBytes,omitempty"`
 	VerifiedAtomics uint64 `json:"verifiedAtomics,omitempty"`
 	// Swapped is the number of CAS of contend that changed the word.
 	Swapped uint64 `json:"swapped,omitempty"`
-	// Sent and Lost count the messages of a test with lanes (lanes.go). A lost message of an
-	// unreliable service did not arrive, or found no receive; BW counts the messages that arrived.
+	// Sent and Lost count the messages of a test with lanes (lanes.go). Over an unreliable service, a
+	// message is lost if it did not arrive or if the server had no receive for it; BW counts the
+	// messages that arrived.
 	Sent int `json:"sent,omitempty"`
 	Lost int `json:"lost,omitempty"`
 
@@ -31,8 +32,8 @@ type Result struct {
 	Checks []Check     `json:"checks,omitempty"`
 	Soak   *SoakResult `json:"soak,omitempty"`
 	Locks  *LockResult `json:"locks,omitempty"`
-	// Counters has the increments of the client's NIC counters during the run by name, except those
-	// that are 0.
+	// Counters says by how much each counter of the client's NIC grew during the run, by name.
+	// Counters that did not change are left out.
 	Counters map[string]uint64 `json:"counters,omitempty"`
 }
 
@@ -60,7 +61,7 @@ type Latency struct {
 	P999    float64 `json:"p999Usec"`
 }
 
-// Check is one step of verify.
+// Check is the result of one step of the test verify.
 type Check struct {
 	Name string        `json:"name"`
 	OK   bool          `json:"ok"`
@@ -77,10 +78,10 @@ type SoakResult struct {
 	CmpSwaps  int    `json:"cmpSwaps"`
 	Sum       uint64 `json:"sum"`      // the final value of the word
 	Expected  uint64 `json:"expected"` // the sum of all addends
-	Swapped   uint64 `json:"swapped"`  // CMP_SWAPs that took effect
+	Swapped   uint64 `json:"swapped"`  // CMP_SWAPs that changed the word
 }
 
-// Progress is a report during a run.
+// Progress says how far a run is.
 type Progress struct {
 	Phase string `json:"phase"`
 	Done  int    `json:"done"`

@@ -10,10 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Run runs the test that cfg describes from the device of ctx against the services of the host with
-// the address to (memservice.New, NewServer). The calling thread calls progress a few times a
-// second; nil means no reports. With an error, the Result has the measurements from before the
-// error.
+// Run runs the test that cfg describes, from the device of ctx. The peer is the host with address
+// to, with its services (memservice.New, NewServer). Run calls progress a few times a second; nil
+// means no reports. If Run fails, the Result has the measurements from before the error.
 func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress func(Progress)) (Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return Result{Test: cfg.Test}, err
@@ -49,7 +48,7 @@ func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress
 // plan is what a test of perf needs: the resources on both sides, and the function that runs it.
 type plan struct {
 	local   int // bytes of local memory
-	slot    int // size of a slot in it, in bytes
+	slot    int // size of a slot of local memory, in bytes
 	bytes   int // bytes of a region at the server for this run alone
 	request request
 	run     func(*session, *Result) error

@@ -30,7 +30,7 @@ func planSendBW(c *Config) plan {
 		}
 		return s.checkReport(c.Iters, res)
 	}
-	// The words of a report are read into the memory behind the slots.
+	// The server's report is READ into the memory behind the slots.
 	return plan{local: slots*c.Size + reportSize, slot: c.Size, request: w, run: run}
 }
 
@@ -39,7 +39,8 @@ func (c *Config) receives() int {
 	return max(1, min(c.RecvSlack, maxBuffer/(c.Size+verbs.GRHLen)/max(1, c.QPs)))
 }
 
-// sendStream sends messages 0 to n-1, filled with the pattern if they are verified.
+// sendStream returns a stream that sends messages 0 to n−1. They are filled with the pattern if
+// they are verified.
 func (s *session) sendStream(c *Config, n, slots int) stream {
 	return stream{
 		op: "send", total: n, depth: min(c.Depth, slots), every: min(c.SignalEvery, slots),

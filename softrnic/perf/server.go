@@ -10,14 +10,14 @@ import (
 // messages.
 const PerfService = "perf"
 
-// NewServer starts the benchmark service: a memory service whose host takes part in connections.
-// The caller must call Serve. NewServer sets the fields Service and Worker of cfg.
+// NewServer starts the benchmark service: a memory service whose host receives messages, too. The
+// caller must call Serve. NewServer sets the fields Service and Worker of cfg.
 func NewServer(ctx verbs.Context, m rdmacm.Manager, cfg memservice.Config) (*memservice.Server, error) {
 	cfg.Service, cfg.Worker = PerfService, worker{}
 	return memservice.New(ctx, m, cfg)
 }
 
-// worker makes the server's part in a connection.
+// worker makes the server's part in connections; it is the Worker of the memory service.
 type worker struct{}
 
 // Parse decodes a request.
@@ -37,7 +37,7 @@ type work struct {
 	ls     *laneServer // nil means that the connection itself carries the messages
 }
 
-// Name returns the mode, or the lanes.
+// Name returns the mode, or the lanes as text, for the name of the thread.
 func (w *work) Name() string {
 	if w.lanes.n > 0 {
 		return w.lanes.String()
@@ -48,7 +48,7 @@ func (w *work) Name() string {
 // Bytes returns the size of all receives.
 func (w *work) Bytes() int64 { return int64(w.recvs) * int64(w.slot()) * int64(w.queues()) }
 
-// Queues returns room for all receives and their echoes.
+// Queues returns the sizes of the queues: they have room for all receives and the echoes.
 func (w *work) Queues() (wrs, cqes int) { return w.recvs, 2*w.recvs*w.queues() + 1 }
 
 // Register registers the report and the receive buffers.
@@ -66,8 +66,8 @@ func (w *work) Register(c *memservice.Conn) (err error) {
 	return err
 }
 
-// Build makes the lanes, if the client wants any. It returns the encoded region of the report,
-// which the server sends to the client.
+// Build makes the lanes, if the client needs any. It returns the encoded region of the report for
+// the client.
 func (w *work) Build(*memservice.Conn) ([]byte, error) {
 	if w.lanes.n > 0 {
 		if err := w.buildLanes(); err != nil {
@@ -84,9 +84,9 @@ func (w *work) Serve() {
 		return
 	}
 	s := &sink{work: w, pat: Pattern{w.seed}}
-	// The error is not reported. The client notices that its work requests fail, or that the
-	// server's report does not change any more.
+	// serve's error is not reported. The client notices it: its work requests fail, or the report does
+	// not change any more.
 	_ = s.serve()
-	_ = w.QP.ToError() // so that the retries of a client that still sends end its connection
+	_ = w.QP.ToError() // so that a client that still sends ends its connection after its retries
 	_ = w.Conn.Destroy()
 }

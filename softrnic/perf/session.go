@@ -13,7 +13,7 @@ type session struct {
 	cfg Config
 	channel
 	teller
-	sges []verbs.SGE // the slots of the local memory
+	sges []verbs.SGE // the slots of the local memory, one SGE each
 	pat  Pattern
 
 	wcs   [64]verbs.WC

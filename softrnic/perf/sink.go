@@ -22,7 +22,7 @@ type sink struct {
 	bad   uint64
 	bytes uint64
 	wcs   [64]verbs.WC
-	again []verbs.RecvWR // receives to be posted
+	again []verbs.RecvWR // receives that must be posted again
 	sges  []verbs.SGE
 }
 
@@ -60,10 +60,10 @@ func (m *sink) recv(slot int) verbs.RecvWR {
 	return verbs.RecvWR{ID: uint64(slot), SGL: m.sges[slot : slot+1]}
 }
 
-// errFlushed says that the queue pair is in ERROR. Then the thread of the connection ends.
+// errFlushed is returned when the queue pair is in ERROR. The thread of the connection then ends.
 var errFlushed = errors.New("queue pair in error")
 
-// take handles completions and posts their receives again.
+// take handles completions, and posts the receives of the messages again.
 func (m *sink) take(wcs []verbs.WC) error {
 	m.again = m.again[:0]
 	for i := range wcs {
@@ -77,7 +77,7 @@ func (m *sink) take(wcs []verbs.WC) error {
 				return err
 			}
 			if m.mode == modeEcho {
-				// The receive of this slot is posted again when its echo has completed.
+				// The receive of this slot is posted again when its echo has been sent.
 				sge := []verbs.SGE{m.sges[slot]}
 				sge[0].Length = wc.ByteLen
 				if err := m.QP.PostSend(verbs.SendWR{ID: wc.ID | sendID, Op: verbs.OpSend, Flags: verbs.Signalled, SGL: sge}); err != nil {
@@ -94,7 +94,7 @@ func (m *sink) take(wcs []verbs.WC) error {
 	return m.report.Store64(reportCount, m.count)
 }
 
-// judge compares the next message with the expected one.
+// judge compares the message in a slot, which has n bytes, with the expected next message.
 func (m *sink) judge(slot, n int) error {
 	msg := m.count
 	m.count++

@@ -4,11 +4,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// planSoak moves cfg.Iters messages by each of WRITE, READ and SEND, then does cfg.Atomics CAS and
-// FETCH_ADD, all on one queue pair, and verifies every byte and every original value.
+// planSoak returns the plan of the test soak. It moves cfg.Iters messages by each of WRITE, READ
+// and SEND, and then does cfg.Atomics CAS and FETCH_ADD, all on one queue pair. It verifies every
+// byte and every original value.
 func planSoak(c *Config) plan {
 	c.Verify = true
-	// Half of the window for WRITEs, half for the READs that fetch them back.
+	// One half of the window is for WRITEs, the other one for the READs that fetch their messages
+	// back.
 	half := max(1, c.Depth/2)
 	data := half * c.Size
 	local := max(2*half, c.Depth) * c.Size
@@ -27,9 +29,9 @@ func planSoak(c *Config) plan {
 	return plan{local: local + reportSize, slot: c.Size, bytes: data + atomicBytes + atomicSize, request: w, run: run}
 }
 
-// soakWriteRead posts WRITE k and then READ k of the same slot: a READ must see the WRITE before
-// it. A WRITE need not wait for an earlier READ, unless it has a fence. So the window is one
-// message shorter than all slots: before a slot is written again, its READ is complete.
+// soakWriteRead posts WRITE k and then READ k of the same slot, so that the READ must return what
+// the WRITE wrote. A WRITE without a fence does not wait for an earlier READ. So the window is one
+// message shorter than the number of slots: a slot is written again only when its READ is complete.
 func soakWriteRead(s *session, c *Config, half int, res *Result) error {
 	return s.run(stream{
 		op: "write and read", total: 2 * c.Iters, depth: 2*half - 1, every: 1,

@@ -10,27 +10,25 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// postBatch is how many work requests go into one post.
+// postBatch is the largest number of work requests in one post.
 const postBatch = 32
 
 // cancelPoll is how often a wait checks whether the run was cancelled.
 const cancelPoll = 100 * time.Millisecond
 
-// stream is a series of similar work requests with a window.
+// stream describes a series of similar work requests, of which a limited number is in flight.
 type stream struct {
-	op           string // for errors and progress
+	op           string // name of the operation, for errors and progress
 	total        int
 	depth, every int
-	// wr fills the operation, memory and peer address of message k. Flags and ID are set by the
-	// stream.
+	// wr fills in the operation, memory and peer address of message k. The session sets flags and ID.
 	wr func(k int, wr *verbs.SendWR)
-	// done is called for each message in order once it is known to be complete; nil means nothing
-	// to do.
+	// done is called for each message, in order, when it is complete. It may be nil.
 	done func(k int) error
 	// seen is called after each batch of completions, with the number of complete messages. It may
 	// be nil.
 	seen func(now clock.Time, complete int)
-	// index starts the numbering of messages in errors.
+	// index is the number of the stream's first message in errors.
 	index int
 }
 
@@ -57,7 +55,7 @@ func (s *session) run(j stream) error {
 	return nil
 }
 
-// post fills the window, one batch at most.
+// post posts further messages, at most one batch, as far as the window has room.
 func (s *session) post(j *stream, posted, complete int) (int, error) {
 	n := min(j.total-posted, j.depth-(posted-complete), postBatch)
 	if n <= 0 {
@@ -140,7 +138,8 @@ func (s *session) wait(cq verbs.CQ, op string, k int) error {
 	}
 }
 
-// once runs one work request of the given operation between local memory and offset `off` of r.
+// once executes one work request of the given operation, between local memory and offset off of the
+// peer's region r.
 func (s *session) once(op string, code verbs.WROpcode, local verbs.SGE, r memservice.Region, off int) error {
 	list := []verbs.SGE{local}
 	return s.run(stream{op: op, total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {

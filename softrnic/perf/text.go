@@ -53,7 +53,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-// header names the test as perftest does.
+// header writes the name of the test as perftest does.
 func (r *Result) header(b *strings.Builder, kind string) {
 	if r.Test == RawBW || r.Test == RawLat {
 		fmt.Fprintf(b, "%s\n                    Raw Ethernet %s\n %s -> %s   tx depth %d\n%s\n", rule, kind, r.From, r.To, r.Config.Depth, rule)
@@ -98,7 +98,7 @@ func (r *Result) soakText(b *strings.Builder) {
 	}
 }
 
-// transport names service and queue pairs.
+// transport returns the transport service and the number of queue pairs as text.
 func (r *Result) transport() string {
 	s := strings.ToUpper(r.Config.Conn)
 	if s == "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// planVerify checks a path once with each one-sided operation.
+// planVerify returns the plan of the test verify, which executes each one-sided operation once.
 func planVerify(c *Config) plan {
 	run := func(s *session, res *Result) error {
 		for _, step := range verifySteps {
@@ -24,7 +24,7 @@ func planVerify(c *Config) plan {
 		}
 		return nil
 	}
-	// Slot 0 of the peer is for data, the words of the atomics follow it.
+	// Slot 0 of the peer is for data. The words of the atomics follow it.
 	c.Size = (c.Size + atomicSize - 1) &^ (atomicSize - 1)
 	return plan{local: 2 * c.Size, slot: c.Size, bytes: c.Size + atomicBytes, run: run}
 }
@@ -39,7 +39,7 @@ var verifySteps = []struct {
 	{"FAA", verifyFAA},
 }
 
-// verifyWrite writes two messages, one over the other, and reads the second back.
+// verifyWrite WRITEs two messages to the same memory and READs the second one back.
 func verifyWrite(s *session, c *Config, _ *Result) error {
 	zero := func(int) int { return 0 }
 	for msg := range 2 {
@@ -64,7 +64,7 @@ func verifyRead(s *session, c *Config, res *Result) error {
 	return s.check("read back of write", s.slot(1), 1)
 }
 
-// verifyCAS swaps once with the right compare value and once with a wrong one.
+// verifyCAS does one CAS with the right compare value and one with a wrong value.
 func verifyCAS(s *session, c *Config, res *Result) error {
 	const first, second = 0x1122334455667788, 0x99aabbccddeeff00
 	if err := s.writeWord(0, c.Size+casWord, first); err != nil {
@@ -99,7 +99,7 @@ func verifyFAA(s *session, c *Config, res *Result) error {
 	return s.expectWord(c.Size+faaWord, start+add)
 }
 
-// atomic does one atomic and returns the original value.
+// atomic executes one atomic and returns the original value.
 func (s *session) atomic(op verbs.WROpcode, off int, compareAdd, swap uint64) (uint64, error) {
 	sge := s.sges[0]
 	sge.Length = atomicSize

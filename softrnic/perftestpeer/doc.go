@@ -1,11 +1,11 @@
-// Package perftestpeer executes the set-up exchanges of other programs, over a TCP connection that
-// the caller made, and then their traffic, as client and as server: those of
+// Package perftestpeer is the counterpart of other programs, as client or as server: of
 // ibv_{rc,uc,ud,srq}_pingpong of rdma-core 44, and of the bandwidth and latency tests of perftest
-// 4.5. So either end can be the real program.
+// 4.5. It makes the exchange by which they set up a connection, over a TCP connection of the
+// caller, and then sends and receives their traffic. So either end can be the real program.
 //
-// Both exchanges are text of fixed length. They do not contain sizes and counts: both sides must be
-// started with the same. Records have a fixed length, and any other text from the peer ends the run
-// with an error.
+// Both exchanges are text in records of fixed length. They do not contain sizes and counts: both
+// sides must be started with the same ones. Any other text from the peer ends the run with an
+// error.
 package perftestpeer
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// DefaultPort is the TCP port that these programs agree on when not told another.
+// DefaultPort is the TCP port that these programs use by default.
 const DefaultPort = 18515
 
 // ErrFormat means that the peer does not follow the protocol.
@@ -25,9 +25,9 @@ var ErrFormat = errors.New("the peer does not speak this exchange")
 // ErrWrong means that a message had unexpected bytes.
 var ErrWrong = errors.New("a message held wrong bytes")
 
-// Queue pair attributes that these programs use, whatever their options.
+// Attributes of queue pairs that these programs use with all options.
 const (
-	timeoutCode = 16 // 268 ms; that of the programs is 14, which a peer on an emulated processor can exceed seven times in a row
+	timeoutCode = 16 // 268 ms. The programs use 14, but a peer on an emulated processor can take longer seven times in a row
 	retries     = 7
 	rnrTimer    = 12 // 0.64 ms
 	qkey        = 0x11111111
@@ -43,8 +43,8 @@ const (
 // patience is how long a completion may take by default.
 const patience = 30 * time.Second
 
-// farewell is how long a queue pair is kept after the run to answer a peer that did not get the
-// last acknowledgement: as long as the peer retries.
+// farewell is how long a queue pair is kept after the run. If the peer did not get the last
+// acknowledgement, it sends again for that long, and must be answered.
 const farewell = 600 * time.Millisecond
 
 // Result has the measurements of a run.
@@ -52,14 +52,14 @@ type Result struct {
 	QPN     uint32        `json:"qpn"`
 	PeerQPN uint32        `json:"peerQpn"`
 	Elapsed time.Duration `json:"elapsedNs"`
-	// Bytes and Iters count the messages of this run: in both directions of a ping-pong, none of a
-	// passive server.
+	// Bytes and Iters count the messages of the run: of a ping-pong those in both directions. A server
+	// whose NIC does all the work counts none.
 	Bytes uint64 `json:"bytes"`
 	Iters int    `json:"iterations"`
-	// Usec is the time of one iteration: of a round trip for ping-pong and READ, of half a round
-	// trip for the latency of SEND or WRITE.
+	// Usec is the time of one iteration. For ping-pong and READ this is a round trip, for the latency
+	// of SEND or WRITE half a round trip.
 	Usec float64 `json:"usec"`
-	// MiBps and Mpps are of bandwidth tests.
+	// MiBps and Mpps are only set for bandwidth tests.
 	MiBps float64 `json:"MiBps,omitempty"`
 	Mpps  float64 `json:"Mpps,omitempty"`
 }

@@ -19,10 +19,10 @@ type objects struct {
 	mr       verbs.MR
 	patience time.Duration
 	wcs      [32]verbs.WC
-	undo     []func() error // destroy the objects, in the order in which they were made
+	undo     []func() error // functions that destroy the objects, in the order in which these were made
 }
 
-// open makes the objects: a completion queue for n completions, a region of size bytes.
+// open makes the objects: a completion queue for n completions, and a region of size bytes.
 func (o *objects) open(ctx verbs.Context, n, size int, access verbs.Access, wait time.Duration) (err error) {
 	o.rt, o.patience = ctx.Runtime(), cmp.Or(wait, patience)
 	if o.pd, err = ctx.AllocPD(); err != nil {
@@ -91,13 +91,13 @@ func openEnd(ctx verbs.Context, typ verbs.QPType, size, sends, recvs int, wait t
 	return e, e.qp.ToInit(init)
 }
 
-// link has the values that connect needs.
+// link has the values of a connection that connect needs.
 type link struct {
 	to               verbs.AHAttr
 	qpn              wire.QPN
 	theirPSN, ourPSN wire.PSN
 	mtu              verbs.MTU
-	outs, theirOuts  int // READs and atomics, 0 means one
+	outs, theirOuts  int // READs and atomics in flight; 0 means one
 }
 
 // connect moves the queue pair to RTS.
@@ -133,7 +133,7 @@ func (e *end) address(wr verbs.SendWR) verbs.SendWR {
 	return wr
 }
 
-// grh returns the number of bytes in front of the payload in a receive.
+// grh returns the number of bytes of a receive in front of the payload: 40 for UD, else 0.
 func (e *end) grh() int {
 	if e.typ == verbs.UD {
 		return verbs.GRHLen
@@ -141,7 +141,7 @@ func (e *end) grh() int {
 	return 0
 }
 
-// take waits for completions and returns them. It fails if one has failed.
+// take waits for completions and returns them. It fails if one of them has failed.
 func (o *objects) take() ([]verbs.WC, error) {
 	n, err := o.cq.Poll(o.wcs[:])
 	if n == 0 && err == nil {

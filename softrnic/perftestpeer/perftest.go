@@ -34,22 +34,22 @@ type Perftest struct {
 	Outs int `json:"outs"`
 	// Type is faa or cas, for atomics; "" means faa.
 	Type string `json:"type"`
-	// Source is the index of the own address that is announced; -1 means the first IPv4 address.
+	// Source is the index of the address that this side announces; −1 means the first IPv4 address.
 	Source int `json:"source"`
 	// Patience is how long to wait for one completion; 0 means 30 s.
 	Patience time.Duration `json:"patienceNs"`
 }
 
-// script describes the exchange of a test over TCP: how many times records are swapped before the
-// traffic and after it; whether a report of five numbers comes in between, as for bandwidth tests;
-// and whether "done" is sent at the end.
+// script describes the exchange of a test over TCP. It says how many times both sides exchange
+// records before the traffic and after it, whether a report of five numbers (for bandwidth tests)
+// is exchanged in between, and whether "done" is sent at the end.
 type script struct {
 	before, after int
 	report, done  bool
 }
 
-// scripts has the exchanges of perftest 4.5 with one queue pair. Other versions have other numbers
-// of barriers.
+// scripts has the exchanges of perftest 4.5 with one queue pair. Other versions exchange records
+// other numbers of times.
 var scripts = map[string]script{
 	"write_bw":   {before: 3, after: 2, report: true, done: true},
 	"read_bw":    {before: 3, after: 2, report: true, done: true},
@@ -71,17 +71,17 @@ func perftestTests() []string {
 	return names
 }
 
-// Numbers of the exchange.
+// Lengths and numbers in the exchange.
 const (
 	perftestVersion = "6.06"
 	versionLen      = 16
-	pageSize        = 4096 // "cycle buffer"
+	pageSize        = 4096 // perftest's "cycle buffer"
 	cacheLine       = 64
 	reportNumbers   = 5
 	maxOuts         = 128
 )
 
-// Validate sets defaults and returns an error for what is wrong.
+// Validate sets defaults, and returns an error for the first wrong field.
 func (p *Perftest) Validate() error {
 	_, ok := scripts[p.Test]
 	op, kind, _ := strings.Cut(p.Test, "_")
@@ -134,7 +134,7 @@ func (p Perftest) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	if t.receives() {
 		t.recvs = max(t.recvs, 64)
 	}
-	// The own buffer, and behind it the buffer to which the peer writes or sends.
+	// The memory has this side's buffer, and behind it the buffer into which the peer writes or sends.
 	e, err := openEnd(ctx, verbs.RC, 2*t.area, p.Depth, t.recvs, p.Patience)
 	if err != nil {
 		return r, err
@@ -144,11 +144,11 @@ func (p Perftest) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	return r, errors.Join(err, e.close())
 }
 
-// areaOf returns the length of a buffer: perftest goes through it in steps of a page, or writes one
-// large message.
+// areaOf returns the length of a buffer for messages of size bytes. perftest uses its buffer in
+// steps of a page, or writes one large message.
 func areaOf(size int) int { return 2 * ((size + pageSize - 1) / pageSize * pageSize) }
 
-// perftestRun is a run of a test.
+// perftestRun is the state of one run of a test of perftest.
 type perftestRun struct {
 	Perftest
 	*end
@@ -217,8 +217,8 @@ func (t *perftestRun) both(ctx verbs.Context, r *Result) error {
 	return t.part(s, r)
 }
 
-// swapBytes is the basic step of the exchange: the client sends a message, and the server answers
-// with one of the same kind.
+// swapBytes is the basic step of the exchange: the client sends say, and the server answers with a
+// message of the same kind. Each side receives into hear.
 func (t *perftestRun) swapBytes(say, hear []byte) error {
 	write := func() error { _, err := t.conn.Write(say); return err }
 	read := func() error { _, err := io.ReadFull(t.conn, hear); return err }
@@ -235,7 +235,7 @@ func (t *perftestRun) swapBytes(say, hear []byte) error {
 	return nil
 }
 
-// swap swaps records. All swaps but the first are barriers.
+// swap exchanges records. All exchanges but the first are only barriers.
 func (t *perftestRun) swap() error {
 	var b [recordLen]byte
 	if err := t.swapBytes(t.our.AppendTo(nil), b[:]); err != nil {
@@ -244,7 +244,8 @@ func (t *perftestRun) swap() error {
 	return t.their.Parse(b[:])
 }
 
-// greet swaps what perftest compares first: versions, sizes of pages and cache lines, path MTUs.
+// greet exchanges what perftest compares first: versions, sizes of pages and cache lines, and path
+// MTUs.
 func (t *perftestRun) greet() error {
 	version := make([]byte, versionLen)
 	copy(version, perftestVersion)
@@ -274,7 +275,7 @@ func (t *perftestRun) greet() error {
 	return nil
 }
 
-// part makes the exchange after the traffic.
+// part makes the rest of the exchange, after the traffic.
 func (t *perftestRun) part(s script, r *Result) error {
 	for i := range s.after {
 		if err := t.swap(); err != nil {
@@ -296,7 +297,7 @@ func (t *perftestRun) part(s script, r *Result) error {
 		t.rt.Sleep(farewell)
 		return nil
 	}
-	// In this step the server sends first.
+	// In the next step the server sends first.
 	t.Server = !t.Server
 	heard := make([]byte, len(doneText))
 	if err := t.swapBytes([]byte(doneText), heard); err != nil {

@@ -26,7 +26,7 @@ type Pingpong struct {
 	Depth int `json:"depth"`
 	// QueuePairs is the number of queue pairs of srq, -q; 0 means 16.
 	QueuePairs int `json:"queuePairs"`
-	// Source is the index of the own address that is announced; -1 means the first IPv4 address.
+	// Source is the index of the address that this side announces; −1 means the first IPv4 address.
 	Source int `json:"source"`
 	// Patience is how long to wait for one message; 0 means 30 s.
 	Patience time.Duration `json:"patienceNs"`
@@ -38,7 +38,7 @@ var pingpongTypes = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud"
 // fillByte is the byte that these programs send, except ibv_srq_pingpong.
 const fillByte = 0x7b
 
-// Validate sets defaults and returns an error for what is wrong.
+// Validate sets defaults, and returns an error for the first wrong field.
 func (p *Pingpong) Validate() error {
 	typ, ok := pingpongTypes[p.Type]
 	if p.Size == 0 {
@@ -96,7 +96,7 @@ func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	if typ == verbs.UD {
 		slot += verbs.GRHLen
 	}
-	// The first slot has the message to send.
+	// The first slot has the message that this side sends.
 	e, err := openEnd(ctx, typ, slot*(slots+1), 16, slots, p.Patience)
 	if err != nil {
 		return r, err
@@ -106,7 +106,7 @@ func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	return r, errors.Join(err, e.close())
 }
 
-// pingpongRun is a run with one queue pair.
+// pingpongRun is a ping-pong over one queue pair.
 type pingpongRun struct {
 	rally
 	*end
@@ -115,15 +115,15 @@ type pingpongRun struct {
 	posted      int
 }
 
-// rally has what the runs of all types have in common.
+// rally has the state that ping-pongs of all types have in common.
 type rally struct {
 	Pingpong
 	sent, rcvd int // number of completed sends, and of received messages
 }
 
-// exchange swaps texts with the peer; hear connects to the peer that the received text names. The
-// server connects before it answers, the client after it has the answer. Then each side sends
-// "done"; the programs do not check its content.
+// exchange exchanges texts with the peer. It calls hear, which connects the queue pairs to those
+// that the received text names. The server connects before it answers, the client when it has the
+// answer. Then each side sends "done"; the programs do not check the content of this message.
 func (p *rally) exchange(conn io.ReadWriter, text []byte, hear func(heard []byte) error) error {
 	say := func(b []byte) func() error { return func() error { _, err := conn.Write(b); return err } }
 	listen := func() error {
@@ -182,7 +182,7 @@ func (p *pingpongRun) both(ctx verbs.Context, conn io.ReadWriter, r *Result) err
 	return p.measure(p.rt, r, p.play)
 }
 
-// meet swaps places and connects.
+// meet exchanges places (see place) and connects the queue pair.
 func (p *pingpongRun) meet(ctx verbs.Context, conn io.ReadWriter, r *Result) error {
 	our := place{QPN: p.qp.QPN(), PSN: wire.PSN(p.rt.Rand().Uint32() & 0xffffff)}
 	source, err := announced(ctx, p.Source)
@@ -205,7 +205,7 @@ func (p *pingpongRun) meet(ctx verbs.Context, conn io.ReadWriter, r *Result) err
 	})
 }
 
-// doneText ends both exchanges.
+// doneText is the last message of both exchanges.
 const doneText = "done\x00"
 
 // announced returns the index of the address that a run announces: source, or the first IPv4
@@ -232,8 +232,8 @@ func (p *pingpongRun) send() error {
 	return p.qp.PostSend(p.address(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{p.mr.SGE(0, p.Size)}}))
 }
 
-// play answers each message with a message, until both sides have received all. The next message is
-// sent when the last one has completed and the peer's has arrived, as in the programs themselves.
+// play answers each message with a message, until both sides have received all. Like the programs,
+// it sends the next message when its last one has completed and the peer's message has arrived.
 func (p *pingpongRun) play() error {
 	if !p.Server {
 		if err := p.send(); err != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// place is one end of a ping-pong. Its text is "LLLL:QQQQQQ:PPPPPP:" and 32 digits of GID, all
-// hexadecimal, with a NUL.
+// place describes one end of a ping-pong. As text it is "LLLL:QQQQQQ:PPPPPP:" (LID, QPN, PSN) and
+// 32 digits of GID, all hexadecimal, with a NUL.
 type place struct {
 	QPN wire.QPN
 	PSN wire.PSN
 	GID verbs.GID
 }
 
-// placeLen is the length of its text.
+// placeLen is the length of a place as text.
 const placeLen = 52
 
 // AppendTo appends the text. The LID of RoCE is 0.
@@ -64,7 +64,7 @@ func digits(b []byte) (v uint64, err error) {
 	return v, nil
 }
 
-// noAddress returns an error if a program was started without a GID index.
+// noAddress returns an error if gid is zero: then the peer was started without a GID index.
 func noAddress(gid verbs.GID) error {
 	if gid == (verbs.GID{}) {
 		return fmt.Errorf("the peer gave no GID: start it with a GID index (-g of ibv_*_pingpong, -x of perftest)")

@@ -7,11 +7,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// record is one end of a perftest. Its text is "LID:outs:QPN:PSN:rkey:vaddr:" of 4, 4, 6, 6, 8 and
-// 16 hexadecimal digits, 16 times "%02x:" of the GID, "%08x:" of the shared receive queue's number,
-// and a NUL.
+// record describes one end of a perftest. As text it is "LID:outs:QPN:PSN:rkey:vaddr:" of 4, 4, 6,
+// 6, 8 and 16 hexadecimal digits, 16 times "%02x:" of the GID, "%08x:" of the shared receive
+// queue's number, and a NUL.
 type record struct {
-	Outs  uint16 // READs and atomics that the sender wants in flight
+	Outs  uint16 // READs and atomics that the sender of the record wants to have in flight
 	QPN   wire.QPN
 	PSN   wire.PSN
 	RKey  uint32
@@ -19,7 +19,7 @@ type record struct {
 	GID   verbs.GID
 }
 
-// recordLen is the length of its text.
+// recordLen is the length of a record as text.
 const recordLen = 108
 
 // AppendTo appends the text.

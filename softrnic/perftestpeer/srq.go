@@ -9,20 +9,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// srqPlaces is the number of places in the exchange of ibv_srq_pingpong; only the first -q are
-// used.
+// srqPlaces is the number of places that ibv_srq_pingpong exchanges. Only as many of them are used
+// as there are queue pairs.
 const srqPlaces = 256
 
 // maxQueuePairs is the largest number of queue pairs of ibv_srq_pingpong.
 const maxQueuePairs = 127
 
-// ibv_srq_pingpong sends zeros, unlike its variants for rc, uc and ud.
+// ibv_srq_pingpong sends zeros, unlike the programs for rc, uc and ud.
 const (
 	srqFill  = 0
 	srqBlank = 0xee
 )
 
-// srqRun is an ibv_srq_pingpong: several RC queue pairs whose receives are in one queue.
+// srqRun is a run of ibv_srq_pingpong: several RC queue pairs share one receive queue.
 type srqRun struct {
 	rally
 	objects
@@ -57,8 +57,8 @@ func (p Pingpong) runSRQ(ctx verbs.Context, conn io.ReadWriter) (r Result, err e
 	return r, err
 }
 
-// prepare makes all objects and posts the receives. The first slot has the message to send, which
-// is zero like all new memory.
+// prepare makes all objects and posts the receives. The first slot has the message that this side
+// sends, which is zero like all new memory.
 func (s *srqRun) prepare(ctx verbs.Context) (err error) {
 	if err = s.open(ctx, s.slots+2*s.QueuePairs, s.Size*(s.slots+1), verbs.LocalWrite, s.Patience); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *srqRun) prepare(ctx verbs.Context) (err error) {
 	return nil
 }
 
-// meet swaps all places, of which the unused ones are empty, and connects.
+// meet exchanges all places and connects the queue pairs; unused places are empty.
 func (s *srqRun) meet(ctx verbs.Context, conn io.ReadWriter) error {
 	var text []byte
 	for i := range srqPlaces {
@@ -129,7 +129,8 @@ func (s *srqRun) connect(ctx verbs.Context, text []byte) error {
 	return nil
 }
 
-// receive posts a slot, and fills it before with other bytes than the expected message has.
+// receive posts a receive into a slot. Before that it fills the slot with bytes that differ from
+// the expected message.
 func (s *srqRun) receive(slot int) error {
 	if err := s.mr.WriteAt(s.blank, slot*s.Size); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// traffic runs the test and returns how many messages this side counts; a passive server counts
-// none.
+// traffic runs the test and returns how many messages this side counts. A server whose NIC does all
+// the work counts none.
 func (t *perftestRun) traffic() (int, error) {
 	switch {
 	case t.Test == "write_lat":
@@ -18,7 +18,7 @@ func (t *perftestRun) traffic() (int, error) {
 	case t.Test == "send_bw" && t.Server:
 		return t.Iters, t.sink()
 	case t.Server:
-		return 0, nil // the NIC does all the work
+		return 0, nil // only the server's NIC works
 	}
 	return t.Iters, t.stream()
 }
@@ -27,8 +27,8 @@ func (t *perftestRun) receive() error {
 	return t.qp.PostRecv(verbs.RecvWR{SGL: []verbs.SGE{t.mr.SGE(t.area, t.Size)}})
 }
 
-// work returns the next message. perftest goes through the peer's buffer in steps of a page if
-// messages are shorter than a page.
+// work returns the work request for the next message. If messages are shorter than a page, perftest
+// uses the peer's buffer in steps of a page.
 func (t *perftestRun) work() verbs.SendWR {
 	wr := verbs.SendWR{SGL: []verbs.SGE{t.mr.SGE(0, t.Size)}, RemoteAddr: t.their.VAddr, RKey: t.their.RKey}
 	switch t.Test {
@@ -47,7 +47,7 @@ func (t *perftestRun) work() verbs.SendWR {
 	return wr
 }
 
-// stream keeps Depth messages in flight.
+// stream sends all messages, with Depth of them in flight.
 func (t *perftestRun) stream() error {
 	for posted, done := 0, 0; done < t.Iters; {
 		for ; posted < t.Iters && posted-done < t.Depth; posted++ {
@@ -64,7 +64,7 @@ func (t *perftestRun) stream() error {
 	return nil
 }
 
-// sink receives messages.
+// sink receives all messages of the client.
 func (t *perftestRun) sink() error {
 	for got := 0; got < t.Iters; {
 		wcs, err := t.take()
@@ -84,7 +84,7 @@ func (t *perftestRun) sink() error {
 	return nil
 }
 
-// sendLatency answers each message with one; the client begins.
+// sendLatency sends a message for each received one; the client begins.
 func (t *perftestRun) sendLatency() error {
 	sent, done, got := 0, 0, 0
 	for sent < t.Iters || done < t.Iters || got < t.Iters {
@@ -112,15 +112,15 @@ func (t *perftestRun) sendLatency() error {
 	return nil
 }
 
-// Waiting for a byte in memory: first by looking at it, then with pauses, so that others get the
-// processor.
+// The wait for a byte in memory checks it again and again, at first without pauses. Later it makes
+// pauses, so that other processes get the processor.
 const (
 	looks = 2000
 	pause = 20 * time.Microsecond
 )
 
-// writeLatency answers each change of the last byte of our buffer by changing the last byte of the
-// peer's: message n writes n there. The server begins.
+// writeLatency waits until the last byte of the own buffer changes, and then changes the last byte
+// of the peer's buffer: message n writes n there. The server begins.
 func (t *perftestRun) writeLatency() error {
 	last := t.Size - 1
 	for n := 1; n <= t.Iters; n++ {

@@ -1,10 +1,10 @@
-// Package pollpace paces a thread that polls for an action of another process, mostly on the same
-// machine.
+// Package pollpace decides when a thread polls for an action of another process, and when it makes
+// a pause. The other process is mostly on the same machine.
 //
-// To wake a sleeping thread costs its peer an interrupt to another CPU: 10 to 50 µs on a virtual
-// machine, where a round trip through the rack takes 10. So a thread that expects something polls
-// for a while. Between two polls it yields the CPU, because the process that it waits for may need
-// this CPU.
+// To wake a sleeping thread, its peer must interrupt another CPU. On a virtual machine this takes
+// 10 to 50 µs, and a round trip through the rack takes 10 µs. So a thread that waits polls for a
+// while before it sleeps. Between two polls it yields the CPU, because the process for which it
+// waits may need this CPU.
 package pollpace
 
 import (
@@ -17,34 +17,34 @@ import (
 
 // Limits of polling.
 const (
-	// hogged is the longest pause after which polling goes on. A peer that gets the CPU does its
-	// work and yields in turn after some tens of microseconds; a process with other work keeps the
-	// CPU for a time slice, a millisecond or more.
+	// hogged is the longest pause after which polling goes on. A peer that gets the CPU works for some
+	// tens of microseconds and yields, too. A process with other work keeps the CPU for a time slice
+	// of a millisecond or more.
 	hogged = 500 * time.Microsecond
-	// After a longer pause than hogged, some waits do not poll: at least leastSkip and at most
-	// mostSkip of them.
+	// After a pause that was longer than hogged, some of the next waits do not poll: at least
+	// leastSkip and at most mostSkip of them.
 	leastSkip, mostSkip = 16, 1024
-	// After each goschedEvery consecutive pauses, other goroutines may also run.
+	// After this number of pauses in a row, other goroutines may also run.
 	goschedEvery = 32
 )
 
-// Crowd says whether other processes need the CPUs on which waits of this process poll. It is safe
-// for concurrent use; its zero value is ready to use.
+// Crowd estimates whether other processes need the CPUs on which waits of this process poll. It is
+// safe for concurrent use; its zero value is ready to use.
 //
-// Polling on a CPU that others need takes it from the processes for which the thread waits. Linux
-// then also lets a thread that yields wait for a whole time slice. Sleeping is cheap in this case,
-// because a CPU that is not idle wakes a sleeping thread at once. So after such a long pause, some
-// of the next waits do not poll.
+// On such a CPU, polling takes time from the processes for which the thread waits. Linux then also
+// lets a thread that yields wait for a whole time slice. Sleeping costs little in this case,
+// because a CPU that is not idle wakes a sleeping thread at once. So after a pause that was so
+// long, some of the next waits do not poll.
 type Crowd struct {
 	left    atomic.Int32 // number of the next waits that must not poll
-	skipped atomic.Int32 // how many waits must not poll after the last long pause
+	skipped atomic.Int32 // number of waits that must not poll after the last long pause
 }
 
 // begin reports whether a new wait may poll.
 func (c *Crowd) begin() bool { return c.left.Load() <= 0 || c.left.Add(-1) < 0 }
 
-// Took gets the length of a pause. It reports whether another process kept the CPU for longer than
-// hogged. If it is true, polling is of no use now.
+// Took is called with the length of a pause. It reports whether another process kept the CPU for
+// longer than hogged. Then the caller should sleep instead of polling.
 func (c *Crowd) Took(d time.Duration) bool {
 	if d <= hogged {
 		return false
@@ -55,7 +55,7 @@ func (c *Crowd) Took(d time.Duration) bool {
 	return true
 }
 
-// found is called when polling was successful.
+// found is called when polling has found what the thread waited for.
 func (c *Crowd) found() {
 	if n := c.skipped.Load(); n > 0 {
 		c.skipped.Store(n / 2)
@@ -65,13 +65,13 @@ func (c *Crowd) found() {
 // Spinner paces the polling of one thread, or of several under a lock. Its zero value is ready to
 // use.
 type Spinner struct {
-	// Inside: the thread may be waiting for goroutines of this process.
+	// Inside: the action may come from a goroutine of this process.
 	Inside bool
 	// Crowd is shared with the Spinners of other waits; nil means that the Spinner has its own.
 	Crowd *Crowd
 
 	own  Crowd
-	vain int // number of pauses in this wait
+	vain int // number of pauses in this wait without a result
 }
 
 func (s *Spinner) crowd() *Crowd {
@@ -81,14 +81,14 @@ func (s *Spinner) crowd() *Crowd {
 	return &s.own
 }
 
-// Begin begins a wait and reports whether it may poll.
+// Begin is called at the beginning of a wait, and reports whether the wait may poll.
 func (s *Spinner) Begin() bool {
 	s.vain = 0
 	return s.crowd().begin()
 }
 
 // Pause yields the CPU after an empty poll. It returns true if another process then kept the CPU
-// for longer than hogged, so that polling is of no use now.
+// for longer than hogged. Then the caller should sleep instead of polling.
 func (s *Spinner) Pause() bool {
 	s.vain++
 	start := time.Now()
@@ -96,26 +96,26 @@ func (s *Spinner) Pause() bool {
 	return s.Took(time.Since(start))
 }
 
-// Took tells the crowd the length of a pause that the caller has made without Pause. The result is
-// as for Pause.
+// Took is called with the length of a pause that the caller has made without Pause. Its result
+// means the same as that of Pause.
 func (s *Spinner) Took(d time.Duration) bool { return s.crowd().Took(d) }
 
-// Found is called when polling was successful.
+// Found is called when polling has found what the thread waited for.
 func (s *Spinner) Found() { s.crowd().found() }
 
 // Pause yields the CPU after an empty poll. empty is the number of consecutive empty polls; inside
 // has the meaning of Spinner.Inside.
 func Pause(empty int, inside bool) {
-	// Gosched wakes another thread of this process for each idle processor, which takes longer than
-	// a round trip. So it is called only with a single processor, for goroutines of this process,
-	// and from time to time.
+	// Gosched wakes another thread of this process for each idle processor, which takes longer than a
+	// round trip. So it is called only on a single processor, for goroutines of this process, or from
+	// time to time.
 	if inside || runtime.GOMAXPROCS(0) == 1 || empty%goschedEvery == 0 {
 		runtime.Gosched()
 	}
 	Yield()
 }
 
-// Yield yields the CPU to another process. If no process wants it, that takes 0.6 µs. So Yield does
-// not tell Go's scheduler about the system call. With the usual bookkeeping, this goroutine would
-// lose its processor whenever another process runs for long.
+// Yield yields the CPU to another process. If no process needs it, that takes 0.6 µs. Yield does
+// not use the bookkeeping of Go's scheduler for system calls: with it, this goroutine would lose
+// its processor whenever another process runs for long.
 func Yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) } // cannot fail

@@ -52,7 +52,7 @@ type Config struct {
 	// Index becomes Frame.Port of received frames.
 	Index int
 	// Slots is the number of frames in the receive ring; 0 means 512. A ring that does not fit into
-	// the cache costs more than it saves.
+	// the processor's cache is slower than a small one.
 	Slots int
 	// EtherType, in mode Tap, selects frames of this type; 0 means all.
 	EtherType uint16
@@ -65,7 +65,8 @@ type Config struct {
 	Merge bool
 	// NoRing receives with recvmmsg instead of a ring.
 	NoRing bool
-	// NoTCX keeps the kernel silent without a BPF program, by the fallback.
+	// NoTCX disables the BPF program that keeps the kernel from handling RoCEv2 packets; the port uses
+	// sockets instead (see Silencer).
 	NoTCX bool
 }
 
@@ -95,8 +96,8 @@ type Info struct {
 	// Silencer is the mechanism that keeps the kernel from answering RoCEv2: "tcx", "socket" or
 	// "none".
 	Silencer string `json:"silencer"`
-	// Notes say what the port does instead of a feature that is missing, or what follows from its
-	// absence, with the error if there was one.
+	// Notes say which features the kernel or the interface does not offer, what the port does instead,
+	// and the error if there was one.
 	Notes []string `json:"notes,omitempty"`
 }
 

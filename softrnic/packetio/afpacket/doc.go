@@ -1,5 +1,6 @@
 // Package afpacket is a packetio.Port on a network interface, by an AF_PACKET socket: a TPACKET_V2
-// receive ring, sendmmsg past the queueing discipline, and a waiter that spins and then blocks.
+// receive ring, sendmmsg that bypasses the queueing discipline, and a waiter that spins and then
+// blocks.
 //
 // The kernel's own stack shares the interface. In mode Host the port receives RoCEv2 (UDP 4791) and
 // keeps the kernel from answering it; everything else stays with the kernel. In mode Switch the

@@ -23,8 +23,8 @@ const (
 
 // roceFilter returns the classic BPF program of mode Host. It takes RoCEv2: UDP to port 4791 over
 // IPv4 (no later fragment) or IPv6, behind at most one VLAN tag. It also takes IGMP, and frames
-// with a hop-by-hop header, because MLD has one: the NIC answers queries. The kernel removes the
-// outer tag before the filter sees the frame.
+// with a hop-by-hop header, because MLD has one: the NIC answers IGMP and MLD queries. The kernel
+// removes the outer tag before the filter sees the frame.
 func roceFilter() []bpf.Instruction {
 	var prog []bpf.Instruction
 	prog = append(prog, bpf.LoadAbsolute{Off: offType, Size: 2},
@@ -35,9 +35,9 @@ func roceFilter() []bpf.Instruction {
 	return append(prog, bpf.RetConstant{Val: 0})
 }
 
-// roceIP tests the frame whose EtherType is in the accumulator and whose tag is shift bytes long.
-// It returns from the filter if the NIC takes the frame; otherwise it continues behind its last
-// instruction.
+// roceIP returns instructions that test a frame. The frame's EtherType is in the accumulator, and
+// its VLAN tag is shift bytes long. They accept the frame if the NIC takes it; otherwise the
+// program goes on behind them.
 func roceIP(shift uint32) []bpf.Instruction {
 	ip := uint32(offIPv4) + shift
 	return []bpf.Instruction{

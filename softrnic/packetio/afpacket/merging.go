@@ -4,22 +4,22 @@ import "golang.org/x/sys/unix"
 
 // merging decides whether a port merges the packets that it sends into super-frames.
 //
-// Some interfaces refuse super-frames with EINVAL, EMSGSIZE or EOPNOTSUPP: then the port never
-// merges again. An interface whose kernel cannot segment them answers ENOBUFS, as it does to every
-// frame while the other end of a link is down. Then the port sends the refused packets one by one;
-// if that works, it does not merge for a while.
+// If an interface refuses a super-frame with EINVAL, EMSGSIZE or EOPNOTSUPP, the port never merges
+// again. An interface whose kernel cannot segment them answers ENOBUFS, as it does to every frame
+// while the other end of a link is down. Then the port sends the refused packets one by one; if
+// that works, it does not merge for a while.
 type merging struct {
 	// limit is the length of the longest frame that is merged, in bytes; 0 means none.
 	limit int
-	// rest is the number of further Sends without merging.
+	// rest is the number of further calls of Send that do not merge.
 	rest int
 }
 
-// restSends is the initial value of rest: small, because a queue that was full for a moment also
-// answers ENOBUFS; large enough to make failing attempts cheap.
+// restSends is the initial value of rest. It is small, because an interface whose queue was full
+// for a moment also answers ENOBUFS. It is large enough to make failing attempts cheap.
 const restSends = 64
 
-// begin returns the limit for one Send.
+// begin returns the limit for one call of Send.
 func (m *merging) begin() (limit int) {
 	if m.rest > 0 {
 		m.rest--
@@ -28,8 +28,8 @@ func (m *merging) begin() (limit int) {
 	return m.limit
 }
 
-// refused is called when the interface has refused a super-frame. It reports whether its packets
-// must be sent one by one.
+// refused is called when the interface has refused a super-frame. It reports whether the port must
+// send its packets one by one.
 func (m *merging) refused(errno unix.Errno) (alone bool) {
 	if errno == unix.EINVAL || errno == unix.EMSGSIZE || errno == unix.EOPNOTSUPP {
 		m.limit = 0
@@ -38,6 +38,5 @@ func (m *merging) refused(errno unix.Errno) (alone bool) {
 	return errno == unix.ENOBUFS
 }
 
-// pause is called when the interface has accepted the single packets of a super-frame that it
-// refused.
+// pause is called when the interface has accepted the packets of a refused super-frame one by one.
 func (m *merging) pause() { m.rest = restSends }

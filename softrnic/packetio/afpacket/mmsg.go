@@ -51,7 +51,7 @@ func newMmsgReceiver(fd int) (*mmsgReceiver, error) {
 
 func (r *mmsgReceiver) String() string { return "recvmmsg" }
 
-// ready asks the kernel by poll(2), because there is no ring to check.
+// ready asks the kernel by poll(2) whether there is a frame, because there is no ring to check.
 func (r *mmsgReceiver) ready() bool {
 	fds := [1]unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds[:], 0)
@@ -64,7 +64,7 @@ func (r *mmsgReceiver) recv(b *packetio.Batch, port int) (cut uint64) {
 	}
 	got, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&r.hdrs[0])), longCount, unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
-		return 0 // no frame, or the report of a link that went down
+		return 0 // no frame, or a report that the link went down
 	}
 	for i := range int(got) {
 		m := &r.hdrs[i]

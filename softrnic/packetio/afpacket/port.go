@@ -17,7 +17,7 @@ import (
 const socketBuffer = 8 << 20
 
 // healthEvery is the number of empty receives after which a port checks that its interface still
-// exists. A caller that only polls would not learn of its removal otherwise.
+// exists. Otherwise a caller that only polls would not notice that the interface was removed.
 const healthEvery = 1 << 16
 
 // receiver receives frames: a ring or an mmsgReceiver.
@@ -32,7 +32,8 @@ type receiver interface {
 type Port struct {
 	cfg  Config
 	info Info
-	// down: the interface went down. The kernel reports that, but not a removal that follows.
+	// down: the interface went down. The kernel reports this, but not if the interface is then
+	// removed.
 	down atomic.Bool
 
 	// mu guards the fields below. Close may be called at any time.
@@ -57,7 +58,8 @@ func Open(cfg Config) (*Port, error) {
 	if cfg.Slots == 0 {
 		cfg.Slots = defaultSlots
 	}
-	// Protocol 0 receives nothing until bind; otherwise frames of other interfaces would be queued.
+	// Protocol 0 receives nothing until bind. With another one, frames of other interfaces would be
+	// queued in the meantime.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
@@ -106,8 +108,8 @@ func (p *Port) setup() error {
 		p.merge.limit = p.info.MTU + ethernetLen
 	}
 	p.silence()
-	// ETH_P_ALL: a socket bound to one protocol would get frames only after the program that keeps
-	// the kernel silent.
+	// ETH_P_ALL: a socket that is bound to one protocol would get frames only behind the tc program of
+	// silence, which drops them.
 	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: p.info.Ifindex}); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}
@@ -188,8 +190,8 @@ func (p *Port) flags() uint16 {
 }
 
 // Recv resets b and appends the frames that have arrived, at most 64. They are valid until the next
-// Recv. Call it until it returns 0 before waiting: a Wait while frames are still held returns at
-// once.
+// Recv. Call it until it returns 0 before you call Wait: while the caller holds frames, Wait
+// returns at once.
 func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	b.Reset()
 	p.mu.Lock()
@@ -239,14 +241,15 @@ func (p *Port) Stats() packetio.Stats {
 	return p.stats
 }
 
-// readDrops adds the kernel's drop counter, which reading resets.
+// readDrops adds the value of the kernel's drop counter, and resets that counter.
 func (p *Port) readDrops() {
 	if st, err := unix.GetsockoptTpacketStats(p.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
 		p.stats.RxDropped += uint64(st.Drops)
 	}
 }
 
-// Close releases the port and wakes its waiters. Afterwards, frames received before read as zeros.
+// Close releases the port and wakes its waiters. Frames that were received before read as zeros
+// from then on.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	if p.fd < 0 {

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The short system calls in the path of packets do not block, and are made without Go's bookkeeping
-// (unix.RawSyscall). When a process was idle, its next call with bookkeeping wakes the monitor thread
-// of the runtime, which then wakes up every 20 µs for a millisecond. On a rack at work every process
-// is idle between two packets, and these threads took an eighth of all processor time and most
-// context switches.
+// The short system calls in the path of packets do not block. They are made by unix.RawSyscall,
+// without the bookkeeping of Go's runtime. When a process was idle, its next call with bookkeeping
+// wakes the runtime's monitor thread, which then wakes up every 20 µs for a millisecond. On a rack
+// at work every process is idle between two packets. There these threads took an eighth of all
+// processor time, and made most context switches.
 
-// epollNow returns the events that are there.
+// epollNow returns the events that have occurred, without waiting.
 func epollNow(fd uintptr, events []unix.EpollEvent) (n int, err error) {
 	r, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)
 	if errno != 0 {
@@ -21,11 +21,12 @@ func epollNow(fd uintptr, events []unix.EpollEvent) (n int, err error) {
 	return int(r), nil
 }
 
-// brief is the largest number of bytes that are sent without bookkeeping. A call with more takes so
-// long that other goroutines should run if its thread loses the CPU meanwhile.
+// brief is the largest number of bytes that are sent without bookkeeping. A call with more bytes
+// takes longer; then other goroutines should run if the kernel suspends its thread.
 const brief = 2 << 10
 
-// sendNow is sendmmsg without waiting for room. It returns the number of messages that were sent.
+// sendNow is sendmmsg that does not wait for room. It returns the number of messages that were
+// sent.
 func sendNow(fd int, messages []mmsghdr, bytes int) (n int, errno unix.Errno) {
 	var r uintptr
 	at, num := unsafe.Pointer(unsafe.SliceData(messages)), uintptr(len(messages))
@@ -37,13 +38,13 @@ func sendNow(fd int, messages []mmsghdr, bytes int) (n int, errno unix.Errno) {
 	return int(r), errno
 }
 
-// setEvent sets an eventfd, which does not block; if it is full, it is set already.
+// setEvent sets an eventfd. The call does not block: if the eventfd is full, it is already set.
 func setEvent(fd int) {
 	one := uint64(1)
 	_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
 }
 
-// clearEvent clears an eventfd, which does not block; it may be clear already.
+// clearEvent clears an eventfd. The call does not block, even if the eventfd is not set.
 func clearEvent(fd int) {
 	var n uint64
 	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&n)), unsafe.Sizeof(n))

@@ -24,8 +24,8 @@ const (
 )
 
 // ring receives through a TPACKET_V2 ring: the kernel writes a frame into a slot and sets its
-// status; the port reads the status without a system call and clears it when the caller is done
-// with the frame.
+// status; the port reads the status without a system call, and clears it when the caller does not
+// use the frame any more.
 type ring struct {
 	fd    int
 	mem   []byte
@@ -99,7 +99,7 @@ func (r *ring) release() {
 func (r *ring) recv(b *packetio.Batch, port int) (cut uint64) {
 	r.release()
 	r.long.reset()
-	for range min(batchSize, len(r.slots)) { // a slot that is still held looks like one with a new frame
+	for range min(batchSize, len(r.slots)) { // the bound: a slot that the caller still holds looks like one with a new frame
 		if !r.ready() || r.long.full() {
 			break
 		}
@@ -142,7 +142,8 @@ func tagOf(h *unix.Tpacket2Hdr) (tpid uint16, ok bool) {
 	return h.Vlan_tpid, true
 }
 
-// close replaces the ring by zero pages: that frees it, and stale frames can still be read.
+// close maps zero pages over the ring. That frees the ring, and frames that are used too late can
+// still be read.
 func (r *ring) close() {
 	_, _ = unix.MmapPtr(-1, 0, unsafe.Pointer(&r.mem[0]), uintptr(len(r.mem)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED) // cannot fail on a valid range
@@ -176,12 +177,12 @@ func newLongFrames(fd int) (*longFrames, error) {
 func (l *longFrames) reset()     { l.used = 0 }
 func (l *longFrames) full() bool { return l.used == longCount }
 
-// next takes the oldest frame from the socket's queue; false if there is none.
+// next takes the oldest frame from the socket's queue. It returns false if the queue is empty.
 func (l *longFrames) next(f *packetio.Frame, h *unix.Tpacket2Hdr) bool {
 	buf := l.mem[l.used*longSize:][:longSize]
 	const start = longHead - vnetLen
 	n, errno := recv(l.fd, buf[start:])
-	if errno == unix.ENETDOWN { // the report of a link that went down comes first
+	if errno == unix.ENETDOWN { // the kernel first reports that the link went down
 		n, errno = recv(l.fd, buf[start:])
 	}
 	if errno != 0 || n < vnetLen+macsLen+2 {
@@ -201,7 +202,7 @@ func (l *longFrames) close() {
 	_ = unix.Madvise(l.mem, unix.MADV_DONTNEED) // returns the pages to the kernel; the range stays valid
 }
 
-// recv is recvfrom without an address and without waiting; unix.Recvfrom would allocate an address
+// recv is recvfrom without an address, and does not wait. unix.Recvfrom would allocate an address
 // for each frame.
 func recv(fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)

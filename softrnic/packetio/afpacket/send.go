@@ -9,16 +9,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 )
 
-// sendRetries is how often one Send yields and tries again when the kernel has no room.
+// sendRetries is how often one Send tries again, after it has yielded the processor, when the
+// kernel has no room.
 const sendRetries = 8
 
 // sender has the vectors of one sendmmsg call. They are in the Go heap, so that the garbage
-// collector knows the frames to which they point while the kernel reads them.
+// collector does not free the frames to which they point while the kernel reads them.
 type sender struct {
 	vnet [batchSize][vnetLen]byte
 	// heads are the headers of super-frames.
 	heads [batchSize][]byte
-	// iov has two entries for a frame; for a super-frame two, and one for each of its packets.
+	// iov has two entries for a frame. For a super-frame it has two, and one for each of its packets.
 	iov  [2 * batchSize]unix.Iovec
 	hdrs [batchSize]mmsghdr
 	// span is the number of frames in each message.
@@ -88,7 +89,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 		bytes += len(b.Frames[i].Data)
 	}
 	limit := p.merge.begin()
-	alone := -1 // number of frames sent when the rest went packet by packet
+	alone := -1 // number of frames that were sent before Send began to send packet by packet
 	for rest := b.Frames; len(rest) > 0; {
 		messages, _ := p.tx.fill(rest, limit)
 		for i := 0; i < messages; {
@@ -113,7 +114,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 			}
 			if p.tx.span[i] > 1 && p.merge.refused(errno) {
 				limit, tries, alone = 0, 0, left
-				break // the other frames are sent packet by packet
+				break // send the other frames packet by packet
 			}
 			for range p.tx.span[i] {
 				p.stats.TxDropped += packets(&rest[0])
@@ -128,14 +129,14 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	return left, nil
 }
 
-// refused handles a frame that sendmmsg has refused: try again, drop it (false, nil), or end the
-// port.
+// refused handles the first frame that sendmmsg has refused. retry says whether Send must try
+// again; otherwise the frame is dropped. An error ends the port.
 func (p *Port) refused(errno unix.Errno) (retry bool, err error) {
 	switch errno {
 	case unix.EAGAIN, unix.ENOBUFS, unix.EINTR, unix.ENOMEM:
 		return true, nil
 	case unix.ENETDOWN:
-		// The link is down, or was down: the kernel reports the change once, in the next call of
+		// The link is down, or was down for a moment. The kernel reports this once, in the next call of
 		// any kind.
 		return true, nil
 	case unix.ENXIO, unix.ENODEV:
@@ -143,7 +144,7 @@ func (p *Port) refused(errno unix.Errno) (retry bool, err error) {
 	case unix.EBADF, unix.ENOTSOCK:
 		p.err = ErrClosed
 		return false, p.err
-	default: // EMSGSIZE, EINVAL and the like: the error of this frame
+	default: // EMSGSIZE, EINVAL and others: an error of this frame alone
 		return false, nil
 	}
 }

@@ -19,9 +19,9 @@ const (
 )
 
 // silence keeps the kernel's stack from handling the frames that the port receives. A packet socket
-// only gets a copy of them: without this the kernel would answer each RoCEv2 packet with ICMP port
-// unreachable. The tc ingress hook runs after packet sockets, so packets that it drops still reach
-// the port and every capture.
+// gets only a copy of each frame. Without silence the kernel would answer each RoCEv2 packet with
+// ICMP port unreachable. The tc ingress hook runs after packet sockets, so packets that it drops
+// still reach the port and every capture.
 func (p *Port) silence() {
 	p.info.Silencer = "none"
 	if p.cfg.Mode == Tap {
@@ -57,7 +57,7 @@ func attachTCX(ifindex int, ins asm.Instructions) (stop func(), err error) {
 		return nil, errors.Join(err, prog.Close())
 	}
 	return func() {
-		_ = l.Close() // the kernel detaches it with the last descriptor, also if this fails
+		_ = l.Close() // the kernel detaches the program when its last descriptor is closed, even if Close fails
 		_ = prog.Close()
 	}, nil
 }
@@ -69,7 +69,7 @@ func dropProgram(m Mode) asm.Instructions {
 		return asm.Instructions{asm.Mov.Imm(asm.R0, tcDrop), asm.Return()}
 	}
 	return asm.Instructions{
-		asm.Mov.Reg(asm.R6, asm.R1), // LoadAbs and LoadInd expect the context there
+		asm.Mov.Reg(asm.R6, asm.R1), // LoadAbs and LoadInd expect the context in R6
 		asm.LoadAbs(offType, asm.Half),
 		asm.JEq.Imm(asm.R0, int32(wire.EtherTypeIPv6), "v6"),
 		asm.JNE.Imm(asm.R0, int32(wire.EtherTypeIPv4), "pass"),
@@ -95,8 +95,9 @@ func dropProgram(m Mode) asm.Instructions {
 	}
 }
 
-// bindSilent binds UDP port 4791 to sockets whose filter drops everything: then the kernel has a
-// receiver and sends no ICMP. A socket of another process on the port has the same effect.
+// bindSilent binds UDP port 4791 to sockets whose filter drops everything. The kernel then has a
+// receiver for RoCEv2 packets and sends no ICMP. If another process has a socket on this port, that
+// has the same effect.
 func bindSilent() (stop func(), err error) {
 	var fds []int
 	stop = func() {
@@ -114,7 +115,7 @@ func bindSilent() (stop func(), err error) {
 		}
 		fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if errors.Is(err, unix.EAFNOSUPPORT) {
-			continue // without IPv6 there are no answers over it
+			continue // without IPv6 the kernel sends no ICMP over it
 		}
 		if err != nil {
 			stop()

@@ -47,7 +47,7 @@ func decodeVnet(h []byte, f *packetio.Frame) {
 func encodeVnet(h *[vnetLen]byte, f *packetio.Frame) {
 	*h = [vnetLen]byte{}
 	if !f.CsumPartial {
-		return // the kernel segments only frames with an unfinished checksum
+		return // the kernel segments only frames whose checksum is unfinished
 	}
 	h[0] = vnetNeedsCsum
 	binary.NativeEndian.PutUint16(h[6:], f.CsumStart)
@@ -59,8 +59,8 @@ func encodeVnet(h *[vnetLen]byte, f *packetio.Frame) {
 		binary.NativeEndian.PutUint16(h[4:], uint16(f.SegSize))
 	case f.Offload.Type != gsoNone:
 		h[1] = f.Offload.Type
-		// The sender's header length is the length of its buffer, which may be the whole frame;
-		// large sends fail if the kernel must allocate that much contiguous memory.
+		// The header length that a sender gives is the length of its buffer, perhaps of the whole frame.
+		// With such a length large sends fail when the kernel has no contiguous memory of this size.
 		hdrLen := min(f.Offload.HdrLen, f.CsumStart+maxTCPHeader)
 		binary.NativeEndian.PutUint16(h[2:], hdrLen)
 		binary.NativeEndian.PutUint16(h[4:], f.Offload.Size)
@@ -91,8 +91,8 @@ const (
 	tpid8021Q   = 0x8100
 )
 
-// insertTag puts a VLAN tag that the kernel has removed back into the frame at mem[off:off+n]. It
-// uses the four bytes in front of `off`.
+// insertTag puts a VLAN tag that the kernel has removed back into the frame at mem[off:off+n]. The
+// frame then begins four bytes before off.
 func insertTag(mem []byte, off, n int, tpid, tci uint16, f *packetio.Frame) {
 	start := off - tagLen
 	copy(mem[start:start+macsLen], mem[off:off+macsLen])

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 )
 
-// Source is another source of frames than a packet socket: a port of package memlink.
+// Source is a source of frames that is not a packet socket: a port of package memlink.
 type Source interface {
 	// Ready reports whether there are frames. It makes no system call.
 	Ready() bool
@@ -27,8 +27,9 @@ type Source interface {
 // Waiter waits for frames on any of its ports and sources.
 //
 // It first polls the rings for a while, at the pace of package pollpace, and then sleeps in a
-// parker. After a long sleep the next Waits poll for a shorter time, until polling would have found
-// a frame: a silent port may stay silent, and empty polls take CPU from busy threads.
+// parker. After a long sleep the next calls of Wait poll for a shorter time, until a frame arrives
+// so soon that polling would have found it. A silent port may stay silent, and empty polls take
+// processor time from busy threads.
 type Waiter struct {
 	spin    time.Duration
 	ports   []*Port
@@ -98,7 +99,8 @@ const (
 	aBell    = -2
 )
 
-// addBell watches the bell of a source, edge-triggered, because nothing reads it.
+// addBell watches the bell of a source. It does so edge-triggered, because the waiter does not read
+// the bell.
 func (w *Waiter) addBell(fd int) error {
 	if fd < 0 {
 		return ErrClosed
@@ -160,10 +162,11 @@ func (w *Waiter) Wait(d time.Duration) error {
 	return w.sleep(start, d)
 }
 
-// leastBudget is the share of the spin time that is left after long sleeps: 1/8.
+// leastBudget divides the spin time: after long sleeps a Wait still polls for this part of it, 1/8.
 const leastBudget = 8
 
-// look polls for the rest of the budget, at most d, and reports whether a frame has arrived.
+// look polls until the budget has passed since start, at most for d, and reports whether a frame
+// has arrived.
 func (w *Waiter) look(start time.Time, d time.Duration) bool {
 	budget := w.budget
 	if d > 0 {
@@ -186,7 +189,8 @@ func (w *Waiter) look(start time.Time, d time.Duration) bool {
 	return false
 }
 
-// adapt sets the budget after a Wait that slept and took d, wake-up included.
+// adapt sets the budget for the next Wait. It is called after a Wait that slept and took d,
+// including the time to wake up.
 func (w *Waiter) adapt(d time.Duration) {
 	if d < 2*w.spin {
 		w.budget = w.spin
@@ -202,7 +206,7 @@ func (w *Waiter) sleep(start time.Time, d time.Duration) error {
 	w.sleeping(true)
 	defer w.sleeping(false)
 	for {
-		if w.pending() { // a Wake before blocked was set has written no event
+		if w.pending() { // a Wake that was called before blocked was set has written no event
 			return nil
 		}
 		left := w.longest()
@@ -223,7 +227,7 @@ func (w *Waiter) sleep(start time.Time, d time.Duration) error {
 	}
 }
 
-// sleeping tells the sources whether this waiter sleeps.
+// sleeping informs the sources that this waiter begins or ends its sleep.
 func (w *Waiter) sleeping(on bool) {
 	for _, s := range w.sources {
 		s.Sleeping(on)
@@ -272,15 +276,15 @@ func (w *Waiter) checkDown() bool {
 	return false
 }
 
-// check is checkGone for a caller without the lock.
+// check does the work of checkGone for a caller that does not hold the lock.
 func (p *Port) check() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.checkGone()
 }
 
-// block sleeps up to d, handles the event that woke it, and reports whether the Wait ends. The
-// event of a Wake that was already consumed does not end it.
+// block sleeps up to d, handles the event that woke it, and reports whether the Wait ends. If
+// pending has already consumed a Wake, the event of this Wake does not end the Wait.
 func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 	n, err := w.park.wait(w.events, d)
 	for _, ev := range w.events[:n] {
@@ -291,7 +295,7 @@ func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 		}
 		woken = true
 		if ev.Fd >= 0 && ev.Events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
-			_ = w.ports[ev.Fd].check() // the next Recv reports it
+			_ = w.ports[ev.Fd].check() // if the port has ended, the next Recv reports that
 		}
 	}
 	return woken, err

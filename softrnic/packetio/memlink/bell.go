@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bell wakes one end of one link: a pair of sockets that this end makes. This end keeps the socket
-// that it waits on, and passes the other one to its peer, which sends on it to ring the bell.
+// bell is a pair of sockets, made by one end of a link, by which the other end can wake it. This
+// end keeps the socket that it waits on, and passes the other one to its peer, which sends on it to
+// ring the bell.
 //
 // Both processes share the open file of the passed descriptor, with its flags and its contents. So
-// an eventfd would not do: the peer could make each write to it block. A send on a socket has a
-// flag of its own against blocking, and takes no lock that the peer can hold.
+// an eventfd cannot be used: the peer could make writes to it block. A send on a socket has its own
+// flag against blocking, and takes no lock that the peer can hold.
 type bell struct{ ours, theirs int }
 
 func newBell() (bell, error) {
@@ -26,12 +27,12 @@ func newBell() (bell, error) {
 // stroke is the message that rings a bell.
 var stroke = []byte{0}
 
-// sound rings the other side's bell. If the socket is full, the bell has already rung; a peer that
-// breaks its bell harms only itself.
+// sound rings the other end's bell. If the socket is full, the bell has already rung. A peer that
+// damages its bell harms only itself.
 func sound(theirs int) { _ = unix.Send(theirs, stroke, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }
 
-// mostStrokes is the largest number of strokes that are read at once. A socket holds fewer, unless
-// the peer goes on ringing; then the next stroke wakes this side again.
+// mostStrokes is the largest number of strokes that are read at once. A socket holds fewer. If more
+// arrive because the peer goes on ringing, the next stroke wakes this end again.
 const mostStrokes = 1024
 
 // answer reads the strokes of a bell, so that the next one causes an event.
@@ -48,7 +49,8 @@ func watch(epfd, ours int) error {
 	return unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, ours, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
 }
 
-// checkBell refuses descriptors of other kinds than newBell makes: a send on them might block.
+// checkBell refuses a descriptor that is not a socket as newBell makes it, because a send on it
+// might block.
 func checkBell(fd int) error {
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	kind, err2 := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)

@@ -27,7 +27,7 @@ type Connector struct {
 	// first is closed when the port is attached for the first time.
 	first chan struct{}
 	once  sync.Once
-	said  string    // the last error that was logged
+	said  string    // the last error that was logged, so that each is logged once
 	since time.Time // when the port was last detached
 }
 
@@ -63,10 +63,10 @@ func (c *Connector) run(ctx context.Context) {
 	}
 }
 
-// quiet is how long a switch may take to start before the log says that it does not answer.
+// quiet is how long a switch may take to start. If it does not answer for longer, the log says so.
 const quiet = time.Second
 
-// report logs why the port is not attached, each cause once.
+// report logs why the port is not attached. It logs each cause once.
 func (c *Connector) report(err error) {
 	ended := errors.Is(err, errEnded)
 	if text := err.Error(); text != c.said && (ended || time.Since(c.since) > quiet) {
@@ -85,7 +85,7 @@ func (c *Connector) session(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // ends every wait below
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // closing the connection ends every wait below
 	j, err := c.join(conn)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (c *Connector) join(conn *net.UnixConn) (*joint, error) {
 		shut(append(fds, b.ours)...)
 		return nil, err
 	}
-	shut(fds[0]) // the mapping keeps the memory
+	shut(fds[0]) // the mapping keeps the memory without the descriptor
 	const toSwitch, toHost = 0, 1
 	return newJoint(mem, toSwitch, toHost, fds[1], b.ours, func() { _ = conn.Close() }), nil
 }

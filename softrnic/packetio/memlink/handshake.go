@@ -87,7 +87,7 @@ func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 	return fds, nil
 }
 
-// shut closes descriptors. Errors do not matter: nothing was written to them as files.
+// shut closes descriptors. It ignores errors, because no data can be lost.
 func shut(fds ...int) {
 	for _, fd := range fds {
 		_ = unix.Close(fd)
@@ -111,8 +111,8 @@ func mapMemory(fd int) ([]byte, error) {
 	return ring.Map(fd, memoryLen)
 }
 
-// await blocks until the other end of a connection has closed it, or has sent something, which
-// violates the protocol.
+// await blocks until the peer has closed the connection, or has sent something, which violates the
+// protocol.
 func await(conn *net.UnixConn) {
 	if conn.SetReadDeadline(time.Time{}) == nil {
 		_, _ = conn.Read(make([]byte, 1)) // only the end of the connection matters

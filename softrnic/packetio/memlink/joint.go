@@ -12,25 +12,25 @@ type joint struct {
 	rx receiver
 	// gone: the other end has ended, or has violated the protocol.
 	gone atomic.Bool
-	// broken is called once when the link must end: it closes the connection.
+	// broken ends the link by closing the connection. It is called once.
 	broken func()
 	mem    []byte
 	// peer rings the other end's bell; bell is this end's own bell.
 	peer, bell int
-	// users counts the users of the memory and the bells: the port of the link, and calls in
-	// progress. At 0 they are released.
+	// users counts the users of the memory and the bells: the port of the link, and calls in progress.
+	// The last user releases them.
 	users atomic.Int32
-	// counted is the part of the peer's number of drops that the counters of the port already have;
-	// guarded by the port's mu.
+	// counted is how many of the packets dropped by the peer this port's counters already contain. The
+	// port's mu guards it.
 	counted uint64
-	// rung: the bell has strokes, or will get one soon. stroke is a read buffer. Only the waiting
-	// goroutine uses both.
+	// rung: the bell has strokes, or will get one soon. stroke is a buffer for reading them. Only the
+	// waiting goroutine uses both.
 	rung   bool
 	stroke [1]byte
 }
 
-// newJoint takes over a link's memory, the descriptor that rings the other end's bell, and this
-// end's bell. out and `in` are the indexes of the two directions. The caller is the first user.
+// newJoint takes over a link's memory, peer, which rings the other end's bell, and bell, which is
+// this end's bell. out and in are the indexes of the two directions. The caller is the first user.
 func newJoint(mem []byte, out, in, peer, bell int, broken func()) *joint {
 	direction := func(i int) []byte { return mem[i*directLen : (i+1)*directLen : (i+1)*directLen] }
 	j := &joint{tx: newSender(direction(out)), mem: mem, peer: peer, bell: bell, broken: broken}
@@ -39,7 +39,7 @@ func newJoint(mem []byte, out, in, peer, bell int, broken func()) *joint {
 	return j
 }
 
-// hold adds a user. It returns false if there are no users any more.
+// hold adds a user. It returns false if the last user has left already.
 func (j *joint) hold() bool {
 	for {
 		n := j.users.Load()
@@ -52,8 +52,8 @@ func (j *joint) hold() bool {
 	}
 }
 
-// release frees everything after the last user has left, and returns the number of packets that are
-// lost with it.
+// release removes a user. The last one frees everything, and gets the number of packets that are
+// lost with the link.
 func (j *joint) release() (lost uint64) {
 	lost = j.rx.untaken() + j.overflow()
 	_ = unix.Munmap(j.mem) // cannot fail: it is mapped
@@ -61,8 +61,8 @@ func (j *joint) release() (lost uint64) {
 	return lost
 }
 
-// overflow returns the number of packets dropped by the other end because the ring was full, as far
-// as they were not counted yet.
+// overflow returns how many packets the other end has dropped because the ring was full, since the
+// last call.
 func (j *joint) overflow() (more uint64) {
 	if n := j.rx.dropped.Load(); n > j.counted {
 		more, j.counted = n-j.counted, n
@@ -73,15 +73,15 @@ func (j *joint) overflow() (more uint64) {
 // wake rings the other end's bell.
 func (j *joint) wake() { sound(j.peer) }
 
-// fault ends a link.
+// fault ends a link whose peer has violated the protocol, or that is replaced.
 func (j *joint) fault() {
 	if !j.gone.Swap(true) {
 		j.broken()
 	}
 }
 
-// sleeping sets whether the receiver waits for its bell. The sender that resets the word rings
-// once; that stroke is read before the next sleep.
+// sleeping sets whether the receiver waits for its bell. If a sender has already cleared the word,
+// it rings the bell once; the receiver reads this stroke before its next sleep.
 func (j *joint) sleeping(on bool) {
 	if !on {
 		j.rung = j.rx.asleep.Swap(0) == 0 || j.rung

@@ -47,7 +47,7 @@ func wordsOf(mem []byte) words {
 	return words{ring.WordAt(mem, offTail), ring.WordAt(mem, offHead), ring.WordAt(mem, offAsleep), ring.WordAt(mem, offDropped)}
 }
 
-// entry returns the memory of the entry at a position.
+// entry returns the memory of the entry at position pos.
 func entry(mem []byte, pos uint64) []byte {
 	at := offEntries + int(pos%Slots)*entryLen
 	return mem[at : at+entryLen : at+entryLen]
@@ -71,7 +71,7 @@ func putEntry(b []byte, offset, length int, f *packetio.Frame) {
 	le.PutUint16(b[22:], f.Offload.Size)
 }
 
-// getEntry reads an entry, each byte once. ok is false if the entry is malformed.
+// getEntry reads an entry. It reads each byte once. ok is false if the entry is malformed.
 func getEntry(shared []byte) (offset, length int, f packetio.Frame, ok bool) {
 	var b [entryLen]byte
 	copy(b[:], shared)

@@ -14,8 +14,8 @@ import (
 // maxConns is the largest number of connections to a Listener; further ones are closed at once.
 const maxConns = 512
 
-// Listener is the switch's side of all memory links: when the daemon of a host connects, it passes
-// it the memory of its link.
+// Listener is the switch's side of all memory links. When the daemon of a host connects, the
+// Listener passes it the memory of its link.
 type Listener struct {
 	l      *net.UnixListener
 	wg     sync.WaitGroup
@@ -28,8 +28,8 @@ type Listener struct {
 	closed bool
 }
 
-// Listen listens on path, and replaces a socket that nothing serves. Only the user of this process
-// may connect.
+// Listen listens on path, and replaces a socket file that no process serves. Only the user of this
+// process may connect.
 func Listen(path string) (*Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("memory links: %w", err)
@@ -38,7 +38,7 @@ func Listen(path string) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory links: %w", err)
 	}
-	l.SetUnlinkOnClose(false) // a later Listener may have its socket there
+	l.SetUnlinkOnClose(false) // a later Listener may have its socket at this path
 	err = os.Chmod(path, 0o600)
 	socket, err2 := os.Lstat(path)
 	if err := errors.Join(err, err2); err != nil {
@@ -71,7 +71,7 @@ func (s *Listener) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // no descriptors or memory are left at the moment
+		if err != nil { // no descriptors or memory are available at the moment
 			time.Sleep(acceptPause)
 			continue
 		}
@@ -104,12 +104,12 @@ func (s *Listener) serve(conn *net.UnixConn) {
 	var h hello
 	fds, err := receive(conn, &h, 1)
 	if err != nil || len(fds) != 1 {
-		return // not a host of this program
+		return // the peer is not a host of this program
 	}
 	p := s.port(h.Host)
 	j, err := s.join(conn, &h, p, fds[0])
 	if err != nil {
-		_ = send(conn, welcome{Error: err.Error(), layout: ours}) // the host tries again, also without this answer
+		_ = send(conn, welcome{Error: err.Error(), layout: ours}) // the host tries again even if it does not get this answer
 		return
 	}
 	if p.attach(j) {
@@ -125,8 +125,8 @@ func (s *Listener) port(host string) *Port {
 	return s.ports[host]
 }
 
-// join makes the memory of the link of port p and passes it to the host. It takes over theirs,
-// which rings the host's bell.
+// join makes the memory of the link of port p and passes it to the host. It takes over theirs, the
+// descriptor that rings the host's bell.
 func (s *Listener) join(conn *net.UnixConn, h *hello, p *Port, theirs int) (j *joint, err error) {
 	defer func() {
 		if j == nil {
@@ -146,12 +146,12 @@ func (s *Listener) join(conn *net.UnixConn, h *hello, p *Port, theirs int) (j *j
 	if err != nil {
 		return nil, err
 	}
-	defer shut(fd) // the mappings keep the memory
+	defer shut(fd) // the mappings keep the memory without the descriptor
 	b, err := newBell()
 	if err != nil {
 		return nil, err
 	}
-	defer shut(b.theirs) // the host has its own copy by then
+	defer shut(b.theirs) // the host has its own copy when join returns
 	if err = send(conn, welcome{layout: ours}, fd, b.theirs); err != nil {
 		shut(b.ours)
 		return nil, err

@@ -19,8 +19,8 @@ var ErrClosed = errors.New("memory link: port is closed")
 // path MTU, or four super-frames.
 const recvBytes = 320 << 10
 
-// publishEvery is the number of frames after which a Send publishes them, so that the receiver
-// begins while the sender goes on.
+// publishEvery is the number of frames after which Send publishes them, so that the receiver can
+// begin while Send goes on.
 const publishEvery = 16
 
 // Config describes a port.
@@ -38,8 +38,8 @@ type Config struct {
 // different goroutines. Frames that Recv returns are copies, which the caller may change.
 type Port struct {
 	cfg Config
-	// at is the current link, nil if there is none. A link whose peer has ended stays until
-	// everything that the peer has sent is received.
+	// at is the current link; nil if there is none. A link whose peer has ended stays until all frames
+	// from the peer are received.
 	at     atomic.Pointer[joint]
 	closed atomic.Bool
 	down   atomic.Bool
@@ -52,9 +52,9 @@ type Port struct {
 	mu sync.Mutex // guards changes of at, and the fields below against Close
 	// bells is an epoll descriptor for the bell of the current link and for own.
 	bells int
-	own   int // an eventfd that no other process has
-	// sleeper: a waiter sleeps. If the port is closed meanwhile, it keeps bells and own until the
-	// waiter has woken: closing an epoll descriptor would remove its events.
+	own   int // an eventfd that only this process has
+	// sleeper: a waiter sleeps on this port. If the port is closed meanwhile, bells and own are closed
+	// only after the waiter has woken: closing an epoll descriptor would remove its events.
 	sleeper bool
 	// told: Ready has reported that the port was closed.
 	told atomic.Bool
@@ -86,8 +86,7 @@ func NewPort(cfg Config) (*Port, error) {
 	return &Port{cfg: cfg, buf: make([]byte, recvBytes), head: make([]byte, 0, maxHeaders), bells: bells, own: own}, nil
 }
 
-// use returns the current link, nil if there is none. The link is not released until the caller
-// calls done.
+// use returns the current link, or nil. The link is not released until the caller calls done.
 func (p *Port) use() *joint {
 	for {
 		j := p.at.Load()
@@ -97,22 +96,22 @@ func (p *Port) use() *joint {
 	}
 }
 
-// done ends a use of j. The last one releases j.
+// done ends the use of j that use began. The last user releases j.
 func (p *Port) done(j *joint) {
 	if j.users.Add(-1) == 0 {
 		p.rxDropped.Add(j.release())
 	}
 }
 
-// attach makes j the link of the port, and ends the former one. It takes over j. If the port is
-// closed, it ends j at once and returns false.
+// attach makes j the link of the port, and ends the link that the port had before. It takes over j.
+// If the port is closed, it ends j at once and returns false.
 func (p *Port) attach(j *joint) bool {
 	if !p.replace(j) {
 		j.fault()
 		p.done(j)
 		return false
 	}
-	p.Wake() // a waiter that sleeps has told only the former link
+	p.Wake() // a sleeping waiter has announced its sleep only to the former link
 	return true
 }
 
@@ -125,7 +124,7 @@ func (p *Port) replace(j *joint) bool {
 	}
 	if former := p.at.Swap(j); former != nil {
 		p.rxDropped.Add(former.overflow())
-		former.fault() // tells the other end
+		former.fault() // ends the former link, which informs its other end
 		p.done(former)
 	}
 	return true
@@ -243,7 +242,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	if j.tx.publish() {
 		j.wake()
 	}
-	refused += packetsIn(rest) // the link has ended
+	refused += packetsIn(rest) // the link has ended, so the remaining frames are refused
 	p.txPackets.Add(packets)
 	p.txBytes.Add(bytes)
 	if refused > 0 {
@@ -252,8 +251,8 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	return left, nil
 }
 
-// put puts the first frame into the ring, or the first run of frames as a super-frame. It returns
-// the number of frames and their bytes; fits is false if the link does not take such frames.
+// put puts the first frame, or the first run of frames as a super-frame, into the ring. It returns
+// the number of frames and their bytes. fits is false if the frames are too long for the link.
 func (p *Port) put(j *joint, frames []packetio.Frame, limit int) (n, length int, fits bool) {
 	f := &frames[0]
 	if limit > 0 && len(frames) > 1 {
@@ -302,8 +301,8 @@ func (p *Port) putRun(j *joint, frames []packetio.Frame, run *packetio.Run) (n, 
 	return len(frames), length, true
 }
 
-// takes reports whether the link takes a frame: a packet within the MTU, not counting a tag, or a
-// super-frame.
+// takes reports whether the link takes a frame. A packet must not be longer than the MTU, without
+// its tag; a super-frame may be.
 func (p *Port) takes(f *packetio.Frame) bool {
 	n := len(f.Data)
 	if n < minFrame || n > maxFrame || f.SegSize > maxFrame {
@@ -320,8 +319,8 @@ func (p *Port) takes(f *packetio.Frame) bool {
 	return n <= limit
 }
 
-// packetsOf returns the number of packets of f. The port does not know the headers of a kernel's
-// super-frame, which counts as one packet.
+// packetsOf returns the number of packets of f. The super-frame of a kernel's TCP counts as one
+// packet, because the port does not parse its headers.
 func packetsOf(f *packetio.Frame) int {
 	if f.SegSize <= 0 {
 		return 1
@@ -339,7 +338,7 @@ func packetsIn(frames []packetio.Frame) (n uint64) {
 // Stats returns the counters of the port. RxDropped counts packets for which the ring had no room,
 // packets in a link that was replaced, and malformed entries.
 func (p *Port) Stats() packetio.Stats {
-	p.mu.Lock() // a link that is being replaced counts only once
+	p.mu.Lock() // with mu, a link that is being replaced is counted only once
 	defer p.mu.Unlock()
 	s := packetio.Stats{
 		RxPackets: p.rxPackets.Load(), RxBytes: p.rxBytes.Load(), RxDropped: p.rxDropped.Load(),
@@ -347,7 +346,7 @@ func (p *Port) Stats() packetio.Stats {
 	}
 	if j := p.use(); j != nil {
 		s.RxDropped += j.rx.dropped.Load()
-		j.users.Add(-1) // the port itself uses it while mu is held
+		j.users.Add(-1) // not the last user: the port itself uses it while mu is held
 	}
 	return s
 }
@@ -378,14 +377,14 @@ func (p *Port) Sleeping(on bool) {
 	}
 }
 
-// setSleeper stores whether a waiter sleeps. A waiter that Close has woken releases the
-// descriptors.
+// setSleeper stores whether a waiter sleeps. If the port was closed during the sleep, it releases
+// the descriptors.
 func (p *Port) setSleeper(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sleeper = on
 	if !on && p.closed.Load() {
-		_ = p.release() // Close has already returned
+		_ = p.release() // Close has already returned, so the error has no receiver
 	}
 }
 
@@ -400,7 +399,7 @@ func (p *Port) release() error {
 }
 
 // Bell returns the descriptor that has an event when frames arrive for a sleeping waiter, or when
-// Wake is called. It is used edge-triggered and never read. -1: the port is closed.
+// Wake is called. Waiters watch it edge-triggered and never read it. After Close it is −1.
 func (p *Port) Bell() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -422,7 +421,7 @@ func (p *Port) Wake() {
 // one is the number that is added to an eventfd.
 var one = binary.NativeEndian.AppendUint64(nil, 1)
 
-// Close ends the port, its link and a Wait on it.
+// Close ends the port and its link, and wakes a waiter.
 func (p *Port) Close() error {
 	if p.closed.Swap(true) {
 		return nil

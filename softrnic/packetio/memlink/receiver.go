@@ -15,8 +15,8 @@ type receiver struct {
 	head atomic.Uint64
 }
 
-// take appends the available frames that fit to b, with copies of their bytes in buf. It returns
-// the number of malformed entries. ok is false if the sender's position is impossible.
+// take appends the available frames to b, as far as they fit; it copies their bytes to buf. It
+// returns the number of malformed entries. ok is false if the sender's position is impossible.
 func (r *receiver) take(b *packetio.Batch, port int, buf []byte) (bad uint64, ok bool) {
 	head := r.head.Load()
 	n := r.words.tail.Load() - head
@@ -51,8 +51,8 @@ func (r *receiver) take(b *packetio.Batch, port int, buf []byte) (bad uint64, ok
 // ready reports whether there are frames.
 func (r *receiver) ready() bool { return r.words.tail.Load() != r.head.Load() }
 
-// untaken returns the number of packets that were not taken. It is called when this side uses r no
-// more; the sender may still use it.
+// untaken returns the number of packets in the ring that were not taken. It is called when the
+// receiver is not used any more; the sender may still be used.
 func (r *receiver) untaken() (packets uint64) {
 	head := r.head.Load()
 	n := r.words.tail.Load() - head

@@ -4,9 +4,9 @@ import "github.com/rdmalab/rdmalab/softrnic/packetio"
 
 // sender puts frames into one direction of a link. Only one goroutine at a time uses it.
 //
-// The frames are contiguous in the data. Those in flight extend from first to next, perhaps across
-// the end. When no frame is in flight, the next one begins at 0 again: so a link whose receiver
-// keeps up stays in the cache.
+// The frames are contiguous in the data. The frames in flight extend from first to next, perhaps
+// across the end. When no frame is in flight, the next one begins at 0 again. So if the receiver is
+// fast enough, the link uses little memory, which stays in the processor's cache.
 type sender struct {
 	words
 	mem  []byte
@@ -39,14 +39,14 @@ func (s *sender) refresh() bool {
 	return true
 }
 
-// place returns the offset for n bytes; false if there is no room.
+// place returns the offset at which n bytes have room; ok is false if there is none.
 func (s *sender) place(n int) (offset int, ok bool) {
 	n = (n + align - 1) &^ (align - 1)
 	switch {
 	case s.tail-s.head == Slots:
 		return 0, false
 	case s.tail == s.head: // refresh has set next to 0
-	case s.next <= s.first: // beyond the end; next must not reach first, which would mean that no data is in flight
+	case s.next <= s.first: // the free memory is between next and first; next must not reach first, which would mean that no data is in flight
 		if s.next+n >= s.first {
 			return 0, false
 		}
@@ -61,7 +61,7 @@ func (s *sender) place(n int) (offset int, ok bool) {
 	return offset, true
 }
 
-// hot is the offset from which on a Send tries to begin at 0 again.
+// hot is an offset. When next is beyond it, a Send checks whether it can begin at 0 again.
 const hot = 256 << 10
 
 // begin is called before the frames of a Send. It returns false if the receiver's position is
@@ -91,7 +91,7 @@ func (s *sender) commit(offset, length int, f *packetio.Frame) {
 	s.tail++
 }
 
-// drop counts packets that were dropped because the ring was full.
+// drop adds to the number of packets that were dropped because the ring was full.
 func (s *sender) drop(packets int) {
 	s.dropped += uint64(packets)
 	s.words.dropped.Store(s.dropped)

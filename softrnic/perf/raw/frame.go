@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Host is the host that runs or serves a test.
+// Host describes the host that runs or serves a test.
 type Host struct {
 	Name string
 	// Ifname is the name of the network interface through which the host sends and receives the
@@ -29,16 +29,16 @@ const (
 	tcpPort   = 18516
 
 	headerLen     = 32
-	maxServers    = 4 // at the same time
+	maxServers    = 4 // largest number of tests that a Server serves at the same time
 	setupPatience = 5 * time.Second
 )
 
 // Operations of a frame.
 const (
-	opEcho   = 1 // asks for an opAnswer with the same number
+	opEcho   = 1 // requests an opAnswer with the same number
 	opData   = 2
-	opAsk    = 3 // data; asks for an opAnswer with the number of data frames so far
-	opProbe  = 4 // no data; asks for that number
+	opAsk    = 3 // data; requests an opAnswer with the number of data frames that have arrived
+	opProbe  = 4 // no data; requests an opAnswer with the number of data frames that have arrived
 	opAnswer = 5
 )
 
@@ -84,7 +84,7 @@ func (h *Host) openEnd(session uint64) (*end, error) {
 
 func (e *end) close() error { return errors.Join(e.waiter.Close(), e.port.Close()) }
 
-// serve answers frames until the waiter is closed.
+// serve answers frames until the waiter of e is closed.
 func (e *end) serve() error {
 	var count uint64
 	for {
@@ -125,7 +125,8 @@ func (e *end) serve() error {
 	}
 }
 
-// answer sends an answer: an echo in full size, a count as short as possible.
+// answer sends an opAnswer. The answer to an echo is as long as the request; others are as short as
+// possible.
 func (e *end) answer(f []byte, op byte, number uint64) {
 	n := len(f)
 	if op != opEcho {

@@ -27,7 +27,7 @@ const (
 	batch        = 32
 	// defaultStall is the value of run.stall; tests change it.
 	defaultStall = 100 * time.Millisecond
-	// giveUp is the number of consecutive waits without an answer after which a run fails.
+	// giveUp is the number of waits in a row without an answer after which a run fails.
 	giveUp = 20
 )
 
@@ -59,7 +59,7 @@ func (h *Host) Run(
 	if err != nil {
 		return res, fmt.Errorf("raw test with %s: %w", cfg.To, err)
 	}
-	defer c.Close() // ends the peer's server; an error does not matter
+	defer c.Close() // ends the peer's part; an error does not matter
 	e, err := h.openEnd(session)
 	if err != nil {
 		return res, err
@@ -135,7 +135,7 @@ func (r *run) poll() (number uint64, ok bool, err error) {
 func (r *run) latency(res *perf.Result) error {
 	size := min(r.cfg.Size, res.MTU) + overhead
 	var took perf.Latencies
-	missed := 0 // consecutive
+	missed := 0 // number of waits in a row without an answer
 	begun := time.Now()
 	for i := 1; i <= r.cfg.Iters; i++ {
 		start := time.Now()
@@ -172,7 +172,7 @@ func (r *run) latency(res *perf.Result) error {
 // bandwidth sends frames one way with a window. From time to time the peer reports how many have
 // arrived. Frames that are still missing when it stops answering are lost.
 func (r *run) bandwidth(res *perf.Result) error {
-	frames := (r.cfg.Size + res.MTU - 1) / res.MTU // of a message
+	frames := (r.cfg.Size + res.MTU - 1) / res.MTU // frames of a message
 	total := uint64(frames) * uint64(r.cfg.Iters)
 	var sent, arrived, lost uint64
 	silent := 0
@@ -211,7 +211,7 @@ func (r *run) bandwidth(res *perf.Result) error {
 		}
 		if ok {
 			silent, arrived = 0, max(arrived, n)
-			lost = min(lost, sent-arrived) // some were only late
+			lost = min(lost, sent-arrived) // some frames were only late
 		}
 		if sent%100_000 < batch {
 			r.tell(perf.Progress{Phase: r.cfg.Test, Done: int(sent / uint64(frames)), Total: r.cfg.Iters})
@@ -228,7 +228,7 @@ func (r *run) bandwidth(res *perf.Result) error {
 	return nil
 }
 
-// lostFrames returns the only counter of a raw test.
+// lostFrames returns n as the result's counters: a raw test has only this one.
 func lostFrames(n int) map[string]uint64 {
 	if n == 0 {
 		return nil

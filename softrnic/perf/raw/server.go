@@ -48,7 +48,7 @@ func (s *Server) accept() {
 			continue
 		}
 		if !s.track(c) {
-			_ = c.Close() // too many, or closing
+			_ = c.Close() // there are too many tests, or the server is being closed
 			continue
 		}
 		s.wg.Go(func() {
@@ -106,7 +106,7 @@ func (s *Server) handle(c net.Conn) error {
 	return err
 }
 
-// Close ends all tests that it serves.
+// Close ends the server and all tests that it serves.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
