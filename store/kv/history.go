@@ -265,7 +265,8 @@ type state struct {
 var gone = state{value: lostValue}
 
 // step returns the n states in which the key can be after an operation with these input and output.
-func step(s state, in input, out output) (next [3]state, n int) {
+// An operation without an answer takes effect: an order may also leave it out.
+func step(s state, in input, out output) (next [2]state, n int) {
 	if in.kind == opLoss {
 		next[0], next[1] = s, gone
 		if s.exposed&in.losses == 0 && in.losses != everyLoss {
@@ -281,16 +282,12 @@ func step(s state, in input, out output) (next [3]state, n int) {
 			after.exposed |= s.exposed
 		}
 	}
-	next[0], n = after, 1
-	switch {
-	case out.outcome == unknown:
-		next[1], n = s, 2
-	case legal != out.outcome || in.kind == opGet && out.outcome == done && out.value != s.value:
+	if out.outcome != unknown && (legal != out.outcome || in.kind == opGet && out.outcome == done && out.value != s.value) {
 		return next, 0
 	}
+	next[0], next[1], n = after, gone, 1
 	if in.losses&out.exposed != 0 && legal == done && in.kind != opGet && in.kind != opInsert {
-		next[n] = gone
-		n++
+		n = 2
 	}
 	return next, n
 }

@@ -181,6 +181,7 @@ func TestLossOfMemoryElsewhere(t *testing.T) {
 		"its last value there":                {[]op{{0, insert(1), at(2), 0, 1}, {0, put(2), at(1), 2, 3}, {1, put(3), is(lost), 6, 7}}, true},
 		"its tombstone there":                 {[]op{{0, insert(1), at(2), 0, 1}, {0, del, at(1), 2, 3}, {1, get, is(lost), 6, 7}}, true},
 		"inserted again elsewhere":            {[]op{{0, insert(1), at(1), 0, 1}, {0, del, at(1), 1, 2}, {0, insert(2), at(2), 3, 4}, {1, get, is(lost), 6, 7}}, false},
+		"upserted again elsewhere":            {[]op{{0, insert(1), at(2), 0, 1}, {0, del, at(1), 1, 2}, {0, upsert(2), at(2), 3, 4}, {1, get, is(lost), 6, 7}}, false},
 		"written there after the loss":        {[]op{{0, insert(1), at(2), 0, 1}, {0, put(2), at(1), 6, 7}, {1, get, is(lost), 8, 9}}, false},
 		"a write without an answer":           {[]op{{0, insert(1), at(2), 0, 1}, {0, put(2), is(unknown), 2, 3}, {1, get, is(lost), 6, 7}}, true},
 		"a write without effect":              {[]op{{0, insert(1), at(2), 0, 1}, {0, put(2), is(noEffect), 2, 3}, {1, get, is(lost), 6, 7}}, false},

@@ -169,7 +169,7 @@ const scrambleSeed = 0x5eed
 // draw draws a key or, for ShapeLatest, the rank of a key. `since` is the time since the client
 // began. ops is the number of operations that it has begun.
 func (c *chooser) draw(r *rand.Rand, since time.Duration, ops uint64) uint64 {
-	k := uint64(0)
+	var k uint64
 	switch {
 	case c.shape != ShapeHotspot:
 		k = c.zipf.Next(r)

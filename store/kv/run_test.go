@@ -31,6 +31,29 @@ func TestZipf(t *testing.T) {
 	}
 }
 
+// All ranks of a few have their frequencies, also the last one.
+func TestZipfOfFew(t *testing.T) {
+	const draws = 200_000
+	for n := 1; n <= 5; n++ {
+		for _, theta := range []float64{0.3, 1, 1.5} {
+			r, z, sum := rand.New(rand.NewPCG(8, 9)), NewZipf(uint64(n), theta), 0.0
+			got := make([]float64, n)
+			for range draws {
+				got[z.Next(r)]++
+			}
+			for k := range n {
+				sum += math.Pow(float64(k+1), -theta)
+			}
+			for k := range n {
+				want := draws * math.Pow(float64(k+1), -theta) / sum
+				if math.Abs(got[k]-want) > 5*math.Sqrt(want) {
+					t.Errorf("theta %g: rank %d of %d was drawn %.0f times, want %.0f", theta, k, n, got[k], want)
+				}
+			}
+		}
+	}
+}
+
 func TestScrambleIsTheSameForAll(t *testing.T) {
 	count := func(seed uint64) uint64 {
 		z := NewZipf(100, 1.5)

@@ -130,6 +130,39 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
+// The observations keep the number of visited states small, also in many small histories. A search
+// visits exactly as many states as its limit allows.
+func TestSearchVisitsFewStates(t *testing.T) {
+	visits := func(h *History) (int, bool) {
+		s := newSearch(needed(h.of(1)), MostStates)
+		found := s.found(state{value: absent})
+		return s.states, found
+	}
+	for name, c := range map[string]struct {
+		h    *History
+		most int
+	}{"an order": {crossed(false), 230}, "no order": {crossed(true), 15}, "most without an answer": {manyOpen(4), 10_500}} {
+		n, found := visits(c.h)
+		if n > c.most {
+			t.Errorf("%s: %d states, want at most %d", name, n, c.most)
+		}
+		if err := c.h.Check(n); errors.Is(err, ErrUndecided) || (err == nil) != found {
+			t.Errorf("%s, with the %d states that it needs: %v", name, n, err)
+		}
+		if err := c.h.Check(n - 1); !errors.Is(err, ErrUndecided) {
+			t.Errorf("%s, with one state less: %v", name, err)
+		}
+	}
+	all := 0
+	for seed := range uint64(3000) {
+		n, _ := visits(invented(rand.New(rand.NewPCG(seed, 14))))
+		all += n
+	}
+	if all > 13_000 {
+		t.Errorf("%d states in 3000 small histories", all)
+	}
+}
+
 // manyOpen is a history of a few clients in which most operations have no answer and memory is lost
 // again and again. The search fails in its states with very many sets of these operations.
 func manyOpen(n int) *History {
