@@ -89,9 +89,15 @@ func TestArea(t *testing.T) {
 	if got, err := a.Grant(&s); err != nil || got != g {
 		t.Errorf("%+v: %v", got, err)
 	}
-	if a.Cells = 11; a.Same(&Area{ms[:2], 16, 9, 64}) {
-		t.Error("other cells are the same")
+	for _, b := range []Area{{ms[:1], 16, 9, 64}, {ms[:2], 24, 9, 64}, {ms[:2], 16, 8, 64}, {ms[:2], 16, 9, 32}} {
+		if a.Same(&b) || b.Same(&a) {
+			t.Errorf("%+v: other cells are the same", b)
+		}
 	}
+	if !a.Same(&Area{ms[:2], 16, 9, 64}) {
+		t.Error("the same cells are others")
+	}
+	a.Cells = 11
 	if _, err := a.Grant(&s); err == nil || !strings.Contains(err.Error(), "0x190") {
 		t.Error(err)
 	}

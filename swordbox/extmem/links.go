@@ -171,7 +171,7 @@ func (t *Links[C]) Fail(ch C, why string) {
 // reported later.
 func (t *Links[C]) forget(l *Link) {
 	delete(t.byQPN, l.shared.OwnQPN)
-	l.connected, l.unfit = false, false
+	l.connected = false
 }
 
 // Sweep removes the channels that nothing needs and that have no connection, and calls gone for

@@ -79,3 +79,61 @@ func TestLinks(t *testing.T) {
 		t.Errorf("%d channels have gone", gone)
 	}
 }
+
+// The end of a connection is its end for the queue pair as well. A channel without a connection, and
+// one that no rule needs, are not judged when the rules change. Only a channel that is not needed
+// and has no connection goes.
+func TestLinksForget(t *testing.T) {
+	k := switchconn.Key{Server: netip.MustParseAddr("10.0.0.1"), Shard: 3}
+	links, p := NewLinks[*place](), &place{}
+	if links.Add(k, p); p.Key() != k {
+		t.Errorf("key %v", p.Key())
+	}
+	s := switchconn.Shared{Key: k, Generation: 1, OwnQPN: 0x10, MTU: 50}
+	kept := func() bool {
+		links.Sweep(func(*place) { t.Error("the channel goes") })
+		return links.Uses(k)
+	}
+	if _, ok := links.Of(0x10); ok || !kept() {
+		t.Error("a channel without a connection")
+	}
+	if ch, ok := links.Attach(nil, &s); !ok || ch != p || p.Generation() != 1 || p.Server(true) != (Server{k.Server, true, ""}) {
+		t.Errorf("%+v", p)
+	}
+	if ch, ok := links.Of(0x10); !ok || ch != p {
+		t.Error("the queue pair is not the channel's")
+	}
+	p.least, p.unneeded = 100, true
+	if links.Recheck(); !p.Usable() || !kept() {
+		t.Errorf("a channel that no rule needs: %+v", p)
+	}
+	p.unneeded = false
+	if links.Recheck(); p.Usable() {
+		t.Errorf("a channel that does not fit: %+v", p)
+	}
+	if ch, ok := links.Detach(nil, k, 1); !ok || ch != p || p.Connected() || p.Usable() || links.Mine(0x10) {
+		t.Errorf("the end of a connection: %+v", p)
+	}
+	if links.Recheck(); p.Usable() || p.Why() != "too small" {
+		t.Errorf("a channel without a connection: %+v", p)
+	}
+	p.least = 0
+	if links.Recheck(); p.Why() != "too small" {
+		t.Errorf("nothing was tried, and the reason is gone: %+v", p)
+	}
+	s.Generation++
+	if _, ok := links.Attach(nil, &s); !ok || !p.Usable() {
+		t.Errorf("another connection after one that did not fit at its end: %+v", p)
+	}
+	if links.Fail(p, "x"); p.Usable() {
+		t.Errorf("failed: %+v", p)
+	}
+	if _, ok := links.Attach(nil, &s); !ok || !p.Usable() {
+		t.Errorf("offered again: %+v", p)
+	}
+	p.unneeded = true
+	links.Detach(nil, k, 2)
+	if links.Sweep(nil); links.Uses(k) {
+		t.Error("a channel that nothing needs stays")
+	}
+}
