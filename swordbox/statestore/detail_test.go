@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -252,7 +253,7 @@ func TestTickSendsAgain(t *testing.T) {
 		if len(b.sentAdds) != n {
 			t.Fatalf("%d sent, want %d", len(b.sentAdds), n)
 		}
-		b.now = b.m.Deadline()
+		b.now = b.m.Deadline().Add(-time.Microsecond) // the step is at the deadline
 		b.step(b.m.Tick)
 	}
 	if s := b.m.Stats(); s.Uncertain != 1 || s.Failures != 1 || b.failed != 1 || b.journal != 1 {
@@ -302,9 +303,12 @@ func TestSpec(t *testing.T) {
 		if table := c.part.Tables[0]; len(c.part.Tables) != 1 || table.KeyBits != 288 || table.ValueBits != 76 || table.Entries != rules.MaxRules {
 			t.Errorf("%+v", c.part.Tables)
 		}
-		if c.part.Needs[0].Count != c.n {
+		if c.part.Needs[0].Count != c.n || c.part.Needs[1].Count != 1 {
 			t.Errorf("%+v", c.part.Needs)
 		}
+	}
+	if sketch := newBed(t, "slots=64 rows=4").m.Spec(); sketch.Needs[1].Count != 4 {
+		t.Errorf("a request of a sketch makes %d packets", sketch.Needs[1].Count)
 	}
 	n := transform.Note{}
 	(&channel{}).Describe(requester.Tag{}, &n)

@@ -240,7 +240,6 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 	for _, ch := range m.links.All {
 		if ch.conn.Deadline() <= c.Now {
 			ch.conn.Tick(c)
-			ch.pump(c)
 		}
 	}
 	m.record()

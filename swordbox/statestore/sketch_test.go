@@ -68,6 +68,8 @@ func TestSketchRules(t *testing.T) {
 	const base = "server=ms0 action=count "
 	for text, want := range map[string]string{
 		"store=ms1 rows=8":                "",
+		"store=ms1 rows=2 slots=524288":   "",
+		"store=ms1 rows=2 slots=524289":   "more than 1048576 counters",
 		"store=ms1 rows=1 mode=published": "",
 		"store=ms1 rows=2 mode=published": "no published form",
 		"store=ms1 rows=9":                "no number from 1 to 8",
@@ -77,6 +79,26 @@ func TestSketchRules(t *testing.T) {
 		_, err := ruleSet(t, base+text)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// What has a counter decides which counters a request has: with per=address its address alone, with
+// per=flow its client and queue pair alone.
+func TestWhatHasACounter(t *testing.T) {
+	server := netip.MustParseAddr("10.0.0.3")
+	a, b := netip.MustParseAddr("10.0.1.1"), netip.MustParseAddr("10.0.1.2")
+	for _, rows := range []int{1, 2, 4} {
+		for _, per := range []string{"flow", "address"} {
+			l := layout(t, fmt.Sprintf("store=ms1 slots=65536 rows=%d per=%s", rows, per))
+			for row := range rows {
+				one := l.Slot(server, &handler.Target{From: a, To: 5, VA: 0x1000}, row)
+				flow := l.Slot(server, &handler.Target{From: b, To: 6, VA: 0x1000}, row)
+				address := l.Slot(server, &handler.Target{From: a, To: 5, VA: 0x2000}, row)
+				if (one == flow) != (per == "address") || (one == address) != (per == "flow") {
+					t.Errorf("per %s, row %d of %d: counters %d, of another flow %d, of another address %d", per, row, rows, one, flow, address)
+				}
+			}
 		}
 	}
 }
