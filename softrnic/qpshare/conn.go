@@ -15,17 +15,17 @@ type conn struct {
 	place   place
 	real    verbs.QP // nil while the connection is being made
 	private []byte
-	// refs is the number of attached queue pairs of members. pending is the number of work requests
-	// in flight.
+	// refs is the number of members' queue pairs that are attached. pending is the number of work
+	// requests in flight.
 	refs, pending int
 	// dead: the connection has failed, and no further queue pair may attach. gone: it was
 	// destroyed.
 	dead, gone bool
-	waiters    []*Member // members that wait for the attempt
+	waiters    []*Member // members that wait until the connection is made
 }
 
-// attach attaches a queue pair to the connection that members share, and makes the connection if
-// there is none. One member at a time connects; if it fails, the next one tries.
+// attach attaches a queue pair to the members' shared connection to place at, and makes this
+// connection if there is none. One member at a time connects; if it fails, the next one tries.
 func (h *Hub) attach(q *qp, at place, p rdmacm.Params, deadline clock.Time) ([]byte, error) {
 	m := q.member
 	for {
@@ -86,7 +86,7 @@ func (c *conn) connect(p rdmacm.Params, deadline clock.Time) error {
 	return err
 }
 
-// forget prevents further queue pairs from attaching; mu is held.
+// forget prevents further queue pairs from attaching to a connection. The caller holds mu.
 func (h *Hub) forget(c *conn) {
 	c.dead = true
 	if h.conns[c.place] == c {
@@ -94,10 +94,12 @@ func (h *Hub) forget(c *conn) {
 	}
 }
 
-// over reports whether the connection has neither users nor work requests in flight; mu is held.
+// over reports whether the connection can be destroyed: it has neither users nor work requests in
+// flight. The caller holds mu.
 func (c *conn) over() bool { return c.refs == 0 && c.pending == 0 && c.real != nil && !c.gone }
 
-// detach removes a queue pair from the connection. The last one ends it.
+// detach removes a queue pair from the connection. When the last one is removed, the connection
+// ends.
 func (c *conn) detach() error {
 	h := c.hub
 	h.mu.Lock()

@@ -8,12 +8,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// cq is a member's completion queue: the completions of the hub's queue for its work requests.
+// cq is a member's completion queue. It has those completions of the hub's queue that belong to the
+// member's work requests.
 type cq struct{ m *Member }
 
 var _ verbs.CQ = (*cq)(nil)
 
-// give adds a completion to the member's queue; the caller holds mu.
+// give adds a completion to the member's queue. The caller holds mu.
 func (m *Member) give(wc verbs.WC) {
 	m.queue = append(m.queue, wc)
 	m.gate.Open()
@@ -45,10 +46,10 @@ func (c *cq) Resize(int) error {
 	return &verbs.OpError{Op: "resize CQ", Err: verbs.ErrNotSupported, Detail: "the queue of a member grows as needed"}
 }
 
-// Moderate fails.
+// Moderate fails, as Arm does.
 func (c *cq) Moderate(int, time.Duration) error { return c.Arm(false) }
 
-// step ends the turn of the leader; the caller holds mu.
+// step ends the leader's turn with the result err. The caller holds mu.
 func (h *Hub) step(err error) {
 	h.leader = nil
 	if err != nil && !errors.Is(err, verbs.ErrTimeout) {
@@ -57,7 +58,7 @@ func (h *Hub) step(err error) {
 	h.succeed()
 }
 
-// poll polls once, as the leader.
+// poll polls the hub's queue once. The caller is the leader.
 func (h *Hub) poll() (int, error) {
 	n, err := h.cq.Poll(h.wcs[:])
 	if n == 0 {
@@ -103,7 +104,7 @@ func (c *cq) Wait(deadline clock.Time) error {
 		if err := m.gate.Wait(deadline); err != nil {
 			h.mu.Lock()
 			m.waiting = false
-			h.succeed() // this member may have been chosen as the next leader
+			h.succeed() // if this member was chosen as the next leader, another one is chosen
 			ready := len(m.queue) > 0
 			h.mu.Unlock()
 			if ready {
@@ -114,7 +115,7 @@ func (c *cq) Wait(deadline clock.Time) error {
 	}
 }
 
-// lead polls for all until this member has a completion.
+// lead polls for all members until this member has a completion.
 func (c *cq) lead(deadline clock.Time) error {
 	m, h := c.m, c.m.hub
 	var err error
@@ -142,7 +143,7 @@ func (c *cq) Arm(bool) error {
 	return &verbs.OpError{Op: "arm CQ", Err: verbs.ErrNotSupported, Detail: "a shared queue has no events"}
 }
 
-// WaitEvent fails.
+// WaitEvent fails, as Arm does.
 func (c *cq) WaitEvent(clock.Time) error { return c.Arm(false) }
 
 // Destroy discards the member's completions.

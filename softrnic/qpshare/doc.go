@@ -1,6 +1,6 @@
-// Package qpshare lets the threads of one application share queue pairs: all threads reach a
+// Package qpshare lets the threads of one application share queue pairs. All threads reach a
 // service of a host through one connection, as the threads of the published Clover do. Each thread
-// has a Member, which it uses as a NIC of its own: a verbs.Context and an rdmacm.Dialer. Queue
+// has a Member: a verbs.Context and an rdmacm.Dialer, which it uses like a NIC of its own. Queue
 // pairs of its protection domain are shared if they are connected to one of the services of
 // Config.Shared; other queue pairs belong to the thread alone.
 //
@@ -9,11 +9,11 @@
 // gate of each member that gets a completion. When the leader has a completion of its own, another
 // waiting member becomes leader.
 //
-// A connection that fails does so for all members: their work requests on it are flushed, and the
-// next Dial of each member uses a new connection, which they share. A member that ends its queue
-// pair while work requests are in flight also ends the connection for all members, because there is
-// no other way to get work requests back from a NIC. A member without work requests in flight
-// leaves without effect on the others.
+// A connection fails for all members: their work requests on it are flushed. The next Dial of each
+// member uses a new connection, which they share again. A member that ends its queue pair while
+// work requests are in flight also ends the connection for all members, because there is no other
+// way to get work requests back from a NIC. A member without work requests in flight leaves without
+// effect on the others.
 //
 // No memory is shared: each member registers its own regions. All regions are in one protection
 // domain.

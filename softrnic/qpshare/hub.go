@@ -28,19 +28,19 @@ type Config struct {
 
 const defaultDepth = 32
 
-// Hub has the queue pairs and queues that the members share. Its methods are safe for concurrent
-// use.
+// Hub has the connections and the completion queue that the members share. Its methods are safe for
+// concurrent use.
 type Hub struct {
 	cfg Config
 	pd  verbs.PD
 	cq  verbs.CQ
-	wcs [64]verbs.WC // of the leader
+	wcs [64]verbs.WC // completions that the leader has just polled
 
 	mu sync.Mutex // guards the fields below, and those of members, queue pairs and connections; never held during a verb
 	// leader is the member that polls.
 	leader  *Member
 	members []*Member
-	// conns has the connections to which queue pairs can attach, all every connection that was not
+	// conns has the connections to which queue pairs can attach. all has every connection that was not
 	// destroyed.
 	conns map[place]*conn
 	all   []*conn
@@ -48,7 +48,7 @@ type Hub struct {
 	private map[wire.QPN]*qp
 	slots   []slot
 	free    []uint64
-	// err is why there will be no further completions; nil while there will be.
+	// err is the failure after which there are no further completions; nil means none.
 	err    error
 	closed bool
 }
@@ -59,12 +59,12 @@ type place struct {
 	service string
 }
 
-// slot has the data of a work request in flight, or none. The ID of the posted work request
+// slot has the data of a work request in flight, or is free. The ID of the posted work request
 // contains the slot's index and use; see sendID.
 type slot struct {
-	use uint64 // number of work requests that the slot has had
-	q   *qp    // nil means that the queue pair that posted it was destroyed
-	// c is the connection if it is shared, else nil.
+	use uint64 // how many work requests have had this slot
+	q   *qp    // the queue pair that has posted it; nil means that this queue pair was destroyed
+	// c is the shared connection of q; nil if q is not shared.
 	c        *conn
 	m        *Member
 	id       uint64
@@ -92,7 +92,7 @@ func New(cfg Config) (_ *Hub, err error) {
 	if h.pd, err = cfg.Context.AllocPD(); err != nil {
 		return nil, err
 	}
-	// Room for the sends, and for as many receives.
+	// The queue has room for all sends, and for as many receives.
 	if h.cq, err = cfg.Context.CreateCQ(2 * cfg.Members * cfg.Depth); err != nil {
 		return nil, errors.Join(err, h.pd.Dealloc())
 	}
@@ -144,7 +144,8 @@ func (h *Hub) Close() error {
 	return errors.Join(errs...)
 }
 
-// reserve takes slots for the work requests of a queue pair. The device's queues have room for all.
+// reserve takes slots for the work requests of queue pair q. The queues of the device have room for
+// the work requests of all members.
 func (h *Hub) reserve(q *qp, c *conn, wrs []verbs.SendWR) ([]verbs.SendWR, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,14 +180,15 @@ func postError(err error, detail string) error {
 	return &verbs.OpError{Op: "post send", Err: err, Detail: detail}
 }
 
-// slotBits is the number of bits for the slot's index in an ID. The lowest bit marks sends. The
-// bits above the index are the slot's use: so a late completion of a destroyed queue pair is not
-// taken for that of the work request that now has the slot.
+// slotBits is the number of bits for the slot's index in an ID. The lowest bit of an ID marks
+// sends. The bits above the index are the slot's use. With it, a late completion of a destroyed
+// queue pair is not taken for that of the slot's next work request.
 const slotBits = 20
 
 func sendID(n, use uint64) uint64 { return (use<<slotBits|n)<<1 | 1 }
 
-// slotOf returns the slot's index in an ID; false if that work request is not in flight.
+// slotOf returns the slot's index in an ID. It returns false if the work request with this ID is
+// not in flight.
 func (h *Hub) slotOf(id uint64) (uint64, bool) {
 	n, use := id>>1&(1<<slotBits-1), id>>(slotBits+1)
 	if id&1 == 0 || n >= uint64(len(h.slots)) {
@@ -196,7 +198,7 @@ func (h *Hub) slotOf(id uint64) (uint64, bool) {
 	return n, s.used && s.use&(1<<(63-slotBits)-1) == use
 }
 
-// release frees a slot whose work request has ended or was not posted; the caller holds mu.
+// release frees a slot whose work request has completed or was not posted. The caller holds mu.
 func (h *Hub) release(n uint64) slot {
 	s := h.slots[n]
 	h.slots[n] = slot{use: s.use}
@@ -211,8 +213,8 @@ func (h *Hub) release(n uint64) slot {
 	return s
 }
 
-// take distributes completions to their members, and returns the connections that must be
-// destroyed; the caller holds mu.
+// take passes completions to their members, and returns the connections that must be destroyed. The
+// caller holds mu.
 func (h *Hub) take(wcs []verbs.WC) (gone []*conn) {
 	for i := range wcs {
 		wc := wcs[i]
@@ -242,7 +244,7 @@ func (h *Hub) take(wcs []verbs.WC) (gone []*conn) {
 	return gone
 }
 
-// fail ends all waits, because there will be no further completions; the caller holds mu.
+// fail ends all waits, because there are no further completions. The caller holds mu.
 func (h *Hub) fail(err error) {
 	if h.err == nil {
 		h.err = err
@@ -252,7 +254,8 @@ func (h *Hub) fail(err error) {
 	}
 }
 
-// succeed wakes a waiting member to become leader, if there is none; the caller holds mu.
+// succeed makes a waiting member the leader, and wakes it, if there is no leader. The caller holds
+// mu.
 func (h *Hub) succeed() {
 	if h.leader != nil {
 		return

@@ -10,13 +10,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Member is the device for one thread. It has one completion queue.
+// Member is what one thread uses as its device. It has one completion queue.
 type Member struct {
-	// Context is the device itself, for objects that are not shared.
+	// Context is the device itself. It makes the objects that are not shared.
 	verbs.Context
 	hub  *Hub
 	gate verbs.Gate
-	// waiting: the thread waits at its gate for completions. queue has the completions that it has
+	// waiting: the thread waits at gate for completions. queue has the completions that the thread has
 	// not polled yet.
 	waiting bool
 	queue   []verbs.WC
@@ -32,7 +32,7 @@ var (
 // AllocPD returns the hub's protection domain.
 func (m *Member) AllocPD() (verbs.PD, error) { return &pd{m.hub.pd, m}, nil }
 
-// CreateCQ returns the member's queue, whatever the depth.
+// CreateCQ returns the member's only completion queue. It ignores the depth.
 func (m *Member) CreateCQ(int) (verbs.CQ, error) { return &cq{m}, nil }
 
 // Close removes the member from the hub. Its queue pairs must have been destroyed.
@@ -47,8 +47,8 @@ type pd struct {
 	m *Member
 }
 
-// CreateQP makes a queue pair. When it is connected, it becomes a use of a shared connection, or a
-// queue pair of the member's own.
+// CreateQP makes a queue pair. Dial decides whether it uses a shared connection or belongs to the
+// member alone.
 func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if init.Type != verbs.RC || init.SRQ != nil {
 		return nil, &verbs.OpError{Op: "create QP", Err: verbs.ErrNotSupported, Detail: "members of a hub have reliable connections without shared receive queue"}

@@ -7,14 +7,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// qp is a member's queue pair: when it is connected, either a use of a shared connection or a queue
-// pair of its own.
+// qp is a member's queue pair. When it is connected, it uses a shared connection, or it is a queue
+// pair of the device that belongs to the member alone.
 type qp struct {
 	member *Member
 	init   verbs.QPInit
 	real   verbs.QP
 	conn   *conn
-	// pending is the number of its work requests in flight.
+	// pending is the number of work requests of this queue pair in flight.
 	pending int
 	// ended: the member has ended the queue pair.
 	ended bool
@@ -22,7 +22,7 @@ type qp struct {
 
 var _ verbs.QP = (*qp)(nil)
 
-// under returns the queue pair of the device; nil if not connected.
+// under returns the device's queue pair; nil if qp is not connected.
 func (q *qp) under() verbs.QP {
 	if q.conn != nil {
 		return q.conn.real
@@ -69,19 +69,19 @@ func (q *qp) ToRTR(verbs.ToRTR) error { return stateError("modify QP to RTR") }
 // ToRTS fails: Dial makes the transitions.
 func (q *qp) ToRTS(verbs.ToRTS) error { return stateError("modify QP to RTS") }
 
-// Modify fails.
+// Modify fails: Dial sets the attributes.
 func (q *qp) Modify(verbs.QPModify) error { return stateError("modify QP") }
 
-// ToSQD fails.
+// ToSQD fails: Dial makes the transitions.
 func (q *qp) ToSQD() error { return stateError("modify QP to SQD") }
 
-// ResumeRTS fails.
+// ResumeRTS fails: Dial makes the transitions.
 func (q *qp) ResumeRTS() error { return stateError("modify QP to RTS") }
 
-// ToReset fails.
+// ToReset fails: Dial makes the transitions.
 func (q *qp) ToReset() error { return stateError("modify QP to RESET") }
 
-// ToError flushes the work requests in flight. If there are any on a shared connection, the
+// ToError flushes the work requests in flight. If some are in flight on a shared connection, the
 // connection ends for all members.
 func (q *qp) ToError() error {
 	h := q.member.hub
@@ -98,9 +98,9 @@ func (q *qp) ToError() error {
 	return nil
 }
 
-// End ends the shared connection of a member's queue pair for all members, because the peer has ended
-// it: as long as no member has a request in flight, none learns that from its NIC, and the hub would
-// attach further queue pairs to it.
+// End ends the shared connection of a member's queue pair for all members. A member calls it when
+// it knows that the peer has ended the connection. While no request is in flight, the NIC does not
+// notice that, and the hub would attach further queue pairs to the connection.
 func End(of verbs.QP) error {
 	if q, ok := of.(*qp); ok && q.conn != nil {
 		return q.conn.end()
@@ -163,7 +163,7 @@ func (q *qp) Destroy() error {
 	for i := range h.slots {
 		if s := &h.slots[i]; s.used && s.q == q {
 			if s.q = nil; c == nil {
-				h.release(uint64(i)) // it has no completion, because its queue pair is destroyed
+				h.release(uint64(i)) // no completion will come, because the queue pair is destroyed
 			}
 		}
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// CMConfig describes one side of the exchange by management datagrams.
+// CMConfig configures a CM.
 type CMConfig struct {
-	// Context is the device whose queue pairs are connected, including those of its other contexts;
-	// required. It must have a connection manager: contexts of package verbsengine do.
+	// Context is the device whose queue pairs are connected, also those of other contexts of the
+	// device; required. It must have a connection manager, as contexts of package verbsengine do.
 	Context verbs.Context
 	// Backlog is how many requests of one service may wait for Accept. 0 means 64.
 	Backlog int
@@ -40,25 +40,26 @@ type CMStats struct {
 }
 
 // CM makes connections by the datagrams of the connection manager on queue pair 1, as librdmacm and
-// the kernel's rdma_cm do. The responder brings its queue pair to RTS and then replies; the
-// initiator brings up its own and sends RTU. A connection lasts until Disconnect, or until the
-// queue pair of either side is destroyed or reset; then the other side's queue pair goes to ERROR.
+// the kernel's rdma_cm do. The responder moves its queue pair to RTS and then replies; the
+// initiator moves its own to RTS and sends RTU. A connection lasts until Disconnect, or until the
+// queue pair of either side is destroyed or reset. Then the other side's queue pair goes to ERROR.
 //
-// A service whose name is a number is that port of RDMA-CM's TCP port space, where programs over
-// librdmacm listen and dial; private data are padded with zeros there, because the messages have no
-// length of them. Other names are services of this project: with exact private data, and with the
-// smaller path MTU of both sides.
+// A service whose name is a number is this port in RDMA-CM's TCP port space, where programs over
+// librdmacm listen and dial. The private data of ports are padded with zeros, because the messages
+// do not contain their length. Services with other names are only for programs of this project.
+// Their private data have an exact length, and the connection has the smaller path MTU of both
+// sides.
 //
-// All threads of an application that wait by the Runtime of Context may call the methods.
+// Threads may call the methods if they wait by the Runtime of Context.
 type CM struct {
 	cfg CMConfig
 	nic *verbsengine.ConnManager
 
 	closed atomic.Bool
 
-	mu        sync.Mutex // guards the fields below; while it is held, nothing else is locked or waited for
+	mu        sync.Mutex // guards the fields below; a thread that holds it locks nothing else and does not wait
 	listeners map[*listening]struct{}
-	requests  map[*cmRequest]struct{} // accepted by an application and not answered
+	requests  map[*cmRequest]struct{} // requests that an application has accepted from a listener and not answered
 	stats     CMStats
 }
 
@@ -108,7 +109,7 @@ func (m *CM) Close() error {
 		errs = append(errs, l.Close())
 	}
 	for _, r := range requests {
-		_ = r.Reject("the responder has ended") // fails if it has just been answered
+		_ = r.Reject("the responder has ended") // fails if the request has just been answered
 	}
 	_ = m.nic.Step("close", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // a NIC that is down has no waits
 		g.Notify()

@@ -16,7 +16,8 @@ import (
 const (
 	// maxDials is the largest number of attempts of one Dial.
 	maxDials = 64
-	// stalePause is the time before the next attempt if the peer must first end a stale connection.
+	// stalePause is the time before the next attempt if the peer still has an old connection that it
+	// must end first.
 	stalePause = 20 * time.Millisecond
 )
 
@@ -58,8 +59,9 @@ func (m *CM) Dial(qp verbs.QP, addr netip.Addr, name string, p Params, private [
 	return got, err
 }
 
-// redial reports whether to dial again after a failed attempt, and after which pause: if the peer
-// must first end a stale connection, or has not answered any retry. The caller checks the deadline.
+// redial is called after a failed attempt. again says whether to dial again, and pause after which
+// time: if the peer must first end an old connection, or has not answered any retry. The caller
+// checks the deadline.
 func redial(err error) (pause time.Duration, again bool) {
 	var rej *RejectError
 	if errors.As(err, &rej) {
@@ -129,7 +131,7 @@ func (m *CM) request(s service, local Endpoint, to netip.Addr, p Params, private
 	}, err
 }
 
-// finish brings the initiator's queue pair to RTS after the REP.
+// finish moves the initiator's queue pair to RTS after the REP has arrived.
 func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, local Endpoint, p Params) ([]byte, error) {
 	const op = "dial"
 	private, mtu, err := s.ParseReply(rep, local.MTU)
@@ -139,7 +141,7 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 	if err == nil {
 		p = p.wished(-1, int(rep.RNRRetry), -1)
 		remote := Endpoint{QPN: rep.QPN, GID: verbs.GIDOf(c.Peer), MTU: mtu, RdAtomic: local.RdAtomic}
-		local.PSN, remote.PSN = rep.PSN, local.PSN // a message names the PSN that its sender expects
+		local.PSN, remote.PSN = rep.PSN, local.PSN // each message has the PSN that its sender expects to receive first
 		err = bringUp(m.cfg.Context, qp, p, local, remote,
 			min(local.RdAtomic, int(rep.InitiatorDepth)), min(local.RdAtomic, int(rep.ResponderResources)))
 	}
@@ -149,7 +151,7 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 	}
 	err = m.nic.Step(op, func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
 		if c.End != 0 {
-			return s.ended(op, c) // the peer has ended the connection meanwhile
+			return s.ended(op, c) // the peer has already ended the connection
 		}
 		return g.Ready(now, c, out)
 	})
@@ -182,9 +184,9 @@ func (m *CM) refuse(c *engine.CMConn, why cm.Refusal) {
 	_ = m.nic.Step("reject", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error { return g.Reject(now, c, why, out) })
 }
 
-// Disconnect ends the connection of qp that this or another CM of the NIC has made. It returns when
-// the peer has answered or all retries have failed; then both queue pairs are in ERROR. It fails
-// with ErrState if qp has no connection, for example because the peer has ended it.
+// Disconnect ends the connection of qp, which this CM or another one of the NIC has made. It
+// returns when the peer has answered or all retries have failed; then both queue pairs are in
+// ERROR. It fails with ErrState if qp has no connection, for example because the peer has ended it.
 func (m *CM) Disconnect(qp verbs.QP, deadline clock.Time) error {
 	const op = "disconnect"
 	var c *engine.CMConn

@@ -25,13 +25,13 @@ const (
 	MaxPortReplyPrivate   = cm.MaxPortReplyPrivate
 )
 
-// service is the identity of a service in messages.
+// service is the number of a service in messages, with the format of its private data.
 type service struct{ cm.Service }
 
 func serviceOf(name string) service { return service{cm.ServiceOf(name)} }
 
-// reject returns the private data of a REJ: a length and as much of the reason as fits, then a
-// length and the data of the service's answer. Without an answer its length is the first of the
+// reject returns the private data of a REJ. It has a length and as much of the reason as fits, then
+// a length and the data of Request.Answer. Without such data, the second length is the first of the
 // zeros that pad the field.
 func (s service) reject(reason string, private []byte) []byte {
 	if s.Port {
@@ -46,8 +46,8 @@ func (s service) reject(reason string, private []byte) []byte {
 	return append(append(b, byte(len(private))), private...)
 }
 
-// answerOf returns the data of the service's answer in a REJ with that reason; nil if there is
-// none.
+// answerOf returns the data of Request.Answer in a REJ whose private data begin with reason; nil if
+// there are none.
 func answerOf(rej *mad.REJ, reason []byte) []byte {
 	b := rej.Private[1+len(reason):]
 	if len(b) == 0 || b[0] == 0 || int(b[0]) > min(MaxAnswer, len(b)-1) {
@@ -83,7 +83,7 @@ func (s service) rejected(rej *mad.REJ) error {
 	return &RejectError{Reason: text, Code: rej.Reason, Private: private}
 }
 
-// errSilent is the error if the peer did not answer during all retries.
+// errSilent is the error if the peer has answered none of the retries.
 var errSilent = fmt.Errorf("%w: no answer", verbs.ErrTimeout)
 
 // ended returns the error for a connection that ended while it was being made.
@@ -101,7 +101,8 @@ func (s service) ended(op string, c *engine.CMConn) error {
 	return opError(op, verbs.ErrUnreachable, "%v has ended the connection", c.Peer)
 }
 
-// ephemeralPort returns a random source port for the IP addressing header in the private data of a REQ.
+// ephemeralPort returns a random source port. It is for the IP addressing header in the private
+// data of a REQ.
 func ephemeralPort(r *rand.Rand) uint16 {
 	const first = 0xc000
 	return first | uint16(r.Uint32())

@@ -113,7 +113,7 @@ func (r *cmRequest) Accept(qp verbs.QP, p Params, private []byte, deadline clock
 	return err
 }
 
-// bringUp brings the responder's queue pair to RTS, or refuses the request.
+// bringUp moves the responder's queue pair to RTS, or refuses the request.
 func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, error) {
 	m, s, req := r.l.m, r.l.service, r.c.Request
 	remote := Endpoint{
@@ -125,7 +125,7 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidType})
 		return mad.REP{}, err
 	}
-	p.PKeyIndex, _ = verbs.PKeyIndex(m.cfg.Context.Device().PKeys, req.PKey) // the NIC refuses requests with other P_Keys
+	p.PKeyIndex, _ = verbs.PKeyIndex(m.cfg.Context.Device().PKeys, req.PKey) // always found: the NIC has refused requests with other P_Keys
 	local, err := m.endpoint(qp, remote.GID.Addr(), p)
 	if err == nil && s.Port && local.MTU < remote.MTU {
 		// For a port, the initiator chooses the path MTU: the REJ names the largest one that this
@@ -134,7 +134,7 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 		return mad.REP{}, opError("accept", verbs.ErrInvalid, "%v wants path MTU %d, this side can do %d", r.c.Peer, remote.MTU, local.MTU)
 	}
 	expected := local.PSN
-	local.PSN, remote.PSN = req.PSN, expected // a message names the PSN that its sender expects
+	local.PSN, remote.PSN = req.PSN, expected // each message has the PSN that its sender expects to receive first
 	incoming, outgoing := min(local.RdAtomic, int(req.InitiatorDepth)), min(local.RdAtomic, int(req.ResponderResources))
 	if err == nil {
 		err = bringUp(m.cfg.Context, qp, p, local, remote, incoming, outgoing)
@@ -167,7 +167,7 @@ func typeOf(qp verbs.QP) (uint8, error) {
 		return typeRC, nil
 	case verbs.UC:
 		return typeUC, nil
-	case verbs.UD: // has no connections
+	case verbs.UD: // UD has no connections
 	}
 	return 0, opError("connect", verbs.ErrInvalid, "a queue pair of type %v has no connections", attr.Type)
 }
@@ -181,7 +181,7 @@ func checkType(qp verbs.QP, asked uint8) error {
 	return err
 }
 
-// ackDelay is the code of this NIC's ACK delay in a REQ, as the Linux driver rxe reports it: 134
+// ackDelay is the code of this NIC's ACK delay in a REQ. It is that of the Linux driver rxe: 134
 // ms.
 const ackDelay = 15
 

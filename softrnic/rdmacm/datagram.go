@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// DatagramPeer is the destination of datagrams to a service: Peer is used for the address handle,
-// QPN and QKey in each work request.
+// DatagramPeer is a destination of datagrams to a service. Peer is for the address handle; QPN and
+// QKey are for each work request.
 type DatagramPeer struct {
 	Peer netip.Addr
 	QPN  wire.QPN
@@ -23,7 +23,7 @@ type DatagramPeer struct {
 	Private []byte
 }
 
-// ResolveDatagrams asks the host with the address to for the queue pair of a datagram service, as
+// ResolveDatagrams asks the host with address to for the queue pair of a datagram service, as
 // programs over librdmacm do in its UDP port space. It makes no connection. If the peer refuses,
 // the error is a *RejectError.
 func (m *CM) ResolveDatagrams(to netip.Addr, name string, private []byte, deadline clock.Time) (DatagramPeer, error) {
@@ -118,8 +118,8 @@ func (r *DatagramRequest) Peer() netip.Addr { return r.c.Peer }
 // Private returns the peer's private data.
 func (r *DatagramRequest) Private() []byte { return r.private }
 
-// Answer tells the peer the queue pair that receives its datagrams: a UD queue pair in RTR or RTS.
-// The answer carries its Q_Key.
+// Answer sends the peer the number and Q_Key of qp, to which the peer then sends its datagrams. qp
+// must be a UD queue pair in RTR or RTS.
 func (r *DatagramRequest) Answer(qp verbs.QP, private []byte) error {
 	const op = "answer"
 	attr, err := qp.Query()

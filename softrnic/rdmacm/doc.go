@@ -1,12 +1,14 @@
-// Package rdmacm brings two queue pairs of two hosts to RTS: one side dials a service of a host,
-// the other side listens for it and accepts or rejects. Each side sends up to MaxPrivate bytes of
-// private data with which an application begins, such as a region's address, key and length.
+// Package rdmacm connects two queue pairs of two hosts and moves them to RTS. One side dials a
+// service of a host; the other side listens for requests to it and accepts or rejects them. Each
+// side sends up to MaxPrivate bytes of private data, for example the address, key and length of a
+// region.
 //
 // Manager is the interface for applications. CM is the exchange by the datagrams of the RDMA
 // connection manager, OOB the out-of-band exchange over the hosts' own TCP.
 //
-// Datagram services have no connections: with CM, a host lists them (ListenDatagrams) and others
-// ask for the queue pair and Q_Key of a name (ResolveDatagrams), as in librdmacm's UDP port space.
+// Datagram services have no connections. With CM, a host makes them known (ListenDatagrams), and
+// other hosts ask for the queue pair and Q_Key of a name (ResolveDatagrams), as in librdmacm's UDP
+// port space.
 package rdmacm
 
 import (
@@ -60,8 +62,8 @@ type Params struct {
 	// PathMTU is the largest path MTU; the smaller one of both sides is used. 0 means 4096, or less
 	// if the link MTU is smaller.
 	PathMTU verbs.MTU
-	// Access is what the peer may do with the memory of this side through the queue pair. The zero
-	// value allows WRITE, READ and atomics in regions that allow them; NoAccess allows nothing.
+	// Access has the rights of the peer to memory of this side through the queue pair. The zero value
+	// allows WRITE, READ and atomics in regions that allow them; NoAccess allows nothing.
 	Access   verbs.Access
 	NoAccess bool
 	// RdAtomic is how many READs and atomics may be in flight in each direction; the smaller one of
@@ -69,11 +71,11 @@ type Params struct {
 	RdAtomic int
 	// Timeout is the code of the local ACK timeout, 4.096 µs · 2^Timeout. 0 means 15 (134 ms).
 	Timeout uint8
-	// RetryCount and RNRRetry are the retry counts of verbs.ToRTS, but 0 means 7, the usual choice,
-	// and NoRetry means 0. With CM, a side that leaves them and Timeout at 0 uses the values of its
-	// peer: the responder all three, the initiator RNRRetry.
+	// RetryCount and RNRRetry are the retry counts of verbs.ToRTS. However, 0 means 7, the usual
+	// choice, and NoRetry means none. With CM, a side can leave them and Timeout at 0 to use the
+	// values in the peer's message: the responder for all three, the initiator for RNRRetry.
 	RetryCount, RNRRetry uint8
-	// MinRNRTimer is the code of the RNR timer that this side sends. 0 means 12 (0.64 ms).
+	// MinRNRTimer is the code of the RNR timer in the RNR NAKs of this side. 0 means 12 (0.64 ms).
 	MinRNRTimer  uint8
 	TrafficClass uint8
 	// PKeyIndex is the index of the connection's P_Key in verbs.DeviceAttr.PKeys. With CM only that
@@ -85,7 +87,7 @@ type Params struct {
 // NoRetry as RetryCount or RNRRetry means no retries.
 const NoRetry uint8 = 255
 
-// Dialer connects.
+// Dialer connects queue pairs to services.
 type Dialer interface {
 	// Dial connects qp, which must be in RESET, to a service of the host with address addr. It
 	// returns the peer's private data when qp is in RTS and the peer can receive. On error qp is in
@@ -97,7 +99,8 @@ type Dialer interface {
 type Listener interface {
 	// Accept waits for the next request.
 	Accept(deadline clock.Time) (Request, error)
-	// Close ends waiting Accepts and rejects waiting requests. A second Close does nothing.
+	// Close ends the calls of Accept that wait, and rejects the requests that wait. A second Close
+	// does nothing.
 	Close() error
 }
 
@@ -113,10 +116,10 @@ type Request interface {
 	// reported that it is ready, too. On error qp is in ERROR or unchanged.
 	Accept(qp verbs.QP, p Params, private []byte, deadline clock.Time) error
 	Reject(reason string) error
-	// Answer ends the request without a connection: it is Reject with at most MaxAnswer bytes in
-	// the service's own format, for requests that want no connection and for refusals that programs
-	// must distinguish. The dialer finds both in its RejectError. A service that is a port cannot
-	// send such data.
+	// Answer ends the request without a connection. Unlike Reject it also sends up to MaxAnswer bytes
+	// in the service's own format. It is for requests that need no connection, and for refusals that
+	// programs must distinguish. The dialer finds reason and bytes in its RejectError. A service that
+	// is a port cannot send such bytes.
 	Answer(reason string, private []byte) error
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Endpoint has the values of a queue pair that the peer needs. Both exchanges carry these values,
-// and both use LocalEndpoint and BringUp.
+// Endpoint has the values of a queue pair that its peer needs for a connection. CM and OOB both
+// send them, and both use LocalEndpoint and BringUp.
 type Endpoint struct {
 	QPN wire.QPN
 	// PSN is the first PSN that this endpoint sends.
@@ -50,16 +50,16 @@ func (p Params) withDefaults() Params {
 	return p
 }
 
-// Limits of the ACK timeout that a peer may ask for: a shorter one would cause needless
+// Limits of the ACK timeout that a peer may request. A shorter one would cause needless
 // retransmissions, a longer one would delay errors too long.
 const (
 	minPeerTimeout = 8  // 1 ms
 	maxPeerTimeout = 20 // 4.3 s
 )
 
-// wished returns p with a peer's values for the parameters that the application leaves open. retry,
-// rnrRetry and timeout are the values in the peer's message (IBTA 12.7.38/retries), -1 if it has
-// none.
+// wished returns p with a peer's values in place of the parameters that are 0. retry, rnrRetry and
+// timeout are the values in the peer's message (IBTA 12.7.38/retries); −1 means that the message
+// has no such value.
 func (p Params) wished(retry, rnrRetry, timeout int) Params {
 	wish := func(own *uint8, n int) {
 		switch {
@@ -72,7 +72,7 @@ func (p Params) wished(retry, rnrRetry, timeout int) Params {
 	}
 	wish(&p.RetryCount, retry)
 	wish(&p.RNRRetry, rnrRetry)
-	if p.Timeout == 0 && timeout > 0 { // 0 would mean no timeout
+	if p.Timeout == 0 && timeout > 0 { // as a code, 0 would mean no timeout
 		p.Timeout = uint8(min(max(timeout, minPeerTimeout), maxPeerTimeout))
 	}
 	return p
@@ -130,8 +130,8 @@ func BringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint) e
 	return bringUp(ctx, qp, p, local, remote, depth, depth)
 }
 
-// bringUp is BringUp with a depth for each direction: how many READs and atomics the peer
-// (incoming) and this side (outgoing) may have in flight. 0 means none.
+// bringUp does the work of BringUp with different depths for both directions. incoming is how many
+// READs and atomics the peer may have in flight, outgoing how many this side may. 0 means none.
 func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, incoming, outgoing int) error {
 	p = p.withDefaults()
 	both := local.Agree(remote)
@@ -170,8 +170,8 @@ func fail(qp verbs.QP) {
 	_ = qp.ToError() // fails only if the queue pair was destroyed meanwhile
 }
 
-// sourceGID returns the index of the first GID of peer's address family, preferably one of the same
-// scope: link-local or not.
+// sourceGID returns the index of the first GID with peer's address family. It prefers a GID that is
+// link-local if, and only if, peer is.
 func sourceGID(dev verbs.DeviceAttr, peer netip.Addr) (index int, found bool) {
 	for i, g := range dev.GIDs {
 		own := g.Addr()
@@ -186,7 +186,7 @@ func sourceGID(dev verbs.DeviceAttr, peer netip.Addr) (index int, found bool) {
 	return index, found
 }
 
-// maxMTU returns the largest path MTU that fits the link, with headers and ICRC.
+// maxMTU returns the largest path MTU with which a packet, with headers and ICRC, fits the link.
 func maxMTU(linkMTU int, peer netip.Addr) verbs.MTU {
 	overhead := 64
 	if !peer.Unmap().Is4() {

@@ -8,15 +8,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// listening is a listener of the NIC that belongs to a CM: what the listeners for connections and
-// for datagrams have in common.
+// listening is one of the NIC's listeners, in use by a CM. It has the common part of listeners for
+// connections and for datagrams.
 type listening struct {
 	m    *CM
 	name string // of the service
 	l    *engine.CMListener
 }
 
-// listen makes a listener for the service called name; open makes that of the NIC.
+// listen makes a listener for the service called name. It calls open to make the NIC's listener.
 func (m *CM) listen(op, name string, open func() (*engine.CMListener, error)) (*listening, error) {
 	if err := checkNames(op, name, nil); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (m *CM) listen(op, name string, open func() (*engine.CMListener, error)) (*
 	m.mu.Lock()
 	m.listeners[l] = struct{}{}
 	m.mu.Unlock()
-	if m.closed.Load() { // closed while open ran
+	if m.closed.Load() { // the manager was closed while open ran
 		return nil, errors.Join(opError(op, verbs.ErrClosed, "the manager was closed"), l.Close())
 	}
 	return l, nil
@@ -51,7 +51,7 @@ func (l *listening) Close() error {
 	return nil // the listener has ended with its NIC
 }
 
-// next waits for the next request; kind is the kind of the service, for errors.
+// next waits for the next request. kind is the kind of the service, for the text of errors.
 func (l *listening) next(op, kind string, deadline clock.Time) (c *engine.CMConn, err error) {
 	m := l.m
 	err = m.nic.Await(op, func() bool {
@@ -64,7 +64,7 @@ func (l *listening) next(op, kind string, deadline clock.Time) (c *engine.CMConn
 		err = opError(op, verbs.ErrClosed, "%s %q", kind, l.name)
 	}
 	if err != nil && c != nil {
-		m.abort(c) // the request arrived while the listener was closed
+		m.abort(c) // the request arrived while the listener was being closed
 	}
 	return c, err
 }

@@ -48,8 +48,8 @@ const (
 	firstFreeQPN = 2
 )
 
-// appendTo appends the encoding of m. Text and private data are cut to the largest lengths; callers
-// have checked them.
+// appendTo appends the encoding of m. It cuts text and private data to their largest lengths, which
+// callers have already checked.
 func (m *message) appendTo(b []byte) []byte {
 	start := len(b)
 	b = binary.BigEndian.AppendUint32(b, magic)
@@ -121,7 +121,7 @@ func parseBody(k kind, b []byte) (message, error) {
 	return m, nil
 }
 
-// takePrivate decodes the private data, which are the end of the message.
+// takePrivate decodes the private data, which are the last part of a message.
 func (m *message) takePrivate(b []byte) error {
 	if len(b) < 2 {
 		return fmt.Errorf("%w: short text", ErrProtocol)
@@ -162,7 +162,7 @@ func takeText(b []byte) (string, []byte, bool) {
 	return string(b[1:n]), b[n:], true
 }
 
-// readMessage reads one message. The caller has set a deadline on the reader.
+// readMessage reads one message. The caller has set a deadline for reading.
 func readMessage(r io.Reader) (message, error) {
 	var buf [headerLen + maxBody]byte
 	if _, err := io.ReadFull(r, buf[:headerLen]); err != nil {

@@ -23,16 +23,17 @@ const (
 	defaultHandshakes       = 64
 	defaultBacklog          = 64
 	defaultHandshakeTimeout = 5 * time.Second
-	// rejectTimeout is how long sending a reject message to a peer that does not read may take.
+	// rejectTimeout is how long the sending of a reject message may take, because the peer may not
+	// read it.
 	rejectTimeout = time.Second
 )
 
-// OOBConfig describes one side of the exchange.
+// OOBConfig configures an OOB.
 type OOBConfig struct {
 	// Context is the device whose queue pairs are connected; required.
 	Context verbs.Context
-	// Listen is the address on which all services of this manager listen. The zero value does not
-	// listen, which is enough to dial. Port 0 means a free port, which Addr returns.
+	// Listen is the address on which all services of this manager listen. With the zero value the
+	// manager only dials. Port 0 means a free port, which Addr returns.
 	Listen netip.AddrPort
 	// Port is the port on which peers listen. 0 means DefaultPort.
 	Port uint16
@@ -53,14 +54,14 @@ type OOBStats struct {
 	Malformed, TimedOut, Busy uint64
 }
 
-// OOB makes connections over the hosts' own TCP. The initiator sends a request; the responder
-// brings its queue pair to RTS and then replies; the initiator brings up its own and sends ready.
-// So neither side can send before the other can receive. The methods are safe for concurrent use.
+// OOB makes connections over the hosts' own TCP. The initiator sends a request. The responder moves
+// its queue pair to RTS and then replies; the initiator moves its own to RTS and sends ready. So
+// neither side can send before the other can receive. The methods are safe for concurrent use.
 type OOB struct {
 	cfg      OOBConfig
 	listener *net.TCPListener
 	wg       sync.WaitGroup // the accept loop, and one goroutine for each handshake
-	// ctx ends with Close; it ends every dial that has no TCP connection yet.
+	// ctx is cancelled by Close, which ends every dial that has no TCP connection yet.
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -140,7 +141,7 @@ func (o *OOB) Close() error {
 	}
 	o.mu.Lock()
 	for c := range o.conns {
-		_ = c.Close() // the goroutine that uses it gets the error
+		_ = c.Close() // the goroutine that uses the connection gets the error
 	}
 	o.mu.Unlock()
 	o.wg.Wait()
@@ -199,7 +200,7 @@ func (o *OOB) answer(c net.Conn, reason string, private []byte) {
 	_ = send(c, message{kind: kindReject, text: reason, private: private})
 }
 
-// explain converts an error of the socket to one of this package.
+// explain converts an error of the socket to an error of this package, and counts it.
 func (o *OOB) explain(op string, peer net.Addr, err error) error {
 	o.mu.Lock()
 	closed := o.closed

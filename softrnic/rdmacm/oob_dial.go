@@ -80,7 +80,7 @@ func (o *OOB) initiate(c net.Conn, until time.Time, qp verbs.QP, p Params, reque
 // sameFamily reports whether both addresses are IPv4 or both IPv6.
 func sameFamily(a, b Endpoint) bool { return a.GID.Addr().Is4() == b.GID.Addr().Is4() }
 
-// dialError recognizes timeouts, which package net reports as an error of its own type.
+// dialError converts timeouts, for which package net has an error type of its own.
 func dialError(err error) error {
 	var ne net.Error
 	if errors.As(err, &ne) && ne.Timeout() {

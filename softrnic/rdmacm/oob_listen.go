@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// acceptPause is the pause after a failed accept (no file descriptors left), which would fail again
-// at once.
+// acceptPause is the pause after a failed accept: for example without free file descriptors, the
+// next accept would fail at once, too.
 const acceptPause = 10 * time.Millisecond
 
 // Listen accepts requests for a service.
@@ -62,7 +62,7 @@ func (o *OOB) acceptLoop() {
 	}
 }
 
-// begin reserves one of the handshakes. It returns false if all are in use.
+// begin reserves a handshake. It returns false if all of them are in use.
 func (o *OOB) begin() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,7 +82,7 @@ func (o *OOB) handshake(c net.Conn) {
 		o.mu.Unlock()
 	}()
 	if err := o.receive(c); err != nil {
-		_ = o.explain("accept", c.RemoteAddr(), err) // only for its counters: reject tells the peer
+		_ = o.explain("accept", c.RemoteAddr(), err) // called only to count the error: reject informs the peer
 		if errors.Is(err, ErrProtocol) || errors.Is(err, errRefused) {
 			o.reject(c, err.Error())
 		}
@@ -113,13 +113,13 @@ func (o *OOB) receive(c net.Conn) error {
 	return l.queue(&request{o: o, c: c, m: m, expires: time.Now().Add(maxDial)})
 }
 
-// listener has the requests of one service.
+// listener has the requests for one service.
 type listener struct {
 	o       *OOB
 	service string
 	backlog chan *request
 	closed  chan struct{}
-	mu      sync.Mutex // so that no request is queued after shut
+	mu      sync.Mutex // mu is held while a request is queued, so that none is queued after shut
 }
 
 func (l *listener) queue(r *request) error {
@@ -176,7 +176,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// shut ends waiting Accepts and rejects the requests in the backlog.
+// shut ends the calls of Accept that wait, and rejects the requests in the backlog.
 func (l *listener) shut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,8 +19,8 @@ const (
 	maxOps = 256
 	// dialPatience is the time limit of one attempt to connect.
 	dialPatience = 2 * time.Second
-	// drainPatience is how long to wait for the flushes of a broken queue pair: they need no
-	// network.
+	// drainPatience is how long to wait until a broken queue pair has flushed its work requests. This
+	// needs no network.
 	drainPatience = 5 * time.Second
 )
 
@@ -29,14 +29,15 @@ type Config struct {
 	Context verbs.Context
 	// Buffer is the size of the registered memory in bytes.
 	Buffer int
-	// Access are the rights of peers to the buffer. The caller sends them its address and key.
+	// Access are the rights of peers to the buffer. To use them, a peer needs its address and key,
+	// which the caller sends.
 	Access verbs.Access
 }
 
-// Connect brings qp, which is in RESET, to RTS with a peer.
+// Connect connects qp, which is in RESET, to a peer and moves it to RTS.
 type Connect func(qp verbs.QP, deadline clock.Time) error
 
-// Fabric is a set of connections. See the package comment.
+// Fabric is a client's set of connections to peers. See the package comment.
 type Fabric struct {
 	cfg   Config
 	rt    verbs.Runtime
@@ -44,7 +45,7 @@ type Fabric struct {
 	cq    verbs.CQ
 	mr    verbs.MR
 	peers []*peer
-	// ops are the operations in flight by the IDs of their work requests, from 1 on.
+	// ops are the operations in flight, by the IDs of their work requests, which begin at 1.
 	ops    []*Op
 	free   []uint64
 	notify func(imm uint32)
@@ -81,8 +82,8 @@ func New(cfg Config) (_ *Fabric, err error) {
 	return f, nil
 }
 
-// Word returns the word of the buffer that an atomic has filled, which is in the byte order of the
-// host.
+// Word returns the old value that an atomic has written to the buffer at offset at, in host byte
+// order.
 func (f *Fabric) Word(at int) (uint64, error) {
 	var b [8]byte
 	err := f.mr.ReadAt(b[:], at)
@@ -152,7 +153,7 @@ func (f *Fabric) Break(i int) error {
 		return nil
 	}
 	p.broken = true
-	_ = p.qp.ToError() // fails if the queue pair is in ERROR already, or has ended with its NIC
+	_ = p.qp.ToError() // fails if the queue pair is already in ERROR, or has ended with its NIC
 	for end := f.rt.Now().Add(drainPatience); p.pending > 0; {
 		if err := f.progress(end); err != nil {
 			f.abandon(i)
@@ -167,7 +168,8 @@ func (f *Fabric) Break(i int) error {
 	return err
 }
 
-// abandon ends the operations on a peer if the NIC does not flush them any more.
+// abandon ends the operations on a peer that the NIC has not flushed, for example because it is
+// down.
 func (f *Fabric) abandon(i int) {
 	for id, op := range f.ops {
 		if op != nil && op.Peer == i {

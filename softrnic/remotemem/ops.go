@@ -16,12 +16,12 @@ type Op struct {
 	// Status is the result when the operation is Done.
 	Status verbs.Status
 	Done   bool
-	// before is the operation before this one in the same Chain, which has no completion of its
-	// own.
+	// before is the previous operation of the same Chain. It has no completion of its own and ends
+	// with this one.
 	before *Op
 }
 
-// Target is memory of a peer.
+// Target names memory of a peer.
 type Target struct {
 	Peer int
 	Addr uint64
@@ -232,7 +232,7 @@ func (f *Fabric) finish(id uint64, s verbs.Status) {
 		return
 	}
 	if b := o.before; b != nil && !b.Done {
-		f.finish(b.WR.ID, verbs.Success) // a failed one has already had a completion
+		f.finish(b.WR.ID, verbs.Success) // if it had failed, it would already have had a completion
 	}
 	o.before = nil
 	p := f.peers[o.Peer]

@@ -7,13 +7,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// calcLen is the length of a number and of the result in bytes.
+// calcLen is the length of the result of a MAX or MIN, and the largest length of its numbers, in
+// bytes.
 const calcLen = 8
 
 var errNumber = errors.New("a number has 1 to 8 bytes, and there is at least one")
 
-// calculate makes wr the WRITE of the result of a MAX or MIN: it reads the numbers now. It returns
-// false if the entry was refused.
+// calculate executes the entry e, a MAX or MIN: it reads the numbers now, and makes wr a WRITE of
+// the result. It returns false if the entry was refused.
 func (r *Ring) calculate(h Host, e *Entry) bool {
 	var result uint64
 	for i, s := range e.SGL[:e.NSGE] {

@@ -46,8 +46,8 @@ const (
 	OffObject   = 28
 )
 
-// Opcode is the operation of an entry; the values are those of mlx5, but for MAX and MIN: mlx5
-// selects a calculation in the opmod bits, where programs keep an operand.
+// Opcode is the operation of an entry. The values are those of mlx5, except for MAX and MIN. mlx5
+// selects these calculations by the opmod bits, but programs keep an operand there.
 type Opcode uint8
 
 // Opcodes.
@@ -70,7 +70,7 @@ const (
 	Min            Opcode = 0x19
 )
 
-// Flags are the byte fm_ce_se of the control segment.
+// Flags is the byte fm_ce_se of the control segment: fence, completion, solicited event.
 type Flags uint8
 
 // Flags of an entry.
@@ -85,9 +85,9 @@ type shape struct {
 	name                   string
 	known                  bool
 	remote, atomic, object bool
-	masks                  bool // behind the atomic segment
+	masks                  bool // the entry has masks, behind the atomic segment
 	data                   bool
-	calc                   bool // the NIC writes a number that it computes of the data
+	calc                   bool // the NIC writes a number that it computes from the data
 	op                     verbs.WROpcode
 }
 
@@ -111,7 +111,7 @@ var shapes = [32]shape{
 	Min:            {name: "MIN", known: true, remote: true, data: true, calc: true, op: verbs.OpWrite},
 }
 
-// of returns the shape of an opcode; an unknown one has a shape that is not known.
+// of returns the shape of an opcode. The shape of an unknown opcode has known unset.
 func (o Opcode) of() *shape {
 	if int(o) < len(shapes) {
 		return &shapes[o]
@@ -130,8 +130,8 @@ func (o Opcode) String() string {
 // Control reports whether the NIC executes the opcode without its peer: NOP, WAIT, ENABLE, RECV_ENABLE.
 func (o Opcode) Control() bool { return o == NOP || o == Wait || o == Enable || o == RecvEnable }
 
-// Answered reports whether the opcode completes with a response: READ and atomics, for which a
-// fence waits.
+// Answered reports whether the opcode completes when a response with data arrives: READ and
+// atomics. A fence waits for these.
 func (o Opcode) Answered() bool { return o == Read || o.of().atomic }
 
 // Entry is a parsed entry.
@@ -149,10 +149,10 @@ type Entry struct {
 	RKey       uint32
 	SwapAdd    uint64 // swap value or addend
 	Compare    uint64 // compare value, or the field boundaries of MASKED_ADD
-	SwapMask   uint64 // of MASKED_CAS: the bits that are swapped, and those that are compared
+	SwapMask   uint64 // of MASKED_CAS: SwapMask has the bits that are swapped, CompareMask those that are compared
 	CmpMask    uint64
-	Count      uint32 // of WAIT: completions; of ENABLE and RECV_ENABLE: index
-	Object     uint32 // of WAIT: number of a completion queue; of the others: of a queue pair
+	Count      uint32 // of WAIT: number of completions; of ENABLE and RECV_ENABLE: index
+	Object     uint32 // of WAIT: number of a completion queue; of ENABLE and RECV_ENABLE: number of a queue pair
 	SGL        [MaxSGE]verbs.SGE
 	NSGE       int
 }
@@ -165,12 +165,12 @@ var (
 	ErrShort    = errors.New("the entry is cut off")
 )
 
-// Blocks returns how many blocks the entry takes that begins with b, which has at least 8 bytes.
+// Blocks returns the number of blocks of the entry that begins with b. b has at least 8 bytes.
 func Blocks(b []byte) int {
 	return max(1, (int(b[OffSegments]&0x3f)*segment+BlockSize-1)/BlockSize)
 }
 
-// Parse reads the entry in b. The segments behind the control segment of a NOP have no meaning.
+// Parse reads the entry in b. It ignores the segments of a NOP behind the control segment.
 func Parse(b []byte, e *Entry) error {
 	if len(b) < segment {
 		return ErrShort
@@ -255,8 +255,8 @@ func (e *Entry) Len() int {
 	return (e.segments()*segment + BlockSize - 1) / BlockSize * BlockSize
 }
 
-// AppendTo appends the bytes of the entry. A NOP also gets the remote and data segments, if its
-// number of segments says that it has them, so that it becomes a WRITE when its opcode changes.
+// AppendTo appends the bytes of the entry. A NOP also gets the remote and data segments if its
+// number of segments includes them. So it becomes a complete WRITE when its opcode changes.
 func (e *Entry) AppendTo(b []byte) []byte {
 	start, n := len(b), e.segments()
 	s := *e.Op.of()
@@ -297,8 +297,8 @@ func (e *Entry) AppendTo(b []byte) []byte {
 	return append(b, make([]byte, e.Len()-(len(b)-start))...)
 }
 
-// workRequest returns the work request of an entry that has a peer. sgl is its scatter/gather list,
-// which the caller owns.
+// workRequest returns the work request for an entry that needs the peer. sgl is memory of the
+// caller for its scatter/gather list.
 func (e *Entry) workRequest(id uint64, sgl []verbs.SGE) verbs.SendWR {
 	wr := verbs.SendWR{
 		ID: id, Op: e.Op.of().op, Flags: verbs.Signalled, SGL: sgl, Imm: e.Imm, RemoteAddr: e.RemoteAddr, RKey: e.RKey,

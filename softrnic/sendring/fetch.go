@@ -13,13 +13,13 @@ var (
 	errBeyond  = errors.New("the entry reaches over the limit")
 )
 
-// fetched are blocks that were read ahead: n of them, from index from on.
+// fetched are n blocks that the ring has read ahead, from index from on.
 type fetched struct {
 	from, n uint32
 	b       []byte
 }
 
-// fetch parses the entry at next into cur. It returns false if the entry was refused.
+// fetch parses the entry at index next into cur. It returns false if the entry was refused.
 func (r *Ring) fetch(h Host) bool {
 	r.cur = Entry{}
 	if !r.block(h, 0) {
@@ -50,7 +50,8 @@ func (r *Ring) fetch(h Host) bool {
 	return true
 }
 
-// block puts block i of the entry at next into raw, from what was read ahead or from memory.
+// block puts block i of the entry at index next into raw. It takes the block from those read ahead,
+// or reads it from memory.
 func (r *Ring) block(h Host, i int) bool {
 	f := &r.fetched
 	index := r.next + uint32(i)

@@ -2,11 +2,11 @@ package sendring
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// flight is an entry that was executed and is not complete.
+// flight is an entry that was executed and has not completed.
 type flight struct {
 	index     uint32
-	posted    bool // to the queue pair; else the entry completes when all earlier ones are complete
-	read      bool // a fence waits for it
+	posted    bool // a work request was posted to the queue pair; otherwise the entry completes when all earlier ones have completed
+	read      bool // a READ or atomic, for which a fence waits
 	signalled bool
 }
 
@@ -43,11 +43,12 @@ func (q *inFlight) remove() {
 }
 
 // Completed is called with each send completion of the queue pair, in order. It returns whether the
-// completion goes to the completion queue: a success without the flag Signalled does not.
+// completion must be added to the completion queue. This is not so for a success without the flag
+// Signalled.
 func (r *Ring) Completed(wc *verbs.WC) (deliver bool) {
 	f := r.inFlight.oldest()
 	if f == nil || !f.posted {
-		return true // not reached: the queue pair completes what the ring has posted, in order
+		return true // not reached: the queue pair completes the work requests of the ring in order
 	}
 	deliver = f.signalled
 	r.inFlight.remove()
@@ -62,10 +63,11 @@ func (r *Ring) Completed(wc *verbs.WC) (deliver bool) {
 	return deliver
 }
 
-// NextControl takes the completion of a NOP, WAIT or ENABLE that is the oldest in flight. ok is
-// false if there is no such entry. deliver is false if the entry is unsignaled and was executed.
-// The status of wc is Success, or WRFlushErr if the queue pair has left the states in which it
-// sends.
+// NextControl takes the oldest entry in flight if it is a NOP, WAIT or ENABLE, and returns its
+// completion. ok is false if the oldest entry is another one, or if there is none. deliver is false
+// if the completion must not be added to the completion queue: the entry was executed and is not
+// signalled. The status of wc is Success, or WRFlushErr if the queue pair is no longer in a state
+// in which it sends.
 func (r *Ring) NextControl() (wc verbs.WC, deliver, ok bool) {
 	f := r.inFlight.oldest()
 	if f == nil || f.posted {
@@ -81,12 +83,13 @@ func (r *Ring) NextControl() (wc verbs.WC, deliver, ok bool) {
 	return wc, deliver, true
 }
 
-// flushes reports whether the queue pair has left the states in which it sends.
+// flushes reports whether the queue pair is no longer in a state in which it sends.
 func (r *Ring) flushes() bool {
 	return r.state == Ended || r.state == Failing && r.bad == verbs.WRFlushErr
 }
 
-// Failure takes the completion of the entry that has failed, once the entries before it have completed.
+// Failure returns the completion of the entry that has failed. ok is false while entries before it
+// have not completed.
 func (r *Ring) Failure() (wc verbs.WC, ok bool) {
 	if r.state != Failing || r.inFlight.n > 0 {
 		return wc, false

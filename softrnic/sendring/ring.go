@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// MaxRing is the largest number of blocks of a ring: an index of 16 bits tells two positions
-	// apart only within half of its range.
+	// MaxRing is the largest number of blocks of a ring. With an index of 16 bits, a ring can order
+	// two positions only within half of the range.
 	MaxRing = 1 << 15
 	// MaxPrefetch is the largest number of blocks that are read at once.
 	MaxPrefetch = 64
-	// DefaultPrefetch is what a ring reads at once that is not managed.
+	// DefaultPrefetch is the number of blocks that a ring which is not managed reads at once by
+	// default.
 	DefaultPrefetch = 4
 
-	// The time that the NIC takes for an entry, for a WAIT and for an ENABLE: the marginal costs of
-	// a request in WQ order, completion order and doorbell order are 0.17, 0.19 and 0.54 µs (RedN,
-	// Figure 8), and a request in doorbell order is preceded by both.
+	// The time that the NIC takes for an entry, for a WAIT and for an ENABLE. They follow from Figure
+	// 8 of RedN: a further request costs 0.17 µs in WQ order, 0.19 µs in completion order (with a
+	// WAIT) and 0.54 µs in doorbell order (with a WAIT and an ENABLE).
 	entryCost  = 170 * time.Nanosecond
 	waitCost   = 20 * time.Nanosecond
 	enableCost = 350 * time.Nanosecond
@@ -29,7 +30,8 @@ const (
 // Config describes a ring.
 type Config = verbs.RingInit
 
-// withDefaults returns c with its zero values replaced by defaults.
+// withDefaults returns c with defaults in place of zeros. inFlight is the number of entries that
+// may be in flight.
 func withDefaults(c Config, inFlight int) (Config, error) {
 	fail := func(format string, args ...any) (Config, error) {
 		return c, &verbs.OpError{Op: "use ring", Err: verbs.ErrInvalid, Detail: fmt.Sprintf(format, args...)}
@@ -53,33 +55,34 @@ func withDefaults(c Config, inFlight int) (Config, error) {
 	return c, nil
 }
 
-// Host is what a ring needs of its NIC.
+// Host has the functions of the NIC that a ring uses.
 type Host interface {
 	// Fetch reads local memory of the queue pair's protection domain. It returns false if the key
 	// or the range is wrong.
 	Fetch(dst []byte, s verbs.SGE) bool
-	// Completions returns how many completions a queue has counted. It returns false if no queue
-	// pair of the protection domain uses the queue.
+	// Completions returns how many completions were added to a completion queue. It returns false if
+	// no queue pair of the ring's protection domain uses the queue.
 	Completions(cq uint32) (uint32, bool)
-	// Enable moves the limit of a managed ring of the protection domain. It returns false if there
-	// is none.
+	// Enable moves the limit of the managed ring of queue pair qp. It returns false if the protection
+	// domain has no such ring.
 	Enable(qp wire.QPN, index uint32) bool
-	// EnableReceives lets a queue pair of the protection domain use its receives again, in front of
-	// an index, of which with narrow 16 bits count. It returns false if there is none that can.
+	// EnableReceives lets queue pair qp use its receives in front of index again. With narrow, only 16
+	// bits of index count. It returns false if the protection domain has no such queue pair, or if its
+	// receives cannot be used again.
 	EnableReceives(qp wire.QPN, index uint32, narrow bool) bool
-	// Post queues a work request. An error fails the entry.
+	// Post queues a work request on the queue pair. If it returns an error, the entry fails.
 	Post(wr *verbs.SendWR) error
-	// Executed is told of each entry that has been executed or was refused. It keeps no reference.
+	// Executed is called for each entry that was executed or refused. It must not keep ev.
 	Executed(ev *Event)
 }
 
-// Event describes an entry for a trace.
+// Event describes an executed or refused entry for a trace.
 type Event struct {
 	Index  uint32
-	Bytes  []byte // of the entry, as they were executed; valid during the call
+	Bytes  []byte // bytes of the entry as they were executed; valid during the call
 	Entry  *Entry
 	Err    error // why the entry was refused; nil means that it was executed
-	Waited bool  // a WAIT or a fence had to wait
+	Waited bool  // the entry was a WAIT, or had a fence, and had to wait
 }
 
 // Ring is the send queue of one queue pair. New makes one.
@@ -89,20 +92,21 @@ type Ring struct {
 	state       State
 	next, limit uint32
 	fetched     fetched
-	cur         Entry // the entry at next, if held
-	held        bool  // cur was parsed; it waits for what state says
+	cur         Entry // the entry at index next, if held is set
+	held        bool  // cur was parsed, and waits as state says
 	waited      bool
 	raw         [MaxBlocks * BlockSize]byte
 	inFlight    inFlight
-	bad         verbs.Status // of a failing ring
-	// What the Host is handed; fields, because local variables would be allocated on the heap.
+	bad         verbs.Status // status of the entry that has failed, in state Failing
+	// Arguments for calls of the Host. They are fields, because local variables would be allocated on
+	// the heap.
 	wr     verbs.SendWR
 	ev     Event
-	number [calcLen]byte // of MAX and MIN
+	number [calcLen]byte // result of a MAX or MIN
 }
 
-// New returns a ring for queue pair qpn, of which at most inFlight entries are in flight. Its next
-// entry is the one with index 0.
+// New returns a ring for queue pair qpn. At most inFlight entries are in flight. The first entry
+// has index 0.
 func New(qpn wire.QPN, cfg Config, inFlight int) (*Ring, error) {
 	cfg, err := withDefaults(cfg, inFlight)
 	if err != nil {
@@ -117,22 +121,24 @@ func (r *Ring) Config() Config { return r.cfg }
 // State returns what the ring waits for.
 func (r *Ring) State() State { return r.state }
 
-// Due reports whether the ring can execute an entry, or complete the one that has failed.
+// Due reports whether the ring must act: it can execute an entry, or complete the one that has
+// failed.
 func (r *Ring) Due() bool { return r.state == Ready || r.state == Failing && r.inFlight.n == 0 }
 
 // Position returns the index of the next entry, and the limit: the index of the first entry that
 // may not be executed.
 func (r *Ring) Position() (next, limit uint32) { return r.next, r.limit }
 
-// WaitsFor returns the completion queue of the WAIT that a waiting ring is at.
+// WaitsFor returns the number of the completion queue for which a ring in state Waiting waits.
 func (r *Ring) WaitsFor() uint32 { return r.cur.Object }
 
-// Reset makes the ring start at index 0 and forgets what is in flight.
+// Reset makes the ring start at index 0 again. It forgets the entries in flight.
 func (r *Ring) Reset() {
 	*r = Ring{cfg: r.cfg, qpn: r.qpn, inFlight: newInFlight(len(r.inFlight.all))}
 }
 
-// Stop ends the ring. An entry that has failed and waits for its completion is flushed.
+// Stop ends the ring, because its queue pair no longer sends. An entry that has failed and waits
+// for its completion is flushed.
 func (r *Ring) Stop() {
 	if r.state == Failing {
 		r.bad = verbs.WRFlushErr
@@ -141,8 +147,8 @@ func (r *Ring) Stop() {
 	r.state.on(stopped)
 }
 
-// Enable moves the limit to index, forward only. The index is the one nearest to the next entry
-// that has these 32 bits, or with Counts16 these 16 bits.
+// Enable moves the limit forward to index. Of all indexes that have these 32 bits (with Counts16,
+// these 16 bits), it takes the one nearest to the next entry.
 func (r *Ring) Enable(index uint32) {
 	ahead := int32(index - r.next)
 	if r.cfg.Counts16 {
@@ -154,7 +160,7 @@ func (r *Ring) Enable(index uint32) {
 	}
 }
 
-// reached reports whether a counter has reached the count of a WAIT.
+// reached reports whether a count of completions, now, has reached the count of a WAIT, want.
 func (r *Ring) reached(now, want uint32) bool {
 	if r.cfg.Counts16 {
 		return int16(now-want) >= 0
@@ -162,7 +168,7 @@ func (r *Ring) reached(now, want uint32) bool {
 	return int32(now-want) >= 0
 }
 
-// Counted is called when a completion queue has counted further completions.
+// Counted is called when completions were added to the completion queue for which the ring waits.
 func (r *Ring) Counted(h Host) {
 	if r.state != Waiting {
 		return
@@ -176,8 +182,8 @@ func (r *Ring) Counted(h Host) {
 	}
 }
 
-// Run executes up to budget entries. It returns the time that they take in hardware; the caller
-// calls Run again after that time, if the ring is Ready then.
+// Run executes up to budget entries. took is the time that hardware would need for them. The caller
+// must not call Run again before that time has passed.
 func (r *Ring) Run(h Host, budget int) (ran int, took time.Duration) {
 	for ran < budget && r.state == Ready {
 		if r.next == r.limit {
@@ -255,7 +261,8 @@ func (r *Ring) step(h Host) bool {
 	return true
 }
 
-// refuse fails the entry at next: it completes with status when all earlier ones are complete.
+// refuse makes the entry at index next fail. It completes with status when all earlier entries have
+// completed.
 func (r *Ring) refuse(h Host, err error, status verbs.Status) {
 	r.bad = status
 	r.state.on(entryBad)

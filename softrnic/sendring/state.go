@@ -7,18 +7,18 @@ type State uint8
 const (
 	Idle    State = iota // it has executed all entries up to its limit
 	Ready                // Run executes the next entry
-	Waiting              // a WAIT waits for completions
+	Waiting              // a WAIT has not ended
 	Fenced               // an entry with a fence waits for earlier READs and atomics
 	Full                 // as many entries are in flight as the queue pair takes
-	Failing              // an entry failed; its completion waits for those of earlier entries
-	Ended                // the queue pair has left the states in which it sends
+	Failing              // an entry has failed; its completion waits for those of earlier entries
+	Ended                // the queue pair is no longer in a state in which it sends
 )
 
 var stateNames = [...]string{"idle", "ready", "waiting", "fenced", "full", "failing", "ended"}
 
 func (s State) String() string { return stateNames[s] }
 
-// event is what changes the state of a ring.
+// event is an event that changes the state of a ring.
 type event uint8
 
 const (

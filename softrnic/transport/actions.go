@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Actions has the results of one step of a queue pair. The caller owns it, carries out the results
-// and resets it before the next step; a step only appends.
+// Actions has the results of one step of a queue pair. The caller owns the Actions, carries them
+// out and resets them before the next step. A step only appends.
 //
 // Order: the caller delivers Done, which is in completion order, before it sends Tx. Tx is in the
 // order in which the packets must leave. An acknowledgement in Tx may be sent at once: the step has
@@ -40,8 +40,8 @@ func (a *Actions) Reset() {
 	a.Tx, a.Done, a.Async, a.arena = a.Tx[:0], a.Done[:0], a.Async[:0], a.arena[:0]
 }
 
-// grown appends a zero element to s and returns it. The caller sets its fields there: an element
-// that is built elsewhere and copied is slow, because a processor cannot load 16 bytes at once
+// grown appends a zero element to s and returns a pointer to it. The caller sets the fields there.
+// To build an element elsewhere and copy it would be slow: a processor cannot load 16 bytes at once
 // while they are in its store buffer as several stores.
 func grown[T any](s *[]T) *T {
 	n := len(*s)
@@ -51,14 +51,14 @@ func grown[T any](s *[]T) *T {
 	return e
 }
 
-// arenaChunk is the size of the first payload arena in bytes. An arena that is too small for one
-// batch is replaced by one of twice the size.
+// arenaChunk is the size of the first arena, the memory for payloads, in bytes. An arena that is
+// too small for one batch is replaced by one of twice the size.
 const arenaChunk = 8 << 10
 
 // alloc returns n bytes that stay valid until Reset.
 func (a *Actions) alloc(n int) []byte {
 	if cap(a.arena)-len(a.arena) < n {
-		a.arena = make([]byte, 0, max(arenaChunk, 2*cap(a.arena), n)) // packets that are already built stay in the old chunk
+		a.arena = make([]byte, 0, max(arenaChunk, 2*cap(a.arena), n)) // packets that are already built stay in the old arena
 	}
 	off := len(a.arena)
 	a.arena = a.arena[:off+n]

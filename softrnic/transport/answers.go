@@ -16,17 +16,17 @@ const (
 	owedRead                        // READ responses
 )
 
-// response is an answer that the responder owes. Most are sent in the step that made them. A READ
-// with many response packets is sent in bursts, and later answers wait for it, because answers
-// leave in PSN order.
+// response is a response that the responder has yet to send (an owed response). Most responses are
+// sent in the step that made them. A READ with many response packets is answered in bursts, and
+// later responses wait for it, because responses leave in PSN order.
 type response struct {
 	kind     responseKind
-	fresh    bool // the response to a new READ, atomic, ATOMIC_WRITE or FLUSH: it occupies a responder resource
+	fresh    bool // for a new READ, atomic, ATOMIC_WRITE or FLUSH, not for a duplicate: it occupies a responder resource
 	syndrome wire.Syndrome
 	psn      wire.PSN
-	value    uint64 // original value of the word, for an atomic
-	// Of a READ: its memory, the number of its response packets (all, and sent), and the MSN at the
-	// time when it was executed.
+	value    uint64 // for an atomic: the original value of the word
+	// For a READ: its memory, the total number of its response packets and the number of those sent,
+	// and the MSN when it was executed.
 	va            uint64
 	rkey          uint32
 	length        uint32
@@ -34,8 +34,8 @@ type response struct {
 	msn           uint32
 }
 
-// isFatal reports whether a response is the NAK that ends the connection. owe always has room for
-// it.
+// isFatal reports whether a response is the NAK that ends the connection. The method owe always has
+// room for such a NAK.
 func isFatal(kind responseKind, s wire.Syndrome) bool {
 	return kind == owedAck && s.IsNak() && s != wire.NakPSNSequence
 }
@@ -46,7 +46,7 @@ func (e *response) covers(psn wire.PSN) bool {
 	return d >= 0 && uint32(d) < e.packets
 }
 
-// answers has the responses that a responder owes, and sends them.
+// answers has the responses that a responder has yet to send, and sends them.
 type answers struct {
 	*core
 	rcv  *receiver
@@ -55,7 +55,8 @@ type answers struct {
 	// msn is the number of messages executed (24 bits).
 	msn         uint32
 	maxRdAtomic int
-	// at is when owed responses or the rest of a torn copy are due.
+	// at is when answers must act again: to send further responses, or to copy the rest of a torn
+	// copy.
 	at clock.Time
 }
 
@@ -69,9 +70,9 @@ func (a *answers) start(rdAtomic int) {
 }
 
 // last is called when the queue pair enters the error state. It sends the acknowledgements of
-// executed requests, because the peer must not believe that they had no effect, and the NAK of a
-// refused request. READ responses are no longer sent, nor are the answers that follow them; but if
-// a fatal NAK waits for them, they are sent so that the NAK can follow.
+// executed requests, so that the peer does not take them for lost, and the NAK of a refused
+// request. It drops READ responses and the responses that follow them. Only if a fatal NAK follows
+// the READ responses, it sends these so that the NAK can follow.
 func (a *answers) last(now clock.Time, out *Actions) {
 	n := len(a.owed)
 	refused := n > 0 && isFatal(a.owed[n-1].kind, a.owed[n-1].syndrome)
@@ -97,10 +98,9 @@ func (a *answers) last(now clock.Time, out *Actions) {
 					continue // the first call paused in a torn copy; the second call makes the packet
 				}
 				if outcome == readRefused {
-					// A NAK that follows missing responses would look to the peer as if they were
-					// lost: the peer would request them again from a silent queue pair until its
-					// retries are used up. So the peer gets, at once, the error that is true: the
-					// queue pair cannot complete the READ.
+					// A NAK that follows missing responses would make the peer request these again, from a queue
+					// pair that does not answer, until its retries are used up. So the peer gets another NAK at
+					// once: remote operational error, because the queue pair cannot complete the READ.
 					a.sendAck(&response{psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteOp}, out)
 					return
 				}
@@ -110,7 +110,7 @@ func (a *answers) last(now clock.Time, out *Actions) {
 	}
 }
 
-// stop drops the owed responses.
+// stop drops the responses that were not sent.
 func (a *answers) stop() {
 	a.owed = a.owed[:0]
 	a.torn.kind = notTorn
@@ -127,16 +127,17 @@ func (a *answers) reset() {
 // executed counts an executed message in the MSN.
 func (a *answers) executed() { a.msn = (a.msn + 1) & max24 }
 
-// onlyAck reports whether a single positive ACK is all that is owed.
+// onlyAck reports whether a single positive ACK is the only response to be sent.
 func (a *answers) onlyAck() bool {
 	return len(a.owed) == 1 && a.owed[0].kind == owedAck && a.owed[0].syndrome.IsAck() && !a.torn.active()
 }
 
-// maxOwed is the largest number of responses owed: new and repeated READs and atomics, the ACKs
-// between them, and a NAK. The last place is for the NAK that ends the connection.
+// maxOwed is the largest number of responses that can wait to be sent: for new and repeated READs
+// and atomics, the ACKs between them, and a NAK. The last place is for the NAK that ends the
+// connection.
 func maxOwed(rdAtomic int) int { return 4*rdAtomic + 5 }
 
-// fresh counts the responder resources in use.
+// fresh returns the number of responder resources in use.
 func (a *answers) fresh() int {
 	n := 0
 	for i := range a.owed {
@@ -147,10 +148,10 @@ func (a *answers) fresh() int {
 	return n
 }
 
-// owe queues a response in PSN order (IBTA 9.7.5/in-order), behind others of the same PSN, and
-// returns it; the caller sets its other fields. The response replaces a positive ACK right before
-// it, because every response acknowledges the requests before it. owe returns nil if too many
-// responses are owed; the peer will retransmit.
+// owe adds a response to those to be sent, in PSN order (IBTA 9.7.5/in-order), behind others of the
+// same PSN. It returns the response; the caller sets its other fields. The response replaces a
+// positive ACK directly before it, because every response acknowledges all requests before it. If
+// too many responses wait, owe returns nil; the peer will send the request again.
 func (a *answers) owe(kind responseKind, psn wire.PSN, s wire.Syndrome) *response {
 	i := len(a.owed)
 	for i > 0 && wire.Diff(a.owed[i-1].psn, psn) > 0 {
@@ -168,7 +169,7 @@ func (a *answers) owe(kind responseKind, psn wire.PSN, s wire.Syndrome) *respons
 	return e
 }
 
-// oweRead queues the n response packets of a READ.
+// oweRead adds the response to a READ, with n packets, to those to be sent.
 func (a *answers) oweRead(p *wire.Packet, n uint32) *response {
 	e := a.owe(owedRead, p.BTH.PSN, 0)
 	if e != nil {
@@ -180,7 +181,7 @@ func (a *answers) oweRead(p *wire.Packet, n uint32) *response {
 
 // insert makes place for a response at index i, if there is room.
 func (a *answers) insert(i int, fatal bool) bool {
-	// A queue pair that was reset may have memory for more: for those of a deeper connection.
+	// The memory of a queue pair that was reset may have more room than this connection may use.
 	n, most := len(a.owed), min(cap(a.owed), maxOwed(a.maxRdAtomic))
 	if n >= most || n == most-1 && !fatal {
 		return false
@@ -191,17 +192,17 @@ func (a *answers) insert(i int, fatal bool) bool {
 	return true
 }
 
-// withdrawNak removes an RNR NAK and a sequence NAK that wait behind a long READ. It is called when
-// the packet arrives that the NAK asks for.
+// withdrawNak removes an RNR NAK and a sequence NAK that wait to be sent behind a long READ. It is
+// called when the packet arrives that the NAK requests.
 func (a *answers) withdrawNak() {
 	for n := len(a.owed); n > 0 && a.owed[n-1].kind == owedAck && !a.owed[n-1].syndrome.IsAck(); n-- {
 		a.owed = a.owed[:n-1]
 	}
 }
 
-// send sends the owed responses. A step sends at most Window READ response packets; the rest is due
-// at once, so that other queue pairs can send in between. send returns true if no response is owed
-// any more.
+// send sends the responses that wait. A step sends at most Window READ response packets. The rest
+// is due at once, so that other queue pairs can send in between. send returns true if no response
+// is left.
 func (a *answers) send(now clock.Time, out *Actions) bool {
 	if a.torn.active() {
 		if now < a.torn.until {
@@ -259,7 +260,7 @@ func (a *answers) sendAtomicAck(e *response, out *Actions) {
 	tx.AtomicAck = e.value
 }
 
-// sendWritten answers an ATOMIC_WRITE or FLUSH.
+// sendWritten sends the response to an ATOMIC_WRITE or FLUSH.
 func (a *answers) sendWritten(e *response, out *Actions) {
 	tx := a.newPacket(out)
 	tx.BTH.Opcode, tx.BTH.PSN = wire.RCReadResponseOnly, e.psn
@@ -285,8 +286,8 @@ func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) re
 	case !ok && e.fresh:
 		return readRefused
 	case !ok:
-		// A duplicate READ whose region was deregistered gets no answer: it may be an old copy from
-		// the network, and a NAK would end the connection.
+		// A duplicate READ whose region was deregistered gets no response. It may be an old copy from the
+		// network, and a NAK would end the connection.
 		e.sent = e.packets
 		return readSent
 	}
@@ -296,7 +297,7 @@ func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) re
 		whole, there := a.torn.copyRead(now, psn, payload, src, va)
 		switch {
 		case !there && e.fresh:
-			return readRefused // the memory behind the region was unmapped
+			return readRefused // the memory of the region was unmapped
 		case !there:
 			e.sent = e.packets
 			return readSent
@@ -326,8 +327,8 @@ func readOpcode(i, packets uint32) wire.Opcode {
 	return wire.RCReadResponseMiddle
 }
 
-// refuseRead ends the connection because the region of a READ was deregistered while the READ was
-// being answered. Later answers are dropped.
+// refuseRead ends the connection because the region of a READ was deregistered before all response
+// packets were sent. It drops the responses that follow.
 func (a *answers) refuseRead(e *response, out *Actions) {
 	nak := response{kind: owedAck, psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteAccess}
 	a.owed = a.owed[:0]

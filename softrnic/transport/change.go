@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// changeable has the attributes that Modify may change, by state. INIT and RTR have none: there the
-// transition to the next state sets all attributes.
+// changeable has the attributes that Modify may change, by state. In INIT and RTR there are none,
+// because the transition to the next state sets all attributes.
 var changeable = map[verbs.QPState]verbs.QPMask{
 	verbs.StateRTS: inTraffic,
 	verbs.StateSQE: inTraffic,
@@ -56,8 +56,8 @@ func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
 	return nil
 }
 
-// retuned makes changed retry attributes effective for requests in flight. A wait for an RNR NAK
-// goes on.
+// retuned makes new retry attributes effective for requests in flight. If the requester waits
+// because of an RNR NAK, this wait continues.
 func (r *requester) retuned(now clock.Time) {
 	waiting := r.retry.rnrAt
 	r.retry.start(r.rts)

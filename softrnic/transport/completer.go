@@ -16,8 +16,8 @@ type completer struct {
 	req *requester
 }
 
-// handle takes a response: an ACK, a NAK, or the data of a READ or an atomic. A packet whose PSN is not in flight is a ghost
-// (IBTA 9.7.6.1/ghost), and is dropped.
+// handle handles a response: an ACK, a NAK, or the data of a READ or an atomic. It drops a response
+// whose PSN is not in flight, a ghost (IBTA 9.7.6.1/ghost).
 func (c *completer) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	psn, op := p.BTH.PSN, p.BTH.Opcode
 	if c.req.offset(psn) >= c.req.offset(c.req.maxPSN) {
@@ -41,15 +41,14 @@ func (c *completer) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	c.req.checkDrained(out)
 }
 
-// nakStatuses turns a fatal NAK code into the status of the work request it is for (IBTA
-// 9.7.5/codes).
+// nakStatuses has the completion status for each fatal NAK code (IBTA 9.7.5/codes).
 var nakStatuses = map[wire.Syndrome]verbs.Status{
 	wire.NakInvalid:      verbs.RemInvReqErr,
 	wire.NakRemoteAccess: verbs.RemAccessErr,
 	wire.NakRemoteOp:     verbs.RemOpErr,
 }
 
-// handleAETH takes an ACK, NAK or RNR NAK whose PSN is in flight.
+// handleAETH handles an ACK, NAK or RNR NAK whose PSN is in flight.
 func (c *completer) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 	psn, s := p.BTH.PSN, p.AETH.Syndrome
 	if s.IsAck() {
@@ -58,8 +57,8 @@ func (c *completer) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 		return
 	}
 	if c.req.retry.rnrAt != clock.Never && psn == c.req.una && (s.IsRNR() || s == wire.NakPSNSequence) {
-		// The responder refused a request with an RNR NAK, and the packets behind that request draw
-		// a sequence NAK. The requester goes on waiting.
+		// The responder has refused a request with an RNR NAK, and now sends a sequence NAK for the
+		// packets behind that request. The requester continues to wait.
 		c.saw(p.BTH.Opcode, "while waiting")
 		c.env.Counters.DuplicateAck++
 		return
@@ -80,7 +79,8 @@ func (c *completer) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 	}
 }
 
-// fatalNak ends the connection: the work request at una completes with the status of the NAK code.
+// fatalNak ends the connection. The work request at PSN una completes with the status of the NAK
+// code.
 func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
 	status, ok := nakStatuses[s]
 	n := c.env.Counters
@@ -98,8 +98,8 @@ func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
 	c.req.failOldest(status, out)
 }
 
-// acknowledge marks everything before end as received. It stops at a READ or atomic that has not
-// been answered: that is an implied NAK, and acknowledge returns false.
+// acknowledge marks everything before PSN end as received. It stops at a READ or atomic whose
+// response is missing: this is an implied NAK, and acknowledge returns false.
 func (c *completer) acknowledge(now clock.Time, end wire.PSN, out *Actions) bool {
 	moved := false
 	for c.req.una != end {
@@ -127,7 +127,7 @@ func (c *completer) advance(w *sendWQE, n uint32, out *Actions) {
 	w.acked += n
 	c.req.una = c.req.una.Add(int(n))
 	if !w.answered() {
-		w.sent = max(w.sent, w.acked) // the answer is to the transmission before the retry
+		w.sent = max(w.sent, w.acked) // the response is to packets that were sent before the retry
 	}
 	c.req.window.flight += w.inFlight() - before
 	c.req.window.widen(int(n))
@@ -136,14 +136,14 @@ func (c *completer) advance(w *sendWQE, n uint32, out *Actions) {
 	}
 }
 
-// positive reports whether the answer has no AETH or one that says ACK: a NAK is always an
-// ACKNOWLEDGE packet and carries no data (IBTA 9.7.5.1/positive).
+// positive reports whether a response is positive: it has no AETH, or its AETH says ACK. A NAK is
+// always an ACKNOWLEDGE packet and carries no data (IBTA 9.7.5.1/positive).
 func positive(p *wire.Packet) bool {
 	return !p.BTH.Opcode.Has(wire.HasAETH) || p.AETH.Syndrome.IsAck()
 }
 
-// readAnswer takes a READ response packet at una. It belongs to a READ or, without payload, to an
-// ATOMIC_WRITE or FLUSH.
+// readAnswer handles a READ response packet with PSN una. It belongs to a READ or, without payload,
+// to an ATOMIC_WRITE or FLUSH.
 func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
 	w := c.req.sq.at(c.req.sq.head)
 	if !positive(p) || !c.fitsRead(w, p) {
@@ -181,7 +181,7 @@ func (c *completer) fitsRead(w *sendWQE, p *wire.Packet) bool {
 	return ends && len(p.Payload) == int(missing)
 }
 
-// atomicAnswer takes the response to the atomic at una: the original value of the word.
+// atomicAnswer handles the response to the atomic at PSN una: the original value of the word.
 func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 	w := c.req.sq.at(c.req.sq.head)
 	if !w.atomic() || !positive(p) {
@@ -201,8 +201,8 @@ func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 	c.req.progress()
 }
 
-// badResponse ends the connection because an answer has another kind or length than the oldest work
-// request needs.
+// badResponse ends the connection because a response has another kind or length than the oldest
+// work request needs.
 func (c *completer) badResponse(out *Actions) {
 	c.env.Counters.BadResponse++
 	c.req.failOldest(verbs.BadRespErr, out)

@@ -8,9 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// core has the state that all parts of a queue pair share: the NIC's memory and counters, the
-// creation attributes, the state and the attributes of the transitions. Each part holds a pointer
-// to it.
+// core is what all parts of a queue pair share: the NIC's memory and counters, the attributes from
+// its creation and its transitions, and the state. Each part holds a pointer to it.
 type core struct {
 	env Env
 	cfg Config
@@ -18,7 +17,7 @@ type core struct {
 	// qp is the queue pair itself: sent packets name it, and an error in any part ends it as a
 	// whole.
 	qp *QP
-	// sent and received queue completions in the two completion queues.
+	// sent and received add the completions of sends and of receives to the two completion queues.
 	sent, received *cq.Source
 
 	state verbs.QPState
@@ -26,11 +25,11 @@ type core struct {
 	rtr   verbs.ToRTR
 	rts   verbs.ToRTS
 	mtu   uint32 // path MTU in bytes; for UD, that of the port
-	// scratch is the source buffer of scatter for a word or for the 40 bytes in front of a
-	// datagram. It is a field because a local variable would be allocated on the heap.
+	// scratch has the bytes that scatter copies, when they are a word or the 40 bytes in front of a
+	// datagram. It is a field, because a local variable would be allocated on the heap.
 	scratch [verbs.GRHLen]byte
-	// lastNow is the time that was passed to the latest method with a time parameter, for methods
-	// without one.
+	// lastNow is the time that was passed to the last method with a time parameter. Methods without
+	// this parameter use it.
 	lastNow clock.Time
 }
 
@@ -40,7 +39,7 @@ func (c *core) raise(kind verbs.AsyncKind, out *Actions) {
 	out.Async = append(out.Async, verbs.AsyncEvent{Kind: kind, QPN: c.cfg.QPN})
 }
 
-// newPacket appends a packet to the peer. The engine overwrites the P_Key with that of the queue
+// newPacket appends an empty packet to the peer. The engine sets its P_Key to that of the queue
 // pair.
 func (c *core) newPacket(out *Actions) *wire.Packet {
 	tx := grown(&out.Tx)
@@ -50,8 +49,8 @@ func (c *core) newPacket(out *Actions) *wire.Packet {
 	return p
 }
 
-// remote returns the n bytes at va of the region that a request of the peer names, if the peer may
-// access them with the rights need.
+// remote returns n bytes at va of the region that a request names. It returns false if the peer
+// does not have the rights in need.
 func (c *core) remote(rkey uint32, va uint64, n uint32, need verbs.Access) (mem.Piece, bool) {
 	b, fault := c.env.Mem.Remote(c.cfg.PD, c.cfg.QPN, rkey, va, n, need)
 	return b, fault == mem.OK
@@ -82,8 +81,8 @@ func (c *core) gather(dst []byte, sgl []verbs.SGE, off uint32) mem.Fault {
 	return mem.OK
 }
 
-// scatter writes src into the SGL of protection domain pd, from offset `off` on. The caller has
-// checked that src fits.
+// scatter writes src into the SGL, from offset off on. The memory must be in protection domain pd.
+// The caller has checked that src fits.
 func (c *core) scatter(pd mem.PD, sgl []verbs.SGE, off uint32, src []byte) mem.Fault {
 	for i := range sgl {
 		s := sgl[i]

@@ -10,8 +10,8 @@
 //  4. Reset the Actions, and ask Deadline when Tick must be called next. A deadline that is not after now means
 //     at once, but other queue pairs may come first: long answers are cut into bursts that way.
 //
-// Packets given to Handle are for this queue pair, from its peer, and have a valid ICRC: the engine
-// checks that. Handle only reads them and keeps no reference.
+// Packets passed to Handle are for this queue pair, are from its peer, and have a valid ICRC; the
+// engine has checked this. Handle only reads them and keeps no reference.
 //
 // A comment cites a rule of the protocol as IBTA 9.7.4.1/length: the section of the specification,
 // and a word of this project for one rule in it.
@@ -43,7 +43,7 @@
 //
 // Completion statuses that this package never reports: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
 // InvEECNErr and InvEECStateErr belong to reliable datagrams, RemAbortErr to datagrams and XRC,
-// RespTimeoutErr to no transport, and this NIC has no use for FatalErr and GeneralErr. MWBindErr, a
+// RespTimeoutErr to no transport, and this NIC does not need FatalErr and GeneralErr. MWBindErr, a
 // failed memory management operation, is the status of a bind that fails and of a local invalidate
 // of an invalid key. LocQPOpErr is the status of a READ or atomic on a queue pair with MaxRdAtomic
 // -1. The unreliable services report local errors only: Success, LocProtErr, WRFlushErr and, for
@@ -61,7 +61,7 @@
 //
 // Different from most hardware on purpose: timeouts and sequence NAKs are counted apart, each up to
 // RetryCount, and an RNR NAK refills both counters, so that heavy injected loss does not look like
-// a dead peer. The requester gives a silent peer up after exactly RetryCount+1 transmissions. A
+// a dead peer. The requester gives up a silent peer after exactly RetryCount+1 transmissions. A
 // local invalidate and a bind are full barriers of their send queue. A repeated READ whose region
 // was deregistered is dropped, not refused, because it may be an old copy from the network.
 package transport

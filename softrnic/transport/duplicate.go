@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// result is what the responder keeps of an executed atomic, ATOMIC_WRITE or FLUSH. The last two
-// have no value.
+// result is what the responder stores of an executed atomic, ATOMIC_WRITE or FLUSH, to answer
+// duplicates. An ATOMIC_WRITE and a FLUSH have no value.
 type result struct {
 	psn   wire.PSN
 	op    wire.Opcode
@@ -14,7 +14,7 @@ type result struct {
 	value uint64
 }
 
-// oweResult queues the response that carries the result.
+// oweResult adds the response with this result to those to be sent.
 func (a *answers) oweResult(r *result) *response {
 	if r.op == wire.RCAtomicWrite || r.op == wire.RCFlush {
 		return a.owe(owedWritten, r.psn, 0)
@@ -27,7 +27,7 @@ func (a *answers) oweResult(r *result) *response {
 }
 
 // duplicate answers a request whose PSN is before the expected one. Only a READ is executed again,
-// because it changes nothing (IBTA 9.7.4.1/duplicate).
+// because it changes no memory (IBTA 9.7.4.1/duplicate).
 func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	r.env.Counters.DuplicateRequest++
 	switch {
@@ -43,9 +43,9 @@ func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	}
 }
 
-// replay answers from the stored results, newest first. A duplicate without a stored result is
-// dropped: its requester has received the answer, or it could not have sent as many later
-// requests as there are stored results.
+// replay answers a duplicate from the stored results, which it searches from the newest on. It
+// drops a duplicate without a stored result: its requester has already received the response.
+// Otherwise the requester could not have sent as many later requests as there are stored results.
 func (r *responder) replay(p *wire.Packet) {
 	va := p.RETH.VA
 	if p.BTH.Opcode.Has(wire.HasAtomicETH) {
@@ -65,7 +65,7 @@ func (r *responder) replay(p *wire.Packet) {
 
 // duplicateRead executes a READ again, from its beginning or from the packet that the requester
 // asks for. All its PSNs must be before the expected one, and its R_Key must still be valid. If the
-// responder is just answering this READ, it continues from the requested packet.
+// responder is still sending the responses to this READ, it continues from the requested packet.
 func (r *responder) duplicateRead(p *wire.Packet) {
 	n := packetsOf(p.RETH.Length, r.mtu)
 	if p.RETH.Length > maxMsgSize || wire.Diff(p.BTH.PSN.Add(int(n-1)), r.ePSN) >= 0 || len(p.Payload) > 0 {

@@ -8,7 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// message is the kind of multi-packet message that a responder is in the middle of.
+// message is the kind of the multi-packet message of which a responder has received the first
+// packets, but not the last one.
 type message uint8
 
 const (
@@ -23,25 +24,25 @@ type executor struct {
 	rcv     *receiver
 	answers *answers
 
-	// msg is the message in progress; received counts the bytes of a SEND; va, rkey and left
-	// describe the rest of a WRITE.
+	// msg is the message in progress. received is the number of bytes of a SEND that have arrived; va,
+	// rkey and left describe the rest of a WRITE.
 	msg      message
 	received uint32
 	va       uint64
 	rkey     uint32
 	left     uint32
-	// replay holds the results of atomics, ATOMIC_WRITEs and FLUSHes, with which duplicates are
-	// answered: newest last, at most MaxDestRdAtomic.
+	// replay holds the results of the last atomics, ATOMIC_WRITEs and FLUSHes, for answers to
+	// duplicates. The newest is last; there are at most MaxDestRdAtomic.
 	replay []result
 }
 
-// reset forgets the message in progress and the results of atomics.
+// reset forgets the message in progress and the stored results.
 func (x *executor) reset() {
 	*x = executor{core: x.core, rcv: x.rcv, answers: x.answers, replay: x.replay[:0]}
 }
 
-// chain is the order of the checks of a request. The order decides which NAK the peer gets
-// (IBTA 9.7.4.1/order).
+// chain has the checks of a request, in the order in which they are made. The order decides which
+// NAK the peer gets (IBTA 9.7.4.1/order).
 var chain = [...]struct {
 	name  string
 	check func(*executor, *wire.Packet, *wire.OpInfo) verdict
@@ -54,7 +55,7 @@ var chain = [...]struct {
 	{"execute", (*executor).execute},
 }
 
-// run applies the chain of checks to a request, up to the first check that refuses it.
+// run applies the checks in chain to a request, until one of them refuses it.
 func (x *executor) run(p *wire.Packet, info *wire.OpInfo) verdict {
 	for i := range chain {
 		if v := chain[i].check(x, p, info); v != pass {
@@ -118,7 +119,8 @@ func flushRights(h *wire.FETH) (need verbs.Access, ok bool) {
 	return need, need != 0 && h.Placement&^(wire.FlushGlobal|wire.FlushPersistent) == 0 && h.Level <= wire.FlushRegion
 }
 
-// checkOperation refuses an operation that the queue pair does not grant (IBTA 9.7.4.1/enabled).
+// checkOperation refuses an operation for which the queue pair does not grant its peer the rights
+// (IBTA 9.7.4.1/enabled).
 func (x *executor) checkOperation(p *wire.Packet, info *wire.OpInfo) verdict {
 	if need, ok := operationRights(p, info); !ok || x.init.Access&need != need {
 		return refuseOperation
@@ -126,8 +128,8 @@ func (x *executor) checkOperation(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// checkResources refuses a READ, atomic or FLUSH without a free responder resource, and a SEND or
-// immediate data without a receive (IBTA 9.7.4.1/resources).
+// checkResources refuses a READ, atomic or FLUSH if no responder resource is free. It refuses a
+// SEND, or immediate data, if there is no receive (IBTA 9.7.4.1/resources).
 func (x *executor) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
 	switch {
 	case info.Flags&wire.OpAnswered != 0:
@@ -144,9 +146,9 @@ func (x *executor) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// checkLength: FIRST and MIDDLE fill the path MTU, LAST has 1 to MTU bytes, ONLY 0 to MTU. A SEND
-// fits into its receive, a WRITE is as long as its RETH says (IBTA 9.7.4.1/length), and an
-// ATOMIC_WRITE has 8 bytes.
+// checkLength: the payload of FIRST and MIDDLE fills the path MTU, that of LAST has 1 to MTU bytes,
+// that of ONLY 0 to MTU. A SEND fits into its receive, a WRITE is as long as its RETH says (IBTA
+// 9.7.4.1/length), and an ATOMIC_WRITE has 8 bytes.
 func (x *executor) checkLength(p *wire.Packet, info *wire.OpInfo) verdict {
 	n := uint32(len(p.Payload))
 	switch {
@@ -194,8 +196,9 @@ func (x *executor) checkWriteLength(p *wire.Packet, info *wire.OpInfo, n uint32)
 	return pass
 }
 
-// checkKey checks R_Key, protection domain, access rights and bounds for the whole message, at its
-// first packet. A message of length 0 is not checked (IBTA 9.7.4.1/key, C9-88).
+// checkKey is called for the first packet of a message. It checks R_Key, protection domain, access
+// rights and bounds for the whole message. A message of length 0 is not checked (IBTA 9.7.4.1/key,
+// C9-88).
 func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 	ok := true
 	switch {
@@ -218,8 +221,8 @@ func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// mayFlush checks the key of a FLUSH: it must grant each placement type that the FLUSH asks for
-// (oA19-13).
+// mayFlush checks the key of a FLUSH. The key must grant each placement type that the FLUSH
+// requests (oA19-13).
 func (x *executor) mayFlush(p *wire.Packet) bool {
 	need, _ := flushRights(&p.FETH)
 	if p.FETH.Level == wire.FlushRegion {
@@ -239,9 +242,8 @@ func (x *executor) execute(p *wire.Packet, info *wire.OpInfo) verdict {
 	case info.Flags&wire.OpAtomic != 0:
 		return x.executeAtomic(p)
 	case info.Flags&wire.OpFlush != 0:
-		// What this connection has written is in memory already: a torn WRITE was completed when
-		// the FLUSH came, and other copies are made at once. A duplicate is only answered again
-		// (oA19-14).
+		// The data of this connection are already in memory: a torn WRITE was completed when the FLUSH
+		// arrived, and other copies are made at once. A duplicate FLUSH is only answered again (oA19-14).
 		x.keep(result{psn: p.BTH.PSN, op: p.BTH.Opcode, va: p.RETH.VA})
 		x.env.Counters.RxFlushRequests++
 	default:
@@ -270,7 +272,7 @@ func (x *executor) executeWrite(p *wire.Packet, info *wire.OpInfo) verdict {
 	n := uint32(len(p.Payload))
 	dst, ok := x.remote(x.rkey, x.va, n, verbs.RemoteWrite)
 	if !ok {
-		return refuseAccess // the region was deregistered within the message
+		return refuseAccess // the region was deregistered during the message
 	}
 	paused, ok := x.answers.torn.copyWrite(dst, p.Payload, x.va, x.rkey, info)
 	if !ok {
@@ -293,8 +295,9 @@ func wordOf(p *wire.Packet) (va uint64, rkey uint32, right verbs.Access) {
 	return p.AtomicETH.VA, p.AtomicETH.RKey, verbs.RemoteAtomic
 }
 
-// executeAtomic executes an atomic or ATOMIC_WRITE and keeps its result for duplicates: an
-// ATOMIC_WRITE that is executed twice would undo later writes.
+// executeAtomic executes an atomic or ATOMIC_WRITE and stores its result for duplicates. An
+// ATOMIC_WRITE must not be executed twice either, because the second execution would undo later
+// writes.
 func (x *executor) executeAtomic(p *wire.Packet) verdict {
 	va, rkey, right := wordOf(p)
 	word, _ := x.remote(rkey, va, atomicSize, right) // checkKey has checked it
@@ -320,8 +323,8 @@ func (x *executor) executeAtomic(p *wire.Packet) verdict {
 	return pass
 }
 
-// keep stores a result. The oldest one is dropped when there are as many as the peer may have in
-// flight (IBTA 9.4.5/replay).
+// keep stores a result for duplicates. If there are already as many as the peer may have in flight,
+// it drops the oldest one (IBTA 9.4.5/replay).
 func (x *executor) keep(res result) {
 	if len(x.replay) >= x.answers.maxRdAtomic {
 		x.replay = x.replay[:copy(x.replay, x.replay[1:])]
@@ -329,7 +332,7 @@ func (x *executor) keep(res result) {
 	x.replay = append(x.replay, res)
 }
 
-// completeMessage ends a SEND or WRITE. If it used a receive, the receive completes.
+// completeMessage ends a SEND or WRITE, and completes the receive that it used, if any.
 func (x *executor) completeMessage(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	write := info.Flags&wire.OpWrite != 0
 	x.msg = noMessage

@@ -14,8 +14,8 @@ const (
 	maxRetryCount = 7
 	rnrForEver    = 7
 
-	// controlledQKey is the bit of a Q_Key that an application may not set: Q_Keys with it, like
-	// that of queue pair 1, are controlled by the system (IBTA 10.2.5/q-key).
+	// controlledQKey is the bit of Q_Keys that the system controls, such as that of queue pair 1; an
+	// application may not set a Q_Key with it (IBTA 10.2.5/q-key).
 	controlledQKey = 1 << 31
 
 	defaultRdAtomic = 16
@@ -26,7 +26,7 @@ func badAttr(format string, args ...any) error {
 	return &verbs.OpError{Op: "modify qp", Err: verbs.ErrInvalid, Detail: fmt.Sprintf(format, args...)}
 }
 
-// ToInit goes from RESET to INIT, or changes the attributes while the state is INIT.
+// ToInit changes the state from RESET to INIT, or changes the attributes while the state is INIT.
 func (q *QP) ToInit(a verbs.ToInit) error {
 	to, err := next(q.svc.states, q.state, evToInit)
 	if err != nil {
@@ -39,7 +39,7 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 	return nil
 }
 
-// validInit checks the attributes of RESET to INIT.
+// validInit checks the attributes of the transition to INIT.
 func validInit(a verbs.ToInit) error {
 	if extra := a.Access &^ verbs.RemoteRights; extra != 0 {
 		return badAttr("access bits %#x are none of RemoteWrite, RemoteRead, RemoteAtomic, FlushGlobal, FlushPersistent", extra)
@@ -53,7 +53,7 @@ func validInit(a verbs.ToInit) error {
 	return nil
 }
 
-// validTimer checks the RNR timer.
+// validTimer checks the RNR timer of the transition to RTR.
 func validTimer(a verbs.ToRTR) error {
 	if a.MinRNRTimer > maxTimerCode {
 		return badAttr("MinRNRTimer %d; choose a code from 0 to %d", a.MinRNRTimer, maxTimerCode)
@@ -61,7 +61,7 @@ func validTimer(a verbs.ToRTR) error {
 	return nil
 }
 
-// validRTS checks the attributes of RTR to RTS, except for MaxRdAtomic.
+// validRTS checks the attributes of the transition to RTS, except for MaxRdAtomic.
 func validRTS(a verbs.ToRTS) error {
 	switch {
 	case a.SendPSN > max24:
@@ -84,14 +84,14 @@ func validMTU(m verbs.MTU) bool {
 	return false
 }
 
-// ToRTR goes from INIT to RTR: the responder works from then on. A UD queue pair ignores the
-// attributes.
+// ToRTR changes the state from INIT to RTR. From then on the responder works. A UD queue pair
+// ignores the attributes.
 func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	to, err := next(q.svc.states, q.state, evToRTR)
 	if err != nil {
 		return err
 	}
-	if q.svc.datagram { // it has no peer, so the port's MTU is used
+	if q.svc.datagram { // UD has no peer, so the port's MTU is used
 		q.rtr, q.state, q.mtu = verbs.ToRTR{PathMTU: q.cfg.PortMTU}, to, uint32(q.cfg.PortMTU)
 		q.lastNow = now
 		return nil
@@ -117,7 +117,7 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	return nil
 }
 
-// ToRTS goes from RTR to RTS: the requester works from then on.
+// ToRTS changes the state from RTR to RTS. From then on the requester works.
 func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	to, err := next(q.svc.states, q.state, evToRTS)
 	if err != nil {
@@ -150,8 +150,8 @@ func rdAtomic(name string, n int) (int, error) {
 	return n, nil
 }
 
-// ToSQD lets the send queue drain: started work requests complete, and no others start.
-// EventSQDrained follows, at once if nothing was started (IBTA 10.3.1/sqd).
+// ToSQD lets the send queue drain: work requests that were started complete, and no others are
+// started. Then EventSQDrained is raised, at once if none was started (IBTA 10.3.1/sqd).
 func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	to, err := next(q.svc.states, q.state, evToSQD)
 	if err != nil {
@@ -164,8 +164,8 @@ func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	return nil
 }
 
-// ResumeRTS goes back from SQD or SQE to RTS and sends the work requests that were posted
-// meanwhile.
+// ResumeRTS changes the state from SQD or SQE back to RTS, and sends the work requests that were
+// posted in the meantime.
 func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
 	to, err := next(q.svc.states, q.state, evResumeRTS)
 	if err != nil {
@@ -178,8 +178,8 @@ func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
 	return nil
 }
 
-// ToError completes all outstanding work requests with WRFlushErr: sends before receives, each
-// queue in order.
+// ToError changes the state to ERROR. All work requests that are not complete complete with
+// WRFlushErr: sends before receives, each queue in order.
 func (q *QP) ToError(now clock.Time, out *Actions) error {
 	q.lastNow = now
 	return q.enterError(evToError, out)
@@ -199,7 +199,7 @@ func (q *QP) enterError(on event, out *Actions) error {
 	}
 	last := q.cfg.SRQ != nil && q.state != to
 	q.state = to
-	q.rsp.answers.torn.settleWrite() // the WRITE was accepted before the error
+	q.rsp.answers.torn.settleWrite() // completes a torn WRITE, which was accepted before the error
 	q.rsp.answers.last(q.lastNow, out)
 	q.req.retry.stop()
 	q.unr.at, q.req.draining = clock.Never, false
@@ -207,12 +207,13 @@ func (q *QP) enterError(on event, out *Actions) error {
 	q.req.flush(out)
 	q.rcv.flush(out)
 	if last {
-		q.raise(verbs.EventQPLastWQE, out) // no more receives of the SRQ are taken, IBTA 11.6.3.1/last-wqe
+		q.raise(verbs.EventQPLastWQE, out) // no more receives are taken from the SRQ, IBTA 11.6.3.1/last-wqe
 	}
 	return nil
 }
 
-// ToReset forgets everything, also the completions that were not polled yet.
+// ToReset changes the state to RESET. It removes all work requests, and the completions that were
+// not polled.
 func (q *QP) ToReset() error {
 	to, err := next(q.svc.states, q.state, evToReset)
 	if err != nil {
@@ -225,7 +226,7 @@ func (q *QP) ToReset() error {
 	return nil
 }
 
-// forget resets everything but the creation attributes to the state of a new queue pair.
+// forget resets everything to the state of a new queue pair, except for the creation attributes.
 func (q *QP) forget() {
 	q.init, q.rtr, q.rts = verbs.ToInit{}, verbs.ToRTR{}, verbs.ToRTS{}
 	q.req.reset()

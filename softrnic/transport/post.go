@@ -14,8 +14,8 @@ const atomicSize = 8
 // sendOp has the properties of an operation that the requester needs.
 type sendOp struct {
 	wc verbs.WCOpcode
-	// inline: the flag Inline is allowed. data: the operation moves a message of any length.
-	// solicit: the flag Solicited has a meaning. local: the operation sends no packet.
+	// inline: the flag Inline is allowed. data: the operation moves a message of any length. solicit:
+	// the flag Solicited has an effect. local: the operation sends no packet.
 	inline, data, solicit, local bool
 }
 
@@ -161,7 +161,7 @@ func sglLength(op string, sgl []verbs.SGE, maxSGE int) (uint64, error) {
 func (s *sender) enqueue(wr *verbs.SendWR, length uint32) {
 	pos := s.sq.tail
 	w := s.sq.at(pos)
-	*w = sendWQE{} // and not a sendWQE with these fields; see grown
+	*w = sendWQE{} // not a composite literal with the fields, which would be slow; see grown
 	w.id, w.op, w.flags, w.length = wr.ID, wr.Op, wr.Flags, length
 	w.imm, w.invRKey, w.rkey, w.remote = wr.Imm, wr.InvRKey, wr.RKey, wr.RemoteAddr
 	w.compareAdd, w.swap, w.access, w.flush = wr.CompareAdd, wr.Swap, wr.BindAccess, wr.Flush
@@ -182,8 +182,8 @@ func (s *sender) enqueue(wr *verbs.SendWR, length uint32) {
 }
 
 // PostRecv queues a receive. Errors: ErrState in RESET, ErrNoSpace when MaxRecvWR receives are
-// queued, ErrInvalid for a malformed request. In the error state the next Tick, which is due at
-// once, flushes the receive.
+// queued, ErrInvalid for a malformed request. In the error state the receive is flushed by the next
+// Tick, which is due at once.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	const op = "post recv"
 	if q.state == verbs.StateReset {

@@ -47,12 +47,12 @@ type Config struct {
 	Window int // 0 means 128
 	// PortMTU is the largest payload of a datagram of a UD queue pair. 0 means 1024.
 	PortMTU verbs.MTU
-	// AckEvery: at least every AckEvery-th request packet has AckReq, so that acknowledgements keep
-	// coming.
+	// AckEvery: at least every AckEvery-th request packet requests an acknowledgement (AckReq), so
+	// that the sender gets some during a long message.
 	AckEvery int // 0 means 32
-	// CoalesceAcks holds the ACK of a step back until FlushAcks or Tick, so that one ACK answers a
-	// batch of received packets. Deadline is then due at once, so that a caller without FlushAcks
-	// delays the ACK only until its next Tick.
+	// CoalesceAcks delays the ACK of a step until FlushAcks or Tick is called, so that one ACK answers
+	// a batch of received packets. Deadline is then due at once: if the caller does not call
+	// FlushAcks, the next Tick sends the ACK.
 	CoalesceAcks bool
 }
 
@@ -96,15 +96,15 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// QP is one queue pair: its state machine, and the parts that send requests, take answers, receive
-// messages and execute requests. Its methods call the parts, which do the work.
+// QP is one queue pair: its state machine and its parts. The parts send requests, handle responses,
+// receive messages and execute requests; the methods of QP call them.
 type QP struct {
 	core
-	req requester        // the send queue; RC: requests and their retransmission
-	cmp completer        // RC: answers from the peer
-	unr unreliableSender // UC and UD: requests
+	req requester        // send queue; for RC also requests and their retransmission
+	cmp completer        // for RC: handles responses of the peer
+	unr unreliableSender // for UC and UD: sends requests
 	rcv receiver         // receive queue
-	rsp responder        // requests from the peer
+	rsp responder        // executes requests of the peer
 }
 
 // New makes a queue pair in RESET. It fails with an OpError of ErrInvalid or ErrNotSupported.
@@ -127,7 +127,7 @@ func New(env *Env, cfg Config) (*QP, error) {
 	return q, nil
 }
 
-// Sent returns the source of the completions of the send queue.
+// Sent returns the Source of the send queue's completions.
 func (q *QP) Sent() *cq.Source { return q.sent }
 
 // Num returns the queue pair number.
@@ -162,8 +162,9 @@ func (q *QP) Query() verbs.QPAttr {
 	}
 }
 
-// Handle takes a packet that is for this queue pair and from its peer. It only reads the packet and
-// the payload, and keeps neither. In a state that does not receive, the packet is dropped.
+// Handle handles a received packet. The packet must be for this queue pair and from its peer.
+// Handle only reads the packet and the payload, and keeps neither. In a state that does not
+// receive, it drops the packet.
 func (q *QP) Handle(now clock.Time, p *wire.Packet, out *Actions) {
 	if q.accepts(now, p) {
 		q.svc.receive(q, now, p, out)
@@ -188,7 +189,7 @@ func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
 	return true
 }
 
-// FlushAcks sends the ACK that CoalesceAcks held back, if there is one.
+// FlushAcks sends the ACK that was delayed because of CoalesceAcks, if there is one.
 func (q *QP) FlushAcks(now clock.Time, out *Actions) {
 	q.lastNow = now
 	if len(q.rsp.answers.owed) > 0 {

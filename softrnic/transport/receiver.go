@@ -9,17 +9,18 @@ import (
 // receiver is the receive queue of one queue pair and its completions.
 type receiver struct {
 	*core
-	// rq holds the posted receives. With a shared receive queue, or with receives from outside, it
-	// holds only the receive that was taken from there.
+	// rq holds the posted receives. With a shared receive queue, or with Receives, it holds only the
+	// one receive that was taken from there.
 	rq recvQueue
-	// outside has the receives that are taken when rq is empty. nil means that PostRecv fills rq.
+	// outside is the source of receives when rq is empty: a shared ring (see Receives). nil means that
+	// PostRecv fills rq.
 	outside Receives
 	// pd is the protection domain of the receives: that of the shared receive queue, if there is
 	// one.
 	pd mem.PD
-	// held: the oldest receive belongs to the message that is arriving.
+	// held: the message that is arriving uses the oldest receive.
 	held bool
-	// flushAt is when receives must be flushed that were posted in the error state.
+	// flushAt is when receives must be flushed that PostRecv has accepted in the error state.
 	flushAt clock.Time
 }
 
@@ -30,7 +31,7 @@ func newReceiver(c *core) receiver {
 	return receiver{core: c, rq: newRecvQueue(c.cfg.MaxRecvWR, c.cfg.MaxSGE), pd: c.cfg.PD}
 }
 
-// reset empties the queue without completions.
+// reset empties the queue; the receives get no completions.
 func (r *receiver) reset() {
 	r.rq.head, r.rq.tail = 0, 0
 	r.held, r.flushAt = false, clock.Never
@@ -44,7 +45,7 @@ func (r *receiver) ready() bool {
 // fetch moves a receive from outside into rq, which is empty.
 func (r *receiver) fetch() bool { return r.outside != nil && r.rq.takeFrom(r.outside) }
 
-// oldest returns the receive that the arriving message uses, or that the next message will use.
+// oldest returns the receive that the arriving message uses, or that the next one will use.
 func (r *receiver) oldest() *recvWQE { return r.rq.at(r.rq.head) }
 
 // write copies bytes of a message into the oldest receive, from offset `off` on. The caller has
@@ -53,8 +54,8 @@ func (r *receiver) write(off uint32, src []byte) mem.Fault {
 	return r.scatter(r.pd, r.rq.sgl(r.rq.head), off, src)
 }
 
-// complete removes the oldest receive from the queue and reports its completion. The caller sets
-// the fields that depend on the message.
+// complete removes the oldest receive from the queue and appends its completion to out. The caller
+// sets those fields of the completion that depend on the message.
 func (r *receiver) complete(status verbs.Status, out *Actions) *verbs.WC {
 	c := r.env.Counters
 	switch status {

@@ -2,9 +2,9 @@ package transport
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// Receives are receives in a ring that a program writes in shared memory without ringing a
-// doorbell. The queue pair or SRQ takes one when a message needs it, and all of them when it is
-// flushed.
+// Receives is a ring of receives that a program writes in shared memory without ringing a doorbell.
+// The queue pair or SRQ takes a receive from it when a message needs one, and all of them when it
+// is flushed.
 type Receives interface {
 	// Next takes the oldest receive, copies its SGEs into sgl, and returns their number. ok is
 	// false if there is no receive.
@@ -13,8 +13,8 @@ type Receives interface {
 	Len() int
 }
 
-// TakeReceives makes the queue pair take its receives from src instead of from PostRecv. The caller
-// has created it with MaxRecvWR 1 and without a shared receive queue.
+// TakeReceives makes the queue pair take its receives from src instead of from PostRecv. The queue
+// pair must have been created with MaxRecvWR 1 and without a shared receive queue.
 func (q *QP) TakeReceives(src Receives) { q.rcv.outside = src }
 
 // TakeReceives makes the queue take its receives from src instead of from PostRecv.
@@ -38,11 +38,14 @@ func (r *recvQueue) takeFrom(src Receives) bool {
 	return true
 }
 
-// EnableReceives lets the queue pair use its receives again, up to that with index limit-1, counted from
-// the first post since RESET: receive i is the one that was posted as number i mod MaxRecvWR. With narrow,
-// limit is the index nearest to the next one that has these 16 bits. It moves forward only, and at most
-// MaxRecvWR receives are queued. It returns false if MaxRecvWR is no power of two, not all of them were
-// posted, or the receives are taken from elsewhere.
+// EnableReceives lets the queue pair use its receives again, up to the one with index limit−1. The
+// index counts from the first post since RESET. Receive i is the one that was posted as number i
+// mod MaxRecvWR.
+//
+// With narrow, only 16 bits of limit count: the index nearest to the next one that has these bits.
+// The limit moves forward only, and at most MaxRecvWR receives are queued. EnableReceives returns
+// false if MaxRecvWR is not a power of two, if not all of the receives were posted, or if the
+// receives come from an SRQ or from Receives.
 func (q *QP) EnableReceives(limit uint32, narrow bool) bool {
 	r := &q.rcv.rq
 	n := uint32(len(r.ring))

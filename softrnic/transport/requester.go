@@ -13,8 +13,8 @@ import (
 // tell new requests from old ones (IBTA 9.7.1/window).
 const maxOutstandingPSNs = 1 << 23
 
-// requester is the sending half of a reliable connection. PSNs are in this order, and everything
-// between una and maxPSN may be answered:
+// requester is the sending half of a reliable connection. Its PSNs are in this order. For any PSN
+// between una and maxPSN a response may arrive.
 //
 //	una            oldest PSN that is not acknowledged
 //	  ≤ maxPSN     one past the highest PSN ever sent
@@ -24,8 +24,8 @@ type requester struct {
 	una, maxPSN wire.PSN
 	window      flowWindow
 	retry       retransmission
-	// retransPkts counts the retransmitted packets of this queue pair; the NIC has a counter of the
-	// same name for all.
+	// retransPkts counts the retransmitted packets of this queue pair. The NIC's counter of the same
+	// name counts those of all queue pairs.
 	retransPkts uint64
 }
 
@@ -44,12 +44,12 @@ func (r *requester) reset() {
 }
 
 // offset returns how many PSNs p is after una. PSNs in flight have offsets from 0 to 2^23
-// inclusive, one more than wire.Diff can tell apart: a READ of 2^31 bytes at path MTU 256 takes
-// exactly 2^23 PSNs.
+// inclusive, because a READ of 2^31 bytes at path MTU 256 takes exactly 2^23 PSNs. That is one
+// offset more than wire.Diff can distinguish.
 func (r *requester) offset(p wire.PSN) uint32 { return uint32(p-r.una) & max24 }
 
-// pump sends what window, fences and limits allow, at most a window of packets. If the oldest work
-// request cannot be executed, pump fails it.
+// pump sends as many packets as window, fences and limits allow, at most a window of packets. If
+// the oldest work request cannot be executed, pump makes it fail.
 func (r *requester) pump(now clock.Time, out *Actions) {
 	if r.state != verbs.StateRTS && r.state != verbs.StateSQD {
 		return
@@ -88,14 +88,14 @@ func (r *requester) startWQE(w *sendWQE) bool {
 	case r.state == verbs.StateSQD:
 		return false
 	case w.local() && !oldest:
-		// A local operation waits for all work requests before it and delays all behind it. So no
-		// retransmission can need the key, and none can execute the operation twice (IBTA
-		// 10.8.3/local).
+		// A local operation waits for all work requests before it, and all behind it wait for it. So no
+		// retransmission can need the key that it changes, and no retransmission can execute the
+		// operation twice (IBTA 10.8.3/local).
 		return false
 	case w.flags&verbs.Fence != 0 && r.reads > 0:
 		return false // IBTA 10.8.3/fence
 	case w.answered() && r.reads >= r.rts.MaxRdAtomic && r.rts.MaxRdAtomic > 0:
-		return false // the responder has no free resource for it, IBTA 9.7.3/depth
+		return false // the responder has no free resource for another READ or atomic, IBTA 9.7.3/depth
 	}
 	packets := (w.length + r.mtu - 1) / r.mtu
 	switch {
@@ -112,7 +112,7 @@ func (r *requester) startWQE(w *sendWQE) bool {
 	if w.answered() {
 		r.reads++
 		if r.rts.MaxRdAtomic == 0 {
-			w.status = verbs.LocQPOpErr // the queue pair was set up without READs and atomics
+			w.status = verbs.LocQPOpErr // the transition to RTS allowed no READs and atomics
 		}
 	}
 	if (packets > 1 || w.answered()) && w.flags&verbs.Inline == 0 && r.checkSGL(r.sq.sgl(r.sq.send), w.answered()) != mem.OK {
@@ -121,7 +121,7 @@ func (r *requester) startWQE(w *sendWQE) bool {
 	return true
 }
 
-// sendPacket sends the next packet of w, which is the entry at the send position.
+// sendPacket sends the next packet of w. w is the entry at position send of the send queue.
 func (r *requester) sendPacket(w *sendWQE, out *Actions) {
 	tx := r.newPacket(out)
 	psn, last := w.first.Add(int(w.sent)), w.sent+1 == w.packets
@@ -160,7 +160,8 @@ func (r *requester) sendPacket(w *sendWQE, out *Actions) {
 	}
 }
 
-// buildRead builds the request for the missing part of a READ: all of it, or in a retry the rest.
+// buildRead builds the request packet of a READ. A retry requests only the part for which no
+// response has arrived.
 func (r *requester) buildRead(w *sendWQE, tx *wire.Packet) {
 	if w.acked > 0 {
 		r.env.Counters.ReadTailRetry++
@@ -171,7 +172,8 @@ func (r *requester) buildRead(w *sendWQE, tx *wire.Packet) {
 	tx.RETH = wire.RETH{VA: w.remote + uint64(done), RKey: w.rkey, Length: w.length - done}
 }
 
-// buildAtomicWrite builds the request with the new value in host byte order, as in a WRITE.
+// buildAtomicWrite builds the request packet of an ATOMIC_WRITE. The value is in host byte order,
+// as in a WRITE.
 func buildAtomicWrite(w *sendWQE, tx *wire.Packet, out *Actions) {
 	tx.BTH.Opcode = wire.RCAtomicWrite
 	tx.RETH = wire.RETH{VA: w.remote, RKey: w.rkey, Length: atomicSize}

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// responder takes the requests of the peer: it classifies them by PSN, has the executor execute
-// them, and answers them.
+// responder handles the requests of the peer. It classifies each by its PSN, makes the executor
+// execute it, and answers it.
 type responder struct {
 	*core
 	rcv     *receiver
@@ -17,7 +17,7 @@ type responder struct {
 	// ePSN is the expected PSN.
 	ePSN  wire.PSN
 	phase phase
-	// skip: the rest of the arriving message is dropped (UC).
+	// skip: for UC, the rest of the arriving message is dropped.
 	skip bool
 }
 
@@ -31,7 +31,7 @@ func (r *responder) start(a verbs.ToRTR) {
 	}
 }
 
-// stop drops the owed responses.
+// stop drops the responses that were not sent.
 func (r *responder) stop() {
 	r.phase.on(stopped)
 	r.answers.stop()
@@ -44,7 +44,7 @@ func (r *responder) reset() {
 	r.answers.reset()
 }
 
-// verdict is the result of one check of the chain.
+// verdict is the result of a check of a request (see chain).
 type verdict uint8
 
 const (
@@ -62,16 +62,16 @@ const (
 	refuseLocal
 )
 
-// refusal says what follows from a verdict that refuses a request.
+// refusal has the consequences of a verdict that refuses a request.
 type refusal struct {
 	why     string
 	nak     wire.Syndrome
-	recv    verbs.Status // status of the receive in use, if any
+	recv    verbs.Status // completion status of the receive in use, if any
 	event   verbs.AsyncKind
 	counter counter
 }
 
-// counter says which metric counts a refusal.
+// counter selects the metric that counts a refusal.
 type counter uint8
 
 const (
@@ -80,7 +80,7 @@ const (
 	countLocal
 )
 
-// count counts a refused request.
+// count adds a refused request to the metric.
 func (f *refusal) count(c *metrics.NIC) {
 	switch f.counter {
 	case countInvalid:
@@ -94,7 +94,8 @@ func (f *refusal) count(c *metrics.NIC) {
 
 // refusals has the errors that end the connection: the responder sends the NAK, the receive in use
 // completes with an error, and the queue pair goes to the error state (IBTA 9.9.3/fatal, responder
-// classes B and C). refuseNotReady has no entry: it only draws an RNR NAK.
+// classes B and C). refuseNotReady has no entry, because the responder only answers with an RNR
+// NAK.
 var refusals = [...]refusal{
 	refuseSequence:   {"opcode out of sequence", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
 	refuseOpcode:     {"reserved opcode", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
@@ -108,7 +109,7 @@ var refusals = [...]refusal{
 	refuseLocal:      {"receive buffer not accessible", wire.NakRemoteOp, verbs.LocProtErr, verbs.EventQPFatal, countLocal},
 }
 
-// handle takes a request packet (IBTA 9.7.4.1/order).
+// handle handles a request packet (IBTA 9.7.4.1/order).
 func (r *responder) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	if r.phase == phaseRefused {
 		r.saw(p.BTH.Opcode, "after refusal")
@@ -148,8 +149,8 @@ func (r *responder) establish(out *Actions) {
 	}
 }
 
-// outOfSequence answers the first packet behind a gap with a sequence NAK. Later packets behind the
-// same gap are dropped silently (IBTA 9.7.5/one-nak).
+// outOfSequence answers the first packet behind a gap in the PSNs with a sequence NAK. Later
+// packets behind the same gap are dropped silently (IBTA 9.7.5/one-nak).
 func (r *responder) outOfSequence() {
 	r.env.Counters.OutOfSequence++
 	if r.phase == phaseGap {
@@ -160,8 +161,8 @@ func (r *responder) outOfSequence() {
 	r.answers.owe(owedAck, r.ePSN, wire.NakPSNSequence)
 }
 
-// expected takes the request with the expected PSN: it runs the chain of checks, which also
-// executes the request, then completes and acknowledges it.
+// expected handles a request with the expected PSN. It runs the checks in chain, the last of which
+// executes the request; then it completes and acknowledges the request.
 func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	if v := r.exec.run(p, info); v != pass {
 		r.refuse(v, out)
@@ -194,8 +195,8 @@ func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	}
 }
 
-// refuse answers a request that failed a check. Every refusal except RNR ends the connection once
-// its NAK has left.
+// refuse answers a request that a check has refused. Every refusal except RNR ends the connection
+// when its NAK is sent.
 func (r *responder) refuse(v verdict, out *Actions) {
 	c := r.env.Counters
 	if v == refuseNotReady {
@@ -217,8 +218,8 @@ func (r *responder) refuse(v verdict, out *Actions) {
 // packetsOf returns the number of response packets of a READ.
 func packetsOf(length, mtu uint32) uint32 { return max(1, (length+mtu-1)/mtu) }
 
-// respond sends the owed responses. If the last one is the NAK of a refused request, the queue pair
-// then fails.
+// respond sends the responses that wait. If the last one is a fatal NAK, it then makes the queue
+// pair fail.
 func (r *responder) respond(now clock.Time, out *Actions) {
 	if r.answers.send(now, out) && r.phase == phaseRefused {
 		r.qp.fault(out)

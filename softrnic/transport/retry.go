@@ -7,25 +7,25 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// retransmission has what decides when and how often a requester retransmits: the timers, the retry
-// counters, and what is kept between two retries.
+// retransmission decides when and how often a requester retransmits. It has the timers, the retry
+// counters, and the state between two retries.
 //
-// Timeouts and NAKs are counted apart, each up to RetryCount. A NAK shows that the peer is alive:
-// with one common counter, a lossy link would look like a dead peer about once in a million
-// retries.
+// Timeouts and NAKs have separate counters, each up to RetryCount. A NAK shows that the peer is
+// alive. With one counter for both, a lossy link would look like a dead peer about once in a
+// million retries.
 type retransmission struct {
-	left    uint8 // retries for a timeout that are left; refilled by an acknowledgement and by a NAK
-	nakLeft uint8 // retries for a sequence NAK, sent or implied, that are left
+	left    uint8 // retries that are left for timeouts; an acknowledgement or a NAK resets it to RetryCount
+	nakLeft uint8 // retries that are left for sequence NAKs, sent or implied
 	rnrLeft uint8
-	// implied is set by a retry for an implied NAK, and cleared when a request is acknowledged or
-	// the timer expires. Answers from before that retry may still arrive; they must not cause
+	// implied is set by a retry for an implied NAK, and cleared when a request is acknowledged or the
+	// timer expires. Responses to packets before that retry may still arrive; they must not cause
 	// another retry.
 	implied bool
 	// at is when the ACK timer expires; rnrAt is when the wait for an RNR NAK ends.
 	at, rnrAt clock.Time
 }
 
-// start refills all counters and stops both timers.
+// start resets all counters to RetryCount and RNRRetry, and stops both timers.
 func (t *retransmission) start(a verbs.ToRTS) {
 	*t = retransmission{left: a.RetryCount, nakLeft: a.RetryCount, rnrLeft: a.RNRRetry}
 	t.stop()
@@ -77,8 +77,8 @@ var rnrTimers = [32]time.Duration{
 // RNRDelay returns how long a requester waits after an RNR NAK with this timer code.
 func RNRDelay(code uint8) time.Duration { return rnrTimers[code%32] }
 
-// AckTimeout returns the local ACK timeout of a code from 1 to 31. Code 0, no timeout, is left to
-// the caller.
+// AckTimeout returns the local ACK timeout of a code from 1 to 31. The caller must handle code 0,
+// which means no timeout.
 func AckTimeout(code uint8) time.Duration { return ackTimeoutUnit << (code % 32) }
 
 // armTimer starts the ACK timer. Timeout code 0 means no timer.
@@ -104,14 +104,15 @@ func (r *requester) tick(now clock.Time, out *Actions) {
 	}
 }
 
-// progress is called when una has moved. The peer is alive, so the counters are refilled and the
+// progress is called when una has moved. The peer is alive, so the retry counters are reset and the
 // timers stopped (IBTA 9.7.6.1.3/progress).
 func (r *requester) progress() {
 	r.retry.start(r.rts) // pump arms the timer if something is in flight
 }
 
-// goBack makes the requester send everything from una on again. When the retry counter is 0, it
-// fails the queue pair with RetryExcErr instead and returns false.
+// goBack makes the requester send everything from una on again, and decrements the retry counter
+// *left. If the counter is already 0, goBack makes the queue pair fail with RetryExcErr and returns
+// false.
 func (r *requester) goBack(now clock.Time, left *uint8, out *Actions) bool {
 	if *left == 0 {
 		r.env.Counters.RetryExceededErr++
@@ -140,8 +141,8 @@ func (r *requester) rewind() {
 	r.retry.at = clock.Never
 }
 
-// impliedNak handles an answer to a later request than a READ or atomic whose own answer is missing
-// (IBTA 9.7.6.1/implied-nak).
+// impliedNak is called when a response shows that the response to an earlier READ or atomic was
+// lost (IBTA 9.7.6.1/implied-nak). It starts a retry.
 func (r *requester) impliedNak(now clock.Time, out *Actions) {
 	if r.retry.implied {
 		r.env.Counters.DuplicateAck++
@@ -153,8 +154,8 @@ func (r *requester) impliedNak(now clock.Time, out *Actions) {
 	}
 }
 
-// nakked goes back because of a sequence NAK, sent or implied. The NAK shows that the peer is
-// alive, so the counter of timeouts is refilled.
+// nakked starts a retry because of a sequence NAK, sent or implied. The NAK shows that the peer is
+// alive, so the counter of timeouts is reset.
 func (r *requester) nakked(now clock.Time, out *Actions) bool {
 	r.sawRetry("NAK")
 	r.retry.left = r.rts.RetryCount
@@ -175,9 +176,9 @@ func (r *requester) receiverNotReady(now clock.Time, code uint8, out *Actions) {
 		}
 		r.retry.rnrLeft--
 	}
-	// A peer that sends an RNR NAK is alive and has received every packet before it: only RNRRetry
-	// may end this. Otherwise a long wait on a lossy link would use up the other counters, because
-	// some of the RNR NAKs are lost and only the sequence NAKs behind them arrive.
+	// A peer that sends an RNR NAK is alive and has received every packet before it, so only RNRRetry
+	// may limit these waits. During a long wait on a lossy link, some RNR NAKs are lost and only the
+	// sequence NAKs behind them arrive. These would use up the other counters.
 	r.retry.left, r.retry.nakLeft = r.rts.RetryCount, r.rts.RetryCount
 	r.rewind()
 	r.retry.rnrAt = now.Add(RNRDelay(code))

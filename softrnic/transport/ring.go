@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// sendWQE is a work queue entry of the send queue.
+// sendWQE is an entry of the send queue.
 type sendWQE struct {
 	id    uint64
 	op    verbs.WROpcode
@@ -27,19 +27,19 @@ type sendWQE struct {
 	to         datagramPeer
 }
 
-// sendProgress is the progress of a work request.
+// sendProgress says how far the execution of a work request is.
 type sendProgress struct {
-	status verbs.Status // if not Success, the work request cannot be executed; it fails when it is the oldest
-	// started: the work request has PSNs, from first to before first+packets. A READ has one for
-	// each response packet.
+	status verbs.Status // if not Success, the work request cannot be executed, and fails when it is the oldest
+	// started: the work request has PSNs: first, and as many as packets. A READ has one for each
+	// response packet.
 	started bool
 	packets uint32
 	first   wire.PSN
-	// sent and acked count packets from first. For a work request that is answered, sent is 0
-	// or 1 request, and acked counts responses.
+	// sent and acked count packets. If the work request completes by a response of its own (see
+	// answered), sent is 0 or 1, for its request, and acked counts responses.
 	sent, acked uint32
-	// askedFrom is the value of acked when the request of a READ was last sent: the response with
-	// that index may be FIRST or ONLY.
+	// askedFrom is the value of acked when the request of a READ was last sent. The response packet
+	// with this index may have opcode FIRST or ONLY.
 	askedFrom uint32
 }
 
@@ -50,12 +50,12 @@ type datagramPeer struct {
 	qkey uint32
 }
 
-// answered reports whether w completes only with a response to w itself, not with an ACK.
+// answered reports whether w completes only when a response to w itself arrives, instead of an ACK.
 func (w *sendWQE) answered() bool {
 	return (atomics|1<<verbs.OpRead|1<<verbs.OpAtomicWrite|1<<verbs.OpFlush)>>w.op&1 != 0
 }
 
-// atomics has a bit for each atomic, with masks and without.
+// atomics has a bit for each atomic operation, with and without masks.
 const atomics uint32 = 1<<verbs.OpCmpSwap | 1<<verbs.OpFetchAdd | 1<<verbs.OpMaskedCmpSwap | 1<<verbs.OpMaskedFetchAdd
 
 func (w *sendWQE) atomic() bool { return atomics>>w.op&1 != 0 }
@@ -68,17 +68,18 @@ func (w *sendWQE) requests() uint32 {
 	return w.packets
 }
 
-// inFlight returns how many packets of w are in flight in this round: request packets sent and not
-// acknowledged, or response packets requested and not received.
+// inFlight returns the number of packets of w in flight since the last retry: request packets that
+// are sent and not acknowledged, or response packets that are requested and not received.
 func (w *sendWQE) inFlight() int {
 	if w.answered() {
-		return int(w.sent) * int(w.packets-w.acked) // one request
+		return int(w.sent) * int(w.packets-w.acked) // a single request for all of them
 	}
 	return int(w.sent) - int(w.acked)
 }
 
-// sendQueue is a ring of sendWQEs. The positions only grow: entries in [head, send) have been sent
-// completely in this round, send is the next entry to send, and tail is where the next post goes.
+// sendQueue is a ring of sendWQEs. Its positions only grow. Entries in [head, send) have been sent
+// completely since the last retry; send is the next entry to send; tail is where the next post
+// goes.
 type sendQueue struct {
 	ring             []sendWQE
 	sges             []verbs.SGE // maxSGE for each entry
@@ -115,7 +116,7 @@ func (s *sendQueue) data(pos uint32) []byte {
 	return s.inline[i : i+s.maxInline]
 }
 
-// recvWQE is a work queue entry of the receive queue.
+// recvWQE is an entry of the receive queue.
 type recvWQE struct {
 	id     uint64
 	nsge   int

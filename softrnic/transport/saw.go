@@ -17,7 +17,7 @@ func (*core) saw(wire.Opcode, string) {}
 // sawVerdict reports the verdict of the chain of checks on a received packet.
 func (*core) sawVerdict(wire.Opcode, verdict) {}
 
-// sawAnswer reports the effect of an AETH.
+// sawAnswer reports what an AETH has caused.
 func (*core) sawAnswer(wire.Syndrome) {}
 
 // sawPost reports how the post of a work request ended.

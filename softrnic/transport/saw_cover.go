@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Observer, if set, is called for each event of a queue pair of type of in a state. what is the
-// name of an opcode, or "post" or "done" with the name of an operation; fate is the outcome.
-// Several goroutines may call it at once.
+// Observer, if set, is called for each event of a queue pair. of is the type of the queue pair,
+// state its state. what is the name of an opcode, or "post" or "done" with the name of an
+// operation; fate is the outcome. Several goroutines may call it at once.
 var Observer func(of, state, what, fate string)
 
 func (c *core) tell(what, fate string) {
@@ -30,7 +30,7 @@ func opcodeName(op wire.Opcode) string {
 
 func (c *core) saw(op wire.Opcode, fate string) { c.tell(opcodeName(op), fate) }
 
-// verdictNames are the outcomes of the chain of checks.
+// verdictNames are the names of the verdicts.
 var verdictNames = [...]string{
 	pass: "taken", refuseSequence: "out of place", refuseOpcode: "reserved", refuseOperation: "not enabled", refuseDepth: "too many",
 	refuseNotReady: "not ready", refuseLength: "length", refuseTooLong: "too long", refuseAccess: "access",

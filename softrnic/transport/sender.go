@@ -13,20 +13,21 @@ type sender struct {
 	sq sendQueue
 	// nextPSN is the first PSN for the next work request to be started.
 	nextPSN wire.PSN
-	// reads counts answered work requests that are started and not complete; at most MaxRdAtomic.
+	// reads is the number of work requests that are started, not complete, and complete by a response
+	// of their own. It is at most MaxRdAtomic.
 	reads int
 	// draining is set in SQD until EventSQDrained is raised.
 	draining bool
 }
 
-// reset empties the send queue without completions.
+// reset empties the send queue; the work requests get no completions.
 func (s *sender) reset() {
 	s.sq.head, s.sq.send, s.sq.tail = 0, 0, 0
 	s.nextPSN, s.reads, s.draining = 0, 0, false
 }
 
-// executeLocal executes and completes w, a local operation that is the oldest work request. If w
-// fails, its status is a memory management operation error, MWBindErr in ibverbs (IBTA 11.6.2).
+// executeLocal executes and completes w, the oldest work request, which is a local operation. If it
+// fails, its status is MWBindErr, a memory management operation error (IBTA 11.6.2).
 func (s *sender) executeLocal(w *sendWQE, out *Actions) {
 	var fault mem.Fault
 	switch w.op {
@@ -44,7 +45,8 @@ func (s *sender) executeLocal(w *sendWQE, out *Actions) {
 	s.completeSend(w, verbs.Success, out)
 }
 
-// dataOpcodes are the opcodes of a SEND or WRITE operation by place in the message.
+// dataOpcodes are the opcodes of a SEND or WRITE operation, by the place of the packet in the
+// message.
 type dataOpcodes struct{ first, middle, last, only wire.Opcode }
 
 var dataOps = [...]dataOpcodes{
@@ -55,8 +57,8 @@ var dataOps = [...]dataOpcodes{
 	verbs.OpWriteImm: {wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLastImm, wire.RCWriteOnlyImm},
 }
 
-// buildData builds packet w.sent of a SEND or WRITE. The payload is read from memory now, also for
-// a retransmission, unless it was posted inline.
+// buildData builds packet number w.sent of a SEND or WRITE. It reads the payload from memory, also
+// for a retransmission, unless the payload was posted inline.
 func (s *sender) buildData(w *sendWQE, tx *wire.Packet, last bool, out *Actions) mem.Fault {
 	ops := &dataOps[w.op]
 	switch {
@@ -96,7 +98,7 @@ func (s *sender) buildData(w *sendWQE, tx *wire.Packet, last bool, out *Actions)
 }
 
 // completeSend removes the oldest work request, whether it was sent completely or not. A work
-// request that succeeds without a signal has no completion.
+// request that has succeeded and is not signalled has no completion.
 func (s *sender) completeSend(w *sendWQE, status verbs.Status, out *Actions) {
 	if w.answered() && w.started {
 		s.reads--
@@ -139,7 +141,7 @@ func (s *sender) flush(out *Actions) {
 	}
 }
 
-// checkDrained raises EventSQDrained when all started work requests are complete.
+// checkDrained raises EventSQDrained in SQD when all started work requests are complete.
 func (s *sender) checkDrained(out *Actions) {
 	if s.draining && (s.sq.len() == 0 || !s.sq.at(s.sq.head).started) {
 		s.draining = false

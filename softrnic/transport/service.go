@@ -6,10 +6,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// service describes what the queue pairs of one transport service do differently. Everything else,
-// from work queues to scatter and gather, is common.
+// service describes how the queue pairs of one transport service differ from others.
 type service struct {
-	// opcodes are the top three bits of the opcodes of the service.
+	// opcodes are the top three bits of the service's opcodes.
 	opcodes wire.Opcode
 	// states is the state diagram.
 	states []transition
@@ -17,12 +16,12 @@ type service struct {
 	ops uint32
 	// changes are the attributes that Modify can change in at least one state.
 	changes verbs.QPMask
-	// receive takes a packet from the peer. It is called only in states that receive.
+	// receive handles a packet from the peer. It is called only in states that receive.
 	receive func(q *QP, now clock.Time, p *wire.Packet, out *Actions)
-	// datagram: queue pairs have no peer; each work request names its destination.
+	// datagram: a queue pair has no peer; each work request names its destination.
 	datagram bool
-	// start begins a work request of an unreliableSender, packet sends its next packet. A failure
-	// sets the status of the work request. Both are nil for RC.
+	// start begins a work request of an unreliableSender; packet sends the work request's next packet.
+	// If one fails, it sets the status of the work request. Both are nil for RC.
 	start  func(u *unreliableSender, w *sendWQE)
 	packet func(u *unreliableSender, w *sendWQE, out *Actions)
 }
@@ -30,7 +29,7 @@ type service struct {
 // services is indexed by verbs.QPType. nil means that the type is not supported.
 var services [verbs.UD + 1]*service
 
-func init() { // a composite literal would be an initialization cycle through the methods
+func init() { // a composite literal at the declaration would be an initialization cycle through the methods
 	services[verbs.RC] = &service{
 		opcodes: wire.ServiceRC, states: rcStates, receive: handleRC,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
@@ -51,7 +50,7 @@ func init() { // a composite literal would be an initialization cycle through th
 	}
 }
 
-// send starts the work requests in the send queue and goes on with started ones.
+// send starts work requests in the send queue and continues started ones.
 func (q *QP) send(now clock.Time, out *Actions) {
 	if q.svc.packet == nil {
 		q.req.pump(now, out)
@@ -60,7 +59,8 @@ func (q *QP) send(now clock.Time, out *Actions) {
 	}
 }
 
-// handleRC takes a packet of a reliable connection. In RTR responses are dropped: nothing was sent.
+// handleRC handles a packet of a reliable connection. In RTR it drops responses, because nothing
+// was sent.
 func handleRC(q *QP, now clock.Time, p *wire.Packet, out *Actions) {
 	switch {
 	case !p.BTH.Opcode.Is(wire.OpResponse):
@@ -74,7 +74,7 @@ func handleRC(q *QP, now clock.Time, p *wire.Packet, out *Actions) {
 
 func handleUC(q *QP, _ clock.Time, p *wire.Packet, out *Actions) { q.rsp.handleUC(p, out) }
 
-// handleUD takes a datagram without its IP header.
+// handleUD handles a datagram without its IP header.
 func handleUD(q *QP, _ clock.Time, p *wire.Packet, out *Actions) { q.rsp.datagram(p, nil, out) }
 
 func opSet(ops ...verbs.WROpcode) (set uint32) {

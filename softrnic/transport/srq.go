@@ -6,13 +6,14 @@ import (
 )
 
 // SRQ is a shared receive queue. A queue pair that uses an SRQ has a receive queue with a single
-// entry: when a message needs a receive, the oldest receive of the SRQ moves into that entry (IBTA
-// 10.2.9). If the message is dropped, the receive stays with the queue pair for its next message.
+// entry: when a message needs a receive, the oldest receive of the SRQ is moved into that entry
+// (IBTA 10.2.9). If the message is dropped, the receive stays with the queue pair for its next
+// message.
 type SRQ struct {
 	id      uint32
 	pd      mem.PD
 	rq      recvQueue
-	outside Receives // if not nil, used instead of rq
+	outside Receives // the source of receives instead of rq; nil means none
 	limit   int
 	reached bool
 }
@@ -89,8 +90,8 @@ func (s *SRQ) queued() int {
 	return s.rq.len()
 }
 
-// take moves the oldest receive into the queue to, which is empty. It returns false if there is
-// none.
+// take moves the oldest receive into the queue to, which must be empty. It returns false if there
+// is none.
 func (s *SRQ) take(to *recvQueue) bool {
 	if s.rq.len() == 0 && (s.outside == nil || !s.rq.takeFrom(s.outside)) {
 		return false
@@ -100,7 +101,7 @@ func (s *SRQ) take(to *recvQueue) bool {
 	to.tail++
 	s.rq.head++
 	if s.queued() < s.limit {
-		s.limit, s.reached = 0, true // only once, until the limit is set again
+		s.limit, s.reached = 0, true // the limit event is raised only once, until the limit is set again
 	}
 	return true
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// tornKind says whether a copy of the responder is paused, and which.
+// tornKind says which memory copy of a responder is paused, if any.
 type tornKind uint8
 
 const (
@@ -39,7 +39,7 @@ type torn struct {
 func (t *torn) active() bool { return t.kind != notTorn }
 
 // parts returns the two parts of a torn copy of n bytes, as byte ranges [begin, end), in the order
-// in which tr says they are copied.
+// in which they are copied.
 func parts(tr mem.Tear, n int) (first, second [2]int) {
 	head, tail := [2]int{0, tr.Cut}, [2]int{tr.Cut, n}
 	if tr.TailFirst {
@@ -73,7 +73,7 @@ func (t *torn) settleWrite() {
 	t.kind = notTorn
 	if dst, ok := t.remote(t.rkey, t.va, uint32(len(t.buf)), verbs.RemoteWrite); ok {
 		_, part := parts(t.plan, len(t.buf))
-		dst.Write(t.buf[part[0]:part[1]], part[0]) // fails if the memory was unmapped: nothing is left to do
+		dst.Write(t.buf[part[0]:part[1]], part[0]) // fails if the memory was unmapped; then there is nothing to write to
 	}
 }
 

@@ -26,7 +26,7 @@ func (u *unreliableSender) packetUC(w *sendWQE, out *Actions) {
 	tx := u.newPacket(out)
 	last := w.sent+1 == w.packets
 	if u.buildData(w, tx, last, out) != mem.OK {
-		w.status = verbs.LocProtErr // the region was deregistered within the message
+		w.status = verbs.LocProtErr // the region was deregistered during the message
 		out.Tx = out.Tx[:len(out.Tx)-1]
 		return
 	}
@@ -38,8 +38,9 @@ func (u *unreliableSender) packetUC(w *sendWQE, out *Actions) {
 	}
 }
 
-// handleUC takes a packet through the same chain of checks as a reliable connection. A packet out
-// of sequence ends the message in progress; FIRST and ONLY begin a new message at any PSN.
+// handleUC handles a packet of an unreliable connection. It makes the same checks as for a reliable
+// connection. A packet out of sequence ends the message in progress; FIRST and ONLY begin a new
+// message with any PSN.
 func (r *responder) handleUC(p *wire.Packet, out *Actions) {
 	r.answers.torn.settleWrite()
 	info := p.BTH.Opcode.Info()
@@ -58,7 +59,7 @@ func (r *responder) handleUC(p *wire.Packet, out *Actions) {
 		r.skip = false
 	} else if r.exec.msg == noMessage {
 		r.saw(p.BTH.Opcode, "no beginning")
-		r.dropMessage() // the rest of a message whose beginning was lost or refused
+		r.dropMessage() // a part of a message whose beginning was lost or refused
 		return
 	}
 	if v := r.exec.run(p, info); v != pass {
@@ -71,7 +72,7 @@ func (r *responder) handleUC(p *wire.Packet, out *Actions) {
 	}
 }
 
-// dropMessage gives the message in progress up. Its receive stays posted for the next message.
+// dropMessage drops the message in progress. Its receive stays posted for the next message.
 func (r *responder) dropMessage() {
 	if !r.skip {
 		r.env.Counters.DroppedMsgs++

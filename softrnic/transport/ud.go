@@ -63,8 +63,8 @@ func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {
 	u.completeSend(w, verbs.Success, out)
 }
 
-// HandleDatagram is Handle for unreliable datagrams. ip is the IP header of the packet, 20 or 40
-// bytes; it is copied to the end of the 40 bytes in front of the payload.
+// HandleDatagram handles a received datagram of UD. ip is the IP header of the packet, 20 or 40
+// bytes. It is copied to the end of the 40 bytes in front of the payload.
 func (q *QP) HandleDatagram(now clock.Time, p *wire.Packet, ip []byte, out *Actions) {
 	if q.accepts(now, p) {
 		q.rsp.datagram(p, ip, out)

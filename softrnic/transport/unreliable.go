@@ -6,7 +6,7 @@ import (
 )
 
 // unreliableSender sends for UC and UD. A work request completes when its last packet is in
-// Actions; neither end learns of a loss.
+// Actions. Neither end notices if a packet is lost.
 type unreliableSender struct {
 	*sender
 	// at is when send must be called again because a step reached its limit of packets.
@@ -17,13 +17,13 @@ type unreliableSender struct {
 // once, so that other queue pairs can send in between.
 func (u *unreliableSender) send(now clock.Time, out *Actions) {
 	if u.at != clock.Never {
-		return // an earlier step has reached its limit: the rest waits for Tick
+		return // an earlier step has reached its limit; the next Tick sends the rest
 	}
 	for budget := u.cfg.Window; u.sq.len() > 0 && (u.state == verbs.StateRTS || u.state == verbs.StateSQD); {
 		w := u.sq.at(u.sq.head)
 		if !w.started {
 			if u.state == verbs.StateSQD {
-				break // in SQD no work request begins
+				break // in SQD no work request is started
 			}
 			w.started = true
 			u.svc.start(u, w)
