@@ -30,7 +30,8 @@ const (
 	JoinMulticast Op = 22
 )
 
-// Commands of the preloaded library itself, when the program opens or closes an event channel.
+// Commands that the preloaded library itself sends when the program opens or closes an event
+// channel.
 const (
 	OpenChannel  Op = 0x7fff0001
 	CloseChannel Op = 0x7fff0002
@@ -46,8 +47,8 @@ const (
 // privateRoom is the size of the field for private data in arguments and events, in bytes.
 const privateRoom = 256
 
-// The structs have the names of rdma_user_cm.h without their prefixes. Response is the address of
-// the answer in the program's memory; the preloaded library uses it.
+// The structs have the names of rdma_user_cm.h without their prefixes. Response is the address in
+// the program's memory at which the preloaded library stores the answer.
 type (
 	createID struct {
 		UID, Response uint64
@@ -62,8 +63,8 @@ type (
 		Response uint64
 		ID, _    uint32
 	}
-	// Reported is the answer to DestroyID and MigrateID: the number of the identifier's events that
-	// the program has read.
+	// Reported is the answer to DestroyID and MigrateID: how many events of the identifier the program
+	// has read.
 	Reported struct{ Events uint32 }
 
 	// address is a struct sockaddr_in6, or a struct sockaddr_in in the same bytes.
@@ -169,8 +170,8 @@ type (
 		ID, FD   uint32
 	}
 
-	// qpAttr is a struct ib_uverbs_qp_attr: the attributes of a transition, and others that no
-	// answer sets.
+	// qpAttr is a struct ib_uverbs_qp_attr: the attributes of a transition. Its other fields are zero
+	// in all answers.
 	qpAttr struct {
 		Mask, State, Current, PathMTU, Migration uint32
 		QKey, RecvPSN, SendPSN, DestQPN, Access  uint32

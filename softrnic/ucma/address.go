@@ -13,10 +13,11 @@ import (
 )
 
 // spaces are the port spaces that are supported. Identifiers of other spaces can be made and
-// destroyed: librdmacm does so to find out whether native InfiniBand addresses can be bound.
+// destroyed: librdmacm makes one to find out whether native InfiniBand addresses can be bound.
 var spaces = map[uint16]mad.ServiceID{spaceTCP: mad.SpaceTCP, spaceUDP: mad.SpaceUDP}
 
-// parse decodes a socket address. ok is false if there is none: programs leave some arguments out.
+// parse decodes a socket address. ok is false if a has none, because programs leave some arguments
+// empty.
 func (a address) parse() (p netip.AddrPort, ok bool) {
 	port := binary.BigEndian.Uint16(a[2:])
 	switch binary.NativeEndian.Uint16(a[:]) {
@@ -56,7 +57,8 @@ func (m *Manager) gidOf(a netip.Addr) (index int, ok bool) {
 	return 0, false
 }
 
-// sourceFor returns the NIC's address for a peer: of the same family, preferably of the same scope.
+// sourceFor returns the NIC's address for a connection to a peer. It has the same family as the
+// peer's, and the same scope if there is such an address.
 func (m *Manager) sourceFor(peer netip.Addr) (found netip.Addr, ok bool) {
 	for _, g := range m.cfg.Device.GIDs {
 		own := g.Addr()
@@ -71,7 +73,7 @@ func (m *Manager) sourceFor(peer netip.Addr) (found netip.Addr, ok bool) {
 	return found, ok
 }
 
-// give binds an identifier to an address of the NIC, or to the unspecified address, and to a port.
+// give binds an identifier to a port and to an address of the NIC, or to the unspecified address.
 func (m *Manager) give(x *id, a netip.AddrPort) error {
 	if x.space == 0 {
 		return unix.EINVAL
@@ -98,7 +100,7 @@ func (m *Manager) bind(_ call, a bindIP) (Result, error) {
 	return Result{}, nil
 }
 
-// resolve finds the NIC's address and the route for a peer.
+// resolve executes ResolveIP: it finds the NIC's address and the route for a peer.
 func (m *Manager) resolve(c call, a resolveIP) (Result, error) {
 	x, err := m.find(a.ID)
 	if err != nil {
@@ -173,7 +175,7 @@ const (
 	pathCount = 1
 )
 
-// query returns the addresses and the path of an identifier as far as they are known.
+// query executes Query: it returns those addresses and that path of an identifier which are known.
 func (m *Manager) query(_ call, a query) (Result, error) {
 	x, err := m.find(a.ID)
 	if err != nil {

@@ -20,16 +20,16 @@ const (
 		uverbs.MaskDestAtomic | uverbs.MaskRNRTimer
 	maskRTS = uverbs.MaskState | uverbs.MaskSendPSN | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry | uverbs.MaskRdAtomic
 
-	// minRNRTimer is the code of 82 ms. It is long, as that of the kernel's connection manager (655
-	// ms), because programs rely on that: they post receives when their peers may already have
+	// minRNRTimer is the code of 82 ms. This is long, like the 655 ms of the kernel's connection
+	// manager. Programs rely on that, because they post receives when their peers may already have
 	// sent.
 	minRNRTimer = 26
-	// DefaultQKey is the Q_Key of datagram services that choose no other (RDMA_UDP_QKEY).
+	// DefaultQKey is the Q_Key of datagram services for which the program sets none (RDMA_UDP_QKEY).
 	DefaultQKey = 0x01234567
 )
 
-// initQPAttr returns the attributes with which the program makes the next transition of its queue
-// pair.
+// initQPAttr executes InitQPAttr: it returns the attributes with which the program then makes a
+// transition of its queue pair.
 func (m *Manager) initQPAttr(_ call, a initQPAttr) (Result, error) {
 	x, err := m.find(a.ID)
 	if err != nil {
@@ -54,7 +54,7 @@ func (m *Manager) initQPAttr(_ call, a initQPAttr) (Result, error) {
 	case a.State == qpRTS && known && !x.datagrams():
 		out.Mask, out.SendPSN, out.Timeout = maskRTS, uint32(t.peerPSN), t.ackTimeout
 		out.RetryCount, out.RNRRetry, out.MaxRdAtomic = t.retry, t.rnrRetry, t.depth
-		if x.options.ackTimeout != 0 { // the option may have been set after the request
+		if x.options.ackTimeout != 0 { // the program may have set the option after the request
 			out.Timeout = x.options.ackTimeout
 		}
 	default:
@@ -65,13 +65,13 @@ func (m *Manager) initQPAttr(_ call, a initQPAttr) (Result, error) {
 
 // ahOf returns the address of the peer.
 func (m *Manager) ahOf(x *id) uverbs.AHAttr {
-	i, _ := m.gidOf(x.src.Addr()) // an identifier with a peer is bound to an address of the NIC
+	i, _ := m.gidOf(x.src.Addr()) // found: an identifier with a peer is bound to an address of the NIC
 	return uverbs.AHAttr{
 		DestGID: verbs.GIDOf(x.dst.Addr()), SourceGID: uint8(i), Hop: hopLimit, TClass: x.options.tos, Global: 1, Port: onlyPort,
 	}
 }
 
-// qkey returns the Q_Key of its datagrams.
+// qkey returns the Q_Key of the identifier's datagrams.
 func (x *id) qkey() uint32 {
 	if x.terms.qkey != 0 {
 		return x.terms.qkey

@@ -11,13 +11,13 @@ type channel struct {
 // pending is an event that the program has not read.
 type pending struct {
 	event
-	of   *id   // the identifier that the event is reported for; of a connection request, the one that listens
-	made *id   // the new identifier of the connection that a peer asks for; nil if the event is no such request
-	join *join // the membership in a multicast group that the event reports on; nil if it reports on none
+	of   *id   // the identifier to which the event belongs; for a connection request, the one that listens
+	made *id   // the new identifier that was made for a peer's connection request; nil for other events
+	join *join // the membership in a multicast group to which the event belongs; nil if it belongs to none
 }
 
-// tell queues an event of an identifier. While the program does not know the identifier (uid 0), the
-// event is dropped.
+// tell queues an event of an identifier. It drops the event if the program does not know the
+// identifier yet (uid 0).
 func (m *Manager) tell(x *id, kind uint32, status int32, param any) {
 	if x.uid == 0 {
 		return
@@ -40,8 +40,8 @@ func (m *Manager) queue(ch *channel, p pending) {
 	m.cfg.Tell(ch.number)
 }
 
-// maxUnread is the largest number of unread events of one identifier, for events that the program
-// itself can cause repeatedly.
+// maxUnread is the largest number of unread events of one identifier. It limits events that the
+// program can cause repeatedly.
 const maxUnread = 16
 
 // full reports whether maxUnread events of an identifier are unread.
@@ -55,7 +55,7 @@ func (ch *channel) full(x *id) bool {
 	return n >= maxUnread
 }
 
-// withdraw removes the events that which selects, and returns their number.
+// withdraw removes the unread events for which which returns true, and returns their number.
 func (ch *channel) withdraw(q Quota, which func(p *pending) bool) int {
 	before := len(ch.unread)
 	ch.unread = slices.DeleteFunc(ch.unread, func(p pending) bool { return which(&p) })
@@ -79,8 +79,8 @@ func (m *Manager) getEvent(x call) (Result, error) {
 	return Result{Data: encode(p.event)}, nil
 }
 
-// migrate moves an identifier, with its unread events, to the channel to which the program has
-// written the command.
+// migrate executes MigrateID: it moves an identifier, with its unread events, to the channel to
+// which the program has written the command.
 func (m *Manager) migrate(x call, a migrateID) (Result, error) {
 	i, err := m.find(a.ID)
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *Manager) migrate(x call, a migrateID) (Result, error) {
 		}
 		return p.of == i
 	})
-	m.cfg.Quota.Add(Event, -len(moved)) // queue counts them again
+	m.cfg.Quota.Add(Event, -len(moved)) // queue counts the events again
 	i.channel, r.Withdrawn = x.ch, uint32(len(moved))
 	for _, p := range moved {
 		m.queue(x.ch, p)

@@ -24,7 +24,8 @@ func (p *connParam) private(room int) ([]byte, error) {
 	return p.Private[:p.PrivateLen], nil
 }
 
-// connect sends a connection request, or a SIDR request for a datagram service.
+// connect executes Connect: it sends a connection request, or a SIDR request for a datagram
+// service.
 func (m *Manager) connect(c call, a connect) (Result, error) {
 	x, err := m.find(a.ID)
 	switch {
@@ -50,7 +51,7 @@ func (m *Manager) connect(c call, a connect) (Result, error) {
 	return Result{}, nil
 }
 
-// header appends to b the header of RDMA-CM, which precedes private data.
+// header appends to b the header of RDMA-CM that precedes the program's private data.
 func (x *id) header(b []byte) []byte {
 	ip := mad.IPData{SrcPort: x.src.Port(), Src: x.src.Addr(), Dst: x.dst.Addr()}
 	return ip.AppendTo(b)
@@ -78,7 +79,7 @@ func (m *Manager) request(c call, x *id, p *connParam) (*engine.CMConn, error) {
 	return c.NIC.Connect(c.Now, x.src.Addr(), x.dst.Addr(), req, c.Out)
 }
 
-// question sends a SIDR_REQ.
+// question sends a SIDR_REQ, which asks for the queue pair of a datagram service.
 func (m *Manager) question(c call, x *id, p *connParam) (*engine.CMConn, error) {
 	private, err := p.private(mad.SIDRReqPrivate - mad.IPDataLen)
 	if err != nil {
@@ -89,7 +90,8 @@ func (m *Manager) question(c call, x *id, p *connParam) (*engine.CMConn, error) 
 	return c.NIC.Resolve(c.Now, x.src.Addr(), x.dst.Addr(), req, c.Out)
 }
 
-// accept accepts a peer's request. On the initiator's side it reports that the queue pair is ready.
+// accept executes Accept: it accepts a peer's request. On the initiator's side, the program sends
+// this command when its queue pair is ready.
 func (m *Manager) accept(c call, a accept) (Result, error) {
 	x, err := m.find(a.ID)
 	switch {
@@ -159,7 +161,8 @@ func (m *Manager) answer(c call, x *id, p *connParam) error {
 	return c.NIC.Answer(c.Now, x.conn, rep, c.Out)
 }
 
-// reject refuses a peer's request, or on the initiator's side the peer's reply.
+// reject executes Reject: it refuses a peer's request or, on the initiator's side, the peer's
+// reply.
 func (m *Manager) reject(c call, a reject) (Result, error) {
 	x, err := m.find(a.ID)
 	switch {
@@ -187,7 +190,8 @@ func (m *Manager) reject(c call, a reject) (Result, error) {
 	return Result{}, nil
 }
 
-// disconnect ends a connection. If it has already ended that is no error: both sides may end it.
+// disconnect executes Disconnect: it ends a connection. A connection that has already ended is no
+// error, because both sides may end it.
 func (m *Manager) disconnect(c call, a named) (Result, error) {
 	x, err := m.find(a.ID)
 	switch {
@@ -210,8 +214,8 @@ func (m *Manager) disconnect(c call, a named) (Result, error) {
 	return Result{}, c.NIC.Disconnect(c.Now, x.conn, c.Out)
 }
 
-// notify reports the first packet of a connection. It does nothing, because the NIC sees that
-// packet itself.
+// notify is called when a program reports the first packet of a connection. It does nothing,
+// because the NIC itself notices this packet.
 func (m *Manager) notify(_ call, a notify) (Result, error) {
 	_, err := m.find(a.ID)
 	return Result{}, err

@@ -1,7 +1,7 @@
-// Package ucma is what unmodified RDMA programs see of a NIC's connection manager: the Linux
-// interface between librdmacm and the kernel (/dev/infiniband/rdma_cm). The preloaded library of
-// package uverbs forwards the commands of a program, and package ipc/serve executes them by a
-// Manager:
+// Package ucma implements the Linux interface between librdmacm and the kernel
+// (/dev/infiniband/rdma_cm), by which unmodified RDMA programs use a NIC's connection manager. The
+// preloaded library of package uverbs forwards the commands of a program, and package ipc/serve
+// executes them by a Manager:
 //
 //	abi.go      commands: numbers, arguments, answers, events
 //	message.go  how the preloaded library forwards a command
@@ -18,8 +18,9 @@
 //	attr.go     attributes with which a program brings its queue pair up
 //	option.go   options of identifiers
 //
-// Commands never wait: operations that take time end with an event. All bytes were written by
-// another process, which is not trusted. The layouts are those of /usr/include/rdma/rdma_user_cm.h.
+// Commands never wait: operations that take time end with an event. The bytes of a command are
+// written by another process, which is not trusted. The layouts are those of
+// /usr/include/rdma/rdma_user_cm.h.
 //
 // A Manager has no lock: its caller has exclusive use of the NIC's engine, also when the engine
 // reports a change.

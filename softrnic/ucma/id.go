@@ -11,7 +11,7 @@ import (
 // id is an identifier: rdma_cm_id of librdmacm.
 type id struct {
 	handle  uint32
-	uid     uint64 // the program's name of it; 0 means none yet
+	uid     uint64 // the number by which the program knows the identifier; 0 means none yet
 	channel *channel
 	state   State
 	// space is the port space as in mad.PortService; 0 if it is not supported.
@@ -21,8 +21,8 @@ type id struct {
 	reported uint32 // number of events that the program has read
 	conn     *engine.CMConn
 	listener *engine.CMListener
-	// backlog is the largest number of requests that may wait for an answer, waiting is their
-	// number. of is the listener of this request until it is answered.
+	// For a listener, backlog is the largest number of requests that may wait for an answer, and
+	// waiting is their number. For a peer's request, of is its listener until the request is answered.
 	backlog, waiting int
 	of               *id
 	terms            terms
@@ -31,11 +31,11 @@ type id struct {
 // terms are the parameters of a connection that both sides have agreed on.
 type terms struct {
 	qpn, peerQPN wire.QPN
-	// psn is the first PSN that this side expects. peerPSN is the first that the peer expects.
+	// psn is the first PSN that this side expects. peerPSN is the first PSN that the peer expects.
 	psn, peerPSN wire.PSN
 	mtu          uint8 // code
-	// resources is how many READs and atomics of the peer may be in flight here. depth is how many
-	// of this side may be in flight there.
+	// resources is how many READs and atomics of the peer this side may have in execution. depth is
+	// how many of this side may be in flight to the peer.
 	resources, depth uint8
 	retry, rnrRetry  uint8
 	ackTimeout       uint8
@@ -46,10 +46,10 @@ type terms struct {
 // datagrams reports whether the identifier belongs to a datagram service.
 func (x *id) datagrams() bool { return x.space == mad.SpaceUDP }
 
-// service returns the service number of a port of its space.
+// service returns the service number of a port in the identifier's port space.
 func (x *id) service(port uint16) mad.ServiceID { return mad.PortService(x.space, port) }
 
-// answered is called when the request was answered or needs no answer any more.
+// answered is called when a peer's request was answered, or needs no answer any more.
 func (x *id) answered() {
 	if x.of != nil {
 		x.of.waiting--

@@ -13,20 +13,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Limits of the ACK timeout that a peer may ask for: a shorter one would cause needless
+// Limits of the ACK timeout that a peer may request. A shorter one would cause needless
 // retransmissions, a longer one would delay errors too long.
 const (
 	minPeerTimeout = 8  // 1 ms
 	maxPeerTimeout = 20 // 4.3 s
 )
 
-// listen accepts requests at the port of an identifier.
+// listen executes Listen: it makes an identifier accept requests at its port.
 func (m *Manager) listen(c call, a listen) (Result, error) {
 	x, err := m.find(a.ID)
 	switch {
 	case err != nil:
 		return Result{}, err
-	case x.state == Fresh: // not bound: at all addresses, and a free port
+	case x.state == Fresh: // not bound: it listens at all addresses and a free port
 		if err := m.give(x, netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); err != nil {
 			return Result{}, err
 		}
@@ -40,11 +40,11 @@ func (m *Manager) listen(c call, a listen) (Result, error) {
 	case len(m.listeners) >= m.cfg.Listeners:
 		return Result{}, unix.ENOMEM
 	}
-	// A listener shares its address and port with no identifier.
+	// No other identifier may have the address and port of a listener.
 	if err := m.cfg.Ports.check(x, x.src, false); err != nil {
 		return Result{}, err
 	}
-	x.backlog = int(min(a.Backlog-1, maxBacklog-1)) + 1 // 0 means the largest
+	x.backlog = int(min(a.Backlog-1, maxBacklog-1)) + 1 // a backlog of 0 means the largest
 	listen := c.NIC.Listen
 	if x.datagrams() {
 		listen = c.NIC.ListenDatagrams
@@ -63,7 +63,7 @@ func (m *Manager) listen(c call, a listen) (Result, error) {
 	return Result{}, nil
 }
 
-// Requested makes an identifier for a peer's request. It is the method of engine.CMWatcher.
+// Requested makes an identifier for a peer's request. The engine calls it; see engine.CMWatcher.
 func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refusal, ok bool) {
 	x := m.listeners[l]
 	ip, private, err := m.header(c)
@@ -81,7 +81,7 @@ func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refus
 		return cm.Refusal{Reason: mad.ReasonNoResources}, false
 	}
 	made.space, made.conn, made.of, made.options.tos = x.space, c, x, x.options.tos
-	pkeyIndex, _ := verbs.PKeyIndex(m.cfg.Device.PKeys, pkeyOf(c)) // the NIC refuses requests with other P_Keys
+	pkeyIndex, _ := verbs.PKeyIndex(m.cfg.Device.PKeys, pkeyOf(c)) // found: the NIC refuses requests with other P_Keys
 	made.terms.pkeyIndex = uint16(pkeyIndex)
 	x.waiting++
 	made.src, made.dst = netip.AddrPortFrom(c.Local, x.src.Port()), netip.AddrPortFrom(c.Peer, ip.SrcPort)
@@ -99,8 +99,8 @@ func pkeyOf(c *engine.CMConn) uint16 {
 	return c.Request.PKey
 }
 
-// accepts returns the addresses of the NIC at which a listener accepts requests; the zero Prefix
-// stands for all.
+// accepts returns the addresses of the NIC at which a listener accepts requests. The zero Prefix
+// means all addresses.
 func (x *id) accepts() netip.Prefix {
 	switch own := x.src.Addr(); {
 	case !own.IsUnspecified():
@@ -123,7 +123,7 @@ func (m watcher) header(c *engine.CMConn) (ip mad.IPData, private []byte, err er
 	return ip, b[mad.IPDataLen:], err
 }
 
-// asked stores what a peer requests, and returns the parameters of the event.
+// asked stores the values in a peer's request, and returns the parameters for the event.
 func (m watcher) asked(x *id, private []byte) any {
 	t := &x.terms
 	t.mtu, t.ackTimeout = cm.MTUCode(m.cfg.Device.ActiveMTU), x.options.timeout()
@@ -150,7 +150,7 @@ func (m watcher) asked(x *id, private []byte) any {
 // newPSN returns a random first PSN.
 func (m *Manager) newPSN() wire.PSN { return wire.PSN(m.cfg.Rand.Uint32()).Add(0) }
 
-// flag converts a bool to the ABI.
+// flag converts a bool to the form in the ABI.
 func flag(b bool) uint8 {
 	if b {
 		return 1

@@ -20,14 +20,14 @@ type Config struct {
 	// Ports has the ports of all programs on the NIC.
 	Ports *Ports
 	Rand  *rand.Rand
-	// Owns reports whether the program may connect a queue pair: whether it belongs to the program.
+	// Owns reports whether queue pair n belongs to the program, so that the program may connect it.
 	Owns func(n wire.QPN) bool
-	// Tell announces to the program that a channel has a new event. It must not wait.
+	// Tell informs the program that a channel has a new event. It must not wait.
 	Tell func(channel uint32)
 	// Channels and Listeners are the largest numbers that the program may have. 0 means 1024, 64.
 	Channels, Listeners int
-	// Quota limits its other objects; nil means that there is no quota and only the range of their
-	// handles limits them.
+	// Quota limits the program's other objects. nil means that only the range of their handles limits
+	// them.
 	Quota Quota
 }
 
@@ -36,8 +36,8 @@ const (
 	defaultListeners = 64
 	// maxHandle is the largest number of identifiers that librdmacm can look up.
 	maxHandle = 1<<16 - 1
-	// maxBacklog is the largest backlog of a listener; a program that asks for 0 gets it. It keeps
-	// a listener that answers no request from using up the quota of identifiers.
+	// maxBacklog is the largest backlog of a listener, and the backlog if the program requests 0. So a
+	// listener whose program answers no request does not use up the quota of identifiers.
 	maxBacklog = 256
 )
 
@@ -77,7 +77,8 @@ func New(cfg Config) *Manager {
 	}
 }
 
-// Step is the step of the engine in which a command is executed. NIC is nil if the NIC is down.
+// Step is the step of the engine in which a command is executed. NIC is the NIC's connection
+// manager; nil if the NIC is down.
 type Step struct {
 	Now clock.Time
 	NIC *engine.GSI
@@ -93,8 +94,8 @@ type call struct {
 // Result is the answer to a command.
 type Result struct {
 	Data []byte
-	// Withdrawn is the number of events of Channel that were removed unread: the caller takes back
-	// that many announcements.
+	// Withdrawn is the number of unread events of Channel that were removed. The caller must withdraw
+	// as many announcements.
 	Withdrawn, Channel uint32
 }
 
@@ -237,7 +238,7 @@ func (m *Manager) destroy(x call, a destroyID) (Result, error) {
 // the program has not seen, and its events. It returns the number of removed events.
 func (m *Manager) end(s Step, x *id) (withdrawn int) {
 	if m.ids[x.handle] != x {
-		return 0 // it has ended with its listener
+		return 0 // the identifier has ended with its listener
 	}
 	delete(m.ids, x.handle)
 	m.cfg.Quota.Add(ID, -1)

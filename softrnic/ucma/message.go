@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Lengths of what precedes the arguments of a command: a prefix with the number of the event
-// channel and 4 reserved bytes, and the header of the command.
+// Lengths of the parts of a message in front of a command's arguments. They are a prefix, with the
+// number of the event channel and 4 reserved bytes, and the header of the command.
 const (
 	prefixLen = 8
 	headerLen = 8
@@ -19,7 +19,7 @@ const (
 type Command struct {
 	Op      Op
 	Channel uint32
-	// Args are the arguments; after those of SetOption comes the value of the option.
+	// Args are the arguments. For SetOption, the value of the option follows them.
 	Args []byte
 }
 
@@ -44,6 +44,6 @@ func decode[A any](b []byte) (a A, ok bool) {
 
 // encode returns the encoding of a struct of this package.
 func encode(v any) []byte {
-	b, _ := binary.Append(nil, binary.NativeEndian, v) // fixed sizes: cannot fail
+	b, _ := binary.Append(nil, binary.NativeEndian, v) // cannot fail, because all sizes are fixed
 	return b
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// join is an identifier's membership in a multicast group. It only tells the program what to attach
-// and where to send. librdmacm itself attaches the queue pair of the identifier when it reads the
-// event, and that makes the NIC report the group.
+// join is an identifier's membership in a multicast group. Its event contains the group to which
+// the queue pair must be attached, and the destination of datagrams. librdmacm attaches the queue
+// pair when it reads the event, and this makes the NIC report the group.
 type join struct {
 	handle   uint32
 	uid      uint64
@@ -19,13 +19,14 @@ type join struct {
 	reported uint32 // number of events that the program has read
 }
 
-// joinIP joins a group. The event is queued at once.
+// joinIP executes JoinIPMulticast: it joins a group. The event is queued at once.
 func (m *Manager) joinIP(_ call, a joinIPMulticast) (Result, error) {
 	return m.join(a.ID, a.UID, a.Addr)
 }
 
-// joinAny is joinIP of newer libraries. Its flag says whether the program only sends to the group:
-// then the library does not attach the queue pair.
+// joinAny executes JoinMulticast, which newer libraries use instead of JoinIPMulticast. Its flag
+// says whether the program only sends to the group; then the library does not attach the queue
+// pair.
 func (m *Manager) joinAny(_ call, a joinMulticast) (Result, error) {
 	const lastFlag = 1 // RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER
 	if a.Flags > lastFlag || int(a.Len) > len(a.Addr) {
@@ -34,8 +35,8 @@ func (m *Manager) joinAny(_ call, a joinMulticast) (Result, error) {
 	return m.join(a.ID, a.UID, address(a.Addr[:]))
 }
 
-// join joins a group. As the kernel, it requires an identifier of a datagram service, bound to an
-// address of the NIC, and a group of the same address family.
+// join joins a group. Like the kernel, it requires an identifier of a datagram service that is
+// bound to an address of the NIC, and a group of the same address family.
 func (m *Manager) join(handle uint32, uid uint64, to address) (Result, error) {
 	x, err := m.find(handle)
 	if err != nil {
@@ -65,7 +66,7 @@ func (m *Manager) join(handle uint32, uid uint64, to address) (Result, error) {
 	return Result{Data: encode(Handle{j.handle})}, nil
 }
 
-// joined returns the parameters of the event: the destination of datagrams to the group.
+// joined returns the parameters of the event for a join: the destination of datagrams to the group.
 func (x *id) joined(group netip.Addr, source int) datagramParam {
 	return datagramParam{
 		QPN: uint32(verbs.MulticastQPN), QKey: x.qkey(),

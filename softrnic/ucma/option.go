@@ -11,15 +11,15 @@ type options struct {
 	tos        uint8
 	ackTimeout uint8 // code; 0 means the default
 	reuse      bool  // other identifiers with this option may have the same address and port
-	// only: the unspecified address stands for the addresses of its family, not for all. The default
-	// is true for IPv4 and false for IPv6; familyChosen means that the program has set the option.
+	// only: the unspecified address means only the addresses of its family. The default is true for
+	// IPv4 and false for IPv6; familyChosen means that the program has set the option.
 	only, familyChosen bool
 }
 
 // defaultAckTimeout is the code of 134 ms. It suits a shared machine: see docs/explain/patience.md.
 const defaultAckTimeout = 15
 
-// timeout returns the code of the ACK timeout, at least 1.
+// timeout returns the code of the ACK timeout. It is at least 1, because 0 would mean no timeout.
 func (o *options) timeout() uint8 {
 	if o.ackTimeout == 0 {
 		return defaultAckTimeout
@@ -37,7 +37,7 @@ const (
 	maxAckTimeout    = 31
 )
 
-// setOption sets an option. The value follows the arguments.
+// setOption executes SetOption. b has the arguments and, behind them, the value of the option.
 func (m *Manager) setOption(_ call, b []byte) (Result, error) {
 	a, ok := decode[setOption](b)
 	if !ok {

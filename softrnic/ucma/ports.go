@@ -43,9 +43,9 @@ func (p *Ports) take(x *id, at netip.AddrPort, start uint32) error {
 	return nil
 }
 
-// check returns why an identifier cannot have an address and a port beside the others that have the
-// port, by the rules of the kernel (cma_check_port). reuse means that it may have the same address
-// as others with that option.
+// check returns an error if an identifier cannot have an address and port because of other
+// identifiers with this port. It follows the rules of the kernel (cma_check_port). reuse: the
+// identifier may have the same address as others with this option.
 func (p *Ports) check(x *id, at netip.AddrPort, reuse bool) error {
 	a := at.Addr()
 	for _, o := range p.used[x.service(at.Port())] {
@@ -61,8 +61,8 @@ func (p *Ports) check(x *id, at netip.AddrPort, reuse bool) error {
 	return nil
 }
 
-// release frees the port of an identifier, if it has one. Identifiers of peers' requests have none
-// of their own.
+// release frees the port of an identifier, if it has one. Identifiers of peers' requests have no
+// port of their own.
 func (p *Ports) release(x *id) {
 	s := x.service(x.src.Port())
 	left := slices.DeleteFunc(p.used[s], func(o *id) bool { return o == x })

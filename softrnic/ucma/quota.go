@@ -19,8 +19,8 @@ const MaxIDs = 16384
 
 // Quota counts the objects of a program. It is called in steps of the engine.
 type Quota interface {
-	// Take counts one more object. If the program may not have it, Take returns the error for the
-	// command and does not count it.
+	// Take counts one more object. If the quota does not allow it, Take returns the error for the
+	// command, and does not count the object.
 	Take(o Object) error
 	// Add counts n more objects, or fewer if n is negative. It never fails.
 	Add(o Object, n int)
@@ -33,13 +33,13 @@ func (boundless) Take(Object) error { return nil }
 
 func (boundless) Add(Object, int) {}
 
-// mayTell returns an error if the quota allows no more event. It is asked for events that the
-// program or a peer can cause repeatedly. Events of an existing connection are always queued: there
-// are few of each.
+// mayTell returns an error if the quota allows no further event. It is called for events that the
+// program or a peer can cause repeatedly. Other events of an existing connection are always queued,
+// because there are few of each.
 func mayTell(q Quota) error {
 	err := q.Take(Event)
 	if err == nil {
-		q.Add(Event, -1) // queue counts the event
+		q.Add(Event, -1) // undoes Take, because queue counts the event
 	}
 	return err
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Changed reports a change of a connection to the program. It is the method of engine.CMWatcher.
+// Changed reports a change of a connection to the program. The engine calls it; see
+// engine.CMWatcher.
 func (m watcher) Changed(c *engine.CMConn) {
 	x := m.conns[c]
 	switch {
@@ -24,7 +25,7 @@ func (m watcher) Changed(c *engine.CMConn) {
 	}
 }
 
-// Lost tells the program that the NIC of its listener has gone down. It is the method of
+// Lost reports to the program that the NIC of its listener has gone down. The engine calls it; see
 // engine.CMWatcher.
 func (m watcher) Lost(l *engine.CMListener) {
 	if x := m.listeners[l]; x != nil {
@@ -32,7 +33,7 @@ func (m watcher) Lost(l *engine.CMListener) {
 	}
 }
 
-// ended reports the end of a connection, once.
+// ended reports the end of a connection to the program, once.
 func (m watcher) ended(x *id, c *engine.CMConn) {
 	from := x.state
 	if x.datagrams() && from == Accepted {
@@ -80,8 +81,8 @@ func (m watcher) replied(x *id, rep *mad.REP) {
 	m.tell(x, connectResponse, 0, p)
 }
 
-// resolved reports the result of a SIDR request: the queue pair of a datagram service, or a
-// refusal.
+// resolved reports the result of a SIDR request to the program: the queue pair of a datagram
+// service, or a refusal.
 func (m watcher) resolved(x *id, rep *mad.SIDRRep) {
 	if rep.Status != mad.SIDRValid {
 		x.step(onEnd)

@@ -8,18 +8,19 @@ type State uint8
 // States.
 const (
 	Fresh State = iota
-	// Bound: it has an address, perhaps the unspecified one, and a port.
+	// Bound: the identifier has a port and an address, which may be the unspecified one.
 	Bound
 	// Resolved: the address of the peer and the route to it are known. Routed: the program has also
 	// requested the route.
 	Resolved
 	Routed
 	Listening
-	// Connecting: a connection request or SIDR request was sent. Answered: the peer has accepted,
-	// and the program brings its queue pair up.
+	// Connecting: a connection request or SIDR request was sent. Answered: the peer has accepted, and
+	// the program moves its queue pair to RTS.
 	Connecting
 	Answered
-	// Requested: made for a peer's request. Accepted: the program has accepted that request.
+	// Requested: the identifier was made for a peer's request. Accepted: the program has accepted this
+	// request.
 	Requested
 	Accepted
 	Established
@@ -36,7 +37,7 @@ var stateNames = [states]string{
 // String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// cause is why the state of an identifier changes: a command, or a report of the NIC.
+// cause is what makes an identifier change its state: a command, or a report of the NIC.
 type cause uint8
 
 const (
@@ -73,7 +74,7 @@ var edges = []transitions.Edge[State, cause]{
 	{Resolved, onRoute, Routed},
 	{Routed, onConnect, Connecting},
 	{Connecting, onReply, Answered},
-	{Connecting, onEstablished, Established}, // of a datagram service
+	{Connecting, onEstablished, Established}, // only for a datagram service
 	{Connecting, onEnd, Ended},
 	{Answered, onReady, Established},
 	{Answered, onEnd, Ended},
@@ -91,10 +92,10 @@ var table = func() (t [states][causes]State) {
 	return t
 }()
 
-// may reports whether the identifier has an edge for the cause.
+// may reports whether the identifier has a transition for the cause.
 func (x *id) may(on cause) bool { return table[x.state][on] != x.state }
 
-// step follows the edge for the cause. It returns false if there is none.
+// step makes the transition for the cause. It returns false if there is none.
 func (x *id) step(on cause) bool {
 	ok := x.may(on)
 	x.state = table[x.state][on]

@@ -9,8 +9,8 @@ import (
 type Op uint32
 
 // Commands (enum ib_uverbs_write_cmds). Repost exists only between the preloaded library and the
-// daemon: the library has read events from a completion channel that belong to other queues, and
-// returns them.
+// daemon. By it the library returns events that it has read from a completion channel, but that
+// belong to other queues.
 const (
 	GetContext        Op = 0
 	QueryDevice       Op = 1
@@ -39,7 +39,7 @@ const (
 	QuerySRQ          Op = 34
 	DestroySRQ        Op = 35
 
-	ModifyCQ Op = 57 // extended only
+	ModifyCQ Op = 57 // only as an extended command
 
 	Extended Op = 0x80000000
 	Repost   Op = 0x7fff0000
@@ -48,8 +48,8 @@ const (
 const (
 	headerLen   = 8
 	exHeaderLen = 16
-	// responseLen is the length of the pointer to the answer, with which the arguments of most
-	// commands begin.
+	// responseLen is the length of the pointer to the memory for the answer. The arguments of most
+	// commands begin with this pointer.
 	responseLen = 8
 	opMask      = 0xff
 	// MaxCommand is the largest length of a command in bytes.
@@ -58,15 +58,16 @@ const (
 
 // Command is a command as a program wrote it.
 type Command struct {
-	Op      Op // with the flag Extended
+	Op      Op // with the flag Extended for an extended command
 	Channel uint32
-	// Args are the arguments, without the pointer to the answer.
+	// Args are the arguments, without the pointer to the memory for the answer.
 	Args []byte
 }
 
 var errCommand = errors.New("a message that is no command")
 
-// noPointer are the commands whose arguments do not begin with a pointer to the answer.
+// noPointer has the commands whose arguments do not begin with a pointer to the memory for the
+// answer.
 var noPointer = map[Op]bool{
 	DeallocPD: true, DestroyAH: true, DeregMR: true, DeallocMW: true, ReqNotifyCQ: true, ModifyQP: true, ModifySRQ: true,
 	AttachMulticast: true, DetachMulticast: true, Repost: true,
@@ -114,7 +115,7 @@ func Decode[A any](c Command) (a A, ok bool) {
 func Encode(answers ...any) []byte {
 	var b []byte
 	for _, a := range answers {
-		b, _ = binary.Append(b, binary.NativeEndian, a) // fixed sizes: cannot fail
+		b, _ = binary.Append(b, binary.NativeEndian, a) // cannot fail, because all sizes are fixed
 	}
 	return b
 }

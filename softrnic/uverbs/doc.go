@@ -1,7 +1,8 @@
-// Package uverbs is what unmodified RDMA programs see of a NIC: the Linux interface between
-// libibverbs and the kernel, in the form of the kernel's rxe driver. A small library that is
-// preloaded into the program (folder shim) stands in for the kernel and forwards each command;
-// package ipc/serve executes it. This package encodes and decodes the bytes between them:
+// Package uverbs has the Linux interface between libibverbs and the kernel, in the form of the
+// kernel's rxe driver, by which unmodified RDMA programs use a NIC. A small library that is
+// preloaded into the program (folder shim) takes the kernel's place and forwards each command to
+// the daemon, where package ipc/serve executes it. This package encodes and decodes the messages
+// between library and daemon:
 //
 //	hello.go    the first message of the preloaded library, and its answer
 //	command.go  commands: their header, and which library function they are
@@ -9,9 +10,9 @@
 //	ring.go     the rings of the rxe driver: indices and entries
 //	entry.go    the entries of rings: work requests and completions
 //
-// All of it was written by another process, which is not trusted: everything decoded here was
-// copied once, its lengths are checked, and indices are masked with the ring's own size. What the
-// values mean is checked where they are used.
+// The messages and rings are written by another process, which is not trusted. So the bytes are
+// copied once before they are decoded, their lengths are checked, and indices are masked with the
+// ring's own size. The code that uses the values checks what they mean.
 //
 // The layouts are those of /usr/include/rdma: ib_user_verbs.h and rdma_user_rxe.h, 64 bits, native
 // byte order.

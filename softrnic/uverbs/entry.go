@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Sizes in bytes: of entries without their SGEs (rxe_send_wqe, rxe_recv_wqe), of an SGE, of a
-// completion, of the word of an ATOMIC_WRITE, and of the slot of a completion.
+// Sizes in bytes. They are the sizes of entries without their SGEs (rxe_send_wqe, rxe_recv_wqe), of
+// an SGE, of a completion, of the word of an ATOMIC_WRITE, and of the slot of a completion.
 const (
 	sendLen = 208
 	recvLen = 40
@@ -32,18 +32,18 @@ const (
 	sendOp      = 12
 	sendFlags   = 16
 	sendImm     = 20
-	sendRemote  = 24 // of WRITE and READ: the address; of an atomic: the address; of a datagram: queue pair and Q_Key
+	sendRemote  = 24 // address of a WRITE, READ or atomic; queue pair and Q_Key of a datagram
 	sendRKey    = 32
 	sendCompare = 32
 	sendSwap    = 40
-	sendAtomic  = 48 // of an atomic: the R_Key
+	sendAtomic  = 48 // R_Key of an atomic
 	sendQKey    = 28
-	sendBound   = 32 // of a bind: length and L_Key of the memory, the new R_Key, the access rights
+	sendBound   = 32 // for a bind: length and L_Key of the memory, the new R_Key, the access rights
 	sendBindMR  = 40
 	sendBindKey = 48
 	sendRights  = 52
 	sendAH      = 36
-	// Of a FLUSH.
+	// Offsets in the entry of a FLUSH.
 	sendFlushLength = 32
 	sendFlushKey    = 36
 	sendFlushType   = 40
@@ -61,14 +61,14 @@ const (
 	flagInline    = 8
 )
 
-// operations is indexed by enum ibv_wr_opcode. Other operations are refused.
+// operations has the operation for each number of enum ibv_wr_opcode. Other numbers are refused.
 var operations = [...]verbs.WROpcode{
 	verbs.OpWrite, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
 	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpSendInv, flush: verbs.OpFlush, atomicWrite: verbs.OpAtomicWrite,
 }
 
-// flush is the operation FLUSH, which rdma-core has from version 46 on, atomicWrite the operation
-// ATOMIC_WRITE. The word of the latter is in the place of inline data.
+// flush is the number of FLUSH, which rdma-core has from version 46 on. atomicWrite is the number
+// of ATOMIC_WRITE; its word is in the place of inline data.
 const (
 	flush       = 14
 	atomicWrite = 15
@@ -77,8 +77,8 @@ const (
 // known has a bit for each operation that is supported.
 const known = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<flush | 1<<atomicWrite
 
-// Send copies slot to scratch and decodes it: SGEs go into sges, inline data stay in scratch. ah is
-// the number of the address handle. ok is false if the entry is malformed.
+// Send copies slot to scratch and decodes the send entry. SGEs go into sges; inline data stay in
+// scratch. ah is the number of the address handle. ok is false if the entry is malformed.
 func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok bool) {
 	b := scratch[:copy(scratch, slot)]
 	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
@@ -118,7 +118,7 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 		return 0, level <= wire.FlushRegion && types&^(wire.FlushGlobal|wire.FlushPersistent) == 0
 	case verbs.OpSendInv, verbs.OpLocalInv:
 		wr.InvRKey = u32(sendImm)
-	default: // only datagrams need it
+	default: // only datagrams need an address handle
 		wr.RemoteQPN, wr.RemoteQKey, ah = wire.QPN(u32(sendRemote)), u32(sendQKey), u32(sendAH)
 	}
 	if wr.Op == verbs.OpBindMW {
@@ -140,7 +140,8 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 	return ah, ok
 }
 
-// word decodes the rest of an ATOMIC_WRITE. Its word is always inline, whatever the flags say.
+// word decodes the rest of an ATOMIC_WRITE. Its word is always inline, even without the flag for
+// inline data.
 func word(b []byte, wr *verbs.SendWR) (ah uint32, ok bool) {
 	if len(b) < sendLen+wordLen {
 		return 0, false
@@ -151,12 +152,13 @@ func word(b []byte, wr *verbs.SendWR) (ah uint32, ok bool) {
 	return 0, true
 }
 
-// bind decodes the rest of a bind. The right of local writes is ignored: it does not concern peers.
+// bind decodes the rest of a bind. It ignores the right of local writes, which does not concern
+// peers.
 func bind(b []byte, wr *verbs.SendWR, sges []verbs.SGE) bool {
 	length, rights := binary.NativeEndian.Uint64(b[sendBound:]), binary.NativeEndian.Uint32(b[sendRights:])
 	access, others := AccessOf(rights)
 	if others != 0 {
-		access |= verbs.MWBind // no window has it, so the bind is refused as one with a right that the NIC lacks
+		access |= verbs.MWBind // no window has this right, so the NIC refuses the bind, as one with a right that the NIC does not know
 	}
 	if length > math.MaxUint32 || len(sges) == 0 {
 		return false
@@ -169,8 +171,8 @@ func bind(b []byte, wr *verbs.SendWR, sges []verbs.SGE) bool {
 	return true
 }
 
-// Recv copies slot to scratch and decodes it; SGEs go into sges. ok is false if the entry is
-// malformed.
+// Recv copies slot to scratch and decodes the receive. SGEs go into sges. ok is false if the entry
+// is malformed.
 func Recv(slot, scratch []byte, sges []verbs.SGE) (id uint64, nsge int, ok bool) {
 	b := scratch[:copy(scratch, slot)]
 	if len(b) < recvLen {
@@ -208,8 +210,8 @@ const (
 	wcInv = 8
 )
 
-// The service level of a received datagram says which IP header it had, as programs expect it of
-// RoCE NICs.
+// The service level in the completion of a datagram says which IP header the datagram had. Programs
+// expect this of RoCE NICs.
 const (
 	wcSL       = 44
 	headerIPv6 = 1

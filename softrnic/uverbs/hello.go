@@ -68,15 +68,15 @@ const NoChannel = ^uint32(0)
 type Answer struct {
 	// Errno is 0, or the error of the command.
 	Errno uint32
-	// Drain has the bit 1<<i set if word i of the data counts events that the program may not have
-	// read yet. The library removes the unread events of Element from the descriptor and subtracts
-	// their number from the word. Word 0 of a destroyed completion queue counts events of Channel,
-	// all other words count asynchronous events. In an answer of a connection manager, Drain is how
-	// many announcements of events the library removes from Channel.
+	// Drain tells the library which events it must discard. It has bit 1<<i set if word i of the data
+	// counts events that the program may not have read yet. The library removes the unread events of
+	// Element from the descriptor, and subtracts their number from the word. For a destroyed
+	// completion queue, word 0 counts events of Channel. All other words count asynchronous events. In
+	// an answer of the connection manager, Drain is the number of announcements of events that the
+	// library removes from Channel.
 	Drain   uint32
 	Channel uint32
-	// Number is the number of the completion channel whose descriptor comes with the answer, if
-	// there is one.
+	// Number is the number of the completion channel whose descriptor the answer carries, if any.
 	Number  uint32
 	Element uint64
 	Data    []byte

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Offsets in the header of a ring (rxe_queue_buf).
+// Offsets in the header of a ring (rxe_queue_buf), in bytes.
 const (
 	offLog2     = 0
 	offMask     = 4
@@ -24,8 +24,8 @@ type Ring struct {
 	log2 uint
 }
 
-// shape returns the mask for indices of a ring of n entries, and the logarithm of the size of an
-// entry.
+// shape returns the mask for the indices of a ring of n entries, and the binary logarithm of an
+// entry's size.
 func shape(n, entry int) (mask uint32, log2 uint) {
 	return 1<<bits.Len(uint(n)) - 1, uint(bits.Len(uint(entry - 1)))
 }

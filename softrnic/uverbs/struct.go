@@ -2,8 +2,8 @@ package uverbs
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// The structs have the names of ib_user_verbs.h and rdma_user_rxe.h without their prefixes, and
-// lack the pointer to the answer. Reserved fields are blank.
+// The structs have the names of ib_user_verbs.h and rdma_user_rxe.h without their prefixes. They do
+// not have the pointer to the memory for the answer. Reserved fields are blank.
 
 type (
 	// Context is the answer to GetContext. The library fills in the descriptor for asynchronous
@@ -72,8 +72,8 @@ type (
 	PortState struct{ State, MaxMTU, ActiveMTU, LMC uint8 }
 	PortLink  struct{ Width, Speed, Phys, LinkLayer uint8 }
 
-	// Handle has the arguments of commands that only name an object, and the answer of those that
-	// make one.
+	// Handle has the arguments of commands that only name an object. It is also the answer to commands
+	// that make one.
 	Handle struct{ H uint32 }
 
 	// RegMRArgs are the arguments of RegMR, MR is the answer.
@@ -136,15 +136,15 @@ type (
 	// follows it.
 	ResizeCQArgs struct{ H, CQE uint32 }
 	CQSize       struct{ CQE, _ uint32 }
-	// ModifyCQArgs are the arguments of ModifyCQ: Count completions cause an event, or Period
-	// microseconds after the first.
+	// ModifyCQArgs are the arguments of ModifyCQ. An event is raised after Count completions, or
+	// Period microseconds after the first of them.
 	ModifyCQArgs struct {
 		H, Mask       uint32
 		Count, Period uint16
 		Reserved      uint32
 	}
-	// Ex ends the answer of an extended command: which fields are valid, and the length of the
-	// answer.
+	// Ex is the last part of the answer to an extended command: which fields are valid, and the length
+	// of the answer.
 	Ex struct{ CompMask, Length uint32 }
 
 	// Notify has the arguments of ReqNotifyCQ.
@@ -161,7 +161,7 @@ type (
 		MaxInline                            uint32
 		SignalAll, Type, HasSRQ, _           uint8
 	}
-	// ExQPArgs are those of the extended CreateQP.
+	// ExQPArgs are the arguments of the extended CreateQP.
 	ExQPArgs struct {
 		QPArgs
 		CompMask, CreateFlags, IndTable, SourceQPN uint32
@@ -181,7 +181,7 @@ type (
 		SL, PathBits, Rate     uint8
 		Global, Port           uint8
 	}
-	// QPNumbers and QPState are attributes in both ModifyQPArgs and QPAttr.
+	// QPNumbers and QPState have attributes that are in both ModifyQPArgs and QPAttr.
 	QPNumbers struct {
 		QKey, RecvPSN, SendPSN, DestQPN, Access uint32
 		PKeyIndex, AltPKeyIndex                 uint16
@@ -278,15 +278,15 @@ const (
 	MWType2 = 2
 )
 
-// Access bits of a program that differ from those of package verbs. ZeroBased is that of a region
-// whose first virtual address is 0.
+// Access bits of a program whose values differ from those of package verbs. ZeroBased selects a
+// region whose first virtual address is 0.
 const (
 	ZeroBased   = 1 << 5
 	flushGlobal = 1 << 8
 )
 
-// AccessOf converts access bits of a program, except ZeroBased. others are those that the NIC does
-// not have; the right to flush to persistence is one of them.
+// AccessOf converts access bits of a program, except ZeroBased. others has the bits for rights that
+// the NIC does not support; the right to flush to persistence is one of them.
 func AccessOf(bits uint32) (access verbs.Access, others uint32) {
 	const same = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
 	access = verbs.Access(bits) & same

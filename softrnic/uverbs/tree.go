@@ -7,24 +7,24 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// EnvTree is the environment variable that makes libibverbs look for devices in another folder than
-// /sys.
+// EnvTree is the environment variable that makes libibverbs look for devices in another folder
+// instead of /sys.
 const EnvTree = "SYSFS_PATH"
 
 // DeviceName is the name of the NIC for programs. The rxe provider accepts only names that begin
 // like this one.
 const DeviceName = "rxe0"
 
-// Versions of the interfaces: commands, rings of the rxe driver, commands of the connection
-// manager.
+// Versions of three interfaces: of the commands, of the rings of the rxe driver, and of the
+// commands of the connection manager.
 const (
 	commandVersion = "6"
 	ringVersion    = "2"
 	managerVersion = "4"
 )
 
-// Tree returns the files that programs find under /sys for a NIC on the interface ifname: contents
-// by path.
+// Tree returns the files that programs find under /sys for a NIC on the interface ifname, as a map
+// from path to content.
 func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 	gid := verbs.LinkLocalGID(d.MAC)
 	guid := groups(gid[8:])
@@ -33,7 +33,7 @@ func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 	t := map[string]string{
 		"class/infiniband_verbs/abi_version":         commandVersion,
 		"class/infiniband_verbs/uverbs0/ibdev":       DeviceName,
-		"class/infiniband_verbs/uverbs0/dev":         "1:3", // the number of /dev/null, which no program opens as a device
+		"class/infiniband_verbs/uverbs0/dev":         "1:3", // the number of /dev/null; no program opens it as a device
 		"class/infiniband_verbs/uverbs0/abi_version": ringVersion,
 		"class/misc/rdma_cm/abi_version":             managerVersion,
 		dev + "node_type":                            "1: CA",
@@ -61,7 +61,7 @@ func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 		t[port+"gid_attrs/types/"+n] = "RoCE v2"
 		t[port+"gid_attrs/ndevs/"+n] = ifname
 	}
-	free := strconv.Itoa(len(d.GIDs)) // libibverbs takes a place with an all-zero GID for free; it reads the type first
+	free := strconv.Itoa(len(d.GIDs)) // an index without address: libibverbs takes an all-zero GID for a free place, but reads the type first
 	t[port+"gids/"+free], t[port+"gid_attrs/types/"+free] = groups(make([]byte, len(verbs.GID{}))), "RoCE v2"
 	return t
 }

@@ -11,14 +11,14 @@ type AHAttr struct {
 	SourceGID    int // index into DeviceAttr.GIDs; must be of the same family as DestGID
 	TrafficClass uint8
 	HopLimit     uint8 // 0 means 64
-	// FlowLabel has 20 bits. Over IPv6 it is the flow label, and over IPv4 and IPv6 the UDP source
-	// port is derived from it. 0 means that the packets have no label, and the port depends on the
-	// queue pair.
+	// FlowLabel has 20 bits. Over IPv6 it is sent as flow label. Over IPv4 and IPv6 the UDP source
+	// port is derived from it. 0 means that packets have no flow label, and that the port depends on
+	// the queue pair.
 	FlowLabel uint32
 }
 
 // AH is an address handle: an address that was resolved once, for datagrams of queue pairs of its
-// protection domain. It must live until the work requests that use it are complete.
+// protection domain. It must exist until the work requests that use it are complete.
 type AH interface {
 	// Handle returns the NIC's number of the address handle, never 0.
 	Handle() uint32
@@ -30,7 +30,7 @@ type AH interface {
 // holds the IPv6 header, over IPv4 the IPv4 header in its last 20 bytes (IBTA annex A17.4.5.1).
 const GRHLen = 40
 
-// GRH has the fields of that header.
+// GRH has the fields of the IP header in front of a datagram's payload; see GRHLen.
 type GRH struct {
 	Source, Dest GID
 	TrafficClass uint8
@@ -38,9 +38,9 @@ type GRH struct {
 	FlowLabel    uint32 // always 0 over IPv4
 }
 
-// ParseGRH parses the first GRHLen bytes of a receive whose completion has WithGRH. A DestGID equal
-// to the Source leads back to the sender, as with ibv_init_ah_from_wc. It fails with ErrInvalid if
-// b has neither header.
+// ParseGRH parses the first GRHLen bytes of a receive whose completion has WithGRH. To answer the
+// sender, use Source as the DestGID of an address handle, as ibv_init_ah_from_wc does. It fails
+// with ErrInvalid if b has neither header.
 func ParseGRH(b []byte) (GRH, error) {
 	fail := func(format string, args ...any) (GRH, error) {
 		return GRH{}, &OpError{Op: "parse GRH", Err: ErrInvalid, Detail: fmt.Sprintf(format, args...)}

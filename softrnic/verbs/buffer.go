@@ -1,14 +1,15 @@
 package verbs
 
-// Allocator is a Context whose NIC can only reach memory of its own: RegMR takes nil, or memory
-// from Alloc.
+// Allocator is a Context whose NIC can access only memory from Alloc. Its RegMR takes nil or such
+// memory.
 type Allocator interface {
 	Alloc(length int) ([]byte, error)
 	// Free frees memory of Alloc. It fails with ErrBusy while the memory has regions.
 	Free([]byte) error
 }
 
-// Buffer allocates memory that can be registered with any Context. free frees it.
+// Buffer allocates memory that can be registered with this Context, of whatever kind it is. free
+// frees the memory.
 func Buffer(ctx Context, length int) (b []byte, free func() error, err error) {
 	a, ok := ctx.(Allocator)
 	if !ok {

@@ -12,7 +12,7 @@ type GID [16]byte
 // GIDOf returns the GID of an IP address.
 func GIDOf(a netip.Addr) GID { return GID(a.As16()) }
 
-// Addr returns the address; an IPv4-mapped address as IPv4.
+// Addr returns the IP address: for an IPv4-mapped address the IPv4 address.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
 // String returns the address as text.
@@ -39,5 +39,5 @@ func LinkLocalGID(m wire.MAC) GID {
 // LinkLocalMAC returns the MAC address in a link-local GID; false if g has none.
 func (g GID) LinkLocalMAC() (wire.MAC, bool) {
 	m := wire.MAC{g[8] ^ eui64Flip, g[9], g[10], g[13], g[14], g[15]}
-	return m, g == LinkLocalGID(m) && m[0]&1 == 0 // not a group address
+	return m, g == LinkLocalGID(m) && m[0]&1 == 0 // false if m is the address of a group
 }

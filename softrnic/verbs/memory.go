@@ -6,9 +6,9 @@ package verbs
 // To bind a window, post OpBindMW: the SGL is one SGE of a region that was registered with MWBind,
 // RKey is the window's new key, which is NextRKey of the last one, and BindAccess has the peer's
 // rights. Peers name the window by that key and by addresses of the region. OpLocalInv, or a peer's
-// OpSendInv, with the key unbinds the window; only then it can be bound again. A bind that fails
-// completes with MWBindErr. A bind waits for all earlier work requests of its queue pair, and all
-// later ones wait for it.
+// OpSendInv, with this key unbinds the window. Only after that it can be bound again. A bind that
+// fails completes with MWBindErr. A bind waits for all earlier work requests of its queue pair, and
+// all later ones wait for it.
 type MW interface {
 	// RKey returns the key of the last bind.
 	RKey() (uint32, error)
@@ -29,9 +29,10 @@ func LKeyWith(lkey, rkey uint32) uint32 { return lkey&^0xff | rkey&0xff }
 type DM interface {
 	// Len returns the length in bytes.
 	Len() int
-	// ReadAt and WriteAt copy bytes out of and into it, ordered with the NIC's own accesses.
+	// ReadAt and WriteAt copy bytes out of and into the device memory. The copies are ordered with the
+	// NIC's own accesses.
 	ReadAt(p []byte, off int) error
 	WriteAt(p []byte, off int) error
-	// Free fails with ErrBusy while the memory has regions.
+	// Free returns the memory to the NIC. It fails with ErrBusy while the memory has regions.
 	Free() error
 }

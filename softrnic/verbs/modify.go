@@ -1,6 +1,6 @@
 package verbs
 
-// QPMask says which attributes of a queue pair a QPModify changes.
+// QPMask is a set of attributes of a queue pair, which a QPModify changes.
 type QPMask uint8
 
 // Attributes that Modify can change.
@@ -13,7 +13,7 @@ const (
 	ModifyRNRRetry
 )
 
-// QPModify has new values of attributes that were set by a transition. Attributes without a bit in
+// QPModify has new values for attributes that a transition has set. Attributes without a bit in
 // Mask keep their values; the fields are as in ToInit, ToRTR and ToRTS.
 //
 // In RTS, SQD and SQE the access rights of the peer, the Q_Key and the RNR timer can change; in SQD

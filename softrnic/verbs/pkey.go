@@ -5,15 +5,15 @@ package verbs
 // their partition, limited members only with full members.
 const PKeyMember uint16 = 1 << 15
 
-// SamePartition reports whether packets may pass between two P_Keys: they name the same partition,
-// which is a valid one, and at least one P_Key makes its port a full member (IBTA 10.9.3).
+// SamePartition reports whether packets may pass between ports with these P_Keys. Both must name
+// the same valid partition, and at least one must make its port a full member (IBTA 10.9.3).
 func SamePartition(a, b uint16) bool {
 	partition := a &^ PKeyMember
 	return partition == b&^PKeyMember && partition != 0 && (a|b)&PKeyMember != 0
 }
 
-// PKeyIndex returns the index of an entry in a P_Key table that can communicate with a peer that
-// has pkey; false if there is none.
+// PKeyIndex returns the index of the entry in a P_Key table that can communicate with a peer's
+// P_Key; false if there is none.
 func PKeyIndex(table []uint16, pkey uint16) (int, bool) {
 	for i, own := range table {
 		if SamePartition(own, pkey) {

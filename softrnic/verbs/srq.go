@@ -8,18 +8,19 @@ type SRQInit struct {
 
 // SRQAttr has the attributes of a shared receive queue.
 type SRQAttr struct {
-	ID            uint32 // in asynchronous events
+	ID            uint32 // number of the queue in asynchronous events
 	MaxWR, MaxSGE int
-	// Limit is the limit that SetLimit has set; 0 if none is set or the event was raised.
+	// Limit is the value that SetLimit has set. It is 0 if none is set, or if EventSRQLimit was raised
+	// since.
 	Limit int
 	// Queued is the number of receives that no queue pair has taken.
 	Queued int
 }
 
-// SRQ is a shared receive queue: queue pairs that were created with it take a receive from it when
-// a message begins. Completions go to the receive CQ of the queue pair that took the receive.
+// SRQ is a shared receive queue. A queue pair that was created with it takes a receive from it when
+// a message begins. The completion goes to the receive CQ of this queue pair.
 //
-// A queue pair in the error state flushes only the receive that it has in use, and raises
+// A queue pair in the error state flushes only the receive that it is using, and raises
 // EventQPLastWQE.
 type SRQ interface {
 	// Query returns attributes and state.
@@ -27,12 +28,12 @@ type SRQ interface {
 	// PostRecv queues receives. If one is refused, the error has its index; those before it are
 	// queued.
 	PostRecv(wr ...RecvWR) error
-	// SetLimit arms EventSRQLimit: it is raised once when a queue pair takes a receive and fewer
-	// than n remain. 0 disarms it.
+	// SetLimit arms EventSRQLimit. The event is raised once, when a queue pair takes a receive and
+	// fewer than n remain. 0 disarms it.
 	SetLimit(n int) error
 	// Resize changes the capacity; queued receives and the limit stay. It fails with ErrInvalid if
 	// more are queued or the limit is higher.
 	Resize(maxWR int) error
-	// Destroy fails with ErrBusy while queue pairs use it.
+	// Destroy ends the queue. It fails with ErrBusy while queue pairs use it.
 	Destroy() error
 }

@@ -3,13 +3,13 @@
 // declares types.
 //
 // Applications are plain blocking code over these interfaces. An application waits only for
-// completions, or by a Gate for another of its threads. It takes time, random numbers and threads
-// from the Runtime of its Context. So the same code runs on a rack in real time and in the
+// completions or, by a Gate, for another one of its threads. It takes time, random numbers and
+// threads from the Runtime of its Context. So the same code runs on a rack in real time and in the
 // simulator in virtual time.
 //
-// Memory: a buffer given to a work request belongs to the NIC from the post until its completion
-// was polled. Memory that peers may access is read and written locally only through the methods of
-// its MR.
+// Memory: the buffer of a work request belongs to the NIC from the post until the completion was
+// polled. Memory that peers may access is read and written locally only through the methods of its
+// MR.
 package verbs
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Context is an open device.
 type Context interface {
-	// Runtime returns what the application uses for time, waiting and concurrency.
+	// Runtime returns the application's source of time, waiting, threads and random numbers.
 	Runtime() Runtime
 	// Device returns the limits and addresses of the NIC.
 	Device() DeviceAttr
@@ -44,7 +44,7 @@ type Runtime interface {
 	// Go starts another thread of the application. Wait returns when all of them have returned.
 	Go(name string, f func())
 	Wait()
-	// Rand returns random numbers that only this application uses; the run's seed determines them.
+	// Rand returns random numbers for this application alone. The seed of the run determines them.
 	Rand() *rand.Rand
 	// NewGate makes a gate, by which one thread of the application waits for another.
 	NewGate() Gate
@@ -109,12 +109,13 @@ const (
 // RemoteRights are the rights that a region, window or queue pair can grant a peer.
 const RemoteRights = RemoteWrite | RemoteRead | RemoteAtomic | FlushGlobal | FlushPersistent
 
-// PD is a protection domain: its regions and queue pairs work only with each other.
+// PD is a protection domain: regions and queue pairs can be used together only if they are in the
+// same one.
 type PD interface {
 	// RegMR registers buf, or length new bytes if buf is nil.
 	RegMR(buf []byte, length int, access Access) (MR, error)
-	// AllocFastMR makes a region for fast registration: its keys give no access until an OpRegMR
-	// registers a part of it. buf and length are as in RegMR.
+	// AllocFastMR makes a region for fast registration. Its keys give no access until an OpRegMR
+	// registers a part of the region. buf and length are as in RegMR.
 	AllocFastMR(buf []byte, length int) (MR, error)
 	// CreateQP makes a queue pair.
 	CreateQP(QPInit) (QP, error)
@@ -128,31 +129,33 @@ type PD interface {
 	// CreateAH resolves an address for datagrams. It fails with ErrUnreachable if no MAC address is
 	// known for it.
 	CreateAH(AHAttr) (AH, error)
-	// Dealloc fails with ErrBusy while the domain has regions, windows, queue pairs, shared receive
-	// queues or address handles.
+	// Dealloc ends the domain. It fails with ErrBusy while the domain has regions, windows, queue
+	// pairs, shared receive queues or address handles.
 	Dealloc() error
 }
 
 // MR is a registered memory region.
 type MR interface {
-	// Addr is the first virtual address, for SGEs and for peers.
+	// Addr returns the first virtual address, by which SGEs and peers name the region.
 	Addr() uint64
 	// Len returns the length in bytes.
 	Len() int
-	// LKey is for work requests of this host, RKey for peers; they cannot be exchanged.
+	// LKey returns the key for work requests of this host. RKey returns the key for peers. Neither can
+	// be used in place of the other.
 	LKey() uint32
 	RKey() uint32
-	// ReadAt and WriteAt copy bytes out of and into the region, ordered with the NIC's own
-	// accesses.
+	// ReadAt and WriteAt copy bytes out of and into the region. The copies are ordered with the NIC's
+	// own accesses.
 	ReadAt(p []byte, off int) error
 	WriteAt(p []byte, off int) error
-	// Load64 and Store64 access an aligned word in host byte order, atomically with remote atomics.
+	// Load64 and Store64 read and write an aligned word in host byte order. They are atomic with
+	// respect to remote atomics.
 	Load64(off int) (uint64, error)
 	Store64(off int, v uint64) error
 	// SGE returns an SGE of n bytes from off on.
 	SGE(off, n int) SGE
-	// Rereg changes the access rights of a region of RegMR or RegDM; its keys and addresses stay.
-	// Requests that arrive later are checked against the new rights. It fails with ErrBusy while
+	// Rereg changes the access rights of a region that RegMR or RegDM has made; its keys and addresses
+	// stay. Requests that arrive later are checked against the new rights. It fails with ErrBusy while
 	// windows are bound to the region, because their rights depend on the old ones.
 	Rereg(access Access) error
 	// Dereg ends the region.
@@ -171,19 +174,19 @@ type CQ interface {
 	// Poll moves up to len(wc) completions to wc, oldest first, and returns their number. It never
 	// waits.
 	Poll(wc []WC) (int, error)
-	// Arm requests an event for the next completion; if solicited, for the next solicited or failed
-	// one.
+	// Arm requests an event for the next completion. If solicited is true, the event is for the next
+	// completion that is solicited or has failed.
 	Arm(solicited bool) error
-	// WaitEvent waits for the requested event. It fails with ErrTimeout at the deadline.
+	// WaitEvent waits for the event that Arm has requested. It fails with ErrTimeout at the deadline.
 	WaitEvent(deadline clock.Time) error
 	// Wait waits until Poll would return a completion. It fails with ErrTimeout at the deadline.
 	Wait(deadline clock.Time) error
-	// Resize changes the depth to at least depth entries; completions stay. It fails with
-	// ErrInvalid if more than that wait, and with ErrBusy if very many wait: poll first.
+	// Resize changes the depth to at least depth entries; completions stay. It fails with ErrInvalid
+	// if more than depth completions wait. It fails with ErrBusy if very many wait; then poll first.
 	Resize(depth int) error
-	// Moderate delays the events of Arm. An event comes when count completions that may cause it
+	// Moderate delays the events of Arm. An event is raised when count completions that may cause it
 	// were queued, or when period has passed since the first of them, whichever is earlier. A count
-	// below 2 or a period of 0 turns moderation off; then a delayed event comes at once. Poll and
+	// below 2 or a period of 0 turns moderation off; then a delayed event is raised at once. Poll and
 	// Wait find completions without delay.
 	Moderate(count int, period time.Duration) error
 	// Destroy ends the queue. Threads that wait for it get ErrClosed.
@@ -214,7 +217,7 @@ type QPInit struct {
 	SignalAll bool
 }
 
-// QPState is the state of a queue pair (IBTA 10.3.1/rc).
+// QPState is the state of a queue pair, as in ibv_qp_state (IBTA 10.3.1/rc).
 type QPState uint8
 
 // Queue pair states.
@@ -240,9 +243,9 @@ const (
 	MTU4096 MTU = 4096
 )
 
-// ToInit are the attributes of RESET to INIT.
+// ToInit are the attributes of the transition from RESET to INIT.
 type ToInit struct {
-	// Access has the access rights of the peer through this queue pair, of RemoteRights.
+	// Access has the rights of the peer through this queue pair: none but RemoteRights.
 	Access Access
 	// PKeyIndex is the index of the queue pair's partition in DeviceAttr.PKeys. Packets of other
 	// partitions, and those between two limited members, are dropped silently and counted.
@@ -251,7 +254,7 @@ type ToInit struct {
 	QKey uint32
 }
 
-// ToRTR are the attributes of INIT to RTR. A UD queue pair ignores them.
+// ToRTR are the attributes of the transition from INIT to RTR. A UD queue pair ignores them.
 type ToRTR struct {
 	DestQPN   wire.QPN
 	DestGID   GID
@@ -267,16 +270,17 @@ type ToRTR struct {
 	FlowLabel       uint32 // as in AHAttr
 }
 
-// ToRTS are the attributes of RTR to RTS. UC and UD queue pairs use only SendPSN.
+// ToRTS are the attributes of the transition from RTR to RTS. UC and UD queue pairs use only
+// SendPSN.
 type ToRTS struct {
 	SendPSN wire.PSN
 	// Timeout is the local ACK timeout code: 4.096 µs · 2^Timeout; 0 never times out.
 	Timeout uint8
-	// RetryCount is how often a request is sent again for a timeout or sequence NAK, 0 to 7.
+	// RetryCount is how often a request is sent again after a timeout or sequence NAK, 0 to 7.
 	RetryCount uint8
-	// RNRRetry is how often it is sent again for an RNR NAK, 0 to 6; 7 means without limit.
+	// RNRRetry is how often a request is sent again after an RNR NAK, 0 to 6; 7 means without limit.
 	RNRRetry uint8
-	// MaxRdAtomic is how many READs and atomics may be in flight as initiator.
+	// MaxRdAtomic is how many READs and atomics of this side may be in flight.
 	MaxRdAtomic int // 0 means 16; -1 means none
 }
 
@@ -288,9 +292,9 @@ type QPAttr struct {
 	Init    ToInit
 	RTR     ToRTR
 	RTS     ToRTS
-	SendPSN wire.PSN // the next to be sent
-	RecvPSN wire.PSN // the next expected
-	// SendQueued and RecvQueued are the numbers of work requests not yet completed.
+	SendPSN wire.PSN // the next PSN to be sent
+	RecvPSN wire.PSN // the next PSN that is expected
+	// SendQueued and RecvQueued are the numbers of work requests that are not complete.
 	SendQueued, RecvQueued int
 	// RetransPkts is the number of retransmitted packets since the queue pair was created.
 	RetransPkts uint64
@@ -298,23 +302,24 @@ type QPAttr struct {
 
 // QP is a queue pair.
 type QP interface {
-	// QPN returns the number.
+	// QPN returns the queue pair number.
 	QPN() wire.QPN
 	// Query returns attributes and state.
 	Query() (QPAttr, error)
-	// ToInit goes from RESET to INIT.
+	// ToInit changes the state from RESET to INIT.
 	ToInit(ToInit) error
-	// ToRTR goes from INIT to RTR.
+	// ToRTR changes the state from INIT to RTR.
 	ToRTR(ToRTR) error
-	// ToRTS goes from RTR to RTS.
+	// ToRTS changes the state from RTR to RTS.
 	ToRTS(ToRTS) error
-	// Modify changes attributes without a transition; on error none changes. It fails with ErrState
-	// if an attribute cannot change in this state.
+	// Modify changes attributes without a transition: all of them or, on error, none. It fails with
+	// ErrState if an attribute cannot change in this state.
 	Modify(QPModify) error
-	// ToSQD lets the send queue drain; ResumeRTS goes back from SQD (or SQE) to RTS.
+	// ToSQD lets the send queue drain. ResumeRTS changes the state from SQD or SQE back to RTS.
 	ToSQD() error
 	ResumeRTS() error
-	// ToError flushes all outstanding work requests; ToReset forgets them without completions.
+	// ToError flushes all work requests that are not complete. ToReset removes them without
+	// completions.
 	ToError() error
 	ToReset() error
 	// PostSend queues work requests in order. If one is refused, the error has its index; those
@@ -322,10 +327,11 @@ type QP interface {
 	PostSend(wr ...SendWR) error
 	// PostRecv queues receives.
 	PostRecv(wr ...RecvWR) error
-	// AttachMulticast makes a UD queue pair receive the datagrams to a group, an IPv6 or
-	// IPv4-mapped multicast address. Each attached queue pair gets a copy, also on the NIC that
-	// sends, and also of its own datagrams. A second attachment changes nothing. DetachMulticast
-	// ends it; it fails with ErrInvalid if the queue pair is not attached.
+	// AttachMulticast makes a UD queue pair receive the datagrams to a group, an IPv6 or IPv4-mapped
+	// multicast address. Each attached queue pair gets a copy of a datagram, also on the NIC that
+	// sends it; a sender gets its own datagrams if it is attached. A second attachment changes
+	// nothing. DetachMulticast ends an attachment; it fails with ErrInvalid if the queue pair is not
+	// attached.
 	AttachMulticast(group GID) error
 	DetachMulticast(group GID) error
 	// Destroy ends the queue pair. It fails with ErrBusy while it is attached to a group.

@@ -18,40 +18,41 @@ const (
 	OpLocalInv
 	// OpBindMW binds a memory window; see MW.
 	OpBindMW
-	// OpRegMR is fast registration (REG_MR) of a region of AllocFastMR. The SGL is one part of it,
-	// from MR.SGE. RKey is its R_Key with any low byte, which also becomes the low byte of its
-	// L_Key (see LKeyWith). BindAccess are the access rights, which may include LocalWrite and
-	// MWBind. Peers and work requests name the part by those keys and by addresses of the region,
-	// until OpLocalInv or a peer's OpSendInv with the R_Key; only then it can be registered again.
-	// A registration that fails completes with MWBindErr. As with OpBindMW, it does not overlap
-	// with other work requests.
+	// OpRegMR is fast registration (REG_MR) of a region of AllocFastMR. The SGL is one SGE that names
+	// a part of the region; see MR.SGE. RKey is its R_Key with any low byte, which also becomes the
+	// low byte of its L_Key (see LKeyWith). BindAccess are the access rights, which may include
+	// LocalWrite and MWBind. Peers and work requests name the part by these keys and by addresses of
+	// the region. OpLocalInv, or a peer's OpSendInv, with the R_Key ends the registration. Only after
+	// that the region can be registered again. A registration that fails completes with MWBindErr. As
+	// with OpBindMW, it does not overlap with other work requests.
 	OpRegMR
-	// OpMaskedCmpSwap is OpCmpSwap that compares only the bits in CompareAddMask and swaps only
-	// those in SwapMask. OpMaskedFetchAdd is OpFetchAdd on fields of the word: CompareAddMask has
-	// the highest bit of each field, from which no carry leaves the field. Both are manufacturers'
-	// operations, with an encoding that only this NIC uses.
+	// OpMaskedCmpSwap is OpCmpSwap that compares only the bits in CompareAddMask and swaps only those
+	// in SwapMask. OpMaskedFetchAdd is OpFetchAdd on fields of the word: CompareAddMask has the
+	// highest bit of each field; no carry leaves a field. Both are vendor-specific operations, whose
+	// encoding on the wire only this NIC uses.
 	OpMaskedCmpSwap
 	OpMaskedFetchAdd
-	// OpAtomicWrite writes Swap to the aligned word at RemoteAddr in one piece; the key needs
-	// RemoteWrite. It takes neither SGL nor Inline. Like a READ it has a response, and counts as
-	// one of the READs and atomics in flight. A duplicate is not executed again, so that it cannot
-	// undo a later write.
+	// OpAtomicWrite writes Swap to the aligned word at RemoteAddr, so that no reader sees a part of
+	// it; the key needs RemoteWrite. It takes neither SGL nor Inline. Like a READ it has a response,
+	// and counts as one of the READs and atomics in flight. A duplicate is not executed again, so that
+	// it cannot undo a later write.
 	OpAtomicWrite
-	// OpFlush completes when the bytes in Flush are placed as Flush says, with all that earlier
-	// work requests of this queue pair have written there. Key and queue pair must grant
-	// FlushGlobal or FlushPersistent, or both. It takes neither SGL nor Inline, and counts as one
-	// of the READs and atomics in flight.
+	// OpFlush completes when the bytes that Flush names are placed as Flush says. This includes
+	// everything that earlier work requests of this queue pair have written there. Key and queue pair
+	// must grant FlushGlobal or FlushPersistent, or both. It takes neither SGL nor Inline, and counts
+	// as one of the READs and atomics in flight.
 	OpFlush
 )
 
 // Flush are the operands of OpFlush.
 type Flush struct {
-	// Length is the number of bytes from RemoteAddr on. Region: the whole region of RKey instead;
-	// RemoteAddr and Length are ignored.
+	// Length is the number of bytes from RemoteAddr on. With Region, the whole region of RKey is
+	// flushed instead, and RemoteAddr and Length are ignored.
 	Length uint32
 	Region bool
-	// Global: the bytes are visible to all who read the memory. Persistent: they outlive the
-	// power. At least one is set. No memory of this NIC is persistent: both have the same effect.
+	// Global: the bytes become visible to all readers of the memory. Persistent: the bytes survive a
+	// loss of power. At least one must be set. No memory of this NIC is persistent, so both have the
+	// same effect.
 	Global, Persistent bool
 }
 
@@ -62,12 +63,13 @@ type SendFlags uint8
 const (
 	// Signalled requests a completion. A failed work request always has one.
 	Signalled SendFlags = 1 << iota
-	// Solicited sets the solicited event bit at the receiver.
+	// Solicited makes the receive's completion a solicited one; see CQ.Arm.
 	Solicited
-	// Fence waits for all earlier READs and atomics of this queue pair to complete.
+	// Fence delays the work request until all earlier READs and atomics of this queue pair are
+	// complete.
 	Fence
-	// Inline copies the data at the post, so that the buffer is free again at once. The data are in
-	// Data instead of SGL.
+	// Inline copies the data from Data when the work request is posted, so that the program may change
+	// them at once. SGL is not used.
 	Inline
 )
 
@@ -83,17 +85,17 @@ type SendWR struct {
 	Data []byte
 	// Imm is the immediate data.
 	Imm uint32
-	// InvRKey is the R_Key of a fast registration or a bound window: one of the peer, which
-	// OpSendInv invalidates, or one of this host, which OpLocalInv invalidates. Regions of RegMR
-	// cannot be invalidated by work requests, only by Dereg.
+	// InvRKey is the R_Key of a fast registration or of a bound window. OpSendInv invalidates one of
+	// the peer, OpLocalInv one of this host. A region that RegMR made cannot be invalidated, only
+	// deregistered.
 	InvRKey uint32
 	// RemoteAddr and RKey name the peer's memory for WRITE, READ, atomics, OpAtomicWrite and
 	// OpFlush.
 	RemoteAddr uint64
 	RKey       uint32
-	Flush      Flush // of OpFlush
-	// BindAccess has the rights of the peer to the window that OpBindMW binds (RemoteRights), or
-	// the rights that OpRegMR grants.
+	Flush      Flush // operands of OpFlush
+	// BindAccess has the rights that the peer gets by OpBindMW (of RemoteRights), or the rights that
+	// OpRegMR grants.
 	BindAccess Access
 	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd. Swap is the swap
 	// value of OpCmpSwap or the value that OpAtomicWrite writes. Both are in host byte order.
@@ -144,9 +146,10 @@ type WCFlags uint8
 const (
 	WithImm WCFlags = 1 << iota
 	WithInv
-	// WithGRH: the receive begins with GRHLen bytes for ParseGRH; ByteLen includes them.
+	// WithGRH: the received message begins with GRHLen bytes in front of the payload (see ParseGRH).
+	// ByteLen includes them.
 	WithGRH
-	// OverIPv4, together with WithGRH: the datagram came over IPv4, not IPv6.
+	// OverIPv4, together with WithGRH: the datagram was received over IPv4, not over IPv6.
 	OverIPv4
 )
 
@@ -226,7 +229,7 @@ const (
 	EventPortActive
 	EventPortErr
 	EventDeviceFatal
-	// EventSRQLimit: a shared receive queue has fewer receives left than the limit of SetLimit.
+	// EventSRQLimit: a shared receive queue has fewer receives left than its limit; see SRQ.SetLimit.
 	EventSRQLimit
 	// EventQPLastWQE: a queue pair in the error state has taken its last receive from its shared
 	// receive queue.
@@ -236,7 +239,7 @@ const (
 // AsyncEvent is an event that belongs to no work request.
 type AsyncEvent struct {
 	Kind AsyncKind
-	QPN  wire.QPN // of queue pair events
-	CQ   uint32   // of completion queue events
-	SRQ  uint32   // of shared receive queue events
+	QPN  wire.QPN // set for events of a queue pair
+	CQ   uint32   // set for events of a completion queue
+	SRQ  uint32   // set for events of a shared receive queue
 }

@@ -6,12 +6,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// This file is for package ipc/serve, which offers the verbs to other processes. It makes objects
-// through a Context, which checks the rules of their lifetime, but posts and polls on the engine
-// itself, many queues in one step.
+// This file is for package ipc/serve, which offers the verbs to other processes. That package makes
+// objects through a Context, which checks the rules of their lifetime. But it posts and polls on
+// the engine itself, for many queues in one step.
 
-// Driver is a Shell for a loop that serves many queues and paces itself. Drive is Progress without
-// a pause, and reports whether there was work. It is called between Enter and Leave.
+// Driver is a Shell with a method for a loop that serves many queues and makes its own pauses.
+// Drive does the work of Progress without a pause, and reports whether there was any. It is called
+// between Enter and Leave.
 type Driver interface{ Drive() bool }
 
 // Shell returns the shell of the context.
@@ -59,7 +60,8 @@ func MakeType1(w verbs.MW) {
 	}
 }
 
-// RegFarMR registers memory of the program for which pd's context is open; see engine.PD.RegFarMR.
+// RegFarMR registers memory of the program for which the context of domain is open; see
+// engine.PD.RegFarMR.
 func RegFarMR(domain verbs.PD, far mem.Far, start, base, length uint64, access verbs.Access) (verbs.MR, error) {
 	p, ok := domain.(*pd)
 	if !ok || p == nil {
@@ -74,9 +76,9 @@ func RegFarMR(domain verbs.PD, far mem.Far, start, base, length uint64, access v
 	return p.addMR(m)
 }
 
-// SharePD returns a handle for c of a protection domain of another context of the same NIC. Objects
-// made through the handle belong to c and end with it; the domain and its other objects do not.
-// Dealloc ends only the handle.
+// SharePD returns a handle, for use in c, of a protection domain that belongs to another context of
+// the same NIC. Objects made through the handle belong to c and end with it; the domain and its
+// other objects do not. Dealloc ends only the handle.
 func (c *Context) SharePD(other verbs.PD) (verbs.PD, error) {
 	const op = "share PD"
 	o, ok := other.(*pd)

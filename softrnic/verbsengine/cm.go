@@ -33,7 +33,7 @@ func (m *ConnManager) Step(op string, f func(now clock.Time, g *engine.GSI, out 
 }
 
 // Await waits until ready returns true or the context is closed. ready is called with exclusive use
-// of the NIC; it must also return true when the object that it checks was destroyed.
+// of the NIC; it must also return true if the object that it checks was destroyed.
 func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) error {
 	err := waitError(op, m.ctx.shell.Await(cmCondition{m.ctx, ready}, deadline))
 	if err != nil {
@@ -44,7 +44,7 @@ func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) e
 	return m.ctx.open(op)
 }
 
-// cmCondition is true when the application's condition is, or when the context was closed.
+// cmCondition is true when ready returns true or the context was closed.
 type cmCondition struct {
 	ctx   *Context
 	ready func() bool
@@ -78,7 +78,7 @@ func (c *Context) closeListeners(now clock.Time, e *engine.Engine, out *packetio
 	if len(c.listeners) == 0 {
 		return
 	}
-	if g, err := e.GSI(); err == nil { // if the NIC is down, they have already ended
+	if g, err := e.GSI(); err == nil { // if the NIC is down, the listeners have already ended
 		for _, l := range c.listeners {
 			g.Unlisten(now, l, out)
 		}

@@ -14,8 +14,8 @@ import (
 // Context is an open device. It keeps a list of its objects for Close.
 type Context struct {
 	shell  Shell
-	poller Poller // shell as a Poller, or nil
-	poster Poster // shell as a Poster, or nil
+	poller Poller // shell, if it implements Poller; else nil
+	poster Poster // shell, if it implements Poster; else nil
 	// The fields below are guarded by exclusive use of the shell.
 	closed bool
 	pds    map[*pd]struct{}
@@ -27,7 +27,7 @@ type Context struct {
 
 var _ verbs.Context = (*Context)(nil)
 
-// New opens the device of a shell.
+// New opens the device that shell runs.
 func New(shell Shell) *Context {
 	poller, _ := shell.(Poller)
 	poster, _ := shell.(Poster)
@@ -89,8 +89,8 @@ func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	return handle, nil
 }
 
-// NextAsyncEvent waits for an asynchronous event. Events belong to the NIC: with several contexts
-// on one NIC each event goes to one of them.
+// NextAsyncEvent waits for an asynchronous event. The NIC has one queue of events, so with several
+// contexts each event goes to only one of them.
 func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) {
 	w := &asyncWait{ctx: c}
 	if err := waitError("next async event", c.shell.Await(w, deadline)); err != nil {
@@ -102,7 +102,7 @@ func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) 
 	return w.ev, nil
 }
 
-// asyncWait is ready when an event was taken or the context was closed.
+// asyncWait is the condition that an event was taken or the context was closed.
 type asyncWait struct {
 	ctx *Context
 	ev  verbs.AsyncEvent
@@ -135,7 +135,7 @@ func (c *Context) Close() error {
 		errs = append(errs, gone(q.qp.Destroy()))
 	}
 	for _, m := range mrs {
-		m.mr.UnbindWindows() // windows of another context in the same domain
+		m.mr.UnbindWindows() // windows that another context has bound to regions of the same domain
 		errs = append(errs, gone(m.mr.Dereg()))
 	}
 	errs = append(errs, c.closeMemory()...)
@@ -158,8 +158,8 @@ func (c *Context) Close() error {
 	return errors.Join(errs...)
 }
 
-// objects returns the objects of the domains in an order that is the same in every run: the NIC
-// reuses keys and numbers in the order in which they were freed.
+// objects returns the objects in the context's domains, in an order that is the same in every run.
+// The order matters, because the NIC reuses keys and numbers in the order in which they were freed.
 func (c *Context) objects() (qps []*qp, mrs []*mr) {
 	for p := range c.pds {
 		qps = slices.AppendSeq(qps, maps.Keys(p.qps))
@@ -170,7 +170,8 @@ func (c *Context) objects() (qps []*qp, mrs []*mr) {
 	return qps, mrs
 }
 
-// gone returns nil for the error of an object that has ended with its NIC.
+// gone returns nil for the error that says that the object has ended with its NIC, and otherwise
+// err.
 func gone(err error) error {
 	if errors.Is(err, verbs.ErrClosed) {
 		return nil
@@ -193,7 +194,7 @@ func (c *Context) posted(n int) {
 	}
 }
 
-// end destroys the object behind a handle of a list by f, and removes the handle.
+// end destroys an object by f, and removes its handle from list.
 func end[H comparable](c *Context, list map[H]struct{}, handle H, f func() error) error {
 	c.shell.Enter()
 	defer c.shell.Leave()

@@ -21,7 +21,7 @@ type cq struct {
 
 var _ verbs.CountedCQ = (*cq)(nil)
 
-// Poll takes completions. If there is none, it lets the shell make progress once and tries again.
+// Poll takes completions. If there are none, it calls the shell's Progress once and tries again.
 func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	c.ctx.shell.Enter()
 	defer c.ctx.shell.Leave()
@@ -34,14 +34,14 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	}
 	if q.Len() == 0 && len(wc) > 0 {
 		c.ctx.shell.Progress()
-		if q, err = c.cq.Queue(); err != nil { // the NIC may have gone down during Progress
+		if q, err = c.cq.Queue(); err != nil { // the NIC may have gone down in Progress
 			return 0, err
 		}
 	}
 	return q.Poll(wc), nil
 }
 
-// Arm requests an event.
+// Arm requests an event; see verbs.CQ.
 func (c *cq) Arm(solicited bool) error {
 	c.ctx.shell.Enter()
 	defer c.ctx.shell.Leave()
@@ -53,7 +53,7 @@ func (c *cq) Arm(solicited bool) error {
 	return nil
 }
 
-// WaitEvent waits for the event.
+// WaitEvent waits for the event that Arm has requested.
 func (c *cq) WaitEvent(deadline clock.Time) error {
 	return c.wait("wait for CQ event", &c.event, deadline)
 }
@@ -69,12 +69,12 @@ func (c *cq) wait(op string, cond Condition, deadline clock.Time) error {
 	}
 	c.ctx.shell.Enter()
 	defer c.ctx.shell.Leave()
-	_, err := c.cq.Queue() // the wait also ends when the queue was destroyed
+	_, err := c.cq.Queue() // the wait also ends if the queue was destroyed
 	return err
 }
 
-// room allocates a ring for the NIC. It is called before Enter, because clearing much memory takes
-// long.
+// room allocates the memory of a completion queue for the NIC. It is called before Enter, because
+// clearing much memory takes long.
 func (c *Context) room(op string, depth int) (*ring.CQ, error) {
 	if most := c.Device().MaxCQE; depth > most {
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrLimit, Detail: fmt.Sprintf("depth %d; at most %d", depth, most)}
@@ -92,17 +92,17 @@ func (c *cq) Resize(depth int) error {
 	return c.cq.Resize(to)
 }
 
-// Moderate delays events.
+// Moderate delays events; see verbs.CQ.
 func (c *cq) Moderate(count int, period time.Duration) error {
 	c.ctx.shell.Enter()
 	defer c.ctx.shell.Leave()
 	return c.cq.Moderate(count, period)
 }
 
-// Number returns the number of the queue, also after Destroy.
+// Number returns the number of the queue. It may be called after Destroy.
 func (c *cq) Number() uint32 { return c.cq.ID() }
 
-// IgnoreOverrun makes the queue lose what does not fit.
+// IgnoreOverrun makes the queue lose completions that do not fit, without an error.
 func (c *cq) IgnoreOverrun() error {
 	c.ctx.shell.Enter()
 	defer c.ctx.shell.Leave()
@@ -117,19 +117,20 @@ func (c *cq) IgnoreOverrun() error {
 // Destroy ends the queue. Waiting threads get ErrClosed.
 func (c *cq) Destroy() error { return end(c.ctx, c.ctx.cqs, c, c.cq.Destroy) }
 
-// nonEmpty is true when Poll would return completions or fail.
+// nonEmpty is the condition that Poll would return completions or fail.
 type nonEmpty struct{ cq *cq }
 
-// Ready looks at the queue.
+// Ready reports whether the queue has completions or was destroyed.
 func (n *nonEmpty) Ready(*engine.Engine) bool {
 	q, err := n.cq.cq.Queue()
 	return err != nil || q.Len() > 0
 }
 
-// fired is true when the event of Arm was raised, or the queue is gone.
+// fired is the condition that the event that Arm has requested was raised, or that the queue was
+// destroyed.
 type fired struct{ cq *cq }
 
-// Ready consumes the event.
+// Ready reports whether the event was raised, and consumes it.
 func (f *fired) Ready(*engine.Engine) bool {
 	q, err := f.cq.cq.Queue()
 	return err != nil || q.Fired()

@@ -4,7 +4,7 @@
 // It has no lock and no clock: a Shell gives it exclusive use of the engine and a way to wait.
 // Package device is the Shell of real time; the simulator has one in virtual time.
 //
-// What a handle does is documented at its interface in package verbs.
+// The methods of the objects are documented in package verbs.
 package verbsengine
 
 import (
@@ -14,22 +14,22 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Shell runs an engine for the applications above a Context. All threads of an application may call
-// its methods.
+// Shell runs an engine for the applications that use a Context. All threads of an application may
+// call its methods.
 type Shell interface {
 	verbs.Runtime
 
-	// Enter gives the caller exclusive use of the engine until Leave. Leave sends the frames that
-	// the engine appends to out. e is never nil; when the shell is closed, all objects of e are
-	// invalid (engine.Engine.Down). Enter and Leave must not be nested. They are a pair of calls,
-	// and not one call with a function, so that a post allocates nothing.
+	// Enter gives the caller exclusive use of the engine until Leave. Leave sends the frames that the
+	// engine appends to out. e is never nil; when the shell is closed, all objects of e are invalid
+	// (engine.Engine.Down). Enter and Leave must not be nested. They are two methods, instead of one
+	// that takes a function, so that a post allocates nothing.
 	Enter() (now clock.Time, e *engine.Engine, out *packetio.Batch)
 	Leave()
 
-	// Progress is called between Enter and Leave by an application that polls and found nothing.
-	// The shell may handle frames that have arrived and timers that are due, and may give exclusive
-	// use up during the call. In virtual time it must let some time pass, or an application that
-	// only polls would never see its completion.
+	// Progress is called between Enter and Leave when an application has polled and found nothing. The
+	// shell may handle frames that have arrived and timers that are due, and may let others use the
+	// engine during the call. In virtual time it must let some time pass: otherwise an application
+	// that only polls would never get a completion.
 	Progress()
 
 	// Await waits until c is Ready. It fails with ErrTimeout at the deadline, and with ErrClosed if
@@ -38,12 +38,13 @@ type Shell interface {
 	Await(c Condition, deadline clock.Time) error
 }
 
-// Poller is a Shell that is told of every poll, also of polls that find completions: it may leave
-// work to an application that polls. Polled is called between Enter and Leave.
+// Poller is a Shell with a method that is called for every poll, even if the poll finds
+// completions. The shell may then leave work to the application that polls. Polled is called
+// between Enter and Leave.
 type Poller interface{ Polled() }
 
-// Poster is a Shell that is told the number of work requests that an application posts: sends and
-// receives, also refused ones. Posted is called between Enter and Leave.
+// Poster is a Shell with a method that is called for every post. n is the number of work requests:
+// sends and receives, also refused ones. Posted is called between Enter and Leave.
 type Poster interface{ Posted(n int) }
 
 // Condition is a state of the engine for which an application waits. The shell checks it whenever

@@ -89,7 +89,8 @@ func (d *dm) WriteAt(b []byte, off int) error {
 
 func (d *dm) Free() error { return end(d.ctx, d.ctx.dms, d, d.dm.Free) }
 
-// closeMemory destroys the remaining windows and device memory, after regions and queue pairs.
+// closeMemory destroys the remaining windows and the device memory. It is called when regions and
+// queue pairs are destroyed.
 func (c *Context) closeMemory() (errs []error) {
 	var windows []*engine.MW
 	for p := range c.pds {
@@ -97,7 +98,7 @@ func (c *Context) closeMemory() (errs []error) {
 			windows = append(windows, m.mw)
 		}
 	}
-	// Sorted, so that the order is the same in every run, as with regions.
+	// The windows are sorted, so that the order is the same in every run, as that of regions is.
 	slices.SortFunc(windows, func(a, b *engine.MW) int { return cmp.Compare(a.Key(), b.Key()) })
 	for _, w := range windows {
 		errs = append(errs, gone(w.Dealloc()))

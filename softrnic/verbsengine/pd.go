@@ -142,8 +142,8 @@ func (m *mr) LKey() uint32 { return m.lkey }
 func (m *mr) RKey() uint32 { return m.rkey }
 
 // SGE returns an SGE of n bytes from `off` on. It checks nothing: an invalid SGE fails where it is
-// used. A length that does not fit becomes the largest one, which every work request refuses; a
-// truncated length could be accepted.
+// used. A length that does not fit into the SGE becomes the largest one, which every post refuses.
+// If it were truncated, a post could accept it.
 func (m *mr) SGE(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: m.addr + uint64(off), Length: uint32(min(uint64(n), math.MaxUint32)), LKey: m.lkey}
 }
@@ -152,11 +152,11 @@ func (m *mr) SGE(off, n int) verbs.SGE {
 // else.
 const maxCopy = 1 << 20
 
-// ReadAt copies bytes out of the region. For the NIC, each maxCopy bytes of the copy happen at one
-// moment.
+// ReadAt copies bytes out of the region. The NIC makes no access while a piece of maxCopy bytes is
+// copied.
 func (m *mr) ReadAt(b []byte, off int) error { return m.copy(b, off, (*mem.Region).ReadAt) }
 
-// WriteAt copies bytes into the region, in the same way.
+// WriteAt copies bytes into the region, in pieces of maxCopy bytes like ReadAt.
 func (m *mr) WriteAt(b []byte, off int) error { return m.copy(b, off, (*mem.Region).WriteAt) }
 
 func (m *mr) copy(b []byte, off int, step func(*mem.Region, []byte, int) error) error {

@@ -14,7 +14,7 @@ type qp struct {
 
 var _ verbs.RingQP = (*qp)(nil)
 
-// QPN returns the number, also after Destroy.
+// QPN returns the queue pair number. It may be called after Destroy.
 func (q *qp) QPN() wire.QPN { return q.qp.Num() }
 
 func (q *qp) Query() (verbs.QPAttr, error) {
@@ -65,14 +65,15 @@ func (q *qp) ToError() error {
 	return q.qp.ToError(now, out)
 }
 
-// ToReset forgets the work requests.
+// ToReset removes all work requests and their completions.
 func (q *qp) ToReset() error {
 	q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	return q.qp.ToReset()
 }
 
-// PostSend queues work requests. The whole list takes one Enter and one sending of frames.
+// PostSend queues work requests. It calls Enter once for the whole list, and their frames are sent
+// together.
 func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	good, foreign := q.checkAHs(wr)
 	now, _, out := q.pd.ctx.shell.Enter()

@@ -13,7 +13,7 @@ import "encoding/binary"
 const atomicAckETHLen = 8
 
 // AtomicAckETH is the original value of the word, in the response to an atomic (IBTA 9.3). It is a
-// number, as the operands of AtomicETH are.
+// number in big-endian byte order, as the operands of AtomicETH are.
 type AtomicAckETH uint64
 
 // Parse reads the header at the start of b.

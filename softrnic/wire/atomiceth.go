@@ -22,8 +22,8 @@ import "encoding/binary"
 
 const atomicETHLen = 28
 
-// AtomicETH is the header of CMP_SWAP and FETCH_ADD requests (IBTA 9.3). The operands are numbers:
-// the responder applies them to a word in its own byte order.
+// AtomicETH is the header of CMP_SWAP and FETCH_ADD requests (IBTA 9.3). The operands are numbers.
+// The responder applies them to a word of memory in the responder's own byte order.
 type AtomicETH struct {
 	VA        uint64
 	RKey      uint32

@@ -18,8 +18,8 @@ const atomicMasksLen = 16
 
 // AtomicMasks is the header behind the AtomicETH of a masked atomic. It is not in the
 // specification: manufacturers document that further operands follow the AtomicETH, but not their
-// format, so this one is our own. Like the operands, each mask is a number of 64 bits in big-endian
-// byte order.
+// format. So the format here is the project's own. Like the operands, each mask is a number of 64
+// bits in big-endian byte order.
 type AtomicMasks struct {
 	// Swap has the bits that a CMP_SWAP replaces; 0 in a FETCH_ADD.
 	Swap uint64

@@ -45,13 +45,13 @@ type BTH struct {
 	PKey    uint16
 	FECN    bool
 	BECN    bool
-	// Reserved6 are the six reserved bits beside FECN and BECN; carried so that a rewrite changes
-	// nothing.
+	// Reserved6 are the six reserved bits beside FECN and BECN. Parse keeps them, so that AppendTo
+	// writes them unchanged.
 	Reserved6 uint8
 	DestQP    QPN
 	AckReq    bool
-	// Reserved7 are the seven reserved bits beside AckReq; carried as well, and covered by the
-	// ICRC.
+	// Reserved7 are the seven reserved bits beside AckReq. Parse keeps them, so that AppendTo writes
+	// them unchanged. The ICRC covers them.
 	Reserved7 uint8
 	PSN       PSN
 }
@@ -86,10 +86,10 @@ func (h *BTH) appendPadded(b []byte, pad uint8) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(ack)<<24|uint32(h.PSN)&psnMask)
 }
 
-// Len is 12 bytes.
+// Len returns 12.
 func (h *BTH) Len() int { return bthLen }
 
-// bit is mask if set, else 0.
+// bit returns mask if set is true, else 0.
 func bit(set bool, mask uint8) uint8 {
 	if set {
 		return mask

@@ -6,14 +6,14 @@ import (
 	"unsafe"
 )
 
-// A packet that is forwarded with other headers and the same payload needs no second pass over the
-// payload. The CRC register at the end of a packet is the exclusive or of two parts: the register
-// after the headers, advanced over as many zero bytes as the payload is long, and a part that
-// depends only on the payload. So the ICRC changes by the difference of the two registers after the
-// headers, advanced over the length of the payload. The time for that grows with the logarithm of
-// the length.
+// When a packet is forwarded with other headers and the same payload, its ICRC can be computed
+// without reading the payload again. The CRC register at the end of a packet is the exclusive or of
+// two parts. One is the register after the headers, advanced over as many zero bytes as the payload
+// is long; the other one depends only on the payload. So the ICRC changes by the difference of the
+// two registers after the old and the new headers, advanced over the length of the payload. The
+// time for that grows with the logarithm of the length.
 
-// changeMin is the length of payload and pad in bytes from which this is faster than a sum over the
+// changeMin is the length of payload and pad, in bytes, from which this is faster than a CRC of the
 // whole packet.
 const changeMin = 512
 
@@ -39,7 +39,7 @@ var icrcShifts = func() (t [icrcShiftBits][8][16]uint32) {
 // icrcShiftBits is enough for the longest IP datagram.
 const icrcShiftBits = 14
 
-// icrcShiftBy advances the CRC register over the number of zeros of table t.
+// icrcShiftBy advances the CRC register over as many zero bytes as table t stands for.
 func icrcShiftBy(t *[8][16]uint32, crc uint32) uint32 {
 	return t[0][crc&15] ^ t[1][crc>>4&15] ^ t[2][crc>>8&15] ^ t[3][crc>>12&15] ^
 		t[4][crc>>16&15] ^ t[5][crc>>20&15] ^ t[6][crc>>24&15] ^ t[7][crc>>28]
@@ -56,10 +56,10 @@ func icrcShift(crc uint32, n int) uint32 {
 	return crc
 }
 
-// AppendChanged is AppendFrame for a received packet with changed headers. `old` is the packet as
-// received; the caller has checked its ICRC. If f has the payload of old, in the same memory, the
-// payload is copied without summing. Then the ICRC of the result is right if and only if that of
-// old is. Otherwise AppendChanged is AppendFrame.
+// AppendChanged appends the frame f as AppendFrame does. f is a received packet with changed
+// headers; old is the packet as received, whose ICRC the caller has checked. If f has the payload
+// of old, in the same memory, AppendChanged copies the payload without computing its CRC. Then the
+// ICRC of the result is right if and only if that of old is.
 func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
 	n := len(f.Payload) + padOf(len(f.Payload))
 	if n < changeMin {
@@ -76,8 +76,8 @@ func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, binary.LittleEndian.Uint32(sum)^icrcShift(crc, n))
 }
 
-// unchanged reports whether f has the payload of the packet old, and whether that is long enough
-// for AppendChanged to be faster. It returns the bytes of old that the ICRC covers, and the ICRC.
+// unchanged reports whether f has the payload of packet old, and whether the payload is so long
+// that AppendChanged is faster. It returns the bytes of old that the ICRC covers, and the ICRC.
 func (f *Frame) unchanged(old []byte) (covered, sum []byte, v6, same bool) {
 	payload := f.payload(f.BTH.Opcode.Info())
 	pad := padOf(len(payload))
@@ -110,9 +110,9 @@ func headersOf(b []byte, v6 bool) int {
 	return n + Opcode(b[n]).Info().HeaderLen
 }
 
-// difference returns the exclusive or of the CRC registers after two lists of headers, each of
-// which begins with the IP header. Both are xor-ed into the scratch memory so that they end at the
-// same place: zeros in front of them do not change a register of zero.
+// difference returns the exclusive or of the CRC registers after two lists of headers, a and b.
+// Each list begins with the IP header. Both are xor-ed into the scratch memory so that they end at
+// the same place; zeros in front of them do not change a register that is 0.
 func (s *Sealer) difference(a []byte, aV6 bool, b []byte, bV6 bool) uint32 {
 	total := max(sealMin, (max(len(a), len(b))+leadLen+sealUnit-1)&^(sealUnit-1))
 	clear(s.buf[:total])
@@ -121,7 +121,8 @@ func (s *Sealer) difference(a []byte, aV6 bool, b []byte, bV6 bool) uint32 {
 	return ^crc32.Update(^uint32(0), crc32.IEEETable, s.buf[:total])
 }
 
-// add xors headers, with the lead before them, into the scratch memory, so that they end at total.
+// add xors headers, and the lead (see leadLen) in front of them, into the scratch memory, so that
+// they end at offset total.
 func (s *Sealer) add(total int, b []byte, v6 bool) {
 	at := total - len(b)
 	lead := s.buf[at-leadLen:]

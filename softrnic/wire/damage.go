@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// DamagedIP reports whether b is an IPv4 or IPv6 frame whose IP header is damaged: its version is
-// that of the other one, or the length or the checksum of an IPv4 header is wrong. An IPv6 header
-// has no checksum.
+// DamagedIP reports whether b is an IPv4 or IPv6 frame whose IP header is damaged: the IP version
+// does not match the EtherType, or the length or the checksum of an IPv4 header is wrong. An IPv6
+// header has no checksum.
 func DamagedIP(b []byte) bool {
 	h, etherType := ipHeader(b)
 	if len(h) == 0 {
@@ -22,23 +22,23 @@ func DamagedIP(b []byte) bool {
 	return false
 }
 
-// Hidden reports whether one wrong bit keeps b from being recognised as an intact RoCEv2 packet
-// (Unhidden). Hidden copies b to scratch, which is overwritten from its start, and returns it, perhaps
-// grown, for the next call.
+// Hidden reports whether b is a RoCEv2 packet that looks like another frame because of one wrong
+// bit (see Unhidden). It uses scratch as memory for a copy, overwrites it from its start, and
+// returns it, perhaps grown, for the next call.
 func Hidden(b, scratch []byte) (hidden bool, next []byte) {
 	found, next := Unhidden(b, scratch)
 	return found && CheckICRC(next), next
 }
 
-// Unhidden looks for the one bit of b that, if it is wrong, keeps b from being recognised as a RoCEv2
-// packet or super-frame: a bit of the UDP destination port, of the next header of IPv6, or of the length
-// of the IPv4 header. The checksum of an IPv4 header shows its other bits (DamagedIP), but with a wrong
-// length it is a sum of other bytes. If there is such a bit, Unhidden returns a copy of b without it in
-// scratch, which may grow; the ICRC shows whether the bit was wrong. Otherwise it returns scratch as it
-// was.
+// Unhidden looks for a single bit that must be inverted to make b a RoCEv2 packet or super-frame. It
+// is a bit of the UDP destination port, of the next header of IPv6, or of the length of the IPv4
+// header. (A wrong bit elsewhere in an IPv4 header is found by its checksum, see DamagedIP; but with
+// a wrong length the checksum covers other bytes.) If there is such a bit, Unhidden returns a copy of
+// b with this bit inverted, in scratch, which may grow. The ICRC of the copy then shows whether the
+// bit was wrong. Otherwise Unhidden returns scratch unchanged.
 func Unhidden(b, scratch []byte) (found bool, next []byte) {
 	h, etherType := ipHeader(b)
-	at := -1 // of the byte with the wrong bit
+	at := -1 // offset of the byte with the wrong bit
 	var right byte
 	switch {
 	case etherType == EtherTypeIPv4 && len(h) >= ipv4Len+udpLen && h[0] == 0x45 && h[9] == ProtocolUDP:
@@ -58,9 +58,9 @@ func Unhidden(b, scratch []byte) (found bool, next []byte) {
 	return true, scratch
 }
 
-// wrongPort returns the place of the one byte in which the destination port of a UDP header at
-// offset udp of h differs from that of RoCEv2, and the right byte. `at` is -1 if not just one byte
-// differs.
+// wrongPort compares the destination port of the UDP header at offset udp of h with that of RoCEv2.
+// If exactly one byte differs, it returns the place of this byte and the right byte; otherwise at
+// is −1.
 func wrongPort(h []byte, udp int) (at int, right byte) {
 	const high, low = UDPPort >> 8, UDPPort & 0xff
 	switch p := h[udp+2 : udp+4]; {
@@ -72,8 +72,8 @@ func wrongPort(h []byte, udp int) (at int, right byte) {
 	return -1, 0
 }
 
-// ipHeader returns b from its IP header on, and the EtherType. b is too short for one byte of an IP
-// header if the result is empty.
+// ipHeader returns the part of b that begins with the IP header, and the EtherType. The result is
+// empty if b ends before the IP header.
 func ipHeader(b []byte) (h []byte, etherType uint16) {
 	ip := ethernetLen
 	if len(b) >= ip+vlanTagLen && binary.BigEndian.Uint16(b[12:]) == EtherTypeVLAN {

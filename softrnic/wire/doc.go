@@ -2,20 +2,21 @@
 // base transport header and every extended header of the RC, UC and UD services and of congestion
 // notification, pad and ICRC.
 //
-// ParseFrame and Frame.AppendTo decode and encode frames; each header stands in a file of its own
-// with the three functions Parse, AppendTo and Len. The opcode table (optable.go) is data, and says
+// ParseFrame and Frame.AppendTo decode and encode frames; each header is in a file of its own, with
+// the three functions Parse, AppendTo and Len. The opcode table (optable.go) is data, and says
 // which headers an opcode has.
 //
 // Contract: parsing never panics, allocates nothing unless it fails, and leaves the payload where
-// it is. A frame that is no RoCEv2 at all gives ErrNotRoCE, a broken RoCEv2 frame gives a
-// *FormatError. Parse does not refuse reserved bits that receivers must ignore; it stores them if
+// it is. For a frame that is not RoCEv2 the error is ErrNotRoCE, for a malformed RoCEv2 frame it is
+// a *FormatError. Parse does not refuse reserved bits that receivers must ignore; it stores them if
 // there is a field for them. AppendTo writes reserved bits from those fields, so that a frame that
 // is parsed, changed and written keeps all other bits. Parsing does not check the ICRC, because a
 // switch does not need that and a NIC counts such packets separately; CheckICRC does.
 //
-// The package holds no state and does no I/O. It does not know queue pairs: whether a packet makes
-// sense in a connection is for package transport.
+// The package holds no state and does no I/O. It does not know queue pairs: package transport
+// decides whether a packet is valid in a connection.
 //
 // Rules are cited by sections of the InfiniBand Architecture Specification, volume 1 (IBTA 9.2),
-// and of its RoCEv2 annex (A17.9.3); e2e/layering says how, and that each has its test.
+// and of its RoCEv2 annex (A17.9.3); the tests of e2e/layering check their form, and that each rule
+// has a test.
 package wire

@@ -27,7 +27,7 @@ var (
 	ErrPad = errors.New("pad count beyond the packet")
 	// ErrAlign: the length of payload and pad together is not a multiple of 4 bytes (IBTA 9.2).
 	ErrAlign = errors.New("payload and pad not a multiple of 4 bytes")
-	// ErrPayload: an opcode that has no payload came with one.
+	// ErrPayload: the packet has a payload, but its opcode allows none.
 	ErrPayload = errors.New("payload where none belongs")
 )
 
@@ -37,7 +37,8 @@ type FormatError struct {
 	Header string
 	// Reason is one of the errors above.
 	Reason error
-	// Got and Want are the two numbers that disagree: bytes, checksums or counts, as Reason says.
+	// Got and Want are the number that was found and the one that was expected: bytes, checksums or
+	// counts, depending on Reason.
 	Got, Want int
 }
 
@@ -49,7 +50,7 @@ func (e *FormatError) Error() string {
 // Unwrap returns the reason.
 func (e *FormatError) Unwrap() error { return e.Reason }
 
-// need returns a FormatError if b is shorter than the n bytes of the header.
+// need returns a FormatError if b is shorter than n bytes, the length of the header with this name.
 func need(b []byte, n int, header string) error {
 	if len(b) < n {
 		return &FormatError{Header: header, Reason: ErrTruncated, Got: len(b), Want: n}

@@ -35,8 +35,8 @@ type Ethernet struct {
 	// Tagged: a VLAN tag is present. TCI is its priority, DEI and VLAN id.
 	Tagged bool
 	TCI    uint16
-	// Type is the EtherType of what follows (the inner one of a tagged frame). Frame.AppendTo does
-	// not read it.
+	// Type is the EtherType behind the addresses or, in a tagged frame, behind the tag. Frame.AppendTo
+	// ignores it.
 	Type uint16
 }
 
@@ -65,7 +65,7 @@ func (h *Ethernet) Parse(b []byte) error {
 // AppendTo appends the header to b.
 func (h *Ethernet) AppendTo(b []byte) []byte { return h.appendAs(b, h.Type) }
 
-// appendAs is AppendTo with another EtherType.
+// appendAs does the work of AppendTo with EtherType etherType instead of h.Type.
 func (h *Ethernet) appendAs(b []byte, etherType uint16) []byte {
 	b = append(b, h.Dst[:]...)
 	b = append(b, h.Src[:]...)

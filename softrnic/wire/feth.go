@@ -13,13 +13,13 @@ const fethLen = 4
 // Selectivity levels of a FLUSH. The others are reserved.
 const (
 	FlushRange  uint8 = 0 // the bytes that the RETH names
-	FlushRegion uint8 = 1 // the whole region of the R_Key; address and length have no meaning
+	FlushRegion uint8 = 1 // the whole region of the R_Key; address and length of the RETH are ignored
 )
 
 // Placement types of a FLUSH, as bits. The others are reserved.
 const (
-	FlushGlobal     uint8 = 1 << 0 // the bytes are visible to all
-	FlushPersistent uint8 = 1 << 1 // the bytes are persistent
+	FlushGlobal     uint8 = 1 << 0 // the bytes become visible to all readers of the memory
+	FlushPersistent uint8 = 1 << 1 // the bytes become persistent
 )
 
 // FETH is the flush extended transport header, in front of the RETH of a FLUSH (memory placement

@@ -14,8 +14,8 @@ type Frame struct {
 	IPv6 IPv6
 	UDP  UDP
 	Packet
-	// ICRC is the invariant CRC, set by ParseFrame: the number whose little-endian bytes are in the
-	// frame. AppendTo ignores it and computes the ICRC.
+	// ICRC is the invariant CRC, which ParseFrame sets. In the frame its bytes are in little-endian
+	// order. AppendTo ignores it and computes the ICRC.
 	ICRC uint32
 }
 
@@ -78,16 +78,16 @@ func (f *Frame) parseIP(b []byte) ([]byte, error) {
 	return b[ipv4Len:f.IPv4.TotalLen], nil
 }
 
-// AppendTo appends the frame to b. It computes all lengths, the IPv4 checksum, pad and ICRC, and
-// writes EtherType, IP protocol and UDP destination port of RoCEv2, whatever f has. It allocates
-// only if b has no room for Len more bytes.
+// AppendTo appends the frame to b. It computes all lengths, the IPv4 checksum, pad and ICRC.
+// EtherType, IP protocol and UDP destination port are always those of RoCEv2; AppendTo ignores the
+// values in f. It allocates only if b has no room for Len more bytes.
 func (f *Frame) AppendTo(b []byte) []byte {
 	start := len(b)
 	b = f.appendOpen(b, &f.Packet)
 	return binary.LittleEndian.AppendUint32(b, icrc(b[start+f.Eth.Len():], f.V6))
 }
 
-// appendOpen is AppendTo without the ICRC, with p in place of the frame's packet.
+// appendOpen appends the frame without its ICRC, with packet p instead of the frame's own.
 func (f *Frame) appendOpen(b []byte, p *Packet) []byte {
 	packet := p.Len() + icrcLen
 	if f.V6 {
@@ -101,7 +101,7 @@ func (f *Frame) appendOpen(b []byte, p *Packet) []byte {
 // Len returns the number of bytes that AppendTo appends.
 func (f *Frame) Len() int { return f.LenWith(&f.Packet) }
 
-// LenWith is Len with p in place of the frame's packet.
+// LenWith returns the length of the frame with packet p instead of the frame's own.
 func (f *Frame) LenWith(p *Packet) int {
 	return f.Eth.Len() + f.ipLen() + udpLen + p.Len() + icrcLen
 }
@@ -121,8 +121,9 @@ func IsRoCE(b []byte) bool {
 }
 
 // locate finds the IP header of a RoCEv2 frame: ip is its offset, and ok reports whether b is an IP
-// datagram to UDP port 4791. It checks nothing else, so that any other error of such a datagram is
-// a FormatError and not ErrNotRoCE. Later IP fragments have no UDP header and are not recognised.
+// datagram to UDP port 4791. It checks nothing else, so that all other errors of such a datagram
+// are reported as FormatError instead of ErrNotRoCE. Later IP fragments have no UDP header and are
+// not recognised.
 func locate(b []byte) (ip int, v6, ok bool) {
 	h, etherType := ipHeader(b)
 	if len(h) < ipv4Len {

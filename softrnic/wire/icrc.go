@@ -5,17 +5,19 @@ import (
 	"hash/crc32"
 )
 
-// The invariant CRC (IBTA 7.8.1, A17.3.3) is the CRC-32 of Ethernet over what no switch or router
-// changes on the way: eight bytes of ones for the local route header that RoCEv2 does not have,
-// then the IP header, UDP header, BTH and all that follows, with these replaced by ones: IPv4 type
-// of service, time to live and header checksum; IPv6 traffic class, flow label and hop limit; UDP
-// checksum; BTH byte 4 (FECN, BECN, reserved). IPv4 identification and flags are covered. It is
-// stored least significant byte first, behind the pad.
+// The invariant CRC (IBTA 7.8.1, A17.3.3) is the CRC-32 of Ethernet over all that no switch or
+// router changes on the way. It begins with eight bytes of ones, for the local route header that
+// RoCEv2 does not have. Then it covers the IP header, the UDP header, the BTH and all that follows.
+// These fields are replaced by ones: IPv4 type of service, time to live and header checksum; IPv6
+// traffic class, flow label and hop limit; UDP checksum; BTH byte 4 (FECN, BECN, reserved). IPv4
+// identification and flags are covered. The ICRC is stored least significant byte first, behind the
+// pad.
 //
-// The masked headers are a whole number of 8-byte words, except for the tail of the BTH behind
-// IPv6, which has no masked byte. So the headers go through eight tables, a word at a time, or-ed
-// with a mask; so does a short rest, and a long one through hash/crc32, which is fastest on long
-// input and slow to start. Nothing is copied. With memory to copy to, a Sealer is faster.
+// The headers that contain replaced fields are a whole number of 8-byte words, except for the last
+// part of the BTH behind IPv6, in which nothing is replaced. So the headers are processed by eight
+// tables, a word at a time, after an or with a mask. A short rest is processed in the same way; a
+// long one by hash/crc32, which is fastest on long input and slow to start. Nothing is copied. A
+// Sealer, which has memory for a copy, is faster.
 
 const icrcLen = 4
 
@@ -51,7 +53,7 @@ var icrcTables = func() (t [8][256]uint32) {
 	return t
 }()
 
-// icrcWord moves the CRC register over eight bytes, given as a little-endian word.
+// icrcWord advances the CRC register over eight bytes, given as a little-endian word.
 func icrcWord(crc uint32, w uint64) uint32 {
 	w ^= uint64(crc)
 	t := &icrcTables
@@ -59,10 +61,10 @@ func icrcWord(crc uint32, w uint64) uint32 {
 		t[3][uint8(w>>32)] ^ t[2][uint8(w>>40)] ^ t[1][uint8(w>>48)] ^ t[0][w>>56]
 }
 
-// icrcShort is the length from which hash/crc32 is faster.
+// icrcShort is the length in bytes from which hash/crc32 is faster than the tables.
 const icrcShort = 32
 
-// icrcRest moves the CRC register over a short rest: whole words, then single bytes.
+// icrcRest advances the CRC register over a short rest: whole words, then single bytes.
 func icrcRest(crc uint32, b []byte) uint32 {
 	for ; len(b) >= 8; b = b[8:] {
 		crc = icrcWord(crc, binary.LittleEndian.Uint64(b))
@@ -79,8 +81,8 @@ func icrcRest(crc uint32, b []byte) uint32 {
 	return crc
 }
 
-// icrc computes the ICRC over b, which starts at the IP header and ends before the ICRC and holds
-// at least IP header, UDP header and BTH.
+// icrc computes the ICRC of b, which begins with the IP header and ends before the ICRC. b has at
+// least an IP header, UDP header and BTH.
 func icrc(b []byte, v6 bool) uint32 {
 	masks := icrcMaskIPv4[:]
 	if v6 {
@@ -109,7 +111,7 @@ func icrcSpan(frame []byte) (covered, sum []byte, v6, ok bool) {
 	if v6 {
 		ipLen, end = ipv6Len, ipv6Len+int(binary.BigEndian.Uint16(b[4:]))
 	} else if b[0] != 4<<4|ipv4Len/4 {
-		return nil, nil, false, false // options are not supported
+		return nil, nil, false, false // IPv4 options are not supported
 	}
 	if end > len(b) || end < ipLen+udpLen+bthLen+icrcLen {
 		return nil, nil, false, false
@@ -117,8 +119,8 @@ func icrcSpan(frame []byte) (covered, sum []byte, v6, ok bool) {
 	return b[:end-icrcLen], b[end-icrcLen : end], v6, true
 }
 
-// CheckICRC reports whether frame is a RoCEv2 frame with a correct ICRC. It trusts the IP lengths,
-// so that Ethernet padding does not matter.
+// CheckICRC reports whether frame is a RoCEv2 frame with a correct ICRC. It uses the length in the
+// IP header, and so ignores Ethernet padding.
 func CheckICRC(frame []byte) bool {
 	covered, sum, v6, ok := icrcSpan(frame)
 	return ok && binary.LittleEndian.Uint32(sum) == icrc(covered, v6)

@@ -28,8 +28,7 @@ const (
 // ProtocolUDP is the IPv4 protocol and IPv6 next header of UDP.
 const ProtocolUDP = 17
 
-// IPv4 is a header without options. ID and flags are kept as received, because the ICRC covers
-// them.
+// IPv4 is an IPv4 header without options. Parse keeps ID and flags, because the ICRC covers them.
 type IPv4 struct {
 	TOS      uint8 // DSCP and ECN
 	ID       uint16
@@ -78,7 +77,7 @@ func (h *IPv4) Parse(b []byte) error {
 // AppendTo appends the header of a datagram with payload bytes behind it, with its checksum.
 func (h *IPv4) AppendTo(b []byte, payload int) []byte { return h.appendAs(b, h.Protocol, payload) }
 
-// appendAs is AppendTo with another protocol.
+// appendAs does the work of AppendTo with another protocol.
 func (h *IPv4) appendAs(b []byte, protocol uint8, payload int) []byte {
 	flags := uint32(0)
 	if h.Reserved {
@@ -102,7 +101,7 @@ func (h *IPv4) appendAs(b []byte, protocol uint8, payload int) []byte {
 // Len returns 20.
 func (h *IPv4) Len() int { return ipv4Len }
 
-// checksum returns the Internet checksum (RFC 1071) over parts of even length.
+// checksum returns the Internet checksum (RFC 1071) of parts, each of which has an even length.
 func checksum(parts ...[]byte) uint16 {
 	var sum uint64
 	for _, p := range parts {
@@ -116,7 +115,7 @@ func checksum(parts ...[]byte) uint16 {
 	return fold(sum)
 }
 
-// fold returns the Internet checksum of words of 16 or 32 bits whose sum is sum.
+// fold returns the Internet checksum of 16-bit or 32-bit words, whose sum is sum.
 func fold(sum uint64) uint16 {
 	for sum > 0xffff {
 		sum = sum>>16 + sum&0xffff

@@ -30,7 +30,8 @@ func (m MAC) String() string {
 	return string(b[:])
 }
 
-// ParseMAC parses what String returns, in upper or lower case, also with '-' instead of ':'.
+// ParseMAC parses a text as String returns it. Upper and lower case are the same, and '-' may stand
+// for ':'.
 func ParseMAC(s string) (MAC, error) {
 	var m MAC
 	if len(s) != 17 {
@@ -59,10 +60,10 @@ func hexDigit(c byte) (byte, bool) {
 	return 0, false
 }
 
-// MarshalText is String, for JSON and YAML.
+// MarshalText returns the text of String, for JSON and YAML.
 func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText is ParseMAC.
+// UnmarshalText parses a text as ParseMAC does.
 func (m *MAC) UnmarshalText(text []byte) error {
 	v, err := ParseMAC(string(text))
 	if err == nil {

@@ -33,11 +33,11 @@ type Membership struct {
 	Old         bool
 	Source      netip.Addr
 	Group       netip.Addr
-	MaxResponse time.Duration // within this time hosts answer a query
+	MaxResponse time.Duration // time within which hosts answer a query
 	Records     []GroupRecord
 }
 
-// GroupRecord is what a report says about one group.
+// GroupRecord is the part of a report that concerns one group.
 type GroupRecord struct {
 	Type    RecordType
 	Sources int // number of sources in the record; set by Parse only
@@ -47,8 +47,8 @@ type GroupRecord struct {
 // RecordType is the type of a record (RFC 3376, 4.2.12).
 type RecordType uint8
 
-// Types of records that this package writes: the host receives the group, has begun to receive it,
-// no longer receives it.
+// Types of records that this package writes. They say that the host receives the group, has begun
+// to receive it, and no longer receives it.
 const (
 	RecordIsExclude RecordType = 2
 	RecordToInclude RecordType = 3
@@ -91,7 +91,7 @@ const (
 	mldQueryLen    = 28
 	reportHeadLen  = 8
 	recordHeadLen  = 4
-	maxResponseV1  = 10 * time.Second // of IGMP 1, whose queries do not carry it
+	maxResponseV1  = 10 * time.Second // for IGMP 1, whose queries do not contain the time
 	// MaxGroupRecords is the largest number of records of a report; Parse refuses more.
 	MaxGroupRecords = 512
 )
@@ -125,8 +125,8 @@ func MayBeMembership(b []byte) bool {
 	return false
 }
 
-// Parse parses a frame. It fails with ErrNotMembership for other frames and damaged ones. The
-// records reuse the memory of m's earlier records.
+// Parse parses a frame. It fails with ErrNotMembership for damaged frames, and for frames that are
+// no such message. The records use the memory of m's earlier records again.
 func (m *Membership) Parse(frame []byte) error {
 	var eth Ethernet
 	if eth.Parse(frame) != nil {
@@ -159,7 +159,7 @@ func (m *Membership) parseIGMP(b []byte) error {
 	group := netip.AddrFrom4([4]byte(msg[4:]))
 	switch msg[0] {
 	case igmpQuery:
-		if len(msg) > igmpOldLen && len(msg) < igmpQueryLen { // no version has this length (RFC 3376, 7.1)
+		if len(msg) > igmpOldLen && len(msg) < igmpQueryLen { // no version of IGMP has this length (RFC 3376, 7.1)
 			return ErrNotMembership
 		}
 		m.Query, m.Group, m.Old = true, group, len(msg) < igmpQueryLen
@@ -274,7 +274,7 @@ func (m *Membership) check() error {
 	return nil
 }
 
-// Len returns the length of the frame of AppendTo.
+// Len returns the length of the frame that AppendTo appends.
 func (m *Membership) Len() int {
 	if m.Source.Is4() {
 		return ethernetLen + ipv4Len + 4 + m.messageLen(4, igmpOldLen, igmpQueryLen)
@@ -323,7 +323,7 @@ func (m *Membership) AppendTo(b []byte, src MAC) []byte {
 	return b
 }
 
-// to returns the destination of the message.
+// to returns the address to which the message is sent.
 func (m *Membership) to() netip.Addr {
 	v4 := m.Source.Is4()
 	pick := func(a, b netip.Addr) netip.Addr {
@@ -366,7 +366,7 @@ func (m *Membership) appendIGMP(b []byte) []byte {
 	return m.appendRecords(append(b, igmpReport3, 0, 0, 0))
 }
 
-// robustness is the value of that variable in queries: up to robustness-1 messages in a row may be
+// robustness is the robustness variable in queries: up to robustness−1 messages in a row may be
 // lost.
 const robustness = 2
 

@@ -21,8 +21,8 @@ const (
 	ServiceXRC Opcode = 0xa0 // not decoded
 )
 
-// manufacturer is the first opcode that is left to manufacturers (IBTA 9.2/manufacturer). Those up
-// to 0xdf are treated as operations of reliable connections.
+// manufacturer is the first opcode that is left to manufacturers (IBTA 9.2/manufacturer). Opcodes
+// from it to 0xdf are treated as operations of reliable connections.
 const manufacturer Opcode = 0xc0
 
 // Opcodes of the reliable connection service.
@@ -50,15 +50,15 @@ const (
 	RCFetchAdd           Opcode = 0x14
 	RCSendLastInv        Opcode = 0x16
 	RCSendOnlyInv        Opcode = 0x17
-	// RCFlush and RCAtomicWrite are defined by the memory placement extensions. The answer is
+	// RCFlush and RCAtomicWrite are defined by the memory placement extensions. The response is
 	// RCReadResponseOnly without payload.
 	RCFlush       Opcode = 0x1c
 	RCAtomicWrite Opcode = 0x1d
 )
 
-// Opcodes of masked atomics on reliable connections. Manufacturers have not published theirs: these
-// are the opcodes of the atomics without masks, moved to the range of manufacturers. The answer is
-// RCAtomicAck.
+// Opcodes of masked atomics on reliable connections. Manufacturers have not published their
+// opcodes. These are the opcodes of the atomics without masks, moved to the range of manufacturers.
+// The response is RCAtomicAck.
 const (
 	RCMaskedCmpSwap  = manufacturer | RCCmpSwap
 	RCMaskedFetchAdd = manufacturer | RCFetchAdd
@@ -142,7 +142,7 @@ var opByName = func() map[string]Opcode {
 	return m
 }()
 
-// ParseOpcode parses what String returns, in upper or lower case.
+// ParseOpcode parses the name of an opcode, as String returns it, in upper or lower case.
 func ParseOpcode(s string) (Opcode, error) {
 	if o, ok := opByName[strings.ToUpper(s)]; ok {
 		return o, nil
@@ -155,10 +155,10 @@ func ParseOpcode(s string) (Opcode, error) {
 	return 0, fmt.Errorf("%q: %w", s, ErrOpcode)
 }
 
-// MarshalText is String, for JSON and YAML.
+// MarshalText returns the text of String, for JSON and YAML.
 func (o Opcode) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText is ParseOpcode.
+// UnmarshalText parses a text as ParseOpcode does.
 func (o *Opcode) UnmarshalText(text []byte) error {
 	v, err := ParseOpcode(string(text))
 	if err == nil {

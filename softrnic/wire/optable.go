@@ -25,17 +25,17 @@ type OpFlags uint16
 // opcode whose messages always have one packet (a READ request, an acknowledgement, an atomic) has
 // OpOnly.
 const (
-	OpRequest  OpFlags = 1 << iota // goes to the responder
-	OpResponse                     // goes to the requester
+	OpRequest  OpFlags = 1 << iota // sent to the responder
+	OpResponse                     // sent to the requester
 	OpFirst
 	OpMiddle
 	OpLast
 	OpOnly
 	OpPayload // may carry payload
-	OpSend    // consumes a receive at the responder; WRITEs with OpImm do, too
+	OpSend    // uses a receive at the responder; WRITEs with OpImm do, too
 	OpWrite
 	OpRead    // READ request or response
-	OpAtomic  // CMP_SWAP, FETCH_ADD, masked or not, and their response; ATOMIC_WRITE, which has a RETH
+	OpAtomic  // CMP_SWAP and FETCH_ADD, masked or not, and their response; also ATOMIC_WRITE, whose header is a RETH
 	OpAck     // a response with an AETH and no payload: ACK, NAK, ATOMIC_ACK
 	OpImm     // carries immediate data
 	OpInv     // invalidates a remote key
@@ -43,7 +43,7 @@ const (
 	OpFlush
 )
 
-// OpAnswered has the requests that are completed only by a response of their own.
+// OpAnswered selects the requests that complete only by a response of their own, not by an ACK.
 const OpAnswered = OpRead | OpAtomic | OpFlush
 
 // OpInfo is an entry of the opcode table.
@@ -56,7 +56,7 @@ type OpInfo struct {
 	HeaderLen int
 }
 
-// Combinations that repeat in the table.
+// Combinations of flags and headers that several entries of the table have.
 const (
 	reqFirst   = OpRequest | OpFirst | OpPayload
 	reqMiddle  = OpRequest | OpMiddle | OpPayload

@@ -1,8 +1,8 @@
 package wire
 
-// Packet is the transport part of a RoCEv2 packet: BTH, the extended headers that its opcode has,
-// payload. Fields of headers that the opcode does not have are ignored by AppendTo and zeroed by
-// ParsePacket.
+// Packet is the transport part of a RoCEv2 packet: the BTH, the extended headers that its opcode
+// has, and the payload. AppendTo ignores fields of headers that the opcode does not have;
+// ParsePacket sets them to zero.
 type Packet struct {
 	BTH       BTH
 	FETH      FETH
@@ -15,9 +15,9 @@ type Packet struct {
 	ImmDt     uint32 // immediate data, as a number
 	IETH      uint32 // R_Key to invalidate
 	CNP       CNPReserved
-	// Payload has no pad and at most 65432 bytes, so that it fits one IP datagram with any headers.
-	// After ParsePacket it points into the parsed bytes. AppendTo ignores it if the opcode has no
-	// payload.
+	// Payload is the payload without pad. It has at most 65432 bytes, so that with any headers it fits
+	// into one IP datagram. After ParsePacket it points into the parsed bytes. AppendTo ignores it if
+	// the opcode has no payload.
 	Payload []byte
 }
 
@@ -25,14 +25,14 @@ type Packet struct {
 const maxPad = 3
 
 // ParsePacket parses a packet from b, which starts at the BTH and ends before the ICRC, and
-// overwrites all fields of p. An opcode that is not in the table gives a BTH and the rest as
-// payload. On error p has the fields that were parsed before it.
+// overwrites all fields of p. For an opcode that is not in the table, everything behind the BTH is
+// payload. After an error, p has the fields that were parsed before the error.
 func ParsePacket(b []byte, p *Packet) error {
 	*p = Packet{}
 	return p.parse(b)
 }
 
-// parse is ParsePacket for a p whose fields are zero.
+// parse does the work of ParsePacket. All fields of p must be zero.
 func (p *Packet) parse(b []byte) error {
 	if err := p.BTH.Parse(b); err != nil {
 		return err

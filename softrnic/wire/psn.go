@@ -6,7 +6,7 @@ type PSN uint32
 // psnMask keeps the 24 bits of a PSN.
 const psnMask = 1<<24 - 1
 
-// Add returns the PSN n after p (before it, if n is negative), modulo 2^24.
+// Add returns p + n modulo 2^24; n may be negative.
 func (p PSN) Add(n int) PSN { return PSN(uint32(int64(p)+int64(n)) & psnMask) }
 
 // Next returns the PSN after p.

@@ -12,26 +12,26 @@ type Sealer struct {
 	buf [sealBuf]byte
 }
 
-// Lengths with which hash/crc32 is fast: at least sealMin bytes, and multiples of sealUnit.
+// hash/crc32 is fast for lengths of at least sealMin bytes that are multiples of sealUnit.
 const (
 	sealMin  = 64
 	sealUnit = 16
 	sealBuf  = 256
-	// leadLen is the length of the lead: bytes that take the CRC register from 0, which it has
-	// after zeros, to icrcSeed.
+	// leadLen is the length of the lead: bytes that change the CRC register from 0, its value after
+	// zeros, to icrcSeed.
 	leadLen = 4
 )
 
-// sealLead is the lead as a little-endian word. The register after four bytes is a sum of one entry
-// of the table for each; the topmost byte of the target value identifies that entry, from the last
-// byte to the first.
+// sealLead is the lead as a little-endian word. The register after four bytes is a sum of one table
+// entry for each byte. The topmost byte of the wanted value identifies the entry of the last byte,
+// and so on back to the first byte.
 var sealLead = func() uint32 {
-	var top [256]byte // index of the entry with that top byte
+	var top [256]byte // index of the table entry with this top byte
 	for i, c := range crc32.IEEETable {
 		top[c>>24] = byte(i)
 	}
-	// Step backwards: want = table[x] ^ reg>>8, so x is known by the top byte, and reg is known
-	// except for its low byte.
+	// Each step goes backwards: want = table[x] ^ reg>>8. So the top byte of want gives x, and reg is
+	// known except for its low byte.
 	want := uint32(icrcSeed)
 	for range leadLen {
 		x := top[want>>24]
@@ -40,24 +40,24 @@ var sealLead = func() uint32 {
 	return want
 }()
 
-// AppendFrame is f.AppendTo(b).
+// AppendFrame appends frame f to b; the result is that of f.AppendTo(b).
 func (s *Sealer) AppendFrame(b []byte, f *Frame) []byte { return s.AppendWith(b, f, &f.Packet) }
 
-// AppendWith is AppendFrame with p in place of the frame's packet, which saves a copy of p.
+// AppendWith appends frame f with packet p instead of the frame's own, which saves a copy of p.
 func (s *Sealer) AppendWith(b []byte, f *Frame, p *Packet) []byte {
 	start := len(b)
 	b = f.appendOpen(b, p)
 	return binary.LittleEndian.AppendUint32(b, s.icrc(b[start+f.Eth.Len():], f.V6))
 }
 
-// Check is CheckICRC.
+// Check reports whether the frame has a correct ICRC, as CheckICRC does.
 func (s *Sealer) Check(frame []byte) bool {
 	covered, sum, v6, ok := icrcSpan(frame)
 	return ok && binary.LittleEndian.Uint32(sum) == s.icrc(covered, v6)
 }
 
-// icrc is the function icrc with the packet copied behind zeros, as many as give it a fast length,
-// and masked there.
+// icrc returns the same result as the function icrc. It copies the packet behind zeros, as many as
+// make the length a fast one, and replaces the masked fields in the copy.
 func (s *Sealer) icrc(b []byte, v6 bool) uint32 {
 	total := max(sealMin, (len(b)+leadLen+sealUnit-1)&^(sealUnit-1))
 	if total > sealBuf {

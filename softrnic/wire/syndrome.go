@@ -6,7 +6,8 @@ import "fmt"
 // NAK with a timer code, 011nnnnn a NAK (IBTA 9.7.5.1.2).
 type Syndrome uint8
 
-// Syndromes. AckNoCredits grants no end-to-end credits; RNRNak is or-ed with the timer code.
+// Syndromes. AckNoCredits is an ACK that grants no end-to-end credits. RNRNak is combined with the
+// timer code by or.
 const (
 	AckNoCredits    Syndrome = 0x1f
 	RNRNak          Syndrome = 0x20
@@ -15,7 +16,7 @@ const (
 	NakRemoteAccess Syndrome = 0x62
 	NakRemoteOp     Syndrome = 0x63
 	NakInvalidRD    Syndrome = 0x64
-	// syndromeKindMask includes bit 7, which is reserved as 0: a syndrome with that bit is of no
+	// syndromeKindMask includes bit 7, which is reserved as 0: a syndrome with this bit set is of no
 	// known kind (IBTA 9.7.5.1.2/reserved).
 	syndromeKindMask Syndrome = 0xe0
 )

@@ -18,13 +18,13 @@ const UDPPort = 4791
 // UDP is the header of a RoCEv2 datagram.
 type UDP struct {
 	SrcPort, DstPort uint16
-	// Checksum is 0 on what we send, also over IPv6; what arrives is neither checked nor trusted,
-	// because over veth it may be a partial one. The ICRC masks it. AppendTo writes it as it is:
-	// code that changes a frame clears it.
+	// Checksum is 0 in packets that the NIC sends, also over IPv6. The NIC neither checks nor uses it
+	// in received packets, because over veth it may be unfinished. The ICRC does not cover it.
+	// AppendTo writes it as it is, so code that changes a frame must clear it.
 	Checksum uint16
 
-	// Length is header and payload in bytes, set by Parse. AppendTo takes the payload's length
-	// instead.
+	// Length is the length of header and payload in bytes, which Parse sets. AppendTo ignores it and
+	// uses the length of the payload.
 	Length uint16
 }
 
@@ -47,12 +47,12 @@ func (h *UDP) Parse(b []byte) error {
 // AppendTo appends the header of a datagram with payload bytes behind it.
 func (h *UDP) AppendTo(b []byte, payload int) []byte { return h.appendAs(b, h.DstPort, payload) }
 
-// appendAs is AppendTo with another destination port.
+// appendAs does the work of AppendTo with another destination port.
 func (h *UDP) appendAs(b []byte, dstPort uint16, payload int) []byte {
 	n := uint16(udpLen + payload)
 	b = binary.BigEndian.AppendUint32(b, uint32(h.SrcPort)<<16|uint32(dstPort))
 	return binary.BigEndian.AppendUint32(b, uint32(n)<<16|uint32(h.Checksum))
 }
 
-// Len is 8 bytes.
+// Len returns 8.
 func (h *UDP) Len() int { return udpLen }

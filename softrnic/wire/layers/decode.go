@@ -15,8 +15,9 @@ type header interface {
 // newHeader makes an empty extended header.
 type newHeader = func() header
 
-// headers are extended headers that a BTH announced. Decode decodes them one after the other, and
-// then the rest. Its pad count is unknown if decoding does not start at a BTH.
+// headers are the extended headers that follow a BTH, as its opcode says. Decode decodes them one
+// after the other, and then the rest. If decoding does not start at a BTH, the pad count is
+// unknown.
 type headers []newHeader
 
 // Decode implements gopacket.Decoder.
@@ -30,7 +31,7 @@ type chain struct {
 	pad     int // bytes
 }
 
-// Decode decodes the first header of the chain and leaves the others to gopacket's next step.
+// Decode decodes the first header of the chain. gopacket then calls Decode for the others.
 func (c chain) Decode(data []byte, p gopacket.PacketBuilder) error {
 	if len(c.headers) == 0 {
 		return tail{c.pad}.Decode(data, p)
@@ -43,8 +44,8 @@ func (c chain) Decode(data []byte, p gopacket.PacketBuilder) error {
 	return c.after(h, p)
 }
 
-// after adds the layer and lets c decode what is behind it. Every packet ends with an ICRC, so it
-// is an error if no bytes follow; gopacket itself would accept that as the end of a packet.
+// after adds layer l, and makes c decode the bytes behind it. Every packet ends with an ICRC, so it
+// is an error if there are none; gopacket itself would accept that as the end of a packet.
 func (c chain) after(l gopacket.Layer, p gopacket.PacketBuilder) error {
 	p.AddLayer(l)
 	if err := take(l.LayerPayload(), icrcLength, "ICRC", p); err != nil {
@@ -53,7 +54,7 @@ func (c chain) after(l gopacket.Layer, p gopacket.PacketBuilder) error {
 	return p.NextDecoder(c)
 }
 
-// take checks that data has a header of n bytes.
+// take returns an error if data is shorter than a header of n bytes.
 func take(data []byte, n int, name string, df gopacket.DecodeFeedback) error {
 	if len(data) < n {
 		df.SetTruncated()
@@ -80,7 +81,7 @@ const (
 	serviceUC  = 1
 	serviceUD  = 3
 	serviceCNP = 4
-	// serviceManufacturer: reliable connections, too.
+	// serviceManufacturer: opcodes of manufacturers, for reliable connections.
 	serviceManufacturer = 6
 )
 
@@ -92,7 +93,7 @@ func announced(opcode uint8) headers {
 	case serviceRC:
 		return connected(operation)
 	case serviceUC:
-		if operation <= 0x0b { // no READ, no atomics, no acknowledgements
+		if operation <= 0x0b { // UC has no READ, no atomics and no acknowledgements
 			return connected(operation)
 		}
 	case serviceUD:
@@ -114,7 +115,7 @@ func announced(opcode uint8) headers {
 	return nil
 }
 
-// connected is announced for the connected services.
+// connected returns what announced returns, for the connected services.
 func connected(operation uint8) headers {
 	switch operation {
 	case 0x06, 0x0a, 0x0c, 0x1d: // WRITE first and only, READ request, atomic write

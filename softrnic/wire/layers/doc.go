@@ -3,10 +3,10 @@
 //
 //	import _ "github.com/rdmalab/rdmalab/softrnic/wire/layers"
 //
-// It is independent of package wire and shares no code with it: the headers are decoded from the
-// InfiniBand specification once more, so that a test that compares both on the same bytes can find
-// mistakes. It is made for tools and tests. The data path uses package wire.
+// It shares no code with package wire: it implements the InfiniBand specification a second time. So
+// a test that compares both on the same bytes can find mistakes. It is made for tools and tests;
+// the data path uses package wire.
 //
-// Decode with gopacket.NewPacket. A DecodingLayerParser cannot follow RoCEv2, because what is
-// behind an extended header depends on the opcode in the BTH and not on that header.
+// Use gopacket.NewPacket for decoding. A DecodingLayerParser cannot decode RoCEv2, because the
+// layer behind an extended header depends on the opcode in the BTH, not on that header.
 package layers

@@ -20,7 +20,7 @@ func Sum(p gopacket.Packet) (uint32, error) {
 	if udp == nil || bth == nil || icrc == nil {
 		return 0, ErrNoPacket
 	}
-	// A copy of the packet with ones in place of all fields that may change on the way, behind
+	// covered gets a copy of the packet, with ones in all fields that may change on the way, behind
 	// eight bytes of ones for the local route header.
 	covered := bytes.Repeat([]byte{0xff}, 8)
 	switch ip := p.NetworkLayer().(type) {

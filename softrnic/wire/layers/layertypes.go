@@ -8,8 +8,8 @@ import (
 // Port is the UDP destination port of RoCEv2.
 const Port layers.UDPPort = 4791
 
-// Layer types. Numbers from 2000 on are free for users of gopacket; ours start at the port's
-// number.
+// Layer types. gopacket leaves the numbers from 2000 on to its users; these start at the number of
+// the UDP port.
 var (
 	LayerTypeBTH          = register(4791, "BTH", gopacket.DecodeFunc(decodeBTH))
 	LayerTypeDETH         = register(4792, "DETH", headers{newDETH})

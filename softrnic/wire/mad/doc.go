@@ -1,7 +1,7 @@
-// Package mad is the codec of the management datagrams by which connections are made: the common
-// MAD header, the bodies of the communication manager's messages (REQ, MRA, REJ, REP, RTU, DREQ,
-// DREP, SIDR_REQ, SIDR_REP), and the header that RDMA-CM puts in front of the private data of a
-// request.
+// Package mad is the codec of the management datagrams (MADs) by which connections are made: the
+// common MAD header, the bodies of the communication manager's messages (REQ, MRA, REJ, REP, RTU,
+// DREQ, DREP, SIDR_REQ, SIDR_REP), and the header that RDMA-CM puts in front of the private data of
+// a request.
 //
 // Every message has Parse, AppendTo and Len, as the headers of package wire have. A body is always
 // bodyLen bytes and a whole datagram Size; private data fill the rest of a body and carry no length

@@ -18,7 +18,7 @@ const dreqPrivate = 220
 // DREQ asks to end a connection (IBTA 12.6.10).
 type DREQ struct {
 	LocalID, RemoteID CommID
-	// QPN is the receiver's queue pair.
+	// QPN is the queue pair of the receiver of the message.
 	QPN     wire.QPN
 	Private [dreqPrivate]byte
 }

@@ -12,13 +12,13 @@ var ErrNotCM = errors.New("no message of the communication manager")
 // CommID is the number of a connection on one side; 0 means none.
 type CommID uint32
 
-// ServiceID names the service of a request (A3.2.3). RDMA-CM's are of the form 0x000000000106pppp,
-// see PortService.
+// ServiceID names the service of a request (A3.2.3). Those of RDMA-CM have the form
+// 0x000000000106pppp; see PortService.
 type ServiceID uint64
 
 // timeUnit is the unit of the time codes of the specification.
 const timeUnit = 4096 * time.Nanosecond
 
-// Time is the duration of a time code: 4.096 µs · 2^code (IBTA 12.7.34). Codes have 5 bits; 31 is
-// 2.4 hours.
+// Time returns the duration of a time code: 4.096 µs · 2^code (IBTA 12.7.34). Codes have 5 bits; 31
+// is 2.4 hours.
 func Time(code uint8) time.Duration { return timeUnit << (code & mask5) }

@@ -19,7 +19,8 @@ import (
 // SIDR_REQ, in bytes.
 const IPDataLen = 36
 
-// IPData is that header (IBTA A11.6): the IP addresses and ports of the two ends of the connection.
+// IPData is the header that RDMA-CM puts in front of the private data of a REQ or SIDR_REQ (IBTA
+// A11.6). It has the IP addresses and ports of the two ends of the connection.
 type IPData struct {
 	Major, Minor uint8 // version 0.0
 	SrcPort      uint16
@@ -86,7 +87,7 @@ func (s ServiceID) Port() (space ServiceID, port uint16, ok bool) {
 	return space, uint16(s), s == PortService(space, uint16(s))
 }
 
-// String returns the port, or the number.
+// String returns the port number if s is a port of RDMA-CM, and otherwise the service ID.
 func (s ServiceID) String() string {
 	switch space, port, ok := s.Port(); {
 	case ok && space == SpaceTCP:

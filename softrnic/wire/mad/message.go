@@ -55,9 +55,9 @@ func newMessage(a Attr) Message {
 	return nil
 }
 
-// Parse reads a whole datagram of the communication manager. The error is a *wire.FormatError if b
-// is too short, and wraps ErrNotCM if it is another kind of MAD, or a message that this package
-// does not know; h is valid in that case.
+// Parse reads a whole datagram of the communication manager. If b is too short, the error is a
+// *wire.FormatError. If b is another kind of MAD, or an unknown message, the error wraps ErrNotCM,
+// and h is valid.
 func Parse(b []byte, h *Header) (Message, error) {
 	if err := need(b, Size, "MAD"); err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func need(b []byte, n int, header string) error {
 	return nil
 }
 
-// be32 and the following read numbers at an offset; put24 appends a 24-bit number and one more
-// byte.
+// be32 and the functions below read a number at an offset. put24 appends a 24-bit number and one
+// more byte.
 func be32(b []byte, off int) uint32 { return binary.BigEndian.Uint32(b[off:]) }
 
 func be64(b []byte, off int) uint64 { return binary.BigEndian.Uint64(b[off:]) }

@@ -11,7 +11,7 @@ package mad
 // mraPrivate is the room for private data in an MRA, in bytes.
 const mraPrivate = 222
 
-// Stage says which message an MRA or REJ is about.
+// Stage says to which message an MRA or REJ refers.
 type Stage uint8
 
 // Stages of a connection.
@@ -21,7 +21,8 @@ const (
 	StageOther Stage = 2
 )
 
-// MRA acknowledges a message whose answer will take longer (IBTA 12.6.6).
+// MRA (message receipt acknowledged) says that a message has arrived and that its answer will take
+// longer (IBTA 12.6.6).
 type MRA struct {
 	LocalID, RemoteID CommID
 	About             Stage

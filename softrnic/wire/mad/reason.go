@@ -30,7 +30,7 @@ const (
 	ReasonAltInvalidClass  Reason = 21
 	ReasonAltInvalidHops   Reason = 22
 	ReasonAltInvalidRate   Reason = 23
-	ReasonRedirect         Reason = 24 // to another port and CM
+	ReasonRedirect         Reason = 24 // the peer is to use another port and CM
 	ReasonPortRedirect     Reason = 25
 	ReasonInvalidMTU       Reason = 26
 	ReasonNoRespResources  Reason = 27

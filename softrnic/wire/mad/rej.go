@@ -12,13 +12,13 @@ package mad
 //	|                   private data, 148 bytes                     |
 //	+---------------------------------------------------------------+
 
-// Room in a REJ, in bytes.
+// Lengths of fields of a REJ, in bytes.
 const (
 	REJPrivate = 148
 	REJInfo    = 72
 )
 
-// REJ ends a connection that is being made (IBTA 12.6.7).
+// REJ refuses a connection, or ends it while it is being made (IBTA 12.6.7).
 type REJ struct {
 	LocalID, RemoteID CommID
 	About             Stage

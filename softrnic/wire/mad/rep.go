@@ -51,7 +51,7 @@ func (*REP) Attr() Attr { return AttrREP }
 // Len is bodyLen.
 func (*REP) Len() int { return bodyLen }
 
-// Bits of the shared bytes of a REP.
+// Bits of bytes that several fields of a REP share.
 const (
 	repFlowControl = 0x01
 	repSRQ         = 0x10

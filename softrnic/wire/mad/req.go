@@ -41,24 +41,24 @@ import (
 // REQPrivate is the room for private data in a REQ, in bytes.
 const REQPrivate = 92
 
-// REQ asks for a connection (IBTA 12.6.5).
+// REQ requests a connection (IBTA 12.6.5).
 type REQ struct {
 	LocalID   CommID
 	Service   ServiceID
-	LocalGUID uint64 // of the channel adapter
+	LocalGUID uint64 // GUID of the sender's channel adapter
 	QKey      uint32
 	QPN       wire.QPN
-	// ResponderResources is how many READs and atomics of the peer may be in flight at the sender.
-	// InitiatorDepth is how many of the sender shall be in flight at the peer.
+	// ResponderResources is how many READs and atomics of the peer may be in flight to the sender of
+	// the REQ. InitiatorDepth is how many of the sender may be in flight to the peer.
 	ResponderResources, InitiatorDepth uint8
 	LocalEECN, RemoteEECN              uint32
 	// RemoteTimeout is the time code within which the peer must answer the REQ. LocalTimeout is the
 	// time code within which the sender answers the REP.
 	RemoteTimeout, LocalTimeout uint8
 	Type                        uint8 // transport service: 0 RC, 1 UC, 2 RD, 3 see ExtendedType
-	FlowControl                 bool  // end to end
-	// PSN is the first PSN that the receiver of the REQ shall send (IBTA 12.7.31): the sender
-	// expects it.
+	FlowControl                 bool  // end-to-end flow control
+	// PSN is the first PSN that the receiver of the REQ must send (IBTA 12.7.31), because the sender
+	// of the REQ expects it.
 	PSN             wire.PSN
 	Retry, RNRRetry uint8
 	PKey            uint16
@@ -78,7 +78,7 @@ func (*REQ) Attr() Attr { return AttrREQ }
 // Len is bodyLen.
 func (*REQ) Len() int { return bodyLen }
 
-// Bits of the shared bytes of a REQ.
+// Bits of bytes that several fields of a REQ share.
 const (
 	reqFlowControl = 0x01
 	reqRDC         = 0x08

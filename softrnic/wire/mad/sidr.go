@@ -17,14 +17,14 @@ import (
 //	|                    private data, 216 bytes                    |
 //	+---------------------------------------------------------------+
 
-// Room in the messages that resolve a service, in bytes.
+// Lengths of fields of SIDR_REQ and SIDR_REP, in bytes.
 const (
 	SIDRReqPrivate = 216
 	SIDRRepPrivate = 136
 	SIDRRepInfo    = 72
 )
 
-// SIDRReq asks for the datagram queue pair of a service (IBTA 12.11.1).
+// SIDRReq requests the datagram queue pair of a service (IBTA 12.11.1).
 type SIDRReq struct {
 	RequestID CommID
 	PKey      uint16
