@@ -28,7 +28,7 @@ func (r *Request) operandPieces(n int) []Mem {
 	return []Mem{low, high.At(0, n-operandHalf)}
 }
 
-// limb is 48 bits of a longer operand, or what is left at its end.
+// limb is a part of a longer operand: 48 bits, or fewer at its end.
 type limb struct {
 	x Mem
 	y Operand

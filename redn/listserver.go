@@ -39,8 +39,9 @@ type ListServer struct {
 }
 
 // Build appends the loop, and returns the scatter list of each receive. The client sends a request
-// that AppendWalk has made, and the next one only after the answer: a WRITE with immediate data Hit
-// and the value, or Miss and the bytes that the end of the list names.
+// that AppendWalk has made, and sends the next one only after the answer. The answer is a WRITE
+// with immediate data Hit and the value. If no node has the key, it has Miss and the bytes that the
+// end of the list names (see AppendEnd).
 func (s *ListServer) Build(pool *Pool) ([]verbs.SGE, error) {
 	l, err := Recycle(pool, s.Worker, s.Answers)
 	if err != nil {

@@ -122,7 +122,8 @@ func (l *Lookup) probe(w *Queue) []verbs.SGE {
 		w.Wait(w.Done)
 		w.release(l.Answers)
 	}
-	// A compare value is big-endian, like the key in a probe; the operand has its two halves in it.
+	// A compare value has the bytes of a control segment in reverse order, so the two halves of the
+	// key are at other offsets.
 	return []verbs.SGE{
 		cas.bytes(sendring.OffCompare+1, operandHalf).sge(), cas.bytes(sendring.OffCompare+5, operandHalf).sge(), read.Remote().sge(),
 	}

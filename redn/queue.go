@@ -64,14 +64,14 @@ type Request struct {
 	queue   *Queue
 	index   uint32
 	entry   sendring.Entry
-	waits   *Counter // of a WAIT
-	to      *Queue   // of an ENABLE
+	waits   *Counter // the completion queue for which a WAIT waits
+	to      *Queue   // the queue whose limit an ENABLE moves
 	receive bool     // the request is a RECV_ENABLE
 	pad     bool     // a NOP that fills the ring of a loop
 	// changed: other requests change the control segment of this request, so a loop restores it in
 	// each lap.
 	changed bool
-	fixes   []fix // what a loop's READ or ADD does to the counts of other requests
+	fixes   []fix // what this request, a READ or ADD of a loop, does to the counts of other requests
 	held    bool  // a loop does not raise the count: the program does so itself
 }
 

@@ -31,7 +31,7 @@ func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch
 		w.entry.RemoteAddr = next.bytes(0, stopLen).Addr
 		w.changed = false
 	}
-	q.Nop(0) // what the last break replaces
+	q.Nop(0) // an entry that the last break can replace
 	return nil
 }
 

@@ -54,8 +54,8 @@ func (k *Walk) Request(n int) ([]verbs.SGE, error) {
 	k.Received.Count++
 	w.Wait(k.Received)
 	begin := w.Enable(w)
-	// READs in front of the nodes copy the keys into the CAS of the nodes. The CAS are appended later,
-	// but their indexes are already known.
+	// In front of the nodes, READs (or, for few nodes, the receive itself) copy the client's key into
+	// the CAS of all nodes. The CAS are appended later, but their indexes are already known.
 	direct := n <= directNodes
 	spread := 0
 	if !direct {

@@ -47,7 +47,7 @@ type Result struct {
 	Delay          time.Duration
 }
 
-// chunk is a part of a transfer, at most 4096 bytes.
+// chunk is a part of a transfer that one operation moves, at most 4096 bytes.
 type chunk struct{ at, length int }
 
 // transfer is the state of a Transfer that has been started and has not ended.

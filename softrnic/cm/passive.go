@@ -159,8 +159,8 @@ func (in incoming) handleRTU(rtu *mad.RTU, out *Actions) {
 	}
 }
 
-// PacketSeen is called when a packet of the connection itself has arrived at a queue pair of this
-// side: it shows that the peer is ready, even if its RTU was lost or is late (IBTA 12.9.7.2,
+// PacketSeen is called when an RC packet of a connection has arrived at a queue pair of this side.
+// The packet shows that the peer is ready, even if its RTU was lost or is late (IBTA 12.9.7.2,
 // communication established).
 func (m *Machine) PacketSeen(qpn wire.QPN, out *Actions) {
 	if c := m.byQPN[qpn]; c != nil {

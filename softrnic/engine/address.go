@@ -103,8 +103,8 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 	return r, nil
 }
 
-// neighbour returns the MAC address of a neighbour. That of a link-local address which Resolve does
-// not know is taken from the address itself.
+// neighbour returns the MAC address of a neighbour on the link. If Resolve does not know a
+// link-local address, neighbour derives the MAC address from it.
 func (p *port) neighbour(g verbs.GID) (wire.MAC, bool) {
 	if mac, ok := p.cfg.Resolve(g.Addr()); ok {
 		return mac, true

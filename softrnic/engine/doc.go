@@ -9,14 +9,14 @@
 // Activity changes whenever a completion is queued or an asynchronous event is raised: this tells
 // the shell when to wake applications.
 //
-// A frame passes these checks, in this order; each has a counter for the frames that it drops: the
-// frame is addressed to this NIC, is well-formed, its ICRC is right, its opcode is known or a
-// reliable connection's, its queue pair exists and receives, the opcode is of that queue pair's
-// transport service, the sender is the peer if the queue pair has one, the P_Key matches. The queue
-// pair itself checks the Q_Key of datagrams. Frames that are not RoCEv2 are ignored and not
-// counted, except queries of IGMP and MLD, which groups answers. A frame to a multicast group is
-// for the NIC if a queue pair is attached to the group; the last three checks are made for each
-// such queue pair.
+// A received frame must pass these checks, in this order. The frame is addressed to this NIC and
+// well-formed. Its ICRC is right. Its opcode is known, or one of reliable connections. Its queue
+// pair exists and is in a state that receives. The opcode belongs to the queue pair's transport
+// service. The sender is the queue pair's peer, if it has one. The P_Key matches. Each check has a
+// counter for the frames that it drops. The queue pair itself checks the Q_Key of datagrams. Frames
+// that are not RoCEv2 are ignored and not counted, except queries of IGMP and MLD, which groups
+// answers. A frame to a multicast group is for the NIC if a queue pair is attached to the group;
+// the last three checks are made for each such queue pair.
 //
 // Engine is composed of these parts: tables (the objects of one incarnation), events, port
 // (addresses and routes), groups (multicast), receivePath (rx.go), transmitPath (tx.go), schedule
@@ -24,6 +24,6 @@
 //
 // Queue pair 1 belongs to the engine: management datagrams go to the connection manager, see GSI.
 //
-// Down is a crash: every object is forgotten, and its methods return verbs.ErrClosed. Up is a new
-// incarnation with the same addresses.
+// Down simulates a crash: all objects end, and their methods return verbs.ErrClosed. Up starts a
+// new incarnation with the same addresses.
 package engine

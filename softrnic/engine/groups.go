@@ -15,8 +15,8 @@ import (
 
 // Multicast groups. The NIC receives the datagrams to the groups to which its queue pairs are
 // attached. It reports these groups by IGMP or MLD, as the Linux kernel does for sockets and for
-// rdma_cm on rxe: twice when the first queue pair is attached, again in answer to each query, and
-// once when the last queue pair is detached.
+// rdma_cm on rxe. It reports a group twice when the first queue pair is attached, in answer to each
+// query, and once when the last queue pair is detached.
 
 const (
 	// robustness is how often a new group is reported: one report may be lost (RFC 3376, 8.1).
@@ -32,7 +32,7 @@ const (
 	leastResponse = 100 * time.Millisecond
 )
 
-// groups are the multicast groups to which queue pairs are attached.
+// groups are the multicast groups to which queue pairs of the NIC are attached.
 type groups struct {
 	byGID    map[verbs.GID]*group
 	order    []*group // in the order of their first attachment

@@ -173,7 +173,7 @@ func (r *rings) settle(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 		e.counters.CqeErr++
 		r.push(now, e, qp, &wc)
 		if qp.live() {
-			_ = qp.q.ToError(now, &e.acts) // cannot fail: the queue pair is in RTS or SQD
+			_ = qp.q.ToError(now, &e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
 			e.apply(now, qp, out)
 		}
 	}

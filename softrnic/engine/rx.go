@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// receivePath has what the receive side keeps between calls.
+// receivePath is the state of the receive side between two calls of Frame.
 type receivePath struct {
 	frame  wire.Frame
 	sealer wire.Sealer

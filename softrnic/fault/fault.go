@@ -1,10 +1,10 @@
 // Package fault decides what happens to frames and memory copies under a plan of faults.
 //
 // A verdict is a function of (seed and name of a rule, link, direction, frame index on that link
-// and direction) and of the frame's content. It is never drawn from a shared stream of random
-// numbers: so the order of goroutines cannot change it, and the same plan gives the same faults in
-// the simulator and on veth. Package fault only decides: its callers, the switch and the simulator,
-// drop, copy and delay frames and flip bits as the verdict says.
+// and direction) and of the frame's content. It does not depend on a shared stream of random
+// numbers. So the order of goroutines cannot change it, and the same plan gives the same faults in
+// the simulator and on a rack. Package fault only decides: its callers, the switch and the
+// simulator, drop, copy and delay frames and flip bits as the verdict says.
 package fault
 
 import (
@@ -95,7 +95,7 @@ type Match struct {
 	SamePacket bool `json:"samePacket,omitempty" yaml:"samePacket,omitempty"`
 }
 
-// Verdict says what the rules do to one frame. The zero value forwards the frame unchanged.
+// Verdict is what the fault rules do to one frame. The zero value forwards the frame unchanged.
 type Verdict struct {
 	Drop bool
 	// Copies is the number of extra copies to send.

@@ -21,9 +21,9 @@ const rateQueueBytes = 1 << 20
 // keeps at most maxConnections first PSNs, and for each rule that counts transmissions maxTracked
 // packets.
 //
-// Frames of RoCEv2 and all other frames are numbered separately, from 0 at the installation of a
-// rule: so packets of the hosts' kernels (ARP, neighbour discovery, TCP) do not shift the faults of
-// an RDMA run.
+// RoCEv2 frames and all other frames are numbered separately, from 0 at the installation of a rule.
+// So packets of the hosts' kernels (ARP, neighbour discovery, TCP) do not change which RoCEv2
+// packets a rule hits.
 type Injector struct {
 	seed  uint64
 	link  string
@@ -225,7 +225,7 @@ func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict
 		out.Drop = !ok
 		out.Delay += wait
 		if !queued {
-			return false // the frame waits only for its own transmission time: not reported as a hit
+			return false // the frame only waits for its own transmission time, which is not reported as a hit
 		}
 	case Tear:
 		return false

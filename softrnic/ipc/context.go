@@ -43,8 +43,8 @@ var (
 	_ verbs.Allocator = (*Context)(nil)
 )
 
-// pacer returns what paces the polls of one wait. The waits of all threads share what they learn
-// about how busy the CPUs are.
+// pacer returns a Spinner that paces the polls of one wait. The spinners of all threads share an
+// estimate of how busy the processors are.
 func (c *Context) pacer() pollpace.Spinner {
 	return pollpace.Spinner{Inside: c.inside, Crowd: &c.crowd}
 }
@@ -116,7 +116,7 @@ func (c *Context) Close() error {
 	}
 	c.tasks.Wait()
 	c.wakes.all()
-	return errors.Join(err, c.maps.close()) // pacer returns a Spinner that paces the polls of one wait. The spinners of all threads share an estimate of how busy the processors are.
+	return errors.Join(err, c.maps.close()) // the control page is unmapped when the garbage collector frees c
 }
 
 // alive reports whether objects that were made in the given incarnation of the NIC still exist.

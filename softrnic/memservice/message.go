@@ -215,14 +215,14 @@ const (
 // answer is the answer of the service to a request. Fields that its kind does not have are zero.
 type answer struct {
 	kind   kind
-	memory Memory  // of connect
-	holder Holder  // of who
+	memory Memory  // result of a connect request
+	holder Holder  // result of a who request
 	owner  uint32  // of retire: the largest owner before; of disconnect others: the largest that has connected
-	index  uint32  // of take
-	code   refusal // of refused
+	index  uint32  // result of a take request
+	code   refusal // reason, in an answer that refuses the request
 }
 
-// Flag in the answer to who.
+// Flag in the answer to a who request: the owner is fenced.
 const holderFenced = 1
 
 // encode returns the private data of the REP or REJ.

@@ -275,7 +275,7 @@ func (t *perftestRun) greet() error {
 	return nil
 }
 
-// part makes the rest of the exchange, after the traffic.
+// part makes the exchange that follows the traffic.
 func (t *perftestRun) part(s script, r *Result) error {
 	for i := range s.after {
 		if err := t.swap(); err != nil {

@@ -24,8 +24,8 @@ func (p *place) AppendTo(b []byte) []byte {
 	return fmt.Appendf(b, "0000:%06x:%06x:%032x\x00", uint32(p.QPN), uint32(p.PSN), p.GID[:])
 }
 
-// Parse parses the text. The programs accept numbers of any length up to the colon; this function
-// accepts only what they write.
+// Parse parses a place. The programs accept numbers of any length up to the colon; this function
+// accepts only the lengths that they write.
 func (p *place) Parse(b []byte) error {
 	if len(b) != placeLen || b[4] != ':' || b[11] != ':' || b[18] != ':' || b[placeLen-1] != 0 {
 		return fmt.Errorf("%w: want LID:QPN:PSN:GID of 52 bytes, got %q", ErrFormat, b[:min(len(b), placeLen)])

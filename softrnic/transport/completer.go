@@ -163,7 +163,7 @@ func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
 
 // fitsRead checks opcode and length of the next response packet (IBTA 9.7.6.1/response). When the
 // requester has requested the rest of a READ again, some responders begin the new responses with
-// FIRST or ONLY and others continue with MIDDLE or LAST: both are accepted.
+// FIRST or ONLY, and others continue with MIDDLE or LAST. The requester accepts both.
 func (c *completer) fitsRead(w *sendWQE, p *wire.Packet) bool {
 	op := p.BTH.Opcode
 	if w.op != verbs.OpRead {

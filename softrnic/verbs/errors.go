@@ -20,7 +20,7 @@ var (
 // wraps.
 type OpError struct {
 	Op     string // e.g. "post send"
-	Detail string // what is wrong, with values
+	Detail string // what is wrong, with the values
 	Index  int    // index of the refused work request
 	Err    error
 }

@@ -11,8 +11,8 @@ import (
 // the engine itself, for many queues in one step.
 
 // Driver is a Shell with a method for a loop that serves many queues and makes its own pauses.
-// Drive does the work of Progress without a pause, and reports whether there was any. It is called
-// between Enter and Leave.
+// Drive does the work of Progress without a pause, and reports whether there was any work. It is
+// called between Enter and Leave.
 type Driver interface{ Drive() bool }
 
 // Shell returns the shell of the context.

@@ -98,7 +98,7 @@ func (c *Context) closeMemory() (errs []error) {
 			windows = append(windows, m.mw)
 		}
 	}
-	// The windows are sorted, so that the order is the same in every run, as that of regions is.
+	// The windows are sorted, so that the order is the same in every run.
 	slices.SortFunc(windows, func(a, b *engine.MW) int { return cmp.Compare(a.Key(), b.Key()) })
 	for _, w := range windows {
 		errs = append(errs, gone(w.Dealloc()))

@@ -13,7 +13,7 @@ var ErrNotRoCE = errors.New("not a RoCEv2 frame")
 var (
 	// ErrTruncated: there are fewer bytes than the header needs.
 	ErrTruncated = errors.New("truncated")
-	// ErrLength: a length field contradicts another one or the frame.
+	// ErrLength: a length field contradicts another length field or the length of the frame.
 	ErrLength = errors.New("inconsistent length")
 	// ErrChecksum: the IPv4 header checksum is wrong.
 	ErrChecksum = errors.New("wrong checksum")

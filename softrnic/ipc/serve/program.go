@@ -34,7 +34,7 @@ type program struct {
 	srqOwners map[uint32]*owner
 }
 
-// uverbsKind is a kind of objects. Each kind has its own handles, which begin at 0.
+// uverbsKind is a kind of libibverbs objects. Each kind has its own handles, which begin at 0.
 type uverbsKind int
 
 const (
@@ -252,7 +252,7 @@ func (p *program) execute(cmd uverbs.Command) error {
 	return p.c.put(r.Answer, r.fds)
 }
 
-// uverbsKind is a kind of libibverbs objects. Each kind has its own handles, which begin at 0.
+// errnos has the errno that a kernel driver would return, for each error of package verbs.
 var errnos = []struct {
 	err   error
 	errno unix.Errno

@@ -43,7 +43,8 @@ func (p programQueues) drop(places ...place) {
 	}
 }
 
-// with calls f with exclusive use of the engine, so that f may change what the pump works on.
+// with calls f with exclusive use of the engine, so that f may change the objects on which the pump
+// works.
 func (p *program) with(f func(port *port)) {
 	p.c.s.pump.with(func(e *engine.Engine) {
 		p.c.s.pump.noticeDown(e)

@@ -269,8 +269,8 @@ func (s *pump) carry(e *engine.Engine) bool {
 	return true
 }
 
-// noticeDown handles that the NIC was down since the last call: it tells the applications that
-// their objects no longer exist.
+// noticeDown tells the applications that their objects no longer exist, if the NIC was down since
+// the last call.
 func (s *pump) noticeDown(e *engine.Engine) {
 	if s.table == e.Mem() {
 		return

@@ -6,10 +6,10 @@
 // keeps the kernel from answering it; everything else stays with the kernel. In mode Switch the
 // port receives every frame and the kernel gets none.
 //
-// The port undoes or passes on what a veth does to frames: it restores a VLAN tag that the kernel
-// has removed; it passes unfinished checksums and TCP super-frames on in the fields of
-// packetio.Frame; it does not receive its own transmissions; frames longer than a ring slot come
-// through the socket's queue, in order.
+// The port hides how a veth and the kernel change frames. It restores a VLAN tag that the kernel
+// has removed. It passes on unfinished checksums and TCP super-frames in the fields of
+// packetio.Frame. It does not receive the frames that it sends. Frames that are longer than a ring
+// slot are received through the socket's queue, in order.
 //
 // Received bytes are in memory outside the Go heap. It is never unmapped, so that a frame used too
 // late reads other bytes or zeros and does not fault; Close returns the pages to the kernel.

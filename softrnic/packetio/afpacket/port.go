@@ -143,7 +143,7 @@ func (p *Port) identify() error {
 func (p *Port) growBuffers() {
 	for _, opt := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
 		if unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, opt[0], socketBuffer) != nil {
-			_ = unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, opt[1], socketBuffer) // whatever size the kernel grants is enough
+			_ = unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, opt[1], socketBuffer) // the kernel may grant less; any size is enough
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 )
 
-// Limits of a connection.
+// Limits of the connection by which a host and the switch set up a link.
 const (
 	// network preserves message boundaries.
 	network = "unixpacket"
@@ -36,7 +36,8 @@ type welcome struct {
 	layout
 }
 
-// layout identifies builds of the program with the same memory layout.
+// layout has the numbers on which the memory layout of a link depends. A host and a switch with
+// different ones cannot use a link.
 type layout struct {
 	Slots int `json:"slots"`
 	Data  int `json:"data"`

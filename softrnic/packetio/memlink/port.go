@@ -56,7 +56,7 @@ type Port struct {
 	// sleeper: a waiter sleeps on this port. If the port is closed meanwhile, bells and own are closed
 	// only after the waiter has woken: closing an epoll descriptor would remove its events.
 	sleeper bool
-	// told: Ready has reported that the port was closed.
+	// told: Ready has returned true because the port was closed.
 	told atomic.Bool
 }
 
