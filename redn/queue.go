@@ -185,7 +185,7 @@ func (r *Request) Flags() Mem { return r.bytes(sendring.OffFlags, 1) }
 
 // Piece is a part of the image of a ring.
 type Piece struct {
-	Off   int // in the ring's memory
+	Off   int // offset in the ring's memory
 	Bytes []byte
 }
 

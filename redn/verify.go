@@ -63,7 +63,7 @@ type verifier struct {
 type place struct {
 	*Queue
 	next int // index in requests of the next request
-	lap  int // of a loop; 0 is the first
+	lap  int // for a loop: number of the present lap, from 0
 	// limit is the index of the first block that may not be executed.
 	limit uint32
 }

@@ -27,8 +27,8 @@ type Transfer struct {
 	// Key is the cipher of K_d, the key derived for this process (see nic.Derive). NextKey, if not
 	// nil, replaces Key when the target has refused Key.
 	Key, NextKey *nic.Cipher
-	// Deadline ends the transfer. Its operations in flight end first, so the transfer may end later
-	// by the longest time of one operation. clock.Never: there is no deadline.
+	// Deadline ends the transfer. Operations in flight are not cut off, so the transfer may end later
+	// than Deadline by the longest time of one operation. clock.Never means no deadline.
 	Deadline clock.Time
 	// Once: the first failure of an operation ends the transfer. false means that failed operations
 	// are tried again until Deadline. A refused key always ends the transfer.
@@ -41,8 +41,8 @@ type Transfer struct {
 type Result struct {
 	Tag    uint64
 	Status nic.Status // Status is nic.OK, or the status of the last failed operation that ended the transfer.
-	// Moved is the number of bytes whose operations were OK; it is the whole length if Status is
-	// OK. Retries is how many operations were issued again.
+	// Moved is the number of bytes whose operations have ended with status OK. Retries is how many
+	// operations were issued again.
 	Moved, Retries int
 	Delay          time.Duration
 }
@@ -187,9 +187,9 @@ func (e *Executor) Results(out []Result) int {
 // Deadline returns when Tick must be called; clock.Never: only when the NIC's Activity changes.
 func (e *Executor) Deadline() clock.Time { return e.deadline }
 
-// Tick handles completions, and issues the operations that windows, pace and slots allow. The error
-// is that of a command that the NIC has refused. Such a refusal ends the command's transfer with
-// status nic.Timeout.
+// Tick handles completions, and issues the operations that windows, pace and slots allow. If the
+// NIC refuses a command, Tick returns the NIC's error, and the command's transfer ends with status
+// nic.Timeout.
 func (e *Executor) Tick(now clock.Time) error {
 	var out [16]nic.Completion
 	for {
@@ -279,7 +279,7 @@ func (e *Executor) settle(now clock.Time, f *flow, t *transfer) {
 	e.pool = append(e.pool, t)
 }
 
-// expire ends the transfers whose deadline has passed. Their operations in flight end first.
+// expire ends the transfers whose deadline has passed, after their operations in flight.
 func (e *Executor) expire(now clock.Time) {
 	for _, f := range e.order {
 		for i := len(f.queue) - 1; i >= 0; i-- {

@@ -9,10 +9,10 @@ import (
 
 // Constants of algorithm 1.
 const (
-	additive        = 0.25 // growth of a window in a round trip, in operations
-	beta            = 0.8  // how strongly a window follows a delay above the target
-	leastFactor     = 0.5  // the smallest factor of one decrease because of a delay
-	timeoutDecrease = 0.1  // the factor of a decrease because of a failure
+	additive        = 0.25 // a window grows by this number of operations in a round trip
+	beta            = 0.8  // how strongly a delay above the target shrinks a window
+	leastFactor     = 0.5  // a delay multiplies a window at least by this factor
+	timeoutDecrease = 0.1  // a failure multiplies a window by this factor
 )
 
 // Config has the executor's parameters, for which the paper gives no values. Zero means the

@@ -35,7 +35,8 @@ type Config struct {
 	// long the next message of an operation may take; 0 means 4 RTT. All NICs of a rack should have
 	// the same values.
 	DispatchTimeout, Timeout time.Duration
-	// Window is how many inbound bytes may be solicited at a time; 0 means 65536.
+	// Window is the size of the solicitation window: how many inbound bytes may be requested and not
+	// yet have arrived. 0 means 65536.
 	Window int
 	// Threshold bounds the bytes of inbound requests that wait. When they reach it, the NIC answers
 	// further requests with a NACK. 0 means the bytes that the link sends in Timeout − RTT −
@@ -44,8 +45,8 @@ type Config struct {
 	// Rate is the rate at which the NIC sends data, in bits per second; 0 means that it sends data
 	// at once, at most 64 messages in a step.
 	Rate int64
-	// Slots is how many commands may be in flight. Tickets bounds the inbound WRITEs and REKEYs,
-	// Regions the regions; 0 means 1024 each.
+	// Slots is how many commands may be in flight. Tickets is how many inbound WRITEs and REKEYs may
+	// be in progress. Regions is the largest number of regions. 0 means 1024 each.
 	Slots, Tickets, Regions int
 }
 

@@ -97,7 +97,7 @@ type sealer struct {
 	}
 }
 
-// next returns the counter of the next message. The bool is false if this incarnation has used up
+// next returns the counter for the next message. The bool is false if this incarnation has used up
 // its counters.
 func (s *sealer) next() (uint64, bool) {
 	if s.count+1 >= 1<<countBits {

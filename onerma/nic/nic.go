@@ -77,7 +77,8 @@ func (n *NIC) Config() Config { return n.cfg }
 // Stats returns a copy of the counters.
 func (n *NIC) Stats() Stats { return n.stats }
 
-// Window returns the number of solicited bytes that have not arrived, and the size of the window.
+// Window returns how many bytes were requested and have not arrived, and the size of the
+// solicitation window.
 func (n *NIC) Window() (used, size int) { return n.window.used, n.window.size }
 
 // Activity returns a number that changes when a command has ended.

@@ -19,7 +19,7 @@ type Region struct {
 	id    RegionID
 	mem   *mem.Region
 	key   Key
-	block cipher.Block // of key
+	block cipher.Block // AES with the key of the region
 	// version counts the keys that the region has had. The NIC ends a transfer that began under an
 	// earlier key.
 	version uint32

@@ -24,7 +24,7 @@ type transfer struct {
 // server sends data, first come, first served.
 type server struct {
 	queue ring[transfer]
-	// free is when the link will have sent all data that was passed to it.
+	// free is when the link will have sent all data that the server has passed to it.
 	free clock.Time
 }
 

@@ -25,7 +25,7 @@ type ticket struct {
 	state      ticketState
 	generation uint16
 	from       peer
-	head       onerma.Header // of the request
+	head       onerma.Header // header of the request
 	cipher     *Cipher
 	region     *Region
 	prev       vector // vector of the request; once the target has sent the pull, vector of the pull

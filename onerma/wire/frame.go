@@ -60,8 +60,8 @@ func ParseFrame(b []byte, f *Frame) error {
 	return nil
 }
 
-// toPort reports whether an IPv4 packet is a datagram to UDPPort. The result is false for later
-// fragments.
+// toPort reports whether an IPv4 packet is a datagram to UDPPort. It is false for IP fragments
+// except the first one.
 func toPort(b []byte) bool {
 	const fragment = 0x1fff
 	if len(b) < ipv4Len || b[9] != wire.ProtocolUDP || binary.BigEndian.Uint16(b[6:])&fragment != 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // Time is an instant in nanoseconds since an epoch that the caller chose: process start on the
-// rack, 0 in the simulator. Only differences and order have a meaning.
+// rack, 0 in the simulator. Only differences between times, and their order, have a meaning.
 type Time int64
 
 // Never is the deadline of a state machine that has no timer running.

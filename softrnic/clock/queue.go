@@ -21,7 +21,7 @@ type queueItem struct {
 
 func (a queueItem) before(b queueItem) bool { return a.at < b.at || (a.at == b.at && a.id < b.id) }
 
-// Len returns the number of ids with a deadline.
+// Len returns the number of ids that have a deadline.
 func (q *Queue) Len() int { return len(q.heap) }
 
 // Next returns the earliest deadline and its id; at is Never when the queue is empty.

@@ -12,7 +12,8 @@ type outbox struct {
 // exchange is the current exchange of messages of a connection.
 type exchange struct {
 	tid uint64 // transaction ID; DREQ and DREP have another one than the messages before
-	// last is the message that is sent again if no answer comes, or if the peer repeats its own.
+	// last is the message that was sent last. It is sent again if no answer comes, or if the peer
+	// repeats its own message.
 	last     [mad.Size]byte
 	lastAttr mad.Attr
 	timeout  uint8 // code: how long the peer may take

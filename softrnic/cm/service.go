@@ -110,7 +110,8 @@ func (s Service) ParseReply(rep *mad.REP, asked verbs.MTU) ([]byte, verbs.MTU, e
 	return b, mtu, err
 }
 
-// Flagged returns the data in b, which begins with their length and the bit Named.
+// Flagged returns the private data in b. b begins with one byte that has their length and the bit
+// Named.
 func Flagged(b []byte) ([]byte, error) {
 	if b[0]&Named == 0 {
 		return nil, fmt.Errorf("%w: private data of another kind than this project's", ErrProtocol)

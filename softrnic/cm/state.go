@@ -9,7 +9,8 @@ import (
 // State is the state of a connection (IBTA 12.9.7).
 type State uint8
 
-// States. Idle is before the first and after the last message: a connection in Idle is in no table.
+// States. A connection is in Idle before its first and after its last message; it is then in no
+// table.
 const (
 	Idle State = iota
 	REQSent

@@ -103,7 +103,8 @@ func (l *Loop) Run(clients []Client) error {
 	return nil
 }
 
-// post posts the next operation of a client and returns the number of posted operations, 0 or 1.
+// post posts the next operation of a client. It returns the number of operations that it has
+// posted, 0 or 1.
 func (l *Loop) post(c *running, now clock.Time) (int, error) {
 	wr := c.Next(now)
 	if wr == nil {

@@ -242,7 +242,7 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &a.Response, nil
 }
 
-// reply is a http.ResponseWriter that keeps what is written.
+// reply is an http.ResponseWriter that stores the response in memory.
 type reply struct {
 	http.Response
 	body bytes.Buffer

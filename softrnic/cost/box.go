@@ -32,9 +32,9 @@ func (b *Box) Depart(now clock.Time, frame, cause []byte) clock.Time {
 	return (at + picoOf(clock.Time(b.sw.Delay))).time()
 }
 
-// core returns the core that serves the destination queue pair of a packet: a middlebox gives all
-// packets to a queue pair to one core, because only that core knows their order (SwordBox §6.3).
-// Queue pairs are distributed by their number and host.
+// core returns the core that serves the destination queue pair of a packet. A middlebox gives all
+// packets for a queue pair to one core, because only that core knows their order (SwordBox §6.3).
+// Queue pairs are distributed over the cores by their number and host.
 func (b *Box) core(f *wire.Frame) *server {
 	h := uint32(f.BTH.DestQP)
 	for _, v := range f.Eth.Dst {

@@ -57,7 +57,7 @@ type Metadata struct {
 	Threads int
 }
 
-// Each returns the mean time between completed requests if all threads are busy.
+// Each returns the mean time between two completed requests if all threads are busy.
 func (m *Metadata) Each() time.Duration { return m.Call / time.Duration(max(1, m.Threads)) }
 
 // NIC is a network adapter.

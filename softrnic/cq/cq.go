@@ -95,7 +95,8 @@ func (c *CQ) poll(wc []verbs.WC) int {
 	return k
 }
 
-// shift moves the first chain, which has lost its oldest completion, to its new place in the heap.
+// shift moves the first chain to its new place in the heap. It is called when the oldest completion
+// of this chain was removed.
 func (c *CQ) shift(s *Source) {
 	if s.n == 0 {
 		c.chains.remove(0)

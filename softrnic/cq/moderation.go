@@ -13,7 +13,7 @@ type moderation struct {
 	count  int
 	period time.Duration
 	causes int        // completions that may cause the event for which the queue is armed
-	due    clock.Time // when the event comes at the latest; valid if causes > 0
+	due    clock.Time // latest time of the event; valid if causes > 0
 }
 
 // Moderate delays the events of the queue. An event is raised when count completions that may cause

@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// maxMoved is the largest number of completions that Resize moves. It is limited, because Resize
-// holds the lock of the engine meanwhile.
+// maxMoved is the largest number of completions that Resize moves. It is limited, because the NIC
+// is locked while Resize moves them.
 const maxMoved = 1 << 14
 
 // Resize gives c the capacity of to. The queue to must be empty, and the caller must not use it

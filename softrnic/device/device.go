@@ -70,7 +70,7 @@ type waits struct {
 // polls says which threads poll the port.
 type polls struct {
 	spinner    bool             // an application thread polls in await
-	pace       pollpace.Spinner // of the polling thread
+	pace       pollpace.Spinner // pace of the thread that polls
 	idle       bool             // the last step found nothing to do, and its thread must pause
 	emptyPolls int              // consecutive polls that found nothing, since the last wait of an application
 	// polled counts the polls of completion queues by applications. polling is a copy of spinner that

@@ -7,7 +7,7 @@ import "sync/atomic"
 // for the NIC or from Sleep, and when it calls Wait. The zero value does not hang. All methods are
 // safe for several goroutines.
 type Hang struct {
-	ended atomic.Pointer[chan struct{}] // closed by End; nil: the application does not hang
+	ended atomic.Pointer[chan struct{}] // closed by End; nil means that the application does not hang
 }
 
 // Begin stops the threads of the application. It does nothing if they are already stopped.

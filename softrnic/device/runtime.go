@@ -50,7 +50,8 @@ func (r *Runtime) Wait() { r.wg.Wait() }
 // scheduler.
 func (r *Runtime) Rand() *rand.Rand { return r.rand }
 
-// lockedSource makes a random generator safe for several goroutines: rand.Rand itself has no state.
+// lockedSource is a source of random numbers that several goroutines may use. A rand.Rand over it
+// is then safe, too, because it has no state of its own.
 type lockedSource struct {
 	mu  sync.Mutex // guards src
 	src rand.Source

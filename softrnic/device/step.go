@@ -152,7 +152,7 @@ func (d *Device) notify() bool {
 	for _, w := range d.waiting {
 		switch {
 		case w.cond.Ready(d.e):
-			w.result <- nil // never blocks: capacity 1, and each waiter gets one result
+			w.result <- nil // never blocks, because the capacity is 1 and each waiter gets one result
 		case d.dead:
 			w.result <- verbs.ErrClosed
 		default:

@@ -76,7 +76,7 @@ func (d *Device) lead(cond verbsengine.Condition, deadline clock.Time) bool {
 			return false
 		}
 		d.leave()
-		crowded := !found && d.pace.Pause() // only the leading thread, which polls for all waiting ones, uses pace
+		crowded := !found && d.pace.Pause() // only the leader, which polls for all waiting threads, uses pace
 		d.enter()
 		if crowded {
 			end = now // the machine is busy: poll once more, then block
@@ -111,7 +111,7 @@ func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 		d.leave()
 		return verbs.ErrClosed
 	case d.clock.Now() >= deadline:
-		// A caller with a deadline in the past still gets the completions that have arrived.
+		// Even if the deadline has passed, the caller gets the completions of frames that have arrived.
 		d.progress()
 		ready := cond.Ready(d.e)
 		d.leave()

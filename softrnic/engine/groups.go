@@ -269,7 +269,7 @@ func (t *groups) tick(now clock.Time, out *packetio.Batch) {
 		if g.due <= now && sent < maxReports {
 			t.report(now, g, out)
 			sent++
-			t.next = at + 1 // the next Tick begins after this group
+			t.next = at + 1 // the next Tick begins with the group behind this one
 		}
 		t.due = clock.Min(t.due, g.due)
 	}

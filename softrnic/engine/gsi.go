@@ -27,7 +27,7 @@ type GSI struct {
 	psn   wire.PSN
 	acts  cm.Actions
 	conns map[mad.CommID]*CMConn
-	// listeners are found by the owner number in the events of the machine.
+	// listeners has each listener by its owner number, which is in the events of the machine.
 	listeners map[uint64]*CMListener
 	owners    uint64
 	// gone are queue pairs that were destroyed or reset: the next step ends their connections.
@@ -260,7 +260,7 @@ func (g *GSI) failQP(now clock.Time, c *CMConn, out *packetio.Batch) {
 		return
 	}
 	qp.awaited = false
-	_ = qp.q.ToError(now, &g.e.acts) // a live queue pair can always go to ERROR
+	_ = qp.q.ToError(now, &g.e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
 	g.e.apply(now, qp, out)
 }
 

@@ -83,7 +83,7 @@ type CMListener struct {
 	watcher   CMWatcher // nil means none
 }
 
-// Watch makes w the watcher of l: requests are passed to w instead of waiting in l.
+// Watch makes w the watcher of l. From now on requests are passed to w instead of waiting in l.
 func (l *CMListener) Watch(w CMWatcher) { l.watcher = w }
 
 // admit passes a new request to the watcher, or puts it into the list.

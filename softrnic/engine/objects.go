@@ -32,7 +32,7 @@ type MR struct {
 type CQ struct {
 	e      *Engine
 	q      *cq.CQ
-	refs   int // queue pairs that use it; one that uses it for both directions counts twice
+	refs   int // number of queue pairs that use it; one that uses it for sends and receives counts twice
 	dead   bool
 	place  uint32 // index in Engine.moderated
 	sharer *QP    // a queue pair that uses this queue, remembered by ringHost.shares

@@ -24,7 +24,8 @@ type ring struct {
 	*sendring.Ring
 	place uint32     // index in the agenda of rings
 	busy  clock.Time // until this time the NIC is busy with entries that it has fetched
-	// waits is the completion queue in whose list of waiting rings the ring is; 0 means none.
+	// waits is the number of the completion queue for which the ring waits; the ring is then in the
+	// list of this queue. 0 means none.
 	waits uint32
 }
 
@@ -32,7 +33,7 @@ type ring struct {
 type rings struct {
 	agenda[QP]
 	count   int
-	waiting map[uint32][]*QP // by number of a completion queue
+	waiting map[uint32][]*QP // rings that wait, by the number of their completion queue
 	ready   []*QP            // rings that the present Tick serves
 	trace   func(wire.QPN, *sendring.Event)
 }

@@ -73,8 +73,8 @@ func (t *tables) close() {
 // IsUp reports whether the NIC is up.
 func (t *tables) IsUp() bool { return t.up }
 
-// Mem returns the table of regions. Faults set there which copies are torn. It is nil while the NIC
-// is down.
+// Mem returns the table of regions. It is nil while the NIC is down. By SetTear of the table,
+// faults decide which copies are torn.
 func (t *tables) Mem() *mem.Table {
 	if t.env == nil {
 		return nil

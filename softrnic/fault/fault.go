@@ -40,7 +40,7 @@ const (
 	Both Dir = "both"
 )
 
-// Rule is one fault on one link. Rack files, commands and tests use this same type.
+// Rule is one fault on one link. Rack files, commands and tests all use this type.
 type Rule struct {
 	// ID names the rule; if it is empty, one is assigned.
 	ID string `json:"id,omitempty" yaml:"id,omitempty"`
@@ -49,7 +49,8 @@ type Rule struct {
 	// Dir is the direction; empty means both.
 	Dir  Dir  `json:"dir,omitempty" yaml:"dir,omitempty"`
 	Kind Kind `json:"kind" yaml:"kind"`
-	// Probability is that of each selected frame being hit, in (0,1]. 0 means 1, for exact events.
+	// Probability is the probability, in (0,1], that the rule hits a selected frame. 0 means 1, which
+	// is for exact events.
 	Probability float64 `json:"probability,omitempty" yaml:"probability,omitempty"`
 	// Delay and Jitter depend on the kind. Delay: each frame waits for Delay plus a random time
 	// between −Jitter and +Jitter. Reorder: Delay is how long a frame is held back; 0 means one
@@ -86,8 +87,9 @@ type Match struct {
 	// PSNOffset is the PSN, relative to the first PSN that the link has seen for the destination queue
 	// pair; nil means any.
 	PSNOffset *int `json:"psnOffset,omitempty" yaml:"psnOffset,omitempty"`
-	// Transmission selects the n-th time (from 1) that this packet (destination, QPN, PSN, opcode)
-	// crosses the link in this direction; 0 means any.
+	// Transmission selects the n-th transmission (from 1) of a packet over the link in this direction.
+	// Packets with the same destination, QPN, PSN and opcode are transmissions of one packet. 0 means
+	// any.
 	Transmission int `json:"transmission,omitempty" yaml:"transmission,omitempty"`
 	// SamePacket restricts the rule to the first packet that it hits and to retransmissions of it:
 	// later hits must have the same destination, QPN, PSN and opcode. For example, a loss with Count n

@@ -32,7 +32,7 @@ type Injector struct {
 	all   []*ruleState // active and ended rules, until they are removed
 	conns connections
 	hits  []string // memory of Verdict.Rules
-	view  view     // of the current frame; a field, so that it needs no allocation
+	view  view     // view of the current frame; a field, so that it needs no allocation
 }
 
 // ruleState is the state of one rule on one link and direction.
@@ -47,7 +47,7 @@ type ruleState struct {
 	pinned bool
 	pin    packetID // the packet of SamePacket
 	seen   ring[packetID, uint32]
-	free   clock.Time // of kind rate: when all accepted frames have been sent
+	free   clock.Time // for the kind Rate: when all accepted frames have been sent
 }
 
 // Indexes of random draws. Each decision about a frame has its own index, so that decisions do not
@@ -169,7 +169,7 @@ func (in *Injector) Frame(now clock.Time, frame []byte) Verdict {
 }
 
 // selects increments the rule's frame index and reports whether the rule hits the frame. pos is the
-// index of the frame's first random number.
+// index of the first random number for this frame.
 func (s *ruleState) selects(v *view, first wire.PSN) (pos uint64, hit bool) {
 	class := 0
 	if v.roce {

@@ -33,7 +33,7 @@ var (
 // State says whether a rule is active.
 type State string
 
-// States. A spent rule has used up its Count, an expired one its time.
+// States. A rule is spent when it has used up its Count, and expired when its time For has passed.
 const (
 	Active  State = "active"
 	Spent   State = "spent"

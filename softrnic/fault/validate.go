@@ -18,8 +18,8 @@ const (
 	MaxRate = 1_000_000_000_000
 )
 
-// idAlphabet has the characters of a rule's ID. The ID is a path element of the control API and
-// must therefore not be "..".
+// idAlphabet has the characters that a rule's ID may have. The ID is a path element of the control
+// API, so it must not be "..".
 const (
 	idFirst    = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	idAlphabet = idFirst + ".-_"

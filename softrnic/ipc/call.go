@@ -158,7 +158,7 @@ func (c *session) await(req proto.Request, args any, ch <-chan answer) answer {
 	look := c.patience / looks
 	timer := time.NewTimer(look)
 	defer timer.Stop()
-	left := -1 // checks until a request with a time limit must have been answered
+	left := -1 // number of checks until a request with a time limit must have been answered
 	if limit, ok := proto.TimeLimit(args); ok {
 		left = looks + 1 + int(limit/look)
 	}
@@ -182,7 +182,7 @@ func (c *session) await(req proto.Request, args any, ch <-chan answer) answer {
 			c.giveUp("the daemon has not ended %s, %v after its time limit", req.Op, c.patience)
 		}
 		switch {
-		case state == nil && req.Op != proto.OpHello: // the hello has a deadline of its own
+		case state == nil && req.Op != proto.OpHello: // the hello has its own deadline
 			state, asked = c.ask(req.ID), 0
 		case state != nil:
 			if asked++; asked >= looks {

@@ -197,6 +197,6 @@ func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 // ring rings the bell of an object and wakes the daemon if it sleeps.
 func (c *Context) ring(bell uint32) {
 	if c.ctl.Ring(bell) {
-		_, _ = c.wake.Write([]byte{1}) // if the socket is full, wake-ups are waiting in it
+		_, _ = c.wake.Write([]byte{1}) // if the socket is full, the daemon has unread wake-ups in it
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Shared is a region that belongs to the host's daemon and survives the programs that use it.
+// Shared is a memory region that belongs to the host's daemon, so that it survives the programs
+// that use it.
 type Shared struct {
 	// PD is a handle of the region's protection domain. Peers reach the region through queue pairs
 	// that the program makes in this domain. These queue pairs belong to the program, and end with it.

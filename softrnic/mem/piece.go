@@ -127,7 +127,7 @@ func (p Piece) load() (uint64, bool) {
 	return binary.NativeEndian.Uint64(p.near()), true
 }
 
-// store writes v to the piece if it differs from the value old.
+// store writes v to the piece, unless the piece already has this value, which is old.
 func (p Piece) store(old, v uint64) bool {
 	switch {
 	case old == v:

@@ -22,7 +22,7 @@ type Region struct {
 	lkey    uint32 // 0 for the view of a window
 	rkey    uint32
 	index   uint32   // index in the table
-	owner   wire.QPN // for the view of a window: the queue pair whose peer may use it; else 0
+	owner   wire.QPN // for the memory of a bound window: the queue pair whose peer may use it; else 0
 	windows int      // number of windows bound to it
 	zero    bool     // zero-based: device memory, or a window to it
 	valid   bool     // its keys are valid

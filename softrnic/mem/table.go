@@ -25,8 +25,8 @@ const (
 	// of a region, so that its end does not overflow.
 	firstBase = 0x7f00_0000_0000
 	lastBase  = 1 << 62
-	// maxGap is the largest unmapped gap between two regions in pages: an access beyond the end of
-	// a region hits no other region.
+	// maxGap is the largest gap between two regions, in pages. The gaps ensure that an access beyond
+	// the end of a region does not hit another region.
 	maxGap = 64
 )
 
@@ -340,7 +340,8 @@ func (r *Region) check(pd PD, va, n uint64, need verbs.Access) (Piece, Fault) {
 // Locate returns up to n bytes of the region that an R_Key names, beginning with the 8-byte word
 // that contains va. It also returns whether the region is zero-based, which means device memory. It
 // only identifies the memory of a request: it checks no rights, and the caller must neither read
-// nor write the bytes. It returns nil if key or address name no memory, or far memory.
+// nor write the bytes. It returns nil if the key is invalid, if va is outside of the region, or if
+// the memory is far memory (see Far).
 func (t *Table) Locate(key uint32, va uint64, n int) (b []byte, zero bool) {
 	r := t.lookupRemote(key)
 	if r == nil || va < r.base || va-r.base >= uint64(len(r.buf)) {

@@ -16,8 +16,8 @@ type Window struct {
 	pd    PD
 	index uint32
 	key   uint32
-	// view is the memory that peers can access while the window is bound; parent is the region of
-	// that memory.
+	// view is the memory that peers can access while the window is bound. parent is the region of
+	// which this memory is a part.
 	view   Region
 	parent *Region
 	type1  bool

@@ -70,7 +70,8 @@ func Dial(d rdmacm.Dialer, qp verbs.QP, addr netip.Addr, p rdmacm.Params, deadli
 	return m.Region, err
 }
 
-// DialOwned is Dial with a claim. It fails with ErrFenced if the owner was fenced.
+// DialOwned connects qp as Dial does, with the owner and the other requirements in c. It fails with
+// ErrFenced if the owner was fenced.
 func DialOwned(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, c Claim, deadline clock.Time) (Memory, error) {
 	m, err := DialService(d, qp, to, Service, p, c, deadline)
 	if err == nil && m.Len == 0 {
@@ -85,7 +86,8 @@ func DialOwned(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, c C
 	return m, nil
 }
 
-// DialService is DialOwned for a service with another name and the protocol of this package.
+// DialService does the same as DialOwned for a service with another name that uses the protocol of
+// this package.
 func DialService(
 	d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, c Claim, deadline clock.Time,
 ) (Memory, error) {
@@ -187,8 +189,9 @@ func DisconnectOthers(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner u
 	return a.owner, nil
 }
 
-// FenceTo is Fence for all owners up to upTo. It does not affect larger numbers, and costs the
-// service no memory: a store that numbers its clients in order calls it from time to time.
+// FenceTo does the same as Fence for all owners up to upTo. It does not affect larger numbers, and
+// costs the service no memory. A store that numbers its clients in order calls it from time to
+// time.
 func FenceTo(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) error {
 	if _, err := ask(ctx, d, to, request{kind: kindFenceTo, owner: upTo}, deadline); err != nil {
 		return fmt.Errorf("fence the owners up to %d at the memory of %v: %w", upTo, to, err)
@@ -249,8 +252,8 @@ func End(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, deadlin
 	return nil
 }
 
-// EndService is End for a service with another name. It needs a queue pair in RESET, which stays in
-// RESET.
+// EndService does the same as End for a service with another name. It needs a queue pair in RESET,
+// which stays in RESET.
 func EndService(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, conn uint64, deadline clock.Time) error {
 	_, err := askBy(d, qp, to, service, request{kind: kindEnd, conn: conn}, deadline)
 	return err

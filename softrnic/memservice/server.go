@@ -13,8 +13,8 @@ import (
 
 // Limits of a Server.
 const (
-	maxConns       = 256  // of a service with a Worker
-	maxPassive     = 4096 // of one without a Worker: only the NIC works for a connection
+	maxConns       = 256  // for a service with a Worker
+	maxPassive     = 4096 // for a service without a Worker, where only the NIC works for a connection
 	defaultMemory  = 1 << 30
 	acceptPatience = 5 * time.Second
 )

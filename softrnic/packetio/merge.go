@@ -55,8 +55,9 @@ func (f *Frame) plain() bool {
 	return f.SegSize == 0 && !f.CsumPartial && f.Offload == Offload{}
 }
 
-// whole reports whether b is a complete RoCEv2 packet as a NIC sends it: no fragment, no IPv4
-// options, a correct IPv4 checksum, no UDP checksum, nothing behind the datagram.
+// whole reports whether b is a complete RoCEv2 packet as a NIC sends it. It must not be a fragment,
+// have IPv4 options or a UDP checksum, or have bytes behind the datagram; its IPv4 checksum must be
+// correct.
 func (l *layout) whole(b []byte) bool {
 	ip, udp := b[l.ip:], b[l.l4:]
 	if len(b) == l.payload || binary.BigEndian.Uint16(udp[2:]) != rocePort || binary.BigEndian.Uint16(udp[6:]) != 0 ||

@@ -25,7 +25,7 @@ type layout struct {
 	v6, tcp         bool
 }
 
-// locate returns where the headers of b are; ok is false if it is not a complete TCP or UDP
+// locate returns the offsets of the headers of b. ok is false if b is not a complete TCP or UDP
 // datagram without IPv6 extension headers.
 func locate(b []byte) (l layout, ok bool) {
 	l.ip = ethernetLen
@@ -70,8 +70,8 @@ func (f *Frame) Packets() int {
 }
 
 // Splittable reports whether f is a super-frame of RoCEv2 packets, which Split splits. It is false
-// for a super-frame with more packets than any sender makes: many tiny packets would occupy its
-// receiver for long.
+// for a super-frame with more packets than any sender makes, because many tiny packets would occupy
+// the receiver for long.
 func (f *Frame) Splittable() bool {
 	if f.SegSize <= 0 {
 		return false

@@ -5,7 +5,8 @@ import "fmt"
 // Point is a point on the path of a packet.
 type Point uint8
 
-// Points. The daemon of a host records all of them, the switch Received, Sending and Sent.
+// Points. The daemon of a host records all of them; the switch records only Received, Sending and
+// Sent.
 const (
 	// Posted: an application has posted work requests, whose packets the next send call sends.
 	Posted Point = iota + 1

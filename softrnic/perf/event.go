@@ -7,8 +7,8 @@ const (
 	RawLat = "raw_lat"
 )
 
-// Event is one line of the stream in which a host daemon reports a run: any number with Progress,
-// then one with the Result, and with Error if the run failed.
+// Event is one line of the stream by which a host daemon reports a run. First come any number of
+// lines with Progress. The last line has the Result, and the Error if the run has failed.
 type Event struct {
 	Progress *Progress `json:"progress,omitempty"`
 	Result   *Result   `json:"result,omitempty"`

@@ -21,7 +21,7 @@ type laneClient struct {
 	ah     verbs.AH
 	remote []laneEnd
 	laneCQ verbs.CQ
-	words  int   // offset in local memory of the words for the server
+	words  int   // offset of the words that go to the server, in local memory
 	posted []int // number of posted messages, by lane
 	done   []int // number of completed messages, by lane
 	sent   int

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// PerfService is the name of the benchmark service, which also receives, verifies and echoes
+// PerfService is the name of the benchmark service. Its host receives, verifies and echoes
 // messages.
 const PerfService = "perf"
 

@@ -25,8 +25,8 @@ type stream struct {
 	wr func(k int, wr *verbs.SendWR)
 	// done is called for each message, in order, when it is complete. It may be nil.
 	done func(k int) error
-	// seen is called after each batch of completions, with the number of complete messages. It may
-	// be nil.
+	// seen is called after each batch of completions. complete is the number of messages that are
+	// complete. seen may be nil.
 	seen func(now clock.Time, complete int)
 	// index is the number of the stream's first message in errors.
 	index int

@@ -114,7 +114,7 @@ func (c *conn) detach() error {
 	case over:
 		return c.destroy()
 	case last:
-		return c.real.ToError() // this flushes the work requests in flight; then take destroys the queue pair
+		return c.real.ToError() // ToError flushes the work requests in flight; then take destroys the queue pair
 	}
 	return nil
 }

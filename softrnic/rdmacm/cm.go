@@ -90,7 +90,7 @@ func (m *CM) Stats() CMStats {
 	m.mu.Lock()
 	s := m.stats
 	m.mu.Unlock()
-	_ = m.nic.Step("stats", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // a NIC that is down has no counters
+	_ = m.nic.Step("stats", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // fails only if the NIC is down, which then has no counters
 		s.Machine = g.Stats()
 		return nil
 	})
@@ -111,7 +111,7 @@ func (m *CM) Close() error {
 	for _, r := range requests {
 		_ = r.Reject("the responder has ended") // fails if the request has just been answered
 	}
-	_ = m.nic.Step("close", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // a NIC that is down has no waits
+	_ = m.nic.Step("close", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // fails only if the NIC is down, which then has no waits
 		g.Notify()
 		return nil
 	})

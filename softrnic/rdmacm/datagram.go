@@ -100,7 +100,7 @@ func (l *DatagramListener) Accept(deadline clock.Time) (*DatagramRequest, error)
 		if err == nil {
 			return &DatagramRequest{l: l, c: c, private: private}, nil
 		}
-		_ = l.m.answer(c, mad.SIDRRep{Status: mad.SIDRRejected}) // the peer may have ended the exchange
+		_ = l.m.answer(c, mad.SIDRRep{Status: mad.SIDRRejected}) // fails if the peer has ended the exchange
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // connections and for datagrams.
 type listening struct {
 	m    *CM
-	name string // of the service
+	name string // name of the service
 	l    *engine.CMListener
 }
 

@@ -5,11 +5,11 @@ type State uint8
 
 // States of a ring.
 const (
-	Idle    State = iota // it has executed all entries up to its limit
+	Idle    State = iota // all entries up to the limit were executed
 	Ready                // Run executes the next entry
 	Waiting              // a WAIT has not ended
 	Fenced               // an entry with a fence waits for earlier READs and atomics
-	Full                 // as many entries are in flight as the queue pair takes
+	Full                 // the queue pair takes no more entries at the moment
 	Failing              // an entry has failed; its completion waits for those of earlier entries
 	Ended                // the queue pair is no longer in a state in which it sends
 )

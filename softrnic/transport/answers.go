@@ -95,7 +95,7 @@ func (a *answers) last(now clock.Time, out *Actions) {
 					outcome = a.sendReadResponse(now, e, out)
 				}
 				if outcome == readWaits {
-					continue // the first call paused in a torn copy; the second call makes the packet
+					continue // the first call has paused in a torn copy; the second one makes the packet
 				}
 				if outcome == readRefused {
 					// A NAK that follows missing responses would make the peer request these again, from a queue

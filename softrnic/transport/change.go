@@ -17,7 +17,7 @@ var changeable = map[verbs.QPState]verbs.QPMask{
 const inTraffic = verbs.ModifyAccess | verbs.ModifyQKey | verbs.ModifyRNRTimer
 
 // Modify changes attributes without a transition: either all of a, or none and an error (IBTA
-// 11.2.5.2/optional). New access rights and a new RNR timer hold from the next packet of the peer
+// 11.2.5.2/optional). New access rights and a new RNR timer apply from the next packet of the peer
 // on. The retry counters are reset to the new counts, and a running ACK timer starts again with the
 // new timeout.
 func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {

@@ -9,8 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// completer matches the answers of the peer with the work requests of a reliable connection's
-// requester.
+// completer matches the responses of the peer with the work requests of a reliable connection.
 type completer struct {
 	*core
 	req *requester

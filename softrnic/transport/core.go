@@ -14,8 +14,8 @@ type core struct {
 	env Env
 	cfg Config
 	svc *service
-	// qp is the queue pair itself: sent packets name it, and an error in any part ends it as a
-	// whole.
+	// qp is the queue pair to which the parts belong. Packets that a part sends name it, and an error
+	// in one part ends the whole queue pair.
 	qp *QP
 	// sent and received add the completions of sends and of receives to the two completion queues.
 	sent, received *cq.Source
@@ -24,7 +24,7 @@ type core struct {
 	init  verbs.ToInit
 	rtr   verbs.ToRTR
 	rts   verbs.ToRTS
-	mtu   uint32 // path MTU in bytes; for UD, that of the port
+	mtu   uint32 // path MTU in bytes; for UD the MTU of the port
 	// scratch has the bytes that scatter copies, when they are a word or the 40 bytes in front of a
 	// datagram. It is a field, because a local variable would be allocated on the heap.
 	scratch [verbs.GRHLen]byte

@@ -67,8 +67,8 @@ func (x *executor) run(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// checkSequence: inside a message only its MIDDLE and LAST may follow, outside a message only FIRST
-// and ONLY (IBTA 9.7.4.1/sequence).
+// checkSequence: within a message only MIDDLE and LAST may follow, and outside of a message only
+// FIRST and ONLY (IBTA 9.7.4.1/sequence).
 func (x *executor) checkSequence(_ *wire.Packet, info *wire.OpInfo) verdict {
 	if info.Flags&wire.OpRequest == 0 {
 		return refuseOpcode // IBTA 9.7.4.1/reserved

@@ -42,8 +42,8 @@ type Config struct {
 	MaxInline int // bytes; 0 means 256
 	// SignalAll makes every send work request signalled.
 	SignalAll bool
-	// Window is how many request packets may be in flight, and how many READ response packets one
-	// step may send.
+	// Window is the largest number of request packets in flight, and of READ response packets that one
+	// step sends.
 	Window int // 0 means 128
 	// PortMTU is the largest payload of a datagram of a UD queue pair. 0 means 1024.
 	PortMTU verbs.MTU

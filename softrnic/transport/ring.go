@@ -22,7 +22,7 @@ type sendWQE struct {
 	compareAdd uint64
 	swap       uint64
 	masks      wire.AtomicMasks
-	access     verbs.Access // of OpBindMW
+	access     verbs.Access // rights that OpBindMW and OpRegMR grant
 	flush      verbs.Flush
 	to         datagramPeer
 }

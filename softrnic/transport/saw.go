@@ -14,7 +14,7 @@ import (
 // saw reports how a received packet was handled.
 func (*core) saw(wire.Opcode, string) {}
 
-// sawVerdict reports the verdict of the chain of checks on a received packet.
+// sawVerdict reports the verdict of the checks of a received packet.
 func (*core) sawVerdict(wire.Opcode, verdict) {}
 
 // sawAnswer reports what an AETH has caused.

@@ -21,7 +21,7 @@ func (u *unreliableSender) startUC(w *sendWQE) {
 	w.packets = packetsOf(w.length, u.mtu)
 }
 
-// packetUC sends the next packet of w, the oldest work request, and completes w with its last one.
+// packetUC sends the next packet of w, the oldest work request. With its last packet, w completes.
 func (u *unreliableSender) packetUC(w *sendWQE, out *Actions) {
 	tx := u.newPacket(out)
 	last := w.sent+1 == w.packets

@@ -14,7 +14,7 @@ type id struct {
 	uid     uint64 // the number by which the program knows the identifier; 0 means none yet
 	channel *channel
 	state   State
-	// space is the port space as in mad.PortService; 0 if it is not supported.
+	// space is the port space, as mad.PortService uses it; 0 if it is not supported.
 	space    mad.ServiceID
 	src, dst netip.AddrPort
 	options  options

@@ -188,7 +188,7 @@ type (
 	}
 	QPState struct {
 		State, Current, PathMTU, Migration        uint8
-		Draining                                  uint8 // in ModifyQPArgs: raise an event when the queue is drained
+		Draining                                  uint8 // in ModifyQPArgs: an event is raised when the queue is drained
 		MaxRdAtomic, MaxDestRdAtomic              uint8
 		MinRNRTimer, Port, Timeout                uint8
 		RetryCount, RNRRetry, AltPort, AltTimeout uint8

@@ -12,7 +12,7 @@ import (
 const EnvTree = "SYSFS_PATH"
 
 // DeviceName is the name of the NIC for programs. The rxe provider accepts only names that begin
-// like this one.
+// with "rxe".
 const DeviceName = "rxe0"
 
 // Versions of three interfaces: of the commands, of the rings of the rxe driver, and of the

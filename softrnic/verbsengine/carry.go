@@ -104,7 +104,8 @@ func newPD(c *Context, p *engine.PD) *pd {
 	}
 }
 
-// giveBack ends the handle of another context's domain. The caller has entered the shell.
+// giveBack ends a handle of another context's domain, which SharePD has made. The caller has
+// entered the shell.
 func (p *pd) giveBack() error {
 	if n := len(p.mrs) + len(p.qps) + len(p.ahs) + len(p.srqs) + len(p.mws); n > 0 {
 		return &verbs.OpError{Op: "dealloc PD", Err: verbs.ErrBusy, Detail: "destroy what was made through this handle first"}

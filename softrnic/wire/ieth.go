@@ -10,7 +10,7 @@ import "encoding/binary"
 
 const iethLen = 4
 
-// IETH is the R_Key that a SEND with invalidate invalidates at the responder (IBTA 9.3).
+// IETH is the R_Key in a SEND with invalidate. The responder invalidates this key (IBTA 9.3).
 type IETH uint32
 
 // Parse reads the header at the start of b.

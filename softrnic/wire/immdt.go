@@ -10,8 +10,8 @@ import "encoding/binary"
 
 const immDtLen = 4
 
-// ImmDt is the immediate data of a SEND or WRITE (IBTA 9.3): the number whose big-endian bytes are
-// on the wire.
+// ImmDt is the immediate data of a SEND or WRITE (IBTA 9.3), as a number. On the wire its bytes are
+// in big-endian order.
 type ImmDt uint32
 
 // Parse reads the header at the start of b.

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// IGMP versions 1 to 3 (RFC 1112, 2236, 3376) over IPv4, with protocol 2 and the option Router
-// Alert, and MLD versions 1 and 2 (RFC 2710, 3810) over IPv6, as ICMPv6 behind a hop-by-hop header
+// This file has the messages by which hosts and routers manage multicast groups. They are IGMP
+// versions 1 to 3 (RFC 1112, 2236, 3376) over IPv4, with protocol 2 and the option Router Alert.
+// Over IPv6 they are MLD versions 1 and 2 (RFC 2710, 3810), as ICMPv6 behind a hop-by-hop header
 // with Router Alert:
 //
 //	IGMP, version 2                       query and report of MLD, version 1
@@ -205,8 +206,8 @@ func (m *Membership) parseMLD(b []byte) error {
 	group := netip.AddrFrom16([16]byte(msg[8:]))
 	switch msg[0] {
 	case mldQuery:
-		// RFC 3810, 8.1 and 5.1.14: no version has another length, and queries have a link-local
-		// source.
+		// RFC 3810, 8.1 and 5.1.14: no version of MLD has a message of another length, and queries have a
+		// link-local source.
 		if len(msg) > mldOldLen && len(msg) < mldQueryLen || !m.Source.IsLinkLocalUnicast() {
 			return ErrNotMembership
 		}

@@ -73,8 +73,8 @@ func New(w io.Writer, config Config) (*Dumper, error) {
 }
 
 // Dump prints the packets of the capture file r; its name only appears in JSON. If the file is
-// broken, the error is a *pcapng.Error, and the packets before the broken place have been printed.
-// Bad packets are no error; they are counted.
+// broken, the error is a *pcapng.Error, and Dump has printed the packets before the broken place.
+// Malformed or damaged packets are not an error, but they are counted.
 func (d *Dumper) Dump(name string, r io.Reader) error {
 	d.start = nil
 	return errors.Join(d.dump(name, r), d.out.Flush())

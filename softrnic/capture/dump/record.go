@@ -37,7 +37,8 @@ func (r *Record) decode() {
 	data := r.Data
 	cut := len(data) < r.OrigLen
 	if cut {
-		// Zeros replace the bytes that were not captured, so that the lengths fit.
+		// Zeros replace the bytes that were not captured, so that the frame has the length in its
+		// headers.
 		data = append(bytes.Clone(data), make([]byte, min(r.OrigLen, pcapng.MaxPacket)-len(data))...)
 	}
 	r.Err = wire.ParseFrame(data, &r.Frame)

@@ -27,8 +27,8 @@ func (e *WriteError) Unwrap() error { return e.Err }
 
 // Copy copies a little-endian pcapng stream, as a Writer makes it, block by block until its end or
 // until limit packets (0 means no limit) have been copied. dst gets only whole blocks, so that it
-// contains a readable file however the copy ends; before Copy waits for src, it flushes dst if dst
-// has a Flush. The error is one of src, a *WriteError, or wraps ErrCorrupt.
+// contains a readable file in any case. Before Copy waits for src, it flushes dst if dst has a
+// method Flush. The error is one of src, a *WriteError, or wraps ErrCorrupt.
 func Copy(dst io.Writer, src io.Reader, limit uint64) (c Copied, err error) {
 	in := bufio.NewReaderSize(src, 64<<10)
 	out := bufio.NewWriterSize(dst, 64<<10)
@@ -95,7 +95,7 @@ func (c *Copied) count(b []byte, lost map[uint32]uint64) {
 			return
 		}
 		kept := uint64(binary.LittleEndian.Uint32(body[12:]))
-		if enhancedLen+(kept+3)&^3 < uint64(len(body)) { // options follow: a Writer writes only comments
+		if enhancedLen+(kept+3)&^3 < uint64(len(body)) { // options follow, which can only be a comment: a Writer writes no others
 			c.Commented++
 		}
 	case blockStatistics:

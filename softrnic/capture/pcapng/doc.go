@@ -58,7 +58,7 @@ const (
 // Sizes in bytes.
 const (
 	blockHeaderLen = 8  // type and total length
-	blockFrameLen  = 12 // header, and the total length again at the end
+	blockFrameLen  = 12 // a block's header, and the total length once more at its end
 	optHeaderLen   = 4
 	sectionLen     = 16 // fixed part of a section header's body
 	interfaceLen   = 8

@@ -10,9 +10,10 @@ import (
 
 // Packet is one packet of a file.
 type Packet struct {
-	// Time is in nanoseconds since 1970; 0 for a simple packet block, which has no time.
+	// Time is the time of the packet in nanoseconds since 1970; 0 for a simple packet block, which has
+	// no time.
 	Time int64
-	// Interface counts from 0 in its section; 0 in a classic pcap file.
+	// Interface is the number of the interface in its section, from 0; 0 in a classic pcap file.
 	Interface int
 	// Name is the interface's name; empty if the file has none.
 	Name     string
@@ -82,8 +83,8 @@ func NewReader(r io.Reader) (*Reader, error) {
 	return rd, nil
 }
 
-// Next reads the next packet into p. It returns io.EOF at the end of the file and an *Error if the
-// file is broken. Next has returned all packets before the broken place by then.
+// Next reads the next packet into p. It returns io.EOF at the end of the file. If the file is
+// broken, it returns all packets before the broken place, and then an *Error.
 func (r *Reader) Next(p *Packet) error {
 	*p = Packet{Comments: p.Comments[:0]}
 	err := r.format.next(p)

@@ -61,7 +61,8 @@ func (s *sections) block(p *Packet) (bool, error) {
 	}
 }
 
-// bodyLen returns the length of the body between the two copies of a block's total length.
+// bodyLen returns the length of a block's body, which is between the two copies of the block's
+// total length.
 func bodyLen(total uint32) (int, error) {
 	if total < blockFrameLen || total%4 != 0 || total > 1<<31-1 {
 		return 0, fmt.Errorf("%w: a block length of %d bytes", ErrCorrupt, total)

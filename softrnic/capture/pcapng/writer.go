@@ -120,7 +120,8 @@ func (w *Writer) flushIfFull() error {
 	return w.Flush()
 }
 
-// begin appends a block's header and returns where the block starts; end fills in the length.
+// begin appends a block's header and returns the offset at which the block starts. end fills in the
+// length.
 func (w *Writer) begin(kind uint32) (start int) {
 	start = len(w.buf)
 	w.u32(kind)

@@ -24,7 +24,7 @@ type Options struct {
 	Commented bool
 	// Snaplen is the number of bytes that are kept of each packet; 0 means all.
 	Snaplen int
-	// Flush, if set, is called after each burst of packets, for a buffering writer.
+	// Flush, if set, is called after each burst of packets, for a writer that buffers.
 	Flush func()
 }
 

@@ -32,8 +32,8 @@ type Direction uint8
 
 // Directions. They index the two interfaces of a link.
 const (
-	Up   Direction = iota // from the host
-	Down                  // to the host
+	Up   Direction = iota // from the host to the switch
+	Down                  // from the switch to the host
 )
 
 // String returns the direction's part of an interface's name.

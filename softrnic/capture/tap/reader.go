@@ -17,7 +17,7 @@ type reader struct {
 
 	mu     sync.Mutex
 	buf    []byte
-	counts []count // by interface
+	counts []count // number of packets, by interface
 }
 
 // count has the numbers of all and of lost packets of one interface.
@@ -96,7 +96,7 @@ type record struct {
 	comment   string
 }
 
-// next reads a record from b, which is not empty, and returns the rest of b.
+// next reads the first record in b, which must not be empty, and returns the bytes behind it.
 func next(b []byte) (rec record, rest []byte) {
 	rec.unixNanos = int64(binary.NativeEndian.Uint64(b))
 	rec.id = int(binary.NativeEndian.Uint16(b[8:]))

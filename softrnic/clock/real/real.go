@@ -22,7 +22,7 @@ func New() *Clock {
 	var t unix.Timespec
 	best := time.Hour
 	c := &Clock{}
-	for range readings { // the thread may be descheduled between two readings
+	for range readings { // the thread may lose the processor between two readings
 		before := time.Now()
 		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail: this clock always exists
 		if d := time.Since(before); d < best {

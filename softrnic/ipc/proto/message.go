@@ -75,7 +75,7 @@ const (
 	OpDisconnect   Op = "disconnect"    // Wait: None; H is the queue pair
 	OpDisconnected Op = "disconnected"  // Wait: None; H is the queue pair
 	OpCloseManager Op = "close_manager" // None: None
-	OpClose        Op = "close"         // None: None; the last request; answered when all objects are gone and their quotas free
+	OpClose        Op = "close"         // None: None; the last request; the daemon answers it when all objects are destroyed and their quotas are free
 	OpProgress     Op = "progress"      // Progress: Progress, with Working
 )
 
@@ -270,7 +270,7 @@ const (
 	ResumeRTS Transition = "resume"
 	ToError   Transition = "error"
 	ToReset   Transition = "reset"
-	SameState Transition = "modify" // no transition: attributes change
+	SameState Transition = "modify" // no transition, only attributes change
 )
 
 // ModifyQP makes a transition; the field of that transition has the attributes.

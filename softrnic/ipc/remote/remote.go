@@ -1,13 +1,13 @@
-// Package remote gives a program on a host of a rack access to the memory of a memory server with
-// few lines: it opens the host's NIC by package ipc, connects one queue pair, and reads and writes.
+// Package remote gives a program on a host of a rack simple access to the memory of a memory
+// server. It opens the host's NIC by package ipc, connects one queue pair, and reads and writes.
 //
 //	mem, err := remote.Dial("10.77.0.3")
 //	_, err = mem.WriteAt([]byte("hello"), 0)
 //	before, err := mem.FetchAdd(64, 1)
 //
-// Each method waits for its operation. Programs that need several operations in flight, completions
-// or memory of their own use package ipc; softrnic/ipc/example and compose/examples/goclient show
-// how.
+// Each method waits for its operation. Programs that need several operations in flight,
+// completions, or memory of their own use package ipc; see softrnic/ipc/example and
+// compose/examples/goclient.
 package remote
 
 import (
@@ -144,13 +144,13 @@ func (m *Memory) move(op verbs.WROpcode, p []byte, off int64, buffer func(p []by
 }
 
 // CompareSwap writes swap to the 8-byte word at `off` if its value is old. It returns the value
-// before: it has swapped if was == old. Words are little-endian. The operation is atomic for all
-// clients that use CompareSwap and FetchAdd.
+// that the word had before; if was == old, CompareSwap has written swap. Words are little-endian.
+// The operation is atomic for all clients that use CompareSwap and FetchAdd.
 func (m *Memory) CompareSwap(off int64, old, swap uint64) (was uint64, err error) {
 	return m.atomic(&verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: old, Swap: swap}, off)
 }
 
-// FetchAdd adds to the 8-byte word at `off` and returns the value before.
+// FetchAdd adds to the 8-byte word at off and returns the value that the word had before.
 func (m *Memory) FetchAdd(off int64, add uint64) (was uint64, err error) {
 	return m.atomic(&verbs.SendWR{Op: verbs.OpFetchAdd, CompareAdd: add}, off)
 }

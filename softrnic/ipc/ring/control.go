@@ -32,7 +32,7 @@ type Control struct {
 	// bells.
 	summary *Shared
 	page    []byte
-	next    uint32 // used by the daemon: the first bell that Take checks
+	next    uint32 // used by the daemon: the first bell that Take checks next
 }
 
 // NewControl gives access to a mapped page.

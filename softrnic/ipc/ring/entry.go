@@ -51,7 +51,7 @@ func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	if wr.Flags&verbs.Inline != 0 {
 		n = copy(b[sendHeader:], wr.Data)
 		if len(wr.SGL) > 0 {
-			b[35] = 0xff // inline data and an SGL: the NIC refuses that
+			b[35] = 0xff // both inline data and an SGL: the NIC refuses such a request
 		}
 	} else {
 		b[35] = uint8(putSGL(b[sendHeader:], wr.SGL))

@@ -26,7 +26,7 @@ func New(name string, length int) (fd int, err error) {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 	}
 	if err != nil {
-		_ = unix.Close(fd) // no data can be lost
+		_ = unix.Close(fd) // the file is empty, so closing it loses nothing
 		return -1, fmt.Errorf("ring: memory of %d bytes: %w", length, err)
 	}
 	return fd, nil

@@ -27,8 +27,8 @@ const maxText = HeaderLen - offText - 8
 type Queue struct {
 	// Tail is published by the producer. Head is published by the consumer.
 	Tail, Head *Shared
-	// Done is published by the daemon with the head of a ring of sends: entries before it do not
-	// count against MaxSendWR any more, because their work requests are complete or were refused.
+	// Done is published by the daemon together with the head of a ring of sends. Entries before it no
+	// longer count against MaxSendWR: their work requests are complete or were refused.
 	Done *Shared
 	// Wait is set by an application before it sleeps until this queue changes. The daemon clears
 	// Wait and wakes the application.

@@ -12,7 +12,7 @@ type calls struct {
 
 	mu      sync.Mutex // guards the fields below
 	waits   int
-	working map[uint64]struct{} // by request ID, until the answer is queued
+	working map[uint64]struct{} // requests that are being executed, by ID; one is removed when its answer is queued
 }
 
 // begin registers a call. It fails with ErrLimit if too many calls wait, and with another error if

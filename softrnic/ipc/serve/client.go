@@ -69,7 +69,7 @@ func (c *client) run() {
 	}
 	c.because("the application has closed its context")
 	if b, err := json.Marshal(proto.Reply{ID: uint64(asked), Error: proto.ErrorOf(c.detach())}); err == nil {
-		_ = c.send(outgoing{data: b}) // an application that has ended reads no answer
+		_ = c.send(outgoing{data: b}) // if the application has ended, it does not read the answer
 	}
 	c.cut("")
 }

@@ -104,7 +104,7 @@ func (x *connections) closeListeners() error {
 		errs = append(errs, l.Close())
 	}
 	for _, r := range requests {
-		_ = r.Reject("the application has ended") // fails if it was answered just now
+		_ = r.Reject("the application has ended") // fails if the request was answered just now
 	}
 	return errors.Join(errs...)
 }

@@ -15,7 +15,7 @@ type Limits struct {
 	MRs                           int // 0 means 4096
 	CQs, QPs                      int // 0 means 1024 each
 	AHs                           int // 0 means 4096
-	Attachments                   int // of queue pairs to multicast groups; 0 means 512
+	Attachments                   int // attachments of queue pairs to multicast groups; 0 means 512
 	// Manager has the quotas of objects that make connections.
 	Manager ManagerLimits
 	// Waits is the number of calls that may wait at the same time; 0 means 256.

@@ -15,7 +15,7 @@ type port struct {
 	c     *client
 	page  []byte
 	ctl   *ring.Control
-	bells []belled // by bell number; nil means that the number is free
+	bells []belled // the objects by the numbers of their bells; nil means that the number is free
 	cqs   []mover
 	// settled are the queue pairs of an unmodified program. The pump frees their send ring entries
 	// whose sends have completed, before it copies the completions to the program.
@@ -86,7 +86,7 @@ func (p *port) polled() bool {
 func (p *port) breaks(why string) {
 	if p.broken == "" {
 		p.broken = why
-		go p.c.cut("the application has broken the rules of the rings: " + why) // in a goroutine: the caller holds the engine
+		go p.c.cut("the application has broken the rules of the rings: " + why) // in a goroutine, because the caller has exclusive use of the engine
 	}
 }
 

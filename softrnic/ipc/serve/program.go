@@ -28,7 +28,7 @@ type program struct {
 	async   eventQueue
 	objects map[uverbsKind]map[uint32]any
 	next    [uverbsKinds]uint32
-	// The objects named in events, by number; guarded by exclusive use of the engine.
+	// The objects to which events refer, by number. Exclusive use of the engine guards them.
 	qpOwners  map[wire.QPN]*owner
 	cqOwners  map[uint32]*owner
 	srqOwners map[uint32]*owner

@@ -93,7 +93,7 @@ func (g *guard) run() {
 		}
 		g.done <- struct{}{}
 	}
-	_ = unix.Close(g.fd) // a file of procfs has nothing to write back
+	_ = unix.Close(g.fd) // a file of procfs needs no writing back
 	if g.m.lost.Load() {
 		g.m.stuck.add(g.m.user, -1)
 	}

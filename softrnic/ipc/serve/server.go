@@ -59,7 +59,7 @@ type Config struct {
 
 const (
 	defaultSpin      = 50 * time.Microsecond
-	defaultHelloWait = 5 * time.Second // a program on a busy machine may have no processor for seconds
+	defaultHelloWait = 5 * time.Second // long, because a program on a busy machine may get no processor for seconds
 )
 
 // Server serves a NIC to other processes.

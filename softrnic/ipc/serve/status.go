@@ -12,7 +12,7 @@ import (
 // ClientStatus describes an attached application.
 type ClientStatus struct {
 	ID   uint64 `json:"id"`
-	PID  int32  `json:"pid"` // in the daemon's PID namespace
+	PID  int32  `json:"pid"` // process ID in the daemon's PID namespace
 	UID  uint32 `json:"uid"`
 	Name string `json:"name,omitempty"`
 	// Since is when the application attached.

@@ -42,7 +42,7 @@ func newParker(epfd int) (*parker, error) {
 			p.err = nil
 			return true
 		}
-		return p.n != 0 || p.err != nil // false means that the goroutine parks
+		return p.n != 0 || p.err != nil // false makes the goroutine sleep
 	}
 	return p, nil
 }

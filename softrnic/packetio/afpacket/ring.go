@@ -13,8 +13,8 @@ import (
 // Geometry of the ring in bytes.
 const (
 	ringBlock = 64 << 10
-	// slotHead is the room that the kernel needs in a slot in front of the frame: its header, a
-	// link address, the offload header, alignment.
+	// slotHead is the number of bytes that the kernel needs in a slot in front of the frame: for its
+	// header, a link address, the offload header, and alignment.
 	slotHead  = 96
 	slotAlign = 64
 	minSlot   = 2048

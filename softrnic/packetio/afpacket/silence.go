@@ -102,7 +102,7 @@ func bindSilent() (stop func(), err error) {
 	var fds []int
 	stop = func() {
 		for _, fd := range fds {
-			_ = unix.Close(fd) // an error of a UDP socket does not matter
+			_ = unix.Close(fd) // an error of Close has no effect on a UDP socket
 		}
 	}
 	for _, addr := range []unix.Sockaddr{
@@ -123,7 +123,7 @@ func bindSilent() (stop func(), err error) {
 		}
 		fds = append(fds, fd)
 		if family == unix.AF_INET6 {
-			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1) // bind below fails if this fails
+			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1) // if this fails, bind below fails, too
 		}
 		if err := attach(fd, []bpf.Instruction{bpf.RetConstant{Val: 0}}); err != nil {
 			stop()

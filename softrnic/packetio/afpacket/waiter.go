@@ -234,7 +234,8 @@ func (w *Waiter) sleeping(on bool) {
 	}
 }
 
-// pending reports whether there is a reason not to sleep, and consumes a Wake.
+// pending reports whether the waiter must not sleep: because there are frames, or because Wake was
+// called. In the second case it resets the flag of Wake.
 func (w *Waiter) pending() bool {
 	if w.woken.Load() && w.woken.Swap(false) {
 		return true

@@ -75,7 +75,8 @@ func (c *Connector) report(err error) {
 	}
 }
 
-// errEnded is the end of a session: the switch has ended, or has ended the link.
+// errEnded is the error of a session whose connection has ended: the switch has ended, or has ended
+// the link.
 var errEnded = errors.New("the switch has ended the link")
 
 // session attaches the port, and returns when the connection has ended.

@@ -95,8 +95,8 @@ func shut(fds ...int) {
 	}
 }
 
-// fixed are the seals that are required: without them the other side could remove pages of a
-// mapping.
+// fixed are the seals that the memory file must have. Without them the other side could remove
+// pages that this side has mapped.
 const fixed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
 // mapMemory maps the memory of a link that another process made.

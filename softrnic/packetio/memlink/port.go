@@ -414,7 +414,7 @@ func (p *Port) Wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.own >= 0 {
-		_, _ = unix.Write(p.own, one) // if it is full, it has an event already
+		_, _ = unix.Write(p.own, one) // if the eventfd is full, it already has an event
 	}
 }
 

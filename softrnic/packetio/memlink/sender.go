@@ -11,7 +11,7 @@ type sender struct {
 	words
 	mem  []byte
 	tail uint64 // number of frames put
-	head uint64 // number of frames that the receiver is known to have taken
+	head uint64 // number of frames that the receiver has taken, when it was last read
 	// next is the offset of the next frame. first is the offset of the oldest frame in flight.
 	next, first int
 	// starts are the offsets of the frames in flight, by position.

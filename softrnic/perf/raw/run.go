@@ -169,8 +169,8 @@ func (r *run) latency(res *perf.Result) error {
 	return nil
 }
 
-// bandwidth sends frames one way with a window. From time to time the peer reports how many have
-// arrived. Frames that are still missing when it stops answering are lost.
+// bandwidth sends frames in one direction, with a window. From time to time the peer reports how
+// many have arrived. When the peer stops answering, the frames that it has not reported are lost.
 func (r *run) bandwidth(res *perf.Result) error {
 	frames := (r.cfg.Size + res.MTU - 1) / res.MTU // frames of a message
 	total := uint64(frames) * uint64(r.cfg.Iters)

@@ -44,7 +44,7 @@ func (s *Server) accept() {
 			return
 		}
 		if err != nil {
-			time.Sleep(time.Millisecond) // for example no descriptors left
+			time.Sleep(time.Millisecond) // waits, because for example no descriptors are left
 			continue
 		}
 		if !s.track(c) {

@@ -24,7 +24,7 @@ const IPDataLen = 36
 type IPData struct {
 	Major, Minor uint8 // version 0.0
 	SrcPort      uint16
-	Src, Dst     netip.Addr // of one family, without zone
+	Src, Dst     netip.Addr // addresses of one family, without zone
 }
 
 // Parse reads the header at the start of b.

@@ -26,7 +26,8 @@ const (
 type MRA struct {
 	LocalID, RemoteID CommID
 	About             Stage
-	// Timeout is the time code of the longest time until the answer, counted from the MRA.
+	// Timeout is the time code of the longest time until the answer. The time begins when the MRA
+	// arrives.
 	Timeout uint8
 	Private [mraPrivate]byte
 }
