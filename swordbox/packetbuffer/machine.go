@@ -230,7 +230,7 @@ func (m *Machine) use(id string, port int, l Layout) {
 		m.ports[port] = q
 		q.place = m.marks.Add(port)
 	}
-	same := q.Cells != 0 && q.sameRing(&l)
+	same := q.sameRing(&l)
 	q.id, q.Layout, q.gone = id, l, false
 	if same {
 		return
