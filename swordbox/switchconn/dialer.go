@@ -187,7 +187,6 @@ func (d *Dialer) Again(c *pipeline.Ctx, k Key, generation uint32) {
 func (d *Dialer) Renew(c *pipeline.Ctx, k Key) {
 	if l := d.byKey[k]; l != nil && l.want && l.state == Up && !l.adopted && l.made != l.target {
 		d.end(c, l, "the rule asks for another one")
-		d.sweep(l)
 	}
 }
 
