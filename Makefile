@@ -233,10 +233,10 @@ LASTS ?= 1h
 endure: build ## a rack at full load for LASTS, with faults and programs that misbehave and die: no connection is lost, nothing grows (root)
 	@$(PROGRAM) RDMALAB_ENDURE=$(LASTS) $(GOTEST) -count=1 -timeout 0 ./e2e/endure -args -ginkgo.timeout=100h 2>&1 | $(GO) run ./e2e/report
 
-# MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. Those of the engine are also the conformance tests of the device. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store, and those of extmem of its users.
+# MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. Those of the engine are also the conformance tests of the device. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store.
 MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine=softrnic/engine,softrnic/device softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc,softrnic/uverbs \
   swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester=swordbox/requester,swordbox/serialize swordbox/serialize swordbox/rules \
-  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore swordbox/extmem=swordbox/extmem,swordbox/lookuptable,swordbox/packetbuffer,swordbox/statestore swordbox/framering swordbox/packetbuffer swordbox/lookuptable clover/layout clover/meta=clover/meta,clover clover/rpc \
+  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore swordbox/extmem swordbox/framering swordbox/packetbuffer swordbox/lookuptable clover/layout clover/meta=clover/meta,clover clover/rpc \
   sherman/layout sherman/check sherman/lock fusee/layout fusee/snapshot onerma/wire onerma/nic store/kv
 
 .PHONY: mutate
