@@ -21,7 +21,7 @@ type beforeRetire struct {
 }
 
 func (d *beforeRetire) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
-	if f := d.stop; f != nil && bytes.HasPrefix(private, []byte("\x01\x05")) {
+	if f := d.stop; f != nil && bytes.HasPrefix(private, []byte("\x01\x0c")) {
 		d.stop = nil
 		f()
 		deadline = deadline.Add(time.Hour) // the deadline is a hang's; the fault is the time before the request

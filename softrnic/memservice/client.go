@@ -202,11 +202,7 @@ func FenceTo(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dea
 // Retire fences all owners up to upTo, and all that have ever connected to the memory service of a
 // host. It returns the largest of these numbers: larger ones are free for a new use of the memory.
 func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) (uint32, error) {
-	before, err := Reserve(ctx, d, to, upTo, deadline)
-	if err != nil {
-		return 0, err
-	}
-	return max(upTo, before), nil
+	return retire(ctx, d, to, request{kind: kindRetire, owner: upTo}, deadline)
 }
 
 // Reserve is Retire for a caller that wants to use the number upTo, and larger numbers that it
@@ -217,7 +213,12 @@ func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dead
 // get a number if a larger one was retired before. So a caller whose answer was lost requests a
 // larger number. The service forgets the numbers when it is restarted.
 func Reserve(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) (before uint32, err error) {
-	a, err := ask(ctx, d, to, request{kind: kindRetire, owner: upTo}, deadline)
+	return retire(ctx, d, to, request{kind: kindReserve, owner: upTo}, deadline)
+}
+
+// retire sends the request of Retire or of Reserve.
+func retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadline clock.Time) (uint32, error) {
+	a, err := ask(ctx, d, to, r, deadline)
 	if err != nil {
 		return 0, fmt.Errorf("retire the owners at the memory of %v: %w", to, err)
 	}

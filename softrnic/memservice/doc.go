@@ -19,6 +19,8 @@
 //	  join      owner 4 | replaces 8 | connection 8
 //	  disconnect owner 4
 //	  take      owner 4 | number 4 | offset 8 | words 4 | value 8
+//	  disconnect others owner 4
+//	  reserve   owner 4
 //	answer   0 version | 1 kind of the request, or refused | 2 …
 //	  connect   connection 8 | boot 8 | memory 20 | locks 20 | work ≤ 64
 //	  end       -
@@ -29,6 +31,8 @@
 //	  join      -
 //	  disconnect -
 //	  take      index 4
+//	  disconnect others owner 4
+//	  reserve   owner 4
 //	  refused   code 1
 //	region   address 8 | R_Key 4 | length 8
 //

@@ -7,36 +7,60 @@ import (
 )
 
 // maxHandshakes is the largest number of threads that wait for clients to report that they are
-// ready. If maxHandshakes threads wait, Serve itself waits for the next client.
+// ready. Further connections wait for one of these threads.
 const maxHandshakes = 64
 
-// handshakes counts the connections whose clients have not yet reported that they are ready. For
-// each of them a thread waits. So a client that dies while it connects delays no other connect or
-// fence. The thread of Serve does all other work.
-type handshakes struct {
-	mu     sync.Mutex // not held while a thread waits
-	open   int
-	failed []uint64 // connections that must be ended
+// handshake is a connection that is to be accepted: in is the client's request, a the answer.
+type handshake struct {
+	in   rdmacm.Request
+	conn *Conn
+	a    answer
 }
 
-// begin reserves a handshake. It returns false if maxHandshakes are in use.
-func (h *handshakes) begin() bool {
+// handshakes has the connections whose clients have not yet reported that they are ready. Threads of
+// their own wait for these clients, so that one that dies during connection set-up delays no fence, and
+// no other connection unless there are maxHandshakes such clients. The thread of Serve does all other
+// work.
+type handshakes struct {
+	mu      sync.Mutex // not held while a thread waits
+	open    int        // how many threads there are
+	waiting []handshake
+	failed  []uint64 // connections that must be ended
+}
+
+// begin reports whether the caller may start a thread for a handshake. Otherwise one of the threads
+// takes the handshake when it has ended another.
+func (h *handshakes) begin(one handshake) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.open == maxHandshakes {
+		h.waiting = append(h.waiting, one)
 		return false
 	}
 	h.open++
 	return true
 }
 
-// end frees the handshake and records a failure.
-func (h *handshakes) end(id uint64, err error) {
+// end is called by a thread whose handshake of connection id has ended; an err means that it failed. It
+// returns the next handshake for this thread. If there is none (more is false), the thread must end.
+func (h *handshakes) end(id uint64, err error) (next handshake, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.open--
 	if err != nil {
 		h.failed = append(h.failed, id)
+	}
+	if len(h.waiting) == 0 {
+		h.open--
+		return next, false
+	}
+	next, h.waiting = h.waiting[0], h.waiting[1:]
+	return next, true
+}
+
+// shake executes a handshake, and then those that wait.
+func (s *Server) shake(h handshake) {
+	for more := true; more; {
+		h, more = s.shaking.end(h.conn.id, s.accept(h))
 	}
 }
 
@@ -56,7 +80,7 @@ func (s *Server) sweep() {
 	}
 }
 
-// accept sends the answer to a connect and waits until the client is ready.
-func (s *Server) accept(in rdmacm.Request, c *Conn, a answer) error {
-	return in.Accept(c.QP, rdmacm.Params{}, a.encode(), s.rt.Now().Add(acceptPatience))
+// accept sends the answer and waits until the client is ready.
+func (s *Server) accept(h handshake) error {
+	return h.in.Accept(h.conn.QP, rdmacm.Params{}, h.a.encode(), s.rt.Now().Add(acceptPatience))
 }

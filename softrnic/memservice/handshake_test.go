@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/simrack"
@@ -60,6 +61,70 @@ func TestDeathInAHandshake(t *testing.T) {
 			t.Errorf("%d of 9 clients had begun a handshake when they died", begun)
 		}
 		rt.Sleep(10 * time.Second) // longer than the server waits for them
+		c, err := rg.dialOwned(ctx, m, memservice.Claim{Owner: 100})
+		if err != nil || !c.works(rt.Now().Add(time.Second)) {
+			t.Error("a new client after all those:", err)
+		}
+	})
+	if err := r.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if n := srv.Engine().Objects().QPs; n != 1 {
+		t.Errorf("%d queue pairs are left, want that of the last client", n)
+	}
+}
+
+// More clients than there are threads for handshakes get no answer. The service goes on with other
+// requests, and takes new connections when it has given those clients up.
+func TestManyUnfinishedHandshakes(t *testing.T) {
+	s, err := spec.Parse([]byte("{name: t, hosts: [{name: ms0, role: memory}, {name: 'cn[0-1]', role: compute}]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := simrack.New(s, simrack.Options{Datagrams: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	srv, deaf := r.Host("ms0"), r.Host("cn1")
+	srv.Go("server", true, func(ctx verbs.Context) {
+		m, err := memservice.New(ctx, srv.Manager(ctx), memservice.Config{Region: 4096, Locks: 1024})
+		if err == nil {
+			err = m.Serve()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	rg := &rig{Rack: r, t: t, srv: srv}
+	deaf.SetFaults([]fault.Rule{{Link: "cn1", Kind: fault.Loss, Dir: fault.Down}})
+	const clients = 70
+	for i := range clients {
+		deaf.Go("deaf", false, func(ctx verbs.Context) {
+			if _, err := rg.dialOwned(ctx, deaf.Manager(ctx), memservice.Claim{Owner: uint32(i + 1)}); err == nil {
+				t.Error("a client is connected that got no answer")
+			}
+		})
+	}
+	h := r.Host("cn0")
+	h.Go("other", false, func(ctx verbs.Context) {
+		rt, m := ctx.Runtime(), h.Manager(ctx)
+		rt.Sleep(time.Millisecond)
+		began, begun := rt.Now(), 0
+		for i := range uint32(clients) {
+			who, err := memservice.WhoIs(ctx, m, srv.Addr(), i+1, rt.Now().Add(time.Second))
+			if err != nil {
+				t.Error(err)
+			}
+			begun += who.QPs
+		}
+		if err := memservice.Fence(ctx, m, srv.Addr(), clients, rt.Now().Add(time.Second)); err != nil {
+			t.Error(err)
+		}
+		if took := rt.Now().Sub(began); begun != clients || took > 50*time.Millisecond {
+			t.Errorf("%d of %d handshakes have begun; questions about them and a fence took %v", begun, clients, took)
+		}
+		rt.Sleep(6 * time.Second) // longer than the server waits for 64 of them
 		c, err := rg.dialOwned(ctx, m, memservice.Claim{Owner: 100})
 		if err != nil || !c.works(rt.Now().Add(time.Second)) {
 			t.Error("a new client after all those:", err)

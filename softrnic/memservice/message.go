@@ -27,6 +27,7 @@ const (
 	kindDisconnect
 	kindTake
 	kindDisconnectOthers
+	kindReserve
 )
 
 // String returns the name of the kind, for errors.
@@ -54,6 +55,8 @@ func (k kind) String() string {
 		return "take"
 	case kindDisconnectOthers:
 		return "disconnect others"
+	case kindReserve:
+		return "reserve"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -158,7 +161,7 @@ func parseRequest(b []byte) (request, error) {
 		want = joinLen + former*ownerLen
 	case kindTake:
 		want = takeLen
-	case kindFence, kindFenceTo, kindDisconnect, kindWho, kindRetire, kindDisconnectOthers:
+	case kindFence, kindFenceTo, kindDisconnect, kindWho, kindRetire, kindDisconnectOthers, kindReserve:
 	default:
 		return request{}, fmt.Errorf("request to a memory service: unknown %v", k)
 	}
@@ -244,7 +247,7 @@ func (a *answer) encode() []byte {
 			addr = peer.As16()
 		}
 		b = append(b, addr[:]...)
-	case kindRetire, kindDisconnectOthers:
+	case kindRetire, kindDisconnectOthers, kindReserve:
 		b = binary.BigEndian.AppendUint32(b, a.owner)
 	case kindTake:
 		b = binary.BigEndian.AppendUint32(b, a.index)
@@ -261,7 +264,7 @@ func parseAnswer(b []byte) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("answer of a memory service: %w", err)
 	}
-	lengths := map[kind]int{kindConnect: connectedLen, kindEnd: 0, kindFence: 0, kindFenceTo: 0, kindJoin: 0, kindDisconnect: 0, kindWho: holderLen, kindRetire: 4, kindRefused: 1, kindTake: 4, kindDisconnectOthers: 4}
+	lengths := map[kind]int{kindConnect: connectedLen, kindEnd: 0, kindFence: 0, kindFenceTo: 0, kindJoin: 0, kindDisconnect: 0, kindWho: holderLen, kindRetire: 4, kindRefused: 1, kindTake: 4, kindDisconnectOthers: 4, kindReserve: 4}
 	want, known := lengths[k]
 	if !known {
 		return answer{}, fmt.Errorf("answer of a memory service: unknown %v", k)
@@ -289,7 +292,7 @@ func parseAnswer(b []byte) (answer, error) {
 		if peer := netip.AddrFrom16([16]byte(b[5:])); !peer.IsUnspecified() {
 			a.holder.Peer = peer.Unmap().String()
 		}
-	case kindRetire, kindDisconnectOthers:
+	case kindRetire, kindDisconnectOthers, kindReserve:
 		a.owner = binary.BigEndian.Uint32(b)
 	case kindTake:
 		a.index = binary.BigEndian.Uint32(b)

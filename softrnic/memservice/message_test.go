@@ -21,6 +21,8 @@ func requests() []request {
 		{kind: kindWho, owner: 1},
 		{kind: kindRetire, owner: math.MaxUint32},
 		{kind: kindRetire},
+		{kind: kindReserve, owner: 1},
+		{kind: kindDisconnectOthers, owner: 1},
 		{kind: kindDisconnect, owner: math.MaxUint32},
 		{kind: kindFenceTo, owner: math.MaxUint32},
 		{kind: kindFenceTo},
@@ -45,6 +47,8 @@ func answers() []answer {
 		{kind: kindWho, holder: Holder{Peer: "fd77::3", QPs: 1}},
 		{kind: kindWho},
 		{kind: kindRetire, owner: math.MaxUint32},
+		{kind: kindReserve, owner: 1},
+		{kind: kindDisconnectOthers, owner: 1},
 		{kind: kindTake, index: maxTable - 1},
 		{kind: kindRefused, code: refusedFenced},
 	}
@@ -108,7 +112,7 @@ func TestMalformedMessages(t *testing.T) {
 	for text, want := range map[string]string{
 		"":         "at least 2",
 		"\x00\x01": "version 0",
-		"\x01\x0c": "unknown kind 12",
+		"\x01\x0d": "unknown kind 13",
 		"\x01\x01" + strings.Repeat("\xff", connectedLen):        "a region of",
 		"\x01\x04\x00\xff\xff\xff\xff" + strings.Repeat("x", 16): "connections",
 	} {

@@ -221,8 +221,10 @@ func (s *Server) answer(r request) (answer, error) {
 		}
 	case kindWho:
 		a.holder = s.holderOf(r.owner)
-	case kindRetire:
-		a.owner = s.owners.retire(r.owner)
+	case kindRetire, kindReserve:
+		if a.owner = s.owners.retire(r.owner); r.kind == kindRetire {
+			a.owner = max(a.owner, r.owner)
+		}
 		s.endIf(func(c *Conn) bool { return len(c.owners) > 0 })
 	case kindDisconnectOthers:
 		a.owner = s.owners.last()
@@ -342,17 +344,19 @@ func (s *Server) roomFor(c *Conn) error {
 	return nil
 }
 
-// welcome accepts a connection and starts its Work. A connection without a Work is accepted in a
-// thread of its own, unless there are already maxHandshakes such threads. A fence that arrives
-// during the handshake ends the connection.
+// welcome accepts a connection and starts its work. A connection without work is accepted by another
+// thread, perhaps later; a fence that arrives before or during the handshake ends the connection.
 func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
-	if c.work == nil && s.shaking.begin() {
+	h := handshake{in, c, a}
+	if c.work == nil {
 		s.conns = append(s.conns, c)
 		s.used += c.bytes
-		s.rt.Go(s.cfg.Service+"-accept", func() { s.shaking.end(c.id, s.accept(in, c, a)) })
+		if s.shaking.begin(h) {
+			s.rt.Go(s.cfg.Service+"-accept", func() { s.shake(h) })
+		}
 		return nil
 	}
-	if err := s.accept(in, c, a); err != nil {
+	if err := s.accept(h); err != nil {
 		return errors.Join(err, c.Destroy())
 	}
 	s.conns = append(s.conns, c)
