@@ -2,6 +2,7 @@ package meta
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -42,8 +43,35 @@ var (
 // Another metadata server may take over at the same time. Each memory server gives a number to one of
 // them, and then no smaller one to any. So two that have a number from all memory servers have different
 // ones, and the memory servers refuse all connections of the one with the smaller number.
+//
+// A memory service that is restarted forgets the number that it gave, and may give it to another metadata
+// server. If one was restarted before this metadata server has connected under its number, takeOver takes
+// the next number.
 func (s *memories) takeOver() error {
-	s.owner++
+	for restarted := true; restarted; {
+		before := boots(s)
+		s.owner++
+		if err := s.reserve(); err != nil {
+			return err
+		}
+		if err := s.identify(); err != nil {
+			return err
+		}
+		restarted = !slices.Equal(before, boots(s))
+	}
+	return nil
+}
+
+// boots returns the incarnations of the memory services to which the last connections were made.
+func boots(s *memories) (list []uint64) {
+	for i := range s.memory {
+		list = append(list, s.memory[i].ways[0].boot)
+	}
+	return list
+}
+
+// reserve gets a number from all memory servers. It tries s.owner first, and then greater ones.
+func (s *memories) reserve() error {
 	for i := 0; i < len(s.cfg.Servers); {
 		if s.owner > maxIncarnation {
 			return errNumbers
@@ -53,20 +81,17 @@ func (s *memories) takeOver() error {
 		if err != nil {
 			return err
 		}
-		// The servers asked before server i know nothing of a greater number, so takeOver asks them again.
+		// The servers asked before server i know nothing of a greater number, so reserve asks them again.
 		if i++; before >= first {
 			s.owner, i = before>>incarnationBits+1, 0
 		}
 	}
-	return s.identify()
+	return nil
 }
 
 // identify connects to the memory servers under the metadata server's own number, also to those that
 // are out and have a connection: a later metadata server must be able to end all of them.
 func (s *memories) identify() error {
-	if s.owner > maxIncarnation {
-		return errNumbers
-	}
 	s.self = s.owner<<incarnationBits | ownNumber
 	for i := range s.memory {
 		out := s.memory[i].out
@@ -93,33 +118,50 @@ func (s *memories) renewWays(i int, deadline clock.Time) error {
 // incarnation number.
 func (s *Server) number() (uint32, error) {
 	if s.nextID+1 >= s.endID {
+		if s.owner == maxIncarnation {
+			return 0, errNumbers
+		}
 		s.owner++
-		if err := s.identify(); err != nil {
+		if err := s.nextNumbers(); err != nil {
+			// Nothing shows that no other metadata server has the new number. So the connections under
+			// it end, and the present number, which another one would have retired, is tried again.
+			s.owner, s.self = s.owner-1, s.endID
+			for i := range s.memory {
+				err = errors.Join(err, s.breakWays(i))
+			}
 			return 0, err
 		}
-		if err := s.succeeds(); err != nil {
-			return 0, err
-		}
-		for i := range s.memory {
-			if s.memory[i].out {
-				continue
-			}
-			err := s.verify(i)
-			// an empty memory has no superblock; watchMemory formats it
-			if errors.Is(err, errLost) {
-				s.memory[i].blank = true
-			}
-			if err == nil {
-				err = s.writeOwner(i)
-			}
-			if err != nil {
-				return 0, err
-			}
-		}
-		s.nextID, s.endID = s.owner<<incarnationBits, s.self
 	}
 	s.nextID++
 	return s.nextID, nil
+}
+
+// nextNumbers makes the numbers of the incarnation s.owner those of the next clients.
+func (s *Server) nextNumbers() error {
+	if err := s.identify(); err != nil {
+		return err
+	}
+	if err := s.succeeds(); err != nil {
+		return err
+	}
+	for i := range s.memory {
+		if s.memory[i].out {
+			continue
+		}
+		err := s.verify(i)
+		// an empty memory has no superblock; watchMemory formats it
+		if errors.Is(err, errLost) {
+			s.memory[i].blank = true
+		}
+		if err == nil {
+			err = s.writeOwner(i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.nextID, s.endID = s.owner<<incarnationBits, s.self
+	return nil
 }
 
 // succeeds returns errDeposed if another metadata server has taken over while this one took its next

@@ -61,12 +61,14 @@ func (w *watched) hangs(now clock.Time) bool {
 func watchServices(s *Server, now clock.Time) error {
 	for i := range s.watched {
 		w := &s.watched[i]
-		ran, known := w.take(now)
+		ran, fresh, known := w.take(now)
 		if s.memory[i].out || !s.connected(i) { // the service has to answer before the server is connected again
 			w.missed, w.asked = 0, 0
 			continue
 		}
-		if known {
+		// An answer is one however late it is seen. If this metadata server hung, that a question had
+		// none may be its own fault.
+		if known && (ran || fresh) {
 			w.note(ran, now)
 		}
 		if now >= w.askAt && w.begin(s, memoryTimeout, s.cfg.Servers[i]) {
@@ -85,7 +87,7 @@ func watchServices(s *Server, now clock.Time) error {
 }
 
 // spared returns the servers whose memory services hang, if the store can go on without them: of each
-// node, there must be a copy on a server whose service has answered since.
+// node that is not lost, there must be a copy on a server whose service has answered since.
 func spared(s *Server, now clock.Time) (hung []int) {
 	since := clock.Never
 	for i := range s.watched {
@@ -97,7 +99,7 @@ func spared(s *Server, now clock.Time) (hung []int) {
 		return nil
 	}
 	for of := range s.memory {
-		served := false
+		served := s.isGone(of)
 		for _, i := range s.serversOf(of) {
 			m, w := &s.memory[i], &s.watched[i]
 			served = served || s.connected(i) && !m.out && !m.blank && w.missed == 0 && w.heard >= since

@@ -48,16 +48,20 @@ func TestSparedServers(t *testing.T) {
 		now    clock.Time
 		want   []int
 	}{
-		"the other one answers":            {func(*Server, *watched) {}, over, []int{0}},
-		"too early":                        {func(*Server, *watched) {}, over - 1, nil},
-		"one question":                     {func(s *Server, _ *watched) { s.watched[0].missed = 1 }, over, nil},
-		"the other one answered before":    {func(_ *Server, w *watched) { w.heard-- }, over, nil},
-		"the other one was not asked yet":  {func(_ *Server, w *watched) { w.heard = 0 }, over, nil},
-		"the other one misses a question":  {func(_ *Server, w *watched) { w.missed = 1 }, over, nil},
-		"both hang":                        {func(_ *Server, w *watched) { w.missed, w.silent = 2, 10 }, over, nil},
-		"the other one is out":             {func(s *Server, _ *watched) { s.memory[1].out = true }, over, nil},
-		"the other one lost its memory":    {func(s *Server, _ *watched) { s.memory[1].blank = true }, over, nil},
-		"there is one copy of each node":   {func(s *Server, _ *watched) { s.space.Backups = 0 }, over, nil},
+		"the other one answers":           {func(*Server, *watched) {}, over, []int{0}},
+		"too early":                       {func(*Server, *watched) {}, over - 1, nil},
+		"one question":                    {func(s *Server, _ *watched) { s.watched[0].missed = 1 }, over, nil},
+		"the other one answered before":   {func(_ *Server, w *watched) { w.heard-- }, over, nil},
+		"the other one was not asked yet": {func(_ *Server, w *watched) { w.heard = 0 }, over, nil},
+		"the other one misses a question": {func(_ *Server, w *watched) { w.missed = 1 }, over, nil},
+		"both hang":                       {func(_ *Server, w *watched) { w.missed, w.silent = 2, 10 }, over, nil},
+		"the other one is out":            {func(s *Server, _ *watched) { s.memory[1].out = true }, over, nil},
+		"the other one lost its memory":   {func(s *Server, _ *watched) { s.memory[1].blank = true }, over, nil},
+		"there is one copy of each node":  {func(s *Server, _ *watched) { s.space.Backups = 0 }, over, nil},
+		"all copies of other nodes are lost": {func(s *Server, _ *watched) {
+			s.memory = append(s.memory, memory{out: true}, memory{out: true}, memory{})
+			s.watched = append(s.watched, watched{}, watched{}, watched{heard: silent})
+		}, over, []int{0}},
 		"no service hangs, and one is out": {func(s *Server, _ *watched) { s.watched[0].missed, s.memory[1].out = 0, true }, over, nil},
 	} {
 		s, _ := lossy()

@@ -14,10 +14,10 @@ import (
 type inquiry struct {
 	mu     sync.Mutex // guards the fields below; not held during a request
 	asking bool
-	// ran is whether all services that were asked have answered. until is how long that counts; 0:
-	// there is no answer.
-	ran   bool
-	until clock.Time
+	// ended: there is an outcome that was not taken. ran is whether all services that were asked have
+	// answered. until is how long the outcome is fresh.
+	ended, ran bool
+	until      clock.Time
 }
 
 // begin asks the services of these servers, one after the other, each for at most `limit`. It returns
@@ -28,7 +28,7 @@ func (q *inquiry) begin(s *Server, limit time.Duration, servers ...netip.Addr) b
 	if q.asking {
 		return false
 	}
-	q.asking, q.until = true, 0
+	q.asking, q.ended = true, false
 	self := s.self
 	s.rt.Go("services", func() {
 		ran := true
@@ -40,19 +40,18 @@ func (q *inquiry) begin(s *Server, limit time.Duration, servers ...netip.Addr) b
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.asking, q.ran, q.until = false, ran, s.rt.Now().Add(limit)
+		q.asking, q.ended, q.ran, q.until = false, true, ran, s.rt.Now().Add(limit)
 	})
 	return true
 }
 
-// take returns the outcome of the last inquiry, and forgets it. known is false while it is going
-// on, and if its outcome is old.
-func (q *inquiry) take(now clock.Time) (ran, known bool) {
+// take returns the outcome of the last inquiry, and forgets it. known is false while it is going on, and
+// if its outcome was taken. fresh: the inquiry has ended a short time ago.
+func (q *inquiry) take(now clock.Time) (ran, fresh, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	known = q.until != 0 && now <= q.until
-	q.until = 0
-	return q.ran, known
+	known, q.ended = q.ended, false
+	return q.ran, now <= q.until, known
 }
 
 // wait waits until no inquiry is going on.

@@ -6,7 +6,9 @@ import (
 )
 
 // query answers with a node of the key's chain. If the request names a node that the client was
-// given, the answer is Done once the server has seen that node in a chain.
+// given, the answer is Done once the server has seen that node in a chain. A client that gets a node
+// reads it from a memory server, which refuses clients of a deposed metadata server. All other answers
+// are final. So the server first makes sure that it is not deposed.
 func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
 	// The chain may lead into lost memory. Then the client would go to that node and ask again.
@@ -17,6 +19,8 @@ func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	switch {
 	case !r.At.IsZero() && !s.heldAs(cl.id, r.At):
 		a.Status = rpc.Done // the client does not hold the node any more: it was linked
+	case absent(&s.chains, r) && !reigns(&s.memories):
+		a.Status = rpc.Busy
 	case e == nil:
 		a.Status = rpc.NotFound
 	case e.lost:
@@ -25,6 +29,31 @@ func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 		a.N, a.Slot = 1, e.slot
 		a.Locations[0] = e.at
 	}
+}
+
+// absent reports whether the answer to a query is final: there is no node of the key.
+func absent(s *chains, r *rpc.Request) bool {
+	e := s.keys[r.Key]
+	return e == nil || e.lost
+}
+
+// reigns reports whether a memory server still serves this metadata server. Another one that takes over
+// makes all memory servers refuse it before it changes anything. So what the tables say was true when
+// reigns was called, even if this metadata server hung before.
+func reigns(s *memories) bool {
+	for i := range s.memory {
+		m := &s.memory[i]
+		if m.out || m.blank || !s.connected(i) {
+			continue
+		}
+		s.lend()
+		_, err := s.superblock(i)
+		s.regain()
+		if err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // openKey makes the first node of a new key known. A repeated request gets the result of the first

@@ -59,7 +59,8 @@ func TestOpenWithALostNode(t *testing.T) {
 }
 
 // A client that asks about its own node is answered Done once the node has been seen in a chain,
-// whatever has happened to the key since.
+// whatever has happened to the key since. That there is no node is said only while a memory server
+// serves this metadata server.
 func TestQueryForANode(t *testing.T) {
 	s, cl := lossy()
 	own := layout.Location{Handle: s.space.First(1, 0), Version: 1}
@@ -69,9 +70,15 @@ func TestQueryForANode(t *testing.T) {
 		s.query(cl, &rpc.Request{Op: rpc.OpQuery, Key: 1, At: at}, &a)
 		return a
 	}
-	if a := ask(own); a.Status != rpc.NotFound {
+	s.memory[1].blank = true // no memory server serves
+	if a := ask(own); a.Status != rpc.Busy {
 		t.Errorf("a node that is in no chain, no key: %v", a.Status)
 	}
+	s.keys[1] = &entry{key: 1, lost: true}
+	if a := ask(own); a.Status != rpc.Busy {
+		t.Errorf("a node that is in no chain, the key is lost: %v", a.Status)
+	}
+	s.memory[1].blank = false
 	s.keys[1] = &entry{key: 1, at: other, recorded: true}
 	s.linked(other)
 	if a := ask(own); a.Status != rpc.OK || a.N != 1 || a.Locations[0] != other {

@@ -79,7 +79,9 @@ func (s *Server) compare(before uint32) error {
 	view := s.view
 	for i := range s.memory {
 		switch super, err := s.superblock(i); {
-		case err == nil && (super.Owner > before || super.View > view || super.Store != s.store):
+		case err == nil && (super.Owner > before || super.View > view):
+			return errBetween
+		case errors.Is(err, errDeposed):
 			return errBetween
 		case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != s.memory[i].generation:
 			s.memory[i].generation, s.memory[i].marked = 0, 0

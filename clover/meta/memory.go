@@ -30,6 +30,8 @@ type memories struct {
 	// has taken over.
 	self    uint32
 	deposed bool
+	// starting is true until New returns: no client waits.
+	starting bool
 	// store is the number of the store, which all its superblocks contain.
 	store uint32
 	// view counts the changes of the set of servers whose copies count.
@@ -248,7 +250,7 @@ func (s *Server) watchMemory(now clock.Time) {
 
 // deadline returns the deadline of an operation on a memory server that begins now.
 func (s *memories) deadline() clock.Time {
-	if s.copied() { // a short timeout, because clients wait and their leases end
+	if s.copied() && !s.starting { // a short timeout, because clients wait and their leases end
 		return s.rt.Now().Add(min(memoryTimeout, max(s.cfg.Lease/4, 5*keepEvery)))
 	}
 	return s.rt.Now().Add(memoryTimeout)
@@ -272,7 +274,8 @@ func (s *memories) retryPause() time.Duration {
 }
 
 // superblock reads the superblock of server i. It returns layout.ErrSuperblock if there is none, or
-// if it is that of another server.
+// if it is that of another server. It returns errDeposed if another metadata server has made another
+// store since this one took over.
 func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 	o := &s.walk.bulk
 	s.fab.Read(o, s.memory[i].target(0, 0), bulkAt, layout.SuperblockLen)
@@ -288,6 +291,10 @@ func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 	}
 	if super.Server != i {
 		return super, layout.ErrSuperblock
+	}
+	if s.self != 0 && super.Store != s.store {
+		s.deposed = true
+		return super, errDeposed
 	}
 	return super, nil
 }

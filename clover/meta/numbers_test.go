@@ -136,18 +136,42 @@ func TestWelcome(t *testing.T) {
 	}
 }
 
-// The outcome of an inquiry is taken once, and counts until its time is over.
+// The outcome of an inquiry is taken once, and is fresh until its time is over.
 func TestOutcomeOfAnInquiry(t *testing.T) {
-	for at, known := range map[clock.Time]bool{5: true, 6: false} {
-		q := inquiry{ran: true, until: 5}
-		if ran, ok := q.take(at); ok != known || ok && !ran {
-			t.Errorf("at %d: known %v", at, ok)
+	for at, fresh := range map[clock.Time]bool{5: true, 6: false} {
+		q := inquiry{ended: true, ran: true, until: 5}
+		if ran, is, known := q.take(at); !known || !ran || is != fresh {
+			t.Errorf("at %d: ran %v, fresh %v, known %v", at, ran, is, known)
 		}
-		if _, ok := q.take(at); ok {
+		if _, _, known := q.take(at); known {
 			t.Errorf("at %d: known twice", at)
 		}
 	}
-	if _, ok := new(inquiry).take(0); ok {
+	if _, _, known := new(inquiry).take(0); known {
 		t.Error("there was no inquiry")
+	}
+}
+
+// A question that had an answer counts however late the metadata server sees that. One that had none
+// counts only if the metadata server sees it soon.
+func TestLateOutcomeOfAQuestion(t *testing.T) {
+	for _, c := range []struct {
+		ran, late bool
+		missed    int
+	}{{true, false, 0}, {true, true, 0}, {false, false, 2}, {false, true, 1}} {
+		s, _ := lossy()
+		s.space.Backups, s.change = 1, new(change)
+		s.watched = make([]watched, len(s.memory))
+		w := &s.watched[0]
+		w.missed, w.asked, w.ended, w.ran, w.until = 1, 7, true, c.ran, 100
+		w.asking, w.askAt = false, clock.Never
+		s.watched[1].askAt = clock.Never
+		now := clock.Time(100)
+		if c.late {
+			now++
+		}
+		if err := watchServices(s, now); err != nil || w.missed != c.missed {
+			t.Errorf("%+v: %d missed, %v", c, w.missed, err)
+		}
 	}
 }

@@ -333,6 +333,9 @@ func TestLimitsOfOperations(t *testing.T) {
 		if got := s.deadline(); got != clock.Time(0).Add(c.deadline) || s.reachTime() != c.reach {
 			t.Errorf("%+v: %v, %v", c, got, s.reachTime())
 		}
+		if s.starting = true; s.deadline() != clock.Time(0).Add(memoryTimeout) {
+			t.Errorf("%+v: %v while no client waits", c, s.deadline())
+		}
 	}
 	if (&Config{Lease: time.Second}).probe() != 250*time.Millisecond || (&Config{Lease: time.Millisecond}).probe() != keepEvery {
 		t.Error("a server is probed four times in a lease, at most once in the period of the main loop")

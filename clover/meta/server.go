@@ -62,6 +62,7 @@ func New(cfg Config) (_ *Server, err error) {
 	}
 	s := new(Server)
 	s.cfg, s.rt, s.format = cfg, cfg.Context.Runtime(), cfg.Format
+	s.starting = true
 	s.epoch, s.clients = 1, make(map[uint32]*client)
 	s.fences = lease.NewFencer(lease.Config{
 		Context: cfg.Context, Dialer: cfg.Manager, Servers: cfg.Servers, Timeout: memoryTimeout, Pause: downPause,
@@ -93,6 +94,7 @@ func New(cfg Config) (_ *Server, err error) {
 	if s.listener, err = cfg.Manager.Listen(cfg.Service); err != nil {
 		return nil, errors.Join(err, s.front.Close())
 	}
+	s.starting = false
 	return s, nil
 }
 

@@ -268,7 +268,7 @@ func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	default:
 		return false, false
 	}
-	if r.Client == h.serving || r.Op == rpc.OpQuery && s.void {
+	if r.Client == h.serving || r.Op == rpc.OpQuery && (s.void || absent(&s.chains, r)) {
 		return false, false
 	}
 	if s.late(r) {

@@ -137,10 +137,10 @@ func mayBringBack(s *Server, now clock.Time) bool {
 	if now < s.backAt {
 		return false
 	}
-	switch ran, known := s.services.take(now); {
-	case known && ran:
+	switch ran, fresh, known := s.services.take(now); {
+	case known && fresh && ran:
 		return true
-	case known:
+	case known && fresh:
 		s.backAt = now.Add(max(downPause, 4*s.reachTime()))
 	default:
 		var counted []netip.Addr

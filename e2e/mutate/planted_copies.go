@@ -278,4 +278,52 @@ var copiesBugs = []planted{
 		"if h.Fenced && s.fab == nil {",
 		"clover/meta TestNumbersRunOutDuringATakeOver",
 	},
+	{
+		"clover/meta: connections stay under a number that another metadata server may have", "clover/meta/fence.go",
+		"err = errors.Join(err, s.breakWays(i))",
+		"err = errors.Join(err, s.verify(i))",
+		"clover/meta TestNoAnswerAfterTheNumbersRanOut",
+	},
+	{
+		"clover/meta: a number that a restarted memory service has forgotten is kept", "clover/meta/fence.go",
+		"restarted = !slices.Equal(before, boots(s))",
+		"restarted = slices.Equal(before, nil)",
+		"clover/meta TestMemoryServicesRestartDuringATakeOver",
+	},
+	{
+		"clover/meta: a deposed metadata server says that there is no such key", "clover/meta/keys.go",
+		"!reigns(&s.memories):",
+		"s.fab == nil:",
+		"clover TestADeposedServerAnswersNothingFromItsTables",
+	},
+	{
+		"clover/meta: another store is formatted", "clover/meta/memory.go",
+		"if s.self != 0 && super.Store != s.store {",
+		"if s.self == 0 && super.Store != s.store {",
+		"clover TestADeposedServerFormatsNoOtherStore",
+	},
+	{
+		"clover/meta: a start has as little time as a client", "clover/meta/memory.go",
+		"s.copied() && !s.starting {",
+		"s.copied() {",
+		"clover/meta TestLimitsOfOperations",
+	},
+	{
+		"clover/meta copies: a late answer of a memory service does not count", "clover/meta/hung.go",
+		"known && (ran || fresh)",
+		"known && fresh",
+		"clover/meta TestLateOutcomeOfAQuestion",
+	},
+	{
+		"clover/meta copies: lost nodes keep a hung memory service", "clover/meta/hung.go",
+		"served := s.isGone(of)",
+		"served := false",
+		"clover/meta TestSparedServers",
+	},
+	{
+		"memservice: a handshake that waited is never begun", "softrnic/memservice/handshake.go",
+		"if len(h.waiting) == 0 {",
+		"if h.waiting == nil || h.open > 0 {",
+		"softrnic/memservice TestManyUnfinishedHandshakes",
+	},
 }
