@@ -122,7 +122,8 @@ func (c *Client) rejoin(deadline clock.Time) error {
 	}
 	c.fenced = false
 	err := c.introduce(deadline)
-	if errors.Is(err, layout.ErrSuperblock) || errors.Is(err, errServers) || errors.Is(err, errFormatted) {
+	// A member that is absent is replaced by a master.
+	if !errors.Is(err, errAbsent) && (errors.Is(err, layout.ErrSuperblock) || errors.Is(err, errServers) || errors.Is(err, errFormatted)) {
 		err = fmt.Errorf("%w: %w", kv.ErrLost, err)
 	}
 	if err != nil {

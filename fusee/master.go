@@ -197,7 +197,8 @@ const minPatience = 100 * time.Millisecond
 func (m *Master) probe() (quiet int, err error) {
 	for i := range m.signs {
 		s := &m.signs[i]
-		if !m.c.view.Has(i) || s.lost || s.dead {
+		// When a master begins, the former one may have settled a view that is newer than its own.
+		if !m.c.view.Has(i) && !m.c.newer.Has(i) || s.lost || s.dead {
 			continue
 		}
 		asked := m.c.rt.Now()
@@ -402,6 +403,9 @@ func (m *Master) attempt(deadline clock.Time) error {
 	}
 	limit = max(limit, c.rt.Now().Add(minPatience))
 	if !c.super.Shape.Survives(next) {
+		if c.elsewhere(c.view, limit) != c.view { // of a master that has filled servers while this one was hung
+			return ErrDeposed
+		}
 		c.view = next.As(layout.Gone)
 		return errors.Join(errGone, m.announce(c.view, c.view, limit))
 	}

@@ -3,6 +3,24 @@ package main
 // fuseeBugs are bugs of the hash table.
 var fuseeBugs = []planted{
 	{
+		"fusee: a master that begins asks only the members that it has met", "fusee/master.go",
+		"if !m.c.view.Has(i) && !m.c.newer.Has(i) || s.lost",
+		"if !m.c.view.Has(i) || s.lost",
+		"fusee TestAMasterRemovesAMemberThatItHasNotMet",
+	},
+	{
+		"fusee: a deposed master takes the store for lost", "fusee/master.go",
+		"if c.elsewhere(c.view, limit) != c.view {",
+		"if c.elsewhere(c.view, limit) == 0 {",
+		"fusee TestADeposedMasterReportsNoLoss",
+	},
+	{
+		"fusee: a client that comes back takes the store for lost while there is no master", "fusee/client.go",
+		"if !errors.Is(err, errAbsent) && (",
+		"if err != nil && (",
+		"fusee TestAClientThatComesBackReportsNoLoss",
+	},
+	{
 		"fusee: an INSERT marks an object whose block has another owner", "fusee/insert.go",
 		"if !f.object.of(&c.space) {",
 		"if !f.object.of(&c.space) && c.cfg.Published {",
