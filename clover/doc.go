@@ -16,8 +16,9 @@
 //     layout.Published is the published node.
 //   - A shortcut says in which epoch its node was linked, and clients in another epoch ignore it.
 //     The published shortcut is a bare location and outlives epochs. Its node may have been given
-//     out again with the same version and written, but not linked. A writer that was got that node
-//     then takes it for the end of the chain, and acknowledges a PUT that never happened.
+//     out again with the same version and written, but not linked. A writer that follows the
+//     shortcut to that node takes it for the end of the chain, and acknowledges a PUT that never
+//     happened.
 //   - DELETE appends a tombstone as PUT appends a value. No append to a tombstone can succeed. The
 //     metadata server then frees the whole chain.
 //   - The metadata server follows the chains itself and ignores the predecessors that clients

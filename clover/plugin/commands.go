@@ -175,7 +175,8 @@ func start(c *store.Call, cfg Config) error {
 	return err
 }
 
-// errSteered: what a switch learns of a chain and of its newest node are of one copy.
+// errSteered: the switch learns chains and their newest nodes from one copy only, so it cannot
+// steer appends to all copies.
 var errSteered = errors.New("the switch cannot steer requests of a store with copies")
 
 // crowd is the number of clients on one machine up to which the default lease is long enough.

@@ -1,6 +1,6 @@
-// Package spec describes racks: it reads a rack file, checks it, and resolves it
-// to names and addresses that are the same on every machine. It creates nothing; topo/rack and
-// topo/simrack realise a Rack.
+// Package spec describes racks: it reads a rack file, checks it, and resolves it to names and
+// addresses that are the same on every machine. It creates nothing; topo/rack and topo/simrack
+// realise a Rack.
 //
 // A rack file is one YAML mapping. Unknown and repeated keys, wrong types and wrong units are
 // errors with file, line and column. Sizes are written 64KiB, 1MiB, 2GiB; durations as in Go (50us,
@@ -108,12 +108,12 @@
 //
 // The first address of each subnet is the switch's, the hosts follow in the order of the file. A
 // MAC address is 02:72, two bytes made from the seed, and a number: 1 for the switch, 2 and so on
-// for the hosts. Hosts know all of these without asking; the program swordbox answers for the
-// switch's.
+// for the hosts. Hosts have all of these addresses from the rack's description, so they send no ARP
+// requests for them. The program swordbox answers such requests for the switch's addresses.
 //
-// The files: rack.go has the result (Rack, Switch, Host). parse.go has the top level of the file and
-// the keys of switch and hosts; rules.go, faults.go, quota.go, pkeys.go and cost.go read a section
-// each. node.go is the decoder with its errors (errors.go), units.go and names.go read scalars.
-// resolve.go checks the whole and gives out addresses. guest.go adds a host to a rack that is up.
-// paths.go names the files of a running rack.
+// The files: rack.go has the result (Rack, Switch, Host). parse.go has the top level of the file
+// and the keys of switch and hosts; rules.go, faults.go, quota.go, pkeys.go and cost.go read a
+// section each. node.go is the decoder with its errors (errors.go), units.go and names.go read
+// scalars. resolve.go checks the whole and gives out addresses. guest.go adds a host to a rack that
+// is up. paths.go names the files of a running rack.
 package spec

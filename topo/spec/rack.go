@@ -64,10 +64,10 @@ type Rack struct {
 	Seed uint64 `json:"seed"`
 	// LinkMTU of every link in bytes, without the Ethernet header.
 	LinkMTU int `json:"mtu"`
-	// Connect is how queue pairs are connected: ConnectCM, which "" means, too, or ConnectTCP.
+	// Connect is how queue pairs are connected: ConnectCM or ConnectTCP; "" means ConnectCM.
 	Connect string `json:"connect,omitempty"`
-	// Cable is what RoCEv2 packets cross between a host's daemon and the switch: CableVeth, which
-	// "" means, too, or CableMemory. Other frames, and all frames of guests, cross the pair of
+	// Cable is what RoCEv2 packets cross between a host's daemon and the switch: CableVeth or
+	// CableMemory; "" means CableVeth. Other frames, and all frames of guests, cross the pair of
 	// interfaces in both cases.
 	Cable string `json:"cable,omitempty"`
 	// Group is the name or number of a group of this machine. Its users, and root, may run programs

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// switchIndex is the number of the switch in the subnets; those of the hosts follow it.
+// switchIndex is the number of the switch in the subnets; the numbers of the hosts follow it.
 const switchIndex = 1
 
 // resolve makes the hosts of f with their names and addresses. Parts of the file that depend on a
