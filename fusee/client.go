@@ -81,7 +81,7 @@ func (c *Client) register(deadline clock.Time) error {
 
 // begin is called at the start of each operation.
 func (c *Client) begin(deadline clock.Time) error {
-	c.cost = kv.Cost{}
+	c.cost, c.strangers = kv.Cost{}, c.strangers[:0]
 	if c.ended {
 		return kv.ErrClosed
 	}

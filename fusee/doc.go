@@ -156,8 +156,9 @@
 //
 // While a subtable is being split, a client reads the buckets of both subtables in one round trip,
 // those of the twin after the others. If a slot of the twin is not 0, it counts, and the slot at
-// the same place of the subtable does not. If a slot is leaving and the twin's is 0, the client
-// reads both again; after three tries it plants the key itself.
+// the same place of the subtable does not. If a slot is leaving and the twin's is 0, the key has the
+// value of the object that the slot has named. The client reads the keys of such objects. To change such
+// a key, it plants the key itself. It also does so if its change has lost to the client that moves the key.
 //
 // A PUT of a key in a moving bucket moves the key: it makes the slot leaving, with its own object
 // in place of the old one, and plants that object. So PUTs without pause do not delay a split.

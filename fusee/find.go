@@ -14,16 +14,17 @@ type finder struct {
 	space
 	cache cache
 	// sight is what the client has read last for the key. stale: the subtable was split since then.
-	// leaving are the key's slots that are being moved.
+	// leaving are slots in the key's buckets whose keys are being moved and are not in the twin yet.
 	sight   sight
 	stale   bool
 	leaving []entry
-	// waits is how many times in a row leaving was not empty.
-	waits int
 	// vacant is how many slots in the buckets of the key are empty. vacancy counts them.
-	vacant  int
-	found   []entry
-	scratch []byte
+	vacant int
+	found  []entry
+	// strangers are slots that inspect has found to name other keys than the one of this operation. A slot
+	// has no value twice, so they need not be inspected again.
+	strangers []entry
+	scratch   []byte
 	// stuck are the slots that the client avoids, the oldest first.
 	stuck  []avoided
 	object layout.Object
@@ -35,7 +36,12 @@ type entry struct {
 	slot layout.Slot
 	// mark is the mark of the object that the slot names, after inspect has read the object.
 	mark layout.Mark
+	// passing: a split moves the key, and the twin does not have it yet. slot is what the twin will have.
+	passing bool
 }
+
+// maxStrangers bounds the slots that a client does not inspect again.
+const maxStrangers = 64
 
 // errDirectory: the buckets do not belong to the subtable that the directory names.
 var errDirectory = errors.New("the index is damaged or not the one that this client knows")
@@ -73,9 +79,9 @@ func (f *finder) readBuckets(h layout.Hash, set int) {
 func bucketsAt(set int) int { return atBuckets + set*sightLen }
 
 // look parses the buckets that readBuckets has read with the same set, and returns the slots that may
-// name the key. The list is valid until the next call. The error errChanged means that the subtable is
-// being split, or was split: the client's copy of the directory is out of date, or some keys are still
-// being moved. The caller must call catchUp and read the buckets again.
+// name the key, but for those that are in f.leaving then. The list is valid until the next call. The
+// error errChanged means that the client's copy of the directory is out of date. The caller must call
+// catchUp and read the buckets again.
 func (f *finder) look(set int) ([]entry, error) {
 	f.found, f.leaving = f.found[:0], f.leaving[:0]
 	err := f.parseSight(&f.sight, bucketsAt(set))
@@ -97,11 +103,6 @@ func (f *finder) look(set int) ([]entry, error) {
 			}
 		}
 	}
-	if len(f.leaving) > 0 {
-		f.waits++
-		return nil, errChanged
-	}
-	f.waits = 0
 	return f.found, nil
 }
 
@@ -204,6 +205,7 @@ var errChanged = errors.New("a slot has changed")
 // the objects is valid, inspect returns only its entry, and f.object is that object. The error
 // errChanged means that the caller must read the buckets again.
 func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry, error) {
+	list = slices.DeleteFunc(list, func(e entry) bool { return slices.Contains(f.strangers, entry{at: e.at, slot: e.slot}) })
 	out := list[:0]
 	for len(list) > 0 {
 		some := list[:min(maxIn, len(list))]
@@ -225,6 +227,9 @@ func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry
 			case !same:
 				return nil, errChanged
 			case f.object.Key != key:
+				if len(f.strangers) < maxStrangers {
+					f.strangers = append(f.strangers, entry{at: e.at, slot: e.slot})
+				}
 				continue
 			}
 			if e.mark = f.object.Mark; e.mark == layout.Valid {
@@ -234,4 +239,57 @@ func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry
 		}
 	}
 	return out, nil
+}
+
+// search is inspect for the entries that look has found, and for those of keys that are being moved: such
+// a key has its value, although no slot names it now. If the key is one of them, search returns its entry
+// alone, with the mark Valid, because a split moves no other objects.
+func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry, error) {
+	list, err := f.inspect(key, list, deadline)
+	if err != nil || len(f.leaving) == 0 || len(list) > 0 && list[0].mark == layout.Valid {
+		return list, err
+	}
+	format := f.super.Shape.Format
+	if err := f.readHeads(len(f.leaving), func(i int) layout.Slot { return f.leaving[i].slot }, deadline); err != nil {
+		return nil, err
+	}
+	for i, e := range f.leaving {
+		switch head, err := f.headOf(i); {
+		case err != nil:
+			return nil, err
+		case head.Version != format.Ref(e.slot).Version: // the twin has the key by now, or another value of it
+			return nil, errChanged
+		case head.Key == key:
+			return append(list[:0], entry{e.at, format.Left(e.slot, f.sight.hash.Fingerprint()), layout.Valid, true}), nil
+		}
+	}
+	return list, nil
+}
+
+// readHeads reads the heads of the objects that n slots name or, if they are leaving, have named.
+func (f *finder) readHeads(n int, slot func(i int) layout.Slot, deadline clock.Time) error {
+	shape := &f.super.Shape
+	for i := range n {
+		r := shape.Format.Ref(slot(i))
+		if r.Units = max(1, r.Units); !shape.Holds(r) {
+			f.drop()
+			return errDirectory
+		}
+		server, off := f.replica(r.Server, r.Place)
+		f.read(server, off, atIn+layout.HeadLen*i, layout.HeadLen)
+	}
+	if n == 0 {
+		return nil
+	}
+	return f.do(deadline)
+}
+
+// headOf returns the head of object i that readHeads has read.
+func (f *finder) headOf(i int) (layout.Head, error) {
+	b, err := f.bytes(f.scratch, atIn+layout.HeadLen*i, layout.HeadLen)
+	if err != nil {
+		return layout.Head{}, err
+	}
+	f.scratch = b
+	return layout.ParseHead(b), nil
 }

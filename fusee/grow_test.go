@@ -127,9 +127,10 @@ func TestAPauseOfGrowth(t *testing.T) {
 }
 
 // mostRepeated is how many round trips an operation takes at most with two replicas and a master. An
-// INSERT alone takes 6. One whose bucket begins to move meanwhile takes 4, withdraws its object in 2,
-// reads the directory, and takes 6 again.
-const mostRepeated = 13
+// INSERT alone takes 6. One whose bucket begins to move meanwhile takes 4, and 6 again. In its buckets may
+// be keys that are on their way, which takes one, and it may not have known of the split before, or have
+// lost a slot to another INSERT.
+const mostRepeated = 11
 
 // pauseOfGrowth is TestAPauseOfGrowth with a number of servers, each of which has the index. With
 // several there is a master. most bounds the round trips of an operation.

@@ -1,7 +1,10 @@
 package fusee
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -17,9 +20,15 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 		return err
 	}
 	h := layout.HashOf(key)
-	c.rival = rival{}
+	c.rival, c.outdated = rival{}, nil
 	for {
 		err := c.insert(key, h, value, deadline)
+		if o := c.outdated; o != nil && !errors.Is(err, errMoved) {
+			c.outdated = nil
+			if e := c.withdraw(o.entry, o.fresh, errChanged, deadline); !errors.Is(e, errChanged) {
+				err = errors.Join(e, err)
+			}
+		}
 		switch {
 		case errors.Is(err, errView):
 			if err := c.follow(deadline); err != nil {
@@ -123,6 +132,7 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	if err != nil {
 		return unchanged(err)
 	}
+	c.retract()
 	asked := c.rt.Now()
 	into, err := c.absent(key, h, deadline)
 	if err != nil {
@@ -132,6 +142,7 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	slot := c.super.Shape.Format.Slot(f.Ref)
 	won, err := c.replace(change{
 		at: into.at, old: into.slot, new: slot, log: &o, ref: f.Ref, again: func() { c.readBuckets(h, 1) }, patience: stuckAfter,
+		hasty: !c.cfg.Published && !c.avoids(into.at), before: c.retract, then: c.retracted,
 	}, deadline)
 	if err != nil {
 		c.forsake(f, err)
@@ -167,24 +178,87 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 			return ended(err)
 		}
 	}
-	if err != nil {
-		return c.withdraw(own, f, err, deadline)
+	switch {
+	case err == nil:
+		return c.show(key, h, own, f, deadline)
+	case errors.Is(err, errChanged):
+		c.outdated = &outdated{entry: own, fresh: f}
+		return errMoved
 	}
-	return c.show(key, h, own, f, deadline)
+	return c.withdraw(own, f, err, deadline)
+}
+
+// errMoved is errChanged after a split has begun to move the keys of the slot into which an INSERT has put
+// its object.
+var errMoved = fmt.Errorf("%w: a split has begun", errChanged)
+
+// outdated is an object of an INSERT that is withdrawn while the INSERT is repeated, so that this takes no
+// round trips of its own. The backups change in the first round trip of the next attempt, and the primary
+// in the second one, before the next object can become valid. No other client changes the slot.
+type outdated struct {
+	entry
+	fresh
+	words []int
+	// primary: the primary changes now, or has changed.
+	primary bool
+}
+
+// retract adds the CASes of the next step to the batch.
+func (c *changer) retract() {
+	o := c.outdated
+	if o == nil {
+		return
+	}
+	o.primary = o.primary || o.words != nil || len(c.backups()) == 0
+	servers := c.backups()
+	if o.primary {
+		servers = c.index[:1]
+	}
+	o.words = o.words[:0]
+	for _, server := range servers {
+		o.words = append(o.words, c.swap(server, o.at, uint64(o.slot), uint64(c.super.Shape.Format.Emptied(o.Ref))))
+	}
+}
+
+// retracted is called when the batch was executed.
+func (c *changer) retracted() error {
+	o := c.outdated
+	if o == nil {
+		return nil
+	}
+	for _, at := range o.words {
+		v, err := c.fab.Word(at)
+		if err != nil {
+			return err
+		}
+		if v != uint64(o.slot) && v != uint64(c.super.Shape.Format.Emptied(o.Ref)) { // another client settles it
+			c.outdated, c.unsure = nil, append(c.unsure, o.object)
+			return nil
+		}
+	}
+	if o.primary {
+		c.outdated = nil
+		c.giveBack(o.fresh)
+	}
+	return nil
 }
 
 // absent executes the batch, checks that the key has no slot, and chooses an empty slot.
 func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
 	asked := c.rt.Now()
-	if err := c.do(deadline); err != nil {
+	own := c.outdated
+	if err := cmp.Or(c.do(deadline), c.retracted()); err != nil {
 		return entry{}, err
 	}
 	list, err := c.look(0)
 	if err != nil {
 		return entry{}, err
 	}
+	if own != nil {
+		list = slices.DeleteFunc(list, func(e entry) bool { return e.at == own.at && e.slot == own.slot })
+	}
 	into, free := c.vacancy()
-	list, err = c.inspect(key, list, deadline)
+	list, err = c.inspect(key, list, deadline) // alone finds a key that is on its way
 	switch {
 	case err != nil:
 		return entry{}, err
@@ -207,6 +281,9 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clock.Time) error {
 	for set := 1; ; set = 0 {
 		list, err := c.look(set)
+		if err == nil && !c.sight.takes(own.at) || errors.Is(err, errChanged) && c.sight.closes(own.at) {
+			return errChanged // a split has begun; it may not have seen the slot
+		}
 		if err == nil {
 			for i, e := range list {
 				if e.at == own.at {
@@ -214,14 +291,12 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 					break
 				}
 			}
-			list, err = c.inspect(key, list, deadline)
+			list, err = c.search(key, list, deadline)
 		}
 		switch {
 		case errors.Is(err, errChanged):
 		case err != nil:
 			return err
-		case !c.sight.takes(own.at):
-			return errChanged // a split has begun; it may not have seen the slot
 		case len(list) == 0:
 			return nil
 		case list[0].mark == layout.Valid:

@@ -177,39 +177,26 @@ func (c *grower) finishSplit(s *split, deadline clock.Time) error {
 	return c.enter(s.subtable, layout.Entry{Depth: s.depth, Splitting: true}, layout.Entry{Depth: s.depth + 1}, deadline)
 }
 
-// catchUp is called after look has found that the index changes its form. After catchUp, the caller
-// reads the buckets again.
+// catchUp is called before the buckets are read again. If look has found that the client's copy of the
+// directory is out of date, catchUp reads the words of the key.
 func (c *grower) catchUp(deadline clock.Time) error {
-	if c.stale {
-		c.stale = false
-		return c.refresh(c.sight.hash, deadline)
-	}
-	if len(c.leaving) == 0 || c.waits < helpAfter {
+	if !c.stale {
 		return nil
 	}
-	c.waits = 0
-	// The client that moves these keys may have died, so this client plants them.
-	list := make([]move, len(c.leaving))
-	for i, e := range c.leaving {
-		list[i] = move{entry: e, left: true}
-	}
-	c.leaving = c.leaving[:0]
-	if err := c.readKeys(list, deadline); err != nil {
-		return err
-	}
-	for i := range list {
-		head, err := c.headOf(i)
-		if err != nil {
-			return err
-		}
-		list[i].fingerprint = layout.HashOf(head.Key).Fingerprint()
-	}
-	return c.plant(list, c.sight.shift, deadline)
+	c.stale = false
+	return c.refresh(c.sight.hash, deadline)
 }
 
-// helpAfter is how many times a client reads a slot again whose key is being moved, before it
-// plants the key itself.
-const helpAfter = 3
+// bring puts a key into the twin which is on its way there, and which this client wants to change: the
+// client that moves it may have died. slot is what the twin gets, at is the offset of the leaving slot.
+func (c *changer) bring(key uint64, at uint64, slot layout.Slot, deadline clock.Time) error {
+	v := &c.sight
+	err := c.plant([]move{{entry: entry{at: at, slot: slot}}}, v.shift, deadline)
+	if err == nil {
+		c.cache.put(key, v.hash, at+v.shift, slot)
+	}
+	return err
+}
 
 // backups returns the servers with the backups of the index.
 func (c *changer) backups() []int { return c.index[1:] }

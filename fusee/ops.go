@@ -1,6 +1,7 @@
 package fusee
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -63,7 +64,10 @@ func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool
 			return same, err
 		}
 	}
-	list, err = c.inspect(key, list, deadline)
+	list, err = c.search(key, list, deadline)
+	if err == nil && len(list) > 0 && list[0].passing {
+		list, err = c.inspect(key, list, deadline)
+	}
 	if err != nil || len(list) == 0 || list[0].mark != layout.Valid {
 		return false, err
 	}
@@ -174,10 +178,22 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	if !won && op == layout.OpDelete && c.cfg.Published {
 		return true, nil // hole 2: another DELETE may have removed the key
 	}
-	if !won && op == layout.OpUpdate {
-		won, err = c.overtaken(e, deadline)
+	switch {
+	case won:
+	case c.passes(e):
+		return false, unchanged(c.bring(key, e.at, e.slot, deadline))
+	case op == layout.OpUpdate:
+		return c.overtaken(e, deadline)
 	}
-	return won, err
+	return won, nil
+}
+
+// passes reports whether a change of the slot has lost to a split, which moves the key to the twin of the
+// sight.
+func (c *changer) passes(e entry) bool {
+	v, shape := &c.sight, &c.super.Shape
+	subtable, _ := shape.Within(e.at)
+	return c.beaten == shape.Format.Leave(e.slot) && subtable == v.subtable && v.hash.Moves(v.entry.Depth)
 }
 
 // surpassed is overtaken after a change of the members, for a PUT that may also have won before it was
@@ -215,10 +231,9 @@ func (c *changer) overtaken(e entry, deadline clock.Time) (bool, error) {
 	if uint64(word) != was.Word() {
 		return false, nil
 	}
-	// Under one header, a key leaves its slot only once. So if the slot leaves with another object,
-	// a PUT has replaced the value.
-	format := shape.Format
-	return stays || format.Leaving(c.beaten) && c.beaten != format.Leave(e.slot), nil
+	// Under one header, a key leaves its slot only once. The slot leaves with another object than this
+	// PUT has read (see passes). So a PUT has replaced the value.
+	return stays || shape.Format.Leaving(c.beaten), nil
 }
 
 // unchanged adds kv.ErrNoEffect to the error of an operation that has changed nothing.
@@ -263,12 +278,14 @@ func (c *Client) existing(key uint64, h layout.Hash, deadline clock.Time) (entry
 			return entry{at: known.at, slot: known.slot}, nil
 		}
 	}
-	list, err = c.inspect(key, list, deadline)
+	list, err = c.search(key, list, deadline)
 	switch {
 	case err != nil:
 		return entry{}, err
 	case len(list) == 0 || list[0].mark != layout.Valid:
 		return entry{}, kv.ErrNotFound
+	case list[0].passing:
+		return entry{}, cmp.Or(c.bring(key, list[0].at, list[0].slot, deadline), errChanged)
 	}
 	return list[0], nil
 }

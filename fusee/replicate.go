@@ -21,6 +21,8 @@ type changer struct {
 	// beaten is the value that all replicas had when the last change tried to change them first; 0
 	// means that their values differed.
 	beaten layout.Slot
+	// outdated is an object that the client withdraws while it repeats an INSERT, or nil.
+	outdated *outdated
 	// heirs are blocks of dead clients that this client settles. reign is what it knows of a master
 	// that settles such blocks.
 	heirs []estate
@@ -45,14 +47,22 @@ type change struct {
 	// log is the object whose log entry gets the outcome; nil means that the outcome is not logged.
 	log *layout.Object
 	ref layout.Ref
-	// patience, if set, limits the wait for the winner: see errStuck.
+	// patience, if set, limits the wait for the winner: see errStuck. hasty: if no replica has the new
+	// value, the client does not wait at all.
 	patience time.Duration
+	hasty    bool
 	// again, if set, adds READs to the batch which are executed after the CAS of the primary.
 	again func()
+	// before and then, if set, are called before and after the first batch, for operations on other slots.
+	before func()
+	then   func() error
 	// heir: the client that has begun the change is dead. If the change loses, replace does not
 	// wait for the winner.
 	heir bool
 }
+
+// helpAfter is how many times a client reads a slot that a split has won before it carries the move on.
+const helpAfter = 3
 
 // errStuck: a change has lost, and the winner has not changed the primary within change.patience.
 var errStuck = errors.New("the winner of a slot does not go on")
@@ -72,7 +82,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 	for action := w.Begin(); !w.State().Ended(); {
 		switch action {
 		case snapshot.SwapBackups:
-			action, err = c.swapBackups(&w, ch.at, late)
+			action, err = c.swapBackups(&w, &ch, late)
 		case snapshot.Log:
 			action, err = c.logOutcome(&w, ch, late)
 		case snapshot.SwapPrimary:
@@ -98,7 +108,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 				lease = c.rt.Now().Add(c.cfg.Lease)
 			}
 			if w.State() == snapshot.Waiting { // no other client waits for this one
-				if until = deadline; ch.patience > 0 && c.rt.Now() >= min(until, began.Add(ch.patience)) {
+				if until = deadline; ch.hasty && !w.Left() || ch.patience > 0 && c.rt.Now() >= min(until, began.Add(ch.patience)) {
 					return false, c.givenUp(&w, errStuck)
 				}
 			}
@@ -137,12 +147,19 @@ func (c *changer) givenUp(w *snapshot.Writer, why error) error {
 	return errors.Join(why, kv.ErrNoEffect)
 }
 
-func (c *changer) swapBackups(w *snapshot.Writer, at uint64, deadline clock.Time) (snapshot.Action, error) {
+func (c *changer) swapBackups(w *snapshot.Writer, ch *change, deadline clock.Time) (snapshot.Action, error) {
 	c.swaps, c.words, c.seen = w.Swaps(c.swaps[:0]), c.words[:0], c.seen[:0]
 	for _, s := range c.swaps {
-		c.words = append(c.words, c.swap(c.index[1+s.Backup], at, s.Compare, w.Value()))
+		c.words = append(c.words, c.swap(c.index[1+s.Backup], ch.at, s.Compare, w.Value()))
 	}
-	if err := c.do(deadline); err != nil {
+	if ch.before != nil {
+		ch.before()
+	}
+	err := c.do(deadline)
+	if err == nil && ch.then != nil {
+		err = ch.then()
+	}
+	if ch.before, ch.then = nil, nil; err != nil {
 		return snapshot.None, err
 	}
 	for _, at := range c.words {

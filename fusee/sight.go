@@ -87,7 +87,9 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 		if err := b.Parse(b.main, s.raw); err != nil {
 			return errors.Join(errDirectory, err)
 		}
-		for _, head := range b.Heads {
+	}
+	for i := range v.old {
+		for _, head := range v.old[i].Heads {
 			if _, ok := v.state(head); !ok {
 				return v.stale(&s.dir, &s.super.Shape, head)
 			}
@@ -111,11 +113,12 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 	return s.learn(v.subtable, from+4*layout.CombinedLen)
 }
 
-// stale returns errStale. If the header itself says that the subtable is being split, stale
-// corrects the client's copy of the directory and returns errSplits.
+// stale returns errStale. If the header itself says that a split of the subtable has begun, stale
+// corrects the client's copy of the directory and returns errSplits. If that split has ended, the client
+// reads that in the directory with the buckets.
 func (v *sight) stale(dir *layout.Directory, shape *layout.Shape, h layout.Header) error {
 	e := layout.Entry{Depth: v.entry.Depth, Splitting: true}
-	if v.entry.Splitting || !h.Moving || h.Depth != e.Depth+1 || h.Prefix != uint32(v.subtable) || dir.Set(shape, v.subtable, e) != nil {
+	if v.entry.Splitting || h.Depth != e.Depth+1 || h.Prefix != uint32(v.subtable) || dir.Set(shape, v.subtable, e) != nil {
 		return errStale
 	}
 	return errSplits
@@ -257,6 +260,13 @@ func (v *sight) takes(at uint64) bool {
 	}
 	state, _ := v.state(v.old[i].Heads[n/layout.BucketSlots])
 	return state == open
+}
+
+// closes reports whether the header of the bucket with the slot at offset `at`, which a client with an
+// older copy of the directory has read, shows that a split moves the key from there, or has moved it.
+func (v *sight) closes(at uint64) bool {
+	i, n, there, ok := v.find(at)
+	return ok && !there && v.old[i].Heads[n/layout.BucketSlots].Depth > v.entry.Depth && v.hash.Moves(v.entry.Depth)
 }
 
 // moving reports whether a split has begun to move the key from the slot at offset `at`.

@@ -400,7 +400,7 @@ func (c *grower) readGroups(s *split) {
 // key that stays may change as often as its clients like: no key that moves comes there. A key that
 // moves is also moved by its next PUT (see Client.update).
 func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
-	if err := c.readKeys(s.moves, deadline); err != nil {
+	if err := c.readHeads(len(s.moves), func(i int) layout.Slot { return s.moves[i].slot }, deadline); err != nil {
 		return err
 	}
 	list := s.moves[:0]
@@ -426,34 +426,6 @@ func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 	s.moves = list
 	s.does = vacate
 	return nil
-}
-
-// readKeys reads the heads of the objects of some slots.
-func (c *grower) readKeys(list []move, deadline clock.Time) error {
-	shape := &c.super.Shape
-	for i, m := range list {
-		r := shape.Format.Ref(m.slot)
-		if r.Units = max(1, r.Units); !shape.Holds(r) {
-			c.drop()
-			return errDirectory
-		}
-		server, off := c.replica(r.Server, r.Place)
-		c.read(server, off, atIn+layout.HeadLen*i, layout.HeadLen)
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	return c.do(deadline)
-}
-
-// headOf returns the head of object i that readKeys has read.
-func (c *grower) headOf(i int) (layout.Head, error) {
-	b, err := c.bytes(c.scratch, atIn+layout.HeadLen*i, layout.HeadLen)
-	if err != nil {
-		return layout.Head{}, err
-	}
-	c.scratch = b
-	return layout.ParseHead(b), nil
 }
 
 // suspects recovers the client that has begun to change a slot to the value slot, if it has made no

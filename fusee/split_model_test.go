@@ -148,8 +148,11 @@ func (m *model) step(s *modelState, a *modelActor) bool {
 		switch {
 		case t != 0:
 			a.twin, a.old = true, t
+		case modelLeaving(a.seen) && a.kind == modelInsert: // the key is there
+			a.done = true
+			return true
 		case modelLeaving(a.seen):
-			again()
+			a.old, a.pc = a.seen-8, 10
 			return true
 		case a.head == 0, modelObject(a.seen) && a.head == 1:
 			a.twin, a.old = false, a.seen
@@ -189,6 +192,10 @@ func (m *model) step(s *modelState, a *modelActor) bool {
 			}
 			words[0] = words[1] // any client may go on with a move
 		}
+		if !a.twin && a.beaten == a.old+8 && a.kind != modelInsert && m.bug != putTrustsMove {
+			a.pc = 10
+			return true
+		}
 		put := modelLeaving(a.beaten) && (a.beaten != a.old+8 || m.bug == putTrustsMove)
 		if a.kind == modelPut && (m.bug == putTrusts || s.head == a.head && (a.twin || s.head == 0 || put)) {
 			a.done, a.ok = true, true
@@ -212,6 +219,12 @@ func (m *model) step(s *modelState, a *modelActor) bool {
 	case 9:
 		s.swap(true, 0, 0, a.value)
 		a.done = true
+	case 10: // it takes the key to the twin
+		s.swap(true, 1, 0, a.old)
+		a.pc = 11
+	case 11:
+		s.swap(true, 0, 0, a.old)
+		again()
 	}
 	return true
 }

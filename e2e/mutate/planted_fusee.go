@@ -3,6 +3,24 @@ package main
 // fuseeBugs are bugs of the hash table.
 var fuseeBugs = []planted{
 	{
+		"fusee: a key that is on its way to the twin is absent", "fusee/find.go",
+		"if err != nil || len(f.leaving) == 0 || len(list) > 0",
+		"if err != nil || len(f.leaving) >= 0 || len(list) > 0",
+		"fusee TestOperationsBesideAKeyOnItsWay",
+	},
+	{
+		"fusee: an INSERT is shown before its first object is withdrawn", "fusee/insert.go",
+		"servers = c.index[:1]",
+		"servers = nil",
+		"fusee TestTheIndexGrowsUnderLoad",
+	},
+	{
+		"fusee: an INSERT does not notice keys that are on their way", "fusee/insert.go",
+		"list, err = c.search(key, list, deadline)",
+		"list, err = c.inspect(key, list, deadline)",
+		"fusee TestOperationsBesideAKeyOnItsWay",
+	},
+	{
 		"fusee: a master that begins asks only the members that it has met", "fusee/master.go",
 		"if !m.c.view.Has(i) && !m.c.newer.Has(i) || s.lost",
 		"if !m.c.view.Has(i) || s.lost",
@@ -328,8 +346,8 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a PUT that has lost to a move reports success", "fusee/ops.go",
-		"won, err = c.overtaken(e, deadline)",
-		"won = true",
+		"return c.overtaken(e, deadline)",
+		"return true, nil",
 		"sim fusee",
 	},
 	{
@@ -346,9 +364,9 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a PUT that has lost to a mover takes it for a PUT", "fusee/ops.go",
-		"format.Leaving(c.beaten) && c.beaten != format.Leave(e.slot), nil",
-		"format.Leaving(c.beaten), nil",
-		"fusee TestKeysThatAreUpdatedWithoutPauseHoldUpNoSplit",
+		"return c.beaten == shape.Format.Leave(e.slot) &&",
+		"return c.cfg.Published &&",
+		"sim fusee",
 	},
 	{
 		"fusee: slots that keys have left are not cleaned", "fusee/move.go",
