@@ -68,7 +68,7 @@ type request struct {
 	manager  *manager // the server's manager
 
 	// The server's answer. ready and failed hold the dialer's confirmation.
-	answered, given bool // given: the dialer has given up
+	answered, given bool // given: the dialer has stopped waiting
 	reject          string
 	reply           []byte // private data of the acceptance or rejection
 	remote          rdmacm.Endpoint
@@ -217,7 +217,7 @@ func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline 
 		r.acceptor.Park(deadline, "the peer to be ready")
 	}
 	if r.failed != "" {
-		_ = qp.ToError() // as above
+		_ = qp.ToError() // the queue pair is not used any more
 		return fmt.Errorf("accept from %v: the peer failed: %s", r.peer, r.failed)
 	}
 	return nil

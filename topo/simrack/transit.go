@@ -14,27 +14,28 @@ import (
 )
 
 const (
-	// maxPosts is how many packets of requests transits remembers for each connection: those that
-	// the client has sent last.
+	// maxPosts is how many packets transits remembers for each connection: the last ones that the
+	// client has sent for its requests.
 	maxPosts = 256
-	// maxStays is how many stays in the switch transits measures for each thread and phase. Further
-	// stays are not measured.
+	// maxStays is how many stays of packets in the switch transits measures for each thread and
+	// phase of a measurement. It does not measure further stays.
 	maxStays = 4096
 )
 
-// transits measures how long the requests of each thread, and the responses to them, are inside the
-// switch. A packet belongs to the thread that has posted its request, by its connection and PSN. It
-// is inside from its arrival until it leaves, whether the switch works on it or holds it. If the
-// switch answers for a server, or one answer stands for several, the answer ends the stays of all
-// that it answers. A nil *transits measures nothing.
+// transits measures how long packets of the requests of each thread, and of their responses, are
+// inside the switch. The connection and the PSN of a packet say which thread has posted the
+// request. A packet is inside from its arrival until it leaves, whether the switch works on it or
+// holds it. If the switch answers for a server, or one response answers several requests, that
+// response ends the stays of all requests that it answers. A nil *transits measures nothing.
 type transits struct {
 	rack    *Rack
 	threads map[*sim.Proc]*thread
 	conns   map[connID]*connection
-	// ends has the connection of each queue pair to which servers send responses.
+	// ends names the connection of each queue pair to which servers send responses.
 	ends  map[end]connID
 	frame wire.Frame
-	// last is the packet that has arrived last; its thread is nil if its stay had begun before.
+	// last is the packet that arrived last, and its thread. thread is nil if transits did not begin
+	// a stay for the packet.
 	last struct {
 		*thread
 		packet
@@ -55,46 +56,48 @@ type end struct {
 
 // connection is what transits knows of a connection.
 type connection struct {
-	posts []post // of the client's threads, in the order of their PSNs
-	moved []move // onto this connection, in the order of their PSNs here
+	posts []post // posted by the client's threads, in the order of their PSNs
+	moved []move // requests that the switch has moved onto this connection, in the order of their PSNs here
 }
 
-// post is a packet of a request that a thread has posted. phase is the thread's phase then.
+// post is a packet of a request. by is the thread that has posted it, and phase the thread's phase
+// at that time.
 type post struct {
 	psn   wire.PSN
 	by    *thread
 	phase int
 }
 
-// move says which request of a client the switch sends under a PSN.
+// move is a request that the switch has moved to another connection: psn is its PSN there, from is
+// the packet that the client has sent.
 type move struct {
 	psn  wire.PSN
 	from packet
 }
 
-// packet names a packet by its request on the client's connection. The PSN of a response may be
-// behind that of its request.
+// packet identifies a packet by the connection of the client and the PSN of its request. A response
+// may have a lower PSN than its request.
 type packet struct {
 	connID
 	psn      wire.PSN
 	response bool
 }
 
-// thread has the stays of the packets of one thread in its present phase.
+// thread has the stays of one thread's packets in its present phase.
 type thread struct {
 	phase  int
-	inside map[packet]clock.Time // when the packet has arrived
+	inside map[packet]clock.Time // when each packet has arrived
 	stays  []stay
 }
 
-// stay is a time span inside the switch.
+// stay is the time from the arrival of a packet at the switch until it leaves.
 type stay struct{ from, to clock.Time }
 
 func newTransits(r *Rack) *transits {
 	return &transits{rack: r, threads: map[*sim.Proc]*thread{}, conns: map[connID]*connection{}, ends: map[end]connID{}}
 }
 
-// posted is called when the running thread has made frames by a call of its NIC.
+// posted is called when a call of the running thread has made its NIC send frames.
 func (t *transits) posted(frames []packetio.Frame) {
 	p := t.rack.net.Current()
 	if p == nil {
@@ -126,7 +129,7 @@ func push[T any](list []T, v T) []T {
 	return append(list, v)
 }
 
-// conn returns a connection, and learns it when it is new.
+// conn returns a connection. It adds the connection if it is new.
 func (t *transits) conn(id connID) *connection {
 	c := t.conns[id]
 	if c == nil {
@@ -136,7 +139,7 @@ func (t *transits) conn(id connID) *connection {
 	return c
 }
 
-// learn notes to which queue pair the server of a request sends the response.
+// learn notes to which queue pair the server will send the response to a request.
 func (t *transits) learn(f *wire.Frame) {
 	id := connID{f.DstAddr().Unmap(), f.BTH.DestQP}
 	for _, h := range t.rack.hosts {
@@ -149,8 +152,8 @@ func (t *transits) learn(f *wire.Frame) {
 	}
 }
 
-// parse returns the packet of a frame, as the client knows it. ok is false if the frame belongs to
-// no known connection.
+// parse returns the packet in a frame, named by the server's queue pair and the PSN. ok is false if
+// the frame belongs to no known connection.
 func (t *transits) parse(frame []byte) (p packet, ok bool) {
 	f := &t.frame
 	if wire.ParseFrame(frame, f) != nil {
@@ -169,7 +172,8 @@ func (t *transits) parse(frame []byte) (p packet, ok bool) {
 	return p, true
 }
 
-// original returns the packet on the client's connection of a packet between switch and server.
+// original returns the client's packet for a packet that the switch and the server exchange on a
+// connection onto which the switch moves requests.
 func (t *transits) original(p packet) packet {
 	c := t.conns[p.connID]
 	if c == nil {
@@ -184,8 +188,8 @@ func (t *transits) original(p packet) packet {
 	return p
 }
 
-// owner returns the thread that has posted the request of a packet in its present phase; nil:
-// there is none.
+// owner returns the thread that has posted the request of a packet in the thread's present phase;
+// nil if there is none.
 func (t *transits) owner(p packet) *thread {
 	c := t.conns[p.connID]
 	if c == nil {
@@ -283,7 +287,8 @@ func (b *shell) InSwitch() time.Duration {
 	return by.take(b.Now())
 }
 
-// take ends a phase. It returns for how long at least one packet was inside the switch.
+// take ends a phase, and returns for how long at least one of the thread's packets was inside the
+// switch.
 func (b *thread) take(now clock.Time) (sum time.Duration) {
 	for _, from := range b.inside {
 		b.stays = append(b.stays, stay{from, now})

@@ -46,7 +46,7 @@ type stage int
 
 const (
 	ended stage = iota
-	waits       // until the commands before have ended: a restart after a crash must find the crash done
+	waits       // until the commands before it have ended: a restart after a crash must begin after the crash
 	runs
 )
 
@@ -268,20 +268,20 @@ func (m Model) toggle(n *Node) (tea.Model, tea.Cmd) {
 	return m, m.doer.Do(e.id, e.args)
 }
 
-// captureSnaplen keeps headers and a small payload of each packet. A capture that is forgotten then
-// takes long to fill a disk.
+// captureSnaplen keeps headers and a small payload of each packet, so that a capture that is
+// forgotten takes long to fill a disk.
 const captureSnaplen = "256"
 
 // run queues a command, which runs when the commands before it have ended.
 func (m Model) run(args ...string) (tea.Model, tea.Cmd) { return m.asked(args).next() }
 
-// asked adds a command to the list, without running it.
+// asked adds a command to the list of commands, without running it.
 func (m Model) asked(args []string) Model {
 	m.nextID++
 	return m.note(entry{id: m.nextID, args: append(args, m.rackFlag...), stage: waits})
 }
 
-// say adds a text to the list.
+// say adds an error text to the list of commands.
 func (m Model) say(text string) Model { return m.note(entry{output: text, failed: true}) }
 
 func (m Model) note(e entry) Model {

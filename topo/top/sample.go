@@ -184,8 +184,8 @@ func (r *rates) of(before map[string]uint64, name string, v uint64) uint64 {
 	return uint64(float64(v-was)/r.seconds + 0.5)
 }
 
-// psns returns by how many PSNs a second a queue pair has advanced, as requester or as responder,
-// whichever is more, and how many packets it has retransmitted.
+// psns returns how many PSNs a second a queue pair has used (`on`: as requester or as responder,
+// whichever is more), and how many packets a second it has retransmitted (again).
 func (r *rates) psns(q *QP) (on, again uint64) {
 	was, ok := r.qps[qpKey{q.Host, q.QPN}]
 	if !ok || r.seconds <= 0 {
@@ -212,8 +212,8 @@ func (r *rates) rank(q *QP) int {
 	return 2
 }
 
-// mixed returns as many queue pairs as there are rows. However many have failed, half of the rows
-// are for active ones. list is in the order of rank.
+// mixed chooses the queue pairs to show, one for each row. However many have failed, half of the
+// rows are for active ones. list is in the order of rank.
 func (r *rates) mixed(list []QP, rows int) []QP {
 	count := func(rank int) (n int) {
 		for i := range list {

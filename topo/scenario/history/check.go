@@ -22,7 +22,7 @@ func (e *UndecidedError) Error() string {
 	return fmt.Sprintf("word %s: no verdict on %d operations in %d steps", e.Word, e.Ops, e.Steps)
 }
 
-// BrokenError is the error for a word on which no order of the operations explains the answers.
+// BrokenError is the error for a word on which the answers fit no order of the operations.
 type BrokenError struct {
 	Word string
 	Ops  int
@@ -37,8 +37,8 @@ func (e *BrokenError) Error() string {
 		e.Word, e.Explained, e.Ops, strings.Join(e.Around, "\n    "))
 }
 
-// model is a word as a model of porcupine: the state is the word's value, the input an Op, the
-// output an answer.
+// model describes a word to the checker porcupine: the state is the word's value, the input an Op,
+// the output an answer.
 func model(first uint64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return first },
@@ -58,8 +58,8 @@ func model(first uint64) porcupine.Model {
 	}
 }
 
-// decide is porcupine.CheckOperations with a bound on the steps. Beyond the bound no operation fits
-// any more, so the search ends; decided is false then.
+// decide is porcupine.CheckOperations with a bound on the steps. After `most` steps the model
+// rejects every operation, so that the search ends, and decided is false.
 func decide(m porcupine.Model, ops []porcupine.Operation, most int) (explained, decided bool) {
 	steps, step := 0, m.Step
 	m.Step = func(state, input, output any) (bool, any) {
@@ -123,8 +123,8 @@ func (x *word) asSeen(events []event) []porcupine.Operation {
 		for _, i := range c.by {
 			e := &events[i]
 			switch {
-			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // has made another change
-			case best < 0, e.ret < events[best].ret: // the first one that was answered cannot have made a later change
+			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // such an operation has made another change
+			case best < 0, e.ret < events[best].ret: // of several, the operation that was answered first is chosen: it cannot have made a later change
 				best = i
 			}
 		}
@@ -183,7 +183,8 @@ func (e *event) operation() porcupine.Operation {
 // maxAround bounds the operations that an error names.
 const maxAround = 12
 
-// explain repeats the search to find out how far it comes.
+// explain repeats the search to find out how many operations can be put in order, and returns a
+// *BrokenError.
 func (x *word) explain(m porcupine.Model, ops []porcupine.Operation) error {
 	_, info := porcupine.CheckOperationsVerbose(m, ops, 0)
 	var longest []porcupine.Operation

@@ -88,7 +88,8 @@ type event struct {
 	call, ret int64
 	answer    uint64 // of a Read, CmpSwap or FetchAdd: the word before the operation
 	answered  bool
-	// Set by Changed: the operation took effect at seen; maybe: it may have made a change.
+	// Changed sets seen when the operation took effect, and maybe if the operation may have made a
+	// change.
 	seen  int64
 	maybe bool
 }
