@@ -122,9 +122,11 @@ func (s *space) refill(c *class, units int, deadline clock.Time) error {
 		return err
 	}
 	if found, err := c.reclaim(s, reclaimAtOnce, deadline); found || err != nil {
+		c.fresh = c.fresh && !found
 		return err
 	}
 	err := s.grow(c, units, deadline)
+	c.fresh = err == nil && c.fresh
 	if errors.Is(err, kv.ErrFull) {
 		if found, e := c.reclaim(s, len(c.blocks), deadline); found || e != nil {
 			return e
@@ -201,19 +203,24 @@ func (s *space) reclaim(b *block, deadline clock.Time) error {
 	return s.sweep(b, deadline)
 }
 
-// grow gets another block: one that a client has left, or one that was never used.
+// grow gets another block: the one that it has requested ahead, one that a client has left, or one
+// that was never used.
 func (s *space) grow(c *class, units int, deadline clock.Time) error {
+	if done, err := s.requests.arrived(s, units, deadline); done || err != nil {
+		return err
+	}
+	c.fresh = false
 	suits := func(u layout.BlockUse) bool { return u.Units() == 0 || u.Units() == units && u.Room() > 0 }
 	if done, err := s.adopt(c, units, suits, deadline); done || err != nil {
 		return err
 	}
-	// Clients with successive numbers begin with different servers.
 	for range s.cfg.Servers {
-		server := (s.turn + int(s.id) - 1) % len(s.cfg.Servers)
-		if s.turn++; !s.has(server) {
+		server := s.requests.next(s)
+		if !s.has(server) {
 			continue
 		}
 		if err := s.ask(server, units, deadline); !errors.Is(err, memservice.ErrFull) {
+			c.fresh = err == nil
 			return err
 		}
 	}
@@ -239,8 +246,11 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		s.cost.RPCs++
 		word := layout.UseBy(s.id, r.units).Ahead(versionsAhead)
 		from := s.rt.Enter(kv.PhaseRPC)
-		n, err := memservice.Take(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[server], s.id, r.number, shape.BlockTable(0), shape.Blocks,
-			uint64(word), deadline)
+		n, known, err := s.requests.answered(s, server, deadline)
+		if !known {
+			n, err = memservice.Take(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[server], s.id, r.number, shape.BlockTable(0), shape.Blocks,
+				uint64(word), deadline)
+		}
 		s.rt.Leave(from)
 		switch {
 		case errors.Is(err, memservice.ErrFull):
@@ -447,6 +457,7 @@ func (s *space) leave(deadline clock.Time) error {
 	if err := s.settleLimbo(deadline); err != nil {
 		return err
 	}
+	late := s.requests.recall(s, deadline)
 	for _, b := range s.blocks {
 		if slices.ContainsFunc(s.unsure, func(o object) bool { return o.block == b }) {
 			delete(s.blocks, b.blockID)
@@ -465,5 +476,5 @@ func (s *space) leave(deadline clock.Time) error {
 			return err
 		}
 	}
-	return nil
+	return late
 }

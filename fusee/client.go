@@ -167,6 +167,7 @@ func (c *Client) Close() error {
 	if len(c.frees)+len(c.flight) > 0 {
 		c.lose()
 	}
+	defer c.requests.join()
 	if !c.fenced && (c.owed || len(c.blocks)+len(c.heirs)+len(c.limbo) > 0) {
 		end = c.rt.Now().Add(leaveTimeout)
 		settle := func(end clock.Time) error { return c.settleHeirs(end, end) }

@@ -38,6 +38,10 @@ type Config struct {
 	// master has settled a block treats the master in the same way: it may be silent for
 	// ClientLease.
 	ClientLease time.Duration
+	// Ahead: a client requests its next block when it has so many free objects of a length left, so
+	// that no operation waits for the memory server's answer. 0 means 32. Negative: the client
+	// requests a block when it needs one.
+	Ahead int
 	// Published makes the client decide as the public code does, with the holes 1 to 4 of HOLES.md:
 	// for measurements, and to show these holes. All clients of a store should have the same value.
 	// Such a store has no master, and its index does not grow.
@@ -52,6 +56,9 @@ const (
 	clientLeases     = 20
 	defaultCache     = 1 << 14
 	defaultThreshold = 0.1
+	// defaultAhead: a request for a block takes as long as about 30 round trips, and an INSERT takes 3
+	// at least.
+	defaultAhead = 32
 	// pause is how long a client waits before it repeats an attempt that failed.
 	pause = 200 * time.Microsecond
 	// poll is how long a client waits before it checks again whether the winner of a slot has
@@ -75,7 +82,7 @@ const (
 
 func (c Config) withDefaults() Config {
 	c.Cache, c.Threshold = cmp.Or(c.Cache, defaultCache), cmp.Or(c.Threshold, defaultThreshold)
-	c.Lease = cmp.Or(c.Lease, defaultLease)
+	c.Lease, c.Ahead = cmp.Or(c.Lease, defaultLease), cmp.Or(c.Ahead, defaultAhead)
 	c.ClientLease = cmp.Or(c.ClientLease, clientLeases*max(c.Lease, defaultLease))
 	return c
 }

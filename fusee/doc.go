@@ -37,7 +37,8 @@
 // client closes, it leaves its blocks: it clears the number, and keeps the length of the objects
 // and their greatest version in the word. Before a client asks a memory server for a fresh block,
 // it takes over such a block by a CAS. If no object in the block is in use, it may choose another
-// length of objects.
+// length of objects. A client that has got a fresh block requests the next one while it still has
+// free objects (Config.Ahead): a request opens a connection, which takes as long as 30 round trips.
 //
 // The index says which objects of a taken-over block are in use. The bitmap of the block does not:
 // a client may have replaced an object while the block had its former owner, and its FETCH_ADD on

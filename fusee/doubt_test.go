@@ -190,7 +190,7 @@ func TestAnObjectInDoubtIsFreedOnce(t *testing.T) {
 func TestWhatAnUnknownPutHasReplacedIsFound(t *testing.T) {
 	g := newRig(t, 1, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 40, Block: 16 << 10})
-	g.lease = time.Microsecond
+	g.lease, g.ahead = time.Microsecond, -1
 	var super layout.Superblock
 	armed := false
 	g.client("cn3", func(c *fusee.Client, rt verbs.Runtime) error {

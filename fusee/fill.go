@@ -66,7 +66,8 @@ func (m *Master) welcome() error {
 }
 
 // refuse is called once for each failure of the guest. The master waits before it begins again with that
-// server, each time twice as long: one that always fails late must not stop the clients again and again.
+// server, each time twice as long: clients wait while a server is filled, so a server that always fails late
+// must not be tried often.
 func (m *Master) refuse() {
 	g := &m.guest
 	g.stage = noGuest
@@ -107,7 +108,7 @@ func (m *Master) visit() error {
 			g.server = i
 			m.refuse()
 			return fmt.Errorf("fill memory server %d: %w", i, err)
-		default: // it is down, or others see to it
+		default: // it does not answer, or its connections are changing: it is asked again later
 			err = c.fab.Break(i)
 		}
 		return err
@@ -116,11 +117,13 @@ func (m *Master) visit() error {
 }
 
 // greet claims a server that is no member, and has it end all connections but this master's. One READ shows
-// the server's view and its master: a master that was deposed, and does not know it yet, claims nothing.
+// the server's view and the number of its last master. If that is a later master, this one was deposed
+// and does not know it yet: it claims nothing.
 //
-// What another master has written there is no proof that this one was deposed: only the members know that,
-// and they end a deposed master's connections. If the network was divided, a master without the other
-// members may have made views there, and clients may have used them: such memory is not cleared.
+// Words of another master on this server do not prove that this master was deposed: only the members
+// know that, and they end a deposed master's connections. While the network was divided, a master that
+// did not reach the members may have made views on this server, and clients may have written there. So
+// the memory of a server with such a view is not cleared.
 func (m *Master) greet(i int, deadline clock.Time) error {
 	c := m.c
 	if err := c.fab.Open(i, deadline); errors.Is(err, errReborn) {
@@ -318,8 +321,8 @@ func (f *filler) head(epoch uint32) error {
 	return f.guestDo()
 }
 
-// area copies area j with its block table: the replicas of the objects whose first replica is j servers
-// before.
+// area copies area j of the server with its block table. The area has the replicas of the objects whose
+// first replica is on the server that is j places before this one.
 func (f *filler) area(j int) error {
 	shape := &f.c.super.Shape
 	first := (f.to - j + shape.Servers) % shape.Servers

@@ -30,7 +30,11 @@ func (g *rig) all(rt verbs.Runtime) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("not all servers are members again: views %x %x %x", g.viewAt(0), g.viewAt(1), g.viewAt(2))
+	var views []layout.View
+	for i := range g.servers {
+		views = append(views, g.viewAt(i))
+	}
+	return fmt.Errorf("not all servers are members again: views %x", views)
 }
 
 // Each server crashes and comes back with an empty memory, one after the other, several times, while a client

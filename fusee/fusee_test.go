@@ -114,7 +114,7 @@ var updates = flag.Int("updates", 3000, "how many updates TestUpdatesLeaveNoBloc
 //
 //	go test ./fusee -run UpdatesLeaveNoBlockBehind -v -timeout 10h -args -updates 10000000
 func TestUpdatesLeaveNoBlockBehind(t *testing.T) {
-	g := newRig(t, 2, simrack.Options{})
+	g := newRig(t, 2, simrack.Options{MaxEvents: max(1e9, uint64(*updates)*mostEvents)})
 	g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 1, Block: 16 << 10})
 	blocks := map[int]int{}
 	turn := 0

@@ -132,10 +132,17 @@ func TestAPauseOfGrowth(t *testing.T) {
 // lost a slot to another INSERT.
 const mostRepeated = 11
 
+// rare: of so many operations, one may take more round trips than the bound. With a master 1 of 30 million
+// took 12: in its buckets were two keys on their way, or it lost its slot as well.
+const rare = 30_000_000
+
+// mostEvents is how many events of the simulation an operation, or the few operations of one key, take at most.
+const mostEvents = 1000
+
 // pauseOfGrowth is TestAPauseOfGrowth with a number of servers, each of which has the index. With
 // several there is a master. most bounds the round trips of an operation.
 func pauseOfGrowth(t *testing.T, servers, most int) {
-	g := newRigOf(t, servers, *growMem<<20, simrack.Options{})
+	g := newRigOf(t, servers, *growMem<<20, simrack.Options{MaxEvents: max(1e9, uint64(*growKeys)*mostEvents)})
 	g.format(fusee.FormatConfig{Groups: 64, Grow: bits.Len(uint(*growKeys / 500)), IndexReplicas: servers})
 	if ready := false; servers > 1 {
 		g.master("cn3", &ready)
@@ -155,16 +162,21 @@ func pauseOfGrowth(t *testing.T, servers, most int) {
 			timed := func(do func() error) error {
 				from := rt.Now()
 				err := do()
-				if cost := c.Last(); cost.RPCs == 0 { // an operation that needs a block reads the bitmaps of those that the client has
-					longest = max(longest, rt.Now().Sub(from))
-					rtts[cost.RTTs]++
-				}
+				longest = max(longest, rt.Now().Sub(from))
+				rtts[c.Last().RTTs]++
+				return err
+			}
+			// The first operation of a client waits for its first block, which no client can request ahead.
+			if err := c.Insert(uint64(id*each), kv.MakeValue(uint64(id*each), 0, 100), quick(rt)); err != nil {
 				return err
 			}
 			for n := range each {
 				key, old := uint64(id*each+n), uint64(id*each+n/2)
-				err := errors.Join(
-					timed(func() error { return c.Insert(key, kv.MakeValue(key, 1, 100), quick(rt)) }),
+				var err error
+				if n > 0 {
+					err = timed(func() error { return c.Insert(key, kv.MakeValue(key, 1, 100), quick(rt)) })
+				}
+				err = errors.Join(err,
 					timed(func() error { return c.Put(old, kv.MakeValue(old, uint64(n), 100), quick(rt)) }),
 					timed(func() error { _, err := c.Get(old, nil, quick(rt)); return err }),
 				)
@@ -189,7 +201,7 @@ func pauseOfGrowth(t *testing.T, servers, most int) {
 	})
 	g.run()
 	for n, count := range rtts {
-		if n > most {
+		if n > most && count > 3**growKeys/rare {
 			t.Errorf("%d operations take %d round trips, want at most %d", count, n, most)
 		}
 	}

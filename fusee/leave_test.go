@@ -267,6 +267,7 @@ func dieAt(t *testing.T, servers int, f fusee.FormatConfig, op, after int, nic b
 func TestFreesOfADeadClientAreFound(t *testing.T) {
 	g := newRig(t, 2, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 40, Replicas: 1, Block: 16 << 10})
+	g.ahead = -1
 	const keys, objects = 40, 63 // of a block
 	var victim *fusee.Client
 	dead, stage := uint32(0), 0

@@ -67,8 +67,9 @@ type sign struct {
 	since  clock.Time
 	failed int
 	// lost is true if the server has lost its memory and runs again. dead is true if the server has
-	// crashed.
+	// been silent for so many leases that the master takes it for crashed: waited.
 	lost, dead bool
+	waited     int
 	// claimed is true if the server executes no request of the former master any more.
 	claimed bool
 }
@@ -224,6 +225,7 @@ func (m *Master) probe() (quiet int, err error) {
 		default:
 			s.failed++
 			n := m.leases(i)
+			s.waited = n
 			s.dead = asked >= s.since.Add(time.Duration(n)*m.c.cfg.Lease) && s.failed >= n*deadAfter
 			if !s.dead {
 				quiet++
@@ -259,6 +261,21 @@ func (m *Master) leases(i int) int {
 		return 1
 	}
 	return lastLeases
+}
+
+// errDoubt: servers without which the store is lost have been silent, but not for lastLeases.
+var errDoubt = fmt.Errorf("memory servers without which the store is lost do not answer: %w", kv.ErrTimeout)
+
+// doubts is called when the store is lost without the servers that were taken for crashed. Those that were
+// silent for less than lastLeases, because another server was a member then, get the rest of the time: perhaps
+// the network was down. doubts reports whether there are any.
+func (m *Master) doubts() (any bool) {
+	for i := range m.signs {
+		if s := &m.signs[i]; s.dead && s.waited < lastLeases {
+			s.dead, any = false, true
+		}
+	}
+	return any
 }
 
 // notice is called at least every half of the lease while the master runs. It reports whether the
@@ -383,6 +400,9 @@ func (m *Master) attempt(deadline clock.Time) error {
 	c := m.c
 	now := c.rt.Now()
 	next := c.newer.Next(func(i int) bool { return !m.signs[i].lost && !m.signs[i].dead })
+	if !c.super.Shape.Survives(next) && m.doubts() {
+		return errDoubt
+	}
 	if err := m.enough(next); err != nil {
 		return err
 	}

@@ -293,9 +293,9 @@ func (c *changer) eachSlot(server int, h layout.Hash, deadline clock.Time, f fun
 	return nil
 }
 
-// redo carries out a change of which a backup has the value, if it still has: as long as the
-// primary has one value, the backups have that or the values of its writers. It reports whether the
-// rules have decided against the change.
+// redo carries out the change of a dead client whose value a backup of the slot has, if the backup
+// still has it. While the primary keeps its value, each backup has that value or the value of a
+// writer that wants to replace it. lost reports that the rules of SNAPSHOT have decided against the change.
 func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 	before, err := c.slotAt(c.root(), v.at, deadline)
 	if err != nil {

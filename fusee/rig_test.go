@@ -28,6 +28,8 @@ type rig struct {
 	published bool
 	// patience is how long a client lets a master be silent.
 	patience time.Duration
+	// ahead is Config.Ahead of all clients.
+	ahead int
 	// wrap, if set, puts a context with a bug around a client's.
 	wrap func(verbs.Context) verbs.Context
 }
@@ -85,7 +87,7 @@ func (g *rig) config(h *simrack.Host, ctx verbs.Context) fusee.Config {
 	if g.wrap != nil {
 		ctx = g.wrap(ctx)
 	}
-	return fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: g.servers, Params: g.params, Lease: g.lease, ClientLease: g.patience, Published: g.published}
+	return fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: g.servers, Params: g.params, Lease: g.lease, ClientLease: g.patience, Ahead: g.ahead, Published: g.published}
 }
 
 // format makes the store.

@@ -31,10 +31,7 @@ type space struct {
 	index   []int
 	classes map[int]*class
 	blocks  map[blockID]*block
-	// turn chooses the server for the next block.
-	turn int
-	// asked is, by server, the last request for a block.
-	asked []request
+	requests
 	// copied are the copies of a block's word that the client is changing.
 	copied []copied
 	// doubts is the value of DoubtWord that the client has read last.
@@ -64,6 +61,8 @@ type class struct {
 	// of an object can name the next one.
 	queue []object
 	last  layout.Link
+	// fresh: the class got its last objects with a block that was never used.
+	fresh bool
 }
 
 // object is one object of a block.
@@ -154,6 +153,7 @@ func (s *space) take(units int, key uint64, h layout.Hash, deadline clock.Time) 
 	if c.last = o.link(shape); len(c.queue) > 0 {
 		f.next = c.queue[0].link(shape)
 	}
+	s.requests.askAhead(s, c, units)
 	return f, nil
 }
 

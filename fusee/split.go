@@ -395,10 +395,11 @@ func (c *grower) readGroups(s *split) {
 	}
 }
 
-// inspectGroups reads the marks, versions and keys of the objects. If an object has the version of
-// its slot, its key is the key that the slot had when it was read, after the flip. So the slot of a
-// key that stays may change as often as its clients like: no key that moves comes there. A key that
-// moves is also moved by its next PUT (see Client.update).
+// inspectGroups reads the marks, versions and keys of the objects, and so finds out which keys move.
+// An object with the version that its slot names has the key that the slot had when the client read
+// the slot, after the flip. A slot whose key stays need not be read again, however often its clients
+// change it: after the flip no key that moves gets into it. A key that moves is also moved by its next
+// PUT (see Client.update).
 func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 	if err := c.readHeads(len(s.moves), func(i int) layout.Slot { return s.moves[i].slot }, deadline); err != nil {
 		return err

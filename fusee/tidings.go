@@ -125,9 +125,10 @@ func (m *Master) retire() error {
 // errAlone: the standby has not seen a view, and no majority knows of it.
 var errAlone = errors.New("the standby does not answer, and too few memory servers do: it may have taken charge of the others")
 
-// hope has the master ask again the servers that it has taken for crashed, because it does not go
-// on without them. The next view may have all members of base: the master has repaired nothing
-// since then, and clients still use base.
+// hope is called when the master must not go on without servers that it has taken for crashed. The
+// master asks these servers again. Its next view may have all members of second.base, the last view
+// on which it has agreed with its standby: since then it has repaired nothing, and clients still use
+// that view.
 func (m *Master) hope() {
 	m.c.view, m.c.newer = m.second.base, m.second.base.WithEpoch(m.c.newer.Epoch())
 	for i := range m.signs {
@@ -135,8 +136,8 @@ func (m *Master) hope() {
 	}
 }
 
-// lost counts the members of a view that have lost their memory: a standby that has not seen the
-// view does not take charge with them.
+// lost counts the members of a view that have lost their memory. A standby cannot count on such a
+// member when it takes charge, because the server has no words of the store any more.
 func (m *Master) lost(v layout.View) (n int) {
 	for i, s := range m.signs {
 		if v.Has(i) && s.lost {
@@ -146,9 +147,9 @@ func (m *Master) lost(v layout.View) (n int) {
 	return n
 }
 
-// agreePatience is how long a master waits for its standby until it asks absent servers again, and
-// changes the view again. A standby that begins reads one view until it has found out who is
-// absent.
+// agreePatience is how long a master waits for its standby to see a new view. After that the master
+// asks absent servers again, and makes another view. The time is long because a standby that begins
+// keeps to one view until it has found out which members are absent.
 const agreePatience = 3 * time.Second
 
 // agree decides whether the master may go on with a view that all its members have. The standby

@@ -3,6 +3,30 @@ package main
 // fuseeBugs are bugs of the hash table.
 var fuseeBugs = []planted{
 	{
+		"fusee: a master that was separated from all servers takes the store for lost", "fusee/master.go",
+		"if !c.super.Shape.Survives(next) && m.doubts() {",
+		"if c.super.Shape.Survives(next) && m.doubts() {",
+		"fusee TestAnOutageOfTheSwitchLosesNoStore",
+	},
+	{
+		"fusee: a block that was requested ahead is not left", "fusee/blocks.go",
+		"late := s.requests.recall(s, deadline)",
+		"late := error(nil)",
+		"fusee TestABlockRequestedAheadIsLeft",
+	},
+	{
+		"fusee: a client requests a block when it needs one", "fusee/ahead.go",
+		"if q.ahead != nil || !c.fresh || ",
+		"if q.ahead == nil || !c.fresh || ",
+		"fusee TestABlockIsRequestedAhead",
+	},
+	{
+		"fusee: a request ahead that failed is not repeated", "fusee/ahead.go",
+		"return a.block, a.err == nil || errors.Is(a.err, memservice.ErrFull), a.err",
+		"return a.block, true, a.err",
+		"fusee TestARequestAheadThatFails",
+	},
+	{
 		"fusee: a key that is on its way to the twin is absent", "fusee/find.go",
 		"if err != nil || len(f.leaving) == 0 || len(list) > 0",
 		"if err != nil || len(f.leaving) >= 0 || len(list) > 0",

@@ -49,6 +49,8 @@ type tablePlan struct {
 	standby bool
 	// published: clients decide as the public code does.
 	published bool
+	// cut: the switch crashes.
+	cut bool
 	// blows are further crashes, about the time at which a memory server is filled.
 	blows []tableBlow
 }
@@ -72,6 +74,7 @@ func drawTable(e *env) *tablePlan {
 	p.drawDeaths(newDraw(e.seed ^ deathLane))
 	p.drawMasters(newDraw(e.seed ^ masterLane))
 	p.drawReturn(newDraw(e.seed ^ returnLane))
+	p.drawSwitch(newDraw(e.seed ^ switchLane))
 	if d := newDraw(e.seed ^ growthLane); (p.masters == 0 || p.format.IndexReplicas <= 3) && d.chance(0.6) { // one group, so that the index is soon full
 		p.mix = [3]float64{0.2, 0.45, 0.9}
 		p.format.Depth, p.format.Groups, p.format.Grow, p.keys = 0, 1, d.between(1, 3), p.keys+d.between(20, 80)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
@@ -109,8 +110,12 @@ func (r *tableRun) kill(x tableDeath) {
 // is long because a memory server may have crashed.
 const vigil = 5 * time.Second
 
-// buryPatience bounds the time in which one client recovers what all others have left.
-const buryPatience = time.Minute
+// buryPatience bounds the time in which one client recovers what all others have left. buryAttempt is the
+// deadline of one attempt.
+const (
+	buryPatience = time.Minute
+	buryAttempt  = 10 * time.Second
+)
 
 // bury starts the client that recovers the owners of blocks when all clients have ended or died.
 func (r *tableRun) bury() {
@@ -129,7 +134,10 @@ func (r *tableRun) bury() {
 			return err
 		}
 		for {
-			owners, err := c.RecoverAll(end)
+			owners, err := c.RecoverAll(min(end, rt.Now().Add(buryAttempt)))
+			if errors.Is(err, kv.ErrTimeout) && rt.Now() < end { // a server that has crashed meanwhile never answers
+				continue
+			}
 			if err == nil && len(owners) == 0 && !r.steady() && rt.Now() < end { // a master has changed the members meanwhile
 				rt.Sleep(time.Millisecond)
 				continue

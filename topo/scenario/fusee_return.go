@@ -90,10 +90,13 @@ const watchEvery = 100 * time.Microsecond
 
 // await makes the planned blows happen when servers have come back.
 func (r *tableRun) await() {
+	// A master that is separated from all servers may remove one that has lost nothing.
+	if (r.plan.returns() || r.plan.cut) && r.plan.masters > 0 {
+		r.spare = r.expendable
+	}
 	if !r.plan.returns() {
 		return
 	}
-	r.spare = r.expendable
 	if len(r.plan.blows) == 0 {
 		return
 	}
