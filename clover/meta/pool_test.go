@@ -393,3 +393,53 @@ func TestNodesBesideAnUnopenedKey(t *testing.T) {
 		t.Errorf("the client holds %v", list)
 	}
 }
+
+// Segments of which all nodes are free rest, except those of the class that asks and the first one of each
+// server, which is for tombstones. The next search is some time later.
+func TestSegmentsThatRest(t *testing.T) {
+	s := segmented(8)
+	var now clock.Time = 1000
+	s.rt = ticking{now: &now}
+	n := s.space.PerSegment(0)
+	for _, x := range []slab.Segment{{Server: 0, N: 0}, {Server: 0, N: 1}, {Server: 1, N: 0}, {Server: 1, N: 3}} {
+		for j := range n {
+			s.release(layout.Location{Handle: s.segment(x.Server, x.N, 0) + layout.Handle(j), Version: 1})
+		}
+	}
+	rests := func() (list []slab.Segment) {
+		for i := range 2 {
+			for k := range 4 {
+				if x := (slab.Segment{Server: i, N: k}); s.segments.Rests(x) {
+					list = append(list, x)
+				}
+			}
+		}
+		return list
+	}
+	if s.rest(0); len(rests()) != 0 {
+		t.Errorf("%v rest, of the class that asks", rests())
+	}
+	if s.rest(1); len(rests()) != 0 {
+		t.Errorf("%v rest too early", rests())
+	}
+	now = now.Add(restPause - 1)
+	if s.rest(1); len(rests()) != 0 {
+		t.Errorf("%v rest too early", rests())
+	}
+	now++
+	if s.rest(1); !slices.Equal(rests(), []slab.Segment{{Server: 0, N: 1}, {Server: 1, N: 3}}) {
+		t.Errorf("%v rest", rests())
+	}
+	if left := s.nodes.free[0].Len(anywhere); left != 2*n {
+		t.Errorf("%d nodes are free, want those of the two segments for tombstones, %d", left, 2*n)
+	}
+}
+
+// The only memory server of a store has all of it.
+func TestShareOfTheOnlyServer(t *testing.T) {
+	s, _ := lossy()
+	s.memory, s.space.Servers = s.memory[:1], 1
+	if list := s.shares(); len(list) != 1 || list[0].Permille != 1000 {
+		t.Errorf("%+v", list)
+	}
+}
