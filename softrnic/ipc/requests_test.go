@@ -87,6 +87,9 @@ func TestRequestsAreAnsweredOnce(t *testing.T) {
 			t.Errorf("%s: a second answer: %v", op, err)
 		}
 	}
+	if n := used(h.servers[0])["requests"]; n != 0 {
+		t.Errorf("%d requests after answers to none", n)
+	}
 }
 
 // When a program closes its manager, its listeners and its unanswered requests end, and nothing

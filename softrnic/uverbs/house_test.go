@@ -38,6 +38,12 @@ func newHouse(t testing.TB, limits serve.Limits) *house {
 // newHouseThatPolls is newHouse with servers that poll for this time before they sleep.
 func newHouseThatPolls(t testing.TB, limits serve.Limits, spin time.Duration) *house {
 	t.Helper()
+	return newHouseOf(t, limits, spin, engine.Limits{})
+}
+
+// newHouseOf is newHouseThatPolls with the limits of the NICs.
+func newHouseOf(t testing.TB, limits serve.Limits, spin time.Duration, nic engine.Limits) *house {
+	t.Helper()
 	dir, h := t.TempDir(), &house{timeout: 12}
 	var ports [2]*memcable.Port
 	ports[0], ports[1] = memcable.Pair(memcable.Config{})
@@ -45,7 +51,7 @@ func newHouseThatPolls(t testing.TB, limits serve.Limits, spin time.Duration) *h
 		d, err := device.Open(device.Config{
 			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: -1, Seed: uint64(i),
 			Engine: engine.Config{
-				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
+				Name: "nic", Limits: nic, MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				PKeys: []uint16{0xffff, 0x8001},
 				Resolve: func(a netip.Addr) (wire.MAC, bool) {
 					for k := range ips {

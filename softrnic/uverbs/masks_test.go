@@ -18,7 +18,7 @@ func TestModifyTakesWhatItsMaskNames(t *testing.T) {
 	e := h.attach(t, 0).queuePair(uverbs.TypeRC)
 	modify, query := modifier(h, t)
 	full := func(m *uverbs.ModifyQPArgs) {
-		m.QPNumbers = uverbs.QPNumbers{QKey: 1, RecvPSN: 2, SendPSN: 3, DestQPN: 4, Access: 5}
+		m.QPNumbers = uverbs.QPNumbers{QKey: 1, RecvPSN: 2, SendPSN: 3, DestQPN: 4, Access: 5, PKeyIndex: 1}
 		m.QPState = uverbs.QPState{
 			PathMTU: 3, MaxRdAtomic: 6, MaxDestRdAtomic: 7, MinRNRTimer: 8, Port: 1, Timeout: 9, RetryCount: 5, RNRRetry: 6,
 		}

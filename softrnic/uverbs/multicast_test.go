@@ -117,3 +117,25 @@ func TestJoinBySocket(t *testing.T) {
 		t.Errorf("an identifier that does not exist joins: %v", unix.Errno(a.Errno))
 	}
 }
+
+// A member of a group cannot be destroyed before it leaves the group. If it has ended with its NIC,
+// it can, and its attachments count no more.
+func TestDestroyedMembersOfAGroup(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	e := h.datagrams(t, 0)
+	for i := range byte(2) {
+		if errno := e.multicast(uverbs.AttachMulticast, verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: i}); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	e.end(uverbs.DestroyQP, e.qp.H, unix.EBUSY)
+	if n := h.used(); n["attachments"] != 2 || n["qps"] != 1 {
+		t.Errorf("one that exists uses %v", n)
+	}
+	h.devices[0].Down()
+	e.end(uverbs.DestroyQP, e.qp.H, 0)
+	if n := h.used(); n["attachments"] != 0 || n["qps"] != 0 {
+		t.Errorf("one that has ended uses %v", n)
+	}
+	h.devices[0].Up()
+}

@@ -70,6 +70,9 @@ func (r Ring) SetConsumer(i uint32) { r.word(offConsumer).Store(i & r.mask) }
 // Between returns the number of entries from index a to index b.
 func (r Ring) Between(a, b uint32) int { return int((b - a) & r.mask) }
 
+// SlotLen returns the length of an entry in bytes.
+func (r Ring) SlotLen() int { return 1 << r.log2 }
+
 // Slot returns the memory of an entry. The program may write to it at any time.
 func (r Ring) Slot(i uint32) []byte {
 	at := ringHeader + int(i&r.mask)<<r.log2

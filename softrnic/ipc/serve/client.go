@@ -251,13 +251,11 @@ func (c *client) unmapAll() error {
 			}
 		case *queueObject:
 			errs = append(errs, ring.Unmap(o.bytes))
-			o.bytes = nil
 		}
 	}
 	clear(t.byHandle)
 	if c.port != nil {
 		errs = append(errs, ring.Unmap(c.port.page))
-		c.port.page = nil
 	}
 	return errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,12 +51,13 @@ func TestAccessAcrossTheEndOfMemory(t *testing.T) {
 	const page = 4096
 	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	must(t, err)
-	defer func() { must(t, unix.Munmap(b)) }()
+	defer func() { must(t, unix.MunmapPtr(unsafe.Pointer(&b[0]), page)) }()
 	m, g := guarded(t)
 	hole, err := unix.Mmap(-1, 0, page, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
 	must(t, err)
 	gone := addr(hole)
 	must(t, unix.Munmap(hole))
+	must(t, unix.MunmapPtr(unsafe.Pointer(&b[page]), page))
 	p := make([]byte, 16)
 	for name, far := range map[string]interface {
 		Read(p []byte, at uint64) bool
@@ -68,6 +70,9 @@ func TestAccessAcrossTheEndOfMemory(t *testing.T) {
 		}
 		if _, ok := far.Load64(gone); ok {
 			t.Errorf("%s: a word that is unmapped is read", name)
+		}
+		if far.Read(p, addr(b)+page-8) || far.Write(p, addr(b)+page-8) {
+			t.Errorf("%s: an access of which only the first half is there succeeds", name)
 		}
 		if !far.Read(p, addr(b)+page-16) || !far.Write(p, addr(b)+page-16) {
 			t.Errorf("%s: the last bytes cannot be accessed", name)
@@ -170,22 +175,5 @@ func TestGuardEndsWithItsProgram(t *testing.T) {
 				t.Fatalf("lost: %v: the descriptor is open: %v; %d guards wait", lost, open(), m.stuck.of(m.user))
 			}
 		}
-	}
-}
-
-// The NIC does not wait for a copy whose thread sleeps: after two looks the memory is lost.
-func TestCopyThatStandsStill(t *testing.T) {
-	m := ownMemory(t)
-	g := &guard{m: m, ask: make(chan struct{}, 1), done: make(chan struct{}, 1), late: time.NewTimer(time.Hour)}
-	begin := time.Now()
-	go func() {
-		<-g.ask
-		g.thread.Store(1 << 30) // a thread that cannot be looked at
-	}()
-	if b := make([]byte, 8); g.Read(b, addr(b)) || !m.lost.Load() {
-		t.Error("the copy was made")
-	}
-	if took := time.Since(begin); took < 2*memoryCheck {
-		t.Errorf("the memory is lost after %v", took)
 	}
 }

@@ -29,9 +29,14 @@ func get[T any](t *objects, op string, h uint32) (T, error) {
 		return o, &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the object was destroyed"}
 	}
 	if !ok {
-		return o, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("handle %d names no such object of this application", h)}
+		return o, unnamed(op, h)
 	}
 	return o, nil
+}
+
+// unnamed returns the error for a handle that names no object of the wanted kind.
+func unnamed(op string, h uint32) error {
+	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("handle %d names no such object of this application", h)}
 }
 
 // need is an amount of a resource.

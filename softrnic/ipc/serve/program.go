@@ -346,7 +346,7 @@ func (p *program) device() uverbs.Device {
 		NodeGUID: guid, SysImageGUID: guid, MaxMRSize: 1 << 46, PageSizeCap: pageSizes, VendorID: vendor,
 		DeviceQueues: uverbs.DeviceQueues{
 			MaxQP: uint32(d.MaxQP), MaxQPWR: wrs, CapFlags: capabilities, MaxSGE: sges, MaxSGERd: sges,
-			MaxCQ: uint32(pool.most(l, kindCQ)), MaxCQE: uint32(min(d.MaxCQE/2, maxProgramCQE)),
+			MaxCQ: uint32(pool.most(l, kindCQ)), MaxCQE: uint32(mostCQE(d.MaxCQE)),
 			MaxMR: uint32(pool.most(l, kindMR)), MaxPD: uint32(pool.most(l, kindPD)),
 		},
 		DeviceAtomics: uverbs.DeviceAtomics{

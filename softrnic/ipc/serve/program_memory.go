@@ -124,7 +124,10 @@ func (m *programMemory) examine(start, end uint64, write bool) (far mem.Far, err
 	// A program of another user gets a guard for all its memory: it may map other pages at any time,
 	// and so block the daemon.
 	waits := m.user != uint32(os.Geteuid())
-	for n := 0; n < maxMaps && r.Scan(); n++ {
+	for range maxMaps {
+		if !r.Scan() {
+			break
+		}
 		var from, to, offset, inode uint64
 		var major, minor uint32
 		var rights string

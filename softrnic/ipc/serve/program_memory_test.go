@@ -85,6 +85,36 @@ func TestWhatIsGuarded(t *testing.T) {
 	}
 }
 
+// A registration looks at the pages that it names, and not at those beside them.
+func TestPagesBesideARegion(t *testing.T) {
+	const page = 4096
+	b, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	must(t, err)
+	defer func() { must(t, unix.Munmap(b)) }()
+	must(t, unix.Mprotect(b[:page], unix.PROT_NONE))
+	must(t, unix.Mprotect(b[2*page:3*page], unix.PROT_READ))
+	must(t, unix.Mprotect(b[3*page:], unix.PROT_NONE))
+	m := ownMemory(t)
+	for _, c := range []struct {
+		from, to uint64
+		write    bool
+		ok       bool
+	}{
+		{page, 2 * page, true, true},
+		{page, 3 * page, true, false},
+		{page, 3 * page, false, true},
+		{2*page - 1, 2*page + 1, true, false},
+		{page - 1, 2 * page, false, false},
+		{page, 3*page + 1, false, false},
+		{3 * page, 4 * page, false, false},
+		{2 * page, 3 * page, false, true},
+	} {
+		if _, err := m.examine(addr(b)+c.from, addr(b)+c.to, c.write); (err == nil) != c.ok {
+			t.Errorf("from %d to %d, for writing: %v: %v", c.from, c.to, c.write, err)
+		}
+	}
+}
+
 // BenchmarkProgramMemory compares a copy that the NIC makes itself with one of the guard.
 func BenchmarkProgramMemory(b *testing.B) {
 	m := ownMemory(b)

@@ -21,6 +21,11 @@ const (
 	maxProgramCQE = 1<<16 - 1
 )
 
+// mostCQE returns how many entries a program's completion queue may have on a NIC whose queues may
+// have that many. A ring has up to twice the entries that the program asks for, and the NIC's queue
+// has as many as the ring.
+func mostCQE(nic int) int { return min(nic/2, maxProgramCQE) }
+
 // place is the position and the length of a ring in the area.
 type place struct{ at, n int }
 
@@ -37,9 +42,7 @@ func (p programQueues) makeRing(n, entry int) (uverbs.Ring, place, uverbs.Area, 
 // drop frees rings.
 func (p programQueues) drop(places ...place) {
 	for _, l := range places {
-		if l.n > 0 {
-			p.area.give(l.at, l.n)
-		}
+		p.area.give(l.at, l.n)
 	}
 }
 
@@ -126,7 +129,7 @@ func (p programQueues) createCQEx(c uverbs.Command) (result, error) {
 // makeCQ makes a completion queue. channel is the number of a completion channel, if the program
 // gives one; the preloaded library has replaced the channel's file descriptor by this number.
 func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs) (out uverbs.CQ, mi uverbs.Area, err error) {
-	if a.CQE == 0 || a.CQE > maxProgramCQE || a.Vector != 0 {
+	if a.CQE == 0 || a.CQE > p.device().MaxCQE || a.Vector != 0 {
 		return out, mi, unix.EINVAL
 	}
 	own := &programCQ{owner: owner{user: a.User}, number: channel}
@@ -255,7 +258,7 @@ func (p programQueues) createSRQ(a uverbs.SRQArgs) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	o.recv.scratch = make([]byte, len(o.recv.ring.Slot(0)))
+	o.recv.scratch = make([]byte, o.recv.ring.SlotLen())
 	p.with(func(port *port) {
 		verbsengine.EngineSRQ(o.srq).TakeReceives(o.recv)
 		p.srqOwners[o.attr.ID] = &o.own
@@ -404,14 +407,14 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 		return out, recvAt, sendAt, undo(err)
 	}
 	o.places = append(o.places, at)
-	own.slot = len(own.ring.Slot(0))
+	own.slot = own.ring.SlotLen()
 	if init.SRQ == nil {
 		var r uverbs.Ring
 		if r, at, recvAt, err = p.makeRing(recvs, recvSlot); err != nil {
 			return out, recvAt, sendAt, undo(err)
 		}
 		o.places = append(o.places, at)
-		own.recv = &receiveRing{port: p.c.port, ring: r, scratch: make([]byte, len(r.Slot(0)))}
+		own.recv = &receiveRing{port: p.c.port, ring: r, scratch: make([]byte, r.SlotLen())}
 		recvs = r.Cap()
 	}
 	init.MaxSendWR, init.MaxRecvWR = own.ring.Cap(), 1

@@ -14,7 +14,7 @@ func (p programQueues) resizeCQ(a uverbs.ResizeCQArgs) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	if a.CQE == 0 || a.CQE > maxProgramCQE {
+	if a.CQE == 0 || a.CQE > p.device().MaxCQE {
 		return result{}, unix.EINVAL
 	}
 	n := int(a.CQE)

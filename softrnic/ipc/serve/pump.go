@@ -66,7 +66,7 @@ func (s *pump) with(f func(e *engine.Engine)) {
 func (s *pump) add(p *port, e *engine.Engine) {
 	s.tell() // events that were raised before are not for this port
 	s.ports = append(s.ports, p)
-	s.stirred = true
+	s.stirred = true // so that the pump, before it sleeps again, tells the application that it sleeps
 	e.Notify()
 }
 
@@ -205,9 +205,6 @@ func (a *asleep) Ready(e *engine.Engine) bool {
 		return true
 	}
 	for _, p := range s.ports {
-		if p.ctl.Asleep.Load() == 0 { // the application was attached while the pump slept
-			p.ctl.Asleep.Store(1)
-		}
 		if p.ctl.Rung() {
 			return true
 		}

@@ -111,7 +111,7 @@ func (x queues) resizeCQ(a proto.ResizeCQ) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	before := 0
+	var before int
 	x.c.s.pump.with(func(*engine.Engine) {
 		q, dead := verbsengine.EngineCQ(o.cq).Queue()
 		if err = dead; err == nil {
@@ -179,7 +179,7 @@ func disown[N comparable](owners map[N]*port, n N, p *port) {
 func (x queues) find(op string, h uint32, k kind) (*queueObject, error) {
 	o, err := get[*queueObject](&x.c.objects, op, h)
 	if err == nil && o.kind != k {
-		_, err = get[struct{}](&x.c.objects, op, 0) // returns the error for a handle without an object
+		return nil, unnamed(op, h)
 	}
 	return o, err
 }
