@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/onerma/wire/layers"
 	"github.com/rdmalab/rdmalab/softrnic/capture/crosscheck"
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -22,6 +23,7 @@ type dumpFlags struct {
 	bad, commented bool
 	all, timeOfDay bool
 	verify         bool
+	dissector      bool
 }
 
 // dumpCmd prints capture files. It needs no rack.
@@ -35,14 +37,25 @@ func dumpCmd() *cobra.Command {
 			"also reads every packet that was captured in full; if the two differ, dump prints the difference after the\n" +
 			"packet. A summary goes to standard error.\n\n" +
 			"The exit status is 1 if a file is damaged, if the decoders differ, or if a RoCEv2 packet is malformed or has a\n" +
-			"wrong ICRC, even one that flags hide.",
+			"wrong ICRC, even one that flags hide.\n\n" +
+			"With --dissector it prints a program in Lua by which Wireshark and tshark show messages of 1RMA.",
 		Example: "  rdmalab dump trace.pcapng\n" +
 			"  rdmalab dump --opcode 'RC_READ_*' --qpn 0x111 trace.pcapng\n" +
 			"  rdmalab dump -o json trace.pcapng | jq -r 'select(.aeth) | .aeth.syndrome'\n" +
 			"  rdmalab dump --verify --bad trace.pcapng\n" +
-			"  rdmalab capture -w - | rdmalab dump --commented -",
-		Args: cobra.MinimumNArgs(1),
+			"  rdmalab capture -w - | rdmalab dump --commented -\n" +
+			"  rdmalab dump --dissector > onerma.lua && tshark -X lua_script:onerma.lua -r trace.pcapng",
+		Args: func(cmd *cobra.Command, files []string) error {
+			if flags.dissector {
+				return cobra.NoArgs(cmd, files)
+			}
+			return cobra.MinimumNArgs(1)(cmd, files)
+		},
 		RunE: func(cmd *cobra.Command, files []string) error {
+			if flags.dissector {
+				_, err := io.WriteString(cmd.OutOrStdout(), layers.Dissector)
+				return err
+			}
 			config, err := flags.config()
 			if err != nil {
 				return err
@@ -62,6 +75,7 @@ func dumpCmd() *cobra.Command {
 	f.BoolVar(&flags.all, "all", false, "also print a short line for each frame that is not RoCEv2")
 	f.BoolVar(&flags.verify, "verify", false, "decode every packet by gopacket too, and report fields on which the two decoders differ")
 	f.BoolVar(&flags.timeOfDay, "time-of-day", false, "print times of day (UTC) instead of seconds since the file's first packet")
+	f.BoolVar(&flags.dissector, "dissector", false, "print a dissector of 1RMA for Wireshark and tshark, and read no file")
 	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)
 	return cmd

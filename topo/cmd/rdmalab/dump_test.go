@@ -99,3 +99,26 @@ func TestDumpErrors(t *testing.T) {
 		}
 	}
 }
+
+// dump prints the dissector of 1RMA, and takes no file with it.
+func TestDumpDissector(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"dump", "--dissector"}, `Proto("onerma", "1RMA")`},
+		{[]string{"dump", "--dissector", "file"}, "error:"},
+		{[]string{"dump"}, "error:"},
+	} {
+		root, out := rootCmd(dumpCmd()), new(bytes.Buffer)
+		root.SetOut(out)
+		root.SetErr(out)
+		root.SetArgs(c.args)
+		if err := root.Execute(); err != nil {
+			out.WriteString("error: " + err.Error())
+		}
+		if !strings.Contains(out.String(), c.want) {
+			t.Errorf("%v: %q", c.args, out.String())
+		}
+	}
+}
