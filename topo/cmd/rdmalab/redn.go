@@ -17,9 +17,10 @@ func rednCmd() *cobra.Command {
 		Short: "Programs made of work requests that modify each other",
 		Long: "redn shows programs that a NIC executes without a processor (RedN, NSDI 2022): work requests in memory, which\n" +
 			"other work requests modify. It needs no rack: the NIC runs in virtual time.",
-		Example: "  rdmalab redn trace",
+		Example: "  rdmalab redn trace\n" +
+			"  rdmalab redn turing",
 	}
-	cmd.AddCommand(rednTraceCmd())
+	cmd.AddCommand(rednTraceCmd(), rednTuringCmd())
 	return cmd
 }
 

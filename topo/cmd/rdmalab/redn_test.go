@@ -30,3 +30,33 @@ func TestRednTrace(t *testing.T) {
 		}
 	}
 }
+
+// `redn turing` prints what a machine leaves, and refuses what is no machine.
+func TestRednTuring(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"", "the machine halts after 107 steps and 1.00635ms\n10111111111111\n ^\n"},
+		{"--machine 1RH1RA --tape 11111", "halts after 6 steps"},
+		{"--machine 1RH1RA --tape 11111 --limit 6", "halts after 6 steps"},
+		{"--machine 1RH1RA --tape 11111 --limit 5", "was ended after 5 steps"},
+		{"--machine 1RA1RA --cells 10", "error: the machine has left the tape of 10 cells after 5 steps"},
+		{"--machine 1RA", "error: --machine: state A"},
+		{"--tape 12", "want 0 and 1 alone"},
+		{"--tape 111 --cells 4", "2 fit between"},
+		{"--cells 0", "want 1 to"},
+		{"--limit 0", "want 1 to"},
+	} {
+		root, out := rootCmd(rednCmd()), new(bytes.Buffer)
+		root.SetArgs(append([]string{"redn", "turing"}, strings.Fields(c.args)...))
+		root.SetOut(out)
+		root.SetErr(out)
+		got := ""
+		if err := root.Execute(); err != nil {
+			got = "error: " + err.Error()
+		} else {
+			got = out.String()
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("redn turing %s: %q, want %q", c.args, got, c.want)
+		}
+	}
+}

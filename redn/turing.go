@@ -1,0 +1,178 @@
+package redn
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+)
+
+// Symbols is how many symbols a Turing machine has; 0 is the blank.
+const Symbols = 2
+
+// Rule is what a Turing machine does in one state when it reads one symbol: it writes Write, moves its
+// head one cell to the right (or left, if Left), and goes to state Next. Halt: this step is the last one.
+type Rule struct {
+	Write      int
+	Left, Halt bool
+	Next       int
+}
+
+// State has the rules of a state, by the symbol that is read.
+type State [Symbols]Rule
+
+// Lengths in memory, in bytes, and places in a rule.
+const (
+	cellLen   = wordLen
+	ruleLen   = 4 * wordLen
+	stateLen  = Symbols * ruleLen
+	ruleWrite = 0 * wordLen // the cell that the rule writes
+	ruleMove  = 1 * wordLen // what the rule adds to the head
+	ruleNext  = 2 * wordLen // the address of the next state, big-endian
+	ruleHalt  = 3 * wordLen // 1 if the rule halts
+
+	turingHead    = 0 // the address of the cell under the head
+	turingState   = turingHead + wordLen
+	turingCell    = turingState + wordLen
+	turingRule    = turingCell + wordLen
+	turingWord    = turingRule + ruleLen
+	turingScratch = turingWord + wordLen
+	turingSteps   = turingScratch + wordLen
+	// TuringVars is how many bytes of variables a Turing machine has.
+	TuringVars = turingSteps + wordLen
+
+	// TuringBlocks and TuringOnBlocks are the sizes of the rings of a Turing machine, in blocks.
+	TuringBlocks   = 128
+	TuringOnBlocks = 8
+)
+
+// Turing is a Turing machine that a NIC executes without a processor, which shows that chains of work
+// requests can compute everything (the paper's section 3). It is a recycled loop (see Loop), and each lap is
+// one step: four indirect copies and one addition.
+//
+// A cell of the tape is a word that has the offset of the rule for its symbol in a state. So the address of
+// a rule is that of the state and the content of the cell.
+type Turing struct {
+	// Loop and On are managed queues that compare 16 bits (Counts16), with rings of TuringBlocks and
+	// TuringOnBlocks.
+	Loop, On *Queue
+	// Vars is memory of TuringVars bytes. States is memory for the states. Tape is memory for the cells;
+	// the machine must not leave it.
+	Vars, States, Tape Mem
+	// Limit, unless 0, ends a machine that has made so many steps.
+	Limit Operand
+
+	loop *Loop
+}
+
+// Build appends the loop.
+func (t *Turing) Build(pool *Pool) (err error) {
+	if t.loop, err = Recycle(pool, t.Loop, t.On); err != nil {
+		return err
+	}
+	q, on := t.Loop, t.On
+	v := func(at, n int) Mem { return t.Vars.At(at, n) }
+	head, cell, rule, scratch := v(turingHead, wordLen), v(turingCell, cellLen), v(turingRule, ruleLen), v(turingScratch, wordLen)
+	do := func(r *Request, from Mem, fields Mem) { // executes a request of on, of which a field is the word `from`
+		q.Read(sendring.Signalled, from, reversed(fields)...)
+		q.Wait(q.Done)
+		q.Enable(on)
+		q.Wait(on.Done)
+	}
+	read := on.Read(sendring.Signalled, Mem{RKey: t.Tape.RKey}, cell)
+	do(read, head, read.Remote())
+	q.LoadIndexed(on, rule, v(turingState, wordLen), cell, t.States.RKey, v(turingWord, wordLen), scratch)
+	write := on.Write(sendring.Signalled, Mem{RKey: t.Tape.RKey}, rule.At(ruleWrite, cellLen))
+	do(write, head, write.Remote())
+	move := on.Add(sendring.Signalled, head, scratch, 0)
+	do(move, rule.At(ruleMove, wordLen), move.Value())
+	q.Move(v(turingState, wordLen), rule.At(ruleNext, wordLen))
+	q.Add(sendring.Signalled, v(turingSteps, wordLen), scratch, 1)
+	q.Wait(q.Done)
+	t.loop.Break(on, rule.At(ruleHalt, wordLen), 1)
+	if t.Limit > 0 {
+		t.loop.Break(on, v(turingSteps, wordLen), t.Limit)
+	}
+	return t.loop.End()
+}
+
+// Start appends to from, a managed queue, requests that start the machine.
+func (t *Turing) Start(from *Queue) { t.loop.Start(from) }
+
+// Place writes a machine to memory, before it is started: states to the memory of States, tape to that of Tape,
+// and the variables to that of Vars. The head is on cell `head`, and the first state is machine[0]. If something does
+// not fit, or a rule names a symbol or a state that does not exist, Place returns an error and writes nothing.
+func (t *Turing) Place(vars, states, tape []byte, machine []State, symbols []int, head int) error {
+	if err := t.check(len(states), len(tape), machine, symbols, head); err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	for i, s := range machine {
+		for symbol, r := range s {
+			b := states[i*stateLen+symbol*ruleLen:][:ruleLen]
+			clear(b)
+			step := int64(cellLen)
+			if r.Left {
+				step = -step
+			}
+			le.PutUint64(b[ruleWrite:], uint64(r.Write*ruleLen))
+			le.PutUint64(b[ruleMove:], uint64(step))
+			binary.BigEndian.PutUint64(b[ruleNext:], t.States.Addr+uint64(r.Next*stateLen))
+			if r.Halt {
+				b[ruleHalt] = 1
+			}
+		}
+	}
+	for i, symbol := range symbols {
+		le.PutUint64(tape[i*cellLen:], uint64(symbol*ruleLen))
+	}
+	clear(vars[:TuringVars])
+	le.PutUint64(vars[turingHead:], t.Tape.Addr+uint64(head*cellLen))
+	binary.BigEndian.PutUint64(vars[turingState:], t.States.Addr)
+	return nil
+}
+
+// check returns an error for a machine that cannot be placed. states and tape are the bytes that there are
+// for them.
+func (t *Turing) check(states, tape int, machine []State, symbols []int, head int) error {
+	switch {
+	case len(machine)*stateLen > min(states, t.States.Len):
+		return fmt.Errorf("redn: %d states need %d bytes", len(machine), len(machine)*stateLen)
+	case len(symbols)*cellLen > min(tape, t.Tape.Len), head < 0 || head >= len(symbols):
+		return fmt.Errorf("redn: a tape of %d cells needs %d bytes, and has no cell %d", len(symbols), len(symbols)*cellLen, head)
+	}
+	for i, s := range machine {
+		for symbol, r := range s {
+			if r.Write < 0 || r.Write >= Symbols || r.Next < 0 || r.Next >= len(machine) {
+				return fmt.Errorf("redn: state %d, symbol %d: %+v; want symbols below %d and states below %d", i, symbol, r, Symbols, len(machine))
+			}
+		}
+	}
+	for i, symbol := range symbols {
+		if symbol < 0 || symbol >= Symbols {
+			return fmt.Errorf("redn: cell %d has symbol %d; want one below %d", i, symbol, Symbols)
+		}
+	}
+	return nil
+}
+
+// Result is what a Turing machine has done.
+type Result struct {
+	Tape  []int // the symbols
+	Head  int   // the cell under the head, which is no cell of the tape if the machine has left it
+	Steps int
+	// Halted is false if the machine was ended by Limit, or has left the tape.
+	Halted bool
+}
+
+// Result reads what a machine has written to vars and to n cells of the tape.
+func (t *Turing) Result(vars, tape []byte, n int) Result {
+	le := binary.LittleEndian
+	r := Result{
+		Head: int(int64(le.Uint64(vars[turingHead:])-t.Tape.Addr)) / cellLen, Steps: int(le.Uint64(vars[turingSteps:])), Halted: vars[turingRule+ruleHalt] == 1,
+	}
+	for i := range n {
+		r.Tape = append(r.Tape, int(le.Uint64(tape[i*cellLen:])/ruleLen))
+	}
+	return r
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/redn"
+)
+
+// turingOptions are the flags of `redn turing`.
+type turingOptions struct {
+	machine string
+	tape    string
+	cells   int
+	limit   uint64
+}
+
+// turingLimit is the largest --limit: the NIC of a machine runs for a second of virtual time at most.
+const turingLimit = 20_000
+
+// rednTuringCmd lets a NIC execute a Turing machine.
+func rednTuringCmd() *cobra.Command {
+	var o turingOptions
+	cmd := &cobra.Command{
+		Use:   "turing",
+		Short: "Let a NIC execute a Turing machine, and print the tape",
+		Long: "turing executes a Turing machine with two symbols by work requests alone: a loop of 128 blocks, of which each lap\n" +
+			"is a step. It prints how many steps the machine has made, the virtual time, and the tape around the cells that\n" +
+			"were used.\n\n" +
+			"The machine is given in the usual notation: states are separated by _, and each has a rule for symbol 0 and one\n" +
+			"for symbol 1. The rule 1RB writes 1, moves the head to the right, and goes to state B. A letter that is no state\n" +
+			"halts the machine. The default is the busy beaver of four states, which makes 107 steps.",
+		Example: "  rdmalab redn turing\n" +
+			"  rdmalab redn turing --machine 1RB1LC_1LA1RB_1LB1RH\n" +
+			"  rdmalab redn turing --machine 1RH1RA --tape 11111   # adds one to a number in unary",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			machine, err := redn.ParseStates(o.machine)
+			if err != nil {
+				return asUse(fmt.Errorf("--machine: %w", err))
+			}
+			tape, err := o.symbols()
+			if err != nil {
+				return asUse(err)
+			}
+			t, err := runTuring(machine, tape, o.cells/2, redn.Operand(o.limit))
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), t)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.machine, "machine", "1RB1LB_1LA0LC_1RH1LD_1RD0RA", "rules of the states")
+	f.StringVar(&o.tape, "tape", "", "symbols on the tape from the head on; all others are 0")
+	f.IntVar(&o.cells, "cells", 200, "length of the tape; the head begins in its middle")
+	f.Uint64Var(&o.limit, "limit", 10_000, "end the machine after so many steps")
+	return cmd
+}
+
+// symbols returns the tape.
+func (o *turingOptions) symbols() ([]int, error) {
+	switch {
+	case o.cells < 1 || o.cells > 1<<20:
+		return nil, fmt.Errorf("--cells %d: want 1 to %d", o.cells, 1<<20)
+	case o.limit < 1 || o.limit > turingLimit:
+		return nil, fmt.Errorf("--limit %d: want 1 to %d", o.limit, turingLimit)
+	case len(o.tape) > o.cells-o.cells/2:
+		return nil, fmt.Errorf("--tape has %d symbols; %d fit between the head and the end of a tape of %d cells, see --cells", len(o.tape), o.cells-o.cells/2, o.cells)
+	}
+	tape := make([]int, o.cells)
+	for i, c := range []byte(o.tape) {
+		if c != '0' && c != '1' {
+			return nil, fmt.Errorf("--tape %q: want 0 and 1 alone", o.tape)
+		}
+		tape[o.cells/2+i] = int(c - '0')
+	}
+	return tape, nil
+}
+
+// turingResult is the end of a Turing machine.
+type turingResult struct {
+	redn.Result
+	took time.Duration
+}
+
+// runTuring lets a NIC execute a machine.
+func runTuring(machine []redn.State, tape []int, head int, limit redn.Operand) (*turingResult, error) {
+	const statesAt, poolAt = 256, 2048
+	m, err := redn.NewMachine(true)
+	if err != nil {
+		return nil, err
+	}
+	cells := make([]byte, 8*len(tape))
+	at, err := m.Register(cells)
+	if err != nil {
+		return nil, err
+	}
+	t := redn.Turing{Vars: m.Data.At(0, redn.TuringVars), States: m.Data.At(statesAt, poolAt-statesAt), Tape: at, Limit: limit}
+	if t.Loop, err = m.Add("loop", redn.TuringBlocks); err != nil {
+		return nil, err
+	}
+	if t.On, err = m.Add("on", redn.TuringOnBlocks); err != nil {
+		return nil, err
+	}
+	pool := redn.NewPool(m.Data.At(poolAt, m.Data.Len-poolAt))
+	if err := t.Build(pool); err != nil {
+		return nil, err
+	}
+	copy(m.Memory[poolAt:], pool.Image())
+	if err := t.Place(m.Memory, m.Memory[statesAt:], cells, machine, tape, head); err != nil {
+		return nil, err
+	}
+	t.Start(m.Second)
+	m.Main.Enable(m.Second)
+	err = m.Run()
+	r := &turingResult{t.Result(m.Memory, cells, len(tape)), time.Duration(m.Now)}
+	if r.Head < 0 || r.Head >= len(tape) {
+		return nil, fmt.Errorf("the machine has left the tape of %d cells after %d steps; give it more with --cells", len(tape), r.Steps)
+	}
+	return r, err
+}
+
+// String prints the tape, from the first to the last cell that is 1 or under the head.
+func (r *turingResult) String() string {
+	first, last := r.Head, r.Head
+	for i, symbol := range r.Tape {
+		if symbol != 0 {
+			first, last = min(first, i), max(last, i)
+		}
+	}
+	var b strings.Builder
+	for _, symbol := range r.Tape[first : last+1] {
+		fmt.Fprintf(&b, "%d", symbol)
+	}
+	how := "halts"
+	if !r.Halted {
+		how = "was ended"
+	}
+	return fmt.Sprintf("the machine %s after %d steps and %v\n%s\n%s^\n", how, r.Steps, r.took, b.String(), strings.Repeat(" ", r.Head-first))
+}
