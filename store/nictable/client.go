@@ -24,8 +24,10 @@ const (
 	askLen    = probes * redn.ProbeLen
 	// getRecvs is how many receives a client has: one GET has at most three answers.
 	getRecvs = 8
-	// openPause is the time between two attempts to connect.
+	// openPause is the time between two attempts to connect. openTime is how long one attempt takes at
+	// most: a process that hangs, or dies in the middle, does not answer it.
 	openPause = time.Millisecond
+	openTime  = time.Second
 )
 
 func noteAt(s Shape) int { return s.itemLen() }
@@ -86,7 +88,7 @@ func Open(cfg ClientConfig, deadline clock.Time) (_ *Client, err error) {
 		return nil, err
 	}
 	for { // a hello changes nothing, and may be sent again
-		if err = c.call(opHello, 0, nil, deadline); err == nil || c.rt.Now() >= deadline || errors.Is(err, verbs.ErrClosed) {
+		if err = c.call(opHello, 0, nil, min(deadline, c.rt.Now().Add(openTime))); err == nil || c.rt.Now() >= deadline || errors.Is(err, verbs.ErrClosed) {
 			break
 		}
 		c.rt.Sleep(openPause)
@@ -129,7 +131,7 @@ func (c *Client) dial(qp verbs.QP, until clock.Time) error {
 // connect connects to a program, unless there is a connection.
 func (c *Client) connect(deadline clock.Time) error {
 	for {
-		err := c.gets.Open(0, deadline)
+		err := c.gets.Open(0, min(deadline, c.rt.Now().Add(openTime)))
 		switch {
 		case err == nil, errors.Is(err, verbs.ErrClosed):
 			return err
@@ -247,7 +249,7 @@ func (c *Client) change(op byte, key uint64, value []byte, deadline clock.Time) 
 // be executed.
 func (c *Client) call(op byte, key uint64, value []byte, deadline clock.Time) error {
 	for {
-		err := c.calls.Open(0, deadline)
+		err := c.calls.Open(0, min(deadline, c.rt.Now().Add(openTime)))
 		if err == nil {
 			break
 		}

@@ -28,7 +28,8 @@ import (
 var Store = store.Store{
 	Name: "nictable", Title: "the NIC's table", Note: "the server's NIC executes GETs", Server: serverHost, Value: 100,
 	Scenarios: []store.Scenario{{
-		Name: "nictable", Doc: "histories of the NIC's table under random faults of links: linearizable", Trial: trial,
+		Name: "nictable", Trial: trial,
+		Doc: "histories of the NIC's table under random faults, deaths and hangs of processes, also of its server: linearizable",
 	}},
 }
 
@@ -298,16 +299,17 @@ func (n *node) Status() store.Status {
 func trial(r *rand.Rand, _ int) store.Trial {
 	s := Shape{Items: 8 + r.IntN(8), Slots: 6 + r.IntN(10), Value: 16 << r.IntN(9)}
 	loopback := time.Duration(r.IntN(20)) * time.Microsecond
+	var e *Estate
 	return store.Trial{
-		Loopback: loopback,
-		Plan:     fmt.Sprintf("%v, loopback %v", s, loopback), Memory: 4096, Largest: s.Value,
+		Loopback: loopback, Crashes: true,
+		Plan: fmt.Sprintf("%v, loopback %v", s, loopback), Memory: 4096, Largest: s.Value,
 		Format: func(passive.Config, clock.Time) error { return nil },
 		Server: &store.TrialServer{
+			Resident: func(ctx verbs.Context) (err error) {
+				e, err = NewEstate(ctx, s)
+				return err
+			},
 			Start: func(cfg passive.Config, m rdmacm.Manager, _ clock.Time) (func() error, error) {
-				e, err := NewEstate(cfg.Context, s)
-				if err != nil {
-					return nil, err
-				}
 				server, err := NewServer(cfg.Context, m, cfg.Params, e)
 				if err != nil {
 					return nil, err

@@ -220,3 +220,52 @@ func Example() {
 	// 42 <nil>
 	// 4294967296 <nil>
 }
+
+// Clients crash, each with a connection that the server takes for alive: it gets no packet any more, and sends
+// none. Further clients are answered nevertheless, and those that work keep their connections.
+func TestCrashedClientsTakeNoConnection(t *testing.T) {
+	rack := newRack(simrack.Options{}, rpc.Config{Requests: 16, Conns: 4})
+	defer rack.Close()
+	crashed := 0
+	rack.Host("cn0").Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		c, err := dial(rack, "cn0", ctx, rdmacm.Params{})
+		for i := uint32(1); err == nil && crashed < 12; i++ {
+			_, err = add(c, i, 1, 1, rt.Now().Add(time.Second))
+			rt.Sleep(10 * time.Millisecond)
+		}
+		if err = errors.Join(err, c.Fabric.Close()); err != nil {
+			t.Errorf("the client that works, when %d have crashed: %v", crashed, err)
+		}
+	})
+	rack.Host("cn0").Go("story", false, func(ctx verbs.Context) {
+		rt, h := ctx.Runtime(), rack.Host("cn1")
+		for ; crashed < 12; crashed++ {
+			answered := false
+			h.Go("client", true, func(ctx verbs.Context) {
+				c, err := dial(rack, "cn1", ctx, rdmacm.Params{})
+				for end := ctx.Runtime().Now().Add(5 * time.Second); err == nil && !answered; {
+					if _, err = add(c, 1, 1, 1, end); err == nil {
+						answered = true
+					} else if ctx.Runtime().Now() < end {
+						ctx.Runtime().Sleep(10 * time.Millisecond)
+						err = nil
+					}
+				}
+				if err != nil {
+					t.Errorf("client %d: %v", crashed, err)
+					answered = true
+				}
+				ctx.Runtime().Sleep(time.Hour)
+			})
+			for !answered {
+				rt.Sleep(time.Millisecond)
+			}
+			h.Crash()
+			h.Restart()
+		}
+	})
+	if err := rack.Run(); err != nil {
+		t.Error(err)
+	}
+}

@@ -25,7 +25,8 @@ type Config struct {
 	// MaxRequest and MaxAnswer are the lengths of the longest request and answer, in bytes.
 	MaxRequest, MaxAnswer int
 	// Requests is how many requests of all clients may wait. Conns is the largest number of
-	// connections.
+	// connections. When there are so many and another client connects, the connection that has been
+	// silent for longest ends, if that is a second at least: clients that crash end no connection.
 	Requests, Conns int
 	// Slots is how many answers to a client may be written at a time: see Server.Answer.
 	Slots int
@@ -61,6 +62,8 @@ type Conn struct {
 	t  *Thread  // the thread that takes the requests
 	// held is how many requests of the connection wait for another thread: see Hold.
 	held atomic.Int32
+	// heard is when the last request has come, or when the connection was made.
+	heard atomic.Int64
 }
 
 const (
@@ -75,6 +78,8 @@ const (
 	acceptors     = 32
 	acceptTimeout = time.Second
 	stopPause     = time.Millisecond
+	// silence is how long a connection must have been silent before it ends to make room for another.
+	silence = time.Second
 )
 
 // New makes a server without connections, and its receives. After an error there is nothing to
@@ -220,10 +225,13 @@ func (s *Server) Connect(req rdmacm.Request) error {
 	s.mu.Lock()
 	full := len(s.conns)+len(s.leaving) >= s.cfg.Conns
 	if !full {
-		s.conns[qp.QPN()] = &Conn{qp: qp, mr: mr, t: t}
+		c := &Conn{qp: qp, mr: mr, t: t}
+		c.heard.Store(int64(s.rt.Now()))
+		s.conns[qp.QPN()] = c
 	}
 	s.mu.Unlock()
 	if full {
+		s.makeRoom()
 		return errors.Join(qp.Destroy(), mr.Dereg(), req.Reject("too many connections"))
 	}
 	if err := req.Accept(qp, s.cfg.Params, nil, s.rt.Now().Add(acceptTimeout)); err != nil {
@@ -231,6 +239,20 @@ func (s *Server) Connect(req rdmacm.Request) error {
 		return err
 	}
 	return nil
+}
+
+// makeRoom ends the connection that has been silent for longest. The client that was refused finds room when it
+// tries again.
+func (s *Server) makeRoom() {
+	var oldest *Conn
+	for _, c := range s.all() {
+		if !c.Held() && (oldest == nil || c.heard.Load() < oldest.heard.Load()) {
+			oldest = c
+		}
+	}
+	if oldest != nil && s.rt.Now() >= clock.Time(oldest.heard.Load()).Add(silence) {
+		s.hangUp(oldest.qp.QPN())
+	}
 }
 
 // next returns the thread for a new connection; the threads take turns.

@@ -30,9 +30,11 @@ func (r Request) Len() int { return r.n }
 // there were none. After an error the server's NIC is gone, or the completion queue has overflowed.
 func (t *Thread) Poll(handle func(Request) bool) (n int, err error) {
 	left := t.left()
-	n, err = t.cq.Poll(t.wcs[:])
-	for i := range n {
-		t.take(&t.wcs[i], handle)
+	if n, err = t.cq.Poll(t.wcs[:]); n > 0 {
+		now := int64(t.s.rt.Now())
+		for i := range n {
+			t.take(&t.wcs[i], now, handle)
+		}
 	}
 	if err == nil && n < len(t.wcs) {
 		t.bury(left)
@@ -49,7 +51,7 @@ func (t *Thread) Wait(deadline clock.Time) error {
 }
 
 // take handles one completion.
-func (t *Thread) take(wc *verbs.WC, handle func(Request) bool) {
+func (t *Thread) take(wc *verbs.WC, now int64, handle func(Request) bool) {
 	s := t.s
 	c := s.find(wc.QPN)
 	if wc.ID&sendID != 0 {
@@ -57,6 +59,9 @@ func (t *Thread) take(wc *verbs.WC, handle func(Request) bool) {
 			s.hangUp(wc.QPN)
 		}
 		return
+	}
+	if c != nil {
+		c.heard.Store(now)
 	}
 	r := Request{c, int(wc.ID), int(wc.ByteLen)}
 	if wc.Status != verbs.Success || c == nil || handle(r) {

@@ -26,18 +26,24 @@ type trialRun struct {
 	losses  int          // how often memory was lost
 	lost    map[int]bool // the servers whose memory was lost
 	died    bool         // clients have died
-	begun   int          // operations that have begun
-	unknown int
-	full    int // operations that found no room
-	refused int // operations that found their key lost
-	retries int
+	tally
 	at      func(client int) (host string)
 	prompt  bool                    // all clients begin at once
 	ended   func(client int)        // called when a client has ended; nil means that it is not called
+	settled bool                    // TrialServer.Resident was called
 	spare   func(host string) bool  // reports whether the store survives without a memory server; nil means that it does
 	down    map[string]bool         // hosts that have crashed and are not up again
 	revive  func(host string)       // starts the programs of a host again
 	plant   func(kv.Store) kv.Store // for tests: wraps each client in one with a bug
+}
+
+// tally counts operations.
+type tally struct {
+	begun   int
+	unknown int // without an answer
+	full    int // that found no room
+	refused int // that found their key lost
+	retries int
 }
 
 // trialPatience is the deadline of one operation. trialSlack is how long after its deadline the
@@ -235,9 +241,21 @@ func (r *trialRun) disturb() {
 
 // inject injects a fault and schedules its end.
 func (r *trialRun) inject(x trialFault) {
-	rack, h := r.env.rack, r.env.rack.Host(x.victim)
-	end := func() {}
+	rack, h, end := r.env.rack, (*simrack.Host)(nil), func() {}
+	if x.what != trialSwitchDies {
+		h = rack.Host(x.victim)
+	}
 	switch x.what {
+	case trialSwitchDies:
+		if r.down[x.victim] {
+			return
+		}
+		r.down[x.victim] = true
+		rack.CrashSwitch()
+		end = func() {
+			delete(r.down, x.victim)
+			r.env.restartSwitch()
+		}
 	case trialClientsDie:
 		r.died = true
 		h.CrashApps() // their posted requests may still be executed, late

@@ -48,6 +48,8 @@ const (
 	trialServerDies = "memory server dies"
 	// trialMasterDies: the programs of a host end, and begin again later.
 	trialMasterDies = "master dies"
+	// trialSwitchDies: no packet arrives anywhere, until the switch begins again.
+	trialSwitchDies = "dies"
 )
 
 // survivor is the compute host that never fails.

@@ -19,6 +19,8 @@ const (
 	trialServerStops = "server crashes"
 	// trialServerAgain: a second server starts though nothing has failed.
 	trialServerAgain = "another server starts"
+	// trialServerHangs: the server's process hangs, and its NIC does not.
+	trialServerHangs = "server hangs"
 )
 
 // serverSeeds is combined with the seed to draw what happens to the servers of a store, so that the
@@ -43,6 +45,10 @@ func (p *trialPlan) drawServers(seed uint64) {
 		return
 	}
 	at := serverHosts[0]
+	if p.Server.Resident != nil {
+		p.drawResident(d)
+		return
+	}
 	for range d.between(1, 3) {
 		x := serverFault{next: one(d, serverHosts...)}
 		x.victim, x.after, x.late = at, d.between(1, max(1, p.clients*p.rounds*3/4)), d.span(0, 30*time.Microsecond)
@@ -59,6 +65,37 @@ func (p *trialPlan) drawServers(seed uint64) {
 	}
 }
 
+// drawResident draws the faults of a server whose memory outlives it.
+func (p *trialPlan) drawResident(d *draw) {
+	at := serverHosts[0]
+	for range d.between(1, 3) {
+		x := serverFault{next: at}
+		x.victim, x.after, x.late = at, d.between(1, max(1, p.clients*p.rounds*3/4)), d.span(0, 30*time.Microsecond)
+		x.down, x.again = d.span(time.Millisecond, 300*time.Millisecond), d.span(0, 300*time.Millisecond)
+		x.what = one(d, trialServerStops, trialServerStops, trialServerStops, trialServerHangs, trialServerHangs, trialNICHang, trialHostHang, trialLinkCut)
+		p.serverFaults = append(p.serverFaults, x)
+	}
+}
+
+// failResident injects a fault of a server whose memory outlives it, and schedules its end.
+func (r *trialRun) failResident(x serverFault) {
+	rack, h := r.env.rack, r.env.rack.Host(x.victim)
+	over := rack.Now().Add(x.down)
+	switch x.what {
+	case trialServerStops:
+		h.EndProcesses()
+		over = rack.Now().Add(x.again)
+		rack.At(over, func() { r.startServer(x.next) })
+	case trialServerHangs:
+		h.HangApps()
+		rack.At(over, h.ResumeApps)
+	default:
+		r.inject(x.trialFault)
+		return
+	}
+	r.env.goOnUntil(over, survivor)
+}
+
 // String describes the fault.
 func (x serverFault) String() string {
 	return fmt.Sprintf("; %s: %s after %d operations and %v, for %v, the next on %s after %v", x.victim, x.what, x.after, x.late, x.down, x.next, x.again)
@@ -71,6 +108,13 @@ func (r *trialRun) startServer(host string) {
 		rt := ctx.Runtime()
 		for !r.ready {
 			rt.Sleep(50 * time.Microsecond)
+		}
+		if s.Resident != nil && !r.settled {
+			r.settled = true
+			if err := s.Resident(h.Context("resident")); err != nil {
+				r.env.fail("server of the store on %s: %w", host, err)
+				return
+			}
 		}
 		for {
 			serve, err := s.Start(r.config(h, ctx), h.Manager(ctx), rt.Now().Add(trialPatience))
@@ -91,6 +135,10 @@ func (r *trialRun) startServer(host string) {
 
 // failServer injects a fault of a server's host, and schedules its end and the next server.
 func (r *trialRun) failServer(x serverFault) {
+	if r.plan.Server.Resident != nil {
+		r.failResident(x)
+		return
+	}
 	rack, h := r.env.rack, r.env.rack.Host(x.victim)
 	again := x.again
 	switch x.what {

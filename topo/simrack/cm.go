@@ -53,6 +53,7 @@ func (h *Host) ConnManager(ctx verbs.Context) *rdmacm.CM {
 	if err != nil {
 		panic(fmt.Sprintf("simrack: a context of %s has no connection manager: %v", h.Spec.Name, err))
 	}
+	h.managers = append(h.managers, m)
 	return m
 }
 
@@ -172,6 +173,9 @@ func (r *request) answer(reject string) {
 	})
 }
 
+// over reports whether the dialer waits no more.
+func (r *request) over() bool { return r.answered || r.given }
+
 // Service returns the service to which the dialer connects.
 func (r *request) Service() string { return r.service }
 
@@ -259,6 +263,8 @@ func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 		if len(l.backlog) > 0 {
 			req := l.backlog[0]
 			l.backlog = slices.Delete(l.backlog, 0, 1)
+			h := l.manager.host
+			h.taken = append(slices.DeleteFunc(h.taken, (*request).over), req)
 			return req, nil
 		}
 		if net.Now() >= deadline {

@@ -1,8 +1,10 @@
 package simrack
 
 import (
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -12,6 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 	"github.com/rdmalab/rdmalab/topo/sim"
@@ -38,6 +41,8 @@ type Host struct {
 	waiters   []*waiter
 	apps      []*shell
 	listeners map[string]*listener
+	taken     []*request // that its applications have accepted, and may not have answered yet
+	managers  []*rdmacm.CM
 	crashed   bool
 	hung      []*sim.Proc // threads that HangAll has stopped
 }
@@ -236,10 +241,33 @@ func (h *Host) Hang() { h.rack.net.SetUp(h.node, false) }
 // Resume ends Hang.
 func (h *Host) Resume() { h.rack.net.SetUp(h.node, true) }
 
+// EndProcesses is CrashApps that also closes the listeners of the applications, and rejects the requests that
+// they have not answered, as a host's daemon does when a process has ended.
+func (h *Host) EndProcesses() {
+	h.CrashApps()
+	for _, service := range slices.Sorted(maps.Keys(h.listeners)) {
+		_ = h.listeners[service].Close() // cannot fail
+	}
+	for _, r := range h.taken {
+		if !r.over() {
+			r.answer("the process has ended")
+		}
+	}
+	for _, m := range h.managers {
+		_ = m.Close() // cannot fail
+	}
+	h.taken, h.managers = nil, nil
+}
+
 // HangAll stops the NIC, and all threads that run on the host now, as when a virtual machine is
 // paused.
 func (h *Host) HangAll() {
 	h.Hang()
+	h.HangApps()
+}
+
+// HangApps stops all threads that run on the host now. The NIC goes on.
+func (h *Host) HangApps() {
 	for _, b := range h.apps {
 		for _, p := range b.threads {
 			p.Hang()
@@ -251,6 +279,11 @@ func (h *Host) HangAll() {
 // ResumeAll ends HangAll.
 func (h *Host) ResumeAll() {
 	h.Resume()
+	h.ResumeApps()
+}
+
+// ResumeApps ends HangApps.
+func (h *Host) ResumeApps() {
 	for _, p := range h.hung {
 		p.Resume()
 	}
