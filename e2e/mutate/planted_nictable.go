@@ -3,6 +3,12 @@ package main
 // nictableBugs are bugs of the store whose GETs a NIC executes.
 var nictableBugs = []planted{
 	{
+		"nictable: clients that have crashed keep their connections", "store/rpc/server.go",
+		"if oldest != nil && s.rt.Now() >=",
+		"if oldest != nil && s.rt.Now() <",
+		"store/rpc TestCrashedClientsTakeNoConnection",
+	},
+	{
 		"nictable: a move is not counted", "store/nictable/table.go",
 		"	t.moves++\n",
 		"",
