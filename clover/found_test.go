@@ -154,8 +154,17 @@ func TestWhatAMetadataServerFinds(t *testing.T) {
 					if st.Losses != losses || st.Copies != uint64(replicas) || st.LostKeys == 0 && st.Keys != foundKeys || st.Recovered != st.Keys {
 						t.Errorf("the server counts %+v", st)
 					}
-					if c.lost == 0 && st.LostKeys > 0 {
-						t.Errorf("%d keys are lost", st.LostKeys)
+					// A third of the keys has its newest node on each server, and as many have their records there. With two copies,
+					// one of two servers has the other copy.
+					keys, fewest, most := uint64(foundKeys), uint64(0), uint64(0)
+					switch {
+					case replicas == 1 && c.lost == 2:
+						keys, fewest, most = foundKeys-7, 5, 8
+					case replicas == 1 && c.lost == 1, c.lost == 2:
+						fewest, most = 5, 8
+					}
+					if st.Keys != keys || st.LostKeys < fewest || st.LostKeys > most {
+						t.Errorf("%d keys, %d of them lost; want %d, %d to %d", st.Keys, st.LostKeys, keys, fewest, most)
 					}
 				})
 				switch {

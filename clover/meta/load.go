@@ -219,6 +219,7 @@ func (s *chains) formatServer(i int) error {
 func (s *memories) writeOwner(i int) error {
 	super := layout.Superblock{Format: s.format, Server: i, Generation: s.memory[i].generation, Owner: s.owner, Space: s.space, Store: s.store}
 	super.View, super.Out = s.view, s.outs()
+	s.written = max(s.written, s.owner)
 	b := make([]byte, layout.SuperblockLen)
 	super.Put(b)
 	return s.writeBulk(i, 0, b)

@@ -2,10 +2,12 @@ package meta
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 )
 
 // lose is called when the memory of server i was lost. Keys whose newest node was there are lost,
@@ -21,6 +23,9 @@ import (
 // The steps that can fail come first. Repeating them after a failure does no harm.
 func (s *Server) lose(i int) error {
 	if err := s.openWays(i, s.deadline()); err != nil {
+		return err
+	}
+	if err := s.mayFormat(i); err != nil {
 		return err
 	}
 	// Shortcuts on other servers may name nodes on this server, whose versions begin again.
@@ -54,6 +59,21 @@ func (s *Server) lose(i int) error {
 	}
 	s.followAll()
 	return nil
+}
+
+// mayFormat returns an error if another metadata server has formatted server i since this one found its
+// memory lost. First it makes the memory service retire all smaller numbers, which a service that was
+// restarted has forgotten: another metadata server that is about to format it cannot do so any more, and
+// if this one was deposed, the service of another memory server or the superblock says so.
+func (s *Server) mayFormat(i int) error {
+	if err := memservice.FenceTo(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[i], s.nextID, s.deadline()); err != nil {
+		return err
+	}
+	_, err := s.superblock(i)
+	if errors.Is(err, layout.ErrSuperblock) || errors.Is(err, layout.ErrVersion) {
+		return nil // lost
+	}
+	return err
 }
 
 // forsake removes the nodes of server i from all chains. If the newest known node of a key is one

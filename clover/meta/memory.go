@@ -25,6 +25,9 @@ type memories struct {
 	answering bool
 	// owner is the incarnation number of this metadata server.
 	owner uint32
+	// written is the greatest incarnation number that this metadata server may have written to a
+	// superblock. It can be greater than owner, if taking the next number has failed.
+	written uint32
 	// self is the owner number under which this metadata server connects to the memory servers.
 	// deposed: the memory servers refuse self, because a later incarnation of the metadata server
 	// has taken over.
@@ -275,7 +278,8 @@ func (s *memories) retryPause() time.Duration {
 
 // superblock reads the superblock of server i. It returns layout.ErrSuperblock if there is none, or
 // if it is that of another server. It returns errDeposed if another metadata server has made another
-// store since this one took over.
+// store since this one took over, or has taken over this store: the superblock has its greater number.
+// A memory service that was restarted has forgotten which numbers it had retired, and admits this server.
 func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 	o := &s.walk.bulk
 	s.fab.Read(o, s.memory[i].target(0, 0), bulkAt, layout.SuperblockLen)
@@ -292,7 +296,7 @@ func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 	if super.Server != i {
 		return super, layout.ErrSuperblock
 	}
-	if s.self != 0 && super.Store != s.store {
+	if s.self != 0 && (super.Store != s.store || super.Owner > max(s.owner, s.written)) {
 		s.deposed = true
 		return super, errDeposed
 	}

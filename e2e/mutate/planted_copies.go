@@ -298,8 +298,8 @@ var copiesBugs = []planted{
 	},
 	{
 		"clover/meta: another store is formatted", "clover/meta/memory.go",
-		"if s.self != 0 && super.Store != s.store {",
-		"if s.self == 0 && super.Store != s.store {",
+		"if s.self != 0 && (super.Store != s.store ||",
+		"if s.self == 0 && (super.Store != s.store ||",
 		"clover TestADeposedServerFormatsNoOtherStore",
 	},
 	{
@@ -325,5 +325,17 @@ var copiesBugs = []planted{
 		"if len(h.waiting) == 0 {",
 		"if h.waiting == nil || h.open > 0 {",
 		"softrnic/memservice TestManyUnfinishedHandshakes",
+	},
+	{
+		"clover: the greater number in a superblock deposes no metadata server", "clover/meta/memory.go",
+		" || super.Owner > max(s.owner, s.written)) {",
+		") {",
+		"clover TestDeposedServerAfterNICsRestart",
+	},
+	{
+		"clover: memory that was found lost is formatted without another look", "clover/meta/lose.go",
+		"	if err := s.mayFormat(i); err != nil {",
+		"	if err := error(nil); err != nil {",
+		"clover/meta TestFirstServerIsAboutToFormat",
 	},
 }
