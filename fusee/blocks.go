@@ -457,24 +457,46 @@ func (s *space) leave(deadline clock.Time) error {
 	if err := s.settleLimbo(deadline); err != nil {
 		return err
 	}
+	// The blocks that the client has come first: a service that does not answer may take all the time.
+	d := departure{space: s, left: make(map[blockID]bool)}
+	if err := d.blocks(deadline); err != nil {
+		return err
+	}
 	late := s.requests.recall(s, deadline)
-	for _, b := range s.blocks {
-		if slices.ContainsFunc(s.unsure, func(o object) bool { return o.block == b }) {
-			delete(s.blocks, b.blockID)
+	if err := d.blocks(deadline); err != nil {
+		return err
+	}
+	return late
+}
+
+// departure is a client that leaves its blocks.
+type departure struct {
+	*space
+	left map[blockID]bool // the blocks that the client has left
+}
+
+// blocks leaves the client's blocks that it has not left yet.
+func (d departure) blocks(deadline clock.Time) error {
+	for _, b := range d.space.blocks {
+		if slices.ContainsFunc(d.unsure, func(o object) bool { return o.block == b }) {
+			delete(d.space.blocks, b.blockID)
 		}
 	}
-	all := slices.Collect(maps.Values(s.blocks))
+	all := slices.DeleteFunc(slices.Collect(maps.Values(d.space.blocks)), func(b *block) bool { return d.left[b.blockID] })
 	slices.SortFunc(all, func(a, b *block) int { return cmp.Or(a.server-b.server, a.block-b.block) })
 	for some := range slices.Chunk(all, maxOps/2) {
 		for _, b := range some {
-			s.swap(b.server, s.useAt(b.blockID), uint64(b.word), uint64(b.leaves()))
+			d.swap(b.server, d.useAt(b.blockID), uint64(b.word), uint64(b.leaves()))
 			if b.maybe != 0 {
-				s.swap(b.server, s.useAt(b.blockID), uint64(b.maybe), uint64(b.leaves()))
+				d.swap(b.server, d.useAt(b.blockID), uint64(b.maybe), uint64(b.leaves()))
 			}
 		}
-		if err := s.do(deadline); err != nil {
+		if err := d.do(deadline); err != nil {
 			return err
 		}
+		for _, b := range some {
+			d.left[b.blockID] = true
+		}
 	}
-	return late
+	return nil
 }

@@ -168,7 +168,7 @@ func (c *Client) Close() error {
 		c.lose()
 	}
 	defer c.requests.join()
-	if !c.fenced && (c.owed || len(c.blocks)+len(c.heirs)+len(c.limbo) > 0) {
+	if !c.fenced && (c.owed || c.requests.ahead != nil || len(c.blocks)+len(c.heirs)+len(c.limbo) > 0) {
 		end = c.rt.Now().Add(leaveTimeout)
 		settle := func(end clock.Time) error { return c.settleHeirs(end, end) }
 		for _, step := range []func(clock.Time) error{settle, c.settleUnsure, c.confess, c.leave} {
