@@ -38,4 +38,10 @@ var nictableBugs = []planted{
 		"Table: table,",
 		"store/nictable TestConformance",
 	},
+	{
+		"nictable: programs of clients that have gone stay", "store/nictable/estate.go",
+		"	if !e.makeRoom() {",
+		"	if false && !e.makeRoom() {",
+		"store/nictable TestProgramsOfClientsThatHaveGone",
+	},
 }

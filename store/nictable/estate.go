@@ -3,6 +3,7 @@ package nictable
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // Estate is the table and the programs that answer GETs. It outlives the processes that change it.
@@ -60,19 +62,64 @@ func (e *Estate) table() redn.Mem {
 	return redn.Mem{Addr: e.mr.Addr(), LKey: e.mr.LKey(), RKey: e.mr.RKey(), Len: e.mr.Len()}
 }
 
-// bury frees the programs of clients that have gone.
+// maxPrograms is how many programs there may be. Each has three queue pairs and six completion queues
+// of the NIC, and the programs outlive the process that made them.
+const maxPrograms = 1024
+
+// silence is how long a program must have had no request before it makes room for another client. A
+// client that lives makes a new connection at its next GET.
+const silence = time.Second
+
+// bury frees the programs of clients that have gone, and notes which programs have had requests.
 func (e *Estate) bury() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	now := e.ctx.Runtime().Now()
 	kept := e.programs[:0]
 	for _, p := range e.programs {
-		if a, err := p.qps[answersQP].Query(); err == nil && a.State != verbs.StateError {
-			kept = append(kept, p)
+		a, err := p.qps[answersQP].Query()
+		if err != nil || a.State == verbs.StateError {
+			_ = p.close() // an object that cannot be destroyed stays
 			continue
 		}
-		_ = p.close() // an object that cannot be destroyed stays
+		if a.RecvPSN != p.next {
+			p.next, p.heard = a.RecvPSN, now
+		}
+		kept = append(kept, p)
 	}
+	clear(e.programs[len(kept):])
 	e.programs = kept
+}
+
+// makeRoom ends the program that had no request for longest, if there are too many. The queue pair of
+// a client that crashed or hung sends nothing, so the NIC does not notice that the client has gone. It
+// returns false if all programs had requests lately.
+func (e *Estate) makeRoom() bool {
+	e.mu.Lock()
+	full := len(e.programs) >= maxPrograms
+	e.mu.Unlock()
+	if !full {
+		return true
+	}
+	e.bury()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.programs) < maxPrograms {
+		return true
+	}
+	oldest := 0
+	for i, p := range e.programs {
+		if p.heard < e.programs[oldest].heard {
+			oldest = i
+		}
+	}
+	p := e.programs[oldest]
+	if e.ctx.Runtime().Now() < p.heard.Add(silence) {
+		return false
+	}
+	e.programs = slices.Delete(e.programs, oldest, oldest+1)
+	_ = p.close() // an object that cannot be destroyed stays
+	return true
 }
 
 // Lengths of the memory of a program in bytes; its parts begin at multiples of a block.
@@ -98,6 +145,9 @@ type program struct {
 	qps    []verbs.RingQP
 	queues []*redn.Queue
 	used   int // bytes of mr
+	// next is the PSN of the next request, and heard when bury first saw this value.
+	next  wire.PSN
+	heard clock.Time
 	// receive takes a request. It is posted once, and the program uses it again and again.
 	receive verbs.RecvWR
 }
@@ -120,8 +170,11 @@ func (e *Estate) welcome(req rdmacm.Request, params rdmacm.Params, deadline cloc
 	if len(b) < bufferLen {
 		return req.Reject("no buffer")
 	}
+	if !e.makeRoom() {
+		return req.Reject("too many clients read at the same time")
+	}
 	client := redn.Mem{Addr: binary.BigEndian.Uint64(b), RKey: binary.BigEndian.Uint32(b[8:]), Len: noteAt(e.shape) + wordLen}
-	p := &program{estate: e}
+	p := &program{estate: e, heard: e.ctx.Runtime().Now()}
 	err := p.build(client)
 	if err == nil {
 		var moves [wordLen]byte

@@ -223,7 +223,7 @@ func (s *Server) Connect(req rdmacm.Request) error {
 		return errors.Join(err, mr.Dereg(), req.Reject(err.Error()))
 	}
 	s.mu.Lock()
-	full := len(s.conns)+len(s.leaving) >= s.cfg.Conns
+	full, leaving := len(s.conns)+len(s.leaving) >= s.cfg.Conns, len(s.leaving)
 	if !full {
 		c := &Conn{qp: qp, mr: mr, t: t}
 		c.heard.Store(int64(s.rt.Now()))
@@ -231,7 +231,9 @@ func (s *Server) Connect(req rdmacm.Request) error {
 	}
 	s.mu.Unlock()
 	if full {
-		s.makeRoom()
+		if leaving == 0 { // otherwise a connection that ends makes room
+			s.makeRoom()
+		}
 		return errors.Join(qp.Destroy(), mr.Dereg(), req.Reject("too many connections"))
 	}
 	if err := req.Accept(qp, s.cfg.Params, nil, s.rt.Now().Add(acceptTimeout)); err != nil {
