@@ -37,25 +37,62 @@ func (e *BrokenError) Error() string {
 		e.Word, e.Explained, e.Ops, strings.Join(e.Around, "\n    "))
 }
 
-// model describes a word to the checker porcupine: the state is the word's value, the input an Op,
-// the output an answer.
+// state is the state of a word: its value, and whether the end has come.
+type state struct {
+	value uint64
+	ended bool
+}
+
+// end is an input behind all operations that were answered. An operation that was never answered
+// takes place before it if it changes the word there, and otherwise after it, where it does nothing.
+// This loses no order of the operations: an operation without an answer and without an effect can
+// be moved to the end of the order. Without the end, a search would try each of them at each place.
+type end struct{}
+
+// model describes a word to the checker porcupine: the input is an Op or end, the output an answer.
 func model(first uint64) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return first },
-		Step: func(state, input, output any) (bool, any) {
-			v, op, out := state.(uint64), input.(Op), output.(answer)
-			if out.known && op.Kind != Write && out.before != v {
-				return false, state
+		Init: func() any { return state{value: first} },
+		Step: func(s, input, output any) (bool, any) {
+			st := s.(state)
+			op, ok := input.(Op)
+			if !ok {
+				return true, state{st.value, true}
 			}
-			next := op.Apply(v)
-			if next == v {
-				return true, state
+			out := output.(answer)
+			switch {
+			case out.known && op.Kind != Write && out.before != st.value:
+				return false, s
+			case st.ended: // only operations that were never answered are left
+				return out.never, s
 			}
-			return true, next
+			next := op.Apply(st.value)
+			if next == st.value {
+				return !out.never, s
+			}
+			return true, state{value: next}
 		},
-		Equal: func(a, b any) bool { return a.(uint64) == b.(uint64) },
-		Hash:  func(s any) uint64 { return s.(uint64) },
+		Equal: func(a, b any) bool { return a.(state) == b.(state) },
+		Hash: func(s any) uint64 {
+			st := s.(state)
+			if st.ended {
+				return ^st.value
+			}
+			return st.value
+		},
 	}
+}
+
+// withEnd appends the end to operations.
+func withEnd(ops []porcupine.Operation) []porcupine.Operation {
+	var last int64
+	for _, o := range ops {
+		last = max(last, o.Call)
+		if o.Return < never {
+			last = max(last, o.Return)
+		}
+	}
+	return append(slices.Clone(ops), porcupine.Operation{ClientId: -2, Input: end{}, Output: answer{}, Call: last + 1, Return: last + 2})
 }
 
 // decide is porcupine.CheckOperations with a bound on the steps. After `most` steps the model
@@ -72,9 +109,11 @@ func decide(m porcupine.Model, ops []porcupine.Operation, most int) (explained, 
 	return explained, explained || steps <= most
 }
 
+// answer is what a client knows of an operation: the value before it, if known. never: the operation
+// has no answer, and may take place at any time.
 type answer struct {
-	known  bool
-	before uint64
+	known, never bool
+	before       uint64
 }
 
 // Check checks every word. final returns the value that a word has at the end, and false if that is
@@ -103,7 +142,7 @@ func (l *Log) check(w int, final func(w int) (uint64, bool), most int) error {
 		}
 	}
 	ops := operations(events, x.watched)
-	switch explained, decided := decide(m, ops, most); {
+	switch explained, decided := decide(m, withEnd(ops), most); {
 	case explained:
 		return nil
 	case !decided:
@@ -177,7 +216,8 @@ func operations(events []event, watched bool) []porcupine.Operation {
 }
 
 func (e *event) operation() porcupine.Operation {
-	return porcupine.Operation{ClientId: e.client, Input: e.op, Output: answer{e.answered, e.answer}, Call: e.call, Return: e.ret}
+	out := answer{known: e.answered, never: e.ret == never, before: e.answer}
+	return porcupine.Operation{ClientId: e.client, Input: e.op, Output: out, Call: e.call, Return: e.ret}
 }
 
 // maxAround bounds the operations that an error names.
@@ -186,22 +226,23 @@ const maxAround = 12
 // explain repeats the search to find out how many operations can be put in order, and returns a
 // *BrokenError.
 func (x *word) explain(m porcupine.Model, ops []porcupine.Operation) error {
-	_, info := porcupine.CheckOperationsVerbose(m, ops, 0)
+	_, info := porcupine.CheckOperationsVerbose(m, withEnd(ops), 0)
 	var longest []porcupine.Operation
 	for _, partition := range info.PartialLinearizationsOperations() {
 		for _, p := range partition {
+			p = slices.DeleteFunc(slices.Clone(p), func(o porcupine.Operation) bool { return o.Input == any(end{}) })
 			if len(p) > len(longest) {
 				longest = p
 			}
 		}
 	}
 	e := &BrokenError{Word: x.name, Ops: len(ops), Explained: len(longest)}
-	state, done := any(x.first), make(map[int64]bool)
+	at, done := any(state{value: x.first}), make(map[int64]bool)
 	for _, o := range longest {
-		_, state = m.Step(state, o.Input, o.Output)
+		_, at = m.Step(at, o.Input, o.Output)
 		done[o.Call] = true
 	}
-	e.Around = append(e.Around, fmt.Sprintf("the word is %#x here", state))
+	e.Around = append(e.Around, fmt.Sprintf("the word is %#x here", at.(state).value))
 	// An operation can come next if no other remaining operation was answered before this one was
 	// invoked.
 	earliest := int64(never)

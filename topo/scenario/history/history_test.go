@@ -95,6 +95,121 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
+// Many operations without an answer do not make the search long: releases and takeovers of a lock
+// that many clients have asked for and whose answers were lost.
+func TestManyWithoutAnAnswer(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	l := &Log{}
+	l.Add("lock", 0)
+	var word uint64
+	for k := range 400 {
+		me := uint64(k + 1)
+		take := cas(0, me)
+		id := l.Invoke(0, k, take)
+		before := word
+		word = take.Apply(word)
+		l.Return(id, before)
+		if word != me {
+			t.Fatal("the lock is taken")
+		}
+		release := cas(me, 0)
+		id = l.Invoke(0, k, release)
+		word = release.Apply(word)
+		if r.IntN(8) > 0 {
+			l.Return(id, me)
+		}
+		if r.IntN(8) == 0 { // asks for the lock of a client that has it no more, and gets no answer
+			l.Invoke(0, 1000+k, cas(me, 0))
+		}
+	}
+	if l.Pending < 60 {
+		t.Fatalf("only %d operations without an answer", l.Pending)
+	}
+	if err := l.Check(atEnd(0), 1<<16); err != nil {
+		t.Error(err)
+	}
+	var broken *BrokenError
+	if err := l.Check(atEnd(5), 1<<22); !errors.As(err, &broken) {
+		t.Errorf("a wrong end: %v", err)
+	}
+}
+
+// The end loses no order and adds none: small histories have the same verdict by trying all orders.
+func TestSmallHistoriesByAllOrders(t *testing.T) {
+	accepted := 0
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		l := &Log{}
+		l.Add("w", 0)
+		var ids []ID
+		var ops []Op
+		returned := make(map[int]uint64)
+		var order [][2]int // call and return of each operation, by place in the history
+		place := 0
+		for len(ids) < 6 || r.IntN(3) > 0 {
+			place++
+			if open := len(ids) - len(returned); len(ids) < 6 && (open == 0 || r.IntN(2) == 0) {
+				op := []Op{cas(uint64(r.IntN(3)), uint64(r.IntN(3))), write(uint64(r.IntN(3))), add(1), {Kind: Read}}[r.IntN(4)]
+				ids, ops, order = append(ids, l.Invoke(0, len(ids), op)), append(ops, op), append(order, [2]int{place, never})
+				continue
+			}
+			i := r.IntN(len(ids))
+			if _, ok := returned[i]; ok {
+				if len(returned) == len(ids) {
+					break
+				}
+				continue
+			}
+			returned[i] = uint64(r.IntN(3))
+			l.Return(ids[i], returned[i])
+			order[i][1] = place
+		}
+		final := uint64(r.IntN(3))
+		want := possible(ops, order, returned, final, 0, 0)
+		if err := l.Check(atEnd(final), MostSteps); (err == nil) != want {
+			t.Fatalf("seed %d: %v; by all orders %v", seed, err, want)
+		}
+		if want {
+			accepted++
+		}
+	}
+	if accepted < 100 || accepted > 2900 {
+		t.Errorf("%d of 3000 histories were accepted", accepted)
+	}
+}
+
+// possible tries all orders of the operations that are not done, from a value of the word. Operations
+// without an answer may be left out.
+func possible(ops []Op, order [][2]int, returned map[int]uint64, final, value uint64, done int) bool {
+	left := false
+	for i := range ops {
+		if _, ok := returned[i]; ok && done&(1<<i) == 0 {
+			left = true
+		}
+	}
+	if !left && value == final {
+		return true
+	}
+next:
+	for i, op := range ops {
+		if done&(1<<i) != 0 {
+			continue
+		}
+		for j := range ops {
+			if done&(1<<j) == 0 && order[j][1] < order[i][0] {
+				continue next
+			}
+		}
+		if v, ok := returned[i]; ok && op.Kind != Write && v != value {
+			continue
+		}
+		if possible(ops, order, returned, final, op.Apply(value), done|1<<i) {
+			return true
+		}
+	}
+	return false
+}
+
 // Every history of operations that were executed in some order is accepted. With one wrong answer
 // it is not.
 func TestRandomHistories(t *testing.T) {
