@@ -65,8 +65,10 @@ var _ = Describe("the tree Sherman", func() {
 		// The switch forwards a lock's requests as they are before its shared connections are up, and for
 		// up to 5 s after a request on a client's connection was lost: the first history may be over by
 		// then.
+		base := 3000 // of keys that no history has used
 		Eventually(func() uint64 {
-			right(history(rack, "cn0", 4, 40, 20, "3000"))
+			right(history(rack, "cn0", 4, 40, 20, strconv.Itoa(base)))
+			base += 20
 			return rack.SwitchCounters()["hardened"]["replaced"]
 		}, fixture.Patience).ShouldNot(BeZero(), func() string { return rack.OK("switch", "connections") })
 
