@@ -99,7 +99,8 @@ func TestWhatStaysAlone(t *testing.T) {
 		"wrong IP checksum":    func(b []byte) []byte { b[24] ^= 1; return b },
 		"another destination":  func(b []byte) []byte { b[33] ^= 1; return b },
 		"another source port":  func(b []byte) []byte { b[35] ^= 1; return b },
-		"another port":         func(b []byte) []byte { b[37] ^= 1; return b },
+		"another port":         func(b []byte) []byte { b[37] ^= 2; return b },
+		"the other NIC's port": func(b []byte) []byte { b[37] = 0xb8; return b },
 		"a UDP checksum":       func(b []byte) []byte { b[41] = 1; return b },
 		"bytes behind":         func(b []byte) []byte { return append(b, 0) },
 		"longer than first":    func([]byte) []byte { return rocePacket(false, 8, make([]byte, 101)) },
@@ -123,6 +124,26 @@ func TestWhatStaysAlone(t *testing.T) {
 	for _, second := range []Frame{{Data: f.Data, Port: 1}, {Data: f.Data, SegSize: 10}, {Data: f.Data, CsumPartial: true}} {
 		if run := FirstRun([]Frame{{Data: rocePacket(false, 7, payload)}, second}, 1500); run.Frames != 1 {
 			t.Errorf("merged %+v", second)
+		}
+	}
+}
+
+// Messages of 1RMA travel as super-frames, too.
+func TestMergeOfOneRMA(t *testing.T) {
+	var frames []Frame
+	for i := range 3 {
+		b := rocePacket(false, uint16(i), make([]byte, 100-i/2))
+		b[37] = 0xb8
+		frames = append(frames, Frame{Data: b})
+	}
+	f, n := merged(frames, 1500)
+	var out Batch
+	if out.Split(f); n != 3 || len(out.Frames) != 3 {
+		t.Fatalf("%d messages in a super-frame, %d split", n, len(out.Frames))
+	}
+	for i := range frames {
+		if !bytes.Equal(out.Frames[i].Data, frames[i].Data) {
+			t.Errorf("message %d: %x became %x", i, frames[i].Data, out.Frames[i].Data)
 		}
 	}
 }

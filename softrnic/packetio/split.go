@@ -17,7 +17,12 @@ const (
 	protocolTCP   = 6
 	protocolUDP   = 17
 	rocePort      = 4791
+	oneRMAPort    = 4792
 )
+
+// mergeable reports whether the packets of a UDP port travel as super-frames: those of RoCEv2 and of
+// 1RMA. Both kinds protect their bytes themselves, and have no UDP checksum.
+func mergeable(port uint16) bool { return port == rocePort || port == oneRMAPort }
 
 // layout has the offsets of the headers of a TCP or UDP datagram.
 type layout struct {
@@ -69,7 +74,7 @@ func (f *Frame) Packets() int {
 	return max(1, (len(f.Data)-l.payload+f.SegSize-1)/f.SegSize)
 }
 
-// Splittable reports whether f is a super-frame of RoCEv2 packets, which Split splits. It is false
+// Splittable reports whether f is a super-frame of RoCEv2 packets or of 1RMA messages, which Split splits. It is false
 // for a super-frame with more packets than any sender makes, because many tiny packets would occupy
 // the receiver for long.
 func (f *Frame) Splittable() bool {
@@ -78,10 +83,10 @@ func (f *Frame) Splittable() bool {
 	}
 	l, ok := locate(f.Data)
 	n := len(f.Data) - l.payload
-	return ok && !l.tcp && n > f.SegSize && n <= maxSegments*f.SegSize && binary.BigEndian.Uint16(f.Data[l.l4+2:]) == rocePort
+	return ok && !l.tcp && n > f.SegSize && n <= maxSegments*f.SegSize && mergeable(binary.BigEndian.Uint16(f.Data[l.l4+2:]))
 }
 
-// Split appends the packets of a RoCEv2 super-frame to b, each as a frame of its own in memory of
+// Split appends the packets of a Splittable super-frame to b, each as a frame of its own in memory of
 // b. Any other frame is appended unchanged and not copied.
 func (b *Batch) Split(f Frame) {
 	if !f.Splittable() {
@@ -152,7 +157,7 @@ func (s *Segments) Packet(i int) []byte {
 func (s *Segments) Append(dst []byte, i int) []byte { return s.frame.segment(s.l, i, dst) }
 
 // fix sets the lengths, identification and checksums of segment i. The UDP checksum becomes 0,
-// which means none: the ICRC protects the packet.
+// which means none: the ICRC of RoCEv2 or the tag of 1RMA protects the packet.
 func (l *layout) fix(d []byte, i int) {
 	udp := d[l.l4:]
 	binary.BigEndian.PutUint16(udp[4:], uint16(len(udp)))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/memlink"
@@ -13,7 +14,10 @@ import (
 )
 
 // links makes the memory links of the switch. If listener is nil, there are none.
-type links struct{ listener *memlink.Listener }
+type links struct {
+	listener *memlink.Listener
+	oneRMA   bool // the hosts have 1RMA NICs
+}
 
 // memoryLinks begins to listen for hosts if the rack has memory links.
 func memoryLinks(rack *spec.Rack, paths spec.Paths) (links, error) {
@@ -21,7 +25,7 @@ func memoryLinks(rack *spec.Rack, paths spec.Paths) (links, error) {
 		return links{}, nil
 	}
 	l, err := memlink.Listen(paths.Links())
-	return links{l}, err
+	return links{l, rack.OneRMA != nil}, err
 }
 
 func (s links) close() error {
@@ -41,7 +45,7 @@ func (s links) beside(wire *afpacket.Port, i int, l Link) (packetio.Port, error)
 	if err != nil {
 		return nil, errors.Join(err, wire.Close())
 	}
-	return &doubleLink{wire: wire, memory: m}, nil
+	return &doubleLink{wire: wire, memory: m, oneRMA: s.oneRMA}, nil
 }
 
 // wirePort is the switch's end of a veth pair. An afpacket.Port is one.
@@ -61,6 +65,7 @@ type doubleLink struct {
 	// wireFirst: the next Recv tries the veth pair first. It alternates, so that no way has to wait
 	// for the other.
 	wireFirst bool
+	oneRMA    bool // the host has a 1RMA NIC, whose messages go through shared memory, too
 	// batches of a Send that has frames for both ways
 	toWire, toMemory packetio.Batch
 }
@@ -87,7 +92,7 @@ func (l *doubleLink) Recv(b *packetio.Batch) (int, error) {
 // on the same way keep their order. A frame that takes both ways is counted once, by the pair.
 func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	same := 0
-	for same < len(b.Frames) && wire.IsRoCE(b.Frames[same].Data) {
+	for same < len(b.Frames) && l.toNIC(b.Frames[same].Data) {
 		same++
 	}
 	if same == len(b.Frames) {
@@ -95,7 +100,7 @@ func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	}
 	both := 0
 	for _, f := range b.Frames {
-		if wire.IsRoCE(f.Data) {
+		if l.toNIC(f.Data) {
 			l.toMemory.Frames = append(l.toMemory.Frames, f)
 			continue
 		}
@@ -111,6 +116,9 @@ func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	n, werr := l.wire.Send(&l.toWire)
 	return min(left, len(l.toMemory.Frames)-both) + n, errors.Join(err, werr)
 }
+
+// toNIC reports whether a frame is for one of the host's NICs.
+func (l *doubleLink) toNIC(b []byte) bool { return wire.IsRoCE(b) || l.oneRMA && onerma.Is(b) }
 
 // LinkUp reports whether the veth pair has a carrier. It sets the memory link to the same state.
 func (l *doubleLink) LinkUp() bool {

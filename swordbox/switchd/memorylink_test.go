@@ -29,7 +29,10 @@ func datagram(port byte, n int) []byte {
 	return b
 }
 
-const rocePort = 0xb7
+const (
+	rocePort   = 0xb7
+	oneRMAPort = 0xb8
+)
 
 // RoCEv2 packets take the shared memory, all other frames the veth pair, each in order. Frames on
 // one way do not delay those on the other, and the carrier of the pair counts for both.
@@ -40,7 +43,7 @@ func TestDoubleLink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := links{listener}
+	s := links{listener: listener}
 	m, err := listener.Port("cn0", memlink.Config{MTU: 1500, Index: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +101,20 @@ func TestDoubleLink(t *testing.T) {
 		t.Errorf("by the pair: %v", n)
 	}
 
+	// Messages of 1RMA take the shared memory if the hosts have such NICs.
+	for i, want := range []int{0, 1} {
+		l.oneRMA = i == 1
+		out.Reset()
+		out.Add(0, datagram(oneRMAPort, 30))
+		send(l, &out)
+		if n := lengths(host); len(n) != want {
+			t.Errorf("1RMA %v, by memory: %v", l.oneRMA, n)
+		}
+		if n := lengths(b); len(n) != 1-want {
+			t.Errorf("1RMA %v, by the pair: %v", l.oneRMA, n)
+		}
+	}
+
 	// A query of a multicast router takes both ways.
 	query := wire.Membership{Query: true, Source: netip.IPv4Unspecified(), Group: netip.IPv4Unspecified(), MaxResponse: time.Second}
 	out.Reset()
@@ -124,7 +141,7 @@ func TestDoubleLink(t *testing.T) {
 			t.Errorf("two receives have got %v", got)
 		}
 	}
-	if s := l.Stats(); s.RxPackets != 4 || s.TxPackets != 15 {
+	if s := l.Stats(); s.RxPackets != 4 || s.TxPackets != 17 {
 		t.Errorf("%+v", s)
 	}
 

@@ -24,39 +24,44 @@ const (
 // roceFilter returns the classic BPF program of mode Host. It takes RoCEv2: UDP to port 4791 over
 // IPv4 (no later fragment) or IPv6, behind at most one VLAN tag. It also takes IGMP, and frames
 // with a hop-by-hop header, because MLD has one: the NIC answers IGMP and MLD queries. The kernel
-// removes the outer tag before the filter sees the frame.
-func roceFilter() []bpf.Instruction {
+// removes the outer tag before the filter sees the frame. UDP to the port also is taken as RoCEv2 is,
+// unless it is 0.
+func roceFilter(also uint16) []bpf.Instruction {
 	var prog []bpf.Instruction
 	prog = append(prog, bpf.LoadAbsolute{Off: offType, Size: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tpid8021Q, SkipTrue: uint8(len(roceIP(0)) + 1)})
-	prog = append(prog, roceIP(0)...)
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tpid8021Q, SkipTrue: uint8(len(roceIP(0, also)) + 1)})
+	prog = append(prog, roceIP(0, also)...)
 	prog = append(prog, bpf.RetConstant{Val: 0}, bpf.LoadAbsolute{Off: offType + tagLen, Size: 2})
-	prog = append(prog, roceIP(tagLen)...)
+	prog = append(prog, roceIP(tagLen, also)...)
 	return append(prog, bpf.RetConstant{Val: 0})
 }
 
 // roceIP returns instructions that test a frame. The frame's EtherType is in the accumulator, and
 // its VLAN tag is shift bytes long. They accept the frame if the NIC takes it; otherwise the
 // program goes on behind them.
-func roceIP(shift uint32) []bpf.Instruction {
+func roceIP(shift uint32, also uint16) []bpf.Instruction {
+	if also == 0 {
+		also = wire.UDPPort
+	}
 	ip := uint32(offIPv4) + shift
 	return []bpf.Instruction{
 		/* 0 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(wire.EtherTypeIPv6), SkipTrue: 9},
-		/* 1 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(wire.EtherTypeIPv4), SkipTrue: 14},
+		/* 1 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(wire.EtherTypeIPv4), SkipTrue: 15},
 		/* 2 */ bpf.LoadAbsolute{Off: ip + 9, Size: 1},
-		/* 3 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: protoIGMP, SkipTrue: 11},
-		/* 4 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 11},
+		/* 3 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: protoIGMP, SkipTrue: 12},
+		/* 4 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 12},
 		/* 5 */ bpf.LoadAbsolute{Off: ip + 6, Size: 2},
-		/* 6 */ bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: fragOffset, SkipTrue: 9},
+		/* 6 */ bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: fragOffset, SkipTrue: 10},
 		/* 7 */ bpf.LoadMemShift{Off: ip},
 		/* 8 */ bpf.LoadIndirect{Off: ip + 2, Size: 2},
 		/* 9 */ bpf.Jump{Skip: 4},
 		/* 10 */ bpf.LoadAbsolute{Off: ip + 6, Size: 1},
-		/* 11 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: protoHopByHop, SkipTrue: 3},
-		/* 12 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 3},
+		/* 11 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: protoHopByHop, SkipTrue: 4},
+		/* 12 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 4},
 		/* 13 */ bpf.LoadAbsolute{Off: ip + 40 + 2, Size: 2},
-		/* 14 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: wire.UDPPort, SkipTrue: 1},
-		/* 15 */ bpf.RetConstant{Val: acceptAll},
+		/* 14 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: wire.UDPPort, SkipTrue: 1},
+		/* 15 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(also), SkipTrue: 1},
+		/* 16 */ bpf.RetConstant{Val: acceptAll},
 	}
 }
 
@@ -74,7 +79,7 @@ func typeFilter(etherType uint16) []bpf.Instruction {
 func (p *Port) attachFilter() error {
 	switch {
 	case p.cfg.Mode == Host:
-		return attach(p.fd, roceFilter())
+		return attach(p.fd, roceFilter(p.cfg.Also))
 	case p.cfg.EtherType != 0:
 		return attach(p.fd, typeFilter(p.cfg.EtherType))
 	}

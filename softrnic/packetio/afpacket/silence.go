@@ -28,7 +28,7 @@ func (p *Port) silence() {
 		return
 	}
 	if !p.cfg.NoTCX {
-		stop, err := attachTCX(p.info.Ifindex, dropProgram(p.cfg.Mode))
+		stop, err := attachTCX(p.info.Ifindex, dropProgram(p.cfg.Mode, p.cfg.Also))
 		if err == nil {
 			p.silencer, p.info.Silencer = stop, "tcx"
 			return
@@ -39,7 +39,7 @@ func (p *Port) silence() {
 		p.note("the kernel of this namespace also sees the frames")
 		return
 	}
-	stop, err := bindSilent()
+	stop, err := bindSilent(p.cfg.Also)
 	if err != nil {
 		p.note("the kernel answers RoCEv2 with ICMP port unreachable: %v", err)
 		return
@@ -63,10 +63,13 @@ func attachTCX(ifindex int, ins asm.Instructions) (stop func(), err error) {
 }
 
 // dropProgram returns the program that drops all frames in mode Switch, and UDP to port 4791 in
-// mode Host. The kernel has already removed the VLAN tag.
-func dropProgram(m Mode) asm.Instructions {
+// mode Host, and to the port also unless it is 0. The kernel has already removed the VLAN tag.
+func dropProgram(m Mode, also uint16) asm.Instructions {
 	if m == Switch {
 		return asm.Instructions{asm.Mov.Imm(asm.R0, tcDrop), asm.Return()}
+	}
+	if also == 0 {
+		also = wire.UDPPort
 	}
 	return asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1), // LoadAbs and LoadInd expect the context in R6
@@ -87,8 +90,9 @@ func dropProgram(m Mode) asm.Instructions {
 		asm.LoadAbs(offIPv4+6, asm.Byte).WithSymbol("v6"),
 		asm.JNE.Imm(asm.R0, protoUDP, "pass"),
 		asm.LoadAbs(offIPv4+40+2, asm.Half),
-		asm.JNE.Imm(asm.R0, wire.UDPPort, "pass").WithSymbol("port"),
-		asm.Mov.Imm(asm.R0, tcDrop),
+		asm.JEq.Imm(asm.R0, wire.UDPPort, "drop").WithSymbol("port"),
+		asm.JNE.Imm(asm.R0, int32(also), "pass"),
+		asm.Mov.Imm(asm.R0, tcDrop).WithSymbol("drop"),
 		asm.Return(),
 		asm.Mov.Imm(asm.R0, tcPass).WithSymbol("pass"),
 		asm.Return(),
@@ -97,18 +101,19 @@ func dropProgram(m Mode) asm.Instructions {
 
 // bindSilent binds UDP port 4791 to sockets whose filter drops everything. The kernel then has a
 // receiver for RoCEv2 packets and sends no ICMP. If another process has a socket on this port, that
-// has the same effect.
-func bindSilent() (stop func(), err error) {
+// has the same effect. also is a further port, unless it is 0.
+func bindSilent(also uint16) (stop func(), err error) {
 	var fds []int
 	stop = func() {
 		for _, fd := range fds {
 			_ = unix.Close(fd) // an error of Close has no effect on a UDP socket
 		}
 	}
-	for _, addr := range []unix.Sockaddr{
-		&unix.SockaddrInet4{Port: wire.UDPPort},
-		&unix.SockaddrInet6{Port: wire.UDPPort},
-	} {
+	addrs := []unix.Sockaddr{&unix.SockaddrInet4{Port: wire.UDPPort}, &unix.SockaddrInet6{Port: wire.UDPPort}}
+	if also != 0 {
+		addrs = append(addrs, &unix.SockaddrInet4{Port: int(also)}, &unix.SockaddrInet6{Port: int(also)})
+	}
+	for _, addr := range addrs {
 		family := unix.AF_INET
 		if _, v6 := addr.(*unix.SockaddrInet6); v6 {
 			family = unix.AF_INET6

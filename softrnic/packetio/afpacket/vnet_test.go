@@ -106,7 +106,7 @@ func udpHeader(port uint16) []byte {
 }
 
 func TestRoceFilter(t *testing.T) {
-	vm, err := bpf.NewVM(roceFilter())
+	vm, err := bpf.NewVM(roceFilter(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,6 +138,34 @@ func TestRoceFilter(t *testing.T) {
 		"cut in IPv4":       {udp4(0, 17, 0, 4791, false)[:20], false},
 		"cut in Ethernet":   {make([]byte, 13), false},
 		"empty":             {nil, false},
+	} {
+		n, err := vm.Run(c.frame)
+		if got := err == nil && n > 0; got != c.want {
+			t.Errorf("%s: taken %v, want %v (%v)", name, got, c.want, err)
+		}
+	}
+}
+
+// With a further port, the filter takes datagrams to it, and still those of RoCEv2.
+func TestRoceFilterWithAnotherPort(t *testing.T) {
+	vm, err := bpf.NewVM(roceFilter(4792))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		frame []byte
+		want  bool
+	}{
+		"RoCEv2":         {udp4(0, 17, 0, 4791, false), true},
+		"RoCEv2, IPv6":   {udp6(17, 4791, true), true},
+		"further port":   {udp4(4, 17, 0, 4792, false), true},
+		"further tagged": {udp4(0, 17, 0, 4792, true), true},
+		"other port":     {udp4(0, 17, 0, 4793, false), false},
+		"TCP":            {udp4(0, 6, 0, 4792, false), false},
+		"later fragment": {udp4(0, 17, 1, 4792, false), false},
+		"IGMP":           {udp4(4, 2, 0, 0, false), true},
+		"MLD":            {udp6(0, 0, true), true},
+		"ARP":            {append(ether(0x0806, false), make([]byte, 46)...), false},
 	} {
 		n, err := vm.Run(c.frame)
 		if got := err == nil && n > 0; got != c.want {
