@@ -32,6 +32,8 @@ type Config struct {
 	Spin time.Duration
 	// Seed seeds the random numbers of applications.
 	Seed uint64
+	// Second is another NIC at the same port; nil means that there is none.
+	Second Second
 }
 
 // defaultSpin is long enough for a round trip between three processes on two cores.
@@ -47,6 +49,7 @@ type Device struct {
 
 	mu      sync.Mutex // guards the fields below, except the atomics of polls
 	e       *engine.Engine
+	second  secondNIC // the other NIC at the port
 	rx, out packetio.Batch
 	waits
 	polls
@@ -95,7 +98,7 @@ func Open(cfg Config) (*Device, error) {
 		cfg.Spin = defaultSpin
 	}
 	d := &Device{
-		clock: cfg.Clock, port: cfg.Port, waiter: cfg.Waiter, spin: cfg.Spin, e: e, waits: waits{seen: e.Activity()},
+		clock: cfg.Clock, port: cfg.Port, waiter: cfg.Waiter, spin: cfg.Spin, e: e, second: secondNIC{nic: cfg.Second}, waits: waits{seen: e.Activity()},
 		kick: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	_, d.pace.Inside = cfg.Port.(interface{ InProcess() })
@@ -113,6 +116,7 @@ func (d *Device) shutDown() error {
 	d.enter()
 	d.dead = true
 	d.e.Down()
+	d.second.down()
 	d.e.Notify() // wakes all waiters, even if the NIC was already down
 	d.leave()
 	d.waiter.Wake()

@@ -86,7 +86,7 @@ func (d *Device) sleepFor() (time.Duration, bool) {
 		return 0, false
 	}
 	now := d.clock.Now()
-	at := d.e.Deadline()
+	at := d.deadline()
 	if d.armed <= now || at < d.armed {
 		d.armed = at
 	}

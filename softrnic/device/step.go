@@ -37,7 +37,7 @@ func (d *Device) leave() {
 	d.flush()
 	woken := d.notify()
 	wake := false
-	if at := d.e.Deadline(); at < d.armed {
+	if at := d.deadline(); at < d.armed {
 		d.armed, wake = at, true
 	}
 	idle, emptyPolls := d.idle, d.emptyPolls
@@ -81,19 +81,30 @@ func (d *Device) progress() bool {
 	if n > 0 {
 		d.received(now)
 	}
-	due := d.e.Deadline() <= now
+	due := d.deadline() <= now
 	if due && n > 0 {
 		if now, err = d.catchUp(); err != nil {
 			d.fail(err)
 			return false
 		}
-		due = d.e.Deadline() <= now
+		due = d.deadline() <= now
 	}
 	if due {
-		d.e.Tick(now, &d.out)
+		d.tick(now)
 	}
 	d.flush()
 	return n > 0 || due
+}
+
+// tick handles the deadlines of both NICs that have passed.
+func (d *Device) tick(now clock.Time) {
+	if d.e.Deadline() <= now {
+		d.e.Tick(now, &d.out)
+	}
+	d.second.tick(now, &d.out)
+	if d.second.changed() {
+		d.e.Notify()
+	}
 }
 
 // catchUp handles the frames that are left in the receive ring, at most drainBatches batches. It
@@ -122,12 +133,19 @@ func (d *Device) received(now clock.Time) {
 
 func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
 	for i := range frames {
-		d.e.Frame(now, 0, frames[i], &d.out)
+		if d.second.takes(&frames[i]) {
+			d.second.nic.Frame(now, 0, frames[i], &d.out)
+		} else {
+			d.e.Frame(now, 0, frames[i], &d.out)
+		}
 		if len(d.out.Frames) >= flushFrames {
 			d.flush()
 		}
 	}
 	d.e.EndBatch(now, &d.out)
+	if d.second.changed() {
+		d.e.Notify()
+	}
 }
 
 // fail stops a NIC whose port has failed.
@@ -138,6 +156,7 @@ func (d *Device) fail(err error) {
 	d.failure, d.dead = err, true
 	d.e.SetLink(false)
 	d.e.Down()
+	d.second.down()
 	d.e.Notify() // wakes all waiters, even if the NIC was already down
 }
 

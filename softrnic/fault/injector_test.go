@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -23,6 +24,39 @@ func packet(op wire.Opcode, qpn wire.QPN, psn wire.PSN, syndrome wire.Syndrome) 
 	binary.BigEndian.PutUint32(b[50:], uint32(psn))
 	b[54] = byte(syndrome)
 	return b
+}
+
+// message builds a 1RMA message, of which only the headers count.
+func message(kind onerma.Kind, op onerma.Op) []byte {
+	f := onerma.Frame{Header: onerma.Header{Kind: kind, Op: op, Length: 1}}
+	return append(f.AppendOpen(nil, 0), make([]byte, onerma.TagLen)...)
+}
+
+// Rules with a class of 1RMA hit the messages of that kind or operation and nothing else.
+func TestClassesOfOneRMA(t *testing.T) {
+	frames := map[string][]byte{
+		"roce": packet(wire.RCWriteOnly, 17, 1, 0), "arp": arp(), "short": message(onerma.Data, onerma.Read)[:60],
+		"request of READ": message(onerma.Request, onerma.Read), "data of READ": message(onerma.Data, onerma.Read),
+		"pull of WRITE": message(onerma.Pull, onerma.Write), "done of REKEY": message(onerma.Done, onerma.Rekey), "NACK of READ": message(onerma.Nack, onerma.Read),
+		"AUTHFAIL of WRITE": message(onerma.AuthFail, onerma.Write),
+	}
+	for class, want := range map[string][]string{
+		"onerma":         {"request of READ", "data of READ", "pull of WRITE", "done of REKEY", "NACK of READ", "AUTHFAIL of WRITE"},
+		"onerma_request": {"request of READ"}, "onerma_data": {"data of READ"}, "onerma_pull": {"pull of WRITE"}, "onerma_done": {"done of REKEY"},
+		"onerma_refusal": {"NACK of READ", "AUTHFAIL of WRITE"}, "onerma_read": {"request of READ", "data of READ", "NACK of READ"},
+		"onerma_write": {"pull of WRITE", "AUTHFAIL of WRITE"}, "onerma_rekey": {"done of REKEY"}, "roce": {"roce"},
+	} {
+		r := Rule{Link: "cn0", Kind: Loss, Match: Match{Class: class}}
+		if err := r.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		in := NewInjector(1, "cn0", Up, []Rule{r})
+		for name, b := range frames {
+			if hit := in.Frame(0, b).Drop; hit != slices.Contains(want, name) {
+				t.Errorf("class %s: %s is lost: %v", class, name, hit)
+			}
+		}
+	}
 }
 
 func arp() []byte {

@@ -3,10 +3,11 @@ package fault
 import (
 	"slices"
 
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// classes has the values of Match.Class and what each selects.
+// classes has the values of Match.Class that select RoCEv2 packets, and what each selects.
 var classes = map[string]func(*view) bool{
 	"roce":          func(*view) bool { return true },
 	"request":       func(v *view) bool { return isRequest(v.op) },
@@ -19,11 +20,27 @@ var classes = map[string]func(*view) bool{
 	"cnp":           func(v *view) bool { return v.op == wire.CNP },
 }
 
+// oneRMAClasses has the values of Match.Class that select 1RMA messages: all, those of a kind, and
+// those of an operation.
+var oneRMAClasses = map[string]func(*view) bool{
+	"onerma":         func(*view) bool { return true },
+	"onerma_request": func(v *view) bool { return v.kind == onerma.Request },
+	"onerma_pull":    func(v *view) bool { return v.kind == onerma.Pull },
+	"onerma_data":    func(v *view) bool { return v.kind == onerma.Data },
+	"onerma_done":    func(v *view) bool { return v.kind == onerma.Done },
+	"onerma_refusal": func(v *view) bool { return v.kind == onerma.Nack || v.kind == onerma.AuthFail },
+	"onerma_read":    func(v *view) bool { return v.solo == onerma.Read },
+	"onerma_write":   func(v *view) bool { return v.solo == onerma.Write },
+	"onerma_rekey":   func(v *view) bool { return v.solo == onerma.Rekey },
+}
+
 // Classes returns the values of Match.Class.
 func Classes() []string {
-	names := make([]string, 0, len(classes))
-	for name := range classes {
-		names = append(names, name)
+	names := make([]string, 0, len(classes)+len(oneRMAClasses))
+	for _, list := range []map[string]func(*view) bool{classes, oneRMAClasses} {
+		for name := range list {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return names
@@ -43,12 +60,13 @@ func (m *Match) empty() bool {
 type matcher struct {
 	any     bool
 	opcodes []wire.Opcode
-	class   func(*view) bool
+	class   func(*view) bool // of classes
+	oneRMA  func(*view) bool // of oneRMAClasses
 	m       Match
 }
 
 func newMatcher(m Match) matcher {
-	return matcher{any: m.empty(), opcodes: m.Opcodes, class: classes[m.Class], m: m}
+	return matcher{any: m.empty(), opcodes: m.Opcodes, class: classes[m.Class], oneRMA: oneRMAClasses[m.Class], m: m}
 }
 
 // static checks the fields of the match that do not depend on earlier packets. first is the
@@ -57,6 +75,8 @@ func (k *matcher) static(v *view, first wire.PSN) bool {
 	switch {
 	case k.any:
 		return true
+	case k.oneRMA != nil:
+		return v.oneRMA && k.oneRMA(v)
 	case !v.roce,
 		k.class != nil && !k.class(v),
 		len(k.opcodes) != 0 && !slices.Contains(k.opcodes, v.op),

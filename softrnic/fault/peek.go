@@ -3,6 +3,7 @@ package fault
 import (
 	"encoding/binary"
 
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -29,8 +30,13 @@ type packetID struct {
 // view has the properties of a frame that rules can match.
 type view struct {
 	packetID
-	// roce: the frame is a RoCEv2 packet with a complete BTH. Without it no other field is set.
+	// roce: the frame is a RoCEv2 packet with a complete BTH. Without it only the fields of 1RMA may be
+	// set.
 	roce bool
+	// oneRMA: the frame is a 1RMA message with a complete header, of a kind and an operation.
+	oneRMA bool
+	kind   onerma.Kind
+	solo   onerma.Op
 	// syndrome is the syndrome of an RC_ACK or RC_ATOMIC_ACK.
 	syndrome wire.Syndrome
 }
@@ -77,6 +83,11 @@ func peek(b []byte, v *view) {
 		return
 	}
 	bth := udp + udpLen
+	if len(b) >= bth+onerma.HeaderLen && binary.BigEndian.Uint16(b[udp+2:]) == onerma.UDPPort && etherType == wire.EtherTypeIPv4 {
+		v.dst = [16]byte{}
+		v.oneRMA, v.kind, v.solo = true, onerma.Kind(b[bth+1]), onerma.Op(b[bth+2])
+		return
+	}
 	if len(b) < bth+bthLen || binary.BigEndian.Uint16(b[udp+2:]) != wire.UDPPort {
 		v.dst = [16]byte{}
 		return

@@ -133,6 +133,8 @@ func TestValidate(t *testing.T) {
 	more := []Rule{
 		{Link: "a", Kind: Loss, ID: ".."}, // as a path this would name another link
 		{Link: "a", Kind: Loss, Probability: math.NaN()},
+		{Link: "a", Kind: Loss, Match: Match{Class: "onerma_data", Transmission: 1}},
+		{Link: "a", Kind: Loss, Match: Match{Class: "onerma", Opcodes: []wire.Opcode{wire.RCAck}}},
 		{Link: "a", Kind: Delay},
 		{Link: "a", Kind: Delay, Delay: time.Hour},
 		{Link: "a", Kind: Rate, BitsPerSecond: 1},

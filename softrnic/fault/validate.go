@@ -97,7 +97,9 @@ func (r *Rule) validateAmounts() error {
 
 func (m *Match) validate() error {
 	switch {
-	case m.Class != "" && classes[m.Class] == nil:
+	case oneRMAClasses[m.Class] != nil && (len(m.Opcodes) != 0 || m.QPN != nil || m.PSN != nil || m.PSNOffset != nil || m.Transmission != 0 || m.SamePacket):
+		return bad("match.class", "%s selects 1RMA messages, which have no opcode, queue pair, PSN or retransmission: leave these out", m.Class)
+	case m.Class != "" && classes[m.Class] == nil && oneRMAClasses[m.Class] == nil:
 		return bad("match.class", "%q is none of %s", m.Class, strings.Join(Classes(), ", "))
 	case m.QPN != nil && *m.QPN > 0xffffff:
 		return bad("match.qpn", "%#x has more than 24 bits", *m.QPN)
@@ -110,7 +112,7 @@ func (m *Match) validate() error {
 	case m.Transmission < 0:
 		return bad("match.transmission", "%d is negative; the first transmission is 1, 0 means any", m.Transmission)
 	}
-	if m.Class != "" {
+	if classes[m.Class] != nil {
 		for _, op := range m.Opcodes {
 			if class := classes[m.Class]; m.Class != "ack" && m.Class != "nak" && m.Class != "rnr" && !class(&view{packetID: packetID{op: op}}) {
 				return bad("match.opcodes", "%v is never of class %s", op, m.Class)

@@ -1,0 +1,100 @@
+package device
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// Second is another NIC at the port of a device, with messages of its own. It is a state machine
+// like the engine, and the device calls it while it has exclusive use of both.
+type Second interface {
+	// Takes reports whether a received frame is for the second NIC. Such a frame does not reach the
+	// engine.
+	Takes(f *packetio.Frame) bool
+	// Frame, Tick and Deadline are those of a state machine; see the package engine.
+	Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch)
+	Tick(now clock.Time, out *packetio.Batch)
+	Deadline() clock.Time
+	// Activity returns a number that changes when a condition of Await may have become true.
+	Activity() uint64
+	// Down is called when the device ends or its port has failed.
+	Down()
+}
+
+// secondNIC holds the second NIC of a device. Without one, nic is nil, and the methods do nothing.
+type secondNIC struct {
+	nic   Second
+	noted uint64 // the NIC's Activity when changed was last called
+	ended bool   // Down was called
+}
+
+// takes reports whether a frame is for the second NIC.
+func (s *secondNIC) takes(f *packetio.Frame) bool { return s.nic != nil && s.nic.Takes(f) }
+
+// tick handles the deadlines that have passed.
+func (s *secondNIC) tick(now clock.Time, out *packetio.Batch) {
+	if s.nic != nil && s.nic.Deadline() <= now {
+		s.nic.Tick(now, out)
+	}
+}
+
+// changed reports whether the NIC was active since the last call.
+func (s *secondNIC) changed() bool {
+	if s.nic == nil || s.nic.Activity() == s.noted {
+		return false
+	}
+	s.noted = s.nic.Activity()
+	return true
+}
+
+func (s *secondNIC) down() {
+	if s.nic != nil && !s.ended {
+		s.ended = true
+		s.nic.Down()
+	}
+}
+
+// deadline returns when one of the two NICs must be called next.
+func (d *Device) deadline() clock.Time {
+	at := d.e.Deadline()
+	if d.second.nic != nil {
+		at = clock.Min(at, d.second.nic.Deadline())
+	}
+	return at
+}
+
+// SecondDriver calls the second NIC of a device for its programs.
+type SecondDriver struct{ d *Device }
+
+// SecondDriver returns the driver of the second NIC.
+func (d *Device) SecondDriver() SecondDriver { return SecondDriver{d} }
+
+// Enter gives the caller exclusive use of the second NIC until Leave, and returns the time. The
+// caller must not block meanwhile.
+func (s SecondDriver) Enter() clock.Time { return s.d.enter() }
+
+// Leave ends the exclusive use that Enter has given, after the second NIC has done what is due.
+func (s SecondDriver) Leave() {
+	d := s.d
+	d.second.tick(d.entered, &d.out)
+	if d.second.changed() {
+		d.e.Notify()
+	}
+	d.leave()
+}
+
+// Await blocks until ready returns true, or the deadline has come (verbs.ErrTimeout), or the device
+// is closed (verbs.ErrClosed). The device calls ready with exclusive use of the second NIC.
+func (s SecondDriver) Await(ready func() bool, deadline clock.Time) error {
+	return s.d.await(readyFunc(ready), deadline)
+}
+
+// Now returns the time of the device's clock.
+func (s SecondDriver) Now() clock.Time { return s.d.clock.Now() }
+
+// readyFunc is a condition of the second NIC.
+type readyFunc func() bool
+
+// Ready implements verbsengine.Condition.
+func (f readyFunc) Ready(*engine.Engine) bool { return f() }
