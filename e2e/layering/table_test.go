@@ -147,7 +147,11 @@ var table = map[string]row{
 	"topo/simrack":                {level: 4, beside: []string{"softrnic/rdmacm"}, touches: nothing},
 	"topo/scenario/history":       {level: 4, touches: noClock},
 
+	"onerma/host": {level: 4},
+
 	// L5: applications, and the daemon that runs them.
+	"onerma/measure":        {level: 5, beside: []string{"softrnic/perf"}},
+	"onerma/socket":         {level: 5},
 	"softrnic/memservice":   {level: 5, touches: noClock},
 	"softrnic/perf":         {level: 5, beside: []string{"softrnic/memservice"}, touches: noClock},
 	"softrnic/perf/raw":     {level: 5, beside: []string{"softrnic/perf"}},
@@ -176,7 +180,7 @@ var table = map[string]row{
 	"fusee":                 {level: 5, beside: []string{"softrnic/remotemem", "store/kv", "softrnic/memservice"}, touches: noClock},
 	"clover/meta":           {level: 5, beside: []string{"softrnic/remotemem", "softrnic/memservice", "store/lease", "store/rpc"}, touches: noClock},
 	"softrnic/perftestpeer": {level: 5},
-	"topo/hostd":            {level: 5, beside: []string{"store", "store/kv", "store/trace", "softrnic/perftestpeer", "softrnic/memservice", "softrnic/perf", "softrnic/perf/raw", "softrnic/remotemem"}},
+	"topo/hostd":            {level: 5, beside: []string{"onerma/measure", "onerma/socket", "store", "store/kv", "store/trace", "softrnic/perftestpeer", "softrnic/memservice", "softrnic/perf", "softrnic/perf/raw", "softrnic/remotemem"}},
 	"topo/calibrate":        {level: 5, touches: simulation},
 	"topo/experiment":       {level: 5, beside: []string{"clover", "sherman", "store/kv"}, touches: simulation},
 	"topo/experiment/insim": {level: 5, beside: []string{"clover", "clover/meta", "fusee", "sherman", "softrnic/memservice", "store/kv", "store/passive", "store/pdpm", "topo/calibrate", "topo/experiment"}, touches: simulation},
@@ -187,6 +191,7 @@ var table = map[string]row{
 	"topo/scenario":         {level: 5, beside: []string{"store", "clover", "store/kv", "store/passive", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf", "store/bytekeys", "store/template"}, touches: simulation},
 
 	// L6 and L7: the binary, the suites.
+	"onerma/socket/example":           {level: 6},
 	"softrnic/ipc/example":            {level: 6},
 	"compose/examples/goclient":       {level: 6},
 	"compose/examples/goclient/hello": {level: 6},

@@ -118,8 +118,8 @@ var onermaBugs = []planted{
 	},
 	{
 		"onerma: a transfer goes on after its deadline", "onerma/executor/executor.go",
-		"			t.failed = true\n			if t.status == nic.OK {",
-		"			if t.status == nic.OK {",
+		"	t.failed = true\n	if t.status == nic.OK {",
+		"	if t.status == nic.OK {",
 		"sim onerma: after its deadline",
 	},
 	{
@@ -139,5 +139,23 @@ var onermaBugs = []planted{
 		"	f.queue = append(append(f.queue[:turn], f.queue[turn+1:]...), t) // the transfers that had no turn come first next time",
 		"	_ = turn",
 		"onerma/executor TestSmallBesideLarge",
+	},
+	{
+		"onerma: PIDs are used again after a crash", "onerma/host/process.go",
+		"nic.PID(n.epoch<<pidBits | (n.last + 1))",
+		"nic.PID(n.last + 1)",
+		"onerma/host TestCrash",
+	},
+	{
+		"onerma: each incarnation has the first number", "onerma/host/epoch.go",
+		"		n = last + 1",
+		"		n = min(last, 1)",
+		"onerma/host TestCrash",
+	},
+	{
+		"fault: a class of 1RMA hits other frames", "softrnic/fault/match.go",
+		"return v.oneRMA && k.oneRMA(v)",
+		"return k.oneRMA(v)",
+		"softrnic/fault TestClassesOfOneRMA",
 	},
 }

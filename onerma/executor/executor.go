@@ -66,6 +66,15 @@ type transfer struct {
 // more reports whether the transfer has bytes to issue: new ones, or those of failed operations.
 func (t *transfer) more() bool { return !t.failed && (len(t.again) > 0 || t.next < t.Length) }
 
+// cut makes the transfer issue no more operations. It ends as TIMEOUT unless an operation has failed
+// otherwise.
+func (t *transfer) cut() {
+	t.failed = true
+	if t.status == nic.OK {
+		t.status = nic.Timeout
+	}
+}
+
 // take returns the chunk that the next operation moves: first chunks of failed operations, then new
 // bytes.
 func (t *transfer) take() chunk {
@@ -162,10 +171,12 @@ func (e *Executor) Start(now clock.Time, t Transfer) error {
 		e.flows[id] = f
 		e.order = append(e.order, f)
 	}
-	x := new(transfer)
+	var x *transfer
 	if k := len(e.pool); k > 0 {
 		x = e.pool[k-1]
 		e.pool = e.pool[:k-1]
+	} else {
+		x = new(transfer)
 	}
 	*x = transfer{Transfer: t, begun: now, again: x.again[:0]}
 	f.queue = append(f.queue, x)
@@ -175,6 +186,23 @@ func (e *Executor) Start(now clock.Time, t Transfer) error {
 
 func opError(err error, format string, args ...any) error {
 	return &verbs.OpError{Op: "onerma transfer", Err: err, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Cancel ends the transfer with a tag: no more of its operations are issued. Its result follows when
+// none of its operations is in flight. Cancel does nothing if there is no such transfer. The caller
+// must then call Tick.
+func (e *Executor) Cancel(now clock.Time, tag uint64) {
+	for _, f := range e.order {
+		for _, t := range f.queue {
+			if t.Tag != tag || t.failed {
+				continue
+			}
+			t.cut()
+			e.settle(now, f, t)
+			e.deadline = now
+			return
+		}
+	}
 }
 
 // Results moves the results of ended transfers to out, and returns their number.
@@ -291,10 +319,7 @@ func (e *Executor) expire(now clock.Time) {
 				e.deadline = clock.Min(e.deadline, t.Deadline)
 				continue
 			}
-			t.failed = true
-			if t.status == nic.OK {
-				t.status = nic.Timeout
-			}
+			t.cut()
 			e.settle(now, f, t)
 		}
 	}

@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"slices"
+
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -10,7 +12,8 @@ import (
 type Machine struct {
 	nic       *nic.NIC
 	executors []*Executor
-	activity  uint64
+	activity  uint64 // the NIC's Activity after the last step
+	steps     uint64 // number of steps in which an executor has acted
 	// Ended, if not nil, is called after a step of the machine in which a command ended.
 	Ended func()
 	// Failed, if not nil, is called with the error of a command that the NIC has refused.
@@ -22,6 +25,14 @@ func NewMachine(n *nic.NIC) *Machine { return &Machine{nic: n} }
 
 // Add adds the executor of a portal of the NIC.
 func (m *Machine) Add(e *Executor) { m.executors = append(m.executors, e) }
+
+// Remove removes an executor whose portal is closed.
+func (m *Machine) Remove(e *Executor) {
+	m.executors = slices.DeleteFunc(m.executors, func(x *Executor) bool { return x == e })
+}
+
+// Activity returns a number that changes when an executor has acted: it may have results.
+func (m *Machine) Activity() uint64 { return m.steps }
 
 // Frame passes a frame to the NIC, and lets the executors act.
 func (m *Machine) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
@@ -46,6 +57,7 @@ func (m *Machine) after(now clock.Time, out *packetio.Batch) {
 			continue
 		}
 		acted = true
+		m.steps++
 		if err := e.Tick(now); err != nil && m.Failed != nil {
 			m.Failed(err)
 		}

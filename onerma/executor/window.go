@@ -30,6 +30,10 @@ type Config struct {
 	// TotalDelay selects the variant of the paper's figure 15: the remote windows follow the whole
 	// time of an operation, and the local window stays at its upper bound.
 	TotalDelay bool
+	// Burst: only a window below 1 sets a pace; a larger one bounds the operations in flight, and
+	// nothing else. It is for real machines, whose timers are coarser than the time between two
+	// operations. The paper says that pacing is for windows below 1.
+	Burst bool
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -96,5 +100,8 @@ func (w *window) room() bool { return w.flying < int(max(1, w.cwnd)) }
 // issued counts an issued operation, and sets when the pace allows the next one.
 func (w *window) issued(now clock.Time, c *Config, cwnd float64) {
 	w.flying++
+	if c.Burst && cwnd >= 1 {
+		return
+	}
 	w.next = max(w.next, now).Add(time.Duration(float64(c.RTT) / cwnd))
 }

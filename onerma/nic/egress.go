@@ -11,6 +11,7 @@ type egress struct {
 	sealer sealer
 	tx     onerma.Frame
 	stats  *Stats
+	unpaid int64 // bytes of the messages sent since NIC.charge was last called
 }
 
 // open begins a frame: it gives the message its counter, and appends all headers in front of a body
@@ -24,6 +25,7 @@ func (e *egress) open(to *peer, h *onerma.Header, size int, out *packetio.Batch)
 	h.Counter = counter
 	e.sealer.iv.set(counter, e.self)
 	e.tx.Header, e.tx.Eth.Dst, e.tx.IPv4.Dst = *h, to.mac, to.addr
+	e.tx.IPv4.ID++ // messages with consecutive numbers can travel as one super-frame
 	return e.tx.AppendOpen(out.Alloc(e.tx.Len(size)), size), true
 }
 
@@ -32,6 +34,7 @@ func (e *egress) seal(b []byte, size int, c *Cipher, prev *vector, out *packetio
 	b = e.sealer.seal(b, len(b)-size-onerma.HeaderLen, size, c, prev)
 	e.stats.Sent++
 	e.stats.SentBytes += uint64(len(b))
+	e.unpaid += int64(len(b))
 	out.Add(0, b)
 }
 

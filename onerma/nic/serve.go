@@ -56,13 +56,14 @@ func (n *NIC) serveWrite(i uint16) {
 // serve sends data while the link is free.
 func (n *NIC) serve(now clock.Time, out *packetio.Batch) {
 	for range maxStep {
+		n.charge(now)
 		if n.server.queue.n == 0 || n.server.free > now {
 			return
 		}
 		x := n.server.queue.front()
 		size := min(n.piece, int(x.head.Length)-int(x.head.At))
 		if n.current(x, out) {
-			n.sendData(now, x, size, out)
+			n.sendData(x, size, out)
 		} else {
 			size = int(x.head.Length) - int(x.head.At)
 		}
@@ -92,7 +93,7 @@ func (n *NIC) current(x *transfer, out *packetio.Batch) bool {
 }
 
 // sendData sends the next message of a transfer.
-func (n *NIC) sendData(now clock.Time, x *transfer, size int, out *packetio.Batch) {
+func (n *NIC) sendData(x *transfer, size int, out *packetio.Batch) {
 	b, ok := n.egress.open(&x.to, &x.head, size, out)
 	if !ok {
 		return
@@ -105,7 +106,13 @@ func (n *NIC) sendData(now clock.Time, x *transfer, size int, out *packetio.Batc
 		return // the memory was deregistered in its table
 	}
 	n.egress.seal(b, size, x.cipher, &x.prev, out)
-	if n.cfg.Rate > 0 {
-		n.server.free = max(n.server.free, now).Add(time.Duration(int64(len(b)+onerma.TagLen) * 8 * int64(time.Second) / n.cfg.Rate))
+}
+
+// charge adds the time that the link needs for the messages sent since the last call. Requests and
+// refusals take time of the link, too: without them, data would queue up behind the NIC.
+func (n *NIC) charge(now clock.Time) {
+	if n.cfg.Rate > 0 && n.egress.unpaid > 0 {
+		n.server.free = max(n.server.free, now).Add(time.Duration(n.egress.unpaid * 8 * int64(time.Second) / n.cfg.Rate))
 	}
+	n.egress.unpaid = 0
 }

@@ -1,6 +1,11 @@
 package nic
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+)
 
 // Status says how an operation ended.
 type Status uint8
@@ -35,34 +40,50 @@ func (s Status) String() string {
 
 // Stats are the counters of a NIC.
 type Stats struct {
-	// Sent and Received count messages. SentBytes and ReceivedBytes count the bytes of their
-	// frames.
-	Sent          uint64 `json:"sent"`
-	Received      uint64 `json:"received"`
-	SentBytes     uint64 `json:"sentBytes"`
-	ReceivedBytes uint64 `json:"receivedBytes"`
+	Sent          uint64 `json:"sent" name:"onerma_tx_msgs" help:"1RMA messages sent"`
+	Received      uint64 `json:"received" name:"onerma_rx_msgs" help:"1RMA messages received for this NIC"`
+	SentBytes     uint64 `json:"sentBytes" name:"onerma_tx_bytes" help:"bytes of the frames of 1RMA messages sent"`
+	ReceivedBytes uint64 `json:"receivedBytes" name:"onerma_rx_bytes" help:"bytes of the frames of 1RMA messages received"`
 	// Ended counts operations of this NIC by Status.
-	Ended [len(statusNames)]uint64 `json:"ended"`
-	// Malformed counts frames to the UDP port that cannot be parsed. Stale counts messages that
-	// belong to no operation in progress. Forged counts messages of operations in progress that are
-	// not authentic. Copies counts data messages whose bytes have already arrived.
-	Malformed uint64 `json:"malformed"`
-	Stale     uint64 `json:"stale"`
-	Forged    uint64 `json:"forged"`
-	Copies    uint64 `json:"copies"`
-	// Served counts inbound operations whose requests were accepted. AuthFails and Nacks count refused
-	// ones. Refused counts requests with a correct key, but outside of the region or without the
-	// access right; the NIC sends no answer to them.
-	Served    uint64 `json:"served"`
-	AuthFails uint64 `json:"authFails"`
-	Nacks     uint64 `json:"nacks"`
-	Refused   uint64 `json:"refused"`
-	// Abandoned counts inbound WRITEs and REKEYs whose data did not arrive in time.
-	Abandoned uint64 `json:"abandoned"`
-	// Unresolved counts requests that were not sent because the MAC address of the target is
-	// unknown. Exhausted counts messages that were not sent because this incarnation has used up
-	// its counters.
-	Unresolved uint64 `json:"unresolved"`
-	Exhausted  uint64 `json:"exhausted"`
-	Rekeys     uint64 `json:"rekeys"`
+	Ended     [len(statusNames)]uint64 `json:"ended"`
+	Malformed uint64                   `json:"malformed" name:"onerma_rx_malformed" help:"frames to the UDP port of 1RMA that cannot be parsed"`
+	// Stale, Forged and Copies count messages that the NIC has ignored.
+	Stale  uint64 `json:"stale" name:"onerma_rx_stale" help:"messages that belong to no operation in progress"`
+	Forged uint64 `json:"forged" name:"onerma_rx_forged" help:"messages of operations in progress that are not authentic"`
+	Copies uint64 `json:"copies" name:"onerma_rx_copies" help:"data messages whose bytes had already arrived"`
+	// Served, AuthFails, Nacks and Refused count inbound operations. The NIC sends no answer to those
+	// of Refused.
+	Served    uint64 `json:"served" name:"onerma_served" help:"inbound operations that were accepted"`
+	AuthFails uint64 `json:"authFails" name:"onerma_auth_failures_sent" help:"inbound operations refused: no valid key"`
+	Nacks     uint64 `json:"nacks" name:"onerma_nacks_sent" help:"inbound operations refused: too many bytes wait"`
+	Refused   uint64 `json:"refused" name:"onerma_refused" help:"inbound operations with a correct key, but outside of the region or without the access right"`
+	// Abandoned counts inbound WRITEs and REKEYs.
+	Abandoned uint64 `json:"abandoned" name:"onerma_abandoned" help:"inbound WRITEs and REKEYs whose data did not arrive in time"`
+	// Unresolved counts requests, Exhausted messages that were not sent.
+	Unresolved uint64 `json:"unresolved" name:"onerma_unresolved" help:"requests not sent: the target's MAC address is not known"`
+	Exhausted  uint64 `json:"exhausted" name:"onerma_exhausted" help:"messages not sent: this incarnation has used up its counters"`
+	Rekeys     uint64 `json:"rekeys" name:"onerma_rekeys" help:"keys of regions that peers have replaced"`
+}
+
+// endedHelp explains the counters of Stats.Ended.
+var endedHelp = [len(statusNames)]string{
+	"operations that ended as OK", "operations that the target refused: no valid key", "operations that the target refused: too many bytes waited",
+	"operations that were not complete in time", "operations that waited too long for this NIC's window",
+}
+
+// Samples returns the counters with names and explanations.
+func (s *Stats) Samples() []metrics.Sample {
+	list := metrics.Samples(s)
+	for i, n := range s.Ended {
+		list = append(list, metrics.Sample{Name: "onerma_ended_" + strings.ToLower(statusNames[i]), Help: endedHelp[i], Value: n})
+	}
+	return list
+}
+
+// Add adds the counters of another incarnation.
+func (s *Stats) Add(from *Stats) {
+	metrics.Add(s, *from)
+	for i, n := range from.Ended {
+		s.Ended[i] += n
+	}
 }

@@ -60,6 +60,17 @@ func ParseFrame(b []byte, f *Frame) error {
 	return nil
 }
 
+// Is reports whether b is a frame for this package: a UDP datagram over IPv4 to UDPPort, with at most
+// one VLAN tag.
+func Is(b []byte) bool {
+	const ethLen, tagLen, tpid = 14, 4, 0x8100
+	at := ethLen
+	if len(b) >= ethLen+tagLen && binary.BigEndian.Uint16(b[12:]) == tpid {
+		at += tagLen
+	}
+	return len(b) >= at+ipv4Len && binary.BigEndian.Uint16(b[at-2:]) == wire.EtherTypeIPv4 && toPort(b[at:])
+}
+
 // toPort reports whether an IPv4 packet is a datagram to UDPPort. It is false for IP fragments
 // except the first one.
 func toPort(b []byte) bool {

@@ -1,0 +1,245 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/executor"
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Transfer is a READ or a WRITE of any size.
+type Transfer struct {
+	Op onerma.Op // of Start; Read and Write set it
+	// Class is 0 or 1; see the package nic.
+	Class uint8
+	// Remote is the peer's memory, from Offset on.
+	Remote *Remote
+	Offset uint64
+	Length int // bytes
+	// Local is the memory of this process, from LocalOffset on.
+	Local       *Region
+	LocalOffset uint64
+	// Once: the first failed operation ends the transfer. Otherwise the executor tries failed
+	// operations again, until the deadline.
+	Once bool
+}
+
+// Result says how a transfer has ended; see executor.Result.
+type Result = executor.Result
+
+// StatusError is the error of a transfer that has not moved all of its bytes.
+type StatusError struct {
+	Op     onerma.Op
+	Status nic.Status
+	// Moved of Length bytes were moved; which ones is not known.
+	Moved, Length int
+}
+
+// Error returns the status with what it means.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("1RMA %v: %v: %d of %d bytes were moved", e.Op, e.Status, e.Moved, e.Length)
+}
+
+// callState is the state of a Call:
+//
+//	idle ── Start ──▶ running ── result ──▶ ended ── Wait ──▶ idle
+//	                     └── the process or its NIC has ended ──▶ lost ── Wait ──▶ idle
+type callState uint8
+
+const (
+	callIdle callState = iota
+	callRunning
+	callEnded
+	callLost
+)
+
+// Call is a transfer in progress. The zero value may be passed to Start, and again after Wait.
+type Call struct {
+	proc    *Process
+	started bool // Wait has not returned since Start; only the caller of both uses it
+	// over says without exclusive use of the NIC that state and result do not change any more.
+	over     atomic.Bool
+	state    callState
+	op       onerma.Op
+	length   int
+	tag      int
+	deadline clock.Time
+	result   Result
+	ready    func() bool
+}
+
+// Posting is a transfer of StartAll.
+type Posting struct {
+	Call *Call
+	Transfer
+}
+
+// StartAll is Start for several transfers, whose requests are sent together. It returns how many were
+// started; the error is that of the next one.
+func (p *Process) StartAll(list []Posting, deadline clock.Time) (n int, err error) {
+	p.gate()
+	now := p.nic.driver.Enter()
+	defer p.nic.driver.Leave()
+	for i := range list {
+		c := list[i].Call
+		if err = p.start(now, c, &list[i].Transfer, deadline); err != nil {
+			return i, err
+		}
+		c.started = true
+	}
+	return len(list), nil
+}
+
+// Start begins a transfer that ends at the latest some operation's time after the deadline;
+// clock.Never means that it is tried for ever. The call and the bytes belong to the NIC until Wait
+// has returned.
+func (p *Process) Start(c *Call, t *Transfer, deadline clock.Time) error {
+	p.gate()
+	now := p.nic.driver.Enter()
+	defer p.nic.driver.Leave()
+	err := p.start(now, c, t, deadline)
+	c.started = c.started || err == nil
+	return err
+}
+
+func (p *Process) start(now clock.Time, c *Call, t *Transfer, deadline clock.Time) error {
+	op := t.Op.String()
+	switch {
+	case p.gone:
+		return opError(op, verbs.ErrClosed, "the process or its NIC has ended")
+	case c.state != callIdle:
+		return opError(op, verbs.ErrBusy, "the call is in use: wait for it")
+	case t.Remote == nil || t.Local == nil || t.Local.proc != p:
+		return opError(op, verbs.ErrInvalid, "pass remote memory, and memory of this process")
+	case t.Op != onerma.Read && t.Op != onerma.Write:
+		return opError(op, verbs.ErrInvalid, "use READ or WRITE")
+	case t.Length < 1 || t.Offset > t.Remote.Length || uint64(t.Length) > t.Remote.Length-t.Offset:
+		return opError(op, verbs.ErrInvalid, "bytes [%d,+%d) of remote memory of %d bytes", t.Offset, t.Length, t.Remote.Length)
+	case t.LocalOffset > uint64(t.Local.length) || uint64(t.Length) > uint64(t.Local.length)-t.LocalOffset:
+		return opError(op, verbs.ErrInvalid, "bytes [%d,+%d) of local memory of %d bytes", t.LocalOffset, t.Length, t.Local.length)
+	case t.Class >= onerma.Classes:
+		return opError(op, verbs.ErrInvalid, "class %d: use 0 or 1", t.Class)
+	case t.Op == onerma.Read && t.Local.mem.Access()&verbs.LocalWrite == 0:
+		return opError(op, verbs.ErrInvalid, "a READ needs local memory with LocalWrite")
+	case t.Remote.Addr == p.nic.cfg.NIC.Addr:
+		return opError(op, verbs.ErrInvalid, "%v is this host: use memory of another one", t.Remote.Addr)
+	}
+	key := t.Remote.read
+	if t.Op == onerma.Write {
+		key = t.Remote.write
+	}
+	tag := len(p.calls)
+	if k := len(p.free); k > 0 {
+		tag = p.free[k-1]
+	} else if tag == maxCalls {
+		return opError(op, verbs.ErrLimit, "%d transfers are in progress: wait for one", maxCalls)
+	}
+	err := p.exec.Start(now, executor.Transfer{
+		Op: t.Op, Class: t.Class, Target: t.Remote.Addr, Remote: t.Remote.Region, Offset: t.Offset, Length: t.Length, Local: t.Local.nic,
+		LocalOffset: t.LocalOffset, Key: key, Deadline: deadline, Once: t.Once, Tag: uint64(tag),
+	})
+	if err != nil {
+		return err
+	}
+	if tag == len(p.calls) {
+		p.calls = append(p.calls, nil)
+	} else {
+		p.free = p.free[:len(p.free)-1]
+	}
+	p.calls[tag] = c
+	c.over.Store(false)
+	c.proc, c.state, c.op, c.length, c.tag, c.deadline = p, callRunning, t.Op, t.Length, tag, deadline
+	if c.ready == nil {
+		c.ready = func() bool { return c.state != callRunning }
+	}
+	return nil
+}
+
+// Done reports whether Wait would return at once.
+func (c *Call) Done() bool { return !c.started || c.over.Load() }
+
+// Await blocks until Done returns true. Wait then takes the result.
+func (c *Call) Await() error {
+	if !c.started {
+		return nil
+	}
+	c.proc.gate()
+	if !c.over.Load() {
+		if err := c.proc.nic.driver.Await(c.ready, clock.Never); err != nil {
+			return err
+		}
+	}
+	c.proc.gate()
+	return nil
+}
+
+// Wait blocks until the transfer has ended. The error is nil if all bytes were moved, a *StatusError,
+// or verbs.ErrClosed if the process or its NIC has ended.
+func (c *Call) Wait() (Result, error) {
+	if !c.started {
+		return Result{}, opError("wait", verbs.ErrInvalid, "the call was not started")
+	}
+	if err := c.Await(); err != nil {
+		return Result{}, err
+	}
+	state := c.state // the NIC does not use the call any more
+	c.started, c.state = false, callIdle
+	if state == callLost {
+		return Result{}, opError(c.op.String(), verbs.ErrClosed, "the process or its NIC has ended")
+	}
+	if c.result.Status != nic.OK {
+		return c.result, &StatusError{c.op, c.result.Status, c.result.Moved, c.length}
+	}
+	return c.result, nil
+}
+
+// cancel makes a transfer end soon.
+func (c *Call) cancel() {
+	c.proc.nic.exclusive(func(now clock.Time) {
+		if c.state == callRunning {
+			c.proc.exec.Cancel(now, uint64(c.tag))
+		}
+	})
+}
+
+// Read copies bytes of a peer's memory to local memory. It returns when all have arrived, after the
+// context's deadline, or when the context ends, and then no byte changes any more.
+func (p *Process) Read(ctx context.Context, t Transfer) (Result, error) {
+	t.Op = onerma.Read
+	return p.move(ctx, &t)
+}
+
+// Write is Read in the other direction.
+func (p *Process) Write(ctx context.Context, t Transfer) (Result, error) {
+	t.Op = onerma.Write
+	return p.move(ctx, &t)
+}
+
+func (p *Process) move(ctx context.Context, t *Transfer) (Result, error) {
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	deadline := clock.Never
+	if at, ok := ctx.Deadline(); ok {
+		deadline = p.nic.driver.Now().Add(time.Until(at))
+	}
+	var c Call
+	if err := p.Start(&c, t, deadline); err != nil {
+		return Result{}, err
+	}
+	stop := context.AfterFunc(ctx, c.cancel)
+	res, err := c.Wait()
+	stop()
+	var failed *StatusError
+	if errors.As(err, &failed) && ctx.Err() != nil {
+		err = fmt.Errorf("%w (%w)", err, ctx.Err())
+	}
+	return res, err
+}

@@ -1,0 +1,58 @@
+package host
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+)
+
+// Grant is what the owner of a region gives a process: the name of the region, and a key K_d for
+// each operation, in hexadecimal. A program sends it to the process over a channel that it trusts.
+type Grant struct {
+	Region nic.RegionID `json:"region"`
+	Length uint64       `json:"length"` // bytes
+	Read   string       `json:"read"`
+	Write  string       `json:"write"`
+	Rekey  string       `json:"rekey"`
+}
+
+func grantOf(r *nic.Region, length int, to netip.Addr, pid nic.PID) Grant {
+	key := func(op onerma.Op) string {
+		k := r.Grant(to, pid, op)
+		return hex.EncodeToString(k[:])
+	}
+	return Grant{Region: r.ID(), Length: uint64(length), Read: key(onerma.Read), Write: key(onerma.Write), Rekey: key(onerma.Rekey)}
+}
+
+// Remote is memory of a peer that a process may use.
+type Remote struct {
+	Addr   netip.Addr
+	Region nic.RegionID
+	Length uint64
+	// Ciphers of the keys K_d.
+	read, write, rekey *nic.Cipher
+}
+
+// Remote returns the memory of a grant for the NIC with an address. The error says which key is
+// malformed.
+func (g *Grant) Remote(addr netip.Addr) (*Remote, error) {
+	r := &Remote{Addr: addr.Unmap(), Region: g.Region, Length: g.Length}
+	for _, k := range []struct {
+		op   onerma.Op
+		text string
+		to   **nic.Cipher
+	}{{onerma.Read, g.Read, &r.read}, {onerma.Write, g.Write, &r.write}, {onerma.Rekey, g.Rekey, &r.rekey}} {
+		b, err := hex.DecodeString(k.text)
+		if err != nil || len(b) != len(nic.Key{}) {
+			return nil, fmt.Errorf("1RMA: the grant has %.40q as key for %v: want %d bytes in hexadecimal", k.text, k.op, len(nic.Key{}))
+		}
+		*k.to = nic.NewCipher(nic.Key(b))
+	}
+	if !r.Addr.Is4() {
+		return nil, fmt.Errorf("1RMA: the NIC has the address %v: want an IPv4 address", addr)
+	}
+	return r, nil
+}

@@ -1,0 +1,216 @@
+package host
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// LenderPort is the TCP port of a Lender.
+const LenderPort = 4792
+
+// Bounds of a Lender.
+const (
+	MaxLoan   = 256 << 20 // bytes of a loan
+	maxLent   = 1 << 30   // bytes of all loans
+	maxLoans  = 64
+	maxLine   = 4096
+	askWithin = 5 * time.Second
+)
+
+// loanRequest is the first line of a connection, as JSON.
+type loanRequest struct {
+	PID   nic.PID `json:"pid"`
+	Bytes int     `json:"bytes"`
+}
+
+// loanAnswer is the answer, on one line as JSON.
+type loanAnswer struct {
+	Grant *Grant `json:"grant,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Lender lends memory of a host to peers. A connection is a loan: the peer names its process, and gets
+// the keys for new memory, whose bytes are 0. The loan ends with the connection.
+type Lender struct {
+	proc     *Process
+	listener net.Listener
+	log      *slog.Logger
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex // guards the fields below
+	conns map[net.Conn]struct{}
+	lent  int // bytes
+	ended bool
+}
+
+// Lend serves loans of a process. The listener and the process belong to the Lender, which Close ends.
+func Lend(p *Process, l net.Listener, log *slog.Logger) *Lender {
+	s := &Lender{proc: p, listener: l, log: log, conns: make(map[net.Conn]struct{})}
+	s.wg.Go(s.accept)
+	return s
+}
+
+func (s *Lender) accept() {
+	for {
+		c, err := s.listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				s.log.Warn("1RMA: no more loans", "error", err)
+			}
+			return
+		}
+		s.mu.Lock()
+		full := len(s.conns) >= maxLoans
+		if ended := s.ended; ended || full {
+			s.mu.Unlock()
+			if full && !ended {
+				_ = reply(c, loanAnswer{Error: fmt.Sprintf("%d loans are open: end one", maxLoans)}) // the peer sees the end
+			}
+			_ = c.Close()
+			continue
+		}
+		s.conns[c] = struct{}{}
+		s.mu.Unlock()
+		s.wg.Go(func() { s.serve(c) })
+	}
+}
+
+// serve serves one connection.
+func (s *Lender) serve(c net.Conn) {
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+		_ = c.Close() // also ended by Close
+	}()
+	_ = c.SetDeadline(time.Now().Add(askWithin)) // an error is that of the next call
+	in := bufio.NewReaderSize(io.LimitReader(c, maxLine), maxLine)
+	var ask loanRequest
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &ask)
+	}
+	if err != nil {
+		_ = reply(c, loanAnswer{Error: "the request is not a line of JSON with pid and bytes"}) // the peer sees the end
+		return
+	}
+	if err := s.lend(c, &ask); err != nil {
+		_ = reply(c, loanAnswer{Error: err.Error()}) // the peer sees the end
+	}
+}
+
+// lend serves a loan until the peer ends it.
+func (s *Lender) lend(c net.Conn, ask *loanRequest) error {
+	from, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil || !from.Addr().Unmap().Is4() {
+		return fmt.Errorf("connect from the IPv4 address of your NIC, not from %v", c.RemoteAddr())
+	}
+	if ask.Bytes < 1 || ask.Bytes > MaxLoan {
+		return fmt.Errorf("%d bytes: ask for 1 to %d", ask.Bytes, MaxLoan)
+	}
+	s.mu.Lock()
+	if s.lent+ask.Bytes > maxLent {
+		defer s.mu.Unlock()
+		return fmt.Errorf("%d of %d bytes are lent: end a loan", s.lent, maxLent)
+	}
+	s.lent += ask.Bytes
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lent -= ask.Bytes
+	}()
+	s.proc.gate()
+	r, err := s.proc.Register(make([]byte, ask.Bytes), verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Deregister() }() // the lender has no transfers that could use it
+	g, err := r.Grant(from.Addr().Unmap(), ask.PID)
+	if err != nil {
+		return err
+	}
+	if err := reply(c, loanAnswer{Grant: &g}); err != nil {
+		return nil //nolint:nilerr // the peer has gone, and with it the loan
+	}
+	_ = c.SetDeadline(time.Time{}) // an error is that of the next call
+	_, _ = c.Read(make([]byte, 1)) // returns when the peer ends the loan, or Close is called
+	return nil
+}
+
+func reply(c net.Conn, a loanAnswer) error { return json.NewEncoder(c).Encode(a) }
+
+// Close ends the loans and the process.
+func (s *Lender) Close() error {
+	s.mu.Lock()
+	s.ended = true
+	for c := range s.conns {
+		_ = c.Close() // ends its Read
+	}
+	s.mu.Unlock()
+	err := s.listener.Close()
+	s.wg.Wait()
+	s.proc.Close()
+	return err
+}
+
+// Loan is memory of a peer.
+type Loan struct {
+	*Remote
+	conn net.Conn
+}
+
+// Borrow asks the Lender of the host with an address for memory. The loan ends with Close, or when one
+// of the two hosts crashes.
+func Borrow(ctx context.Context, p *Process, addr netip.Addr, bytes int) (*Loan, error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: p.Addr().AsSlice()}}
+	c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(addr.String(), strconv.Itoa(LenderPort)))
+	if err != nil {
+		return nil, fmt.Errorf("1RMA: memory of %v: %w", addr, err)
+	}
+	loan, err := borrow(ctx, p, c, addr, bytes)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("1RMA: memory of %v: %w", addr, err), c.Close())
+	}
+	return loan, nil
+}
+
+func borrow(ctx context.Context, p *Process, c net.Conn, addr netip.Addr, bytes int) (*Loan, error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) }) // an error means that it is closed
+	defer stop()
+	if err := json.NewEncoder(c).Encode(loanRequest{PID: p.PID(), Bytes: bytes}); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReaderSize(io.LimitReader(c, maxLine), maxLine).ReadBytes('\n')
+	if err != nil {
+		return nil, errors.Join(err, ctx.Err())
+	}
+	var a loanAnswer
+	if err := json.Unmarshal(line, &a); err != nil {
+		return nil, fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	if a.Grant == nil {
+		return nil, fmt.Errorf("refused: %s", a.Error)
+	}
+	r, err := a.Grant.Remote(addr)
+	if err != nil {
+		return nil, err
+	}
+	return &Loan{Remote: r, conn: c}, nil
+}
+
+// Close ends the loan. Operations on its memory fail from then on.
+func (l *Loan) Close() error { return l.conn.Close() }

@@ -1,0 +1,261 @@
+package host
+
+import (
+	cryptorand "crypto/rand"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/executor"
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Driver runs a NIC. A device.SecondDriver is one.
+type Driver interface {
+	// Enter gives the caller exclusive use of the NIC until Leave, and returns the time. Leave lets the
+	// NIC act.
+	Enter() clock.Time
+	Leave()
+	// Await blocks until ready returns true, or the deadline has come (verbs.ErrTimeout), or the
+	// driver has ended (verbs.ErrClosed). It calls ready with exclusive use of the NIC.
+	Await(ready func() bool, deadline clock.Time) error
+	// Now returns the time of the NIC's clock.
+	Now() clock.Time
+}
+
+// Config describes the NIC of a host.
+type Config struct {
+	// NIC is the configuration of each incarnation. NIC.Epoch and NIC.Rand are not used: each
+	// incarnation has the next number, and numbers that cannot be predicted.
+	NIC nic.Config
+	// Executor has the parameters of congestion control.
+	Executor executor.Config
+	// EpochFile is the file that keeps the number of the last incarnation; required.
+	EpochFile string
+}
+
+// NIC is the 1RMA NIC of a host, over all of its incarnations. A crash ends an incarnation with its
+// processes and regions.
+type NIC struct {
+	cfg    Config
+	driver Driver
+
+	// The fields below are used in calls of the driver only.
+
+	epoch   uint32 // number of the present or last incarnation
+	last    uint32 // number of the last process of this incarnation
+	dead    bool   // the driver has ended
+	nic     *nic.NIC
+	machine *executor.Machine // nil while the NIC is down
+	seen    uint64            // the machine's Activity when results were last collected
+	table   *mem.Table
+	pd      mem.PD
+	procs   map[*Process]struct{}
+	past    nic.Stats // counters of earlier incarnations
+	steps   uint64    // Activity
+	// segments splits super-frames.
+	segments packetio.Segments
+}
+
+// New makes a NIC that is down. The driver must have it as its second NIC before Up is called.
+func New(cfg Config) (*NIC, error) {
+	cfg.NIC.Rand = rand.New(rand.NewPCG(0, 0)) // Validate requires one; start replaces it
+	if err := cfg.NIC.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.EpochFile == "" {
+		return nil, errors.New("1RMA: EpochFile is required")
+	}
+	return &NIC{cfg: cfg, procs: make(map[*Process]struct{})}, nil
+}
+
+// Attach sets the driver. It is called once, before all methods but those that the driver calls.
+func (n *NIC) Attach(d Driver) { n.driver = d }
+
+// exclusive calls f with exclusive use of the NIC.
+func (n *NIC) exclusive(f func(now clock.Time)) {
+	now := n.driver.Enter()
+	defer n.driver.Leave()
+	f(now)
+}
+
+// Up starts a new incarnation. It does nothing if the NIC is up.
+func (n *NIC) Up() error {
+	epoch, err := uint32(0), error(nil)
+	up := false
+	n.exclusive(func(clock.Time) { up = n.machine != nil })
+	if up {
+		return nil
+	}
+	if epoch, err = nextEpoch(n.cfg.EpochFile); err != nil { // a file is not to be written with exclusive use
+		return err
+	}
+	n.exclusive(func(clock.Time) { err = n.start(epoch) })
+	return err
+}
+
+func (n *NIC) start(epoch uint32) error {
+	switch {
+	case n.dead:
+		return verbs.ErrClosed
+	case n.machine != nil: // another call has started it meanwhile
+		return nil
+	}
+	cfg := n.cfg.NIC
+	cfg.Epoch = epoch
+	cfg.Rand = rand.New(rand.NewChaCha8(seed()))
+	made, err := nic.New(cfg)
+	if err != nil {
+		return err
+	}
+	n.table = mem.New(cfg.Rand, 0)
+	if n.pd, err = n.table.AllocPD(); err != nil {
+		return err
+	}
+	n.nic, n.machine, n.epoch, n.last, n.seen = made, executor.NewMachine(made), epoch, 0, 0
+	return nil
+}
+
+// Crash ends the incarnation. Waiting programs get verbs.ErrClosed. It does nothing if the NIC is
+// down.
+func (n *NIC) Crash() { n.exclusive(func(clock.Time) { n.end() }) }
+
+// end ends the incarnation.
+func (n *NIC) end() {
+	if n.machine == nil {
+		return
+	}
+	n.nic.Down()
+	stats := n.nic.Stats()
+	n.past.Add(&stats)
+	for p := range n.procs {
+		p.abandon()
+	}
+	clear(n.procs)
+	n.nic, n.machine, n.table = nil, nil, nil
+	n.steps++
+}
+
+// Takes implements device.Second.
+func (n *NIC) Takes(f *packetio.Frame) bool { return onerma.Is(f.Data) }
+
+// Frame implements device.Second.
+func (n *NIC) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	if n.machine == nil {
+		return
+	}
+	if f.SegSize == 0 {
+		n.machine.Frame(now, port, f, out)
+	} else {
+		for i := range n.segments.Open(f) {
+			n.machine.Frame(now, port, packetio.Frame{Data: n.segments.Packet(i), Port: f.Port}, out)
+		}
+	}
+	n.collect()
+}
+
+// Tick implements device.Second.
+func (n *NIC) Tick(now clock.Time, out *packetio.Batch) {
+	if n.machine != nil {
+		n.machine.Tick(now, out)
+		n.collect()
+	}
+}
+
+// Deadline implements device.Second.
+func (n *NIC) Deadline() clock.Time {
+	if n.machine == nil {
+		return clock.Never
+	}
+	return n.machine.Deadline()
+}
+
+// Activity implements device.Second.
+func (n *NIC) Activity() uint64 { return n.steps }
+
+// Down implements device.Second.
+func (n *NIC) Down() {
+	n.dead = true
+	n.end()
+}
+
+// collect hands results to the calls of the processes.
+func (n *NIC) collect() {
+	if n.machine.Activity() == n.seen {
+		return
+	}
+	n.seen = n.machine.Activity()
+	for p := range n.procs {
+		n.steps += uint64(p.collect())
+	}
+}
+
+// seed returns a seed that cannot be predicted.
+func seed() (s [32]byte) {
+	_, _ = cryptorand.Read(s[:]) // it never fails
+	return s
+}
+
+// Status describes a NIC.
+type Status struct {
+	Up bool `json:"up"`
+	// Incarnation is the number of the present or last incarnation.
+	Incarnation uint32 `json:"incarnation"`
+	// Processes and Regions are how many are open.
+	Processes int `json:"processes"`
+	Regions   int `json:"regions"`
+	// Requested is the number of bytes that were requested and have not arrived. Window is their
+	// bound.
+	Requested int `json:"requestedBytes"`
+	Window    int `json:"windowBytes"`
+	// RTT, DispatchTimeout and Timeout are those of nic.Config.
+	RTT             time.Duration `json:"rttNs"`
+	DispatchTimeout time.Duration `json:"dispatchTimeoutNs"`
+	Timeout         time.Duration `json:"timeoutNs"`
+}
+
+// Status describes the NIC.
+func (n *NIC) Status() (s Status) {
+	n.exclusive(func(clock.Time) {
+		s = Status{Up: n.machine != nil, Incarnation: n.epoch, Processes: len(n.procs)}
+		if n.machine == nil {
+			return
+		}
+		cfg := n.nic.Config()
+		s.RTT, s.DispatchTimeout, s.Timeout = cfg.RTT, cfg.DispatchTimeout, cfg.Timeout
+		s.Requested, s.Window = n.nic.Window()
+		for p := range n.procs {
+			s.Regions += len(p.regions)
+		}
+	})
+	return s
+}
+
+// Stats returns the counters of all incarnations together.
+func (n *NIC) Stats() (s nic.Stats) {
+	n.exclusive(func(clock.Time) {
+		s = n.past
+		if n.nic != nil {
+			now := n.nic.Stats()
+			s.Add(&now)
+		}
+	})
+	return s
+}
+
+// Now returns the time of the NIC's clock.
+func (n *NIC) Now() clock.Time { return n.driver.Now() }
+
+// Addr returns the address of the NIC.
+func (n *NIC) Addr() netip.Addr { return n.cfg.NIC.Addr }
+
+func opError(op string, err error, format string, args ...any) error {
+	return &verbs.OpError{Op: "1RMA " + op, Err: err, Detail: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,231 @@
+package host
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/onerma/executor"
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Bounds of a process.
+const (
+	defaultSlots = 64
+	maxCalls     = 1024 // transfers in progress
+)
+
+// ProcessConfig describes a process.
+type ProcessConfig struct {
+	// Slots is how many operations of at most 4096 bytes may be in flight; 0 means 64.
+	Slots int
+	// Gate, if not nil, is called before the process begins a transfer or takes its result. It may
+	// block: the process hangs.
+	Gate func()
+}
+
+// Process is a program's access to the NIC. Its methods may be called by several goroutines.
+type Process struct {
+	nic    *NIC
+	pid    nic.PID
+	gate   func()
+	portal *nic.Portal
+	// keys is the portal of REKEYs, which are no transfers.
+	keys *nic.Portal
+	exec *executor.Executor
+	// regions are those that the process has registered and not deregistered.
+	regions []*Region
+	// calls are the transfers in progress, by tag. free has the tags that are not in use.
+	calls []*Call
+	free  []int
+	// rekey is the REKEY in progress.
+	rekey *rekeying
+	gone  bool // the process was closed, or its incarnation of the NIC has ended
+}
+
+// Open opens a process on the present incarnation of the NIC.
+func (n *NIC) Open(cfg ProcessConfig) (p *Process, err error) {
+	if cfg.Slots == 0 {
+		cfg.Slots = defaultSlots
+	}
+	if cfg.Gate == nil {
+		cfg.Gate = func() {}
+	}
+	n.exclusive(func(clock.Time) { p, err = n.open(cfg) })
+	return p, err
+}
+
+func (n *NIC) open(cfg ProcessConfig) (*Process, error) {
+	if n.machine == nil {
+		return nil, opError("open", verbs.ErrClosed, "the NIC is down")
+	}
+	if n.last == 1<<pidBits-1 {
+		return nil, opError("open", verbs.ErrLimit, "%d processes were opened since the NIC was started: start it again", n.last)
+	}
+	pid := nic.PID(n.epoch<<pidBits | (n.last + 1))
+	portal, err := n.nic.Open(pid, cfg.Slots)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := n.nic.Open(pid, 1)
+	if err != nil {
+		portal.Close()
+		return nil, err
+	}
+	exec, err := executor.New(n.cfg.Executor, portal)
+	if err != nil {
+		portal.Close()
+		keys.Close()
+		return nil, err
+	}
+	n.last++
+	p := &Process{nic: n, pid: pid, gate: cfg.Gate, portal: portal, keys: keys, exec: exec}
+	n.machine.Add(exec)
+	n.procs[p] = struct{}{}
+	return p, nil
+}
+
+// PID returns the number that keys for this process are derived from.
+func (p *Process) PID() nic.PID { return p.pid }
+
+// Addr returns the address of the NIC.
+func (p *Process) Addr() (a netip.Addr) { return p.nic.Addr() }
+
+// Close ends the process. Its transfers end with verbs.ErrClosed, and its memory is no longer used
+// when Close returns. A second Close does nothing.
+func (p *Process) Close() {
+	p.nic.exclusive(func(clock.Time) {
+		if p.gone {
+			return
+		}
+		p.portal.Close()
+		p.keys.Close()
+		p.nic.machine.Remove(p.exec)
+		for _, r := range slices.Clone(p.regions) {
+			_ = r.drop() // commands of closed portals do not use it any more
+		}
+		delete(p.nic.procs, p)
+		p.abandon()
+		p.nic.steps++
+	})
+}
+
+// abandon ends the calls of a process that has ended.
+func (p *Process) abandon() {
+	p.gone = true
+	for _, c := range p.calls {
+		if c != nil {
+			c.state = callLost
+			c.over.Store(true)
+		}
+	}
+	clear(p.calls)
+	p.rekey = nil
+	p.regions = nil
+}
+
+// collect takes the results of ended transfers, and returns their number.
+func (p *Process) collect() (ended int) {
+	var out [16]executor.Result
+	for {
+		k := p.exec.Results(out[:])
+		for i := range out[:k] {
+			tag := int(out[i].Tag)
+			c := p.calls[tag]
+			p.calls[tag] = nil
+			p.free = append(p.free, tag)
+			c.result, c.state = out[i], callEnded
+			c.over.Store(true)
+		}
+		ended += k
+		if k < len(out) {
+			return ended + p.collectRekey()
+		}
+	}
+}
+
+// Region is memory of a process that its NIC can use, and peers that have a key.
+type Region struct {
+	proc   *Process
+	nic    *nic.Region
+	mem    *mem.Region
+	length int
+}
+
+// Register lets the NIC use buf, until Deregister or Close. access has the rights of peers
+// (verbs.RemoteRead, verbs.RemoteWrite), and verbs.LocalWrite, which READs into buf need.
+func (p *Process) Register(buf []byte, access verbs.Access) (r *Region, err error) {
+	p.nic.exclusive(func(clock.Time) { r, err = p.register(buf, access) })
+	return r, err
+}
+
+func (p *Process) register(buf []byte, access verbs.Access) (*Region, error) {
+	if p.gone {
+		return nil, opError("register", verbs.ErrClosed, "the process has ended")
+	}
+	if len(buf) == 0 {
+		return nil, opError("register", verbs.ErrInvalid, "no bytes: pass at least one")
+	}
+	m, err := p.nic.table.Reg(p.nic.pd, buf, access)
+	if err != nil {
+		return nil, err
+	}
+	made, err := p.nic.nic.Register(m)
+	if err != nil {
+		_ = p.nic.table.Dereg(m) // nothing uses it
+		return nil, err
+	}
+	r := &Region{proc: p, nic: made, mem: m, length: len(buf)}
+	p.regions = append(p.regions, r)
+	return r, nil
+}
+
+// Len returns the length of the region in bytes.
+func (r *Region) Len() int { return r.length }
+
+// Grant returns what a process with a PID on the NIC with an address needs to use the region.
+func (r *Region) Grant(to netip.Addr, pid nic.PID) (g Grant, err error) {
+	if to = to.Unmap(); !to.Is4() {
+		return g, opError("grant", verbs.ErrInvalid, "grant it to the IPv4 address of a NIC, not to %v", to)
+	}
+	err = opError("grant", verbs.ErrClosed, "the region or its process has ended")
+	r.proc.nic.exclusive(func(clock.Time) {
+		if r.proc.gone || !slices.Contains(r.proc.regions, r) {
+			return
+		}
+		g, err = grantOf(r.nic, r.length, to, pid), nil
+	})
+	return g, err
+}
+
+// SetKey replaces the region's key: the keys that were granted before are no longer valid.
+func (r *Region) SetKey(k nic.Key) (err error) {
+	err = opError("set key", verbs.ErrClosed, "the region or its process has ended")
+	r.proc.nic.exclusive(func(clock.Time) {
+		if !r.proc.gone && slices.Contains(r.proc.regions, r) {
+			err = r.proc.nic.nic.SetKey(r.nic, k)
+		}
+	})
+	return err
+}
+
+// Deregister ends the region. It fails with verbs.ErrBusy while transfers of the process use it. When
+// it returns nil, the NIC does not use the memory any more.
+func (r *Region) Deregister() (err error) {
+	r.proc.nic.exclusive(func(clock.Time) { err = r.drop() })
+	return err
+}
+
+func (r *Region) drop() error {
+	p := r.proc
+	if p.gone || !slices.Contains(p.regions, r) {
+		return nil // the memory is no longer in use
+	}
+	if err := p.nic.nic.Deregister(r.nic); err != nil {
+		return err
+	}
+	p.regions = slices.DeleteFunc(p.regions, func(x *Region) bool { return x == r })
+	return p.nic.table.Dereg(r.mem)
+}

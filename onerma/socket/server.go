@@ -1,0 +1,138 @@
+package socket
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/host"
+)
+
+// Bounds of a Server and of each program.
+const (
+	maxPrograms = 64
+	maxObjects  = 256     // regions, and remote memory, of a program
+	maxMemory   = 1 << 30 // bytes of the regions of a program
+	maxInFlight = 64      // requests of a program that have no answer yet
+)
+
+// Config describes a Server.
+type Config struct {
+	// Path is the path of the socket; required. Group, if not 0, is the number of a group whose users
+	// may open it; others than its owner may not.
+	Path  string
+	Group int
+	// NIC is the NIC that programs use; required.
+	NIC *host.NIC
+	Log *slog.Logger // nil: nothing is logged
+}
+
+// Server serves the programs of a host.
+type Server struct {
+	cfg      Config
+	listener *net.UnixListener
+	wg       sync.WaitGroup
+
+	mu       sync.Mutex // guards the fields below
+	programs map[*program]struct{}
+	ended    bool
+}
+
+// Listen serves programs at a path. A socket that a former daemon has left there is replaced.
+func Listen(cfg Config) (*Server, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	_ = os.Remove(cfg.Path) // if it fails, ListenUnix fails, too
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Path, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("1RMA: %w", err)
+	}
+	mode := os.FileMode(0o600)
+	if cfg.Group != 0 {
+		mode = 0o660
+		err = os.Chown(cfg.Path, -1, cfg.Group)
+	}
+	if err := errors.Join(err, os.Chmod(cfg.Path, mode)); err != nil {
+		return nil, errors.Join(fmt.Errorf("1RMA: %w", err), l.Close())
+	}
+	s := &Server{cfg: cfg, listener: l, programs: make(map[*program]struct{})}
+	s.wg.Go(s.accept)
+	return s, nil
+}
+
+func (s *Server) accept() {
+	for {
+		conn, err := s.listener.AcceptUnix()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				s.cfg.Log.Warn("1RMA: no more programs", "error", err)
+			}
+			return
+		}
+		s.wg.Go(func() { s.serve(conn) })
+	}
+}
+
+// serve serves one program until its connection ends.
+func (s *Server) serve(conn *net.UnixConn) {
+	p, err := s.begin(conn)
+	if err != nil {
+		refuse(conn, err)
+		return
+	}
+	p.run()
+	s.mu.Lock()
+	delete(s.programs, p)
+	s.mu.Unlock()
+}
+
+// refuse answers the first request of a program with an error, and ends the connection. Without that
+// request the kernel would drop the answer.
+func refuse(conn *net.UnixConn, why error) {
+	var req request
+	a := answer{}
+	a.fail(why)
+	buf := make([]byte, MaxMessage)
+	_ = conn.SetReadDeadline(time.Now().Add(writeWait)) // if it fails, so does Read
+	if n, err := conn.Read(buf); err == nil && decode(buf[:n], &req) == nil {
+		a.ID = req.ID
+	}
+	_ = send(conn, &a, nil) // the program sees the end of the connection
+	_ = conn.Close()        // as above
+}
+
+func (s *Server) begin(conn *net.UnixConn) (*program, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, errors.New("the host is ending")
+	}
+	if len(s.programs) >= maxPrograms {
+		return nil, fmt.Errorf("%d programs use the 1RMA NIC: end one", maxPrograms)
+	}
+	proc, err := s.cfg.NIC.Open(host.ProcessConfig{Slots: maxInFlight})
+	if err != nil {
+		return nil, err
+	}
+	p := newProgram(conn, proc)
+	s.programs[p] = struct{}{}
+	return p, nil
+}
+
+// Close ends all programs.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.ended = true
+	for p := range s.programs {
+		_ = p.conn.Close() // ends its reader
+	}
+	s.mu.Unlock()
+	err := s.listener.Close()
+	s.wg.Wait()
+	return err
+}
