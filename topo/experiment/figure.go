@@ -41,6 +41,7 @@ type outcome struct {
 	incast   *IncastResult
 	lookups  *LookupsResult
 	counting *CountingResult
+	solo     *OneRMAResult // of NICs without connections
 	added    time.Duration
 	share    float64
 }

@@ -40,6 +40,9 @@ type Platform interface {
 	// if the platform cannot trace.
 	TreeOperations(ctx context.Context) ([]Operation, error)
 	MemoryUser
+	// OneRMA runs NICs without connections. It returns errors.ErrUnsupported if the platform has no
+	// such load.
+	OneRMA(ctx context.Context, l OneRMA) (OneRMAResult, error)
 }
 
 // Actions of the switch that a load requires.

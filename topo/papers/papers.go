@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-//go:embed swordbox/*.csv fusee/*.csv extmem/*.csv
+//go:embed swordbox/*.csv fusee/*.csv extmem/*.csv onerma/*.csv
 var files embed.FS
 
 const suffix = ".csv"

@@ -1,0 +1,74 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Kinds of OneRMA.
+const (
+	SoloRamp   = "ramp"   // one flow, later a second from the same server
+	SoloBeside = "beside" // small READs beside one large transfer
+	SoloDemand = "demand" // Hosts clients of one server that demand Load each, without congestion control
+	SoloRandom = "random" // Hosts hosts that read from random others
+)
+
+// OneRMA is a load of NICs without connections, in the testbed of their paper: 100 Gbit/s, 5 µs.
+type OneRMA struct {
+	Kind string
+	// First is the first congestion window in operations; 0 means 1. TotalDelay: the executor has no
+	// signal of its own NIC; see executor.Config.
+	First      float64
+	TotalDelay bool
+	// Window and Threshold are the solicitation window and the bound of waiting requests, in bytes;
+	// see nic.Config. 0 selects its defaults.
+	Window, Threshold int
+	Jitter            time.Duration // of each frame on each link
+	Large             int           // bytes of the transfer of SoloBeside; 0: there is none
+	Hosts             int
+	Load              float64       // of each host, as a share of the line rate
+	Span              time.Duration // of the measurement, in virtual time
+}
+
+// OneRMAResult is the outcome of OneRMA. Fields that do not apply to its kind are zero.
+type OneRMAResult struct {
+	// Ramp is after how many round trips of 5 µs the flow has 0.9 of the line rate. Fair is how many
+	// round trips after its begin the second flow has 0.8 of what the first has. 0: not within 2,000.
+	Ramp, Fair float64
+	// Goodput is a share of the line rate, of bytes of operations that have ended as OK.
+	Goodput float64
+	// Retried is the share of operations that have failed: that were tried again, or shed. Dispatch is the share of
+	// operations that have ended as DISPATCH_TIMEOUT.
+	Retried, Dispatch float64
+	// Median and P99 are quantiles of the time of a transfer, in round trips.
+	Median, P99 float64
+}
+
+// Times sets the quantiles from the times of transfers, which it sorts.
+func (r *OneRMAResult) Times(took []time.Duration) {
+	if len(took) == 0 {
+		return
+	}
+	slices.Sort(took)
+	rtts := func(share float64) float64 {
+		return float64(took[min(len(took)-1, int(share*float64(len(took))))]) / float64(oneRMARTT)
+	}
+	r.Median, r.P99 = rtts(0.5), rtts(0.99)
+}
+
+// oneRMARTT is the round trip of the paper's testbed.
+const oneRMARTT = 5 * time.Microsecond
+
+func (l OneRMA) label() string {
+	return fmt.Sprintf("1RMA %s: %d hosts, first window %g, window %d, threshold %d, jitter %v, large %d, load %g", l.Kind, l.Hosts, l.First, l.Window,
+		l.Threshold, l.Jitter, l.Large, l.Load)
+}
+
+func (l OneRMA) effort() float64 { return 1 + float64(l.Hosts) }
+
+func (l OneRMA) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.OneRMA(ctx, l)
+	return outcome{solo: &res}, err
+}

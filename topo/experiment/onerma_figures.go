@@ -1,0 +1,157 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/papers"
+)
+
+// oneRMAFigures measures figures of the paper 1RMA.
+var oneRMAFigures = Experiment{
+	Name:   "onerma-figures",
+	Short:  "figures of the paper 1RMA, NICs without connections, each number beside the authors'",
+	Figure: "1RMA: Re-envisioning Remote Memory Access for Multi-tenant Datacenters (SIGCOMM 2020)",
+	Long: "onerma-figures measures figures of the paper 1RMA in the simulator, at 100 Gbit/s and a round trip of 5 us, and\n" +
+		"prints a table for each, with the authors' numbers in parentheses. Times are in round trips. --figures chooses\n" +
+		"among:\n\n" + figureList(oneRMA) +
+		"\n" +
+		"The authors give shapes and few numbers. Where the paper does not say enough, the model makes a choice:\n\n" +
+		"  " + strings.Join(oneRMAChoices, "\n  ") + "\n",
+	Sim: "10 s", Cost: "connectx5",
+	New: func() Body { return &figuresBody{all: oneRMA, choices: oneRMAChoices} },
+}
+
+// oneRMAChoices lists what the paper does not say, and what the model does not have.
+var oneRMAChoices = []string{
+	"targets of the delays, bounds of the windows and the first window are not given: RTT / 2, 1.5 RTT, 0.01 to 64, and 1",
+	"the NIC has no PCIe bus: memory is read and written at once; encryption takes no time",
+	"a link delays a frame by a quarter of the round trip and by the time of its bytes; the switch drops nothing",
+}
+
+// oneRMA lists the figures.
+func oneRMA(quick bool) []figure {
+	return []figure{oneRMARandom(quick), oneRMABeside(quick), oneRMARamp(quick), oneRMAJitter(quick), oneRMAThreshold(quick)}
+}
+
+// oneRMASpan returns the time of a measurement.
+func oneRMASpan(quick bool, full time.Duration) time.Duration {
+	if quick {
+		return full / 5
+	}
+	return full
+}
+
+// oneRMARandom is figure 10: uniform random traffic.
+func oneRMARandom(quick bool) figure {
+	f := figure{
+		key: "fig10", title: "READs of 4 KB from random hosts, Poisson arrivals: time in round trips by load", x: "load, % of the line rate", unit: "RTT", format: "%.2f",
+		why: []string{"the authors show 40 hosts beside RDMA and a software NIC, as slowdown without numbers: close to RDMA at all loads"},
+	}
+	hosts := 40
+	if quick {
+		hosts = 10
+	}
+	for _, load := range few([]string{"10", "20", "30", "40", "50", "60", "70", "80"}, quick) {
+		l := OneRMA{Kind: SoloRandom, Hosts: hosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, 2*time.Millisecond)}
+		f.cells = append(f.cells,
+			figureCell{series: "median", x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
+			figureCell{series: "99th percentile", x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.P99 }},
+			figureCell{series: "tried again, %", x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Retried }},
+		)
+	}
+	return f
+}
+
+// oneRMABeside is figure 12: small operations beside bulk.
+func oneRMABeside(quick bool) figure {
+	f := figure{
+		key: "fig12", title: "10,000 READs of 64 bytes a second beside one transfer between the same hosts: time in round trips", x: "bytes of the transfer", unit: "RTT", format: "%.3f",
+		why: []string{"the authors: a small operation waits for about one chunk of 4 KB (0.07 RTT) and not for the transfer, as with RDMA"},
+	}
+	for _, large := range few([]string{"0", "4096", "65536", "262144", "1048576"}, quick) {
+		l := OneRMA{Kind: SoloBeside, Large: int(number(large)), First: 15, Span: oneRMASpan(quick, 20*time.Millisecond)}
+		f.cells = append(f.cells,
+			figureCell{series: "median", x: large, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
+			figureCell{series: "99th percentile", x: large, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.P99 }},
+		)
+	}
+	return f
+}
+
+// oneRMARamp is figure 15: convergence and fairness.
+func oneRMARamp(quick bool) figure {
+	data := papers.MustLoad("onerma/fig15")
+	f := figure{
+		key: "fig15", title: "round trips until a flow has the line rate, and until a second flow has its share", x: data.X, unit: data.Unit, format: "%.0f",
+		why: []string{
+			"the authors' window is 15 at the line rate, and they do not give the first one",
+			"by their algorithm a window grows by 0.25 in a round trip, so from 1 to 15 it takes 56; their 8 need a growth of nearly 2",
+			"0: not within 2,000 round trips",
+		},
+	}
+	for _, first := range few([]string{"1", "5", "10", "15"}, quick) {
+		for _, total := range []bool{false, true} {
+			name := "both signals"
+			if total {
+				name = "without the local signal"
+			}
+			l := OneRMA{Kind: SoloRamp, First: number(first), TotalDelay: total}
+			f.cells = append(f.cells,
+				figureCell{panel: "line rate", series: name, their: "1RMA", x: first, theirs: at(data, "line rate", name, first, 1), load: l, value: func(o *outcome) float64 { return o.solo.Ramp }},
+				figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: at(data, "fair share", name, first, 1), load: l, value: func(o *outcome) float64 { return o.solo.Fair }},
+			)
+		}
+	}
+	return f
+}
+
+// oneRMAJitter is figure 16: goodput under jitter.
+func oneRMAJitter(quick bool) figure {
+	f := figure{
+		key: "fig16", title: "a client at the line rate whose links delay each frame at random, without congestion control",
+		x: "largest delay of a frame on a link, % of RTT", unit: "%", format: "%.1f",
+		why: []string{"the authors give curves: goodput falls with jitter, and less with a larger window; what is shed has mostly waited too long to be dispatched"},
+	}
+	for _, kb := range []int{48, 64, 96} {
+		for _, jitter := range few([]string{"0", "10", "25", "50", "75", "100"}, quick) {
+			l := OneRMA{
+				Kind: SoloDemand, Hosts: 1, Load: 1, Window: kb << 10, Jitter: time.Duration(number(jitter) * float64(oneRMARTT) / 100), Span: oneRMASpan(quick, 5*time.Millisecond),
+			}
+			name := fmt.Sprintf("window %d KB", kb)
+			f.cells = append(f.cells,
+				figureCell{panel: "goodput, % of the line rate", series: name, x: jitter, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Goodput }},
+				figureCell{panel: "shed, DISPATCH_TIMEOUT", series: name, x: jitter, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Dispatch }},
+				figureCell{panel: "shed, otherwise", series: name, x: jitter, theirs: math.NaN(), load: l, value: func(o *outcome) float64 {
+					return 100 * (o.solo.Retried - o.solo.Dispatch)
+				}},
+			)
+		}
+	}
+	return f
+}
+
+// oneRMAThreshold is figure 16 d: the bound of waiting requests.
+func oneRMAThreshold(quick bool) figure {
+	f := figure{
+		key: "fig16d", title: "two clients that each demand one server's link, by its bound of waiting requests",
+		x: "threshold, KB", unit: "%, RTT", format: "%.2f",
+		why: []string{"the authors: above (timeout - RTT - dispatch time-out) x rate, 62.5 KB, goodput collapses; below it more is tried again"},
+	}
+	for _, kb := range few([]string{"8", "16", "32", "62", "125", "250", "500"}, quick) {
+		l := OneRMA{Kind: SoloDemand, Hosts: 2, Load: 1, Window: 1 << 20, Threshold: int(number(kb)) << 10, Span: oneRMASpan(quick, 5*time.Millisecond)}
+		f.cells = append(f.cells,
+			figureCell{series: "goodput, % of the line rate", x: kb, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Goodput }},
+			figureCell{series: "shed, %", x: kb, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Retried }},
+			figureCell{series: "median of OK, RTT", x: kb, theirs: math.NaN(), load: l, value: func(o *outcome) float64 {
+				if o.solo.Goodput == 0 {
+					return math.NaN()
+				}
+				return o.solo.Median
+			}},
+		)
+	}
+	return f
+}
