@@ -7,6 +7,19 @@ const (
 	RawLat = "raw_lat"
 )
 
+// Tests over the NIC without connections. Run does not execute them, but package onerma/measure does.
+const (
+	OneRMAReadBW   = "onerma_read_bw"
+	OneRMAWriteBW  = "onerma_write_bw"
+	OneRMAReadLat  = "onerma_read_lat"
+	OneRMAWriteLat = "onerma_write_lat"
+)
+
+// OneRMATests returns the tests over the NIC without connections.
+func OneRMATests() []string {
+	return []string{OneRMAReadBW, OneRMAWriteBW, OneRMAReadLat, OneRMAWriteLat}
+}
+
 // Event is one line of the stream by which a host daemon reports a run. First come any number of
 // lines with Progress. The last line has the Result, and the Error if the run has failed.
 type Event struct {

@@ -59,6 +59,11 @@ func (r *Result) header(b *strings.Builder, kind string) {
 		fmt.Fprintf(b, "%s\n                    Raw Ethernet %s\n %s -> %s   tx depth %d\n%s\n", rule, kind, r.From, r.To, r.Config.Depth, rule)
 		return
 	}
+	if slices.Contains(OneRMATests(), r.Test) {
+		op := strings.ToUpper(strings.Split(r.Test, "_")[1])
+		fmt.Fprintf(b, "%s\n                    1RMA %s %s\n %s -> %s   operations of at most %d[B]   tx depth %d\n%s\n", rule, op, kind, r.From, r.To, r.MTU, r.Config.Depth, rule)
+		return
+	}
 	op, _, _ := strings.Cut(r.Test, "_")
 	fmt.Fprintf(b, "%s\n                    RDMA_%s %s\n", rule, strings.ToUpper(op[:1])+op[1:], kind)
 	fmt.Fprintf(b, " %s -> %s   transport %s   mtu %d[B]   tx depth %d   CQ moderation %d\n",
@@ -70,6 +75,11 @@ func (r *Result) header(b *strings.Builder, kind string) {
 }
 
 func (r *Result) verifiedText(b *strings.Builder) {
+	for _, status := range []string{"nack", "timeout", "dispatch_timeout"} {
+		if n := r.Counters["onerma_ended_"+status]; n > 0 {
+			fmt.Fprintf(b, "tried again: %d operations that ended as %s\n", n, strings.ToUpper(status))
+		}
+	}
 	if r.Lost > 0 {
 		fmt.Fprintf(b, "lost: %d of %d messages\n", r.Lost, r.Sent)
 	}

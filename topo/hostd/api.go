@@ -3,6 +3,7 @@ package hostd
 import (
 	"time"
 
+	onermahost "github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
@@ -54,6 +55,8 @@ type Status struct {
 	// Process describes what the daemon's process holds.
 	Process metrics.Process `json:"process"`
 	NIC     NICStatus       `json:"nic"`
+	// OneRMA describes the NIC without connections; nil if the host has none.
+	OneRMA *onermahost.Status `json:"onerma,omitempty"`
 	// App is StateRunning, StateHung or StateCrashed.
 	App      string   `json:"app"`
 	Services []string `json:"services"`

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	onermahost "github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
@@ -50,7 +51,8 @@ type application struct {
 	memoryCtx verbs.Context
 	perf      *memservice.Server
 	perfCtx   verbs.Context
-	served    sync.WaitGroup // the threads that serve memory and perf
+	lender    *onermahost.Lender // lends memory over the 1RMA NIC; nil if there is none
+	served    sync.WaitGroup     // the threads that serve memory and perf
 	jobs      map[*job]struct{}
 
 	stores *stores
@@ -116,7 +118,7 @@ func (a *application) startServices() (err error) {
 		return err
 	}
 	a.serve(a.perf)
-	return nil
+	return a.lend()
 }
 
 // sharedPD returns the protection domain of the memory service, for use by the benchmark's service;
@@ -190,6 +192,10 @@ func (a *application) stop(ends func(store.Node) error) error {
 	}
 	if a.perf != nil {
 		errs = append(errs, a.perf.Close())
+	}
+	if a.lender != nil {
+		errs = append(errs, a.lender.Close())
+		a.lender = nil
 	}
 	if a.perfCtx != nil {
 		errs = append(errs, a.perfCtx.Close())
@@ -267,6 +273,9 @@ func (a *application) describe(st *Status) {
 	}
 	if a.perf != nil {
 		st.Services = append(st.Services, perf.PerfService)
+	}
+	if a.lender != nil {
+		st.Services = append(st.Services, "onerma")
 	}
 	if st.Stores = a.stood; !a.hang.On() {
 		st.Stores = a.stores.status()

@@ -4,7 +4,7 @@ import "github.com/rdmalab/rdmalab/softrnic/metrics"
 
 // PortCounters are the counters of the port, with names.
 type PortCounters struct {
-	RxPackets uint64 `name:"port_rx_packets" help:"frames to UDP 4791 that the port took"`
+	RxPackets uint64 `name:"port_rx_packets" help:"frames to UDP 4791, and 4792 with 1RMA, that the port took"`
 	RxBytes   uint64 `name:"port_rx_bytes" help:"bytes of these"`
 	TxPackets uint64 `name:"port_tx_packets" help:"frames that the port sent"`
 	TxBytes   uint64 `name:"port_tx_bytes" help:"bytes of these"`
@@ -12,8 +12,13 @@ type PortCounters struct {
 	TxDropped uint64 `name:"port_tx_dropped" help:"frames that the link refused"`
 }
 
-// Counters returns the counters of the NIC and of its port.
+// Counters returns the counters of the NIC, of its port, and of the 1RMA NIC.
 func (h *Host) Counters() Counters {
 	nic, port := h.dev.Counters(), PortCounters(h.port.Stats())
-	return Counters{Name: h.self.Name, Samples: append(metrics.Samples(&nic), metrics.Samples(&port)...)}
+	c := Counters{Name: h.self.Name, Samples: append(metrics.Samples(&nic), metrics.Samples(&port)...)}
+	if h.solo != nil {
+		s := h.solo.Stats()
+		c.Samples = append(c.Samples, s.Samples()...)
+	}
+	return c
 }

@@ -14,6 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	onermahost "github.com/rdmalab/rdmalab/onerma/host"
+	"github.com/rdmalab/rdmalab/onerma/socket"
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
@@ -62,6 +65,14 @@ type manager interface {
 	Close() error
 }
 
+// nics are the NICs of a host, which share its port.
+type nics struct {
+	dev *device.Device
+	// The 1RMA NIC, and the socket through which programs use it; nil if the rack has none.
+	solo     *onermahost.NIC
+	programs *socket.Server
+}
+
 // Host is a running host.
 type Host struct {
 	cfg   Config
@@ -72,7 +83,7 @@ type Host struct {
 	other neighbours // resolves guests, which are not in the rack's description
 
 	port port
-	dev  *device.Device
+	nics
 	base verbs.Context // for objects that survive a crash of the application
 	conn manager
 	raw  *raw.Server
@@ -137,7 +148,7 @@ func (h *Host) open() (err error) {
 	if err := h.app.start(); err != nil {
 		return err
 	}
-	if err := h.serveVerbs(); err != nil {
+	if err := errors.Join(h.serveVerbs(), h.serveOneRMA()); err != nil {
 		return err
 	}
 	h.installTears()
@@ -163,7 +174,11 @@ func (h *Host) readSpec() error {
 
 // openPort opens the interface.
 func (h *Host) openPort(self *spec.Host) (port, packetio.Waiter, error) {
-	p, err := afpacket.Open(afpacket.Config{Ifname: h.cfg.Ifname, Mode: afpacket.Host, Merge: self.GSO})
+	cfg := afpacket.Config{Ifname: h.cfg.Ifname, Mode: afpacket.Host, Merge: self.GSO}
+	if h.rack.OneRMA != nil {
+		cfg.Also = onerma.UDPPort
+	}
+	p, err := afpacket.Open(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -209,7 +224,12 @@ func (h *Host) openNIC() error {
 	if spin == 0 {
 		spin = -1 // no spinning; 0 would select the device's default
 	}
+	second, err := h.makeOneRMA(mac, min(info.MTU, h.rack.LinkMTU))
+	if err != nil {
+		return errors.Join(err, waiter.Close(), link.Close())
+	}
 	h.dev, err = device.Open(device.Config{
+		Second: second,
 		Engine: engine.Config{
 			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.rack.LinkMTU), GIDs: gids,
 			// The seed is not derived from the rack's seed. After a restart a host must not use the
@@ -227,7 +247,7 @@ func (h *Host) openNIC() error {
 	}
 	h.port = link
 	h.base = h.dev.Context()
-	return nil
+	return h.upOneRMA()
 }
 
 // listen opens the listeners of the services: for connections, and for tests with raw frames.
@@ -337,6 +357,9 @@ func (h *Host) Close() error {
 	h.wg.Wait()
 	if h.ipc != nil {
 		closing(h.ipc.Close())
+	}
+	if h.programs != nil {
+		closing(h.programs.Close())
 	}
 	if h.raw != nil {
 		closing(h.raw.Close())

@@ -29,12 +29,20 @@ func (h *Host) setNIC(state string) error {
 		return nil
 	case state == StateDown:
 		h.dev.Down()
+		if h.solo != nil {
+			h.solo.Crash()
+		}
 		h.app.nicGone()
 		h.log.Info("NIC crashed")
 		return nil
 	}
 	h.dev.Up()
 	h.applyTear()
+	if h.solo != nil {
+		if err := h.solo.Up(); err != nil {
+			return err
+		}
+	}
 	h.log.Info("NIC started")
 	return h.app.nicBack()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
@@ -78,6 +79,10 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 		if cfg.Test == perf.RawBW || cfg.Test == perf.RawLat {
 			self := h.rawHost()
 			res, err = self.Run(ctx, to, h.resolve, cfg, tell)
+			return err
+		}
+		if slices.Contains(perf.OneRMATests(), cfg.Test) {
+			res, err = h.measureOneRMA(ctx, to, cfg, tell)
 			return err
 		}
 		if p, ok := h.rack.ByAddr(to); ok && p.Memory > 0 && cfg.Service == "" && cfg.OneSided() {
@@ -163,6 +168,10 @@ func (h *Host) Status() Status {
 	})
 	if err := h.dev.Err(); err != nil {
 		nic.State, nic.Error = StateFailed, err.Error()
+	}
+	if h.solo != nil {
+		s := h.solo.Status()
+		st.OneRMA = &s
 	}
 	port := h.port.Stats()
 	nic.RxDropped, nic.TxDropped = port.RxDropped, port.TxDropped

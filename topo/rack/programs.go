@@ -16,15 +16,18 @@ import (
 const envPreload = "LD_PRELOAD"
 
 // ProgramEnv returns the variables, as NAME=VALUE, by which a program on a host finds the NIC. A
-// program of package softrnic/ipc finds it by the socket. An unmodified program over libibverbs
-// finds it by a preloaded library, which comes before the libraries in preloaded, and by files that
-// take the place of those in /sys. If this rdmalab was built without the library, only the socket
-// is named.
+// program of package softrnic/ipc finds it by the socket, and one of package onerma/socket finds the
+// 1RMA NIC by another socket. An unmodified program over libibverbs finds the NIC by a preloaded
+// library, which comes before the libraries in preloaded, and by files that take the place of those
+// in /sys. If this rdmalab was built without the library, only the sockets are named.
 //
 // A user who is not root must be in the group that the rack's description names, and gets the
 // library with which the rack was brought up.
 func (r *Rack) ProgramEnv(host, preloaded string) ([]string, error) {
 	env := []string{spec.EnvVerbs + "=" + r.Paths.Verbs(host)}
+	if r.Spec.OneRMA != nil {
+		env = append(env, spec.EnvOneRMA+"="+r.Paths.OneRMA(host))
+	}
 	path := r.Paths.VerbsLibrary()
 	if os.Geteuid() != 0 {
 		if err := admitted(r, host); err != nil {

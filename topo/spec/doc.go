@@ -13,6 +13,11 @@
 //	connect: cm              # how queue pairs are connected: by datagrams of the RDMA connection manager (cm), or over TCP (tcp). Default cm.
 //	cable: veth              # what RoCEv2 packets cross between hosts and switch: a pair of interfaces (veth), or shared memory (memory). Default veth.
 //	group: rdma              # a group of this machine, by name or number: its users may run programs on the NICs of the hosts. Default none: only root may.
+//	onerma:                  # every host also has a NIC without connections, 1RMA; {} for the defaults. Default none.
+//	  rtt: 500us             # round-trip time on which its congestion control is based, 1us to 1s. Default 500us.
+//	  dispatch: 5ms          # how long an operation may wait for its receiver's window. Default 5ms.
+//	  timeout: 20ms          # how long the next message of an operation may take, at least dispatch and two rtt. Default 20ms.
+//	  window: 512KiB         # how many bytes a NIC may request that have not arrived, 4KiB to 64MiB. Default 512KiB.
 //	subnet: 10.77.0.0/24     # of the hosts. Default 10.77.0.0/24.
 //	subnet6: fd00:77::/64    # of the hosts. Default fd00:77::/64.
 //	switch:
@@ -97,9 +102,9 @@
 //	    for: 10s             # the fault ends after this time
 //	    seed: 7              # default: the rack's seed
 //	    id: name             # default: assigned
-//	    match:               # only RoCEv2 packets with these properties. Default every frame.
+//	    match:               # only RoCEv2 packets with these properties, or 1RMA messages of a class. Default every frame.
 //	      opcodes: [RC_WRITE_LAST] # any of these
-//	      class: ack         # request response ack nak rnr read_response atomic cnp roce
+//	      class: ack         # request response ack nak rnr read_response atomic cnp roce, or onerma and onerma_request, _pull, _data, _done, _refusal, _read, _write, _rekey
 //	      qpn: 0x11          # destination queue pair
 //	      psn: 100           # packet sequence number
 //	      psnOffset: 3       # from the first PSN seen for the queue pair

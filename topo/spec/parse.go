@@ -57,6 +57,7 @@ type file struct {
 	rules    []ruleEntry
 	hosts    []hostEntry
 	faults   []faultEntry
+	oneRMA   *OneRMA
 	node     ast.Node
 	subnetAt ast.Node
 	sub6At   ast.Node
@@ -193,6 +194,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		set(d, "connect", &f.connect, parseConnect),
 		set(d, "cable", &f.cable, parseCable),
 		set(d, "group", &f.group, parseGroup),
+		{key: "onerma", set: func(n ast.Node) { f.oneRMA = d.oneRMA(n) }},
 		{key: "subnet", set: func(n ast.Node) {
 			f.subnetAt = n
 			var ok bool

@@ -28,6 +28,7 @@ seed: 0x2a
 connect: cm
 cable: memory
 group: rdma
+onerma: {rtt: 1ms, dispatch: 3ms, timeout: 7ms, window: 8KiB}
 mtu: 1500
 subnet: 192.168.7.0/28
 subnet6: fd12::/120
@@ -84,6 +85,7 @@ func TestParseFull(t *testing.T) {
 	}
 	want := &Rack{
 		Name: "full", Seed: 42, LinkMTU: 1500, Connect: ConnectCM, Cable: CableMemory, Group: "rdma",
+		OneRMA: &OneRMA{RTT: time.Millisecond, Dispatch: 3 * time.Millisecond, Timeout: 7 * time.Millisecond, Window: 8192},
 		Subnet: netip.MustParsePrefix("192.168.7.0/28"), Subnet6: netip.MustParsePrefix("fd12::/120"),
 		Switch: Switch{
 			Program: "forward", Queue: 64, Spin: 10 * time.Microsecond, CPU: 0,
@@ -110,6 +112,17 @@ func TestParseFull(t *testing.T) {
 	}
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got  %+v\nwant %+v", r, want)
+	}
+}
+
+// The NICs without connections have defaults, and exist only if the rack file says so.
+func TestOneRMADefaults(t *testing.T) {
+	r, err := Parse([]byte("hosts: [{name: a, role: compute}]\nonerma: {}"))
+	if err != nil || r.OneRMA == nil || *r.OneRMA != (OneRMA{RTT: 500 * time.Microsecond, Dispatch: 5 * time.Millisecond, Timeout: 20 * time.Millisecond, Window: 512 << 10}) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if r, err := Parse([]byte("hosts: [{name: a, role: compute}]")); err != nil || r.OneRMA != nil {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 
@@ -208,6 +221,11 @@ func TestMistakes(t *testing.T) {
 		{"name: small", "name: small\ngroup: -x", `2:8: group: "-x" is no name of a group`},
 		{"name: small", "name: small\ngroup: 0", `2:8: group: "0" is no number of a group; use one from 1 to 4294967294, or a name`},
 		{"name: small", "name: small\ngroup: 4294967295", `2:8: group: "4294967295" is no number of a group`},
+		{"name: small", "name: small\nonerma: on", `2:9: onerma must be a mapping, but is a text`},
+		{"name: small", "name: small\nonerma: {rtt: 0s}", `2:15: rtt: "0s": use a time from 1us to 1s`},
+		{"name: small", "name: small\nonerma: {timeout: 2s}", `2:19: timeout: "2s": use a time from 1us to 1s`},
+		{"name: small", "name: small\nonerma: {window: 4095}", `2:18: window: use a size from 4KiB, which one operation needs, to 64MiB`},
+		{"name: small", "name: small\nonerma: {timeout: 5ms}", `2:9: timeout 5ms is too short: a WRITE waits at its target for dispatch (5ms) and needs two rtt (500µs); use at least 6ms`},
 		{"role: memory", "role: storage", `4:11: role: "storage" is unknown; use one of [compute memory metadata]`},
 		{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu, gso, pkeys, tos, quota`},
 		{"role: memory", "role: memory\n    memory: 64MB", `5:13: memory: "64MB" is no size; write it like 64KiB, 8MiB or 1GiB`},

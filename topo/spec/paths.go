@@ -48,6 +48,17 @@ const EnvVerbs = "RDMALAB_VERBS"
 // Log returns a node's log file.
 func (p Paths) Log(node string) string { return filepath.Join(p.Dir, "log", node+".log") }
 
+// OneRMA returns the socket through which programs on a host use its 1RMA NIC.
+func (p Paths) OneRMA(node string) string { return filepath.Join(p.Dir, "sock", node+".onerma") }
+
+// EnvOneRMA is the environment variable that tells a program on a host the path of that socket.
+const EnvOneRMA = "RDMALAB_ONERMA"
+
+// Incarnation returns the file with the number of the last incarnation of a host's 1RMA NIC.
+func (p Paths) Incarnation(node string) string {
+	return filepath.Join(p.Dir, "sock", node+".incarnation")
+}
+
 // Spec returns the file with the resolved rack description, as JSON.
 func (p Paths) Spec() string { return filepath.Join(p.Dir, "rack.json") }
 

@@ -73,6 +73,8 @@ type Rack struct {
 	// Group is the name or number of a group of this machine. Its users, and root, may run programs
 	// on the NICs of the hosts. "" means that only root may.
 	Group string `json:"group,omitempty"`
+	// OneRMA describes the NICs without connections; nil means that the hosts have none.
+	OneRMA *OneRMA `json:"onerma,omitempty"`
 	// Subnet holds the IPv4 addresses of the hosts. Subnet6 holds those of IPv6. The first address
 	// of each is the switch's.
 	Subnet  netip.Prefix `json:"subnet"`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/onerma/nic"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
@@ -126,6 +127,9 @@ func countersOver(ctx context.Context, client *control.Client, d time.Duration) 
 func helpTexts() map[string]string {
 	texts := make(map[string]string)
 	for _, s := range append(metrics.Samples(&metrics.NIC{}), metrics.Samples(&hostd.PortCounters{})...) {
+		texts[s.Name] = s.Help
+	}
+	for _, s := range new(nic.Stats).Samples() {
 		texts[s.Name] = s.Help
 	}
 	return texts

@@ -30,8 +30,11 @@ type perfFlags struct {
 // mtus are the values of --mtu.
 var mtus = []string{"256", "512", "1024", "2048", "4096"}
 
-// perfTests lists the tests of the command: those of package perf, and those with raw frames.
-func perfTests() []string { return append(perf.Tests(), perf.RawBW, perf.RawLat) }
+// perfTests lists the tests of the command: those of package perf, those over the 1RMA NIC, and those
+// with raw frames.
+func perfTests() []string {
+	return slices.Concat(perf.Tests(), perf.OneRMATests(), []string{perf.RawBW, perf.RawLat})
+}
 
 // perfCmd measures and verifies paths between hosts.
 func perfCmd() *cobra.Command {
@@ -49,6 +52,8 @@ func perfCmd() *cobra.Command {
 			"  verify                              one WRITE, READ, CAS and FAA each; compares the bytes\n" +
 			"  soak                                --iters WRITEs, as many READs and as many SENDs, then --atomics CAS and FAA;\n" +
 			"                                      verifies every byte\n" +
+			"  onerma_read_bw onerma_write_bw      over the NICs without connections (key onerma of the rack file), which divide a\n" +
+			"  onerma_read_lat onerma_write_lat    message into operations of at most 4 KiB, and try failed ones again\n" +
 			"  raw_bw raw_lat                      frames of the same size without RDMA, for comparison\n\n" +
 			"SEND tests can use RC, UC or UD (-c), several queue pairs (--qps), and a shared receive queue at the server\n" +
 			"(--srq). Their bandwidth counts only delivered messages.\n\n" +
@@ -150,7 +155,7 @@ func (f *perfFlags) check() error {
 		return fmt.Errorf("--breakdown follows single operations: it goes with %s", strings.Join(followed, ", "))
 	}
 	c.To = f.to
-	if c.Test == perf.RawBW || c.Test == perf.RawLat {
+	if !slices.Contains(perf.Tests(), c.Test) { // those that check themselves
 		return nil
 	}
 	return c.Validate()

@@ -36,6 +36,17 @@ func printPrograms(w io.Writer, s rack.Status) error {
 	}
 	rows = 0
 	for i, n := range s.Hosts {
+		if o := daemons[i].OneRMA; o != nil {
+			state := hostd.StateDown
+			if o.Up {
+				state = hostd.StateUp
+			}
+			row("HOST\t1RMA NIC\tINCARNATION\tPROCESSES\tREGIONS\tREQUESTED\tWINDOW", "%s\t%s\t%d\t%d\t%d\t%d\t%s",
+				n.Name, state, o.Incarnation, o.Processes, o.Regions, o.Requested, spec.FormatSize(int64(o.Window)))
+		}
+	}
+	rows = 0
+	for i, n := range s.Hosts {
 		if len(daemons[i].Programs) == 0 {
 			continue
 		}

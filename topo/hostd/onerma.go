@@ -1,0 +1,100 @@
+package hostd
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/onerma/executor"
+	onermahost "github.com/rdmalab/rdmalab/onerma/host"
+	"github.com/rdmalab/rdmalab/onerma/measure"
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/onerma/socket"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/device"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// makeOneRMA makes the 1RMA NIC, which is down. It returns nil if the rack has none.
+func (h *Host) makeOneRMA(mac wire.MAC, mtu int) (second device.Second, err error) {
+	o := h.rack.OneRMA
+	if o == nil {
+		return nil, nil //nolint:nilnil // there is no NIC, and that is no error
+	}
+	h.solo, err = onermahost.New(onermahost.Config{
+		NIC: nic.Config{
+			MAC: mac, Addr: h.self.IPv4, LinkMTU: mtu, Resolve: h.resolve, RTT: o.RTT, DispatchTimeout: o.Dispatch, Timeout: o.Timeout, Window: int(o.Window),
+		},
+		Executor:  executor.Config{RTT: o.RTT, First: firstOneRMAWindow, Most: maxOneRMAWindow, Burst: true},
+		EpochFile: spec.Paths{Dir: h.cfg.Dir}.Incarnation(h.self.Name),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.solo, nil
+}
+
+// Congestion windows, in operations: the first, and the largest. With a first window of 1, as in the
+// simulator, a test of a second would be over before the window has grown: it grows by one operation
+// in four round trips.
+const (
+	firstOneRMAWindow = 64
+	maxOneRMAWindow   = 512
+)
+
+// upOneRMA starts the 1RMA NIC. The device runs.
+func (h *Host) upOneRMA() error {
+	if h.solo == nil {
+		return nil
+	}
+	h.solo.Attach(h.dev.SecondDriver())
+	return h.solo.Up()
+}
+
+// serveOneRMA opens the socket through which programs on the host use the 1RMA NIC.
+func (h *Host) serveOneRMA() error {
+	if h.solo == nil {
+		return nil
+	}
+	paths := spec.Paths{Dir: h.cfg.Dir}
+	group, err := h.group(paths)
+	if err != nil {
+		return err
+	}
+	h.programs, err = socket.Listen(socket.Config{Path: paths.OneRMA(h.self.Name), Group: group, NIC: h.solo, Log: h.log})
+	return err
+}
+
+// lend lets peers borrow memory. The caller holds the application's mu.
+func (a *application) lend() error {
+	if a.h.solo == nil {
+		return nil
+	}
+	at := netip.AddrPortFrom(a.h.self.IPv4, onermahost.LenderPort)
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp4", at.String())
+	if err != nil {
+		return fmt.Errorf("1RMA: %w", err)
+	}
+	p, err := a.h.solo.Open(onermahost.ProcessConfig{Slots: 1, Gate: a.hang.Wait})
+	if err != nil {
+		_ = l.Close() // it has no connections
+		return err
+	}
+	a.lender = onermahost.Lend(p, l, a.h.log)
+	return nil
+}
+
+// measureOneRMA runs a test over the 1RMA NIC.
+func (h *Host) measureOneRMA(ctx context.Context, to netip.Addr, cfg perf.Config, tell func(perf.Progress)) (perf.Result, error) {
+	if h.solo == nil {
+		return perf.Result{}, control.Errorf(http.StatusBadRequest, "the hosts of this rack have no 1RMA NICs: put `onerma: {}` into the rack file, then `rdmalab down` and `rdmalab up`")
+	}
+	res, err := measure.Run(ctx, h.solo, h.app.hang.Wait, to, cfg, tell)
+	res.From = h.self.Name
+	return res, err
+}

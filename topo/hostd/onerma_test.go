@@ -1,0 +1,123 @@
+package hostd
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// soloRack is testRack with 1RMA NICs.
+func soloRack() *spec.Rack {
+	r := testRack()
+	r.Faults = nil
+	r.OneRMA = &spec.OneRMA{RTT: 200 * time.Microsecond, Dispatch: 20 * time.Millisecond, Timeout: 50 * time.Millisecond, Window: 64 << 10}
+	return r
+}
+
+func counter(t *testing.T, c *control.Client, name string) uint64 {
+	t.Helper()
+	var out Counters
+	if err := c.Call(t.Context(), "GET", PathCounters, nil, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range out.Samples {
+		if s.Name == name {
+			return s.Value
+		}
+	}
+	t.Fatalf("no counter %s", name)
+	return 0
+}
+
+// All tests over the 1RMA NICs run and compare their bytes; status and counters show the NICs.
+func TestOneRMA(t *testing.T) {
+	_, cn, ms := upAs(t, soloRack())
+	for _, test := range perf.OneRMATests() {
+		for _, size := range []int{1, 5000} {
+			res, err := runPerf(t.Context(), cn, perf.Config{Test: test, To: "ms0", Size: size, Iters: 70, Depth: 32, Verify: true})
+			if err != nil {
+				t.Fatalf("%s: %v", test, err)
+			}
+			want := uint64(70 * size) // the last of the WRITEs to each place are read back
+			if test == perf.OneRMAWriteBW {
+				want = uint64(32 * size)
+			}
+			if res.Verified != want || res.From != "cn0" || res.Counters["onerma_ended_ok"] == 0 || (res.BW == nil) == strings.HasSuffix(test, "_bw") {
+				t.Errorf("%s of %d bytes: %+v", test, size, res)
+			}
+			var text strings.Builder
+			if err := res.WriteText(&text); err != nil || !strings.Contains(text.String(), "1RMA "+strings.ToUpper(strings.Split(test, "_")[1])) {
+				t.Errorf("%v: %s", err, text.String())
+			}
+		}
+	}
+	st := status(t, ms)
+	if o := st.OneRMA; o == nil || !o.Up || o.Incarnation != 1 || o.Processes != 1 || o.Window != 64<<10 || !slices.Contains(st.Services, "onerma") {
+		t.Errorf("%+v, services %v", st.OneRMA, st.Services)
+	}
+	if n := counter(t, ms, "onerma_served"); n < 70 {
+		t.Errorf("%d operations served", n)
+	}
+	for cfg, want := range map[*perf.Config]string{
+		{Test: perf.OneRMAReadBW, Size: perf.MaxSize + 1}:   "size 67108865",
+		{Test: perf.OneRMAReadBW, Size: 64 << 20, Depth: 5}: "give a smaller --size or --tx-depth",
+		{Test: perf.OneRMAReadBW, Iters: -1}:                "iters -1",
+		{Test: perf.OneRMAWriteLat, To: "cn0", Size: 8}:     "127.0.18.1",
+	} {
+		if cfg.To == "" {
+			cfg.To = "ms0"
+		}
+		if _, err := runPerf(t.Context(), cn, *cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", cfg, err, want)
+		}
+	}
+}
+
+// The 1RMA NIC ends with the NIC, and comes back as another incarnation. Without its application a
+// host lends nothing.
+func TestOneRMAEndsWithTheNIC(t *testing.T) {
+	_, cn, ms := upAs(t, soloRack())
+	post := func(path string, in any) {
+		t.Helper()
+		if err := ms.Call(t.Context(), http.MethodPost, path, in, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	works := func() bool {
+		_, err := runPerf(t.Context(), cn, perf.Config{Test: perf.OneRMAReadLat, To: "ms0", Iters: 3})
+		return err == nil
+	}
+	post(PathNIC, NICRequest{State: StateDown})
+	if o := status(t, ms).OneRMA; o.Up || o.Processes != 0 || works() {
+		t.Errorf("after the NIC's crash: %+v", o)
+	}
+	post(PathNIC, NICRequest{State: StateUp})
+	if o := status(t, ms).OneRMA; !o.Up || o.Incarnation != 2 || !works() {
+		t.Errorf("after the NIC's start: %+v", o)
+	}
+	post(PathCrashApp, nil)
+	if o := status(t, ms).OneRMA; !o.Up || o.Processes != 0 || works() {
+		t.Errorf("after the application's crash: %+v", o)
+	}
+	post(PathStartApp, nil)
+	if o := status(t, ms).OneRMA; !o.Up || o.Incarnation != 2 || !works() {
+		t.Errorf("after the application's start: %+v", o)
+	}
+}
+
+// A rack without 1RMA NICs says how to get them.
+func TestNoOneRMA(t *testing.T) {
+	_, cn, _ := up(t)
+	if _, err := runPerf(t.Context(), cn, perf.Config{Test: perf.OneRMAReadBW, To: "ms0"}); err == nil || !strings.Contains(err.Error(), "put `onerma: {}` into the rack file") {
+		t.Error(err)
+	}
+	if o := status(t, cn).OneRMA; o != nil {
+		t.Errorf("%+v", o)
+	}
+}

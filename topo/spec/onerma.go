@@ -1,0 +1,64 @@
+package spec
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// Defaults and bounds of the 1RMA NICs.
+const (
+	defaultOneRMARTT      = 500 * time.Microsecond
+	defaultOneRMADispatch = 5 * time.Millisecond
+	defaultOneRMATimeout  = 20 * time.Millisecond
+	defaultOneRMAWindow   = 512 << 10
+	minOneRMAWindow       = 4096
+	maxOneRMAWindow       = 64 << 20
+	maxOneRMATime         = time.Second
+)
+
+// OneRMA describes the NICs without connections, one on each host.
+type OneRMA struct {
+	// RTT is the round-trip time on which congestion control is based.
+	RTT time.Duration `json:"rtt"`
+	// Dispatch is how long an operation may wait for the window of its receiver. Timeout is how long
+	// its next message may take.
+	Dispatch time.Duration `json:"dispatch"`
+	Timeout  time.Duration `json:"timeout"`
+	// Window is how many bytes a NIC may have requested that have not arrived.
+	Window int64 `json:"window"`
+}
+
+// oneRMA reads the mapping of the 1RMA NICs.
+func (d *decoder) oneRMA(n ast.Node) *OneRMA {
+	o := &OneRMA{RTT: defaultOneRMARTT, Dispatch: defaultOneRMADispatch, Timeout: defaultOneRMATimeout, Window: defaultOneRMAWindow}
+	ok := d.sound(func() {
+		d.mapping(n, "onerma", []entry{
+			set(d, "rtt", &o.RTT, parseOneRMATime),
+			set(d, "dispatch", &o.Dispatch, parseOneRMATime),
+			set(d, "timeout", &o.Timeout, parseOneRMATime),
+			set(d, "window", &o.Window, parseOneRMAWindow),
+		})
+	})
+	if ok && o.Timeout < o.Dispatch+2*o.RTT {
+		d.errorf(n, "timeout %v is too short: a WRITE waits at its target for dispatch (%v) and needs two rtt (%v); use at least %v", o.Timeout, o.Dispatch, o.RTT, o.Dispatch+2*o.RTT)
+	}
+	return o
+}
+
+func parseOneRMATime(s string) (time.Duration, error) {
+	v, err := time.ParseDuration(s)
+	if err != nil || v < time.Microsecond || v > maxOneRMATime {
+		return 0, fmt.Errorf("%.40q: use a time from 1us to %v", s, maxOneRMATime)
+	}
+	return v, nil
+}
+
+func parseOneRMAWindow(s string) (int64, error) {
+	v, err := ParseSize(s)
+	if err == nil && (v < minOneRMAWindow || v > maxOneRMAWindow) {
+		err = fmt.Errorf("use a size from %s, which one operation needs, to %s", FormatSize(minOneRMAWindow), FormatSize(maxOneRMAWindow))
+	}
+	return v, err
+}
