@@ -113,6 +113,7 @@ func TestNodesOfOthersAreAskedFor(t *testing.T) {
 		heard   clock.Time
 		after   clock.Time // the time since the first request without a free node
 		restIn  time.Duration
+		restNow bool
 		resting bool
 		want    bool
 	}{
@@ -125,6 +126,8 @@ func TestNodesOfOthersAreAskedFor(t *testing.T) {
 		"fixed parts":                      {fixed: true, holder: other, known: true},
 		"a search comes soon":              {holder: self, known: true, restIn: restPause / 2, want: true},
 		"a search comes later":             {holder: self, known: true, restIn: 2 * restPause},
+		"a search was just made":           {holder: self, known: true, restIn: restPause},
+		"a search is due":                  {holder: self, known: true, restNow: true},
 		"a search finds what it found":     {holder: self, known: true, restIn: restPause / 2, resting: true},
 	} {
 		s, _ := lossy()
@@ -150,7 +153,7 @@ func TestNodesOfOthersAreAskedFor(t *testing.T) {
 			s.segments.pressed[0] = now
 			now += c.after
 		}
-		if c.restIn > 0 {
+		if c.restIn > 0 || c.restNow {
 			s.segments.restAt = now.Add(c.restIn)
 		}
 		if got := s.press(0, self); got != c.want {

@@ -45,6 +45,7 @@ func TestBoundsOfAConfiguration(t *testing.T) {
 		"one more than all":      {func(c *Config) { c.Servers = make([]netip.Addr, layout.MaxServers+1) }, false},
 		"one key":                {func(c *Config) { c.Keys = 1 }, true},
 		"a negative key":         {func(c *Config) { c.Keys = -1 }, false},
+		"no lease":               {func(c *Config) { c.Lease = 0 }, true},
 		"a negative lease":       {func(c *Config) { c.Lease = -1 }, false},
 		"no grace":               {func(c *Config) { c.Grace = 0 }, true},
 		"a negative grace":       {func(c *Config) { c.Grace = -1 }, false},
@@ -82,6 +83,28 @@ func TestWhereFixedSpacesBegin(t *testing.T) {
 	s := layout.Space{Servers: 1, Entries: layout.Counts{least - 1}, Backups: 1}
 	if why := whyFixed(&s, layout.Hardened); !strings.Contains(why, "copy") {
 		t.Errorf("with copies: %q", why)
+	}
+}
+
+// A region may have exactly as many segments as a table has room for, beside any number of keys, and the
+// fewest segments of the greatest length.
+func TestMostAndFewestSegments(t *testing.T) {
+	for _, keys := range []int{2, 1 << 20} {
+		c := Config{Servers: make([]netip.Addr, 2), Keys: keys, Format: layout.Hardened}
+		s := layout.Space{Servers: 2, Shortcuts: keys / 2}
+		s.ShareIn(maxSegments*layout.UsualSegment, layout.Classes-1)
+		if got, err := c.space(s.RegionLen()); err != nil || !got.Shared || got.Segments() != maxSegments {
+			t.Errorf("%d keys: %d segments, shared %v, %v", keys, got.Segments(), got.Shared, err)
+		}
+		if got, err := c.space(s.RegionLen() + 2*layout.UsualSegment); err != nil || got.Shared {
+			t.Errorf("%d keys, room for one more: %d segments, %v", keys, got.Segments(), err)
+		}
+	}
+	c := Config{Servers: make([]netip.Addr, 2), Keys: 2, Format: layout.Hardened}
+	s := layout.Space{Servers: 2, Shortcuts: 1}
+	s.ShareIn(minSegments*layout.UsualSegment, layout.Classes-1)
+	if got, err := c.space(s.RegionLen()); err != nil || got.SegmentLen() != layout.UsualSegment || got.Segments() != minSegments {
+		t.Errorf("%d segments of %d bytes, %v", got.Segments(), got.SegmentLen(), err)
 	}
 }
 

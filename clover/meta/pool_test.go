@@ -321,17 +321,18 @@ func TestLimitsOfOperations(t *testing.T) {
 		backups         int
 		lease           time.Duration
 		deadline, reach time.Duration
+		pause           time.Duration
 	}{
-		{0, 2 * time.Second, memoryTimeout, reachTimeout},
-		{1, 2 * time.Second, 500 * time.Millisecond, reachTimeout},
-		{1, time.Second, 250 * time.Millisecond, 125 * time.Millisecond},
-		{1, time.Hour, memoryTimeout, reachTimeout},
-		{1, time.Millisecond, 5 * keepEvery, keepEvery},
+		{0, 2 * time.Second, memoryTimeout, reachTimeout, downPause},
+		{1, 2 * time.Second, 500 * time.Millisecond, reachTimeout, downPause},
+		{1, time.Second, 250 * time.Millisecond, 125 * time.Millisecond, 62500 * time.Microsecond},
+		{1, time.Hour, memoryTimeout, reachTimeout, downPause},
+		{1, time.Millisecond, 5 * keepEvery, keepEvery, keepEvery},
 	} {
 		s, _ := lossy()
 		s.space.Backups, s.cfg.Lease = c.backups, c.lease
-		if got := s.deadline(); got != clock.Time(0).Add(c.deadline) || s.reachTime() != c.reach {
-			t.Errorf("%+v: %v, %v", c, got, s.reachTime())
+		if got := s.deadline(); got != clock.Time(0).Add(c.deadline) || s.reachTime() != c.reach || s.retryPause() != c.pause {
+			t.Errorf("%+v: %v, %v, %v", c, got, s.reachTime(), s.retryPause())
 		}
 		if s.starting = true; s.deadline() != clock.Time(0).Add(memoryTimeout) {
 			t.Errorf("%+v: %v while no client waits", c, s.deadline())

@@ -1,0 +1,335 @@
+package meta
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	calls "github.com/rdmalab/rdmalab/store/rpc"
+	"github.com/rdmalab/rdmalab/store/slab"
+)
+
+// Mirrors in memory that was lost, or on a server that is out, are not read.
+func TestMirrorsThatDoNotCount(t *testing.T) {
+	for name, change := range map[string]func(m *memory){
+		"their memory was lost": func(m *memory) { m.generation = 0 },
+		"their server is out":   func(m *memory) { m.out = true },
+	} {
+		s, _ := lossy()
+		first, ok := s.space.Mirror(0)
+		s.memory[first.Server].generation = 5
+		change(&s.memory[first.Server])
+		if known, err := s.readMirrors(0, nil); !ok || known || err != nil {
+			t.Errorf("%s: known %v, %v", name, known, err)
+		}
+	}
+}
+
+// An entry of which a DELETE was reported is closing, whatever is reported after that.
+func TestReportsAfterADelete(t *testing.T) {
+	s, cl := lossy()
+	e := &entry{key: 1, at: node(s, 1, 0, 1)}
+	s.keys[1] = e
+	for i, deleted := range []bool{false, true, false} {
+		s.collect(cl.id, []rpc.Record{{Key: 1, New: node(s, 1, i+1, 1), Deleted: deleted}})
+		if want := i > 0; e.closing != want {
+			t.Errorf("report %d: closing %v", i, e.closing)
+		}
+	}
+}
+
+// The counters say how many nodes there are in each state.
+func TestCountersOfNodes(t *testing.T) {
+	s, _ := lossy()
+	for n := range 3 {
+		s.linked(node(s, 1, n, 1))
+	}
+	s.release(node(s, 1, 0, 2))
+	s.linked(node(s, 0, 0, 1))
+	s.nodes.worn = []worn{{handle: node(s, 0, 0, 1).Handle}}
+	s.memory[1].out = true
+	s.keys[1], s.keys[2] = &entry{lost: true}, &entry{}
+	st := s.Snapshot()
+	if st.Nodes != 8 || st.Held != 4 || st.Free != 1 || st.Worn != 1 || st.Linked != 2 || st.Keys != 2 || st.LostKeys != 1 || st.Copies != 1 || st.Away != 1 {
+		t.Errorf("%+v", st)
+	}
+	if len(st.Servers) != 2 || st.Servers[1].Free != 1 {
+		t.Errorf("%+v", st.Servers)
+	}
+}
+
+// No search for segments that can rest begins while some rest already, before its time, or in a fixed
+// space.
+func TestNoSearchForSegmentsThatRest(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *Server)
+		begins bool
+	}{
+		"it is due":   {func(*Server) {}, true},
+		"too early":   {func(s *Server) { s.segments.restAt++ }, false},
+		"some rest":   {func(s *Server) { s.segments.Rest(slab.Segment{N: 1}, 1) }, false},
+		"fixed space": {func(s *Server) { s.space.Shared = false }, false},
+	} {
+		s, now := segmented(8), clock.Time(1000)
+		s.rt, s.segments.restAt = ticking{now: &now}, now
+		c.change(s)
+		before := s.segments.restAt
+		if s.rest(1); (s.segments.restAt != before) != c.begins {
+			t.Errorf("%s: the next search is at %d, was at %d", name, s.segments.restAt, before)
+		}
+	}
+}
+
+// The nodes of a client are taken back in the order of their handles, so that a seed decides all.
+func TestNodesOfAClientAreSorted(t *testing.T) {
+	s, cl := lossy()
+	if list := s.heldBy(cl.id); len(list) != 8 || !slices.IsSorted(list) || len(s.heldBy(cl.id+1)) != 0 {
+		t.Errorf("%v", list)
+	}
+}
+
+// Reported nodes that the chain has reached, or that are in lost memory, are in no list any more. The
+// others stay reported until the chain has passed their successors.
+func TestReportedNodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		now  held
+		left int
+	}{
+		"the chain may yet reach it":     {held{client: 7, version: 1, reported: true}, 1},
+		"given again":                    {held{client: 7, version: 2, reported: true}, 0},
+		"given again, and not reported":  {held{client: 7, version: 1}, 0},
+		"its memory was lost":            {held{client: orphan, version: 1, reported: true, void: true}, 0},
+		"its memory was lost, formatted": {held{client: orphan, void: true}, 0},
+	} {
+		s, _ := lossy()
+		l := node(s, 1, 1, 1)
+		s.nodes.held[l.Handle] = c.now
+		e := &entry{key: 1, reported: []layout.Location{l}, ahead: 1}
+		for range 2 {
+			freeAbsorbed(&s.chains, e, false)
+		}
+		if h := s.nodes.held[l.Handle]; len(e.reported) != c.left || h != c.now || e.ahead != 1 || s.nodes.free[0].Len(anywhere) != 0 {
+			t.Errorf("%s: %v stay reported, %+v, %d ahead", name, e.reported, h, e.ahead)
+		}
+		if c.left == 0 { // also when the chain was followed to its end
+			e.reported = []layout.Location{l}
+			if freeAbsorbed(&s.chains, e, true); s.nodes.held[l.Handle] != c.now || s.nodes.free[0].Len(anywhere) != 0 {
+				t.Errorf("%s: it is taken back", name)
+			}
+		}
+	}
+}
+
+// The periodic work frees worn nodes; so does a request that finds no free node.
+func TestWornNodesOfAnEarlierEpoch(t *testing.T) {
+	s, now := alone(), clock.Time(10)
+	clear(s.nodes.held)
+	s.rt, s.memory[0].blank, s.front = ticking{now: &now}, false, new(calls.Server)
+	s.nodes.worn = []worn{{node(s, 1, 0, 1).Handle, s.epoch - 1}}
+	if s.keep(now); s.nodes.free[0].Len(1) != 1 {
+		t.Error("a worn node is not freed by the periodic work")
+	}
+	s, cl := lossy()
+	clear(s.nodes.held)
+	s.epoch, s.rt, s.cfg.Lease = 3, ticking{now: &now}, time.Second
+	cl.epoch, cl.heard = 3, now
+	s.clients = map[uint32]*client{cl.id: cl}
+	s.nodes.worn = []worn{{node(s, 1, 0, 1).Handle, 2}}
+	s.segments.pressed[0] = 5
+	var a rpc.Answer
+	if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1}, &a); a.Status != rpc.OK || a.N != 1 || a.Locations[0] != node(s, 1, 0, 1) || s.segments.pressed[0] != 0 {
+		t.Errorf("%v, %d nodes, %v, none was free since %d", a.Status, a.N, a.Locations[0], s.segments.pressed[0])
+	}
+	a, s.segments.pressed[0] = rpc.Answer{}, 5
+	if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1}, &a); a.Status != rpc.Full || a.N != 0 || s.segments.pressed[0] != 5 {
+		t.Errorf("%v, %d nodes, none was free since %d", a.Status, a.N, s.segments.pressed[0])
+	}
+}
+
+// A request names the server whose nodes it prefers, counted from 1.
+func TestServerThatARequestNames(t *testing.T) {
+	s, _ := lossy()
+	for near, want := range map[int]int{0: anywhere, 1: 0, 2: 1, 3: anywhere} {
+		if got, _, _ := s.wanted(&rpc.Request{Near: near, N: 1}); got != want {
+			t.Errorf("near %d: server %d, want %d", near, got, want)
+		}
+	}
+}
+
+// A sweep follows all chains, at most once in a pause. It is due again if a memory server did not answer.
+func TestSweep(t *testing.T) {
+	s, _ := lossy()
+	now := clock.Time(1000)
+	s.rt, s.sweepAt = ticking{now: &now}, now+1
+	e := &entry{key: 1, slot: 0, at: node(s, 0, 1, 1), recorded: true, mirrored: true} // in lost memory
+	s.keys[1] = e
+	if s.sweep(); e.lost || s.sweepAt != now+1 {
+		t.Errorf("too early: %+v", e)
+	}
+	now++
+	if s.sweep(); !e.lost || s.sweepAt != now.Add(sweepPause) || !s.sweepDue {
+		t.Errorf("%+v, due %v, not before %v", e, s.sweepDue, s.sweepAt)
+	}
+	now = now.Add(sweepPause)
+	e.recorded, s.sweepDue = true, false
+	s.keys[1].slot = 4 // no slot of the store
+	if s.sweep(); s.sweepDue {
+		t.Error("it is due again although all is known")
+	}
+}
+
+// Reports and headers that were remembered do not outlive a loss of memory, nor a change of the view. A
+// change waits for the leases of all clients, and makes them say hello again.
+func TestBeginOfAChange(t *testing.T) {
+	s := alone()
+	s.cfg.Lease = time.Second
+	now := clock.Time(100)
+	s.clients[1], s.clients[2] = &client{heard: 50}, &client{heard: 70}
+	s.walk.successors[node(s, 1, 0, 1)] = node(s, 1, 1, 1)
+	s.walk.hints, s.walk.followed = make([]hint, 3), 2
+	begin(s, now)
+	if c := s.change; c.fence == nil || c.until != clock.Time(70).Add(time.Second) || c.asked != now || !s.clients[1].stale || !s.clients[2].stale {
+		t.Errorf("%+v", c)
+	}
+	if len(s.walk.successors) != 0 || len(s.walk.hints) != 0 || s.walk.followed != 0 {
+		t.Errorf("%d headers, %d reports, %d of them followed", len(s.walk.successors), len(s.walk.hints), s.walk.followed)
+	}
+}
+
+// The header of a node is remembered if the chain may still reach the node in this version.
+func TestHeadersWorthRemembering(t *testing.T) {
+	s, _ := lossy()
+	e := &entry{at: node(s, 1, 0, 5)}
+	s.linked(e.at)
+	s.linked(node(s, 1, 2, 1))
+	for l, want := range map[layout.Location]bool{e.at: true, node(s, 1, 1, 1): true, node(s, 1, 1, 2): false, node(s, 1, 2, 1): false, node(s, 1, 0, 4): false} {
+		if s.unpassed(hint{e, l}) != want {
+			t.Errorf("%v: %v", l, !want)
+		}
+	}
+}
+
+// No round trip is made when none is allowed.
+func TestFollowWithoutRoundTrips(t *testing.T) {
+	s, _ := lossy()
+	e := &entry{at: node(s, 0, 1, 1), ended: true}
+	if s.follow([]*entry{e}, 0); e.lost || e.ended {
+		t.Errorf("%+v", e)
+	}
+	if s.follow([]*entry{e}, 1); !e.lost {
+		t.Error("the first round trip does not show that the memory is lost")
+	}
+}
+
+// The header of the newest known node is read with those of a batch, unless it is remembered or there is no
+// such node.
+func TestHeadersOfABatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		at         bool
+		remembered bool
+		want       int
+	}{"not remembered": {at: true, want: 2}, "remembered": {at: true, remembered: true, want: 1}, "a lost key": {want: 1}} {
+		s, _ := lossy() // server 0 cannot be read
+		e := &entry{key: 1, lost: true, recorded: true, mirrored: true}
+		if s.keys[1] = e; c.at {
+			e.at = node(s, 0, 0, 1)
+		}
+		if c.remembered {
+			s.walk.successors[e.at] = node(s, 0, 1, 1)
+		}
+		s.walk.batch = []hint{{e, node(s, 0, 2, 1)}}
+		if s.followBatch(); len(s.walk.batch) != c.want {
+			t.Errorf("%s: %d headers are read, want %d", name, len(s.walk.batch), c.want)
+		}
+	}
+}
+
+// Before a client is told that no slot is left, all reports are followed, however many wait.
+func TestFullAfterManyReports(t *testing.T) {
+	s, cl := lossy()
+	s.slots = nil
+	for range 2*lanes + 1 {
+		s.walk.hints = append(s.walk.hints, hint{&entry{key: 9}, node(s, 0, 1, 1)})
+	}
+	var a rpc.Answer
+	if s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 2, At: node(s, 1, 0, 1)}, &a); a.Status != rpc.Full || len(s.walk.hints) != 0 {
+		t.Errorf("%v, and %d reports wait", a.Status, len(s.walk.hints))
+	}
+}
+
+// While no memory server answers, the metadata server does not say that a key exists: it may be deleted.
+func TestOpenWhileNoServerAnswers(t *testing.T) {
+	s, cl := lossy()
+	s.space.Backups, s.memory[0].out, s.memory[1].out = 1, true, true
+	s.keys[1] = &entry{key: 1, at: node(s, 1, 1, 1), recorded: true, mirrored: true}
+	var a rpc.Answer
+	if s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 1, At: node(s, 1, 0, 1)}, &a); a.Status != rpc.Busy {
+		t.Errorf("%v", a.Status)
+	}
+}
+
+// While chains may lead into lost memory, a client is not sent to a node before its chain was followed.
+func TestQueryWhileMemoryIsVoid(t *testing.T) {
+	for _, void := range []bool{false, true} {
+		s, cl := lossy()
+		s.memory[1].out, s.void = true, void
+		s.keys[1] = &entry{key: 1, at: node(s, 0, 1, 1), recorded: true, mirrored: true}
+		var a rpc.Answer
+		if s.query(cl, &rpc.Request{Op: rpc.OpQuery, Key: 1}, &a); (a.Status == rpc.OK) == void || s.keys[1].lost != void {
+			t.Errorf("void %v: %v", void, a.Status)
+		}
+	}
+}
+
+// A key that could not be opened is forgotten when the directory is as it was before.
+func TestErasedKeysAreForgotten(t *testing.T) {
+	s, _ := lossy()
+	s.unopened = []*entry{{key: 1, lost: true, recorded: true, mirrored: true}, {key: 2, lost: true, recorded: true, mirrored: true}}
+	if !s.erase() || len(s.unopened) != 0 {
+		t.Errorf("%d are left", len(s.unopened))
+	}
+}
+
+// A client gets a part of the nodes that are left, so that others get some, but at least one.
+func TestShareOfAClient(t *testing.T) {
+	for _, c := range []struct{ left, clients, n, want int }{{20, 0, 100, 10}, {20, 1, 100, 10}, {20, 2, 100, 5}, {20, 2, 3, 3}, {1, 1, 100, 1}, {2, 1, 0, 1}} {
+		s, now := segmented(8), clock.Time(0)
+		s.rt, s.clients = ticking{now: &now}, map[uint32]*client{}
+		s.space = layout.Space{Servers: 2, Shortcuts: 4}
+		s.space.ShareIn(1<<20, layout.Classes-1)
+		s.segments.Table = slab.NewTable(2, 0)
+		for i := range c.left {
+			s.release(node(s, 0, i, 1))
+		}
+		for i := range c.clients {
+			s.clients[uint32(i)] = &client{}
+		}
+		if got := s.share(0, c.n); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// The nodes of one segment, but at most so many, are kept for tombstones, and no others.
+func TestNodesForTombstones(t *testing.T) {
+	for _, c := range []struct {
+		largest   layout.Class
+		of        layout.Class
+		tombstone bool
+		fixed     bool
+		want      int
+	}{
+		{largest: layout.Classes - 1, want: tombstones}, {largest: 5, want: 32}, {largest: 5, tombstone: true}, {largest: 5, of: 1}, {largest: 5, fixed: true},
+	} {
+		s, _ := lossy()
+		s.space = layout.Space{Servers: 2, Shortcuts: 4}
+		s.space.ShareIn(1<<20, c.largest)
+		s.space.Shared = !c.fixed
+		if got := s.reserved(c.of, c.tombstone); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
