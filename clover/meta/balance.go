@@ -72,7 +72,7 @@ func weigh(s *Server, now clock.Time) {
 		for _, k := range s.serversOf(i) {
 			slow = max(slow, b.took[k])
 		}
-		if b.took[i] == 0 && !s.copied() || slow == 0 {
+		if slow == 0 {
 			continue // no nodes of a server that does not answer
 		}
 		weights[i] = int64(s.room(i)) * slowest / min(slowest, max(1, int64(slow/max(1, fast))))

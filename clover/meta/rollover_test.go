@@ -2,6 +2,7 @@ package meta
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -55,7 +56,13 @@ type pair struct {
 
 func newPair(t *testing.T, seed uint64) *pair {
 	t.Helper()
-	file, err := spec.Parse([]byte("{name: t, hosts: [{name: \"md[0-1]\", role: metadata}, {name: \"ms[0-1]\", role: memory}]}"))
+	return newPairOf(t, seed, 2)
+}
+
+// newPairOf is newPair with n memory servers.
+func newPairOf(t *testing.T, seed uint64, n int) *pair {
+	t.Helper()
+	file, err := spec.Parse(fmt.Appendf(nil, "{name: t, hosts: [{name: \"md[0-1]\", role: metadata}, {name: \"ms[0-%d]\", role: memory}]}", n-1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +72,8 @@ func newPair(t *testing.T, seed uint64) *pair {
 	}
 	t.Cleanup(rack.Close)
 	r := &pair{rack, t, Config{Format: layout.Hardened, Keys: 64, Lease: time.Second, Grace: time.Second}}
-	for _, name := range []string{"ms0", "ms1"} {
+	for i := range n {
+		name := fmt.Sprint("ms", i)
 		r.cfg.Servers = append(r.cfg.Servers, rack.Host(name).Addr())
 		r.memory(name)
 	}

@@ -1,0 +1,571 @@
+package meta
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// withMemory calls f with a metadata server that does not serve, on a rack in virtual time with n memory
+// servers. Tests call the steps of its work, and look at the memory.
+func withMemory(t *testing.T, n int, change func(c *Config), f func(r *pair, s *Server, rt verbs.Runtime)) {
+	t.Helper()
+	r, ran := newPairOf(t, 0, n), false
+	if change != nil {
+		change(&r.cfg)
+	}
+	r.begin("md0", unwrapped, func(s *Server, rt verbs.Runtime) { f(r, s, rt); ran = true })
+	r.run()
+	if !ran {
+		t.Error("the test did not run")
+	}
+}
+
+func withCopies(c *Config) { c.Replicas = 2 }
+
+// put writes a header and a key to the copies of a node that count.
+func put(s *Server, l layout.Location, header layout.Word, key uint64) error {
+	p, _ := s.space.Place(l.Handle)
+	b := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(header)), key)
+	for _, q := range s.copies(p) {
+		if err := s.writeBulk(q.Server, q.Offset, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record reads a record or a mirror.
+func record(t *testing.T, s *Server, p layout.Place) (rec layout.KeyRecord) {
+	t.Helper()
+	b, err := s.readBulk(p.Server, p.Offset, layout.RecordLen)
+	if err != nil {
+		t.Error(err)
+		return rec
+	}
+	rec, _ = layout.ParseKeyRecord(b)
+	return rec
+}
+
+// holder adds a client that holds n nodes of class 0 of a server.
+func holder(t *testing.T, s *Server, server, n int) (*client, []layout.Location) {
+	t.Helper()
+	cl := &client{id: 7, heard: s.rt.Now(), epoch: s.epoch}
+	s.clients[cl.id] = cl
+	list := s.give(cl.id, 0, server, n, 0, nil)
+	if len(list) != n {
+		t.Errorf("%d nodes, want %d", len(list), n)
+	}
+	return cl, list
+}
+
+// opened opens a key with a node that a client holds, and returns its entry.
+func opened(t *testing.T, s *Server, cl *client, key uint64, at layout.Location) *entry {
+	t.Helper()
+	var a rpc.Answer
+	err := put(s, at, layout.Header(at.Version), key)
+	if s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: key, At: at}, &a); err != nil || a.Status != rpc.OK || s.keys[key] == nil {
+		t.Errorf("key %d: %v, %v", key, a.Status, err)
+		return new(entry)
+	}
+	return s.keys[key]
+}
+
+// crash ends a memory server and its connections to the metadata server.
+func (r *pair) crash(s *Server, i int) {
+	r.Host(fmt.Sprint("ms", i)).Crash()
+	_ = s.breakWays(i)
+}
+
+// restart starts a memory server that has crashed, with empty memory.
+func (r *pair) restart(i int, rt verbs.Runtime) {
+	name := fmt.Sprint("ms", i)
+	r.Host(name).Restart()
+	r.memory(name)
+	rt.Sleep(time.Millisecond)
+}
+
+// A key is opened: its record, mirror and shortcut name it. Then its client reports further nodes. Their
+// headers and that of the newest known node are read at once, and what the chain has passed is free.
+func TestReportedNodesAreFollowed(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		cl, n := holder(t, s, 1, 5)
+		e := opened(t, s, cl, 1, n[0])
+		p, _ := s.space.Shortcut(int(e.slot))
+		b, err := s.readBulk(p.Server, p.Offset, layout.ShortcutLen)
+		if err != nil || layout.Word(binary.LittleEndian.Uint64(b)) != n[0].Stamped(s.epoch) {
+			t.Errorf("shortcut %x, %v", b, err)
+		}
+		chain := func(from, to int) {
+			for i := from; i < to; i++ {
+				if err := errors.Join(put(s, n[i], layout.Superseded(n[i].Version, n[i+1]), 1), put(s, n[i+1], layout.Header(n[i+1].Version), 1)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		chain(0, 2)
+		walked := s.stats.Walked
+		s.collect(cl.id, []rpc.Record{{Key: 1, New: n[1]}, {Key: 1, New: n[2]}})
+		s.advance(false)
+		rec, _ := s.space.Record(int(e.slot))
+		if e.at != n[2] || e.ahead != 0 || s.stats.Walked != walked+3 || len(s.walk.behind) != 0 || record(t, s, rec).At != n[2] {
+			t.Errorf("%+v after %d headers, %d behind, record %+v", e, s.stats.Walked-walked, len(s.walk.behind), record(t, s, rec))
+		}
+		for _, l := range n[:2] {
+			if _, held := s.nodes.held[l.Handle]; held || !isFree(s, l.Handle) {
+				t.Errorf("node %v is not free", l)
+			}
+		}
+		chain(2, 4)
+		s.walk.successors[n[2]] = n[3] // it was read before
+		s.collect(cl.id, []rpc.Record{{Key: 1, New: n[3]}})
+		if s.advance(false); e.at != n[4] {
+			t.Errorf("the chain was followed to %v, not to %v", e.at, n[4])
+		}
+	})
+}
+
+func isFree(s *Server, h layout.Handle) (is bool) {
+	for c := range s.nodes.free {
+		s.nodes.free[c].All(func(l layout.Location) { is = is || l.Handle == h })
+	}
+	return is
+}
+
+// Reports are followed a round trip at a time, or all of them.
+func TestReportsOfOneRoundTrip(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		for range 3 * lanes {
+			s.walk.hints = append(s.walk.hints, hint{&entry{key: 9}, node(s, 1, 0, 1)})
+		}
+		for _, want := range []int{lanes, 2 * lanes} {
+			if s.advance(false); s.walk.followed != want {
+				t.Errorf("%d reports were followed, want %d", s.walk.followed, want)
+			}
+		}
+		if s.advance(true); len(s.walk.hints) != 0 || s.walk.followed != 0 {
+			t.Errorf("%d reports, %d of them followed", len(s.walk.hints), s.walk.followed)
+		}
+	})
+}
+
+// A key is lost if the memory of its newest node has no header, or that of another version. A tombstone ends
+// it, and its record and mirror are erased.
+func TestHeadersThatEndAKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		header func(v layout.Version) layout.Word
+		lost   bool
+	}{
+		"newest":                {layout.Header, false},
+		"of another version":    {func(v layout.Version) layout.Word { return layout.Header(v + 1) }, true},
+		"none":                  {func(layout.Version) layout.Word { return 0 }, true},
+		"of the version, wrong": {func(v layout.Version) layout.Word { return layout.Header(v) | 1 }, true},
+	} {
+		withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+			cl, n := holder(t, s, 1, 1)
+			e, walked := opened(t, s, cl, 1, n[0]), s.stats.Walked
+			if err := put(s, n[0], c.header(n[0].Version), 1); err != nil {
+				t.Error(err)
+			}
+			s.follow([]*entry{e}, -1)
+			if e.lost != c.lost || e.ended == c.lost || (s.stats.Broken == 1) != c.lost || s.stats.Walked != walked+1 {
+				t.Errorf("%s: %+v, %d broken, %d walked", name, e, s.stats.Broken, s.stats.Walked-walked)
+			}
+		})
+	}
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		cl, n := holder(t, s, 1, 1)
+		e := opened(t, s, cl, 1, n[0])
+		rec, _ := s.space.Record(int(e.slot))
+		mirror, _ := s.space.Mirror(int(e.slot))
+		if a, b := record(t, s, rec), record(t, s, mirror); a.At != n[0] || b != (layout.KeyRecord{Key: 1, Lost: true}) {
+			t.Errorf("record %+v, mirror %+v", a, b)
+		}
+		if err := put(s, n[0], layout.Tombstone(n[0].Version), 1); err != nil {
+			t.Error(err)
+		}
+		s.follow([]*entry{e}, -1)
+		if a, b := record(t, s, rec), record(t, s, mirror); !e.dead || !e.ended || s.keys[1] != nil || a != (layout.KeyRecord{}) || b != a || !isFree(s, n[0].Handle) {
+			t.Errorf("%+v, record %+v, mirror %+v", e, a, b)
+		}
+	})
+}
+
+// A record that is up to date is not written again.
+func TestRecordThatIsUpToDate(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		cl, n := holder(t, s, 1, 1)
+		e := opened(t, s, cl, 1, n[0])
+		rec, _ := s.space.Record(int(e.slot))
+		if err := s.writeBulk(rec.Server, rec.Offset, make([]byte, rec.Len)); err != nil {
+			t.Error(err)
+		}
+		if s.record([]*entry{e}); record(t, s, rec) != (layout.KeyRecord{}) || !e.recorded {
+			t.Errorf("%+v was written", record(t, s, rec))
+		}
+		e.recorded = false
+		if s.record([]*entry{e}); record(t, s, rec).At != n[0] || !e.recorded {
+			t.Errorf("%+v", record(t, s, rec))
+		}
+	})
+}
+
+// A request that finds no free node makes the server follow all chains: also one of which nothing was reported.
+func TestNodesThatNoClientReported(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		cl, n := holder(t, s, 1, 2)
+		opened(t, s, cl, 1, n[0])
+		if err := errors.Join(put(s, n[0], layout.Superseded(n[0].Version, n[1]), 1), put(s, n[1], layout.Header(n[1].Version), 1)); err != nil {
+			t.Error(err)
+		}
+		s.noFree(1)
+		var a rpc.Answer
+		if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Tombstone: true}, &a); a.Status != rpc.OK || a.N != 1 || a.Locations[0].Handle != n[0].Handle || a.Locations[0].Version <= n[0].Version {
+			t.Errorf("%v, %d nodes, %v; want %v again", a.Status, a.N, a.Locations[0], n[0])
+		}
+	})
+}
+
+// noFree takes all free nodes of class 0 away, and gives the segments without a class to class c.
+func (s *Server) noFree(c int, servers ...int) {
+	s.nodes.free[0].Remove(func(layout.Location) bool { return true })
+	for i := range s.memory {
+		if len(servers) > 0 && i != servers[0] {
+			continue
+		}
+		for {
+			seg, ok := s.segments.Find(i)
+			if !ok {
+				break
+			}
+			s.segments.Set(seg, c)
+		}
+	}
+}
+
+// If the server that a request names has no room, the class takes as many segments of others as it needs to
+// leave the nodes for tombstones.
+func TestSegmentsOfOtherServers(t *testing.T) {
+	withMemory(t, 2, func(c *Config) { c.Region = 256 << 10 }, func(_ *pair, s *Server, _ verbs.Runtime) {
+		s.noFree(1, 0)
+		cl := &client{id: 7, heard: s.rt.Now(), epoch: s.epoch}
+		s.clients[7] = cl
+		if s.space.PerSegment(0) >= tombstones {
+			t.Errorf("%d nodes in a segment", s.space.PerSegment(0))
+		}
+		var a rpc.Answer
+		if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 1}, &a); a.Status != rpc.OK || a.N != 1 || s.nodes.free[0].Len(anywhere) != 2*s.space.PerSegment(0)-1 {
+			t.Errorf("%v, %d nodes, %d are left", a.Status, a.N, s.nodes.free[0].Len(anywhere))
+		}
+	})
+}
+
+// A segment gets its class in all copies of the table. If a memory server does not answer, its segments get
+// none.
+func TestClassOfASegmentIsWritten(t *testing.T) {
+	for _, replicas := range []int{1, 2} {
+		withMemory(t, 2, func(c *Config) { c.Replicas = replicas }, func(r *pair, s *Server, _ verbs.Runtime) {
+			seg, _ := s.segments.Find(1)
+			before := s.nodes.free[2].Len(1)
+			if !s.grow(2) || s.nodes.free[2].Len(1) != before+s.space.PerSegment(2) || !s.segments.Has(seg, 2) {
+				t.Errorf("%d more nodes", s.nodes.free[2].Len(1)-before)
+			}
+			for _, p := range s.copies(s.space.Table(1)) {
+				if b, err := s.readBulk(p.Server, p.Offset+seg.N, 1); err != nil || b[0] != 3 {
+					t.Errorf("%d copies: server %d has %x, %v", replicas, p.Server, b, err)
+				}
+			}
+			if replicas > 1 {
+				return
+			}
+			s.segments.Row(1)[0] = 9
+			if err := s.readTable(1); err != nil || s.segments.Row(1)[0] != 1 || s.segments.Row(1)[seg.N] != 3 {
+				t.Errorf("%v, %v", s.segments.Row(1), err)
+			}
+			for _, grows := range []bool{true, false} { // one server answers, then none
+				r.Host(map[bool]string{true: "ms1", false: "ms0"}[grows]).Crash()
+				unused, free := s.segments.Unused(1), s.nodes.free[2].Len(1)
+				if got := s.grow(2); got != grows || s.segments.Unused(1) != unused || s.nodes.free[2].Len(1) != free {
+					t.Errorf("grows %v, want %v; %d segments and %d nodes of a server that does not answer", got, grows, unused-s.segments.Unused(1), s.nodes.free[2].Len(1)-free)
+				}
+			}
+		})
+	}
+}
+
+// A server whose memory was lost is formatted: keys with their newest node there are lost, and the records and
+// mirrors of all others are there and elsewhere as before.
+func TestAServerIsFormattedAgain(t *testing.T) {
+	withMemory(t, 2, nil, func(r *pair, s *Server, rt verbs.Runtime) {
+		cl, n1 := holder(t, s, 1, 2)
+		_, n0 := holder(t, s, 0, 2)
+		moved := opened(t, s, cl, 1, n1[0]) // its record is on server 1, its newest node on server 0
+		if err := errors.Join(put(s, n1[0], layout.Superseded(n1[0].Version, n0[0]), 1), put(s, n0[0], layout.Header(n0[0].Version), 1)); err != nil {
+			t.Error(err)
+		}
+		s.follow([]*entry{moved}, -1)
+		stays := opened(t, s, cl, 2, n1[1])
+		there := opened(t, s, cl, 3, n0[1])
+		s.walk.successors[n1[1]], s.walk.hints = n0[0], make([]hint, 2)
+		r.crash(s, 0)
+		r.restart(0, rt)
+		if err := s.reach(0); !errors.Is(err, errLost) || !s.memory[0].blank {
+			t.Errorf("%v: the loss was not noticed", err)
+		}
+		epoch, began := s.epoch, rt.Now()
+		if err := s.lose(0); err != nil {
+			t.Error(err)
+		}
+		if m := s.memory[0]; s.epoch != epoch+1 || s.turnedAt < began || m.blank || m.down || s.stats.Losses != 1 || s.stats.Broken != 0 || !s.clients[cl.id].stale {
+			t.Errorf("%+v, %+v, epoch %d since %v", m, s.stats, s.epoch, s.turnedAt)
+		}
+		if len(s.walk.successors) != 0 || len(s.walk.hints) != 0 || !moved.lost || !there.lost || stays.lost || !moved.at.IsZero() {
+			t.Errorf("%d headers, %d reports, %+v, %+v, %+v", len(s.walk.successors), len(s.walk.hints), moved, stays, there)
+		}
+		lost := func(e *entry) layout.KeyRecord { return layout.KeyRecord{Key: e.key, Lost: true} }
+		for _, e := range []*entry{moved, stays, there} {
+			rec, _ := s.space.Record(int(e.slot))
+			mirror, _ := s.space.Mirror(int(e.slot))
+			want := lost(e)
+			if e == stays {
+				want = s.recordOf(e)
+			}
+			if a, b := record(t, s, rec), record(t, s, mirror); a != want || b != lost(e) || rec.Server == mirror.Server {
+				t.Errorf("key %d: record %+v, mirror %+v", e.key, a, b)
+			}
+		}
+	})
+}
+
+// A server is not formatted if another store is in its memory by now. It is formatted if nothing is there, and
+// left as it is if it does not answer.
+func TestWhatIsFormatted(t *testing.T) {
+	withMemory(t, 2, nil, func(r *pair, s *Server, _ verbs.Runtime) {
+		if err := s.writeBulk(0, 0, make([]byte, layout.SuperblockLen)); err != nil {
+			t.Error(err)
+		}
+		if err := s.mayFormat(0); err != nil {
+			t.Errorf("empty memory: %v", err)
+		}
+		store := s.store
+		s.store++
+		err := s.writeOwner(0)
+		s.store = store
+		if err := errors.Join(err, s.mayFormat(0)); !errors.Is(err, errDeposed) {
+			t.Errorf("memory of another store: %v", err)
+		}
+		r.crash(s, 1)
+		if s.mayFormat(1) == nil {
+			t.Error("a server that does not answer may be formatted")
+		}
+	})
+}
+
+// The orphan's nodes are not freed before all nodes are known; a later attempt finds them.
+func TestStraysAreReadLater(t *testing.T) {
+	withMemory(t, 2, nil, func(r *pair, s *Server, rt verbs.Runtime) {
+		stray := node(s, 1, 3, 1)
+		s.nodes.free[0].Remove(func(l layout.Location) bool { return l.Handle == stray.Handle })
+		if err := put(s, stray, layout.Header(9), 1); err != nil {
+			t.Error(err)
+		}
+		if err := s.findStrays(); err != nil || s.nodes.held[stray.Handle] != (held{client: orphan, version: 9}) || len(s.nodes.held) != 1 {
+			t.Errorf("%v, %+v", err, s.nodes.held)
+		}
+		clear(s.nodes.held)
+		s.orphans, s.void, s.orphansAfter, s.orphansAt = true, true, nil, 0
+		r.crash(s, 1)
+		if s.recoverOrphans(rt.Now()); !s.orphans || !s.void || s.orphansAt < rt.Now().Add(downPause) {
+			t.Errorf("orphans %v, void %v, again at %v, now %v", s.orphans, s.void, s.orphansAt, rt.Now())
+		}
+	})
+}
+
+// A metadata server that starts compares what it has read before its number with what is there after that: memory
+// that is empty, or of another generation, was lost; a server that does not answer stops the start.
+func TestMemoryThatChangedDuringAStart(t *testing.T) {
+	withMemory(t, 2, nil, func(r *pair, s *Server, _ verbs.Runtime) {
+		generation := s.memory[0].generation
+		for name, change := range map[string]func() error{
+			"empty":              func() error { return s.writeBulk(0, 0, make([]byte, layout.SuperblockLen)) },
+			"another generation": func() error { s.memory[0].generation++; err := s.writeOwner(0); s.memory[0].generation--; return err },
+		} {
+			s.memory[0].generation, s.memory[0].marked = generation, 5
+			err := change()
+			if err := errors.Join(err, s.compare(s.owner)); err != nil || s.memory[0].generation != 0 || s.memory[0].marked != 0 || s.memory[1].generation == 0 {
+				t.Errorf("%s: %+v, %v", name, s.memory, err)
+			}
+		}
+		s.memory[0].generation = generation
+		if err := errors.Join(s.writeOwner(0), s.compare(s.owner)); err != nil || s.memory[0].generation != generation {
+			t.Errorf("as before: %+v, %v", s.memory, err)
+		}
+		r.crash(s, 1)
+		if s.compare(s.owner) == nil {
+			t.Error("a server does not answer, and the start goes on")
+		}
+	})
+}
+
+// Memory of another version is no store for a server that formats.
+func TestFreshStoreOverAnotherVersion(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		b, err := s.readBulk(0, 0, layout.SuperblockLen)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		b[6]++ // the version is in the last bytes of the magic number
+		for i := range s.memory {
+			if err := s.writeBulk(i, 0, b); err != nil {
+				t.Error(err)
+			}
+		}
+		if whole, err := s.superblocks(); whole || !errors.Is(err, layout.ErrVersion) {
+			t.Errorf("%v, %v", whole, err)
+		}
+		s.cfg.Fresh = true
+		if whole, err := s.superblocks(); whole || err != nil {
+			t.Errorf("to be formatted: %v, %v", whole, err)
+		}
+	})
+}
+
+// A server that is out is marked if its own superblock says so.
+func TestMarksInSuperblocks(t *testing.T) {
+	withMemory(t, 2, withCopies, func(_ *pair, s *Server, _ verbs.Runtime) {
+		s.view = 3
+		s.memory[1].out = true
+		err := errors.Join(s.writeOwner(0), s.writeOwner(1))
+		s.memory[1].out, s.memory[0].marked, s.memory[1].marked = false, 0, 0
+		if whole, found := s.superblocks(); err != nil || found != nil || !whole || s.memory[0].marked != 0 || s.memory[1].marked != 3 || s.memory[0].out || !s.memory[1].out {
+			t.Errorf("%+v, %v, %v", s.memory, err, found)
+		}
+	})
+}
+
+// A server that does not answer is not tried again before its pause is over. One that answers is reached at once
+// whenever its connections end.
+func TestAttemptsToReachAServer(t *testing.T) {
+	withMemory(t, 2, nil, func(r *pair, s *Server, rt verbs.Runtime) {
+		for range 3 {
+			_ = s.breakWays(1)
+			if err := s.reach(1); err != nil || s.memory[1].down {
+				t.Errorf("%v, %+v", err, s.memory[1])
+			}
+		}
+		r.crash(s, 1)
+		began := rt.Now()
+		if err := s.reach(1); !errors.Is(err, errDown) || !s.memory[1].down || s.memory[1].retryAt != rt.Now().Add(downPause) || rt.Now() == began {
+			t.Errorf("%v after %v, %+v", err, rt.Now().Sub(began), s.memory[1])
+		}
+		began = rt.Now()
+		if err := s.reach(1); !errors.Is(err, errDown) || rt.Now() != began {
+			t.Errorf("%v after %v: another attempt", err, rt.Now().Sub(began))
+		}
+		s.memory[1].retryAt = rt.Now()
+		if err := s.reach(1); !errors.Is(err, errDown) || rt.Now() == began {
+			t.Errorf("%v: no attempt after the pause", err)
+		}
+		// at a start the metadata server waits for one that is not up yet
+		began = rt.Now()
+		r.At(began.Add(50*time.Millisecond), func() { r.Host("ms1").Restart(); r.memory("ms1") })
+		if err := s.await(1, began.Add(time.Second)); err != nil || rt.Now() < began.Add(50*time.Millisecond) {
+			t.Errorf("%v after %v", err, rt.Now().Sub(began))
+		}
+	})
+}
+
+// The memory servers are read when a probe is due, and not before.
+func TestProbesOfMemoryServers(t *testing.T) {
+	for _, replicas := range []int{1, 2} {
+		withMemory(t, 2, func(c *Config) { c.Replicas = replicas }, func(_ *pair, s *Server, rt verbs.Runtime) {
+			for i := range s.watched { // no question
+				s.watched[i].askAt = rt.Now().Add(time.Hour)
+			}
+			s.hand = &handoff{s: s, gate: rt.NewGate()} // READs are made with the tables lent
+			for _, c := range []struct{ due, blank, reads bool }{{true, false, true}, {false, false, false}, {true, true, false}, {true, false, true}} {
+				s.probeDue, s.probeAt = c.due, rt.Now().Add(time.Hour)
+				for i := range s.memory {
+					s.memory[i].blank = c.blank
+				}
+				if c.blank { // it would be formatted
+					s.probeDue = false
+					continue
+				}
+				began := rt.Now()
+				s.watchMemory(began)
+				if (rt.Now() > began) != c.reads || s.probeDue {
+					t.Errorf("%d copies, %+v: the servers are read for %v; still due %v", replicas, c, rt.Now().Sub(began), s.probeDue)
+				}
+			}
+			if header, _, err := s.nodeHead(node(s, 1, 0, 1)); err != nil || header != 0 {
+				t.Errorf("%v, %v", header, err)
+			}
+			s.lend() // nodeHead has taken the tables back
+			s.regain()
+		})
+	}
+}
+
+// Bulk transfers of any length are whole.
+func TestBulkTransfers(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		for _, n := range []int{1, 2, bulkLen - 1, bulkLen, bulkLen + 1, 3*bulkLen + 5} {
+			want := make([]byte, n)
+			for i := range want {
+				want[i] = byte(i*7 + i>>8)
+			}
+			at := s.space.RegionLen() / 2
+			if err := s.writeBulk(1, at, want); err != nil {
+				t.Error(err)
+			}
+			if got, err := s.readBulk(1, at, n); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes: %v", n, err)
+			}
+		}
+	})
+}
+
+// When the numbers of an incarnation are used up, the superblocks have the next one. A server that is out and
+// not connected is not waited for.
+func TestNextIncarnationIsWritten(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		s.nextID = s.endID - 1
+		if n, err := s.number(); err != nil || n != s.owner<<incarnationBits+1 {
+			t.Errorf("%#x, %v", n, err)
+		}
+		for i := range s.memory {
+			if super, err := s.superblock(i); err != nil || super.Owner != s.owner {
+				t.Errorf("server %d: incarnation %d, want %d, %v", i, super.Owner, s.owner, err)
+			}
+		}
+	})
+	withMemory(t, 2, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
+		r.crash(s, 1)
+		s.memory[1].out = true
+		began := rt.Now()
+		if err := s.identify(); err != nil || rt.Now() > began.Add(100*time.Millisecond) {
+			t.Errorf("%v after %v", err, rt.Now().Sub(began))
+		}
+	})
+}
+
+// When Serve returns, the inquiries of the server have ended.
+func TestEndOfAServer(t *testing.T) {
+	withMemory(t, 2, nil, func(r *pair, s *Server, rt verbs.Runtime) {
+		r.Host("ms1").Crash()
+		s.services.begin(s, 300*time.Millisecond, r.cfg.Servers...)
+		began := rt.Now()
+		if err := errors.Join(s.Close(), s.Serve()); err != nil || s.services.asking || rt.Now() > began.Add(time.Second) {
+			t.Errorf("%v after %v, asking %v", err, rt.Now().Sub(began), s.services.asking)
+		}
+	})
+}
