@@ -41,6 +41,8 @@ func TestWhatARequestThreadAnswers(t *testing.T) {
 		"of no client":           {r: rpc.Request{Op: rpc.OpBeat, Client: 99, Seq: 9}, done: true, answered: true, status: rpc.Unknown, requests: 1},
 		"of a stale client":      {r: rpc.Request{Op: rpc.OpBeat, Client: old, Seq: 9}, done: true, answered: true, status: rpc.Unknown, requests: 1},
 		"of an ended client":     {r: rpc.Request{Op: rpc.OpBeat, Client: ended, Seq: 9}, done: true, answered: true, status: rpc.Unknown, requests: 1},
+		"alloc without a node":   {r: rpc.Request{Op: rpc.OpAlloc, Client: known, Seq: 9, N: 1}},
+		"alloc of no client":     {r: rpc.Request{Op: rpc.OpAlloc, Client: 99, Seq: 9, N: 1}, done: true, answered: true, status: rpc.Unknown, requests: 1},
 		"collect":                {r: rpc.Request{Op: rpc.OpGC, Client: known, Seq: 9}, done: true, answered: true, requests: 1},
 		"collect without room":   {r: rpc.Request{Op: rpc.OpGC, Client: known, Seq: 9}, full: true},
 	} {
