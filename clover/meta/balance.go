@@ -75,7 +75,7 @@ func weigh(s *Server, now clock.Time) {
 		if slow == 0 {
 			continue // no nodes of a server that does not answer
 		}
-		weights[i] = int64(s.room(i)) * slowest / min(slowest, max(1, int64(slow/max(1, fast))))
+		weights[i] = int64(s.room(i)) * slowest / min(slowest, int64(slow/fast))
 	}
 	b.weights = weights
 }

@@ -2,6 +2,7 @@ package meta
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -21,6 +22,9 @@ func TestAllNodesAreFilled(t *testing.T) {
 		size := layout.Class(0).Size()
 		if n*size < 2*bulkLen || n*size%bulkLen == 0 {
 			t.Errorf("%d nodes: too few", n)
+		}
+		if err := s.holdRun(0, first, n); err != nil || s.nodes.held[first] != (held{client: orphan, void: true}) {
+			t.Errorf("a node without a header is %+v, %v", s.nodes.held[first], err)
 		}
 		from, _ := s.space.Place(first)
 		to := s.space.Copy(from, 1)
@@ -97,6 +101,33 @@ func TestHeadOfANodeWithCopies(t *testing.T) {
 		}
 		if header, key, err := s.nodeHead(l); err != nil || header != layout.Header(5) || key != 77 {
 			t.Errorf("%v, key %d, %v", header, key, err)
+		}
+	})
+}
+
+// As long as the first copy counts, it is the one that is read, of a node as of the table of segments.
+func TestFirstCopiesAreRead(t *testing.T) {
+	withMemory(t, 2, withCopies, func(_ *pair, s *Server, _ verbs.Runtime) {
+		l := node(s, 0, 0, 1)
+		table := s.space.Table(0)
+		for j := range 2 {
+			s.memory[1-j].out = true // only copy j is written
+			err := put(s, l, layout.Header(layout.Version(5+j)), uint64(77+j))
+			q := s.space.Copy(table, j)
+			q.Offset += 3
+			if err := errors.Join(err, s.writeBulk(q.Server, q.Offset, []byte{byte(1 + j)})); err != nil {
+				t.Error(err)
+			}
+			s.memory[1-j].out = false
+		}
+		if header, key, err := s.nodeHead(l); err != nil || header != layout.Header(5) || key != 77 {
+			t.Errorf("%v, key %d, %v", header, key, err)
+		}
+		if err := s.holdRun(0, l.Handle, 1); err != nil || s.nodes.held[l.Handle].version != 5 {
+			t.Errorf("%+v, %v", s.nodes.held[l.Handle], err)
+		}
+		if err := s.readTable(0); err != nil || s.segments.Row(0)[3] != 1 {
+			t.Errorf("%v, %v", s.segments.Row(0)[:4], err)
 		}
 	})
 }
@@ -299,6 +330,22 @@ func TestAllServersThatDoNotServe(t *testing.T) {
 		if err := watchServices(s, rt.Now()); err != nil || !slices.Equal(up(s), []bool{false, true, false, true}) {
 			t.Errorf("hung: connected %v, %v", up(s), err)
 		}
+	})
+	withMemory(t, 3, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
+		r.Host("ms1").Crash()
+		r.Host("ms2").Crash()
+		s.memory[0].out = true // no server that counts serves
+		s.fences.Add(s.nextID)
+		s.change = &change{asked: rt.Now()}
+		rt.Sleep(servicePatience)
+		if err := breakUnserved(s); err != nil || !slices.Equal(up(s), []bool{true, true, true}) {
+			t.Errorf("none serves: connected %v, %v", up(s), err)
+		}
+		s.memory[0].out, s.memory[2].out = false, true // one that does not count is left alone
+		if err := breakUnserved(s); err != nil || !slices.Equal(up(s), []bool{true, false, true}) {
+			t.Errorf("one is out: connected %v, %v", up(s), err)
+		}
+		s.fences.Close()
 	})
 	withMemory(t, 3, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.Host("ms1").Crash()

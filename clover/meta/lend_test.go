@@ -175,6 +175,7 @@ func TestWhatARequestThreadAccepts(t *testing.T) {
 		"lent, no request":           {lent: true, damaged: true},
 	} {
 		m := newMailbox(t)
+		m.s.epoch = 4
 		if m.h.lent = c.lent; c.held {
 			m.add(rpc.Request{Op: rpc.OpHello, Client: 1, Seq: 8})
 		}
@@ -189,6 +190,12 @@ func TestWhatARequestThreadAccepts(t *testing.T) {
 			}
 			return true
 		})
+		if c.want {
+			var a rpc.Answer
+			if err := a.Parse(m.nic.mr.answer, beat.Op); err != nil || a.Epoch != 4 || a.Seq != beat.Seq {
+				t.Errorf("%s: %+v, %v", name, a, err)
+			}
+		}
 		if c.damaged { // the main thread refuses it, and sends no answer
 			if j := m.h.jobs[0]; m.h.tryQuick(j) || m.s.stats.Refused != 0 || !j.Held() {
 				t.Errorf("%s: it is done", name)

@@ -175,7 +175,7 @@ func TestHeadersThatEndAKey(t *testing.T) {
 				t.Error(err)
 			}
 			s.follow([]*entry{e}, -1)
-			if e.lost != c.lost || e.ended == c.lost || (s.stats.Broken == 1) != c.lost || s.stats.Walked != walked+1 {
+			if e.lost != c.lost || e.ended == c.lost || (s.stats.Broken == 1) != c.lost || s.stats.Walked != walked+1 || isFree(s, n[0].Handle) {
 				t.Errorf("%s: %+v, %d broken, %d walked", name, e, s.stats.Broken, s.stats.Walked-walked)
 			}
 		})
@@ -194,6 +194,21 @@ func TestHeadersThatEndAKey(t *testing.T) {
 		s.follow([]*entry{e}, -1)
 		if a, b := record(t, s, rec), record(t, s, mirror); !e.dead || !e.ended || s.keys[1] != nil || a != (layout.KeyRecord{}) || b != a || !isFree(s, n[0].Handle) {
 			t.Errorf("%+v, record %+v, mirror %+v", e, a, b)
+		}
+	})
+}
+
+// A header that is remembered is not read again when the chain reaches its node.
+func TestRememberedHeadersAreNotRead(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		cl, n := holder(t, s, 1, 4)
+		e, walked := opened(t, s, cl, 1, n[0]), s.stats.Walked
+		if err := errors.Join(put(s, n[0], layout.Superseded(n[0].Version, n[1]), 1), put(s, n[3], layout.Header(n[3].Version), 1)); err != nil {
+			t.Error(err)
+		}
+		s.walk.successors[n[1]], s.walk.successors[n[2]] = n[2], n[3]
+		if s.follow([]*entry{e}, -1); e.at != n[3] || !e.ended || s.stats.Walked != walked+2 {
+			t.Errorf("%+v after %d headers", e, s.stats.Walked-walked)
 		}
 	})
 }

@@ -81,7 +81,6 @@ type walker struct {
 // of the node if `last` is true, otherwise the first.
 func (s *chains) startHeader(i int, at layout.Location, last bool) error {
 	o := &s.walk.ops[i]
-	o.Done = true
 	p, ok := s.space.Place(at.Handle)
 	if !ok {
 		return errLost
