@@ -66,8 +66,15 @@ func TestCopyFromWhichAServerIsFilled(t *testing.T) {
 		j    int
 		want byte
 	}{
-		{[]int{0}, 0, 2}, {[]int{0, 1}, 0, 3}, {[]int{1}, 1, 3}, {[]int{1, 2}, 1, 1}, {[]int{0, 1}, 1, 3},
-		{[]int{2}, 2, 2}, {[]int{1, 2}, 2, 1}, {[]int{0, 2}, 2, 2}, {[]int{0, 1, 2}, 1, 0},
+		{[]int{0}, 0, 2},
+		{[]int{0, 1}, 0, 3},
+		{[]int{1}, 1, 3},
+		{[]int{1, 2}, 1, 1},
+		{[]int{0, 1}, 1, 3},
+		{[]int{2}, 2, 2},
+		{[]int{1, 2}, 2, 1},
+		{[]int{0, 2}, 2, 2},
+		{[]int{0, 1, 2}, 1, 0},
 	} {
 		withMemory(t, 3, func(c *Config) { c.Replicas = 3 }, func(_ *pair, s *Server, _ verbs.Runtime) {
 			p, _ := s.space.Place(s.segment(0, 0, 0))

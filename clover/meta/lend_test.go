@@ -67,6 +67,7 @@ func (f *lendNIC) Poll(wcs []verbs.WC) (int, error) {
 	wcs[0] = verbs.WC{ByteLen: uint32(f.n)}
 	return 1, nil
 }
+
 func (q lendSRQ) PostRecv(...verbs.RecvWR) error                         { q.nic.recv++; return nil }
 func (*lendQP) QPN() wire.QPN                                            { return 0 }
 func (q *lendQP) PostSend(...verbs.SendWR) error                         { q.sent(); return nil }
