@@ -433,6 +433,7 @@ func TestWeightsOfServers(t *testing.T) {
 	}
 	withMemory(t, 3, func(cfg *Config) { cfg.Balance = true }, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.Host("ms1").Crash() // its connection still looks well
+		s.balance.took = []time.Duration{ms, ms, ms}
 		weigh(s, rt.Now())
 		if b := &s.balance; b.took[0] == 0 || b.took[1] != 0 || b.weights[0] == 0 || b.weights[1] != 0 {
 			t.Errorf("%v, %v", b.took, b.weights)

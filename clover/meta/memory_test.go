@@ -282,6 +282,25 @@ func TestSegmentsOfOtherServers(t *testing.T) {
 	})
 }
 
+// A class takes also the last segment that is unused, and no more segments than it needs.
+func TestSegmentsThatAClassTakes(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		n := s.space.PerSegment(1)
+		for _, want := range []int{n, 2 * n} { // one segment at a time
+			if s.growFor(1, 0, want-n+1); s.nodes.free[1].Len(0) != want {
+				t.Errorf("%d nodes, want %d", s.nodes.free[1].Len(0), want)
+			}
+		}
+		for s.segments.Unused(0) > 1 {
+			seg, _ := s.segments.Find(0)
+			s.segments.Set(seg, 2)
+		}
+		if s.growFor(1, 0, 3*n); s.nodes.free[1].Len(0) != 3*n || s.segments.Unused(0) != 0 {
+			t.Errorf("%d nodes, want %d; %d segments are unused", s.nodes.free[1].Len(0), 3*n, s.segments.Unused(0))
+		}
+	})
+}
+
 // A segment gets its class in all copies of the table. If a memory server does not answer, its segments get
 // none.
 func TestClassOfASegmentIsWritten(t *testing.T) {
