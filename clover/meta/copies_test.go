@@ -254,6 +254,11 @@ func TestNextIncarnationWithoutAServer(t *testing.T) {
 			if n, err := s.number(); err == nil || s.owner != owner || s.self != self || s.memory[1].blank == crash {
 				t.Errorf("number %#x, %v, incarnation %d, own number %#x, %+v", n, err, s.owner, s.self, s.memory[1])
 			}
+			// server 0 may have the next number already: this metadata server has written it
+			err := s.openWays(0, s.deadline())
+			if _, read := s.superblock(0); err != nil || read != nil || s.deposed {
+				t.Errorf("%v, %v, deposed %v", err, read, s.deposed)
+			}
 		})
 	}
 }

@@ -265,6 +265,20 @@ func (s *Server) noFree(c int, servers ...int) {
 	}
 }
 
+// A byte of the table that is no class of the store means that the segment has none.
+func TestClassesInATable(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		most := byte(s.space.Largest()) + 1
+		p := s.space.Table(1)
+		if err := s.writeBulk(1, p.Offset, []byte{1, most - 1, most, most + 1, 255, 0}); err != nil {
+			t.Error(err)
+		}
+		if err := s.readTable(1); err != nil || !bytes.Equal(s.segments.Row(1)[:6], []byte{1, most - 1, most, 0, 0, 0}) {
+			t.Errorf("%v, %v", s.segments.Row(1)[:6], err)
+		}
+	})
+}
+
 // If the server that a request names has no room, the class takes as many segments of others as it needs to
 // leave the nodes for tombstones.
 func TestSegmentsOfOtherServers(t *testing.T) {

@@ -56,14 +56,12 @@ func (s *pool) readTable(i int) error {
 	if err != nil {
 		return err
 	}
-	for at := 0; at < p.Len; at += bulkLen {
-		b, err := s.readBulk(p.Server, p.Offset+at, min(bulkLen, p.Len-at))
-		if err != nil {
-			return err
-		}
-		copy(s.segments.Row(i)[at:], b)
+	b, err := s.readBulk(p.Server, p.Offset, p.Len)
+	if err != nil {
+		return err
 	}
 	row := s.segments.Row(i)
+	copy(row, b)
 	for k, c := range row {
 		if c > byte(s.space.Largest())+1 {
 			row[k] = slab.None
