@@ -236,3 +236,31 @@ func TestAnswersWhileNodesAreScarce(t *testing.T) {
 		}
 	}
 }
+
+// All jobs that need no memory server are answered by lend, a late copy without an answer.
+func TestLendTakesAllQuickJobs(t *testing.T) {
+	m := newMailbox(t)
+	for range 3 {
+		m.add(rpc.Request{Op: rpc.OpBeat, Client: 1, Seq: 10})
+	}
+	if m.s.lend(); m.sent != 1 || len(m.h.jobs) != 0 || m.s.stats.Requests != 3 || m.s.stats.Refused != 2 {
+		t.Errorf("%d answers, %d jobs wait, %+v", m.sent, len(m.h.jobs), m.s.stats)
+	}
+}
+
+// What is late, or is reported for a client that the server does not know, is counted as refused.
+func TestRefusedRequestsAreCounted(t *testing.T) {
+	m := newMailbox(t)
+	m.s.hand = nil
+	for i, seq := range []uint32{10, 10, 8} {
+		r := rpc.Request{Op: rpc.OpBeat, Client: 1, Seq: seq}
+		m.arrives(r.AppendTo(nil), func(r calls.Request) bool { m.s.request(r); return true })
+		if m.s.stats.Refused != uint64(i) || m.s.stats.Requests != uint64(i+1) || m.sent != 1 {
+			t.Errorf("request %d: %+v, %d answers", i, m.s.stats, m.sent)
+		}
+	}
+	m.s.gather(&rpc.Request{Op: rpc.OpReports, Parts: []rpc.Part{{Client: 99, Seq: 1}, {Client: 1, Seq: 1}, {Client: 1, Seq: 1}}})
+	if m.s.stats.Refused != 4 {
+		t.Errorf("%d parts are refused, want those of no client and those that came again", m.s.stats.Refused-2)
+	}
+}
