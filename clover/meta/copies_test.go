@@ -46,7 +46,7 @@ func TestAllNodesAreFilled(t *testing.T) {
 		if got, err := s.readBulk(1, to.Offset, len(want)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("the copies differ: %v", err)
 		}
-		if err := s.holdRun(0, first, n); err != nil {
+		if err := s.holdRun(0, first, n); err != nil || len(s.nodes.held) != n {
 			t.Error(err)
 		}
 		for k := range n {
