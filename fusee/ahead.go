@@ -1,7 +1,9 @@
 package fusee
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -42,7 +44,8 @@ type ahead struct {
 // of units. If few are left, askAhead requests a block. It does so only if the last block of the class was
 // one that was never used: other clients may have freed objects, or left blocks, otherwise.
 func (q *requests) askAhead(s *space, c *class, units int) {
-	if a := q.ahead; a != nil && a.id != s.id && a.done.Wait(s.rt.Now()) == nil {
+	// A request of a former number has no use, nor has one to a server that is no member any more.
+	if a := q.ahead; a != nil && (a.id != s.id || !q.asked[a.server].open) && a.done.Wait(s.rt.Now()) == nil {
 		q.ahead = nil
 	}
 	shape := &s.super.Shape
@@ -87,14 +90,14 @@ func (q *requests) answered(s *space, server int, deadline clock.Time) (block in
 }
 
 // arrived gets the block that was requested ahead for objects with the given number of units.
-// It returns false if there is no such request, or if the server has no block left.
+// It returns false if there is no such request, or if the server does not answer or has no block left.
 func (q *requests) arrived(s *space, units int, deadline clock.Time) (bool, error) {
 	a := q.ahead
 	if a == nil || a.id != s.id || !s.has(a.server) || !q.asked[a.server].open || q.asked[a.server].units != units {
 		return false, nil
 	}
 	err := s.ask(a.server, units, deadline)
-	if errors.Is(err, memservice.ErrFull) {
+	if errors.Is(err, memservice.ErrFull) || errors.Is(err, errSilent) {
 		return false, nil
 	}
 	return err == nil, err
@@ -107,14 +110,22 @@ func (q *requests) next(s *space) int {
 	return (q.turn + int(s.id) - 2) % len(s.cfg.Servers)
 }
 
-// recall ends the request ahead when the client leaves its blocks: a block that it has got is left
-// as well.
-func (q *requests) recall(s *space, deadline clock.Time) error {
-	if a := q.ahead; a != nil && a.id == s.id {
-		_, err := q.arrived(s, q.asked[a.server].units, deadline)
-		return err
+// recall is called when the client leaves its blocks. It gets the blocks of requests whose outcome is
+// unknown, so that these are left as well.
+func (q *requests) recall(s *space, deadline clock.Time) (err error) {
+	for server := range q.asked {
+		if r := &q.asked[server]; r.open && s.has(server) {
+			if e := s.ask(server, r.units, deadline); !errors.Is(e, memservice.ErrFull) {
+				err = cmp.Or(err, e)
+			}
+		}
 	}
-	return nil
+	return err
+}
+
+// unknown reports whether the outcome of a request is unknown.
+func (q *requests) unknown() bool {
+	return slices.ContainsFunc(q.asked, func(r request) bool { return r.open })
 }
 
 // join waits until no thread of the client runs.

@@ -13,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
@@ -214,16 +215,33 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 	if done, err := s.adopt(c, units, suits, deadline); done || err != nil {
 		return err
 	}
-	for range s.cfg.Servers {
-		server := s.requests.next(s)
-		if !s.has(server) {
-			continue
+	for {
+		silent := error(nil)
+		for range s.cfg.Servers {
+			server := s.requests.next(s)
+			if !s.has(server) {
+				continue
+			}
+			switch err := s.ask(server, units, deadline); {
+			case errors.Is(err, errSilent): // perhaps another server has a block
+				silent = err
+			case !errors.Is(err, memservice.ErrFull):
+				c.fresh = err == nil
+				return err
+			}
 		}
-		if err := s.ask(server, units, deadline); !errors.Is(err, memservice.ErrFull) {
-			c.fresh = err == nil
-			return err
+		switch {
+		case silent == nil:
+			return s.scrape(c, units, suits, deadline)
+		case s.rt.Now() >= deadline:
+			return kv.TimedOut(silent)
 		}
 	}
+}
+
+// scrape is called when no server has a block that was never used: it looks for room in the blocks that
+// adopt has left out.
+func (s *space) scrape(c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) error {
 	if s.rt.Now() < s.nextLook {
 		return kv.ErrFull
 	}
@@ -236,7 +254,8 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 }
 
 // ask requests a block from a memory server, for objects with the given number of units. If the
-// outcome of an earlier request is unknown, ask first gets the block of that request.
+// outcome of an earlier request is unknown, ask first gets the block of that request. The error errSilent
+// means that the server does not answer, and that this client knows of no change of the members.
 func (s *space) ask(server, units int, deadline clock.Time) error {
 	shape, r := &s.super.Shape, &s.asked[server]
 	for {
@@ -248,8 +267,7 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		from := s.rt.Enter(kv.PhaseRPC)
 		n, known, err := s.requests.answered(s, server, deadline)
 		if !known {
-			n, err = memservice.Take(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[server], s.id, r.number, shape.BlockTable(0), shape.Blocks,
-				uint64(word), deadline)
+			n, err = s.insist(server, word, deadline)
 		}
 		s.rt.Leave(from)
 		switch {
@@ -259,6 +277,8 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		case errors.Is(err, memservice.ErrFenced):
 			s.fenced = true
 			return kv.TimedOut(errFenced)
+		case err != nil && s.rt.Now() < deadline && !errors.Is(err, verbs.ErrClosed): // perhaps the server has crashed
+			return cmp.Or(s.glance(deadline), fmt.Errorf("%w: %w", errSilent, err))
 		case err != nil:
 			return kv.TimedOut(err)
 		}
@@ -281,6 +301,26 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		s.addBlock(b)
 		if r.units == units {
 			return nil
+		}
+	}
+}
+
+// takePatience is how long a client waits for a memory service to give it a block. After that it finds out
+// whether the server is a member, and asks another one.
+const takePatience = time.Second
+
+// errSilent: the service of a memory server does not answer.
+var errSilent = errors.New("the memory service does not answer")
+
+// insist makes the last request to a server, and repeats it until it has an answer.
+func (s *space) insist(server int, word layout.BlockUse, deadline clock.Time) (int, error) {
+	shape, until := &s.super.Shape, min(deadline, s.rt.Now().Add(takePatience))
+	for {
+		n, err := memservice.Take(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[server], s.id, s.asked[server].number, shape.BlockTable(0), shape.Blocks,
+			uint64(word), until)
+		known := err == nil || errors.Is(err, memservice.ErrFull) || errors.Is(err, memservice.ErrFenced)
+		if known || s.prepareRetry(err, until) != nil {
+			return n, err
 		}
 	}
 }

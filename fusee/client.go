@@ -168,11 +168,11 @@ func (c *Client) Close() error {
 		c.lose()
 	}
 	defer c.requests.join()
-	if !c.fenced && (c.owed || c.requests.ahead != nil || len(c.blocks)+len(c.heirs)+len(c.limbo) > 0) {
+	if !c.fenced && (c.owed || c.requests.unknown() || len(c.blocks)+len(c.heirs)+len(c.limbo) > 0) {
 		end = c.rt.Now().Add(leaveTimeout)
 		settle := func(end clock.Time) error { return c.settleHeirs(end, end) }
 		for _, step := range []func(clock.Time) error{settle, c.settleUnsure, c.confess, c.leave} {
-			if step(end) != nil && c.fenced {
+			if c.following(end, func() error { return step(end) }) != nil && c.fenced {
 				break
 			}
 		}

@@ -76,8 +76,9 @@ const (
 	// farewellTimeout is how long a client waits for a server to confirm the end of a connection.
 	// Without a confirmation the server notices the end later.
 	farewellTimeout = 100 * time.Millisecond
-	// leaveTimeout is how long a closing client may take to leave its blocks to others.
-	leaveTimeout = time.Second
+	// leaveTimeout is how long a closing client may take to leave its blocks to others: longer than
+	// it takes to notice that a connection has failed, which is 1.07 s (docs/explain/patience.md).
+	leaveTimeout = 2 * time.Second
 )
 
 func (c Config) withDefaults() Config {

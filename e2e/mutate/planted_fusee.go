@@ -3,6 +3,30 @@ package main
 // fuseeBugs are bugs of the hash table.
 var fuseeBugs = []planted{
 	{
+		"fusee: a request ahead to a server that has crashed prevents all later ones", "fusee/ahead.go",
+		"a != nil && (a.id != s.id || !q.asked[a.server].open) &&",
+		"a != nil && a.id != s.id &&",
+		"fusee TestBlocksAreRequestedAheadAfterACrash",
+	},
+	{
+		"fusee: a client that closes forgets a request without an answer", "fusee/client.go",
+		"c.requests.unknown()",
+		"c.requests.ahead != nil",
+		"fusee TestCloseAfterARequestWithoutAnswer",
+	},
+	{
+		"fusee: a client waits for a block until its deadline", "fusee/blocks.go",
+		"min(deadline, s.rt.Now().Add(takePatience))",
+		"deadline",
+		"fusee TestAServiceThatGivesOutNoBlocks",
+	},
+	{
+		"fusee: a client that closes does not follow a change of the members", "fusee/client.go",
+		"if c.following(end, func() error { return step(end) }) != nil && c.fenced {",
+		"if step(end) != nil && c.fenced {",
+		"fusee TestCloseAfterAChangeOfTheMembers",
+	},
+	{
 		"fusee: a master that was separated from all servers takes the store for lost", "fusee/master.go",
 		"if !c.super.Shape.Survives(next) && m.doubts() {",
 		"if c.super.Shape.Survives(next) && m.doubts() {",
@@ -21,9 +45,9 @@ var fuseeBugs = []planted{
 		"fusee TestABlockIsRequestedAhead",
 	},
 	{
-		"fusee: a request ahead that failed is not repeated", "fusee/ahead.go",
-		"return a.block, a.err == nil || errors.Is(a.err, memservice.ErrFull), a.err",
-		"return a.block, true, a.err",
+		"fusee: a request ahead that failed is not repeated", "fusee/blocks.go",
+		"if !r.open {",
+		"if r.units > 0 {",
 		"fusee TestARequestAheadThatFails",
 	},
 	{
