@@ -263,7 +263,8 @@ func (m *Master) leases(i int) int {
 	return lastLeases
 }
 
-// errDoubt: servers without which the store is lost have been silent, but not for lastLeases.
+// errDoubt: servers without which the store is lost have been silent, but not for lastLeases, or have
+// answered since then.
 var errDoubt = fmt.Errorf("memory servers without which the store is lost do not answer: %w", kv.ErrTimeout)
 
 // doubts is called when the store is lost without the servers that were taken for crashed. Those that were
@@ -276,6 +277,36 @@ func (m *Master) doubts() (any bool) {
 		}
 	}
 	return any
+}
+
+// errSeparated: no server answers this master, which proves nothing about the servers.
+var errSeparated = fmt.Errorf("no memory server answers the master: %w", kv.ErrTimeout)
+
+// again is called when the store is lost without the servers that were taken for crashed. It asks all servers
+// once more, members or not. A server that answers has not crashed: the master examines it again. If none
+// answers, the master is cut off while clients may go on, and it waits until it reaches a server. again returns
+// nil if what the master knows of the servers is right.
+func (m *Master) again() error {
+	silent, wrong := true, false
+	for i := range m.c.links {
+		_, err := m.c.peek(i, m.c.newer.As(layout.NoView), m.c.rt.Now().Add(minPatience))
+		m.notice(m.c.rt.Now())
+		if err == nil || errors.Is(err, errReborn) || m.c.fenced {
+			silent = false
+			wrong = wrong || m.signs[i].dead
+			m.signs[i].dead = false
+		}
+	}
+	switch {
+	case wrong:
+		return errDoubt
+	case !silent:
+		return nil
+	}
+	for i := range m.signs {
+		m.signs[i].dead = false
+	}
+	return errSeparated
 }
 
 // notice is called at least every half of the lease while the master runs. It reports whether the
@@ -373,6 +404,8 @@ func (m *Master) change(deadline clock.Time) error {
 		case errors.Is(err, errAlone): // until a standby or the other servers answer
 			m.hope()
 			deadline = m.c.rt.Now().Add(changePatience)
+		case errors.Is(err, errSeparated): // until servers answer
+			deadline = m.c.rt.Now().Add(changePatience)
 		case m.c.rt.Now() >= deadline:
 			return fmt.Errorf("change the members of the store: %w", err)
 		}
@@ -398,10 +431,14 @@ func (m *Master) survey(deadline clock.Time) error {
 // attempt is one attempt of change.
 func (m *Master) attempt(deadline clock.Time) error {
 	c := m.c
-	now := c.rt.Now()
 	next := c.newer.Next(func(i int) bool { return !m.signs[i].lost && !m.signs[i].dead })
-	if !c.super.Shape.Survives(next) && m.doubts() {
-		return errDoubt
+	if !c.super.Shape.Survives(next) {
+		if m.doubts() {
+			return errDoubt
+		}
+		if err := m.again(); err != nil {
+			return err
+		}
 	}
 	if err := m.enough(next); err != nil {
 		return err
@@ -413,7 +450,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 			}
 		}
 	}
-	limit := min(deadline, now.Add(max(2*c.cfg.Lease, minPatience)))
+	limit := min(deadline, c.rt.Now().Add(max(2*c.cfg.Lease, minPatience)))
 	c.newer = next // the epoch is used up
 	if err := m.announce(next, next, limit); err != nil {
 		return err

@@ -3,6 +3,12 @@ package main
 // fuseeBugs are bugs of the hash table.
 var fuseeBugs = []planted{
 	{
+		"fusee: a master that no server answers takes the store for lost", "fusee/master.go",
+		"if err := m.again(); err != nil {",
+		"if err := m.again(); m.c.fenced && err != nil {",
+		"fusee TestALongSeparationLosesNoStore",
+	},
+	{
 		"fusee: a request ahead to a server that has crashed prevents all later ones", "fusee/ahead.go",
 		"a != nil && (a.id != s.id || !q.asked[a.server].open) &&",
 		"a != nil && a.id != s.id &&",
@@ -28,9 +34,9 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a master that was separated from all servers takes the store for lost", "fusee/master.go",
-		"if !c.super.Shape.Survives(next) && m.doubts() {",
-		"if c.super.Shape.Survives(next) && m.doubts() {",
-		"fusee TestAnOutageOfTheSwitchLosesNoStore",
+		"if m.doubts() {",
+		"if m.c.fenced && m.doubts() {",
+		"fusee TestAServerIsLostBesideOneThatIsSeparated",
 	},
 	{
 		"fusee: a block that was requested ahead is not left", "fusee/blocks.go",
