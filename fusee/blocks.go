@@ -278,7 +278,10 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 			s.fenced = true
 			return kv.TimedOut(errFenced)
 		case err != nil && s.rt.Now() < deadline && !errors.Is(err, verbs.ErrClosed): // perhaps the server has crashed
-			return cmp.Or(s.glance(deadline), fmt.Errorf("%w: %w", errSilent, err))
+			if _, err := s.glance(deadline); err != nil {
+				return err
+			}
+			return fmt.Errorf("%w: %w", errSilent, err)
 		case err != nil:
 			return kv.TimedOut(err)
 		}

@@ -190,11 +190,11 @@ func (m *memory) do(deadline clock.Time) error {
 		}
 		m.batch = slices.DeleteFunc(m.batch, func(o *remotemem.Op) bool { return o.Done && o.Status == verbs.Success })
 		m.repeated = true
-		why := err
+		why, certain := err, false
 		if err = m.prepareRetry(why, deadline); err == nil {
-			err = m.glance(deadline)
+			certain, err = m.glance(deadline)
 		}
-		if err == nil && errors.Is(why, errReborn) && !m.managed {
+		if err == nil && errors.Is(why, errReborn) && certain && !m.managed {
 			err = kv.ErrLost
 		}
 		if err != nil {

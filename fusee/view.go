@@ -218,12 +218,14 @@ func (m *memory) confirm(deadline clock.Time) error {
 
 // glance reads the views of all members that answer, after an operation has failed: one of them may
 // have crashed. If a member is silent, glance reads those of the other servers as well: perhaps the
-// members are others by now.
-func (m *memory) glance(deadline clock.Time) error {
+// members are others by now. certain means that each member has the view of this client, or has lost its
+// memory: then no master has changed the members.
+func (m *memory) glance(deadline clock.Time) (certain bool, err error) {
 	if m.view == 0 || m.exempt {
-		return nil
+		return true, nil
 	}
 	silent := false
+	certain = true
 	for i := range m.links {
 		if !m.view.Has(i) {
 			continue
@@ -233,23 +235,24 @@ func (m *memory) glance(deadline clock.Time) error {
 			err = m.see(v)
 		}
 		if errors.Is(err, errView) || errors.Is(err, kv.ErrLost) {
-			return err
+			return false, err
 		}
+		certain = certain && (err == nil || errors.Is(err, errReborn))
 		if err != nil {
 			if err := m.fab.Break(i); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
 	if silent {
 		if err := m.see(m.elsewhere(m.view, deadline)); errors.Is(err, errView) || errors.Is(err, kv.ErrLost) {
-			return err
+			return false, err
 		}
 	}
 	if m.managed {
 		m.rt.Sleep(glancePause)
 	}
-	return nil
+	return certain, nil
 }
 
 // claimed reports whether a master has claimed a server that is no member.

@@ -3,6 +3,12 @@ package main
 // fuseeBugs are bugs of the hash table.
 var fuseeBugs = []planted{
 	{
+		"fusee: a client that does not know of a master takes the store for lost", "fusee/memory.go",
+		"errors.Is(why, errReborn) && certain && !m.managed {",
+		"errors.Is(why, errReborn) && (certain || !certain) && !m.managed {",
+		"fusee TestAClientThatDoesNotKnowOfTheMasterReportsNoLoss",
+	},
+	{
 		"fusee: a master that no server answers takes the store for lost", "fusee/master.go",
 		"if err := m.again(); err != nil {",
 		"if err := m.again(); m.c.fenced && err != nil {",
