@@ -232,7 +232,7 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 		}
 		switch {
 		case silent == nil:
-			return s.scrape(c, units, suits, deadline)
+			return scrape(s, c, units, suits, deadline)
 		case s.rt.Now() >= deadline:
 			return kv.TimedOut(silent)
 		}
@@ -241,7 +241,7 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 
 // scrape is called when no server has a block that was never used: it looks for room in the blocks that
 // adopt has left out.
-func (s *space) scrape(c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) error {
+func scrape(s *space, c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) error {
 	if s.rt.Now() < s.nextLook {
 		return kv.ErrFull
 	}
@@ -267,7 +267,7 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		from := s.rt.Enter(kv.PhaseRPC)
 		n, known, err := s.requests.answered(s, server, deadline)
 		if !known {
-			n, err = s.insist(server, word, deadline)
+			n, err = insist(s, server, word, deadline)
 		}
 		s.rt.Leave(from)
 		switch {
@@ -316,7 +316,7 @@ const takePatience = time.Second
 var errSilent = errors.New("the memory service does not answer")
 
 // insist makes the last request to a server, and repeats it until it has an answer.
-func (s *space) insist(server int, word layout.BlockUse, deadline clock.Time) (int, error) {
+func insist(s *space, server int, word layout.BlockUse, deadline clock.Time) (int, error) {
 	shape, until := &s.super.Shape, min(deadline, s.rt.Now().Add(takePatience))
 	for {
 		n, err := memservice.Take(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[server], s.id, s.asked[server].number, shape.BlockTable(0), shape.Blocks,

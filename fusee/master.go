@@ -286,7 +286,7 @@ var errSeparated = fmt.Errorf("no memory server answers the master: %w", kv.ErrT
 // once more, members or not. A server that answers has not crashed: the master examines it again. If none
 // answers, the master is cut off while clients may go on, and it waits until it reaches a server. again returns
 // nil if what the master knows of the servers is right.
-func (m *Master) again() error {
+func again(m *Master) error {
 	silent, wrong := true, false
 	for i := range m.c.links {
 		_, err := m.c.peek(i, m.c.newer.As(layout.NoView), m.c.rt.Now().Add(minPatience))
@@ -436,7 +436,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 		if m.doubts() {
 			return errDoubt
 		}
-		if err := m.again(); err != nil {
+		if err := again(m); err != nil {
 			return err
 		}
 	}

@@ -10,8 +10,8 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a master that no server answers takes the store for lost", "fusee/master.go",
-		"if err := m.again(); err != nil {",
-		"if err := m.again(); m.c.fenced && err != nil {",
+		"if err := again(m); err != nil {",
+		"if err := again(m); m.c.fenced && err != nil {",
 		"fusee TestALongSeparationLosesNoStore",
 	},
 	{
