@@ -89,9 +89,15 @@ func (s *served) cq(depth int) *engine.CQ {
 // ring makes a queue with a ring, whose peer is itself or a queue pair without a ring.
 func (s *served) ring(name string, blocks int, managed bool, peer *engine.QP) (*redn.Queue, *engine.QP) {
 	s.t.Helper()
+	return s.ringOf(name, blocks, managed, peer, servedReceives)
+}
+
+// ringOf is ring with a number of receives.
+func (s *served) ringOf(name string, blocks int, managed bool, peer *engine.QP, receives int) (*redn.Queue, *engine.QP) {
+	s.t.Helper()
 	send := s.cq(4)
 	s.received = s.cq(4)
-	q, err := s.NIC.CreateQP(s.PD, send, s.received, verbs.QPInit{MaxSGE: 16, MaxRecvWR: servedReceives})
+	q, err := s.NIC.CreateQP(s.PD, send, s.received, verbs.QPInit{MaxSGE: 16, MaxRecvWR: receives})
 	if err != nil {
 		s.t.Fatal(err)
 	}

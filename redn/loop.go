@@ -33,6 +33,8 @@ type Loop struct {
 	shadow   Mem
 	// outside counts the client's requests, if each lap answers one of them; otherwise it is nil.
 	outside *Counter
+	// receives is how many requests of the client a lap takes; 0 means one.
+	receives uint32
 }
 
 const (
@@ -158,7 +160,7 @@ func (l *Loop) perLap(r *Request) (n uint32) {
 		return 0
 	}
 	if r.receive || r.waits != nil && r.waits == l.outside {
-		return 1
+		return max(1, l.receives)
 	}
 	for _, q := range l.queues() {
 		if r.to == q {
