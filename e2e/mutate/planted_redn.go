@@ -230,4 +230,46 @@ var rednBugs = []planted{
 		"	l.Answers.Append(sendring.Entry{Op: sendring.NOP,",
 		"redn TestLookup",
 	},
+	{
+		"redn: a lock is granted before its turn", "redn/lockserver.go",
+		"	w.Append(sendring.Entry{Op: sendring.Wait}) // lock.turn\n",
+		"	w.Append(sendring.Entry{Op: sendring.NOP, Segments: 2}) // lock.turn\n",
+		"redn TestLockServer",
+	},
+	{
+		"redn: a release releases the lock of the ticket before", "redn/lockserver.go",
+		"	w.Add(sendring.Fence, next, l.scratch, 1)\n",
+		"	w.Add(sendring.Fence, next, l.scratch, 0)\n",
+		"redn TestLockServer",
+	},
+	{
+		"redn: a lock is released before the client asks", "redn/lockserver.go",
+		"	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable})",
+		"	w.Nop(0)\n	s.Received.Count++\n	w.Append(sendring.Entry{Op: sendring.Enable})",
+		"redn TestLockServer",
+	},
+	{
+		"redn: a lap of a lock takes one receive", "redn/lockserver.go",
+		"l.outside, l.receives = s.Received, lockLapReceives",
+		"l.outside, l.receives = s.Received, 1",
+		"redn TestLockServer",
+	},
+	{
+		"redn: a lock draws a ticket before its address has come", "redn/lockserver.go",
+		"	q.Wait(q.Done) // a fence",
+		"	q.Nop(0) // a fence",
+		"redn TestLockServer",
+	},
+	{
+		"redn: a lock's turn does not wait for its ticket", "redn/lockserver.go",
+		"	w.Wait(w.Done)\n	w.Append(sendring.Entry{Op: sendring.Wait})",
+		"	w.Nop(0)\n	w.Append(sendring.Entry{Op: sendring.Wait})",
+		"sim redn-locks",
+	},
+	{
+		"redn: the lock of a client that has gone stays", "redn/lockserver.go",
+		"	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable}) // lock.release\n	w.Wait(s.Answers.Done)\n",
+		"	w.Wait(s.Answers.Done)\n	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable}) // lock.release\n",
+		"redn TestLockServerClientGone",
+	},
 }

@@ -138,6 +138,10 @@ func All() []Scenario {
 			Name: "redn", Doc: "lookups and list walks that the server's NIC alone answers, by programs made of work requests, under random faults; its " +
 				"process is killed, its NIC crashes; checks every answer (--mode)", run: runChains,
 		},
+		{
+			Name: "redn-locks", Doc: "locks that the server's NIC alone hands out, by programs made of work requests, under random faults; clients die, " +
+				"the server's process is killed; checks that one client at a time has a lock, and the order", run: runTurns,
+		},
 	}, lockScenarios(), storeScenarios())
 }
 
