@@ -148,18 +148,20 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	if c.ended {
 		return dst[:0], kv.ErrClosed
 	}
+	var failed error // of the last request; its status says why it got no answer
 	for ; ; c.cost.Retries++ {
 		if c.rt.Now() >= deadline {
-			return dst[:0], errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
+			return dst[:0], errors.Join(kv.ErrTimeout, kv.ErrNoEffect, failed)
 		}
 		if err := c.connect(deadline); err != nil {
-			return dst[:0], err
+			return dst[:0], errors.Join(err, failed)
 		}
 		before := c.moves
 		if err := c.ask(fingerprint(key), deadline); err != nil {
 			if errors.Is(err, verbs.ErrClosed) {
 				return dst[:0], err
 			}
+			failed = err
 			if err := c.gets.Break(0); err != nil { // so that a late answer cannot arrive during the next GET
 				return dst[:0], err
 			}

@@ -21,6 +21,9 @@ const (
 	trialServerAgain = "another server starts"
 	// trialServerHangs: the server's process hangs, and its NIC does not.
 	trialServerHangs = "server hangs"
+	// trialServerNIC: the NIC crashes, and with it the memory of a Resident server is lost. When the NIC is
+	// back, a server begins with an empty store.
+	trialServerNIC = "server's NIC crashes"
 )
 
 // serverSeeds is combined with the seed to draw what happens to the servers of a store, so that the
@@ -72,7 +75,7 @@ func (p *trialPlan) drawResident(d *draw) {
 		x := serverFault{next: at}
 		x.victim, x.after, x.late = at, d.between(1, max(1, p.clients*p.rounds*3/4)), d.span(0, 30*time.Microsecond)
 		x.down, x.again = d.span(time.Millisecond, 300*time.Millisecond), d.span(0, 300*time.Millisecond)
-		x.what = one(d, trialServerStops, trialServerStops, trialServerStops, trialServerHangs, trialServerHangs, trialNICHang, trialHostHang, trialLinkCut)
+		x.what = one(d, trialServerStops, trialServerStops, trialServerStops, trialServerHangs, trialServerHangs, trialServerNIC, trialServerNIC, trialNICHang, trialHostHang, trialLinkCut)
 		p.serverFaults = append(p.serverFaults, x)
 	}
 }
@@ -81,11 +84,29 @@ func (p *trialPlan) drawResident(d *draw) {
 func (r *trialRun) failResident(x serverFault) {
 	rack, h := r.env.rack, r.env.rack.Host(x.victim)
 	over := rack.Now().Add(x.down)
+	if r.down[x.victim] {
+		return
+	}
 	switch x.what {
 	case trialServerStops:
 		h.EndProcesses()
 		over = rack.Now().Add(x.again)
-		rack.At(over, func() { r.startServer(x.next) })
+		rack.At(over, func() {
+			if !r.down[x.next] { // otherwise a server is started when the NIC is back
+				r.startServer(x.next)
+			}
+		})
+	case trialServerNIC:
+		r.down[x.victim] = true
+		h.EndProcesses()
+		h.CrashNIC()
+		r.wipe()
+		rack.At(over, func() {
+			h.RestartNIC()
+			delete(r.down, x.victim)
+			r.settled = false
+			r.startServer(x.next)
+		})
 	case trialServerHangs:
 		h.HangApps()
 		rack.At(over, h.ResumeApps)
@@ -95,6 +116,25 @@ func (r *trialRun) failResident(x serverFault) {
 	}
 	r.env.goOnUntil(over, survivor)
 }
+
+// wipe records that all keys have gone at this moment: each gets a value that no GET may see, and is
+// deleted.
+func (r *trialRun) wipe() {
+	s := kv.Record(wiped{}, r.history, r.plan.clients, r.env.rack.Now)
+	for key := range uint64(r.plan.keys) {
+		_ = s.Upsert(key, s.Value(key, kv.MinValue), clock.Never) // cannot fail
+		_ = s.Delete(key, clock.Never)
+	}
+}
+
+// wiped is a store whose operations end at once.
+type wiped struct{ kv.Store }
+
+// Upsert implements kv.Upserter.
+func (wiped) Upsert(uint64, []byte, clock.Time) error { return nil }
+
+// Delete implements kv.Store.
+func (wiped) Delete(uint64, clock.Time) error { return nil }
 
 // String describes the fault.
 func (x serverFault) String() string {
