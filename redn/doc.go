@@ -9,6 +9,8 @@
 // indexes, which are absolute. A Pool has constants and variables. Verify refuses a program that
 // would hang or that does not fit into its rings.
 //
+// Lookup, LookupServer, Walk, ListServer, LockServer and Turing are whole programs.
+//
 // A program consists only of addresses, keys and numbers. Machine is a NIC in virtual time that
 // executes a program on its own memory; RunTraced prints each request.
 //

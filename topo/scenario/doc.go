@@ -31,6 +31,8 @@
 //	            counters do what they must, under replays and forged refusals, too
 //	redn        a server's NIC answers lookups and list walks by programs made of work requests: every
 //	            answer is right and comes once, after the death of the server's process, too
+//	redn-locks  a server's NIC hands out locks by such programs: one client at a time has a lock, in the
+//	            order of the tickets, though clients die and the server's process is killed
 //
 // All lists the rest.
 //
@@ -48,7 +50,7 @@
 //	onerma                           onerma: plan and run, _client and _bulk its processes, _watch the
 //	                                 check of messages
 //	redn                             redn: plan and run, _server the memory and the programs, _client
-//	                                 clients that know every answer
+//	                                 clients that know every answer, _locks redn-locks
 //	trial, stores                    stores that define their own scenarios (store.Trial)
 //	mixes                            variations of a plan (--mix)
 //	check, promise                   counters of NICs against links; whether a queue pair gave up rightly
