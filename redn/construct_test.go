@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -49,84 +50,17 @@ func (m *machine) verify(want string) {
 // Each construct gives what the same statement in Go gives, for random inputs: over the wraps of the
 // ring and of the 16 bits of an index.
 func TestConstructsAgreeWithGo(t *testing.T) {
-	const kinds = 8
 	m := newMachine(t, true)
 	rnd := rand.New(rand.NewPCG(7, 7))
-	d := m.Memory
-	word := func(off int) redn.Mem { return m.Data.At(off, 8) }
-	for i := range inputs(kinds*100_000, kinds*10_000) {
-		for j := range 8 {
-			binary.LittleEndian.PutUint64(d[8*j:], rnd.Uint64())
-		}
-		y := redn.Operand(rnd.Uint64N(1 << 48))
-		if rnd.IntN(2) == 0 { // equal, or different in one bit
-			x := uint64(y)
-			if rnd.IntN(2) == 0 {
-				x ^= 1 << rnd.IntN(48)
-			}
-			binary.LittleEndian.PutUint64(d, x)
-		}
-		want := bytes.Clone(d[:64])
-		get := func(off int) []byte { return want[off : off+8] }
-		equal := binary.LittleEndian.Uint64(d)&(1<<48-1) == uint64(y)
-		kind := i % kinds
-		switch kind {
-		case 0:
-			m.main.If(m.enabled, word(0), y, word(8), word(16), word(64))
-			if equal {
-				copy(get(8), get(16))
-			}
-		case 1:
-			m.main.IfElse(m.enabled, word(0), y, word(8), word(16), word(24), word(64))
-			if equal {
-				copy(get(8), get(16))
-			} else {
-				copy(get(8), get(24))
-			}
-		case 2:
-			m.main.Move(word(8), word(16))
-			m.main.Move(word(0), word(8))
-			copy(get(8), get(16))
-			copy(get(0), get(8))
-		case 3:
-			at := 8 * rnd.IntN(8)
-			binary.BigEndian.PutUint64(d[72:], word(at).Addr)
-			m.main.Load(m.enabled, word(48), word(72), m.Data.RKey)
-			copy(get(48), get(at))
-		case 4:
-			at := 8 * rnd.IntN(8)
-			from := 8 * rnd.IntN(at/8+1)
-			binary.BigEndian.PutUint64(d[72:], word(from).Addr)
-			binary.LittleEndian.PutUint64(d[80:], uint64(at-from))
-			m.main.LoadIndexed(m.enabled, word(48), word(72), word(80), m.Data.RKey, word(88), word(96))
-			copy(get(48), get(at))
-		case 5: // 1 to 20 bytes, equal, or different in one bit
-			y := bytes.Clone(d[:1+rnd.IntN(20)])
-			if rnd.IntN(2) == 0 {
-				y[rnd.IntN(len(y))] ^= 1 << rnd.IntN(8)
-			}
-			if bytes.Equal(y, d[:len(y)]) {
-				copy(get(40), get(32))
-			}
-			m.main.IfBytes(m.enabled, m.Data.At(0, len(y)), y, word(40), word(32), word(96))
-		case 6, 7:
-			binary.LittleEndian.PutUint64(d[72:], uint64(y))
-			x := redn.Operand(binary.LittleEndian.Uint64(d) & (1<<48 - 1))
-			if kind == 6 {
-				m.main.IfAtMost(m.enabled, word(0), y, word(72), word(40), word(32), word(80), word(96))
-			} else {
-				m.main.IfAtLeast(m.enabled, word(0), y, word(72), word(40), word(32), word(80), word(96))
-			}
-			if kind == 6 && x <= y || kind == 7 && x >= y {
-				copy(get(40), get(32))
-			}
-		}
+	for i := range inputs(verbstest.Constructs*100_000, verbstest.Constructs*10_000) {
+		kind := i % verbstest.Constructs
+		want := verbstest.Construct(rnd, kind, m.main, m.enabled, m.Data.At(0, verbstest.ConstructData), m.Memory)
 		if i < 100 {
 			m.verify("")
 		}
 		m.run()
-		if !bytes.Equal(d[:64], want) {
-			t.Fatalf("run %d, construct %d, equal %t:\ngot  % x\nwant % x", i, kind, equal, d[:64], want)
+		if got := m.Memory[:len(want)]; !bytes.Equal(got, want) {
+			t.Fatalf("run %d, construct %d:\ngot  % x\nwant % x", i, kind, got, want)
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package verbstest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -36,7 +38,7 @@ func newRingEnd(e *end) *ringEnd {
 			e.t.Skip("no completion queues that are only counted")
 		}
 		must(e.t, counted.IgnoreOverrun())
-		q, ok := e.qp(verbs.RC, func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c, c }).(verbs.RingQP)
+		q, ok := e.qp(verbs.RC, func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ, init.MaxSGE = c, c, sendring.MaxSGE }).(verbs.RingQP)
 		if !ok {
 			e.t.Skip("no send rings")
 		}
@@ -46,7 +48,7 @@ func newRingEnd(e *end) *ringEnd {
 		r.qps[i] = q
 		r.queues[i] = &redn.Queue{Name: []string{"main", "second"}[i], QPN: q.QPN(), Ring: ring, Managed: i == 1, Done: &redn.Counter{Number: counted.Number()}}
 	}
-	r.data = all.At(2*size, 256)
+	r.data = all.At(2*size, ringData)
 	return r
 }
 
@@ -65,67 +67,50 @@ func (r *ringEnd) run() {
 	}
 }
 
-// Offsets in the data of testSendRing.
+// Offsets in the data of testSendRing, behind those of a construct.
 const (
-	ringX       = 8 * iota // an operand
-	ringBound              // what it is compared with
-	ringResult             //
-	ringThen               // constants
-	ringElse               //
-	ringScratch            //
-	ringWord               //
-	ringNumber             // of the run
-	ringDone               // the last request copies the number there
+	ringNumber = (ConstructData+7)&^7 + 8*iota // of the run
+	ringDone                                   // the last request copies the number there
+	ringData                                   // length
 )
 
-// testSendRing executes conditions that a program has written into the memory of send rings, compares
-// them with the same conditions in Go, and ends a queue pair whose entry cannot be executed.
+// ringRuns returns how many constructs testSendRing executes: with RDMALAB_LONG 100,000 of each.
+func ringRuns() uint64 {
+	if os.Getenv("RDMALAB_LONG") != "" {
+		return Constructs * 100_000
+	}
+	return Constructs * 50
+}
+
+// testSendRing executes the constructs of package redn, which a program has written into the memory of
+// send rings, with random operands, compares them with the same statements in Go, and ends a queue pair
+// whose entry cannot be executed.
 func testSendRing(t *testing.T, w *World) {
 	a, _ := w.ends(t)
 	r := newRingEnd(a)
 	base := int(r.data.Addr - a.mr.Addr())
-	at := func(off int) redn.Mem { return r.data.At(off, 8) }
-	set := func(off int, v uint64) {
-		t.Helper()
-		must(t, a.mr.WriteAt(binary.LittleEndian.AppendUint64(nil, v), base+off))
-	}
-	get := func(off int) uint64 {
-		t.Helper()
-		var b [8]byte
-		must(t, a.mr.ReadAt(b[:], base+off))
-		return binary.LittleEndian.Uint64(b[:])
-	}
-	set(ringThen, 1)
-	set(ringElse, 2)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	main, second := r.queues[0], r.queues[1]
-	for run := uint64(1); run <= 200; run++ {
-		x, y := rnd.Uint64N(3), redn.Operand(rnd.Uint64N(3))
-		set(ringX, x)
-		set(ringBound, uint64(y))
-		set(ringResult, 0)
-		set(ringNumber, run)
-		want := uint64(0)
-		if run%2 == 0 {
-			main.IfElse(second, at(ringX), y, at(ringResult), at(ringThen), at(ringElse), at(ringScratch))
-			if want = 2; x == uint64(y) {
-				want = 1
-			}
-		} else {
-			main.IfAtMost(second, at(ringX), y, at(ringBound), at(ringResult), at(ringThen), at(ringWord), at(ringScratch))
-			if x <= uint64(y) {
-				want = 1
-			}
-		}
-		main.Move(at(ringDone), at(ringNumber))
+	d, got, done := make([]byte, ringDone), make([]byte, constructWords), make([]byte, 8)
+	for run := uint64(1); run <= ringRuns(); run++ {
+		kind := int(run % Constructs)
+		want := Construct(rnd, kind, main, second, r.data.At(0, ConstructData), d)
+		binary.LittleEndian.PutUint64(d[ringNumber:], run)
+		must(t, a.mr.WriteAt(d, base))
+		main.Move(r.data.At(ringDone, 8), r.data.At(ringNumber, 8))
 		r.run()
-		for end := a.in(patience); get(ringDone) != run; a.ctx.Runtime().Sleep(10 * time.Microsecond) {
+		for end := a.in(patience); ; a.ctx.Runtime().Sleep(10 * time.Microsecond) {
+			must(t, a.mr.ReadAt(done, base+ringDone))
+			if binary.LittleEndian.Uint64(done) == run {
+				break
+			}
 			if a.ctx.Runtime().Now() > end {
 				t.Fatalf("run %d does not end", run)
 			}
 		}
-		if got := get(ringResult); got != want {
-			t.Fatalf("run %d: x = %d, y = %d: %d, want %d", run, x, y, got, want)
+		must(t, a.mr.ReadAt(got, base))
+		if !bytes.Equal(got, want) {
+			t.Fatalf("run %d, construct %d:\ngot  % x\nwant % x", run, kind, got, want)
 		}
 	}
 	if err := r.qps[0].PostSend(verbs.SendWR{Op: verbs.OpWrite}); !errors.Is(err, verbs.ErrInvalid) {
