@@ -261,6 +261,23 @@ func TestEndlessRing(t *testing.T) {
 	}
 }
 
+// A fault of the queue pair stops a ring that executes itself for ever.
+func TestEndlessRingStops(t *testing.T) {
+	r := newRinged(t)
+	loop := r.endless()
+	r.runFor(10_000)
+	_, before, _, _ := loop.RingState()
+	if err := r.e.FailQP(r.now, loop.Num(), &r.out); err != nil {
+		t.Fatal(err)
+	}
+	entries := r.e.Counters().RingEntries
+	r.runFor(100_000)
+	state, after, _, _ := loop.RingState()
+	if n := r.e.Counters().RingEntries; before == 0 || after != before || state != sendring.Ended || n != entries {
+		t.Errorf("the ring was at %d, and is %v at %d; %d more entries", before, state, after, n-entries)
+	}
+}
+
 // No bytes in a ring make the NIC panic, reach outside of the protection domain, complete an entry
 // twice or out of order.
 func TestRingGarbage(t *testing.T) {
