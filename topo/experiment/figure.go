@@ -42,6 +42,7 @@ type outcome struct {
 	lookups  *LookupsResult
 	counting *CountingResult
 	solo     *OneRMAResult // of NICs without connections
+	chain    *RedNResult   // of programs made of work requests
 	added    time.Duration
 	share    float64
 }

@@ -161,6 +161,8 @@ func (o *outcome) text() string {
 		return fmt.Sprintf("%.3g Gb/s", gbps(o))
 	case o.incast != nil:
 		return fmt.Sprintf("%d bytes have arrived, the last at %v", o.incast.Arrived, o.incast.Last)
+	case o.chain != nil:
+		return fmt.Sprintf("mean %v, %.3g Mops", o.chain.Mean, o.chain.Rate/1e6)
 	case o.lookups != nil:
 		return fmt.Sprintf("median %v, %.3g Mops", o.lookups.Median, o.lookups.Rate/1e6)
 	case o.counting != nil:

@@ -43,6 +43,9 @@ type Platform interface {
 	// OneRMA runs NICs without connections. It returns errors.ErrUnsupported if the platform has no
 	// such load.
 	OneRMA(ctx context.Context, l OneRMA) (OneRMAResult, error)
+	// RedN runs programs made of work requests, and their baselines. It returns errors.ErrUnsupported
+	// if the platform has no such load.
+	RedN(ctx context.Context, l RedN) (RedNResult, error)
 }
 
 // Actions of the switch that a load requires.

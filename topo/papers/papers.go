@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-//go:embed swordbox/*.csv fusee/*.csv extmem/*.csv onerma/*.csv
+//go:embed swordbox/*.csv fusee/*.csv extmem/*.csv onerma/*.csv redn/*.csv
 var files embed.FS
 
 const suffix = ".csv"

@@ -1,0 +1,78 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Kinds of RedN.
+const (
+	ChainVerb      = "verb"      // one request of kind Way
+	ChainOrder     = "order"     // N no-ops in the ordering mode Way
+	ChainVerbs     = "verbs"     // rate of requests of kind Way
+	ChainConstruct = "construct" // rate of the construct Way
+	ChainLookup    = "lookup"    // lookups in a hash table
+	ChainList      = "list"      // walks of a list of 8 nodes, with the key in the first N
+)
+
+// Ways of RedN, the ways to get a value from a server.
+const (
+	WayIdeal      = "ideal"      // one READ of the value, whose address the client knows
+	WayNIC        = "nic"        // a program of the server's NIC; of a list, all nodes
+	WaySequential = "sequential" // as WayNIC, with the key in the second bucket of two
+	WayParallel   = "parallel"   // as WaySequential, with one queue for each bucket
+	WayRecycled   = "recycled"   // a recycled program; of a list, it ends at the node with the key
+	WayBreak      = "break"      // of a list: an unrolled program that ends at the node with the key
+	WayReads      = "reads"      // the client READs
+	WayPolling    = "polling"    // the server's process answers; it polls
+	WayEvents     = "events"     // the server's process answers; it sleeps until an event
+)
+
+// RedN is a load of programs made of work requests, or of one of their baselines, between two hosts
+// without a switch.
+type RedN struct {
+	Kind, Way string
+	// Bytes is the length of a value. N is a number as the kind says. Depth is the number of requests
+	// in flight of a client, 0 means 1; then the load measures rates. Clients is the number of clients,
+	// 0 means 1.
+	Bytes, N, Depth, Clients int
+	// Trip is the time that the client's program takes for each round trip. Serve is that of the
+	// server's process for each request. Wake is the time from an event until the process runs.
+	Trip, Serve, Wake time.Duration
+}
+
+// RedNResult is the outcome of RedN. Fields that do not apply to its kind are zero.
+type RedNResult struct {
+	// Mean, Median and P99 describe the times of requests.
+	Mean, Median, P99 time.Duration
+	// Rate is in requests a second. Entries is the number of entries that the server's NIC executed for
+	// each request.
+	Rate, Entries float64
+}
+
+// Times sets the statistics from the times of requests, which it sorts.
+func (r *RedNResult) Times(took []time.Duration) {
+	if len(took) == 0 {
+		return
+	}
+	slices.Sort(took)
+	var sum time.Duration
+	for _, d := range took {
+		sum += d
+	}
+	r.Mean = sum / time.Duration(len(took))
+	r.Median, r.P99 = took[len(took)/2], took[min(len(took)-1, len(took)*99/100)]
+}
+
+func (l RedN) label() string {
+	return fmt.Sprintf("RedN %s %s: values of %d bytes, n %d, %d in flight, %d clients, %v a round trip", l.Kind, l.Way, l.Bytes, l.N, max(1, l.Depth), max(1, l.Clients), l.Trip)
+}
+
+func (l RedN) effort() float64 { return 1 + float64(l.Bytes)/4096 + float64(l.Depth*l.Clients) }
+
+func (l RedN) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.RedN(ctx, l)
+	return outcome{chain: &res}, err
+}

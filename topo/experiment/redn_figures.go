@@ -1,0 +1,298 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/papers"
+)
+
+// rednFigures measures tables and figures of the paper RedN.
+var rednFigures = Experiment{
+	Name:   "redn-figures",
+	Short:  "tables and figures of the paper RedN, programs made of work requests, beside the authors' numbers",
+	Figure: "RedN: RDMA is Turing complete, we just did not know it yet (NSDI 2022)",
+	Long: "redn-figures measures tables and figures of the paper RedN in the simulator, between two hosts with ConnectX-5 and\n" +
+		"without a switch, as in the paper's testbed. It prints a table for each, with the authors' numbers in parentheses.\n" +
+		"The baselines are a client that READs, and a process of the server that answers; both have the costs of the same\n" +
+		"model. --figures chooses among:\n\n" + figureList(redn) +
+		"\n" +
+		"The model's choices:\n\n  " + strings.Join(rednChoices, "\n  ") + "\n",
+	Examples: []string{"--figures fig10,ratios --out figures"},
+	Sim:      "2 min", Cost: "connectx5",
+	New: func() Body { return &figuresBody{all: redn, choices: rednChoices} },
+}
+
+// Times of programs. They belong to panels "with programs".
+const (
+	// rednTrip is what the published 5.7 µs of Table 5 leave to the client's program.
+	rednTrip = 2810 * time.Nanosecond
+	// rednServe is the time of the server's process for a request: that of the client's program for
+	// an answer.
+	rednServe = rednTrip
+	// rednWake is the time from an event to the process that sleeps until it: interrupt, wake-up and
+	// switch of processes.
+	rednWake = 8 * time.Microsecond
+	// rednBare is the time of the server's process in panels "verbs alone".
+	rednBare = 800 * time.Nanosecond
+)
+
+// rednChoices lists what the paper does not say, and what the model does not have.
+var rednChoices = []string{
+	"a program sees a receive as late as an answer, 0.46 us after it has arrived",
+	"verbs alone: the client's program takes no time but for posts and polls, a process of the server 0.8 us (client.get)",
+	"with programs: 2.81 us of the client's program for each round trip, so that a lookup of 64 B takes the 5.7 us of Table 5;",
+	"  the server's process takes the same time for a request, and wakes up 8 us after an event",
+	"each queue has a unit of the NIC of its own, and units do not wait for each other",
+	"packets of a NIC to itself take half of a READ's 0.34 us each way; there is no bandwidth of PCIe",
+	"a client that READs reads six buckets of 16 bytes, as FaRM does, and then the value; values are not in the buckets",
+}
+
+// redn lists the figures.
+func redn(quick bool) []figure {
+	return []figure{rednLookup(quick), rednRatios(), rednSecond(quick), rednRate(), rednTails(), rednWalk(quick), rednEntries()}
+}
+
+func chainMean(o *outcome) float64   { return o.chain.Mean.Seconds() * 1e6 }
+func chainMedian(o *outcome) float64 { return o.chain.Median.Seconds() * 1e6 }
+func chainP99(o *outcome) float64    { return o.chain.P99.Seconds() * 1e6 }
+
+// rednPanel is a set of times of programs.
+type rednPanel struct {
+	name              string
+	trip, serve, wake time.Duration
+}
+
+var rednPanels = []rednPanel{{"verbs alone", 0, rednBare, rednWake}, {"with programs", rednTrip, rednServe, rednWake}}
+
+// rednWays are the ways to look a key up, with their names in tables.
+var rednWays = []struct{ way, name string }{
+	{WayIdeal, "READ of the value"}, {WayNIC, "RedN"}, {WayRecycled, "RedN, recycled"}, {WayReads, "one-sided"}, {WayPolling, "two-sided, polling"}, {WayEvents, "two-sided, events"},
+}
+
+var rednSizes = []string{"64", "256", "1024", "4096", "16384", "65536"}
+
+// rednLookup is figure 10: lookups without collision.
+func rednLookup(quick bool) figure {
+	data := papers.MustLoad("redn/fig10")
+	f := figure{
+		key: "fig10", title: "lookup of a key in its first bucket", x: data.X, unit: data.Unit, format: "%.2f",
+		why: []string{
+			"a READ of 64 KB takes 7.5 us here, of which the link has 5.5; the authors' 15.4 have room for two more passes of 64 KB, " +
+				"over the PCIe of both hosts",
+		},
+	}
+	for _, p := range rednPanels {
+		for _, w := range rednWays {
+			for _, x := range few(rednSizes, quick) {
+				theirs := math.NaN()
+				if p.trip > 0 {
+					theirs = at(data, "", w.way, x, 1)
+				}
+				f.cells = append(f.cells, figureCell{
+					panel: p.name, series: w.name, x: x, theirs: theirs, value: chainMean,
+					load: RedN{Kind: ChainLookup, Way: w.way, Bytes: int(number(x)), Trip: p.trip, Serve: p.serve, Wake: p.wake},
+				})
+			}
+		}
+	}
+	return f
+}
+
+// rednLargest is the largest ratio of the mean times of two ways, over several loads.
+type rednLargest struct {
+	Kind, Way, Of     string
+	Trip, Serve, Wake time.Duration
+}
+
+func (l rednLargest) label() string   { return fmt.Sprintf("RedN %s: %s ÷ %s", l.Kind, l.Way, l.Of) }
+func (l rednLargest) effort() float64 { return 40 }
+
+// loads returns the two loads at each point.
+func (l rednLargest) loads() (list [][2]RedN) {
+	add := func(bytes, n int) {
+		a := RedN{Kind: l.Kind, Way: l.Way, Bytes: bytes, N: n, Trip: l.Trip, Serve: l.Serve, Wake: l.Wake}
+		b := a
+		b.Way = l.Of
+		list = append(list, [2]RedN{a, b})
+	}
+	if l.Kind == ChainList {
+		for n := 1; n <= 8; n++ {
+			add(64, n)
+		}
+		return list
+	}
+	for _, x := range rednSizes {
+		add(int(number(x)), 0)
+	}
+	return list
+}
+
+func (l rednLargest) measure(ctx context.Context, p Platform) (out outcome, err error) {
+	for _, pair := range l.loads() {
+		a, err := p.RedN(ctx, pair[0])
+		if err != nil {
+			return out, err
+		}
+		b, err := p.RedN(ctx, pair[1])
+		if err != nil {
+			return out, err
+		}
+		out.share = max(out.share, float64(a.Mean)/float64(b.Mean))
+	}
+	return out, nil
+}
+
+// rednRatios has the ratios that the text gives for figures 10, 13 and 14.
+func rednRatios() figure {
+	data := papers.MustLoad("redn/fig10-ratios")
+	f := figure{
+		key: "ratios", title: "time of the baselines divided by that of RedN, the largest of all lengths", x: data.X, unit: data.Unit, format: "%.2f",
+		why: []string{
+			"verbs alone: two READs take 3.6 us by figure 7, which is less than the 5.7 of RedN by Table 5, so the authors' clients take time besides",
+			"figure 14: Memcached answers over the sockets of VMA, whose stack and copies the model does not have",
+		},
+	}
+	for _, p := range rednPanels {
+		for _, w := range rednWays[3:] {
+			for _, x := range data.Columns {
+				l := rednLargest{Kind: ChainLookup, Way: w.way, Of: WayNIC, Trip: p.trip, Serve: p.serve, Wake: p.wake}
+				switch x {
+				case "13":
+					l.Kind = ChainList
+				case "14":
+					l.Of = WayRecycled
+				}
+				theirs := at(data, "", w.way, x, 1)
+				if math.IsNaN(theirs) {
+					continue
+				}
+				f.cells = append(f.cells, figureCell{panel: p.name, series: w.name, x: x, theirs: theirs, load: l, value: func(o *outcome) float64 { return o.share }})
+			}
+		}
+	}
+	return f
+}
+
+// rednSecond is figure 11: the key is in the second bucket.
+func rednSecond(quick bool) figure {
+	f := figure{
+		key: "fig11", title: "lookup of a key in its second bucket", x: "bytes of the value", unit: "µs", format: "%.2f",
+		why: []string{
+			"a probe is a READ, a CAS, a WAIT and an ENABLE, 0.71 us by figure 8, and a READ's 0.34 us, partly at the same time; the authors' 3 us are more than " +
+				"the 2 us that their NIC takes for a whole lookup in Table 4",
+		},
+	}
+	data := papers.MustLoad("redn/fig11")
+	f.cells = append(f.cells, figureCell{
+		series: "in sequence, second minus first", x: "64", theirs: at(data, "", "sequential", "64", 1), load: rednMore{}, value: chainMean,
+	})
+	for _, w := range []struct{ way, name string }{
+		{WayNIC, "RedN, first bucket"}, {WayParallel, "RedN, parallel"}, {WaySequential, "RedN, in sequence"}, {WayReads, "one-sided"}, {WayPolling, "two-sided, polling"},
+	} {
+		for _, x := range few(rednSizes, quick) {
+			f.cells = append(f.cells, figureCell{
+				series: w.name, x: x, theirs: math.NaN(), value: chainMean,
+				load: RedN{Kind: ChainLookup, Way: w.way, Bytes: int(number(x)), Trip: rednTrip, Serve: rednServe},
+			})
+		}
+	}
+	return f
+}
+
+// rednMore is how much longer a sequential lookup takes in the second bucket than in the first.
+type rednMore struct{}
+
+func (rednMore) label() string   { return "RedN: second bucket minus first bucket" }
+func (rednMore) effort() float64 { return 2 }
+
+func (rednMore) measure(ctx context.Context, p Platform) (outcome, error) {
+	second, err := p.RedN(ctx, RedN{Kind: ChainLookup, Way: WaySequential, Bytes: 64})
+	if err != nil {
+		return outcome{}, err
+	}
+	first, err := p.RedN(ctx, RedN{Kind: ChainLookup, Way: WayNIC, Bytes: 64})
+	return outcome{chain: &RedNResult{Mean: second.Mean - first.Mean}}, err
+}
+
+// rednRate is Table 4: the rate of lookups.
+func rednRate() figure {
+	data := papers.MustLoad("redn/table4")
+	f := figure{
+		key: "table4", title: "lookups a second of one port", x: data.X, unit: data.Unit, format: "%.0f",
+		why: []string{"the authors do not say how many clients there were; one program here takes as long for a lookup as their port"},
+	}
+	for _, clients := range []int{1, 2, 8} {
+		name, theirs := fmt.Sprintf("%d programs", clients), ""
+		if clients == 1 {
+			name, theirs = "one program", "nic"
+		}
+		for _, x := range data.Columns {
+			f.cells = append(f.cells, figureCell{
+				series: name, their: theirs, x: x, theirs: at(data, "", theirs, x, 1),
+				load:  RedN{Kind: ChainLookup, Way: WayNIC, Bytes: int(number(x)), Depth: 8, Clients: clients},
+				value: func(o *outcome) float64 { return o.chain.Rate / 1e3 },
+			})
+		}
+	}
+	return f
+}
+
+// rednTails is Table 5: median and 99th percentile of a lookup.
+func rednTails() figure {
+	data := papers.MustLoad("redn/table5")
+	f := figure{
+		key: "table5", title: "median and 99th percentile of a lookup", x: data.X, unit: data.Unit, format: "%.2f",
+		why: []string{"the client's time is chosen so that the median of 64 B is the authors'; nothing varies in the model from one lookup to the next"},
+	}
+	for _, x := range data.Columns {
+		l := RedN{Kind: ChainLookup, Way: WayNIC, Bytes: int(number(x)), Trip: rednTrip}
+		f.cells = append(f.cells,
+			figureCell{series: "median", x: x, theirs: at(data, "", "median", x, 1), load: l, value: chainMedian},
+			figureCell{series: "99th percentile", x: x, theirs: at(data, "", "p99", x, 1), load: l, value: chainP99},
+		)
+	}
+	return f
+}
+
+// rednWalks are the ways to walk a list.
+var rednWalks = []struct{ way, name string }{
+	{WayNIC, "RedN"}, {WayBreak, "RedN, break"}, {WayRecycled, "RedN, recycled"}, {WayReads, "one-sided"}, {WayPolling, "two-sided, polling"},
+}
+
+// rednWalk is figure 13: walks of a list of 8 nodes.
+func rednWalk(quick bool) figure {
+	f := figure{
+		key: "fig13", title: "walk of a list of 8 nodes to a key in the first nodes", x: "the key is in the first nodes", unit: "µs", format: "%.2f",
+		why: []string{"the authors: RedN is faster than all baselines, by up to 2 times"},
+	}
+	for _, p := range rednPanels {
+		for _, w := range rednWalks {
+			for _, x := range few([]string{"1", "2", "3", "4", "5", "6", "7", "8"}, quick) {
+				f.cells = append(f.cells, figureCell{
+					panel: p.name, series: w.name, x: x, theirs: math.NaN(), value: chainMean,
+					load: RedN{Kind: ChainList, Way: w.way, Bytes: 64, N: int(number(x)), Trip: p.trip, Serve: p.serve},
+				})
+			}
+		}
+	}
+	return f
+}
+
+// rednEntries has the numbers of entries of the walks of figure 13.
+func rednEntries() figure {
+	data := papers.MustLoad("redn/fig13")
+	f := figure{key: "entries", title: "entries that the server's NIC executes for a walk of a list of 8 nodes", x: data.X, unit: data.Unit, format: "%.1f"}
+	for _, w := range rednWalks[:3] {
+		for _, x := range []string{"1", "2", "4", "8"} {
+			f.cells = append(f.cells, figureCell{
+				series: w.name, x: x, theirs: at(data, "", w.way, x, 1), value: func(o *outcome) float64 { return o.chain.Entries },
+				load: RedN{Kind: ChainList, Way: w.way, Bytes: 64, N: int(number(x)), Trip: rednTrip, Serve: rednServe},
+			})
+		}
+	}
+	return f
+}
