@@ -11,7 +11,6 @@ import (
 const (
 	ChainVerb      = "verb"      // one request of kind Way
 	ChainOrder     = "order"     // N no-ops in the ordering mode Way
-	ChainVerbs     = "verbs"     // rate of requests of kind Way
 	ChainConstruct = "construct" // rate of the construct Way
 	ChainLookup    = "lookup"    // lookups in a hash table
 	ChainList      = "list"      // walks of a list of 8 nodes, with the key in the first N
@@ -50,6 +49,9 @@ type RedNResult struct {
 	// Rate is in requests a second. Entries is the number of entries that the server's NIC executed for
 	// each request.
 	Rate, Entries float64
+	// Copies, Atomics and Controls count the requests of a construct without its conditional request,
+	// as Table 2 of the paper does. Controls are WAIT and ENABLE.
+	Copies, Atomics, Controls int
 }
 
 // Times sets the statistics from the times of requests, which it sorts.

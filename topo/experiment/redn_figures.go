@@ -53,7 +53,7 @@ var rednChoices = []string{
 
 // redn lists the figures.
 func redn(quick bool) []figure {
-	return []figure{rednLookup(quick), rednRatios(), rednSecond(quick), rednRate(), rednTails(), rednWalk(quick), rednEntries()}
+	return []figure{rednCosts(), rednVerbs(), rednOrder(quick), rednRates(), rednLookup(quick), rednRatios(), rednSecond(quick), rednRate(), rednTails(), rednWalk(quick), rednEntries()}
 }
 
 func chainMean(o *outcome) float64   { return o.chain.Mean.Seconds() * 1e6 }

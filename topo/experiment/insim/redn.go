@@ -54,8 +54,10 @@ func (p *Sim) RedN(ctx context.Context, l experiment.RedN) (experiment.RedNResul
 	}
 	defer r.rack.Close()
 	switch l.Kind {
-	case experiment.ChainLookup, experiment.ChainList:
+	case experiment.ChainLookup, experiment.ChainList, experiment.ChainVerb:
 		r.answers()
+	case experiment.ChainOrder, experiment.ChainConstruct:
+		r.alone()
 	default:
 		return r.out, fmt.Errorf("RedN: kind %.20q is not known", l.Kind)
 	}

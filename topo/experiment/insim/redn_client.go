@@ -28,6 +28,9 @@ func (r *chainRun) client(h *simrack.Host, ctx verbs.Context) error {
 		return fmt.Errorf("a client was ready at %v, after %v", rt.Now(), chainSetUp)
 	}
 	rt.Sleep(chainSetUp.Sub(rt.Now()))
+	if r.load.Kind == experiment.ChainVerb {
+		return r.verb(ends[0])
+	}
 	if r.load.Depth > 1 {
 		return r.stream(ends[0])
 	}

@@ -11,6 +11,8 @@ import (
 
 const (
 	chainPool = 1 << 16 // bytes
+	// chainCompletions is the length of completion queues.
+	chainCompletions = 1024
 	// chainLookup is the number of blocks of a lookup with two probes.
 	chainLookup = 2 + 2*5
 )
@@ -26,6 +28,7 @@ type nicProgram struct {
 	recvs    int // MaxRecvWR
 	queues   []*redn.Queue
 	qps      []verbs.RingQP
+	sent     []verbs.CQ    // the completion queue of each queue's requests
 	received *redn.Counter // of the queue pair made last
 	pool     *redn.Pool
 	poolAt   int
@@ -52,7 +55,7 @@ func (p *nicProgram) take(n int) redn.Mem {
 
 // counted makes a completion queue that a program counts.
 func (p *nicProgram) counted() (verbs.CQ, uint32, error) {
-	c, err := p.ctx.CreateCQ(1)
+	c, err := p.ctx.CreateCQ(chainCompletions)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -89,6 +92,7 @@ func (p *nicProgram) queue(name string, blocks int, init verbs.RingInit, loop bo
 	}
 	q := &redn.Queue{Name: name, QPN: qp.QPN(), Ring: ring, Managed: init.Managed, Counts16: init.Counts16, Done: &redn.Counter{Number: sent}}
 	p.queues, p.qps, p.received = append(p.queues, q), append(p.qps, rung), &redn.Counter{Number: received}
+	p.sent = append(p.sent, send)
 	if !loop {
 		return q, nil
 	}

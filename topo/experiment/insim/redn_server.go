@@ -85,7 +85,11 @@ func (s *chainServer) serve() (err error) {
 	if s.pd, err = s.ctx.AllocPD(); err != nil {
 		return err
 	}
-	if s.mr, err = s.pd.RegMR(d.buf, len(d.buf), verbs.LocalWrite|verbs.RemoteRead); err != nil {
+	access := verbs.LocalWrite | verbs.RemoteRead
+	if s.run.load.Kind == experiment.ChainVerb {
+		access |= verbs.RemoteWrite | verbs.RemoteAtomic
+	}
+	if s.mr, err = s.pd.RegMR(d.buf, len(d.buf), access); err != nil {
 		return err
 	}
 	d.fill(s.mr, s.list())
@@ -115,6 +119,9 @@ func (s *chainServer) welcome(req rdmacm.Request) error {
 	private := req.Private()
 	client := redn.Mem{Addr: binary.BigEndian.Uint64(private), RKey: binary.BigEndian.Uint32(private[8:])}
 	client.Len = chainSend*l.Depth + max(l.Bytes, chainSend)*l.Depth
+	if l.Kind == experiment.ChainVerb {
+		return s.process(req, client)
+	}
 	switch l.Way {
 	case experiment.WayIdeal, experiment.WayReads, experiment.WayPolling, experiment.WayEvents:
 		return s.process(req, client)

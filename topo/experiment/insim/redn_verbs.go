@@ -1,0 +1,265 @@
+package insim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/redn"
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+)
+
+const (
+	// chainRepeats is the number of constructs over which a rate is taken, chainSpan the time in which
+	// the laps of a loop are counted.
+	chainRepeats = 200
+	chainSpan    = 200 * time.Microsecond
+)
+
+// verb is one request at a time of a client.
+func (r *chainRun) verb(e *chainEnd) error {
+	ops := map[string]verbs.WROpcode{"WRITE": verbs.OpWrite, "READ": verbs.OpRead, "CAS": verbs.OpCmpSwap, "ADD": verbs.OpFetchAdd}
+	op, ok := ops[r.load.Way]
+	if !ok {
+		return fmt.Errorf("RedN: request %.20q is not known", r.load.Way)
+	}
+	n := r.load.Bytes
+	if op == verbs.OpCmpSwap || op == verbs.OpFetchAdd {
+		n = 8
+	}
+	wr := verbs.SendWR{Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(0, n)}, RemoteAddr: e.base + uint64(r.data.valueAt(0))&^7, RKey: e.rkey}
+	for range chainRounds {
+		begin := e.rt.Now()
+		if err := e.qp.PostSend(wr); err != nil {
+			return err
+		}
+		if _, _, _, err := e.await(); err != nil {
+			return err
+		}
+		r.took = append(r.took, e.rt.Now().Sub(begin))
+	}
+	return nil
+}
+
+// alone runs a program that needs no client on the server's NIC.
+func (r *chainRun) alone() {
+	h := r.rack.Host("ms0")
+	h.Go(chainService, false, func(ctx verbs.Context) {
+		err := func() error {
+			pd, err := ctx.AllocPD()
+			if err != nil {
+				return err
+			}
+			p, err := newProgram(h, ctx, pd, chainProgram, 1)
+			if err != nil {
+				return err
+			}
+			switch {
+			case r.load.Kind == experiment.ChainOrder:
+				return r.order(p)
+			case r.load.Way == "while recycled":
+				return r.laps(p)
+			}
+			return r.constructs(p)
+		}()
+		r.rack.Stop(err)
+	})
+}
+
+// until waits until a queue has so many completions.
+func (p *nicProgram) until(queue, n int) error {
+	var wcs [16]verbs.WC
+	cq, now := p.sent[queue], p.ctx.Runtime().Now
+	for n > 0 {
+		if err := cq.Wait(now().Add(chainPatience)); err != nil {
+			return err
+		}
+		k, err := cq.Poll(wcs[:])
+		if err != nil {
+			return err
+		}
+		for i := range wcs[:k] {
+			if s := wcs[i].Status; s != verbs.Success {
+				return fmt.Errorf("queue %s: a request ends with %v", p.queues[queue].Name, s)
+			}
+		}
+		n -= k
+	}
+	return nil
+}
+
+// order measures a chain of no-ops. The cost model knows doorbells and completions of requests that
+// send frames, so they are added here.
+func (r *chainRun) order(p *nicProgram) error {
+	n := max(1, r.load.N)
+	main, err := p.queue("main", 4*n, verbs.RingInit{}, true)
+	if err != nil {
+		return err
+	}
+	last, completions := 0, n
+	switch r.load.Way {
+	case "WQ order":
+		for range n - 1 {
+			main.Nop(0)
+		}
+		main.Nop(sendring.Signalled)
+		completions = 1
+	case "completion order":
+		main.Nop(sendring.Signalled)
+		for range n - 1 {
+			main.Wait(main.Done)
+			main.Nop(sendring.Signalled)
+		}
+	case "doorbell order":
+		managed, err := p.queue("managed", n, unrolled, true)
+		if err != nil {
+			return err
+		}
+		main.Nop(sendring.Signalled)
+		main.Wait(main.Done)
+		for i := range n - 1 {
+			if i > 0 {
+				main.Wait(managed.Done)
+			}
+			managed.Nop(sendring.Signalled)
+			main.Enable(managed)
+		}
+		if n > 1 {
+			last, completions = 1, n-1
+		}
+	default:
+		return fmt.Errorf("RedN: ordering mode %.20q is not known", r.load.Way)
+	}
+	rt := p.ctx.Runtime()
+	begin := rt.Now()
+	if err := p.start(); err != nil {
+		return err
+	}
+	if err := p.until(last, completions); err != nil {
+		return err
+	}
+	r.took = append(r.took, rt.Now().Sub(begin)+r.model.NIC.Doorbell+r.model.NIC.Completion)
+	return nil
+}
+
+// operand puts an operand into the pool.
+func (p *nicProgram) operand(y redn.Operand) redn.Mem {
+	return p.pool.Put(binary.LittleEndian.AppendUint64(nil, uint64(y))).At(0, redn.OperandLen)
+}
+
+// condition is what the constructs compare: the operand at x, with y, and what they copy.
+type condition struct {
+	x, src, dst, scratch redn.Mem
+	y                    redn.Operand
+}
+
+func (p *nicProgram) condition(equal bool) condition {
+	c := condition{y: 0x5a5a5a, x: p.operand(0x5a5a5a), src: p.operand(1), dst: p.operand(0), scratch: p.pool.Put(make([]byte, 8))}
+	if !equal {
+		c.y++
+	}
+	return c
+}
+
+// constructs measures conditions, or the iterations of an unrolled loop.
+func (r *chainRun) constructs(p *nicProgram) error {
+	master, err := p.queue("master", 4, verbs.RingInit{}, true)
+	if err != nil {
+		return err
+	}
+	q, err := p.queue("q", 16*chainRepeats, unrolled, true)
+	if err != nil {
+		return err
+	}
+	on, err := p.queue("on", chainRepeats, unrolled, true)
+	if err != nil {
+		return err
+	}
+	switch r.load.Way {
+	case "if":
+		c := p.condition(true)
+		for range chainRepeats {
+			q.If(on, c.x, c.y, c.dst, c.src, c.scratch)
+		}
+		r.count(chainRepeats, q, on)
+	case "while unrolled":
+		c := p.condition(false)
+		if err := q.Unrolled(p.pool, on, chainRepeats, c.x, c.y, c.scratch, func(int) {}); err != nil {
+			return err
+		}
+		r.count(chainRepeats, q, on)
+	default:
+		return fmt.Errorf("RedN: construct %.20q is not known", r.load.Way)
+	}
+	master.Enable(q)
+	rt := p.ctx.Runtime()
+	begin := rt.Now()
+	if err := p.start(); err != nil {
+		return err
+	}
+	if err := p.until(2, chainRepeats); err != nil {
+		return err
+	}
+	r.out.Rate = chainRepeats / rt.Now().Sub(begin).Seconds()
+	return nil
+}
+
+// count notes the cost of one of n constructs, without its conditional request.
+func (r *chainRun) count(n int, queues ...*redn.Queue) {
+	c := redn.CostOf(queues...)
+	r.out.Copies, r.out.Atomics, r.out.Controls = c.Copies/n-1, c.Atomics/n, c.Controls/n
+}
+
+// laps measures the laps of a recycled loop whose body is a condition.
+func (r *chainRun) laps(p *nicProgram) error {
+	master, err := p.queue("master", 4, verbs.RingInit{}, true)
+	if err != nil {
+		return err
+	}
+	begin, err := p.queue("begin", 16, unrolled, true)
+	if err != nil {
+		return err
+	}
+	q, err := p.queue("q", 16, recycled, true)
+	if err != nil {
+		return err
+	}
+	on, err := p.queue("on", 1, recycled, true)
+	if err != nil {
+		return err
+	}
+	l, err := redn.Recycle(p.pool, q, on)
+	if err != nil {
+		return err
+	}
+	c := p.condition(true)
+	q.If(on, c.x, c.y, c.dst, c.src, c.scratch)
+	if err := l.End(); err != nil {
+		return err
+	}
+	r.count(1, q, on)
+	l.Start(begin)
+	master.Enable(begin)
+	if err := p.start(); err != nil {
+		return err
+	}
+	// Each lap raises the limit of the request that closes it, the last one, by the length of the ring.
+	blocks := q.Ring.Len / sendring.BlockSize
+	limit := func() (uint16, error) {
+		var b [4]byte
+		err := p.mr.ReadAt(b[:], int(q.Ring.Addr-p.mr.Addr())+q.Ring.Len-sendring.BlockSize+sendring.OffCount)
+		return binary.BigEndian.Uint16(b[2:]), err
+	}
+	rt := p.ctx.Runtime()
+	rt.Sleep(chainSpan / 10)
+	from, err := limit()
+	if err != nil {
+		return err
+	}
+	rt.Sleep(chainSpan)
+	to, err := limit()
+	r.out.Rate = float64(int(to-from)/blocks) / chainSpan.Seconds()
+	return err
+}

@@ -1,0 +1,85 @@
+package experiment
+
+import (
+	"math"
+
+	"github.com/rdmalab/rdmalab/topo/papers"
+)
+
+// rednConstructs are the constructs of Tables 2 and 3.
+var rednConstructs = []string{"if", "while unrolled", "while recycled"}
+
+// rednCosts is Table 2: the requests of a construct.
+func rednCosts() figure {
+	data := papers.MustLoad("redn/table2")
+	f := figure{key: "table2", title: "requests of a construct, without the conditional one", x: data.X, unit: data.Unit, format: "%.0f"}
+	for _, c := range rednConstructs {
+		for i, x := range data.Columns {
+			f.cells = append(f.cells, figureCell{
+				series: c, x: x, theirs: at(data, "", c, x, 1), load: RedN{Kind: ChainConstruct, Way: c},
+				value: func(o *outcome) float64 { return float64([]int{o.chain.Copies, o.chain.Atomics, o.chain.Controls}[i]) },
+			})
+		}
+	}
+	return f
+}
+
+// rednVerbs is figure 7: the time of a request.
+func rednVerbs() figure {
+	data := papers.MustLoad("redn/fig7")
+	f := figure{key: "fig7", title: "time of one request of 64 bytes; NOP on the client's own NIC", x: data.X, unit: data.Unit, format: "%.2f"}
+	for _, x := range []string{"NOP", "WRITE", "READ", "CAS", "ADD"} {
+		l := RedN{Kind: ChainVerb, Way: x, Bytes: 64}
+		if x == "NOP" {
+			l = RedN{Kind: ChainOrder, Way: "WQ order", N: 1}
+		}
+		f.cells = append(f.cells, figureCell{series: "latency", x: x, theirs: at(data, "", "latency", x, 1), load: l, value: chainMean})
+	}
+	return f
+}
+
+// rednOrder is figure 8: chains of no-ops in the three ordering modes.
+func rednOrder(quick bool) figure {
+	data := papers.MustLoad("redn/fig8")
+	f := figure{key: "fig8", title: "time of a chain of no-ops by ordering mode", x: data.X, unit: data.Unit, format: "%.2f"}
+	for _, mode := range []string{"WQ order", "completion order", "doorbell order"} {
+		for _, x := range few(data.Columns, quick) {
+			f.cells = append(f.cells, figureCell{
+				series: mode, x: x, theirs: at(data, "", mode, x, 1), load: RedN{Kind: ChainOrder, Way: mode, N: int(number(x))}, value: chainMean,
+			})
+		}
+	}
+	return f
+}
+
+// rednRates is Table 3: rates of requests and constructs.
+func rednRates() figure {
+	data := papers.MustLoad("redn/table3")
+	f := figure{
+		key: "table3", title: "requests of 64 bytes and constructs a second", x: data.X, unit: data.Unit, format: "%.2f",
+		why: []string{
+			"atomics: the model has the 55 million of the SwordBox paper on independent words of the same NIC; this paper does not say on how many words its 8.4 million are",
+			"constructs: one queue here, and the authors' port; a NIC here executes one for each queue at the same time",
+		},
+	}
+	ops := map[string]string{"CAS": "cas", "ADD": "cas", "READ": "read", "WRITE": "write", "MAX": "write"}
+	for _, x := range data.Columns {
+		c := figureCell{series: "rate", x: x, theirs: at(data, "", "rate", x, 1)}
+		if op := ops[x]; op != "" {
+			bytes := 64
+			if op == "cas" {
+				bytes = 8
+			}
+			c.load, c.value = NIC{Op: op, Bytes: bytes, Pairs: 20, Depth: 16}, mops
+		} else {
+			c.load, c.value = RedN{Kind: ChainConstruct, Way: x}, func(o *outcome) float64 { return o.chain.Rate / 1e6 }
+		}
+		f.cells = append(f.cells, c)
+	}
+	// One word: this is what the authors may have measured.
+	one := NIC{Op: "cas", Bytes: 8, Pairs: 20, Depth: 4, OneWord: true}
+	for _, x := range []string{"CAS", "ADD"} {
+		f.cells = append(f.cells, figureCell{series: "rate, one word", x: x, theirs: math.NaN(), load: one, value: mops})
+	}
+	return f
+}
