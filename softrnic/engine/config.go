@@ -41,6 +41,10 @@ type Config struct {
 	CMTimeout uint8
 	// RingBudget is how many entries of one send ring are executed in one Tick. 0 means 4.
 	RingBudget int
+	// RingPaced: an entry of a send ring takes effect when its time is over, one entry in a Tick. false
+	// means that the entries of a Tick take effect at once, and that the ring then waits as long as all
+	// of them take.
+	RingPaced bool
 	// Loopback is how long a packet from the NIC to itself takes. 0 means that it is delivered in the
 	// step in which it is sent. Only with a Loopback can the NIC fetch an entry of a send ring while a
 	// request that changes this entry is in flight.

@@ -24,6 +24,7 @@ type ring struct {
 	*sendring.Ring
 	place uint32     // index in the agenda of rings
 	busy  clock.Time // until this time the NIC is busy with entries that it has fetched
+	paced bool       // with RingPaced: the time of the next entry is over at busy
 	// waits is the number of the completion queue for which the ring waits; the ring is then in the
 	// list of this queue. 0 means none.
 	waits uint32
@@ -154,16 +155,41 @@ func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 		return // ToRTS makes the ring due again
 	}
 	h := ringHost{e: e, qp: qp, now: now}
-	ran, took := g.Run(&h, e.cfg.RingBudget)
-	g.busy = now.Add(took)
-	e.counters.RingEntries += uint64(ran)
-	if g.State() == sendring.Ready {
-		e.counters.RingThrottle++
+	if e.cfg.RingPaced {
+		if r.pace(now, &h) {
+			return
+		}
+		ran, _ := g.Run(&h, 1)
+		e.counters.RingEntries += uint64(ran)
+	} else {
+		ran, took := g.Run(&h, e.cfg.RingBudget)
+		g.busy = now.Add(took)
+		e.counters.RingEntries += uint64(ran)
+		if g.State() == sendring.Ready {
+			e.counters.RingThrottle++
+		}
 	}
 	e.apply(now, qp, out)
 	r.controls(now, e, qp)
 	r.settle(now, e, qp, out)
 	e.drainLoop(now, out)
+}
+
+// pace lets the time of the next entry pass before the entry is executed. It returns false if that
+// time is over.
+func (r *rings) pace(now clock.Time, h *ringHost) bool {
+	g := h.qp.ring
+	if g.paced {
+		g.paced = false
+		return false
+	}
+	d := g.Price(h)
+	if d == 0 {
+		return false
+	}
+	g.busy, g.paced = now.Add(d), true
+	r.schedule(now, h.qp)
+	return true
 }
 
 // settle moves the queue pair to the error state if an entry of its ring has failed. Otherwise it
@@ -278,6 +304,7 @@ func (r *rings) reset(qp *QP) {
 	r.forget(qp)
 	r.due.Remove(qp.ring.place)
 	qp.ring.Reset()
+	qp.ring.paced = false
 }
 
 // remove forgets the ring of a queue pair that is destroyed.

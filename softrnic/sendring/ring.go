@@ -206,6 +206,23 @@ func (r *Ring) Run(h Host, budget int) (ran int, took time.Duration) {
 	return ran, took
 }
 
+// Price returns the time that hardware would need for the next entry. It is 0 if there is none, or
+// if the entry was begun and waits. The entry may still change: Run reads it.
+func (r *Ring) Price(h Host) time.Duration {
+	if r.state != Ready || r.held || r.next == r.limit {
+		return 0
+	}
+	if f := &r.fetched; r.next-f.from < f.n {
+		f.copy(r.next, r.raw[:])
+	} else {
+		place := r.next & uint32(r.cfg.Blocks-1)
+		if !h.Fetch(r.raw[:BlockSize], verbs.SGE{Addr: r.cfg.Addr + uint64(place)*BlockSize, Length: BlockSize, LKey: r.cfg.LKey}) {
+			return 0 // Run refuses the entry
+		}
+	}
+	return cost(Opcode(r.raw[OffOpcode]))
+}
+
 func cost(op Opcode) time.Duration {
 	switch op {
 	case Wait:

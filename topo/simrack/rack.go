@@ -191,7 +191,7 @@ func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	hs := &r.Spec.Hosts[i]
 	return engine.New(engine.Config{
 		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
-		Resolve: r.resolve, Window: r.opt.Window, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback,
+		Resolve: r.resolve, Window: r.opt.Window, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil,
 	})
 }
 

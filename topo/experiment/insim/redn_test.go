@@ -32,6 +32,9 @@ func TestRedNLookups(t *testing.T) {
 			rednResult(t, experiment.RedN{Kind: experiment.ChainLookup, Way: way, Bytes: bytes, Serve: serve, Wake: wake})
 		}
 	}
+	if rate := rednResult(t, experiment.RedN{Kind: experiment.ChainLookup, Way: experiment.WayNIC, Bytes: 64, Depth: 8}).Rate; rate < 400e3 || rate > 600e3 {
+		t.Errorf("%.0f lookups a second, Table 4 has 500,000", rate)
+	}
 	for _, clients := range []int{1, 8} {
 		rednResult(t, experiment.RedN{Kind: experiment.ChainLookup, Way: experiment.WayNIC, Bytes: 64, Depth: 8, Clients: clients})
 		rednResult(t, experiment.RedN{Kind: experiment.ChainLookup, Way: experiment.WayNIC, Bytes: 65536, Depth: 8, Clients: clients})
@@ -42,6 +45,22 @@ func TestRedNLists(t *testing.T) {
 	for _, way := range []string{experiment.WayNIC, experiment.WayBreak, experiment.WayRecycled, experiment.WayReads, experiment.WayPolling} {
 		for _, n := range []int{1, 8} {
 			rednResult(t, experiment.RedN{Kind: experiment.ChainList, Way: way, Bytes: 64, N: n, Serve: 800})
+		}
+	}
+}
+
+// The times of chains have the slopes of Figure 8, and constructs the rates of Table 3 within 20 %.
+func TestRedNPace(t *testing.T) {
+	for mode, each := range map[string]time.Duration{"WQ order": 170, "completion order": 190, "doorbell order": 540} {
+		long := rednResult(t, experiment.RedN{Kind: experiment.ChainOrder, Way: mode, N: 50}).Mean
+		short := rednResult(t, experiment.RedN{Kind: experiment.ChainOrder, Way: mode, N: 10}).Mean
+		if got := (long - short) / 40; got < each*19/20 || got > each*21/20 {
+			t.Errorf("%s: %v for a further no-op, want %v", mode, got, each)
+		}
+	}
+	for construct, want := range map[string]float64{"if": 0.7e6, "while unrolled": 0.7e6, "while recycled": 0.3e6} {
+		if got := rednResult(t, experiment.RedN{Kind: experiment.ChainConstruct, Way: construct}).Rate; got < want*0.8 || got > want*1.2 {
+			t.Errorf("%s: %.0f a second, want %.0f", construct, got, want)
 		}
 	}
 }
