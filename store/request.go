@@ -43,7 +43,16 @@ type ClientOptions struct {
 	// Mode is ModeFast, also "", or ModePublished: the clients make the requests that the clients
 	// of the published system make.
 	Mode string `json:"mode,omitempty"`
+	// Gets says how clients of nictable get values: GetsNIC, also "", GetsReads or GetsServer.
+	Gets string `json:"gets,omitempty"`
 }
+
+// Values of ClientOptions.Gets.
+const (
+	GetsNIC    = "nic"    // the server's NIC answers
+	GetsReads  = "reads"  // the client READs slots and item
+	GetsServer = "server" // the server's process answers
+)
 
 // Values of ClientOptions.Mode.
 const (

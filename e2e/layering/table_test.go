@@ -183,7 +183,7 @@ var table = map[string]row{
 	"topo/hostd":            {level: 5, beside: []string{"onerma/measure", "onerma/socket", "store", "store/kv", "store/trace", "softrnic/perftestpeer", "softrnic/memservice", "softrnic/perf", "softrnic/perf/raw", "softrnic/remotemem"}},
 	"topo/calibrate":        {level: 5, touches: simulation},
 	"topo/experiment":       {level: 5, beside: []string{"clover", "sherman", "store/kv"}, touches: simulation},
-	"topo/experiment/insim": {level: 5, beside: []string{"clover", "clover/meta", "fusee", "sherman", "softrnic/memservice", "store/kv", "store/passive", "store/pdpm", "topo/calibrate", "topo/experiment"}, touches: simulation},
+	"topo/experiment/insim": {level: 5, beside: []string{"clover", "clover/meta", "fusee", "sherman", "softrnic/memservice", "store", "store/kv", "store/nictable", "store/passive", "store/pdpm", "topo/calibrate", "topo/experiment"}, touches: simulation},
 	"topo/doctor":           {level: 5},
 	"topo/bundle":           {level: 5},
 	"topo/top":              {level: 5},

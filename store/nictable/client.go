@@ -12,6 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/rpc"
 )
@@ -40,6 +41,8 @@ type ClientConfig struct {
 	Params  rdmacm.Params
 	// Server is the address of the host with the table.
 	Server netip.Addr
+	// Gets says how the client gets values, see store.ClientOptions.
+	Gets string
 }
 
 // Client is one client of a table. One thread at a time uses it.
@@ -54,10 +57,14 @@ type Client struct {
 	caller rpc.Caller
 	seq    uint32
 	out    []byte
+	found  uint32 // length of the value in the last answer
+
+	reads reader
 
 	gets    *remotemem.Fabric
 	op      remotemem.Op
 	base    uint64 // address of the table
+	rkey    uint32 // of the table
 	moves   uint64 // number of moves at the end of the last GET
 	version uint32 // of the last answer with an item; 0 means that there was none
 	done    bool   // the last answer has come
@@ -68,6 +75,9 @@ var _ kv.Timed = (*Client)(nil)
 
 // Open connects to a table.
 func Open(cfg ClientConfig, deadline clock.Time) (_ *Client, err error) {
+	if err := checkWay(cfg.Gets); err != nil {
+		return nil, err
+	}
 	c := &Client{cfg: cfg, rt: kv.NewTimeline(cfg.Context.Runtime())}
 	defer func() {
 		if err != nil {
@@ -75,7 +85,7 @@ func Open(cfg ClientConfig, deadline clock.Time) (_ *Client, err error) {
 		}
 	}()
 	const answerAt = requestHead + maxValue
-	if c.calls, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: answerAt + answerLen, Access: verbs.RemoteWrite}); err != nil {
+	if c.calls, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: answerAt + answerLen + maxValue, Access: verbs.RemoteWrite}); err != nil {
 		return nil, err
 	}
 	c.caller = rpc.Caller{Fabric: c.calls, Answer: answerAt, Name: cfg.Server.String()}
@@ -96,7 +106,7 @@ func Open(cfg ClientConfig, deadline clock.Time) (_ *Client, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.gets, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: noteAt(c.shape) + wordLen + askLen, Access: verbs.RemoteWrite}); err != nil {
+	if c.gets, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: noteAt(c.shape) + wordLen + max(askLen, probes*line), Access: verbs.RemoteWrite}); err != nil {
 		return nil, err
 	}
 	c.in = make([]byte, c.shape.itemLen())
@@ -121,10 +131,11 @@ func (c *Client) dial(qp verbs.QP, until clock.Time) error {
 	if err != nil {
 		return err
 	}
-	if len(b) < 2*wordLen {
+	if len(b) < 2*wordLen+4 {
 		return fmt.Errorf("the server's private data have %d bytes", len(b))
 	}
 	c.base, c.moves = binary.BigEndian.Uint64(b), binary.LittleEndian.Uint64(b[wordLen:])
+	c.rkey = binary.BigEndian.Uint32(b[2*wordLen:])
 	return nil
 }
 
@@ -142,13 +153,20 @@ func (c *Client) connect(deadline clock.Time) error {
 	}
 }
 
-// Get implements kv.Store. The server's NIC answers it.
+// Get implements kv.Store. The server's NIC answers it, unless the client was opened with another way.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	c.cost = kv.Cost{}
 	if c.ended {
 		return dst[:0], kv.ErrClosed
 	}
 	var failed error // of the last request; its status says why it got no answer
+	ask := c.ask
+	switch c.cfg.Gets {
+	case store.GetsReads:
+		ask = c.fetch
+	case store.GetsServer:
+		return c.getFromServer(key, dst, deadline)
+	}
 	for ; ; c.cost.Retries++ {
 		if c.rt.Now() >= deadline {
 			return dst[:0], errors.Join(kv.ErrTimeout, kv.ErrNoEffect, failed)
@@ -157,7 +175,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			return dst[:0], errors.Join(err, failed)
 		}
 		before := c.moves
-		if err := c.ask(fingerprint(key), deadline); err != nil {
+		if err := ask(fingerprint(key), deadline); err != nil {
 			if errors.Is(err, verbs.ErrClosed) {
 				return dst[:0], err
 			}
@@ -288,7 +306,11 @@ func (c *Client) call(op byte, key uint64, value []byte, deadline clock.Time) er
 		return err
 	}
 	number := func(at int) int { return int(binary.BigEndian.Uint32(a[at:])) }
-	c.shape = Shape{Items: number(1), Value: number(5), Slots: number(9)}
+	if op == opGet {
+		c.found = min(uint32(number(1)), maxValue)
+	} else {
+		c.shape = Shape{Items: number(1), Value: number(5), Slots: number(9)}
+	}
 	return statuses[min(int(a[0]), len(statuses)-1)]
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/nictable"
 	"github.com/rdmalab/rdmalab/topo/simrack"
@@ -66,15 +67,22 @@ func (g *rig) open(ctx verbs.Context, m rdmacm.Manager) (*nictable.Client, error
 }
 
 func TestConformance(t *testing.T) {
+	for _, way := range []string{store.GetsNIC, store.GetsReads, store.GetsServer} {
+		t.Run(way, func(t *testing.T) { conform(t, way) })
+	}
+}
+
+func conform(t *testing.T, way string) {
 	g := newRig(t, nictable.Shape{Items: 4000, Value: 4096})
 	var end bool
 	g.serve(&end)
 	g.Client("cn0", func(ctx verbs.Context, m rdmacm.Manager) error {
-		a, err := g.open(ctx, m)
+		cfg := nictable.ClientConfig{Context: ctx, Manager: m, Server: g.Host("md0").Addr(), Gets: way}
+		a, err := nictable.Open(cfg, kvtest.Soon(ctx.Runtime()))
 		if err != nil {
 			return err
 		}
-		b, err := g.open(ctx, m)
+		b, err := nictable.Open(cfg, kvtest.Soon(ctx.Runtime()))
 		if err != nil {
 			return err
 		}

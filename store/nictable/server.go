@@ -25,10 +25,12 @@ const (
 	opPut
 	opInsert
 	opDelete
+	opGet
 )
 
 // A request is: operation 1, address and key of the buffer for the answer 8 + 4, sequence number 4, key
-// 8, value. An answer is: status 1, items 4, value 4, slots 4.
+// 8, value. An answer is: status 1, items 4, value 4, slots 4; of a GET: status 1,
+// length 4, nothing 8, the value.
 const (
 	requestHead = 25
 	answerLen   = 13
@@ -49,6 +51,8 @@ type Server struct {
 	ctx    verbs.Context
 	params rdmacm.Params
 	rpc    *rpc.Server
+	// Pace, if not nil, is called before each request is executed; it lets time pass.
+	Pace   func()
 	listen [2]rdmacm.Listener // for changes, for GETs
 	buf    []byte
 
@@ -64,7 +68,7 @@ func NewServer(ctx verbs.Context, m rdmacm.Manager, params rdmacm.Params, e *Est
 		return nil, err
 	}
 	if s.rpc, err = rpc.New(rpc.Config{
-		Context: ctx, Params: params, Threads: 1, MaxRequest: requestHead + e.shape.Value, MaxAnswer: answerLen,
+		Context: ctx, Params: params, Threads: 1, MaxRequest: requestHead + e.shape.Value, MaxAnswer: answerLen + e.shape.Value,
 		Requests: 2 * maxConns, Conns: maxConns, Slots: 1,
 	}); err != nil {
 		return nil, err
@@ -134,7 +138,16 @@ func (s *Server) handle(r rpc.Request) bool {
 	b := s.buf[:r.Len()]
 	to := rpc.Buffer{Addr: binary.BigEndian.Uint64(b[1:]), RKey: binary.BigEndian.Uint32(b[9:])}
 	imm, key := binary.BigEndian.Uint32(b[13:]), binary.BigEndian.Uint64(b[17:])
-	err := s.execute(b[0], key, b[requestHead:])
+	if s.Pace != nil {
+		s.Pace()
+	}
+	var value []byte
+	err := error(nil)
+	if b[0] == opGet {
+		value, err = s.get(key)
+	} else {
+		err = s.execute(b[0], key, b[requestHead:])
+	}
 	status := len(statuses) - 1
 	for i, e := range statuses {
 		if errors.Is(err, e) {
@@ -142,10 +155,23 @@ func (s *Server) handle(r rpc.Request) bool {
 			break
 		}
 	}
+	if b[0] == opGet {
+		out := binary.BigEndian.AppendUint32([]byte{byte(status)}, uint32(len(value)))
+		s.rpc.Answer(r.Conn, to, 0, imm, append(append(out, make([]byte, answerLen-len(out))...), value...))
+		return true
+	}
 	out := binary.BigEndian.AppendUint32([]byte{byte(status)}, uint32(s.e.shape.Items))
 	out = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(out, uint32(s.e.shape.Value)), uint32(s.e.shape.Slots))
 	s.rpc.Answer(r.Conn, to, 0, imm, out)
 	return true
+}
+
+// get returns the value of a key, which is valid until the next change.
+func (s *Server) get(key uint64) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, _, err := s.t.get(key)
+	return value, err
 }
 
 // execute executes one operation.

@@ -279,10 +279,13 @@ func (n *node) NICGone() error {
 
 // Clients implements store.Node.
 func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients, error) {
+	if err := checkWay(o.Gets); err != nil {
+		return nil, control.Errorf(http.StatusBadRequest, "%v", err)
+	}
 	addr, err := n.host.Address(o.Server)
 	return func(v verbs.Context) store.Clients {
 		return store.Opener(func(deadline clock.Time) (kv.Store, error) {
-			return store.Opened(Open(ClientConfig{Context: v, Manager: n.host.Manager(), Server: addr}, deadline))
+			return store.Opened(Open(ClientConfig{Context: v, Manager: n.host.Manager(), Server: addr, Gets: o.Gets}, deadline))
 		})
 	}, err
 }

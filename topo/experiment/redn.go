@@ -14,6 +14,8 @@ const (
 	ChainConstruct = "construct" // rate of the construct Way
 	ChainLookup    = "lookup"    // lookups in a hash table
 	ChainList      = "list"      // walks of a list of 8 nodes, with the key in the first N
+	ChainGets      = "gets"      // GETs of a reader of the store nictable beside N writers
+	ChainCrash     = "crash"     // GETs of nictable while its process ends and restarts
 )
 
 // Ways of RedN, the ways to get a value from a server.
@@ -52,6 +54,8 @@ type RedNResult struct {
 	// Copies, Atomics and Controls count the requests of a construct without its conditional request,
 	// as Table 2 of the paper does. Controls are WAIT and ENABLE.
 	Copies, Atomics, Controls int
+	// Steps is the share of GETs in each quarter of a second that had an answer, 100 for all.
+	Steps []float64
 }
 
 // Times sets the statistics from the times of requests, which it sorts.

@@ -431,6 +431,7 @@ func (s *storeRun) prepare(desc *store.Store, call *store.Call) (err error) {
 	}
 	of := &s.flags.options
 	s.client.Share, s.client.Cache, s.client.Reporter, s.client.Mode = of.Share, of.Cache, of.Reporter, of.Mode
+	s.client.Gets = of.Gets
 	s.loaded, err = desc.Commands.Prepare(call, store.Workload{
 		Clients: s.flags.clients, Load: !s.flags.noLoad && !s.flags.loadOnly, Config: s.flags.config,
 		Steered: s.flags.steer != "" && s.flags.steer != "none",

@@ -43,6 +43,9 @@ type chainRun struct {
 // RedN runs programs of work requests and their baselines.
 func (p *Sim) RedN(ctx context.Context, l experiment.RedN) (experiment.RedNResult, error) {
 	l.Clients, l.Depth = max(1, l.Clients), max(1, l.Depth)
+	if l.Kind == experiment.ChainGets || l.Kind == experiment.ChainCrash {
+		return p.table(ctx, l)
+	}
 	s, err := simrack.PassiveRack(chainService, 1, "", "", "")
 	if err != nil {
 		return experiment.RedNResult{}, err

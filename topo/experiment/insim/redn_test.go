@@ -64,3 +64,20 @@ func TestRedNPace(t *testing.T) {
 		}
 	}
 }
+
+// GETs that the NIC answers do not wait for writers, and go on while the process is away.
+func TestRedNTable(t *testing.T) {
+	const each = 1970 * time.Nanosecond
+	for _, way := range []string{experiment.WayNIC, experiment.WayReads, experiment.WayPolling} {
+		for _, n := range []int{0, 16} {
+			rednResult(t, experiment.RedN{Kind: experiment.ChainGets, Way: way, Bytes: 64, N: n, Trip: each, Serve: each})
+		}
+		steps := rednResult(t, experiment.RedN{Kind: experiment.ChainCrash, Way: way, Bytes: 64, Trip: each, Serve: each}).Steps
+		t.Logf("%.0f", steps)
+		for i, share := range steps {
+			if share < 99 && way != experiment.WayPolling {
+				t.Errorf("%s: %.0f %% of GETs are answered in step %d", way, share, i)
+			}
+		}
+	}
+}

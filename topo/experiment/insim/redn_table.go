@@ -1,0 +1,186 @@
+package insim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/nictable"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+const (
+	// tableKeys is the number of keys of each client, tableGets the number of GETs that are measured.
+	tableKeys, tableGets = 200, 1000
+	tableHosts           = 4
+	// tableReady is when the table is filled.
+	tableReady = clock.Time(time.Second)
+	// A process that dies is there again after a second, and needs 1.25 s more for its metadata and hash
+	// table, if it has lost them (RedN, section 5.6).
+	tableRestart, tableRebuild = time.Second, 1250 * time.Millisecond
+	// tableStep is a step of the timeline of ChainCrash, which has tableSteps; the process dies at the
+	// end of step tableDeath. A GET begins each tableEvery and is given up after tablePatience.
+	tableStep                 = 250 * time.Millisecond
+	tableSteps, tableDeath    = 20, 4
+	tableEvery, tablePatience = time.Millisecond, 10 * time.Millisecond
+)
+
+// tableRun is a load of the store nictable in progress. Client 0 reads, the others write.
+type tableRun struct {
+	load   experiment.RedN
+	model  *cost.Model
+	rack   *simrack.Rack
+	estate *nictable.Estate
+	server *nictable.Server
+	done   bool // the reader has ended
+	out    experiment.RedNResult
+}
+
+// table runs a load of the store nictable, on hosts behind a switch without delay.
+func (p *Sim) table(ctx context.Context, l experiment.RedN) (experiment.RedNResult, error) {
+	s, err := spec.Parse(fmt.Appendf(nil, "name: redn\nhosts:\n  - {name: md0, role: metadata, memory: 256MiB}\n  - {name: \"cn[0-%d]\", role: compute}\n", tableHosts))
+	if err != nil {
+		return experiment.RedNResult{}, err
+	}
+	r := &tableRun{load: l, model: p.Cost.BackToBack()}
+	if r.rack, err = simrack.New(s, simrack.Options{Seed: 1, Cost: r.model, Cancelled: cancelled(ctx)}); err != nil {
+		return r.out, err
+	}
+	defer r.rack.Close()
+	r.rack.Host("md0").Go("estate", true, func(ctx verbs.Context) {
+		var err error
+		r.estate, err = nictable.NewEstate(ctx, nictable.Shape{Items: tableKeys * (l.N + 1), Value: max(kv.MinValue, l.Bytes)})
+		r.rack.Stop(err)
+		for err == nil {
+			ctx.Runtime().Sleep(time.Hour)
+		}
+	})
+	r.start()
+	for i := range l.N + 1 {
+		h := r.rack.Host(fmt.Sprintf("cn%d", i%(tableHosts+1)))
+		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx, i)) })
+	}
+	if l.Kind == experiment.ChainCrash {
+		down := tableRestart
+		if l.Way == experiment.WayPolling {
+			down += tableRebuild
+		}
+		death := tableReady.Add(tableDeath * tableStep)
+		r.rack.At(death, func() { r.server.Close() })
+		r.rack.At(death.Add(down), r.start)
+	}
+	return r.out, run(ctx, r.rack)
+}
+
+// start starts a process that serves the table.
+func (r *tableRun) start() {
+	h := r.rack.Host("md0")
+	h.Go("server", true, func(ctx verbs.Context) {
+		for r.estate == nil {
+			ctx.Runtime().Sleep(time.Microsecond)
+		}
+		var err error
+		r.server, err = nictable.NewServer(ctx, h.Manager(ctx), rdmacm.Params{}, r.estate)
+		if err == nil {
+			r.server.Pace = func() { ctx.Runtime().Sleep(r.model.NIC.Completion + r.load.Serve) }
+			err = r.server.Serve()
+		}
+		r.rack.Stop(err)
+	})
+}
+
+// gets returns the way of GETs as the store names it.
+func (r *tableRun) gets() string {
+	switch r.load.Way {
+	case experiment.WayReads:
+		return store.GetsReads
+	case experiment.WayPolling:
+		return store.GetsServer
+	}
+	return store.GetsNIC
+}
+
+// client fills its part of the table, and then reads or writes.
+func (r *tableRun) client(h *simrack.Host, ctx verbs.Context, id int) (err error) {
+	rt := ctx.Runtime()
+	c, err := nictable.Open(nictable.ClientConfig{Context: ctx, Manager: h.Manager(ctx), Server: r.rack.Host("md0").Addr(), Gets: r.gets()}, tableReady)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	key := func(i int) uint64 { return uint64(id*tableKeys + i%tableKeys) }
+	value := func(k uint64) []byte { return kv.MakeValue(k, 1, max(kv.MinValue, r.load.Bytes)) }
+	for i := range tableKeys {
+		if err := c.Insert(key(i), value(key(i)), tableReady); err != nil {
+			return err
+		}
+	}
+	rt.Sleep(tableReady.Sub(rt.Now()))
+	if id > 0 {
+		for i := 0; !r.done; i++ {
+			if err := c.Put(key(i), value(key(i)), rt.Now().Add(chainPatience)); err != nil {
+				return err
+			}
+			rt.Sleep(r.model.NIC.Completion + r.load.Trip)
+		}
+		return nil
+	}
+	defer func() { r.done = true }()
+	if r.load.Kind == experiment.ChainCrash {
+		return r.timeline(c, rt, key)
+	}
+	var took []time.Duration
+	for i := range tableGets {
+		begin := rt.Now()
+		if _, err := c.Get(key(i), nil, begin.Add(chainPatience)); err != nil {
+			return err
+		}
+		r.think(c, rt)
+		took = append(took, rt.Now().Sub(begin))
+	}
+	r.out.Times(took)
+	return nil
+}
+
+// think lets the time of the client's program pass. An answer of the NIC or of the process also needs
+// the time until the program sees it; that of READs is in the cost model.
+func (r *tableRun) think(c *nictable.Client, rt verbs.Runtime) {
+	d := r.load.Trip * time.Duration(cmp.Or(c.Last().RTTs, 1))
+	if r.load.Way != experiment.WayReads {
+		d += r.model.NIC.Completion
+	}
+	rt.Sleep(d)
+}
+
+// timeline counts GETs that are answered in each step.
+func (r *tableRun) timeline(c *nictable.Client, rt verbs.Runtime, key func(int) uint64) error {
+	r.out.Steps = make([]float64, tableSteps)
+	for step := range r.out.Steps {
+		end := tableReady.Add(time.Duration(step+1) * tableStep)
+		for i := 0; rt.Now() < end; i++ {
+			next := rt.Now().Add(tableEvery)
+			_, err := c.Get(key(i), nil, min(end, rt.Now().Add(tablePatience)))
+			switch {
+			case err == nil:
+				r.out.Steps[step] += 100 / float64(tableStep/tableEvery)
+			case errors.Is(err, kv.ErrTimeout):
+			default:
+				return err
+			}
+			if now := rt.Now(); now < next {
+				rt.Sleep(next.Sub(now))
+			}
+		}
+	}
+	return nil
+}
