@@ -61,7 +61,7 @@ type Place struct {
 
 // All lists the experiments in the order of a help text.
 func All() []Experiment {
-	return []Experiment{casOneWord, oneLock, writeContention, steeringGain, swordboxFigures, cloverChoices, cloverBaselines, fuseeFigures, treeOperations, treeLocks, shermanFigures, shermanChoices, memoryFigures, memoryRates, oneRMAFigures, rednFigures}
+	return []Experiment{casOneWord, oneLock, writeContention, steeringGain, swordboxFigures, cloverChoices, cloverBaselines, fuseeFigures, treeOperations, treeLocks, shermanFigures, shermanChoices, memoryFigures, memoryRates, oneRMAFigures, rednFigures, rednGets}
 }
 
 // Find returns an experiment by name.

@@ -53,7 +53,7 @@ var rednChoices = []string{
 
 // redn lists the figures.
 func redn(quick bool) []figure {
-	return []figure{rednCosts(), rednVerbs(), rednOrder(quick), rednRates(), rednLookup(quick), rednRatios(), rednSecond(quick), rednRate(), rednTails(), rednWalk(quick), rednEntries()}
+	return []figure{rednCosts(), rednVerbs(), rednOrder(quick), rednRates(), rednLookup(quick), rednRatios(), rednSecond(quick), rednRate(), rednTails(), rednWalk(quick), rednEntries(), rednMemcached(quick), rednWriters(quick), rednCrash()}
 }
 
 func chainMean(o *outcome) float64   { return o.chain.Mean.Seconds() * 1e6 }
@@ -166,7 +166,7 @@ func rednRatios() figure {
 				case "13":
 					l.Kind = ChainList
 				case "14":
-					l.Of = WayRecycled
+					l.Kind = ChainGets
 				}
 				theirs := at(data, "", w.way, x, 1)
 				if math.IsNaN(theirs) {

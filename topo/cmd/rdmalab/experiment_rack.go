@@ -387,8 +387,3 @@ func (*rackPlatform) Counting(context.Context, experiment.Counting) (experiment.
 func (*rackPlatform) OneRMA(context.Context, experiment.OneRMA) (out experiment.OneRMAResult, err error) {
 	return out, errors.ErrUnsupported
 }
-
-// RedN is not supported yet.
-func (*rackPlatform) RedN(context.Context, experiment.RedN) (out experiment.RedNResult, err error) {
-	return out, errors.ErrUnsupported
-}

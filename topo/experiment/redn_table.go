@@ -1,0 +1,99 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/papers"
+)
+
+// rednGets measures GETs of the store nictable.
+var rednGets = Experiment{
+	Name:   "redn-gets",
+	Short:  "GETs of nictable by the server's NIC, by READs and by the server's process, alone and beside writers",
+	Figure: "RedN (NSDI 2022): figures 14 and 15",
+	Long: "redn-gets measures GETs of one reader of the store nictable: the server's NIC answers, or the client READs slots and\n" +
+		"item, or the server's process answers. --figures chooses among:\n\n" + figureList(rednTables) +
+		"\n" +
+		"On a rack, the experiment starts the store for each measurement and stops it again. Times there are those of the\n" +
+		"emulated NIC and its daemon, not of hardware.\n",
+	Sim: "20 s", Rack: "1 min, with --quick half of it", Cost: "connectx5",
+	New: func() Body { return &figuresBody{all: rednTables, choices: rednChoices} },
+}
+
+func rednTables(quick bool) []figure { return []figure{rednMemcached(quick), rednWriters(quick)} }
+
+// rednSockets is the time of the server's process for a request that comes over sockets. It is chosen so
+// that a GET of 64 B takes 2.6 times the 5.7 µs of RedN, as in figure 14.
+const rednSockets = 9690 * time.Nanosecond
+
+// rednServers are the ways to get a value from nictable.
+var rednServers = []struct {
+	way, name, data string
+	serve           time.Duration
+}{
+	{WayNIC, "NIC", "nic", rednServe}, {WayReads, "READs", "reads", rednServe}, {WayPolling, "process", "process", rednServe},
+	{WayPolling, "process, sockets", "process", rednSockets},
+}
+
+// rednMemcached is figure 14: GETs of Memcached by the length of the value.
+func rednMemcached(quick bool) figure {
+	f := figure{
+		key: "fig14", title: "GET of the store nictable, one client", x: "bytes of the value", unit: "µs", format: "%.2f",
+		why: []string{"the authors: RedN is up to 1.7 times faster than READs and 2.6 times faster than a process"},
+	}
+	for _, s := range rednServers {
+		for _, x := range few(rednSizes, quick) {
+			f.cells = append(f.cells, figureCell{
+				series: s.name, x: x, theirs: math.NaN(), value: chainMean,
+				load: RedN{Kind: ChainGets, Way: s.way, Bytes: int(number(x)), Trip: rednTrip, Serve: s.serve},
+			})
+		}
+	}
+	return f
+}
+
+// rednWriters is figure 15: GETs of one reader beside writers.
+func rednWriters(quick bool) figure {
+	data := papers.MustLoad("redn/fig15")
+	f := figure{
+		key: "fig15", title: "GETs of 64 B of one reader beside writers", x: data.X, unit: data.Unit, format: "%.2f",
+		why: []string{
+			"a GET that the process answers waits here for the PUT of each writer and for nothing else; the authors name switches of threads as the reason of theirs",
+			"the authors' 35 times RedN are 15 us for each writer, as long as a GET of theirs over sockets",
+		},
+	}
+	for _, s := range rednServers {
+		for _, x := range few([]string{"0", "1", "2", "4", "8", "16"}, quick) {
+			l := RedN{Kind: ChainGets, Way: s.way, Bytes: 64, N: int(number(x)), Trip: rednTrip, Serve: s.serve}
+			f.cells = append(f.cells,
+				figureCell{panel: "mean", series: s.name, x: x, theirs: at(data, "mean", s.data, x, 1), load: l, value: chainMean},
+				figureCell{panel: "99th percentile", series: s.name, x: x, theirs: at(data, "99th percentile", s.data, x, 1), load: l, value: chainP99},
+			)
+		}
+	}
+	return f
+}
+
+// rednCrash is figure 16: the server's process dies and is started again.
+func rednCrash() figure {
+	f := figure{
+		key: "fig16", title: "GETs that are answered; the process dies at 1 s", x: "time, s", unit: "% of those that begin", format: "%.0f",
+		why: []string{
+			"the authors: with RedN no GET fails; without it the process is away for 1 s, and needs 1.25 s more for its metadata and hash table",
+			"these two times are given here; a process of nictable takes over the table that it finds, so it needs no 1.25 s",
+		},
+	}
+	for _, s := range rednServers[:3] {
+		for k := range 20 {
+			f.cells = append(f.cells, figureCell{
+				series: s.name, x: strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", float64(k)/4), "0"), "."), theirs: math.NaN(),
+				load:  RedN{Kind: ChainCrash, Way: s.way, Bytes: 64, Trip: rednTrip, Serve: s.serve},
+				value: func(o *outcome) float64 { return o.chain.Steps[k] },
+			})
+		}
+	}
+	return f
+}
