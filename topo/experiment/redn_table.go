@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,32 @@ var rednGets = Experiment{
 		"On a rack, the experiment starts the store for each measurement and stops it again. Times there are those of the\n" +
 		"emulated NIC and its daemon, not of hardware.\n",
 	Sim: "20 s", Rack: "1 min, with --quick half of it", Cost: "connectx5",
-	New: func() Body { return &figuresBody{all: rednTables, choices: rednChoices} },
+	New: func() Body { return &getsBody{figuresBody{all: rednTables, choices: rednChoices}} },
+}
+
+// getsBody is redn-gets with its parameters.
+type getsBody struct{ figuresBody }
+
+// Check leaves out on a rack what only the model has, and the authors' numbers, which are of hardware.
+func (b *getsBody) Check(at Place) error {
+	if at.On == OnRack {
+		b.all, b.choices = rednOnRack, nil
+	}
+	return b.figuresBody.Check(at)
+}
+
+// rednOnRack lists the figures for a rack.
+func rednOnRack(quick bool) []figure {
+	list := rednTables(quick)
+	for i := range list {
+		f := &list[i]
+		f.why = nil
+		f.cells = slices.DeleteFunc(f.cells, func(c figureCell) bool { return c.series == rednServers[3].name })
+		for k := range f.cells {
+			f.cells[k].theirs = math.NaN()
+		}
+	}
+	return list
 }
 
 func rednTables(quick bool) []figure { return []figure{rednMemcached(quick), rednWriters(quick)} }
