@@ -302,10 +302,11 @@ func (n *node) Status() store.Status {
 func trial(r *rand.Rand, _ int) store.Trial {
 	s := Shape{Items: 8 + r.IntN(8), Slots: 6 + r.IntN(10), Value: 16 << r.IntN(9)}
 	loopback := time.Duration(r.IntN(20)) * time.Microsecond
+	gets := []string{store.GetsNIC, store.GetsNIC, store.GetsReads}[r.IntN(3)]
 	var e *Estate
 	return store.Trial{
 		Loopback: loopback, Crashes: true,
-		Plan: fmt.Sprintf("%v, loopback %v", s, loopback), Memory: 4096, Largest: s.Value,
+		Plan: fmt.Sprintf("%v, loopback %v, GETs by %s", s, loopback, gets), Memory: 4096, Largest: s.Value,
 		Format: func(passive.Config, clock.Time) error { return nil },
 		Server: &store.TrialServer{
 			Resident: func(ctx verbs.Context) (err error) {
@@ -321,7 +322,7 @@ func trial(r *rand.Rand, _ int) store.Trial {
 			},
 			Replaced: errServer,
 			Open: func(cfg passive.Config, hosts []netip.Addr, deadline clock.Time) (kv.Store, error) {
-				return store.Opened(Open(ClientConfig{Context: cfg.Context, Manager: cfg.Manager, Params: cfg.Params, Server: hosts[0]}, deadline))
+				return store.Opened(Open(ClientConfig{Context: cfg.Context, Manager: cfg.Manager, Params: cfg.Params, Server: hosts[0], Gets: gets}, deadline))
 			},
 		},
 	}

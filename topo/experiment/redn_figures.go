@@ -21,7 +21,7 @@ var rednFigures = Experiment{
 		"model. --figures chooses among:\n\n" + figureList(redn) +
 		"\n" +
 		"The model's choices:\n\n  " + strings.Join(rednChoices, "\n  ") + "\n",
-	Examples: []string{"--figures fig10,ratios --out figures"},
+	Examples: []string{"--figures 10,ratios --out figures"},
 	Sim:      "2 min", Cost: "connectx5",
 	New: func() Body { return &figuresBody{all: redn, choices: rednChoices} },
 }
@@ -79,7 +79,7 @@ var rednSizes = []string{"64", "256", "1024", "4096", "16384", "65536"}
 func rednLookup(quick bool) figure {
 	data := papers.MustLoad("redn/fig10")
 	f := figure{
-		key: "fig10", title: "lookup of a key in its first bucket", x: data.X, unit: data.Unit, format: "%.2f",
+		key: "10", title: "lookup of a key in its first bucket", x: data.X, unit: data.Unit, format: "%.2f",
 		why: []string{
 			"a READ of 64 KB takes 7.5 us here, of which the link has 5.5; the authors' 15.4 have room for two more passes of 64 KB, " +
 				"over the PCIe of both hosts",
@@ -182,7 +182,7 @@ func rednRatios() figure {
 // rednSecond is figure 11: the key is in the second bucket.
 func rednSecond(quick bool) figure {
 	f := figure{
-		key: "fig11", title: "lookup of a key in its second bucket", x: "bytes of the value", unit: "µs", format: "%.2f",
+		key: "11", title: "lookup of a key in its second bucket", x: "bytes of the value", unit: "µs", format: "%.2f",
 		why: []string{
 			"a probe is a READ, a CAS, a WAIT and an ENABLE, 0.71 us by figure 8, and the time of READ and CAS in the NIC, 0.68 us, partly at the same time; " +
 				"the authors' 3 us are more than the 2 us that their NIC takes for a whole lookup in Table 4",
@@ -268,7 +268,7 @@ var rednWalks = []struct{ way, name string }{
 // rednWalk is figure 13: walks of a list of 8 nodes.
 func rednWalk(quick bool) figure {
 	f := figure{
-		key: "fig13", title: "walk of a list of 8 nodes to a key in the first nodes", x: "the key is in the first nodes", unit: "µs", format: "%.2f",
+		key: "13", title: "walk of a list of 8 nodes to a key in the first nodes", x: "the key is in the first nodes", unit: "µs", format: "%.2f",
 		why: []string{"the authors: RedN is faster than all baselines, by up to 2 times"},
 	}
 	for _, p := range rednPanels {

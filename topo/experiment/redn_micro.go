@@ -27,7 +27,7 @@ func rednCosts() figure {
 // rednVerbs is figure 7: the time of a request.
 func rednVerbs() figure {
 	data := papers.MustLoad("redn/fig7")
-	f := figure{key: "fig7", title: "time of one request of 64 bytes; NOP on the client's own NIC", x: data.X, unit: data.Unit, format: "%.2f"}
+	f := figure{key: "7", title: "time of one request of 64 bytes; NOP on the client's own NIC", x: data.X, unit: data.Unit, format: "%.2f"}
 	for _, x := range []string{"NOP", "WRITE", "READ", "CAS", "ADD"} {
 		l := RedN{Kind: ChainVerb, Way: x, Bytes: 64}
 		if x == "NOP" {
@@ -41,7 +41,7 @@ func rednVerbs() figure {
 // rednOrder is figure 8: chains of no-ops in the three ordering modes.
 func rednOrder(quick bool) figure {
 	data := papers.MustLoad("redn/fig8")
-	f := figure{key: "fig8", title: "time of a chain of no-ops by ordering mode", x: data.X, unit: data.Unit, format: "%.2f"}
+	f := figure{key: "8", title: "time of a chain of no-ops by ordering mode", x: data.X, unit: data.Unit, format: "%.2f"}
 	for _, mode := range []string{"WQ order", "completion order", "doorbell order"} {
 		for _, x := range few(data.Columns, quick) {
 			f.cells = append(f.cells, figureCell{

@@ -60,14 +60,14 @@ var rednServers = []struct {
 	way, name, data string
 	serve           time.Duration
 }{
-	{WayNIC, "NIC", "nic", rednServe}, {WayReads, "READs", "reads", rednServe}, {WayPolling, "process", "process", rednServe},
+	{WayNIC, "NIC", "nic", rednServe}, {WayReads, "READs", "reads", rednServe}, {WayPolling, "process", "", rednServe},
 	{WayPolling, "process, sockets", "process", rednSockets},
 }
 
 // rednMemcached is figure 14: GETs of Memcached by the length of the value.
 func rednMemcached(quick bool) figure {
 	f := figure{
-		key: "fig14", title: "GET of the store nictable, one client", x: "bytes of the value", unit: "µs", format: "%.2f",
+		key: "14", title: "GET of the store nictable, one client", x: "bytes of the value", unit: "µs", format: "%.2f",
 		why: []string{"the authors: RedN is up to 1.7 times faster than READs and 2.6 times faster than a process"},
 	}
 	for _, s := range rednServers {
@@ -85,7 +85,7 @@ func rednMemcached(quick bool) figure {
 func rednWriters(quick bool) figure {
 	data := papers.MustLoad("redn/fig15")
 	f := figure{
-		key: "fig15", title: "GETs of 64 B of one reader beside writers", x: data.X, unit: data.Unit, format: "%.2f",
+		key: "15", title: "GETs of 64 B of one reader beside writers", x: data.X, unit: data.Unit, format: "%.2f",
 		why: []string{
 			"a GET that the process answers waits here for the PUT of each writer and for nothing else; the authors name switches of threads as the reason of theirs",
 			"the authors' 35 times RedN are 15 us for each writer, as long as a GET of theirs over sockets",
@@ -95,8 +95,8 @@ func rednWriters(quick bool) figure {
 		for _, x := range few([]string{"0", "1", "2", "4", "8", "16"}, quick) {
 			l := RedN{Kind: ChainGets, Way: s.way, Bytes: 64, N: int(number(x)), Trip: rednTrip, Serve: s.serve}
 			f.cells = append(f.cells,
-				figureCell{panel: "mean", series: s.name, x: x, theirs: at(data, "mean", s.data, x, 1), load: l, value: chainMean},
-				figureCell{panel: "99th percentile", series: s.name, x: x, theirs: at(data, "99th percentile", s.data, x, 1), load: l, value: chainP99},
+				figureCell{panel: "mean", series: s.name, x: x, theirs: math.NaN(), load: l, value: chainMean},
+				figureCell{panel: "99th percentile", series: s.name, their: s.data, x: x, theirs: at(data, "99th percentile", s.data, x, 1), load: l, value: chainP99},
 			)
 		}
 	}
@@ -106,7 +106,7 @@ func rednWriters(quick bool) figure {
 // rednCrash is figure 16: the server's process dies and is started again.
 func rednCrash() figure {
 	f := figure{
-		key: "fig16", title: "GETs that are answered; the process dies at 1 s", x: "time, s", unit: "% of those that begin", format: "%.0f",
+		key: "16", title: "GETs that are answered; the process dies at 1 s", x: "time, s", unit: "% of those that begin", format: "%.0f",
 		why: []string{
 			"the authors: with RedN no GET fails; without it the process is away for 1 s, and needs 1.25 s more for its metadata and hash table",
 			"these two times are given here; a process of nictable takes over the table that it finds, so it needs no 1.25 s",
