@@ -60,7 +60,9 @@ var rednServers = []struct {
 	way, name, data string
 	serve           time.Duration
 }{
-	{WayNIC, "NIC", "nic", rednServe}, {WayReads, "READs", "reads", rednServe}, {WayPolling, "process", "", rednServe},
+	{WayNIC, "NIC", "nic", rednServe},
+	{WayReads, "READs", "reads", rednServe},
+	{WayPolling, "process", "", rednServe},
 	{WayPolling, "process, sockets", "process", rednSockets},
 }
 

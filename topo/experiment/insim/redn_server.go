@@ -193,7 +193,11 @@ func (s *chainServer) process(req rdmacm.Request, client redn.Mem) error {
 	if err != nil {
 		return err
 	}
-	qp, err := s.pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxRecvWR: 16, MaxSendWR: 16})
+	sent, err := s.ctx.CreateCQ(64)
+	if err != nil {
+		return err
+	}
+	qp, err := s.pd.CreateQP(verbs.QPInit{SendCQ: sent, RecvCQ: cq, MaxRecvWR: 16, MaxSendWR: 16})
 	if err != nil {
 		return err
 	}
@@ -203,7 +207,7 @@ func (s *chainServer) process(req rdmacm.Request, client redn.Mem) error {
 	if way := s.run.load.Way; way != experiment.WayPolling && way != experiment.WayEvents {
 		return nil
 	}
-	w := &chainWorker{server: s, rt: s.ctx.Runtime(), cq: cq, qp: qp, client: client}
+	w := &chainWorker{server: s, rt: s.ctx.Runtime(), cq: cq, sent: sent, qp: qp, client: client}
 	w.buf = make([]byte, chainSend)
 	if w.mr, err = s.pd.RegMR(w.buf, len(w.buf), verbs.LocalWrite); err != nil {
 		return err
@@ -220,7 +224,8 @@ func (s *chainServer) process(req rdmacm.Request, client redn.Mem) error {
 type chainWorker struct {
 	server *chainServer
 	rt     verbs.Runtime
-	cq     verbs.CQ
+	cq     verbs.CQ // of receives: only a request makes an event
+	sent   verbs.CQ
 	qp     verbs.QP
 	mr     verbs.MR
 	buf    []byte
@@ -247,9 +252,6 @@ func (w *chainWorker) serve() error {
 			if wcs[i].Status != verbs.Success {
 				return verbs.ErrClosed // the client has gone
 			}
-			if wcs[i].Opcode != verbs.WCRecv {
-				continue
-			}
 			place := int(w.buf[0])
 			took := m.NIC.Completion + l.Serve
 			if w.server.list() {
@@ -257,6 +259,10 @@ func (w *chainWorker) serve() error {
 			}
 			w.rt.Sleep(took)
 			if err := w.qp.PostRecv(recv); err != nil {
+				return err
+			}
+			var answered [8]verbs.WC
+			if _, err := w.sent.Poll(answered[:]); err != nil {
 				return err
 			}
 			d := &w.server.run.data
