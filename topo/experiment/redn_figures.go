@@ -43,12 +43,12 @@ const (
 // rednChoices lists what the paper does not say, and what the model does not have.
 var rednChoices = []string{
 	"a program sees a receive as late as an answer, 0.46 us after it has arrived",
-	"verbs alone: the client's program takes no time but for posts and polls, a process of the server 0.8 us (client.get)",
-	"with programs: 1.97 us of the client's program for each round trip, so that a lookup of 64 B takes the 5.7 us of Table 5;",
+	"verbs alone: the client's program takes no time but for posts and polls, a process of the server 0.8 us",
+	"with programs: the client's takes 1.97 us for each round trip, so that a lookup of 64 B takes the 5.7 us of Table 5;",
 	"  the server's process takes the same time for a request, and wakes up 8 us after an event",
 	"each queue has a unit of the NIC of its own, and units do not wait for each other",
 	"packets of a NIC to itself take half of a READ's 0.34 us each way; there is no bandwidth of PCIe",
-	"a client that READs reads six buckets of 16 bytes, as FaRM does, and then the value; values are not in the buckets",
+	"a client that READs reads six buckets of 16 bytes, as FaRM does, and then the value",
 }
 
 // redn lists the figures.
