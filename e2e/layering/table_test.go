@@ -167,6 +167,8 @@ var table = map[string]row{
 	"store/rpc":             {level: 5, beside: []string{"softrnic/remotemem"}, touches: noClock},
 	"store/template":        {level: 5, beside: []string{"store", "store/kv", "store/passive"}, touches: noClock},
 	"store/kv":              {level: 5, touches: noClock},
+	"store/kvcs":            {level: 5, beside: []string{"store/kv"}, touches: noClock},
+	"store/kvcs/virtual":    {level: 5, beside: []string{"store/kvcs"}, touches: simulation},
 	"store/lease":           {level: 5, beside: []string{"softrnic/memservice"}, touches: noClock},
 	"store/client":          {level: 5, beside: []string{"store", "store/bytekeys", "store/kv"}},
 	"store/bytekeys":        {level: 5, beside: []string{"store/kv"}, touches: noClock},
@@ -183,12 +185,12 @@ var table = map[string]row{
 	"topo/hostd":            {level: 5, beside: []string{"onerma/measure", "onerma/socket", "store", "store/kv", "store/trace", "softrnic/perftestpeer", "softrnic/memservice", "softrnic/perf", "softrnic/perf/raw", "softrnic/remotemem"}},
 	"topo/calibrate":        {level: 5, touches: simulation},
 	"topo/experiment":       {level: 5, beside: []string{"clover", "sherman", "store/kv"}, touches: simulation},
-	"topo/experiment/insim": {level: 5, beside: []string{"clover", "clover/meta", "fusee", "sherman", "softrnic/memservice", "store", "store/kv", "store/nictable", "store/passive", "store/pdpm", "topo/calibrate", "topo/experiment"}, touches: simulation},
+	"topo/experiment/insim": {level: 5, beside: []string{"clover", "clover/meta", "fusee", "sherman", "softrnic/memservice", "store", "store/kv", "store/kvcs", "store/kvcs/virtual", "store/nictable", "store/passive", "store/pdpm", "topo/calibrate", "topo/experiment"}, touches: simulation},
 	"topo/doctor":           {level: 5},
 	"topo/bundle":           {level: 5},
 	"topo/top":              {level: 5},
 	"topo/top/live":         {level: 5, beside: []string{"store", "topo/hostd", "topo/top"}},
-	"topo/scenario":         {level: 5, beside: []string{"store", "clover", "store/kv", "store/passive", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf", "store/bytekeys", "store/template"}, touches: simulation},
+	"topo/scenario":         {level: 5, beside: []string{"store", "clover", "store/kv", "store/passive", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf", "store/bytekeys", "store/kvcs", "store/kvcs/virtual", "store/template"}, touches: simulation},
 
 	// L6 and L7: the binary, the suites.
 	"onerma/socket/example":           {level: 6},

@@ -118,6 +118,8 @@ func All() []Scenario {
 			"histories are linearizable, the replicas of the index are alike and no block is left behind (--mode)", run: runTable},
 		{Name: "onerma", Doc: "NICs without connections under random faults, replays, rekeys and crashes; checks bounds, windows, keys, " +
 			"bytes, and that no byte changes after the end of a WRITE", run: runSolo},
+		{Name: "kvcs", Doc: "clients of the service kvcs on NICs without connections under random faults; servers crash, hang and are cut off; " +
+			"checks that histories are linearizable", run: runCache},
 		{
 			Name: "bytekeys", Doc: "byte-string keys with the same hash, over the template, under random faults and crashes: linearizable",
 			run: func(e *env) error { return runTrial(e, byteKeysTrial, nil) },

@@ -1,0 +1,391 @@
+package kvcs
+
+import (
+	"cmp"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Remote is a replica as a client's Port sees it.
+type Remote struct {
+	Addr   netip.Addr
+	Region nic.RegionID
+	Key    *nic.Cipher // of K_d for READ
+	id     Replica
+}
+
+// Port is what a client needs of its host. One thread uses it.
+type Port interface {
+	Now() clock.Time
+	// Send sends a datagram to the coordinator. Receive waits for one from the coordinator until a
+	// time; it returns false if none has arrived by then. The bytes are valid until the next call.
+	Send(b []byte)
+	Receive(until clock.Time) ([]byte, bool)
+	// Read reads len(b) bytes of a replica's memory. The first operation that fails ends it. It also
+	// ends as nic.Timeout if no operation could be issued until a time.
+	Read(r *Remote, offset uint64, b []byte, until clock.Time) nic.Status
+}
+
+// ClientConfig describes a client.
+type ClientConfig struct {
+	Port Port // required
+	// PID is that of the process whose NIC executes the READs; required.
+	PID nic.PID
+	// RTT is the round-trip time of the rack; required.
+	RTT time.Duration
+	// Number chooses the replica that the client prefers.
+	Number uint64
+	// Health is shared by the clients of a host; nil means that the client has its own.
+	Health *Health
+}
+
+// Client is a client of the store. One thread uses it.
+type Client struct {
+	cfg     ClientConfig
+	port    Port
+	session uint64
+	view    view
+	remotes []*Remote
+	// lease is until when the client may use the view. renewal is when it asks for the next one.
+	lease, renewal clock.Time
+	// asked is when the client last asked for a view; this time is the number of the message. opening
+	// is when it began to ask for a session.
+	asked, opening clock.Time
+	number         uint64 // of the last change
+	result         outcome
+	window         [windowLen]byte
+	cell           []byte
+	cost           kv.Cost
+	stats          ClientStats
+}
+
+// outcome is the outcome of the last change, once it has arrived.
+type outcome struct {
+	known bool
+	err   error
+}
+
+// ClientStats counts what a client has done.
+type ClientStats struct {
+	// Redirected is how often a READ failed and the client turned to another replica. Changed is how
+	// often memory had changed while it was read. Pending is how often a change was in progress.
+	Redirected, Changed, Pending uint64
+}
+
+// Open opens a client.
+func Open(cfg ClientConfig, deadline clock.Time) (*Client, error) {
+	if cfg.Port == nil || cfg.RTT <= 0 {
+		return nil, errors.New("kvcs client: give Port and RTT")
+	}
+	if cfg.Health == nil {
+		cfg.Health = new(Health)
+	}
+	c := &Client{cfg: cfg, port: cfg.Port, opening: cfg.Port.Now()}
+	if !c.renew(deadline) {
+		return nil, kv.TimedOut(errors.New("the coordinator does not answer"))
+	}
+	return c, nil
+}
+
+// Stats returns a copy of the counters.
+func (c *Client) Stats() ClientStats { return c.stats }
+
+// Shape returns the shape of the table.
+func (c *Client) Shape() Shape { return c.view.shape }
+
+// Last implements kv.Store.
+func (c *Client) Last() kv.Cost { return c.cost }
+
+// Close implements kv.Store. The coordinator forgets a client that is silent.
+func (c *Client) Close() error { return nil }
+
+// Replicas returns the replicas that the client knows, the preferred one first.
+func (c *Client) Replicas() (out []netip.Addr) {
+	for _, r := range c.remotes {
+		out = append(out, r.Addr)
+	}
+	return out
+}
+
+// patience is how long the client waits for an answer before it asks again.
+func (c *Client) patience() time.Duration { return 4 * c.cfg.RTT }
+
+// ask asks for a session or a lease.
+func (c *Client) ask() {
+	c.asked = c.port.Now()
+	m := message{kind: msgRenew, id: c.session, number: uint64(c.asked)}
+	if c.session == 0 {
+		m.kind, m.region = msgHello, uint32(c.cfg.PID)
+	}
+	c.port.Send(m.encode())
+	c.renewal = c.asked.Add(c.patience())
+}
+
+// renew waits until the client has a lease for a view with a replica. It returns false at the
+// deadline. A client whose session was forgotten begins another one.
+func (c *Client) renew(deadline clock.Time) bool {
+	for {
+		now := c.port.Now()
+		if now < c.lease && c.session != 0 {
+			return true
+		}
+		if now >= deadline {
+			return false
+		}
+		if now >= c.renewal {
+			c.ask()
+		}
+		c.wait(clock.Min(c.renewal, deadline))
+	}
+}
+
+// wait handles messages until a time, or until one has arrived.
+func (c *Client) wait(until clock.Time) {
+	if b, ok := c.port.Receive(until); ok {
+		c.handle(b)
+	}
+}
+
+// pause handles messages until a time.
+func (c *Client) pause(until clock.Time) {
+	for {
+		b, ok := c.port.Receive(until)
+		if !ok {
+			return
+		}
+		c.handle(b)
+	}
+}
+
+// handle handles a message of the coordinator.
+func (c *Client) handle(b []byte) {
+	var m message
+	if !m.parse(b) {
+		return
+	}
+	switch m.kind {
+	case msgView:
+		c.viewed(&m)
+	case msgForgotten:
+		if m.id == c.session {
+			c.session, c.lease, c.renewal, c.opening = 0, 0, 0, c.port.Now()
+		}
+	case msgOutcome:
+		if m.id == c.session && m.number == c.number && int(m.op) < len(results) {
+			c.result = outcome{true, results[m.op]}
+		}
+	default:
+	}
+}
+
+// viewed takes a view. The lease counts from when the client has asked for it.
+func (c *Client) viewed(m *message) {
+	var v view
+	at := clock.Time(m.number) // when the client has asked
+	if c.session != 0 && m.id != c.session || at < c.opening || at > c.asked || !v.parse(m.body) || v.epoch < c.view.epoch {
+		return
+	}
+	if c.session == 0 {
+		c.session, c.number = m.id, 0
+	}
+	if v.epoch != c.view.epoch {
+		c.remotes = c.adopt(&v)
+	}
+	c.view = v
+	c.lease = max(c.lease, at.Add(v.lease))
+	c.renewal = at.Add(v.lease / 2)
+}
+
+// adopt returns the replicas of a view in the order in which the client prefers them.
+func (c *Client) adopt(v *view) (out []*Remote) {
+	for _, r := range v.replicas {
+		x := &Remote{Addr: r.Addr, Region: r.Region, Key: nic.NewCipher(r.Key), id: r}
+		for _, old := range c.remotes {
+			if old.id == r {
+				x = old
+			}
+		}
+		at := 0
+		for at < len(out) && c.rank(out[at].Addr) >= c.rank(r.Addr) {
+			at++
+		}
+		out = append(out[:at], append([]*Remote{x}, out[at:]...)...)
+	}
+	return out
+}
+
+// rank says how much the client prefers a replica.
+func (c *Client) rank(a netip.Addr) uint64 {
+	b := a.As4()
+	return mix(c.cfg.Number ^ mix(uint64(b[0])<<24|uint64(b[1])<<16|uint64(b[2])<<8|uint64(b[3])))
+}
+
+// change asks the coordinator for a change, until it answers.
+func (c *Client) change(o op, key uint64, value []byte, deadline clock.Time) error {
+	c.cost = kv.Cost{}
+	if len(value) > MaxValue {
+		return kv.ErrTooLarge
+	}
+	if !c.renew(deadline) {
+		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
+	}
+	session := c.session
+	c.number++
+	c.result = outcome{}
+	m := message{kind: msgChange, id: session, number: c.number, op: uint8(o), key: key, body: value}
+	b := m.encode()
+	for next := clock.Time(0); ; {
+		switch now := c.port.Now(); {
+		case c.result.known:
+			return c.result.err
+		case c.session != session:
+			return kv.TimedOut(errors.New("the coordinator has forgotten the client"))
+		case now >= deadline:
+			return kv.TimedOut(errors.New("the coordinator does not answer"))
+		case now >= next:
+			c.port.Send(b)
+			c.cost.RPCs++
+			next = now.Add(c.patience())
+		}
+		if c.port.Now() >= c.renewal {
+			c.ask()
+		}
+		c.wait(clock.Min(clock.Min(next, deadline), c.renewal))
+	}
+}
+
+// Put implements kv.Store.
+func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
+	return c.change(opPut, key, value, deadline)
+}
+
+// Insert implements kv.Store.
+func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
+	return c.change(opInsert, key, value, deadline)
+}
+
+// Upsert implements kv.Upserter.
+func (c *Client) Upsert(key uint64, value []byte, deadline clock.Time) error {
+	return c.change(opUpsert, key, value, deadline)
+}
+
+// Delete implements kv.Store.
+func (c *Client) Delete(key uint64, deadline clock.Time) error {
+	return c.change(opDelete, key, nil, deadline)
+}
+
+// finding is the result of a lookup in one replica.
+type finding uint8
+
+const (
+	found finding = iota
+	absent
+	isPending
+	isChanged
+	failed
+)
+
+// mostTries is how often the client looks up a key in a replica that it can READ before it asks
+// another one: a server that hangs may have left the key pending.
+const mostTries = 8
+
+// Get implements kv.Store.
+func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	c.cost = kv.Cost{}
+	for tries := 0; ; {
+		now := c.port.Now()
+		switch {
+		case now >= deadline:
+			return nil, kv.ErrTimeout
+		case now >= c.lease || c.session == 0:
+			c.renew(deadline)
+			continue
+		case now >= c.renewal:
+			c.ask()
+		}
+		c.pause(now)
+		r := c.cfg.Health.choose(c.port.Now(), c.remotes, tries/mostTries)
+		if r == nil {
+			c.wait(clock.Min(deadline, now.Add(c.patience())))
+			continue
+		}
+		value, x := c.lookup(r, key)
+		switch after := c.port.Now(); {
+		case x == failed && after == now: // the NIC is down
+			c.pause(clock.Min(deadline, now.Add(c.cfg.RTT)))
+			continue
+		case x == failed || after >= c.lease: // without a lease, the replica may have been left behind
+			continue
+		}
+		switch x {
+		case found:
+			return append(dst[:0], value...), nil
+		case absent:
+			return nil, kv.ErrNotFound
+		case isPending:
+			c.stats.Pending++
+		default:
+			c.stats.Changed++
+		}
+		tries++
+		c.cost.Retries++
+		c.pause(clock.Min(deadline, c.port.Now().Add(c.cfg.RTT*time.Duration(min(tries, mostTries))/4)))
+	}
+}
+
+// lookup looks a key up in a replica.
+func (c *Client) lookup(r *Remote, key uint64) ([]byte, finding) {
+	if !c.read(r, uint64(c.view.shape.window(key))*slotLen, c.window[:]) {
+		return nil, failed
+	}
+	var best, s slot
+	for at := 0; at < windowLen; at += slotLen {
+		if !s.parse(c.window[at:]) {
+			return nil, isChanged
+		}
+		if s.state != free && s.key == key && s.version >= best.version {
+			best = s
+		}
+	}
+	switch {
+	case best.state == free:
+		return nil, absent
+	case best.state == pending:
+		return nil, isPending
+	case int(best.length) > c.view.shape.Value || int(best.cell) >= c.view.shape.Cells:
+		return nil, isChanged
+	}
+	n := cellHead + int(best.length)
+	if cap(c.cell) < n {
+		c.cell = make([]byte, cellHead+c.view.shape.Value)
+	}
+	if !c.read(r, uint64(c.view.shape.cellAt(best.cell)), c.cell[:n]) {
+		return nil, failed
+	}
+	v, ok := valueOf(c.cell[:n], &best)
+	if !ok {
+		return nil, isChanged
+	}
+	return v, found
+}
+
+// read reads memory of a replica. If that fails, the client turns to another one from now on.
+func (c *Client) read(r *Remote, offset uint64, b []byte) bool {
+	c.cost.RTTs++
+	s := c.port.Read(r, offset, b, c.port.Now().Add(8*c.cfg.RTT))
+	if s == nic.OK {
+		c.cfg.Health.well(r)
+		return true
+	}
+	c.stats.Redirected++
+	c.cfg.Health.failed(c.port.Now(), r, s, c.cfg.RTT)
+	if s == nic.RemoteAuthenticationFailure {
+		c.renewal = cmp.Or(clock.Min(c.renewal, c.asked.Add(c.patience())), 1) // there may be another view
+	}
+	return false
+}

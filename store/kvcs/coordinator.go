@@ -1,0 +1,335 @@
+package kvcs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// CoordinatorConfig describes a coordinator. Fields that are not marked as required have defaults.
+type CoordinatorConfig struct {
+	// Addr and PID are those of the process that issues the REKEYs; required.
+	Addr netip.Addr
+	PID  nic.PID
+	// Shape is that of the table; required.
+	Shape Shape
+	// Rand makes sessions and keys; required. On a rack, its numbers must not be predictable.
+	Rand *rand.Rand
+	// RTT is the round-trip time of the rack; required.
+	RTT time.Duration
+	// Lease is how long clients may use a view; 0 means 400 RTT. Patience is after what time without
+	// progress a server is fenced; 0 means 40 RTT.
+	Lease, Patience time.Duration
+}
+
+// Bounds of a coordinator.
+const (
+	maxSessions = 4096
+	// sessionLeases is after how many leases without a message a session is forgotten.
+	sessionLeases = 64
+	// maxLog bounds the records that are kept for a server that is being copied.
+	maxLog = 8192
+	// sendWindow and copyWindow bound what is in flight to a server, in records and bytes.
+	sendWindow = 64
+	copyChunk  = 1024
+	copyWindow = 16 * copyChunk
+)
+
+// CoordinatorStats counts what a coordinator has done.
+type CoordinatorStats struct {
+	// Changes is the number of changes that have taken effect. Fenced is how often a server was
+	// fenced; of those, Rekeyed by a REKEY, Expired by the end of leases, and Left because the server
+	// had begun again. Joined is how often a server became a replica.
+	Changes, Fenced, Rekeyed, Expired, Left, Joined uint64
+}
+
+// session is a client.
+type session struct {
+	id   uint64
+	addr netip.AddrPort
+	pid  nic.PID
+	seen clock.Time
+	// number is that of the client's last change, and result its outcome once it is known.
+	number uint64
+	known  bool
+	result uint8
+}
+
+// change is a change in progress.
+type change struct {
+	s      *session
+	number uint64
+	op     op
+	key    uint64
+	value  []byte
+	at     uint64 // position of its first record; 0 while it waits
+}
+
+// Coordinator is the process that decides all changes. It is a sans-I/O machine.
+type Coordinator struct {
+	cfg      CoordinatorConfig
+	table    *table
+	memory   Bytes
+	members  []*member // servers that are copied, used or fenced, in the order of their joins
+	last     map[netip.Addr]uint64
+	sessions map[uint64]*session
+	epoch    uint64
+	// log has the records from position base on. active are the changes whose first records are in the
+	// log and that have not taken effect, in the order of their positions; waiting are those that have
+	// not begun. effective is the position of the last change that has taken effect.
+	log             []record
+	base, effective uint64
+	active, waiting []*change
+	tag             uint64 // of the last REKEY
+	stats           CoordinatorStats
+}
+
+// NewCoordinator makes a coordinator with an empty table.
+func NewCoordinator(cfg CoordinatorConfig) (*Coordinator, error) {
+	if err := cfg.Shape.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Rand == nil || cfg.RTT <= 0 || !cfg.Addr.Is4() {
+		return nil, fmt.Errorf("kvcs coordinator: give Rand, RTT and an IPv4 address, not %v", cfg.Addr)
+	}
+	cfg.Lease, cfg.Patience = cmp.Or(cfg.Lease, 400*cfg.RTT), cmp.Or(cfg.Patience, 40*cfg.RTT)
+	c := &Coordinator{
+		cfg: cfg, memory: make(Bytes, cfg.Shape.Bytes()), last: make(map[netip.Addr]uint64), sessions: make(map[uint64]*session), epoch: 1, base: 1,
+	}
+	c.table = newTable(cfg.Shape, c.memory)
+	return c, nil
+}
+
+// Stats returns a copy of the counters.
+func (c *Coordinator) Stats() CoordinatorStats { return c.stats }
+
+// Replicas returns the addresses of the servers that clients may use.
+func (c *Coordinator) Replicas() (out []netip.Addr) {
+	for _, m := range c.members {
+		if m.state == memberActive {
+			out = append(out, m.addr.Addr())
+		}
+	}
+	return out
+}
+
+// head returns the position of the last record.
+func (c *Coordinator) head() uint64 { return c.base + uint64(len(c.log)) - 1 }
+
+// Receive handles a datagram.
+func (c *Coordinator) Receive(now clock.Time, from netip.AddrPort, b []byte, out *Outbox) {
+	var m message
+	if !m.parse(b) {
+		return
+	}
+	switch m.kind {
+	case msgHello, msgRenew, msgChange:
+		c.fromClient(now, from, &m, out)
+	case msgJoin:
+		c.joined(now, from, &m, out)
+	case msgProgress:
+		c.progress(now, from, &m, out)
+	case msgView, msgForgotten, msgOutcome, msgRestart, msgCopy, msgRecord: // the coordinator sends these
+	}
+	c.advance(now, out)
+}
+
+func (c *Coordinator) fromClient(now clock.Time, from netip.AddrPort, m *message, out *Outbox) {
+	var s *session
+	if m.kind == msgHello {
+		if s = c.open(now, from, nic.PID(m.region)); s == nil {
+			return
+		}
+	} else if s = c.sessions[m.id]; s == nil {
+		out.send(from, &message{kind: msgForgotten, id: m.id})
+		return
+	}
+	s.seen, s.addr = now, from
+	if m.kind == msgChange {
+		c.asked(s, m, out)
+		return
+	}
+	v := c.viewFor(now, s)
+	out.send(from, &message{kind: msgView, id: s.id, number: m.number, body: v.encode()})
+}
+
+// open makes a session; nil if there are too many. It forgets sessions that are not used any more,
+// but none whose change is in progress.
+func (c *Coordinator) open(now clock.Time, from netip.AddrPort, pid nic.PID) *session {
+	if len(c.sessions) >= maxSessions {
+		for id, s := range c.sessions {
+			if now.Sub(s.seen) > sessionLeases*c.cfg.Lease && (s.known || s.number == 0) {
+				delete(c.sessions, id)
+			}
+		}
+		if len(c.sessions) >= maxSessions {
+			return nil
+		}
+	}
+	s := &session{id: c.cfg.Rand.Uint64(), addr: from, pid: pid}
+	c.sessions[s.id] = s
+	return s
+}
+
+// viewFor returns the view for a client, whose lease begins now.
+func (c *Coordinator) viewFor(now clock.Time, s *session) *view {
+	v := &view{epoch: c.epoch, lease: c.cfg.Lease, shape: c.cfg.Shape}
+	for _, m := range c.members {
+		if m.state != memberActive {
+			continue
+		}
+		m.granted = now
+		v.replicas = append(v.replicas, Replica{
+			Addr: m.addr.Addr(), Region: m.region, Key: nic.Derive(m.key, s.addr.Addr(), s.pid, onerma.Read),
+		})
+	}
+	return v
+}
+
+// asked handles the request for a change, which may be a copy of an earlier one.
+func (c *Coordinator) asked(s *session, m *message, out *Outbox) {
+	o := op(m.op)
+	switch {
+	case m.number < s.number || m.number == 0 || o < opPut || o > opDelete:
+		return
+	case m.number == s.number && s.known:
+		c.answer(s, out)
+		return
+	case m.number == s.number:
+		return
+	}
+	s.number, s.known = m.number, false
+	c.waiting = append(c.waiting, &change{s: s, number: m.number, op: o, key: m.key, value: slices.Clone(m.body)})
+}
+
+// decided records the outcome of a change and tells the client.
+func (c *Coordinator) decided(x *change, err error, out *Outbox) {
+	if x.s.number != x.number {
+		return // the client has given this change up
+	}
+	x.s.known, x.s.result = true, resultOf(err)
+	c.answer(x.s, out)
+}
+
+func (c *Coordinator) answer(s *session, out *Outbox) {
+	out.send(s.addr, &message{kind: msgOutcome, id: s.id, number: s.number, op: s.result})
+}
+
+// advance does all that can be done now: it completes changes, adds members to the view, begins
+// changes, and sends records.
+func (c *Coordinator) advance(now clock.Time, out *Outbox) {
+	for again := true; again; {
+		again = c.complete(out)
+		c.admit()
+		c.copyAll(now)
+		again = c.begin(out) || again
+	}
+	c.trim()
+	for _, m := range c.members {
+		c.push(now, m, out)
+	}
+}
+
+// complete completes the changes that all members have prepared.
+func (c *Coordinator) complete(out *Outbox) (any bool) {
+	for len(c.active) > 0 {
+		x := c.active[0]
+		if slices.ContainsFunc(c.members, func(m *member) bool { return m.counts() && m.acked < x.at }) {
+			return any
+		}
+		c.active, any = c.active[1:], true
+		c.effective = x.at
+		c.stats.Changes++
+		c.append(&record{step: stepCommit, key: x.key})
+		c.decided(x, nil, out)
+	}
+	return any
+}
+
+// begin begins the changes that wait, except those of keys with a change in progress. While a server
+// waits for its copy, no change begins.
+func (c *Coordinator) begin(out *Outbox) (any bool) {
+	if len(c.waiting) == 0 || slices.ContainsFunc(c.members, func(m *member) bool { return m.state == memberWaiting }) {
+		return false
+	}
+	busy := make(map[uint64]bool, len(c.active))
+	for _, x := range c.active {
+		busy[x.key] = true
+	}
+	left := c.waiting[:0]
+	for _, x := range c.waiting {
+		if busy[x.key] {
+			left = append(left, x)
+			continue
+		}
+		if err := c.table.check(x.op, x.key, len(x.value)); err != nil {
+			c.decided(x, err, out)
+			continue
+		}
+		busy[x.key], any = true, true
+		r := record{step: stepSet, key: x.key, value: x.value}
+		if x.op == opDelete {
+			r = record{step: stepRemove, key: x.key}
+		}
+		x.at = c.append(&r)
+		c.active = append(c.active, x)
+	}
+	clear(c.waiting[len(left):])
+	c.waiting = left
+	return any
+}
+
+// append appends a record to the log, executes it, and returns its position.
+func (c *Coordinator) append(r *record) uint64 {
+	c.log = append(c.log, *r)
+	if err := c.table.execute(c.head(), r); err != nil {
+		panic("kvcs: " + err.Error()) // check has allowed the record
+	}
+	return c.head()
+}
+
+// trim forgets the records that no member needs, and drops servers whose copy takes too long.
+func (c *Coordinator) trim() {
+	least := c.head()
+	for _, m := range slices.Clone(c.members) {
+		switch {
+		case m.state == memberFencing || m.state == memberWaiting:
+		case m.state == memberCopying && c.head()-m.acked > maxLog:
+			c.remove(m)
+		default:
+			least = min(least, m.acked)
+		}
+	}
+	if n := least + 1 - c.base; n > 0 {
+		c.log = slices.Delete(c.log, 0, int(n))
+		c.base = least + 1
+	}
+}
+
+// Tick handles the timers that have expired.
+func (c *Coordinator) Tick(now clock.Time, out *Outbox) {
+	for _, m := range slices.Clone(c.members) {
+		c.watch(now, m, out)
+	}
+	c.advance(now, out)
+}
+
+// Deadline returns when Tick must be called.
+func (c *Coordinator) Deadline() clock.Time {
+	at := clock.Never
+	for _, m := range c.members {
+		at = clock.Min(at, m.deadline(c))
+	}
+	return at
+}
+
+// ErrShape means that a coordinator and a client or server have different ideas of the table.
+var ErrShape = errors.New("kvcs: the table has another shape")

@@ -1,0 +1,87 @@
+package kvcs
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// How long clients avoid a replica after a failed READ, in round trips. After a TIMEOUT, the time
+// doubles with each further one.
+const (
+	avoidNACK        = 8
+	avoidTimeout     = 200
+	mostAvoidTimeout = 3200
+)
+
+// Health is what the clients of a host know of the replicas. The zero value is ready. Its methods may
+// be called by several goroutines.
+type Health struct {
+	mu   sync.Mutex
+	sick map[netip.Addr]*avoided
+}
+
+// avoided is a replica that clients avoid.
+type avoided struct {
+	replica Replica
+	until   clock.Time
+	period  time.Duration
+}
+
+// choose returns the replica that a client asks, or nil if there is none: the first one of list that
+// is not avoided, or else the one that is avoided least long. skip is how many it passes over.
+func (h *Health) choose(now clock.Time, list []*Remote, skip int) (best *Remote) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(list) == 0 {
+		return nil
+	}
+	soonest := clock.Never
+	for i := range list {
+		r := list[(i+skip)%len(list)]
+		x := h.sick[r.Addr]
+		if x == nil || x.until <= now || x.replica != r.id {
+			return r
+		}
+		if x.until < soonest {
+			best, soonest = r, x.until
+		}
+	}
+	return best
+}
+
+// well notes that a READ has succeeded.
+func (h *Health) well(r *Remote) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if x := h.sick[r.Addr]; x != nil && x.replica == r.id {
+		delete(h.sick, r.Addr)
+	}
+}
+
+// failed notes that a READ has failed. A READ that was not dispatched says nothing about the replica.
+func (h *Health) failed(now clock.Time, r *Remote, s nic.Status, rtt time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s == nic.DispatchTimeout {
+		return
+	}
+	x := h.sick[r.Addr]
+	if x == nil || x.replica != r.id {
+		x = &avoided{replica: r.id}
+		if h.sick == nil {
+			h.sick = make(map[netip.Addr]*avoided)
+		}
+		h.sick[r.Addr] = x
+	}
+	switch {
+	case s == nic.NACK:
+		x.until = max(x.until, now.Add(avoidNACK*rtt))
+	case x.until <= now: // not one of several READs that were in flight together
+		x.period = min(max(2*x.period, avoidTimeout*rtt), mostAvoidTimeout*rtt)
+		x.until = now.Add(x.period)
+	}
+}

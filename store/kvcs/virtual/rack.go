@@ -1,0 +1,188 @@
+package virtual
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/store/kvcs"
+	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// Config describes a rack. Fields that are not marked as required have defaults.
+type Config struct {
+	Seed uint64
+	// Servers and Hosts are the numbers of replicas and of hosts for clients; required.
+	Servers, Hosts int
+	Shape          kvcs.Shape // required
+	// RTT is the round trip; required. Delay is that of a link; 0 means RTT / 4.
+	RTT, Delay time.Duration
+	Rate       int64 // of the links, in bits a second; 0: frames take no time
+	// MTU, Window and Threshold are those of nic.Config. First is the first congestion window.
+	MTU, Window, Threshold int
+	First                  float64
+	// Lease and Patience are those of kvcs.CoordinatorConfig.
+	Lease, Patience time.Duration
+	// Rules are faults of links, by the names of hosts.
+	Rules []fault.Rule
+	Sim   sim.Config
+	// Wrap, if not nil, puts a node around that of a host.
+	Wrap func(name string, n sim.Node) sim.Node
+}
+
+// Rack is a rack in virtual time.
+type Rack struct {
+	Net   *sim.Net
+	Hosts []*Host // the coordinator's host, the servers, the hosts of clients
+	cfg   Config
+	coord *kvcs.Coordinator
+	pids  nic.PID
+	err   error
+}
+
+// maxClients bounds the threads of a host, which share its NIC.
+const maxClients = 64
+
+// Name returns the name of a host: co, ms0, ms1 and so on, cn0, cn1 and so on.
+func (c *Config) Name(i int) string {
+	switch {
+	case i == 0:
+		return "co"
+	case i <= c.Servers:
+		return fmt.Sprintf("ms%d", i-1)
+	}
+	return fmt.Sprintf("cn%d", i-1-c.Servers)
+}
+
+func addrOf(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(1 + i)}) }
+
+func macOf(a netip.Addr) (wire.MAC, bool) {
+	b := a.As4()
+	return wire.MAC{2, 0, 0, 0, b[2], b[3]}, true
+}
+
+// New makes a rack whose coordinator and servers run.
+func New(cfg Config) (*Rack, error) {
+	cfg.Delay = cmp.Or(cfg.Delay, cfg.RTT/4)
+	r := &Rack{Net: sim.New(cfg.Sim), cfg: cfg}
+	n := 1 + cfg.Servers + cfg.Hosts
+	sw, err := pipeline.New(pipeline.Config{Ports: n, Program: forward.Program{}})
+	if err != nil {
+		return nil, err
+	}
+	box := r.Net.Add("switch", sw)
+	for i := range n {
+		h := &Host{rack: r, Name: cfg.Name(i), addr: addrOf(i), rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i)))}
+		h.ports = make(map[uint16]*Port)
+		var node sim.Node = h
+		if cfg.Wrap != nil {
+			node = cfg.Wrap(h.Name, h)
+		}
+		if err := h.boot(); err != nil {
+			return nil, err
+		}
+		h.node = r.Net.Add(h.Name, node)
+		up := fault.NewInjector(cfg.Seed, h.Name, fault.Up, cfg.Rules)
+		down := fault.NewInjector(cfg.Seed, h.Name, fault.Down, cfg.Rules)
+		h.Link = r.Net.Connect(sim.LinkConfig{
+			Name: h.Name, A: sim.End{Node: h.node}, B: sim.End{Node: box, Port: i}, Delay: cfg.Delay, Rate: cfg.Rate, Up: up.Frame, Down: down.Frame,
+		})
+		r.Hosts = append(r.Hosts, h)
+	}
+	if err := r.coordinate(); err != nil {
+		return nil, err
+	}
+	for i := range cfg.Servers {
+		if err := r.Server(i).serve(); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// coordinate starts the coordinator.
+func (r *Rack) coordinate() (err error) {
+	h := r.Hosts[0]
+	r.pids++
+	if h.rekeys, err = h.nic.Open(r.pids, 16); err != nil {
+		return err
+	}
+	r.coord, err = kvcs.NewCoordinator(kvcs.CoordinatorConfig{
+		Addr: h.addr, PID: r.pids, Shape: r.cfg.Shape, Rand: h.rand, RTT: r.cfg.RTT, Lease: r.cfg.Lease, Patience: r.cfg.Patience,
+	})
+	h.machine = r.coord
+	return err
+}
+
+// Coordinator returns the coordinator.
+func (r *Rack) Coordinator() *kvcs.Coordinator { return r.coord }
+
+// Server returns the host of server i, and Compute that of clients.
+func (r *Rack) Server(i int) *Host  { return r.Hosts[1+i] }
+func (r *Rack) Compute(i int) *Host { return r.Hosts[1+r.cfg.Servers+i] }
+
+// Host returns the host with an address; nil if there is none.
+func (r *Rack) Host(a netip.Addr) *Host {
+	for _, h := range r.Hosts {
+		if h.addr == a {
+			return h
+		}
+	}
+	return nil
+}
+
+// Part cuts a host off from the coordinator alone, or ends that. Clients reach both.
+func (r *Rack) Part(h *Host, off bool) {
+	co := r.Hosts[0]
+	for _, pair := range [][2]*Host{{co, h}, {h, co}} {
+		if pair[0].cut == nil {
+			pair[0].cut = make(map[netip.Addr]bool)
+		}
+		pair[0].cut[pair[1].addr] = off
+	}
+}
+
+// fail ends the run with an error.
+func (r *Rack) fail(err error) {
+	if r.err == nil && err != nil {
+		r.err = err
+		r.Net.Stop(err)
+	}
+}
+
+// Client runs f as a thread with a client on a compute host.
+func (r *Rack) Client(host int, f func(c *kvcs.Client, p *Port) error) *sim.Proc {
+	h := r.Compute(host)
+	port, err := h.open()
+	if err != nil {
+		r.fail(err)
+		return nil
+	}
+	port.proc = r.Net.Go(fmt.Sprintf("%s/%d", h.Name, port.number), false, func(p *sim.Proc) {
+		defer h.close(port)
+		c, err := kvcs.Open(kvcs.ClientConfig{
+			Port: port, PID: h.pid, RTT: r.cfg.RTT, Number: r.cfg.Seed<<16 ^ uint64(host)<<8 ^ uint64(port.number), Health: &h.health,
+		}, openBy(r.Net.Now()))
+		if err == nil {
+			err = f(c, port)
+		}
+		if err != nil {
+			r.fail(fmt.Errorf("%s: %w", p.Name(), err))
+		}
+	})
+	return port.proc
+}
+
+// openBy is when opening a client must have succeeded.
+func openBy(now clock.Time) clock.Time { return now.Add(10 * time.Second) }
+
+// Run runs until all clients have returned.
+func (r *Rack) Run() error { return cmp.Or(r.err, r.Net.Run()) }

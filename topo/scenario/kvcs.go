@@ -1,0 +1,246 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/kvcs"
+	"github.com/rdmalab/rdmalab/store/kvcs/virtual"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// cachePlan is what a seed draws for the scenario kvcs.
+type cachePlan struct {
+	cfg                          virtual.Config
+	clients, keys, ops, troubles int
+	faults                       string
+	largest                      int
+	deaths                       int
+}
+
+func drawCache(e *env) *cachePlan {
+	d := e.draw
+	p := &cachePlan{clients: d.between(2, 8), keys: d.between(1, 4), ops: d.between(10, 60), largest: one(d, 16, 60, 500, 1500)}
+	delay := d.span(time.Microsecond, 10*time.Microsecond)
+	cfg := virtual.Config{
+		Seed: e.seed, Servers: d.between(1, 4), Hosts: d.between(1, 3), RTT: 4 * delay, Delay: delay, MTU: one(d, 4200, 1500, 600), First: one(d, 0.0, 4, 15),
+		Shape: kvcs.Shape{Buckets: d.between(1, 8), Cells: p.keys + p.clients + d.between(1, 8), Value: p.largest},
+	}
+	if d.chance(0.5) {
+		cfg.Rate = one(d, int64(1), 10, 100) * 1_000_000_000
+		cfg.RTT += 2 * time.Duration(4*2000*8*int64(time.Second)/cfg.Rate)
+	}
+	cfg.Lease = time.Duration(d.between(50, 400)) * cfg.RTT
+	cfg.Patience = time.Duration(d.between(10, 60)) * cfg.RTT
+	if d.chance(0.8) {
+		p.troubles = d.between(1, 8)
+	}
+	if d.chance(0.3) {
+		p.deaths = d.between(1, 2)
+	}
+	p.drawFaults(d, &cfg)
+	p.cfg = cfg
+	return p
+}
+
+// drawFaults draws the faults of each link.
+func (p *cachePlan) drawFaults(d *draw, cfg *virtual.Config) {
+	some := func(kind fault.Kind, most float64) fault.Rule {
+		return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)}
+	}
+	late := fault.Rule{Kind: fault.Reorder, Probability: 0.1, Delay: d.span(cfg.RTT/8, 10*cfg.RTT)}
+	for i := range 1 + cfg.Servers + cfg.Hosts {
+		var list []fault.Rule
+		name := one(d, "none", "none", "none", "loss", "late", "copies", "corrupt", "all")
+		switch name {
+		case "loss":
+			list = append(list, some(fault.Loss, 0.2))
+		case "late":
+			list = append(list, late)
+		case "copies":
+			list = append(list, some(fault.Duplicate, 0.5), late)
+		case "corrupt":
+			list = append(list, some(fault.Corrupt, 0.1))
+		case "all":
+			list = append(list, some(fault.Loss, 0.05), some(fault.Duplicate, 0.2), late, some(fault.Corrupt, 0.05))
+		}
+		for j := range list {
+			list[j].Link = cfg.Name(i)
+		}
+		p.faults += " " + name
+		cfg.Rules = append(cfg.Rules, list...)
+	}
+}
+
+// String is the plan on one line.
+func (p *cachePlan) String() string {
+	c := &p.cfg
+	return fmt.Sprintf("%d servers, %d clients on %d hosts, %d operations each on %d keys, values to %d bytes, %d buckets, %d cells, RTT %v, rate %d Gbit/s, MTU %d, lease %v, patience %v, %d failures, %d deaths of clients; links%s",
+		c.Servers, p.clients, c.Hosts, p.ops, p.keys, p.largest, c.Shape.Buckets, c.Shape.Cells, c.RTT, c.Rate/1_000_000_000, c.MTU, c.Lease, c.Patience, p.troubles, p.deaths, p.faults)
+}
+
+// cacheRun is one run.
+type cacheRun struct {
+	*env
+	plan    *cachePlan
+	cache   *virtual.Rack
+	history *kv.History
+	procs   []*sim.Proc
+	left    int // clients that have not returned
+	late    int // operations without an answer
+	stats   kvcs.ClientStats
+}
+
+// runCache runs clients of the service kvcs, while links have faults and servers crash, hang and are
+// cut off. The histories must be linearizable.
+func runCache(e *env) error {
+	r := &cacheRun{env: e, plan: drawCache(e), history: kv.NewHistory()}
+	e.report.Plan = r.plan.String()
+	if err := r.build(); err != nil {
+		return err
+	}
+	defer r.close()
+	r.left = r.plan.clients
+	for i := range r.plan.clients {
+		r.procs = append(r.procs, r.cache.Client(i%r.plan.cfg.Hosts, func(c *kvcs.Client, p *virtual.Port) error { return r.client(i, c, p) }))
+	}
+	r.trouble()
+	if err := r.cache.Run(); err != nil {
+		return err
+	}
+	e.report.Virtual = r.cache.Net.Now().Sub(0)
+	s := r.cache.Coordinator().Stats()
+	r.note("%d operations, %d without an answer; %d changes, %d READs redirected, %d on memory that changed, %d on pending keys", r.history.Len(), r.late,
+		s.Changes, r.stats.Redirected, r.stats.Changed, r.stats.Pending)
+	r.note("servers: %d joined, %d fenced, of these %d by REKEY and %d by leases; %d began again first", s.Joined, s.Fenced, s.Rekeyed, s.Expired, s.Left)
+	return r.history.Check(kv.MostStates)
+}
+
+func (r *cacheRun) build() (err error) {
+	if r.opt.Pcap != nil {
+		if r.rec, err = newRecorder(r.opt.Pcap); err != nil {
+			return err
+		}
+	}
+	cfg := r.plan.cfg
+	cfg.Sim = sim.Config{MaxEvents: maxEvents, MaxTime: maxVirtual, Cancelled: r.opt.Cancelled}
+	if r.opt.Hash || r.rec != nil {
+		cfg.Sim.Trace = r.trace
+	}
+	cfg.Wrap = r.opt.Wrap
+	r.cache, err = virtual.New(cfg)
+	return err
+}
+
+// client does the operations of a client.
+func (r *cacheRun) client(number int, c *kvcs.Client, p *virtual.Port) error {
+	d, rtt := r.draw, r.plan.cfg.RTT
+	s := kv.Record(c, r.history, number, p.Now)
+	for range r.plan.ops {
+		if d.chance(0.3) {
+			p.Sleep(p.Now().Add(d.span(1, 30*rtt)))
+		}
+		key := d.Uint64N(uint64(r.plan.keys))
+		value := s.Value(key, d.between(kv.MinValue, max(kv.MinValue, r.plan.largest)))
+		until := p.Now().Add(d.span(100*rtt, 4000*rtt))
+		var err error
+		switch d.IntN(10) {
+		case 0:
+			err = s.Insert(key, value, until)
+		case 1:
+			err = s.Delete(key, until)
+		case 2, 3:
+			err = s.Upsert(key, value, until)
+		case 4:
+			err = s.Put(key, value, until)
+		default:
+			_, err = s.Get(key, nil, until)
+		}
+		switch {
+		case errors.Is(err, kv.ErrTimeout):
+			r.late++
+		case err == nil || errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrExists):
+		case errors.Is(err, kv.ErrFull) && r.plan.cfg.Shape.Cells <= r.plan.keys+r.plan.clients:
+		default:
+			return err
+		}
+		if took := p.Now().Sub(until); took > 20*rtt {
+			return fmt.Errorf("an operation has ended %v after its deadline", took)
+		}
+		if s.Err() != nil {
+			return s.Err()
+		}
+	}
+	x := c.Stats()
+	r.stats.Redirected += x.Redirected
+	r.stats.Changed += x.Changed
+	r.stats.Pending += x.Pending
+	r.left--
+	return nil
+}
+
+// trouble lets servers fail for a while, and clients die.
+func (r *cacheRun) trouble() {
+	d, rtt := r.draw, r.plan.cfg.RTT
+	for range r.plan.troubles {
+		h := r.cache.Server(d.IntN(r.plan.cfg.Servers))
+		at := clock.Time(0).Add(d.span(rtt, 1500*rtt))
+		until := at.Add(d.span(rtt, 1000*rtt))
+		begin, end := h.Hang, func() error { h.Resume(); return nil }
+		switch d.IntN(4) {
+		case 0:
+			begin, end = h.Crash, h.Restart
+		case 1:
+			host := h
+			if d.chance(0.3) {
+				host = r.cache.Compute(d.IntN(r.plan.cfg.Hosts))
+			}
+			begin, end = func() { host.Link.SetUp(false) }, func() error { host.Link.SetUp(true); return nil }
+		case 2: // of the coordinator and this server alone
+			begin, end = func() { r.cache.Part(h, true) }, func() error { r.cache.Part(h, false); return nil }
+		}
+		r.cache.Net.At(at, func() {
+			if r.left > 0 {
+				begin()
+			}
+		})
+		r.cache.Net.At(until, func() {
+			if r.left == 0 {
+				return
+			}
+			if err := end(); err != nil {
+				r.cache.Net.Stop(err)
+			}
+		})
+	}
+	for range r.plan.deaths {
+		p := r.procs[d.IntN(len(r.procs))]
+		r.cache.Net.At(clock.Time(0).Add(d.span(rtt, 1500*rtt)), func() {
+			if !p.Done() {
+				p.Kill()
+				r.left--
+			}
+		})
+	}
+}
+
+// close fills in the report.
+func (r *cacheRun) close() {
+	r.report.Events = r.cache.Net.Events()
+	for _, h := range r.cache.Hosts {
+		addLinks(&r.report.Links, h.Link)
+	}
+	if r.opt.Hash {
+		r.report.Hash = r.hash.Sum()
+	}
+	r.cache.Net.Close()
+	if r.rec != nil {
+		if err := r.rec.close(); err != nil {
+			r.note("capture: %v", err)
+		}
+	}
+}
