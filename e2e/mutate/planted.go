@@ -35,7 +35,7 @@ const (
 
 // plantedBugs are bugs of the stores, of what the switch keeps in servers' memory, and of the NIC
 // without connections. make planted tries them.
-var plantedBugs = slices.Concat(cloverBugs, copiesBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, lookupBugs, bufferBugs, phasesBugs, onermaBugs, ringBugs, rednBugs, nictableBugs)
+var plantedBugs = slices.Concat(cloverBugs, copiesBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, lookupBugs, bufferBugs, phasesBugs, onermaBugs, kvcsBugs, ringBugs, rednBugs, nictableBugs)
 
 // mutant is the change of the file.
 func (p *planted) mutant() (*mutant, error) {

@@ -44,6 +44,8 @@ type OneRMAResult struct {
 	Retried, Dispatch float64
 	// Median and P99 are quantiles of the time of a transfer, in round trips.
 	Median, P99 float64
+	// Failover is the outcome of SoloFailover.
+	Failover *Failover
 }
 
 // Times sets the quantiles from the times of transfers, which it sorts.

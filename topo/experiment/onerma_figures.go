@@ -33,7 +33,7 @@ var oneRMAChoices = []string{
 
 // oneRMA lists the figures.
 func oneRMA(quick bool) []figure {
-	return []figure{oneRMARandom(quick), oneRMABeside(quick), oneRMARamp(quick), oneRMAJitter(quick), oneRMAThreshold(quick)}
+	return []figure{oneRMAFailover(quick), oneRMARandom(quick), oneRMABeside(quick), oneRMARamp(quick), oneRMAJitter(quick), oneRMAThreshold(quick)}
 }
 
 // oneRMASpan returns the time of a measurement.

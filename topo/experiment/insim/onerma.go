@@ -260,6 +260,8 @@ func (p *Sim) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.O
 		out, err = soloDemand(ctx, &l)
 	case experiment.SoloRandom:
 		out, err = soloRandom(ctx, &l)
+	case experiment.SoloFailover:
+		out, err = soloFailover(ctx, &l)
 	default:
 		return out, fmt.Errorf("1RMA: load %q is not known", l.Kind)
 	}

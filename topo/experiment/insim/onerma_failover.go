@@ -1,0 +1,123 @@
+package insim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/kvcs"
+	"github.com/rdmalab/rdmalab/store/kvcs/virtual"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// The store of figure 9, its clients, and the number of failures that are measured.
+const (
+	failoverServers = 3
+	failoverThreads = 16 // of a host
+	failoverKeys    = 64
+	failoverValue   = 2000
+	failoverThink   = 10 * time.Microsecond // on average, between two GETs of a thread
+	failoverBefore  = 3 * experiment.FailoverBin
+	failoverWarm    = 400 * soloRTT
+	failoverRuns    = 5
+)
+
+// failoverGET is a GET: when it began, since the failure, and how long it took.
+type failoverGET struct{ at, took time.Duration }
+
+// soloFailover measures GETs of clients while the NIC of a replica dies.
+func soloFailover(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
+	f := &experiment.Failover{Before: int(failoverBefore / experiment.FailoverBin)}
+	var gets []failoverGET
+	for seed := range uint64(failoverRuns) {
+		list, err := failoverRun(ctx, l, seed)
+		if err != nil {
+			return out, err
+		}
+		gets = append(gets, list...)
+	}
+	took := make([][]time.Duration, f.Before+int(l.Span/experiment.FailoverBin))
+	for _, g := range gets {
+		if i := int((g.at + failoverBefore) / experiment.FailoverBin); g.at >= -failoverBefore && i < len(took) {
+			took[i] = append(took[i], g.took)
+		}
+	}
+	for _, list := range took {
+		x := experiment.FailoverGETs{Count: float64(len(list)) / failoverRuns}
+		if len(list) > 0 {
+			var q experiment.OneRMAResult
+			q.Times(list)
+			x.Median, x.P99, x.Max = q.Median, q.P99, float64(slices.Max(list))/float64(soloRTT)
+		}
+		f.Bins = append(f.Bins, x)
+	}
+	f.Steady = steadyAfter(gets, l.Span)
+	out.Failover = f
+	return out, nil
+}
+
+// steadyAfter returns how many round trips after the failure the last GET ended that took 10 % longer
+// than all GETs in the last third of the measurement.
+func steadyAfter(gets []failoverGET, span time.Duration) float64 {
+	var most, last time.Duration
+	for _, g := range gets {
+		if g.at > span*2/3 {
+			most = max(most, g.took)
+		}
+	}
+	for _, g := range gets {
+		if g.at >= -4*soloRTT && g.took > most+most/10 {
+			last = max(last, g.at+g.took)
+		}
+	}
+	return float64(last) / float64(soloRTT)
+}
+
+// failoverRun measures one failure.
+func failoverRun(ctx context.Context, l *experiment.OneRMA, seed uint64) (gets []failoverGET, err error) {
+	r, err := virtual.New(virtual.Config{
+		Seed: seed, Servers: failoverServers, Hosts: l.Hosts, RTT: soloRTT, Delay: soloDelay, Rate: soloRate, First: l.First, Window: l.Window, Threshold: l.Threshold,
+		Shape: kvcs.Shape{Buckets: 2 * failoverKeys, Cells: 2 * failoverKeys, Value: failoverValue},
+		Sim:   sim.Config{MaxEvents: soloEvents, Cancelled: cancelled(ctx)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Net.Close()
+	dies := clock.Time(0).Add(2*failoverWarm + failoverBefore)
+	r.Net.At(dies, r.Server(0).Crash)
+	r.Client(0, func(c *kvcs.Client, p *virtual.Port) error {
+		for k := range uint64(failoverKeys) {
+			if err := c.Insert(k, kv.MakeValue(k, 1, failoverValue), p.Now().Add(time.Second)); err != nil {
+				return err
+			}
+		}
+		loaded := p.Now()
+		p.Sleep(clock.Time(0).Add(failoverWarm))
+		if p.Now() != clock.Time(0).Add(failoverWarm) || len(r.Coordinator().Replicas()) != failoverServers {
+			return fmt.Errorf("the store was not loaded in time: the last INSERT ended at %v", loaded)
+		}
+		return nil
+	})
+	for i := range l.Hosts * failoverThreads {
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		r.Client(i%l.Hosts, func(c *kvcs.Client, p *virtual.Port) error {
+			p.Sleep(clock.Time(0).Add(failoverWarm))
+			for end := dies.Add(l.Span); p.Now() < end; {
+				p.Sleep(p.Now().Add(time.Duration(random.ExpFloat64() * float64(failoverThink))))
+				began := p.Now()
+				if _, err := c.Get(random.Uint64N(failoverKeys), nil, began.Add(time.Millisecond)); err != nil {
+					return err
+				}
+				gets = append(gets, failoverGET{began.Sub(dies), p.Now().Sub(began)})
+			}
+			return nil
+		})
+	}
+	return gets, r.Run()
+}

@@ -1,0 +1,59 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// SoloFailover is a kind of OneRMA: clients of the service kvcs, whose replica's NIC dies.
+const SoloFailover = "failover"
+
+// FailoverBin is the width of a bin of a Failover.
+const FailoverBin = 20 * time.Microsecond
+
+// Failover is the outcome of SoloFailover: GETs by when they began, in bins around the failure.
+type Failover struct {
+	// Before is how many bins there are before the failure.
+	Before int
+	Bins   []FailoverGETs
+	// Steady is how many round trips after the failure the last GET ended that took longer than GETs do
+	// at the end of the measurement. A GET that fails ends the measurement with its error.
+	Steady float64
+}
+
+// FailoverGETs are the GETs that began in a bin: how many there were in a run, and quantiles of their
+// times in round trips.
+type FailoverGETs struct{ Count, Median, P99, Max float64 }
+
+// oneRMAFailover is figure 9: a replica of the key-value store fails.
+func oneRMAFailover(quick bool) figure {
+	f := figure{
+		key: "fig9", title: "GETs by when they begin, when the NIC of one of three replicas dies at 0", x: "us since the failure", unit: "RTT, GETs", format: "%.2f",
+		why: []string{
+			"the authors: the latency of the survivors is steady in less than 100 us (20 RTT), and there is no unavailability",
+			"a READ of the dead replica takes the time-out of 4 RTT; the clients of a host tell each other",
+		},
+	}
+	l := OneRMA{Kind: SoloFailover, Hosts: 6, First: 15, Span: 300 * time.Microsecond}
+	if quick {
+		l.Hosts = 3
+	}
+	const before = 3
+	for i := range before + int(l.Span/FailoverBin) {
+		x := fmt.Sprint((i - before) * int(FailoverBin/time.Microsecond))
+		cell := func(series string, value func(*FailoverGETs) float64) figureCell {
+			return figureCell{series: series, x: x, theirs: math.NaN(), load: l, value: func(o *outcome) float64 {
+				if o.solo.Failover == nil || i >= len(o.solo.Failover.Bins) {
+					return math.NaN()
+				}
+				return value(&o.solo.Failover.Bins[i])
+			}}
+		}
+		f.cells = append(f.cells,
+			cell("median, RTT", func(g *FailoverGETs) float64 { return g.Median }), cell("99th percentile, RTT", func(g *FailoverGETs) float64 { return g.P99 }),
+			cell("longest, RTT", func(g *FailoverGETs) float64 { return g.Max }), cell("GETs in 20 us", func(g *FailoverGETs) float64 { return g.Count }),
+		)
+	}
+	return f
+}
