@@ -2,7 +2,6 @@ package kvcs
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -330,6 +329,3 @@ func (c *Coordinator) Deadline() clock.Time {
 	}
 	return at
 }
-
-// ErrShape means that a coordinator and a client or server have different ideas of the table.
-var ErrShape = errors.New("kvcs: the table has another shape")

@@ -122,9 +122,13 @@ func FuzzMessages(f *testing.F) {
 	shape := Shape{Buckets: 2, Cells: 4, Value: 32}
 	v := view{epoch: 1, lease: 1, shape: shape, replicas: []Replica{{Addr: netip.MustParseAddr("10.0.0.2"), Region: 1}}}
 	for _, m := range []message{
-		{kind: msgHello, number: 1}, {kind: msgView, body: v.encode()}, {kind: msgJoin, id: 5, body: make([]byte, 16)},
-		{kind: msgCopy, id: 1, region: uint32(shape.Bytes()), body: make([]byte, shape.Bytes())}, {kind: msgRecord, id: 1, number: 1, op: uint8(stepSet), body: []byte("x")},
-		{kind: msgProgress, id: 5, number: 1}, {kind: msgChange, id: 1, number: 1, op: uint8(opInsert)},
+		{kind: msgHello, number: 1},
+		{kind: msgView, body: v.encode()},
+		{kind: msgJoin, id: 5, body: make([]byte, 16)},
+		{kind: msgCopy, id: 1, region: uint32(shape.Bytes()), body: make([]byte, shape.Bytes())},
+		{kind: msgRecord, id: 1, number: 1, op: uint8(stepSet), body: []byte("x")},
+		{kind: msgProgress, id: 5, number: 1},
+		{kind: msgChange, id: 1, number: 1, op: uint8(opInsert)},
 	} {
 		b := m.encode()
 		f.Add(b[:len(b)-sumLen])
