@@ -158,4 +158,10 @@ var onermaBugs = []planted{
 		"return k.oneRMA(v)",
 		"softrnic/fault TestClassesOfOneRMA",
 	},
+	{
+		"onerma: the last message of an operation is shorter", "onerma/nic/nic.go",
+		"return 1 << (bits.Len(uint(room)) - 1)",
+		"_ = bits.Len\n	return room / onerma.Unit * onerma.Unit",
+		"onerma/nic TestOperationsShareASuperFrame",
+	},
 }

@@ -16,8 +16,8 @@ type Config struct {
 	// Addr is the NIC's IPv4 address; required.
 	Addr netip.Addr
 	// LinkMTU is the length of the largest IP packet of the link in bytes; 0 means 4200, enough for an
-	// operation in one packet. With a smaller LinkMTU, a data message carries the largest multiple of
-	// 64 bytes that fits.
+	// operation in one packet. With a smaller LinkMTU, a data message carries the largest power of two
+	// that fits.
 	LinkMTU int
 	// Rand makes region keys and the first generations; required. On a rack, its numbers must not
 	// be predictable.

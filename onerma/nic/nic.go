@@ -2,6 +2,7 @@ package nic
 
 import (
 	"errors"
+	"math/bits"
 
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -15,7 +16,7 @@ import (
 type NIC struct {
 	cfg     Config
 	up      bool
-	piece   int // largest body of a data message, in bytes
+	piece   int // largest body of a data message, in bytes; see pieceOf
 	regions []*Region
 
 	// State of the NIC as an initiator: the commands, the slots that no portal has, and the WRITEs and
@@ -49,7 +50,7 @@ func New(cfg Config) (*NIC, error) {
 	cfg = cfg.withDefaults()
 	n := &NIC{
 		cfg: cfg, up: true, regions: make([]*Region, cfg.Regions),
-		piece: min(onerma.MaxOp, (cfg.LinkMTU-onerma.Overhead)/onerma.Unit*onerma.Unit),
+		piece: pieceOf(cfg.LinkMTU),
 		slots: make([]slot, cfg.Slots), offers: newRing[waiter](cfg.Slots), tickets: make([]ticket, cfg.Tickets),
 		window: newWindow(cfg.Window, cfg.Slots+cfg.Tickets),
 		server: server{queue: newRing[transfer](cfg.Slots + maxQueued)},
@@ -69,6 +70,14 @@ func New(cfg Config) (*NIC, error) {
 		n.freeTickets = append(n.freeTickets, uint16(i))
 	}
 	return n, nil
+}
+
+// pieceOf returns the largest body of a data message on a link: the largest power of two that fits.
+// So the data messages of operations of 4096 bytes have equal lengths, and those of many operations
+// travel as one super-frame.
+func pieceOf(mtu int) int {
+	room := min(onerma.MaxOp, mtu-onerma.Overhead)
+	return 1 << (bits.Len(uint(room)) - 1)
 }
 
 // Config returns the NIC's configuration with its defaults.
