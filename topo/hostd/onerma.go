@@ -29,7 +29,7 @@ func (h *Host) makeOneRMA(mac wire.MAC, mtu int) (second device.Second, err erro
 		NIC: nic.Config{
 			MAC: mac, Addr: h.self.IPv4, LinkMTU: mtu, Resolve: h.resolve, RTT: o.RTT, DispatchTimeout: o.Dispatch, Timeout: o.Timeout, Window: int(o.Window),
 		},
-		Executor:  executor.Config{RTT: o.RTT, First: firstOneRMAWindow, Most: maxOneRMAWindow, Burst: true},
+		Executor:  executor.Config{RTT: o.RTT, First: firstOneRMAWindow, Least: leastOneRMAWindow, Most: maxOneRMAWindow, Burst: true},
 		EpochFile: spec.Paths{Dir: h.cfg.Dir}.Incarnation(h.self.Name),
 	})
 	if err != nil {
@@ -38,11 +38,13 @@ func (h *Host) makeOneRMA(mac wire.MAC, mtu int) (second device.Second, err erro
 	return h.solo, nil
 }
 
-// Congestion windows, in operations: the first, and the largest. With a first window of 1, as in the
-// simulator, a test of a second would be over before the window has grown: it grows by one operation
-// in four round trips.
+// Congestion windows, in operations: the first, the least and the largest. With a first window of 1,
+// as in the simulator, a test of a second would be over before the window has grown: it grows by one
+// operation in four round trips. With the least one, an operation begins every 10 round trips, so a
+// peer that comes back is noticed soon.
 const (
 	firstOneRMAWindow = 64
+	leastOneRMAWindow = 0.1
 	maxOneRMAWindow   = 512
 )
 

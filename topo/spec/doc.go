@@ -14,8 +14,8 @@
 //	cable: veth              # what RoCEv2 packets cross between hosts and switch: a pair of interfaces (veth), or shared memory (memory). Default veth.
 //	group: rdma              # a group of this machine, by name or number: its users may run programs on the NICs of the hosts. Default none: only root may.
 //	onerma:                  # every host also has a NIC without connections, 1RMA; {} for the defaults. Default none.
-//	  rtt: 500us             # round-trip time on which its congestion control is based, 1us to 1s. Default 500us.
-//	  dispatch: 5ms          # how long an operation may wait for its receiver's window. Default 5ms.
+//	  rtt: 4ms               # round-trip time on which its congestion control is based, 1us to 1s. Default 4ms.
+//	  dispatch: 8ms          # how long an operation may wait for its receiver's window. Default 8ms.
 //	  timeout: 20ms          # how long the next message of an operation may take, at least dispatch and two rtt. Default 20ms.
 //	  window: 512KiB         # how many bytes a NIC may request that have not arrived, 4KiB to 64MiB. Default 512KiB.
 //	subnet: 10.77.0.0/24     # of the hosts. Default 10.77.0.0/24.

@@ -7,10 +7,12 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Defaults and bounds of the 1RMA NICs.
+// Defaults and bounds of the 1RMA NICs. The times have the ratios of the paper: dispatch is 2 RTT,
+// timeout 5 RTT. The RTT is the time that a rack needs when its processes share few processors: with
+// a smaller one, congestion control takes a time slice of another process for a queue.
 const (
-	defaultOneRMARTT      = 500 * time.Microsecond
-	defaultOneRMADispatch = 5 * time.Millisecond
+	defaultOneRMARTT      = 4 * time.Millisecond
+	defaultOneRMADispatch = 8 * time.Millisecond
 	defaultOneRMATimeout  = 20 * time.Millisecond
 	defaultOneRMAWindow   = 512 << 10
 	minOneRMAWindow       = 4096

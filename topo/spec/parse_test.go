@@ -118,7 +118,7 @@ func TestParseFull(t *testing.T) {
 // The NICs without connections have defaults, and exist only if the rack file says so.
 func TestOneRMADefaults(t *testing.T) {
 	r, err := Parse([]byte("hosts: [{name: a, role: compute}]\nonerma: {}"))
-	if err != nil || r.OneRMA == nil || *r.OneRMA != (OneRMA{RTT: 500 * time.Microsecond, Dispatch: 5 * time.Millisecond, Timeout: 20 * time.Millisecond, Window: 512 << 10}) {
+	if err != nil || r.OneRMA == nil || *r.OneRMA != (OneRMA{RTT: 4 * time.Millisecond, Dispatch: 8 * time.Millisecond, Timeout: 20 * time.Millisecond, Window: 512 << 10}) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if r, err := Parse([]byte("hosts: [{name: a, role: compute}]")); err != nil || r.OneRMA != nil {
@@ -225,7 +225,7 @@ func TestMistakes(t *testing.T) {
 		{"name: small", "name: small\nonerma: {rtt: 0s}", `2:15: rtt: "0s": use a time from 1us to 1s`},
 		{"name: small", "name: small\nonerma: {timeout: 2s}", `2:19: timeout: "2s": use a time from 1us to 1s`},
 		{"name: small", "name: small\nonerma: {window: 4095}", `2:18: window: use a size from 4KiB, which one operation needs, to 64MiB`},
-		{"name: small", "name: small\nonerma: {timeout: 5ms}", `2:9: timeout 5ms is too short: a WRITE waits at its target for dispatch (5ms) and needs two rtt (500µs); use at least 6ms`},
+		{"name: small", "name: small\nonerma: {timeout: 5ms}", `2:9: timeout 5ms is too short: a WRITE waits at its target for dispatch (8ms) and needs two rtt (4ms); use at least 16ms`},
 		{"role: memory", "role: storage", `4:11: role: "storage" is unknown; use one of [compute memory metadata]`},
 		{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu, gso, pkeys, tos, quota`},
 		{"role: memory", "role: memory\n    memory: 64MB", `5:13: memory: "64MB" is no size; write it like 64KiB, 8MiB or 1GiB`},
