@@ -15,6 +15,7 @@ type Waiter struct {
 	spin   time.Duration
 	ring   chan struct{} // frames came or a port closed; capacity 1
 	woken  chan struct{} // Wake was called; capacity 1
+	timer  *time.Timer   // of Wait; nil until it has been needed
 	closed atomic.Bool
 }
 
@@ -39,9 +40,13 @@ func (w *Waiter) Wait(d time.Duration) error {
 	}
 	var expired <-chan time.Time
 	if d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		expired = t.C
+		if w.timer == nil {
+			w.timer = time.NewTimer(d)
+		} else {
+			w.timer.Reset(d)
+		}
+		defer w.timer.Stop()
+		expired = w.timer.C
 	}
 	for {
 		select {

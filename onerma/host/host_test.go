@@ -470,3 +470,35 @@ func BenchmarkRead4096(b *testing.B) {
 		}
 	}
 }
+
+// A transfer from Start to Wait allocates no memory, on either host.
+func TestTransfersDoNotAllocate(t *testing.T) {
+	r := up(t)
+	p, q := r.process(t, 0), r.process(t, 1)
+	local, _ := region(t, p, 4096, verbs.LocalWrite)
+	there, _ := region(t, q, 4096, remote)
+	g, err := there.Grant(p.Addr(), p.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := g.Remote(q.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := host.Transfer{Op: onerma.Read, Remote: mem, Length: 4096, Local: local}
+	var c host.Call
+	run := func() {
+		if err := p.Start(&c, &x, clock.Never); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5000 { // the link of the test has as many buffers, and makes each when it needs it first
+		run()
+	}
+	if got := testing.AllocsPerRun(2000, run); got != 0 {
+		t.Errorf("%v allocations a transfer", got)
+	}
+}
