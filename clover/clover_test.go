@@ -38,7 +38,8 @@ type rig struct {
 	server *meta.Server
 	cfg    meta.Config
 	lent   map[string][]byte // the memory of each memory server
-	fences *slowFences       // makes the connections of the present metadata server
+	owners map[string]*memservice.Owners
+	fences *slowFences // makes the connections of the present metadata server
 	// again: a metadata server that cannot load the store tries again, as an operator would.
 	again bool
 }
@@ -70,7 +71,7 @@ func newRigOf(t *testing.T, rack string, opt simrack.Options, cfg meta.Config, r
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	g := &rig{Rack: r, t: t, region: region, cfg: cfg, lent: map[string][]byte{}}
+	g := &rig{Rack: r, t: t, region: region, cfg: cfg, lent: map[string][]byte{}, owners: map[string]*memservice.Owners{}}
 	for _, h := range s.ByRole(spec.Memory) {
 		g.memory(h.Name)
 	}
@@ -82,8 +83,8 @@ func newRigOf(t *testing.T, rack string, opt simrack.Options, cfg meta.Config, r
 func (g *rig) memory(name string) {
 	h := g.Host(name)
 	h.Go("memory", true, func(ctx verbs.Context) {
-		g.lent[name] = make([]byte, g.region)
-		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Buffer: g.lent[name]})
+		g.lent[name], g.owners[name] = make([]byte, g.region), new(memservice.Owners)
+		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Buffer: g.lent[name], Owners: g.owners[name]})
 		if err == nil {
 			err = s.Serve()
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // A metadata server hangs, another one takes over, and then the NICs of the memory servers crash and come back: their memory
-// survives, as in topo/hostd, and the services forget which numbers they had retired. The first one goes on and must see that it
+// survives, and the services forget which numbers they had retired. The first one goes on and must see that it
 // is deposed: it answers nothing from its tables and inserts nothing.
 func TestDeposedServerAfterNICsRestart(t *testing.T) {
 	for replicas := 1; replicas <= 3; replicas++ {

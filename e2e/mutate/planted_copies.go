@@ -338,4 +338,16 @@ var copiesBugs = []planted{
 		"	if err := error(nil); err != nil {",
 		"clover/meta TestFirstServerIsAboutToFormat",
 	},
+	{
+		"hostd: a crash of the NIC makes the memory service forget the fences", "topo/hostd/app.go",
+		"Owners: &a.owners, ",
+		"",
+		"topo/hostd TestFencesSurviveTheNIC",
+	},
+	{
+		"memservice: a table of owners is not used", "softrnic/memservice/server.go",
+		"owners: cmp.Or(cfg.Owners, new(Owners))",
+		"owners: cmp.Or(nil, new(Owners))",
+		"clover TestAClientOfAnEarlierServerAfterNICsRestart",
+	},
 }

@@ -159,8 +159,9 @@ func dial(
 // still arrive. The owner cannot send a new one.
 //
 // Every host that can connect may call Fence, End and WhoIs. A fence of an owner that has not
-// failed costs this owner time, but no data. The service forgets the fence when it is restarted; by
-// then the owner's connections and the locks in device memory have ended, too.
+// failed costs this owner time, but no data. The service forgets the fence when it is restarted
+// without its table of owners (Config.Owners); by then the owner's connections and the locks in device
+// memory have ended, too.
 func Fence(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
 	if _, err := ask(ctx, d, to, request{kind: kindFence, owner: owner}, deadline); err != nil {
 		return fmt.Errorf("fence owner %d at the memory of %v: %w", owner, to, err)
@@ -211,7 +212,8 @@ func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dead
 //
 // If several callers request the same number from one service, only one gets it. A caller does not
 // get a number if a larger one was retired before. So a caller whose answer was lost requests a
-// larger number. The service forgets the numbers when it is restarted.
+// larger number. The service forgets the numbers when it is restarted
+// without its table of owners.
 func Reserve(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) (before uint32, err error) {
 	return retire(ctx, d, to, request{kind: kindReserve, owner: upTo}, deadline)
 }

@@ -11,8 +11,11 @@ const maxOwners = 1 << 16
 
 var errOwners = errors.New("too many owners: restart the memory server")
 
-// owners is the table of the owners of connections.
-type owners struct {
+// Owners is the table of the owners of connections: which ones have connected, and which ones were
+// fenced. If memory survives the service, as it survives a crash of the NIC, its table must survive, too:
+// otherwise a client that was fenced could write to memory that others use now. The zero value is an
+// empty table. Only one service at a time may use a table.
+type Owners struct {
 	known map[uint32]owner
 	// retired is the largest retired owner. All owners up to it are fenced, and are not in known.
 	retired uint32
@@ -29,9 +32,12 @@ type owner struct {
 type taken struct{ number, index uint32 }
 
 // note stores the state of an owner.
-func (o *owners) note(id uint32, to owner) error {
+func (o *Owners) note(id uint32, to owner) error {
 	if _, known := o.known[id]; !known && len(o.known) >= maxOwners {
 		return errOwners
+	}
+	if o.known == nil {
+		o.known = make(map[uint32]owner)
 	}
 	o.known[id] = to
 	return nil
@@ -39,7 +45,7 @@ func (o *owners) note(id uint32, to owner) error {
 
 // admit returns nil if an owner may connect from the host with address peer, and otherwise the
 // reason of the refusal.
-func (o *owners) admit(id uint32, peer string) error {
+func (o *Owners) admit(id uint32, peer string) error {
 	switch {
 	case id == 0:
 		return nil
@@ -52,10 +58,10 @@ func (o *owners) admit(id uint32, peer string) error {
 }
 
 // fenced reports whether an owner was fenced or retired.
-func (o *owners) fenced(id uint32) bool { return id <= o.retired || o.known[id].fenced }
+func (o *Owners) fenced(id uint32) bool { return id <= o.retired || o.known[id].fenced }
 
 // fence makes admit refuse an owner.
-func (o *owners) fence(id uint32) error {
+func (o *Owners) fence(id uint32) error {
 	if id <= o.retired {
 		return nil
 	}
@@ -65,13 +71,13 @@ func (o *owners) fence(id uint32) error {
 }
 
 // fenceTo makes admit refuse all owners up to id, and removes their entries.
-func (o *owners) fenceTo(id uint32) {
+func (o *Owners) fenceTo(id uint32) {
 	o.retired = max(o.retired, id)
 	maps.DeleteFunc(o.known, func(known uint32, _ owner) bool { return known <= o.retired })
 }
 
 // last returns the largest owner that has ever connected, or was retired.
-func (o *owners) last() uint32 {
+func (o *Owners) last() uint32 {
 	id := o.retired
 	for known, was := range o.known {
 		if was.peer != "" {
@@ -83,7 +89,7 @@ func (o *owners) last() uint32 {
 
 // retire fences all owners up to id and all that have ever connected, and removes their entries. It
 // returns the largest owner that had connected or was retired before.
-func (o *owners) retire(id uint32) (before uint32) {
+func (o *Owners) retire(id uint32) (before uint32) {
 	before = o.last()
 	o.fenceTo(max(id, before))
 	return before

@@ -1,6 +1,7 @@
 package memservice
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,6 +33,9 @@ type Config struct {
 	// Buffer is the memory of the region. If it is set, the bytes survive a crash of the NIC; nil
 	// means new memory.
 	Buffer []byte
+	// Owners is the table of owners that belongs to the memory. It should be set if Buffer is, and
+	// then fences survive a crash of the NIC as well; nil means an empty table.
+	Owners *Owners
 	// Locks is the size in bytes of a table in device memory that all connections share; 0 means
 	// none.
 	Locks int
@@ -57,7 +61,7 @@ type Server struct {
 	pd       verbs.PD // protection domain of all objects
 	region   verbs.MR
 	locks    verbs.MR // in device memory
-	owners   owners
+	owners   *Owners
 	boot     uint64   // identifies this incarnation
 	cq       verbs.CQ // completion queue of connections without a Work; always empty
 	conns    []*Conn  // oldest first
@@ -75,7 +79,7 @@ func New(ctx verbs.Context, m rdmacm.Manager, cfg Config) (_ *Server, err error)
 		cfg.Memory = defaultMemory
 	}
 	rt := ctx.Runtime()
-	s := &Server{cfg: cfg, ctx: ctx, rt: rt, pd: cfg.PD, owners: owners{known: make(map[uint32]owner)}, boot: uint64(rt.Now()) + 1}
+	s := &Server{cfg: cfg, ctx: ctx, rt: rt, pd: cfg.PD, owners: cmp.Or(cfg.Owners, new(Owners)), boot: uint64(rt.Now()) + 1}
 	if s.pd == nil {
 		if s.pd, err = ctx.AllocPD(); err != nil {
 			return nil, err

@@ -49,6 +49,7 @@ type application struct {
 	// stay open.
 	memory    *memservice.Server
 	memoryCtx verbs.Context
+	owners    memservice.Owners // which clients of the memory were fenced; survives a crash of the NIC
 	perf      *memservice.Server
 	perfCtx   verbs.Context
 	lender    *onermahost.Lender // lends memory over the 1RMA NIC; nil if there is none
@@ -101,7 +102,7 @@ func (a *application) startServices() (err error) {
 		a.serve(a.memory)
 	default:
 		a.memoryCtx = a.context()
-		cfg := memservice.Config{Buffer: a.h.mem, Locks: LockTable}
+		cfg := memservice.Config{Buffer: a.h.mem, Owners: &a.owners, Locks: LockTable}
 		if a.memory, err = memservice.New(a.memoryCtx, a.conn, cfg); err != nil {
 			a.memory = nil
 			return errors.Join(err, a.memoryCtx.Close())
