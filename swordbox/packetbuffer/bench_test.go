@@ -24,7 +24,6 @@ type course struct {
 	out     packetio.Batch
 	request wire.Frame
 	answer  wire.Frame
-	data    []byte   // scratch: an encoded answer
 	entries [][]byte // by their numbers, as far as loads need them
 	packets int      // of the server to the switch
 	took    time.Duration
