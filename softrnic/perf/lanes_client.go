@@ -195,7 +195,7 @@ func (f *laneClient) bandwidth(c *Config, slots int, res *Result) error {
 func (f *laneClient) stream(c *Config, slots int, m *meter) error {
 	for f.ended < c.Iters {
 		for f.sent < c.Iters && f.room(c, slots) {
-			if err := f.post(c, slots, postBatch); err != nil {
+			if err := f.post(c, slots); err != nil {
 				return fmt.Errorf("send %d: %w", f.sent, err)
 			}
 		}
@@ -230,29 +230,8 @@ func (f *laneClient) room(c *Config, slots int) bool {
 	return f.reliable() || f.sent-f.taken-f.writtenOff < f.credits.total
 }
 
-// post posts the next message. With one lane it posts further ones with it, at most `most` in all, as
-// far as there is room, because a doorbell for each message costs more than the message.
-func (f *laneClient) post(c *Config, slots, most int) error {
-	i, first := f.sent%f.n, f.sent
-	f.batch = f.batch[:0]
-	for more := true; more; more = f.n == 1 && f.sent-first < most && f.sent < c.Iters && f.room(c, slots) {
-		f.batch = append(f.batch, f.next(c, i, slots))
-		f.posted[i]++
-		f.sent++
-	}
-	err := f.qps[i].PostSend(f.batch...)
-	if op := (*verbs.OpError)(nil); err != nil {
-		f.sent = first
-		if errors.As(err, &op) {
-			f.sent += op.Index
-		}
-	}
-	return err
-}
-
-// next returns the work request of the next message, which goes to lane i.
-func (f *laneClient) next(c *Config, i, slots int) verbs.SendWR {
-	k := f.sent % slots
+func (f *laneClient) post(c *Config, slots int) error {
+	i, k := f.sent%f.n, f.sent%slots
 	if c.Verify && c.Test != SendLat { // in a latency test echoes fills the slot before the measured time
 		f.pat.Fill(f.slot(k), uint64(f.sent))
 	}
@@ -261,7 +240,12 @@ func (f *laneClient) next(c *Config, i, slots int) verbs.SendWR {
 		wr.Flags |= verbs.Signalled
 	}
 	f.aim(&wr, i)
-	return wr
+	if err := f.qps[i].PostSend(wr); err != nil {
+		return err
+	}
+	f.posted[i]++
+	f.sent++
+	return nil
 }
 
 func (f *laneClient) aim(wr *verbs.SendWR, i int) {
@@ -368,7 +352,7 @@ func (f *laneClient) judgeReport(res *Result) error {
 func (f *laneClient) pingPong(c *Config, res *Result) error {
 	off, room := f.words+laneBytes(f.n), f.lanes.room()
 	err := f.echoes(c, f.qps[0], f.mr.SGE(off, c.Size+room), res, func(k int) error {
-		if err := f.post(c, 1, 1); err != nil {
+		if err := f.post(c, 1); err != nil {
 			return err
 		}
 		for f.ended < f.sent {

@@ -67,18 +67,15 @@ type Item struct {
 	Lost    uint64          `json:"lost"`
 	Dropped uint64          `json:"dropped"`
 	Ring    []extmem.Server `json:"ring"`
-	// At is when this was so, in nanoseconds since the switch began: differences of two listings
-	// give rates, however late the answers arrive.
-	At int64 `json:"at"`
 }
 
 // list lists the queues.
-func (m *Machine) list(now clock.Time) (list []Item) {
+func (m *Machine) list(clock.Time) (list []Item) {
 	for _, q := range m.queues {
 		i := Item{
 			Rule: q.id, Port: q.port, Mode: m.cfg.Kind.Mode.String(), Rate: q.Rate, Waiting: q.waiting(), High: q.High, Remote: int(q.ring.Remote()),
 			Used: q.ring.Used(), Entries: q.Cells, Stored: q.stats.Stored, Loaded: q.stats.Loaded, Lost: q.stats.Lost,
-			Dropped: q.stats.Full + q.stats.Blocked + q.stats.Long + q.stats.Down, At: int64(now),
+			Dropped: q.stats.Full + q.stats.Blocked + q.stats.Long + q.stats.Down,
 		}
 		if q.unlimited() {
 			i.Rate = 0

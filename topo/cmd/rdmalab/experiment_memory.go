@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/perf"
@@ -22,9 +21,6 @@ const (
 	// time.
 	burstFrames   = perf.MaxDepth
 	bufferEntries = 1 << 15
-	// bufferHigh is how many frames wait in the switch before others go to the ring, and how many may
-	// wait for room in flight to the server. The senders do not wait for the ring.
-	bufferHigh = 1024
 	// sendTimeout is the ACK timeout of a sender's requests about its test, as a code: 4.3 s, because they
 	// wait behind the frames.
 	sendTimeout = 20
@@ -56,17 +52,15 @@ func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) 
 	}
 	last := len(p.hosts) - 1
 	b := &bufferRun{p: p, load: l, host: p.hosts[last]}
-	if err := b.begin(ctx); err != nil {
+	if err := b.setRate(ctx, slowPort); err != nil {
 		return 0, err
 	}
 	sent := make(chan error, 1)
 	go func() { sent <- atOnce(p.hosts[:last], func(_ int, from string) error { return b.send(from) }) }()
 	stored, err := b.follow(ctx, func(i *packetbuffer.Item, quiet bool) (int, bool) { return int(i.Stored), i.Stored > 0 && quiet })
 	if err == nil && l.Direction == experiment.Load {
-		first := b.last
-		if err = b.setRate(fastPort); err == nil {
+		if err = b.setRate(ctx, fastPort); err == nil {
 			stored, err = b.follow(ctx, func(i *packetbuffer.Item, _ bool) (int, bool) { return int(i.Loaded), i.Loaded+i.Lost >= i.Stored })
-			stored = append([]sample{{at: first}}, stored...)
 		}
 	}
 	err = errors.Join(err, p.box.set(ctx, &experiment.Switch{}, nil, "")) // without a rule, the frames in the switch leave
@@ -123,11 +117,10 @@ type bufferRun struct {
 	p    *rackPlatform
 	load experiment.BufferRate
 	host string
-	last time.Duration // when the switch gave the last listing, by its clock
 }
 
-// begin gives the switch the rule with a slow port, and waits for its connection to the server.
-func (b *bufferRun) begin(ctx context.Context) error {
+// setRate gives the switch the rule, with a rate of the port, and waits for its connection to the server.
+func (b *bufferRun) setRate(ctx context.Context, rate string) error {
 	x := &b.p.box
 	if err := x.set(ctx, &experiment.Switch{Action: experiment.Forward}, nil, ""); err != nil {
 		return err
@@ -135,30 +128,20 @@ func (b *bufferRun) begin(ctx context.Context) error {
 	if x.free == nil {
 		x.free = outlive(x.cmd)
 	}
-	if err := b.setRate(slowPort); err != nil {
-		return err
+	want := program{name: spec.ProgramSwordBox, rules: append([]string(nil), x.was.rules...), ids: append([]string(nil), x.was.ids...)}
+	want.ids = append(want.ids, bufferRuleID)
+	want.rules = append(want.rules, fmt.Sprintf("id=%s server=%s action=buffer ring=%s mode=%s rate=%s high=64 low=32 entries=%d entry=%d depth=%d",
+		bufferRuleID, b.host, b.p.to, b.load.Mode, rate, bufferEntries, b.load.Entry, b.load.Depth))
+	if err := putProgram(x.cmd, want); err != nil {
+		return fmt.Errorf("the switch cannot have %v: %w", want, err)
 	}
+	x.now = want
 	for until := time.Now().Add(dialPatience); time.Now().Before(until); time.Sleep(dialEvery) {
 		if i, err := b.item(); err != nil || len(i.Ring) == 1 && i.Ring[0].Up {
 			return err
 		}
 	}
 	return fmt.Errorf("the switch has no connection to %s; see `rdmalab switch buffers`", b.p.to)
-}
-
-// setRate sets the rule with a rate of the port. If there was one with another rate, the queue and
-// its connection remain.
-func (b *bufferRun) setRate(rate string) error {
-	x := &b.p.box
-	want := program{name: spec.ProgramSwordBox, rules: slices.Clone(x.was.rules), ids: slices.Clone(x.was.ids)}
-	want.ids = append(want.ids, bufferRuleID)
-	want.rules = append(want.rules, fmt.Sprintf("id=%s server=%s action=buffer ring=%s mode=%s rate=%s high=%d low=%d entries=%d entry=%d depth=%d",
-		bufferRuleID, b.host, b.p.to, b.load.Mode, rate, bufferHigh, bufferHigh/2, bufferEntries, b.load.Entry, b.load.Depth))
-	if err := putProgram(x.cmd, want); err != nil {
-		return fmt.Errorf("the switch cannot have %v: %w", want, err)
-	}
-	x.now = want
-	return nil
 }
 
 // item asks the switch for the state of its queue.
@@ -183,10 +166,9 @@ func (b *bufferRun) send(from string) error {
 	return err
 }
 
-// sample is a count of frames at a moment of the switch's clock. The time at which its answer arrives
-// would not do: the processors have other work meanwhile.
+// sample is a count of frames at a moment.
 type sample struct {
-	at time.Duration
+	at time.Time
 	n  int
 }
 
@@ -202,10 +184,10 @@ func (b *bufferRun) follow(ctx context.Context, done func(i *packetbuffer.Item, 
 		if err != nil {
 			return nil, err
 		}
-		b.last = time.Duration(i.At)
-		n, end := done(&i, time.Since(changed) > bufferQuiet)
+		now := time.Now()
+		n, end := done(&i, now.Sub(changed) > bufferQuiet)
 		if k := len(list); k == 0 || list[k-1].n != n {
-			list, changed = append(list, sample{b.last, n}), time.Now()
+			list, changed = append(list, sample{now, n}), now
 		}
 		if end {
 			return list, nil
@@ -221,7 +203,7 @@ func fastestHalf(list []sample) (rate float64, err error) {
 	for i, from := range list {
 		for _, to := range list[i+1:] {
 			if half := (list[len(list)-1].n - list[0].n + 1) / 2; to.n-from.n >= half {
-				rate = max(rate, float64(to.n-from.n)/(to.at-from.at).Seconds())
+				rate = max(rate, float64(to.n-from.n)/to.at.Sub(from.at).Seconds())
 				break
 			}
 		}
