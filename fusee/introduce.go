@@ -33,7 +33,9 @@ func (c *Client) introduce(deadline clock.Time) error {
 		if err == nil {
 			return nil
 		}
-		c.view = 0
+		// Another client may have taken the number of this attempt for that of a dead client, and fenced it:
+		// the next attempt begins without one.
+		c.view, c.id, c.fenced = 0, 0, false
 		retry := errors.Is(err, errView) || errors.Is(err, errAbsent) || errors.Is(err, errReborn) && !errors.Is(err, kv.ErrLost)
 		if !retry || c.rt.Now() >= deadline {
 			return err

@@ -15,6 +15,12 @@ var fuseeBugs = []planted{
 		"fusee TestALongSeparationLosesNoStore",
 	},
 	{
+		"fusee: a client that begins keeps a number that was fenced", "fusee/introduce.go",
+		"c.view, c.id, c.fenced = 0, 0, false",
+		"c.view = 0",
+		"topo/scenario TestFUSEEKeptSeeds",
+	},
+	{
 		"fusee: a request ahead to a server that has crashed prevents all later ones", "fusee/ahead.go",
 		"a != nil && (a.id != s.id || !q.asked[a.server].open) &&",
 		"a != nil && a.id != s.id &&",

@@ -12,10 +12,11 @@ import (
 func TestFUSEEKeptSeeds(t *testing.T) {
 	t.Parallel()
 	for seed, why := range map[uint64]string{
-		55:      "operations that found no memory were recorded as if they might have happened, and no order was found in time",
-		610:     "the same, with one key",
-		585:     "the run ended while a second master was in the middle of a change",
-		7700737: "a master gave up the store after the third lost packet of a server without replicas",
+		55:         "operations that found no memory were recorded as if they might have happened, and no order was found in time",
+		610:        "the same, with one key",
+		585:        "the run ended while a second master was in the middle of a change",
+		7700737:    "a master gave up the store after the third lost packet of a server without replicas",
+		8400005173: "a client that began kept a number that was fenced, and reached no server under it",
 	} {
 		if r := mustFind(t, "fusee").Run(seed, Options{}); r.Err != nil {
 			t.Errorf("seed %d (%s): %.3000v", seed, why, r.Err)
