@@ -202,6 +202,9 @@ sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up t
 	@$(SIM) planned --first 2 --seeds 15 --schedules 400
 	@$(SIM) holes --seeds 16
 	@RDMALAB_LONG=1 go test -count 1 ./redn
+
+.PHONY: constructs
+constructs: ## the constructs of redn on a device in real time, 100,000 random inputs each: takes long
 	@RDMALAB_LONG=1 go test -count 1 -timeout 1h -run 'TestConformance/spin/SendRing' ./softrnic/device
 
 # SOAKED are the scenarios of soak with their flags behind colons, FIRST the first seed of each, and SOAKTIME after how long nothing
