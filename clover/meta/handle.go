@@ -112,6 +112,10 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 		cl.gone, cl.quiet = true, r.Quiet
 	case rpc.OpBeat, rpc.OpHello, rpc.OpStat, rpc.OpReports:
 	}
+	// A deposed metadata server does not know which keys its successor has deleted since.
+	if a.Status == rpc.Full && !reigns(&s.memories) {
+		a.Status = rpc.Busy
+	}
 }
 
 func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
