@@ -121,6 +121,9 @@ type Executor struct {
 	done     []Result
 	pool     []*transfer
 	deadline clock.Time
+	// earliest: no transfer's deadline is before it. A transfer that ends does not move it, so that Tick
+	// looks through the transfers once in the time that they have, and not at each call.
+	earliest clock.Time
 }
 
 // maxFlows bounds the number of flows: a flow for each peer and direction.
@@ -132,7 +135,7 @@ func New(cfg Config, portal *nic.Portal) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Executor{cfg: cfg, portal: portal, local: window{cwnd: cfg.First}, flows: make(map[flowID]*flow), deadline: clock.Never}
+	e := &Executor{cfg: cfg, portal: portal, local: window{cwnd: cfg.First}, flows: make(map[flowID]*flow), deadline: clock.Never, earliest: clock.Never}
 	if cfg.TotalDelay {
 		e.local.cwnd = cfg.Most
 	}
@@ -180,6 +183,7 @@ func (e *Executor) Start(now clock.Time, t Transfer) error {
 	}
 	*x = transfer{Transfer: t, begun: now, again: x.again[:0]}
 	f.queue = append(f.queue, x)
+	e.earliest = clock.Min(e.earliest, t.Deadline)
 	e.deadline = now
 	return nil
 }
@@ -229,8 +233,10 @@ func (e *Executor) Tick(now clock.Time) error {
 			break
 		}
 	}
-	e.deadline = clock.Never
-	e.expire(now)
+	if e.earliest <= now {
+		e.expire(now)
+	}
+	e.deadline = e.earliest
 	return e.issue(now)
 }
 
@@ -309,6 +315,7 @@ func (e *Executor) settle(now clock.Time, f *flow, t *transfer) {
 
 // expire ends the transfers whose deadline has passed, after their operations in flight.
 func (e *Executor) expire(now clock.Time) {
+	e.earliest = clock.Never
 	for _, f := range e.order {
 		for i := len(f.queue) - 1; i >= 0; i-- {
 			t := f.queue[i]
@@ -316,7 +323,7 @@ func (e *Executor) expire(now clock.Time) {
 				continue
 			}
 			if t.Deadline > now {
-				e.deadline = clock.Min(e.deadline, t.Deadline)
+				e.earliest = clock.Min(e.earliest, t.Deadline)
 				continue
 			}
 			t.cut()
