@@ -73,7 +73,8 @@ type members struct {
 // has reports whether operations use a server.
 func (m *memory) has(server int) bool { return m.view == 0 || m.view.Has(server) }
 
-// attach connects to the servers of the batch, and reads the view on new connections.
+// attach is called before the requests of m's batch are posted. It connects to the servers to which
+// they go, and reads the view over each connection that it has made.
 func (m *memory) attach(deadline clock.Time) error {
 	switch {
 	case m.view == 0 || m.exempt:

@@ -84,8 +84,8 @@ func (s *pool) heldAs(to uint32, l layout.Location) bool {
 // linked is called when the server has seen a node in a chain: no client holds the node any more.
 func (s *pool) linked(l layout.Location) { delete(s.nodes.held, l.Handle) }
 
-// turn frees the nodes that wait for an epoch which every client has left. It begins a new epoch if
-// nodes wait for one.
+// turn frees the worn nodes and the resting segments whose epoch every client has left. It begins a
+// new epoch if some were worn, or came to rest, in the present one.
 func (s *pool) turn() {
 	if len(s.nodes.worn) == 0 && s.segments.Resting() == 0 {
 		return

@@ -44,8 +44,8 @@ func (u BlockUse) For(units int) BlockUse {
 	return u&^(0xff<<useUnits) | BlockUse(byte(units))<<useUnits
 }
 
-// Ahead returns the word with a version that is greater by versions, at most MaxVersion. With it
-// the client may give the block's objects these versions.
+// Ahead returns the word with its version raised by versions, but not above MaxVersion. When the
+// client has written that word, it may give the block's objects all versions up to the new one.
 func (u BlockUse) Ahead(versions uint32) BlockUse {
 	version := min(u.Version()+versions, MaxVersion)
 	return u&^(MaxVersion<<useVersion) | BlockUse(version)<<useVersion

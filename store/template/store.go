@@ -31,7 +31,7 @@ func init() { Table.Register() }
 // flags adds the flags of start.
 func flags(fs *pflag.FlagSet, s *Shape) {
 	fs.IntVar(&s.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", defaultValue))
-	fs.IntVar(&s.Slots, "slots", 0, "slots of the table on each server, one for each key (default: half as many as objects fit into its memory)")
+	fs.IntVar(&s.Slots, "slots", 0, "slots of the table on each memory server; each key needs one (default: half as many as values of the greatest length fit into the server's memory)")
 }
 
 // draw draws a table for `rdmalab sim template`. It is small, so that operations often meet at the

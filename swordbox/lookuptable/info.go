@@ -34,12 +34,14 @@ var help = handler.Help{
 		"packet, the switch sends the packet to the server's memory and reads it back together with the entry.\n\n" +
 		"  RULE     name of the rule\n" +
 		"  FRAMES   number of packets that were looked up\n" +
-		"  CACHED   number of packets whose entry was in the cache\n" +
-		"  HITS     number of packets whose entry was in a server's memory\n" +
+		"  CACHED   number of packets whose entry was found in the cache\n" +
+		"  HITS     number of packets whose entry was found by reading a server's memory\n" +
 		"  MISSES   number of packets without an entry\n" +
 		"  FLIGHT   number of packets that are on their way through servers' memory now\n" +
-		"  DROPPED  number of packets that the switch dropped although no entry says so: lost, torn, unfit, no cell, no\n" +
-		"           connection\n" +
+		"  DROPPED  number of packets that the switch dropped although no entry says so: the packet did not come back from\n" +
+		"           the server's memory, its entry was half written, its entry rewrites an address that the ICRC covers, all\n" +
+		"           places for packets in the server's memory were taken, the packet is longer than such a place, or the\n" +
+		"           switch has no connection to the server\n" +
 		"  ENTRIES  numbers of entries written and removed; in brackets the changes that wait, and the changes that were\n" +
 		"           refused\n" +
 		"  CACHE    number of entries in the cache\n" +

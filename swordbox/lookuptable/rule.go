@@ -133,7 +133,8 @@ func LayoutOf(r *rules.Rule) Layout {
 	return l
 }
 
-// same reports whether both layouts have the same table and the same cells.
+// same reports whether both layouts are equal in all that a rule says of the servers' memory, of the
+// key and of the cache. They may differ in what becomes of a packet without an entry.
 func (l *Layout) same(o *Layout) bool {
 	return slices.Equal(l.Servers, o.Servers) && l.Base == o.Base && l.Capacity == o.Capacity && l.Cells == o.Cells && l.Cell == o.Cell &&
 		l.Depth == o.Depth && l.Flow == o.Flow && l.Cache == o.Cache
@@ -154,9 +155,9 @@ func (l *Layout) probe() int {
 func (l *Layout) Slots() int { return l.Capacity + l.probe() - 1 }
 
 // Place returns where the entry of a key with hash h is: the index of its server, and its home
-// slot. Hashes of flows that differ only in a port differ in few of the bits that choose the slot,
-// so those flows are in different slots. The server is chosen by bits that depend on all other bits
-// of the hash's input.
+// slot. h modulo the number of slots chooses the slot: flows that differ only in a port have hashes
+// close to each other, and so different slots. The server is chosen by high bits of a product of h,
+// on which all low bits of h have an effect, so that such flows have different servers, too.
 func (l *Layout) Place(h uint64) (server, home int) {
 	return int(h * 0x9e3779b97f4a7c15 >> 40 % uint64(len(l.Servers))), int(h % uint64(l.Capacity))
 }

@@ -238,8 +238,8 @@ func (r *Rack) watch(ctx context.Context) *container.Watch {
 	return &w
 }
 
-// maxLook bounds the request to an engine for the containers of racks of which only the name is
-// known.
+// maxLook is how long leftContainers waits for a container engine (Docker, Podman) to list the
+// containers of racks. The label of a container has the name of its rack.
 const maxLook = time.Second
 
 // leftContainers adds to names the racks that have containers at an engine. If the engine does not

@@ -137,8 +137,8 @@ func (r *Rack) CheckHost(host string) error {
 	return nil
 }
 
-// locked runs f while it holds the rack's lock. It returns ErrNotUp if the rack was taken down
-// meanwhile.
+// locked runs f while it holds the rack's lock. It returns ErrNotUp, and does not call f, if the rack
+// was taken down before locked had the lock.
 func (r *Rack) locked(ctx context.Context, f func() error) error {
 	l, err := acquire(ctx, r.Paths)
 	if err != nil {

@@ -103,7 +103,9 @@ func (c *soloClient) busy() bool {
 	return slices.ContainsFunc(c.ops[:], func(o *soloOp) bool { return o != nil })
 }
 
-// patience is when the first command must have ended, or the end of a pause.
+// patience returns when the client must look at its commands again: when the bound of one of its
+// commands in flight ends, or when its pause before the next command ends, whichever is earlier. It
+// returns clock.Never if there is neither.
 func (c *soloClient) patience() clock.Time {
 	r := c.host.run
 	at := clock.Never

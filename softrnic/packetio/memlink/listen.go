@@ -49,8 +49,8 @@ func Listen(path string) (*Listener, error) {
 	return s, nil
 }
 
-// Port makes the switch's end of a host's link and replaces an earlier one. The caller must close
-// it.
+// Port makes the switch's end of a host's memory link. From then on the host connects to this end,
+// also if Port has made one for the host before. The caller must close every end that it gets.
 func (s *Listener) Port(host string, cfg Config) (*Port, error) {
 	p, err := NewPort(cfg)
 	if err != nil {

@@ -33,18 +33,19 @@ func lookupAddCmd(remove bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add RULE KEY=VALUE…",
 		Short: "Write an entry into the table of a rule",
-		Long: "add writes an entry of RULE's table into a server's memory, and returns when the server has it. If there is an entry\n" +
-			"with the same key, its action is replaced. These arguments are the key; an entry applies to the packets that have\n" +
-			"exactly these values:\n\n" +
+		Long: "add writes an entry of RULE's table into a server's memory, and returns when the server has it. RULE is the id of\n" +
+			"a rule with action lookup (`rdmalab switch rules`). If there is an entry with the same key, its action is replaced.\n" +
+			"These arguments are the key; an entry applies to the packets that have exactly these values:\n\n" +
 			"  to=ADDRESS[:PORT]    destination; if the rule has match=destination, it is the whole key and has no port\n" +
 			"  from=ADDRESS[:PORT]  source\n" +
 			"  proto=NAME           tcp, udp, icmp, icmpv6 or a number\n\n" +
-			"These arguments are the action, what the switch does with such a packet:\n\n" +
+			"Without match=destination the key has all three. These arguments are the action, what the switch does with such a\n" +
+			"packet:\n\n" +
 			"  dst=ADDRESS[:PORT]   replaces the packet's destination address and, if PORT is given, its destination port\n" +
-			"  src=ADDRESS[:PORT]   the same for the source; an entry has either src or dst\n" +
+			"  src=ADDRESS[:PORT]   the same for the source; an entry cannot have both src and dst\n" +
 			"  dscp=N               sets the DSCP, 0 to 63\n" +
-			"  egress=HOST          sends the packet to the port of this host, whatever its destination is, unless a rule makes the\n" +
-			"                       switch send another packet in its place\n" +
+			"  egress=HOST          sends the packet to the port of this host, whatever its destination is; requests that another\n" +
+			"                       rule replaces or moves to a connection of the switch do not go there\n" +
 			"  drop                 drops the packet\n\n" +
 			"A host's name stands for its IPv4 address. Checksums of IPv4, TCP, UDP and ICMPv6 are corrected.",
 		Example: "  rdmalab switch lookup add nat to=cn1 dst=ms0\n" +
