@@ -8,9 +8,10 @@
 // (IBTA 10.10: an overrun is an affiliated asynchronous error of the queue).
 //
 // The send queue and the receive queue of a queue pair add completions through a Source each. The
-// completions of a source form a chain. The chains that are not empty are in a heap, ordered by
-// their oldest completion. So the time of Purge does not depend on the number of completions, and
-// their places are free at once.
+// oldest completions are in a ring of limited size, in the order in which they were pushed. When
+// the ring is full, the completions that follow form a chain for each source, until no chain is
+// left. The chains are in a heap, ordered by their oldest completion. So Purge takes at most as
+// many steps as the ring has places, and the places of the completions are free at once.
 package cq
 
 import (
@@ -33,8 +34,10 @@ const (
 // CQ is a completion queue.
 type CQ struct {
 	id      uint32
-	places  places
+	depth   int
+	ring    ring
 	chains  chains
+	places  places // of the completions in chains
 	pushed  uint64 // number of completions pushed so far
 	armed   arming
 	fired   bool
@@ -48,7 +51,17 @@ func New(depth int) (*CQ, error) {
 	if depth < 1 || depth > maxDepth {
 		return nil, &verbs.OpError{Op: "create cq", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("depth %d; choose 1 to %d", depth, maxDepth)}
 	}
-	return &CQ{places: newPlaces(depth)}, nil
+	return newCQ(depth, maxRing), nil
+}
+
+// newCQ returns an empty queue whose ring has at most maxRing entries. If all completions fit into
+// the ring, there are no chains.
+func newCQ(depth, maxRing int) *CQ {
+	c := &CQ{depth: depth, ring: ring{all: make([]entry, min(depth, maxRing))}}
+	if depth > maxRing {
+		c.places.all = make([]place, depth)
+	}
+	return c
 }
 
 // SetID sets the queue's number in asynchronous events. The engine chooses it.
@@ -58,17 +71,17 @@ func (c *CQ) SetID(id uint32) { c.id = id }
 func (c *CQ) ID() uint32 { return c.id }
 
 // Cap returns the depth.
-func (c *CQ) Cap() int { return len(c.places.all) }
+func (c *CQ) Cap() int { return c.depth }
 
 // Len returns the number of completions in the queue.
-func (c *CQ) Len() int { return c.places.taken }
+func (c *CQ) Len() int { return c.ring.n + c.places.taken }
 
 // Source returns a new source, which is empty.
 func (c *CQ) Source() *Source { return &Source{c: c} }
 
 // Poll moves up to len(wc) completions to wc, oldest first, and returns their number.
 func (c *CQ) Poll(wc []verbs.WC) int {
-	if c.places.taken == 0 {
+	if c.ring.n == 0 && len(c.chains) == 0 {
 		return 0
 	}
 	return c.poll(wc)
@@ -76,23 +89,24 @@ func (c *CQ) Poll(wc []verbs.WC) int {
 
 // poll does the work of Poll. The queue is not empty.
 func (c *CQ) poll(wc []verbs.WC) int {
-	k := min(len(wc), c.places.taken)
-	for i := range wc[:k] {
-		s := c.chains[0].s
-		at := s.head
-		p := &c.places.all[at]
-		wc[i] = p.wc
-		s.head, p.next = p.next, c.places.spare
-		c.places.spare = at
-		switch s.n--; {
-		case len(c.chains) > 1:
-			c.shift(s)
-		case s.n == 0:
-			c.chains = c.chains[:0]
-		}
+	n := c.ring.poll(wc)
+	for ; n < len(wc) && len(c.chains) > 0; n++ {
+		wc[n] = *c.unchain()
 	}
-	c.places.taken -= k
-	return k
+	return n
+}
+
+// unchain removes the oldest completion that is in a chain, and returns it. It is valid until the
+// next Push.
+func (c *CQ) unchain() *verbs.WC {
+	s := c.chains[0].s
+	at := s.head
+	p := &c.places.all[at]
+	s.head = p.next
+	c.places.free(at, at, 1)
+	s.n--
+	c.shift(s)
+	return &p.wc
 }
 
 // shift moves the first chain to its new place in the heap. It is called when the oldest completion

@@ -2,7 +2,7 @@ package cq
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// place has one completion. next is the index of the place of the source's next completion, or of
+// place has one completion of a chain, and its number. next is the index of the place of the source's next completion, or of
 // the next free place.
 type place struct {
 	wc     verbs.WC
@@ -10,7 +10,7 @@ type place struct {
 	next   int32
 }
 
-// places has room for the completions of a queue.
+// places has room for the completions in the chains of a queue.
 type places struct {
 	all   []place
 	taken int
@@ -19,19 +19,14 @@ type places struct {
 	spare int32
 }
 
-func newPlaces(n int) places { return places{all: make([]place, n)} }
-
-// take returns a free place, if possible one that was used recently. It returns -1 if there is
-// none.
+// take returns a free place, if possible one that was used recently. The caller knows that there is
+// one.
 func (p *places) take() int32 {
 	at := p.spare
-	switch {
-	case p.taken == len(p.all):
-		return -1
-	case p.taken == int(p.used): // no spare place
+	if p.taken == int(p.used) { // no spare place
 		at = p.used
 		p.used++
-	default:
+	} else {
 		p.spare = p.all[at].next
 	}
 	p.taken++

@@ -22,10 +22,22 @@ func (c *CQ) Resize(to *CQ) error {
 	case n > maxMoved:
 		return &verbs.OpError{Op: op, Err: verbs.ErrBusy, Detail: fmt.Sprintf("%d completions wait; poll until %d are left", n, maxMoved)}
 	}
-	for i := range c.chains {
-		c.chains[i].s.moveTo(&to.places)
+	for i := range c.ring.n {
+		e := &c.ring.all[c.ring.at(i)]
+		to.ring.add(e.s, &e.wc)
 	}
-	c.places, to.places = to.places, places{}
+	if len(to.places.all) > 0 {
+		for i := range c.chains {
+			c.chains[i].s.moveTo(&to.places)
+		}
+	} else {
+		for len(c.chains) > 0 {
+			s := c.chains[0].s
+			to.ring.add(s, c.unchain())
+		}
+	}
+	c.depth, c.ring, c.places = to.depth, to.ring, to.places
+	to.depth, to.ring, to.places = 0, ring{}, places{}
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-func queueOf(t *testing.T, depth int) *CQ {
+func queueOf(t testing.TB, depth int) *CQ {
 	t.Helper()
 	c, err := New(depth)
 	if err != nil {
@@ -23,7 +23,8 @@ func TestResizeKeepsTheOrder(t *testing.T) {
 	resized := 0
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		c := queueOf(t, 1+r.IntN(8))
+		const maxRing = 4
+		c := newCQ(1+r.IntN(8), maxRing)
 		var sources [3]*Source
 		for i := range sources {
 			sources[i] = c.Source()
@@ -67,7 +68,7 @@ func TestResizeKeepsTheOrder(t *testing.T) {
 			default:
 				depth := 1 + r.IntN(12)
 				before := c.Cap()
-				err := c.Resize(queueOf(t, depth))
+				err := c.Resize(newCQ(depth, maxRing))
 				switch {
 				case len(list) > depth:
 					if !errors.Is(err, verbs.ErrInvalid) || c.Cap() != before {

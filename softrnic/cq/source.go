@@ -9,9 +9,9 @@ import (
 // queue or its receive queue. It pushes completions, and can remove them.
 type Source struct {
 	c          *CQ
-	head, tail int32 // places of the oldest and the newest completion; valid if n > 0
-	n          int
-	at         int // index of its chain in the heap; valid if n > 0
+	n          int   // number of completions in its chain
+	head, tail int32 // places of the oldest and the newest of them; valid if n > 0
+	at         int   // index of its chain in the heap; valid if n > 0
 }
 
 // CQ returns the completion queue of the source.
@@ -21,18 +21,33 @@ func (s *Source) CQ() *CQ { return s.c }
 // is in error from then on, unless it ignores overruns.
 func (s *Source) Push(now clock.Time, wc *verbs.WC) bool {
 	c := s.c
-	at := c.places.take()
-	if at < 0 && c.lenient {
+	switch {
+	case c.ring.n < len(c.ring.all) && len(c.chains) == 0:
+		c.ring.add(s, wc)
+	case c.Len() < c.depth:
+		s.chain(wc)
+	case c.lenient:
 		c.pushed++
 		return true
-	}
-	if at < 0 {
+	default:
 		c.overrun = true
 		return false
 	}
+	c.pushed++
+	// A queue armed for solicited completions also fires for a failed one (IBTA 11.4.2).
+	if c.armed == armedAny || (c.armed == armedSolicited && (wc.Solicited || wc.Status != verbs.Success)) {
+		c.cause(now)
+	}
+	return true
+}
+
+// chain appends a copy of wc to the chain of the source. The caller knows that the queue has room
+// for it.
+func (s *Source) chain(wc *verbs.WC) {
+	c := s.c
+	at := c.places.take()
 	p := &c.places.all[at]
 	p.wc, p.pushed = *wc, c.pushed
-	c.pushed++
 	if s.n == 0 {
 		s.head = at
 		c.chains.add(s, p.pushed)
@@ -41,17 +56,13 @@ func (s *Source) Push(now clock.Time, wc *verbs.WC) bool {
 	}
 	s.tail = at
 	s.n++
-	// A queue armed for solicited completions also fires for a failed one (IBTA 11.4.2).
-	if c.armed == armedAny || (c.armed == armedSolicited && (wc.Solicited || wc.Status != verbs.Success)) {
-		c.cause(now)
-	}
-	return true
 }
 
 // Purge removes the completions of the source; the others keep their order. It is called when the
-// queue pair is reset or destroyed, with the engine's lock held, so its time does not depend on the
-// number of completions.
+// queue pair is reset or destroyed, with the engine's lock held, so the number of its steps is
+// limited (see maxRing).
 func (s *Source) Purge() {
+	s.c.ring.purge(s)
 	if s.n == 0 {
 		return
 	}

@@ -1,0 +1,66 @@
+package cq
+
+import "github.com/rdmalab/rdmalab/softrnic/verbs"
+
+// maxRing is the largest number of completions in the ring. Purge goes through the ring while the
+// NIC is locked, for a few microseconds at most.
+const maxRing = 1 << 10
+
+// entry is a completion in the ring, and its source.
+type entry struct {
+	wc verbs.WC
+	s  *Source
+}
+
+// ring has the n oldest completions of a queue, in the order in which they were pushed.
+type ring struct {
+	all  []entry
+	head int // index of the oldest completion
+	n    int
+}
+
+// at returns the index of the completion with i older ones, or of the free entry behind the newest.
+func (r *ring) at(i int) int {
+	if i += r.head; i >= len(r.all) {
+		i -= len(r.all)
+	}
+	return i
+}
+
+// add appends a completion of s. There is room for it.
+func (r *ring) add(s *Source, wc *verbs.WC) {
+	e := &r.all[r.at(r.n)]
+	e.wc, e.s = *wc, s
+	r.n++
+}
+
+// poll moves up to len(wc) completions to wc, and returns their number.
+func (r *ring) poll(wc []verbs.WC) int {
+	wc = wc[:min(len(wc), r.n)]
+	at := r.head
+	for i := range wc {
+		wc[i] = r.all[at].wc
+		if at++; at == len(r.all) {
+			at = 0
+		}
+	}
+	r.head = at
+	r.n -= len(wc)
+	return len(wc)
+}
+
+// purge removes the completions of s.
+func (r *ring) purge(s *Source) {
+	kept := 0
+	for i := range r.n {
+		from := r.at(i)
+		if r.all[from].s == s {
+			continue
+		}
+		if to := r.at(kept); to != from {
+			r.all[to] = r.all[from]
+		}
+		kept++
+	}
+	r.n = kept
+}
