@@ -253,6 +253,11 @@ func (t *Table) lookupLocal(key uint32) *Region {
 	if r := t.lastLocal; r != nil && r.lkey == key && r.valid {
 		return r
 	}
+	return t.findLocal(key)
+}
+
+// findLocal is lookupLocal for a region that is not the last one.
+func (t *Table) findLocal(key uint32) *Region {
 	r := t.at(t.local.fromKey(key >> 8))
 	if r == nil || r.lkey != key || !r.valid {
 		return nil
@@ -298,6 +303,42 @@ func (t *Table) Local(pd PD, s verbs.SGE, write bool) (Piece, Fault) {
 		return Piece{}, BadKey
 	}
 	return r.check(pd, s.Addr, uint64(s.Length), need)
+}
+
+// Read checks an SGE like Local, and fills dst with its bytes from offset off on. There are as many.
+func (t *Table) Read(pd PD, s *verbs.SGE, off uint32, dst []byte) Fault {
+	r := t.lookupLocal(s.LKey)
+	if r == nil {
+		return BadKey
+	}
+	p, fault := r.check(pd, s.Addr, uint64(s.Length), 0)
+	switch {
+	case fault != OK:
+		return fault
+	case r.far == nil:
+		copy(dst, r.buf[p.off+uint64(off):])
+	case !r.far.Read(dst, r.start+p.off+uint64(off)):
+		return BadPage
+	}
+	return OK
+}
+
+// Write checks an SGE like Local, and copies src to its bytes from offset off on. There are as many.
+func (t *Table) Write(pd PD, s *verbs.SGE, off uint32, src []byte) Fault {
+	r := t.lookupLocal(s.LKey)
+	if r == nil {
+		return BadKey
+	}
+	p, fault := r.check(pd, s.Addr, uint64(s.Length), verbs.LocalWrite)
+	switch {
+	case fault != OK:
+		return fault
+	case r.far == nil:
+		copy(r.buf[p.off+uint64(off):], src)
+	case !r.far.Write(src, r.start+p.off+uint64(off)):
+		return BadPage
+	}
+	return OK
 }
 
 // Remote checks the memory that the peer of queue pair qp names in a request, and returns it. need

@@ -60,21 +60,17 @@ func (c *core) remote(rkey uint32, va uint64, n uint32, need verbs.Access) (mem.
 // because its region may have been deregistered before a retransmission.
 func (c *core) gather(dst []byte, sgl []verbs.SGE, off uint32) mem.Fault {
 	for i := range sgl {
-		s := sgl[i]
+		s := &sgl[i]
 		if off >= s.Length {
 			off -= s.Length
 			continue
 		}
-		if len(dst) == 0 {
-			return mem.OK
-		}
-		src, fault := c.env.Mem.Local(c.cfg.PD, s, false)
-		if fault != mem.OK {
-			return fault
-		}
 		n := min(len(dst), int(s.Length-off))
-		if !src.Read(dst[:n], int(off)) {
-			return mem.BadPage
+		if n == 0 {
+			break
+		}
+		if fault := c.env.Mem.Read(c.cfg.PD, s, off, dst[:n]); fault != mem.OK {
+			return fault
 		}
 		dst, off = dst[n:], 0
 	}
@@ -85,21 +81,17 @@ func (c *core) gather(dst []byte, sgl []verbs.SGE, off uint32) mem.Fault {
 // The caller has checked that src fits.
 func (c *core) scatter(pd mem.PD, sgl []verbs.SGE, off uint32, src []byte) mem.Fault {
 	for i := range sgl {
-		s := sgl[i]
+		s := &sgl[i]
 		if off >= s.Length {
 			off -= s.Length
 			continue
 		}
-		if len(src) == 0 {
-			return mem.OK
-		}
-		dst, fault := c.env.Mem.Local(pd, s, true)
-		if fault != mem.OK {
-			return fault
-		}
 		n := min(len(src), int(s.Length-off))
-		if !dst.Write(src[:n], int(off)) {
-			return mem.BadPage
+		if n == 0 {
+			break
+		}
+		if fault := c.env.Mem.Write(pd, s, off, src[:n]); fault != mem.OK {
+			return fault
 		}
 		src, off = src[n:], 0
 	}

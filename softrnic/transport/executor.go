@@ -253,7 +253,7 @@ func (x *executor) execute(p *wire.Packet, info *wire.OpInfo) verdict {
 }
 
 func (x *executor) executeSend(p *wire.Packet, info *wire.OpInfo) verdict {
-	if x.rcv.write(x.received, p.Payload) != mem.OK {
+	if x.scatter(x.rcv.pd, x.rcv.sgl(), x.received, p.Payload) != mem.OK {
 		return refuseLocal
 	}
 	x.received += uint32(len(p.Payload))

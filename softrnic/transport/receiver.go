@@ -48,11 +48,8 @@ func (r *receiver) fetch() bool { return r.outside != nil && r.rq.takeFrom(r.out
 // oldest returns the receive that the arriving message uses, or that the next one will use.
 func (r *receiver) oldest() *recvWQE { return r.rq.at(r.rq.head) }
 
-// write copies bytes of a message into the oldest receive, from offset `off` on. The caller has
-// checked that they fit.
-func (r *receiver) write(off uint32, src []byte) mem.Fault {
-	return r.scatter(r.pd, r.rq.sgl(r.rq.head), off, src)
-}
+// sgl returns the SGL of the oldest receive. Its memory is in the protection domain pd.
+func (r *receiver) sgl() []verbs.SGE { return r.rq.sgl(r.rq.head) }
 
 // complete removes the oldest receive from the queue and appends its completion to out. The caller
 // sets those fields of the completion that depend on the message.

@@ -103,7 +103,8 @@ func (r *responder) datagram(p *wire.Packet, ip []byte, out *Actions) {
 	grh := &r.scratch
 	clear(grh[:])
 	copy(grh[len(grh)-min(len(ip), len(grh)):], ip)
-	if r.rcv.write(0, grh[:]) != mem.OK || r.rcv.write(verbs.GRHLen, p.Payload) != mem.OK {
+	sgl := r.rcv.sgl()
+	if r.scatter(r.rcv.pd, sgl, 0, grh[:]) != mem.OK || r.scatter(r.rcv.pd, sgl, verbs.GRHLen, p.Payload) != mem.OK {
 		r.sawVerdict(p.BTH.Opcode, refuseLocal)
 		r.refuseSilently(refuseLocal, out)
 		return
