@@ -90,6 +90,14 @@ func (c *CQ) Poll(wc []verbs.WC) int {
 // poll does the work of Poll. The queue is not empty.
 func (c *CQ) poll(wc []verbs.WC) int {
 	n := c.ring.poll(wc)
+	if len(c.chains) > 0 {
+		n += c.pollChains(wc[n:])
+	}
+	return n
+}
+
+// pollChains moves up to len(wc) completions from the chains to wc, and returns their number.
+func (c *CQ) pollChains(wc []verbs.WC) (n int) {
 	for ; n < len(wc) && len(c.chains) > 0; n++ {
 		wc[n] = *c.unchain()
 	}

@@ -46,6 +46,14 @@ func (c *CQ) Tick(now clock.Time) {
 	}
 }
 
+// notice raises or delays the event of the queue, which is armed, if wc may cause it. If the queue
+// is armed for solicited completions, a failed one may cause it, too (IBTA 11.4.2).
+func (c *CQ) notice(now clock.Time, wc *verbs.WC) {
+	if c.armed == armedAny || wc.Solicited || wc.Status != verbs.Success {
+		c.cause(now)
+	}
+}
+
 // cause counts a completion that may cause the event for which the queue is armed.
 func (c *CQ) cause(now clock.Time) {
 	if c.causes++; c.causes == 1 {

@@ -36,17 +36,17 @@ func (r *ring) add(s *Source, wc *verbs.WC) {
 
 // poll moves up to len(wc) completions to wc, and returns their number.
 func (r *ring) poll(wc []verbs.WC) int {
-	wc = wc[:min(len(wc), r.n)]
-	at := r.head
-	for i := range wc {
-		wc[i] = r.all[at].wc
-		if at++; at == len(r.all) {
+	n := min(len(wc), r.n)
+	all, at := r.all, r.head
+	for i := range wc[:n] {
+		wc[i] = all[at].wc
+		if at++; at == len(all) {
 			at = 0
 		}
 	}
 	r.head = at
-	r.n -= len(wc)
-	return len(wc)
+	r.n -= n
+	return n
 }
 
 // purge removes the completions of s.

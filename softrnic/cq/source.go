@@ -34,9 +34,8 @@ func (s *Source) Push(now clock.Time, wc *verbs.WC) bool {
 		return false
 	}
 	c.pushed++
-	// A queue armed for solicited completions also fires for a failed one (IBTA 11.4.2).
-	if c.armed == armedAny || (c.armed == armedSolicited && (wc.Solicited || wc.Status != verbs.Success)) {
-		c.cause(now)
+	if c.armed != unarmed {
+		c.notice(now, wc)
 	}
 	return true
 }

@@ -165,7 +165,7 @@ func TestNothingIsKept(t *testing.T) {
 	if err := tab.Dereg(r); err != nil {
 		t.Fatal(err)
 	}
-	if tab.slots[r.index].region != nil || tab.lastLocal != nil || tab.lastRemote != nil {
+	if tab.slots[r.index].region != nil || tab.lastLocal == r || tab.lastRemote == r {
 		t.Error("the table still has the region")
 	}
 }

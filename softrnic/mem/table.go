@@ -41,6 +41,7 @@ type Table struct {
 	local, remote keySpace
 	slots         []slot
 	// The regions that were found last by an L_Key and by an R_Key: most traffic is to one region.
+	// They are never nil; noRegion stands for none.
 	lastLocal, lastRemote *Region
 	free                  []uint32
 	pds                   map[PD]int // number of regions of each protection domain
@@ -48,6 +49,9 @@ type Table struct {
 	next                  uint64 // lowest virtual address that was not used yet
 	tear                  TearFunc
 }
+
+// noRegion is a region that is not valid.
+var noRegion = &Region{}
 
 // slot holds a region or a window. While a window is bound, region is the part of memory that it
 // gives access to. The low byte of the keys changes with each registration, so that keys of a
@@ -70,6 +74,7 @@ func New(r *rand.Rand, maxRegions int) *Table {
 		max:  maxRegions,
 		// Both permutations come from one draw: a second one would change all addresses of a seed.
 		local: keys.other(), remote: keys,
+		lastLocal: noRegion, lastRemote: noRegion,
 		pds:  make(map[PD]int),
 		next: firstBase + uint64(r.IntN(1<<20))*pageSize,
 	}
@@ -206,7 +211,7 @@ func (t *Table) take() uint32 {
 
 // release frees a slot.
 func (t *Table) release(i uint32, pd PD) {
-	t.slots[i].region, t.lastLocal, t.lastRemote = nil, nil, nil // so that the garbage collector can free the region
+	t.slots[i].region, t.lastLocal, t.lastRemote = nil, noRegion, noRegion // so that the garbage collector can free the region
 	t.free = append(t.free, i)
 	t.count--
 	t.pds[pd]--
@@ -250,7 +255,7 @@ func (t *Table) Rereg(r *Region, access verbs.Access) error {
 
 // lookupLocal returns the valid region with an L_Key, or nil.
 func (t *Table) lookupLocal(key uint32) *Region {
-	if r := t.lastLocal; r != nil && r.lkey == key && r.valid {
+	if r := t.lastLocal; r.lkey == key && r.valid {
 		return r
 	}
 	return t.findLocal(key)
@@ -269,9 +274,14 @@ func (t *Table) findLocal(key uint32) *Region {
 // lookupRemote returns the valid region, or the memory of a bound window, that an R_Key names; else
 // nil.
 func (t *Table) lookupRemote(key uint32) *Region {
-	if r := t.lastRemote; r != nil && r.rkey == key && r.valid {
+	if r := t.lastRemote; r.rkey == key && r.valid {
 		return r
 	}
+	return t.findRemote(key)
+}
+
+// findRemote is lookupRemote for memory that is not the last one.
+func (t *Table) findRemote(key uint32) *Region {
 	r := t.at(t.remote.fromKey(key >> 8))
 	if r == nil || r.rkey != key || !r.valid {
 		return nil

@@ -45,8 +45,9 @@ func (a *Actions) Reset() {
 // while they are in its store buffer as several stores.
 func grown[T any](s *[]T) *T {
 	n := len(*s)
-	*s = slices.Grow(*s, 1)[:n+1]
-	e := &(*s)[n]
+	b := slices.Grow(*s, 1)[:n+1]
+	*s = b
+	e := &b[n]
 	*e = *new(T)
 	return e
 }

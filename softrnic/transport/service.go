@@ -21,7 +21,8 @@ type service struct {
 	// datagram: a queue pair has no peer; each work request names its destination.
 	datagram bool
 	// start begins a work request of an unreliableSender; packet sends the work request's next packet.
-	// If one fails, it sets the status of the work request. Both are nil for RC.
+	// If one fails, it sets the status of the work request. Both are nil for RC, and start is nil for
+	// UD.
 	start  func(u *unreliableSender, w *sendWQE)
 	packet func(u *unreliableSender, w *sendWQE, out *Actions)
 }
@@ -45,7 +46,7 @@ func init() { // a composite literal at the declaration would be an initializati
 	}
 	services[verbs.UD] = &service{
 		opcodes: wire.ServiceUD, states: unreliableStates, receive: handleUD,
-		start: (*unreliableSender).startUD, packet: (*unreliableSender).packetUD, datagram: true,
+		packet: (*unreliableSender).packetUD, datagram: true,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm), changes: verbs.ModifyQKey,
 	}
 }

@@ -26,9 +26,6 @@ func checkDatagram(wr *verbs.SendWR) error {
 	return nil
 }
 
-// startUD begins a work request.
-func (u *unreliableSender) startUD(*sendWQE) {}
-
 // packetUD sends w, the oldest work request, and completes it. A datagram that is longer than the
 // MTU of the port completes with success, but is not sent (C10-93.1.1).
 func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {

@@ -19,31 +19,34 @@ func (u *unreliableSender) send(now clock.Time, out *Actions) {
 	if u.at != clock.Never {
 		return // an earlier step has reached its limit; the next Tick sends the rest
 	}
-	for budget := u.cfg.Window; u.sq.len() > 0 && (u.state == verbs.StateRTS || u.state == verbs.StateSQD); {
-		w := u.sq.at(u.sq.head)
+	s := u.sender
+	for budget := s.cfg.Window; s.sq.len() > 0 && (s.state == verbs.StateRTS || s.state == verbs.StateSQD); {
+		w := s.sq.at(s.sq.head)
 		if !w.started {
-			if u.state == verbs.StateSQD {
+			if s.state == verbs.StateSQD {
 				break // in SQD no work request is started
 			}
 			w.started = true
-			u.svc.start(u, w)
+			if start := s.svc.start; start != nil {
+				start(u, w)
+			}
 		}
 		switch {
 		case w.status != verbs.Success:
 		case w.local():
-			u.executeLocal(w, out)
+			s.executeLocal(w, out)
 		case budget == 0:
 			u.at = now
 			return
 		default:
 			budget--
-			u.svc.packet(u, w, out)
+			s.svc.packet(u, w, out)
 		}
 		if w.status != verbs.Success {
 			u.fail(w.status, out)
 		}
 	}
-	u.checkDrained(out)
+	s.checkDrained(out)
 }
 
 // fail completes the oldest work request with an error status and flushes the others. The send
