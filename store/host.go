@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 
+	onermahost "github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -34,6 +35,16 @@ type Host interface {
 	// Do runs f as a job, with a verbs context of its own. The context ctx ends when the client
 	// abandons the request or the application crashes.
 	Do(r *http.Request, job string, f func(ctx context.Context, v verbs.Context) error) error
+}
+
+// OneRMAHost is a Host that may have a NIC without connections (1RMA). Only hosts of a rack are.
+type OneRMAHost interface {
+	Host
+	// OneRMA returns that NIC. If the host has none, the error says how to get one.
+	OneRMA() (*onermahost.NIC, error)
+	// Awake blocks while the programs of the host hang. Threads of a service call it when they have
+	// waited for something else than a NIC.
+	Awake()
 }
 
 // Node is a store's part of one host's daemon. Several goroutines may call its methods at any time,

@@ -135,6 +135,9 @@ func (p *Process) start(now clock.Time, c *Call, t *Transfer, deadline clock.Tim
 	if t.Op == onerma.Write {
 		key = t.Remote.write
 	}
+	if key == nil {
+		return opError(op, verbs.ErrInvalid, "the remote memory has no key for this operation")
+	}
 	tag := len(p.calls)
 	if k := len(p.free); k > 0 {
 		tag = p.free[k-1]

@@ -36,6 +36,21 @@ type Remote struct {
 	read, write, rekey *nic.Cipher
 }
 
+// Keyed returns memory of the NIC with an address for which the process has a key of one operation
+// alone, for example from a service that derives keys itself.
+func Keyed(addr netip.Addr, id nic.RegionID, length uint64, op onerma.Op, key *nic.Cipher) *Remote {
+	r := &Remote{Addr: addr.Unmap(), Region: id, Length: length}
+	switch op {
+	case onerma.Read:
+		r.read = key
+	case onerma.Write:
+		r.write = key
+	case onerma.Rekey:
+		r.rekey = key
+	}
+	return r
+}
+
 // Remote returns the memory of a grant for the NIC with an address. The error says which key is
 // malformed.
 func (g *Grant) Remote(addr netip.Addr) (*Remote, error) {

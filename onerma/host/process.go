@@ -182,8 +182,24 @@ func (p *Process) register(buf []byte, access verbs.Access) (*Region, error) {
 	return r, nil
 }
 
+// ID returns the name of the region.
+func (r *Region) ID() nic.RegionID { return r.nic.ID() }
+
 // Len returns the length of the region in bytes.
 func (r *Region) Len() int { return r.length }
+
+// ReadAt copies bytes of the region from an offset on, and WriteAt copies bytes into it. Peers may use
+// the memory meanwhile. Both do nothing when the region has ended.
+func (r *Region) ReadAt(b []byte, off int) (err error) {
+	r.proc.nic.exclusive(func(clock.Time) { err = r.mem.ReadAt(b, off) })
+	return err
+}
+
+// WriteAt is ReadAt in the other direction.
+func (r *Region) WriteAt(b []byte, off int) (err error) {
+	r.proc.nic.exclusive(func(clock.Time) { err = r.mem.WriteAt(b, off) })
+	return err
+}
 
 // Grant returns what a process with a PID on the NIC with an address needs to use the region.
 func (r *Region) Grant(to netip.Addr, pid nic.PID) (g Grant, err error) {

@@ -17,6 +17,9 @@ type rekeying struct {
 // Keys that were granted before are refused from then on, and new ones must be derived from k. The
 // operation is not tried again: after nic.Timeout the region may have either key.
 func (p *Process) Rekey(to *Remote, k nic.Key) error {
+	if to.rekey == nil {
+		return opError("REKEY", verbs.ErrInvalid, "the remote memory has no key for this operation")
+	}
 	var r *rekeying
 	err := opError("REKEY", verbs.ErrClosed, "the process or its NIC has ended")
 	p.nic.exclusive(func(now clock.Time) {

@@ -15,6 +15,7 @@ import (
 type Remote struct {
 	Addr   netip.Addr
 	Region nic.RegionID
+	Length uint64      // of the region, in bytes
 	Key    *nic.Cipher // of K_d for READ
 	id     Replica
 }
@@ -22,6 +23,9 @@ type Remote struct {
 // Port is what a client needs of its host. One thread uses it.
 type Port interface {
 	Now() clock.Time
+	// Closed reports whether the port was closed. From then on Receive and Read fail at once, and
+	// operations of the client end with kv.ErrClosed.
+	Closed() bool
 	// Send sends a datagram to the coordinator. Receive waits for one from the coordinator until a
 	// time; it returns false if none has arrived by then. The bytes are valid until the next call.
 	Send(b []byte)
@@ -86,17 +90,22 @@ func Open(cfg ClientConfig, deadline clock.Time) (*Client, error) {
 		cfg.Health = new(Health)
 	}
 	c := &Client{cfg: cfg, port: cfg.Port, opening: cfg.Port.Now()}
-	if !c.renew(deadline) {
-		return nil, kv.TimedOut(errors.New("the coordinator does not answer"))
+	if err := c.renew(deadline); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
+
+var errSilent = errors.New("the coordinator does not answer")
 
 // Stats returns a copy of the counters.
 func (c *Client) Stats() ClientStats { return c.stats }
 
 // Shape returns the shape of the table.
 func (c *Client) Shape() Shape { return c.view.shape }
+
+// MaxValue returns the length of the longest value, in bytes.
+func (c *Client) MaxValue() int { return c.view.shape.Value }
 
 // Last implements kv.Store.
 func (c *Client) Last() kv.Cost { return c.cost }
@@ -126,18 +135,19 @@ func (c *Client) ask() {
 	c.renewal = c.asked.Add(c.patience())
 }
 
-// renew waits until the client has a lease for a view with a replica. It returns false at the
-// deadline. A client whose session was forgotten begins another one.
-func (c *Client) renew(deadline clock.Time) bool {
+// renew waits until the client has a lease for a view. An error says that the operation for which the
+// lease is needed has had no effect. A client whose session was forgotten begins another one.
+func (c *Client) renew(deadline clock.Time) error {
 	for {
 		now := c.port.Now()
-		if now < c.lease && c.session != 0 {
-			return true
-		}
-		if now >= deadline {
-			return false
-		}
-		if now >= c.renewal {
+		switch {
+		case c.port.Closed():
+			return kv.ErrClosed
+		case now < c.lease && c.session != 0:
+			return nil
+		case now >= deadline:
+			return errors.Join(kv.TimedOut(errSilent), kv.ErrNoEffect)
+		case now >= c.renewal:
 			c.ask()
 		}
 		c.wait(clock.Min(c.renewal, deadline))
@@ -204,7 +214,7 @@ func (c *Client) viewed(m *message) {
 // adopt returns the replicas of a view in the order in which the client prefers them.
 func (c *Client) adopt(v *view) (out []*Remote) {
 	for _, r := range v.replicas {
-		x := &Remote{Addr: r.Addr, Region: r.Region, Key: nic.NewCipher(r.Key), id: r}
+		x := &Remote{Addr: r.Addr, Region: r.Region, Length: uint64(v.shape.Bytes()), Key: nic.NewCipher(r.Key), id: r}
 		for _, old := range c.remotes {
 			if old.id == r {
 				x = old
@@ -231,8 +241,8 @@ func (c *Client) change(o op, key uint64, value []byte, deadline clock.Time) err
 	if len(value) > MaxValue {
 		return kv.ErrTooLarge
 	}
-	if !c.renew(deadline) {
-		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
+	if err := c.renew(deadline); err != nil {
+		return err
 	}
 	session := c.session
 	c.number++
@@ -243,10 +253,12 @@ func (c *Client) change(o op, key uint64, value []byte, deadline clock.Time) err
 		switch now := c.port.Now(); {
 		case c.result.known:
 			return c.result.err
+		case c.port.Closed():
+			return kv.ErrClosed
 		case c.session != session:
 			return kv.TimedOut(errors.New("the coordinator has forgotten the client"))
 		case now >= deadline:
-			return kv.TimedOut(errors.New("the coordinator does not answer"))
+			return kv.TimedOut(errSilent)
 		case now >= next:
 			c.port.Send(b)
 			c.cost.RPCs++
@@ -298,19 +310,20 @@ const mostTries = 8
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	c.cost = kv.Cost{}
 	for tries := 0; ; {
+		if err := c.renew(deadline); err != nil {
+			return nil, err
+		}
 		now := c.port.Now()
 		switch {
 		case now >= deadline:
 			return nil, kv.ErrTimeout
-		case now >= c.lease || c.session == 0:
-			c.renew(deadline)
-			continue
 		case now >= c.renewal:
 			c.ask()
 		}
 		c.pause(now)
 		r := c.cfg.Health.choose(c.port.Now(), c.remotes, tries/mostTries)
-		if r == nil {
+		if r == nil { // a server may become a replica soon
+			c.renewal = clock.Min(c.renewal, c.asked.Add(c.patience()))
 			c.wait(clock.Min(deadline, now.Add(c.patience())))
 			continue
 		}

@@ -38,7 +38,7 @@ const (
 	maxLog = 8192
 	// sendWindow and copyWindow bound what is in flight to a server, in records and bytes.
 	sendWindow = 64
-	copyChunk  = 1024
+	copyChunk  = MaxValue
 	copyWindow = 16 * copyChunk
 )
 

@@ -69,6 +69,7 @@ type slowPort struct {
 	reads int
 }
 
+func (p *slowPort) Closed() bool    { return false }
 func (p *slowPort) Now() clock.Time { return p.now }
 
 func (p *slowPort) Send(b []byte) {

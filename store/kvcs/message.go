@@ -47,8 +47,8 @@ type message struct {
 const (
 	headLen = 34
 	sumLen  = 4
-	// maxMessage is the length of the longest message.
-	maxMessage = headLen + MaxValue + sumLen
+	// MaxDatagram is the length of the longest message.
+	MaxDatagram = headLen + MaxValue + sumLen
 )
 
 // encode returns the bytes of the message.
@@ -66,7 +66,7 @@ func (m *message) encode() []byte {
 
 // parse reads a message, whose body points into b. It returns false if b is not a message.
 func (m *message) parse(b []byte) bool {
-	if len(b) < headLen+sumLen || len(b) > maxMessage {
+	if len(b) < headLen+sumLen || len(b) > MaxDatagram {
 		return false
 	}
 	end := len(b) - sumLen

@@ -91,12 +91,21 @@ func (a *application) lend() error {
 	return nil
 }
 
+// oneRMA returns the 1RMA NIC.
+func (h *Host) oneRMA() (*onermahost.NIC, error) {
+	if h.solo == nil {
+		return nil, control.Errorf(http.StatusBadRequest, "the hosts of this rack have no 1RMA NICs: put `onerma: {}` into the rack file, then `rdmalab down` and `rdmalab up`")
+	}
+	return h.solo, nil
+}
+
 // measureOneRMA runs a test over the 1RMA NIC.
 func (h *Host) measureOneRMA(ctx context.Context, to netip.Addr, cfg perf.Config, tell func(perf.Progress)) (perf.Result, error) {
-	if h.solo == nil {
-		return perf.Result{}, control.Errorf(http.StatusBadRequest, "the hosts of this rack have no 1RMA NICs: put `onerma: {}` into the rack file, then `rdmalab down` and `rdmalab up`")
+	n, err := h.oneRMA()
+	if err != nil {
+		return perf.Result{}, err
 	}
-	res, err := measure.Run(ctx, h.solo, h.app.hang.Wait, to, cfg, tell)
+	res, err := measure.Run(ctx, n, h.app.hang.Wait, to, cfg, tell)
 	res.From = h.self.Name
 	return res, err
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 
+	onermahost "github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -91,7 +92,7 @@ type storeHost struct {
 	app *application
 }
 
-var _ store.Host = storeHost{}
+var _ store.OneRMAHost = storeHost{}
 
 // Name implements store.Host.
 func (s storeHost) Name() string { return s.h.self.Name }
@@ -117,6 +118,12 @@ func (s storeHost) Context() verbs.Context { return s.app.context() }
 
 // Log implements store.Host.
 func (s storeHost) Log() *slog.Logger { return s.h.log }
+
+// OneRMA implements store.OneRMAHost.
+func (s storeHost) OneRMA() (*onermahost.NIC, error) { return s.h.oneRMA() }
+
+// Awake implements store.OneRMAHost.
+func (s storeHost) Awake() { s.app.hang.Wait() }
 
 // Service implements store.Host.
 func (s storeHost) Service(f func() error) error {

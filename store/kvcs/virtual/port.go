@@ -65,6 +65,9 @@ func (h *Host) close(p *Port) { delete(h.ports, p.number) }
 // Now implements kvcs.Port.
 func (p *Port) Now() clock.Time { return p.host.rack.Net.Now() }
 
+// Closed implements kvcs.Port.
+func (p *Port) Closed() bool { return false }
+
 // Send implements kvcs.Port.
 func (p *Port) Send(b []byte) {
 	p.host.step(func(_ clock.Time, out *packetio.Batch) {

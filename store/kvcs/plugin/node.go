@@ -1,0 +1,280 @@
+package plugin
+
+import (
+	cryptorand "crypto/rand"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	onermahost "github.com/rdmalab/rdmalab/onerma/host"
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/kvcs"
+)
+
+// part is a coordinator or a replica that a host runs, with the process that its NIC knows.
+type part struct {
+	*loop
+	proc  *onermahost.Process
+	shape kvcs.Shape
+}
+
+// end ends the part.
+func (p *part) end() error {
+	if p == nil {
+		return nil
+	}
+	p.proc.Close() // ends a REKEY in progress
+	return p.loop.close()
+}
+
+// node is the store's part of a host.
+type node struct {
+	host  store.Host
+	total totals // of clients that are closed
+
+	mu    sync.Mutex // guards the fields below
+	coord *kvcs.Coordinator
+	// coordinator and replica are nil if the host runs none. server is the machine of the replica.
+	coordinator, replica *part
+	server               *kvcs.Server
+	of                   netip.Addr // the replica's coordinator
+	// instances is how many instances of a server the host has had since its daemon was started.
+	instances uint64
+	clients   *clients // nil before the first one is opened
+}
+
+func newNode(h store.Host) store.Node { return &node{host: h} }
+
+// onerma returns the host's 1RMA NIC and what stops its threads.
+func (n *node) onerma() (*onermahost.NIC, func(), error) {
+	h, ok := n.host.(store.OneRMAHost)
+	if !ok {
+		return nil, nil, control.Errorf(http.StatusBadRequest, "kvcs needs a rack with 1RMA NICs; `rdmalab sim kvcs` runs it in virtual time")
+	}
+	s, err := h.OneRMA()
+	return s, h.Awake, err
+}
+
+// Routes implements store.Node.
+func (n *node) Routes(m *control.Mux) {
+	type none = struct{}
+	control.Handle(m, "POST "+Store.Path(store.PathStart), func(_ *http.Request, in request) (info, error) { return n.start(in) })
+	control.Handle(m, "POST "+Store.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.Crash() })
+	control.Handle(m, "POST "+Store.Path(pathStat), func(*http.Request, none) (hostStat, error) { return n.stat(), nil })
+}
+
+// start starts a coordinator or a replica, unless the host runs it already.
+func (n *node) start(in request) (out info, err error) {
+	if err := checkShape(in.Shape); err != nil {
+		return out, control.Errorf(http.StatusBadRequest, "%v", err)
+	}
+	s, awake, err := n.onerma()
+	if err != nil {
+		return out, err
+	}
+	return out, n.host.Service(func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if in.Coordinator != "" {
+			return n.startReplica(s, awake, &in)
+		}
+		if n.coordinator != nil && !in.Fresh {
+			out.Shape = n.coordinator.shape
+			return nil
+		}
+		err := n.startCoordinator(s, awake, in.Shape)
+		out.Shape, out.Made = in.Shape, true
+		return err
+	})
+}
+
+// startCoordinator starts a coordinator with an empty table. It ends a former one, and with it the
+// store. The caller holds mu.
+func (n *node) startCoordinator(s *onermahost.NIC, awake func(), shape kvcs.Shape) error {
+	if err := n.endCoordinator(); err != nil {
+		return err
+	}
+	p, err := n.open(s, awake)
+	if err != nil {
+		return err
+	}
+	var seed [32]byte
+	_, _ = cryptorand.Read(seed[:]) // it never fails
+	c, err := kvcs.NewCoordinator(kvcs.CoordinatorConfig{
+		Addr: s.Addr(), PID: p.proc.PID(), Shape: shape, Rand: rand.New(rand.NewChaCha8(seed)), RTT: s.Status().RTT,
+	})
+	if err != nil {
+		return errors.Join(err, p.conn.Close())
+	}
+	p.machine, p.shape, p.rekeyed = c, shape, c.Rekeyed
+	p.rekey = func(k *kvcs.Rekey) nic.Status { return rekey(p.proc, k) }
+	p.run()
+	n.coord, n.coordinator = c, p
+	n.host.Log().Info("the coordinator of kvcs is up", "shape", shape)
+	return nil
+}
+
+// rekey executes a REKEY.
+func rekey(p *onermahost.Process, k *kvcs.Rekey) nic.Status {
+	to := onermahost.Keyed(k.Target, k.Region, onerma.KeyLen, onerma.Rekey, nic.NewCipher(k.Key))
+	err := p.Rekey(to, k.NewKey)
+	var failed *onermahost.StatusError
+	switch {
+	case err == nil:
+		return nic.OK
+	case errors.As(err, &failed):
+		return failed.Status
+	}
+	time.Sleep(maxPause) // the NIC is down, or does not know the target
+	return nic.Timeout
+}
+
+// startReplica starts a replica, unless the host runs one of this store. The caller holds mu.
+func (n *node) startReplica(s *onermahost.NIC, awake func(), in *request) error {
+	to, err := n.host.Address(in.Coordinator)
+	switch {
+	case err != nil:
+		return err
+	case n.replica != nil && n.of == to && n.replica.shape == in.Shape:
+		return nil
+	case to == s.Addr():
+		return control.Errorf(http.StatusConflict, "%s runs the coordinator: a replica needs another host", n.host.Name())
+	}
+	if err := n.endReplica(); err != nil {
+		return err
+	}
+	p, err := n.open(s, awake)
+	if err != nil {
+		return err
+	}
+	r, err := p.proc.Register(make([]byte, in.Shape.Bytes()), verbs.LocalWrite|verbs.RemoteRead)
+	if err != nil {
+		p.proc.Close()
+		return errors.Join(err, p.conn.Close())
+	}
+	server, err := kvcs.NewServer(kvcs.ServerConfig{
+		Coordinator: netip.AddrPortFrom(to, kvcs.UDPPort), Shape: in.Shape, Memory: memory{r}, RTT: s.Status().RTT,
+		First: uint64(s.Status().Incarnation)<<32 + n.instances + 1,
+		Lend: func() (id nic.RegionID, k nic.Key, err error) {
+			_, _ = cryptorand.Read(k[:]) // it never fails
+			return r.ID(), k, r.SetKey(k)
+		},
+	})
+	if err != nil {
+		p.proc.Close()
+		return errors.Join(err, p.conn.Close())
+	}
+	p.machine, p.shape = server, in.Shape
+	p.run()
+	n.server, n.replica, n.of = server, p, to
+	n.host.Log().Info("a replica of kvcs is up", "coordinator", to)
+	return nil
+}
+
+// open opens what a part needs. The caller holds mu.
+func (n *node) open(s *onermahost.NIC, awake func()) (*part, error) {
+	conn, err := listen(s.Addr())
+	if err != nil {
+		return nil, fmt.Errorf("kvcs: %w", err)
+	}
+	p, err := s.Open(onermahost.ProcessConfig{Slots: 1, Gate: awake})
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &part{loop: &loop{conn: conn, now: s.Now, awake: awake}, proc: p}, nil
+}
+
+// memory is the memory of a replica.
+type memory struct{ *onermahost.Region }
+
+// Load implements kvcs.Memory.
+func (m memory) Load(b []byte, at int) { _ = m.ReadAt(b, at) } // the table is within the region
+
+// Store implements kvcs.Memory.
+func (m memory) Store(b []byte, at int) { _ = m.WriteAt(b, at) } // likewise
+
+// endCoordinator ends the coordinator. The caller holds mu.
+func (n *node) endCoordinator() error {
+	err := n.coordinator.end()
+	n.coord, n.coordinator = nil, nil
+	return err
+}
+
+// endReplica ends the replica. The caller holds mu.
+func (n *node) endReplica() error {
+	err := n.replica.end()
+	if n.replica != nil {
+		n.instances += n.server.Starts()
+	}
+	n.server, n.replica = nil, nil
+	return err
+}
+
+// Crash implements store.Node: the table of a coordinator is lost.
+func (n *node) Crash() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	errs := []error{n.endCoordinator(), n.endReplica()}
+	if n.clients != nil {
+		errs = append(errs, n.clients.close())
+		n.clients = nil
+	}
+	return errors.Join(errs...)
+}
+
+// NICGone implements store.Node: keys of the NIC's incarnation are worth nothing any more.
+func (n *node) NICGone() error { return n.Crash() }
+
+// Status implements store.Node.
+func (n *node) Status() store.Status {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return store.Status{Up: n.coordinator != nil || n.replica != nil, Service: Store.Name}
+}
+
+// Clients implements store.Node.
+func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients, error) {
+	addr, err := n.host.Address(o.Server)
+	if err != nil {
+		return nil, err
+	}
+	s, awake, err := n.onerma()
+	if err != nil {
+		return nil, err
+	}
+	return func(verbs.Context) store.Clients {
+		return store.Opener(func(deadline clock.Time) (kv.Store, error) {
+			c, err := n.process(s, awake)
+			if err != nil {
+				return nil, err
+			}
+			return store.Opened(c.open(addr, s.Status().RTT, rand.Uint64(), deadline))
+		})
+	}, nil
+}
+
+// process returns the process of the host's clients.
+func (n *node) process(s *onermahost.NIC, awake func()) (c *clients, err error) {
+	return c, n.host.Service(func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.clients == nil {
+			if n.clients, err = newClients(s, awake, &n.total); err != nil {
+				n.clients = nil
+				return err
+			}
+		}
+		c = n.clients
+		return nil
+	})
+}

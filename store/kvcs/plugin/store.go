@@ -1,0 +1,292 @@
+package plugin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kvcs"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Store describes the store to the daemon of a host and the command line.
+var Store = store.Store{
+	Name: "kvcs", Title: "KVCS", Note: "replicated for READ, needs 1RMA NICs", Server: coordinatorHost, Upserts: true, Value: 100,
+}
+
+func init() {
+	Store.Node = newNode
+	Store.Commands = store.Commands{
+		Short: "Run a key-value store on 1RMA NICs, with a replica on each memory host",
+		Long: "KVCS is a key-value caching service on NICs without connections (1RMA, SIGCOMM 2020). GETs are READs of a\n" +
+			"replica, one on each host with role memory. PUT, INSERT and DELETE are requests to a coordinator, a process on the\n" +
+			"host with role metadata, which sends them to all replicas. If a READ fails, the client turns to another replica at\n" +
+			"once. The rack file needs `onerma: {}`.\n\n" +
+			"The coordinator has the table in its memory. If it crashes, the store ends: start makes an empty one. A replica that\n" +
+			"has crashed gets a copy of the table after `rdmalab restart HOST` and `rdmalab kvcs start`.",
+		Example: "  rdmalab kvcs start\n" +
+			"  rdmalab kvcs insert 7 hello && rdmalab kvcs get 7 -v\n" +
+			"  rdmalab run ycsb --store kvcs --workload b & sleep 2; rdmalab crash ms0; wait\n" +
+			"  rdmalab restart ms0 && rdmalab kvcs start && rdmalab kvcs stat",
+		Start: store.Command{
+			Short: "Start the coordinator with an empty table, and the replicas",
+			Long: "start starts the coordinator, and a replica on each memory host. What runs already stays as it is. A replica gets a\n" +
+				"copy of the table. --keys and --value are used only when the coordinator is started.",
+			Example: "  rdmalab kvcs start\n  rdmalab kvcs start --fresh --keys 100000 --value 64",
+			New:     newStart,
+		},
+		Stop: store.Command{
+			Short: "Stop replicas and coordinator; the table is lost", Long: "stop ends the replicas and the coordinator. The table is lost.",
+			Example: "  rdmalab kvcs stop", New: newStop,
+		},
+		Stat: store.Command{
+			Short: "Show the replicas, how many were fenced, and how often clients have turned to another one",
+			Long: "stat shows which replicas clients may use, and what the coordinator has counted: replicas that joined, and replicas\n" +
+				"that were fenced because they did not follow: by a REKEY, by the end of all leases, or because they had begun again.\n" +
+				"For each compute host it shows how many clients were opened there, how many READs made a client turn to another\n" +
+				"replica, how many read memory that changed meanwhile, and how many found a change in progress. Clients count when\n" +
+				"they end.",
+			Example: "  rdmalab kvcs stat\n  rdmalab kvcs stat -o json", Output: true, Running: true, New: newStat,
+		},
+		StatWord: "show the replicas, and what was counted",
+		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
+			_, err = start(c, request{Shape: shapeFor(int(min(2*w.Config.Keys, maxKeys)), max(w.Config.Value, defaultValue))})
+			return false, err
+		},
+	}
+	store.Register(Store)
+}
+
+// Lengths and bounds of a table.
+const (
+	defaultKeys  = 8192
+	defaultValue = 256
+	maxKeys      = 1 << 21
+	// maxBytes bounds a table, which each replica and the coordinator have in memory.
+	maxBytes = 1 << 30
+	// spare is how many cells there are for changes in progress.
+	spare = 2 * maxClients
+)
+
+// shapeFor returns the shape of a table for this many keys, which fill a third of the slots.
+func shapeFor(keys, value int) kvcs.Shape {
+	return kvcs.Shape{Buckets: max(8, keys*3/8), Cells: keys + spare, Value: value}
+}
+
+// checkShape refuses shapes that a host has no memory for.
+func checkShape(s kvcs.Shape) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	if s.Bytes() > maxBytes {
+		return fmt.Errorf("a table of %d bytes: at most %d are possible; use fewer keys or shorter values", s.Bytes(), maxBytes)
+	}
+	return nil
+}
+
+// coordinatorHost returns the host of the coordinator: the first one with the role metadata.
+func coordinatorHost(r *spec.Rack) (string, error) {
+	if list := r.ByRole(spec.Metadata); len(list) > 0 {
+		return list[0].Name, nil
+	}
+	return "", fmt.Errorf("rack %s has no host for the coordinator: give one `role: metadata` in the rack file", r.Name)
+}
+
+// request and info are the body and the answer of store.PathStart.
+type request struct {
+	// Coordinator is the host of the coordinator, for the start of a replica; "" starts the
+	// coordinator.
+	Coordinator string     `json:"coordinator,omitempty"`
+	Shape       kvcs.Shape `json:"shape"`
+	// Fresh: the coordinator begins with an empty table, also if one runs.
+	Fresh bool `json:"fresh,omitempty"`
+}
+
+type info struct {
+	Shape kvcs.Shape `json:"shape"`
+	Made  bool       `json:"made"`
+	// Replicas are the hosts that run a replica.
+	Replicas []string `json:"replicas,omitempty"`
+}
+
+// Write implements store.Result.
+func (i *info) Write(out io.Writer) error {
+	what := "found"
+	if i.Made {
+		what = "made"
+	}
+	_, err := fmt.Fprintf(out, "%s a table for %d keys with values of up to %d bytes, with replicas on %s\n", what, i.Shape.Cells-spare, i.Shape.Value,
+		cmp.Or(strings.Join(i.Replicas, ", "), "no host"))
+	return err
+}
+
+func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	var fresh bool
+	var keys, value int
+	fs.BoolVar(&fresh, "fresh", false, "end the store that runs, and make an empty one")
+	fs.IntVar(&keys, "keys", 0, fmt.Sprintf("how many keys the table has room for (default %d)", defaultKeys))
+	fs.IntVar(&value, "value", 0, fmt.Sprintf("longest value, in bytes, up to %d (default %d)", kvcs.MaxValue, defaultValue))
+	return func(c *store.Call) (store.Result, error) {
+		if keys < 0 || keys > maxKeys {
+			return nil, store.BadUse("--keys %d: want 1 to %d", keys, maxKeys)
+		}
+		shape := shapeFor(cmp.Or(keys, defaultKeys), cmp.Or(value, defaultValue))
+		if err := checkShape(shape); err != nil {
+			return nil, store.BadUse("--value %d: %v", value, err)
+		}
+		out, err := start(c, request{Shape: shape, Fresh: fresh})
+		if err != nil {
+			return nil, err
+		}
+		return &out, nil
+	}
+}
+
+// start starts the coordinator and the replicas. It warns of memory hosts that run none.
+func start(c *store.Call, in request) (out info, err error) {
+	host, err := coordinatorHost(c.Rack)
+	if err != nil {
+		return out, err
+	}
+	memory := c.Memory()
+	if len(memory) == 0 {
+		return out, fmt.Errorf("rack %s has no host for a replica: give one `role: memory` in the rack file", c.Rack.Name)
+	}
+	if err := c.Post(host, Store.Path(store.PathStart), in, &out); err != nil {
+		return out, err
+	}
+	var errs []error
+	for _, m := range memory {
+		if err := c.Post(m, Store.Path(store.PathStart), request{Coordinator: host, Shape: out.Shape}, nil); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out.Replicas = append(out.Replicas, m)
+	}
+	if len(out.Replicas) == 0 {
+		return out, errors.Join(errs...)
+	}
+	for _, err := range errs { // a host may have crashed
+		_, _ = fmt.Fprintf(c.Err, "no replica: %v\n", err)
+	}
+	return out, nil
+}
+
+// newStop ends the store on all hosts that answer. The coordinator's must.
+func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	return func(c *store.Call) (store.Result, error) {
+		for _, m := range c.Memory() {
+			if err := c.Post(m, Store.Path(store.PathStop), nil, nil); err != nil {
+				_, _ = fmt.Fprintf(c.Err, "%v\n", err)
+			}
+		}
+		host, err := coordinatorHost(c.Rack)
+		if err != nil {
+			return nil, err
+		}
+		return nil, c.Post(host, Store.Path(store.PathStop), nil, nil)
+	}
+}
+
+// pathStat is the last part of the path of the request for what a host has counted: hostStat.
+const pathStat = "stat"
+
+// hostStat is what a host has counted.
+type hostStat struct {
+	Coordinator *coordinatorStat `json:"coordinator,omitempty"`
+	Clients     clientStat       `json:"clients"`
+}
+
+// coordinatorStat is the state of the coordinator. Replicas are those that clients may use.
+type coordinatorStat struct {
+	Replicas []netip.Addr `json:"replicas"`
+	kvcs.CoordinatorStats
+}
+
+// clientStat counts what the clients of a host have done that have ended.
+type clientStat struct {
+	Opened     uint64 `json:"opened"`
+	Redirected uint64 `json:"redirected"`
+	Changed    uint64 `json:"changed"`
+	Pending    uint64 `json:"pending"`
+}
+
+// stat returns what the host has counted.
+func (n *node) stat() (out hostStat) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := &n.total
+	out.Clients = clientStat{t.opened.Load(), t.redirected.Load(), t.changed.Load(), t.pending.Load()}
+	if p := n.coordinator; p != nil {
+		p.with(func(clock.Time) { out.Coordinator = &coordinatorStat{n.coord.Replicas(), n.coord.Stats()} })
+	}
+	return out
+}
+
+// report is the result of stat.
+type report struct {
+	Replicas    []string              `json:"replicas"`
+	Coordinator kvcs.CoordinatorStats `json:"coordinator"`
+	Hosts       []hostReport          `json:"hosts"`
+}
+
+type hostReport struct {
+	Name string `json:"name"`
+	clientStat
+}
+
+// newStat collects what the hosts have counted.
+func newStat(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	return func(c *store.Call) (store.Result, error) {
+		host, err := coordinatorHost(c.Rack)
+		if err != nil {
+			return nil, err
+		}
+		var s hostStat
+		if err := c.Post(host, Store.Path(pathStat), struct{}{}, &s); err != nil {
+			return nil, err
+		}
+		out := &report{Replicas: []string{}}
+		if s.Coordinator == nil {
+			return nil, errors.New(Store.HowToStart())
+		}
+		out.Coordinator = s.Coordinator.CoordinatorStats
+		for _, a := range s.Coordinator.Replicas {
+			for i := range c.Rack.Hosts {
+				if h := &c.Rack.Hosts[i]; h.IPv4 == a {
+					out.Replicas = append(out.Replicas, h.Name)
+				}
+			}
+		}
+		for _, h := range c.Rack.ByRole(spec.Compute) {
+			var s hostStat
+			if err := c.Post(h.Name, Store.Path(pathStat), struct{}{}, &s); err != nil {
+				_, _ = fmt.Fprintf(c.Err, "%v\n", err)
+				continue
+			}
+			out.Hosts = append(out.Hosts, hostReport{h.Name, s.Clients})
+		}
+		return out, nil
+	}
+}
+
+// Write implements store.Result.
+func (r *report) Write(out io.Writer) error {
+	s := &r.Coordinator
+	_, _ = fmt.Fprintf(out, "replicas: %s\n", cmp.Or(strings.Join(r.Replicas, ", "), "none"))
+	_, _ = fmt.Fprintf(out, "%d changes; replicas: %d joined, %d fenced, of these %d by REKEY and %d by leases; %d began again\n", s.Changes, s.Joined, s.Fenced, s.Rekeyed, s.Expired, s.Left)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "HOST\tCLIENTS\tREDIRECTED\tCHANGED\tPENDING")
+	for _, h := range r.Hosts {
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", h.Name, h.Opened, h.Redirected, h.Changed, h.Pending)
+	}
+	return w.Flush()
+}
