@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -177,7 +179,33 @@ func start(c *store.Call, in request) (out info, err error) {
 	for _, err := range errs { // a host may have crashed
 		_, _ = fmt.Fprintf(c.Err, "no replica: %v\n", err)
 	}
-	return out, nil
+	return out, awaitReplicas(c, out.Replicas)
+}
+
+// copyTime is how long start waits for replicas to get their copies, at most.
+const copyTime = 5 * time.Second
+
+// awaitReplicas waits until clients may use the replicas on these hosts.
+func awaitReplicas(c *store.Call, hosts []string) error {
+	for end := time.Now().Add(copyTime); ; {
+		r, err := collect(c)
+		if err != nil {
+			return err
+		}
+		missing := slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return slices.Contains(r.Replicas, h) })
+		switch {
+		case len(missing) == 0:
+			return nil
+		case time.Now().After(end):
+			_, _ = fmt.Fprintf(c.Err, "without a copy of the table yet: %s\n", strings.Join(missing, ", "))
+			return nil
+		}
+		select {
+		case <-c.Context.Done():
+			return c.Context.Err()
+		case <-time.After(maxPause):
+		}
+	}
 }
 
 // newStop ends the store on all hosts that answer. The coordinator's must.
@@ -243,28 +271,37 @@ type hostReport struct {
 	clientStat
 }
 
+// collect asks the coordinator for its part of a report.
+func collect(c *store.Call) (*report, error) {
+	host, err := coordinatorHost(c.Rack)
+	if err != nil {
+		return nil, err
+	}
+	var s hostStat
+	if err := c.Post(host, Store.Path(pathStat), struct{}{}, &s); err != nil {
+		return nil, err
+	}
+	if s.Coordinator == nil {
+		return nil, errors.New(Store.HowToStart())
+	}
+	out := &report{Replicas: []string{}, Coordinator: s.Coordinator.CoordinatorStats}
+	for _, a := range s.Coordinator.Replicas {
+		for i := range c.Rack.Hosts {
+			if h := &c.Rack.Hosts[i]; h.IPv4 == a {
+				out.Replicas = append(out.Replicas, h.Name)
+			}
+		}
+	}
+	slices.Sort(out.Replicas)
+	return out, nil
+}
+
 // newStat collects what the hosts have counted.
 func newStat(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	return func(c *store.Call) (store.Result, error) {
-		host, err := coordinatorHost(c.Rack)
+		out, err := collect(c)
 		if err != nil {
 			return nil, err
-		}
-		var s hostStat
-		if err := c.Post(host, Store.Path(pathStat), struct{}{}, &s); err != nil {
-			return nil, err
-		}
-		out := &report{Replicas: []string{}}
-		if s.Coordinator == nil {
-			return nil, errors.New(Store.HowToStart())
-		}
-		out.Coordinator = s.Coordinator.CoordinatorStats
-		for _, a := range s.Coordinator.Replicas {
-			for i := range c.Rack.Hosts {
-				if h := &c.Rack.Hosts[i]; h.IPv4 == a {
-					out.Replicas = append(out.Replicas, h.Name)
-				}
-			}
 		}
 		for _, h := range c.Rack.ByRole(spec.Compute) {
 			var s hostStat
