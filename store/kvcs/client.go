@@ -53,6 +53,8 @@ type Client struct {
 	cfg     ClientConfig
 	port    Port
 	session uint64
+	store   uint64 // number of the store, once the client has a view
+	ended   bool   // there is another store now
 	view    view
 	remotes []*Remote
 	// lease is until when the client may use the view. renewal is when it asks for the next one.
@@ -95,6 +97,10 @@ func Open(cfg ClientConfig, deadline clock.Time) (*Client, error) {
 	}
 	return c, nil
 }
+
+// ErrEnded is joined with kv.ErrLost: the coordinator has begun again, with an empty table. A client that
+// is opened now uses that one.
+var ErrEnded = errors.New("the coordinator has begun again with an empty table")
 
 var errSilent = errors.New("the coordinator does not answer")
 
@@ -143,6 +149,8 @@ func (c *Client) renew(deadline clock.Time) error {
 		switch {
 		case c.port.Closed():
 			return kv.ErrClosed
+		case c.ended:
+			return errors.Join(kv.ErrLost, ErrEnded, kv.ErrNoEffect)
 		case now < c.lease && c.session != 0:
 			return nil
 		case now >= deadline:
@@ -197,9 +205,17 @@ func (c *Client) handle(b []byte) {
 func (c *Client) viewed(m *message) {
 	var v view
 	at := clock.Time(m.number) // when the client has asked
-	if c.session != 0 && m.id != c.session || at < c.opening || at > c.asked || !v.parse(m.body) || v.epoch < c.view.epoch {
+	if c.session != 0 && m.id != c.session || at < c.opening || at > c.asked || !v.parse(m.body) {
 		return
 	}
+	if c.store != 0 && c.store != m.store {
+		c.ended = true
+		return
+	}
+	if v.epoch < c.view.epoch {
+		return
+	}
+	c.store = m.store
 	if c.session == 0 {
 		c.session, c.number = m.id, 0
 	}

@@ -75,6 +75,7 @@ type change struct {
 // Coordinator is the process that decides all changes. It is a sans-I/O machine.
 type Coordinator struct {
 	cfg      CoordinatorConfig
+	store    uint64 // number of the store
 	table    *table
 	memory   Bytes
 	members  []*member // servers that are copied, used or fenced, in the order of their joins
@@ -102,6 +103,7 @@ func NewCoordinator(cfg CoordinatorConfig) (*Coordinator, error) {
 	cfg.Lease, cfg.Patience = cmp.Or(cfg.Lease, 400*cfg.RTT), cmp.Or(cfg.Patience, 40*cfg.RTT)
 	c := &Coordinator{
 		cfg: cfg, memory: make(Bytes, cfg.Shape.Bytes()), last: make(map[netip.Addr]uint64), sessions: make(map[uint64]*session), epoch: 1, base: 1,
+		store: max(1, cfg.Rand.Uint64()),
 	}
 	c.table = newTable(cfg.Shape, c.memory)
 	return c, nil
@@ -118,6 +120,12 @@ func (c *Coordinator) Replicas() (out []netip.Addr) {
 		}
 	}
 	return out
+}
+
+// send sends a message of this store.
+func (c *Coordinator) send(to netip.AddrPort, m *message, out *Outbox) {
+	m.store = c.store
+	out.send(to, m)
 }
 
 // head returns the position of the last record.
@@ -148,7 +156,7 @@ func (c *Coordinator) fromClient(now clock.Time, from netip.AddrPort, m *message
 			return
 		}
 	} else if s = c.sessions[m.id]; s == nil {
-		out.send(from, &message{kind: msgForgotten, id: m.id})
+		c.send(from, &message{kind: msgForgotten, id: m.id}, out)
 		return
 	}
 	s.seen, s.addr = now, from
@@ -157,7 +165,7 @@ func (c *Coordinator) fromClient(now clock.Time, from netip.AddrPort, m *message
 		return
 	}
 	v := c.viewFor(now, s)
-	out.send(from, &message{kind: msgView, id: s.id, number: m.number, body: v.encode()})
+	c.send(from, &message{kind: msgView, id: s.id, number: m.number, body: v.encode()}, out)
 }
 
 // open makes a session; nil if there are too many. It forgets sessions that are not used any more,
@@ -219,7 +227,7 @@ func (c *Coordinator) decided(x *change, err error, out *Outbox) {
 }
 
 func (c *Coordinator) answer(s *session, out *Outbox) {
-	out.send(s.addr, &message{kind: msgOutcome, id: s.id, number: s.number, op: s.result})
+	c.send(s.addr, &message{kind: msgOutcome, id: s.id, number: s.number, op: s.result}, out)
 }
 
 // advance does all that can be done now: it completes changes, adds members to the view, begins

@@ -91,10 +91,11 @@ func (c *Coordinator) joined(now clock.Time, from netip.AddrPort, x *message, ou
 	c.members = append(c.members, &member{addr: from, instance: x.id, region: nic.RegionID(x.region), key: nic.Key(x.body), moved: now})
 }
 
-// stale tells a server that an instance is not used any more, unless it is the present one.
+// stale tells a server that an instance is not used any more, unless it is the present one. An instance
+// with a part of another store's table is never used.
 func (c *Coordinator) stale(from netip.AddrPort, x *message, out *Outbox) {
-	if m := c.member(from.Addr()); m == nil || m.instance != x.id || m.state == memberFencing {
-		out.send(from, &message{kind: msgRestart, id: x.id})
+	if m := c.member(from.Addr()); m == nil || m.instance != x.id || m.state == memberFencing || x.store != 0 && x.store != c.store {
+		c.send(from, &message{kind: msgRestart, id: x.id}, out)
 	}
 }
 
@@ -118,7 +119,7 @@ func (c *Coordinator) remove(m *member) {
 func (c *Coordinator) progress(now clock.Time, from netip.AddrPort, x *message, out *Outbox) {
 	m := c.member(from.Addr())
 	switch {
-	case m == nil || m.instance != x.id:
+	case m == nil || m.instance != x.id || x.store != c.store:
 		c.stale(from, x, out)
 		return
 	case m.state == memberFencing || m.state == memberWaiting || x.number > c.head():
@@ -167,15 +168,15 @@ func (c *Coordinator) push(now clock.Time, m *member, out *Outbox) {
 	}
 	for m.sentCopy < uint64(len(m.snapshot)) && m.sentCopy < m.copied+copyWindow {
 		end := min(m.sentCopy+copyChunk, uint64(len(m.snapshot)))
-		out.send(m.addr, &message{
+		c.send(m.addr, &message{
 			kind: msgCopy, id: m.instance, number: m.start, at: uint32(m.sentCopy), region: uint32(len(m.snapshot)), body: m.snapshot[m.sentCopy:end],
-		})
+		}, out)
 		m.sentCopy = end
 	}
 	for m.copied == uint64(len(m.snapshot)) && m.sent < c.head() && m.sent < m.acked+sendWindow {
 		m.sent++
 		r := &c.log[m.sent-c.base]
-		out.send(m.addr, &message{kind: msgRecord, id: m.instance, number: m.sent, op: uint8(r.step), key: r.key, body: r.value})
+		c.send(m.addr, &message{kind: msgRecord, id: m.instance, number: m.sent, op: uint8(r.step), key: r.key, body: r.value}, out)
 	}
 	owes := m.owes(c)
 	if owes && !m.owed {

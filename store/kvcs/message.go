@@ -35,17 +35,20 @@ const (
 	msgProgress // number: the last position that was executed, at: how many bytes were copied
 )
 
-// message is a datagram. The last four bytes are a checksum.
+// message is a datagram. The last four bytes are a checksum. store is the number of the store that the
+// sender belongs to: a coordinator that starts begins a store with a number of its own. 0 means that
+// the sender does not know one.
 type message struct {
 	kind            kind
 	op              uint8
+	store           uint64
 	id, number, key uint64
 	at, region      uint32
 	body            []byte
 }
 
 const (
-	headLen = 34
+	headLen = 42
 	sumLen  = 4
 	// MaxDatagram is the length of the longest message.
 	MaxDatagram = headLen + MaxValue + sumLen
@@ -60,6 +63,7 @@ func (m *message) encode() []byte {
 	b = binary.LittleEndian.AppendUint64(b, m.key)
 	b = binary.LittleEndian.AppendUint32(b, m.at)
 	b = binary.LittleEndian.AppendUint32(b, m.region)
+	b = binary.LittleEndian.AppendUint64(b, m.store)
 	b = append(b, m.body...)
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
@@ -75,7 +79,8 @@ func (m *message) parse(b []byte) bool {
 	}
 	*m = message{
 		kind: kind(b[0]), op: b[1], id: binary.LittleEndian.Uint64(b[2:]), number: binary.LittleEndian.Uint64(b[10:]),
-		key: binary.LittleEndian.Uint64(b[18:]), at: binary.LittleEndian.Uint32(b[26:]), region: binary.LittleEndian.Uint32(b[30:]), body: b[headLen:end],
+		key: binary.LittleEndian.Uint64(b[18:]), at: binary.LittleEndian.Uint32(b[26:]), region: binary.LittleEndian.Uint32(b[30:]), store: binary.LittleEndian.Uint64(b[34:]),
+		body: b[headLen:end],
 	}
 	return m.kind >= msgHello && m.kind <= msgProgress
 }

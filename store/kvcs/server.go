@@ -32,6 +32,7 @@ type ServerConfig struct {
 type Server struct {
 	cfg      ServerConfig
 	instance uint64
+	store    uint64 // number of the store whose table the instance has; 0 before the first part
 	region   nic.RegionID
 	key      nic.Key
 	// copied is how many bytes of the table have arrived. table is nil until all have. position is that
@@ -60,7 +61,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 func (s *Server) restart() (err error) {
 	s.instance++
 	s.starts++
-	s.copied, s.table, s.position, s.told = 0, nil, 0, 0
+	s.store, s.copied, s.table, s.position, s.told = 0, 0, nil, 0, 0
 	s.region, s.key, err = s.cfg.Lend()
 	return err
 }
@@ -83,7 +84,7 @@ func (s *Server) Receive(now clock.Time, from netip.AddrPort, b []byte, out *Out
 	case msgCopy:
 		s.copy(&m)
 	case msgRecord:
-		if s.table == nil || m.number != s.position+1 {
+		if s.table == nil || m.store != s.store || m.number != s.position+1 {
 			break // a copy, or one behind a gap
 		}
 		if s.table.execute(m.number, &record{step: step(m.op), key: m.key, value: m.body}) == nil {
@@ -98,9 +99,10 @@ func (s *Server) Receive(now clock.Time, from netip.AddrPort, b []byte, out *Out
 // copy takes a part of the copy of the table.
 func (s *Server) copy(m *message) {
 	size := uint64(s.cfg.Shape.Bytes())
-	if s.table != nil || uint64(m.region) != size || uint64(m.at) != s.copied || s.copied+uint64(len(m.body)) > size {
+	if s.table != nil || uint64(m.region) != size || uint64(m.at) != s.copied || s.copied+uint64(len(m.body)) > size || s.copied > 0 && m.store != s.store {
 		return
 	}
+	s.store = m.store
 	s.cfg.Memory.Store(m.body, int(s.copied))
 	if s.copied += uint64(len(m.body)); s.copied < size {
 		return
@@ -116,7 +118,7 @@ func (s *Server) copy(m *message) {
 // tell tells the coordinator how far the server is.
 func (s *Server) tell(now clock.Time, out *Outbox) {
 	s.told = now
-	out.send(s.cfg.Coordinator, &message{kind: msgProgress, id: s.instance, number: s.position, at: uint32(s.copied)})
+	out.send(s.cfg.Coordinator, &message{kind: msgProgress, id: s.instance, store: s.store, number: s.position, at: uint32(s.copied)})
 }
 
 // Tick asks the coordinator for a copy, or tells it how far the server is.
