@@ -204,8 +204,8 @@ sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up t
 	@RDMALAB_LONG=1 go test -count 1 ./redn
 
 .PHONY: constructs
-constructs: ## the constructs of redn on a device in real time, 100,000 random inputs each: takes long
-	@RDMALAB_LONG=1 go test -count 1 -timeout 1h -run 'TestConformance/spin/SendRing' ./softrnic/device
+constructs: ## the constructs of redn on a device in real time, 100,000 random inputs each, with and without polling
+	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -v -run 'TestConformance/.*/SendRing' ./softrnic/device
 
 # SOAKED are the scenarios of soak with their flags behind colons, FIRST the first seed of each, and SOAKTIME after how long nothing
 # is begun any more. At the end it says how many seeds and schedules there were. Specs that are not in focus count as skipped, so any

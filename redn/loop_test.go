@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 )
@@ -19,14 +20,8 @@ func inputs(all, few int) int {
 	return few
 }
 
-// Places in the memory of a machine whose program searches a table.
+// Places in the memory of a machine whose program counts the laps of a loop.
 const (
-	tableAt   = 0 // 16 words
-	tableLen  = 16
-	pointerAt = 128 // the address of the table, big-endian
-	indexAt   = 136
-	foundAt   = 144
-	wordAt    = 152
 	scratchAt = 160
 	lapsAt    = 168
 	poolAt    = 1024
@@ -59,13 +54,6 @@ func newLooped(t testing.TB, blocks, onBlocks int) *looped {
 
 func (m *looped) word(off int) redn.Mem { return m.Data.At(off, 8) }
 
-// search appends a lap: found = table[index/8]; index += 8.
-func (m *looped) search() {
-	m.loop.LoadIndexed(m.on, m.word(foundAt), m.word(pointerAt), m.word(indexAt), m.Data.RKey, m.word(wordAt), m.word(scratchAt))
-	m.loop.Add(sendring.Signalled, m.word(indexAt), m.word(scratchAt), 8)
-	m.loop.Wait(m.loop.Done)
-}
-
 // start starts the loop, for the first time or again.
 func (m *looped) start() {
 	m.l.Start(m.enabled)
@@ -75,12 +63,10 @@ func (m *looped) start() {
 // A recycled loop that searches a table, is ended by a break and started again and again gives what
 // the same loop in Go gives.
 func TestRecycledAgreesWithGo(t *testing.T) {
-	m := newLooped(t, 64, 4)
-	m.search()
-	var key [6]byte
-	dst, src := m.l.Exit()
-	m.loop.If(m.on, m.word(foundAt), 0x123456789abc, dst, src, m.word(scratchAt))
-	if err := m.l.End(); err != nil {
+	m := newLooped(t, verbstest.SearchBlocks, verbstest.SearchOnBlocks)
+	data := m.Data.At(0, verbstest.LoopData)
+	_, exit := m.l.Exit()
+	if err := verbstest.Search(m.l, m.loop, m.on, data, exit); err != nil {
 		t.Fatal(err)
 	}
 	m.start()
@@ -88,30 +74,15 @@ func TestRecycledAgreesWithGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	copy(m.Memory[poolAt:], m.pool.Image())
-	binary.BigEndian.PutUint64(m.Memory[pointerAt:], m.Data.Addr+tableAt)
 	rnd := rand.New(rand.NewPCG(1, 9))
 	for i := range inputs(100_000, 3_000) {
 		if i > 0 {
 			m.start()
 		}
-		for j := range tableLen {
-			binary.LittleEndian.PutUint64(m.Memory[tableAt+8*j:], rnd.Uint64())
-		}
-		binary.LittleEndian.PutUint64(m.Memory[tableAt+8*rnd.IntN(tableLen):], 0x123456789abc)
-		first := 8 * rnd.IntN(2)
-		binary.LittleEndian.PutUint64(m.Memory[tableAt+8*(tableLen-1):], 0x123456789abc)
-		binary.LittleEndian.PutUint64(m.Memory[indexAt:], uint64(first))
-		at := first
-		for {
-			copy(key[:], m.Memory[tableAt+at:])
-			at += 8
-			if string(key[:]) == "\xbc\x9a\x78\x56\x34\x12" {
-				break
-			}
-		}
+		want := verbstest.SearchInput(rnd, data, m.Memory)
 		m.run()
-		if got := binary.LittleEndian.Uint64(m.Memory[indexAt:]); got != uint64(at) {
-			t.Fatalf("run %d: the loop ends at %d, want %d", i, got, at)
+		if got := verbstest.SearchEnd(m.Memory); got != want {
+			t.Fatalf("run %d: the loop ends at %d, want %d", i, got, want)
 		}
 	}
 }
@@ -206,20 +177,15 @@ func TestRecycleRefuses(t *testing.T) {
 
 // A loop that is unrolled ends where the same loop in Go ends, and its queue stops there.
 func TestUnrolledAgreesWithGo(t *testing.T) {
-	const n = 8
 	rnd := rand.New(rand.NewPCG(5, 5))
 	for i := range inputs(100_000, 1_000) {
 		m := newMachine(t, true)
-		q, err := m.Add("unrolled", 128)
+		q, err := m.Add("unrolled", verbstest.UnrolledBlocks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		word := func(off int) redn.Mem { return m.Data.At(off, 8) }
-		pool := redn.NewPool(m.Data.At(poolAt, 64))
-		if err := q.Unrolled(pool, m.enabled, n, word(foundAt), 7, word(scratchAt), func(i int) {
-			q.Move(word(foundAt), word(tableAt+8*i))
-			q.Add(sendring.Signalled, word(lapsAt), word(scratchAt), 1)
-		}); err != nil {
+		pool := redn.NewPool(m.Data.At(verbstest.LoopPool, verbstest.LoopData-verbstest.LoopPool))
+		if err := verbstest.Unrolled(pool, q, m.enabled, m.Data.At(0, verbstest.LoopData)); err != nil {
 			t.Fatal(err)
 		}
 		m.main.Enable(q)
@@ -228,21 +194,14 @@ func TestUnrolledAgreesWithGo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		copy(m.Memory[poolAt:], pool.Image())
-		want := 0
-		for j := range n {
-			binary.LittleEndian.PutUint64(m.Memory[tableAt+8*j:], uint64(5+rnd.IntN(4)))
-		}
-		for found := false; want < n && !found; want++ {
-			found = m.Memory[tableAt+8*want] == 7
-		}
+		copy(m.Memory[verbstest.LoopPool:], pool.Image())
+		want, broken := verbstest.UnrolledInput(rnd, m.Memory)
 		if err := m.Load(); err != nil {
 			t.Fatal(err)
 		}
 		m.Settle()
 		state, _ := m.State(q)
-		stopped := m.Memory[tableAt+8*(want-1)] == 7
-		if got := binary.LittleEndian.Uint64(m.Memory[lapsAt:]); got != uint64(want) || (state == sendring.Waiting) != stopped {
+		if got := verbstest.UnrolledEnd(m.Memory); got != want || (state == sendring.Waiting) != broken {
 			t.Fatalf("run %d: %d iterations, want %d; the ring is %v", i, got, want, state)
 		}
 	}

@@ -2,84 +2,178 @@ package verbstest
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// ringBlocks is the size of the rings of testSendRing.
-const ringBlocks = 64
-
-// ringEnd is an end with two queues whose entries lie in its memory: one with a doorbell and a managed
-// one. Both are their own peers.
-type ringEnd struct {
-	*end
-	queues [2]*redn.Queue
-	qps    [2]verbs.RingQP
-	data   redn.Mem
-}
-
-func newRingEnd(e *end) *ringEnd {
-	r := &ringEnd{end: e}
-	all := redn.Mem{Addr: e.mr.Addr(), LKey: e.mr.LKey(), RKey: e.mr.RKey(), Len: e.mr.Len()}
-	const size = ringBlocks * sendring.BlockSize
-	for i := range r.queues {
-		c, err := e.ctx.CreateCQ(1)
-		must(e.t, err)
-		counted, ok := c.(verbs.CountedCQ)
-		if !ok {
-			e.t.Skip("no completion queues that are only counted")
-		}
-		must(e.t, counted.IgnoreOverrun())
-		q, ok := e.qp(verbs.RC, func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ, init.MaxSGE = c, c, sendring.MaxSGE }).(verbs.RingQP)
-		if !ok {
-			e.t.Skip("no send rings")
-		}
-		ring := all.At(i*size, size)
-		must(e.t, q.UseRing(verbs.RingInit{Addr: ring.Addr, LKey: ring.LKey, Blocks: ringBlocks, Managed: i == 1}))
-		e.up(q, e, q, func(*verbs.ToRTS) {})
-		r.qps[i] = q
-		r.queues[i] = &redn.Queue{Name: []string{"main", "second"}[i], QPN: q.QPN(), Ring: ring, Managed: i == 1, Done: &redn.Counter{Number: counted.Number()}}
-	}
-	r.data = all.At(2*size, ringData)
-	return r
-}
-
-// run writes what was appended to the rings, and rings the doorbell.
-func (r *ringEnd) run() {
-	r.t.Helper()
-	for i := len(r.queues) - 1; i >= 0; i-- {
-		q := r.queues[i]
-		image, limit := q.Take()
-		for _, p := range image {
-			must(r.t, r.mr.WriteAt(p.Bytes, int(q.Ring.Addr-r.mr.Addr())+p.Off))
-		}
-		if !q.Managed {
-			must(r.t, r.qps[i].Doorbell(limit))
-		}
-	}
-}
-
-// Offsets in the data of testSendRing, behind those of a construct.
 const (
-	ringNumber = (ConstructData+7)&^7 + 8*iota // of the run
-	ringDone                                   // the last request copies the number there
-	ringData                                   // length
+	// ringLanes is how many programs the NIC executes side by side. A NIC executes few entries of a
+	// ring at a time and then waits, as hardware takes its time; the rings share this wait.
+	ringLanes = 8
+	// laneRuns is how many constructs one program of testSendRing has, one behind the other.
+	laneRuns = 16
+	// laneBlocks is the size of the rings of testSendRing. A construct has at most 17 blocks.
+	laneBlocks = 512
+	// laneSlot is the memory of a construct.
+	laneSlot = (ConstructData + 7) &^ 7
 )
 
-// ringRuns returns how many constructs testSendRing executes: with RDMALAB_LONG 100,000 of each.
-func ringRuns() uint64 {
+// ringInputs returns how many random inputs of a construct a test tries on a NIC in real time:
+// 100,000 with RDMALAB_LONG, or few.
+func ringInputs(few int) int {
 	if os.Getenv("RDMALAB_LONG") != "" {
-		return Constructs * 100_000
+		return 100_000
 	}
-	return Constructs * 50
+	return few
+}
+
+// lane is memory with send rings in it and data behind them. Each queue is its own peer. What it
+// receives completes to the queue of the end, so a SEND tells the program that the queue has come
+// to this request.
+type lane struct {
+	*end
+	mr   verbs.MR
+	all  redn.Mem
+	used int // bytes of mr
+	data redn.Mem
+}
+
+// ringed is a queue of a lane.
+type ringed struct {
+	*redn.Queue
+	qp verbs.RingQP
+	cq verbs.CountedCQ // of its requests
+}
+
+// newLane makes a lane for rings of a number of blocks, and data.
+func newLane(e *end, blocks, data int) *lane {
+	e.t.Helper()
+	mr, err := e.pd.RegMR(nil, blocks*sendring.BlockSize+data, full)
+	must(e.t, err)
+	l := &lane{end: e, mr: mr, all: redn.Mem{Addr: mr.Addr(), LKey: mr.LKey(), RKey: mr.RKey(), Len: mr.Len()}}
+	l.data = l.all.At(blocks*sendring.BlockSize, data)
+	return l
+}
+
+// dataAt is the offset of the data in the region.
+func (l *lane) dataAt() int { return int(l.data.Addr - l.all.Addr) }
+
+// queue makes a queue in the next blocks of the lane. Its requests complete to a queue of depth
+// completions; with depth 0 they are only counted.
+func (l *lane) queue(name string, depth int, ring verbs.RingInit) *ringed {
+	l.t.Helper()
+	c, err := l.ctx.CreateCQ(max(1, depth))
+	must(l.t, err)
+	counted, ok := c.(verbs.CountedCQ)
+	if !ok {
+		l.t.Skip("no completion queues that are only counted")
+	}
+	if depth == 0 {
+		must(l.t, counted.IgnoreOverrun())
+	}
+	q, ok := l.qp(verbs.RC, func(init *verbs.QPInit) { init.SendCQ, init.MaxSGE = c, sendring.MaxSGE }).(verbs.RingQP)
+	if !ok {
+		l.t.Skip("no send rings")
+	}
+	m := l.all.At(l.used, ring.Blocks*sendring.BlockSize)
+	l.used += m.Len
+	ring.Addr, ring.LKey = m.Addr, m.LKey
+	must(l.t, q.UseRing(ring))
+	l.up(q, l.end, q, func(*verbs.ToRTS) {})
+	return &ringed{&redn.Queue{
+		Name: name, QPN: q.QPN(), Ring: m, Managed: ring.Managed, Counts16: ring.Counts16, Done: &redn.Counter{Number: counted.Number()},
+	}, q, counted}
+}
+
+// destroy ends a queue; the next one may use its blocks.
+func (l *lane) destroy(q *ringed) {
+	l.t.Helper()
+	must(l.t, q.qp.Destroy())
+	must(l.t, q.cq.Destroy())
+	l.used -= q.Ring.Len
+}
+
+// load writes what was appended to queues, and rings the doorbells. A queue with a doorbell is
+// behind the managed ones, so that their requests are in memory when it starts.
+func (l *lane) load(queues ...*ringed) {
+	l.t.Helper()
+	for _, q := range queues {
+		image, limit := q.Take()
+		if len(image)*sendring.BlockSize > q.Ring.Len {
+			l.t.Fatalf("queue %s: %d blocks do not fit into its ring", q.Name, len(image))
+		}
+		for _, p := range image {
+			must(l.t, l.mr.WriteAt(p.Bytes, int(q.Ring.Addr-l.all.Addr)+p.Off))
+		}
+		if !q.Managed {
+			must(l.t, q.qp.Doorbell(limit))
+		}
+	}
+}
+
+// tells lets a queue receive its own next SEND, which completes with the ID.
+func (l *lane) tells(q *ringed, id int) {
+	l.t.Helper()
+	must(l.t, q.qp.PostRecv(verbs.RecvWR{ID: uint64(id)}))
+}
+
+// told waits for the SENDs of n queues and returns their IDs.
+func (e *end) told(n int) (ids []uint64) {
+	e.t.Helper()
+	for range n {
+		wc := e.next()
+		if wc.Status != verbs.Success {
+			e.t.Fatalf("queue %d ends with %q", wc.ID, wc.Status)
+		}
+		ids = append(ids, wc.ID)
+	}
+	return ids
+}
+
+// batch is a lane that executes constructs without loops, many in one program.
+type batch struct {
+	*lane
+	main, second *ringed
+	d            []byte // the data
+	want         [][]byte
+}
+
+func newBatch(e *end) *batch {
+	b := &batch{lane: newLane(e, 2*laneBlocks, laneRuns*laneSlot), d: make([]byte, laneRuns*laneSlot)}
+	b.main = b.queue("main", 0, verbs.RingInit{Blocks: laneBlocks})
+	b.second = b.queue("second", 0, verbs.RingInit{Blocks: laneBlocks, Managed: true})
+	return b
+}
+
+// start lets the NIC execute n constructs, from number first on, with random operands.
+func (b *batch) start(rnd *rand.Rand, id, first, n int) {
+	b.t.Helper()
+	b.want = b.want[:0]
+	for i := range n {
+		at := i * laneSlot
+		b.want = append(b.want, Construct(rnd, (first+i)%Constructs, b.main.Queue, b.second.Queue, b.data.At(at, ConstructData), b.d[at:]))
+	}
+	must(b.t, b.mr.WriteAt(b.d, b.dataAt()))
+	b.main.Append(sendring.Entry{Op: sendring.Send})
+	b.tells(b.main, id)
+	b.load(b.second, b.main)
+}
+
+// check compares the results with those in Go.
+func (b *batch) check(first int) {
+	b.t.Helper()
+	must(b.t, b.mr.ReadAt(b.d, b.dataAt()))
+	for i, want := range b.want {
+		if got := b.d[i*laneSlot:][:len(want)]; !bytes.Equal(got, want) {
+			b.t.Fatalf("run %d, construct %d:\ngot  % x\nwant % x", first+i, (first+i)%Constructs, got, want)
+		}
+	}
 }
 
 // testSendRing executes the constructs of package redn, which a program has written into the memory of
@@ -87,40 +181,30 @@ func ringRuns() uint64 {
 // whose entry cannot be executed.
 func testSendRing(t *testing.T, w *World) {
 	a, _ := w.ends(t)
-	r := newRingEnd(a)
-	base := int(r.data.Addr - a.mr.Addr())
+	var lanes [ringLanes]*batch
+	for i := range lanes {
+		lanes[i] = newBatch(a)
+	}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	main, second := r.queues[0], r.queues[1]
-	d, got, done := make([]byte, ringDone), make([]byte, constructWords), make([]byte, 8)
-	for run := uint64(1); run <= ringRuns(); run++ {
-		kind := int(run % Constructs)
-		want := Construct(rnd, kind, main, second, r.data.At(0, ConstructData), d)
-		binary.LittleEndian.PutUint64(d[ringNumber:], run)
-		must(t, a.mr.WriteAt(d, base))
-		main.Move(r.data.At(ringDone, 8), r.data.At(ringNumber, 8))
-		r.run()
-		for end := a.in(patience); ; a.ctx.Runtime().Sleep(10 * time.Microsecond) {
-			must(t, a.mr.ReadAt(done, base+ringDone))
-			if binary.LittleEndian.Uint64(done) == run {
-				break
-			}
-			if a.ctx.Runtime().Now() > end {
-				t.Fatalf("run %d does not end", run)
-			}
+	runs := Constructs * ringInputs(100)
+	for first := 0; first < runs; first += ringLanes * laneRuns {
+		for i, b := range lanes {
+			b.start(rnd, i, first+i*laneRuns, laneRuns)
 		}
-		must(t, a.mr.ReadAt(got, base))
-		if !bytes.Equal(got, want) {
-			t.Fatalf("run %d, construct %d:\ngot  % x\nwant % x", run, kind, got, want)
+		a.told(len(lanes))
+		for i, b := range lanes {
+			b.check(first + i*laneRuns)
 		}
 	}
-	if err := r.qps[0].PostSend(verbs.SendWR{Op: verbs.OpWrite}); !errors.Is(err, verbs.ErrInvalid) {
+	b := lanes[0]
+	if err := b.main.qp.PostSend(verbs.SendWR{Op: verbs.OpWrite}); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("a post to a queue pair with a ring: %v", err)
 	}
-	if err := r.qps[1].Doorbell(1); !errors.Is(err, verbs.ErrInvalid) {
+	if err := b.second.qp.Doorbell(1); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("the doorbell of a managed ring: %v", err)
 	}
-	main.Append(sendring.Entry{Op: 0x1f})
-	r.run()
-	a.becomes(r.qps[0], verbs.StateError)
-	must(t, r.qps[0].Destroy())
+	b.main.Append(sendring.Entry{Op: 0x1f})
+	b.load(b.main)
+	a.becomes(b.main.qp, verbs.StateError)
+	must(t, b.main.qp.Destroy())
 }

@@ -60,6 +60,8 @@ func Tests() []Test {
 		{"Unreliable", testUC},
 		{"Datagrams", testUD},
 		{"SendRing", testSendRing},
+		{"SendRingRecycled", testRecycledLoop},
+		{"SendRingUnrolled", testUnrolledLoop},
 		{"Multicast", testMulticast},
 		{"ManyGroups", testManyGroups},
 		{"Partitions", testPartitions},

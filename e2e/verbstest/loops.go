@@ -1,0 +1,109 @@
+package verbstest
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+
+	"github.com/rdmalab/rdmalab/redn"
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+)
+
+// Places in the data of a loop.
+const (
+	loopTable   = 0 // loopWords words
+	loopWords   = 16
+	loopPointer = 8 * loopWords // the address of the table, big-endian
+	loopIndex   = loopPointer + 8
+	loopFound   = loopIndex + 8
+	loopWord    = loopFound + 8
+	loopScratch = loopWord + 8
+	loopPool    = loopScratch + 8
+
+	// LoopData is the length of the data of a loop, and LoopPool the place of its pool in there, up
+	// to the end.
+	LoopData = loopPool + 512
+	LoopPool = loopPool
+
+	// SearchBlocks and SearchOnBlocks are the sizes of the rings of a recycled loop, UnrolledBlocks
+	// and UnrolledOnBlocks those of an unrolled one.
+	SearchBlocks, SearchOnBlocks     = 64, 4
+	UnrolledBlocks, UnrolledOnBlocks = 128, 8
+
+	// unrolledRuns is how many iterations an unrolled loop has.
+	unrolledRuns = 8
+	// searched is the operand that a recycled loop looks for, wanted that of an unrolled one.
+	searched redn.Operand = 0x123456789abc
+	wanted   redn.Operand = 7
+)
+
+// Search appends the requests of a recycled loop to its queues:
+//
+//	for found != searched { found = table[index/8]; index += 8 }
+//
+// exit are the 8 bytes that replace the beginning of the loop's last request when the loop ends.
+func Search(l *redn.Loop, q, on *redn.Queue, data, exit redn.Mem) error {
+	word := func(off int) redn.Mem { return data.At(off, 8) }
+	q.LoadIndexed(on, word(loopFound), word(loopPointer), word(loopIndex), data.RKey, word(loopWord), word(loopScratch))
+	q.Add(sendring.Signalled, word(loopIndex), word(loopScratch), 8)
+	q.Wait(q.Done)
+	dst, _ := l.Exit()
+	q.If(on, word(loopFound), searched, dst, exit, word(loopScratch))
+	return l.End()
+}
+
+// SearchInput fills d, which the caller writes to the data in front of the pool before the loop
+// starts: a table of random words, in which the operand is at one or two places, and the index
+// from which the search begins. It returns the index at the end.
+func SearchInput(rnd *rand.Rand, data redn.Mem, d []byte) (end uint64) {
+	for i := range loopWords {
+		binary.LittleEndian.PutUint64(d[loopTable+8*i:], rnd.Uint64())
+	}
+	for _, i := range []int{rnd.IntN(loopWords), loopWords - 1} {
+		high := rnd.Uint64() << 48 // no part of the operand
+		binary.LittleEndian.PutUint64(d[loopTable+8*i:], high|uint64(searched))
+	}
+	end = uint64(8 * rnd.IntN(2))
+	binary.LittleEndian.PutUint64(d[loopIndex:], end)
+	binary.BigEndian.PutUint64(d[loopPointer:], data.Addr+loopTable)
+	for {
+		found := binary.LittleEndian.Uint64(d[loopTable+end:]) & (1<<48 - 1)
+		if end += 8; found == uint64(searched) {
+			return end
+		}
+	}
+}
+
+// SearchEnd returns the index at the end of a search.
+func SearchEnd(d []byte) uint64 { return binary.LittleEndian.Uint64(d[loopIndex:]) }
+
+// Unrolled appends an unrolled loop with a break:
+//
+//	for i := range 8 { found = table[i]; index++; if found == wanted { break } }
+func Unrolled(pool *redn.Pool, q, on *redn.Queue, data redn.Mem) error {
+	word := func(off int) redn.Mem { return data.At(off, 8) }
+	return q.Unrolled(pool, on, unrolledRuns, word(loopFound), wanted, word(loopScratch), func(i int) {
+		q.Move(word(loopFound), word(loopTable+8*i))
+		q.Add(sendring.Signalled, word(loopIndex), word(loopScratch), 1)
+	})
+}
+
+// UnrolledInput fills d, which the caller writes to the data in front of the pool before the loop
+// starts. It returns how many iterations are executed, and whether a break ends them.
+func UnrolledInput(rnd *rand.Rand, d []byte) (iterations uint64, broken bool) {
+	binary.LittleEndian.PutUint64(d[loopIndex:], 0)
+	for i := range unrolledRuns {
+		x := uint64(wanted) // in one of four words; the others differ in one bit
+		if rnd.IntN(4) != 0 {
+			x ^= 1 << rnd.IntN(48)
+		}
+		binary.LittleEndian.PutUint64(d[loopTable+8*i:], x|rnd.Uint64()<<48)
+	}
+	for iterations < unrolledRuns && !broken {
+		broken = binary.LittleEndian.Uint64(d[loopTable+8*iterations:])&(1<<48-1) == uint64(wanted)
+		iterations++
+	}
+	return iterations, broken
+}
+
+// UnrolledEnd returns how many iterations an unrolled loop has executed.
+func UnrolledEnd(d []byte) uint64 { return binary.LittleEndian.Uint64(d[loopIndex:]) }

@@ -1,0 +1,179 @@
+package verbstest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/redn"
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+const (
+	// starterBlocks is the size of the rings of the queues that start loops.
+	starterBlocks = 16
+	// pauseCopies is how many requests main executes before an unrolled loop is taken for ended.
+	pauseCopies = 5
+)
+
+// search is a lane with a recycled loop, which is started for each input.
+type search struct {
+	*lane
+	main, second, loop, on *ringed
+	l                      *redn.Loop
+	d                      []byte // the data in front of the pool
+	want                   uint64
+}
+
+func newSearch(e *end) *search {
+	e.t.Helper()
+	s := &search{lane: newLane(e, 2*starterBlocks+SearchBlocks+SearchOnBlocks, LoopData), d: make([]byte, LoopPool)}
+	s.main = s.queue("main", 0, verbs.RingInit{Blocks: starterBlocks})
+	s.second = s.queue("second", 0, verbs.RingInit{Blocks: starterBlocks, Managed: true})
+	s.loop = s.queue("loop", 0, verbs.RingInit{Blocks: SearchBlocks, Managed: true, Counts16: true})
+	s.on = s.queue("on", 0, verbs.RingInit{Blocks: SearchOnBlocks, Managed: true, Counts16: true})
+	pool := redn.NewPool(s.data.At(LoopPool, LoopData-LoopPool))
+	var err error
+	s.l, err = redn.Recycle(pool, s.loop.Queue, s.on.Queue)
+	must(e.t, err)
+	// The break does not replace the loop's last request by a NOP but by a SEND, which comes when all
+	// requests of the lap are complete.
+	tell := sendring.Entry{Op: sendring.Send}
+	must(e.t, Search(s.l, s.loop.Queue, s.on.Queue, s.data, pool.Put(tell.AppendTo(nil)[:8])))
+	must(e.t, s.mr.WriteAt(pool.Image(), s.dataAt()+LoopPool))
+	return s
+}
+
+// start starts the loop with a random input.
+func (s *search) start(rnd *rand.Rand, id int) {
+	s.t.Helper()
+	s.want = SearchInput(rnd, s.data, s.d)
+	must(s.t, s.mr.WriteAt(s.d, s.dataAt()))
+	s.l.Start(s.second.Queue)
+	s.main.Enable(s.second.Queue)
+	s.tells(s.loop, id)
+	s.load(s.loop, s.on, s.second, s.main)
+}
+
+// testRecycledLoop runs recycled loops, starts them again and again, and compares them with the same
+// loop in Go: over the wraps of their 16-bit counts.
+func testRecycledLoop(t *testing.T, w *World) {
+	a, _ := w.ends(t)
+	var lanes [ringLanes]*search
+	for i := range lanes {
+		lanes[i] = newSearch(a)
+	}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for run := 0; run < ringInputs(50*ringLanes); run += ringLanes {
+		for i, s := range lanes {
+			s.start(rnd, i)
+		}
+		a.told(len(lanes))
+		for i, s := range lanes {
+			must(t, s.mr.ReadAt(s.d, s.dataAt()))
+			if got := SearchEnd(s.d); got != s.want {
+				t.Fatalf("run %d: the loop ends at %d, want %d", run+i, got, s.want)
+			}
+		}
+	}
+}
+
+// unrolled is a lane with an unrolled loop. A break stops its queue for good, so each input has queues
+// of its own.
+type unrolled struct {
+	*lane
+	main, q, on *ringed
+	d           []byte // the data in front of the pool
+	want        uint64
+	broken      bool
+}
+
+func newUnrolled(e *end) *unrolled {
+	e.t.Helper()
+	u := &unrolled{lane: newLane(e, starterBlocks+UnrolledBlocks+UnrolledOnBlocks, LoopData), d: make([]byte, LoopPool)}
+	u.main = u.queue("main", 0, verbs.RingInit{Blocks: starterBlocks})
+	return u
+}
+
+// start makes the loop and starts it with a random input.
+func (u *unrolled) start(rnd *rand.Rand, id int) {
+	u.t.Helper()
+	u.q = u.queue("unrolled", 0, verbs.RingInit{Blocks: UnrolledBlocks, Managed: true})
+	u.on = u.queue("on", UnrolledOnBlocks, verbs.RingInit{Blocks: UnrolledOnBlocks, Managed: true})
+	pool := redn.NewPool(u.data.At(LoopPool, LoopData-LoopPool))
+	must(u.t, Unrolled(pool, u.q.Queue, u.on.Queue, u.data))
+	u.q.Append(sendring.Entry{Op: sendring.Send}) // comes if no break stops the queue
+	u.main.Enable(u.q.Queue)
+	u.want, u.broken = UnrolledInput(rnd, u.d)
+	must(u.t, u.mr.WriteAt(append(u.d, pool.Image()...), u.dataAt()))
+	u.tells(u.q, id)
+	u.load(u.q, u.on, u.main)
+}
+
+// executed waits until the loop has executed as many iterations as it should: each completes one
+// request of on.
+func (u *unrolled) executed() {
+	u.t.Helper()
+	for range u.want {
+		if wc := nextOf(u.t, u.end, u.on.cq); wc.Status != verbs.Success {
+			u.t.Fatalf("an iteration ends with %q", wc.Status)
+		}
+	}
+}
+
+// pause lets the NIC execute requests of main, which tells when they are complete. A loop that goes on
+// behind its break executes some iterations meanwhile.
+func (u *unrolled) pause(id int) {
+	u.t.Helper()
+	for range pauseCopies {
+		u.main.Move(u.data.At(loopWord, 8), u.data.At(loopPointer, 8))
+	}
+	u.main.Append(sendring.Entry{Op: sendring.Send})
+	u.tells(u.main, id)
+	u.load(u.main)
+}
+
+// check destroys the loop and compares its result.
+func (u *unrolled) check(run int) {
+	u.t.Helper()
+	u.destroy(u.on)
+	u.destroy(u.q)
+	must(u.t, u.mr.ReadAt(u.d, u.dataAt()))
+	if got := UnrolledEnd(u.d); got != u.want {
+		u.t.Fatalf("run %d: %d iterations, want %d", run, got, u.want)
+	}
+}
+
+// testUnrolledLoop runs unrolled loops, of which a break ends some, and compares them with the same
+// loop in Go.
+func testUnrolledLoop(t *testing.T, w *World) {
+	a, _ := w.ends(t)
+	var lanes [ringLanes]*unrolled
+	for i := range lanes {
+		lanes[i] = newUnrolled(a)
+	}
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for run := 0; run < ringInputs(12*ringLanes); run += ringLanes {
+		for i, u := range lanes {
+			u.start(rnd, i)
+		}
+		for i, u := range lanes {
+			u.executed()
+			u.pause(ringLanes + i)
+		}
+		told := ringLanes
+		for _, u := range lanes {
+			if !u.broken {
+				told++
+			}
+		}
+		for _, id := range a.told(told) {
+			if id < ringLanes && lanes[id].broken {
+				t.Fatalf("run %d: a loop with a break comes to its end", run+int(id))
+			}
+		}
+		for i, u := range lanes {
+			u.check(run + i)
+		}
+	}
+}
