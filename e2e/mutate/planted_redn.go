@@ -272,4 +272,28 @@ var rednBugs = []planted{
 		"	w.Wait(s.Answers.Done)\n	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable}) // lock.release\n",
 		"redn TestLockServerClientGone",
 	},
+	{
+		"redn: an if on a device compares 40 bits", "redn/construct.go",
+		"byte(y>>24), byte(y>>32), byte(y>>40)",
+		"byte(y>>24), byte(y>>32), 0",
+		"softrnic/device TestConformance/.*/SendRing$",
+	},
+	{
+		"redn: a lap on a device raises the high bytes of its counts alone", "redn/loop.go",
+		"dst = append(dst, c.At(3, 1), c.At(2, 1))",
+		"dst = append(dst, c.At(2, 1), c.At(3, 1))",
+		"softrnic/device TestConformance/spin/SendRingRecycled",
+	},
+	{
+		"redn: a break on a device does not stop the next iteration", "redn/unroll.go",
+		"	w.entry.RemoteAddr = next.bytes(0, stopLen).Addr\n",
+		"	w.entry.RemoteAddr = next.bytes(0, stopLen).Addr + stopLen\n",
+		"softrnic/device TestConformance/spin/SendRingUnrolled",
+	},
+	{
+		"redn: stop ends queue pairs without a program", "topo/hostd/nicfault.go",
+		"can := kind != FaultStop || slices.Contains(rings, q.QPN)",
+		"can := kind != FaultStop || len(rings) > 0",
+		"topo/hostd TestNICFaultStop",
+	},
 }

@@ -99,6 +99,16 @@ func (q *QP) RingState() (state sendring.State, next, limit uint32, ok bool) {
 	return q.ring.State(), next, limit, true
 }
 
+// RingQPNs returns the queue pairs that execute entries of a ring, in the order of their creation.
+func RingQPNs(e *Engine) (out []wire.QPN) {
+	for _, qp := range e.order {
+		if qp.ring != nil {
+			out = append(out, qp.Num())
+		}
+	}
+	return out
+}
+
 // TraceRings makes the engine call f for each entry of a ring that is executed or refused. The
 // engine calls f in the middle of a step: f must not call the engine, and keeps no reference. nil
 // removes f.

@@ -101,9 +101,11 @@ type NICStatus struct {
 
 // QPStatus is a queue pair.
 type QPStatus struct {
-	QPN        uint32 `json:"qpn"`
-	Type       string `json:"type"` // RC, UC or UD
-	State      string `json:"state"`
+	QPN   uint32 `json:"qpn"`
+	Type  string `json:"type"` // RC, UC or UD
+	State string `json:"state"`
+	// Ring: the queue pair has a send ring, which executes a program.
+	Ring       bool   `json:"ring,omitempty"`
 	Peer       string `json:"peer,omitempty"`
 	PeerQPN    uint32 `json:"peerQpn,omitempty"`
 	MTU        int    `json:"mtu,omitempty"`
@@ -138,6 +140,7 @@ type NICRequest struct {
 // Faults of a NIC.
 const (
 	FaultQPError   = "qp-error"   // queue pairs fail
+	FaultStop      = "stop"       // FaultQPError for queue pairs whose send ring executes a program, and for no others
 	FaultCQOverrun = "cq-overrun" // the completion queues of queue pairs overrun
 	FaultUnplug    = "unplug"     // the NIC is gone, as after NICRequest with StateDown
 )
@@ -145,7 +148,8 @@ const (
 // NICFault makes the NIC fail as hardware does, with the same asynchronous events and completions.
 type NICFault struct {
 	Kind string `json:"kind"`
-	// QPN is the queue pair that fails; 0 means all queue pairs except those in RESET or ERROR.
+	// QPN is the queue pair that fails; 0 means all queue pairs that the fault can hit, except those in
+	// RESET or ERROR.
 	QPN wire.QPN `json:"qpn,omitempty"`
 }
 

@@ -3,6 +3,7 @@ package hostd
 import (
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
@@ -13,27 +14,29 @@ import (
 // failNIC makes the NIC fail as hardware does, and returns the queue pairs that failed.
 func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 	fail := map[string]func(wire.QPN) error{
-		FaultQPError: h.dev.FailQP, FaultCQOverrun: h.dev.OverrunCQs, FaultUnplug: nil,
+		FaultQPError: h.dev.FailQP, FaultCQOverrun: h.dev.OverrunCQs, FaultStop: h.dev.FailQP, FaultUnplug: nil,
 	}
 	hit, known := fail[f.Kind]
 	res := NICFaultResult{QPNs: []wire.QPN{}}
 	switch {
 	case !known:
-		return res, control.Errorf(http.StatusBadRequest, "NIC fault %q: want %s, %s or %s", f.Kind, FaultQPError, FaultCQOverrun, FaultUnplug)
+		return res, control.Errorf(http.StatusBadRequest, "NIC fault %q: want %s, %s, %s or %s", f.Kind, FaultQPError, FaultStop, FaultCQOverrun, FaultUnplug)
 	case f.Kind == FaultUnplug && f.QPN != 0:
 		return res, control.Errorf(http.StatusBadRequest, "%s hits the whole NIC; leave the queue pair out", f.Kind)
 	case f.Kind == FaultUnplug:
-		res.QPNs = h.victims()
+		res.QPNs = h.victims(f.Kind)
 		return res, h.setNIC(StateDown)
 	case !h.nicUp():
 		return res, control.Errorf(http.StatusConflict, "the NIC of %s is down; `rdmalab restart %s --nic` brings it back", h.self.Name, h.self.Name)
+	case f.QPN != 0 && f.Kind == FaultStop && !slices.Contains(h.victims(f.Kind), f.QPN):
+		return res, control.Errorf(http.StatusConflict, "queue pair %#x executes no program; `rdmalab status -o json` lists those with a ring", uint32(f.QPN))
 	case f.QPN != 0:
 		if err := hit(f.QPN); err != nil {
 			return res, control.Errorf(http.StatusConflict, "%v; `rdmalab status` lists the queue pairs", err)
 		}
 		res.QPNs = append(res.QPNs, f.QPN)
 	default:
-		victims := h.victims()
+		victims := h.victims(f.Kind)
 		for _, n := range victims {
 			err := hit(n)
 			if errors.Is(err, verbs.ErrState) || errors.Is(err, verbs.ErrInvalid) {
@@ -49,12 +52,15 @@ func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 	return res, nil
 }
 
-// victims lists the queue pairs that can fail: all except those in RESET or ERROR.
-func (h *Host) victims() []wire.QPN {
+// victims lists the queue pairs that can fail: all except those in RESET or ERROR. FaultStop hits
+// only those that execute a program.
+func (h *Host) victims(kind string) []wire.QPN {
 	out := []wire.QPN{}
 	h.dev.With(func(e *engine.Engine) {
+		rings := engine.RingQPNs(e)
 		for _, q := range e.QPs() {
-			if q.State != verbs.StateReset && q.State != verbs.StateError {
+			can := kind != FaultStop || slices.Contains(rings, q.QPN)
+			if can && q.State != verbs.StateReset && q.State != verbs.StateError {
 				out = append(out, q.QPN)
 			}
 		}

@@ -1,13 +1,20 @@
 package hostd
 
 import (
+	"math"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // waitForQPs returns the host's queue pairs in RTS once there are some.
@@ -74,6 +81,7 @@ func TestNICFaults(t *testing.T) {
 		"unknown":         {NICFault{Kind: "smoke"}, http.StatusBadRequest},
 		"unplug of one":   {NICFault{Kind: FaultUnplug, QPN: 7}, http.StatusBadRequest},
 		"no QP":           {NICFault{Kind: FaultQPError, QPN: 7}, http.StatusConflict},
+		"no QP's program": {NICFault{Kind: FaultStop, QPN: 7}, http.StatusConflict},
 		"no QP's overrun": {NICFault{Kind: FaultCQOverrun, QPN: 7}, http.StatusConflict},
 	} {
 		err := ms.Call(t.Context(), "POST", PathNICFault, c.fault, nil)
@@ -92,5 +100,94 @@ func TestNICFaults(t *testing.T) {
 	}
 	if err := ms.Call(t.Context(), "POST", PathNICFault, NICFault{Kind: FaultQPError}, nil); !isStatus(err, http.StatusConflict) {
 		t.Errorf("of a NIC that is down: %v", err)
+	}
+}
+
+// endless lets a host's NIC execute a program that goes on for minutes without a processor. It returns
+// the program's queue pair, and one beside it.
+func endless(t *testing.T, h *Host) (program, other verbs.QP) {
+	t.Helper()
+	fails := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := h.dev.Context()
+	t.Cleanup(func() { _ = ctx.Close() })
+	pd, err := ctx.AllocPD()
+	fails(err)
+	cq, err := ctx.CreateCQ(16)
+	fails(err)
+	nop := sendring.Entry{Op: sendring.NOP}
+	image := append(nop.AppendTo(nil), make([]byte, sendring.BlockSize-nop.Len())...)
+	mr, err := pd.RegMR(image, len(image), verbs.LocalWrite)
+	fails(err)
+	create := func() verbs.QP {
+		q, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
+		fails(err)
+		return q
+	}
+	program, other = create(), create()
+	ring := program.(verbs.RingQP)
+	fails(ring.UseRing(verbs.RingInit{Addr: mr.Addr(), LKey: mr.LKey(), Blocks: 1}))
+	for _, q := range []verbs.QP{program, other} {
+		fails(q.ToInit(verbs.ToInit{}))
+		fails(q.ToRTR(verbs.ToRTR{DestQPN: q.QPN(), DestGID: ctx.Device().GIDs[0], PathMTU: verbs.MTU1024}))
+		fails(q.ToRTS(verbs.ToRTS{Timeout: 14, RetryCount: 7, RNRRetry: 7}))
+	}
+	fails(ring.Doorbell(math.MaxInt32)) // six minutes, at 0.17 us each
+	return program, other
+}
+
+// executed returns how many entries of rings a NIC has executed.
+func executed(h *Host) (n uint64) {
+	h.dev.With(func(e *engine.Engine) { n = e.Counters().RingEntries })
+	return n
+}
+
+// stop ends a program that does not end by itself, and no other queue pair.
+func TestNICFaultStop(t *testing.T) {
+	r := testRack()
+	dir := describe(t, r)
+	a, _ := memcable.Pair(memcable.Config{})
+	h := start(t, dir, &r.Hosts[0], a)
+	cn := control.NewClient(spec.Paths{Dir: dir}.Socket("cn0"))
+	for _, named := range []bool{true, false} {
+		program, other := endless(t, h)
+		end := time.Now().Add(10 * time.Second)
+		for before := executed(h); executed(h) == before; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("no entry is executed")
+			}
+		}
+		f := NICFault{Kind: FaultStop, QPN: other.QPN()}
+		if err := cn.Call(t.Context(), "POST", PathNICFault, f, nil); !isStatus(err, http.StatusConflict) {
+			t.Errorf("a queue pair without a program: %v", err)
+		}
+		if f.QPN = program.QPN(); !named {
+			f.QPN = 0
+		}
+		for _, q := range status(t, cn).QPs {
+			if q.State == "RTS" && q.Ring != (q.QPN == uint32(program.QPN())) {
+				t.Errorf("status: %+v", q)
+			}
+		}
+		var res NICFaultResult
+		if err := cn.Call(t.Context(), "POST", PathNICFault, f, &res); err != nil {
+			t.Fatal(err)
+		}
+		if len(res.QPNs) != 1 || res.QPNs[0] != program.QPN() {
+			t.Errorf("%v were hit, want %v", res.QPNs, program.QPN())
+		}
+		for want, q := range map[verbs.QPState]verbs.QP{verbs.StateError: program, verbs.StateRTS: other} {
+			if got, err := q.Query(); err != nil || got.State != want {
+				t.Errorf("named %t: %v, %v, want %v", named, got.State, err, want)
+			}
+		}
+		last := executed(h)
+		if v := status(t, cn); v.NIC.State != StateUp || executed(h) != last {
+			t.Errorf("%d entries are executed after the end", executed(h)-last)
+		}
 	}
 }

@@ -160,8 +160,11 @@ func (h *Host) Status() Status {
 		for _, g := range e.Config().GIDs {
 			nic.Addresses = append(nic.Addresses, g.String())
 		}
+		rings := engine.RingQPNs(e)
 		for _, q := range e.QPs() {
-			st.QPs = append(st.QPs, describeQP(&q))
+			qp := describeQP(&q)
+			qp.Ring = slices.Contains(rings, q.QPN)
+			st.QPs = append(st.QPs, qp)
 		}
 		c := e.Counters()
 		nic.SentPkts, nic.RcvdPkts, nic.RetransPkts = c.SentPkts, c.RcvdPkts, c.RetransPkts

@@ -13,7 +13,7 @@ import (
 )
 
 // nicFaults are the faults that `inject nic` makes, in the order of its help.
-var nicFaults = []string{hostd.FaultQPError, hostd.FaultCQOverrun, hostd.FaultUnplug}
+var nicFaults = []string{hostd.FaultQPError, hostd.FaultStop, hostd.FaultCQOverrun, hostd.FaultUnplug}
 
 // injectNICCmd makes faults of a NIC itself.
 func injectNICCmd() *cobra.Command {
@@ -24,13 +24,16 @@ func injectNICCmd() *cobra.Command {
 		Long: "inject nic makes a NIC fail with the events and completions that failing hardware reports, so that you can watch\n" +
 			"how programs react. It prints how many queue pairs were chosen.\n\n" +
 			"  qp-error    queue pairs go to the error state: event QP fatal error, their work requests are flushed\n" +
+			"  stop        the same for queue pairs that execute a program (`rdmalab redn`): it ends, though it may loop for ever\n" +
 			"  cq-overrun  the completion queues of queue pairs overrun: event CQ error, and every queue pair that uses them fails\n" +
 			"  unplug      the device is gone: event device fatal error; as `rdmalab crash HOST --nic`\n\n" +
-			"With --qpn the fault hits this queue pair (qp-error) or its completion queues (cq-overrun). Without --qpn it\n" +
-			"hits all queue pairs in use, or their completion queues. `rdmalab status -o json` lists the queue pairs of each\n" +
-			"host. `rdmalab restart HOST --nic` ends unplug. After the other faults, programs must make new queue pairs and\n" +
+			"With --qpn the fault hits this queue pair (qp-error, stop) or its completion queues (cq-overrun). Without --qpn\n" +
+			"it hits all queue pairs in use, or their completion queues; stop hits those with a send ring alone.\n" +
+			"`rdmalab status -o json` lists the queue pairs of each host, with \"ring\": true if they execute a program.\n" +
+			"`rdmalab restart HOST --nic` ends unplug. After the other faults, programs must make new queue pairs and\n" +
 			"completion queues.",
 		Example: "  rdmalab inject nic ms0 qp-error --qpn 0x5a31c2\n" +
+			"  rdmalab inject nic cn0 stop\n" +
 			"  rdmalab inject nic cn0 cq-overrun\n" +
 			"  rdmalab inject nic cn0 unplug",
 		Args: cobra.ExactArgs(2),
