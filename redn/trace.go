@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
@@ -11,34 +12,66 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// RunTraced is Run that prints each request when the NIC executes it: virtual time, queue, index
-// and text. Below the request it prints the bytes that were changed since it was appended, before
-// and after.
-func (m *Machine) RunTraced(out io.Writer) error {
+// Step is a request that a machine has executed, or refused.
+type Step struct {
+	// Time is the virtual time at which the round of the NIC began that has executed the request.
+	Time  time.Duration
+	Queue *Queue
+	Index uint32
+	Entry sendring.Entry
+	// Err is why the request was refused; nil means that it was executed.
+	Err error
+	// Bytes are the bytes of the request as they were executed.
+	Bytes []byte
+	// Changes are the bytes that were changed since the request was appended, before and after.
+	Changes []string
+}
+
+// String describes the step as RunTraced prints it: a line, and one for each of Changes.
+func (s *Step) String() string {
+	text := Text(&s.Entry)
+	if s.Err != nil {
+		text = "refused: " + s.Err.Error()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%8v  %-6s %3d  %s\n", s.Time, s.Queue.Name, s.Index, text)
+	for _, d := range s.Changes {
+		fmt.Fprintf(&b, "%25s%s\n", "", d)
+	}
+	return b.String()
+}
+
+// Observe is Run that calls f for each request when the NIC executes it. The step belongs to f. f
+// must not call the machine.
+func (m *Machine) Observe(f func(*Step)) error {
 	posted := map[wire.QPN]map[uint32][]byte{}
-	names := map[wire.QPN]string{}
+	queues := map[wire.QPN]*Queue{}
 	for _, q := range m.queues {
-		names[q.QPN] = q.Name
+		queues[q.QPN] = q.Queue
 		posted[q.QPN] = map[uint32][]byte{}
 		for _, r := range q.requests {
 			posted[q.QPN][r.index] = r.entry.AppendTo(nil)
 		}
 	}
-	var failed error
 	engine.TraceRings(m.NIC, func(n wire.QPN, ev *sendring.Event) {
-		text := Text(ev.Entry)
-		if ev.Err != nil {
-			text = "refused: " + ev.Err.Error()
-		}
-		_, err := fmt.Fprintf(out, "%8v  %-6s %3d  %s\n", time.Duration(m.Now), names[n], ev.Index, text)
-		for _, d := range differences(posted[n][ev.Index], ev.Bytes) {
-			_, e := fmt.Fprintf(out, "%25s%s\n", "", d)
-			err = firstError(err, e)
-		}
-		failed = firstError(failed, err)
+		s := &Step{Time: time.Duration(m.Now), Queue: queues[n], Index: ev.Index, Err: ev.Err, Bytes: bytes.Clone(ev.Bytes)}
+		s.Entry, s.Changes = *ev.Entry, differences(posted[n][ev.Index], s.Bytes)
+		f(s)
 	})
 	defer engine.TraceRings(m.NIC, nil)
-	return firstError(m.Run(), failed)
+	return m.Run()
+}
+
+// RunTraced is Run that prints each request when the NIC executes it: virtual time, queue, index
+// and text. Below the request it prints the bytes that were changed since it was appended, before
+// and after.
+func (m *Machine) RunTraced(out io.Writer) error {
+	var failed error
+	err := m.Observe(func(s *Step) {
+		_, err := io.WriteString(out, s.String())
+		failed = firstError(failed, err)
+	})
+	return firstError(err, failed)
 }
 
 func firstError(a, b error) error {

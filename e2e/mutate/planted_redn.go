@@ -296,4 +296,10 @@ var rednBugs = []planted{
 		"can := kind != FaultStop || len(rings) > 0",
 		"topo/hostd TestNICFaultStop",
 	},
+	{
+		"redn: a picture has a CAS that fails as one that changes", "redn/picture.go",
+		"binary.NativeEndian.Uint64(steps[to].Bytes) != e.SwapAdd",
+		"binary.NativeEndian.Uint64(steps[to].Bytes) == e.Compare",
+		"topo/cmd/rdmalab TestRednTracePicture",
+	},
 }

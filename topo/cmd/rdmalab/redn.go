@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +30,7 @@ func rednCmd() *cobra.Command {
 func rednTraceCmd() *cobra.Command {
 	var x, y uint64
 	var stale bool
+	var file string
 	cmd := &cobra.Command{
 		Use:   "trace",
 		Short: "Execute a condition and print each work request, with the bytes that others have changed",
@@ -35,10 +38,13 @@ func rednTraceCmd() *cobra.Command {
 			"executes it. A line has the virtual time, the queue, the index of the request in the queue, and the request.\n" +
 			"Lines below it show the bytes that other requests have changed since the request was posted.\n\n" +
 			"With --stale no request enables the second queue. So the NIC reads the requests of that queue before they are\n" +
-			"changed, the condition has no effect, and the result is 2.",
+			"changed, the condition has no effect, and the result is 2.\n\n" +
+			"With -w, trace also writes a picture of the same, as SVG: a column for each queue, and arrows from a request to\n" +
+			"those that it changes or enables.",
 		Example: "  rdmalab redn trace\n" +
 			"  rdmalab redn trace --x 3 --y 4\n" +
-			"  rdmalab redn trace --stale",
+			"  rdmalab redn trace --stale\n" +
+			"  rdmalab redn trace -w condition.svg",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if x >= 1<<48 || y >= 1<<48 {
@@ -53,16 +59,32 @@ func rednTraceCmd() *cobra.Command {
 			d[16], d[24] = 1, 2
 			m.Main.IfElse(m.Second, m.Data.At(0, 8), redn.Operand(y), m.Data.At(8, 8), m.Data.At(16, 8), m.Data.At(24, 8), m.Data.At(32, 8))
 			out := cmd.OutOrStdout()
-			if err := m.RunTraced(out); err != nil {
+			var steps []redn.Step
+			var failed error
+			err = m.Observe(func(s *redn.Step) {
+				_, err := fmt.Fprint(out, s)
+				failed = cmp.Or(failed, err)
+				steps = append(steps, *s)
+			})
+			if err := cmp.Or(err, failed); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(out, "result: %d\n", binary.LittleEndian.Uint64(d[8:]))
+			result := binary.LittleEndian.Uint64(d[8:])
+			if file != "" {
+				p := m.Picture(fmt.Sprintf("if %d == %d, the result is 1, else it is 2", x, y), steps)
+				p.Notes = append(p.Notes, fmt.Sprintf("result: %d", result))
+				if err := os.WriteFile(file, p.SVG(), 0o644); err != nil {
+					return err
+				}
+			}
+			_, err = fmt.Fprintf(out, "result: %d\n", result)
 			return err
 		},
 	}
 	f := cmd.Flags()
 	f.Uint64Var(&x, "x", 5, "operand in memory, of 48 bits")
 	f.Uint64Var(&y, "y", 5, "operand in the program, of 48 bits")
+	f.StringVarP(&file, "write", "w", "", "file for a picture, as SVG")
 	f.BoolVar(&stale, "stale", false, "let the NIC read the second queue ahead, without an ENABLE")
 	return cmd
 }

@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -28,6 +31,55 @@ func TestRednTrace(t *testing.T) {
 				t.Errorf("%v: no %q in\n%s", c.args, w, out.String())
 			}
 		}
+	}
+}
+
+// A picture of a trace has a box for each request, the arrows between requests, and the result. That of
+// the guide is compared as a whole by TestReference.
+func TestRednTracePicture(t *testing.T) {
+	const (
+		changes, compares, late, enables = ">changes a request<", ">compares, and changes nothing<", ">changes a request that the NIC has read before: no effect<", ">lets the NIC read and execute requests<"
+	)
+	for _, c := range []struct {
+		args         string
+		boxes        int
+		want, absent []string
+	}{
+		{"", 9, []string{changes, enables, ">0  WRITE<", ">1  NOP<", "second 0: if NOP with 5, then WRITE with 0", "8 bytes of data+16 → data+8", ">result: 1<"}, []string{compares, late}},
+		{"--y 6", 9, []string{changes, enables, compares, ">0  NOP<", ">1  WRITE<", ">result: 2<"}, []string{late}},
+		{"--stale", 8, []string{changes, late, ">result: 2<"}, []string{compares, enables}},
+	} {
+		file := filepath.Join(t.TempDir(), "x.svg")
+		root := rootCmd(rednCmd())
+		root.SetOut(io.Discard)
+		root.SetArgs(append([]string{"redn", "trace", "-w", file}, strings.Fields(c.args)...))
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		svg, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range c.want {
+			if !bytes.Contains(svg, []byte(w)) {
+				t.Errorf("%q: no %q in\n%s", c.args, w, svg)
+			}
+		}
+		for _, w := range c.absent {
+			if bytes.Contains(svg, []byte(w)) {
+				t.Errorf("%q: %q in\n%s", c.args, w, svg)
+			}
+		}
+		if n := bytes.Count(svg, []byte("<rect")) - 1; n != c.boxes {
+			t.Errorf("%q: %d boxes, want %d", c.args, n, c.boxes)
+		}
+	}
+	root := rootCmd(rednCmd())
+	root.SetOut(io.Discard)
+	root.SetErr(io.Discard)
+	root.SetArgs([]string{"redn", "trace", "-w", filepath.Join(t.TempDir(), "no", "x.svg")})
+	if root.Execute() == nil {
+		t.Error("a picture in a folder that does not exist is written")
 	}
 }
 

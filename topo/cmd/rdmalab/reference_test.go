@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -79,6 +82,37 @@ func TestReference(t *testing.T) {
 		if !used[name] {
 			t.Errorf("no page has the part %s", name)
 		}
+	}
+	for name, args := range pictures {
+		comparePicture(t, filepath.Join(docRoot, "docs", name), args)
+	}
+}
+
+// pictures are the files under docs that commands write; -w and the file are added to the arguments.
+var pictures = map[string][]string{
+	"guide/first-nic-program.svg": {"redn", "trace", "--x", "5", "--y", "5"},
+}
+
+// comparePicture fails if a command would write another picture than the committed one. In docsMode
+// write, it writes the picture.
+func comparePicture(t *testing.T, path string, args []string) {
+	t.Helper()
+	to := path
+	if *docsMode != "write" {
+		to = filepath.Join(t.TempDir(), "picture.svg")
+	}
+	root := rootCmd(rednCmd())
+	root.SetOut(io.Discard)
+	root.SetArgs(append(slices.Clone(args), "-w", to))
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s is stale (%v): run `make docs`", strings.TrimPrefix(path, docRoot+"/"), err)
 	}
 }
 
