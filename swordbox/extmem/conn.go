@@ -52,6 +52,9 @@ func (k *Conn) Up() bool { return k.State() == requester.Up }
 // Reads reports whether a READ would be sent at once.
 func (k *Conn) Reads() bool { return k.SendsNow(wire.RCReadRequest, 0) }
 
+// Longest returns the most bytes of a request: it has one packet.
+func (k *Conn) Longest() int { return k.Link().MTU }
+
 // Request returns a request for n bytes of the server's memory, beginning at offset. It is valid
 // until the next call.
 func (k *Conn) Request(op wire.Opcode, offset uint64, n int) *wire.Frame {

@@ -30,8 +30,10 @@ type Carrier interface {
 	Up() bool
 	Writes() int
 	Reads() bool
-	// Write sends a WRITE of b, of which the caller keeps no copy. Read sends a READ of n bytes. The
-	// user calls Ring.Came once for each READ.
+	// Longest is the most bytes of a request. A request has several entries if they find room in it.
+	Longest() int
+	// Write sends a WRITE of b, of which the caller keeps no copy. Read sends a READ of n bytes, of
+	// entries from e on. The user calls Ring.Came once for each READ.
 	Write(c *pipeline.Ctx, offset uint64, b []byte)
 	Read(c *pipeline.Ctx, offset uint64, n int, e Entry)
 	// Nonce is a number that differs between connections.

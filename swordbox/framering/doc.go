@@ -8,6 +8,10 @@
 // is. A frame is left out if one of its entries does not come back; Count and End say how many are
 // missing. The user calls one method at a time.
 //
+// Entries that follow one another in the memory of one server share a request, as many as it may have
+// bytes: the parts of a frame share a WRITE, and any entries a READ that brings whole entries. In a
+// ring on several servers no entry follows the one before it.
+//
 // The package keeps no copy of a stored frame. It makes no connection; a Carrier sends its requests.
 // The memory of the ring must belong to the ring alone: another writer that changes the bytes behind
 // a header is not noticed.

@@ -2,6 +2,7 @@ package framering
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -27,7 +28,9 @@ type Ring struct {
 // slot is an entry for which the ring has asked.
 type slot struct {
 	state slotState
-	data  []byte
+	// run is how many entries the READ asks for, if this is the first of them; 0 if it is another one.
+	run  int
+	data []byte
 }
 
 type slotState uint8
@@ -111,26 +114,29 @@ func (r *Ring) Store(c *pipeline.Ctx, f packetio.Frame) Outcome {
 		return Blocked
 	}
 	h := header{number: r.number, last: uint8(parts - 1), meta: f}
-	for part := range parts {
-		n := min(room, len(f.Data)-part*room)
-		h.part, h.length = uint8(part), uint16(n)
-		if !r.put(c, &h, f.Data[part*room:][:n]) {
-			if part == 0 {
+	for rest := f.Data; len(rest) > 0; {
+		n := r.put(c, &h, rest)
+		if n == 0 {
+			if h.part == 0 {
 				return Full
 			}
 			break
 		}
+		rest = rest[n:]
 	}
 	r.number++
 	return Stored
 }
 
-// put writes the next entry whose server can take a WRITE now.
-func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) bool {
+// put writes the next parts of a frame by one WRITE: to the next entry whose server can take a WRITE
+// now, and to those behind it in the same piece of memory, as many as the WRITE may have. b is what
+// is left of the frame. put sets h to the part behind those, and returns their bytes; 0 means that
+// there is no entry.
+func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) (n int) {
 	for skip := range uint64(len(r.cfg.Carriers)) {
 		at := r.written + skip
 		if at-r.read >= uint64(r.cfg.Layout.Cells) {
-			return false
+			return 0
 		}
 		server, offset := r.cfg.Layout.Place(at)
 		l := r.cfg.Carriers[server]
@@ -141,14 +147,40 @@ func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) bool {
 		if r.tag == 0 {
 			r.tag = l.Nonce() ^ r.cfg.Epoch<<24 | 1
 		}
-		h.tag, h.place = r.tag, uint32(at)
-		r.out = append(h.appendTo(r.out[:0]), b...)
-		r.written = at + 1
-		r.note(at, len(r.out))
+		room := r.cfg.Layout.Size - HeaderLen
+		h.tag, r.out = r.tag, r.out[:0]
+		for range r.run(at, r.read+uint64(r.cfg.Layout.Cells)) {
+			part := b[n:min(n+room, len(b))]
+			h.place, h.length = uint32(at), uint16(len(part))
+			r.out = append(h.appendTo(r.out), part...)
+			r.note(at, HeaderLen+len(part))
+			h.part++
+			at++
+			if n += len(part); n == len(b) {
+				break
+			}
+		}
+		r.written = at
 		l.Write(c, offset, r.out)
-		return true
+		return n
 	}
-	return false
+	return 0
+}
+
+// Share returns how many entries of an area can be in one request of at most `longest` bytes.
+func Share(a *extmem.Area, longest int) int {
+	if len(a.Servers) != 1 {
+		return 1 // neighbours are on different servers
+	}
+	return max(1, longest/a.Size)
+}
+
+// run returns how many entries from a position on, and before position `end`, can be in one request:
+// they follow one another in the memory of one server.
+func (r *Ring) run(at, end uint64) int {
+	server, offset := r.cfg.Layout.Place(at)
+	n := min(uint64(Share(&r.cfg.Layout, r.cfg.Carriers[server].Longest())), end-at)
+	return int(min(n, (r.cfg.Layout.End()-offset)/uint64(r.cfg.Layout.Size))) // the ring begins again there
 }
 
 // note keeps the length of an entry, if READs are exact. In the memory, a skipped entry is only a
@@ -171,7 +203,7 @@ func (r *Ring) length(at uint64) int {
 func (r *Ring) Ask(c *pipeline.Ctx) { r.AskUntil(c, r.written) }
 
 // AskUntil asks for entries before position `end`, which is at most Written. It reports whether it
-// has asked for all of them.
+// has asked for all of them. A READ brings several entries if they can be in one request.
 func (r *Ring) AskUntil(c *pipeline.Ctx, end uint64) bool {
 	for r.asked < end && r.asked-r.read < uint64(len(r.window)) {
 		server, offset := r.cfg.Layout.Place(r.asked)
@@ -179,13 +211,32 @@ func (r *Ring) AskUntil(c *pipeline.Ctx, end uint64) bool {
 		switch {
 		case !l.Up():
 			s.state = missed
+			r.asked++
+			continue
 		case !l.Reads() || c.EmitsLeft() == 0:
 			return false
-		default:
-			s.state = asking
-			l.Read(c, offset, r.length(r.asked), Entry{Ring: r.cfg.Epoch, Place: uint32(r.asked)})
 		}
-		r.asked++
+		n, size := 1, r.length(r.asked)
+		if r.lengths == nil {
+			n = r.run(r.asked, end)
+			if room := len(r.window) - int(r.asked-r.read); n > room {
+				if r.asked != r.read {
+					return false // a shorter READ would come back as early, and the next one would have no more room
+				}
+				n = room
+			}
+			size *= n
+		}
+		first := Entry{Ring: r.cfg.Epoch, Place: uint32(r.asked)}
+		for i := range n {
+			at := r.slot(r.asked)
+			at.state, at.run = asking, 0
+			if i == 0 {
+				at.run = n
+			}
+			r.asked++
+		}
+		l.Read(c, offset, size, first)
 	}
 	return r.asked >= end
 }
@@ -195,24 +246,32 @@ func (r *Ring) slot(at uint64) *slot { return &r.window[at%uint64(len(r.window))
 // Entry names an entry for which the ring has asked.
 type Entry struct{ Ring, Place uint32 }
 
-// Came handles the answer for an entry; b is nil if there is none. It ignores entries for which the
-// ring has not asked.
+// Came handles the answer to the READ whose first entry is e; b is nil if there is none. It ignores
+// entries for which the ring has not asked.
 func (r *Ring) Came(e Entry, b []byte) {
 	d := e.Place - uint32(r.read)
 	if e.Ring != r.cfg.Epoch || uint64(d) >= r.asked-r.read {
 		return
 	}
-	s := r.slot(r.read + uint64(d))
-	if s.state != asking {
+	at := r.read + uint64(d)
+	if r.slot(at).state != asking {
 		return
 	}
-	if s.state = missed; b != nil {
-		s.state, s.data = arrived, append(s.data[:0], b...)
+	run := r.slot(at).run
+	for i := range run {
+		s := r.slot(at + uint64(i))
+		if s.state = missed; len(b) > 0 {
+			n := len(b)
+			if i+1 < run {
+				n = min(n, r.cfg.Layout.Size)
+			}
+			s.state, s.data, b = arrived, append(s.data[:0], b[:n]...), b[n:]
+		}
 	}
 }
 
 // Next returns the next frame that has come back, and its number. The frame is valid until the next
-// call. ok is false if there is none at present.
+// call of a method that is not a mere question. ok is false if there is none at present.
 func (r *Ring) Next() (f packetio.Frame, number uint32, ok bool) {
 	for r.read != r.asked {
 		s := r.slot(r.read)
@@ -225,6 +284,12 @@ func (r *Ring) Next() (f packetio.Frame, number uint32, ok bool) {
 		body, valid := h.parse(s.data)
 		if s.state == missed || !valid || !r.cfg.Trusting && !r.right(&h, at) {
 			continue
+		}
+		if h.part == 0 && h.last == 0 { // the whole frame
+			r.partial.next = 0
+			f = h.meta
+			f.Data = body
+			return f, h.number, true
 		}
 		if r.partial.take(&h, body) {
 			f = h.meta

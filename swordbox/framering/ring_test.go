@@ -30,9 +30,12 @@ type memory struct {
 	up     bool
 	writes int // WRITEs that it takes now
 	reads  []Entry
+	size   map[Entry]int // bytes of each READ
+	parts  int           // entries that it was sent
 	// wrote has the length of the WRITE to each offset, if READs are exact; otherwise it is nil.
 	wrote map[uint64]int
 	most  int // READs that may be in flight
+	long  int // bytes of a request
 	nonce uint32
 	deaf  bool // WRITEs are lost
 }
@@ -48,9 +51,10 @@ func (k *memory) Writes() int {
 
 func (k *memory) Reads() bool   { return k.up && len(k.reads) < k.most }
 func (k *memory) Nonce() uint32 { return k.nonce }
+func (k *memory) Longest() int  { return k.long }
 
 func (k *memory) Write(_ *pipeline.Ctx, offset uint64, b []byte) {
-	if offset < k.area.Offset || offset+uint64(len(b)) > k.area.End() || len(b) > k.area.Size || (offset-k.area.Offset)%uint64(k.area.Size) != 0 {
+	if offset < k.area.Offset || offset+uint64(len(b)) > k.area.End() || len(b) > max(k.long, k.area.Size) || (offset-k.area.Offset)%uint64(k.area.Size) != 0 {
 		k.t.Fatalf("a WRITE of %d bytes at %d, the ring is %+v", len(b), offset, k.area)
 	}
 	if k.Writes() == 0 {
@@ -59,8 +63,11 @@ func (k *memory) Write(_ *pipeline.Ctx, offset uint64, b []byte) {
 	if k.writes--; !k.deaf {
 		copy(k.bytes[offset:], b)
 	}
-	if k.wrote != nil {
-		k.wrote[offset] = len(b)
+	for ; len(b) > 0; b = b[min(k.area.Size, len(b)):] {
+		if k.parts++; k.wrote != nil {
+			k.wrote[offset] = min(len(b), k.area.Size)
+			offset += uint64(k.area.Size)
+		}
 	}
 }
 
@@ -69,10 +76,15 @@ func (k *memory) Read(_ *pipeline.Ctx, offset uint64, n int, e Entry) {
 	if k.wrote != nil {
 		size = max(HeaderLen, k.wrote[offset])
 	}
-	if want := uint64(e.Place) % uint64(k.area.Cells) / uint64(len(k.area.Servers)); offset != k.area.Offset+want*uint64(k.area.Size) || n != size && n != HeaderLen {
+	if want := uint64(e.Place) % uint64(k.area.Cells) / uint64(len(k.area.Servers)); offset != k.area.Offset+want*uint64(k.area.Size) || n != size && n != HeaderLen &&
+		(k.wrote != nil || n%size != 0 || n > k.long || offset+uint64(n) > k.area.End()) {
 		k.t.Fatalf("a READ of %d bytes at %d for entry %d", n, offset, e.Place)
 	}
 	k.reads = append(k.reads, e)
+	if k.size == nil {
+		k.size = make(map[Entry]int)
+	}
+	k.size[e] = n
 }
 
 // bed is a ring with its servers, and what was stored in it.
@@ -118,6 +130,13 @@ func (b *bed) exact() {
 	}
 }
 
+// share lets a request have up to n entries.
+func (b *bed) share(n int) {
+	for _, k := range b.servers {
+		k.long = n*k.area.Size + n/2 // more bytes than the entries need
+	}
+}
+
 // step runs f in a step of the switch, and checks the bounds of the ring.
 func (b *bed) step(f func(c *pipeline.Ctx)) {
 	b.t.Helper()
@@ -156,18 +175,14 @@ func (b *bed) store(n int) Outcome {
 		want = Blocked
 	}
 	var got Outcome
-	number, before := b.ring.Newest()+1, b.ring.Written()
+	number, before := b.ring.Newest()+1, b.parts()
 	b.step(func(c *pipeline.Ctx) {
 		if got = b.ring.Store(c, f); got == Stored {
 			b.stored[number] = f
 		}
 	})
-	if n := int(b.ring.Written() - before); got == Stored && n >= parts {
-		left := 0
-		for _, k := range b.servers {
-			left += k.Writes()
-		}
-		b.whole[number] = takes-left == parts
+	if got == Stored {
+		b.whole[number] = b.parts()-before == parts
 	}
 	// Servers that take no WRITE are skipped, which may leave no place for the first part.
 	skipped := want == Stored && got == Full && b.skips()
@@ -175,6 +190,14 @@ func (b *bed) store(n int) Outcome {
 		b.t.Fatalf("a frame of %d parts, %d of %d entries in use, room for %d WRITEs: outcome %d, want %d", parts, used, cells, takes, got, want)
 	}
 	return got
+}
+
+// parts returns how many entries were written.
+func (b *bed) parts() (n int) {
+	for _, k := range b.servers {
+		n += k.parts
+	}
+	return n
 }
 
 func (b *bed) skips() bool {
@@ -191,12 +214,13 @@ func (b *bed) answer(k *memory, i int, damage bool) {
 	e := k.reads[i]
 	k.reads = append(k.reads[:i:i], k.reads[i+1:]...)
 	_, offset := b.ring.cfg.Layout.Place(uint64(e.Place))
-	data := bytes.Clone(k.bytes[offset:][:b.ring.length(uint64(e.Place))])
+	data := bytes.Clone(k.bytes[offset:][:k.size[e]])
 	if damage {
 		if b.r.IntN(2) == 0 {
 			data = nil
 		} else {
-			data[b.r.IntN(12)] ^= byte(1 + b.r.IntN(255)) // tag, place or number
+			at := b.r.IntN(max(1, len(data)/k.area.Size)) * k.area.Size
+			data[at+b.r.IntN(12)] ^= byte(1 + b.r.IntN(255)) // tag, place or number
 		}
 	}
 	b.step(func(*pipeline.Ctx) {
@@ -204,6 +228,9 @@ func (b *bed) answer(k *memory, i int, damage bool) {
 		b.ring.Came(Entry{e.Ring, e.Place + uint32(b.ring.Window())}, nil)
 		b.ring.Came(e, data)
 		b.ring.Came(e, nil) // a second answer
+		if k.size[e] > k.area.Size {
+			b.ring.Came(Entry{e.Ring, e.Place + 1}, nil) // no READ begins with this entry
+		}
 	})
 }
 
@@ -260,6 +287,7 @@ func TestFramesComeBackInOrder(t *testing.T) {
 			if seed%3 == 0 {
 				b.exact()
 			}
+			b.share(r.IntN(5))
 			for range 300 {
 				switch k := b.servers[r.IntN(len(b.servers))]; r.IntN(5) {
 				case 0, 1:
@@ -295,6 +323,7 @@ func TestLostEntriesAreCounted(t *testing.T) {
 			if seed%3 == 0 {
 				b.exact()
 			}
+			b.share(r.IntN(5))
 			damaged, downs := false, seed%2 == 0
 			for range 300 {
 				switch k := b.servers[r.IntN(len(b.servers))]; r.IntN(8) {
@@ -559,5 +588,81 @@ func TestEntriesThatAreNone(t *testing.T) {
 	}
 	if got := h.appendTo(nil); !bytes.Equal(got, want) {
 		t.Errorf("% x, want % x", got, want)
+	}
+}
+
+// The parts of a frame share WRITEs, as many as a request may have. Entries share READs. A request
+// ends where the ring begins again. On several servers, and for a carrier of one entry, each has its
+// own.
+func TestEntriesShareRequests(t *testing.T) {
+	for name, c := range map[string]struct {
+		servers, share, writes, reads int
+	}{
+		"three a request": {1, 3, 4, 4}, // entries 8 9 | 10 11 0 | 1 2 3 | 4
+		"one":             {1, 1, 9, 9},
+		"several servers": {2, 3, 9, 9},
+	} {
+		b := newBed(t, rand.New(rand.NewPCG(1, 70)), c.servers, 12, 10, 12, false)
+		b.share(c.share)
+		for _, k := range b.servers {
+			k.most = 12
+		}
+		b.store(80)
+		b.drain()
+		takes := 0
+		for _, k := range b.servers {
+			takes += k.writes
+		}
+		b.store(85)
+		for _, k := range b.servers {
+			takes -= k.writes
+		}
+		if takes != c.writes {
+			t.Errorf("%s: %d WRITEs of 9 entries, want %d", name, takes, c.writes)
+		}
+		b.step(b.ring.Ask)
+		reads := 0
+		for _, k := range b.servers {
+			reads += len(k.reads)
+		}
+		if reads != c.reads {
+			t.Errorf("%s: %d READs of 9 entries, want %d", name, reads, c.reads)
+		}
+		if b.drain(); len(b.got) != 2 || b.lost != 0 {
+			t.Errorf("%s: %v came back, %d are lost", name, b.got, b.lost)
+		}
+	}
+}
+
+// A READ waits for room for all the entries that it can have, unless none is asked for.
+func TestReadsStayLong(t *testing.T) {
+	b := newBed(t, rand.New(rand.NewPCG(1, 71)), 1, 64, 10, 7, false)
+	b.share(3)
+	k := b.servers[0]
+	for range 20 {
+		b.store(10)
+	}
+	b.step(b.ring.Ask)
+	if len(k.reads) != 2 {
+		t.Fatalf("%d READs of three entries, 7 may be asked for", len(k.reads))
+	}
+	for len(k.reads) > 0 {
+		if n := k.size[k.reads[0]] / k.area.Size; n != min(3, 20-int(k.reads[0].Place)) {
+			t.Errorf("a READ of %d entries from %d on", n, k.reads[0].Place)
+		}
+		b.answer(k, 0, false)
+		b.take()
+		b.step(b.ring.Ask)
+	}
+	if len(b.got) != 20 {
+		t.Errorf("%v came back", b.got)
+	}
+	b = newBed(t, b.r, 1, 64, 10, 2, false) // a window of less than a request
+	b.share(3)
+	for range 4 {
+		b.store(10)
+	}
+	if b.drain(); len(b.got) != 4 {
+		t.Errorf("%v came back", b.got)
 	}
 }

@@ -34,9 +34,12 @@ func (ch *channel) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry
 	ch.Submit(c, ch.Request(wire.RCReadRequest, offset, n), requester.Tag{Flow: e.Ring, Generation: e.Place})
 }
 
-// Done hands the bytes of a READ to the ring.
-func (ch *channel) Done(_ *pipeline.Ctx, t requester.Tag, a requester.Answer) {
+// Done hands the bytes of a READ to the ring, and notes when a WRITE has been executed.
+func (ch *channel) Done(c *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	if t.Flow == 0 {
+		if a.Kind == requester.Acked {
+			ch.link.Written(c.Now)
+		}
 		return
 	}
 	var b []byte

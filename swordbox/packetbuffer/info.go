@@ -66,6 +66,8 @@ type Item struct {
 	Loaded  uint64          `json:"loaded"`
 	Lost    uint64          `json:"lost"`
 	Dropped uint64          `json:"dropped"`
+	Stores  Moved           `json:"stores"`
+	Loads   Moved           `json:"loads"`
 	Ring    []extmem.Server `json:"ring"`
 }
 
@@ -75,7 +77,7 @@ func (m *Machine) list(clock.Time) (list []Item) {
 		i := Item{
 			Rule: q.id, Port: q.port, Mode: m.cfg.Kind.Mode.String(), Rate: q.Rate, Waiting: q.waiting(), High: q.High, Remote: int(q.ring.Remote()),
 			Used: q.ring.Used(), Entries: q.Cells, Stored: q.stats.Stored, Loaded: q.stats.Loaded, Lost: q.stats.Lost,
-			Dropped: q.stats.Full + q.stats.Blocked + q.stats.Long + q.stats.Down,
+			Dropped: q.stats.Full + q.stats.Blocked + q.stats.Long + q.stats.Down, Stores: q.stores.report(), Loads: q.loads.report(),
 		}
 		if q.unlimited() {
 			i.Rate = 0

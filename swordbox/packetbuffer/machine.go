@@ -60,6 +60,13 @@ func (l *Link) Came(e framering.Entry, b []byte) {
 	}
 }
 
+// Written is called when the server has acknowledged a WRITE.
+func (l *Link) Written(now clock.Time) {
+	if l.queue != nil {
+		l.queue.stores.moved(now, 0)
+	}
+}
+
 // Failed makes the program replace the connection.
 func (l *Link) Failed(c *pipeline.Ctx, why string) {
 	l.m.stats.Failures++
@@ -104,6 +111,9 @@ func (l *Link) Writes() int {
 	}
 	return l.carrier.Writes()
 }
+
+// Longest is that of the carrier.
+func (l *Link) Longest() int { return l.carrier.Longest() }
 
 // Write and Read send a request of the ring.
 func (l *Link) Write(c *pipeline.Ctx, offset uint64, b []byte) { l.carrier.Write(c, offset, b) }
@@ -230,6 +240,9 @@ func (m *Machine) use(id string, port int, l Layout) {
 		m.ports[port] = q
 		q.place = m.marks.Add(port)
 	}
+	if q.Rate != l.Rate {
+		q.stores, q.loads = meter{}, meter{}
+	}
 	same := q.sameRing(&l)
 	q.id, q.Layout, q.gone = id, l, false
 	if same {
@@ -242,7 +255,7 @@ func (m *Machine) use(id string, port int, l Layout) {
 			old.queue = nil
 		}
 	}
-	window := l.Depth * len(l.Servers)
+	window := l.Depth * len(l.Servers) * framering.Share(&l.Area, maxMTU)
 	if m.cfg.Trusting {
 		window = 1 // one READ in flight
 	}
@@ -261,6 +274,9 @@ func (m *Machine) use(id string, port int, l Layout) {
 func (m *Machine) key(server netip.Addr, port int) switchconn.Key {
 	return switchconn.Key{Server: server, Shard: extmem.Shard(switchconn.BufferShard+port, m.cfg.Kind.Mode)}
 }
+
+// maxMTU is the largest path MTU in bytes.
+const maxMTU = 4096
 
 // link returns the link with a key. It makes the link if there is none.
 func (m *Machine) link(key switchconn.Key) *Link {

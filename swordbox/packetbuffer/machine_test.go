@@ -33,6 +33,7 @@ type memory struct {
 func (k *memory) Up() bool      { return k.up }
 func (k *memory) Reads() bool   { return k.up && len(k.reads) < 4 }
 func (k *memory) Nonce() uint32 { return 0x1000 }
+func (k *memory) Longest() int  { return 0 }
 
 func (k *memory) Writes() int {
 	if !k.up || k.full {

@@ -27,6 +27,8 @@ type queue struct {
 	// links are those to the servers of the ring.
 	links []*Link
 	stats Stats
+	// stores and loads measure how fast frames go to the ring, and come back.
+	stores, loads meter
 }
 
 // lateness is the most sending time that the queue makes up for when it is called after its
@@ -68,6 +70,8 @@ func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
 	switch q.ring.Store(c, f) {
 	case framering.Stored:
 		q.stats.Stored++
+		q.stores.began(c.Now)
+		q.stores.moved(c.Now, len(f.Data))
 	case framering.Full:
 		q.stats.Full++
 	case framering.Blocked:
@@ -83,8 +87,10 @@ func (q *queue) load(c *pipeline.Ctx) {
 	for moved := true; moved; {
 		moved = q.storeTail(c)
 		before := q.ring.Read()
-		if q.local.n < q.Low {
-			q.ring.Ask(c)
+		if q.local.below(q.Low) {
+			if q.ring.Ask(c); !q.empty() {
+				q.loads.began(c.Now)
+			}
 		}
 		q.comeBack(c)
 		moved = moved || q.ring.Read() != before
@@ -118,6 +124,7 @@ func (q *queue) comeBack(c *pipeline.Ctx) {
 			break
 		}
 		q.stats.Loaded++
+		q.loads.moved(c.Now, len(f.Data))
 		q.stats.Lost += uint64(q.ring.Count(number))
 		q.enqueue(c, f)
 	}
@@ -155,7 +162,7 @@ func (q *queue) tick(c *pipeline.Ctx) {
 	q.free = max(q.free, c.Now.Add(-lateness))
 	for q.local.n > 0 && (q.free <= c.Now || q.unlimited()) {
 		q.transmit(c, q.local.pop())
-		if q.behind() && q.local.n < q.Low {
+		if q.behind() && q.local.below(q.Low) {
 			q.load(c)
 		}
 	}

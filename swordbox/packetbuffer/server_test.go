@@ -185,8 +185,8 @@ func (w *wired) run(d time.Duration) {
 }
 
 // Frames that find no room in the switch go to the server's memory by WRITEs under the key and at the
-// addresses that it has lent, from the offset of the rule on, and come back by READs. A capture says
-// what the requests are for.
+// addresses that it has lent, from the offset of the rule on, and come back by READs of two entries. A
+// capture says what the requests are for.
 func TestFramesGoToTheServerAndComeBack(t *testing.T) {
 	w := newWired(t, "ring=ms0 rate=8Mbit high=4 low=2 entries=8 entry=2048 offset=0x4000")
 	w.attach()
@@ -216,7 +216,7 @@ func TestFramesGoToTheServerAndComeBack(t *testing.T) {
 			reads++
 		}
 	}
-	if st := w.m.Stats(); writes != 8 || reads != 8 || st.Stored != 8 || st.Loaded != 8 || st.Lost+st.Full+st.Blocked != 0 || st.Sent != 13 {
+	if st := w.m.Stats(); writes != 8 || reads != 4 || st.Stored != 8 || st.Loaded != 8 || st.Lost+st.Full+st.Blocked != 0 || st.Sent != 13 {
 		t.Errorf("%d WRITEs, %d READs, %+v", writes, reads, st)
 	}
 	w.send(13) // the port still has its queue
@@ -284,7 +284,7 @@ func TestQueuesAreShown(t *testing.T) {
 		t.Errorf("the listing is\n%swant\n%s", got, want)
 	}
 	list := w.m.Tables()
-	if len(list) != 2 || list[0].Used != 4 || list[0].Max != 2*4+4 || list[1].Used != 8 || list[1].Max != 8 || list[0].Clear || list[1].Clear {
+	if len(list) != 2 || list[0].Used != 4 || list[0].Max != 2*4+2*4 || list[1].Used != 8 || list[1].Max != 8 || list[0].Clear || list[1].Clear {
 		t.Errorf("tables %+v", list)
 	}
 	if w.m.ClearTable(list[0].Name) != 0 || w.m.queues[0].waiting() != 4 {
@@ -507,5 +507,55 @@ func TestRingMoves(t *testing.T) {
 	links := b.machines[0].links.All
 	if former.Needed() || !slices.ContainsFunc(links, (*Link).Needed) {
 		t.Errorf("the former server is needed: %v; %d connections", former.Needed(), len(links))
+	}
+}
+
+// The switch measures how many bytes of frames go to the ring and come back, and how long that takes:
+// until the last WRITE is acknowledged, and from the first READ to the last frame. A rule with another
+// rate of the port begins again.
+func TestMovedBytesAreMeasured(t *testing.T) {
+	const rule = "ring=ms0 high=4 low=2 entries=16 entry=2048 depth=1 "
+	w := newWired(t, rule+"rate=8Kbit")
+	w.attach()
+	for i := range 13 {
+		w.now = w.now.Add(time.Millisecond)
+		w.send(i)
+	}
+	bytes := uint64(8 * len(frameOf(0)))
+	if i := w.m.list(w.now)[0]; i.Stored != 8 || i.Stores != (Moved{bytes, 7 * time.Millisecond}) || i.Loads != (Moved{}) {
+		t.Errorf("stored: %+v", i)
+	}
+	w.m.links.All[0].Written(w.now.Add(time.Millisecond))
+	if i := w.m.list(w.now)[0]; i.Stores != (Moved{bytes, 8 * time.Millisecond}) {
+		t.Errorf("acknowledged: %+v", i)
+	}
+	set, err := ruleSet(t, "server=cn0 action=buffer "+rule+"rate=8Mbit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.m.SetRules(set)
+	w.run(2 * time.Second)
+	// Seven frames of 1 ms lie between the second frame, which lets the first READ leave, and the last.
+	if i := w.m.list(w.now)[0]; i.Loaded != 8 || i.Loads.Bytes != bytes || i.Loads.Took <= 0 || i.Loads.Took > 8*time.Millisecond || i.Stores != (Moved{}) {
+		t.Errorf("loaded: %+v", i)
+	}
+}
+
+// Frames come back as long as fewer than low frames wait, and fewer bytes than these may have.
+func TestFewBytesWaitBeforeFramesComeBack(t *testing.T) {
+	var q fifo
+	for range 3 {
+		if !q.below(4) {
+			t.Errorf("%d frames of %d bytes: none comes back", q.n, q.bytes)
+		}
+		q.push(packetio.Frame{Data: make([]byte, 4*frameBytes/3)})
+	}
+	if q.below(4) != (q.bytes < 4*frameBytes) || q.below(3) {
+		t.Errorf("%d frames of %d bytes: others come back", q.n, q.bytes)
+	}
+	q.push(packetio.Frame{Data: make([]byte, 1)})
+	q.push(packetio.Frame{Data: make([]byte, 2)})
+	if q.below(6) != true || q.below(5) || q.below(4) {
+		t.Errorf("%d frames of %d bytes", q.n, q.bytes)
 	}
 }

@@ -1,0 +1,42 @@
+package packetbuffer
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// meter counts the bytes of frames that go to the ring, or come back from it, and the time in which
+// they do. The zero value has counted none. It reads no clock: all packets of a round of the switch
+// have the time of the round.
+type meter struct {
+	bytes uint64
+	// first is when the first frame began; 0 means that none did. last is when the last one ended.
+	first, last clock.Time
+}
+
+// began is called when a frame begins: it is stored, or an entry is asked for.
+func (m *meter) began(now clock.Time) {
+	if m.first == 0 {
+		m.first, m.last = now, now
+	}
+}
+
+// moved is called when a frame of n bytes has passed, and again, with no bytes, when the server has
+// acknowledged a WRITE.
+func (m *meter) moved(now clock.Time, n int) {
+	if m.first != 0 {
+		m.bytes += uint64(n)
+		m.last = now
+	}
+}
+
+// Moved is how many bytes of frames went to the ring or came back, since the rule has the rate of the
+// port that it has now, and the time from the beginning of the first frame to the end of the last
+// one: until the server has acknowledged it, or until it has come back.
+type Moved struct {
+	Bytes uint64        `json:"bytes"`
+	Took  time.Duration `json:"took"`
+}
+
+func (m *meter) report() Moved { return Moved{m.bytes, m.last.Sub(m.first)} }
