@@ -5,9 +5,57 @@ package main
 var bufferBugs = []planted{
 	{
 		"packetbuffer: one READ is in flight", "swordbox/packetbuffer/machine.go",
-		"window := l.Depth * len(l.Servers)",
+		"window := l.Depth * len(l.Servers) * framering.Share(&l.Area, maxMTU)",
 		"window := min(1, l.Depth)",
 		"topo/scenario TestBufferKeepsEightyThousandFrames",
+	},
+	{
+		"buffer: a request has one entry", "swordbox/framering/ring.go",
+		"return max(1, longest/a.Size)",
+		"return 1",
+		"swordbox/framering TestEntriesShareRequests",
+	},
+	{
+		"buffer: a READ runs over the end of the ring", "swordbox/framering/ring.go",
+		"return int(min(n, (r.cfg.Layout.End()-offset)/uint64(r.cfg.Layout.Size)))",
+		"return int(min(n, r.cfg.Layout.End()/offset*n))",
+		"swordbox/framering TestEntriesShareRequests",
+	},
+	{
+		"buffer: READs become short and stay so", "swordbox/framering/ring.go",
+		"\t\t\t\tif r.asked != r.read {\n\t\t\t\t\treturn false",
+		"\t\t\t\tif r.asked < r.read {\n\t\t\t\t\treturn false",
+		"swordbox/framering TestReadsStayLong",
+	},
+	{
+		"buffer: an answer to a READ is taken for its first entry alone", "swordbox/framering/ring.go",
+		"\trun := r.slot(at).run\n",
+		"\trun := min(1, r.slot(at).run)\n",
+		"swordbox/framering TestEntriesShareRequests",
+	},
+	{
+		"buffer: bytes do not bound the frames that come back", "swordbox/packetbuffer/fifo.go",
+		"return q.n < low && q.bytes < low*frameBytes",
+		"return q.n < low",
+		"swordbox/packetbuffer TestFewBytesWaitBeforeFramesComeBack",
+	},
+	{
+		"buffer: super-frames to its host are split", "swordbox/apps/swordbox/guard.go",
+		"if _, queues := parts.machineFor(&s.All()[i]).(handler.Queuer); queues {",
+		"if _, queues := parts.machineFor(&s.All()[i]).(handler.Queuer); queues && i < 0 {",
+		"swordbox/apps/swordbox TestUnconnectedSuperFramesLeaveWhole",
+	},
+	{
+		"swordbox: a super-frame of UC hides packets of a connection", "swordbox/conntrack/burst.go",
+		"if !op.Known() || !ud && op.Service() != wire.ServiceUC || ud &&",
+		"if !op.Known() || ud &&",
+		"swordbox/apps/swordbox TestUnconnectedSuperFramesLeaveWhole",
+	},
+	{
+		"buffer: requests in a row have the same IPv4 identification", "swordbox/requester/send.go",
+		"\t\tf.IPv4.ID = uint16(psn)\n",
+		"",
+		"swordbox/requester TestRequestsMerge",
 	},
 	{
 		"buffer: an entry of another frame is taken for the right one", "swordbox/framering/ring.go",

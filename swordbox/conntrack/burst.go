@@ -65,6 +65,25 @@ func (fl *Flow) answerBurst(now clock.Time, f *wire.Frame, n int) *Flow {
 	return req
 }
 
+// Unconnected reports whether Packet would ignore each packet of a super-frame, because it belongs
+// to no reliable connection and does not set up one. b and size are those of Burst.
+func Unconnected(b []byte, size int) bool {
+	if size < bthLen {
+		return false
+	}
+	for ; len(b) > 0; b = b[min(size, len(b)):] {
+		if len(b) < bthLen {
+			return false
+		}
+		op := wire.Opcode(b[0])
+		ud := op.Service() == wire.ServiceUD
+		if !op.Known() || !ud && op.Service() != wire.ServiceUC || ud && wire.QPN(binary.BigEndian.Uint32(b[4:])&0xffffff) == gsi {
+			return false
+		}
+	}
+	return true
+}
+
 // uniform reports whether the packets of a burst go to one queue pair with consecutive PSNs. Either
 // all of them are packets of SENDs and WRITEs, or all are READ responses.
 func uniform(h *wire.BTH, b []byte, size int) bool {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
@@ -20,6 +21,9 @@ type guarded struct {
 // add guards the servers of rules that a handler carries out.
 func (g *guarded) add(s *rules.Set, parts *parts) {
 	for i := range s.All() {
+		if _, queues := parts.machineFor(&s.All()[i]).(handler.Queuer); queues {
+			continue // it keeps frames as they are, and looks into none
+		}
 		if r := &s.All()[i]; r.Observes() || parts.machineFor(r) != nil {
 			if g.servers == nil {
 				g.servers = make(map[netip.Addr]bool)

@@ -163,13 +163,17 @@ func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return v
 }
 
-// burst forwards a super-frame whole if no handler works on its connection. The switch splits other
-// super-frames into their packets.
+// burst forwards a super-frame whole if no handler works on its connection, or its packets belong to
+// no connection and no rule is about requests to their receiver. The switch splits other super-frames
+// into their packets.
 func (p *Program) burst(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if o := p.cfg.Own; q.Own || o != nil && !o.first() || p.parts.draining() {
 		return pipeline.Apart()
 	}
 	b, size := q.Burst()
+	if conntrack.Unconnected(b, size) && !p.guarded.packet(&q.Frame) && len(p.rules.Lookup(q.DstAddr()))+len(p.rules.Observing(q.DstAddr())) == 0 {
+		return pipeline.Forward()
+	}
 	// On a flow that Burst handles, the table does not check ICRCs. It must do so for flows of
 	// machines (Checked), which are all guarded.
 	r := p.track.Known(&q.Frame)
