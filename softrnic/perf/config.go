@@ -40,6 +40,9 @@ const (
 	MaxSize  = 64 << 20 // bytes of a message
 	MaxIters = 100_000_000
 	MaxDepth = 4096
+	// MaxReceives is the largest number of receives that the server of SEND tests posts to a queue
+	// pair. It is the depth of a work queue of the NIC.
+	MaxReceives = 4 * MaxDepth
 	// maxSpan is the longest run of locks.
 	maxSpan = time.Hour
 	// maxBuffer is the largest memory of one side in bytes.
@@ -148,8 +151,8 @@ func (c *Config) Validate() error {
 		return bad("size %d: want 1 to %d bytes", c.Size, MaxSize)
 	case c.Iters < 0 || c.Iters > MaxIters || c.Atomics > MaxIters:
 		return bad("iters %d, atomics %d: want 1 to %d", c.Iters, c.Atomics, MaxIters)
-	case c.Depth < 0 || c.Depth > MaxDepth || c.RecvSlack < 0 || c.RecvSlack > MaxDepth:
-		return bad("depth %d, receives %d: want 1 to %d", c.Depth, c.RecvSlack, MaxDepth)
+	case c.Depth < 0 || c.Depth > MaxDepth || c.RecvSlack < 0 || c.RecvSlack > MaxReceives:
+		return bad("depth %d, receives %d: want 1 to %d and 1 to %d", c.Depth, c.RecvSlack, MaxDepth, MaxReceives)
 	case c.SignalEvery < 0 || c.Inline < 0 || c.RdAtomic < 0 || c.Patience < 0:
 		return bad("negative numbers mean nothing here")
 	case c.Clients < 0 || c.Clients > MaxClients || c.Clients > 1 && !c.oneWord():

@@ -45,7 +45,7 @@ const (
 	// lost.
 	lossPause = 20 * time.Millisecond
 	// The client reads the server's count each time when it has used one part in creditParts of its
-	// credits.
+	// credits, unless they are enough for all messages.
 	creditParts = 2
 )
 
@@ -196,7 +196,7 @@ func (f *laneClient) stream(c *Config, slots int, m *meter) error {
 	for f.ended < c.Iters {
 		for f.sent < c.Iters && f.room(c, slots) {
 			if err := f.post(c, slots); err != nil {
-				return fmt.Errorf("send %d: %w", f.sent, err)
+				return err
 			}
 		}
 		before := f.ended
@@ -230,7 +230,29 @@ func (f *laneClient) room(c *Config, slots int) bool {
 	return f.reliable() || f.sent-f.taken-f.writtenOff < f.credits.total
 }
 
+// post posts messages that follow one another on the same lane: at least one, and at most a batch.
 func (f *laneClient) post(c *Config, slots int) error {
+	i := f.sent % f.n
+	f.batch = f.batch[:0]
+	for len(f.batch) == 0 || len(f.batch) < postBatch && f.sent < c.Iters && f.sent%f.n == i && f.room(c, slots) {
+		f.batch = append(f.batch, f.next(c, slots))
+	}
+	err := f.qps[i].PostSend(f.batch...)
+	if err == nil {
+		return nil
+	}
+	refused := len(f.batch)
+	var op *verbs.OpError
+	if errors.As(err, &op) {
+		refused -= op.Index
+	}
+	f.posted[i] -= refused
+	f.sent -= refused
+	return fmt.Errorf("send %d: %w", f.sent, err)
+}
+
+// next returns the request of the next message, which the caller posts.
+func (f *laneClient) next(c *Config, slots int) verbs.SendWR {
 	i, k := f.sent%f.n, f.sent%slots
 	if c.Verify && c.Test != SendLat { // in a latency test echoes fills the slot before the measured time
 		f.pat.Fill(f.slot(k), uint64(f.sent))
@@ -240,12 +262,9 @@ func (f *laneClient) post(c *Config, slots int) error {
 		wr.Flags |= verbs.Signalled
 	}
 	f.aim(&wr, i)
-	if err := f.qps[i].PostSend(wr); err != nil {
-		return err
-	}
 	f.posted[i]++
 	f.sent++
-	return nil
+	return wr
 }
 
 func (f *laneClient) aim(wr *verbs.SendWR, i int) {
@@ -280,7 +299,7 @@ func (f *laneClient) collect() error {
 		f.ended += int(wc.ID) + 1 - f.done[i]
 		f.done[i] = int(wc.ID) + 1
 	}
-	if !f.reliable() && f.sent-f.taken-f.writtenOff >= f.credits.total/creditParts {
+	if !f.reliable() && f.cfg.Iters > f.credits.total && f.sent-f.taken-f.writtenOff >= f.credits.total/creditParts {
 		return f.count()
 	}
 	return nil

@@ -84,7 +84,7 @@ func parseRequest(b []byte) (request, error) {
 	} else if b[18] != 0 {
 		return request{}, errors.New("shared receives without queue pairs of their own")
 	}
-	if w.size < 1 || w.size > MaxSize || w.recvs < 1 || w.recvs > 2*MaxDepth || w.slot() > maxBuffer/w.recvs/w.queues() {
+	if w.size < 1 || w.size > MaxSize || w.recvs < 1 || w.recvs > MaxReceives || w.slot() > maxBuffer/w.recvs/w.queues() {
 		return request{}, fmt.Errorf("%d receives of %d bytes: want at most %d bytes together", w.recvs, w.size, maxBuffer)
 	}
 	return w, nil

@@ -34,14 +34,18 @@ var memoryRates = Experiment{
 	Long: "memory-rates measures the figure \"rates\" of `rdmalab experiment memory-figures`: it compares the hardened packet\n" +
 		"buffer of the switch with WRITEs and READs of a host to the same server. The lines below the table have the\n" +
 		"ratios to native RDMA.\n\n" +
-		"On a rack the port of the last compute host is slow. All other compute hosts send frames of 1,500 bytes to\n" +
-		"it by SENDs over UC. During the measurement the switch has a rule of action buffer whose ring is in the memory\n" +
-		"of server --to. The rate of the buffer is that of the half of the frames, in a row, that took the shortest time. The\n" +
-		"rate of native RDMA is that of the fastest of four runs. All hosts and the switch share the machine's processors,\n" +
-		"so the ratio also depends on how much processor time the senders use.",
+		"On a rack the port of the last compute host is slow, and the first one sends it frames of 1,500 bytes by SENDs\n" +
+		"over UC. During the measurement the switch has a rule of action buffer whose ring is in the memory of server --to.\n" +
+		"The switch counts the bytes of the frames, and the time from the first frame until the server has acknowledged\n" +
+		"the last WRITE, or from the first READ until the last frame has come back. Native RDMA is `rdmalab perf write_bw`\n" +
+		"and `read_bw` with messages of 1,500 bytes from the first host to the same server. Switch and native RDMA take\n" +
+		"turns; the ratio is that of the two rates of one turn. The table has medians, and beside each the least and the\n" +
+		"largest value.\n\n" +
+		"All hosts and the switch share the machine's processors, so the rates are comparable only with one another, and\n" +
+		"only on a machine that has nothing else to do.",
 	Sim: "5 s", Rack: "1 min", Target: "ring", Cost: "connectx3-40g",
 	New: func() Body {
-		return &figuresBody{all: func(bool) []figure { return []figure{bufferRates(Hardened)} }, choices: memoryChoices[:2]}
+		return &ratesBody{figuresBody: figuresBody{all: func(bool) []figure { return []figure{bufferRates(Hardened)} }, choices: memoryChoices[:2]}}
 	},
 }
 

@@ -15,88 +15,88 @@ import (
 
 const (
 	// ucHeaders are the bytes of a frame with a SEND over UC besides its payload: Ethernet, IPv4, UDP,
-	// BTH, ICRC.
-	ucHeaders = 14 + 20 + 8 + 12 + 4
-	// burstFrames is how many frames each sender sends; all of them can be in flight at the same
-	// time.
-	burstFrames   = perf.MaxDepth
-	bufferEntries = 1 << 15
-	// sendTimeout is the ACK timeout of a sender's requests about its test, as a code: 4.3 s, because they
+	// BTH, immediate data, ICRC.
+	ucHeaders = 14 + 20 + 8 + 12 + 4 + 4
+	// burstFrames is how many frames the sender sends: as many as the receiver has receives for, because
+	// the receiver's reports would wait behind the frames. leastFrames is how many must pass.
+	burstFrames, leastFrames = perf.MaxReceives, perf.MaxReceives / 4
+	bufferEntries            = 1 << 15
+	// sendTimeout is the ACK timeout of the sender's requests about its test, as a code: 4.3 s, because they
 	// wait behind the frames.
 	sendTimeout = 20
-	bufferEvery = 2 * time.Millisecond
-	// bufferQuiet is how long the number of stored frames must stay the same until the senders count as
-	// having sent what they can. bufferPatience bounds a measurement.
-	bufferQuiet    = 300 * time.Millisecond
+	bufferEvery = 10 * time.Millisecond
+	// bufferQuiet is how long the number of stored frames must stay the same until the sender counts as
+	// having sent what it can. bufferPatience bounds a measurement.
+	bufferQuiet    = 200 * time.Millisecond
 	bufferPatience = 60 * time.Second
-	// nativeRuns is how many runs of WRITEs or READs there are, nativeMessages how many messages of 1,500
-	// bytes each has.
-	nativeRuns, nativeMessages = 4, 10_000
-	bufferRuleID               = steerPrefix + "buffer"
-	// slowPort is the rate of the port while frames are stored: the senders connect through it, and few
-	// frames leave meanwhile. fastPort is its rate while they are loaded.
-	slowPort, fastPort = "10Mbit", "100Gbit"
+	// nativeMessages is how many WRITEs or READs a run has.
+	nativeMessages = 50_000
+	bufferRuleID   = steerPrefix + "buffer"
+	// slowPort is the rate of the port while frames are stored: the sender connects through it, and few
+	// frames leave meanwhile. fastPort is its rate while they are loaded. Each has the keys that say how
+	// many frames wait in the switch.
+	slowPort, fastPort = "rate=1Mbit high=512 low=1", "rate=100Gbit high=1024 low=1024"
 )
 
 // BufferRate measures how fast the switch stores frames in the memory of the server, or loads them. The
-// last host is behind the slow port, the others send.
-func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) (rate float64, err error) {
+// last host is behind the slow port, and the first one sends. The switch counts the bytes of the frames,
+// and the time in which they pass.
+func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) (float64, error) {
 	if err := p.noStores(); err != nil {
 		return 0, err
 	}
+	if err := p.box.set(ctx, &experiment.Switch{}, nil, ""); err != nil {
+		return 0, err
+	}
 	if l.Native {
-		return p.nativeRate(ctx, l)
+		return p.nativeRate(l)
 	}
 	if len(p.hosts) < 2 {
 		return 0, errors.New("this measurement needs two compute hosts")
 	}
-	last := len(p.hosts) - 1
-	b := &bufferRun{p: p, load: l, host: p.hosts[last]}
-	if err := b.setRate(ctx, slowPort); err != nil {
+	b := &bufferRun{p: p, load: l, host: p.hosts[len(p.hosts)-1]}
+	if err := b.setPort(slowPort); err != nil {
 		return 0, err
 	}
 	sent := make(chan error, 1)
-	go func() { sent <- atOnce(p.hosts[:last], func(_ int, from string) error { return b.send(from) }) }()
-	stored, err := b.follow(ctx, func(i *packetbuffer.Item, quiet bool) (int, bool) { return int(i.Stored), i.Stored > 0 && quiet })
-	if err == nil && l.Direction == experiment.Load {
-		if err = b.setRate(ctx, fastPort); err == nil {
-			stored, err = b.follow(ctx, func(i *packetbuffer.Item, _ bool) (int, bool) { return int(i.Loaded), i.Loaded+i.Lost >= i.Stored })
-		}
-	}
-	err = errors.Join(err, p.box.set(ctx, &experiment.Switch{}, nil, "")) // without a rule, the frames in the switch leave
-	failed := <-sent                                                      // a sender that has connected late fails; the frames of the others are enough
-	if err != nil {
+	go func() { sent <- b.send(p.hosts[0]) }()
+	moved, err := b.pass(ctx)
+	err = errors.Join(err, p.box.set(ctx, &experiment.Switch{}, nil, ""), b.leave(ctx))
+	failed := <-sent // if its requests have waited too long, it fails; the frames are enough
+	switch {
+	case err != nil:
 		return 0, errors.Join(err, failed)
+	case moved.Bytes < uint64(leastFrames*l.Bytes) || moved.Took <= 0:
+		return 0, errors.Join(fmt.Errorf("%d bytes of frames in %v are too few for a rate", moved.Bytes, moved.Took), failed)
 	}
-	perSecond, err := fastestHalf(stored)
-	if err != nil {
-		err = errors.Join(err, failed)
-	}
-	return perSecond * float64(l.Bytes) * 8, err
+	return float64(moved.Bytes) * 8 / moved.Took.Seconds(), nil
 }
 
-// nativeRate measures WRITEs or READs of the first host. It returns the rate of the fastest of
-// several runs, because fastestHalf also chooses the fastest frames.
-func (p *rackPlatform) nativeRate(ctx context.Context, l experiment.BufferRate) (float64, error) {
-	if err := p.box.set(ctx, &experiment.Switch{}, nil, ""); err != nil {
-		return 0, err
+// pass waits until the sender's frames are in the ring, and if the load says so, until they have come
+// back. It returns what the switch has measured.
+func (b *bufferRun) pass(ctx context.Context) (packetbuffer.Moved, error) {
+	i, err := b.follow(ctx, func(i *packetbuffer.Item, quiet bool) bool { return i.Stored > 0 && quiet })
+	if err != nil || b.load.Direction == experiment.Store {
+		return i.Stores, err
 	}
+	if err := b.setPort(fastPort); err != nil {
+		return packetbuffer.Moved{}, err
+	}
+	i, err = b.follow(ctx, func(i *packetbuffer.Item, _ bool) bool { return i.Loaded+i.Lost >= i.Stored })
+	return i.Loads, err
+}
+
+// nativeRate measures WRITEs or READs of the first host.
+func (p *rackPlatform) nativeRate(l experiment.BufferRate) (float64, error) {
 	cfg := perf.Config{Test: perf.WriteBW, Size: l.Bytes, Iters: nativeMessages, To: p.to}
 	if l.Direction == experiment.Load {
 		cfg.Test = perf.ReadBW
 	}
-	if l.Bytes > 1<<13 {
-		cfg.Iters = nativeMessages / 10
+	res, err := p.perf(p.hosts[0], &cfg)
+	if err != nil {
+		return 0, err
 	}
-	fastest := 0.0
-	for range nativeRuns {
-		res, err := p.perf(p.hosts[0], &cfg)
-		if err != nil {
-			return 0, err
-		}
-		fastest = max(fastest, res.BW.MsgRate*1e6)
-	}
-	return fastest * float64(l.Bytes) * 8, nil
+	return res.BW.MsgRate * 1e6 * float64(l.Bytes) * 8, nil
 }
 
 // perf runs a test on a host.
@@ -119,97 +119,85 @@ type bufferRun struct {
 	host string
 }
 
-// setRate gives the switch the rule, with a rate of the port, and waits for its connection to the server.
-func (b *bufferRun) setRate(ctx context.Context, rate string) error {
+// setPort gives the switch the rule, with keys for the port, and waits for its connection to the server.
+func (b *bufferRun) setPort(keys string) error {
 	x := &b.p.box
-	if err := x.set(ctx, &experiment.Switch{Action: experiment.Forward}, nil, ""); err != nil {
-		return err
-	}
 	if x.free == nil {
 		x.free = outlive(x.cmd)
 	}
 	want := program{name: spec.ProgramSwordBox, rules: append([]string(nil), x.was.rules...), ids: append([]string(nil), x.was.ids...)}
 	want.ids = append(want.ids, bufferRuleID)
-	want.rules = append(want.rules, fmt.Sprintf("id=%s server=%s action=buffer ring=%s mode=%s rate=%s high=64 low=32 entries=%d entry=%d depth=%d",
-		bufferRuleID, b.host, b.p.to, b.load.Mode, rate, bufferEntries, b.load.Entry, b.load.Depth))
+	want.rules = append(want.rules, fmt.Sprintf("id=%s server=%s action=buffer ring=%s mode=%s %s entries=%d entry=%d depth=%d",
+		bufferRuleID, b.host, b.p.to, b.load.Mode, keys, bufferEntries, b.load.Entry, b.load.Depth))
 	if err := putProgram(x.cmd, want); err != nil {
 		return fmt.Errorf("the switch cannot have %v: %w", want, err)
 	}
 	x.now = want
 	for until := time.Now().Add(dialPatience); time.Now().Before(until); time.Sleep(dialEvery) {
-		if i, err := b.item(); err != nil || len(i.Ring) == 1 && i.Ring[0].Up {
+		if i, err := b.item(); err != nil || i != nil && len(i.Ring) == 1 && i.Ring[0].Up {
 			return err
 		}
 	}
 	return fmt.Errorf("the switch has no connection to %s; see `rdmalab switch buffers`", b.p.to)
 }
 
-// item asks the switch for the state of its queue.
-func (b *bufferRun) item() (packetbuffer.Item, error) {
+// item asks the switch for the state of its queue; nil means that it has none.
+func (b *bufferRun) item() (*packetbuffer.Item, error) {
 	var list []packetbuffer.Item
 	if err := askBox(b.p.cmd, http.MethodGet, "/lists/buffers", nil, &list); err != nil {
-		return packetbuffer.Item{}, err
+		return nil, err
 	}
 	for i := range list {
 		if list[i].Rule == bufferRuleID {
-			return list[i], nil
+			return &list[i], nil
 		}
 	}
-	return packetbuffer.Item{}, errors.New("the switch has no queue for the rule")
+	return nil, nil
 }
 
-// send sends frames to the host behind the port, one for each receive that this host has posted.
+// leave waits until the queue, which has no rule any more, has gone with its last frame.
+func (b *bufferRun) leave(ctx context.Context) error {
+	for until := time.Now().Add(bufferPatience); time.Now().Before(until); time.Sleep(bufferEvery) {
+		if i, err := b.item(); err != nil || i == nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("frames wait for a rule that has gone; see `rdmalab switch buffers`")
+}
+
+// send sends frames to the host behind the port.
 func (b *bufferRun) send(from string) error {
-	cfg := perf.Config{Test: perf.SendBW, Size: b.load.Bytes - ucHeaders, Iters: burstFrames, Depth: burstFrames, RecvSlack: burstFrames, To: b.host}
-	cfg.Conn, cfg.Timeout = "uc", sendTimeout
+	cfg := perf.Config{Test: perf.SendBW, Size: b.load.Bytes - ucHeaders, Iters: burstFrames, Depth: perf.MaxDepth, RecvSlack: burstFrames, To: b.host}
+	cfg.Conn, cfg.Timeout = perf.ConnUC, sendTimeout
 	_, err := b.p.perf(from, &cfg)
 	return err
 }
 
-// sample is a count of frames at a moment.
-type sample struct {
-	at time.Time
-	n  int
-}
-
-// follow records each new value of a count of frames until done returns end. quiet tells done that
-// the count has not changed for bufferQuiet.
-func (b *bufferRun) follow(ctx context.Context, done func(i *packetbuffer.Item, quiet bool) (n int, end bool)) (list []sample, err error) {
+// follow asks for the state of the queue until done returns true. quiet tells done that the number of
+// stored frames has not changed for bufferQuiet.
+func (b *bufferRun) follow(ctx context.Context, done func(i *packetbuffer.Item, quiet bool) bool) (packetbuffer.Item, error) {
+	var stored uint64
 	changed := time.Now()
 	for until := changed.Add(bufferPatience); time.Now().Before(until); time.Sleep(bufferEvery) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		i, err := b.item()
+		switch {
+		case err == nil && i == nil:
+			err = errors.New("the switch has no queue for the rule")
+		case err == nil:
+			err = ctx.Err()
+		}
 		if err != nil {
-			return nil, err
+			return packetbuffer.Item{}, err
 		}
-		now := time.Now()
-		n, end := done(&i, now.Sub(changed) > bufferQuiet)
-		if k := len(list); k == 0 || list[k-1].n != n {
-			list, changed = append(list, sample{now, n}), now
+		if i.Stored != stored {
+			stored, changed = i.Stored, time.Now()
 		}
-		if end {
-			return list, nil
+		if done(i, time.Since(changed) > bufferQuiet) {
+			return *i, nil
 		}
 	}
-	return nil, fmt.Errorf("the frames have not passed after %v; see `rdmalab switch buffers`", bufferPatience)
-}
-
-// fastestHalf returns the rate during the shortest time in which half of the frames were counted.
-// The other half is left out: the senders do not begin together, and they may wait for other things
-// than the switch.
-func fastestHalf(list []sample) (rate float64, err error) {
-	for i, from := range list {
-		for _, to := range list[i+1:] {
-			if half := (list[len(list)-1].n - list[0].n + 1) / 2; to.n-from.n >= half {
-				rate = max(rate, float64(to.n-from.n)/to.at.Sub(from.at).Seconds())
-				break
-			}
-		}
-	}
-	if rate == 0 || len(list) < 3 {
-		return 0, fmt.Errorf("%d samples are too few for a rate", len(list))
-	}
-	return rate, nil
+	return packetbuffer.Item{}, fmt.Errorf("the frames have not passed after %v; see `rdmalab switch buffers`", bufferPatience)
 }
