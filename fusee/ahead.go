@@ -38,6 +38,17 @@ type ahead struct {
 	done  verbs.Gate
 	block int
 	err   error
+	// ended: the client has seen that the thread has ended.
+	ended bool
+}
+
+// wait waits until the thread has ended.
+func (a *ahead) wait(deadline clock.Time) (err error) {
+	if !a.ended {
+		err = a.done.Wait(deadline)
+		a.ended = err == nil
+	}
+	return err
 }
 
 // askAhead is called after an operation has taken an object of class c, which has the given number
@@ -45,7 +56,7 @@ type ahead struct {
 // one that was never used: other clients may have freed objects, or left blocks, otherwise.
 func (q *requests) askAhead(s *space, c *class, units int) {
 	// A request of a former number has no use, nor has one to a server that is no member any more.
-	if a := q.ahead; a != nil && (a.id != s.id || !q.asked[a.server].open) && a.done.Wait(s.rt.Now()) == nil {
+	if a := q.ahead; a != nil && (a.id != s.id || !q.asked[a.server].open) && a.wait(s.rt.Now()) == nil {
 		q.ahead = nil
 	}
 	shape := &s.super.Shape
@@ -79,7 +90,7 @@ func (q *requests) answered(s *space, server int, deadline clock.Time) (block in
 	if a == nil || a.server != server {
 		return 0, false, nil
 	}
-	if err := a.done.Wait(deadline); err != nil {
+	if err := a.wait(deadline); err != nil {
 		return 0, true, err
 	}
 	q.ahead = nil
@@ -93,7 +104,7 @@ func (q *requests) answered(s *space, server int, deadline clock.Time) (block in
 // It returns false if there is no such request, or if the server does not answer or has no block left.
 func (q *requests) arrived(s *space, units int, deadline clock.Time) (bool, error) {
 	a := q.ahead
-	if a == nil || a.id != s.id || !s.has(a.server) || !q.asked[a.server].open || q.asked[a.server].units != units {
+	if !q.expects(s, units) {
 		return false, nil
 	}
 	err := s.ask(a.server, units, deadline)
@@ -101,6 +112,12 @@ func (q *requests) arrived(s *space, units int, deadline clock.Time) (bool, erro
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// expects reports whether a block was requested ahead for objects with the given number of units.
+func (q *requests) expects(s *space, units int) bool {
+	a := q.ahead
+	return a != nil && a.id == s.id && s.has(a.server) && q.asked[a.server].open && q.asked[a.server].units == units
 }
 
 // next returns the server whose turn it is to give the client a block. Clients with successive
@@ -131,7 +148,7 @@ func (q *requests) unknown() bool {
 // join waits until no thread of the client runs.
 func (q *requests) join() {
 	if a := q.ahead; a != nil {
-		_ = a.done.Wait(clock.Never)
+		_ = a.wait(clock.Never)
 		q.ahead = nil
 	}
 }

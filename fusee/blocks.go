@@ -136,18 +136,39 @@ func (s *space) refill(c *class, units int, deadline clock.Time) error {
 	return err
 }
 
+// stock is called after an operation with an object of the given number of units has succeeded. If the
+// client will need its next block soon, and the server has answered the request for it, stock gets it,
+// unless the operation has taken many round trips. So an operation that is repeated seldom has to get
+// a block as well.
+func (s *space) stock(units int, deadline clock.Time) {
+	c, q := s.class(units), &s.requests
+	if len(c.queue) > stockAt || s.cost.RTTs+refillRTTs > pauseRTTs || !q.expects(s, units) || q.ahead.wait(s.rt.Now()) != nil {
+		return
+	}
+	_ = s.refill(c, units, deadline)
+}
+
+const (
+	// stockAt: an operation gets further objects at its end if so few are left.
+	stockAt = 4
+	// refillRTTs is how many round trips it takes to look for freed objects, to find none, and to get
+	// a block that was requested ahead.
+	refillRTTs = reclaimAtOnce + 1
+)
+
 // reclaimAtOnce is in how many blocks a client looks for freed objects before it gets another
 // block. The next time it looks in the following blocks.
 const reclaimAtOnce = 2
 
 // reclaim calls space.reclaim for up to n blocks of the class, until it finds free objects.
 func (c *class) reclaim(s *space, n int, deadline clock.Time) (found bool, err error) {
+	enough := max(1, len(c.queue))
 	for range min(n, len(c.blocks)) {
 		c.turn = (c.turn + 1) % len(c.blocks)
 		if err := s.reclaim(c.blocks[c.turn], deadline); err != nil {
 			return false, err
 		}
-		if len(c.queue) > 1 {
+		if len(c.queue) > enough {
 			return true, nil
 		}
 	}

@@ -87,6 +87,9 @@ func (c *grower) foresee(deadline clock.Time) error {
 		return nil
 	}
 	if _, ok := c.super.Shape.Twin(v.subtable, v.entry.Depth); ok && !v.entry.Splitting && c.vacant < splitRoom {
+		if c.cost.RTTs+c.trips() > pauseRTTs {
+			return nil // the next INSERT into these buckets begins it
+		}
 		if err := c.begins(v.subtable, v.entry, deadline); err != nil {
 			return err
 		}
@@ -365,6 +368,7 @@ func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline cl
 		return ended(err)
 	}
 	c.cache.put(key, h, own.at, own.slot)
+	c.stock(f.Units, deadline)
 	// The INSERT has succeeded, whatever happens to the split.
 	if c.foresee(deadline) == nil {
 		c.assist(c.vacant < urgentRoom, deadline)

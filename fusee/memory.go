@@ -52,8 +52,9 @@ type link struct {
 
 // Areas of the registered buffer.
 const (
-	// maxOps bounds the operations of a batch.
-	maxOps = 64
+	// maxOps bounds the operations of a batch: with two backups those for all slots of the groups that
+	// a client splits at a time fit (groupsAtOnce), with a sign of life.
+	maxOps = 128
 	// atWords: a word for each operation of a batch.
 	atWords = 0
 	// atBuckets: the buckets of a key, twice: as they were before and after the CAS of the primary.

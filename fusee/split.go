@@ -99,9 +99,12 @@ const (
 // plant, the keys are absent. So the cost of vacate includes that of plant, and vacate begins only
 // if there is time for both.
 func (c *grower) costs(t task) int {
-	backups := min(1, len(c.backups()))
-	return [...]int{flip: 1 + backups, inspect: 1, vacate: 2 + 2*backups, plant: 1 + backups, clean: 1 + backups, settle: 1 + backups, finish: 1 + backups}[t]
+	n := c.trips()
+	return [...]int{flip: n, inspect: 1, vacate: 2 * n, plant: n, clean: n, settle: n, finish: n}[t]
 }
+
+// trips returns how many round trips it takes to change words in all replicas of the index.
+func (c *grower) trips() int { return 1 + min(1, len(c.backups())) }
 
 // begins starts a split of a subtable whose entry is e. It changes nothing if the entry is another
 // one by now. The error kv.ErrFull means that there is no room for another subtable.
@@ -250,7 +253,7 @@ func (c *grower) step(deadline clock.Time) error {
 	switch {
 	case errors.Is(err, errStale): // the split has ended
 		c.split = nil
-		return c.reread(s.subtable, deadline)
+		return c.learn(s.subtable, entryIn)
 	case err != nil: // begin these groups again, with what their slots are then
 		s.does, s.moves = flip, nil
 	}
@@ -335,7 +338,11 @@ func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	}
 	open, moves, _ := s.heads()
 	s.asked = c.rt.Now()
-	if err := c.head(s, open, moves, deadline, func() { c.readGroups(s) }); err != nil {
+	err := c.head(s, open, moves, deadline, func() {
+		c.readGroups(s)
+		c.read(c.root(), shape.EntryAt(s.subtable), entryIn, 8) // in case that the split has ended
+	})
+	if err != nil {
 		return err
 	}
 	s.moves, s.blocked, s.pending = s.moves[:0], false, 0
@@ -385,8 +392,11 @@ func (c *grower) listGroup(s *split, group, n int) (err error) {
 	return nil
 }
 
-// groupIn returns the offset in the buffer of the n-th group.
+// groupIn returns the offset in the buffer of the n-th group. The word of the directory is behind all
+// groups.
 func groupIn(n int) int { return atIn + n*layout.GroupLen }
+
+const entryIn = atIn + (groupsAtOnce+groupsAhead)*layout.GroupLen
 
 // readGroups adds READs of the groups to the batch.
 func (c *grower) readGroups(s *split) {
