@@ -108,6 +108,39 @@ func TestPurgeOfMany(t *testing.T) {
 	}
 }
 
+// Purge goes through the ring and removes one chain, so a deep queue has a ring of maxRing
+// completions, and each source one chain for the others.
+func TestDeepQueueIsInChains(t *testing.T) {
+	const depth = 8 * maxRing
+	c := queueOf(t, depth)
+	sources := []*Source{c.Source(), c.Source()}
+	for i := range depth {
+		if !sources[i%2].Push(0, &verbs.WC{ID: uint64(i)}) {
+			t.Fatalf("completion %d has no place", i)
+		}
+	}
+	if len(c.ring.all) != maxRing || c.ring.n != maxRing || len(c.chains) != 2 || c.Len() != depth {
+		t.Fatalf("a ring of %d with %d completions, %d chains, %d completions in all", len(c.ring.all), c.ring.n, len(c.chains), c.Len())
+	}
+	sources[0].Purge()
+	if c.ring.n != maxRing/2 || len(c.chains) != 1 || c.Len() != depth/2 {
+		t.Fatalf("%d in the ring, %d chains, %d completions in all", c.ring.n, len(c.chains), c.Len())
+	}
+	wc := make([]verbs.WC, 100)
+	next := uint64(1)
+	for n := c.Poll(wc); n > 0; n = c.Poll(wc) {
+		for _, w := range wc[:n] {
+			if w.ID != next {
+				t.Fatalf("completion %d, want %d", w.ID, next)
+			}
+			next += 2
+		}
+	}
+	if next != depth+1 {
+		t.Errorf("the next one is %d", next)
+	}
+}
+
 // Push and Poll allocate no memory, with many sources as with one, in the ring and in chains.
 func TestAllocatesNothing(t *testing.T) {
 	c := newCQ(64, 8)

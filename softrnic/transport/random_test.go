@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	seedFlag  = flag.Uint64("seed", 0, "run TestRandomTraffic for this seed only")
-	seedsFlag = flag.Uint64("seeds", 0, "how many seeds TestRandomTraffic runs (0: 3000, or 300 with -short or -race)")
+	seedFlag  = flag.Uint64("seed", 0, "run TestRandomTraffic and TestRandomTrafficWithOldPackets for this seed only")
+	seedsFlag = flag.Uint64("seeds", 0, "how many seeds they run (0: 3000 and 1000, or a tenth with -short or -race)")
 )
 
 // The layout of a side's memory: bytes that its peer READs, bytes that its peer WRITEs, words, then
@@ -53,27 +53,32 @@ type actor struct {
 
 // Random work over a wire with faults: every byte is right, atomics are executed once, and
 // completions come in order, each once.
-func TestRandomTraffic(t *testing.T) {
+func TestRandomTraffic(t *testing.T) { randomSeeds(t, 3000, 0) }
+
+// The same holds if packets that were sent long ago, or were lost, arrive at any time.
+func TestRandomTrafficWithOldPackets(t *testing.T) { randomSeeds(t, 1000, 0.2) }
+
+// randomSeeds runs n seeds, or those that the flags name. old is the field of badWire.
+func randomSeeds(t *testing.T, n uint64, old float64) {
 	if *seedFlag != 0 {
-		randomTraffic(t, *seedFlag)
+		randomTraffic(t, *seedFlag, old)
 		return
 	}
-	n := *seedsFlag
-	if n == 0 {
-		n = 3000
-		if testing.Short() || raceEnabled {
-			n = 300
-		}
+	if testing.Short() || raceEnabled {
+		n /= 10
+	}
+	if *seedsFlag != 0 {
+		n = *seedsFlag
 	}
 	for seed := uint64(1); seed <= n; seed++ {
-		randomTraffic(t, seed)
+		randomTraffic(t, seed, old)
 		if t.Failed() {
-			t.Fatalf("replay: go test ./softrnic/transport -run TestRandomTraffic -seed %d", seed)
+			t.Fatalf("replay: go test ./softrnic/transport -run '%s$' -seed %d", t.Name(), seed)
 		}
 	}
 }
 
-func randomTraffic(t *testing.T, seed uint64) {
+func randomTraffic(t *testing.T, seed uint64, old float64) {
 	r := rand.New(rand.NewPCG(seed, 42))
 	pick := func(v ...float64) float64 { return v[r.IntN(len(v))] }
 	mtus := []verbs.MTU{verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU2048, verbs.MTU4096}
@@ -97,7 +102,7 @@ func randomTraffic(t *testing.T, seed uint64) {
 			s.env.Mem.SetTear(mem.SeededTear(seed, 0.3, 20*time.Microsecond))
 		}
 	}
-	w := &badWire{r: r, loss: pick(0, 0.02, 0.07), duplicate: pick(0, 0.05, 0.2), hinder: pick(0, 0.05, 0.2)}
+	w := &badWire{r: r, loss: pick(0, 0.02, 0.07), duplicate: pick(0, 0.05, 0.2), hinder: pick(0, 0.05, 0.2), old: old}
 	actors := []*actor{newActor(a, b, r), newActor(b, a, r)}
 	for range 200000 {
 		busy := w.step(a, b, w.now.Add(time.Duration(r.IntN(50_000))))

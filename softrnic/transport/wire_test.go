@@ -37,14 +37,19 @@ func (h *flyingHeap) Pop() any {
 type badWire struct {
 	r                       *rand.Rand
 	loss, duplicate, hinder float64 // hinder delays a packet so that others overtake it
-	now                     clock.Time
-	n                       int
-	air                     flyingHeap
+	// old is the share of the steps in which one of the last maxPast packets arrives once more, also
+	// one that was lost.
+	old  float64
+	past []flying
+	now  clock.Time
+	n    int
+	air  flyingHeap
 }
 
 const (
 	wireDelay   = 2 * time.Microsecond
 	hinderDelay = 200 * time.Microsecond
+	maxPast     = 200
 )
 
 // take puts the packets of s on the wire and files its completions.
@@ -53,6 +58,9 @@ func (w *badWire) take(s, peer *side) {
 	for i := range s.out.Tx {
 		p := s.out.Tx[i].Packet
 		p.Payload = append([]byte(nil), p.Payload...)
+		if w.old > 0 {
+			w.past = append(w.past[max(0, len(w.past)-maxPast+1):], flying{to: peer, pkt: p})
+		}
 		if w.r.Float64() < w.loss {
 			peer.qp.saw(p.BTH.Opcode, "lost")
 			continue
@@ -77,6 +85,11 @@ func (w *badWire) take(s, peer *side) {
 
 // step handles the next event, at most until. It returns false if there is none before that.
 func (w *badWire) step(a, b *side, until clock.Time) bool {
+	if len(w.past) > 0 && w.r.Float64() < w.old {
+		f := w.past[w.r.IntN(len(w.past))]
+		f.to.qp.saw(f.pkt.BTH.Opcode, "duplicated")
+		f.to.qp.Handle(w.now, &f.pkt, &f.to.out)
+	}
 	w.take(a, b)
 	w.take(b, a)
 	next := clock.Min(a.qp.Deadline(), b.qp.Deadline())
