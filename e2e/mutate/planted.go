@@ -33,9 +33,9 @@ const (
 	plantedMost = 1000
 )
 
-// plantedBugs are bugs of the stores, of what the switch keeps in servers' memory, and of the NIC
-// without connections. make planted tries them.
-var plantedBugs = slices.Concat(cloverBugs, copiesBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, lookupBugs, bufferBugs, phasesBugs, onermaBugs, kvcsBugs, ringBugs, rednBugs, nictableBugs)
+// plantedBugs are bugs of the stores, of what the switch keeps in servers' memory, and of both kinds
+// of NICs. make planted tries them.
+var plantedBugs = slices.Concat(cloverBugs, copiesBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, lookupBugs, bufferBugs, phasesBugs, onermaBugs, kvcsBugs, ringBugs, rednBugs, nictableBugs, nicBugs)
 
 // mutant is the change of the file.
 func (p *planted) mutant() (*mutant, error) {

@@ -1,0 +1,35 @@
+package main
+
+// nicBugs are bugs of completion queues and of the transport.
+var nicBugs = []planted{
+	{
+		"completion queue: a purge leaves the ring", "softrnic/cq/source.go",
+		"	s.c.ring.purge(s)\n",
+		"",
+		"softrnic/cq TestAgreesWithModel",
+	},
+	{
+		"completion queue: new completions pass those in chains", "softrnic/cq/source.go",
+		"	case c.ring.n < len(c.ring.all) && len(c.chains) == 0:",
+		"	case c.ring.n < len(c.ring.all):",
+		"softrnic/cq TestAgreesWithModel",
+	},
+	{
+		"completion queue: the ring has room for all completions", "softrnic/cq/ring.go",
+		"const maxRing = 1 << 10",
+		"const maxRing = 1 << 22",
+		"softrnic/engine TestEndBesideMany",
+	},
+	{
+		"completion queue: its memory is allocated while the NIC is held", "softrnic/verbsengine/context.go",
+		"	q, err := e.AddCQ(ring)",
+		"	q, err := e.CreateCQ(ring.Cap())",
+		"softrnic/verbsengine TestNICIsNotHeldForTheMemoryOfQueues",
+	},
+	{
+		"transport: a request that is 64 packets old is executed again", "softrnic/transport/responder.go",
+		"	case d < 0:\n		r.saw(p.BTH.Opcode, \"behind\")",
+		"	case d < 0 && d > -64:\n		r.saw(p.BTH.Opcode, \"behind\")",
+		"softrnic/transport TestRandomTrafficWithOldPackets",
+	},
+}
