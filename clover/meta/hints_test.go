@@ -1,10 +1,13 @@
 package meta
 
 import (
+	"errors"
+	"slices"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // Reports beyond maxHints are left to catchUp, which follows the chains that are behind.
@@ -28,4 +31,34 @@ func TestReportsAreBounded(t *testing.T) {
 	if len(s.walk.hints) != maxHints || len(s.walk.behind) != 1 || e.ahead != maxHints+1 {
 		t.Errorf("%d reports wait, %d entries are behind, %d nodes ahead", len(s.walk.hints), len(s.walk.behind), e.ahead)
 	}
+}
+
+// A client that asks for nodes gets those that a chain has passed, also if only the newest one was
+// reported; no segment is taken for them, and no sweep is needed.
+func TestNodesOfReportedChainsComeFirst(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		cl, n := holder(t, s, 1, 4)
+		e := opened(t, s, cl, 1, n[0])
+		for i := range 3 {
+			if err := errors.Join(put(s, n[i], layout.Superseded(n[i].Version, n[i+1]), 1), put(s, n[i+1], layout.Header(n[i+1].Version), 1)); err != nil {
+				t.Error(err)
+			}
+		}
+		s.collect(cl.id, []rpc.Record{{Key: 1, New: n[3]}})
+		s.advance(false)
+		if e.at == n[3] {
+			t.Error("the chain was followed already: the test does not test much")
+		}
+		s.nodes.free[0].Remove(func(layout.Location) bool { return true })
+		unused := s.segments.Unused(1)
+		var a rpc.Answer
+		s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 2, Tombstone: true}, &a)
+		again := func(l layout.Location) bool { return l.Handle == a.Locations[0].Handle }
+		if a.Status != rpc.OK || a.N != 1 || !slices.ContainsFunc(n[:3], again) || e.at != n[3] {
+			t.Errorf("%v, %d nodes, %v; want one of %v again; the chain is followed to %v", a.Status, a.N, a.Locations[0], n[:3], e.at)
+		}
+		if now := s.segments.Unused(1); now != unused || unused == 0 {
+			t.Errorf("%d segments without a class, before %d", now, unused)
+		}
+	})
 }

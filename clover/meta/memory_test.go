@@ -522,6 +522,16 @@ func TestAttemptsToReachAServer(t *testing.T) {
 		if err := s.reach(1); !errors.Is(err, errDown) || rt.Now() == began {
 			t.Errorf("%v: no attempt after the pause", err)
 		}
+		s.probeDue = false
+		began = rt.Now()
+		s.memory[1].retryAt = began.Add(1)
+		if s.watchMemory(began); rt.Now() != began {
+			t.Error("an attempt before the end of the pause")
+		}
+		s.memory[1].retryAt = began
+		if s.watchMemory(began); rt.Now() == began {
+			t.Error("no attempt at the end of the pause")
+		}
 		// at a start the metadata server waits for one that is not up yet
 		began = rt.Now()
 		r.At(began.Add(50*time.Millisecond), func() { r.Host("ms1").Restart(); r.memory("ms1") })
