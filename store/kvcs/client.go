@@ -107,6 +107,9 @@ var errSilent = errors.New("the coordinator does not answer")
 // Stats returns a copy of the counters.
 func (c *Client) Stats() ClientStats { return c.stats }
 
+// Store returns the number of the store: each start of a coordinator begins another one.
+func (c *Client) Store() uint64 { return c.store }
+
 // Shape returns the shape of the table.
 func (c *Client) Shape() Shape { return c.view.shape }
 

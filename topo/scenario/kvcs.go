@@ -3,6 +3,8 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -20,6 +22,8 @@ type cachePlan struct {
 	faults                       string
 	largest                      int
 	deaths                       int
+	reboots                      int  // crashes of client hosts, which come back with new clients
+	successor                    bool // the coordinator's host crashes, and begins with an empty table
 }
 
 func drawCache(e *env) *cachePlan {
@@ -43,6 +47,10 @@ func drawCache(e *env) *cachePlan {
 		p.deaths = d.between(1, 2)
 	}
 	p.drawFaults(d, &cfg)
+	if d.chance(0.3) {
+		p.reboots = d.between(1, 2)
+	}
+	p.successor = d.chance(0.2)
 	p.cfg = cfg
 	return p
 }
@@ -79,45 +87,69 @@ func (p *cachePlan) drawFaults(d *draw, cfg *virtual.Config) {
 // String is the plan on one line.
 func (p *cachePlan) String() string {
 	c := &p.cfg
-	return fmt.Sprintf("%d servers, %d clients on %d hosts, %d operations each on %d keys, values to %d bytes, %d buckets, %d cells, RTT %v, rate %d Gbit/s, MTU %d, lease %v, patience %v, %d failures, %d deaths of clients; links%s",
-		c.Servers, p.clients, c.Hosts, p.ops, p.keys, p.largest, c.Shape.Buckets, c.Shape.Cells, c.RTT, c.Rate/1_000_000_000, c.MTU, c.Lease, c.Patience, p.troubles, p.deaths, p.faults)
+	return fmt.Sprintf("%d servers, %d clients on %d hosts, %d operations each on %d keys, values to %d bytes, %d buckets, %d cells, RTT %v, rate %d Gbit/s, MTU %d, lease %v, patience %v, %d failures, %d deaths of clients, %d crashes of their hosts, crash of the coordinator %t; links%s",
+		c.Servers, p.clients, c.Hosts, p.ops, p.keys, p.largest, c.Shape.Buckets, c.Shape.Cells, c.RTT, c.Rate/1_000_000_000, c.MTU, c.Lease, c.Patience, p.troubles, p.deaths, p.reboots, p.successor, p.faults)
 }
 
 // cacheRun is one run.
 type cacheRun struct {
 	*env
-	plan    *cachePlan
-	cache   *virtual.Rack
-	history *kv.History
-	procs   []*sim.Proc
-	left    int // clients that have not returned
-	late    int // operations without an answer
-	stats   kvcs.ClientStats
+	plan  *cachePlan
+	cache *virtual.Rack
+	// histories are those of the stores, by their numbers. The coordinator begins another store after a
+	// crash: replaced.
+	histories map[uint64]*kv.History
+	replaced  bool
+	down      map[int]bool // compute hosts that have crashed
+	procs     []*sim.Proc
+	late      int // operations without an answer
+	ended     int // clients that were told of another store
+	stats     kvcs.ClientStats
 }
 
 // runCache runs clients of the service kvcs, while links have faults and servers crash, hang and are
 // cut off. The histories must be linearizable.
 func runCache(e *env) error {
-	r := &cacheRun{env: e, plan: drawCache(e), history: kv.NewHistory()}
+	r := &cacheRun{env: e, plan: drawCache(e), histories: make(map[uint64]*kv.History), down: make(map[int]bool)}
 	e.report.Plan = r.plan.String()
 	if err := r.build(); err != nil {
 		return err
 	}
 	defer r.close()
-	r.left = r.plan.clients
 	for i := range r.plan.clients {
-		r.procs = append(r.procs, r.cache.Client(i%r.plan.cfg.Hosts, func(c *kvcs.Client, p *virtual.Port) error { return r.client(i, c, p) }))
+		r.start(i % r.plan.cfg.Hosts)
 	}
 	r.trouble()
+	r.deaths()
+	r.crashes()
 	if err := r.cache.Run(); err != nil {
 		return err
 	}
 	e.report.Virtual = r.cache.Net.Now().Sub(0)
 	s := r.cache.Coordinator().Stats()
-	r.note("%d operations, %d without an answer; %d changes, %d READs redirected, %d on memory that changed, %d on pending keys", r.history.Len(), r.late,
+	done, err := 0, error(nil)
+	for _, store := range slices.Sorted(maps.Keys(r.histories)) {
+		done += r.histories[store].Len()
+		err = errors.Join(err, r.histories[store].Check(kv.MostStates))
+	}
+	r.note("%d operations, %d without an answer; %d changes, %d READs redirected, %d on memory that changed, %d on pending keys", done, r.late,
 		s.Changes, r.stats.Redirected, r.stats.Changed, r.stats.Pending)
 	r.note("servers: %d joined, %d fenced, of these %d by REKEY and %d by leases; %d began again first", s.Joined, s.Fenced, s.Rekeyed, s.Expired, s.Left)
-	return r.history.Check(kv.MostStates)
+	if r.replaced {
+		r.note("the coordinator began again: %d clients were told so", r.ended)
+	}
+	return err
+}
+
+// start starts a client on a compute host.
+func (r *cacheRun) start(host int) {
+	number := len(r.procs)
+	r.procs = append(r.procs, r.cache.Client(host, func(c *kvcs.Client, p *virtual.Port) error { return r.client(number, c, p) }))
+}
+
+// left reports whether clients have not returned.
+func (r *cacheRun) left() bool {
+	return slices.ContainsFunc(r.procs, func(p *sim.Proc) bool { return !p.Done() })
 }
 
 func (r *cacheRun) build() (err error) {
@@ -139,7 +171,12 @@ func (r *cacheRun) build() (err error) {
 // client does the operations of a client.
 func (r *cacheRun) client(number int, c *kvcs.Client, p *virtual.Port) error {
 	d, rtt := r.draw, r.plan.cfg.RTT
-	s := kv.Record(c, r.history, number, p.Now)
+	history := r.histories[c.Store()]
+	if history == nil {
+		history = kv.NewHistory()
+		r.histories[c.Store()] = history
+	}
+	s := kv.Record(c, history, number, p.Now)
 	for range r.plan.ops {
 		if d.chance(0.3) {
 			p.Sleep(p.Now().Add(d.span(1, 30*rtt)))
@@ -161,6 +198,9 @@ func (r *cacheRun) client(number int, c *kvcs.Client, p *virtual.Port) error {
 			_, err = s.Get(key, nil, until)
 		}
 		switch {
+		case errors.Is(err, kvcs.ErrEnded) && r.replaced:
+			r.ended++
+			return nil
 		case errors.Is(err, kv.ErrTimeout):
 			r.late++
 		case err == nil || errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrExists):
@@ -179,11 +219,10 @@ func (r *cacheRun) client(number int, c *kvcs.Client, p *virtual.Port) error {
 	r.stats.Redirected += x.Redirected
 	r.stats.Changed += x.Changed
 	r.stats.Pending += x.Pending
-	r.left--
 	return nil
 }
 
-// trouble lets servers fail for a while, and clients die.
+// trouble lets servers fail for a while.
 func (r *cacheRun) trouble() {
 	d, rtt := r.draw, r.plan.cfg.RTT
 	for range r.plan.troubles {
@@ -204,12 +243,12 @@ func (r *cacheRun) trouble() {
 			begin, end = func() { r.cache.Part(h, true) }, func() error { r.cache.Part(h, false); return nil }
 		}
 		r.cache.Net.At(at, func() {
-			if r.left > 0 {
+			if r.left() {
 				begin()
 			}
 		})
 		r.cache.Net.At(until, func() {
-			if r.left == 0 {
+			if !r.left() {
 				return
 			}
 			if err := end(); err != nil {
@@ -217,12 +256,51 @@ func (r *cacheRun) trouble() {
 			}
 		})
 	}
+}
+
+// deaths lets clients die.
+func (r *cacheRun) deaths() {
+	d, rtt := r.draw, r.plan.cfg.RTT
 	for range r.plan.deaths {
 		p := r.procs[d.IntN(len(r.procs))]
-		r.cache.Net.At(clock.Time(0).Add(d.span(rtt, 1500*rtt)), func() {
-			if !p.Done() {
-				p.Kill()
-				r.left--
+		r.cache.Net.At(clock.Time(0).Add(d.span(rtt, 1500*rtt)), p.Kill)
+	}
+}
+
+// crashes lets hosts of clients crash, and the coordinator's. When they are up again, new clients are
+// opened.
+func (r *cacheRun) crashes() {
+	d, rtt := r.draw, r.plan.cfg.RTT
+	crash := func(h *virtual.Host, before, after func()) {
+		at := clock.Time(0).Add(d.span(rtt, 1500*rtt))
+		for _, what := range []struct {
+			at clock.Time
+			f  func() error
+		}{
+			{at, func() error { before(); h.Crash(); return nil }},
+			{at.Add(d.span(rtt, 1000*rtt)), func() error {
+				if err := h.Restart(); err != nil {
+					return err
+				}
+				after()
+				return nil
+			}},
+		} {
+			r.cache.Net.At(what.at, func() {
+				if err := what.f(); err != nil {
+					r.cache.Net.Stop(err)
+				}
+			})
+		}
+	}
+	for i := range min(r.plan.reboots, r.plan.cfg.Hosts) {
+		crash(r.cache.Compute(i), func() { r.down[i] = true }, func() { r.down[i] = false; r.start(i) })
+	}
+	if r.plan.successor {
+		crash(r.cache.Hosts[0], func() {}, func() {
+			r.replaced = true
+			if last := r.plan.cfg.Hosts - 1; !r.down[last] {
+				r.start(last)
 			}
 		})
 	}

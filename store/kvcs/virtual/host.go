@@ -73,9 +73,14 @@ func (h *Host) boot() (err error) {
 		Window: cfg.Window, Threshold: cfg.Threshold,
 	})
 	h.epoch++
+	h.drive()
+	return err
+}
+
+// drive makes the machine that drives the NIC, without programs.
+func (h *Host) drive() {
 	h.nics = executor.NewMachine(h.nic)
 	h.nics.Failed, h.nics.Ended, h.seen = h.rack.fail, h.rekeyed, 0
-	return err
 }
 
 // register registers memory with the NIC.
@@ -296,17 +301,25 @@ func (h *Host) Resume() {
 	})
 }
 
-// Crash ends the NIC and the server of a host. Restart starts both again.
+// Crash ends the NIC of a host with all that runs there: coordinator, server, or clients. Restart starts
+// NIC, coordinator and server again.
 func (h *Host) Crash() {
-	h.step(func(clock.Time, *packetio.Batch) { h.nic.Down(); h.machine, h.late, h.hung = nil, nil, false })
+	for _, p := range h.ports {
+		p.proc.Kill()
+	}
+	h.step(func(clock.Time, *packetio.Batch) {
+		h.nic.Down()
+		h.drive()
+		h.machine, h.late, h.hung, h.rekeys, h.clients = nil, nil, false, nil, clients{ports: make(map[uint16]*Port)}
+	})
 }
 
-// Restart starts NIC and server after a Crash.
+// Restart starts a host after a Crash. A coordinator begins with an empty table.
 func (h *Host) Restart() error {
 	var err error
 	h.step(func(clock.Time, *packetio.Batch) {
 		if err = h.boot(); err == nil {
-			err = h.serve()
+			err = h.rack.serve(h)
 		}
 	})
 	return err

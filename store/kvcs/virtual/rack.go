@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
@@ -97,15 +98,23 @@ func New(cfg Config) (*Rack, error) {
 		})
 		r.Hosts = append(r.Hosts, h)
 	}
-	if err := r.coordinate(); err != nil {
-		return nil, err
-	}
-	for i := range cfg.Servers {
-		if err := r.Server(i).serve(); err != nil {
+	for _, h := range r.Hosts {
+		if err := r.serve(h); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
+}
+
+// serve starts the coordinator or the server of a host.
+func (r *Rack) serve(h *Host) error {
+	switch i := slices.Index(r.Hosts, h); {
+	case i == 0:
+		return r.coordinate()
+	case i <= r.cfg.Servers:
+		return h.serve()
+	}
+	return nil
 }
 
 // coordinate starts the coordinator.
