@@ -32,6 +32,8 @@ type CoordinatorConfig struct {
 // Bounds of a coordinator.
 const (
 	maxSessions = 4096
+	// maxWaiting bounds the changes that have not begun. A client that has given one up may have two.
+	maxWaiting = 2 * maxSessions
 	// sessionLeases is after how many leases without a message a session is forgotten.
 	sessionLeases = 64
 	// maxLog bounds the records that are kept for a server that is being copied.
@@ -50,7 +52,7 @@ type CoordinatorStats struct {
 	Changes, Fenced, Rekeyed, Expired, Left, Joined uint64
 }
 
-// session is a client.
+// session is a client. It belongs to the address that has opened it.
 type session struct {
 	id   uint64
 	addr netip.AddrPort
@@ -155,11 +157,11 @@ func (c *Coordinator) fromClient(now clock.Time, from netip.AddrPort, m *message
 		if s = c.open(now, from, nic.PID(m.region)); s == nil {
 			return
 		}
-	} else if s = c.sessions[m.id]; s == nil {
+	} else if s = c.sessions[m.id]; s == nil || s.addr != from {
 		c.send(from, &message{kind: msgForgotten, id: m.id}, out)
 		return
 	}
-	s.seen, s.addr = now, from
+	s.seen = now
 	if m.kind == msgChange {
 		c.asked(s, m, out)
 		return
@@ -210,7 +212,7 @@ func (c *Coordinator) asked(s *session, m *message, out *Outbox) {
 	case m.number == s.number && s.known:
 		c.answer(s, out)
 		return
-	case m.number == s.number:
+	case m.number == s.number || len(c.waiting) >= maxWaiting:
 		return
 	}
 	s.number, s.known = m.number, false

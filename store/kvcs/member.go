@@ -71,7 +71,7 @@ func (m *member) deadline(c *Coordinator) clock.Time {
 // joined handles the request of a server to become a replica. A server that asks has replaced the key
 // of its region, so nothing that its former instances have lent can be read any more.
 func (c *Coordinator) joined(now clock.Time, from netip.AddrPort, x *message, out *Outbox) {
-	if len(x.body) != len(nic.Key{}) {
+	if len(x.body) != len(nic.Key{}) || from.Port() != UDPPort {
 		return
 	}
 	if x.id <= c.last[from.Addr()] {
@@ -119,6 +119,8 @@ func (c *Coordinator) remove(m *member) {
 func (c *Coordinator) progress(now clock.Time, from netip.AddrPort, x *message, out *Outbox) {
 	m := c.member(from.Addr())
 	switch {
+	case from.Port() != UDPPort:
+		return
 	case m == nil || m.instance != x.id || x.store != c.store:
 		c.stale(from, x, out)
 		return
