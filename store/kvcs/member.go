@@ -129,9 +129,11 @@ func (c *Coordinator) progress(now clock.Time, from netip.AddrPort, x *message, 
 	}
 	if at := uint64(x.at); m.state == memberCopying && at > m.copied && at <= uint64(len(m.snapshot)) {
 		m.copied, m.moved, m.resend = at, now, now.Add(c.resendAfter())
+		m.sentCopy = max(m.sentCopy, at)
 	}
 	if x.number > m.acked && m.copied == uint64(len(m.snapshot)) {
 		m.acked, m.moved, m.resend = x.number, now, now.Add(c.resendAfter())
+		m.sent = max(m.sent, x.number) // the log may lose what a server says to have, sent or not
 	}
 }
 
