@@ -68,6 +68,14 @@ func (l *lane) dataAt() int { return int(l.data.Addr - l.all.Addr) }
 // completions; with depth 0 they are only counted.
 func (l *lane) queue(name string, depth int, ring verbs.RingInit) *ringed {
 	l.t.Helper()
+	q := l.ring(name, depth, ring, func(*verbs.QPInit) {})
+	l.up(q.qp, l.end, q.qp, func(*verbs.ToRTS) {})
+	return q
+}
+
+// counted makes a queue of depth completions; with depth 0 they are only counted.
+func (l *lane) counted(depth int) verbs.CountedCQ {
+	l.t.Helper()
 	c, err := l.ctx.CreateCQ(max(1, depth))
 	must(l.t, err)
 	counted, ok := c.(verbs.CountedCQ)
@@ -77,7 +85,17 @@ func (l *lane) queue(name string, depth int, ring verbs.RingInit) *ringed {
 	if depth == 0 {
 		must(l.t, counted.IgnoreOverrun())
 	}
-	q, ok := l.qp(verbs.RC, func(init *verbs.QPInit) { init.SendCQ, init.MaxSGE = c, sendring.MaxSGE }).(verbs.RingQP)
+	return counted
+}
+
+// ring is queue without the connection; change may change the attributes of the queue pair.
+func (l *lane) ring(name string, depth int, ring verbs.RingInit, change func(*verbs.QPInit)) *ringed {
+	l.t.Helper()
+	c := l.counted(depth)
+	q, ok := l.qp(verbs.RC, func(init *verbs.QPInit) {
+		init.SendCQ, init.MaxSGE = c, sendring.MaxSGE
+		change(init)
+	}).(verbs.RingQP)
 	if !ok {
 		l.t.Skip("no send rings")
 	}
@@ -85,10 +103,9 @@ func (l *lane) queue(name string, depth int, ring verbs.RingInit) *ringed {
 	l.used += m.Len
 	ring.Addr, ring.LKey = m.Addr, m.LKey
 	must(l.t, q.UseRing(ring))
-	l.up(q, l.end, q, func(*verbs.ToRTS) {})
 	return &ringed{&redn.Queue{
-		Name: name, QPN: q.QPN(), Ring: m, Managed: ring.Managed, Counts16: ring.Counts16, Done: &redn.Counter{Number: counted.Number()},
-	}, q, counted}
+		Name: name, QPN: q.QPN(), Ring: m, Managed: ring.Managed, Counts16: ring.Counts16, Done: &redn.Counter{Number: c.Number()},
+	}, q, c}
 }
 
 // destroy ends a queue; the next one may use its blocks.

@@ -62,6 +62,7 @@ func Tests() []Test {
 		{"SendRing", testSendRing},
 		{"SendRingRecycled", testRecycledLoop},
 		{"SendRingUnrolled", testUnrolledLoop},
+		{"SendRingLocks", testRingLocks},
 		{"Multicast", testMulticast},
 		{"ManyGroups", testManyGroups},
 		{"Partitions", testPartitions},

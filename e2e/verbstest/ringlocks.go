@@ -1,0 +1,187 @@
+package verbstest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/redn"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+const (
+	ringLocks       = 2
+	ringLockClients = 4
+	ringLockRounds  = 25 // of each client
+	lockMasterRing  = 4  // blocks
+	lockPool        = 1024
+	lockTicketAt    = lockPool
+	lockAskAt       = lockTicketAt + 8
+	lockData        = lockAskAt + 8
+)
+
+// ringLockTable is locks that a NIC hands out, and who has them.
+type ringLockTable struct {
+	*lane
+	mu     sync.Mutex // guards holder and next
+	holder [ringLocks]int
+	next   [ringLocks]uint64 // by lock: the next ticket
+}
+
+func newRingLockTable(e *end) *ringLockTable {
+	e.t.Helper()
+	l := &ringLockTable{lane: newLane(e, ringLocks*redn.LockTurnBlocks, ringLocks*redn.LockLen)}
+	for i := range ringLocks {
+		turns := l.queue("turns", 0, verbs.RingInit{Blocks: redn.LockTurnBlocks, Managed: true})
+		lock := redn.Lock{Turns: turns.Queue, Memory: l.data.At(i*redn.LockLen, redn.LockLen)}
+		must(e.t, l.mr.WriteAt(lock.Build(), l.dataAt()+i*redn.LockLen))
+		l.load(turns)
+	}
+	return l
+}
+
+// take notes that a client has got a lock with a ticket.
+func (l *ringLockTable) take(lock, client int, ticket uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holder[lock] != 0 || ticket != l.next[lock] {
+		return fmt.Errorf("client %d gets lock %d with ticket %d; client %d has it, the next ticket is %d", client, lock, ticket, l.holder[lock], l.next[lock])
+	}
+	l.holder[lock] = client
+	l.next[lock]++
+	return nil
+}
+
+// release is called before the client asks the NIC to release the lock.
+func (l *ringLockTable) release(lock int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holder[lock] = 0
+}
+
+// ringLockClient is a client of locks, with the program that serves it.
+type ringLockClient struct {
+	*lane
+	number int
+	qp     verbs.QP
+	own    verbs.CQ // of qp
+	sends  int      // without completion
+}
+
+func newRingLockClient(e *end, locks redn.Mem, number int) *ringLockClient {
+	e.t.Helper()
+	c := &ringLockClient{lane: newLane(e, lockMasterRing+redn.LockWorkerBlocks+redn.LockAnswerBlocks, lockData), number: number}
+	master := c.queue("master", 0, verbs.RingInit{Blocks: lockMasterRing})
+	worker := c.queue("worker", 0, verbs.RingInit{Blocks: redn.LockWorkerBlocks, Managed: true, Counts16: true})
+	received := c.counted(0)
+	answers := c.ring("answers", 0, verbs.RingInit{Blocks: redn.LockAnswerBlocks, Managed: true, Counts16: true}, func(init *verbs.QPInit) {
+		init.RecvCQ, init.MaxRecvWR = received, redn.LockReceives
+	})
+	var err error
+	c.own, err = c.ctx.CreateCQ(8)
+	must(c.t, err)
+	c.qp = e.qp(verbs.RC, func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.own, c.own })
+	connect(e, e, answers.qp, c.qp)
+
+	s := &redn.LockServer{
+		Worker: worker.Queue, Answers: answers.Queue, Received: &redn.Counter{Number: received.Number()}, Locks: locks, Client: c.data.At(lockTicketAt, 8),
+	}
+	pool := redn.NewPool(c.data.At(0, lockPool))
+	receives, err := s.Build(pool)
+	must(c.t, err)
+	s.Start(master.Queue)
+	must(c.t, redn.Verify(map[*redn.Counter]uint32{s.Received: 3 * redn.LockReceives / 2}, master.Queue, worker.Queue, answers.Queue))
+	must(c.t, c.mr.WriteAt(pool.Image(), c.dataAt()))
+	for _, sgl := range receives {
+		must(c.t, answers.qp.PostRecv(verbs.RecvWR{SGL: sgl}))
+	}
+	c.load(worker, answers, master)
+	return c
+}
+
+// send sends a request of n bytes.
+func (c *ringLockClient) send(n int) error {
+	c.sends++
+	return c.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{c.mr.SGE(c.dataAt()+lockAskAt, n)}})
+}
+
+// until takes completions until done, or until an answer has come.
+func (c *ringLockClient) until(done func() bool) error {
+	var wc [1]verbs.WC
+	for !done() {
+		n, err := c.own.Poll(wc[:])
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			if err := c.own.Wait(c.in(patience)); err != nil {
+				return err
+			}
+		case wc[0].Status != verbs.Success:
+			return fmt.Errorf("a request ends with %q", wc[0].Status)
+		case wc[0].Opcode == verbs.WCRecvWriteImm:
+			return nil
+		default:
+			c.sends--
+		}
+	}
+	return nil
+}
+
+// round takes a lock and releases it.
+func (c *ringLockClient) round(l *ringLockTable, lock int) error {
+	if err := c.qp.PostRecv(verbs.RecvWR{}); err != nil {
+		return err
+	}
+	ask := redn.AppendTake(nil, l.data.Addr+uint64(lock*redn.LockLen))
+	if err := c.mr.WriteAt(ask, c.dataAt()+lockAskAt); err != nil {
+		return err
+	}
+	if err := c.send(len(ask)); err != nil {
+		return err
+	}
+	if err := c.until(func() bool { return false }); err != nil {
+		return err
+	}
+	var ticket [8]byte
+	if err := c.mr.ReadAt(ticket[:], c.dataAt()+lockTicketAt); err != nil {
+		return err
+	}
+	if err := l.take(lock, c.number, binary.LittleEndian.Uint64(ticket[:])); err != nil {
+		return err
+	}
+	l.release(lock)
+	if err := c.send(0); err != nil {
+		return err
+	}
+	return c.until(func() bool { return c.sends == 0 })
+}
+
+// testRingLocks lets threads take locks that the NIC hands out: one at a time has a lock, in the order
+// of the tickets, and each gets it.
+func testRingLocks(t *testing.T, w *World) {
+	a, _ := w.ends(t)
+	l := newRingLockTable(a)
+	errs := make(chan error, ringLockClients)
+	for i := range ringLockClients {
+		c := newRingLockClient(a, l.data, i+1)
+		a.ctx.Runtime().Go(fmt.Sprintf("client-%d", c.number), func() {
+			for round := range ringLockRounds {
+				if err := c.round(l, (round/3+c.number)%ringLocks); err != nil {
+					errs <- fmt.Errorf("client %d, round %d: %w", c.number, round, err)
+					return
+				}
+			}
+			errs <- nil
+		})
+	}
+	for range ringLockClients {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := l.next[0] + l.next[1]; got != ringLockClients*ringLockRounds && !t.Failed() {
+		t.Errorf("%d locks were taken, want %d", got, ringLockClients*ringLockRounds)
+	}
+}

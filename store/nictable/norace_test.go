@@ -1,0 +1,5 @@
+//go:build !race
+
+package nictable_test
+
+const raceEnabled = false

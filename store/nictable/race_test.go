@@ -1,0 +1,6 @@
+//go:build race
+
+package nictable_test
+
+// raceEnabled shortens tests with many keys.
+const raceEnabled = true
