@@ -52,6 +52,24 @@ var bufferBugs = []planted{
 		"swordbox/apps/swordbox TestUnconnectedSuperFramesLeaveWhole",
 	},
 	{
+		"buffer: rings whose epochs differ by 256 have the same tag", "swordbox/framering/ring.go",
+		"r.cfg.Epoch*0x9e3779b2 | 1",
+		"r.cfg.Epoch<<24 | 1",
+		"swordbox/framering TestStaleEntries",
+	},
+	{
+		"buffer: what is too short for a frame leaves", "swordbox/packetbuffer/queue.go",
+		"if len(f.Data) < framering.MinFrame {",
+		"if len(f.Data) == 0 {",
+		"swordbox/packetbuffer TestEntriesWithAnyBytes",
+	},
+	{
+		"lookup: what is too short for a frame goes on", "swordbox/lookuptable/table.go",
+		"case len(f.Data) < framering.MinFrame:",
+		"case len(f.Data) == 0:",
+		"swordbox/lookuptable TestCellsWithAnyBytes",
+	},
+	{
 		"buffer: requests in a row have the same IPv4 identification", "swordbox/requester/send.go",
 		"\t\tf.IPv4.ID = uint16(psn)\n",
 		"",

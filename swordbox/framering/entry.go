@@ -24,7 +24,10 @@ type header struct {
 const (
 	// HeaderLen is the length of the header in bytes.
 	HeaderLen = 32
-	maxParts  = 1 << 8
+	// MinFrame is the length of the shortest frame that a user takes from a ring: two addresses and a
+	// type. What comes back shorter was changed in the server's memory.
+	MinFrame = 14
+	maxParts = 1 << 8
 )
 
 // appendTo appends the header, HeaderLen bytes.

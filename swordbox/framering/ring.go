@@ -145,7 +145,8 @@ func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) (n int) {
 			continue
 		}
 		if r.tag == 0 {
-			r.tag = l.Nonce() ^ r.cfg.Epoch<<24 | 1
+			// The factor is even and spreads epochs over all bits: 2^31 of them have different tags.
+			r.tag = l.Nonce() ^ r.cfg.Epoch*0x9e3779b2 | 1
 		}
 		room := r.cfg.Layout.Size - HeaderLen
 		h.tag, r.out = r.tag, r.out[:0]

@@ -476,6 +476,7 @@ func TestStaleEntries(t *testing.T) {
 	}{
 		"other connection": {former: func(k *memory, _ *Config) { k.nonce ^= 0x10 }},
 		"other epoch":      {former: func(_ *memory, cfg *Config) { cfg.Epoch++ }},
+		"256th next epoch": {former: func(_ *memory, cfg *Config) { cfg.Epoch += 256 }},
 		"former turn":      {turn: true},
 	} {
 		b := newBed(t, rand.New(rand.NewPCG(1, 67)), 1, 4, 10, 4, false)

@@ -2,6 +2,7 @@ package lookuptable
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -83,6 +84,8 @@ const (
 func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 	var v view
 	switch {
+	case len(f.Data) < framering.MinFrame:
+		t.stats.Lost++
 	case l.Found == Torn:
 		t.stats.Torn++
 	case l.Found == Miss:

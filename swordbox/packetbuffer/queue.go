@@ -123,9 +123,13 @@ func (q *queue) comeBack(c *pipeline.Ctx) {
 		if !ok {
 			break
 		}
+		q.stats.Lost += uint64(q.ring.Count(number))
+		if len(f.Data) < framering.MinFrame {
+			q.stats.Lost++
+			continue
+		}
 		q.stats.Loaded++
 		q.loads.moved(c.Now, len(f.Data))
-		q.stats.Lost += uint64(q.ring.Count(number))
 		q.enqueue(c, f)
 	}
 	if q.empty() {
