@@ -40,7 +40,8 @@ var memoryRates = Experiment{
 		"the last WRITE, or from the first READ until the last frame has come back. Native RDMA is `rdmalab perf write_bw`\n" +
 		"and `read_bw` with messages of 1,500 bytes from the first host to the same server. Switch and native RDMA take\n" +
 		"turns; the ratio is that of the two rates of one turn. The table has medians, and beside each the least and the\n" +
-		"largest value.\n\n" +
+		"largest value. No acknowledgement holds the sender back: frames that the server cannot take are dropped (blocked\n" +
+		"in `rdmalab switch counters`), and do not count.\n\n" +
 		"All hosts and the switch share the machine's processors, so the rates are comparable only with one another, and\n" +
 		"only on a machine that has nothing else to do.",
 	Sim: "5 s", Rack: "1 min", Target: "ring", Cost: "connectx3-40g",
