@@ -23,11 +23,8 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	c.rival, c.outdated = rival{}, nil
 	for {
 		err := c.insert(key, h, value, deadline)
-		if o := c.outdated; o != nil && !errors.Is(err, errMoved) {
-			c.outdated = nil
-			if e := c.withdraw(o.entry, o.fresh, errChanged, deadline); !errors.Is(e, errChanged) {
-				err = errors.Join(e, err)
-			}
+		if !errors.Is(err, errMoved) {
+			err = recant(c, err, deadline)
 		}
 		switch {
 		case errors.Is(err, errView):
@@ -49,9 +46,24 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 			return err
 		}
 		if err := c.retry(deadline); err != nil {
-			return err
+			return recant(c, err, deadline)
 		}
 	}
+}
+
+// recant is called when an INSERT is not repeated, or its repetition has not withdrawn the object of the attempt
+// before: it withdraws that object. err is the error of the INSERT, which recant returns, perhaps with another one.
+// An object that remained pending, in a block that its client has left, would hold up a split for good.
+func recant(c *Client, err error, deadline clock.Time) error {
+	o := c.outdated
+	if o == nil {
+		return err
+	}
+	c.outdated = nil
+	if e := c.withdraw(o.entry, o.fresh, errChanged, deadline); !errors.Is(e, errChanged) {
+		err = errors.Join(e, err)
+	}
+	return err
 }
 
 // errCrowded: the buckets of a key have no empty slot.
