@@ -36,7 +36,8 @@ func (c *Client) introduce(deadline clock.Time) error {
 		// Another client may have taken the number of this attempt for that of a dead client, and fenced it:
 		// the next attempt begins without one.
 		c.view, c.id, c.fenced = 0, 0, false
-		retry := errors.Is(err, errView) || errors.Is(err, errAbsent) || errors.Is(err, errReborn) && !errors.Is(err, kv.ErrLost)
+		waits := errors.Is(err, errView) || errors.Is(err, errAbsent) || errors.Is(err, errReborn) || errors.Is(err, kv.ErrTimeout) && !c.exempt
+		retry := waits && !errors.Is(err, kv.ErrLost)
 		if !retry || c.rt.Now() >= deadline {
 			return err
 		}
@@ -119,7 +120,16 @@ func (c *Client) meet(deadline clock.Time) error {
 }
 
 // enter takes a number, and connects again as its owner.
+//
+// Without a master, it waits until its deadline for a server that does not answer. A master removes such a server, so
+// each step has a limit then, and introduce begins again.
 func (c *Client) enter(deadline clock.Time) error {
+	limit := func() clock.Time {
+		if c.exempt || !c.managed {
+			return deadline
+		}
+		return min(deadline, c.rt.Now().Add(meetPatience))
+	}
 	c.use(c.newer)
 	// In the middle of a change the primary may be another one, which does not know the last number yet.
 	if c.missing != 0 || c.exempt && c.newer.State() == layout.Preparing {
@@ -129,13 +139,13 @@ func (c *Client) enter(deadline clock.Time) error {
 	}
 	c.view = 0 // the connections until now have no owner
 	for {
-		if err := c.register(deadline); err != nil {
+		if err := c.register(limit()); err != nil {
 			return err
 		}
 		if c.newer.State() == layout.Settled || c.exempt {
 			break
 		}
-		if used, err := c.used(deadline); err != nil || !used { // a new primary does not know the last number yet
+		if used, err := c.used(limit()); err != nil || !used { // a new primary does not know the last number yet
 			if err != nil {
 				return err
 			}
@@ -151,7 +161,7 @@ func (c *Client) enter(deadline clock.Time) error {
 		if !c.view.Has(i) || c.missing>>i&1 == 1 {
 			continue
 		}
-		s, v, err := c.superblock(i, deadline)
+		s, v, err := c.superblock(i, limit())
 		want := c.super
 		want.Server = i
 		switch {
