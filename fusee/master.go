@@ -149,7 +149,7 @@ func (m *Master) Step() error {
 	}
 	for i, s := range m.signs {
 		if m.c.view.Has(i) && (s.lost || s.dead) {
-			return m.change(m.c.rt.Now().Add(changePatience))
+			return m.persist()
 		}
 		if m.c.view.Has(i) && s.failed > 0 {
 			quiet++
@@ -161,7 +161,7 @@ func (m *Master) Step() error {
 	err = errors.Join(m.retire(), m.tend())
 	m.notice(m.c.rt.Now())
 	if m.guest.stage == cleared && !m.c.fenced {
-		return m.change(m.c.rt.Now().Add(changePatience))
+		return m.persist()
 	}
 	err = errors.Join(err, m.welcome())
 	m.notice(m.c.rt.Now())
@@ -187,7 +187,20 @@ func (m *Master) report(err error) {
 	}
 }
 
-// changePatience bounds the time of one change of the members.
+// persist changes the members, however long that takes: clients wait until the change has ended. The memory service
+// of a server may hang, for example, while its NIC goes on.
+func (m *Master) persist() error {
+	for {
+		err := m.change(m.c.rt.Now().Add(changePatience))
+		switch {
+		case err == nil, m.c.fenced, errors.Is(err, ErrDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
+			return err
+		}
+		m.report(err)
+	}
+}
+
+// changePatience is how long a master tries to change the members before it reports why it has not succeeded.
 const changePatience = 30 * time.Second
 
 // minPatience is how long a master waits at least for an answer in the middle of a change.
@@ -222,6 +235,8 @@ func (m *Master) probe() (quiet int, err error) {
 			return 0, err
 		case errors.Is(err, errReborn):
 			s.lost = true
+		case errors.Is(err, errKept):
+			s.dead, s.waited = true, lastLeases
 		default:
 			s.failed++
 			n := m.leases(i)
@@ -235,8 +250,14 @@ func (m *Master) probe() (quiet int, err error) {
 	return quiet, nil
 }
 
-// reborn is called when a member has another memory than the one that this master knows, with that error. If
-// that memory has a view of the store, another master has filled it: this one was hung meanwhile.
+// errKept: the NIC of a member was down, and the member has its memory yet.
+var errKept = errors.New("the memory server was restarted with its memory")
+
+// reborn is called when a member's service is another incarnation than the one that this master knows, with that
+// error. If the memory has a view of the store, and another master, that one has filled it: this one was hung
+// meanwhile. If it has this master, it is the memory that this one knows: a host's memory survives a crash of its
+// NIC. Clients take that incarnation for a member only in a later view, so the master changes the members. The
+// server remains one if the store needs it (see again). It is no lost one, because a standby may count on it.
 func (m *Master) reborn(i int, why error, deadline clock.Time) error {
 	if !m.signs[i].claimed {
 		return why
@@ -244,6 +265,8 @@ func (m *Master) reborn(i int, why error, deadline clock.Time) error {
 	switch v, err := m.c.peek(i, layout.View(0), deadline); {
 	case err != nil:
 		return err
+	case v.State() != layout.NoView && m.c.wordAt(i, layout.MasterWord) == uint64(m.c.id):
+		return errKept
 	case v.State() != layout.NoView:
 		return ErrDeposed
 	}

@@ -154,13 +154,8 @@ func (s *Standby) take() error {
 	m.takes = true
 	m.c.view, m.c.newer = s.known, s.known
 	m.second.base = s.known
-	for {
-		m.watch(m.c.rt.Now())
-		err := m.change(m.c.rt.Now().Add(changePatience))
-		if err == nil || !errors.Is(err, kv.ErrTimeout) || m.c.fenced {
-			return err
-		}
-	}
+	m.watch(m.c.rt.Now())
+	return m.persist()
 }
 
 // halfOf reports whether n members are at least half of the members of a view.
