@@ -3,6 +3,36 @@ package main
 // fuseeBugs are bugs of the hash table.
 var fuseeBugs = []planted{
 	{
+		"fusee: a master whose change takes long gives up", "fusee/master.go",
+		"		m.report(err)\n	}\n}",
+		"		return err\n	}\n}",
+		"fusee TestAChangeOutlastsAServiceThatHangs",
+	},
+	{
+		"fusee: a master takes memory that has survived the NIC for another master's", "fusee/master.go",
+		"m.c.wordAt(i, layout.MasterWord) == uint64(m.c.id):",
+		"m.c.wordAt(i, layout.MasterWord) == uint64(m.c.id) && m.c.fenced:",
+		"fusee TestTheNICOfAMemberRestarts",
+	},
+	{
+		"fusee: a client that begins waits for a server that has crashed", "fusee/introduce.go",
+		"if c.exempt || !c.managed {",
+		"if c.exempt || !c.managed || c.managed {",
+		"fusee TestAServerCrashesWhileAClientBegins",
+	},
+	{
+		"fusee: a client that begins gives up when its number is fenced", "fusee/introduce.go",
+		"errors.Is(err, kv.ErrTimeout) && !c.exempt",
+		"errors.Is(err, kv.ErrTimeout) && !c.exempt && c.managed",
+		"fusee TestTheNumberOfAClientThatBeginsIsFenced",
+	},
+	{
+		"fusee: an INSERT whose deadline passes beside a split leaves its object pending", "fusee/insert.go",
+		"return recant(c, err, deadline)",
+		"return err",
+		"fusee TestTheDeadlineOfAnINSERTPassesWhenASplitBegins",
+	},
+	{
 		"fusee: a client that does not know of a master takes the store for lost", "fusee/memory.go",
 		"errors.Is(why, errReborn) && certain && !m.managed {",
 		"errors.Is(why, errReborn) && (certain || !certain) && !m.managed {",
