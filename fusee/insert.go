@@ -33,7 +33,7 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 			}
 		case errors.Is(err, errPending):
 			c.rt.Sleep(poll)
-			if err := c.outwait(deadline); err != nil {
+			if err := c.following(deadline, func() error { return c.outwait(deadline) }); err != nil {
 				return unchanged(err)
 			}
 		case errors.Is(err, errCrowded):

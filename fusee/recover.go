@@ -43,11 +43,14 @@ func (m *memory) fence(to netip.Addr, owner uint32, deadline clock.Time) error {
 func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 	for i, to := range c.cfg.Servers {
 		for c.has(i) {
-			err := c.fence(to, owner, deadline)
+			err := c.fence(to, owner, min(deadline, c.rt.Now().Add(takePatience)))
 			if err == nil {
 				break
 			}
 			if err := c.prepareRetry(err, deadline); err != nil {
+				return err
+			}
+			if _, err := c.glance(deadline); err != nil { // perhaps the server has crashed
 				return err
 			}
 		}

@@ -3,6 +3,18 @@ package main
 // fuseeBugs are bugs of the hash table.
 var fuseeBugs = []planted{
 	{
+		"fusee: a client that ends a dead one waits for a server that has crashed", "fusee/recover.go",
+		"min(deadline, c.rt.Now().Add(takePatience))",
+		"deadline",
+		"fusee TestAServerCrashesWhileAClientEndsADeadOne",
+	},
+	{
+		"fusee: an INSERT that ends a dead client does not follow a change of the members", "fusee/insert.go",
+		"c.following(deadline, func() error { return c.outwait(deadline) })",
+		"c.outwait(deadline)",
+		"fusee TestAServerCrashesWhileAClientEndsADeadOne",
+	},
+	{
 		"fusee: a master whose change takes long gives up", "fusee/master.go",
 		"		m.report(err)\n	}\n}",
 		"		return err\n	}\n}",
