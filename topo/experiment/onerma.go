@@ -12,12 +12,29 @@ const (
 	SoloRamp   = "ramp"   // one flow, later a second from the same server
 	SoloBeside = "beside" // small READs beside one large transfer
 	SoloDemand = "demand" // Hosts clients of one server that demand Load each, without congestion control
-	SoloRandom = "random" // Hosts hosts that read from random others
+	SoloRandom = "random" // Hosts hosts that read from random others, or write to them
+	SoloGets   = "gets"   // GETs of Hosts hosts with clients of the service kvcs
+	SoloMixed  = "mixed"  // SoloRandom of 4 KB and 200 KB
+	SoloLocal  = "local"  // a flow, later a second one of another process of the same host
+	SoloSlots  = "slots"  // a client that always has Slots operations in flight
+	SoloRekey  = "rekey"  // READs of two regions of a host, while the key of one is replaced
+)
+
+// Ways of OneRMA, by which the operations go.
+const (
+	// WaySolo is 1RMA. WayAsks is 1RMA in SoloRekey if clients ask for the next key when the old one was
+	// refused; with WaySolo they have it before.
+	WaySolo = ""
+	WayAsks = "asks"
+	// WayDriver is 1RMA in SoloRekey if the owner's driver replaces the key, and not a REKEY.
+	WayDriver = "driver"
+	// WayRoCE is RoCEv2 on the same links, with one connection between two hosts.
+	WayRoCE = "roce"
 )
 
 // OneRMA is a load of NICs without connections, in the testbed of their paper: 100 Gbit/s, 5 µs.
 type OneRMA struct {
-	Kind string
+	Kind, Way string
 	// First is the first congestion window in operations; 0 means 1. TotalDelay: the executor has no
 	// signal of its own NIC; see executor.Config.
 	First      float64
@@ -27,6 +44,8 @@ type OneRMA struct {
 	Window, Threshold int
 	Jitter            time.Duration // of each frame on each link
 	Large             int           // bytes of the transfer of SoloBeside; 0: there is none
+	Write             bool          // SoloRandom is WRITEs
+	Slots             int
 	Hosts             int
 	Load              float64       // of each host, as a share of the line rate
 	Span              time.Duration // of the measurement, in virtual time
@@ -44,28 +63,39 @@ type OneRMAResult struct {
 	Retried, Dispatch float64
 	// Median and P99 are quantiles of the time of a transfer, in round trips.
 	Median, P99 float64
+	// LargeMedian and LargeP99 are quantiles of the time of the large transfers of SoloMixed; Median and
+	// P99 are then those of the others.
+	LargeMedian, LargeP99 float64
+	// Rekey is the outcome of SoloRekey.
+	Rekey *Rekey
 	// Failover is the outcome of SoloFailover.
 	Failover *Failover
 }
 
 // Times sets the quantiles from the times of transfers, which it sorts.
-func (r *OneRMAResult) Times(took []time.Duration) {
+func (r *OneRMAResult) Times(took []time.Duration) { r.Median, r.P99 = quantiles(took) }
+
+// LargeTimes sets the quantiles of large transfers from their times, which it sorts.
+func (r *OneRMAResult) LargeTimes(took []time.Duration) { r.LargeMedian, r.LargeP99 = quantiles(took) }
+
+// quantiles returns quantiles in round trips; 0 if there are no times. It sorts the times.
+func quantiles(took []time.Duration) (median, p99 float64) {
 	if len(took) == 0 {
-		return
+		return 0, 0
 	}
 	slices.Sort(took)
 	rtts := func(share float64) float64 {
 		return float64(took[min(len(took)-1, int(share*float64(len(took))))]) / float64(oneRMARTT)
 	}
-	r.Median, r.P99 = rtts(0.5), rtts(0.99)
+	return rtts(0.5), rtts(0.99)
 }
 
 // oneRMARTT is the round trip of the paper's testbed.
 const oneRMARTT = 5 * time.Microsecond
 
 func (l OneRMA) label() string {
-	return fmt.Sprintf("1RMA %s: %d hosts, first window %g, window %d, threshold %d, jitter %v, large %d, load %g", l.Kind, l.Hosts, l.First, l.Window,
-		l.Threshold, l.Jitter, l.Large, l.Load)
+	return fmt.Sprintf("1RMA %s %s: %d hosts, first window %g, window %d, threshold %d, jitter %v, large %d, slots %d, load %g, WRITE %v", l.Kind, l.Way, l.Hosts,
+		l.First, l.Window, l.Threshold, l.Jitter, l.Large, l.Slots, l.Load, l.Write)
 }
 
 func (l OneRMA) effort() float64 { return 1 + float64(l.Hosts) }

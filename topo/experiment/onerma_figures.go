@@ -28,12 +28,17 @@ var oneRMAFigures = Experiment{
 var oneRMAChoices = []string{
 	"targets of the delays, bounds of the windows and the first window are not given: RTT / 2, 1.5 RTT, 0.01 to 64, and 1",
 	"the NIC has no PCIe bus: memory is read and written at once; encryption takes no time",
+	"RoCEv2 has the same links, and NICs that take no time either: one connection between two hosts, path MTU 4096, 16 READs in flight, no loss",
+	"the RoCEv2 NIC sends the answer to a READ at once, so READs on other connections wait for it as well; hardware takes turns",
 	"a link delays a frame by a quarter of the round trip and by the time of its bytes; the switch drops nothing",
 }
 
 // oneRMA lists the figures.
 func oneRMA(quick bool) []figure {
-	return []figure{oneRMAFailover(quick), oneRMARandom(quick), oneRMABeside(quick), oneRMARamp(quick), oneRMAJitter(quick), oneRMAThreshold(quick)}
+	return []figure{
+		oneRMAGets(quick), oneRMAFailover(quick), oneRMARandom(quick), oneRMAWrites(quick), oneRMASlots(quick), oneRMABeside(quick), oneRMAMixed(quick), oneRMARekey(quick),
+		oneRMARamp(quick), oneRMAJitter(quick), oneRMAThreshold(quick),
+	}
 }
 
 // oneRMASpan returns the time of a measurement.
@@ -56,11 +61,10 @@ func oneRMARandom(quick bool) figure {
 	}
 	for _, load := range few([]string{"10", "20", "30", "40", "50", "60", "70", "80"}, quick) {
 		l := OneRMA{Kind: SoloRandom, Hosts: hosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, 2*time.Millisecond)}
-		f.cells = append(f.cells,
-			figureCell{series: "median", x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
-			figureCell{series: "99th percentile", x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.P99 }},
-			figureCell{series: "tried again, %", x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Retried }},
-		)
+		f.cells = append(f.cells, onBoth(l, load, panelMedian, panelP99)...)
+		f.cells = append(f.cells, figureCell{
+			panel: "tried again, %", series: seriesSolo, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Retried },
+		})
 	}
 	return f
 }
@@ -73,10 +77,7 @@ func oneRMABeside(quick bool) figure {
 	}
 	for _, large := range few([]string{"0", "4096", "65536", "262144", "1048576"}, quick) {
 		l := OneRMA{Kind: SoloBeside, Large: int(number(large)), First: 15, Span: oneRMASpan(quick, 20*time.Millisecond)}
-		f.cells = append(f.cells,
-			figureCell{series: "median", x: large, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
-			figureCell{series: "99th percentile", x: large, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.P99 }},
-		)
+		f.cells = append(f.cells, onBoth(l, large, panelMedian, panelP99)...)
 	}
 	return f
 }
@@ -102,6 +103,7 @@ func oneRMARamp(quick bool) figure {
 			f.cells = append(f.cells,
 				figureCell{panel: "line rate", series: name, their: "1RMA", x: first, theirs: at(data, "line rate", name, first, 1), load: l, value: func(o *outcome) float64 { return o.solo.Ramp }},
 				figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: at(data, "fair share", name, first, 1), load: l, value: func(o *outcome) float64 { return o.solo.Fair }},
+				secondProcess(name, first, total),
 			)
 		}
 	}

@@ -1,6 +1,7 @@
 package insim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ const (
 	soloChunk  = onerma.MaxOp
 	soloMemory = 1 << 20
 	soloSmall  = 64
+	// soloSmallRate is how many small READs there are in a second.
+	soloSmallRate = 10_000
 	// soloEvents bounds a simulation.
 	soloEvents = 400_000_000
 )
@@ -57,8 +60,14 @@ type soloHost struct {
 	portal *nic.Portal
 	region *nic.Region
 	node   sim.NodeID
-	keys   map[int]*nic.Cipher // of READs, by the number of the target
+	keys   map[soloKey]*nic.Cipher
 	flows  []*soloFlow
+}
+
+// soloKey is a target, by its number, and an operation.
+type soloKey struct {
+	to int
+	op onerma.Op
 }
 
 // soloFlow is transfers of one host; the tag of a transfer is the number of its flow.
@@ -73,8 +82,11 @@ type soloFlow struct {
 	from    clock.Time
 	moved   int
 	retries int
-	ended   int
 	took    []time.Duration
+	// op is READ if it is 0. done, if not nil, is called with each result.
+	op    onerma.Op
+	until clock.Time // when moved is not counted any more; 0 means never
+	done  func(r *executor.Result)
 }
 
 func soloAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(1 + i)}) }
@@ -113,7 +125,7 @@ func newSoloRack(ctx context.Context, n int, l *experiment.OneRMA) (*soloRack, e
 
 // host makes host i.
 func (r *soloRack) host(i int, l *experiment.OneRMA) (h *soloHost, err error) {
-	h = &soloHost{rack: r, addr: soloAddr(i), keys: make(map[int]*nic.Cipher)}
+	h = &soloHost{rack: r, addr: soloAddr(i), keys: make(map[soloKey]*nic.Cipher)}
 	random := rand.New(rand.NewPCG(uint64(i), 1))
 	mac, _ := soloMAC(h.addr)
 	h.nic, err = nic.New(nic.Config{
@@ -169,20 +181,29 @@ func (h *soloHost) collect() {
 	for {
 		k := h.exec.Results(out[:])
 		for i := range out[:k] {
-			f := h.flows[out[i].Tag]
-			if h.rack.net.Now() >= f.from {
-				f.moved += out[i].Moved
-				f.retries += out[i].Retries
-				f.ended++
-				f.took = append(f.took, out[i].Delay)
-			}
-			if f.again {
-				f.begin(h.rack.net.Now())
-			}
+			h.flows[out[i].Tag].ended(&out[i])
 		}
 		if k < len(out) {
 			return
 		}
+	}
+}
+
+// ended counts a transfer that has ended.
+func (f *soloFlow) ended(x *executor.Result) {
+	now := f.host.rack.net.Now()
+	if now >= f.from {
+		if f.until == 0 || now < f.until {
+			f.moved += x.Moved
+		}
+		f.retries += x.Retries
+		f.took = append(f.took, x.Delay)
+	}
+	if f.done != nil {
+		f.done(x)
+	}
+	if f.again {
+		f.begin(now)
 	}
 }
 
@@ -193,12 +214,13 @@ func (f *soloFlow) begin(now clock.Time) {
 	for to < 0 || r.hosts[to] == h {
 		to = r.rand.IntN(len(r.hosts))
 	}
-	target := r.hosts[to]
-	if h.keys[to] == nil {
-		h.keys[to] = nic.NewCipher(target.region.Grant(h.addr, h.portal.PID(), onerma.Read))
+	target, op := r.hosts[to], cmp.Or(f.op, onerma.Read)
+	id := soloKey{to, op}
+	if h.keys[id] == nil {
+		h.keys[id] = nic.NewCipher(target.region.Grant(h.addr, h.portal.PID(), op))
 	}
 	r.fail(h.exec.Start(now, executor.Transfer{
-		Op: onerma.Read, Target: target.addr, Remote: target.region.ID(), Length: f.bytes, Local: h.region, Key: h.keys[to], Deadline: clock.Never, Tag: uint64(f.number),
+		Op: op, Target: target.addr, Remote: target.region.ID(), Length: f.bytes, Local: h.region, Key: h.keys[id], Deadline: clock.Never, Tag: uint64(f.number),
 	}))
 }
 
@@ -210,24 +232,35 @@ func (f *soloFlow) start() {
 }
 
 // endless starts a flow of READs whose demand is larger than a link.
-func (r *soloRack) endless(from, to int, since clock.Time) *soloFlow {
-	f := r.hosts[from].flow(to, soloChunk, true, since)
+func (h *soloHost) endless(to int, since clock.Time) *soloFlow {
+	f := h.flow(to, soloChunk, true, since)
 	for range 64 {
 		f.start()
 	}
 	return f
 }
 
+// timeline is the virtual time of a rack.
+type timeline interface {
+	Now() clock.Time
+	At(at clock.Time, f func())
+}
+
 // poisson calls f at random times, so often a second on average, until a time.
-func (r *soloRack) poisson(rate float64, until clock.Time, f func()) {
+func poisson(t timeline, random *rand.Rand, rate float64, until clock.Time, f func()) {
 	var next func()
 	next = func() {
-		at := r.net.Now().Add(time.Duration(r.rand.ExpFloat64() / rate * float64(time.Second)))
+		at := t.Now().Add(time.Duration(random.ExpFloat64() / rate * float64(time.Second)))
 		if at < until {
-			r.net.At(at, func() { f(); next() })
+			t.At(at, func() { f(); next() })
 		}
 	}
 	next()
+}
+
+// soloGoodput returns bytes that have moved as a share of the line rate.
+func soloGoodput(bytes int, span time.Duration) float64 {
+	return float64(bytes) * 8 / span.Seconds() / soloRate
 }
 
 func (r *soloRack) run(d time.Duration) error {
@@ -249,22 +282,32 @@ func (r *soloRack) share(d time.Duration, hosts ...int) ([]float64, error) {
 	return out, err
 }
 
-// OneRMA runs a load of 1RMA NICs.
-func (p *Sim) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	switch l.Kind {
-	case experiment.SoloRamp:
-		out, err = soloRamp(ctx, &l)
-	case experiment.SoloBeside:
-		out, err = soloBeside(ctx, &l)
-	case experiment.SoloDemand:
-		out, err = soloDemand(ctx, &l)
-	case experiment.SoloRandom:
-		out, err = soloRandom(ctx, &l)
-	case experiment.SoloFailover:
-		out, err = soloFailover(ctx, &l)
-	default:
-		return out, fmt.Errorf("1RMA: load %q is not known", l.Kind)
+// soloLoads and roceLoads are the loads of 1RMA NICs, and of RoCEv2 NICs on the same links, by kind.
+var (
+	soloLoads = map[string]soloLoad{
+		experiment.SoloRamp: soloRamp, experiment.SoloBeside: soloBeside, experiment.SoloDemand: soloDemand, experiment.SoloRandom: soloRandom,
+		experiment.SoloFailover: soloFailover, experiment.SoloGets: soloGets, experiment.SoloMixed: soloRandom, experiment.SoloSlots: soloInFlight,
+		experiment.SoloRekey: soloRekey, experiment.SoloLocal: soloLocal,
 	}
+	roceLoads = map[string]soloLoad{
+		experiment.SoloBeside: roceBeside, experiment.SoloRandom: roceRandom, experiment.SoloGets: roceGets, experiment.SoloMixed: roceRandom,
+		experiment.SoloSlots: roceInFlight, experiment.SoloRekey: roceRekey,
+	}
+)
+
+type soloLoad func(context.Context, *experiment.OneRMA) (experiment.OneRMAResult, error)
+
+// OneRMA runs a load of 1RMA NICs, or of RoCEv2 NICs on the same links.
+func (p *Sim) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.OneRMAResult, err error) {
+	list := soloLoads
+	if l.Way == experiment.WayRoCE {
+		list = roceLoads
+	}
+	measure := list[l.Kind]
+	if measure == nil {
+		return out, fmt.Errorf("1RMA: load %q by %q is not known", l.Kind, l.Way)
+	}
+	out, err = measure(ctx, &l)
 	if errors.Is(err, sim.ErrCancelled) {
 		err = ctx.Err()
 	}
@@ -278,9 +321,9 @@ func soloRamp(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAR
 	if err != nil {
 		return out, err
 	}
-	const line, fair, longest = 0.9, 0.8, 2000 // longest: of round trips
-	r.endless(0, 2, 0)
-	for n := 2; n <= longest && out.Ramp == 0; n += 2 {
+	const line = 0.9
+	r.hosts[0].endless(2, 0)
+	for n := 2; n <= soloLongest && out.Ramp == 0; n += 2 {
 		got, err := r.share(2*soloRTT, 0)
 		if err != nil {
 			return out, err
@@ -292,17 +335,12 @@ func soloRamp(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAR
 	if err := r.run(80 * soloRTT); err != nil {
 		return out, err
 	}
-	r.endless(1, 2, 0)
-	for n := 5; n <= longest && out.Fair == 0; n += 5 {
-		got, err := r.share(5*soloRTT, 0, 1)
-		if err != nil {
-			return out, err
-		}
-		if min(got[0], got[1]) >= fair*max(got[0], got[1]) {
-			out.Fair = float64(n)
-		}
-	}
-	return out, nil
+	r.hosts[1].endless(2, 0)
+	out.Fair, err = soloFair(func() (float64, float64, error) {
+		got, err := r.share(fairStep*soloRTT, 0, 1)
+		return got[0], got[1], err
+	})
+	return out, err
 }
 
 // soloBeside measures READs of 64 bytes, 10,000 a second, beside one large transfer between the same
@@ -321,7 +359,7 @@ func soloBeside(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 	}
 	span := l.Span
 	small := r.hosts[0].flow(1, soloSmall, false, r.net.Now())
-	r.poisson(10_000, r.net.Now().Add(span), small.start)
+	poisson(r.net, r.rand, soloSmallRate, r.net.Now().Add(span), small.start)
 	err = r.run(span + 100*soloRTT)
 	out.Times(small.took)
 	return out, err
@@ -341,7 +379,7 @@ func soloDemand(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 		if list[i], err = r.hosts[i].demand(r.hosts[l.Hosts], clock.Time(0).Add(warm), until); err != nil {
 			return out, err
 		}
-		r.poisson(l.Load*soloRate/8/soloFrame, until, list[i].issue)
+		poisson(r.net, r.rand, l.Load*soloRate/8/soloFrame, until, list[i].issue)
 	}
 	if err := r.run(warm + l.Span + 100*soloRTT); err != nil {
 		return out, err
@@ -359,7 +397,7 @@ func soloDemand(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 		all += n
 	}
 	share := func(n int) float64 { return float64(n) / float64(max(1, all)) }
-	out.Goodput = float64(ended[nic.OK]) * soloChunk * 8 / l.Span.Seconds() / soloRate
+	out.Goodput = soloGoodput(ended[nic.OK]*soloChunk, l.Span)
 	out.Retried, out.Dispatch = share(all-ended[nic.OK]), share(ended[nic.DispatchTimeout])
 	out.Times(took)
 	return out, nil
@@ -371,6 +409,7 @@ type soloDemander struct {
 	portal      *nic.Portal
 	target      *soloHost
 	key         *nic.Cipher
+	again       bool       // a command that has ended is followed by the next
 	from, until clock.Time // when commands must end that are counted
 	ended       [nic.DispatchTimeout + 1]int
 	took        []time.Duration // of those that are OK
@@ -391,13 +430,18 @@ func (d *soloDemander) issue() {
 	net := d.host.rack.net
 	now, _ := net.Begin(d.host.node)
 	if d.portal.Free() > 0 {
-		d.host.rack.fail(d.portal.Issue(now, &nic.Command{
-			Op: onerma.Read, Length: soloChunk, Target: d.target.addr, Remote: d.target.region.ID(), Key: d.key, Local: d.host.region,
-		}))
+		d.command(now)
 	} else {
 		d.count(now, nic.DispatchTimeout)
 	}
 	net.End(d.host.node)
+}
+
+// command issues a READ. The caller has exclusive use of the host.
+func (d *soloDemander) command(now clock.Time) {
+	d.host.rack.fail(d.portal.Issue(now, &nic.Command{
+		Op: onerma.Read, Length: soloChunk, Target: d.target.addr, Remote: d.target.region.ID(), Key: d.key, Local: d.host.region,
+	}))
 }
 
 func (d *soloDemander) count(now clock.Time, s nic.Status) bool {
@@ -417,35 +461,12 @@ func (d *soloDemander) collect() {
 			if d.count(d.host.rack.net.Now(), out[i].Status) && out[i].Status == nic.OK {
 				d.took = append(d.took, out[i].TotalDelay)
 			}
+			if d.again {
+				d.command(d.host.rack.net.Now())
+			}
 		}
 		if k < len(out) {
 			return
 		}
 	}
-}
-
-// soloRandom measures READs of 4 KB of all hosts from random others at a share of the line rate.
-func soloRandom(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	r, err := newSoloRack(ctx, l.Hosts, l)
-	if err != nil {
-		return out, err
-	}
-	warm := 200 * soloRTT
-	until := clock.Time(0).Add(warm + l.Span)
-	rate := l.Load * soloRate / 8 / soloFrame
-	for _, h := range r.hosts {
-		r.poisson(rate, until, h.flow(-1, soloChunk, false, clock.Time(0).Add(warm)).start)
-	}
-	if err := r.run(warm + l.Span + 200*soloRTT); err != nil {
-		return out, err
-	}
-	var took []time.Duration
-	retries := 0
-	for _, h := range r.hosts {
-		took = append(took, h.flows[0].took...)
-		retries += h.flows[0].retries
-	}
-	out.Retried = float64(retries) / float64(max(1, len(took)+retries))
-	out.Times(took)
-	return out, nil
 }

@@ -2,17 +2,14 @@ package insim
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/kvcs"
 	"github.com/rdmalab/rdmalab/store/kvcs/virtual"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // The store of figure 9, its clients, and the number of failures that are measured.
@@ -80,30 +77,13 @@ func steadyAfter(gets []failoverGET, span time.Duration) float64 {
 
 // failoverRun measures one failure.
 func failoverRun(ctx context.Context, l *experiment.OneRMA, seed uint64) (gets []failoverGET, err error) {
-	r, err := virtual.New(virtual.Config{
-		Seed: seed, Servers: failoverServers, Hosts: l.Hosts, RTT: soloRTT, Delay: soloDelay, Rate: soloRate, First: l.First, Window: l.Window, Threshold: l.Threshold,
-		Shape: kvcs.Shape{Buckets: 2 * failoverKeys, Cells: 2 * failoverKeys, Value: failoverValue},
-		Sim:   sim.Config{MaxEvents: soloEvents, Cancelled: cancelled(ctx)},
-	})
+	r, err := newStore(ctx, l, seed)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Net.Close()
 	dies := clock.Time(0).Add(2*failoverWarm + failoverBefore)
 	r.Net.At(dies, r.Server(0).Crash)
-	r.Client(0, func(c *kvcs.Client, p *virtual.Port) error {
-		for k := range uint64(failoverKeys) {
-			if err := c.Insert(k, kv.MakeValue(k, 1, failoverValue), p.Now().Add(time.Second)); err != nil {
-				return err
-			}
-		}
-		loaded := p.Now()
-		p.Sleep(clock.Time(0).Add(failoverWarm))
-		if p.Now() != clock.Time(0).Add(failoverWarm) || len(r.Coordinator().Replicas()) != failoverServers {
-			return fmt.Errorf("the store was not loaded in time: the last INSERT ended at %v", loaded)
-		}
-		return nil
-	})
 	for i := range l.Hosts * failoverThreads {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		r.Client(i%l.Hosts, func(c *kvcs.Client, p *virtual.Port) error {

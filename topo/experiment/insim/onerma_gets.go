@@ -1,0 +1,158 @@
+package insim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/kvcs"
+	"github.com/rdmalab/rdmalab/store/kvcs/virtual"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// The READs of a GET of the service kvcs, and the clients of a host. A GET that finds no free client
+// waits for one.
+const (
+	getsIndex  = 512 // bytes of two buckets
+	getsCell   = 24 + failoverValue
+	getsFrames = getsIndex + getsCell + 2*(onerma.Overhead+14) // bytes on the link of a server
+	getsWorker = 48
+)
+
+// newStore makes a rack with a store, and a client that loads the keys.
+func newStore(ctx context.Context, l *experiment.OneRMA, seed uint64) (*virtual.Rack, error) {
+	r, err := virtual.New(virtual.Config{
+		Seed: seed, Servers: failoverServers, Hosts: l.Hosts, RTT: soloRTT, Delay: soloDelay, Rate: soloRate, First: l.First, Window: l.Window, Threshold: l.Threshold,
+		Shape: kvcs.Shape{Buckets: 2 * failoverKeys, Cells: 2 * failoverKeys, Value: failoverValue},
+		Sim:   sim.Config{MaxEvents: soloEvents, Cancelled: cancelled(ctx)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Client(0, func(c *kvcs.Client, p *virtual.Port) error {
+		for k := range uint64(failoverKeys) {
+			if err := c.Insert(k, kv.MakeValue(k, 1, failoverValue), p.Now().Add(time.Second)); err != nil {
+				return err
+			}
+		}
+		loaded := p.Now()
+		p.Sleep(clock.Time(0).Add(failoverWarm))
+		if p.Now() != clock.Time(0).Add(failoverWarm) || len(r.Coordinator().Replicas()) != failoverServers {
+			return fmt.Errorf("the store was not loaded in time: the last INSERT ended at %v", loaded)
+		}
+		return nil
+	})
+	return r, nil
+}
+
+// getsArrivals draws when the GETs of a host begin: random times whose rate is the load of all servers'
+// links, shared among the hosts. GETs count that begin from from on.
+func getsArrivals(l *experiment.OneRMA, host int) (at []clock.Time, from clock.Time) {
+	random := rand.New(rand.NewPCG(8, uint64(host)))
+	rate := l.Load * soloRate / 8 / getsFrames * failoverServers / float64(l.Hosts)
+	begin := clock.Time(0).Add(2 * failoverWarm)
+	from = begin.Add(100 * soloRTT)
+	for t := begin; t < from.Add(l.Span); {
+		at = append(at, t)
+		t = t.Add(time.Duration(random.ExpFloat64() / rate * float64(time.Second)))
+	}
+	return at, from
+}
+
+// getsTimes are the times of GETs, and when the last of them ended.
+type getsTimes struct {
+	from clock.Time
+	last clock.Time
+	took []time.Duration
+}
+
+// add notes a GET that was to begin at a time and has ended now.
+func (g *getsTimes) add(began, now clock.Time) {
+	if began >= g.from {
+		g.took, g.last = append(g.took, now.Sub(began)), max(g.last, now)
+	}
+}
+
+// result returns the quantiles, and the goodput of all servers as a share of their links.
+func (g *getsTimes) result(l *experiment.OneRMA) (out experiment.OneRMAResult) {
+	if span := max(l.Span, g.last.Sub(g.from)); span > 0 {
+		out.Goodput = soloGoodput(len(g.took)*getsFrames, span) / failoverServers
+	}
+	out.Times(g.took)
+	return out
+}
+
+// soloGets measures GETs that begin at random times.
+func soloGets(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
+	r, err := newStore(ctx, l, 1)
+	if err != nil {
+		return out, err
+	}
+	defer r.Net.Close()
+	var times getsTimes
+	for host := range l.Hosts {
+		var at []clock.Time
+		at, times.from = getsArrivals(l, host)
+		for i := range getsWorker {
+			random := rand.New(rand.NewPCG(uint64(host), uint64(i)))
+			r.Client(host, func(c *kvcs.Client, p *virtual.Port) error {
+				for len(at) > 0 {
+					began := at[0]
+					at = at[1:]
+					p.Sleep(began)
+					if _, err := c.Get(random.Uint64N(failoverKeys), nil, p.Now().Add(10*time.Millisecond)); err != nil {
+						return err
+					}
+					times.add(began, p.Now())
+				}
+				return nil
+			})
+		}
+	}
+	err = r.Run()
+	return times.result(l), err
+}
+
+// roceGets is soloGets with the READs of a GET over connections: those of a host to a server share one.
+// The first hosts of the rack are the servers.
+func roceGets(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
+	r, err := newRoceRack(ctx, failoverServers+l.Hosts)
+	if err != nil {
+		return out, err
+	}
+	defer r.Close()
+	var times getsTimes
+	for host := range l.Hosts {
+		var at []clock.Time
+		at, times.from = getsArrivals(l, host)
+		h := r.hosts[failoverServers+host]
+		for range getsWorker {
+			p := h.pair(r.rand.IntN(failoverServers))
+			var next func()
+			next = func() {
+				if len(at) == 0 {
+					return
+				}
+				began := at[0]
+				at = at[1:]
+				r.At(max(began, r.Now()), func() {
+					p.begin(roceOp{op: verbs.OpRead, bytes: getsIndex, done: func(time.Duration) {
+						p.begin(roceOp{op: verbs.OpRead, bytes: getsCell, done: func(time.Duration) {
+							times.add(began, r.Now())
+							next()
+						}})
+					}})
+				})
+			}
+			next()
+		}
+	}
+	err = r.Settle(2*failoverWarm + 100*soloRTT + 2*l.Span + time.Millisecond)
+	return times.result(l), err
+}

@@ -1,0 +1,446 @@
+package insim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/executor"
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// SoloRekey: a client READs two regions of a host, each at half of the load, and the key of the first
+// is replaced every rekeyEvery.
+const (
+	rekeyWarm  = 200 * soloRTT
+	rekeyEvery = 50 * soloRTT
+)
+
+// rekeyRead is a READ: of which region, when it began and ended, how often it failed, and the number of
+// the key that it had last.
+type rekeyRead struct {
+	region       int
+	began, ended clock.Time
+	refused      int
+	key          int
+}
+
+// rekeyLog is the READs of a run, in the order in which they began.
+type rekeyLog struct {
+	reads []*rekeyRead
+	keys  int // how often the key was replaced
+}
+
+func (g *rekeyLog) begin(region int, now clock.Time) *rekeyRead {
+	x := &rekeyRead{region: region, began: now}
+	g.reads = append(g.reads, x)
+	return x
+}
+
+// result compares a run with one in which no key was replaced, and whose READs began at the same
+// times.
+func (g *rekeyLog) result(plain *rekeyLog) (*experiment.Rekey, error) {
+	if len(g.reads) != len(plain.reads) || g.keys == 0 {
+		return nil, fmt.Errorf("%d READs and %d new keys, and %d READs without", len(g.reads), g.keys, len(plain.reads))
+	}
+	out := new(experiment.Rekey)
+	for i, x := range g.reads {
+		y := plain.reads[i]
+		if x.ended == 0 || y.ended == 0 || x.region != y.region {
+			return nil, fmt.Errorf("READ %d has not ended: %+v, without new keys %+v", i, *x, *y)
+		}
+		if x.refused > 0 {
+			out.Failed[x.region] += 1 / float64(g.keys)
+		}
+		out.Added[x.region] = max(out.Added[x.region], soloRTTs(x.ended.Sub(x.began)-y.ended.Sub(y.began)))
+	}
+	return out, nil
+}
+
+// soloRTTs returns a time in round trips.
+func soloRTTs(d time.Duration) float64 { return float64(d) / float64(soloRTT) }
+
+// rekeyed runs a load twice, the second time without new keys.
+func rekeyed(l *experiment.OneRMA, run func(keys int) (*rekeyLog, error)) (out experiment.OneRMAResult, err error) {
+	with, err := run(max(1, int(l.Span/rekeyEvery)))
+	if err != nil {
+		return out, err
+	}
+	without, err := run(0)
+	if err != nil {
+		return out, err
+	}
+	out.Rekey, err = with.result(without)
+	return out, err
+}
+
+// rekeyTimes calls f for each new key, when it is to be replaced.
+func rekeyTimes(t timeline, keys int, f func(number int)) {
+	for i := range keys {
+		t.At(clock.Time(0).Add(rekeyWarm+time.Duration(i)*rekeyEvery), func() { f(i + 1) })
+	}
+}
+
+// rekeyArrivals calls f with a region for each READ of a load.
+func rekeyArrivals(t timeline, l *experiment.OneRMA, f func(region int)) {
+	for region := range 2 {
+		poisson(t, rand.New(rand.NewPCG(14, uint64(region))), l.Load/2*soloRate/8/soloFrame, clock.Time(0).Add(rekeyWarm+l.Span), func() { f(region) })
+	}
+}
+
+// rekeyEnd is when all READs of a load have ended.
+func rekeyEnd(l *experiment.OneRMA) time.Duration { return rekeyWarm + l.Span + 200*soloRTT }
+
+// rekeyRun is READs of two regions in progress.
+type rekeyRun struct {
+	rekeyLog
+	rack    *soloRack
+	load    *experiment.OneRMA
+	client  *soloHost
+	owner   *soloHost
+	regions [2]*nic.Region
+	secrets []nic.Key // K_r of the first region, by number
+	ciphers map[[2]int]*nic.Cipher
+	known   int // number of the key that the client uses for the first region
+	flying  map[uint64]*rekeyRead
+	asking  []*rekeyRead // READs that wait for an answer with the next key
+	tags    uint64
+}
+
+func soloRekey(ctx context.Context, l *experiment.OneRMA) (experiment.OneRMAResult, error) {
+	return rekeyed(l, func(keys int) (*rekeyLog, error) {
+		r := &rekeyRun{load: l, ciphers: make(map[[2]int]*nic.Cipher), flying: make(map[uint64]*rekeyRead)}
+		return &r.rekeyLog, r.run(ctx, keys)
+	})
+}
+
+func (r *rekeyRun) run(ctx context.Context, keys int) (err error) {
+	if r.rack, err = newSoloRack(ctx, 3, r.load); err != nil {
+		return err
+	}
+	r.client, r.owner = r.rack.hosts[0], r.rack.hosts[1]
+	table := mem.New(rand.New(rand.NewPCG(1, 1)), 0)
+	pd, err := table.AllocPD()
+	if err != nil {
+		return err
+	}
+	m, err := table.Reg(pd, make([]byte, soloChunk), verbs.RemoteRead)
+	if err != nil {
+		return err
+	}
+	second, err := r.owner.nic.Register(m)
+	if err != nil {
+		return err
+	}
+	r.regions = [2]*nic.Region{r.owner.region, second}
+	r.secrets = []nic.Key{r.owner.region.Key()}
+	for i := range keys {
+		r.secrets = append(r.secrets, nic.Key{byte(i), byte(i >> 8), 14})
+	}
+	r.client.m.Ended = r.collect
+	control, err := r.rack.hosts[2].nic.Open(2000, 1)
+	if err != nil {
+		return err
+	}
+	r.rack.hosts[2].m.Ended = func() {
+		var done [1]nic.Completion
+		if control.Poll(done[:]) == 1 && done[0].Status != nic.OK {
+			r.rack.fail(fmt.Errorf("a REKEY ends as %v", done[0].Status))
+		}
+	}
+	rekeyTimes(r.rack.net, keys, func(n int) { r.keys = n; r.rack.fail(r.replace(control, n)) })
+	rekeyArrivals(r.rack.net, r.load, func(region int) {
+		now, _ := r.rack.net.Begin(r.client.node)
+		x := r.begin(region, now)
+		if region == 0 && len(r.asking) > 0 {
+			r.asking = append(r.asking, x)
+		} else {
+			r.read(now, x)
+		}
+		r.rack.net.End(r.client.node)
+	})
+	return r.rack.run(rekeyEnd(r.load))
+}
+
+// replace replaces the key of the first region: by a REKEY of a third host, or by the owner's driver.
+func (r *rekeyRun) replace(control *nic.Portal, n int) error {
+	if r.load.Way == experiment.WayDriver {
+		return r.owner.nic.SetKey(r.regions[0], r.secrets[n])
+	}
+	third := r.rack.hosts[2]
+	now, _ := r.rack.net.Begin(third.node)
+	err := control.Issue(now, &nic.Command{
+		Op: onerma.Rekey, Length: onerma.KeyLen, Target: r.owner.addr, Remote: r.regions[0].ID(),
+		Key: nic.NewCipher(nic.Derive(r.secrets[n-1], third.addr, control.PID(), onerma.Rekey)), NewKey: r.secrets[n],
+	})
+	r.rack.net.End(third.node)
+	return err
+}
+
+// cipher returns the client's key of a region.
+func (r *rekeyRun) cipher(region, number int) *nic.Cipher {
+	id := [2]int{region, number}
+	if r.ciphers[id] == nil {
+		secret := r.regions[1].Key()
+		if region == 0 {
+			secret = r.secrets[number]
+		}
+		r.ciphers[id] = nic.NewCipher(nic.Derive(secret, r.client.addr, r.client.portal.PID(), onerma.Read))
+	}
+	return r.ciphers[id]
+}
+
+// read starts a READ with the key that the client uses. The caller has exclusive use of the client's host.
+func (r *rekeyRun) read(now clock.Time, x *rekeyRead) {
+	t := executor.Transfer{
+		Op: onerma.Read, Target: r.owner.addr, Remote: r.regions[x.region].ID(), Length: soloChunk, Local: r.client.region, Deadline: clock.Never, Tag: r.tags,
+	}
+	if x.region == 0 {
+		x.key = r.known
+		if r.load.Way != experiment.WayAsks && r.known+1 < len(r.secrets) {
+			t.NextKey = r.cipher(0, r.known+1)
+		}
+	}
+	t.Key = r.cipher(x.region, x.key)
+	r.flying[r.tags] = x
+	r.tags++
+	r.rack.fail(r.client.exec.Start(now, t))
+}
+
+// collect takes the results of the client's READs.
+func (r *rekeyRun) collect() {
+	var out [16]executor.Result
+	now := r.rack.net.Now()
+	for {
+		k := r.client.exec.Results(out[:])
+		for i := range out[:k] {
+			x := r.flying[out[i].Tag]
+			delete(r.flying, out[i].Tag)
+			switch {
+			case out[i].Status == nic.RemoteAuthenticationFailure && x.region == 0 && r.load.Way == experiment.WayAsks:
+				x.refused++
+				r.ask(now, x)
+			case out[i].Status != nic.OK:
+				r.rack.fail(fmt.Errorf("a READ of region %d ends as %v", x.region, out[i].Status))
+			default:
+				x.ended = now
+				if out[i].Retries > 0 { // nothing else fails at this load
+					x.refused++
+					x.key++
+					r.known = max(r.known, x.key)
+				}
+			}
+		}
+		if k < len(out) {
+			return
+		}
+	}
+}
+
+// ask asks the owner for the next key. Its answer comes a round trip later.
+func (r *rekeyRun) ask(now clock.Time, x *rekeyRead) {
+	if x.key < r.known { // another READ has asked before
+		r.read(now, x)
+		return
+	}
+	if r.asking = append(r.asking, x); len(r.asking) > 1 {
+		return
+	}
+	r.rack.net.At(now.Add(soloRTT), func() {
+		now, _ := r.rack.net.Begin(r.client.node)
+		r.known++
+		list := r.asking
+		r.asking = nil
+		for _, x := range list {
+			r.read(now, x)
+		}
+		r.rack.net.End(r.client.node)
+	})
+}
+
+// reconnectRun is SoloRekey over RoCEv2. The R_Key of a region is replaced by deregistration and a new
+// registration. The READ that the owner refuses breaks the connection, and the client makes another
+// one, which also tells the R_Key.
+type reconnectRun struct {
+	rekeyLog
+	rack    *roceRack
+	qp      verbs.QP
+	regions [2]verbs.MR
+	base    uint64
+	rkey    uint32 // of the first region, as the client knows it
+	known   int
+	posted  []*rekeyRead // in the order of their posts
+	waiting []*rekeyRead // until there is a connection, or room in the send queue
+}
+
+const reconnectService = "region"
+
+func roceRekey(ctx context.Context, l *experiment.OneRMA) (experiment.OneRMAResult, error) {
+	return rekeyed(l, func(keys int) (*rekeyLog, error) {
+		rack, err := newRoceRack(ctx, 2)
+		if err != nil {
+			return nil, err
+		}
+		defer rack.Close()
+		r := &reconnectRun{rack: rack}
+		return &r.rekeyLog, r.run(l, keys)
+	})
+}
+
+func (r *reconnectRun) run(l *experiment.OneRMA, keys int) error {
+	client, owner := r.rack.hosts[0], r.rack.hosts[1]
+	for i := range r.regions {
+		if err := r.register(i); err != nil {
+			return err
+		}
+	}
+	owner.ctx.Runtime().Go("accept", func() { r.rack.Stop(r.accept()) })
+	client.ctx.Runtime().Go("reads", func() { r.rack.Stop(r.serve()) })
+	rekeyTimes(r.rack, keys, func(n int) {
+		r.keys = n
+		if err := errors.Join(r.regions[0].Dereg(), r.register(0)); err != nil {
+			r.rack.Stop(err)
+		}
+	})
+	rekeyArrivals(r.rack, l, func(region int) {
+		r.waiting = append(r.waiting, r.begin(region, r.rack.Now()))
+		if err := r.post(); err != nil {
+			r.rack.Stop(err)
+		}
+	})
+	return r.rack.Settle(rekeyEnd(l))
+}
+
+func (r *reconnectRun) register(i int) (err error) {
+	r.regions[i], err = r.rack.hosts[1].pd.RegMR(nil, soloChunk, verbs.RemoteRead)
+	return err
+}
+
+// accept makes a queue pair for each connection of the client. The answer has the first region's R_Key.
+func (r *reconnectRun) accept() error {
+	h := r.rack.hosts[1]
+	l, err := h.host.Manager(h.ctx).Listen(reconnectService)
+	if err != nil {
+		return err
+	}
+	for {
+		req, err := l.Accept(clock.Never)
+		if err != nil {
+			return err
+		}
+		qp, err := h.pd.CreateQP(verbs.QPInit{SendCQ: h.cq, RecvCQ: h.cq})
+		if err != nil {
+			return err
+		}
+		if err := req.Accept(qp, rdmacm.Params{}, memoryAt(r.regions[0]), clock.Never); err != nil {
+			return err
+		}
+	}
+}
+
+// memoryAt is the private data by which simrack.ParseMemory finds a region.
+func memoryAt(m verbs.MR) []byte {
+	b := make([]byte, 12)
+	for i := range 8 {
+		b[i] = byte(m.Addr() >> (56 - 8*i))
+	}
+	for i := range 4 {
+		b[8+i] = byte(m.RKey() >> (24 - 8*i))
+	}
+	return b
+}
+
+// serve connects the client, and again after each failure.
+func (r *reconnectRun) serve() error {
+	h := r.rack.hosts[0]
+	manager := h.host.Manager(h.ctx)
+	for ; ; r.known++ {
+		cq, err := h.ctx.CreateCQ(2 * roceQueue)
+		if err != nil {
+			return err
+		}
+		qp, err := h.pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: roceQueue})
+		if err != nil {
+			return err
+		}
+		private, err := manager.Dial(qp, r.rack.hosts[1].host.Addr(), reconnectService, rdmacm.Params{}, nil, clock.Never)
+		if err != nil {
+			return err
+		}
+		if r.base, r.rkey, err = simrack.ParseMemory(private); err != nil {
+			return err
+		}
+		r.qp = qp
+		if err := r.post(); err != nil {
+			return err
+		}
+		if err := r.collect(cq); err != nil {
+			return err
+		}
+		if err := errors.Join(qp.Destroy(), cq.Destroy()); err != nil {
+			return err
+		}
+	}
+}
+
+// post posts READs that wait, if there is a connection.
+func (r *reconnectRun) post() error {
+	for r.qp != nil && len(r.waiting) > 0 && len(r.posted) < roceQueue {
+		x := r.waiting[0]
+		r.waiting, r.posted = r.waiting[1:], append(r.posted, x)
+		addr, rkey := r.base, r.rkey
+		if x.key = r.known; x.region == 1 {
+			addr, rkey = r.regions[1].Addr(), r.regions[1].RKey()
+		}
+		if err := r.qp.PostSend(verbs.SendWR{
+			Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{r.rack.hosts[0].mr.SGE(0, soloChunk)}, RemoteAddr: addr, RKey: rkey,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collect takes completions until the connection is broken and all READs on it have ended. The READs that have
+// failed wait for the next connection.
+func (r *reconnectRun) collect(cq verbs.CQ) error {
+	var wcs [64]verbs.WC
+	var failed []*rekeyRead
+	for len(failed) == 0 || len(r.posted) > 0 {
+		if err := cq.Wait(clock.Never); err != nil {
+			return err
+		}
+		n, err := cq.Poll(wcs[:])
+		if err != nil {
+			return err
+		}
+		for i := range wcs[:n] {
+			x := r.posted[0]
+			r.posted = r.posted[1:]
+			switch wcs[i].Status {
+			case verbs.Success:
+				x.ended = r.rack.Now()
+			case verbs.RemAccessErr, verbs.WRFlushErr:
+				r.qp = nil
+				x.refused++
+				failed = append(failed, x)
+			default:
+				return fmt.Errorf("a READ ends with %v", wcs[i].Status)
+			}
+		}
+		if err := r.post(); err != nil {
+			return err
+		}
+	}
+	r.waiting = append(failed, r.waiting...)
+	return nil
+}

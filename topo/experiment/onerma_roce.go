@@ -1,0 +1,191 @@
+package experiment
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/papers"
+)
+
+// The names of series with 1RMA and with RoCEv2 on the same links.
+const (
+	seriesSolo = "1RMA"
+	seriesRoCE = "RoCEv2"
+)
+
+// onBoth returns cells of two panels, the median and the 99th percentile, with a series for each of 1RMA
+// and RoCEv2.
+func onBoth(l OneRMA, x, median, p99 string) (list []figureCell) {
+	for _, s := range []struct{ way, name string }{{WaySolo, seriesSolo}, {WayRoCE, seriesRoCE}} {
+		l.Way = s.way
+		list = append(list,
+			figureCell{panel: median, series: s.name, x: x, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
+			figureCell{panel: p99, series: s.name, x: x, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.P99 }},
+		)
+	}
+	return list
+}
+
+// Panels of onBoth.
+const (
+	panelMedian = "median"
+	panelP99    = "99th percentile"
+)
+
+// oneRMAGets is figure 8: latency of the key-value store at load.
+func oneRMAGets(quick bool) figure {
+	f := figure{
+		key: "fig8", title: "GETs of 7 hosts from a store with 3 servers: time in round trips by load of the servers' links", x: "load, % of the line rate", unit: "RTT", format: "%.2f",
+		base: seriesSolo,
+		why: []string{
+			"the authors show curves for 10 nodes: 1RMA is faster than a software NIC at all loads",
+			"a GET is a READ of 512 bytes and then one of 2,024 bytes; the clients of RoCEv2 make the same READs, without the store",
+		},
+	}
+	for _, load := range few([]string{"10", "20", "30", "40", "50", "60", "70", "80", "90", "95"}, quick) {
+		l := OneRMA{Kind: SoloGets, Hosts: 7, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond/2)}
+		f.cells = append(f.cells, onBoth(l, load, panelMedian, panelP99)...)
+	}
+	return f
+}
+
+// oneRMAWrites is figure 11 a: READs and WRITEs by load.
+func oneRMAWrites(quick bool) figure {
+	f := figure{
+		key: "fig11a", title: "READs and WRITEs of 4 KB of random hosts by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f",
+		why: []string{
+			"the authors show curves: WRITEs saturate earlier than READs",
+			"a WRITE of 1RMA has four hops, and holds the window of its target for two of them while other WRITEs wait",
+		},
+	}
+	hosts := 20
+	if quick {
+		hosts = 10
+	}
+	for _, load := range few([]string{"10", "30", "50", "60", "70", "80", "90"}, quick) {
+		for _, s := range []struct {
+			way, name string
+			write     bool
+		}{{WaySolo, "1RMA READ", false}, {WaySolo, "1RMA WRITE", true}, {WayRoCE, "RoCEv2 READ", false}, {WayRoCE, "RoCEv2 WRITE", true}} {
+			l := OneRMA{Kind: SoloRandom, Way: s.way, Write: s.write, Hosts: hosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
+			f.cells = append(f.cells,
+				figureCell{panel: "median, RTT", series: s.name, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
+				figureCell{panel: "99th percentile, RTT", series: s.name, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.P99 }},
+				figureCell{panel: "goodput, % of the line rate", series: s.name, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Goodput }},
+			)
+		}
+	}
+	return f
+}
+
+// oneRMASlots is figure 11 b: the rate by the number of command slots.
+func oneRMASlots(quick bool) figure {
+	f := figure{
+		key: "fig11b", title: "a client with READs of 4 KB in all its command slots: goodput by slots", x: "slots", unit: "% of the line rate", format: "%.1f",
+		why: []string{"the authors show that the rate grows with the slots up to the line rate; a connection of RoCEv2 has at most 16 READs in flight"},
+	}
+	for _, n := range few([]string{"1", "2", "4", "8", "12", "16", "32", "64"}, quick) {
+		for _, s := range []struct{ way, name string }{{WaySolo, seriesSolo}, {WayRoCE, seriesRoCE}} {
+			l := OneRMA{Kind: SoloSlots, Way: s.way, Slots: int(number(n)), Span: oneRMASpan(quick, time.Millisecond)}
+			f.cells = append(f.cells, figureCell{series: s.name, x: n, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Goodput }})
+		}
+	}
+	return f
+}
+
+// oneRMAMixed is figure 13: operations of two sizes.
+func oneRMAMixed(quick bool) figure {
+	data := papers.MustLoad("onerma/fig13")
+	const ratio, at50 = "RoCEv2 / 1RMA, 4 KB", "50"
+	f := figure{
+		key: "fig13", title: "READs from random hosts, 85 % of 4 KB and the others of 200 KB: time in round trips by load", x: data.X, unit: "RTT", format: "%.2f", logY: true,
+		why: []string{
+			"the authors' 6 to 10 are for operations of a share that they do not name, with RDMA at 40 Gbit/s; here both have the same links",
+			"a connection answers READs in order, so a READ of 4 KB waits for all 50 frames of a READ of 200 KB before it; here the line rate sends them in 17 us",
+			"the executor gives each transfer to a host one operation in turn; large transfers pay for it",
+		},
+	}
+	l := OneRMA{Kind: SoloMixed, Hosts: 20, First: 15, Span: oneRMASpan(quick, time.Millisecond)}
+	if quick {
+		l.Hosts = 5
+	}
+	for _, load := range few([]string{"10", "30", at50, "60", "70", "80"}, quick) {
+		l.Load = number(load) / 100
+		f.cells = append(f.cells, onBoth(l, load, "4 KB, median", "4 KB, 99th percentile")...)
+		for _, s := range []struct{ way, name string }{{WaySolo, seriesSolo}, {WayRoCE, seriesRoCE}} {
+			l := l
+			l.Way = s.way
+			f.cells = append(f.cells, figureCell{panel: "200 KB, median", series: s.name, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.LargeMedian }})
+		}
+	}
+	l.Load = number(at50) / 100
+	for _, s := range []struct {
+		name  string
+		value func(*outcome) float64
+	}{{panelMedian, func(o *outcome) float64 { return o.solo.Median }}, {panelP99, func(o *outcome) float64 { return o.solo.P99 }}} {
+		f.cells = append(f.cells, figureCell{panel: ratio, series: s.name, x: at50, theirs: math.NaN(), load: oneRMAGain{l}, value: s.value})
+	}
+	for _, s := range []struct{ name, data string }{{"authors, at least", "least"}, {"authors, at most", "most"}} {
+		f.cells = append(f.cells, figureCell{panel: ratio, series: s.name, x: at50, theirs: at(data, "ratio", s.data, at50, 1)})
+	}
+	return f
+}
+
+// oneRMAGain is a load by 1RMA and by RoCEv2. Its outcome has the ratios of the times.
+type oneRMAGain struct{ OneRMA }
+
+func (l oneRMAGain) label() string { return l.OneRMA.label() + ", and by RoCEv2" }
+
+func (l oneRMAGain) measure(ctx context.Context, p Platform) (outcome, error) {
+	solo, err := p.OneRMA(ctx, l.OneRMA)
+	if err != nil {
+		return outcome{}, err
+	}
+	l.Way = WayRoCE
+	roce, err := p.OneRMA(ctx, l.OneRMA)
+	return outcome{solo: &OneRMAResult{Median: roce.Median / solo.Median, P99: roce.P99 / solo.P99}}, err
+}
+
+// oneRMARekey is figure 14: a new key for a region.
+func oneRMARekey(quick bool) figure {
+	data := papers.MustLoad("onerma/fig14")
+	f := figure{
+		key: "fig14", title: "READs of two regions of a host at half the line rate, while the key of one is replaced every 50 round trips",
+		x: data.X, unit: "RTT, us", format: "%.2f", logY: true,
+		why: []string{
+			"the time here is how much later a READ of a client ends at most: the refusal takes the round trip. In the region table itself a REKEY takes no time",
+			"the model has no driver: the authors' 27 us, and most of their 2 ms, are the time of system calls that replace the key, or make the queue pair",
+			"with RoCEv2 the refusal breaks the connection: READs of the other region on it fail as well",
+		},
+	}
+	for _, s := range []struct{ way, name, data string }{
+		{WaySolo, "REKEY, keys handed out", "REKEY"}, {WayAsks, "REKEY, key asked for", ""}, {WayDriver, "driver, keys handed out", "driver"}, {WayRoCE, "RoCEv2, reconnect", "RDMA"},
+	} {
+		l := OneRMA{Kind: SoloRekey, Way: s.way, First: 15, Load: 0.5, Span: oneRMASpan(quick, 5*time.Millisecond)}
+		cell := func(panel, series, their string, value func(r *Rekey) float64) {
+			f.cells = append(f.cells, figureCell{
+				panel: panel, series: series, their: "at most", x: s.name, theirs: at(data, "time", their, s.data, 1), load: l,
+				value: func(o *outcome) float64 { return value(o.solo.Rekey) },
+			})
+		}
+		for i, region := range []string{"its region", "other region"} {
+			us, rtt := "", ""
+			if i == 0 {
+				us, rtt = "us", "RTT"
+			}
+			cell(region, "longest delay, us", us, func(r *Rekey) float64 { return r.Added[i] * float64(oneRMARTT) / float64(time.Microsecond) })
+			cell(region, "longest delay, RTT", rtt, func(r *Rekey) float64 { return r.Added[i] })
+			cell(region, "READs that fail for a key", "", func(r *Rekey) float64 { return r.Failed[i] })
+		}
+	}
+	return f
+}
+
+// secondProcess is the panel of figure 15 with SoloLocal.
+func secondProcess(series, first string, total bool) figureCell {
+	return figureCell{
+		panel: "fair share of a process", series: series, x: first, theirs: math.NaN(), load: OneRMA{Kind: SoloLocal, First: number(first), TotalDelay: total},
+		value: func(o *outcome) float64 { return o.solo.Fair },
+	}
+}
