@@ -164,4 +164,34 @@ var onermaBugs = []planted{
 		"_ = bits.Len\n	return room / onerma.Unit * onerma.Unit",
 		"onerma/nic TestOperationsShareASuperFrame",
 	},
+	{
+		"onerma: a REKEY replaces the keys of all regions", "onerma/nic/target.go",
+		"		t.region.setKey(t.body)\n",
+		"		for _, r := range n.regions {\n			if r != nil {\n				r.setKey(t.body)\n			}\n		}\n",
+		"topo/experiment/insim TestRekeyTouchesItsRegionAlone",
+	},
+	{
+		"onerma: without the local signal, the local window reacts all the same", "onerma/executor/executor.go",
+		"	if e.cfg.TotalDelay {\n		remote = c.TotalDelay\n	}\n	switch c.Status {\n	case nic.OK:\n		if !e.cfg.TotalDelay {\n",
+		"	switch c.Status {\n	case nic.OK:\n		{\n",
+		"topo/experiment/insim TestAblation",
+	},
+	{
+		"experiment: every pair of rates is fair", "topo/experiment/insim/onerma_loads.go",
+		"min(a, b) >= soloFairShare*max(a, b)",
+		"min(a, b) >= 0",
+		"topo/experiment/insim TestFairness",
+	},
+	{
+		"experiment: delays of the other region are not compared", "topo/experiment/insim/onerma_rekey.go",
+		"x.ended.Sub(x.began)-y.ended.Sub(y.began)",
+		"(x.ended.Sub(x.began)-y.ended.Sub(y.began))*time.Duration(1-x.region)",
+		"topo/experiment/insim TestRekeyLog",
+	},
+	{
+		"experiment: each READ of RoCEv2 has a connection of its own", "topo/experiment/insim/onerma_roce.go",
+		"		if p.to == other {\n			return p\n		}\n",
+		"		if p.to == other && len(p.posted) == 0 {\n			return p\n		}\n",
+		"topo/experiment/insim TestShapesBesideRoCE",
+	},
 }

@@ -20,7 +20,7 @@ var oneRMAFigures = Experiment{
 		"\n" +
 		"The authors give shapes and few numbers. Where the paper does not say enough, the model makes a choice:\n\n" +
 		"  " + strings.Join(oneRMAChoices, "\n  ") + "\n",
-	Sim: "10 s", Cost: "connectx5",
+	Sim: "1 min with two processors", Cost: "connectx5",
 	New: func() Body { return &figuresBody{all: oneRMA, choices: oneRMAChoices} },
 }
 
@@ -60,7 +60,7 @@ func oneRMARandom(quick bool) figure {
 		hosts = 10
 	}
 	for _, load := range few([]string{"10", "20", "30", "40", "50", "60", "70", "80"}, quick) {
-		l := OneRMA{Kind: SoloRandom, Hosts: hosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, 2*time.Millisecond)}
+		l := OneRMA{Kind: SoloRandom, Hosts: hosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
 		f.cells = append(f.cells, onBoth(l, load, panelMedian, panelP99)...)
 		f.cells = append(f.cells, figureCell{
 			panel: "tried again, %", series: seriesSolo, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Retried },

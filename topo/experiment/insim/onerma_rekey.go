@@ -61,6 +61,7 @@ func (g *rekeyLog) result(plain *rekeyLog) (*experiment.Rekey, error) {
 		if x.refused > 0 {
 			out.Failed[x.region] += 1 / float64(g.keys)
 		}
+		out.Times = max(out.Times, x.refused)
 		out.Added[x.region] = max(out.Added[x.region], soloRTTs(x.ended.Sub(x.began)-y.ended.Sub(y.began)))
 	}
 	return out, nil
@@ -206,9 +207,6 @@ func (r *rekeyRun) read(now clock.Time, x *rekeyRead) {
 	}
 	if x.region == 0 {
 		x.key = r.known
-		if r.load.Way != experiment.WayAsks && r.known+1 < len(r.secrets) {
-			t.NextKey = r.cipher(0, r.known+1)
-		}
 	}
 	t.Key = r.cipher(x.region, x.key)
 	r.flying[r.tags] = x
@@ -226,18 +224,13 @@ func (r *rekeyRun) collect() {
 			x := r.flying[out[i].Tag]
 			delete(r.flying, out[i].Tag)
 			switch {
-			case out[i].Status == nic.RemoteAuthenticationFailure && x.region == 0 && r.load.Way == experiment.WayAsks:
+			case out[i].Status == nic.RemoteAuthenticationFailure:
 				x.refused++
-				r.ask(now, x)
+				r.refused(now, x)
 			case out[i].Status != nic.OK:
 				r.rack.fail(fmt.Errorf("a READ of region %d ends as %v", x.region, out[i].Status))
 			default:
 				x.ended = now
-				if out[i].Retries > 0 { // nothing else fails at this load
-					x.refused++
-					x.key++
-					r.known = max(r.known, x.key)
-				}
 			}
 		}
 		if k < len(out) {
@@ -246,9 +239,17 @@ func (r *rekeyRun) collect() {
 	}
 }
 
-// ask asks the owner for the next key. Its answer comes a round trip later.
-func (r *rekeyRun) ask(now clock.Time, x *rekeyRead) {
-	if x.key < r.known { // another READ has asked before
+// refused tries a READ again with the next key. If the client does not have that key, it asks the owner,
+// whose answer comes a round trip later.
+func (r *rekeyRun) refused(now clock.Time, x *rekeyRead) {
+	if x.region != 0 {
+		r.rack.fail(errors.New("a READ of the region that has kept its key is refused"))
+		return
+	}
+	if x.key == r.known && r.load.Way != experiment.WayAsks {
+		r.known++
+	}
+	if x.key < r.known {
 		r.read(now, x)
 		return
 	}
