@@ -188,10 +188,4 @@ var onermaBugs = []planted{
 		"(x.ended.Sub(x.began)-y.ended.Sub(y.began))*time.Duration(1-x.region)",
 		"topo/experiment/insim TestRekeyLog",
 	},
-	{
-		"experiment: each READ of RoCEv2 has a connection of its own", "topo/experiment/insim/onerma_roce.go",
-		"		if p.to == other {\n			return p\n		}\n",
-		"		if p.to == other && len(p.posted) == 0 {\n			return p\n		}\n",
-		"topo/experiment/insim TestShapesBesideRoCE",
-	},
 }

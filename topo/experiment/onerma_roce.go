@@ -53,7 +53,7 @@ func oneRMAGets(quick bool) figure {
 // oneRMAWrites is figure 11 a: READs and WRITEs by load.
 func oneRMAWrites(quick bool) figure {
 	f := figure{
-		key: "fig11a", title: "READs and WRITEs of 4 KB of random hosts by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f",
+		key: "fig11a", title: "READs and WRITEs of 4 KB of random hosts by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f", logY: true,
 		why: []string{
 			"the authors show curves: WRITEs saturate earlier than READs",
 			"a WRITE of 1RMA has four hops, and holds the window of its target for two of them while other WRITEs wait",
@@ -120,11 +120,9 @@ func oneRMAMixed(quick bool) figure {
 		name  string
 		value func(*outcome) float64
 	}{{panelMedian, func(o *outcome) float64 { return o.solo.Median }}, {panelP99, func(o *outcome) float64 { return o.solo.P99 }}} {
-		f.cells = append(f.cells, figureCell{panel: ratio, series: s.name, x: at50, theirs: math.NaN(), load: oneRMAGain{l}, value: s.value})
+		f.cells = append(f.cells, figureCell{panel: ratio, series: s.name, their: "authors, at least", x: at50, theirs: at(data, "ratio", "least", at50, 1), load: oneRMAGain{l}, value: s.value})
 	}
-	for _, s := range []struct{ name, data string }{{"authors, at least", "least"}, {"authors, at most", "most"}} {
-		f.cells = append(f.cells, figureCell{panel: ratio, series: s.name, x: at50, theirs: at(data, "ratio", s.data, at50, 1)})
-	}
+	f.cells = append(f.cells, figureCell{panel: ratio, series: "authors, at most", x: at50, theirs: at(data, "ratio", "most", at50, 1)})
 	return f
 }
 
@@ -162,7 +160,7 @@ func oneRMARekey(quick bool) figure {
 		l := OneRMA{Kind: SoloRekey, Way: s.way, First: 15, Load: 0.3, Span: oneRMASpan(quick, 5*time.Millisecond)}
 		cell := func(panel, series, their string, value func(r *Rekey) float64) {
 			f.cells = append(f.cells, figureCell{
-				panel: panel, series: series, their: "at most", x: s.name, theirs: at(data, "time", their, s.data, 1), load: l,
+				panel: panel, series: series, their: "authors", x: s.name, theirs: at(data, "time", their, s.data, 1), load: l,
 				value: func(o *outcome) float64 { return value(o.solo.Rekey) },
 			})
 		}
