@@ -52,7 +52,7 @@ func oneRMASpan(quick bool, full time.Duration) time.Duration {
 // oneRMARandom is figure 10: uniform random traffic.
 func oneRMARandom(quick bool) figure {
 	f := figure{
-		key: "fig10", title: "READs of 4 KB from random hosts, Poisson arrivals: time in round trips by load", x: "load, % of the line rate", unit: "RTT", format: "%.2f",
+		key: "fig10", title: "READs of 4 KB from random hosts, Poisson arrivals: time in round trips by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f",
 		why: []string{"the authors show 40 hosts beside RDMA and a software NIC, as slowdown without numbers: close to RDMA at all loads"},
 	}
 	hosts := 40
