@@ -57,6 +57,35 @@ func TestHeldIsShown(t *testing.T) {
 	}
 }
 
+// A host of which one request was refused, and none was held, is listed, too.
+func TestHostWithARefusedRequestIsListed(t *testing.T) {
+	r, _ := locked(t, rigConfig{clients: 3, rules: missRule(rules.AnswerWait)})
+	r.do(func(c *pipeline.Ctx) { r.m.held.fit(c.Ports()) })
+	if list := r.m.heldShares(r.now); len(list) != 0 {
+		t.Errorf("%+v, want none", list)
+	}
+	r.m.held.hosts[2].refused = 1
+	if list := r.m.heldShares(r.now); len(list) != 1 || list[0].Port != 1 || list[0].Refused != 1 || list[0].Peak != 0 {
+		t.Errorf("%+v, want the host at port 1", list)
+	}
+}
+
+// A request that leaves the pool makes settle run once for the flow that waits for room.
+func TestRoomIsOfferedOnce(t *testing.T) {
+	r, conns := locked(t, rigConfig{clients: 3, rules: missRule(rules.AnswerWait)})
+	for _, c := range conns[1:] {
+		c.post(c.cas(64, 0, 9, 8))
+	}
+	r.settle()
+	r.m.held.wanted, r.m.kick = true, false
+	for i, want := range []bool{true, false} {
+		if r.m.popHeld(&r.m.blocked.list[i].held); r.m.kick != want || r.m.held.wanted {
+			t.Errorf("request %d: settle runs: %v, want %v; a flow waits: %v", i, r.m.kick, want, r.m.held.wanted)
+		}
+		r.m.kick = false
+	}
+}
+
 // Once the pool has its size, a request is held and released without an allocation.
 func TestHoldingDoesNotAllocate(t *testing.T) {
 	r, conns := locked(t, rigConfig{clients: 2, rules: missRule(rules.AnswerWait)})

@@ -221,10 +221,7 @@ func (w *window) follow(r *record, e recordEvent) {
 
 // waitsForRedo reports whether a READ before psn is being executed again.
 func (w *window) waitsForRedo(psn wire.PSN) bool {
-	if w.redos == 0 {
-		return false
-	}
-	for pos := w.head; pos != w.tail; pos++ {
+	for pos := w.head; w.redos > 0 && pos != w.tail; pos++ {
 		if q := w.at(pos); q.state.isRedo() {
 			return wire.Diff(q.psn, psn) < 0
 		}
