@@ -74,4 +74,34 @@ var kvcsBugs = []planted{
 		" && sum == sum\n",
 		"store/kvcs TestCellOfAnotherChange",
 	},
+	{
+		"kvcs: a client goes on with another store", "store/kvcs/client.go",
+		"	if c.store != 0 && c.store != m.store {\n",
+		"	if c.store != m.store {\n		c.view.epoch = 0\n	}\n	if m.kind == 0 {\n",
+		"sim kvcs: not linearizable",
+	},
+	{
+		"kvcs: a coordinator uses a server with a part of another store's table", "store/kvcs/member.go",
+		"m.instance != x.id || x.store != c.store:",
+		"m.instance != x.id:",
+		"store/kvcs TestStoresAreKeptApart",
+	},
+	{
+		"kvcs: a session is anybody's who knows its number", "store/kvcs/coordinator.go",
+		"s == nil || s.addr != from {",
+		"s == nil {",
+		"store/kvcs FuzzCoordinator",
+	},
+	{
+		"kvcs: a replica that asks again goes without a fence", "store/kvcs/member.go",
+		"x.id <= c.last[from.Addr()]",
+		"x.id < c.last[from.Addr()]",
+		"store/kvcs FuzzCoordinator",
+	},
+	{
+		"kvcs: a host's clients do not end with it", "store/kvcs/plugin/node.go",
+		"		errs = append(errs, n.clients.close())\n",
+		"",
+		"topo/hostd TestKVCS",
+	},
 }

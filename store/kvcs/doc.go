@@ -36,7 +36,8 @@
 // # Limits
 //
 // The coordinator is one process with its data in memory. While it does not answer, changes end as
-// kv.ErrTimeout. GETs go on until the leases end. If it ends, the store ends. A cell has a fixed
-// size. A key whose window of 16 slots is full is refused by kv.ErrFull; nothing is evicted. Region
+// kv.ErrTimeout. GETs go on until the leases end. If it ends, the store ends: another coordinator
+// begins another store, whose number is in all messages, and clients of the former one get kv.ErrLost
+// with ErrEnded. A cell has a fixed size. A key whose window of 16 slots is full is refused by kv.ErrFull; nothing is evicted. Region
 // keys travel in clear text, as those of onerma/host do.
 package kvcs
