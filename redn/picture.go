@@ -105,6 +105,7 @@ func (m *Machine) detail(e *sendring.Entry) string {
 		return fmt.Sprintf("%s + %#x", remote, e.SwapAdd)
 	case sendring.Max, sendring.Min:
 		return fmt.Sprintf("of %s → %s", local, remote)
+	default: // described as in a listing
 	}
 	_, rest, _ := strings.Cut(Text(e), " ")
 	return strings.TrimSpace(rest)
