@@ -64,7 +64,7 @@ func testRecycledLoop(t *testing.T, w *World) {
 		lanes[i] = newSearch(a)
 	}
 	rnd := rand.New(rand.NewPCG(3, 4))
-	for run := 0; run < ringInputs(50*ringLanes); run += ringLanes {
+	for run := 0; run < ringInputs(12*ringLanes); run += ringLanes {
 		for i, s := range lanes {
 			s.start(rnd, i)
 		}
