@@ -558,7 +558,7 @@ func TestFewBytesWaitBeforeFramesComeBack(t *testing.T) {
 	}
 	q.push(packetio.Frame{Data: make([]byte, 1)})
 	q.push(packetio.Frame{Data: make([]byte, 2)})
-	if q.below(6) != true || q.below(5) || q.below(4) {
+	if !q.below(6) || q.below(5) || q.below(4) {
 		t.Errorf("%d frames of %d bytes", q.n, q.bytes)
 	}
 }

@@ -165,7 +165,7 @@ func (b *bufferRun) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("frames wait for a rule that has gone; see `rdmalab switch buffers`")
+	return errors.New("frames wait for a rule that has gone; see `rdmalab switch buffers`")
 }
 
 // send sends frames to the host behind the port.
