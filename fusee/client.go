@@ -81,7 +81,7 @@ func (c *Client) register(deadline clock.Time) error {
 
 // begin is called at the start of each operation.
 func (c *Client) begin(deadline clock.Time) error {
-	c.cost, c.strangers = kv.Cost{}, c.strangers[:0]
+	c.cost, c.strangers, c.friend = kv.Cost{}, c.strangers[:0], 0
 	if c.ended {
 		return kv.ErrClosed
 	}

@@ -142,8 +142,9 @@
 // The backups change before the primary. A group of buckets goes through these steps:
 //
 //	flip    The headers become moving; after that the slots are read. An INSERT of a key that
-//	        moves reads the headers again after its CAS, and withdraws its object if its bucket
-//	        is not open. So the keys that were read are all that must be moved.
+//	        moves reads the headers again after its CAS. If its bucket is not open, it puts its
+//	        object, which is pending, into the same place of the twin, and empties the first
+//	        slot beside that. So the keys that were read are all that must be moved.
 //	inspect The objects say which keys move. Their versions show that they are those of the slots.
 //	        A key that stays is not looked at again: clients change its slot as they like. If an
 //	        object is pending, the split waits until its client marks it as valid, and then moves
@@ -159,19 +160,23 @@
 // those of the twin after the others. If a slot of the twin is not 0, it counts, and the slot at
 // the same place of the subtable does not. If a slot is leaving and the twin's is 0, the key has the
 // value of the object that the slot has named. The client reads the keys of such objects. To change such
-// a key, it plants the key itself. It also does so if its change has lost to the client that moves the key.
+// a key, it plants the key itself. It also does so if its change has lost to the client that moves the key,
+// which it does not wait for: the backups have the leaving value, so it swaps the primary itself. Then it
+// changes the slot of the twin, with the object that it has written already.
 //
 // A PUT of a key in a moving bucket moves the key: it makes the slot leaving, with its own object
 // in place of the old one, and plants that object. So PUTs without pause do not delay a split.
 // Until the PUT has won, only its own client carries it on, as with any PUT.
 //
 // If a client's copy of the directory is old, the client finds unexpected headers. Then it knows
-// that a split has begun, or it reads the words of all subtables that may have the key.
+// that a split has begun, or it reads the words of all subtables that may have the key. If the split
+// leaves the key where it is, the client need not read the twin.
 //
 // A PUT that loses takes effect immediately before the winner, but not if the winner only moves the
-// key: then the PUT is repeated. To find out, the client reads the header of the bucket once more.
-// The header shows moving before a move begins. While it shows moving, a slot that leaves with
-// another object than the PUT has read was changed by a PUT.
+// key: then the PUT is repeated. To find out, the client reads the header of the bucket behind the
+// primary. The header shows moving before a move begins. While it shows moving, a slot that leaves with
+// another object than the PUT has read was changed by a PUT. So was the slot of a key that none of the
+// splits moves which the header shows.
 //
 // Sweeps read as clients do, and count a leaving slot as one that names its object. A recovery
 // reads all subtables in which the key has ever been: a client that was hung may insert a key long
@@ -179,7 +184,8 @@
 //
 // Operations help with a split after their own work, so that a split ends before buckets are full,
 // unless keys are chosen that share buckets. An operation spends up to 4 round trips on the split,
-// but not more than 10 together with its own. An INSERT that leaves almost no empty slot in its
+// but not more than 10 together with its own, in which it may also get a block or begin a split. An
+// INSERT that leaves almost no empty slot in its
 // buckets uses all 10. An INSERT whose buckets are full works on the split until its own buckets
 // are settled. If they are settled and full again, it completes the split of the subtable. Only
 // such an INSERT may take longer. If there is no room for another subtable, the INSERT ends with

@@ -21,9 +21,11 @@ type finder struct {
 	// vacant is how many slots in the buckets of the key are empty. vacancy counts them.
 	vacant int
 	found  []entry
-	// strangers are slots that inspect has found to name other keys than the one of this operation. A slot
-	// has no value twice, so they need not be inspected again.
+	// strangers are slots that inspect has found to name other keys than the one of this operation. They
+	// need not be inspected again: a slot has no value twice, and a split that moves a key moves the
+	// value. friend is a value of a slot that names the key of this operation, or 0.
 	strangers []entry
+	friend    layout.Slot
 	scratch   []byte
 	// stuck are the slots that the client avoids, the oldest first.
 	stuck  []avoided
@@ -140,7 +142,8 @@ func (f *finder) avoids(at uint64) bool {
 }
 
 // vacancy chooses an empty slot in the combined bucket with fewer keys. It chooses a slot that the
-// client avoids only if there is no other empty slot. ok is false if there is none.
+// client avoids, or that a key has left, only if there is no other empty slot. ok is false if there is
+// none.
 func (f *finder) vacancy() (e entry, ok bool) {
 	least := 2 * layout.CombinedSlots
 	f.vacant = 0
@@ -155,7 +158,8 @@ func (f *finder) vacancy() (e entry, ok bool) {
 			if room++; first.at == 0 {
 				first = one
 			}
-			if free.at == 0 && !f.avoids(one.at) {
+			// A slot that a key has left is about to be cleaned.
+			if free.at == 0 && !f.avoids(one.at) && !f.super.Shape.Format.Leaving(one.slot) {
 				free = one
 			}
 		}
@@ -205,7 +209,7 @@ var errChanged = errors.New("a slot has changed")
 // the objects is valid, inspect returns only its entry, and f.object is that object. The error
 // errChanged means that the caller must read the buckets again.
 func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry, error) {
-	list = slices.DeleteFunc(list, func(e entry) bool { return slices.Contains(f.strangers, entry{at: e.at, slot: e.slot}) })
+	list = slices.DeleteFunc(list, func(e entry) bool { return slices.Contains(f.strangers, f.stranger(e)) })
 	out := list[:0]
 	for len(list) > 0 {
 		some := list[:min(maxIn, len(list))]
@@ -228,7 +232,7 @@ func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry
 				return nil, errChanged
 			case f.object.Key != key:
 				if len(f.strangers) < maxStrangers {
-					f.strangers = append(f.strangers, entry{at: e.at, slot: e.slot})
+					f.strangers = append(f.strangers, f.stranger(e))
 				}
 				continue
 			}
@@ -241,17 +245,37 @@ func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry
 	return out, nil
 }
 
+// stranger returns what the client remembers of an entry that names another key. A published value can
+// name other objects elsewhere.
+func (f *finder) stranger(e entry) entry {
+	if f.super.Shape.Format == layout.Published {
+		return entry{at: e.at, slot: e.slot}
+	}
+	return entry{slot: e.slot}
+}
+
 // search is inspect for the entries that look has found, and for those of keys that are being moved: such
 // a key has its value, although no slot names it now. If the key is one of them, search returns its entry
 // alone, with the mark Valid, because a split moves no other objects.
 func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry, error) {
+	format := f.super.Shape.Format
+	known := f.cache.get(key, f.sight.hash)
+	for _, e := range f.leaving {
+		if f.friend != 0 && e.slot == format.Leave(f.friend) || known != nil && e.at == known.at && e.slot == format.Leave(known.slot) {
+			return append(list[:0], f.passer(e)), nil
+		}
+	}
+	if err := f.readHeads(len(f.leaving), func(i int) layout.Slot { return f.leaving[i].slot }); err != nil {
+		return nil, err
+	}
 	list, err := f.inspect(key, list, deadline)
 	if err != nil || len(f.leaving) == 0 || len(list) > 0 && list[0].mark == layout.Valid {
 		return list, err
 	}
-	format := f.super.Shape.Format
-	if err := f.readHeads(len(f.leaving), func(i int) layout.Slot { return f.leaving[i].slot }, deadline); err != nil {
-		return nil, err
+	if len(f.batch) > 0 { // inspect has had nothing to read
+		if err := f.do(deadline); err != nil {
+			return nil, err
+		}
 	}
 	for i, e := range f.leaving {
 		switch head, err := f.headOf(i); {
@@ -260,14 +284,20 @@ func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry,
 		case head.Version != format.Ref(e.slot).Version: // the twin has the key by now, or another value of it
 			return nil, errChanged
 		case head.Key == key:
-			return append(list[:0], entry{e.at, format.Left(e.slot, f.sight.hash.Fingerprint()), layout.Valid, true}), nil
+			return append(list[:0], f.passer(e)), nil
 		}
 	}
 	return list, nil
 }
 
-// readHeads reads the heads of the objects that n slots name or, if they are leaving, have named.
-func (f *finder) readHeads(n int, slot func(i int) layout.Slot, deadline clock.Time) error {
+// passer returns the entry of a key that is on its way to the twin. e is its leaving slot.
+func (f *finder) passer(e entry) entry {
+	return entry{e.at, f.super.Shape.Format.Left(e.slot, f.sight.hash.Fingerprint()), layout.Valid, true}
+}
+
+// readHeads adds READs of the heads of the objects that n slots name or, if they are leaving, have named
+// to the batch. They go to the part of the buffer for an object to be written.
+func (f *finder) readHeads(n int, slot func(i int) layout.Slot) error {
 	shape := &f.super.Shape
 	for i := range n {
 		r := shape.Format.Ref(slot(i))
@@ -276,17 +306,14 @@ func (f *finder) readHeads(n int, slot func(i int) layout.Slot, deadline clock.T
 			return errDirectory
 		}
 		server, off := f.replica(r.Server, r.Place)
-		f.read(server, off, atIn+layout.HeadLen*i, layout.HeadLen)
+		f.read(server, off, atOut+layout.HeadLen*i, layout.HeadLen)
 	}
-	if n == 0 {
-		return nil
-	}
-	return f.do(deadline)
+	return nil
 }
 
 // headOf returns the head of object i that readHeads has read.
 func (f *finder) headOf(i int) (layout.Head, error) {
-	b, err := f.bytes(f.scratch, atIn+layout.HeadLen*i, layout.HeadLen)
+	b, err := f.bytes(f.scratch, atOut+layout.HeadLen*i, layout.HeadLen)
 	if err != nil {
 		return layout.Head{}, err
 	}

@@ -1,10 +1,7 @@
 package fusee
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -20,12 +17,9 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 		return err
 	}
 	h := layout.HashOf(key)
-	c.rival, c.outdated = rival{}, nil
+	c.rival = rival{}
 	for {
 		err := c.insert(key, h, value, deadline)
-		if !errors.Is(err, errMoved) {
-			err = recant(c, err, deadline)
-		}
 		switch {
 		case errors.Is(err, errView):
 			if err := c.follow(deadline); err != nil {
@@ -46,24 +40,9 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 			return err
 		}
 		if err := c.retry(deadline); err != nil {
-			return recant(c, err, deadline)
+			return err
 		}
 	}
-}
-
-// recant is called when an INSERT is not repeated, or its repetition has not withdrawn the object of the attempt
-// before: it withdraws that object. err is the error of the INSERT, which recant returns, perhaps with another one.
-// An object that remained pending, in a block that its client has left, would hold up a split for good.
-func recant(c *Client, err error, deadline clock.Time) error {
-	o := c.outdated
-	if o == nil {
-		return err
-	}
-	c.outdated = nil
-	if e := c.withdraw(o.entry, o.fresh, errChanged, deadline); !errors.Is(e, errChanged) {
-		err = errors.Join(e, err)
-	}
-	return err
 }
 
 // errCrowded: the buckets of a key have no empty slot.
@@ -147,130 +126,63 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	if err != nil {
 		return unchanged(err)
 	}
-	c.retract()
 	asked := c.rt.Now()
 	into, err := c.absent(key, h, deadline)
 	if err != nil {
 		c.giveBack(f)
 		return unchanged(err)
 	}
-	slot := c.super.Shape.Format.Slot(f.Ref)
-	won, err := c.replace(change{
-		at: into.at, old: into.slot, new: slot, log: &o, ref: f.Ref, again: func() { c.readBuckets(h, 1) }, patience: stuckAfter,
-		hasty: !c.cfg.Published && !c.avoids(into.at), before: c.retract, then: c.retracted,
-	}, deadline)
-	if err != nil {
-		c.forsake(f, err)
-	}
-	switch {
-	// This change of the slot has no effect, whatever happens to the winner.
-	case errors.Is(err, errStuck):
-		c.avoid(into.at)
-		return errChanged
-	case err != nil:
-		return err
-	}
-	if !won {
-		c.giveBack(f)
-		if c.cfg.Published && len(c.index) > 1 {
-			return nil // hole 1: the winner may have inserted another key
+	p := placing{fresh: f, key: key, hash: h, log: o, slot: c.super.Shape.Format.Slot(f.Ref), asked: asked}
+	for {
+		var own entry
+		if own, err = c.occupy(&p, into, deadline); err != nil || own.at == 0 {
+			return err
 		}
-		return errChanged
+		switch err = c.unrivalled(&p, own, deadline); {
+		case err == nil:
+			return c.show(key, h, own, f, deadline)
+		case !errors.Is(err, errMoved):
+			return err
+		}
+		if into, err = c.follows(&p, own, deadline); err != nil {
+			return err
+		}
 	}
-	if c.cfg.Published { // hole 3: another client may have inserted the key into another slot
-		c.cache.put(key, h, into.at, slot)
-		return nil
-	}
-	own := entry{at: into.at, slot: slot}
-	for err = c.alone(key, h, own, asked, deadline); errors.Is(err, errView); err = c.alone(key, h, own, asked, deadline) {
-		asked = c.rt.Now()
-		switch err := c.remains(own, h, 1, max(deadline, asked).Add(settleTimeout)); {
+}
+
+// unrivalled is alone, also while the members change. After an error the object is withdrawn, unless the
+// error is errMoved or the outcome is unknown.
+func (c *Client) unrivalled(p *placing, own entry, deadline clock.Time) error {
+	err := c.alone(p.key, p.hash, own, p.asked, deadline)
+	for ; errors.Is(err, errView); err = c.alone(p.key, p.hash, own, p.asked, deadline) {
+		p.asked = c.rt.Now()
+		switch err := c.remains(own, p.hash, 1, max(deadline, p.asked).Add(settleTimeout)); {
 		case errors.Is(err, errChanged): // the master has withdrawn the object
-			c.unsure = append(c.unsure, f.object)
+			c.unsure = append(c.unsure, p.object)
 			return err
 		case err != nil:
-			c.unsure = append(c.unsure, f.object)
+			c.unsure = append(c.unsure, p.object)
 			return ended(err)
 		}
 	}
 	switch {
 	case err == nil:
-		return c.show(key, h, own, f, deadline)
+		return nil
 	case errors.Is(err, errChanged):
-		c.outdated = &outdated{entry: own, fresh: f}
 		return errMoved
 	}
-	return c.withdraw(own, f, err, deadline)
-}
-
-// errMoved is errChanged after a split has begun to move the keys of the slot into which an INSERT has put
-// its object.
-var errMoved = fmt.Errorf("%w: a split has begun", errChanged)
-
-// outdated is an object of an INSERT that is withdrawn while the INSERT is repeated, so that this takes no
-// round trips of its own. The backups change in the first round trip of the next attempt, and the primary
-// in the second one, before the next object can become valid. No other client changes the slot.
-type outdated struct {
-	entry
-	fresh
-	words []int
-	// primary: the primary changes now, or has changed.
-	primary bool
-}
-
-// retract adds the CASes of the next step to the batch.
-func (c *changer) retract() {
-	o := c.outdated
-	if o == nil {
-		return
-	}
-	o.primary = o.primary || o.words != nil || len(c.backups()) == 0
-	servers := c.backups()
-	if o.primary {
-		servers = c.index[:1]
-	}
-	o.words = o.words[:0]
-	for _, server := range servers {
-		o.words = append(o.words, c.swap(server, o.at, uint64(o.slot), uint64(c.super.Shape.Format.Emptied(o.Ref))))
-	}
-}
-
-// retracted is called when the batch was executed.
-func (c *changer) retracted() error {
-	o := c.outdated
-	if o == nil {
-		return nil
-	}
-	for _, at := range o.words {
-		v, err := c.fab.Word(at)
-		if err != nil {
-			return err
-		}
-		if v != uint64(o.slot) && v != uint64(c.super.Shape.Format.Emptied(o.Ref)) { // another client settles it
-			c.outdated, c.unsure = nil, append(c.unsure, o.object)
-			return nil
-		}
-	}
-	if o.primary {
-		c.outdated = nil
-		c.giveBack(o.fresh)
-	}
-	return nil
+	return c.withdraw(own, p.fresh, err, deadline)
 }
 
 // absent executes the batch, checks that the key has no slot, and chooses an empty slot.
 func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
 	asked := c.rt.Now()
-	own := c.outdated
-	if err := cmp.Or(c.do(deadline), c.retracted()); err != nil {
+	if err := c.do(deadline); err != nil {
 		return entry{}, err
 	}
 	list, err := c.look(0)
 	if err != nil {
 		return entry{}, err
-	}
-	if own != nil {
-		list = slices.DeleteFunc(list, func(e entry) bool { return e.at == own.at && e.slot == own.slot })
 	}
 	into, free := c.vacancy()
 	list, err = c.inspect(key, list, deadline) // alone finds a key that is on its way

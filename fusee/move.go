@@ -188,14 +188,32 @@ func (c *grower) catchUp(deadline clock.Time) error {
 }
 
 // bring puts a key into the twin which is on its way there, and which this client wants to change: the
-// client that moves it may have died. slot is what the twin gets, at is the offset of the leaving slot.
-func (c *changer) bring(key uint64, at uint64, slot layout.Slot, deadline clock.Time) error {
+// client that moves it may have died. e has the offset of the leaving slot, and the value that the twin
+// gets. bring returns the entry of the twin. The error errChanged means that the twin has another value
+// by now.
+func (c *changer) bring(key uint64, e entry, deadline clock.Time) (entry, error) {
 	v := &c.sight
-	err := c.plant([]move{{entry: entry{at: at, slot: slot}}}, v.shift, deadline)
-	if err == nil {
-		c.cache.put(key, v.hash, at+v.shift, slot)
+	e.at, e.passing = e.at+v.shift, false
+	for _, server := range c.backups() {
+		c.swap(server, e.at, 0, uint64(e.slot))
 	}
-	return err
+	if len(c.batch) > 0 {
+		if err := c.do(deadline); err != nil {
+			return e, err
+		}
+	}
+	word := c.swap(c.root(), e.at, 0, uint64(e.slot))
+	if err := c.do(deadline); err != nil {
+		return e, err
+	}
+	found, err := c.fab.Word(word)
+	if err == nil && found != 0 && found != uint64(e.slot) {
+		err = errChanged
+	}
+	if err == nil {
+		c.cache.put(key, v.hash, e.at, e.slot)
+	}
+	return e, err
 }
 
 // backups returns the servers with the backups of the index.

@@ -1,8 +1,9 @@
 package fusee
 
 import (
-	"cmp"
+	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -144,14 +145,25 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	format := c.super.Shape.Format
 	slot := format.Slot(f.Ref)
 	to, shift := slot, uint64(0)
-	switch {
-	case op == layout.OpDelete:
-		to = format.Emptied(f.Ref)
-	// A PUT moves its key itself. Otherwise PUTs without pause would delay the split.
-	case c.sight.moving(e.at):
-		to, shift = format.Leave(slot), c.sight.shift
+	change1 := func() (bool, error) {
+		switch to, shift = slot, 0; {
+		case op == layout.OpDelete:
+			to = format.Emptied(f.Ref)
+		// A PUT moves its key itself. Otherwise PUTs without pause would delay the split.
+		case c.sight.moving(e.at):
+			to, shift = format.Leave(slot), c.sight.shift
+		}
+		return c.replace(change{at: e.at, old: e.slot, new: to, log: &o, ref: f.Ref}, deadline)
 	}
-	won, err := c.replace(change{at: e.at, old: e.slot, new: to, log: &o, ref: f.Ref}, deadline)
+	won, err := change1()
+	if err == nil && !won && c.passes(e) { // no replica names the object
+		c.cost.Retries++
+		if e, err = c.bring(key, e, deadline); err != nil {
+			c.giveBack(f)
+			return false, unchanged(err)
+		}
+		won, err = change1()
+	}
 	if err != nil {
 		c.forsake(f, err)
 		if errors.Is(err, errReplaced) {
@@ -179,11 +191,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	if !won && op == layout.OpDelete && c.cfg.Published {
 		return true, nil // hole 2: another DELETE may have removed the key
 	}
-	switch {
-	case won:
-	case c.passes(e):
-		return false, unchanged(c.bring(key, e.at, e.slot, deadline))
-	case op == layout.OpUpdate:
+	if !won && op == layout.OpUpdate {
 		return c.overtaken(e, deadline)
 	}
 	return won, nil
@@ -194,7 +202,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 func (c *changer) passes(e entry) bool {
 	v, shape := &c.sight, &c.super.Shape
 	subtable, _ := shape.Within(e.at)
-	return c.beaten == shape.Format.Leave(e.slot) && subtable == v.subtable && v.hash.Moves(v.entry.Depth)
+	return shape.Format.Vacated(c.beaten, e.slot) && subtable == v.subtable && v.hash.Moves(v.entry.Depth)
 }
 
 // surpassed is overtaken after a change of the members, for a PUT that may also have won before it was
@@ -211,30 +219,34 @@ func (c *changer) surpassed(e entry, deadline clock.Time) (done bool) {
 // before that change. It does if the winner has replaced the same value of the key by another
 // value. It does not if the winner is a split, which only moves the value.
 func (c *changer) overtaken(e entry, deadline clock.Time) (bool, error) {
-	shape := &c.super.Shape
-	subtable, _ := shape.Within(e.at)
-	v := &c.sight
-	last := v.entry.Depth
-	if subtable != v.subtable {
-		last++
-	}
-	if _, ok := shape.Twin(subtable, last); !ok {
-		return true, nil // the subtable cannot be split
+	if !c.divides(e.at) {
+		return true, nil
 	}
 	// Before keys are moved from a bucket, its header shows it. What the CASes have found may come
 	// from later changes, and does not say what has replaced the value.
-	b := e.at / layout.BucketLen * layout.BucketLen
-	word, err := c.slotAt(c.root(), b, deadline)
-	if err != nil {
-		return false, err
+	if !c.headed {
+		word, err := c.slotAt(c.root(), e.at/layout.BucketLen*layout.BucketLen, deadline)
+		if err != nil {
+			return false, err
+		}
+		c.header = uint64(word)
 	}
+	v, shape := &c.sight, &c.super.Shape
 	was, stays := v.head(e.at)
-	if uint64(word) != was.Word() {
-		return false, nil
+	if c.header == was.Word() {
+		// Under one header, a key leaves its slot only once. The slot leaves with another object than this
+		// PUT has read (see passes). So a PUT has replaced the value.
+		return stays || shape.Format.Leaving(c.beaten), nil
 	}
-	// Under one header, a key leaves its slot only once. The slot leaves with another object than this
-	// PUT has read (see passes). So a PUT has replaced the value.
-	return stays || shape.Format.Leaving(c.beaten), nil
+	var now layout.Header
+	if err := now.Parse(binary.LittleEndian.AppendUint64(nil, c.header)); err != nil {
+		return false, errors.Join(errDirectory, err)
+	}
+	if was.Remain(now, v.hash) {
+		return true, nil
+	}
+	_ = v.stale(&c.dir, shape, now) // perhaps the client knows of the split now
+	return false, nil
 }
 
 // unchanged adds kv.ErrNoEffect to the error of an operation that has changed nothing.
@@ -279,6 +291,9 @@ func (c *Client) existing(key uint64, h layout.Hash, deadline clock.Time) (entry
 			return entry{at: known.at, slot: known.slot}, nil
 		}
 	}
+	if i := slices.IndexFunc(list, func(e entry) bool { return e.slot == c.friend }); i >= 0 {
+		return list[i], nil
+	}
 	list, err = c.search(key, list, deadline)
 	switch {
 	case err != nil:
@@ -286,7 +301,7 @@ func (c *Client) existing(key uint64, h layout.Hash, deadline clock.Time) (entry
 	case len(list) == 0 || list[0].mark != layout.Valid:
 		return entry{}, kv.ErrNotFound
 	case list[0].passing:
-		return entry{}, cmp.Or(c.bring(key, list[0].at, list[0].slot, deadline), errChanged)
+		return c.bring(key, list[0], deadline)
 	}
 	return list[0], nil
 }

@@ -3,6 +3,7 @@ package fusee_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -10,6 +11,20 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
+
+// outsider is a client that has never used a key: it reads it, and tries to insert it.
+type outsider struct {
+	key         uint64
+	get, insert error
+	done        bool
+}
+
+func (o *outsider) run(c *fusee.Client, rt verbs.Runtime) error {
+	_, o.get = c.Get(o.key, nil, soon(rt))
+	o.insert = c.Insert(o.key, nil, soon(rt))
+	o.done = true
+	return nil
+}
 
 // A client has died when a key had left its slot and was not in the twin yet. Other clients read the key,
 // and insert keys into the same buckets, without waiting for it; a PUT or DELETE takes it to the twin itself.
@@ -44,6 +59,14 @@ func TestOperationsBesideAKeyOnItsWay(t *testing.T) {
 				if rtts := c.Last().RTTs; !errors.Is(err, want) || rtts > most {
 					t.Errorf("%s: %v after %d round trips, want %v after %d at most", what, err, rtts, want, most)
 				}
+			}
+			other := &outsider{key: key}
+			g.client("cn1", other.run)
+			for !other.done {
+				rt.Sleep(time.Microsecond)
+			}
+			if !errors.Is(other.insert, kv.ErrExists) || other.get != nil {
+				t.Errorf("a client that does not know the key: INSERT: %v, GET: %v", other.insert, other.get)
 			}
 			_, err = c.Get(keys[1], nil, soon(rt)) // the client finds that there is a split
 			within("GET of another key", 4, err, nil)

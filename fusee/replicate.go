@@ -21,8 +21,10 @@ type changer struct {
 	// beaten is the value that all replicas had when the last change tried to change them first; 0
 	// means that their values differed.
 	beaten layout.Slot
-	// outdated is an object that the client withdraws while it repeats an INSERT, or nil.
-	outdated *outdated
+	// header is the header of the bucket with the slot of the last change, behind the READ that has
+	// shown that the slot has changed. headed: the client has read it.
+	header uint64
+	headed bool
 	// heirs are blocks of dead clients that this client settles. reign is what it knows of a master
 	// that settles such blocks.
 	heirs []estate
@@ -45,17 +47,18 @@ type change struct {
 	at       uint64
 	old, new layout.Slot
 	// log is the object whose log entry gets the outcome; nil means that the outcome is not logged.
-	log *layout.Object
-	ref layout.Ref
+	// logged: the entry has the outcome already.
+	log    *layout.Object
+	logged bool
+	ref    layout.Ref
 	// patience, if set, limits the wait for the winner: see errStuck. hasty: if no replica has the new
 	// value, the client does not wait at all.
 	patience time.Duration
 	hasty    bool
 	// again, if set, adds READs to the batch which are executed after the CAS of the primary.
 	again func()
-	// before and then, if set, are called before and after the first batch, for operations on other slots.
+	// before, if set, adds operations on another slot to the batch with the first CASes of the backups.
 	before func()
-	then   func() error
 	// heir: the client that has begun the change is dead. If the change loses, replace does not
 	// wait for the winner.
 	heir bool
@@ -78,6 +81,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 	began := c.rt.Now()
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)
 	w := snapshot.New(uint64(ch.old), uint64(ch.new), len(c.index)-1)
+	c.headed = false
 	polls, lease := 0, clock.Time(0) // the lease begins when this client knows the winner
 	for action := w.Begin(); !w.State().Ended(); {
 		switch action {
@@ -97,8 +101,17 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 			if polls++; polls > 1 {
 				c.rt.Sleep(poll)
 			}
+			moved := c.super.Shape.Format.Leave(ch.old)
+			// All clients that move the key write this value, and all backups have it. So this client goes
+			// on like one of them, and does not wait.
+			if w.State() == snapshot.Waiting && beaten == moved && c.super.Shape.Format.Leaving(moved) {
+				if action, err = c.carryOn(&w, ch.at, late); err != nil {
+					break
+				}
+				continue
+			}
 			// Any client may finish the move of a key, but not a move by a PUT.
-			if winner := layout.Slot(w.Winner()); polls > helpAfter && w.State() == snapshot.Waiting && winner == c.super.Shape.Format.Leave(ch.old) {
+			if winner := layout.Slot(w.Winner()); polls > helpAfter && w.State() == snapshot.Waiting && winner == moved {
 				if _, err := c.redo(vote{ch.at, winner}, late); err != nil {
 					return false, c.givenUp(&w, err)
 				}
@@ -118,6 +131,11 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 			if action, err = c.readPrimary(&w, ch.at, until); err == nil && w.State() == snapshot.Waiting && asked >= lease {
 				lease = c.rt.Now().Add(c.cfg.Lease)
 				err = c.recoverOwner(layout.Slot(w.Winner()), until)
+			}
+			// The primary had the old value after the backups had others, so these come from changes of the
+			// same value: of one key.
+			if winner := layout.Slot(w.Winner()); ch.log != nil && ch.log.Op != layout.OpInsert && w.State() == snapshot.Waiting && !c.super.Shape.Format.Empty(winner) {
+				c.friend = winner
 			}
 			c.beaten = beaten
 		}
@@ -154,12 +172,9 @@ func (c *changer) swapBackups(w *snapshot.Writer, ch *change, deadline clock.Tim
 	}
 	if ch.before != nil {
 		ch.before()
+		ch.before = nil
 	}
-	err := c.do(deadline)
-	if err == nil && ch.then != nil {
-		err = ch.then()
-	}
-	if ch.before, ch.then = nil, nil; err != nil {
+	if err := c.do(deadline); err != nil {
 		return snapshot.None, err
 	}
 	for _, at := range c.words {
@@ -179,7 +194,7 @@ func (c *changer) swapBackups(w *snapshot.Writer, ch *change, deadline clock.Tim
 
 // logOutcome writes the outcome of a change into the log entry in all replicas of the object.
 func (c *changer) logOutcome(w *snapshot.Writer, ch change, deadline clock.Time) (snapshot.Action, error) {
-	if ch.log == nil {
+	if ch.log == nil || ch.logged {
 		return w.Logged(), nil
 	}
 	var b [logLen]byte
@@ -216,19 +231,50 @@ func (c *changer) swapPrimary(w *snapshot.Writer, ch change, deadline clock.Time
 	return w.Primary(v), nil
 }
 
+// carryOn swaps the primary to the value with which a split moves a key, after the backups have it.
+func (c *changer) carryOn(w *snapshot.Writer, at uint64, deadline clock.Time) (snapshot.Action, error) {
+	c.headed = false
+	word := c.swap(c.root(), at, w.Old(), w.Winner())
+	if err := c.do(deadline); err != nil {
+		return snapshot.None, err
+	}
+	v, err := c.fab.Word(word)
+	if v == w.Old() {
+		v = w.Winner()
+	}
+	return w.Primary(v), err
+}
+
 func (c *changer) readPrimary(w *snapshot.Writer, at uint64, deadline clock.Time) (snapshot.Action, error) {
 	if c.rt.Now() >= deadline {
 		return snapshot.None, kv.ErrTimeout
 	}
 	c.read(c.root(), at, atLog, 8)
+	divides := c.divides(at)
+	if divides {
+		c.read(c.root(), at/layout.BucketLen*layout.BucketLen, atLog+8, 8)
+	}
 	if err := c.do(deadline); err != nil {
 		return snapshot.None, err
 	}
 	var err error
-	if c.scratch, err = c.bytes(c.scratch, atLog, 8); err != nil {
+	if c.scratch, err = c.bytes(c.scratch, atLog, 16); err != nil {
 		return snapshot.None, err
 	}
+	c.header, c.headed = binary.LittleEndian.Uint64(c.scratch[8:]), divides
 	return w.Primary(binary.LittleEndian.Uint64(c.scratch)), nil
+}
+
+// divides reports whether a split can move the key of the slot at offset `at`.
+func (c *changer) divides(at uint64) bool {
+	subtable, _ := c.super.Shape.Within(at)
+	v := &c.sight
+	last := v.entry.Depth
+	if subtable != v.subtable {
+		last++
+	}
+	_, ok := c.super.Shape.Twin(subtable, last)
+	return ok
 }
 
 // writeReplicas adds WRITEs of n bytes of an object, from offset part, to all its replicas.

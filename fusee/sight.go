@@ -88,12 +88,18 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 			return errors.Join(errDirectory, err)
 		}
 	}
-	for i := range v.old {
-		for _, head := range v.old[i].Heads {
-			if _, ok := v.state(head); !ok {
-				return v.stale(&s.dir, &s.super.Shape, head)
-			}
+	if head, ok := v.unexpected(); ok {
+		err := v.stale(&s.dir, &s.super.Shape, head)
+		if !errors.Is(err, errSplits) || v.hash.Moves(v.entry.Depth) {
+			return err
 		}
+		// The split leaves the key where it is, and whatever the twin has, an INSERT into a slot that is
+		// not leaving is right.
+		v.entry.Splitting, v.new = true, [2]layout.Combined{}
+		if _, ok := v.unexpected(); ok {
+			return errStale
+		}
+		return nil
 	}
 	if !v.entry.Splitting {
 		return nil
@@ -111,6 +117,18 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 		}
 	}
 	return s.learn(v.subtable, from+4*layout.CombinedLen)
+}
+
+// unexpected returns a header that does not fit v.entry. ok is false if all fit.
+func (v *sight) unexpected() (h layout.Header, ok bool) {
+	for i := range v.old {
+		for _, head := range v.old[i].Heads {
+			if _, fits := v.state(head); !fits {
+				return head, true
+			}
+		}
+	}
+	return h, false
 }
 
 // stale returns errStale. If the header itself says that a split of the subtable has begun, stale
@@ -251,6 +269,23 @@ func (v *sight) find(at uint64) (i, n int, there, ok bool) {
 	}
 	return 0, 0, false, false
 }
+
+// fill records that the slot at offset `at` is not empty any more.
+func (v *sight) fill(at uint64) {
+	for i := range v.old {
+		for n := range layout.CombinedSlots {
+			switch one := layout.SlotAt(v.old[i].off, n); at {
+			case one:
+				v.old[i].Slots[n] = filled
+			case one + v.shift:
+				v.new[i].Slots[n] = filled
+			}
+		}
+	}
+}
+
+// filled is a value that stands for any object.
+const filled = ^layout.Slot(0)
 
 // takes reports whether the key may be inserted into the slot at offset `at`.
 func (v *sight) takes(at uint64) bool {

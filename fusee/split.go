@@ -411,8 +411,13 @@ func (c *grower) readGroups(s *split) {
 // change it: after the flip no key that moves gets into it. A key that moves is also moved by its next
 // PUT (see Client.update).
 func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
-	if err := c.readHeads(len(s.moves), func(i int) layout.Slot { return s.moves[i].slot }, deadline); err != nil {
+	if err := c.readHeads(len(s.moves), func(i int) layout.Slot { return s.moves[i].slot }); err != nil {
 		return err
+	}
+	if len(c.batch) > 0 {
+		if err := c.do(deadline); err != nil {
+			return err
+		}
 	}
 	list := s.moves[:0]
 	for i, m := range s.moves {

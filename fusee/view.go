@@ -426,6 +426,7 @@ func (s *space) replica(server int, place uint64) (at int, off uint64) {
 // more. A split may have moved the key from the slot since then: it has moved the new object if the
 // change has won, or the old one.
 func (c *changer) resolve(ch change, deadline clock.Time) (won bool, err error) {
+	c.headed = false
 	for {
 		if err := c.follow(deadline); err != nil {
 			return false, ended(err)

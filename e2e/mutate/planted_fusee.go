@@ -39,9 +39,9 @@ var fuseeBugs = []planted{
 		"fusee TestTheNumberOfAClientThatBeginsIsFenced",
 	},
 	{
-		"fusee: an INSERT whose deadline passes beside a split leaves its object pending", "fusee/insert.go",
-		"return recant(c, err, deadline)",
-		"return err",
+		"fusee: an INSERT whose deadline passes beside a split leaves its object pending", "fusee/place.go",
+		"return entry{}, c.abandon(p, errChanged, deadline)",
+		"return entry{}, errChanged",
 		"fusee TestTheDeadlineOfAnINSERTPassesWhenASplitBegins",
 	},
 	{
@@ -117,10 +117,16 @@ var fuseeBugs = []planted{
 		"fusee TestOperationsBesideAKeyOnItsWay",
 	},
 	{
-		"fusee: an INSERT is shown before its first object is withdrawn", "fusee/insert.go",
-		"servers = c.index[:1]",
-		"servers = nil",
+		"fusee: an INSERT is shown before its first slot is emptied", "fusee/place.go",
+		"again:  func() { c.retract(p.outdated, c.index[:1]); c.readBuckets",
+		"again:  func() { c.readBuckets",
 		"fusee TestTheIndexGrowsUnderLoad",
+	},
+	{
+		"fusee: a PUT that a split has overtaken counts as overtaken by a PUT", "fusee/layout/bucket.go",
+		"\tif h.Moving {\n\t\tdepth--\n\t}\n",
+		"",
+		"fusee/layout TestRemain",
 	},
 	{
 		"fusee: an INSERT does not notice keys that are on their way", "fusee/insert.go",
@@ -472,7 +478,7 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a PUT that has lost to a mover takes it for a PUT", "fusee/ops.go",
-		"return c.beaten == shape.Format.Leave(e.slot) &&",
+		"return shape.Format.Vacated(c.beaten, e.slot) &&",
 		"return c.cfg.Published &&",
 		"sim fusee",
 	},

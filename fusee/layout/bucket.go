@@ -77,6 +77,21 @@ func (h *Header) Parse(b []byte) error {
 	return nil
 }
 
+// Remain reports whether no split can have moved a key with hash k from a bucket while its header was
+// changed from h to now.
+func (h Header) Remain(now Header, k Hash) bool {
+	depth := h.Depth
+	if h.Moving {
+		depth--
+	}
+	for ; depth < now.Depth; depth++ {
+		if k.Moves(depth) {
+			return false
+		}
+	}
+	return now.Prefix == h.Prefix
+}
+
 // Combined is a combined bucket in local memory.
 type Combined struct {
 	// Heads are the headers of the two buckets. They may differ while the subtable is being split.

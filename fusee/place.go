@@ -1,0 +1,184 @@
+package fusee
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// placing is an object that an INSERT has written and puts into a slot. If it does not get the slot, it
+// puts the same object into another one, so that this takes few round trips.
+type placing struct {
+	fresh
+	key  uint64
+	hash layout.Hash
+	log  layout.Object
+	// slot is the value that names the object. logged: the log entry has the outcome.
+	slot   layout.Slot
+	logged bool
+	// asked is when the client began to change the slot. again: it has read the buckets since then.
+	asked clock.Time
+	again bool
+	// outdated is a slot that names the object and from which a split has begun to move keys, or nil.
+	outdated *outdated
+}
+
+// outdated is a slot that an INSERT empties while it puts its object, which is pending, into another slot,
+// so that this takes no round trips of its own. The backups change with those of the other slot, and the
+// primary with the primary, before the object can become valid. No other client changes the slot: splits
+// move valid objects alone. So whatever is executed twice, or not at all before the client dies, the
+// slot has one of two values, and the one that recovers the client empties it.
+type outdated struct {
+	entry
+	emptied layout.Slot
+	view    layout.View
+}
+
+// errMoved: a split has begun to move the keys of the slot into which an INSERT has put its object.
+var errMoved = fmt.Errorf("%w: a split has begun", errChanged)
+
+// occupy puts the object into an empty slot: into, or another one if that has got another object. It
+// returns the slot with the object. If it returns neither an entry nor an error, the INSERT ends with
+// success.
+func (c *Client) occupy(p *placing, into entry, deadline clock.Time) (own entry, err error) {
+	for {
+		p.asked, p.again = c.rt.Now(), false
+		won, err := c.replace(change{
+			at: into.at, old: into.slot, new: p.slot, log: &p.log, logged: p.logged, ref: p.Ref, patience: stuckAfter,
+			hasty:  !c.cfg.Published && !c.avoids(into.at),
+			before: func() { c.retract(p.outdated, c.backups()) },
+			again:  func() { c.retract(p.outdated, c.index[:1]); c.readBuckets(p.hash, 1); p.again = true },
+		}, deadline)
+		stuck := errors.Is(err, errStuck)
+		if stuck {
+			c.avoid(into.at)
+		}
+		switch {
+		case won:
+			if c.cfg.Published { // hole 3: another client may have inserted the key into another slot
+				c.cache.put(p.key, p.hash, into.at, p.slot)
+				return entry{}, nil
+			}
+			if p.logged = true; p.outdated != nil && p.outdated.view != c.view {
+				if err := c.discard(p, deadline); err != nil {
+					c.unsure = append(c.unsure, p.object)
+					return entry{}, ended(err)
+				}
+			}
+			p.outdated = nil
+			return entry{at: into.at, slot: p.slot}, nil
+		case err == nil && c.cfg.Published && len(c.index) > 1:
+			c.giveBack(p.fresh)
+			return entry{}, nil // hole 1: the winner may have inserted another key
+		case err != nil && !errors.Is(err, kv.ErrNoEffect): // a replica may name the object
+			_ = c.discard(p, deadline)
+			c.unsure = append(c.unsure, p.object)
+			if stuck { // this change of the slot has no effect, whatever happens to the winner
+				err = errChanged
+			}
+			return entry{}, err
+		case err != nil && !stuck:
+			return entry{}, c.abandon(p, err, deadline)
+		}
+		if into, err = c.another(p, into, deadline); err != nil {
+			return entry{}, c.abandon(p, err, deadline)
+		}
+	}
+}
+
+// another chooses another empty slot after slot lost has got another value. No replica of that slot names
+// this object.
+func (c *Client) another(p *placing, lost entry, deadline clock.Time) (entry, error) {
+	c.cost.Retries++
+	if c.rt.Now() >= deadline {
+		return entry{}, errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
+	}
+	o := p.outdated
+	if o != nil && o.view != c.view {
+		return entry{}, errChanged
+	}
+	switch {
+	case p.again: // the primary has decided, without backups
+		p.outdated = nil
+		if _, err := c.look(1); err != nil {
+			return entry{}, err
+		}
+	// The client has perhaps not read the twin. Or the slots that keys have left are being cleaned, all
+	// of them at the same time.
+	case o != nil || c.super.Shape.Format.Leaving(lost.slot):
+		c.retract(o, c.index[:1])
+		c.readBuckets(p.hash, 0)
+		if err := c.do(deadline); err != nil {
+			return entry{}, err
+		}
+		p.outdated = nil
+		if _, err := c.look(0); err != nil {
+			return entry{}, err
+		}
+	}
+	c.sight.fill(lost.at)
+	into, free := c.vacancy()
+	if !free {
+		return entry{}, errChanged
+	}
+	return into, nil
+}
+
+// follows is called when a split has begun to move the keys of slot own, after the object was put there:
+// the split may not have seen it. follows returns the slot into which the object goes now, which is the
+// same place in the twin. It is empty unless another client has inserted a key there since the split
+// began.
+func (c *Client) follows(p *placing, own entry, deadline clock.Time) (entry, error) {
+	c.cost.Retries++
+	shape := &c.super.Shape
+	p.outdated = &outdated{entry: own, emptied: shape.Format.Emptied(p.Ref), view: c.view}
+	subtable, _ := shape.Within(own.at)
+	if c.stale || subtable != c.sight.subtable || c.rt.Now() >= deadline {
+		return entry{}, c.abandon(p, errChanged, deadline)
+	}
+	return entry{at: own.at + c.sight.shift}, nil
+}
+
+// retract adds the CASes that empty an outdated slot on some servers to the batch.
+func (c *changer) retract(o *outdated, servers []int) {
+	if o == nil || o.view != c.view { // after a change of the members, discard does it
+		return
+	}
+	for _, server := range servers {
+		c.swap(server, o.at, uint64(o.slot), uint64(o.emptied))
+	}
+}
+
+// discard empties the outdated slot, if there is one.
+func (c *Client) discard(p *placing, deadline clock.Time) error {
+	o := p.outdated
+	if o == nil {
+		return nil
+	}
+	late := max(deadline, c.rt.Now()).Add(settleTimeout)
+	err := c.following(late, func() error {
+		won, err := c.replace(change{at: o.at, old: o.slot, new: o.emptied}, late)
+		if err == nil && !won {
+			err = errForeign
+		}
+		return err
+	})
+	if err == nil {
+		p.outdated = nil
+	}
+	return err
+}
+
+// abandon ends an attempt because of the error `why`. No slot names the object, except perhaps an outdated
+// one.
+func (c *Client) abandon(p *placing, why error, deadline clock.Time) error {
+	if err := c.discard(p, deadline); err != nil {
+		c.unsure = append(c.unsure, p.object)
+		return ended(err)
+	}
+	c.giveBack(p.fresh)
+	return unchanged(why)
+}
