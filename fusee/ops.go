@@ -145,7 +145,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	format := c.super.Shape.Format
 	slot := format.Slot(f.Ref)
 	to, shift := slot, uint64(0)
-	change1 := func() (bool, error) {
+	attempt := func() (bool, error) {
 		switch to, shift = slot, 0; {
 		case op == layout.OpDelete:
 			to = format.Emptied(f.Ref)
@@ -155,14 +155,14 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 		}
 		return c.replace(change{at: e.at, old: e.slot, new: to, log: &o, ref: f.Ref}, deadline)
 	}
-	won, err := change1()
+	won, err := attempt()
 	if err == nil && !won && c.passes(e) { // no replica names the object
 		c.cost.Retries++
 		if e, err = c.bring(key, e, deadline); err != nil {
 			c.giveBack(f)
 			return false, unchanged(err)
 		}
-		won, err = change1()
+		won, err = attempt()
 	}
 	if err != nil {
 		c.forsake(f, err)

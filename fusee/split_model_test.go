@@ -53,6 +53,7 @@ const (
 	movesPending           // pending objects move
 	plantFirst             // the twin has the slot before the subtable has left it
 	putTrustsMove          // a PUT that has lost to a mover takes it for a PUT
+	firstStays             // an INSERT whose object goes to the twin does not empty the first slot
 )
 
 type model struct {
@@ -192,7 +193,7 @@ func (m *model) step(s *modelState, a *modelActor) bool {
 			}
 			words[0] = words[1] // any client may go on with a move
 		}
-		if !a.twin && a.beaten == a.old+8 && a.kind != modelInsert && m.bug != putTrustsMove {
+		if !a.twin && (a.beaten == a.old+8 || a.beaten == a.old+16) && a.kind != modelInsert && m.bug != putTrustsMove && (m.bug != putTrusts || a.kind != modelPut) {
 			a.pc = 10
 			return true
 		}
@@ -203,16 +204,14 @@ func (m *model) step(s *modelState, a *modelActor) bool {
 		}
 		again()
 	case 5: // read the header again
-		if !a.twin && s.head != 0 && m.bug != insertStays {
-			a.pc = 6
+		if !a.twin && s.head != 0 && m.bug != insertStays { // its object follows the others to the twin
+			if a.pc = 14; m.replicas == 2 {
+				a.pc = 12
+			}
 			return true
 		}
 		s.valid |= 1 << a.value
 		a.done, a.ok = true, true
-	case 6, 7:
-		if ended, _ := m.change(s, a, 6, false, a.value, 30+a.value); ended {
-			a.done = true
-		}
 	case 8:
 		s.swap(true, 1, 0, a.value)
 		a.pc = 9
@@ -223,8 +222,29 @@ func (m *model) step(s *modelState, a *modelActor) bool {
 		s.swap(true, 1, 0, a.old)
 		a.pc = 11
 	case 11:
-		s.swap(true, 0, 0, a.old)
+		if f := s.swap(true, 0, 0, a.old); f == 0 || f == a.old {
+			a.twin, a.pc = true, 2
+			break
+		}
 		again()
+	case 12: // the first slot becomes empty, and the twin gets the object
+		s.swap(false, 1, a.value, 30+a.value)
+		a.pc = 13
+	case 13:
+		if f := s.swap(true, 1, 0, a.value); f == 0 {
+			a.pc = 14
+			break
+		}
+		a.pc, a.old = 15, 1 // it has lost
+	case 14:
+		a.old, a.pc = s.swap(true, 0, 0, a.value), 15
+	case 15:
+		if m.bug != firstStays {
+			s.swap(false, 0, a.value, 30+a.value)
+		}
+		if a.twin, a.pc = true, 5; a.old != 0 {
+			again()
+		}
 	}
 	return true
 }
@@ -357,7 +377,7 @@ func TestAllInterleavingsOfAMove(t *testing.T) {
 
 // The model notices each protection that is left out.
 func TestTheModelNoticesBugs(t *testing.T) {
-	for bug := putTrusts; bug <= putTrustsMove; bug++ {
+	for bug := putTrusts; bug <= firstStays; bug++ {
 		noticed := false
 		for _, ops := range [][2]modelKind{{modelPut, modelPut}, {modelPut, modelInsert}, {modelDelete, modelInsert}} {
 			for replicas := 1; replicas <= 2 && !noticed; replicas++ {
