@@ -3,6 +3,18 @@ package main
 // fuseeBugs are bugs of the hash table.
 var fuseeBugs = []planted{
 	{
+		"memservice: an owner that was forgotten may connect again", "softrnic/memservice/owners.go",
+		"	o.retired = max(o.retired, ids[len(ids)-1])\n",
+		"",
+		"softrnic/memservice TestAFullTableForgetsOldOwners",
+	},
+	{
+		"memservice: a full table of owners forgets those with connections", "softrnic/memservice/owners.go",
+		"if o.known[id].fenced || !connected(id) {",
+		"if connected != nil {",
+		"softrnic/memservice TestAFullTable",
+	},
+	{
 		"fusee: a client that ends a dead one waits for a server that has crashed", "fusee/recover.go",
 		"min(deadline, c.rt.Now().Add(takePatience))",
 		"deadline",

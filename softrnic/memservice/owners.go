@@ -3,10 +3,11 @@ package memservice
 import (
 	"errors"
 	"maps"
+	"slices"
 )
 
-// maxOwners is the largest number of owners that a service remembers. When it is reached, further
-// ones are refused until the memory server is restarted.
+// maxOwners is the largest number of owners that a service remembers. When it is reached, the service
+// forgets old ones (see Owners.forget), and refuses a further one if all of these have connections.
 const maxOwners = 1 << 16
 
 var errOwners = errors.New("too many owners: restart the memory server")
@@ -17,7 +18,8 @@ var errOwners = errors.New("too many owners: restart the memory server")
 // empty table. Only one service at a time may use a table.
 type Owners struct {
 	known map[uint32]owner
-	// retired is the largest retired owner. All owners up to it are fenced, and are not in known.
+	// retired is the largest retired owner. All owners up to it are fenced, but for those in known: these had
+	// connections when the service forgot the others.
 	retired uint32
 }
 
@@ -58,16 +60,38 @@ func (o *Owners) admit(id uint32, peer string) error {
 }
 
 // fenced reports whether an owner was fenced or retired.
-func (o *Owners) fenced(id uint32) bool { return id <= o.retired || o.known[id].fenced }
+func (o *Owners) fenced(id uint32) bool {
+	if was, known := o.known[id]; known {
+		return was.fenced
+	}
+	return id <= o.retired
+}
 
 // fence makes admit refuse an owner.
 func (o *Owners) fence(id uint32) error {
-	if id <= o.retired {
+	was, known := o.known[id]
+	if !known && id <= o.retired {
 		return nil
 	}
-	was := o.known[id]
 	was.fenced = true
 	return o.note(id, was)
+}
+
+// forget makes room when the table is full: it removes the older half of the owners, and all of them are fenced
+// from then on. So a client that has ended needs no entry any more, and one that was fenced never connects again.
+// Those for which connected returns true remain as they are.
+func (o *Owners) forget(connected func(id uint32) bool) {
+	if len(o.known) < maxOwners {
+		return
+	}
+	ids := slices.Sorted(maps.Keys(o.known))
+	ids = ids[:len(ids)/2]
+	for _, id := range ids {
+		if o.known[id].fenced || !connected(id) {
+			delete(o.known, id)
+		}
+	}
+	o.retired = max(o.retired, ids[len(ids)-1])
 }
 
 // fenceTo makes admit refuse all owners up to id, and removes their entries.

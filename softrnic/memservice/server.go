@@ -170,6 +170,7 @@ func (s *Server) shutdown() error {
 func (s *Server) handle(in rdmacm.Request) error {
 	s.sweep()
 	s.bury()
+	s.owners.forget(s.connected)
 	r, err := parseRequest(in.Private())
 	if err == nil && r.kind == kindConnect {
 		return s.connect(in, r)
@@ -251,6 +252,11 @@ func (s *Server) holderOf(id uint32) Holder {
 		}
 	}
 	return h
+}
+
+// connected reports whether an owner has a connection that works.
+func (s *Server) connected(id uint32) bool {
+	return slices.ContainsFunc(s.conns, func(c *Conn) bool { return c.of(id) && !c.dead() })
 }
 
 // maxJoined is the largest number of owners of one connection.

@@ -1,0 +1,68 @@
+package memservice
+
+import (
+	"errors"
+	"testing"
+)
+
+// The table of owners is full of clients that have ended and of clients that were fenced: the older half is forgotten,
+// and further clients connect, again and again. No owner that was forgotten connects any more; one that has a
+// connection remains as it is, until it is fenced, too.
+func TestAFullTableForgetsOldOwners(t *testing.T) {
+	const old = 7
+	var o Owners
+	connected := func(id uint32) bool { return id == old }
+	admit := func(id uint32) {
+		o.forget(connected)
+		if err := o.admit(id, "a"); err != nil {
+			t.Fatalf("owner %d: %v", id, err)
+		}
+	}
+	last := uint32(3 * maxOwners)
+	for id := uint32(1); id <= last; id++ {
+		admit(id)
+		if id%3 == 0 {
+			if err := o.fence(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(o.known) > maxOwners {
+			t.Fatalf("%d owners are known after %d", len(o.known), id)
+		}
+	}
+	if o.last() != last {
+		t.Errorf("the last owner is %d, want %d", o.last(), last)
+	}
+	for _, id := range []uint32{1, 3, 6, old + 1, maxOwners / 2, maxOwners} {
+		if err := o.admit(id, "a"); !errors.Is(err, ErrFenced) || !o.fenced(id) {
+			t.Errorf("owner %d, which was forgotten: %v", id, err)
+		}
+	}
+	admit(old)
+	if o.fenced(last) != (last%3 == 0) || o.fenced(last-1) != ((last-1)%3 == 0) {
+		t.Error("owners that were not forgotten are fenced wrongly")
+	}
+	if err := o.fence(old); err != nil || !errors.Is(o.admit(old, "a"), ErrFenced) {
+		t.Errorf("owner %d is fenced, and connects: %v", old, err)
+	}
+	if o.fenceTo(last); len(o.known) > 0 || !o.fenced(old) {
+		t.Errorf("%d owners are known after all were fenced", len(o.known))
+	}
+}
+
+// A table whose owners all have connections takes no further one.
+func TestAFullTableOfOwnersWithConnections(t *testing.T) {
+	var o Owners
+	for id := uint32(1); id <= maxOwners; id++ {
+		if err := o.admit(id, "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.forget(func(uint32) bool { return true })
+	if err := o.admit(maxOwners+1, "a"); !errors.Is(err, errOwners) {
+		t.Errorf("a further owner: %v", err)
+	}
+	if o.fenced(1) {
+		t.Error("an owner with a connection is fenced")
+	}
+}
