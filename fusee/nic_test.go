@@ -48,7 +48,7 @@ func TestTheNICOfAMemberRestarts(t *testing.T) {
 					if standby {
 						x.run("cn3", true)
 					}
-					var super = fusee.Report{}
+					report := fusee.Report{}
 					g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
 						for !x.ready || standby && x.counted == 0 {
 							rt.Sleep(time.Millisecond)
@@ -80,12 +80,12 @@ func TestTheNICOfAMemberRestarts(t *testing.T) {
 							}
 						}
 						var err error
-						super, err = c.Audit(soon(rt))
+						report, err = c.Audit(soon(rt))
 						return err
 					})
 					g.run()
-					if len(x.ended) > 0 || len(x.reigns) != 1 || len(super.Defects) > 0 || super.Keys != 20 {
-						t.Errorf("reigns of %v, ended %v, %+v", x.reigns, x.ended, super)
+					if len(x.ended) > 0 || len(x.reigns) != 1 || len(report.Defects) > 0 || report.Keys != 20 {
+						t.Errorf("reigns of %v, ended %v, %+v", x.reigns, x.ended, report)
 					}
 				})
 			}
