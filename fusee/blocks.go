@@ -140,7 +140,7 @@ func (s *space) refill(c *class, units int, deadline clock.Time) error {
 // client will need its next block soon, and the server has answered the request for it, stock gets it,
 // unless the operation has taken many round trips. So an operation that is repeated seldom has to get
 // a block as well.
-func (s *space) stock(units int, deadline clock.Time) {
+func stock(s *space, units int, deadline clock.Time) {
 	c, q := s.class(units), &s.requests
 	if len(c.queue) > stockAt || s.cost.RTTs+refillRTTs > pauseRTTs || !q.expects(s, units) || q.ahead.wait(s.rt.Now()) != nil {
 		return

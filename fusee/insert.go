@@ -135,16 +135,16 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	p := placing{fresh: f, key: key, hash: h, log: o, slot: c.super.Shape.Format.Slot(f.Ref), asked: asked}
 	for {
 		var own entry
-		if own, err = c.occupy(&p, into, deadline); err != nil || own.at == 0 {
+		if own, err = p.occupy(c, into, deadline); err != nil || own.at == 0 {
 			return err
 		}
-		switch err = c.unrivalled(&p, own, deadline); {
+		switch err = p.unrivalled(c, own, deadline); {
 		case err == nil:
 			return c.show(key, h, own, f, deadline)
 		case !errors.Is(err, errMoved):
 			return err
 		}
-		if into, err = c.follows(&p, own, deadline); err != nil {
+		if into, err = p.follows(c, own, deadline); err != nil {
 			return err
 		}
 	}
@@ -152,7 +152,7 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 
 // unrivalled is alone, also while the members change. After an error the object is withdrawn, unless the
 // error is errMoved or the outcome is unknown.
-func (c *Client) unrivalled(p *placing, own entry, deadline clock.Time) error {
+func (p *placing) unrivalled(c *Client, own entry, deadline clock.Time) error {
 	err := c.alone(p.key, p.hash, own, p.asked, deadline)
 	for ; errors.Is(err, errView); err = c.alone(p.key, p.hash, own, p.asked, deadline) {
 		p.asked = c.rt.Now()
@@ -292,7 +292,7 @@ func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline cl
 		return ended(err)
 	}
 	c.cache.put(key, h, own.at, own.slot)
-	c.stock(f.Units, deadline)
+	stock(&c.space, f.Units, deadline)
 	// The INSERT has succeeded, whatever happens to the split.
 	if c.foresee(deadline) == nil {
 		c.assist(c.vacant < urgentRoom, deadline)

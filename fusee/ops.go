@@ -121,7 +121,7 @@ func (c *Client) write1(key uint64, value []byte, op layout.Op, deadline clock.T
 			return err
 		}
 		if done {
-			c.stock(c.unitsFor(len(value)), deadline)
+			stock(&c.space, c.unitsFor(len(value)), deadline)
 			c.assist(false, deadline)
 			return nil
 		}

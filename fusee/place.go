@@ -43,7 +43,7 @@ var errMoved = fmt.Errorf("%w: a split has begun", errChanged)
 // occupy puts the object into an empty slot: into, or another one if that has got another object. It
 // returns the slot with the object. If it returns neither an entry nor an error, the INSERT ends with
 // success.
-func (c *Client) occupy(p *placing, into entry, deadline clock.Time) (own entry, err error) {
+func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry, err error) {
 	for {
 		p.asked, p.again = c.rt.Now(), false
 		won, err := c.replace(change{
@@ -63,7 +63,7 @@ func (c *Client) occupy(p *placing, into entry, deadline clock.Time) (own entry,
 				return entry{}, nil
 			}
 			if p.logged = true; p.outdated != nil && p.outdated.view != c.view {
-				if err := c.discard(p, deadline); err != nil {
+				if err := p.discard(c, deadline); err != nil {
 					c.unsure = append(c.unsure, p.object)
 					return entry{}, ended(err)
 				}
@@ -74,24 +74,24 @@ func (c *Client) occupy(p *placing, into entry, deadline clock.Time) (own entry,
 			c.giveBack(p.fresh)
 			return entry{}, nil // hole 1: the winner may have inserted another key
 		case err != nil && !errors.Is(err, kv.ErrNoEffect): // a replica may name the object
-			_ = c.discard(p, deadline)
+			_ = p.discard(c, deadline)
 			c.unsure = append(c.unsure, p.object)
 			if stuck { // this change of the slot has no effect, whatever happens to the winner
 				err = errChanged
 			}
 			return entry{}, err
 		case err != nil && !stuck:
-			return entry{}, c.abandon(p, err, deadline)
+			return entry{}, p.abandon(c, err, deadline)
 		}
-		if into, err = c.another(p, into, deadline); err != nil {
-			return entry{}, c.abandon(p, err, deadline)
+		if into, err = p.another(c, into, deadline); err != nil {
+			return entry{}, p.abandon(c, err, deadline)
 		}
 	}
 }
 
 // another chooses another empty slot after slot lost has got another value. No replica of that slot names
 // this object.
-func (c *Client) another(p *placing, lost entry, deadline clock.Time) (entry, error) {
+func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, error) {
 	c.cost.Retries++
 	if c.rt.Now() >= deadline {
 		return entry{}, errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
@@ -131,13 +131,13 @@ func (c *Client) another(p *placing, lost entry, deadline clock.Time) (entry, er
 // the split may not have seen it. follows returns the slot into which the object goes now, which is the
 // same place in the twin. It is empty unless another client has inserted a key there since the split
 // began.
-func (c *Client) follows(p *placing, own entry, deadline clock.Time) (entry, error) {
+func (p *placing) follows(c *Client, own entry, deadline clock.Time) (entry, error) {
 	c.cost.Retries++
 	shape := &c.super.Shape
 	p.outdated = &outdated{entry: own, emptied: shape.Format.Emptied(p.Ref), view: c.view}
 	subtable, _ := shape.Within(own.at)
 	if c.stale || subtable != c.sight.subtable || c.rt.Now() >= deadline {
-		return entry{}, c.abandon(p, errChanged, deadline)
+		return entry{}, p.abandon(c, errChanged, deadline)
 	}
 	return entry{at: own.at + c.sight.shift}, nil
 }
@@ -153,7 +153,7 @@ func (c *changer) retract(o *outdated, servers []int) {
 }
 
 // discard empties the outdated slot, if there is one.
-func (c *Client) discard(p *placing, deadline clock.Time) error {
+func (p *placing) discard(c *Client, deadline clock.Time) error {
 	o := p.outdated
 	if o == nil {
 		return nil
@@ -174,8 +174,8 @@ func (c *Client) discard(p *placing, deadline clock.Time) error {
 
 // abandon ends an attempt because of the error `why`. No slot names the object, except perhaps an outdated
 // one.
-func (c *Client) abandon(p *placing, why error, deadline clock.Time) error {
-	if err := c.discard(p, deadline); err != nil {
+func (p *placing) abandon(c *Client, why error, deadline clock.Time) error {
+	if err := p.discard(c, deadline); err != nil {
 		c.unsure = append(c.unsure, p.object)
 		return ended(err)
 	}
