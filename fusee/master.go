@@ -149,7 +149,7 @@ func (m *Master) Step() error {
 	}
 	for i, s := range m.signs {
 		if m.c.view.Has(i) && (s.lost || s.dead) {
-			return m.persist()
+			return persist(m)
 		}
 		if m.c.view.Has(i) && s.failed > 0 {
 			quiet++
@@ -161,7 +161,7 @@ func (m *Master) Step() error {
 	err = errors.Join(m.retire(), m.tend())
 	m.notice(m.c.rt.Now())
 	if m.guest.stage == cleared && !m.c.fenced {
-		return m.persist()
+		return persist(m)
 	}
 	err = errors.Join(err, m.welcome())
 	m.notice(m.c.rt.Now())
@@ -189,7 +189,7 @@ func (m *Master) report(err error) {
 
 // persist changes the members, however long that takes: clients wait until the change has ended. The memory service
 // of a server may hang, for example, while its NIC goes on.
-func (m *Master) persist() error {
+func persist(m *Master) error {
 	for {
 		err := m.change(m.c.rt.Now().Add(changePatience))
 		switch {

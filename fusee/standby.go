@@ -155,7 +155,7 @@ func (s *Standby) take() error {
 	m.c.view, m.c.newer = s.known, s.known
 	m.second.base = s.known
 	m.watch(m.c.rt.Now())
-	return m.persist()
+	return persist(m)
 }
 
 // halfOf reports whether n members are at least half of the members of a view.
