@@ -68,14 +68,6 @@ func (s *stat) redirected() uint64 {
 	return 0
 }
 
-// sum adds counters.
-func sum(c map[string]uint64, names ...string) (n uint64) {
-	for _, name := range names {
-		n += c[name]
-	}
-	return n
-}
-
 // linearizable lets clients work on a few keys and proves that their history has an order.
 func linearizable(rack *fixture.Rack) {
 	GinkgoHelper()
