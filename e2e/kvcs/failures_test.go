@@ -124,7 +124,7 @@ var _ = Describe("failures below kvcs", Ordered, func() {
 		rack.OK("heal")
 	})
 
-	It("a replica's cable is cut, and joined again", func() {
+	It("a replica's link is cut, and joined again", func() {
 		counted, s, before := during("b", func() { rack.OK("link", "ms1", "down") })
 		Expect(counted["onerma_ended_timeout"]).To(BeNumerically(">", 0))
 		Expect(s.Coordinator.Expired).To(Equal(before.Coordinator.Expired + 1))
