@@ -12,7 +12,7 @@ var fuseeBugs = []planted{
 		"memservice: a full table of owners forgets those with connections", "softrnic/memservice/owners.go",
 		"if o.known[id].fenced || !connected(id) {",
 		"if connected != nil {",
-		"softrnic/memservice TestAFullTable",
+		"softrnic/memservice TestAFullTableOfOwnersWithConnections",
 	},
 	{
 		"fusee: a client that ends a dead one waits for a server that has crashed", "fusee/recover.go",
@@ -52,7 +52,7 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: an INSERT whose deadline passes beside a split leaves its object pending", "fusee/place.go",
-		"return entry{}, c.abandon(p, errChanged, deadline)",
+		"return entry{}, p.abandon(c, errChanged, deadline)",
 		"return entry{}, errChanged",
 		"fusee TestTheDeadlineOfAnINSERTPassesWhenASplitBegins",
 	},
@@ -279,9 +279,9 @@ var fuseeBugs = []planted{
 		"fusee TestADeadlinePassesInTheMiddleOfASplit",
 	},
 	{
-		"fusee: a losing INSERT reports success", "fusee/insert.go",
-		"if c.cfg.Published && len(c.index) > 1 {",
-		"if len(c.index) > 1 {",
+		"fusee: a losing INSERT reports success", "fusee/place.go",
+		"err == nil && c.cfg.Published && len(c.index) > 1:",
+		"err == nil && len(c.index) > 1:",
 		"fusee TestHole1LosingINSERT",
 	},
 	{
@@ -382,7 +382,7 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a dead client's connections are not ended", "fusee/recover.go",
-		"err := c.fence(to, owner, deadline)",
+		"err := c.fence(to, owner, min(deadline, c.rt.Now().Add(takePatience)))",
 		"_, err := to, error(nil)",
 		"sim fusee",
 	},
