@@ -28,8 +28,8 @@ var oneRMAFigures = Experiment{
 var oneRMAChoices = []string{
 	"targets of the delays, bounds of the windows and the first window are not given: RTT / 2, 1.5 RTT, 0.01 to 64, and 1",
 	"the NIC has no PCIe bus: memory is read and written at once; encryption takes no time",
-	"RoCEv2 has the same links, and NICs that take no time either: one connection between two hosts, path MTU 4096, 16 READs in flight, no loss",
-	"the RoCEv2 NIC sends the answer to a READ at once, so READs on other connections wait for it as well; hardware takes turns",
+	"RoCEv2: same links, NICs that take no time, a connection a pair of hosts, path MTU 4096, 16 READs in flight, no loss",
+	"the RoCEv2 NIC sends an answer at once, so READs on other connections wait for it; hardware takes turns",
 	"a link delays a frame by a quarter of the round trip and by the time of its bytes; the switch drops nothing",
 }
 

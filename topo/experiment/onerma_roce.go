@@ -145,7 +145,7 @@ func (l oneRMAGain) measure(ctx context.Context, p Platform) (outcome, error) {
 func oneRMARekey(quick bool) figure {
 	data := papers.MustLoad("onerma/fig14")
 	f := figure{
-		key: "fig14", title: "READs of two regions of a host at 30 % of the line rate, while the key of one is replaced every 50 round trips",
+		key: "fig14", title: "READs of two regions at 30 % of the line rate; the key of one is replaced every 50 round trips",
 		x: data.X, unit: "RTT, us", format: "%.2f", logY: true,
 		why: []string{
 			"the time here is how much later a READ of a client ends at most: the refusal takes a round trip, as the paper allows. In the region table itself a REKEY takes no time",
