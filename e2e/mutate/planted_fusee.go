@@ -9,6 +9,12 @@ var fuseeBugs = []planted{
 		"softrnic/memservice TestAFullTableForgetsOldOwners",
 	},
 	{
+		"memservice: FenceTo fences larger owners that were kept when others were forgotten", "softrnic/memservice/owners.go",
+		"return known <= id })",
+		"return known <= o.retired })",
+		"softrnic/memservice TestFenceToDoesNotFenceLargerOwners",
+	},
+	{
 		"memservice: a full table of owners forgets those with connections", "softrnic/memservice/owners.go",
 		"if o.known[id].fenced || !connected(id) {",
 		"if connected != nil {",

@@ -66,3 +66,23 @@ func TestAFullTableOfOwnersWithConnections(t *testing.T) {
 		t.Error("an owner with a connection is fenced")
 	}
 }
+
+// An owner that has kept its entry when older ones were forgotten is above the numbers that FenceTo names: it is not
+// fenced, because the service does not end its connections.
+func TestFenceToDoesNotFenceLargerOwners(t *testing.T) {
+	const old = 7
+	var o Owners
+	for id := uint32(1); id <= maxOwners; id++ {
+		if err := o.admit(id, "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.forget(func(id uint32) bool { return id == old })
+	o.fenceTo(old - 1)
+	if err := o.admit(old, "a"); err != nil || !o.fenced(old-1) || !o.fenced(old+1) {
+		t.Errorf("owner %d: %v; its neighbours are fenced: %v, %v", old, err, o.fenced(old-1), o.fenced(old+1))
+	}
+	if o.fenceTo(old); !o.fenced(old) {
+		t.Errorf("owner %d is not fenced", old)
+	}
+}

@@ -97,7 +97,7 @@ func (o *Owners) forget(connected func(id uint32) bool) {
 // fenceTo makes admit refuse all owners up to id, and removes their entries.
 func (o *Owners) fenceTo(id uint32) {
 	o.retired = max(o.retired, id)
-	maps.DeleteFunc(o.known, func(known uint32, _ owner) bool { return known <= o.retired })
+	maps.DeleteFunc(o.known, func(known uint32, _ owner) bool { return known <= id })
 }
 
 // last returns the largest owner that has ever connected, or was retired.
