@@ -4,7 +4,7 @@ package main
 var fuseeBugs = []planted{
 	{
 		"memservice: an owner that was forgotten may connect again", "softrnic/memservice/owners.go",
-		"	o.retired = max(o.retired, ids[len(ids)-1])\n",
+		"			o.retired = max(o.retired, id)\n",
 		"",
 		"softrnic/memservice TestAFullTableForgetsOldOwners",
 	},
@@ -16,9 +16,21 @@ var fuseeBugs = []planted{
 	},
 	{
 		"memservice: a full table of owners forgets those with connections", "softrnic/memservice/owners.go",
-		"if o.known[id].fenced || !connected(id) {",
-		"if connected != nil {",
-		"softrnic/memservice TestAFullTableOfOwnersWithConnections",
+		"was.gone = !list[id]",
+		"was.gone = list != nil",
+		"softrnic/memservice TestAFullTableForgetsOldOwners",
+	},
+	{
+		"memservice: a full table of owners forgets those that have just lost their connections", "softrnic/memservice/owners.go",
+		"if !o.looked {",
+		"if !o.looked || full {",
+		"softrnic/memservice TestAFullTableKeepsAnOwnerThatHasLostItsConnection",
+	},
+	{
+		"memservice: an owner that connects again stays one that is gone", "softrnic/memservice/owners.go",
+		"was.peer, was.gone = peer, false",
+		"was.peer = peer",
+		"softrnic/memservice TestAFullTableKeepsAnOwnerThatHasLostItsConnection",
 	},
 	{
 		"fusee: a client that ends a dead one waits for a server that has crashed", "fusee/recover.go",

@@ -3,6 +3,8 @@ package memservice
 import (
 	"errors"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // The table of owners is full of clients that have ended and of clients that were fenced: the older half is forgotten,
@@ -11,7 +13,7 @@ import (
 func TestAFullTableForgetsOldOwners(t *testing.T) {
 	const old = 7
 	var o Owners
-	connected := func(id uint32) bool { return id == old }
+	connected := func() map[uint32]bool { return map[uint32]bool{old: true} }
 	admit := func(id uint32) {
 		o.forget(connected)
 		if err := o.admit(id, "a"); err != nil {
@@ -58,7 +60,11 @@ func TestAFullTableOfOwnersWithConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.forget(func(uint32) bool { return true })
+	all := make(map[uint32]bool)
+	for id := range o.known {
+		all[id] = true
+	}
+	o.forget(func() map[uint32]bool { return all })
 	if err := o.admit(maxOwners+1, "a"); !errors.Is(err, errOwners) {
 		t.Errorf("a further owner: %v", err)
 	}
@@ -77,12 +83,75 @@ func TestFenceToDoesNotFenceLargerOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.forget(func(id uint32) bool { return id == old })
+	o.forget(func() map[uint32]bool { return map[uint32]bool{old: true} })
 	o.fenceTo(old - 1)
 	if err := o.admit(old, "a"); err != nil || !o.fenced(old-1) || !o.fenced(old+1) {
 		t.Errorf("owner %d: %v; its neighbours are fenced: %v, %v", old, err, o.fenced(old-1), o.fenced(old+1))
 	}
 	if o.fenceTo(old); !o.fenced(old) {
 		t.Errorf("owner %d is not fenced", old)
+	}
+}
+
+// A client that has lost its connection when the table becomes full is not forgotten: it connects again. If it has not
+// connected when the table is full the next time, it is forgotten.
+func TestAFullTableKeepsAnOwnerThatHasLostItsConnection(t *testing.T) {
+	const old, back, ended = 7, 8, 9
+	var o Owners
+	up := map[uint32]bool{old: true, back: true, ended: true}
+	connected := func() map[uint32]bool { return up }
+	connect := func(ids ...uint32) {
+		t.Helper()
+		for _, id := range ids {
+			if err := o.admit(id, "a"); err != nil {
+				t.Fatalf("owner %d: %v", id, err)
+			}
+		}
+	}
+	next := uint32(1)
+	fill := func(to int) {
+		t.Helper()
+		for ; len(o.known) < to; next++ {
+			o.forget(connected)
+			connect(next)
+		}
+	}
+	fill(maxOwners)
+	clear(up)
+	o.forget(connected)
+	if len(o.known) >= maxOwners || !o.fenced(ended+1) {
+		t.Fatalf("%d owners are known", len(o.known))
+	}
+	connect(old, back, ended)
+	up[old] = true
+	fill(maxOwners - 1) // meanwhile the service has found that the others have no connection
+	connect(back)
+	clear(up)
+	fill(maxOwners)
+	o.forget(connected)
+	if o.fenced(old) || o.fenced(back) || !o.fenced(ended) {
+		t.Errorf("fenced: owner %d %v, %d %v, %d %v", old, o.fenced(old), back, o.fenced(back), ended, o.fenced(ended))
+	}
+}
+
+// The service asks the NIC at most once about each connection, however many owners it has, and about none as long as
+// there is room.
+func TestAFullTableAsksOnceAboutAConnection(t *testing.T) {
+	asked, s := 0, &Server{owners: new(Owners)}
+	for id := uint32(1); id <= maxOwners; id++ {
+		if id%maxJoined == 1 {
+			s.conns = append(s.conns, &Conn{QP: askedQP{state: verbs.StateRTS, asked: &asked}})
+		}
+		c := s.conns[len(s.conns)-1]
+		c.owners = append(c.owners, id)
+		if err := s.owners.admit(id, "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		s.owners.forget(s.connected)
+	}
+	if asked > 3*len(s.conns) || len(s.owners.known) != maxOwners {
+		t.Errorf("%d questions about %d connections, %d owners are left", asked, len(s.conns), len(s.owners.known))
 	}
 }

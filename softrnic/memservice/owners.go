@@ -8,7 +8,11 @@ import (
 
 // maxOwners is the largest number of owners that a service remembers. When it is reached, the service
 // forgets old ones (see Owners.forget), and refuses a further one if all of these have connections.
-const maxOwners = 1 << 16
+// When the table has lookAt owners, the service notes which ones have no connection.
+const (
+	maxOwners = 1 << 16
+	lookAt    = maxOwners / 4 * 3
+)
 
 var errOwners = errors.New("too many owners: restart the memory server")
 
@@ -18,15 +22,17 @@ var errOwners = errors.New("too many owners: restart the memory server")
 // empty table. Only one service at a time may use a table.
 type Owners struct {
 	known map[uint32]owner
-	// retired is the largest retired owner. All owners up to it are fenced, but for those in known: these had
-	// connections when the service forgot the others.
+	// retired is the largest retired owner. All owners up to it are fenced, but for those in known: these were
+	// not gone when the service forgot the others.
 	retired uint32
+	looked  bool // forget has set which owners are gone, since the table was full last
 }
 
 // owner is the state of one owner.
 type owner struct {
 	peer   string // the address of its last connection; "" means that it has never connected
 	fenced bool
+	gone   bool // it had no connection when forget looked, and has not connected since then
 	took   taken
 }
 
@@ -55,7 +61,7 @@ func (o *Owners) admit(id uint32, peer string) error {
 		return ErrFenced
 	}
 	was := o.known[id]
-	was.peer = peer
+	was.peer, was.gone = peer, false
 	return o.note(id, was)
 }
 
@@ -77,21 +83,38 @@ func (o *Owners) fence(id uint32) error {
 	return o.note(id, was)
 }
 
-// forget makes room when the table is full: it removes the older half of the owners, and all of them are fenced
-// from then on. So a client that has ended needs no entry any more, and one that was fenced never connects again.
-// Those for which connected returns true remain as they are.
-func (o *Owners) forget(connected func(id uint32) bool) {
-	if len(o.known) < maxOwners {
+// forget makes room when the table is full: it removes owners of the older half, and fences them and all smaller
+// numbers that are not in the table. So a client that has ended needs no entry any more, and one that was fenced
+// never connects again. It is called before each request; connected returns the owners with connections that work.
+//
+// An owner that was not fenced is removed only if it is gone: it had no connection when the table reached lookAt, and
+// has not connected since. So a client that has just lost its connection can connect again.
+func (o *Owners) forget(connected func() map[uint32]bool) {
+	full := len(o.known) >= maxOwners
+	if !full && (o.looked || len(o.known) < lookAt) {
 		return
 	}
-	ids := slices.Sorted(maps.Keys(o.known))
-	ids = ids[:len(ids)/2]
-	for _, id := range ids {
-		if o.known[id].fenced || !connected(id) {
-			delete(o.known, id)
+	if !o.looked {
+		list := connected()
+		for id, was := range o.known {
+			was.gone = !list[id]
+			o.known[id] = was
 		}
 	}
-	o.retired = max(o.retired, ids[len(ids)-1])
+	if o.looked = !full; full {
+		o.removeGone()
+	}
+}
+
+// removeGone removes the owners of the older half that were fenced or are gone.
+func (o *Owners) removeGone() {
+	ids := slices.Sorted(maps.Keys(o.known))
+	for _, id := range ids[:len(ids)/2] {
+		if was := o.known[id]; was.fenced || was.gone {
+			delete(o.known, id)
+			o.retired = max(o.retired, id)
+		}
+	}
 }
 
 // fenceTo makes admit refuse all owners up to id, and removes their entries.

@@ -254,9 +254,18 @@ func (s *Server) holderOf(id uint32) Holder {
 	return h
 }
 
-// connected reports whether an owner has a connection that works.
-func (s *Server) connected(id uint32) bool {
-	return slices.ContainsFunc(s.conns, func(c *Conn) bool { return c.of(id) && !c.dead() })
+// connected returns the owners with connections that work.
+func (s *Server) connected() map[uint32]bool {
+	list := make(map[uint32]bool)
+	for _, c := range s.conns {
+		if len(c.owners) == 0 || c.dead() {
+			continue
+		}
+		for _, id := range c.owners {
+			list[id] = true
+		}
+	}
+	return list
 }
 
 // maxJoined is the largest number of owners of one connection.
