@@ -4,6 +4,12 @@ package main
 // share.
 var bufferBugs = []planted{
 	{
+		"buffer: a shared request is longer than the path MTU", "swordbox/extmem/conn.go",
+		"return k.Link().MTU }",
+		"return 2 * k.Link().MTU }",
+		"swordbox/packetbuffer TestRingOverABadLink",
+	},
+	{
 		"packetbuffer: one READ is in flight", "swordbox/packetbuffer/machine.go",
 		"window := l.Depth * len(l.Servers) * framering.Share(&l.Area, maxMTU)",
 		"window := min(1, l.Depth)",
