@@ -73,8 +73,8 @@ func TestAFullTableOfOwnersWithConnections(t *testing.T) {
 	}
 }
 
-// An owner that has kept its entry when older ones were forgotten is above the numbers that FenceTo names: it is not
-// fenced, because the service does not end its connections.
+// An owner that has kept its entry when others were forgotten is above the numbers that FenceTo
+// names: it is not fenced, because the service does not end its connections.
 func TestFenceToDoesNotFenceLargerOwners(t *testing.T) {
 	const old = 7
 	var o Owners
@@ -93,8 +93,8 @@ func TestFenceToDoesNotFenceLargerOwners(t *testing.T) {
 	}
 }
 
-// A client that has lost its connection when the table becomes full is not forgotten: it connects again. If it has not
-// connected when the table is full the next time, it is forgotten.
+// A client that has lost its connection when the table becomes full is not forgotten: it connects
+// again. If it has not connected when the table is full the next time, it is forgotten.
 func TestAFullTableKeepsAnOwnerThatHasLostItsConnection(t *testing.T) {
 	const old, back, ended = 7, 8, 9
 	var o Owners
@@ -134,8 +134,8 @@ func TestAFullTableKeepsAnOwnerThatHasLostItsConnection(t *testing.T) {
 	}
 }
 
-// The service asks the NIC at most once about each connection, however many owners it has, and about none as long as
-// there is room.
+// For a request the service asks the NIC at most once about each connection, however many owners it
+// has.
 func TestAFullTableAsksOnceAboutAConnection(t *testing.T) {
 	asked, s := 0, &Server{owners: new(Owners)}
 	for id := uint32(1); id <= maxOwners; id++ {

@@ -7,7 +7,7 @@ import (
 )
 
 // maxOwners is the largest number of owners that a service remembers. When it is reached, the service
-// forgets old ones (see Owners.forget), and refuses a further one if all of these have connections.
+// forgets old ones (see Owners.forget), and refuses a further one if none of these is gone.
 // When the table has lookAt owners, the service notes which ones have no connection.
 const (
 	maxOwners = 1 << 16
@@ -22,8 +22,8 @@ var errOwners = errors.New("too many owners: restart the memory server")
 // empty table. Only one service at a time may use a table.
 type Owners struct {
 	known map[uint32]owner
-	// retired is the largest retired owner. All owners up to it are fenced, but for those in known: these were
-	// not gone when the service forgot the others.
+	// retired is the largest retired owner. All owners up to it are fenced, but for those in known:
+	// these were not gone when the service forgot the others.
 	retired uint32
 	looked  bool // forget has set which owners are gone, since the table was full last
 }
@@ -83,12 +83,14 @@ func (o *Owners) fence(id uint32) error {
 	return o.note(id, was)
 }
 
-// forget makes room when the table is full: it removes owners of the older half, and fences them and all smaller
-// numbers that are not in the table. So a client that has ended needs no entry any more, and one that was fenced
-// never connects again. It is called before each request; connected returns the owners with connections that work.
+// forget makes room when the table is full: it removes owners of the older half, and fences them and
+// all smaller numbers that are not in the table. So a client that has ended needs no entry any more,
+// and one that was fenced never connects again. It is called before each request; connected returns
+// the owners with connections that work.
 //
-// An owner that was not fenced is removed only if it is gone: it had no connection when the table reached lookAt, and
-// has not connected since. So a client that has just lost its connection can connect again.
+// An owner that was not fenced is removed only if it is gone: it had no connection when the table
+// reached lookAt, and has not connected since. So a client that has just lost its connection can
+// connect again.
 func (o *Owners) forget(connected func() map[uint32]bool) {
 	full := len(o.known) >= maxOwners
 	if !full && (o.looked || len(o.known) < lookAt) {
