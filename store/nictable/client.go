@@ -33,6 +33,9 @@ const (
 
 func noteAt(s Shape) int { return s.itemLen() }
 
+// bufferFor returns the length of the buffer for GETs from a table.
+func bufferFor(s Shape) int { return noteAt(s) + wordLen + max(askLen, probes*line) }
+
 // ClientConfig describes a client.
 type ClientConfig struct {
 	// Context is the verbs context of the client. The caller closes it.
@@ -106,10 +109,9 @@ func Open(cfg ClientConfig, deadline clock.Time) (_ *Client, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.gets, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: noteAt(c.shape) + wordLen + max(askLen, probes*line), Access: verbs.RemoteWrite}); err != nil {
+	if c.gets, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: bufferFor(c.shape), Access: verbs.RemoteWrite}); err != nil {
 		return nil, err
 	}
-	c.in = make([]byte, c.shape.itemLen())
 	c.gets.OnNotify(func(imm uint32) {
 		if imm == redn.Miss {
 			c.done = true
@@ -131,9 +133,18 @@ func (c *Client) dial(qp verbs.QP, until clock.Time) error {
 	if err != nil {
 		return err
 	}
-	if len(b) < 2*wordLen+4 {
+	const shapeAt = 2*wordLen + 4
+	if len(b) < shapeAt+shapeLen {
 		return fmt.Errorf("the server's private data have %d bytes", len(b))
 	}
+	shape, err := parseShape(b[shapeAt:])
+	if err != nil {
+		return err
+	}
+	if bufferFor(shape) > mr.Len() { // the table is not the one that the client was opened for
+		return fmt.Errorf("the server has another table, for %v: open another client", shape)
+	}
+	c.shape, c.in = shape, make([]byte, shape.itemLen())
 	c.base, c.moves = binary.BigEndian.Uint64(b), binary.LittleEndian.Uint64(b[wordLen:])
 	c.rkey = binary.BigEndian.Uint32(b[2*wordLen:])
 	return nil
@@ -305,11 +316,14 @@ func (c *Client) call(op byte, key uint64, value []byte, deadline clock.Time) er
 	if err := c.calls.MR().ReadAt(a[:], c.caller.Answer); err != nil {
 		return err
 	}
-	number := func(at int) int { return int(binary.BigEndian.Uint32(a[at:])) }
 	if op == opGet {
-		c.found = min(uint32(number(1)), maxValue)
+		c.found = min(binary.BigEndian.Uint32(a[1:]), maxValue)
 	} else {
-		c.shape = Shape{Items: number(1), Value: number(5), Slots: number(9)}
+		shape, err := parseShape(a[1:])
+		if err != nil {
+			return err
+		}
+		c.shape = shape
 	}
 	return statuses[min(int(a[0]), len(statuses)-1)]
 }

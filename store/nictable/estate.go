@@ -180,7 +180,7 @@ func (e *Estate) welcome(req rdmacm.Request, params rdmacm.Params, deadline cloc
 		var moves [wordLen]byte
 		if err = e.mr.ReadAt(moves[:], 0); err == nil {
 			private := binary.BigEndian.AppendUint64(nil, e.mr.Addr())
-			private = binary.BigEndian.AppendUint32(append(private, moves[:]...), e.mr.RKey())
+			private = e.shape.append(binary.BigEndian.AppendUint32(append(private, moves[:]...), e.mr.RKey()))
 			err = req.Accept(p.qps[answersQP], params, private, deadline)
 		}
 		if err == nil {

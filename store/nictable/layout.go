@@ -35,6 +35,21 @@ func (s Shape) String() string {
 	return fmt.Sprintf("%d keys with values of up to %d bytes", s.Items, s.Value)
 }
 
+// shapeLen is the length of a shape in answers and private data, in bytes.
+const shapeLen = 12
+
+// append appends the shape to an answer or to private data.
+func (s Shape) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, uint32(s.Items)), uint32(s.Value))
+	return binary.BigEndian.AppendUint32(b, uint32(s.Slots))
+}
+
+// parseShape reads a shape, from shapeLen bytes. It returns an error if no table has it.
+func parseShape(b []byte) (Shape, error) {
+	number := func(at int) int { return int(binary.BigEndian.Uint32(b[at:])) }
+	return Shape{Items: number(0), Value: number(4), Slots: number(8)}.withDefaults()
+}
+
 func (s Shape) itemLen() int      { return (itemHead + s.Value + line - 1) &^ (line - 1) }
 func (s Shape) slotAt(n int) int  { return line * (1 + n) }
 func (s Shape) itemAt(n int) int  { return s.slotAt(s.Slots) + n*s.itemLen() }

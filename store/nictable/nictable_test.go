@@ -25,16 +25,22 @@ type rig struct {
 func newRig(t *testing.T, s nictable.Shape) *rig {
 	t.Helper()
 	g := &rig{Rack: kvtest.NewRack(t, "name: nictable\nhosts: [{name: md0, role: metadata}, {name: \"cn[0-1]\", role: compute}]", simrack.Options{}, nil)}
+	g.replace(s)
+	return g
+}
+
+// replace makes a table for the servers that are started from now on.
+func (g *rig) replace(s nictable.Shape) {
 	g.Host("md0").Go("estate", true, func(ctx verbs.Context) {
-		var err error
-		if g.estate, err = nictable.NewEstate(ctx, s); err != nil {
-			t.Error(err)
+		e, err := nictable.NewEstate(ctx, s)
+		if err != nil {
+			g.T.Error(err)
 		}
+		g.estate = e
 		for {
 			ctx.Runtime().Sleep(time.Hour)
 		}
 	})
-	return g
 }
 
 // serve starts a server, which ends when end is set.

@@ -160,9 +160,7 @@ func (s *Server) handle(r rpc.Request) bool {
 		s.rpc.Answer(r.Conn, to, 0, imm, append(append(out, make([]byte, answerLen-len(out))...), value...))
 		return true
 	}
-	out := binary.BigEndian.AppendUint32([]byte{byte(status)}, uint32(s.e.shape.Items))
-	out = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(out, uint32(s.e.shape.Value)), uint32(s.e.shape.Slots))
-	s.rpc.Answer(r.Conn, to, 0, imm, out)
+	s.rpc.Answer(r.Conn, to, 0, imm, s.e.shape.append([]byte{byte(status)}))
 	return true
 }
 
