@@ -3,6 +3,9 @@ package nictable
 // Version returns the version of the last item that an answer had.
 func (c *Client) Version() uint32 { return c.version }
 
+// Answer returns the value with which the server answers a GET.
+func (s *Server) Answer(key uint64) ([]byte, error) { return s.get(key, nil) }
+
 // Twin returns another key with the fingerprint of a key.
 func Twin(key uint64) uint64 { return unmix(mix(key+1)^1<<60) - 1 }
 

@@ -14,6 +14,38 @@ import (
 	"github.com/rdmalab/rdmalab/store/nictable"
 )
 
+// The value for a client stays as it is while a thread of the process reads another key.
+func TestAnswerBesideLocalRead(t *testing.T) {
+	g := newRig(t, nictable.Shape{Items: 8, Value: 100})
+	var end bool
+	g.serve(&end)
+	g.Client("cn0", func(ctx verbs.Context, m rdmacm.Manager) error {
+		rt := ctx.Runtime()
+		c, err := g.open(ctx, m)
+		if err != nil {
+			return err
+		}
+		for key, value := range []string{"hello", "other"} {
+			if err := c.Insert(uint64(key), []byte(value), kvtest.Soon(rt)); err != nil {
+				return err
+			}
+		}
+		answer, err := g.server.Answer(0)
+		if err != nil {
+			return err
+		}
+		if _, _, err := g.server.Read(1, nil); err != nil {
+			return err
+		}
+		if string(answer) != "hello" {
+			t.Errorf("the answer is %q, which is the value of another key", answer)
+		}
+		end = true
+		return c.Close()
+	})
+	g.Finish()
+}
+
 // What the process changes by itself, clients read by its NIC, and the other way round: up to the longest
 // value. Versions are new ones.
 func TestLocalChanges(t *testing.T) {

@@ -54,7 +54,8 @@ type Server struct {
 	// Pace, if not nil, is called before each request is executed; it lets time pass.
 	Pace   func()
 	listen [2]rdmacm.Listener // for changes, for GETs
-	buf    []byte
+	buf    []byte             // the request, and value that of a GET
+	value  []byte
 
 	mu sync.Mutex // guards t; no thread waits while it holds mu
 	t  *table
@@ -144,7 +145,8 @@ func (s *Server) handle(r rpc.Request) bool {
 	var value []byte
 	err := error(nil)
 	if b[0] == opGet {
-		value, err = s.get(key)
+		value, err = s.get(key, s.value)
+		s.value = value
 	} else {
 		err = s.execute(b[0], key, b[requestHead:])
 	}
@@ -164,12 +166,12 @@ func (s *Server) handle(r rpc.Request) bool {
 	return true
 }
 
-// get returns the value of a key, which is valid until the next change.
-func (s *Server) get(key uint64) ([]byte, error) {
+// get returns the value of a key in dst. Other threads may read other values meanwhile.
+func (s *Server) get(key uint64, dst []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	value, _, err := s.t.get(key)
-	return value, err
+	return append(dst[:0], value...), err
 }
 
 // execute executes one operation.
