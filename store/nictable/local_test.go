@@ -46,6 +46,32 @@ func TestAnswerBesideLocalRead(t *testing.T) {
 	g.Finish()
 }
 
+// Clients find the values whose versions come before and after the wrap.
+func TestVersionsWrap(t *testing.T) {
+	g := newRig(t, nictable.Shape{Items: 8, Value: 100})
+	var end bool
+	g.serve(&end)
+	g.Client("cn0", func(ctx verbs.Context, m rdmacm.Manager) error {
+		rt := ctx.Runtime()
+		c, err := g.open(ctx, m)
+		if err != nil {
+			return err
+		}
+		g.server.SetVersion(1<<32 - 3)
+		for key := range uint64(5) {
+			if err := c.Insert(key, []byte("hello"), kvtest.Soon(rt)); err != nil {
+				return err
+			}
+			if v, err := c.Get(key, nil, kvtest.Soon(rt)); string(v) != "hello" || err != nil {
+				t.Errorf("key %d: %q, %v", key, v, err)
+			}
+		}
+		end = true
+		return c.Close()
+	})
+	g.Finish()
+}
+
 // What the process changes by itself, clients read by its NIC, and the other way round: up to the longest
 // value. Versions are new ones.
 func TestLocalChanges(t *testing.T) {

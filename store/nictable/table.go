@@ -105,7 +105,9 @@ func (t *table) remove(n int) error { return t.set(n, slot{}) }
 
 // write writes an item that no slot names, and returns the slot that would name it.
 func (t *table) write(key uint64, value []byte) (s slot, item int, err error) {
-	t.version++
+	if t.version++; t.version == redn.Miss { // an answer with this version would say that there is no item
+		t.version++
+	}
 	item = t.free[len(t.free)-1]
 	t.item = seal(t.item[:0], key, t.version, value)
 	at := t.e.shape.itemAt(item)
