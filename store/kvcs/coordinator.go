@@ -34,8 +34,9 @@ const (
 	maxSessions = 4096
 	// maxWaiting bounds the changes that have not begun. A client that has given one up may have two.
 	maxWaiting = 2 * maxSessions
-	// sessionLeases is after how many leases without a message a session is forgotten.
-	sessionLeases = 64
+	// sessionLeases is after how many leases without a message a session makes room for another. A
+	// client that goes on later begins a session of its own.
+	sessionLeases = 2
 	// maxLog bounds the records that are kept for a server that is being copied.
 	maxLog = 8192
 	// sendWindow and copyWindow bound what is in flight to a server, in records and bytes.
