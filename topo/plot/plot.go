@@ -3,8 +3,8 @@
 package plot
 
 import (
+	"encoding/xml"
 	"fmt"
-	"html"
 	"math"
 	"strconv"
 	"strings"
@@ -157,7 +157,14 @@ type drawing struct{ strings.Builder }
 func (d *drawing) addf(format string, args ...any) { fmt.Fprintf(&d.Builder, format+"\n", args...) }
 
 func (d *drawing) text(x, y float64, anchor, more, s string) {
-	d.addf(`<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`, x, y, anchor, more, html.EscapeString(s))
+	d.addf(`<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`, x, y, anchor, more, escape(s))
+}
+
+// escape returns a text as XML. What XML cannot have becomes U+FFFD.
+func escape(s string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder never fails
+	return b.String()
 }
 
 // SVG draws the chart.

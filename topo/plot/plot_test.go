@@ -43,6 +43,24 @@ func TestSVG(t *testing.T) {
 	}
 }
 
+// Texts from elsewhere cannot break the picture: XML allows neither control characters nor bytes that are
+// no UTF-8.
+func TestHostileTexts(t *testing.T) {
+	const hostile = "a\x00\x1b[1m\xff</text><script>\uffff\" onload='"
+	c := Chart{Title: hostile, X: hostile, Y: hostile, Names: []string{hostile}, Panels: []Panel{{
+		Title: hostile, Series: []Series{{Name: hostile, Points: []Point{{0, 1}}}},
+	}}}
+	s := Steps{
+		Title: hostile, Columns: []string{hostile}, Notes: []string{hostile}, Arrows: []Arrow{{Name: hostile}},
+		Steps: []Step{{Time: hostile, Title: hostile, Lines: []string{hostile}, Marked: []string{hostile}}},
+	}
+	for _, svg := range [][]byte{c.SVG(), s.SVG()} {
+		if n := wellFormed(t, svg); n["script"] != 0 || n["svg"] != 1 {
+			t.Errorf("elements %v", n)
+		}
+	}
+}
+
 // A chart without points, or with single values, can be drawn.
 func TestSmallCharts(t *testing.T) {
 	for _, c := range []Chart{
