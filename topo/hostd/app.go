@@ -85,11 +85,18 @@ func (a *application) start() error {
 		return control.Errorf(http.StatusConflict, "%s is ending", a.h.self.Name)
 	default:
 	}
-	if err := a.startServices(); err != nil {
-		return errors.Join(err, a.stop(store.Node.NICGone))
+	return a.startRunning()
+}
+
+// startRunning starts the services. The application runs afterwards if all of them could be started. The
+// caller holds mu.
+func (a *application) startRunning() error {
+	err := a.startServices()
+	a.running = err == nil
+	if err != nil {
+		err = errors.Join(err, a.stop(store.Node.NICGone))
 	}
-	a.running = true
-	return nil
+	return err
 }
 
 func (a *application) startServices() (err error) {
@@ -168,14 +175,15 @@ func (a *application) nicGone() {
 	}
 }
 
-// nicBack starts the services again. It is called when the NIC has come up again.
+// nicBack starts the services again. It is called when the NIC has come up again. If a service cannot be
+// started, the application has crashed.
 func (a *application) nicBack() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.running {
 		return nil
 	}
-	return a.startServices()
+	return a.startRunning()
 }
 
 // stop cancels all jobs, calls ends for the node of each store, closes the services, and waits for

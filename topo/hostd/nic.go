@@ -36,13 +36,13 @@ func (h *Host) setNIC(state string) error {
 		h.log.Info("NIC crashed")
 		return nil
 	}
-	h.dev.Up()
-	h.applyTear()
-	if h.solo != nil {
+	if h.solo != nil { // first, because its start may fail: then the NIC stays down
 		if err := h.solo.Up(); err != nil {
 			return err
 		}
 	}
+	h.dev.Up()
+	h.applyTear()
 	h.log.Info("NIC started")
 	return h.app.nicBack()
 }

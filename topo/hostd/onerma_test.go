@@ -1,12 +1,17 @@
 package hostd
 
 import (
+	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
+	onermahost "github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -120,4 +125,59 @@ func TestNoOneRMA(t *testing.T) {
 	if o := status(t, cn).OneRMA; o != nil {
 		t.Errorf("%+v", o)
 	}
+}
+
+// A NIC whose start fails stays down, and services that cannot be started again with it have crashed. Both
+// can be started when what was wrong is gone.
+func TestOneRMAStartFails(t *testing.T) {
+	r := soloRack()
+	dir := describe(t, r)
+	a, b := memcable.Pair(memcable.Config{})
+	start(t, dir, &r.Hosts[0], a)
+	start(t, dir, &r.Hosts[1], b)
+	paths := spec.Paths{Dir: dir}
+	cn, ms := control.NewClient(paths.Socket("cn0")), control.NewClient(paths.Socket("ms0"))
+	post := func(path string, in any) error { return ms.Call(t.Context(), http.MethodPost, path, in, nil) }
+	down := func() {
+		t.Helper()
+		if err := post(PathNIC, NICRequest{State: StateDown}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	works := func() {
+		t.Helper()
+		if _, err := runPerf(t.Context(), cn, perf.Config{Test: perf.OneRMAReadLat, To: "ms0", Iters: 3}); err != nil {
+			t.Error(err)
+		}
+	}
+	down()
+	file := paths.Incarnation("ms0")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := post(PathNIC, NICRequest{State: StateUp}); err == nil || status(t, ms).NIC.State != StateDown {
+		t.Errorf("with a damaged file: %v, NIC %s", err, status(t, ms).NIC.State)
+	}
+	if err := os.WriteFile(file, []byte("7"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := post(PathNIC, NICRequest{State: StateUp}); err != nil {
+		t.Error(err)
+	}
+	works()
+	down()
+	l, err := net.Listen("tcp4", netip.AddrPortFrom(r.Hosts[1].IPv4, onermahost.LenderPort).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := post(PathNIC, NICRequest{State: StateUp}); err == nil || status(t, ms).App != StateCrashed {
+		t.Errorf("with the port in use: %v, application %s", err, status(t, ms).App)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := post(PathStartApp, nil); err != nil {
+		t.Error(err)
+	}
+	works()
 }
