@@ -28,6 +28,9 @@ const (
 	maxLoans  = 64
 	maxLine   = 4096
 	askWithin = 5 * time.Second
+	// acceptPause is the pause after an error of Accept that may be temporary, such as a lack of
+	// file descriptors.
+	acceptPause = 100 * time.Millisecond
 )
 
 // loanRequest is the first line of a connection, as JSON.
@@ -66,11 +69,13 @@ func Lend(p *Process, l net.Listener, log *slog.Logger) *Lender {
 func (s *Lender) accept() {
 	for {
 		c, err := s.listener.Accept()
-		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				s.log.Warn("1RMA: no more loans", "error", err)
-			}
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil {
+			s.log.Warn("1RMA: a loan", "error", err)
+			time.Sleep(acceptPause)
+			continue
 		}
 		s.mu.Lock()
 		full := len(s.conns) >= maxLoans
