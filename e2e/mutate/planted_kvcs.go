@@ -104,4 +104,10 @@ var kvcsBugs = []planted{
 		"",
 		"topo/hostd TestKVCS",
 	},
+	{
+		"kvcs: clients that have gone keep others out", "store/kvcs/coordinator.go",
+		"now.Sub(s.seen) > sessionLeases*c.cfg.Lease",
+		"now.Sub(s.seen) > 32*sessionLeases*c.cfg.Lease",
+		"store/kvcs TestClientsThatHaveGone",
+	},
 }

@@ -170,4 +170,22 @@ var nictableBugs = []planted{
 		"	s = slot{fingerprint(key), t.version, len(t.item), t.e.mr.Addr() + uint64(at)}\n	return s, item, t.e.mr.WriteAt(t.item[:len(t.item)-1], at)",
 		"store/nictable TestFingerprints",
 	},
+	{
+		"nictable: a client keeps the shape of a table that has gone", "store/nictable/client.go",
+		"	c.shape, c.in = shape, make([]byte, shape.itemLen())\n",
+		"	c.in = make([]byte, shape.itemLen())\n",
+		"store/nictable TestTableOfAnotherShape",
+	},
+	{
+		"nictable: an answer is in the buffer of the table", "store/nictable/server.go",
+		"	value, _, err := s.t.get(key)\n	return append(dst[:0], value...), err\n",
+		"	value, _, err := s.t.get(key)\n	return value, err\n",
+		"store/nictable TestAnswerBesideLocalRead",
+	},
+	{
+		"nictable: an item has the version that means a miss", "store/nictable/table.go",
+		"	if t.version++; t.version == redn.Miss {",
+		"	if t.version++; false {",
+		"store/nictable TestVersionsWrap",
+	},
 }

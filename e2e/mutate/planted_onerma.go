@@ -188,4 +188,16 @@ var onermaBugs = []planted{
 		"(x.ended.Sub(x.began)-y.ended.Sub(y.began))*time.Duration(1-x.region)",
 		"topo/experiment/insim TestRekeyLog",
 	},
+	{
+		"1RMA: an error of accept ends a lender", "onerma/host/lender.go",
+		"			time.Sleep(acceptPause)\n			continue\n",
+		"			return\n",
+		"onerma/host TestLenderGoesOn",
+	},
+	{
+		"hostd: an application runs whose services could not be started", "topo/hostd/app.go",
+		"	a.running = err == nil\n",
+		"	a.running = a.running || err == nil\n",
+		"topo/hostd TestOneRMAStartFails",
+	},
 }
