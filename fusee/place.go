@@ -24,6 +24,9 @@ type placing struct {
 	again bool
 	// outdated is a slot that names the object and from which a split has begun to move keys, or nil.
 	outdated *outdated
+	// lost are the offsets of slots that have got another value. They do not get this object any more: a
+	// backup may have had it, and clients that clean the slot may be late with a CAS from that value.
+	lost []uint64
 }
 
 // outdated is a slot that an INSERT empties while it puts its object, which is pending, into another slot,
@@ -90,8 +93,11 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 }
 
 // another chooses another empty slot after slot lost has got another value. No replica of that slot names
-// this object.
+// this object. A published client looks for the key again instead: it does not do so after its CAS.
 func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, error) {
+	if c.cfg.Published {
+		return entry{}, errChanged
+	}
 	c.cost.Retries++
 	if c.rt.Now() >= deadline {
 		return entry{}, errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
@@ -119,7 +125,10 @@ func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, er
 			return entry{}, err
 		}
 	}
-	c.sight.fill(lost.at)
+	p.lost = append(p.lost, lost.at)
+	for _, at := range p.lost {
+		c.sight.fill(at)
+	}
 	into, free := c.vacancy()
 	if !free {
 		return entry{}, errChanged

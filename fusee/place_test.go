@@ -1,0 +1,125 @@
+package fusee_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// pokeAll writes a word in the first n replicas of the index.
+func (g *rig) pokeAll(n int, at, v uint64) {
+	for i := range n {
+		g.poke(i, at, v)
+	}
+}
+
+// An INSERT loses two slots that are being cleaned after a split has moved their keys. Two clients clean the first one,
+// and one of them is late with a CAS of a backup, from the value of the INSERT. The INSERT does not bring that value
+// into the slot again, where the late CAS would find it: the replicas would differ.
+func TestASlotThatAnINSERTHasLostGetsItsValueNoMore(t *testing.T) {
+	var g *rig
+	var frame wire.Frame
+	const replicas = 3
+	var first, second, value uint64 // the offsets of the slots, and the value of the INSERT
+	leaving := func(place uint64) layout.Slot {
+		return layout.Hardened.Leave(layout.Hardened.Slot(layout.Ref{Units: 1, Place: place, Version: 1}))
+	}
+	cleaned := func(place uint64) uint64 {
+		return uint64(layout.Hardened.Emptied(layout.Hardened.Ref(leaving(place))))
+	}
+	phase := 0
+	g = newRig(t, replicas, simrack.Options{Trace: func(ev *sim.Event) {
+		switch now := uint64(0); {
+		case phase == 0:
+		case phase == 1:
+			if now = g.word(1, first); now != uint64(leaving(1)) { // one cleaning client goes on, the other one is late
+				phase, value = 2, now
+				g.pokeAll(replicas, first, cleaned(1))
+			}
+		case phase == 2 && ev.Kind == sim.Sent && ev.Link() == "cn0" && wire.ParseFrame(ev.Frame, &frame) == nil && frame.BTH.Opcode == wire.RCCmpSwap:
+			phase = 3
+			g.pokeAll(replicas, second, cleaned(2))
+		case g.word(1, first) == value: // the late CAS
+			g.poke(1, first, cleaned(1))
+			phase = 4
+		}
+	}})
+	g.format(fusee.FormatConfig{Groups: 1, Grow: 1, Replicas: 1, IndexReplicas: replicas, Block: 16 << 10})
+	keys := keysThat(false, 1, 12)
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+		for _, key := range keys[:6] { // so that the next object's value is greater than those of the cleaned slots
+			if err := errors.Join(c.Insert(key, nil, soon(rt)), c.Delete(key, soon(rt))); err != nil {
+				return err
+			}
+		}
+		super := c.Super()
+		s := &super.Shape
+		g.flipped(super, replicas)
+		place, shift := uint64(0), s.SubtableAt(1)-s.SubtableAt(0)
+		for bucket := s.SubtableAt(0); bucket < s.SubtableAt(1); bucket += layout.BucketLen {
+			for at := bucket + 8; at < bucket+layout.BucketLen; at += 8 {
+				place++
+				g.pokeAll(replicas, at, uint64(leaving(place)))
+			}
+		}
+		key := keys[6]
+		main, _ := layout.Hardened.Buckets(layout.HashOf(key), s.Mains())
+		first = layout.SlotAt(s.CombinedAt(0, main), 0)
+		second = layout.SlotAt(s.CombinedAt(0, main), 1)
+		for n, at := range []uint64{first, second} {
+			g.pokeAll(replicas, at, uint64(leaving(uint64(n+1))))
+			g.pokeAll(replicas, at+shift, uint64(layout.Hardened.Emptied(layout.Ref{Place: 40 + uint64(n), Version: 1}))) // deleted since then
+		}
+		if _, err := c.Get(keys[7], nil, soon(rt)); !errors.Is(err, kv.ErrNotFound) { // the client finds that there is a split
+			t.Error(err)
+		}
+		g.poke(2, first, cleaned(1))
+		phase = 1
+		err := c.Insert(key, nil, rt.Now().Add(time.Millisecond))
+		if phase < 3 {
+			t.Errorf("the INSERT loses %d slots, want 2", phase-1)
+		}
+		if phase == 4 {
+			t.Errorf("the slot has had the value %#x twice", value)
+		}
+		phase = 0
+		for i := range replicas {
+			if v := g.word(i, first); v != g.word(0, first) {
+				t.Errorf("replica %d has %#x, the primary %#x", i, v, g.word(0, first))
+			}
+		}
+		return err
+	})
+	g.run()
+}
+
+// Published clients that insert one key choose the same slot, without backups. The one that loses the slot looks for
+// the key again, as the public code does, and finds it.
+func TestAPublishedINSERTThatLosesItsSlotFindsTheKey(t *testing.T) {
+	g := newRig(t, 1, simrack.Options{})
+	g.published = true
+	g.format(fusee.FormatConfig{Groups: 4, Replicas: 1, IndexReplicas: 1, Block: 16 << 10})
+	inserted, exists := 0, 0
+	g.together(2, func(_ int, c *fusee.Client, rt verbs.Runtime) error {
+		switch err := c.Insert(1, nil, soon(rt)); {
+		case err == nil:
+			inserted++
+		case errors.Is(err, kv.ErrExists):
+			exists++
+		default:
+			return err
+		}
+		return nil
+	})
+	if inserted != 1 || exists != 1 {
+		t.Errorf("%d INSERTs of one key succeed, %d find it", inserted, exists)
+	}
+}
