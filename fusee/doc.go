@@ -162,7 +162,8 @@
 // value of the object that the slot has named. The client reads the keys of such objects. To change such
 // a key, it plants the key itself. It also does so if its change has lost to the client that moves the key,
 // which it does not wait for: the backups have the leaving value, so it swaps the primary itself. Then it
-// changes the slot of the twin, with the object that it has written already.
+// changes the slot of the twin, with the object that it has written already. If the slot is empty already, the
+// key has moved, or an INSERT has put its object elsewhere. So the client plants nothing then, and reads the twin.
 //
 // A PUT of a key in a moving bucket moves the key: it makes the slot leaving, with its own object
 // in place of the old one, and plants that object. So PUTs without pause do not delay a split.

@@ -191,9 +191,20 @@ func (c *grower) catchUp(deadline clock.Time) error {
 // client that moves it may have died. e has the offset of the leaving slot, and the value that the twin
 // gets. bring returns the entry of the twin. The error errChanged means that the twin has another value
 // by now.
-func (c *changer) bring(key uint64, e entry, deadline clock.Time) (entry, error) {
+//
+// left: the slot is not leaving, but empty already. Then bring only reads the twin. A key that has moved
+// is there. But perhaps an INSERT has emptied the slot, has lost the place of the twin to another one that
+// has not changed the primary yet, and has put the object elsewhere (see placing).
+func (c *changer) bring(key uint64, e entry, left bool, deadline clock.Time) (entry, error) {
 	v := &c.sight
 	e.at, e.passing = e.at+v.shift, false
+	if left {
+		found, err := c.slotAt(c.root(), e.at, deadline)
+		if err == nil && found != e.slot {
+			err = errChanged
+		}
+		return e, err
+	}
 	for _, server := range c.backups() {
 		c.swap(server, e.at, 0, uint64(e.slot))
 	}

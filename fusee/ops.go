@@ -158,7 +158,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	won, err := attempt()
 	if err == nil && !won && c.passes(e) { // no replica names the object
 		c.cost.Retries++
-		if e, err = c.bring(key, e, deadline); err != nil {
+		if e, err = c.bring(key, e, !format.Leaving(c.beaten), deadline); err != nil {
 			c.giveBack(f)
 			return false, unchanged(err)
 		}
@@ -301,7 +301,7 @@ func (c *Client) existing(key uint64, h layout.Hash, deadline clock.Time) (entry
 	case len(list) == 0 || list[0].mark != layout.Valid:
 		return entry{}, kv.ErrNotFound
 	case list[0].passing:
-		return c.bring(key, list[0], deadline)
+		return c.bring(key, list[0], false, deadline)
 	}
 	return list[0], nil
 }

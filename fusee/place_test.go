@@ -21,6 +21,83 @@ func (g *rig) pokeAll(n int, at, v uint64) {
 	}
 }
 
+// A PUT or DELETE reads the slot of an INSERT in a bucket that is moving, and the object a few round trips later.
+// Meanwhile the INSERT has lost the same place of the twin to an INSERT of another key, which has changed the
+// backup there and not the primary. So it has put its object into another slot, and shown it. The operation
+// changes that slot: it does not plant the object in the place of the twin as well.
+func TestAPlaceOfTheTwinThatAnINSERTHasLost(t *testing.T) {
+	for _, op := range []string{"PUT", "DELETE"} {
+		var g *rig
+		var frame wire.Frame
+		meanwhile := func() {}
+		g = newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
+			if ev.Kind == sim.Sent && ev.Link() == "cn0" && wire.ParseFrame(ev.Frame, &frame) == nil &&
+				frame.BTH.Opcode == wire.RCReadRequest && frame.RETH.Length == layout.Unit {
+				meanwhile()
+				meanwhile = func() {}
+			}
+		}})
+		g.format(fusee.FormatConfig{Groups: 1, Grow: 1, Replicas: 1, IndexReplicas: 2, Block: 16 << 10})
+		keys := keysThat(true, 1, 2)
+		key := keys[0]
+		g.client("cn1", func(c *fusee.Client, rt verbs.Runtime) error {
+			return c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt))
+		})
+		g.run()
+		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+			if err := errors.Join(c.Insert(keys[1], nil, soon(rt)), c.Delete(keys[1], soon(rt))); err != nil { // it has a block
+				return err
+			}
+			super := c.Super()
+			s := &super.Shape
+			at, err := g.slotOf(super, key)
+			if err != nil {
+				return err
+			}
+			shift := s.SubtableAt(1) - s.SubtableAt(0)
+			slot := g.word(0, at)
+			other := at/layout.BucketLen*layout.BucketLen + 8
+			for other == at || g.word(0, other) != 0 {
+				other += 8
+			}
+			g.flipped(super, 2)
+			g.poke(1, at+shift, uint64(layout.Hardened.Slot(layout.Ref{Units: 1, Place: 3, Version: 9}))) // of the other INSERT
+			moved := false
+			meanwhile = func() {
+				moved = true
+				g.pokeAll(2, at, uint64(layout.Hardened.Emptied(layout.Hardened.Ref(layout.Slot(slot)))))
+				g.pokeAll(2, other+shift, slot)
+			}
+			if op == "PUT" {
+				err = c.Put(key, kv.MakeValue(key, 2, 100), soon(rt))
+			} else {
+				err = c.Delete(key, soon(rt))
+			}
+			if !moved {
+				t.Errorf("%s: the object is not read", op)
+			}
+			if v := g.word(0, at+shift); v != 0 {
+				t.Errorf("%s: the place of the twin has got %#x, the slot of the key was %#x", op, v, slot)
+			}
+			if v := g.word(0, other+shift); err != nil || v == slot {
+				t.Errorf("%s: %v, the slot has %#x", op, err, v)
+			}
+			g.poke(1, at+shift, 0) // the other INSERT has never been there
+			return nil
+		})
+		g.run()
+		g.client("cn1", func(c *fusee.Client, rt verbs.Runtime) error {
+			_, err := c.RecoverAll(soon(rt))
+			out, e := c.Audit(soon(rt))
+			if want := map[string]int{"PUT": 1}[op]; out.Keys != want || len(out.Defects) > 0 {
+				t.Errorf("%s: %+v", op, out)
+			}
+			return errors.Join(err, e)
+		})
+		g.run()
+	}
+}
+
 // An INSERT loses two slots that are being cleaned after a split has moved their keys. Two clients clean the first one,
 // and one of them is late with a CAS of a backup, from the value of the INSERT. The INSERT does not bring that value
 // into the slot again, where the late CAS would find it: the replicas would differ.

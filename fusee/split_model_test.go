@@ -7,9 +7,9 @@ import (
 
 // The model of one place of a subtable that is being split, with one or two replicas: all orders in which
 // the operations of movers, of which one may die anywhere, and of two clients reach the words. Objects
-// are 1 to 5; 1 is there at first. An object that moves leaves it + 8, which is cleaned to it + 16; 30 and
-// more are what DELETEs and withdrawn INSERTs leave. A PUT into a bucket that is moving leaves its own
-// object + 8, plants it, and may die before it has done so.
+// are 1 to 5; 1 is there at first. An object that moves leaves it + 8, which is cleaned to it + 16; an
+// INSERT that follows to the twin leaves that, too. 30 and more are what DELETEs leave. A PUT into a
+// bucket that is moving leaves its own object + 8, plants it, and may die before it has done so.
 type modelWords struct {
 	head  uint8    // 0 open, 1 moving, 2 settled
 	s, t  [2]uint8 // the slot and that of the twin: primary, backup
@@ -194,7 +194,9 @@ func (m *model) step(s *modelState, a *modelActor) bool {
 			words[0] = words[1] // any client may go on with a move
 		}
 		if !a.twin && (a.beaten == a.old+8 || a.beaten == a.old+16) && a.kind != modelInsert && m.bug != putTrustsMove && (m.bug != putTrusts || a.kind != modelPut) {
-			a.pc = 10
+			if a.pc = 10; a.beaten == a.old+16 {
+				a.pc = 16
+			}
 			return true
 		}
 		put := modelLeaving(a.beaten) && (a.beaten != a.old+8 || m.bug == putTrustsMove)
@@ -228,7 +230,7 @@ func (m *model) step(s *modelState, a *modelActor) bool {
 		}
 		again()
 	case 12: // the first slot becomes empty, and the twin gets the object
-		s.swap(false, 1, a.value, 30+a.value)
+		s.swap(false, 1, a.value, 16+a.value)
 		a.pc = 13
 	case 13:
 		if f := s.swap(true, 1, 0, a.value); f == 0 {
@@ -240,9 +242,13 @@ func (m *model) step(s *modelState, a *modelActor) bool {
 		a.old, a.pc = s.swap(true, 0, 0, a.value), 15
 	case 15:
 		if m.bug != firstStays {
-			s.swap(false, 0, a.value, 30+a.value)
+			s.swap(false, 0, a.value, 16+a.value)
 		}
 		if a.twin, a.pc = true, 5; a.old != 0 {
+			again()
+		}
+	case 16: // the slot is empty already: it looks into the twin
+		if a.twin, a.pc = true, 2; s.t[0] != a.old {
 			again()
 		}
 	}
