@@ -236,7 +236,11 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 				}
 			}
 		}
-		if err := c.retry(deadline); err != nil {
+		if c.cost.Retries++; c.rt.Now() >= deadline {
+			return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
+		}
+		// Not retry, which goes on with the members of another view: the master may have withdrawn the object.
+		if err := c.catchUp(deadline); err != nil {
 			return err
 		}
 		c.rt.Sleep(poll)
