@@ -325,14 +325,16 @@ func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 		return false, err
 	}
 	// A backup may have the value for as long as the winner does not go on, and a repair could
-	// choose it: so the winner's change is carried out as well, before the object counts as free.
-	return true, c.finishWinner(v.at, before, deadline)
+	// choose it. So the winner gets that backup, before the object counts as free.
+	return true, c.yield(v.at, before, deadline)
 }
 
-// finishWinner carries out the change that has won a slot by the rules, if the primary still has
-// the value `before`. Any client may do that, because the winner's value is all that is needed. It
-// is called when all backups have values of writers.
-func (c *changer) finishWinner(at uint64, before layout.Slot, deadline clock.Time) error {
+// yield swaps the value that has won a slot by the rules into all backups, if the primary still has the
+// value `before`. Any client may do that, because the winner's value is all that is needed. It is called when
+// all backups have values of writers. It leaves the primary to the winner, or to the recovery of that: a
+// winner that is alive and has yet to read the primary could not tell its own value, and later ones, from
+// those of another winner.
+func (c *changer) yield(at uint64, before layout.Slot, deadline clock.Time) error {
 	var values []uint64
 	for _, server := range c.backups() {
 		slot, err := c.slotAt(server, at, deadline)
@@ -345,15 +347,16 @@ func (c *changer) finishWinner(at uint64, before layout.Slot, deadline clock.Tim
 	if err != nil || after != before || len(values) == 0 {
 		return err
 	}
-	winner := layout.Slot(snapshot.Decide(values))
-	if winner == before {
+	winner := snapshot.Decide(values)
+	for i, server := range c.backups() {
+		if values[i] != winner {
+			c.swap(server, at, values[i], winner)
+		}
+	}
+	if len(c.batch) == 0 {
 		return nil
 	}
-	_, err = c.replace(change{at: at, old: before, new: winner, heir: true}, deadline)
-	if errors.Is(err, errForeign) {
-		return nil
-	}
-	return err
+	return c.do(deadline)
 }
 
 // showAll marks all replicas of an object as valid.
