@@ -36,8 +36,9 @@ func (c *Client) introduce(deadline clock.Time) error {
 		// Another client may have taken the number of this attempt for that of a dead client, and fenced it:
 		// the next attempt begins without one.
 		c.view, c.id, c.fenced = 0, 0, false
-		waits := errors.Is(err, errView) || errors.Is(err, errAbsent) || errors.Is(err, errReborn) || errors.Is(err, kv.ErrTimeout) && !c.exempt
-		retry := waits && !errors.Is(err, kv.ErrLost)
+		// A member that is absent may have lost its memory, and is replaced by a master: the store is not lost.
+		waits := errors.Is(err, errReborn) || errors.Is(err, kv.ErrTimeout) && !c.exempt
+		retry := errors.Is(err, errView) || errors.Is(err, errAbsent) || waits && !errors.Is(err, kv.ErrLost)
 		if !retry || c.rt.Now() >= deadline {
 			return err
 		}

@@ -63,6 +63,12 @@ var fuseeBugs = []planted{
 		"fusee TestAServerCrashesWhileAClientBegins",
 	},
 	{
+		"fusee: a client that begins takes an absent member for the loss of the store", "fusee/introduce.go",
+		"errors.Is(err, errAbsent) || waits && !errors.Is(err, kv.ErrLost)",
+		"(errors.Is(err, errAbsent) || waits) && !errors.Is(err, kv.ErrLost)",
+		"topo/scenario TestFUSEEKeptSeeds",
+	},
+	{
 		"fusee: a client that begins gives up when its number is fenced", "fusee/introduce.go",
 		"errors.Is(err, kv.ErrTimeout) && !c.exempt",
 		"errors.Is(err, kv.ErrTimeout) && !c.exempt && c.managed",
