@@ -348,6 +348,9 @@ func (c *changer) yield(at uint64, before layout.Slot, deadline clock.Time) erro
 		return err
 	}
 	winner := snapshot.Decide(values)
+	if layout.Slot(winner) == before {
+		return nil
+	}
 	for i, server := range c.backups() {
 		if values[i] != winner {
 			c.swap(server, at, values[i], winner)

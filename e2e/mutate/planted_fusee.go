@@ -394,8 +394,8 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a loser is free while a backup names it", "fusee/recover.go",
-		"if winner == before {",
-		"if winner != 0 {",
+		"return true, c.yield(v.at, before, deadline)",
+		"return true, error(nil)",
 		"fusee TestNoReplicaNamesALoserThatIsUsedAgain",
 	},
 	{
