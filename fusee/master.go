@@ -197,6 +197,7 @@ func persist(m *Master) error {
 			return err
 		}
 		m.report(err)
+		m.c.rt.Sleep(glancePause) // the change may fail at once
 	}
 }
 
