@@ -46,8 +46,8 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a master whose change takes long gives up", "fusee/master.go",
-		"		m.report(err)\n	}\n}",
-		"		return err\n	}\n}",
+		"		m.report(err)\n		m.c.rt.Sleep(glancePause)",
+		"		return err",
 		"fusee TestAChangeOutlastsAServiceThatHangs",
 	},
 	{
