@@ -2,6 +2,7 @@ package redn
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -69,16 +70,9 @@ func (m *Machine) RunTraced(out io.Writer) error {
 	var failed error
 	err := m.Observe(func(s *Step) {
 		_, err := io.WriteString(out, s.String())
-		failed = firstError(failed, err)
+		failed = cmp.Or(failed, err)
 	})
-	return firstError(err, failed)
-}
-
-func firstError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
+	return cmp.Or(err, failed)
 }
 
 // differences describes where two entries differ, by runs of bytes of the same segment.
