@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
@@ -168,7 +169,17 @@ type Rekey struct {
 	Key, NewKey nic.Key
 }
 
-// Outbox collects what a machine wants done.
+// Machine is a Coordinator or a Server. The caller, which has the sockets and the clock, hands it
+// datagrams, calls Tick at Deadline, and does what it puts into the outbox.
+type Machine interface {
+	Receive(now clock.Time, from netip.AddrPort, b []byte, out *Outbox)
+	Tick(now clock.Time, out *Outbox)
+	Deadline() clock.Time
+}
+
+var _, _ Machine = (*Coordinator)(nil), (*Server)(nil)
+
+// Outbox collects what a Machine wants done.
 type Outbox struct {
 	Packets []Packet
 	Rekeys  []Rekey

@@ -13,13 +13,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kvcs"
 )
 
-// machine is a kvcs.Coordinator or a kvcs.Server.
-type machine interface {
-	Receive(now clock.Time, from netip.AddrPort, b []byte, out *kvcs.Outbox)
-	Tick(now clock.Time, out *kvcs.Outbox)
-	Deadline() clock.Time
-}
-
 // loop runs a machine on a UDP socket. A thread receives datagrams and handles timers; another one
 // executes REKEYs, one after the other. Both stop while the host's programs hang.
 type loop struct {
@@ -33,11 +26,11 @@ type loop struct {
 	wg      sync.WaitGroup
 	due     chan kvcs.Rekey
 
-	mu     sync.Mutex // guards the fields below, and machine
+	mu     sync.Mutex // guards the fields below, and Machine
 	box    kvcs.Outbox
 	behind []kvcs.Rekey // REKEYs for which due has had no room
 	closed bool
-	machine
+	kvcs.Machine
 }
 
 // maxRekeys is how many REKEYs wait in the channel; a machine has one for each server in progress.
@@ -57,7 +50,7 @@ func listen(addr netip.Addr) (*net.UDPConn, error) {
 	return conn, nil
 }
 
-// run starts the threads of a loop, whose fields in front of wg and machine are set.
+// run starts the threads of a loop, whose fields in front of wg and Machine are set.
 func (l *loop) run() {
 	l.due = make(chan kvcs.Rekey, maxRekeys)
 	l.wg.Go(l.receive)
@@ -125,10 +118,10 @@ func (l *loop) step(f func(now clock.Time)) {
 }
 
 // with calls f while the machine does nothing. The programs of the host may hang.
-func (l *loop) with(f func(now clock.Time)) {
+func (l *loop) with(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f(l.now())
+	f()
 }
 
 // close ends the threads. The programs of the host must not hang. A REKEY in progress must have ended,

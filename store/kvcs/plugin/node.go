@@ -37,6 +37,12 @@ func (p *part) end() error {
 	return p.loop.close()
 }
 
+// discard ends a part that was opened and does not run, because of the error `why`.
+func (p *part) discard(why error) error {
+	p.proc.Close()
+	return errors.Join(why, p.conn.Close())
+}
+
 // node is the store's part of a host.
 type node struct {
 	host  store.Host
@@ -114,9 +120,9 @@ func (n *node) startCoordinator(s *onermahost.NIC, awake func(), shape kvcs.Shap
 		Addr: s.Addr(), PID: p.proc.PID(), Shape: shape, Rand: rand.New(rand.NewChaCha8(seed)), RTT: s.Status().RTT,
 	})
 	if err != nil {
-		return errors.Join(err, p.conn.Close())
+		return p.discard(err)
 	}
-	p.machine, p.shape, p.rekeyed = c, shape, c.Rekeyed
+	p.Machine, p.shape, p.rekeyed = c, shape, c.Rekeyed
 	p.rekey = func(k *kvcs.Rekey) nic.Status { return rekey(p.proc, k) }
 	p.run()
 	n.coord, n.coordinator = c, p
@@ -127,16 +133,24 @@ func (n *node) startCoordinator(s *onermahost.NIC, awake func(), shape kvcs.Shap
 // rekey executes a REKEY.
 func rekey(p *onermahost.Process, k *kvcs.Rekey) nic.Status {
 	to := onermahost.Keyed(k.Target, k.Region, onerma.KeyLen, onerma.Rekey, nic.NewCipher(k.Key))
-	err := p.Rekey(to, k.NewKey)
+	s, ok := statusOf(p.Rekey(to, k.NewKey))
+	if !ok {
+		time.Sleep(maxPause) // the NIC is down, or does not know the target
+	}
+	return s
+}
+
+// statusOf returns the status with which an operation has ended. ok is false if the NIC has not
+// executed it: the status is nic.Timeout then.
+func statusOf(err error) (s nic.Status, ok bool) {
 	var failed *onermahost.StatusError
 	switch {
 	case err == nil:
-		return nic.OK
+		return nic.OK, true
 	case errors.As(err, &failed):
-		return failed.Status
+		return failed.Status, true
 	}
-	time.Sleep(maxPause) // the NIC is down, or does not know the target
-	return nic.Timeout
+	return nic.Timeout, false
 }
 
 // startReplica starts a replica, unless the host runs one of this store. The caller holds mu.
@@ -159,8 +173,7 @@ func (n *node) startReplica(s *onermahost.NIC, awake func(), in *request) error 
 	}
 	r, err := p.proc.Register(make([]byte, in.Shape.Bytes()), verbs.LocalWrite|verbs.RemoteRead)
 	if err != nil {
-		p.proc.Close()
-		return errors.Join(err, p.conn.Close())
+		return p.discard(err)
 	}
 	server, err := kvcs.NewServer(kvcs.ServerConfig{
 		Coordinator: netip.AddrPortFrom(to, kvcs.UDPPort), Shape: in.Shape, Memory: memory{r}, RTT: s.Status().RTT,
@@ -171,10 +184,9 @@ func (n *node) startReplica(s *onermahost.NIC, awake func(), in *request) error 
 		},
 	})
 	if err != nil {
-		p.proc.Close()
-		return errors.Join(err, p.conn.Close())
+		return p.discard(err)
 	}
-	p.machine, p.shape = server, in.Shape
+	p.Machine, p.shape = server, in.Shape
 	p.run()
 	n.server, n.replica, n.of = server, p, to
 	n.host.Log().Info("a replica of kvcs is up", "coordinator", to)

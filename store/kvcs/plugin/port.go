@@ -212,17 +212,14 @@ func (p *port) Read(r *kvcs.Remote, offset uint64, b []byte, until clock.Time) n
 	if err == nil {
 		_, err = p.call.Wait()
 	}
-	var failed *onermahost.StatusError
+	s, ok := statusOf(err)
 	switch {
-	case err == nil:
+	case s == nic.OK:
 		copy(b, c.buf[at:])
-		return nic.OK
-	case errors.As(err, &failed):
-		return failed.Status
+	case !ok: // the NIC is down, or the replica is on this host, whose memory its NIC does not READ
+		p.pause(until)
 	}
-	// The NIC is down, or the replica is on this host, whose memory its NIC does not READ.
-	p.pause(until)
-	return nic.Timeout
+	return s
 }
 
 // pause waits until a time, so that a client does not try again at once what cannot succeed.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kvcs"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -254,7 +253,7 @@ func (n *node) stat() (out hostStat) {
 	t := &n.total
 	out.Clients = clientStat{t.opened.Load(), t.redirected.Load(), t.changed.Load(), t.pending.Load()}
 	if p := n.coordinator; p != nil {
-		p.with(func(clock.Time) { out.Coordinator = &coordinatorStat{n.coord.Replicas(), n.coord.Stats()} })
+		p.with(func() { out.Coordinator = &coordinatorStat{n.coord.Replicas(), n.coord.Stats()} })
 	}
 	return out
 }

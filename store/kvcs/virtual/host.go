@@ -16,13 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// machine is a coordinator or a server.
-type machine interface {
-	Receive(now clock.Time, from netip.AddrPort, b []byte, out *kvcs.Outbox)
-	Tick(now clock.Time, out *kvcs.Outbox)
-	Deadline() clock.Time
-}
-
 // Host is a host with its NIC and what runs on it.
 type Host struct {
 	Name string
@@ -38,7 +31,7 @@ type Host struct {
 	seen  uint64 // Activity of nics when results were last collected
 	// machine is the coordinator or server; nil on hosts of clients, and after a crash. While it
 	// hangs, late has what it was sent.
-	machine machine
+	machine kvcs.Machine
 	hung    bool
 	late    []datagram
 	box     kvcs.Outbox
