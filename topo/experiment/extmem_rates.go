@@ -114,12 +114,11 @@ func reportRates(r *Report, directions []string, pairs map[string][]ratePair) {
 			for k := range list {
 				values[k] = of(list[k])
 			}
-			slices.Sort(values)
-			middle := Num((values[(len(values)-1)/2] + values[len(values)/2]) / 2)
+			middle := Num(Median(values))
 			if i == 2 {
 				middle.Paper = paper
 			}
-			row = append(row, middle, Num(values[0]), Num(values[len(values)-1]))
+			row = append(row, middle, Num(slices.Min(values)), Num(slices.Max(values)))
 		}
 		r.Add(row...)
 	}

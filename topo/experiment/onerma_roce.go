@@ -14,10 +14,13 @@ const (
 	seriesRoCE = "RoCEv2"
 )
 
+// bothWays are the ways of a load that 1RMA and RoCEv2 have, with the names of their series.
+var bothWays = []struct{ way, name string }{{WaySolo, seriesSolo}, {WayRoCE, seriesRoCE}}
+
 // onBoth returns cells of two panels, the median and the 99th percentile, with a series for each of 1RMA
 // and RoCEv2.
 func onBoth(l OneRMA, x, median, p99 string) (list []figureCell) {
-	for _, s := range []struct{ way, name string }{{WaySolo, seriesSolo}, {WayRoCE, seriesRoCE}} {
+	for _, s := range bothWays {
 		l.Way = s.way
 		list = append(list,
 			figureCell{panel: median, series: s.name, x: x, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
@@ -82,7 +85,7 @@ func oneRMASlots(quick bool) figure {
 		why: []string{"the authors show that the rate grows with the slots up to the line rate; a connection of RoCEv2 has at most 16 READs in flight"},
 	}
 	for _, n := range few([]string{"1", "2", "4", "8", "12", "16", "32", "64"}, quick) {
-		for _, s := range []struct{ way, name string }{{WaySolo, seriesSolo}, {WayRoCE, seriesRoCE}} {
+		for _, s := range bothWays {
 			l := OneRMA{Kind: SoloSlots, Way: s.way, Slots: int(number(n)), Span: oneRMASpan(quick, time.Millisecond)}
 			f.cells = append(f.cells, figureCell{series: s.name, x: n, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Goodput }})
 		}
@@ -109,7 +112,7 @@ func oneRMAMixed(quick bool) figure {
 	for _, load := range few([]string{"10", "30", at50, "60", "70", "80"}, quick) {
 		l.Load = number(load) / 100
 		f.cells = append(f.cells, onBoth(l, load, "4 KB, median", "4 KB, 99th percentile")...)
-		for _, s := range []struct{ way, name string }{{WaySolo, seriesSolo}, {WayRoCE, seriesRoCE}} {
+		for _, s := range bothWays {
 			l := l
 			l.Way = s.way
 			f.cells = append(f.cells, figureCell{panel: "200 KB, median", series: s.name, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.LargeMedian }})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,6 +78,15 @@ type Row struct {
 
 // Label returns a cell with text.
 func Label(text string) Cell { return Cell{Text: text} }
+
+// Median returns the median of list; NaN if list is empty.
+func Median(list []float64) float64 {
+	if len(list) == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(list))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
 
 // Num returns a cell with a measured number for which the paper has none.
 func Num(v float64) Cell { return Cell{Value: v, Number: true} }

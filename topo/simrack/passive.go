@@ -62,7 +62,7 @@ func (h *Host) Lend(ctx verbs.Context, p Passive) error {
 	if err != nil {
 		return err
 	}
-	return acceptAll(ctx, pd, l, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, mr.Addr()), mr.RKey()))
+	return acceptAll(ctx, pd, l, MemoryAt(mr))
 }
 
 func (p *Passive) region(ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
@@ -94,6 +94,11 @@ func acceptAll(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte
 		}
 		ctx.Runtime().Go("accept", func() { _ = req.Accept(qp, rdmacm.Params{}, private, clock.Never) }) // the dialer gets the error, too
 	}
+}
+
+// MemoryAt returns private data by which ParseMemory finds a region.
+func MemoryAt(mr verbs.MR) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, mr.Addr()), mr.RKey())
 }
 
 // ParseMemory reads the private data of the answer of a Passive server: the address of its memory,

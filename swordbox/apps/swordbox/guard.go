@@ -21,10 +21,12 @@ type guarded struct {
 // add guards the servers of rules that a handler carries out.
 func (g *guarded) add(s *rules.Set, parts *parts) {
 	for i := range s.All() {
-		if _, queues := parts.machineFor(&s.All()[i]).(handler.Queuer); queues {
+		r := &s.All()[i]
+		m := parts.machineFor(r)
+		if _, queues := m.(handler.Queuer); queues {
 			continue // it keeps frames as they are, and looks into none
 		}
-		if r := &s.All()[i]; r.Observes() || parts.machineFor(r) != nil {
+		if r.Observes() || m != nil {
 			if g.servers == nil {
 				g.servers = make(map[netip.Addr]bool)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/plot"
 )
 
@@ -171,15 +172,6 @@ func group(list []record, names []string, m measure) (labels []string, values ma
 	return labels, values
 }
 
-// median returns the median of list; NaN if list is empty.
-func median(list []float64) float64 {
-	if len(list) == 0 {
-		return math.NaN()
-	}
-	s := slices.Sorted(slices.Values(list))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}
-
 func compareCmd() *cobra.Command {
 	var names []string
 	cmd := &cobra.Command{
@@ -244,7 +236,7 @@ func compare(cmd *cobra.Command, files []string, lists [][]record, names []strin
 				_, _ = fmt.Fprint(w, "\t"+summary(v[l]))
 			}
 			if len(values) == 2 {
-				_, _ = fmt.Fprint(w, "\t"+ratio(median(values[1][l]), median(values[0][l])))
+				_, _ = fmt.Fprint(w, "\t"+ratio(experiment.Median(values[1][l]), experiment.Median(values[0][l])))
 			}
 			_, _ = fmt.Fprintln(w)
 		}
@@ -257,7 +249,7 @@ func summary(list []float64) string {
 	if len(list) == 0 {
 		return "-\t-"
 	}
-	return fmt.Sprintf("%s\t%s-%s (%d)", number(median(list)), number(slices.Min(list)), number(slices.Max(list)), len(list))
+	return fmt.Sprintf("%s\t%s-%s (%d)", number(experiment.Median(list)), number(slices.Min(list)), number(slices.Max(list)), len(list))
 }
 
 func number(x float64) string {
@@ -327,7 +319,7 @@ func chartOf(list []record, x string, m measure) (*plot.Chart, error) {
 		for i, name := range names {
 			own := slices.DeleteFunc(slices.Clone(list), func(r record) bool { return r.Flags[x] != name || r.label(others) != label })
 			_, values := group(own, others, m)
-			p := plot.Point{X: float64(i), Y: median(values[label])}
+			p := plot.Point{X: float64(i), Y: experiment.Median(values[label])}
 			if numeric {
 				p.X, _ = strconv.ParseFloat(name, 64) // it is a number
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
 func TestCombinations(t *testing.T) {
@@ -171,7 +172,7 @@ func TestChartOfSweep(t *testing.T) {
 	if _, err := chartOf(list, "speed", m); err == nil {
 		t.Error("a flag that does not exist is drawn")
 	}
-	if m := median(nil); !math.IsNaN(m) || median([]float64{3, 1}) != 2 || median([]float64{9, 1, 2}) != 2 {
+	if m := experiment.Median(nil); !math.IsNaN(m) || experiment.Median([]float64{3, 1}) != 2 || experiment.Median([]float64{9, 1, 2}) != 2 {
 		t.Error("medians are wrong")
 	}
 }

@@ -342,22 +342,10 @@ func (r *reconnectRun) accept() error {
 		if err != nil {
 			return err
 		}
-		if err := req.Accept(qp, rdmacm.Params{}, memoryAt(r.regions[0]), clock.Never); err != nil {
+		if err := req.Accept(qp, rdmacm.Params{}, simrack.MemoryAt(r.regions[0]), clock.Never); err != nil {
 			return err
 		}
 	}
-}
-
-// memoryAt is the private data by which simrack.ParseMemory finds a region.
-func memoryAt(m verbs.MR) []byte {
-	b := make([]byte, 12)
-	for i := range 8 {
-		b[i] = byte(m.Addr() >> (56 - 8*i))
-	}
-	for i := range 4 {
-		b[8+i] = byte(m.RKey() >> (24 - 8*i))
-	}
-	return b
 }
 
 // serve connects the client, and again after each failure.
