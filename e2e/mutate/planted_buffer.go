@@ -47,8 +47,8 @@ var bufferBugs = []planted{
 	},
 	{
 		"buffer: super-frames to its host are split", "swordbox/apps/swordbox/guard.go",
-		"if _, queues := parts.machineFor(&s.All()[i]).(handler.Queuer); queues {",
-		"if _, queues := parts.machineFor(&s.All()[i]).(handler.Queuer); queues && i < 0 {",
+		"if _, queues := m.(handler.Queuer); queues {",
+		"if _, queues := m.(handler.Queuer); queues && i < 0 {",
 		"swordbox/apps/swordbox TestUnconnectedSuperFramesLeaveWhole",
 	},
 	{

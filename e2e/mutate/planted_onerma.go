@@ -189,8 +189,8 @@ var onermaBugs = []planted{
 		"topo/experiment/insim TestRekeyLog",
 	},
 	{
-		"1RMA: an error of accept ends a lender", "onerma/host/lender.go",
-		"			time.Sleep(acceptPause)\n			continue\n",
+		"1RMA: an error of accept ends a lender", "onerma/host/accept.go",
+		"			time.Sleep(acceptPause)\n",
 		"			return\n",
 		"onerma/host TestLenderGoesOn",
 	},

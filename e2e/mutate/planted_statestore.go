@@ -46,8 +46,8 @@ var stateBugs = []planted{
 	},
 	{
 		"swordbox: a damaged request of an unknown connection is counted", "swordbox/apps/swordbox/guard.go",
-		"r.Observes() || parts.machineFor(r) != nil",
-		"parts.machineFor(r) != nil",
+		"r.Observes() || m != nil",
+		"m != nil",
 		"swordbox/apps/swordbox TestDamagedRequestIsNotCounted",
 	},
 	{

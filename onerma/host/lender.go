@@ -28,9 +28,6 @@ const (
 	maxLoans  = 64
 	maxLine   = 4096
 	askWithin = 5 * time.Second
-	// acceptPause is the pause after an error of Accept that may be temporary, such as a lack of
-	// file descriptors.
-	acceptPause = 100 * time.Millisecond
 )
 
 // loanRequest is the first line of a connection, as JSON.
@@ -62,35 +59,25 @@ type Lender struct {
 // Lend serves loans of a process. The listener and the process belong to the Lender, which Close ends.
 func Lend(p *Process, l net.Listener, log *slog.Logger) *Lender {
 	s := &Lender{proc: p, listener: l, log: log, conns: make(map[net.Conn]struct{})}
-	s.wg.Go(s.accept)
+	s.wg.Go(func() { AcceptAll(l.Accept, log, "a loan", s.begin) })
 	return s
 }
 
-func (s *Lender) accept() {
-	for {
-		c, err := s.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			s.log.Warn("1RMA: a loan", "error", err)
-			time.Sleep(acceptPause)
-			continue
-		}
-		s.mu.Lock()
-		full := len(s.conns) >= maxLoans
-		if ended := s.ended; ended || full {
-			s.mu.Unlock()
-			if full && !ended {
-				_ = reply(c, loanAnswer{Error: fmt.Sprintf("%d loans are open: end one", maxLoans)}) // the peer sees the end
-			}
-			_ = c.Close()
-			continue
-		}
-		s.conns[c] = struct{}{}
+// begin serves a connection by a thread of its own, unless there are too many, or the Lender has ended.
+func (s *Lender) begin(c net.Conn) {
+	s.mu.Lock()
+	full := len(s.conns) >= maxLoans
+	if ended := s.ended; ended || full {
 		s.mu.Unlock()
-		s.wg.Go(func() { s.serve(c) })
+		if full && !ended {
+			_ = reply(c, loanAnswer{Error: fmt.Sprintf("%d loans are open: end one", maxLoans)}) // the peer sees the end
+		}
+		_ = c.Close()
+		return
 	}
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	s.wg.Go(func() { s.serve(c) })
 }
 
 // serve serves one connection.

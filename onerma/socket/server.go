@@ -61,21 +61,10 @@ func Listen(cfg Config) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("1RMA: %w", err), l.Close())
 	}
 	s := &Server{cfg: cfg, listener: l, programs: make(map[*program]struct{})}
-	s.wg.Go(s.accept)
+	s.wg.Go(func() {
+		host.AcceptAll(l.AcceptUnix, cfg.Log, "a program", func(c *net.UnixConn) { s.wg.Go(func() { s.serve(c) }) })
+	})
 	return s, nil
-}
-
-func (s *Server) accept() {
-	for {
-		conn, err := s.listener.AcceptUnix()
-		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				s.cfg.Log.Warn("1RMA: no more programs", "error", err)
-			}
-			return
-		}
-		s.wg.Go(func() { s.serve(conn) })
-	}
 }
 
 // serve serves one program until its connection ends.
