@@ -59,10 +59,7 @@ func (s *search) start(rnd *rand.Rand, id int) {
 // loop in Go: over the wraps of their 16-bit counts.
 func testRecycledLoop(t *testing.T, w *World) {
 	a, _ := w.ends(t)
-	var lanes [ringLanes]*search
-	for i := range lanes {
-		lanes[i] = newSearch(a)
-	}
+	lanes := lanesOf(a, newSearch)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for run := 0; run < ringInputs(12*ringLanes); run += ringLanes {
 		for i, s := range lanes {
@@ -148,10 +145,7 @@ func (u *unrolled) check(run int) {
 // loop in Go.
 func testUnrolledLoop(t *testing.T, w *World) {
 	a, _ := w.ends(t)
-	var lanes [ringLanes]*unrolled
-	for i := range lanes {
-		lanes[i] = newUnrolled(a)
-	}
+	lanes := lanesOf(a, newUnrolled)
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for run := 0; run < ringInputs(12*ringLanes); run += ringLanes {
 		for i, u := range lanes {

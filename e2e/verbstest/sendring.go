@@ -193,15 +193,20 @@ func (b *batch) check(first int) {
 	}
 }
 
+// lanesOf makes the lanes of a test.
+func lanesOf[T any](e *end, make func(*end) *T) (lanes [ringLanes]*T) {
+	for i := range lanes {
+		lanes[i] = make(e)
+	}
+	return lanes
+}
+
 // testSendRing executes the constructs of package redn, which a program has written into the memory of
 // send rings, with random operands, compares them with the same statements in Go, and ends a queue pair
 // whose entry cannot be executed.
 func testSendRing(t *testing.T, w *World) {
 	a, _ := w.ends(t)
-	var lanes [ringLanes]*batch
-	for i := range lanes {
-		lanes[i] = newBatch(a)
-	}
+	lanes := lanesOf(a, newBatch)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	runs := Constructs * ringInputs(100)
 	for first := 0; first < runs; first += ringLanes * laneRuns {

@@ -17,14 +17,7 @@ import (
 // The value for a client stays as it is while a thread of the process reads another key.
 func TestAnswerBesideLocalRead(t *testing.T) {
 	g := newRig(t, nictable.Shape{Items: 8, Value: 100})
-	var end bool
-	g.serve(&end)
-	g.Client("cn0", func(ctx verbs.Context, m rdmacm.Manager) error {
-		rt := ctx.Runtime()
-		c, err := g.open(ctx, m)
-		if err != nil {
-			return err
-		}
+	g.alone(func(rt verbs.Runtime, c *nictable.Client) error {
 		for key, value := range []string{"hello", "other"} {
 			if err := c.Insert(uint64(key), []byte(value), kvtest.Soon(rt)); err != nil {
 				return err
@@ -40,23 +33,14 @@ func TestAnswerBesideLocalRead(t *testing.T) {
 		if string(answer) != "hello" {
 			t.Errorf("the answer is %q, which is the value of another key", answer)
 		}
-		end = true
-		return c.Close()
+		return nil
 	})
-	g.Finish()
 }
 
 // Clients find the values whose versions come before and after the wrap.
 func TestVersionsWrap(t *testing.T) {
 	g := newRig(t, nictable.Shape{Items: 8, Value: 100})
-	var end bool
-	g.serve(&end)
-	g.Client("cn0", func(ctx verbs.Context, m rdmacm.Manager) error {
-		rt := ctx.Runtime()
-		c, err := g.open(ctx, m)
-		if err != nil {
-			return err
-		}
+	g.alone(func(rt verbs.Runtime, c *nictable.Client) error {
 		g.server.SetVersion(1<<32 - 3)
 		for key := range uint64(5) {
 			if err := c.Insert(key, []byte("hello"), kvtest.Soon(rt)); err != nil {
@@ -66,10 +50,8 @@ func TestVersionsWrap(t *testing.T) {
 				t.Errorf("key %d: %q, %v", key, v, err)
 			}
 		}
-		end = true
-		return c.Close()
+		return nil
 	})
-	g.Finish()
 }
 
 // What the process changes by itself, clients read by its NIC, and the other way round: up to the longest

@@ -72,6 +72,25 @@ func (g *rig) open(ctx verbs.Context, m rdmacm.Manager) (*nictable.Client, error
 	return nictable.Open(nictable.ClientConfig{Context: ctx, Manager: m, Server: g.Host("md0").Addr()}, kvtest.Soon(ctx.Runtime()))
 }
 
+// alone runs f with a server and its only client, and ends both.
+func (g *rig) alone(f func(rt verbs.Runtime, c *nictable.Client) error) {
+	g.T.Helper()
+	var end bool
+	g.serve(&end)
+	g.Client("cn0", func(ctx verbs.Context, m rdmacm.Manager) error {
+		c, err := g.open(ctx, m)
+		if err != nil {
+			return err
+		}
+		if err := f(ctx.Runtime(), c); err != nil {
+			return err
+		}
+		end = true
+		return c.Close()
+	})
+	g.Finish()
+}
+
 func TestConformance(t *testing.T) {
 	for _, way := range []string{store.GetsNIC, store.GetsReads, store.GetsServer} {
 		t.Run(way, func(t *testing.T) { conform(t, way) })

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
-	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/nictable"
@@ -14,14 +13,7 @@ import (
 // A key with the fingerprint of another one is not found and changes nothing; there is no room for it.
 func TestFingerprints(t *testing.T) {
 	g := newRig(t, nictable.Shape{Items: 8, Value: 100})
-	var end bool
-	g.serve(&end)
-	g.Client("cn0", func(ctx verbs.Context, m rdmacm.Manager) error {
-		rt := ctx.Runtime()
-		c, err := g.open(ctx, m)
-		if err != nil {
-			return err
-		}
+	g.alone(func(rt verbs.Runtime, c *nictable.Client) error {
 		const key = 7
 		other := nictable.Twin(key)
 		if err := c.Insert(key, kv.MakeValue(key, 1, 50), kvtest.Soon(rt)); err != nil {
@@ -45,8 +37,6 @@ func TestFingerprints(t *testing.T) {
 		if err != nil {
 			t.Errorf("the key itself: %v", err)
 		}
-		end = true
-		return c.Close()
+		return nil
 	})
-	g.Finish()
 }
