@@ -14,9 +14,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Two splits end when an INSERT swaps the primary of its slot. The client reads the directory again, and is hung
-// meanwhile. The server with the first replica of its object crashes, and the master withdraws the object, which is
-// pending. The INSERT does not take the slot for its own after that: a key that it acknowledges is there.
+// Two splits end when an INSERT swaps the primary of its slot. The client reads the directory
+// again, and is hung meanwhile. The server with the first replica of its object crashes, and the
+// master withdraws the object, which is pending. The INSERT does not take the slot for its own
+// after that: a key that it acknowledges is there.
 func TestTheMembersChangeWhileAnINSERTReadsTheDirectory(t *testing.T) {
 	var g *rig
 	var frame wire.Frame

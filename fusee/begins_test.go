@@ -17,8 +17,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A memory server crashes at each packet of a client that begins, and stays down. The client begins as soon as
-// the master has removed the server, and does not wait for it until its deadline.
+// A memory server crashes at each packet of a client that begins, and stays down. The client begins
+// as soon as the master has removed the server, and does not wait for it until its deadline.
 func TestAServerCrashesWhileAClientBegins(t *testing.T) {
 	for victim := range 2 {
 		for n, sent := 1, true; sent; n++ {
@@ -66,8 +66,9 @@ func (d dialled) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Param
 	return d.Dialer.Dial(qp, to, service, p, private, deadline)
 }
 
-// The number of a client that begins is fenced before it connects to a server: two clients had it, because the
-// primary was replaced, and the other one has died. The client begins with another number.
+// The number of a client that begins is fenced before it connects to a server: two clients had it,
+// because the primary was replaced, and the other one has died. The client begins with another
+// number.
 func TestTheNumberOfAClientThatBeginsIsFenced(t *testing.T) {
 	for nth := 1; nth <= 2; nth++ {
 		g := newRig(t, 2, simrack.Options{})

@@ -329,8 +329,9 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 	}
 }
 
-// takePatience is how long a client waits for a memory service to give it a block, or to end a dead client. After
-// that it finds out whether the server is a member, and asks another one, or this one again.
+// takePatience is how long a client waits for a memory service to give it a block, or to end a dead
+// client. After that it finds out whether the server is a member, and asks another one, or this one
+// again.
 const takePatience = time.Second
 
 // errSilent: the service of a memory server does not answer.

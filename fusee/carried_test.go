@@ -11,10 +11,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A PUT has won one of two backups, a client that has died the other one, and the PUT is hung before it reads the
-// primary. A recovery of the dead client lets the PUT win, by the smallest value, and leaves the primary to it. If it
-// swapped the primary as well, the PUT could not tell that from the success of another change: it used the memory of
-// its object again, although the slot names that.
+// A PUT has won one of two backups, a client that has died the other one, and the PUT is hung
+// before it reads the primary. A recovery of the dead client lets the PUT win, by the smallest
+// value, and leaves the primary to it. If it swapped the primary as well, the PUT could not tell
+// that from the success of another change: it used the memory of its object again, although the
+// slot names that.
 func TestARecoveryLeavesThePrimaryToALiveWinner(t *testing.T) {
 	var g *rig
 	var at, old, mine uint64

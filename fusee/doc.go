@@ -158,26 +158,27 @@
 //
 // While a subtable is being split, a client reads the buckets of both subtables in one round trip,
 // those of the twin after the others. If a slot of the twin is not 0, it counts, and the slot at
-// the same place of the subtable does not. If a slot is leaving and the twin's is 0, the key has the
-// value of the object that the slot has named. The client reads the keys of such objects. To change such
-// a key, it plants the key itself. It also does so if its change has lost to the client that moves the key,
-// which it does not wait for: the backups have the leaving value, so it swaps the primary itself. Then it
-// changes the slot of the twin, with the object that it has written already. If the slot is empty already, the
-// key has moved, or an INSERT has put its object elsewhere. So the client plants nothing then, and reads the twin.
+// the same place of the subtable does not. If a slot is leaving and the twin's is 0, the key has
+// the value of the object that the slot has named. The client reads the keys of such objects. To
+// change such a key, it plants the key itself. It also does so if its change has lost to the client
+// that moves the key, which it does not wait for: the backups have the leaving value, so it swaps
+// the primary itself. Then it changes the slot of the twin, with the object that it has written
+// already. If the slot is empty already, the key has moved, or an INSERT has put its object
+// elsewhere. So the client plants nothing then, and reads the twin.
 //
 // A PUT of a key in a moving bucket moves the key: it makes the slot leaving, with its own object
 // in place of the old one, and plants that object. So PUTs without pause do not delay a split.
 // Until the PUT has won, only its own client carries it on, as with any PUT.
 //
 // If a client's copy of the directory is old, the client finds unexpected headers. Then it knows
-// that a split has begun, or it reads the words of all subtables that may have the key. If the split
-// leaves the key where it is, the client need not read the twin.
+// that a split has begun, or it reads the words of all subtables that may have the key. If the
+// split leaves the key where it is, the client need not read the twin.
 //
 // A PUT that loses takes effect immediately before the winner, but not if the winner only moves the
 // key: then the PUT is repeated. To find out, the client reads the header of the bucket behind the
-// primary. The header shows moving before a move begins. While it shows moving, a slot that leaves with
-// another object than the PUT has read was changed by a PUT. So was the slot of a key that none of the
-// splits moves which the header shows.
+// primary. The header shows moving before a move begins. While it shows moving, a slot that leaves
+// with another object than the PUT has read was changed by a PUT. So was the slot of a key that
+// none of the splits moves which the header shows.
 //
 // Sweeps read as clients do, and count a leaving slot as one that names its object. A recovery
 // reads all subtables in which the key has ever been: a client that was hung may insert a key long
@@ -186,20 +187,19 @@
 // Operations help with a split after their own work, so that a split ends before buckets are full,
 // unless keys are chosen that share buckets. An operation spends up to 4 round trips on the split,
 // but not more than 10 together with its own, in which it may also get a block or begin a split. An
-// INSERT that leaves almost no empty slot in its
-// buckets uses all 10. An INSERT whose buckets are full works on the split until its own buckets
-// are settled. If they are settled and full again, it completes the split of the subtable. Only
-// such an INSERT may take longer. If there is no room for another subtable, the INSERT ends with
-// kv.ErrFull.
+// INSERT that leaves almost no empty slot in its buckets uses all 10. An INSERT whose buckets are
+// full works on the split until its own buckets are settled. If they are settled and full again, it
+// completes the split of the subtable. Only such an INSERT may take longer. If there is no room for
+// another subtable, the INSERT ends with kv.ErrFull.
 //
-// When a master changes the members in the middle of a split, its repair needs no knowledge of splits.
-// Each step of a split begins after the step before it is in the primary, and so in all backups. So
-// whatever value the rules choose for a word, it is that of the primary, or that of a step which was
-// allowed then. A client that works on the split begins its groups again. A client whose PUT or DELETE
-// was in flight may find that a split has moved the key since: the value of a leaving slot, and of a
-// slot that a key has left, says whether the split has moved the new object or the old one. If the slot
-// has another value, the header says whether a split can have moved the key; if it can, the outcome is
-// unknown.
+// When a master changes the members in the middle of a split, its repair needs no knowledge of
+// splits. Each step of a split begins after the step before it is in the primary, and so in all
+// backups. So whatever value the rules choose for a word, it is that of the primary, or that of a
+// step which was allowed then. A client that works on the split begins its groups again. A client
+// whose PUT or DELETE was in flight may find that a split has moved the key since: the value of a
+// leaving slot, and of a slot that a key has left, says whether the split has moved the new object
+// or the old one. If the slot has another value, the header says whether a split can have moved the
+// key; if it can, the outcome is unknown.
 //
 // An index that grows has at most 3 replicas. All clients that vacate a slot write the same value,
 // but SNAPSHOT is meant for writers with different values. With 3 or more backups, a client that
@@ -209,10 +209,10 @@
 //
 // # What it does not survive yet
 //
-// If two masters, neither of which is
-// the standby of the other, are separated from each other, and each from some servers, both may go
-// on. Two masters that begin at the same time may end each other. Masters and clients share one sequence of numbers: a master that begins while the
-// primary is absent may get the number of a client.
+// If two masters, neither of which is the standby of the other, are separated from each other, and
+// each from some servers, both may go on. Two masters that begin at the same time may end each
+// other. Masters and clients share one sequence of numbers: a master that begins while the primary
+// is absent may get the number of a client.
 //
 // Without a master, a client that dies keeps its blocks until another client waits for it, or a
 // program calls Recover or RecoverAll. Without a master, the restart of a memory server ends the

@@ -239,7 +239,8 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 		if c.cost.Retries++; c.rt.Now() >= deadline {
 			return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 		}
-		// Not retry, which goes on with the members of another view: the master may have withdrawn the object.
+		// Not retry, which goes on with the members of another view: the master may have withdrawn
+		// the object.
 		if err := c.catchUp(deadline); err != nil {
 			return err
 		}

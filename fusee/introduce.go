@@ -36,7 +36,8 @@ func (c *Client) introduce(deadline clock.Time) error {
 		// Another client may have taken the number of this attempt for that of a dead client, and fenced it:
 		// the next attempt begins without one.
 		c.view, c.id, c.fenced = 0, 0, false
-		// A member that is absent may have lost its memory, and is replaced by a master: the store is not lost.
+		// A member that is absent may have lost its memory, and is replaced by a master: the store
+		// is not lost.
 		waits := errors.Is(err, errReborn) || errors.Is(err, kv.ErrTimeout) && !c.exempt
 		retry := errors.Is(err, errView) || errors.Is(err, errAbsent) || waits && !errors.Is(err, kv.ErrLost)
 		if !retry || c.rt.Now() >= deadline {
@@ -122,8 +123,8 @@ func (c *Client) meet(deadline clock.Time) error {
 
 // enter takes a number, and connects again as its owner.
 //
-// Without a master, it waits until its deadline for a server that does not answer. A master removes such a server, so
-// each step has a limit then, and introduce begins again.
+// Without a master, it waits until its deadline for a server that does not answer. A master removes
+// such a server, so each step has a limit then, and introduce begins again.
 func (c *Client) enter(deadline clock.Time) error {
 	limit := func() clock.Time {
 		if c.exempt || !c.managed {

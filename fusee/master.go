@@ -187,8 +187,8 @@ func (m *Master) report(err error) {
 	}
 }
 
-// persist changes the members, however long that takes: clients wait until the change has ended. The memory service
-// of a server may hang, for example, while its NIC goes on.
+// persist changes the members, however long that takes: clients wait until the change has ended.
+// The memory service of a server may hang, for example, while its NIC goes on.
 func persist(m *Master) error {
 	for {
 		err := m.change(m.c.rt.Now().Add(changePatience))
@@ -254,11 +254,12 @@ func (m *Master) probe() (quiet int, err error) {
 // errKept: the NIC of a member was down, and the member has its memory yet.
 var errKept = errors.New("the memory server was restarted with its memory")
 
-// reborn is called when a member's service is another incarnation than the one that this master knows, with that
-// error. If the memory has a view of the store, and another master, that one has filled it: this one was hung
-// meanwhile. If it has this master, it is the memory that this one knows: a host's memory survives a crash of its
-// NIC. Clients take that incarnation for a member only in a later view, so the master changes the members. The
-// server remains one if the store needs it (see again). It is no lost one, because a standby may count on it.
+// reborn is called when a member's service is another incarnation than the one that this master
+// knows, with that error. If the memory has a view of the store, and another master, that one has
+// filled it: this one was hung meanwhile. If it has this master, it is the memory that this one
+// knows: a host's memory survives a crash of its NIC. Clients take that incarnation for a member
+// only in a later view, so the master changes the members. The server remains one if the store
+// needs it (see again). It is no lost one, because a standby may count on it.
 func (m *Master) reborn(i int, why error, deadline clock.Time) error {
 	if !m.signs[i].claimed {
 		return why

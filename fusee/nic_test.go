@@ -27,9 +27,10 @@ func (g *rig) serveKept(i int, owners *memservice.Owners) {
 	})
 }
 
-// The NIC of a memory server crashes and is back long before the master's lease has passed. The memory has
-// remained: the master was not replaced by another one, and loses no store. With one replica, the server remains a
-// member; with two, it becomes one again. Clients go on, with their blocks, and one that was fenced does not.
+// The NIC of a memory server crashes and is back long before the master's lease has passed. The
+// memory has remained: the master was not replaced by another one, and loses no store. With one
+// replica, the server remains a member; with two, it becomes one again. Clients go on, with their
+// blocks, and one that was fenced does not.
 func TestTheNICOfAMemberRestarts(t *testing.T) {
 	for _, replicas := range []int{1, 2} {
 		for victim := range 2 {

@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// A memory server crashes while the memory service of another one hangs, for longer than a change of the members
-// should take: the master, or the standby that has taken its place, is in charge when the service goes on, and so are
-// clients.
+// A memory server crashes while the memory service of another one hangs, for longer than a change
+// of the members should take: the master, or the standby that has taken its place, is in charge
+// when the service goes on, and so are clients.
 func TestAChangeOutlastsAServiceThatHangs(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		x := newThrone(t, 3, 2)

@@ -21,10 +21,11 @@ func (g *rig) pokeAll(n int, at, v uint64) {
 	}
 }
 
-// A PUT or DELETE reads the slot of an INSERT in a bucket that is moving, and the object a few round trips later.
-// Meanwhile the INSERT has lost the same place of the twin to an INSERT of another key, which has changed the
-// backup there and not the primary. So it has put its object into another slot, and shown it. The operation
-// changes that slot: it does not plant the object in the place of the twin as well.
+// A PUT or DELETE reads the slot of an INSERT in a bucket that is moving, and the object a few
+// round trips later. Meanwhile the INSERT has lost the same place of the twin to an INSERT of
+// another key, which has changed the backup there and not the primary. So it has put its object
+// into another slot, and shown it. The operation changes that slot: it does not plant the object in
+// the place of the twin as well.
 func TestAPlaceOfTheTwinThatAnINSERTHasLost(t *testing.T) {
 	for _, op := range []string{"PUT", "DELETE"} {
 		var g *rig
@@ -98,9 +99,10 @@ func TestAPlaceOfTheTwinThatAnINSERTHasLost(t *testing.T) {
 	}
 }
 
-// An INSERT loses two slots that are being cleaned after a split has moved their keys. Two clients clean the first one,
-// and one of them is late with a CAS of a backup, from the value of the INSERT. The INSERT does not bring that value
-// into the slot again, where the late CAS would find it: the replicas would differ.
+// An INSERT loses two slots that are being cleaned after a split has moved their keys. Two clients
+// clean the first one, and one of them is late with a CAS of a backup, from the value of the
+// INSERT. The INSERT does not bring that value into the slot again, where the late CAS would find
+// it: the replicas would differ.
 func TestASlotThatAnINSERTHasLostGetsItsValueNoMore(t *testing.T) {
 	var g *rig
 	var frame wire.Frame
@@ -178,8 +180,8 @@ func TestASlotThatAnINSERTHasLostGetsItsValueNoMore(t *testing.T) {
 	g.run()
 }
 
-// Published clients that insert one key choose the same slot, without backups. The one that loses the slot looks for
-// the key again, as the public code does, and finds it.
+// Published clients that insert one key choose the same slot, without backups. The one that loses
+// the slot looks for the key again, as the public code does, and finds it.
 func TestAPublishedINSERTThatLosesItsSlotFindsTheKey(t *testing.T) {
 	g := newRig(t, 1, simrack.Options{})
 	g.published = true

@@ -14,9 +14,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A split begins when an INSERT swaps the primary of its slot, and the deadline of the INSERT passes before it can
-// be repeated. It withdraws its object, which would be pending for good: the split ends, and another client
-// inserts the key.
+// A split begins when an INSERT swaps the primary of its slot, and the deadline of the INSERT
+// passes before it can be repeated. It withdraws its object, which would be pending for good: the
+// split ends, and another client inserts the key.
 func TestTheDeadlineOfAnINSERTPassesWhenASplitBegins(t *testing.T) {
 	key, late := keysThat(true, 1, 1)[0], 0
 	for long := 4 * time.Microsecond; long <= 10*time.Microsecond && !t.Failed(); long += time.Microsecond {
@@ -64,7 +64,8 @@ func TestTheDeadlineOfAnINSERTPassesWhenASplitBegins(t *testing.T) {
 	}
 }
 
-// flipped makes the first n servers show that the only subtable is being split and that each bucket is moving.
+// flipped makes the first n servers show that the only subtable is being split and that each bucket
+// is moving.
 func (g *rig) flipped(s layout.Superblock, n int) {
 	for i := range n {
 		g.poke(i, s.Shape.EntryAt(0), layout.Entry{Splitting: true}.Word())

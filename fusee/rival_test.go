@@ -11,9 +11,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A client waits for an INSERT or PUT of a dead client, and takes that one for dead. A memory server crashes about the
-// time at which the client has the servers end the connections of the dead one. The operation goes on when the
-// master has removed the server, and does not wait until its deadline; nor does it end before that.
+// A client waits for an INSERT or PUT of a dead client, and takes that one for dead. A memory
+// server crashes about the time at which the client has the servers end the connections of the dead
+// one. The operation goes on when the master has removed the server, and does not wait until its
+// deadline; nor does it end before that.
 func TestAServerCrashesWhileAClientEndsADeadOne(t *testing.T) {
 	const lease = 10 * time.Millisecond
 	for victim := range 3 {

@@ -8,8 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A store has no slot and no node left. Its metadata server says so, until another one takes over, which may have deleted keys: from then on
-// the first one answers Busy, and its client finds the other one.
+// A store has no slot and no node left. Its metadata server says so, until another one takes over,
+// which may have deleted keys: from then on the first one answers Busy, and its client finds the
+// other one.
 func TestDeposedServerSaysFullOfNothing(t *testing.T) {
 	r := newPair(t, 0)
 	full, over, done := false, false, false

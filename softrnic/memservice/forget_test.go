@@ -7,9 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// The table of owners is full of clients that have ended and of clients that were fenced: the older half is forgotten,
-// and further clients connect, again and again. No owner that was forgotten connects any more; one that has a
-// connection remains as it is, until it is fenced, too.
+// The table of owners is full of clients that have ended and of clients that were fenced: the older
+// half is forgotten, and further clients connect, again and again. No owner that was forgotten
+// connects any more; one that has a connection remains as it is, until it is fenced, too.
 func TestAFullTableForgetsOldOwners(t *testing.T) {
 	const old = 7
 	var o Owners

@@ -9,8 +9,8 @@
 //	Coordinator  has a copy of the table, decides each change, and sends it to all replicas
 //	Server       a replica: executes changes in the memory that its NIC lends to clients
 //
-// Coordinator and Server are sans-I/O machines; Client blocks, and does all I/O by a Port. Datagrams
-// may be lost, doubled, delayed and damaged.
+// Coordinator and Server are sans-I/O machines; Client blocks, and does all I/O by a Port.
+// Datagrams may be lost, doubled, delayed and damaged.
 //
 // # Consistency
 //
@@ -37,7 +37,8 @@
 //
 // The coordinator is one process with its data in memory. While it does not answer, changes end as
 // kv.ErrTimeout. GETs go on until the leases end. If it ends, the store ends: another coordinator
-// begins another store, whose number is in all messages, and clients of the former one get kv.ErrLost
-// with ErrEnded. A cell has a fixed size. A key whose window of 16 slots is full is refused by kv.ErrFull; nothing is evicted. Region
-// keys travel in clear text, as those of onerma/host do.
+// begins another store, whose number is in all messages, and clients of the former one get
+// kv.ErrLost with ErrEnded. A cell has a fixed size. A key whose window of 16 slots is full is
+// refused by kv.ErrFull; nothing is evicted. Region keys travel in clear text, as those of
+// onerma/host do.
 package kvcs

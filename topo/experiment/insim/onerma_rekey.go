@@ -399,8 +399,8 @@ func (r *reconnectRun) post() error {
 	return nil
 }
 
-// collect takes completions until the connection is broken and all READs on it have ended. The READs that have
-// failed wait for the next connection.
+// collect takes completions until the connection is broken and all READs on it have ended. The
+// READs that have failed wait for the next connection.
 func (r *reconnectRun) collect(cq verbs.CQ) error {
 	var wcs [64]verbs.WC
 	var failed []*rekeyRead
