@@ -27,6 +27,7 @@ SEEDS     ?= 1000
 FUZZTIME  ?= 30s
 BENCH     ?= .
 BENCHTIME ?= 1s
+BENCHLIMIT ?= 30m
 COUNT     ?= 10
 ROUNDS    ?= 5
 ONLY      ?= .
@@ -379,9 +380,9 @@ fuzz: fuzz-built ## every fuzz target for FUZZTIME
 	done
 
 .PHONY: bench
-bench: $(BIN)/benchstat ## benchmarks, COUNT runs each, kept in out/bench.txt
+bench: $(BIN)/benchstat ## benchmarks, COUNT runs each, kept in out/bench.txt; a package may take BENCHLIMIT=30m
 	@mkdir -p out && rm -f out/bench.failed
-	@{ $(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -count $(COUNT) $(PKG) || touch out/bench.failed; } | tee out/bench.txt
+	@{ $(GO) test -run '^$$' -timeout $(BENCHLIMIT) -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -count $(COUNT) $(PKG) || touch out/bench.failed; } | tee out/bench.txt
 	@[ ! -e out/bench.failed ] || { echo "a benchmark failed; the end of out/bench.txt:"; tail -n 40 out/bench.txt; exit 1; } >&2
 	@$(BIN)/benchstat out/bench.txt
 
