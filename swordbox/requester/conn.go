@@ -345,7 +345,7 @@ func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now b
 	c.arm(ctx.Now)
 	note = c.note(ctx, e, psn)
 	c.count(e)
-	c.address(f, psn)
+	transform.Request(f, &c.link.To, psn)
 	return true, true, note
 }
 
@@ -383,7 +383,7 @@ func (c *Conn) SubmitOnce(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	c.arm(ctx.Now)
 	note := c.note(ctx, e, psn)
 	c.count(e)
-	c.address(f, psn)
+	transform.Request(f, &c.link.To, psn)
 	ctx.Emit(f, note)
 	return true
 }

@@ -48,17 +48,8 @@ func (c *Conn) send(ctx *pipeline.Ctx, e *entry, psn wire.PSN) {
 	note := c.note(ctx, e, psn)
 	c.count(e)
 	c.load(e)
-	c.address(&c.tx, psn)
+	transform.Request(&c.tx, &c.link.To, psn)
 	ctx.Emit(&c.tx, note)
-}
-
-// address puts a request on the connection. The IPv4 identification of consecutive requests counts up,
-// because only then the link sends them as one super-frame (packetio.FirstRun).
-func (c *requests) address(f *wire.Frame, psn wire.PSN) {
-	transform.Request(f, &c.link.To, psn)
-	if !f.V6 {
-		f.IPv4.ID = uint16(psn)
-	}
 }
 
 // count counts a transmission.

@@ -40,6 +40,6 @@ func (p *Path) EmptyWrite(f *wire.Frame, psn wire.PSN, va uint64, rkey uint32) {
 // packet makes f a new packet on the path, without payload.
 func (p *Path) packet(f *wire.Frame, op wire.Opcode, psn wire.PSN) {
 	*f = wire.Frame{}
-	p.headers(f)
+	p.headers(f, psn)
 	f.BTH = wire.BTH{Opcode: op, MigReq: p.MigReq, PKey: p.PKey, DestQP: p.DestQP, PSN: psn}
 }

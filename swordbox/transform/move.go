@@ -6,8 +6,8 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // It also requests an acknowledgement, because otherwise the switch would not learn that the
 // request was executed.
 func Request(f *wire.Frame, to *Path, psn wire.PSN) {
-	to.Apply(f)
-	f.BTH.PSN, f.BTH.AckReq = psn, true
+	to.Apply(f, psn)
+	f.BTH.AckReq = true
 }
 
 // Response redirects a response to the requester at the end of path to: an acknowledgement, the
@@ -15,8 +15,7 @@ func Request(f *wire.Frame, to *Path, psn wire.PSN) {
 // number of messages that the requester's connection has completed; a READ response packet without
 // an AETH does not carry it.
 func Response(f *wire.Frame, to *Path, psn wire.PSN, msn uint32) {
-	to.Apply(f)
-	Renumber(f, psn)
+	to.Apply(f, psn)
 	if f.BTH.Opcode.Has(wire.HasAETH) {
 		f.AETH.MSN = msn & msnMask
 	}

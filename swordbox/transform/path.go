@@ -52,28 +52,30 @@ func (p *Path) Back(destQP wire.QPN) Path {
 }
 
 // Apply puts a packet on the path. Addresses, tag, UDP source port, P_Key and queue pair become
-// those of the path; the IPv4 identification becomes 0 with "don't fragment" set, and the time to
-// live that of a new packet. DSCP and ECN stay those of the packet. The caller sets the PSN.
-func (p *Path) Apply(f *wire.Frame) {
+// those of the path; "don't fragment" is set, and the time to live becomes that of a new packet.
+// DSCP and ECN stay those of the packet. psn becomes the PSN.
+func (p *Path) Apply(f *wire.Frame, psn wire.PSN) {
 	class := class(f)
-	p.headers(f)
+	p.headers(f, psn)
 	if f.V6 {
 		f.IPv6.TrafficClass = class
 	} else {
 		f.IPv4.TOS = class
 	}
-	f.BTH.PKey, f.BTH.MigReq, f.BTH.DestQP = p.PKey, p.MigReq, p.DestQP
+	f.BTH.PKey, f.BTH.MigReq, f.BTH.DestQP, f.BTH.PSN = p.PKey, p.MigReq, p.DestQP, psn
 }
 
-// headers sets all headers below the BTH.
-func (p *Path) headers(f *wire.Frame) {
+// headers sets all headers below the BTH, for a packet with a PSN. The IPv4 identification of
+// consecutive packets counts up, because only then the link sends them as one super-frame
+// (packetio.FirstRun).
+func (p *Path) headers(f *wire.Frame, psn wire.PSN) {
 	f.Eth, f.V6 = p.Eth, p.V6
 	if p.V6 {
 		f.IPv4, f.IPv6 = wire.IPv4{}, p.IPv6
 		f.IPv6.HopLimit = ttl
 	} else {
 		f.IPv6, f.IPv4 = wire.IPv6{}, p.IPv4
-		f.IPv4.ID, f.IPv4.Reserved, f.IPv4.DF, f.IPv4.TTL = 0, false, true, ttl
+		f.IPv4.ID, f.IPv4.Reserved, f.IPv4.DF, f.IPv4.TTL = uint16(psn), false, true, ttl
 	}
 	f.UDP = wire.UDP{SrcPort: p.SrcPort, DstPort: wire.UDPPort}
 }

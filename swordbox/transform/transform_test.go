@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
@@ -41,11 +42,38 @@ func TestApplyKeepsTheClass(t *testing.T) {
 		from := shared(!to)
 		from.IPv4.TOS, from.IPv6.TrafficClass = 0xa3, 0xa3
 		from.ACK(&f, 1, 1)
-		shared(to).Apply(&f)
+		shared(to).Apply(&f, 1)
 		if got := f.IPv4.TOS | f.IPv6.TrafficClass; got != 0xa3 || f.V6 != to {
 			t.Errorf("to v6 %t: class %#x", to, got)
 		}
 		independent(t, f.AppendTo(nil))
+	}
+}
+
+// Consecutive answers of the same length leave the switch so that the link can send them as one
+// super-frame, across the wrap of PSNs: answers that the switch makes, and those that it moves.
+func TestAnswersMerge(t *testing.T) {
+	const n = 8
+	for _, v6 := range []bool{false, true} {
+		to := client(v6)
+		for name, answer := range map[string]func(f *wire.Frame, psn wire.PSN){
+			"ACK":        func(f *wire.Frame, psn wire.PSN) { to.ACK(f, psn, 1) },
+			"ATOMIC ACK": func(f *wire.Frame, psn wire.PSN) { to.AtomicACK(f, psn, 1, 5) },
+			"READ": func(f *wire.Frame, psn wire.PSN) {
+				*f = wire.Frame{Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCReadResponseOnly}, Payload: make([]byte, 8)}}
+				transform.Response(f, to, psn, 1)
+			},
+		} {
+			var frames []packetio.Frame
+			for i := range n {
+				var f wire.Frame
+				answer(&f, wire.PSN(0xffffff-n/2).Add(i))
+				frames = append(frames, packetio.Frame{Data: f.AppendTo(nil)})
+			}
+			if got := packetio.FirstRun(frames, 4096).Frames; got != n {
+				t.Errorf("%s, IPv6 %v: %d of %d leave as one", name, v6, got, n)
+			}
+		}
 	}
 }
 
@@ -108,7 +136,7 @@ func TestAllocatesNothing(t *testing.T) {
 		back.NAK(&f, 1, 1, wire.NakPSNSequence)
 		p := transform.PathOf(&f)
 		p = p.Back(3)
-		p.Apply(&f)
+		p.Apply(&f, 1)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

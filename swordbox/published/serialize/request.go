@@ -143,8 +143,7 @@ func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parse
 	} else {
 		// The connection is borrowed. A WRITE without AckReq stays without it (hole 11).
 		via.lent = true
-		via.toServer().Apply(&p.Frame)
-		p.BTH.PSN = e.at
+		via.toServer().Apply(&p.Frame, e.at)
 	}
 	v := pipeline.Rewrite()
 	if c.Observed() {
