@@ -76,10 +76,16 @@ var bufferBugs = []planted{
 		"swordbox/lookuptable TestCellsWithAnyBytes",
 	},
 	{
-		"buffer: requests in a row have the same IPv4 identification", "swordbox/requester/send.go",
-		"\t\tf.IPv4.ID = uint16(psn)\n",
-		"",
+		"swordbox: packets in a row have the same IPv4 identification", "swordbox/transform/path.go",
+		"f.IPv4.TTL = uint16(psn), false",
+		"f.IPv4.TTL = 0, false",
 		"swordbox/requester TestRequestsMerge",
+	},
+	{
+		"swordbox: answers in a row have the same IPv4 identification", "swordbox/transform/answer.go",
+		"p.headers(f, psn)",
+		"p.headers(f, 0)",
+		"swordbox/transform TestAnswersMerge",
 	},
 	{
 		"buffer: an entry of another frame is taken for the right one", "swordbox/framering/ring.go",
