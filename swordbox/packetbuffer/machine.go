@@ -242,6 +242,9 @@ func (m *Machine) use(id string, port int, l Layout) {
 	}
 	if q.Rate != l.Rate {
 		q.stores, q.loads = meter{}, meter{}
+		if q.was == 0 {
+			q.was = q.Rate
+		}
 	}
 	same := q.sameRing(&l)
 	q.id, q.Layout, q.gone = id, l, false

@@ -305,6 +305,26 @@ func TestFormerQueueKeepsTheRate(t *testing.T) {
 	b.want("without a rule", 20)
 }
 
+// A new rate holds for the rest of the frame that is leaving, too: a long frame of the former rate does
+// not block the port.
+func TestANewRateHoldsAtOnce(t *testing.T) {
+	b := newBed(t, "ring=ms0 rate=8Kbit high=64")
+	b.send(2, 1000)
+	b.run(500 * time.Millisecond)
+	b.want("at 8 Kbit", 1)
+	b.rule("ring=ms0 rate=8Mbit high=64")
+	b.run(499 * time.Microsecond)
+	b.want("at 8 Mbit, too early", 1)
+	b.run(2 * time.Microsecond)
+	b.want("at 8 Mbit", 2)
+	b.rule("ring=ms0 rate=8Kbit high=64")
+	b.send(1, 1000)
+	b.run(900 * time.Millisecond)
+	b.want("at 8 Kbit again", 2)
+	b.run(200 * time.Millisecond)
+	b.want("at 8 Kbit again", 3)
+}
+
 // The queue of a rule that has gone goes with its last frame, although no deadline follows.
 func TestFormerQueueGoesWithItsLastFrame(t *testing.T) {
 	b := newBed(t, "ring=ms0 rate=8Mbit high=1 low=1 entries=64")

@@ -22,6 +22,7 @@ type queue struct {
 	// ring; they leave after those in the ring.
 	local, tail fifo
 	free        clock.Time // when the port has sent the frames that it was given
+	was         int64      // the former rate, by which free was computed; 0 means that the rate is the same
 	more        bool       // load had no room for its packets in this step, and continues in the next one
 	ring        framering.Ring
 	// links are those to the servers of the ring.
@@ -140,12 +141,21 @@ func (q *queue) comeBack(c *pipeline.Ctx) {
 // enqueue sends a frame if the port is free and no other frame waits. Otherwise the frame waits in
 // the switch.
 func (q *queue) enqueue(c *pipeline.Ctx, f packetio.Frame) {
+	q.pace(c.Now)
 	if q.local.n == 0 && q.place.Oldest() && (q.free <= c.Now || q.unlimited()) {
 		q.free = c.Now
 		q.transmit(c, f)
 		return
 	}
 	q.local.push(f)
+}
+
+// pace applies a new rate to the rest of the frame that is leaving.
+func (q *queue) pace(now clock.Time) {
+	if left := q.free.Sub(now); q.was > 0 && left > 0 {
+		q.free = now.Add(time.Duration(int64(left) * q.was / q.Rate))
+	}
+	q.was = 0
 }
 
 // transmit sends a frame.
@@ -163,6 +173,7 @@ func (q *queue) transmit(c *pipeline.Ctx, f packetio.Frame) {
 
 // tick sends the frames whose time has come.
 func (q *queue) tick(c *pipeline.Ctx) {
+	q.pace(c.Now)
 	q.free = max(q.free, c.Now.Add(-lateness))
 	for q.local.n > 0 && (q.free <= c.Now || q.unlimited()) {
 		q.transmit(c, q.local.pop())
@@ -180,7 +191,7 @@ func (q *queue) deadline() clock.Time {
 	switch {
 	case !q.place.Oldest():
 		return clock.Never
-	case q.stuck() || q.more || q.local.n > 0 && q.unlimited():
+	case q.stuck() || q.more || q.local.n > 0 && (q.was > 0 || q.unlimited()):
 		return 0
 	case q.local.n == 0:
 		return clock.Never
