@@ -33,6 +33,8 @@ const (
 	tableStep                 = 250 * time.Millisecond
 	tableSteps, tableDeath    = 20, 4
 	tableEvery, tablePatience = time.Millisecond, 10 * time.Millisecond
+	// tableWaits is how long an operation of the other loads may take.
+	tableWaits = time.Second
 )
 
 // tableRun is a load of the store nictable in progress. Client 0 reads, the others write.
@@ -128,7 +130,7 @@ func (r *tableRun) client(h *simrack.Host, ctx verbs.Context, id int) (err error
 	rt.Sleep(tableReady.Sub(rt.Now()))
 	if id > 0 {
 		for i := 0; !r.done; i++ {
-			if err := c.Put(key(i), value(key(i)), rt.Now().Add(chainPatience)); err != nil {
+			if err := c.Put(key(i), value(key(i)), rt.Now().Add(tableWaits)); err != nil {
 				return err
 			}
 			rt.Sleep(r.model.NIC.Completion + r.load.Trip)
@@ -142,7 +144,7 @@ func (r *tableRun) client(h *simrack.Host, ctx verbs.Context, id int) (err error
 	var took []time.Duration
 	for i := range tableGets {
 		begin := rt.Now()
-		if _, err := c.Get(key(i), nil, begin.Add(chainPatience)); err != nil {
+		if _, err := c.Get(key(i), nil, begin.Add(tableWaits)); err != nil {
 			return err
 		}
 		r.think(c, rt)

@@ -1,9 +1,8 @@
-package insim
+package chains
 
 import (
 	"encoding/binary"
 	"fmt"
-	"time"
 
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
@@ -11,26 +10,22 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-const (
-	// chainRepeats is the number of constructs over which a rate is taken, chainSpan the time in which
-	// the laps of a loop are counted.
-	chainRepeats = 200
-	chainSpan    = 200 * time.Microsecond
-)
+// repeats is the number of constructs over which a rate is taken.
+const repeats = 200
 
 // verb is one request at a time of a client.
-func (r *chainRun) verb(e *chainEnd) error {
+func (r *Run) verb(e *endpoint) error {
 	ops := map[string]verbs.WROpcode{"WRITE": verbs.OpWrite, "READ": verbs.OpRead, "CAS": verbs.OpCmpSwap, "ADD": verbs.OpFetchAdd}
-	op, ok := ops[r.load.Way]
+	op, ok := ops[r.Load.Way]
 	if !ok {
-		return fmt.Errorf("RedN: request %.20q is not known", r.load.Way)
+		return fmt.Errorf("RedN: request %.20q is not known", r.Load.Way)
 	}
-	n := r.load.Bytes
+	n := r.Load.Bytes
 	if op == verbs.OpCmpSwap || op == verbs.OpFetchAdd {
 		n = 8
 	}
 	wr := verbs.SendWR{Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(0, n)}, RemoteAddr: e.base + uint64(r.data.valueAt(0))&^7, RKey: e.rkey}
-	for range chainRounds {
+	for range r.Rounds {
 		begin := e.rt.Now()
 		if err := e.qp.PostSend(wr); err != nil {
 			return err
@@ -38,42 +33,36 @@ func (r *chainRun) verb(e *chainEnd) error {
 		if _, _, _, err := e.await(); err != nil {
 			return err
 		}
-		r.took = append(r.took, e.rt.Now().Sub(begin))
+		r.note(e.rt.Now().Sub(begin))
 	}
 	return nil
 }
 
-// alone runs a program that needs no client on the server's NIC.
-func (r *chainRun) alone() {
-	h := r.rack.Host("ms0")
-	h.Go(chainService, false, func(ctx verbs.Context) {
-		err := func() error {
-			pd, err := ctx.AllocPD()
-			if err != nil {
-				return err
-			}
-			p, err := newProgram(h, ctx, pd, chainProgram, 1)
-			if err != nil {
-				return err
-			}
-			switch {
-			case r.load.Kind == experiment.ChainOrder:
-				return r.order(p)
-			case r.load.Way == "while recycled":
-				return r.laps(p)
-			}
-			return r.constructs(p)
-		}()
-		r.rack.Stop(err)
-	})
+// RunAlone runs a program that needs no client on the NIC of a machine.
+func (r *Run) RunAlone(m Machine) error {
+	pd, err := m.Context.AllocPD()
+	if err != nil {
+		return err
+	}
+	p, err := newProgram(m, pd, programLen, 1)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.Load.Kind == experiment.ChainOrder:
+		return r.order(p)
+	case r.Load.Way == "while recycled":
+		return r.laps(p)
+	}
+	return r.constructs(p)
 }
 
 // until waits until a queue has so many completions.
-func (p *nicProgram) until(queue, n int) error {
+func (p *program) until(queue, n int) error {
 	var wcs [16]verbs.WC
-	cq, now := p.sent[queue], p.ctx.Runtime().Now
+	cq, now := p.sent[queue], p.m.Context.Runtime().Now
 	for n > 0 {
-		if err := cq.Wait(now().Add(chainPatience)); err != nil {
+		if err := cq.Wait(now().Add(patience)); err != nil {
 			return err
 		}
 		k, err := cq.Poll(wcs[:])
@@ -92,14 +81,14 @@ func (p *nicProgram) until(queue, n int) error {
 
 // order measures a chain of no-ops. The cost model knows doorbells and completions of requests that
 // send frames, so they are added here.
-func (r *chainRun) order(p *nicProgram) error {
-	n := max(1, r.load.N)
+func (r *Run) order(p *program) error {
+	n := max(1, r.Load.N)
 	main, err := p.queue("main", 4*n, verbs.RingInit{}, true)
 	if err != nil {
 		return err
 	}
 	last, completions := 0, n
-	switch r.load.Way {
+	switch r.Load.Way {
 	case "WQ order":
 		for range n - 1 {
 			main.Nop(0)
@@ -130,9 +119,9 @@ func (r *chainRun) order(p *nicProgram) error {
 			last, completions = 1, n-1
 		}
 	default:
-		return fmt.Errorf("RedN: ordering mode %.20q is not known", r.load.Way)
+		return fmt.Errorf("RedN: ordering mode %.20q is not known", r.Load.Way)
 	}
-	rt := p.ctx.Runtime()
+	rt := p.m.Context.Runtime()
 	begin := rt.Now()
 	if err := p.start(); err != nil {
 		return err
@@ -140,12 +129,12 @@ func (r *chainRun) order(p *nicProgram) error {
 	if err := p.until(last, completions); err != nil {
 		return err
 	}
-	r.took = append(r.took, rt.Now().Sub(begin)+r.model.NIC.Doorbell+r.model.NIC.Completion)
+	r.note(rt.Now().Sub(begin) + r.Doorbell + r.Completion)
 	return nil
 }
 
 // operand puts an operand into the pool.
-func (p *nicProgram) operand(y redn.Operand) redn.Mem {
+func (p *program) operand(y redn.Operand) redn.Mem {
 	return p.pool.Put(binary.LittleEndian.AppendUint64(nil, uint64(y))).At(0, redn.OperandLen)
 }
 
@@ -155,7 +144,7 @@ type condition struct {
 	y                    redn.Operand
 }
 
-func (p *nicProgram) condition(equal bool) condition {
+func (p *program) condition(equal bool) condition {
 	c := condition{y: 0x5a5a5a, x: p.operand(0x5a5a5a), src: p.operand(1), dst: p.operand(0), scratch: p.pool.Put(make([]byte, 8))}
 	if !equal {
 		c.y++
@@ -164,56 +153,56 @@ func (p *nicProgram) condition(equal bool) condition {
 }
 
 // constructs measures conditions, or the iterations of an unrolled loop.
-func (r *chainRun) constructs(p *nicProgram) error {
+func (r *Run) constructs(p *program) error {
 	master, err := p.queue("master", 4, verbs.RingInit{}, true)
 	if err != nil {
 		return err
 	}
-	q, err := p.queue("q", 16*chainRepeats, unrolled, true)
+	q, err := p.queue("q", 16*repeats, unrolled, true)
 	if err != nil {
 		return err
 	}
-	on, err := p.queue("on", chainRepeats, unrolled, true)
+	on, err := p.queue("on", repeats, unrolled, true)
 	if err != nil {
 		return err
 	}
-	switch r.load.Way {
+	switch r.Load.Way {
 	case "if":
 		c := p.condition(true)
-		for range chainRepeats {
+		for range repeats {
 			q.If(on, c.x, c.y, c.dst, c.src, c.scratch)
 		}
-		r.count(chainRepeats, q, on)
+		r.count(repeats, q, on)
 	case "while unrolled":
 		c := p.condition(false)
-		if err := q.Unrolled(p.pool, on, chainRepeats, c.x, c.y, c.scratch, func(int) {}); err != nil {
+		if err := q.Unrolled(p.pool, on, repeats, c.x, c.y, c.scratch, func(int) {}); err != nil {
 			return err
 		}
-		r.count(chainRepeats, q, on)
+		r.count(repeats, q, on)
 	default:
-		return fmt.Errorf("RedN: construct %.20q is not known", r.load.Way)
+		return fmt.Errorf("RedN: construct %.20q is not known", r.Load.Way)
 	}
 	master.Enable(q)
-	rt := p.ctx.Runtime()
+	rt := p.m.Context.Runtime()
 	begin := rt.Now()
 	if err := p.start(); err != nil {
 		return err
 	}
-	if err := p.until(2, chainRepeats); err != nil {
+	if err := p.until(2, repeats); err != nil {
 		return err
 	}
-	r.out.Rate = chainRepeats / rt.Now().Sub(begin).Seconds()
+	r.out.Rate = repeats / rt.Now().Sub(begin).Seconds()
 	return nil
 }
 
 // count notes the cost of one of n constructs, without its conditional request.
-func (r *chainRun) count(n int, queues ...*redn.Queue) {
+func (r *Run) count(n int, queues ...*redn.Queue) {
 	c := redn.CostOf(queues...)
 	r.out.Copies, r.out.Atomics, r.out.Controls = c.Copies/n-1, c.Atomics/n, c.Controls/n
 }
 
 // laps measures the laps of a recycled loop whose body is a condition.
-func (r *chainRun) laps(p *nicProgram) error {
+func (r *Run) laps(p *program) error {
 	master, err := p.queue("master", 4, verbs.RingInit{}, true)
 	if err != nil {
 		return err
@@ -252,14 +241,15 @@ func (r *chainRun) laps(p *nicProgram) error {
 		err := p.mr.ReadAt(b[:], int(q.Ring.Addr-p.mr.Addr())+q.Ring.Len-sendring.BlockSize+sendring.OffCount)
 		return binary.BigEndian.Uint16(b[2:]), err
 	}
-	rt := p.ctx.Runtime()
-	rt.Sleep(chainSpan / 10)
+	rt := p.m.Context.Runtime()
+	rt.Sleep(r.Span / 10)
 	from, err := limit()
 	if err != nil {
 		return err
 	}
-	rt.Sleep(chainSpan)
+	since := rt.Now()
+	rt.Sleep(r.Span)
 	to, err := limit()
-	r.out.Rate = float64(int(to-from)/blocks) / chainSpan.Seconds()
+	r.out.Rate = float64(int(to-from)/blocks) / rt.Now().Sub(since).Seconds()
 	return err
 }

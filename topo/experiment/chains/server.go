@@ -1,7 +1,6 @@
-package insim
+package chains
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -11,53 +10,52 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 const (
-	// chainKeys is the number of keys of a table. chainNodes is the length of a list, without the node
+	// keysOf is the number of keys of a table. nodesOf is the length of a list, without the node
 	// behind the last one.
-	chainKeys, chainNodes = 16, 8
-	// chainStride is the distance of buckets and nodes. chainSlot is the offset of the slot in a bucket,
+	keysOf, nodesOf = 16, 8
+	// stride is the distance of buckets and nodes. slotAt is the offset of the slot in a bucket,
 	// for recycled programs.
-	chainStride, chainSlot = 64, 32
-	// chainNeighbours is what a client READs to find a key by itself: the six buckets of 16 bytes in
+	stride, slotAt = 64, 32
+	// neighbours is what a client READs to find a key by itself: the six buckets of 16 bytes in
 	// which hopscotch hashing may have put it.
-	chainNeighbours = 6 * 16
-	// chainProgram is the size of the memory of a program.
-	chainProgram = 4 << 20
-	// chainBreaks is the number of walks with a break: each has queues of its own.
-	chainBreaks = 40
-	// chainVisit is the time in which the server's process looks at a node.
-	chainVisit = 100 * time.Nanosecond
+	neighbours = 6 * 16
+	// programLen is the size of the memory of a program.
+	programLen = 4 << 20
+	// breakWalks is the number of walks with a break: each has queues of its own.
+	breakWalks = 40
+	// visit is the time in which the server's process looks at a node.
+	visit = 100 * time.Nanosecond
 )
 
-// chainData is the memory of a server: buckets or nodes, then the values, each as long as a value.
-type chainData struct {
+// data is the memory of a server: buckets or nodes, then the values, each as long as a value.
+type data struct {
 	buf    []byte
 	base   uint64
 	places int
 	value  int
 }
 
-func (d *chainData) valueAt(place int) int { return d.places*chainStride + place*d.value }
+func (d *data) valueAt(place int) int { return d.places*stride + place*d.value }
 
-func chainKey(place int) redn.Operand { return redn.Operand(0x5a0000000001 + place) }
+func keyAt(place int) redn.Operand { return redn.Operand(0x5a0000000001 + place) }
 
 // fill writes the table or the list.
-func (d *chainData) fill(mr verbs.MR, list bool) {
+func (d *data) fill(mr verbs.MR, list bool) {
 	d.base = mr.Addr()
 	at := func(off int) uint64 { return d.base + uint64(off) }
 	for i := range d.places {
-		b, value := d.buf[i*chainStride:], at(d.valueAt(i))
+		b, value := d.buf[i*stride:], at(d.valueAt(i))
 		switch {
 		case list && i == d.places-1:
-			copy(b, redn.AppendEnd(nil, value, at(i*chainStride)))
+			copy(b, redn.AppendEnd(nil, value, at(i*stride)))
 		case list:
-			copy(b, redn.AppendNode(nil, chainKey(i), value, at((i+1)*chainStride)))
+			copy(b, redn.AppendNode(nil, keyAt(i), value, at((i+1)*stride)))
 		default:
-			copy(b, redn.AppendBucket(nil, chainKey(i), value))
-			copy(b[chainSlot:], redn.AppendSlot(nil, chainKey(i), redn.Hit, redn.Mem{Addr: value, LKey: mr.LKey(), Len: d.value}))
+			copy(b, redn.AppendBucket(nil, keyAt(i), value))
+			copy(b[slotAt:], redn.AppendSlot(nil, keyAt(i), redn.Hit, redn.Mem{Addr: value, LKey: mr.LKey(), Len: d.value}))
 		}
 		for j := range d.value {
 			d.buf[d.valueAt(i)+j] = byte(i + j + 1)
@@ -65,38 +63,37 @@ func (d *chainData) fill(mr verbs.MR, list bool) {
 	}
 }
 
-// chainServer is the server's process.
-type chainServer struct {
-	run  *chainRun
-	host *simrack.Host
-	ctx  verbs.Context
-	pd   verbs.PD
-	mr   verbs.MR
+// server is the server's process.
+type server struct {
+	*Run
+	m  Machine
+	pd verbs.PD
+	mr verbs.MR
 }
 
-// serve makes the data, and for each client that connects what answers it.
-func (s *chainServer) serve() (err error) {
-	d := &s.run.data
-	d.places, d.value = chainKeys, max(8, s.run.load.Bytes)
-	if s.list() {
-		d.places = chainNodes + 1
+// Serve makes the data, and for each client that connects what answers it. It calls ready when clients
+// may connect, and returns when close is called or with the context of the machine.
+func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
+	s, d := &server{Run: r, m: m}, &r.data
+	if d.buf, err = m.Alloc(d.valueAt(d.places) + neighbours); err != nil {
+		return err
 	}
-	d.buf = make([]byte, d.valueAt(d.places)+chainNeighbours)
-	if s.pd, err = s.ctx.AllocPD(); err != nil {
+	if s.pd, err = m.Context.AllocPD(); err != nil {
 		return err
 	}
 	access := verbs.LocalWrite | verbs.RemoteRead
-	if s.run.load.Kind == experiment.ChainVerb {
+	if s.Load.Kind == experiment.ChainVerb {
 		access |= verbs.RemoteWrite | verbs.RemoteAtomic
 	}
 	if s.mr, err = s.pd.RegMR(d.buf, len(d.buf), access); err != nil {
 		return err
 	}
-	d.fill(s.mr, s.list())
-	l, err := s.host.Manager(s.ctx).Listen(chainService)
+	d.fill(s.mr, s.isList())
+	l, err := m.Manager.Listen(Service)
 	if err != nil {
 		return err
 	}
+	ready(l.Close)
 	for {
 		req, err := l.Accept(clock.Never)
 		if errors.Is(err, verbs.ErrClosed) {
@@ -111,14 +108,18 @@ func (s *chainServer) serve() (err error) {
 	}
 }
 
-func (s *chainServer) list() bool { return s.run.load.Kind == experiment.ChainList }
+func (r *Run) isList() bool { return r.Load.Kind == experiment.ChainList }
 
 // welcome accepts the connection of a client.
-func (s *chainServer) welcome(req rdmacm.Request) error {
-	l := &s.run.load
+func (s *server) welcome(req rdmacm.Request) error {
+	l := &s.Load
 	private := req.Private()
-	client := redn.Mem{Addr: binary.BigEndian.Uint64(private), RKey: binary.BigEndian.Uint32(private[8:])}
-	client.Len = chainSend*l.Depth + max(l.Bytes, chainSend)*l.Depth
+	if len(private) < memoryLen {
+		return req.Reject("the request does not name the client's memory")
+	}
+	var client redn.Mem
+	client.Addr, client.RKey = parseMemory(private)
+	client.Len = sendLen*l.Depth + max(l.Bytes, sendLen)*l.Depth
 	if l.Kind == experiment.ChainVerb {
 		return s.process(req, client)
 	}
@@ -139,36 +140,35 @@ func (s *chainServer) welcome(req rdmacm.Request) error {
 	return p.last().PostRecv(p.receives...)
 }
 
-func (s *chainServer) accept(req rdmacm.Request, qp verbs.QP) error {
-	private := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, s.mr.Addr()), s.mr.RKey())
-	return req.Accept(qp, rdmacm.Params{}, private, s.ctx.Runtime().Now().Add(chainPatience))
+func (s *server) accept(req rdmacm.Request, qp verbs.QP) error {
+	return req.Accept(qp, rdmacm.Params{}, appendMemory(nil, s.mr), s.m.Context.Runtime().Now().Add(patience))
 }
 
 // program builds the program that answers a client.
-func (s *chainServer) program(client redn.Mem) (p *nicProgram, err error) {
-	l := &s.run.load
-	n := s.run.rounds()
+func (s *server) program(client redn.Mem) (p *program, err error) {
+	l := &s.Load
+	n := s.rounds()
 	table := redn.Mem{Addr: s.mr.Addr(), LKey: s.mr.LKey(), RKey: s.mr.RKey(), Len: s.mr.Len()}
-	value := s.run.data.value
+	value := s.data.value
 	recvs := n
-	if l.Way == experiment.WayRecycled && !s.list() {
+	if l.Way == experiment.WayRecycled && !s.isList() {
 		recvs = 1
 	}
-	if p, err = newProgram(s.host, s.ctx, s.pd, chainProgram, recvs); err != nil {
+	if p, err = newProgram(s.m, s.pd, programLen, recvs); err != nil {
 		return nil, err
 	}
 	if _, err = p.queue("master", 4, verbs.RingInit{}, true); err != nil {
 		return nil, err
 	}
-	answer := client.At(chainSend*l.Depth, value)
+	answer := client.At(sendLen*l.Depth, value)
 	switch {
-	case s.list() && l.Way == experiment.WayRecycled:
+	case s.isList() && l.Way == experiment.WayRecycled:
 		return p, p.list(n, table, answer)
-	case s.list():
+	case s.isList():
 		if l.Way == experiment.WayBreak {
 			n = 1
 		}
-		return p, p.walks(n, chainNodes, l.Way == experiment.WayBreak, table, answer)
+		return p, p.walks(n, nodesOf, l.Way == experiment.WayBreak, table, answer)
 	case l.Way == experiment.WayRecycled:
 		return p, p.again(1, table, answer)
 	}
@@ -179,7 +179,7 @@ func (s *chainServer) program(client redn.Mem) (p *nicProgram, err error) {
 		case experiment.WaySequential:
 			return 2, nil
 		case experiment.WayParallel:
-			beside, err := p.queue("beside", (n+1)*chainLookup, unrolled, true)
+			beside, err := p.queue("beside", (n+1)*lookupBlocks, unrolled, true)
 			u.Beside = append(u.Beside, beside)
 			return 2, err
 		}
@@ -188,12 +188,12 @@ func (s *chainServer) program(client redn.Mem) (p *nicProgram, err error) {
 }
 
 // process accepts a client whose requests the server's process answers, or that READs.
-func (s *chainServer) process(req rdmacm.Request, client redn.Mem) error {
-	cq, err := s.ctx.CreateCQ(64)
+func (s *server) process(req rdmacm.Request, client redn.Mem) error {
+	cq, err := s.m.Context.CreateCQ(64)
 	if err != nil {
 		return err
 	}
-	sent, err := s.ctx.CreateCQ(64)
+	sent, err := s.m.Context.CreateCQ(64)
 	if err != nil {
 		return err
 	}
@@ -204,25 +204,27 @@ func (s *chainServer) process(req rdmacm.Request, client redn.Mem) error {
 	if err := s.accept(req, qp); err != nil {
 		return err
 	}
-	if way := s.run.load.Way; way != experiment.WayPolling && way != experiment.WayEvents {
+	if way := s.Load.Way; way != experiment.WayPolling && way != experiment.WayEvents {
 		return nil
 	}
-	w := &chainWorker{server: s, rt: s.ctx.Runtime(), cq: cq, sent: sent, qp: qp, client: client}
-	w.buf = make([]byte, chainSend)
+	w := &worker{server: s, rt: s.m.Context.Runtime(), cq: cq, sent: sent, qp: qp, client: client}
+	if w.buf, err = s.m.Alloc(sendLen); err != nil {
+		return err
+	}
 	if w.mr, err = s.pd.RegMR(w.buf, len(w.buf), verbs.LocalWrite); err != nil {
 		return err
 	}
 	w.rt.Go("worker", func() {
 		if err := w.serve(); !errors.Is(err, verbs.ErrClosed) {
-			s.run.rack.Stop(err)
+			s.Failed(err)
 		}
 	})
 	return nil
 }
 
-// chainWorker is a thread of the server's process that answers one client.
-type chainWorker struct {
-	server *chainServer
+// worker is a thread of the server's process that answers one client.
+type worker struct {
+	server *server
 	rt     verbs.Runtime
 	cq     verbs.CQ // of receives: only a request makes an event
 	sent   verbs.CQ
@@ -233,8 +235,8 @@ type chainWorker struct {
 }
 
 // serve answers requests. A request has the place of the key.
-func (w *chainWorker) serve() error {
-	l, m := &w.server.run.load, w.server.run.model
+func (w *worker) serve() error {
+	l := &w.server.Load
 	var wcs [8]verbs.WC
 	recv := verbs.RecvWR{SGL: []verbs.SGE{w.mr.SGE(0, len(w.buf))}}
 	if err := w.qp.PostRecv(recv); err != nil {
@@ -253,11 +255,11 @@ func (w *chainWorker) serve() error {
 				return verbs.ErrClosed // the client has gone
 			}
 			place := int(w.buf[0])
-			took := m.NIC.Completion + l.Serve
-			if w.server.list() {
-				took += time.Duration(place+1) * chainVisit
+			took := w.server.Completion + l.Serve
+			if w.server.isList() {
+				took += time.Duration(place+1) * visit
 			}
-			w.rt.Sleep(took)
+			w.sleep(took)
 			if err := w.qp.PostRecv(recv); err != nil {
 				return err
 			}
@@ -265,10 +267,10 @@ func (w *chainWorker) serve() error {
 			if _, err := w.sent.Poll(answered[:]); err != nil {
 				return err
 			}
-			d := &w.server.run.data
+			d := &w.server.data
 			err := w.qp.PostSend(verbs.SendWR{
 				Op: verbs.OpWriteImm, Flags: verbs.Signalled, Imm: redn.Hit, SGL: []verbs.SGE{w.server.mr.SGE(d.valueAt(place), d.value)},
-				RemoteAddr: w.client.Addr + chainSend, RKey: w.client.RKey,
+				RemoteAddr: w.client.Addr + sendLen, RKey: w.client.RKey,
 			})
 			if err != nil {
 				return err
@@ -278,7 +280,7 @@ func (w *chainWorker) serve() error {
 }
 
 // wait waits for a completion: it polls, or sleeps until an event.
-func (w *chainWorker) wait(l *experiment.RedN) error {
+func (w *worker) wait(l *experiment.RedN) error {
 	if l.Way == experiment.WayPolling {
 		return w.cq.Wait(clock.Never)
 	}
@@ -288,6 +290,13 @@ func (w *chainWorker) wait(l *experiment.RedN) error {
 	if err := w.cq.WaitEvent(clock.Never); err != nil {
 		return err
 	}
-	w.rt.Sleep(l.Wake)
+	w.sleep(l.Wake)
 	return nil
+}
+
+// sleep lets a time of the model pass.
+func (w *worker) sleep(d time.Duration) {
+	if d > 0 {
+		w.rt.Sleep(d)
+	}
 }

@@ -1,4 +1,4 @@
-package insim
+package chains
 
 import (
 	"math/bits"
@@ -6,22 +6,20 @@ import (
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 const (
-	chainPool = 1 << 16 // bytes
-	// chainCompletions is the length of completion queues.
-	chainCompletions = 1024
-	// chainLookup is the number of blocks of a lookup with two probes.
-	chainLookup = 2 + 2*5
+	poolLen = 1 << 16 // bytes
+	// cqLen is the length of completion queues.
+	cqLen = 1024
+	// lookupBlocks is the number of blocks of a lookup with two probes.
+	lookupBlocks = 2 + 2*5
 )
 
-// nicProgram is a program for a NIC and the queue pairs that execute it. All but the last queue pair
+// program is a program for a NIC and the queue pairs that execute it. All but the last queue pair
 // are connected to themselves.
-type nicProgram struct {
-	host     *simrack.Host
-	ctx      verbs.Context
+type program struct {
+	m        Machine
 	pd       verbs.PD
 	mr       verbs.MR
 	used     int // bytes of mr
@@ -36,26 +34,26 @@ type nicProgram struct {
 }
 
 // newProgram makes an empty program with a master queue, which has a doorbell.
-func newProgram(h *simrack.Host, ctx verbs.Context, pd verbs.PD, size, recvs int) (p *nicProgram, err error) {
-	p = &nicProgram{host: h, ctx: ctx, pd: pd, recvs: recvs}
+func newProgram(m Machine, pd verbs.PD, size, recvs int) (p *program, err error) {
+	p = &program{m: m, pd: pd, recvs: recvs}
 	if p.mr, err = pd.RegMR(nil, size, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
 		return nil, err
 	}
 	p.poolAt = p.used
-	p.pool = redn.NewPool(p.take(chainPool))
+	p.pool = redn.NewPool(p.take(poolLen))
 	return p, nil
 }
 
 // take returns n bytes of the memory of the program.
-func (p *nicProgram) take(n int) redn.Mem {
+func (p *program) take(n int) redn.Mem {
 	off := p.used
 	p.used += (n + sendring.BlockSize - 1) &^ (sendring.BlockSize - 1)
 	return redn.Mem{Addr: p.mr.Addr(), LKey: p.mr.LKey(), RKey: p.mr.RKey(), Len: p.mr.Len()}.At(off, n)
 }
 
 // counted makes a completion queue that a program counts.
-func (p *nicProgram) counted() (verbs.CQ, uint32, error) {
-	c, err := p.ctx.CreateCQ(chainCompletions)
+func (p *program) counted() (verbs.CQ, uint32, error) {
+	c, err := p.m.Context.CreateCQ(cqLen)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -67,7 +65,7 @@ func (p *nicProgram) counted() (verbs.CQ, uint32, error) {
 }
 
 // queue makes a queue with a ring for at least so many blocks. loop connects it to itself.
-func (p *nicProgram) queue(name string, blocks int, init verbs.RingInit, loop bool) (*redn.Queue, error) {
+func (p *program) queue(name string, blocks int, init verbs.RingInit, loop bool) (*redn.Queue, error) {
 	send, sent, err := p.counted()
 	if err != nil {
 		return nil, err
@@ -99,18 +97,18 @@ func (p *nicProgram) queue(name string, blocks int, init verbs.RingInit, loop bo
 	if err := qp.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic}); err != nil {
 		return nil, err
 	}
-	if err := qp.ToRTR(verbs.ToRTR{DestQPN: qp.QPN(), DestGID: verbs.GIDOf(p.host.Addr()), PathMTU: verbs.MTU4096}); err != nil {
+	if err := qp.ToRTR(verbs.ToRTR{DestQPN: qp.QPN(), DestGID: verbs.GIDOf(p.m.Addr), PathMTU: verbs.MTU4096}); err != nil {
 		return nil, err
 	}
 	return q, qp.ToRTS(verbs.ToRTS{Timeout: 14, RetryCount: 7, RNRRetry: 7})
 }
 
 // last returns the queue pair that was made last; a client is connected to it.
-func (p *nicProgram) last() verbs.RingQP { return p.qps[len(p.qps)-1] }
+func (p *program) last() verbs.RingQP { return p.qps[len(p.qps)-1] }
 
 // start writes the program into memory and rings the doorbells. The queues with a doorbell are the
 // first ones; they start the others.
-func (p *nicProgram) start() error {
+func (p *program) start() error {
 	if err := p.mr.WriteAt(p.pool.Image(), p.poolAt); err != nil {
 		return err
 	}
@@ -137,10 +135,10 @@ var (
 )
 
 // lookups builds n lookups and one more: a lookup enables the first requests of the next one.
-func (p *nicProgram) lookups(way func(l *redn.Lookup) (probes int, err error), n, depth int, table, client redn.Mem, value int) error {
+func (p *program) lookups(way func(l *redn.Lookup) (probes int, err error), n, depth int, table, client redn.Mem, value int) error {
 	l := &redn.Lookup{Table: table}
 	var err error
-	if l.Worker, err = p.queue("worker", (n+1)*chainLookup, unrolled, true); err != nil {
+	if l.Worker, err = p.queue("worker", (n+1)*lookupBlocks, unrolled, true); err != nil {
 		return err
 	}
 	probes, err := way(l)
@@ -153,7 +151,7 @@ func (p *nicProgram) lookups(way func(l *redn.Lookup) (probes int, err error), n
 	l.Received, l.Scratch = p.received, p.take(8)
 	l.Start(p.queues[0])
 	for i := range n + 1 {
-		l.Client = client.At(chainSend*depth+i%depth*value, value)
+		l.Client = client.At(sendLen*depth+i%depth*value, value)
 		sges, err := l.Request(probes)
 		if err != nil {
 			return err
@@ -166,7 +164,7 @@ func (p *nicProgram) lookups(way func(l *redn.Lookup) (probes int, err error), n
 }
 
 // again builds a recycled program for lookups with the given number of probes.
-func (p *nicProgram) again(probes int, table, client redn.Mem) (err error) {
+func (p *program) again(probes int, table, client redn.Mem) (err error) {
 	s := &redn.LookupServer{Receives: 1, Table: table, Client: client}
 	worker, answers := redn.LookupServerBlocks(probes)
 	if s.Worker, err = p.queue("worker", worker, recycled, true); err != nil {
@@ -186,7 +184,7 @@ func (p *nicProgram) again(probes int, table, client redn.Mem) (err error) {
 }
 
 // walks builds n walks of lists of some nodes and one more; with a break, one walk.
-func (p *nicProgram) walks(n, nodes int, breaks bool, lists, client redn.Mem) (err error) {
+func (p *program) walks(n, nodes int, breaks bool, lists, client redn.Mem) (err error) {
 	k := &redn.Walk{Lists: lists, Client: client, Pool: p.pool}
 	if k.Worker, err = p.queue("worker", (n+1)*(6*nodes+8), unrolled, true); err != nil {
 		return err
@@ -218,7 +216,7 @@ func (p *nicProgram) walks(n, nodes int, breaks bool, lists, client redn.Mem) (e
 }
 
 // list builds the recycled program that walks lists.
-func (p *nicProgram) list(n int, lists, client redn.Mem) (err error) {
+func (p *program) list(n int, lists, client redn.Mem) (err error) {
 	s := &redn.ListServer{Lists: lists, Client: client}
 	if s.Worker, err = p.queue("worker", redn.ListWorkerBlocks, recycled, true); err != nil {
 		return err

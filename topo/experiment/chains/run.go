@@ -1,0 +1,237 @@
+// Package chains runs programs made of work requests, and the baselines of the paper RedN, between
+// two machines: a server whose NIC or process answers, and clients. The machines are hosts of the
+// simulator, or of a rack; the code is the same.
+//
+//	run.go      Run, a measurement in progress; the client's end of a connection
+//	client.go   the requests of a client
+//	server.go   the server: its data, its process, and the program of its NIC
+//	program.go  a program for a NIC, and the queue pairs that execute it
+//	verbs.go    single requests, chains of no-ops, and constructs, which need no client
+package chains
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/redn"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+)
+
+const (
+	// Service is the service of the server with the connection manager.
+	Service  = "redn"
+	patience = time.Second
+	// dialPatience is how long a client waits for a server that prepares a program.
+	dialPatience = 10 * time.Second
+	// sendLen is the room of a client for a request, in front of its values.
+	sendLen = 256
+)
+
+// Machine is a host with its NIC.
+type Machine struct {
+	Context verbs.Context
+	Manager rdmacm.Manager
+	Addr    netip.Addr
+	// Alloc returns n bytes of memory that can be registered with the NIC.
+	Alloc func(n int) ([]byte, error)
+}
+
+// Config describes a measurement.
+type Config struct {
+	Load experiment.RedN
+	// Server is the address of the server.
+	Server netip.Addr
+	// Rounds is the number of requests of a client over which times are taken, Rated that over which a
+	// rate is taken. Span is how long the laps of a loop are counted: at most 4,096 laps.
+	Rounds, Rated int
+	Span          time.Duration
+	// Doorbell and Completion are times of the NIC that the platform does not spend itself: from a
+	// doorbell to its execution, and from a completion to the program. Both are 0 on a rack.
+	Doorbell, Completion time.Duration
+	// Ready is called by each client when it has connected. It returns when the load may begin.
+	Ready func(rt verbs.Runtime) error
+	// Failed is called when a thread of the server has ended with an error.
+	Failed func(err error)
+}
+
+// Run is a measurement in progress.
+type Run struct {
+	Config
+	data data
+
+	mu   sync.Mutex
+	took []time.Duration
+	ends []ending
+	out  experiment.RedNResult
+}
+
+// ending is the end of n requests of a client that count for a rate.
+type ending struct {
+	at clock.Time
+	n  int
+}
+
+// New makes a Run.
+func New(cfg Config) *Run {
+	cfg.Load.Clients, cfg.Load.Depth = max(1, cfg.Load.Clients), max(1, cfg.Load.Depth)
+	r := &Run{Config: cfg}
+	r.data.places, r.data.value = keysOf, max(8, cfg.Load.Bytes)
+	if cfg.Load.Kind == experiment.ChainList {
+		r.data.places = nodesOf + 1
+	}
+	return r
+}
+
+// Alone reports whether the load needs no client: the server's NIC executes a program by itself.
+func (r *Run) Alone() bool {
+	return r.Load.Kind == experiment.ChainOrder || r.Load.Kind == experiment.ChainConstruct
+}
+
+// Result returns the outcome, without its number of entries. It is called when all clients have ended.
+func (r *Run) Result() experiment.RedNResult {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.out.Times(r.took)
+	if len(r.ends) > 1 {
+		slices.SortFunc(r.ends, func(a, b ending) int { return int(a.at.Sub(b.at)) })
+		n := 0
+		for _, e := range r.ends[1:] {
+			n += e.n
+		}
+		if span := r.ends[len(r.ends)-1].at.Sub(r.ends[0].at); span > 0 {
+			r.out.Rate = float64(n) / span.Seconds()
+		}
+	}
+	return r.out
+}
+
+// Requests returns the number of requests of all clients.
+func (r *Run) Requests() int { return r.Load.Clients * r.rounds() }
+
+// note adds the time of a request.
+func (r *Run) note(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.took = append(r.took, d)
+}
+
+// rounds returns the number of requests of a client.
+func (r *Run) rounds() int {
+	switch {
+	case r.Load.Depth > 1:
+		return r.Rated
+	case r.Load.Way == experiment.WayBreak:
+		return breakWalks
+	}
+	return r.Rounds
+}
+
+// endpoint is a client's connection to the server.
+type endpoint struct {
+	rt    verbs.Runtime
+	cq    verbs.CQ
+	qp    verbs.QP
+	mr    verbs.MR
+	buf   []byte
+	base  uint64 // of the server's data
+	rkey  uint32
+	recvs int // receives that are posted
+	wcs   [16]verbs.WC
+}
+
+// dial connects a client with a buffer for requests and for Depth values.
+func (r *Run) dial(m Machine) (e *endpoint, err error) {
+	e = &endpoint{rt: m.Context.Runtime()}
+	if e.buf, err = m.Alloc(sendLen*r.Load.Depth + max(r.Load.Bytes, sendLen)*r.Load.Depth); err != nil {
+		return nil, err
+	}
+	pd, err := m.Context.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	if e.mr, err = pd.RegMR(e.buf, len(e.buf), verbs.LocalWrite|verbs.RemoteWrite); err != nil {
+		return nil, err
+	}
+	if e.cq, err = m.Context.CreateCQ(8 * (r.Load.Depth + 1)); err != nil {
+		return nil, err
+	}
+	if e.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: e.cq, RecvCQ: e.cq, MaxSendWR: r.Load.Depth + 1, MaxRecvWR: 4 * (r.Load.Depth + 1)}); err != nil {
+		return nil, err
+	}
+	private := appendMemory(nil, e.mr)
+	b, err := m.Manager.Dial(e.qp, r.Server, Service, rdmacm.Params{}, private, e.rt.Now().Add(dialPatience))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) < memoryLen {
+		return nil, fmt.Errorf("the server sends %d bytes about its memory, want %d", len(b), memoryLen)
+	}
+	e.base, e.rkey = parseMemory(b)
+	return e, nil
+}
+
+// await waits for completions. It returns how many sends and READs have completed, how many answers
+// with a value have come, and whether the answer has come that ends a request.
+func (e *endpoint) await() (sent, hits, ends int, err error) {
+	if err := e.cq.Wait(e.rt.Now().Add(patience)); err != nil {
+		return 0, 0, 0, err
+	}
+	n, err := e.cq.Poll(e.wcs[:])
+	for i := range e.wcs[:n] {
+		switch wc := &e.wcs[i]; {
+		case wc.Status != verbs.Success:
+			return 0, 0, 0, fmt.Errorf("a request ends with %v", wc.Status)
+		case wc.Opcode != verbs.WCRecvWriteImm:
+			sent++
+		case wc.Imm == redn.Miss:
+			ends, e.recvs = ends+1, e.recvs-1
+		default:
+			hits, e.recvs = hits+1, e.recvs-1
+		}
+	}
+	return sent, hits, ends, err
+}
+
+// receive posts receives until there are n.
+func (e *endpoint) receive(n int) error {
+	for ; e.recvs < n; e.recvs++ {
+		if err := e.qp.PostRecv(verbs.RecvWR{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read READs n bytes of the server's data and waits for them.
+func (e *endpoint) read(off, n int) error {
+	wr := verbs.SendWR{Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(0, n)}, RemoteAddr: e.base + uint64(off), RKey: e.rkey}
+	if err := e.qp.PostSend(wr); err != nil {
+		return err
+	}
+	_, _, _, err := e.await()
+	return err
+}
+
+// send SENDs a request, from a place of the buffer.
+func (e *endpoint) send(place int, b []byte) error {
+	copy(e.buf[place*sendLen:], b)
+	return e.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(place*sendLen, len(b))}})
+}
+
+// memoryLen is the length of what appendMemory appends: address and R_Key of a region.
+const memoryLen = 12
+
+func appendMemory(b []byte, mr verbs.MR) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, mr.Addr()), mr.RKey())
+}
+
+func parseMemory(b []byte) (addr uint64, rkey uint32) {
+	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])
+}
