@@ -76,6 +76,12 @@ var bufferBugs = []planted{
 		"swordbox/lookuptable TestCellsWithAnyBytes",
 	},
 	{
+		"buffer: a frame of the former rate blocks the port", "swordbox/packetbuffer/queue.go",
+		"time.Duration(int64(left) * q.was / q.Rate)",
+		"left",
+		"swordbox/packetbuffer TestANewRateHoldsAtOnce",
+	},
+	{
 		"swordbox: packets in a row have the same IPv4 identification", "swordbox/transform/path.go",
 		"f.IPv4.TTL = uint16(psn), false",
 		"f.IPv4.TTL = 0, false",
@@ -173,8 +179,8 @@ var bufferBugs = []planted{
 	},
 	{
 		"buffer: the tail stays when the ring before it was replaced", "swordbox/packetbuffer/queue.go",
-		"case q.stuck() || q.more || q.local.n > 0 && q.unlimited():",
-		"case q.more || q.local.n > 0 && q.unlimited():",
+		"case q.stuck() || q.more || q.local.n > 0 &&",
+		"case q.more || q.local.n > 0 &&",
 		"swordbox/packetbuffer TestTailLeavesAfterAChangeOfTheRing",
 	},
 	{
