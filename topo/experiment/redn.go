@@ -72,6 +72,15 @@ func (r *RedNResult) Times(took []time.Duration) {
 	r.Median, r.P99 = took[len(took)/2], took[min(len(took)-1, len(took)*99/100)]
 }
 
+// typical returns the time of a typical request: the median on a rack, where other processes delay some
+// requests by milliseconds.
+func (r *RedNResult) typical(p Platform) time.Duration {
+	if p.On() == OnRack {
+		return r.Median
+	}
+	return r.Mean
+}
+
 func (l RedN) label() string {
 	return fmt.Sprintf("RedN %s %s: values of %d bytes, n %d, %d in flight, %d clients, %v a round trip", l.Kind, l.Way, l.Bytes, l.N, max(1, l.Depth), max(1, l.Clients), l.Trip)
 }

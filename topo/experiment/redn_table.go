@@ -83,6 +83,9 @@ func rednMemcached(quick bool) figure {
 	return f
 }
 
+// rednTail is the panel of figure 15 with the slowest GETs.
+const rednTail = "99th percentile"
+
 // rednWriters is figure 15: GETs of one reader beside writers.
 func rednWriters(quick bool) figure {
 	data := papers.MustLoad("redn/fig15")
@@ -98,7 +101,7 @@ func rednWriters(quick bool) figure {
 			l := RedN{Kind: ChainGets, Way: s.way, Bytes: 64, N: int(number(x)), Trip: rednTrip, Serve: s.serve}
 			f.cells = append(f.cells,
 				figureCell{panel: "mean", series: s.name, x: x, theirs: math.NaN(), load: l, value: chainMean},
-				figureCell{panel: "99th percentile", series: s.name, their: s.data, x: x, theirs: at(data, "99th percentile", s.data, x, 1), load: l, value: chainP99},
+				figureCell{panel: rednTail, series: s.name, their: s.data, x: x, theirs: at(data, rednTail, s.data, x, 1), load: l, value: chainP99},
 			)
 		}
 	}

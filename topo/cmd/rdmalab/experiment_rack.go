@@ -150,7 +150,10 @@ func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf
 }
 
 // executed returns the number of atomics that the memory server's NIC has executed.
-func (p *rackPlatform) executed() (uint64, error) {
+func (p *rackPlatform) executed() (uint64, error) { return p.counter("rx_atomic_requests") }
+
+// counter returns a counter of the memory server's NIC.
+func (p *rackPlatform) counter(name string) (uint64, error) {
 	client, err := hostControl(p.cmd, p.to)
 	if err != nil {
 		return 0, err
@@ -159,7 +162,7 @@ func (p *rackPlatform) executed() (uint64, error) {
 	if err != nil {
 		return 0, withNode(err, p.to)
 	}
-	return counterMap(counters).Counters["rx_atomic_requests"], nil
+	return counterMap(counters).Counters[name], nil
 }
 
 // Clover runs clients of the store; it starts the store if it is not up.
@@ -351,9 +354,27 @@ func (*rackPlatform) Fusee(context.Context, experiment.Fusee) (out experiment.St
 	return out, errors.ErrUnsupported
 }
 
-// NIC is not supported; perf measures the NICs of a rack.
-func (*rackPlatform) NIC(context.Context, experiment.NIC) (float64, error) {
-	return 0, errors.ErrUnsupported
+// nicMessages is how many requests a run has.
+const nicMessages = 50_000
+
+// NIC measures a queue pair of the first host. Several queue pairs are not supported.
+func (p *rackPlatform) NIC(_ context.Context, l experiment.NIC) (float64, error) {
+	tests := map[string]string{"read": perf.ReadBW, "write": perf.WriteBW, "cas": perf.AtomicBW}
+	test, ok := tests[l.Op]
+	if !ok || l.Pairs != 1 || l.OneWord || l.Device {
+		return 0, errors.ErrUnsupported
+	}
+	cfg := perf.Config{Test: test, Iters: nicMessages, Depth: l.Depth, To: p.to}
+	if test == perf.AtomicBW {
+		cfg.Type = "cas"
+	} else {
+		cfg.Size = l.Bytes
+	}
+	res, err := p.perf(p.hosts[0], &cfg)
+	if err != nil {
+		return 0, err
+	}
+	return res.BW.MsgRate * 1e6, nil
 }
 
 // TreeOperations is not supported: a trace of single packets needs a link without other traffic.

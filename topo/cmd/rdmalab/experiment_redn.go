@@ -12,12 +12,23 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// RedN runs GETs of one reader of the store nictable, beside writers. Other kinds of this load are not
-// supported, because a rack has no clock that is precise enough for them.
+// RedN runs programs of work requests and their baselines, or GETs of one reader of the store nictable beside
+// writers. ChainCrash is not supported.
 func (p *rackPlatform) RedN(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
+	switch l.Kind {
+	case experiment.ChainGets:
+		return p.gets(ctx, l)
+	case experiment.ChainCrash:
+		return out, errors.ErrUnsupported
+	}
+	return p.chains(ctx, l)
+}
+
+// gets runs GETs of one reader of the store nictable, beside writers.
+func (p *rackPlatform) gets(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
 	ways := map[string]string{experiment.WayNIC: store.GetsNIC, experiment.WayReads: store.GetsReads, experiment.WayPolling: store.GetsServer}
 	way, ok := ways[l.Way]
-	if l.Kind != experiment.ChainGets || !ok {
+	if !ok {
 		return out, errors.ErrUnsupported
 	}
 	if err := p.noStores(); err != nil {

@@ -243,10 +243,7 @@ func (w *worker) serve() error {
 		return err
 	}
 	for {
-		if err := w.wait(l); err != nil {
-			return err
-		}
-		n, err := w.cq.Poll(wcs[:])
+		n, err := w.wait(l, wcs[:])
 		if err != nil {
 			return err
 		}
@@ -279,19 +276,30 @@ func (w *worker) serve() error {
 	}
 }
 
-// wait waits for a completion: it polls, or sleeps until an event.
-func (w *worker) wait(l *experiment.RedN) error {
+// wait waits for completions: it polls, or sleeps until an event. A completion that has come before the
+// queue was armed makes no event.
+func (w *worker) wait(l *experiment.RedN, wcs []verbs.WC) (n int, err error) {
 	if l.Way == experiment.WayPolling {
-		return w.cq.Wait(clock.Never)
+		if err := w.cq.Wait(clock.Never); err != nil {
+			return 0, err
+		}
+		return w.cq.Poll(wcs)
 	}
-	if err := w.cq.Arm(false); err != nil {
-		return err
+	for {
+		if err := w.cq.Arm(false); err != nil {
+			return 0, err
+		}
+		if n, err := w.cq.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+		if err := w.cq.WaitEvent(clock.Never); err != nil {
+			return 0, err
+		}
+		w.sleep(l.Wake)
+		if n, err := w.cq.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
 	}
-	if err := w.cq.WaitEvent(clock.Never); err != nil {
-		return err
-	}
-	w.sleep(l.Wake)
-	return nil
 }
 
 // sleep lets a time of the model pass.

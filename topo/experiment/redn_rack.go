@@ -1,0 +1,79 @@
+package experiment
+
+import (
+	"slices"
+)
+
+// chainsBody is redn-figures with its parameters.
+type chainsBody struct{ figuresBody }
+
+// Check leaves out on a rack what only the model has.
+func (b *chainsBody) Check(at Place) error {
+	if at.On == OnRack {
+		b.all, b.choices = rednChainsOnRack, rednRackChoices
+	}
+	return b.figuresBody.Check(at)
+}
+
+// rednRackChoices says how figures on a rack differ from those of the model.
+var rednRackChoices = []string{
+	"times are those of the emulated NICs and of processes that share the processors of this machine; only ratios and shapes compare",
+	"each number is the median of eleven runs, those of figures 14 and 15 of one; a time is the median of a run",
+	"requests a second: one queue pair with 128 requests in flight, 16 atomics",
+	"two-sided, events: the process sleeps until the NIC wakes it up",
+}
+
+// rednTimes are the figures with times of requests. On a rack they have medians.
+var rednTimes = []string{"7", "8", "10", "11", "13", "14", "15"}
+
+// rednChainsOnRack lists the figures of redn for a rack: those that the model has with the times of
+// programs, because a rack has programs. Figure 16 is not there: e2e/nictable crashes the process.
+func rednChainsOnRack(quick bool) (list []figure) {
+	for _, f := range redn(quick) {
+		if f.key == "16" {
+			continue
+		}
+		f.why = []string{"the authors' numbers are of hardware"}
+		cells := f.cells
+		f.cells = nil
+		for _, c := range cells {
+			if c.panel == rednPanels[0].name {
+				continue
+			}
+			if c.panel == rednPanels[1].name {
+				c.panel = ""
+			}
+			if slices.Contains(rednTimes, f.key) && c.panel != rednTail {
+				c.value = chainMedian
+			}
+			if onRack(&c) {
+				f.cells = append(f.cells, c)
+			}
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// onRack changes a cell of redn into one for a rack. It reports whether a rack has its load.
+func onRack(c *figureCell) bool {
+	switch l := c.load.(type) {
+	case RedN:
+		l.Trip, l.Serve, l.Wake = 0, 0, 0
+		c.load = l
+		return c.series != rednServers[3].name
+	case rednLargest:
+		l.Trip, l.Serve, l.Wake = 0, 0, 0
+		c.load = l
+	case NIC:
+		if l.OneWord || c.x == "MAX" {
+			return false
+		}
+		l.Pairs, l.Depth = 1, 128
+		if l.Op == "cas" {
+			l.Depth = 16
+		}
+		c.load = l
+	}
+	return true
+}
