@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
@@ -186,8 +187,14 @@ func (m *memory) used(deadline clock.Time) (bool, error) {
 		if !m.newer.Has(i) {
 			continue
 		}
-		if h, err := memservice.WhoIs(m.cfg.Context, m.cfg.Manager, to, m.id, deadline); err != nil || h.Peer != "" || h.Fenced {
+		h, err := memservice.WhoIs(m.cfg.Context, m.cfg.Manager, to, m.id, deadline)
+		switch {
+		case errors.Is(err, verbs.ErrClosed):
 			return true, err
+		case err != nil: // a caller that begins again does so only after a timeout
+			return true, kv.TimedOut(err)
+		case h.Peer != "" || h.Fenced:
+			return true, nil
 		}
 	}
 	return false, nil
