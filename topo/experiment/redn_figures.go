@@ -21,7 +21,7 @@ var rednFigures = Experiment{
 		"the server that answers. --figures chooses among:\n\n" + figureList(redn) +
 		"\n" +
 		"On a rack, the same programs run on the NICs of the hosts. Times are those of emulated NICs and of daemons that\n" +
-		"share the processors of one machine, so only ratios and shapes compare. Figure 16 is not measured there.\n" +
+		"share the processors of one machine, so only ratios and shapes compare.\n" +
 		"\n" +
 		"The model's choices:\n\n  " + strings.Join(rednChoices, "\n  ") + "\n",
 	Examples: []string{"--figures 10,ratios --out figures"},

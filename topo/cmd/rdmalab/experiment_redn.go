@@ -4,44 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/nictable"
 	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/experiment/chains"
+	"github.com/rdmalab/rdmalab/topo/hostd"
 )
 
-// RedN runs programs of work requests and their baselines, or GETs of one reader of the store nictable beside
-// writers. ChainCrash is not supported.
+// RedN runs programs of work requests and their baselines, or GETs of one reader of the store nictable.
 func (p *rackPlatform) RedN(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
 	switch l.Kind {
 	case experiment.ChainGets:
 		return p.gets(ctx, l)
 	case experiment.ChainCrash:
-		return out, errors.ErrUnsupported
+		return p.timeline(ctx, l)
 	}
 	return p.chains(ctx, l)
 }
 
 // gets runs GETs of one reader of the store nictable, beside writers.
 func (p *rackPlatform) gets(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
-	ways := map[string]string{experiment.WayNIC: store.GetsNIC, experiment.WayReads: store.GetsReads, experiment.WayPolling: store.GetsServer}
-	way, ok := ways[l.Way]
-	if !ok {
-		return out, errors.ErrUnsupported
-	}
-	if err := p.noStores(); err != nil {
-		return out, err
-	}
-	reads, err := p.tableRun(l, "c", way, 1, 0)
+	reads, err := p.table(ctx, l)
 	if err != nil {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, p.stopTable()) }()
-	if _, err := reads.all(ctx, true); err != nil {
-		return out, fmt.Errorf("load: %w", err)
-	}
 	written := make(chan error, 1)
 	if l.N == 0 {
 		written <- nil
@@ -65,6 +57,103 @@ func (p *rackPlatform) gets(ctx context.Context, l experiment.RedN) (out experim
 	out.Median, out.P99 = res.Percentile(kv.KindRead, 50), res.Percentile(kv.KindRead, 99)
 	out.Mean = time.Duration(float64(time.Second) / res.Throughput())
 	return out, nil
+}
+
+// tableWays are the names that nictable gives the ways of GETs.
+var tableWays = map[string]string{experiment.WayNIC: store.GetsNIC, experiment.WayReads: store.GetsReads, experiment.WayPolling: store.GetsServer}
+
+// table starts the store nictable, fills it, and returns a run of one reader.
+func (p *rackPlatform) table(ctx context.Context, l experiment.RedN) (*storeRun, error) {
+	way, ok := tableWays[l.Way]
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	if err := p.noStores(); err != nil {
+		return nil, err
+	}
+	reads, err := p.tableRun(l, "c", way, 1, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := reads.all(ctx, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("load: %w", err), p.stopTable())
+	}
+	return reads, nil
+}
+
+const (
+	// timelinePatience is how long a GET of a timeline may take, and timelineAway how long the process is away.
+	timelinePatience, timelineAway = 100 * time.Millisecond, time.Second
+	timelineOpen                   = 10 * time.Second
+)
+
+// timeline runs GETs of the first host while the process of nictable dies and is started again.
+func (p *rackPlatform) timeline(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
+	reads, err := p.table(ctx, l)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, p.stopTable()) }()
+	call, err := storeCall(p.cmd, &nictable.Store, "")
+	if err != nil {
+		return out, err
+	}
+	host, err := call.Options()
+	if err != nil {
+		return out, err
+	}
+	server, _, _ := p.rack.Host(host.Server)
+	nic, err := p.openNIC(p.hosts[0])
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, closedOnce(nic.Close())) }()
+	rt := nic.Runtime()
+	c, err := nictable.Open(nictable.ClientConfig{Context: nic, Manager: nic.Manager(), Server: server.IPv4, Gets: tableWays[l.Way]}, rt.Now().Add(timelineOpen))
+	if err != nil {
+		return out, err
+	}
+	again := make(chan error, 1)
+	go func() { again <- p.restartTable(ctx, reads, host.Server) }()
+	keys := reads.flags.config.Keys
+	out.Steps, err = chains.Timeline(rt, rt.Now(), timelinePatience, func(i int, deadline clock.Time) (bool, error) {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		_, err := c.Get(uint64(i)%keys, nil, deadline)
+		if errors.Is(err, kv.ErrTimeout) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	return out, errors.Join(err, <-again, c.Close())
+}
+
+// restartTable kills the process of nictable, and starts it again.
+func (p *rackPlatform) restartTable(ctx context.Context, reads *storeRun, host string) error {
+	client, err := hostControl(p.cmd, host)
+	if err != nil {
+		return err
+	}
+	wait := func(d time.Duration) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d):
+			return nil
+		}
+	}
+	if err := wait(chains.Death * chains.Step); err != nil {
+		return err
+	}
+	if err := client.Call(ctx, http.MethodPost, hostd.PathCrashApp, nil, nil); err != nil {
+		return err
+	}
+	waited := wait(timelineAway)
+	if err := client.Call(p.cmd.Context(), http.MethodPost, hostd.PathStartApp, nil, nil); err != nil {
+		return err
+	}
+	return errors.Join(waited, reads.start(p.rack))
 }
 
 // tableRun returns a run of clients of the store nictable, which it starts if necessary. further is how

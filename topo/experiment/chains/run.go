@@ -6,6 +6,7 @@
 //	client.go   the requests of a client
 //	server.go   the server: its data, its process, and the program of its NIC
 //	program.go  a program for a NIC, and the queue pairs that execute it
+//	timeline.go GETs while the server's process dies and comes back
 //	verbs.go    single requests, chains of no-ops, and constructs, which need no client
 package chains
 

@@ -15,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/nictable"
 	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/experiment/chains"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -28,11 +29,8 @@ const (
 	// A process that dies is there again after a second, and needs 1.25 s more for its metadata and hash
 	// table, if it has lost them (RedN, section 5.6).
 	tableRestart, tableRebuild = time.Second, 1250 * time.Millisecond
-	// tableStep is a step of the timeline of ChainCrash, which has tableSteps; the process dies at the
-	// end of step tableDeath. A GET begins each tableEvery and is given up after tablePatience.
-	tableStep                 = 250 * time.Millisecond
-	tableSteps, tableDeath    = 20, 4
-	tableEvery, tablePatience = time.Millisecond, 10 * time.Millisecond
+	// tablePatience is how long a GET of a timeline may take.
+	tablePatience = 10 * time.Millisecond
 	// tableWaits is how long an operation of the other loads may take.
 	tableWaits = time.Second
 )
@@ -77,7 +75,7 @@ func (p *Sim) table(ctx context.Context, l experiment.RedN) (experiment.RedNResu
 		if l.Way == experiment.WayPolling {
 			down += tableRebuild
 		}
-		death := tableReady.Add(tableDeath * tableStep)
+		death := tableReady.Add(chains.Death * chains.Step)
 		r.rack.At(death, func() { r.server.Close() })
 		r.rack.At(death.Add(down), r.start)
 	}
@@ -165,24 +163,13 @@ func (r *tableRun) think(c *nictable.Client, rt verbs.Runtime) {
 }
 
 // timeline counts GETs that are answered in each step.
-func (r *tableRun) timeline(c *nictable.Client, rt verbs.Runtime, key func(int) uint64) error {
-	r.out.Steps = make([]float64, tableSteps)
-	for step := range r.out.Steps {
-		end := tableReady.Add(time.Duration(step+1) * tableStep)
-		for i := 0; rt.Now() < end; i++ {
-			next := rt.Now().Add(tableEvery)
-			_, err := c.Get(key(i), nil, min(end, rt.Now().Add(tablePatience)))
-			switch {
-			case err == nil:
-				r.out.Steps[step] += 100 / float64(tableStep/tableEvery)
-			case errors.Is(err, kv.ErrTimeout):
-			default:
-				return err
-			}
-			if now := rt.Now(); now < next {
-				rt.Sleep(next.Sub(now))
-			}
+func (r *tableRun) timeline(c *nictable.Client, rt verbs.Runtime, key func(int) uint64) (err error) {
+	r.out.Steps, err = chains.Timeline(rt, tableReady, tablePatience, func(i int, deadline clock.Time) (bool, error) {
+		_, err := c.Get(key(i), nil, deadline)
+		if errors.Is(err, kv.ErrTimeout) {
+			return false, nil
 		}
-	}
-	return nil
+		return err == nil, err
+	})
+	return err
 }

@@ -1,0 +1,42 @@
+package chains
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Times of a timeline: how many GETs of a client are answered while the server's process dies and comes
+// back. The process dies at the end of step Death.
+const (
+	Step         = 250 * time.Millisecond
+	Steps, Death = 20, 4
+	// getEvery is the time from the begin of a GET to that of the next one.
+	getEvery = time.Millisecond
+)
+
+// Timeline calls get from time begin on, and returns the percentage of the calls in each step that had an
+// answer. get returns false if there was none at its deadline, which is `patience` after the call.
+func Timeline(rt verbs.Runtime, begin clock.Time, patience time.Duration, get func(i int, deadline clock.Time) (bool, error)) ([]float64, error) {
+	shares := make([]float64, Steps)
+	for step := range shares {
+		end := begin.Add(time.Duration(step+1) * Step)
+		answered, begun := 0, 0
+		for ; rt.Now() < end; begun++ {
+			next := rt.Now().Add(getEvery)
+			ok, err := get(begun, rt.Now().Add(patience))
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				answered++
+			}
+			if now := rt.Now(); now < next {
+				rt.Sleep(next.Sub(now))
+			}
+		}
+		shares[step] = 100 * float64(answered) / float64(max(1, begun))
+	}
+	return shares, nil
+}
