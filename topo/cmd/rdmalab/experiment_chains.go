@@ -125,6 +125,7 @@ func (r *chainRun) clients() (entries uint64, err error) {
 	select {
 	case end = <-up:
 	case <-r.failed:
+		_ = r.server.Close() // ends Serve
 		return 0, r.outcome(<-done)
 	}
 	n := max(1, r.Load.Clients)

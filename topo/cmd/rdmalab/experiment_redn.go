@@ -150,7 +150,7 @@ func (p *rackPlatform) restartTable(ctx context.Context, reads *storeRun, host s
 		return err
 	}
 	waited := wait(timelineAway)
-	if err := client.Call(p.cmd.Context(), http.MethodPost, hostd.PathStartApp, nil, nil); err != nil {
+	if err := client.Call(context.WithoutCancel(ctx), http.MethodPost, hostd.PathStartApp, nil, nil); err != nil {
 		return err
 	}
 	return errors.Join(waited, reads.start(p.rack))
