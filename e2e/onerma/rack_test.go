@@ -172,15 +172,6 @@ var _ = Describe("failures below a 1RMA NIC", Ordered, func() {
 		works()
 	})
 
-	It("is measured beside RoCEv2 as in figure 12 of its paper", func() {
-		out := rack.OK("experiment", "onerma-figures", "--on", "rack", "--quick")
-		for _, series := range []string{"1RMA", "RoCEv2"} {
-			Expect(out).To(MatchRegexp(`\n99th percentile +`+series+`( +[0-9.]+)+\n`), out)
-		}
-		Expect(out).NotTo(ContainSubstring("not measured"))
-		Expect(rack.Run("experiment", "onerma-figures", "--on", "rack", "--figures", "fig10").Stderr).To(ContainSubstring("there are fig12"))
-	})
-
 	It("ends with its NIC", func() {
 		before := incarnation(rack, "ms0")()
 		rack.OK("crash", "ms0", "--nic")

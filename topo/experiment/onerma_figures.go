@@ -18,38 +18,10 @@ var oneRMAFigures = Experiment{
 		"prints a table for each, with the authors' numbers in parentheses. Times are in round trips. --figures chooses\n" +
 		"among:\n\n" + figureList(oneRMA) +
 		"\n" +
-		"On a rack whose hosts have 1RMA NICs, fig12 is measured between a compute host and a memory server. The others\n" +
-		"need more hosts than share the processors of a machine, a known line rate, or times of microseconds. A round trip\n" +
-		"is the median time of READs of 64 bytes by RoCEv2 between the same hosts, alone, just before.\n" +
-		"\n" +
 		"The authors give shapes and few numbers. Where the paper does not say enough, the model makes a choice:\n\n" +
 		"  " + strings.Join(oneRMAChoices, "\n  ") + "\n",
-	Sim: "1 min with two processors", Rack: "1 min", Cost: "connectx5",
-	New: func() Body { return &soloBody{figuresBody{all: oneRMA, choices: oneRMAChoices}} },
-}
-
-// soloBody is onerma-figures with its parameters.
-type soloBody struct{ figuresBody }
-
-// Check leaves out on a rack what only the model has.
-func (b *soloBody) Check(at Place) error {
-	if at.On == OnRack {
-		b.all, b.choices = oneRMAOnRack, oneRMARackChoices
-	}
-	return b.figuresBody.Check(at)
-}
-
-// oneRMARackChoices says how figures on a rack differ from those of the model.
-var oneRMARackChoices = []string{
-	"1RMA: two threads of a program, which asks the daemon over a socket for each READ; RoCEv2: one connection, over rings in shared memory",
-	"the median of five runs with 3,000 small READs each, at most 10,000 a second: one begins when the one before has ended",
-}
-
-// oneRMAOnRack lists the figures for a rack.
-func oneRMAOnRack(quick bool) []figure {
-	f := oneRMABeside(quick)
-	f.why = []string{"the authors' numbers are of hardware"}
-	return []figure{f}
+	Sim: "1 min with two processors", Cost: "connectx5",
+	New: func() Body { return &figuresBody{all: oneRMA, choices: oneRMAChoices} },
 }
 
 // oneRMAChoices lists what the paper does not say, and what the model does not have.
