@@ -202,37 +202,3 @@ var _ = Describe("a rack without 1RMA NICs", func() {
 		Expect(rack.OK("counters", "cn0", "--all")).NotTo(ContainSubstring("onerma"))
 	})
 })
-
-var _ = Describe("1RMA NICs that may request 4 KiB at a time", func() {
-	// Two programs read from or write to a server while no data arrive: one operation has the window until it
-	// times out, and the others wait longer than they may.
-	both := func(rack *fixture.Rack, test string, from ...string) {
-		GinkgoHelper()
-		run := func(host string) fixture.Result {
-			return rack.Run("perf", test, "--from", host, "--to", "ms0", "--op-timeout", "500ms")
-		}
-		other := make(chan fixture.Result, 1)
-		go func() {
-			defer GinkgoRecover()
-			other <- run(from[0])
-		}()
-		Expect(run(from[1])).To(fixture.HaveExited(1))
-		Eventually(other).Should(Receive(fixture.HaveExited(1)))
-	}
-
-	It("count DISPATCH_TIMEOUT at the reader and NACK at the writer", func() {
-		rack := fixture.Up("onerma: {window: 4KiB}\n" + hosts)
-		rack.OK("inject", "loss", "100%", "--class", "onerma_data", "--link", "ms0")
-		Eventually(func() uint64 {
-			both(rack, "onerma_read_bw", "cn0", "cn0")
-			return rack.Counters("cn0")["onerma_ended_dispatch_timeout"]
-		}, fixture.Patience).Should(BeNumerically(">", 0))
-		Eventually(func() uint64 {
-			both(rack, "onerma_write_bw", "cn0", "cn1")
-			return rack.Counters("cn0")["onerma_ended_nack"] + rack.Counters("cn1")["onerma_ended_nack"]
-		}, fixture.Patience).Should(BeNumerically(">", 0))
-		Expect(rack.Counters("ms0")["onerma_nacks_sent"]).To(BeNumerically(">", 0))
-		rack.OK("heal")
-		rack.Perf("onerma_write_bw", "--size", "4KiB", "--iters", "100", "--verify")
-	})
-})
