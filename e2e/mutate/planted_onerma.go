@@ -172,8 +172,14 @@ var onermaBugs = []planted{
 	},
 	{
 		"onerma: without the local signal, the local window reacts all the same", "onerma/executor/executor.go",
-		"	if e.cfg.TotalDelay {\n		remote = c.TotalDelay\n	}\n	switch c.Status {\n	case nic.OK:\n		if !e.cfg.TotalDelay {\n",
+		"	if e.cfg.TotalDelay {\n		remote, target = c.TotalDelay, target+e.cfg.LocalTarget\n	}\n	switch c.Status {\n	case nic.OK:\n		if !e.cfg.TotalDelay {\n",
 		"	switch c.Status {\n	case nic.OK:\n		{\n",
+		"topo/experiment/insim TestAblation",
+	},
+	{
+		"onerma: without the local signal, the total delay has the remote target", "onerma/executor/executor.go",
+		"remote, target = c.TotalDelay, target+e.cfg.LocalTarget",
+		"remote = c.TotalDelay",
 		"topo/experiment/insim TestAblation",
 	},
 	{

@@ -275,7 +275,7 @@ func (e *Executor) adapt(now clock.Time, f *flow, c *nic.Completion) {
 		target *= 2
 	}
 	if e.cfg.TotalDelay {
-		remote = c.TotalDelay
+		remote, target = c.TotalDelay, target+e.cfg.LocalTarget
 	}
 	switch c.Status {
 	case nic.OK:

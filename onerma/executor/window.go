@@ -28,7 +28,8 @@ type Config struct {
 	// means 0.01, 64 and 1.
 	Least, Most, First float64
 	// TotalDelay selects the variant of the paper's figure 15: the remote windows follow the whole
-	// time of an operation, and the local window stays at its upper bound.
+	// time of an operation, whose target is the sum of both targets, and the local window stays at its
+	// upper bound.
 	TotalDelay bool
 	// Burst: only a window below 1 sets a pace; a larger one bounds the operations in flight, and
 	// nothing else. It is for real machines, whose timers are coarser than the time between two
