@@ -22,13 +22,22 @@ func (f *figure) summary(rows []*figureRow, columns []string) (list []string) {
 			}
 		}
 	}
-	if far && len(f.why) > 0 {
+	switch {
+	case far && len(f.why) > 0:
 		for _, w := range f.why[1:] {
 			list = append(list, "why: "+w)
+		}
+	case line == noNumbers:
+		for _, w := range f.why {
+			list = append(list, "note: "+w)
 		}
 	}
 	return list
 }
+
+// noNumbers is the overview of a figure for which the authors give shapes alone. The notes below it say
+// which, and how ours is measured.
+const noNumbers = "the authors give no numbers"
 
 // overview compares a figure with the authors' in one line: the ratios of our numbers to theirs at
 // both ends of the series, the difference of shape, crossings if there are any, and the first reason
@@ -48,7 +57,7 @@ func (f *figure) overview(rows []*figureRow, columns []string) (line string, far
 	case !measured:
 		return "not measured", false
 	case !theirs:
-		return "the authors give no numbers", false
+		return noNumbers, false
 	case len(first) == 0:
 		return "no number of ours stands beside one of the authors", false
 	}

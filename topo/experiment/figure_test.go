@@ -170,13 +170,19 @@ func TestOverview(t *testing.T) {
 		{[]*figureRow{{ours: []float64{1.1, 1}, theirs: []float64{1, 1}}}, nil, "ours ÷ theirs 1.10 at the first point, 1.00 at the last; shape ±5 %; no number differs by more than 15 %"},
 		{[]*figureRow{{ours: []float64{3, nan}, theirs: []float64{1, 1}}}, nil, "ours ÷ theirs 3.00 at the first point, 3.00 at the last; shape ±0 %; why they differ is not known"},
 		{[]*figureRow{{ours: []float64{nan, nan}, theirs: []float64{1, 1}}}, []string{"because"}, "not measured"},
-		{[]*figureRow{{ours: []float64{1, 1}, theirs: []float64{nan, nan}}}, []string{"because"}, "the authors give no numbers"},
+		{[]*figureRow{{ours: []float64{1, 1}, theirs: []float64{nan, nan}}}, nil, "the authors give no numbers"},
 		{[]*figureRow{{ours: []float64{1, nan}, theirs: []float64{nan, 1}}}, []string{"because"}, "no number of ours stands beside one of the authors"},
 	} {
 		f := figure{why: tc.why}
 		if got := f.summary(tc.rows, []string{"1", "2"}); !slices.Equal(got, []string{tc.want}) {
 			t.Errorf("got %q, want %q", got, tc.want)
 		}
+	}
+	// If the authors give shapes alone, notes say which.
+	f := figure{why: []string{"curves", "hosts"}}
+	got := f.summary([]*figureRow{{ours: []float64{1}, theirs: []float64{nan}}}, []string{"1"})
+	if want := []string{noNumbers, "note: curves", "note: hosts"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 	// A figure without any measurement has the line, too, so summary.txt names every figure.
 	for _, f := range swordbox(false) {

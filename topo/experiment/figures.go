@@ -161,6 +161,8 @@ func (o *outcome) text() string {
 		return fmt.Sprintf("%.3g Gb/s", gbps(o))
 	case o.incast != nil:
 		return fmt.Sprintf("%d bytes have arrived, the last at %v", o.incast.Arrived, o.incast.Last)
+	case o.solo != nil && o.solo.Rack != nil:
+		return fmt.Sprintf("median %.3g RTT, %.3g in a round trip", o.solo.Median, o.solo.Rack.InTrip)
 	case o.chain != nil:
 		return fmt.Sprintf("mean %v, %.3g Mops", o.chain.Mean, o.chain.Rate/1e6)
 	case o.lookups != nil:

@@ -70,6 +70,8 @@ type OneRMAResult struct {
 	Rekey *Rekey
 	// Failover is the outcome of SoloFailover.
 	Failover *Failover
+	// Rack is what only a rack measures. On a rack, the fields above are in its round trips.
+	Rack *OneRMARack
 }
 
 // Times sets the quantiles from the times of transfers, which it sorts.

@@ -18,10 +18,14 @@ var oneRMAFigures = Experiment{
 		"prints a table for each, with the authors' numbers in parentheses. Times are in round trips. --figures chooses\n" +
 		"among:\n\n" + figureList(oneRMA) +
 		"\n" +
+		"On a rack with `onerma: {}` and kvcs's hosts, the same NIC, executor and store run in the daemons of the hosts, and\n" +
+		"RoCEv2 beside them on the same links. The unit is a round trip, measured before each load. --figures chooses among:\n\n" +
+		figureList(oneRMAOnRack) +
+		"\n" +
 		"The authors give shapes and few numbers. Where the paper does not say enough, the model makes a choice:\n\n" +
 		"  " + strings.Join(oneRMAChoices, "\n  ") + "\n",
-	Sim: "1 min with two processors", Cost: "connectx5",
-	New: func() Body { return &figuresBody{all: oneRMA, choices: oneRMAChoices} },
+	Sim: "1 min with two processors", Rack: "2 min, with --quick 1 min", Cost: "connectx5",
+	New: func() Body { return &oneRMABody{figuresBody{all: oneRMA, choices: oneRMAChoices}} },
 }
 
 // oneRMAChoices lists what the paper does not say, and what the model does not have.
@@ -90,6 +94,7 @@ func oneRMARamp(quick bool) figure {
 		why: []string{
 			"the authors' window is 15 at the line rate, and they do not give the first one",
 			"by their algorithm a window grows by 0.25 in a round trip, so from 1 to 15 it takes 56; their 8 need a growth of nearly 2",
+			"without the local signal the target is the sum of both, 2 RTT; the authors do not give theirs, nor which flows are 20 times slower",
 			"0: not within 2,000 round trips",
 		},
 	}

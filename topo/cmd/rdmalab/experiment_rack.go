@@ -403,8 +403,3 @@ func (*rackPlatform) Lookups(context.Context, experiment.Lookups) (experiment.Lo
 func (*rackPlatform) Counting(context.Context, experiment.Counting) (experiment.CountingResult, error) {
 	return experiment.CountingResult{}, errors.ErrUnsupported
 }
-
-// OneRMA is not supported; perf measures the 1RMA NICs of a rack.
-func (*rackPlatform) OneRMA(context.Context, experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	return out, errors.ErrUnsupported
-}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	kvcs "github.com/rdmalab/rdmalab/store/kvcs/plugin"
+	"github.com/rdmalab/rdmalab/store/nictable"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+)
+
+const (
+	// soloBytes is the length of the READs whose median is the unit, and of small READs beside others.
+	soloBytes, soloChunk = 64, 4096
+	soloLatencies        = 1000
+	// soloEach is how many operations a run has for each that is in flight, soloMost how many at most.
+	soloEach, soloMost = 2000, 20_000
+	// soloBegun is how many requests of the other load the server has answered before small READs begin.
+	soloBegun    = 4
+	soloPatience = 30 * time.Second
+	soloEvery    = 5 * time.Millisecond
+	soloValue    = 104 // bytes of a value, as in rackConfig
+)
+
+// soloTests are the tests of package perf for 1RMA and for RoCEv2, and the counter of a server's READs.
+var soloTests = map[string]struct{ lat, read, write, served string }{
+	experiment.WaySolo: {perf.OneRMAReadLat, perf.OneRMAReadBW, perf.OneRMAWriteBW, "onerma_served"},
+	experiment.WayRoCE: {perf.ReadLat, perf.ReadBW, perf.WriteBW, "rx_read_requests"},
+}
+
+// OneRMA runs a load of the 1RMA NICs, or of the RoCEv2 NICs of the same hosts.
+func (p *rackPlatform) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.OneRMAResult, err error) {
+	if _, ok := soloTests[l.Way]; !ok {
+		return out, errors.ErrUnsupported
+	}
+	if p.rack.OneRMA == nil {
+		return out, errors.New("the hosts of this rack have no 1RMA NICs: put `onerma: {}` into the rack file, then `rdmalab down` and `rdmalab up`")
+	}
+	if err := p.noStores(); err != nil {
+		return out, err
+	}
+	if err := p.box.set(ctx, &experiment.Switch{}, nil, ""); err != nil {
+		return out, err
+	}
+	r := &soloRun{rackPlatform: p}
+	unit, err := r.soloLatency(ctx, experiment.WaySolo, soloBytes) // again, because other processes come and go
+	if err != nil {
+		return out, err
+	}
+	r.trip = time.Duration(unit.Typical * float64(time.Microsecond))
+	out.Rack = &experiment.OneRMARack{RTT: r.trip, FileRTT: p.rack.OneRMA.RTT}
+	err = r.measure(ctx, &l, &out)
+	return out, err
+}
+
+// soloRun is a measurement of 1RMA NICs, or of the RoCEv2 NICs of the same hosts.
+type soloRun struct {
+	*rackPlatform
+	trip time.Duration // the unit
+}
+
+// measure runs a load.
+func (p *soloRun) measure(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
+	switch l.Kind {
+	case experiment.SoloIdle:
+		return p.soloBeside(ctx, &experiment.OneRMA{Way: l.Way}, soloBytes, out)
+	case experiment.SoloBeside:
+		return p.soloBeside(ctx, l, soloBytes, out)
+	case experiment.SoloMixed:
+		return p.soloBeside(ctx, l, soloChunk, out)
+	case experiment.SoloSlots:
+		return p.soloSlots(ctx, l, out)
+	case experiment.SoloGets:
+		return p.soloGets(ctx, l, out)
+	case experiment.SoloCrash:
+		return p.soloCrash(ctx, l, out)
+	case experiment.SoloKeys:
+		return p.soloKeys(ctx, l, out)
+	}
+	return errors.ErrUnsupported
+}
+
+// trips returns a time in round trips.
+func (p *soloRun) trips(d time.Duration) float64 { return float64(d) / float64(p.trip) }
+
+// perfUntil runs a test on the first host until it ends or ctx does.
+func (p *soloRun) perfUntil(ctx context.Context, cfg *perf.Config) (res *perf.Result, err error) {
+	client, err := hostControl(p.cmd, p.hosts[0])
+	if err != nil {
+		return nil, err
+	}
+	cfg.To = p.to
+	err = control.Items(ctx, client, http.MethodPost, "/perf", cfg, func(ev perf.Event) error {
+		if ev.Result != nil {
+			res = ev.Result
+		}
+		if ev.Error != "" {
+			return errors.New(ev.Error)
+		}
+		return nil
+	})
+	if err == nil && res == nil {
+		err = errors.New("the test ended without a result; see `rdmalab logs`")
+	}
+	return res, withNode(err, p.hosts[0])
+}
+
+// soloLatency measures one READ at a time.
+func (p *soloRun) soloLatency(ctx context.Context, way string, size int) (*perf.Latency, error) {
+	res, err := p.perfUntil(ctx, &perf.Config{Test: soloTests[way].lat, Size: size, Iters: soloLatencies})
+	if err == nil && res.Lat == nil {
+		err = errors.New("the test has no latency")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return res.Lat, nil
+}
+
+// soloBeside measures READs of size bytes, one at a time, beside the other READs of the load.
+func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int, out *experiment.OneRMAResult) error {
+	measure := func() error {
+		lat, err := p.soloLatency(ctx, l.Way, size)
+		if err == nil {
+			us := float64(p.trip) / float64(time.Microsecond)
+			out.Median, out.P99 = lat.Typical/us, lat.P99/us
+			out.Rack.InTrip = us / lat.Average
+		}
+		return err
+	}
+	if l.Large == 0 {
+		return measure()
+	}
+	other, end := context.WithCancel(ctx)
+	defer end()
+	ended := make(chan error, 1)
+	before, err := p.counter(soloTests[l.Way].served)
+	if err != nil {
+		return err
+	}
+	go func() {
+		_, err := p.perfUntil(other, &perf.Config{Test: soloTests[l.Way].read, Size: l.Large, Depth: l.Slots, Iters: perf.MaxIters})
+		ended <- err
+	}()
+	for until := time.Now().Add(soloPatience); ; time.Sleep(soloEvery) {
+		now, err := p.counter(soloTests[l.Way].served)
+		if err != nil || now >= before+soloBegun {
+			break
+		}
+		if time.Now().After(until) {
+			return errors.New("the other READs have not begun")
+		}
+	}
+	err = measure()
+	select {
+	case other := <-ended:
+		return errors.Join(err, fmt.Errorf("the other READs ended too early: %w", other))
+	default:
+	}
+	end()
+	<-ended // the error says that it was told to end
+	return err
+}
+
+// soloSlots measures how many operations of 4 KB end in a round trip.
+func (p *soloRun) soloSlots(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
+	cfg := perf.Config{Test: soloTests[l.Way].read, Size: soloChunk, Depth: l.Slots, Iters: min(soloEach*l.Slots, soloMost)}
+	if l.Write {
+		cfg.Test = soloTests[l.Way].write
+	}
+	res, err := p.perfUntil(ctx, &cfg)
+	if err == nil && res.BW == nil {
+		err = errors.New("the test has no bandwidth")
+	}
+	if err != nil {
+		return err
+	}
+	out.Rack.InTrip = float64(cfg.Iters) / p.trips(res.Elapsed)
+	if res.Elapsed == 0 {
+		out.Rack.InTrip = res.BW.MsgRate * 1e6 * p.trip.Seconds()
+	}
+	out.Median = float64(l.Slots) / out.Rack.InTrip // on average
+	return nil
+}
+
+// soloStore starts the store whose GETs a load has, with its keys. stop stops it.
+func (p *soloRun) soloStore(ctx context.Context, l *experiment.OneRMA) (run *storeRun, stop func() error, err error) {
+	w, err := kv.FindWorkload("c")
+	if err != nil {
+		return nil, nil, err
+	}
+	f := &runFlags{store: kvcs.Store.Name, clients: l.Hosts, quiet: true, config: rackConfig(w, l.Hosts)}
+	stop = p.stopKVCS
+	if l.Way == experiment.WayRoCE {
+		f.store, f.options, stop = nictable.Store.Name, store.ClientOptions{Gets: store.GetsReads}, p.stopTable
+	}
+	f.config.Value = soloValue
+	if run, err = newStoreRun(p.cmd, p.rack, f); err != nil {
+		return nil, nil, err
+	}
+	if _, err := run.all(ctx, true); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("load: %w", err), stop())
+	}
+	return run, stop, nil
+}
+
+// soloGets measures GETs of clients of a store.
+func (p *soloRun) soloGets(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
+	run, stop, err := p.soloStore(ctx, l)
+	if err != nil {
+		return err
+	}
+	res, err := run.all(ctx, false)
+	if err := errors.Join(err, stop()); err != nil {
+		return err
+	}
+	if n := res.Failed + res.Wrong + res.NotFound; n > 0 {
+		return fmt.Errorf("%d GETs failed: %s", n, res.FirstError)
+	}
+	g := p.phase(res)
+	out.Median, out.P99 = g.Median, g.P99
+	out.Rack.InTrip = res.Throughput() * p.trip.Seconds()
+	return nil
+}
+
+// phase returns the GETs of a run in round trips.
+func (p *soloRun) phase(res *kv.Result) experiment.PhaseGETs {
+	at := func(percentile float64) float64 { return p.trips(res.Percentile(kv.KindRead, percentile)) }
+	return experiment.PhaseGETs{Median: at(50), P99: at(99), Max: at(100), Failed: float64(res.Failed + res.Wrong + res.NotFound)}
+}
+
+// soloCrash measures GETs in three runs. The NIC of the memory server crashes in the second.
+func (p *soloRun) soloCrash(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
+	run, stop, err := p.soloStore(ctx, l)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.setNIC(hostd.StateUp), stop()) }()
+	for i := range out.Rack.Phases {
+		crashed := make(chan error, 1)
+		if i != 1 {
+			crashed <- nil
+		} else {
+			go func() {
+				select {
+				case <-ctx.Done():
+					crashed <- ctx.Err()
+				case <-time.After(run.flags.config.Warmup + run.flags.config.Duration/2):
+					crashed <- p.setNIC(hostd.StateDown)
+				}
+			}()
+		}
+		res, err := run.all(ctx, false)
+		if err := errors.Join(err, <-crashed); err != nil {
+			return err
+		}
+		out.Rack.Phases[i] = p.phase(res)
+		out.Rack.InTrip = res.Throughput() * p.trip.Seconds()
+	}
+	out.Median, out.P99 = out.Rack.Phases[1].Median, out.Rack.Phases[1].P99
+	return nil
+}
+
+// setNIC crashes or starts the NIC of the memory server, also after an interrupt.
+func (p *soloRun) setNIC(state string) error {
+	if p.box.free == nil {
+		p.box.free = outlive(p.cmd)
+	}
+	client, err := hostControl(p.cmd, p.to)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.cmd.Context()), undoPatience)
+	defer cancel()
+	return withNode(client.Call(ctx, http.MethodPost, hostd.PathNIC, hostd.NICRequest{State: state}, nil), p.to)
+}
+
+// stopKVCS stops the store kvcs.
+func (p *soloRun) stopKVCS() error {
+	call, err := storeCall(p.cmd, &kvcs.Store, "")
+	if err != nil {
+		return err
+	}
+	_, err = kvcs.Store.Commands.Stop.New(pflag.NewFlagSet("", pflag.ContinueOnError))(call)
+	return err
+}

@@ -1,0 +1,218 @@
+package experiment
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/papers"
+)
+
+// Kinds of OneRMA that only a rack has.
+const (
+	// SoloIdle is one READ of 64 bytes at a time, without other load.
+	SoloIdle = "idle"
+	// SoloCrash is GETs of Hosts clients of the service kvcs, in runs before, during and after a crash of
+	// the NIC of a replica.
+	SoloCrash = "crash"
+	// SoloKeys is a new key for a region by REKEY, and a READ with it; with WayRoCE a new connection and a
+	// READ.
+	SoloKeys = "keys"
+)
+
+// OneRMARack is what only a rack measures. All times are in round trips: medians of READs of 64 bytes by
+// 1RMA without other load, measured just before.
+type OneRMARack struct {
+	// RTT is the measured round trip. FileRTT is the rtt of the rack file, on which congestion control and
+	// time-outs are based.
+	RTT, FileRTT time.Duration
+	// InTrip is how many operations end in a round trip.
+	InTrip float64
+	// NewAndRead is the median time of a round of SoloKeys; OneRMAResult.Median is that of its first part.
+	NewAndRead float64
+	// Phases are the runs of SoloCrash.
+	Phases [3]PhaseGETs
+}
+
+// PhaseGETs are GETs of a run: quantiles, the longest, and how many failed.
+type PhaseGETs struct{ Median, P99, Max, Failed float64 }
+
+// oneRMABody is onerma-figures with its parameters.
+type oneRMABody struct{ figuresBody }
+
+// Check selects the figures of a rack. The figure with the unit of the others is always among them.
+func (b *oneRMABody) Check(at Place) error {
+	if at.On != OnRack {
+		return b.figuresBody.Check(at)
+	}
+	b.all, b.choices = oneRMAOnRack, oneRMARackChoices
+	if err := b.figuresBody.Check(at); err != nil {
+		return err
+	}
+	if unit := oneRMATrip(); b.list[0].key != unit.key {
+		b.list = slices.Insert(b.list, 0, unit)
+	}
+	return nil
+}
+
+// oneRMARackChoices says how figures on a rack differ from those of the paper, and which are not measured.
+var oneRMARackChoices = []string{
+	"a round trip is the median of READs of 64 bytes by 1RMA, measured alone before each load; it is the unit of all times",
+	"hosts share the processors of this machine, so load is clients or operations in flight, and not a share of a line rate",
+	"RoCEv2: the NICs of the same hosts on the same links; in figures 12 and 13 with a connection for each of the two loads",
+	"10 is not measured: 40 hosts at random share the processors of one machine, and their load is that of the processors",
+	"15 is not measured: the links have no line rate to be reached, and the first window on a rack is 64 operations",
+	"16 is not measured: delays are in the rack file's rtt, which is many times the measured one; virtual time has the figure",
+}
+
+// oneRMAOnRack lists the figures of a rack.
+func oneRMAOnRack(quick bool) []figure {
+	return []figure{oneRMATrip(), oneRMARackGets(quick), oneRMACrash(), oneRMADepth(quick), oneRMARackBeside(quick), oneRMARackMixed(quick), oneRMAKeys()}
+}
+
+// oneRMATrip is the unit of the other figures.
+func oneRMATrip() figure {
+	f := figure{
+		key: "rtt", title: "one READ of 64 bytes at a time, without other load", x: "time", unit: "us", format: "%.1f",
+		why: []string{"the round trip of the authors' testbed is 5 us; the median of 1RMA is the unit of the other figures"},
+	}
+	for _, s := range bothWays {
+		l := OneRMA{Kind: SoloIdle, Way: s.way}
+		us := func(v func(*OneRMAResult) float64) func(*outcome) float64 {
+			return func(o *outcome) float64 { return v(o.solo) * o.solo.Rack.RTT.Seconds() * 1e6 }
+		}
+		f.cells = append(f.cells,
+			figureCell{series: s.name, x: panelMedian, theirs: math.NaN(), load: l, value: us(func(r *OneRMAResult) float64 { return r.Median })},
+			figureCell{series: s.name, x: panelP99, theirs: math.NaN(), load: l, value: us(func(r *OneRMAResult) float64 { return r.P99 })},
+		)
+	}
+	return f
+}
+
+// inTrip returns how many operations have ended in a round trip.
+func inTrip(o *outcome) float64 { return o.solo.Rack.InTrip }
+
+// oneRMARackGets is figure 8 on a rack: GETs by the number of clients.
+func oneRMARackGets(quick bool) figure {
+	f := figure{
+		key: "fig8", title: "GETs of the store kvcs by 1RMA, and of the store nictable by READs of RoCEv2, by clients", x: "clients", unit: "RTT", format: "%.2f",
+		base: seriesSolo,
+		why: []string{
+			"the authors show curves for 10 nodes: 1RMA is faster than a software NIC at all loads",
+			"a GET of kvcs is a READ of two buckets in one of the replicas, and one of a cell; nictable has one server",
+		},
+	}
+	for _, n := range few([]string{"1", "2", "4", "8", "16", "32"}, quick) {
+		l := OneRMA{Kind: SoloGets, Hosts: int(number(n))}
+		f.cells = append(f.cells, onBoth(l, n, panelMedian, panelP99)...)
+		for _, s := range bothWays {
+			l.Way = s.way
+			f.cells = append(f.cells, figureCell{panel: "GETs in a round trip", series: s.name, x: n, theirs: math.NaN(), load: l, value: inTrip})
+		}
+	}
+	return f
+}
+
+// oneRMACrash is figure 9 on a rack: the NIC of a replica crashes.
+func oneRMACrash() figure {
+	f := figure{
+		key: "fig9", title: "GETs of 8 clients of the store kvcs, in whose second run the NIC of a replica crashes", x: "run", unit: "RTT, GETs", format: "%.1f",
+		why: []string{
+			"the authors: the latency of the survivors is steady in less than 100 us (20 RTT), and there is no unavailability",
+			"a READ of the dead replica takes the time-out of the rack file, by default 20 ms: 5 of its rtt, many measured round trips",
+			"the longest GET also has the time slices of other processes: the run before the crash says how much that is",
+		},
+	}
+	l := OneRMA{Kind: SoloCrash, Hosts: 8}
+	for i, x := range []string{"before", "crash", "after"} {
+		cell := func(series string, value func(*PhaseGETs) float64) figureCell {
+			return figureCell{series: series, x: x, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return value(&o.solo.Rack.Phases[i]) }}
+		}
+		f.cells = append(f.cells,
+			cell("median, RTT", func(g *PhaseGETs) float64 { return g.Median }), cell("99th percentile, RTT", func(g *PhaseGETs) float64 { return g.P99 }),
+			cell("longest, RTT", func(g *PhaseGETs) float64 { return g.Max }), cell("GETs that fail", func(g *PhaseGETs) float64 { return g.Failed }),
+			figureCell{series: "longest, rtt of the rack file", x: x, theirs: math.NaN(), load: l, value: func(o *outcome) float64 {
+				r := o.solo.Rack
+				return r.Phases[i].Max * float64(r.RTT) / float64(r.FileRTT)
+			}},
+		)
+	}
+	return f
+}
+
+// oneRMADepth is figure 11 on a rack: operations in flight.
+func oneRMADepth(quick bool) figure {
+	f := figure{
+		key: "fig11", title: "operations of 4 KB of one client that end in a round trip, by operations in flight", x: "in flight", unit: "operations in a round trip", format: "%.2f",
+		why: []string{
+			"the authors show that the rate grows with the slots, and that WRITEs saturate earlier than READs",
+			"a connection of RoCEv2 has at most 16 READs in flight",
+		},
+	}
+	for _, n := range few([]string{"1", "2", "4", "8", "16", "32", "64"}, quick) {
+		for _, s := range bothWays {
+			for _, write := range []bool{false, true} {
+				name := s.name + " READ"
+				if write {
+					name = s.name + " WRITE"
+				}
+				l := OneRMA{Kind: SoloSlots, Way: s.way, Slots: int(number(n)), Write: write}
+				f.cells = append(f.cells, figureCell{series: name, x: n, theirs: math.NaN(), load: l, value: inTrip})
+			}
+		}
+	}
+	return f
+}
+
+// oneRMARackBeside is figure 12 on a rack: small READs beside one transfer.
+func oneRMARackBeside(quick bool) figure {
+	f := figure{
+		key: "fig12", title: "one READ of 64 bytes at a time beside READs of one size, one at a time, between the same hosts", x: "bytes of the other READs", unit: "RTT", format: "%.2f",
+		why: []string{
+			"the authors: a small operation waits for about one chunk of 4 KB and not for the transfer, as with RDMA",
+			"both loads have the same processors, so also a READ that waits for no other one takes longer beside them",
+		},
+	}
+	for _, large := range few([]string{"0", "4096", "65536", "262144", "1048576"}, quick) {
+		f.cells = append(f.cells, onBoth(OneRMA{Kind: SoloBeside, Large: int(number(large)), Slots: 1}, large, panelMedian, panelP99)...)
+	}
+	return f
+}
+
+// oneRMARackMixed is figure 13 in a smaller shape: one READ of 4 KB at a time beside READs of 200 KB.
+func oneRMARackMixed(quick bool) figure {
+	f := figure{
+		key: "fig13", title: "one READ of 4 KB at a time beside READs of 200 KB between the same hosts", x: "READs of 200 KB in flight", unit: "RTT", format: "%.2f",
+		why: []string{
+			"the authors: with 85 % of the operations of 4 KB and half the load, times of RDMA are 6 to 10 times as long",
+			"here the client always has that many READs of 200 KB in flight, and there are two hosts",
+		},
+	}
+	for _, n := range few([]string{"1", "2", "4", "8"}, quick) {
+		f.cells = append(f.cells, onBoth(OneRMA{Kind: SoloMixed, Large: 200 << 10, Slots: int(number(n))}, n, panelMedian, panelP99)...)
+	}
+	return f
+}
+
+// oneRMAKeys is figure 14 on a rack: a new key beside a new connection.
+func oneRMAKeys() figure {
+	data := papers.MustLoad("onerma/fig14")
+	f := figure{
+		key: "fig14", title: "a new key for a region by REKEY, and a new connection of RoCEv2", x: data.X, unit: "RTT", format: "%.2f",
+		why: []string{
+			"the authors' times are 1 us and 2 ms of hardware and system calls, here divided by their round trip of 5 us",
+			"a REKEY has four hops, and here also two ways between program and daemon; then the owner hands out the next keys",
+			"a new connection is a queue pair, a handshake and its states; it goes to memory that stays registered",
+		},
+	}
+	for _, s := range []struct{ way, name, data string }{{WaySolo, "REKEY", "REKEY"}, {WayRoCE, "new connection", "RDMA"}} {
+		l := OneRMA{Kind: SoloKeys, Way: s.way}
+		trips := float64(time.Microsecond) / float64(oneRMARTT)
+		f.cells = append(f.cells,
+			figureCell{series: "alone", their: "authors", x: s.name, theirs: at(data, "time", "us", s.data, trips), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
+			figureCell{series: "alone, 99th percentile", x: s.name, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.P99 }},
+			figureCell{series: "and a READ", x: s.name, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Rack.NewAndRead }},
+		)
+	}
+	return f
+}

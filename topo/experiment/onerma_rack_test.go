@@ -1,0 +1,59 @@
+package experiment
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+)
+
+// trips is a rack whose every time is a round trip.
+type trips struct{ Platform }
+
+func (trips) On() string       { return OnRack }
+func (trips) Describe() string { return "" }
+
+func (trips) OneRMA(_ context.Context, l OneRMA) (OneRMAResult, error) {
+	r := &OneRMARack{RTT: 20 * time.Microsecond, FileRTT: 4 * time.Millisecond, InTrip: float64(l.Slots)}
+	r.Phases[1] = PhaseGETs{Median: 2, P99: 3, Max: 1000, Failed: 7}
+	return OneRMAResult{Median: 1, P99: 2, Rack: r}, nil
+}
+
+// On a rack, the experiment has other figures, all of them with numbers, and always the one with the unit.
+func TestOneRMAFiguresOfRack(t *testing.T) {
+	for _, keys := range [][]string{nil, {"fig9"}, {"rtt", "fig11"}} {
+		b := &oneRMABody{figuresBody{all: oneRMA, choices: oneRMAChoices, keys: keys}}
+		if err := b.Check(Place{On: OnRack, Hosts: 2, Quick: true}); err != nil {
+			t.Fatal(err)
+		}
+		r := oneRMAFigures.Report(trips{})
+		if err := b.Run(t.Context(), trips{}, r); err != nil {
+			t.Fatal(err)
+		}
+		if want := "figure rtt"; len(r.Parts) < 2 || r.Parts[0].Experiment != want || r.Parts[1].Experiment == want {
+			t.Errorf("%v: the first figures are not %s and another one", keys, want)
+		}
+		text := new(strings.Builder)
+		for _, p := range r.Parts {
+			if err := p.WriteTable(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if strings.Contains(text.String(), "not measured\n") {
+			t.Errorf("%v:\n%s", keys, text)
+		}
+		if keys != nil && keys[0] == "fig9" && !strings.Contains(text.String(), "longest, rtt of the rack file  0.0     5.0     0.0") {
+			t.Errorf("%s", text)
+		}
+		if !strings.Contains(text.String(), "\nnote: the round trip of the authors' testbed is 5 us;") {
+			t.Errorf("what the authors say is missing:\n%s", text)
+		}
+		if !strings.Contains(text.String(), "1RMA    20.0    40.0") {
+			t.Errorf("the unit in microseconds is missing:\n%s", text)
+		}
+	}
+	b := &oneRMABody{figuresBody{all: oneRMA, keys: []string{"fig15"}}}
+	if err := b.Check(Place{On: OnRack}); err == nil || !strings.Contains(err.Error(), "rtt fig8 fig9") {
+		t.Error(err)
+	}
+}
