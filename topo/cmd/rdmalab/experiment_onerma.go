@@ -168,7 +168,9 @@ func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int
 	default:
 	}
 	end()
-	<-ended // the error says that it was told to end
+	if other := <-ended; other == nil { // it was told to end, which is an error
+		return errors.Join(err, errors.New("the other READs ended too early"))
+	}
 	return err
 }
 
