@@ -323,6 +323,19 @@ func TestANewRateHoldsAtOnce(t *testing.T) {
 	b.want("at 8 Kbit again", 2)
 	b.run(200 * time.Millisecond)
 	b.want("at 8 Kbit again", 3)
+
+	// The same if no frame waits at the time of the change.
+	b.rule("ring=ms0 rate=8Mbit high=64")
+	b.run(2 * time.Second)
+	b.send(1, 1000)
+	b.run(500 * time.Microsecond)
+	b.rule("ring=ms0 rate=8Kbit high=64")
+	b.run(time.Millisecond)
+	b.send(1, 1000)
+	b.run(400 * time.Millisecond)
+	b.want("at 8 Kbit, before its time", 4)
+	b.run(200 * time.Millisecond)
+	b.want("at 8 Kbit, at its time", 5)
 }
 
 // The queue of a rule that has gone goes with its last frame, although no deadline follows.

@@ -191,7 +191,7 @@ func (q *queue) deadline() clock.Time {
 	switch {
 	case !q.place.Oldest():
 		return clock.Never
-	case q.stuck() || q.more || q.local.n > 0 && (q.was > 0 || q.unlimited()):
+	case q.stuck() || q.more || q.was > 0 || q.local.n > 0 && q.unlimited():
 		return 0
 	case q.local.n == 0:
 		return clock.Never

@@ -18,7 +18,7 @@ func (b *chainsBody) Check(at Place) error {
 // rednRackChoices says how figures on a rack differ from those of the model.
 var rednRackChoices = []string{
 	"times are those of the emulated NICs and of processes that share the processors of this machine; only ratios and shapes compare",
-	"each number is the median of eleven runs, those of figures 14 and 15 of one; a time is the median of a run",
+	"each time is the median of eleven runs, and of each run; chains of no-ops and NOP run 25 times, requests a second, figures 14 to 16 once",
 	"requests a second: one queue pair with 128 requests in flight, 16 atomics",
 	"figure 16: the process dies at 1 s and is started again a second later; it takes over the table that it finds",
 	"two-sided, events: the process sleeps until the NIC wakes it up",

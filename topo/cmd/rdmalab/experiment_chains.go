@@ -94,11 +94,10 @@ func (p *rackPlatform) chain(ctx context.Context, l experiment.RedN) (out experi
 	}
 	defer func() { err = errors.Join(err, closedOnce(r.server.Close())) }()
 	r.Run = chains.New(chains.Config{
-		Load: l, Server: r.server.host.IPv4, Rounds: chainRounds, Rated: chainRated, Span: chainSpan, Ready: r.ready, Failed: r.fail,
+		Load: l, Server: r.server.host.IPv4, Rounds: chainRounds, Rated: chainRated, Span: chainSpan, Ready: r.ready, Failed: r.fail, Stopped: r.hasFailed,
 	})
 	defer context.AfterFunc(ctx, func() { r.fail(ctx.Err()) })()
 	if r.Alone() {
-		go func() { <-r.failed; _ = r.server.Close() }() // ends the program's waits
 		err := r.RunAlone(r.server.machine())
 		return r.Result(), r.outcome(err)
 	}
@@ -124,13 +123,11 @@ func (r *chainRun) clients() (entries uint64, err error) {
 	var end func() error
 	select {
 	case end = <-up:
-	case <-r.failed:
-		_ = r.server.Close() // ends Serve
-		return 0, r.outcome(<-done)
+	case err := <-done:
+		return 0, r.outcome(err)
 	}
 	n := max(1, r.Load.Clients)
 	r.left.Store(int32(n))
-	go func() { <-r.failed; _ = r.client.Close() }() // ends the clients' waits
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
@@ -140,11 +137,23 @@ func (r *chainRun) clients() (entries uint64, err error) {
 		})
 	}
 	wg.Wait()
-	if err := r.outcome(errors.Join(errs...)); err != nil {
-		return 0, errors.Join(err, end())
+	err = r.outcome(errors.Join(errs...))
+	after := uint64(0)
+	if err == nil {
+		after, err = r.entries()
 	}
-	after, err := r.entries()
-	return after - r.before, errors.Join(err, end())
+	// The memory of a context must not be used after its Close: so first all that use it end.
+	return after - r.before, errors.Join(err, end(), <-done)
+}
+
+// hasFailed reports whether the run has ended.
+func (r *chainRun) hasFailed() bool {
+	select {
+	case <-r.failed:
+		return true
+	default:
+		return false
+	}
 }
 
 // ready waits until all clients have connected.
@@ -175,13 +184,10 @@ func (r *chainRun) fail(err error) {
 
 // outcome returns the error that ended the run first; err is that of its end.
 func (r *chainRun) outcome(err error) error {
-	r.fail(err)
-	select {
-	case <-r.failed:
+	if r.fail(err); r.hasFailed() {
 		return r.err
-	default:
-		return nil
 	}
+	return nil
 }
 
 // closedOnce ignores that something has been closed before.

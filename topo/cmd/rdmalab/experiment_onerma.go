@@ -152,24 +152,33 @@ func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int
 		_, err := p.perfUntil(other, &perf.Config{Test: soloTests[l.Way].read, Size: l.Large, Depth: l.Slots, Iters: perf.MaxIters})
 		ended <- err
 	}()
-	for until := time.Now().Add(soloPatience); ; time.Sleep(soloEvery) {
+	early := func(why error) error { return errors.Join(errors.New("the other READs ended too early"), why) }
+	for until := time.Now().Add(soloPatience); ; {
 		now, err := p.counter(soloTests[l.Way].served)
-		if err != nil || now >= before+soloBegun {
+		if err != nil {
+			return err
+		}
+		if now >= before+soloBegun {
 			break
 		}
 		if time.Now().After(until) {
 			return errors.New("the other READs have not begun")
 		}
+		select {
+		case why := <-ended:
+			return early(why)
+		case <-time.After(soloEvery):
+		}
 	}
 	err = measure()
 	select {
-	case other := <-ended:
-		return errors.Join(err, fmt.Errorf("the other READs ended too early: %w", other))
+	case why := <-ended:
+		return errors.Join(err, early(why))
 	default:
 	}
 	end()
-	if other := <-ended; other == nil { // it was told to end, which is an error
-		return errors.Join(err, errors.New("the other READs ended too early"))
+	if why := <-ended; why == nil { // it was told to end, which is an error
+		return errors.Join(err, early(nil))
 	}
 	return err
 }
@@ -289,7 +298,7 @@ func (p *soloRun) setNIC(state string) error {
 
 // stopKVCS stops the store kvcs.
 func (p *soloRun) stopKVCS() error {
-	call, err := storeCall(p.cmd, &kvcs.Store, "")
+	call, err := storeCall(unstopped(p.cmd), &kvcs.Store, "") // also after an interrupt
 	if err != nil {
 		return err
 	}

@@ -358,11 +358,14 @@ func (*rackPlatform) Fusee(context.Context, experiment.Fusee) (out experiment.St
 const nicMessages = 50_000
 
 // NIC measures a queue pair of the first host. Several queue pairs are not supported.
-func (p *rackPlatform) NIC(_ context.Context, l experiment.NIC) (float64, error) {
+func (p *rackPlatform) NIC(ctx context.Context, l experiment.NIC) (float64, error) {
 	tests := map[string]string{"read": perf.ReadBW, "write": perf.WriteBW, "cas": perf.AtomicBW}
 	test, ok := tests[l.Op]
 	if !ok || l.Pairs != 1 || l.OneWord || l.Device {
 		return 0, errors.ErrUnsupported
+	}
+	if err := p.box.set(ctx, &experiment.Switch{}, nil, ""); err != nil {
+		return 0, err
 	}
 	cfg := perf.Config{Test: test, Iters: nicMessages, Depth: l.Depth, To: p.to}
 	if test == perf.AtomicBW {

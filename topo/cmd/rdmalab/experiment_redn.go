@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -146,14 +148,17 @@ func (p *rackPlatform) restartTable(ctx context.Context, reads *storeRun, host s
 	if err := wait(chains.Death * chains.Step); err != nil {
 		return err
 	}
-	if err := client.Call(ctx, http.MethodPost, hostd.PathCrashApp, nil, nil); err != nil {
+	if err := client.Call(context.WithoutCancel(ctx), http.MethodPost, hostd.PathCrashApp, nil, nil); err != nil {
 		return err
 	}
 	waited := wait(timelineAway)
 	if err := client.Call(context.WithoutCancel(ctx), http.MethodPost, hostd.PathStartApp, nil, nil); err != nil {
 		return err
 	}
-	return errors.Join(waited, reads.start(p.rack))
+	if waited != nil {
+		return waited
+	}
+	return reads.start(p.rack)
 }
 
 // tableRun returns a run of clients of the store nictable, which it starts if necessary. further is how
@@ -169,9 +174,16 @@ func (p *rackPlatform) tableRun(l experiment.RedN, workload, way string, clients
 	return newStoreRun(p.cmd, p.rack, f)
 }
 
+// unstopped returns a copy of a command whose requests are also sent after an interrupt.
+func unstopped(cmd *cobra.Command) *cobra.Command {
+	c := *cmd
+	c.SetContext(context.WithoutCancel(cmd.Context()))
+	return &c
+}
+
 // stopTable stops the store nictable.
 func (p *rackPlatform) stopTable() error {
-	call, err := storeCall(p.cmd, &nictable.Store, "")
+	call, err := storeCall(unstopped(p.cmd), &nictable.Store, "") // also after an interrupt
 	if err != nil {
 		return err
 	}

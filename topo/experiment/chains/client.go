@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
@@ -32,6 +33,9 @@ func (r *Run) Client(m Machine) error {
 		return r.stream(ends[0])
 	}
 	for i := range n {
+		if r.stopped() {
+			return verbs.ErrClosed
+		}
 		e := ends[i%len(ends)]
 		place := r.place(i)
 		begin := rt.Now()
@@ -137,7 +141,11 @@ func (r *Run) ask(e *endpoint, place int) (end clock.Time, err error) {
 // stream keeps Depth requests in flight and counts those that end.
 func (r *Run) stream(e *endpoint) error {
 	n := r.rounds()
+	var counted []ending
 	for asked, sent, ended := 0, 0, 0; ended < n || sent < n; {
+		if r.stopped() {
+			return verbs.ErrClosed
+		}
 		for ; asked < n && asked-min(sent, ended) < r.Load.Depth; asked++ {
 			if err := e.receive(2 * r.Load.Depth); err != nil {
 				return err
@@ -152,10 +160,13 @@ func (r *Run) stream(e *endpoint) error {
 		}
 		sent, ended = sent+s, ended+ends
 		if now := e.rt.Now(); ended > n/4 && ended <= n*3/4 && ends > 0 {
-			r.mu.Lock()
-			r.ends = append(r.ends, ending{now, ends})
-			r.mu.Unlock()
+			counted = append(counted, ending{now, ends})
 		}
+	}
+	if len(counted) > 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.ends = append(r.ends, counted)
 	}
 	return nil
 }

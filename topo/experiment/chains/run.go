@@ -14,7 +14,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -58,8 +57,10 @@ type Config struct {
 	Doorbell, Completion time.Duration
 	// Ready is called by each client when it has connected. It returns when the load may begin.
 	Ready func(rt verbs.Runtime) error
-	// Failed is called when a thread of the server has ended with an error.
-	Failed func(err error)
+	// Failed is called when a thread of the server has ended with an error. Stopped reports whether the run
+	// has failed: then a client ends before its next request. nil means that it never is.
+	Failed  func(err error)
+	Stopped func() bool
 }
 
 // Run is a measurement in progress.
@@ -69,7 +70,7 @@ type Run struct {
 
 	mu   sync.Mutex
 	took []time.Duration
-	ends []ending
+	ends [][]ending // of each client
 	out  experiment.RedNResult
 }
 
@@ -100,21 +101,27 @@ func (r *Run) Result() experiment.RedNResult {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.out.Times(r.took)
-	if len(r.ends) > 1 {
-		slices.SortFunc(r.ends, func(a, b ending) int { return int(a.at.Sub(b.at)) })
+	rate := 0.0
+	for _, ends := range r.ends {
 		n := 0
-		for _, e := range r.ends[1:] {
+		for _, e := range ends[1:] {
 			n += e.n
 		}
-		if span := r.ends[len(r.ends)-1].at.Sub(r.ends[0].at); span > 0 {
-			r.out.Rate = float64(n) / span.Seconds()
+		if span := ends[len(ends)-1].at.Sub(ends[0].at); span > 0 {
+			rate += float64(n) / span.Seconds() // clients on a rack do not begin and end together
 		}
+	}
+	if rate > 0 {
+		r.out.Rate = rate
 	}
 	return r.out
 }
 
 // Requests returns the number of requests of all clients.
 func (r *Run) Requests() int { return r.Load.Clients * r.rounds() }
+
+// stopped reports whether the run has failed.
+func (r *Run) stopped() bool { return r.Stopped != nil && r.Stopped() }
 
 // note adds the time of a request.
 func (r *Run) note(d time.Duration) {

@@ -26,6 +26,9 @@ func (r *Run) verb(e *endpoint) error {
 	}
 	wr := verbs.SendWR{Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(0, n)}, RemoteAddr: e.base + uint64(r.data.valueAt(0))&^7, RKey: e.rkey}
 	for range r.Rounds {
+		if r.stopped() {
+			return verbs.ErrClosed
+		}
 		begin := e.rt.Now()
 		if err := e.qp.PostSend(wr); err != nil {
 			return err
