@@ -85,7 +85,7 @@ func (p *rackPlatform) table(ctx context.Context, l experiment.RedN) (*storeRun,
 
 const (
 	// timelinePatience is how long a GET of a timeline may take, and timelineAway how long the process is away.
-	timelinePatience, timelineAway = 100 * time.Millisecond, time.Second
+	timelinePatience, timelineAway = time.Second, time.Second
 	timelineOpen                   = 10 * time.Second
 )
 
