@@ -32,8 +32,8 @@ const (
 type BufferRate struct {
 	// Direction is Store or Load.
 	Direction string
-	// Native: a client on a host sends messages by verbs, and the switch only forwards them.
-	// Otherwise Mode is the mode of the rule.
+	// If Native is true, a client on a host sends messages by verbs, and the switch only forwards
+	// them. If it is false, Mode is the mode of the switch's rule.
 	Native bool
 	Mode   string
 	// Bytes is the length of a frame without its check sequence, or of a message.

@@ -88,7 +88,7 @@ func at(f *papers.Figure, panel, series, column string, scale float64) float64 {
 	return math.NaN()
 }
 
-// ours returns our number of a cell; NaN if it was not measured.
+// ours returns the number that this project measured for a cell, or NaN if there is none.
 func (c *figureCell) ours(done map[load]outcome) float64 {
 	if c.load == nil {
 		return cmp.Or(c.known, math.NaN())

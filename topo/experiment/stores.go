@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Values of a flag that says what the switch steers.
+// Values of the flag that selects the requests that the switch steers: writes, READs, both or none.
 const (
 	steerNone  = "none"
 	steerWrite = "write"

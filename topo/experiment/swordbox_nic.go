@@ -22,8 +22,8 @@ type NIC struct {
 	// Pairs is the number of queue pairs, each used by its own thread; Depth is the number of
 	// operations that each has in flight.
 	Pairs, Depth int
-	// Device: the memory is on the server's NIC. OneWord: all queue pairs access the same memory;
-	// otherwise each has its own.
+	// Device places the memory on the server's NIC instead of in host memory. With OneWord, all
+	// queue pairs access the same word. Without it, each has its own.
 	Device, OneWord bool
 }
 

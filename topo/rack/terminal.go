@@ -25,8 +25,8 @@ func foreground() *terminal {
 
 // lend makes a process group the terminal's foreground.
 func (t *terminal) lend(group int) error {
-	// From now on this process is in the background. The kernel would stop it when it takes the
-	// terminal back, so it ignores SIGTTOU.
+	// This process is now in the background. When a background process takes the terminal back, the
+	// kernel sends it SIGTTOU, which would stop it. So this process ignores SIGTTOU.
 	signal.Ignore(unix.SIGTTOU)
 	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
 }

@@ -52,8 +52,8 @@ type storeRun struct {
 // runClover runs one seed.
 func runClover(e *env) error { return runCloverMixed(e, "", nil) }
 
-// runCloverMixed is runClover with the mixes that mixes names. plant, if not nil, is
-// storeRun.plant.
+// runCloverMixed runs one seed with a plan to which the mixes listed in mixes are applied; see
+// storePlan.blend. plant is storeRun.plant and may be nil.
 func runCloverMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
 	p := drawStore(e)
 	p.blend(e, mixes, mixRules)

@@ -132,8 +132,7 @@ func (r *lockRun) build() error {
 	return nil
 }
 
-// missesIn returns what answers failing CAS when the switch replaces atomics; it alternates with
-// the seed.
+// missesIn returns what answers a failing CAS when the switch replaces atomics. The seed chooses.
 func (e *env) missesIn() rules.Answerer { return rules.Answerer(e.seed % 3) }
 
 // switchOf returns the part of a rack file that chooses the switch program, with one rule for each

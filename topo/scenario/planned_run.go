@@ -284,8 +284,8 @@ func (c *smallClient) farOff(slot int) int { return farAt + (c.id*farSlots+slot)
 const (
 	// opBytes is the length of the local memory of a request that is not long.
 	opBytes = 16
-	// A long WRITE takes three packets of up to longMTU bytes. The first word is the end of the second
-	// packet, the other word the beginning of the third.
+	// A long WRITE takes three packets of up to longMTU bytes. Word x is the end of its second
+	// packet, and word y the beginning of its third.
 	longMTU   = 256
 	longBytes = 2*longMTU + 16
 	longWord  = 2*longMTU - 8

@@ -21,7 +21,8 @@ type chainServer struct {
 	host  *simrack.Host
 	keys  []redn.Operand // by bucket; 0 means that it has none
 	lists [][]redn.Operand
-	// data has the buckets, then the nodes, then the values of both; filled is what it must have.
+	// data is the memory: the buckets, the nodes, and the values of both. filled is the expected
+	// copy of data; no program may change data.
 	data, filled []byte
 	mr           verbs.MR
 }
@@ -48,7 +49,7 @@ func newChainServer(r *chainRun) *chainServer {
 	return s
 }
 
-// Places are numbered: the buckets, then the nodes of each list with their end.
+// A place is the index of a bucket or node: first the buckets, then each list's nodes and end.
 
 func (s *chainServer) places() int {
 	n := len(s.keys)
@@ -355,7 +356,7 @@ func (b *chainBuild) recycled() error {
 	return b.verify(s.Received, plan.rounds)
 }
 
-// verify checks the program as its author would.
+// verify checks that the program's requests neither hang nor overrun a ring; see redn.Verify.
 func (b *chainBuild) verify(received *redn.Counter, n int) error {
 	return redn.Verify(map[*redn.Counter]uint32{received: uint32(n)}, b.queues...)
 }

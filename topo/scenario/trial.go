@@ -307,9 +307,9 @@ func (r *trialRun) inject(x trialFault) {
 }
 
 // afterLoss is a client of a store that may have lost memory. An operation that reports the loss
-// has changed nothing if it began after the last loss; if it began before, it may have been
-// executed. Every other answer must be correct as if nothing had been lost. So must the report of a
-// loss for a key on a server that has lost nothing, if the client is a keyHolder.
+// has changed nothing if it began after the last loss. If it began earlier, it may have been
+// executed. Every other answer must be correct, as in a run without losses. A client that is a
+// keyHolder may report a loss only for a key whose server has lost memory.
 type afterLoss struct {
 	kv.Store
 	run *trialRun
@@ -318,7 +318,8 @@ type afterLoss struct {
 // keyHolder is a client that says which server has a key, from 0.
 type keyHolder interface{ HolderOf(key uint64) (server int) }
 
-// judge returns the error of an operation at whose begin memory had been lost a number of times.
+// judge returns err, the error of an operation, with its effect on the history added. losses is how
+// often memory had been lost when the operation began.
 func (a *afterLoss) judge(key uint64, losses int, err error) error {
 	p, places := a.Store.(keyHolder)
 	switch {

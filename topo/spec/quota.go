@@ -33,8 +33,8 @@ type Quota struct {
 	QPs  int `json:"qps,omitempty"`
 	// Attachments is how often each program may attach queue pairs to multicast groups.
 	Attachments int `json:"attachments,omitempty"`
-	// What each program may have in librdmacm: identifiers, memberships in multicast groups, and
-	// events that it has not read.
+	// Limits of each program in librdmacm: its identifiers (IDs), its memberships in multicast
+	// groups (Joins), and its unread events (Events).
 	IDs    int `json:"ids,omitempty"`
 	Joins  int `json:"joins,omitempty"`
 	Events int `json:"events,omitempty"`
