@@ -18,10 +18,10 @@ func (s *Store) complete() {
 	}
 	or(
 		&c.Stop, "Let the hosts forget the store; it stays in memory",
-		fmt.Sprintf("stop makes the hosts forget the store: new operations are refused until `rdmalab %s start`, which finds it\n"+
-			"again, because it stays in the memory of the memory servers. After stop another kind of store can be started\n"+
-			"with --fresh; that overwrites this one.", s.Name),
-		fmt.Sprintf("  rdmalab %s stop\n  rdmalab %[1]s start # finds it again", s.Name),
+		fmt.Sprintf("stop stops the use of the store on all hosts, and prints nothing. Its keys stay in the memory of the memory\n"+
+			"servers. Operations fail until `rdmalab %s start`, which finds the keys again. After stop, another kind of\n"+
+			"store can use the memory: start it with --fresh, which destroys the keys of this store.", s.Name),
+		fmt.Sprintf("  rdmalab %s stop\n  rdmalab %[1]s start # finds its keys again", s.Name),
 	)
 	or(
 		&c.Load, "Insert the keys from 0 to --keys minus 1",
@@ -53,7 +53,7 @@ func (s *Store) complete() {
 func newHistory(fs *pflag.FlagSet) func(*Call) (Result, error) {
 	in := HistoryRequest{Clients: 8, Keys: 16}
 	HistoryFlags(fs, &in)
-	fs.BoolVar(&in.Loss, "loss", false, "accept lost keys, for a check during which you crash memory servers")
+	fs.BoolVar(&in.Loss, "loss", false, "do not report keys that were lost with a memory server: use it if you crash memory servers during the check")
 	return func(c *Call) (Result, error) {
 		v, err := c.History(in)
 		if err != nil {

@@ -61,9 +61,9 @@ func commands() store.Commands {
 			Short: "Start the metadata server, and with it the store",
 			Long: "start starts the metadata server. The metadata server finds the store that is in the memory of the memory\n" +
 				"servers, or makes one if there is none. The store uses the memory that the rack file gives the memory servers.\n\n" +
-				"If the metadata server runs already, it goes on as it is. Then --fresh, or another value of --format, --keys,\n" +
-				"--region, --threads, --replicas, --balance or --lease, is an error: let the clients end and use `rdmalab clover\n" +
-				"stop` first.",
+				"If the metadata server runs already, start does not change it. It fails if --fresh is given, or if --format, --keys,\n" +
+				"--region, --threads, --replicas, --balance or --lease differ from the present values. To change them, end all\n" +
+				"clients and use `rdmalab clover stop` first.",
 			Example: "  rdmalab clover start\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --replicas 2 # every value on two memory servers",

@@ -61,7 +61,7 @@ func commands() store.Commands {
 				"finds the tree again, because its pages stay in the memory of the memory servers. After stop another kind of\n" +
 				"store can be started with --fresh; that overwrites the tree.",
 			Example: "  rdmalab sherman stop\n" +
-				"  rdmalab sherman start # finds it again",
+				"  rdmalab sherman start # finds its keys again",
 		},
 		Stat: store.Command{
 			Short: "Show the tree, the locks that are held, and what a host's clients have done",
@@ -95,8 +95,9 @@ func commands() store.Commands {
 		},
 		Load: store.Command{
 			Short: "Fill an empty tree with the keys from 0 to --keys minus 1",
-			Long: "load writes whole pages with the keys 0, 1, 2 and so on, from the leaves up. That is faster than inserting the\n" +
-				"keys one by one. load fails if the tree is not empty. `rdmalab run ycsb --no-load` can verify the values.",
+			Long: "load fills an empty tree with the keys 0, 1, 2 and so on, as many as --keys says. It builds whole pages and\n" +
+				"writes them, first the leaves. That is faster than inserting the keys one by one. load fails if the tree is not\n" +
+				"empty. Each value contains its key and a checksum, so that `rdmalab run ycsb --no-load` can verify what it reads.",
 			Example: "  rdmalab sherman start --fresh && rdmalab sherman load --keys 100000\n" +
 				"  rdmalab run ycsb --store sherman --keys 100000 --no-load",
 			From: true, New: newLoad,
@@ -203,7 +204,7 @@ func (c *Checked) Write(out io.Writer) error {
 
 func newLoad(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	in := LoadRequest{Records: true}
-	fs.Uint64Var(&in.Keys, "keys", 1024, fmt.Sprintf("number of keys; the tree must be started with values of at least %d bytes", kv.MinValue))
+	fs.Uint64Var(&in.Keys, "keys", 1024, fmt.Sprintf("number of keys; fails if the tree was made with --value less than %d (see rdmalab sherman start)", kv.MinValue))
 	return func(c *store.Call) (store.Result, error) {
 		var out Loaded
 		if err := c.Post("", Store.Path(PathLoad), in, &out); err != nil {

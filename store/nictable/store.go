@@ -54,17 +54,18 @@ func init() {
 				"copied or built again. --items and --value are used only when a table is made.\n\n" +
 				"With --memcached the process also listens on a TCP address of its host, and executes get, gets, set, add, replace,\n" +
 				"append, prepend, cas, incr, decr, delete, flush_all, stats, version, verbosity and quit of memcached's text\n" +
-				"protocol. Of --value, an item takes 6 bytes and its key beside its data. Nothing is evicted and nothing expires:\n" +
-				"a full table refuses new keys, and an exptime in the future is refused. If the server runs already, start only\n" +
-				"makes it listen.",
+				"protocol. An item is stored as one value: its data, its key and 6 bytes together must not exceed --value. Nothing\n" +
+				"is evicted and nothing expires: a full table refuses new keys, and an exptime in the future is refused. If the\n" +
+				"server runs already, start only makes it listen.",
 			Example: "  rdmalab nictable start\n" +
 				"  rdmalab nictable start --fresh --items 100000 --value 64\n" +
 				"  rdmalab nictable start --memcached :11211 && rdmalab exec cn0 -- memccp --servers=md0:11211 README.md",
 			New: newStart,
 		},
 		Stop: store.Command{
-			Short:   "Stop the server and free the table",
-			Long:    "stop ends the server, all programs that answer GETs, and the table.",
+			Short: "Stop the server and free the table",
+			Long: "stop ends the server's process and the programs of work requests that answer GETs, and frees the table: all keys\n" +
+				"are lost.",
 			Example: "  rdmalab nictable stop",
 		},
 		Further: map[string]store.Command{"item": {

@@ -50,11 +50,12 @@ func init() {
 		},
 		Stat: store.Command{
 			Short: "Show the replicas, how many were fenced, and how often clients have turned to another one",
-			Long: "stat shows which replicas clients may use, and what the coordinator has counted: replicas that joined, and replicas\n" +
-				"that were fenced because they did not follow: by a REKEY, by the end of all leases, or because they had begun again.\n" +
-				"For each compute host it shows how many clients were opened there, how many READs made a client turn to another\n" +
-				"replica, how many read memory that changed meanwhile, and how many found a change in progress. Clients count when\n" +
-				"they end.",
+			Long: "stat shows which replicas clients may use, and how many replicas have joined or were fenced. The coordinator fences\n" +
+				"a replica that does not answer in time, so that no client reads its old values: by a REKEY (the NIC of the replica\n" +
+				"gets a new key), by the end of all leases of clients, or because the replica has restarted.\n\n" +
+				"For each compute host, stat shows the number of clients that were opened there. It also shows how many READs made\n" +
+				"a client use another replica, how many returned memory that changed during the READ, and how many found a change\n" +
+				"in progress. The numbers of a client are added when the client ends.",
 			Example: "  rdmalab kvcs stat\n  rdmalab kvcs stat -o json", Output: true, Running: true, New: newStat,
 		},
 		StatWord: "show the replicas, and what was counted",

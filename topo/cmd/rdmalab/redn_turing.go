@@ -27,9 +27,9 @@ func rednTuringCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "turing",
 		Short: "Let a NIC execute a Turing machine, and print the tape",
-		Long: "turing executes a Turing machine with two symbols by work requests alone: a loop of 128 blocks, of which each lap\n" +
-			"is a step. It prints how many steps the machine has made, the virtual time, and the tape around the cells that\n" +
-			"were used.\n\n" +
+		Long: "turing lets a NIC in virtual time execute a Turing machine with two symbols, 0 and 1. The machine is a loop of\n" +
+			"work requests in a send queue; each lap of the loop is one step of the machine. turing prints the number of steps,\n" +
+			"the virtual time, and the part of the tape that was used.\n\n" +
 			"The machine is given in the usual notation: states are separated by _, and each has a rule for symbol 0 and one\n" +
 			"for symbol 1. The rule 1RB writes 1, moves the head to the right, and goes to state B. A letter that is no state\n" +
 			"halts the machine. The default is the busy beaver of four states, which makes 107 steps.",
@@ -55,10 +55,10 @@ func rednTuringCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.machine, "machine", "1RB1LB_1LA0LC_1RH1LD_1RD0RA", "rules of the states")
-	f.StringVar(&o.tape, "tape", "", "symbols on the tape from the head on; all others are 0")
-	f.IntVar(&o.cells, "cells", 200, "length of the tape; the head begins in its middle")
-	f.Uint64Var(&o.limit, "limit", 10_000, "end the machine after so many steps")
+	f.StringVar(&o.machine, "machine", "1RB1LB_1LA0LC_1RH1LD_1RD0RA", "rules of the machine, in the notation above")
+	f.StringVar(&o.tape, "tape", "", "first symbols on the tape, like 11111, from the cell of the head to the right; all other cells are 0 (default: all 0)")
+	f.IntVar(&o.cells, "cells", 200, "length of the tape in cells; the head begins in its middle")
+	f.Uint64Var(&o.limit, "limit", 10_000, "largest number of steps; a machine that has not halted by then is ended")
 	return cmd
 }
 

@@ -196,7 +196,7 @@ func compareCmd() *cobra.Command {
 			return compare(cmd, args, lists, names)
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "measure", []string{"ops", "read-p50", "read-p99", "update-p99"}, "what is compared")
+	cmd.Flags().StringSliceVar(&names, "measure", []string{"ops", "read-p50", "read-p99", "update-p99"}, "measures to compare, separated by commas")
 	return cmd
 }
 
@@ -289,8 +289,8 @@ func plotCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&x, "x", "clients", "the flag whose values are on the x axis")
-	cmd.Flags().StringVar(&y, "y", "ops", "the measure on the y axis, one of those of compare")
-	cmd.Flags().StringVarP(&out, "write", "w", "", "the file")
+	cmd.Flags().StringVar(&y, "y", "ops", "the measure on the y axis; the values are those of --measure of rdmalab run compare")
+	cmd.Flags().StringVarP(&out, "write", "w", "", "SVG file to write (required)")
 	_ = cmd.MarkFlagRequired("write") // the flag exists
 	return cmd
 }

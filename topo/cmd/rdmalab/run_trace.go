@@ -178,8 +178,8 @@ func generateCmd() *cobra.Command {
 	fs := cmd.Flags()
 	f.keyFlags(fs)
 	fs.IntVar(&f.clients, "clients", 16, "how many clients")
-	fs.Float64Var(&f.config.Rate, "rate", 1000, "operations of each client per second")
-	fs.IntVar(&n, "operations", 1000, "operations of all clients")
+	fs.Float64Var(&f.config.Rate, "rate", 1000, "operations that each client starts per second; sets the column time_us")
+	fs.IntVar(&n, "operations", 1000, "number of operations of all clients together")
 	fs.Uint64Var(&seed, "seed", 1, "seed of the operations")
 	return cmd
 }

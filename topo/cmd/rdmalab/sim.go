@@ -94,9 +94,9 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and "+
 		"changes nothing) or swordbox (default; it replaces atomics)")
 	fs.StringVar(&p.Change, "change", "", "locks, buffer: what an operator changes on the switch at random: "+strings.Join(scenario.Choices["change"], " or "))
-	fs.BoolVar(&p.Move, "move", false, "locks: the switch moves every request that can be moved, and replaces none")
+	fs.BoolVar(&p.Move, "move", false, "locks: the switch sends every request that it can on its own connections, and replaces no atomic by a WRITE")
 	fs.StringVar(&p.Mode, "mode", "", "locks, buffer, sherman, fusee: published or hardened (default hardened); published runs report what breaks")
-	fs.BoolVar(&p.Torn, "torn", false, "sherman: torn copies are the only fault; with --mode published they always are")
+	fs.BoolVar(&p.Torn, "torn", false, "sherman: inject no fault but torn copies (a READ or WRITE copies memory in parts); with --mode published this is always so")
 	fs.StringVar(&p.Step, "step", "", "sherman: design, from the paper's baseline to Sherman: "+strings.Join(scenario.Choices["step"], ", ")+" (default sherman)")
 	fs.StringVar(&p.Locks, "locks", "", "sherman: what serves lock words: nic or switch (default nic)")
 	fs.StringVar(&p.Setup, "setup", "", "planned: search this setup only (default all)")

@@ -26,14 +26,14 @@ func parseKey(s string) (uint64, error) {
 }
 
 func fromFlag(cmd *cobra.Command, from *string) {
-	cmd.Flags().StringVar(from, "from", "", "host that runs the command's clients (default the first compute host)")
+	cmd.Flags().StringVar(from, "from", "", "host of the rack on which the clients of this command run (default the first compute host)")
 	must(cmd.RegisterFlagCompletionFunc("from", completeAllHosts))
 }
 
 // opFlags adds the flags of a command for one operation of a store.
 func opFlags(cmd *cobra.Command, from *string, verbose *bool) {
 	fromFlag(cmd, from)
-	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "also print the time and the round trips of the operation")
+	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "also print on standard error how long the operation took, and its network round trips")
 }
 
 // statusPatience bounds the wait for the status of a host, which may hang.

@@ -169,7 +169,7 @@ func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 type storeOp struct{ name, use, short, long, example, word string }
 
 // keyNote explains keys in help texts.
-const keyNote = "KEY is a number of 64 bits, like 7 or 0x7."
+const keyNote = "KEY is a\nnumber from 0 to 2^64-1, like 7 or 0x7."
 
 // takesValue reports whether the operation has a value as second argument.
 func (o *storeOp) takesValue() bool { return o.name != "get" && o.name != "delete" }
@@ -178,23 +178,23 @@ func (o *storeOp) takesValue() bool { return o.name != "get" && o.name != "delet
 func opsOf(s *store.Store) []storeOp {
 	list := []storeOp{
 		{
-			"get", "get KEY", "Read the value of a key", "get prints the value of a key. It fails if the key does not exist.", "get 7 -v",
+			"get", "get KEY", "Read the value of a key", "get reads KEY from the store as a client on a host, and prints its value. It fails if KEY does not exist.", "get 7 -v",
 			"print the value of a key",
 		},
 		{
-			"put", "put KEY VALUE", "Replace the value of a key that exists", "put replaces the value of a key. It fails if the key does not exist.",
+			"put", "put KEY VALUE", "Replace the value of a key that exists", "put replaces the value of KEY by the text VALUE and prints nothing. It fails if KEY does not exist.",
 			"put 7 seven", "replace the value of a key that exists",
 		},
 		{
-			"insert", "insert KEY VALUE", "Add a key with its value", "insert adds a key with its value. It fails if the key exists already.",
+			"insert", "insert KEY VALUE", "Add a key with its value", "insert adds KEY with the text VALUE and prints nothing. It fails if KEY exists already.",
 			"insert 7 'hello there' --from cn1", "add a key with its value",
 		},
 		{
-			"upsert", "upsert KEY VALUE", "Add a key, or replace its value", "upsert adds a key with its value, or replaces the value if the key exists.",
+			"upsert", "upsert KEY VALUE", "Add a key, or replace its value", "upsert adds KEY with the text VALUE, or replaces the value if KEY exists. It prints nothing.",
 			"upsert 7 seven", "add a key, or replace its value",
 		},
 		{
-			"delete", "delete KEY", "Remove a key and its value", "delete removes a key and its value. It fails if the key does not exist.", "delete 7",
+			"delete", "delete KEY", "Remove a key and its value", "delete removes KEY and its value, and prints nothing. It fails if KEY does not exist.", "delete 7",
 			"remove a key and its value",
 		},
 	}
@@ -286,7 +286,7 @@ func scanCmd(s *store.Store) *cobra.Command {
 			return printCost(cmd, verbose, out)
 		},
 	}
-	cmd.Flags().IntVarP(&n, "count", "n", n, "largest number of records")
+	cmd.Flags().IntVarP(&n, "count", "n", n, "largest number of records to print")
 	opFlags(cmd, &from, &verbose)
 	return cmd
 }

@@ -57,7 +57,10 @@ func lookupAddCmd(remove bool) *cobra.Command {
 	}
 	if remove {
 		cmd.Use, cmd.Short = "remove RULE KEY=VALUE…", "Remove an entry from the table of a rule"
-		cmd.Long = "remove removes the entry with a key, which is written as in `rdmalab switch lookup add`."
+		cmd.Long = "remove removes one entry from RULE's table in a server's memory. RULE is the id of a rule with action lookup\n" +
+			"(`rdmalab switch rules`). The arguments KEY=VALUE are the key of the entry: to=ADDRESS if the rule has\n" +
+			"match=destination, otherwise to=ADDRESS[:PORT], from=ADDRESS[:PORT] and proto=NAME. `rdmalab switch lookup add\n" +
+			"--help` explains them."
 		cmd.Example = "  rdmalab switch lookup remove nat to=cn1"
 	}
 	return cmd
@@ -156,8 +159,8 @@ func lookupListCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list RULE",
 		Short: "List the entries of the table of a rule",
-		Long: "list reads the table of a rule from the servers' memory, and prints its entries as `rdmalab switch lookup load`\n" +
-			"reads them.",
+		Long: "list reads the table of RULE from the servers' memory and prints one entry on a line, like \"to=10.0.0.2\n" +
+			"dst=10.0.0.3\". RULE is the id of a rule with action lookup. `rdmalab switch lookup load` reads this format.",
 		Example: "  rdmalab switch lookup list nat",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -185,8 +185,10 @@ func removeRuleCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove ID…",
 		Short: "Remove rules by name",
-		Long: "remove ends the rules with these names; `rdmalab switch rules` lists them. If the switch has moved requests of a\n" +
-			"connection, client and server count PSNs differently there. So the switch continues to translate PSNs until that\n" +
+		Long: "remove ends the rules with these names; `rdmalab switch rules` lists them. Requests that arrive later are treated by\n" +
+			"the remaining rules, or forwarded unchanged.\n\n" +
+			"If a removed rule has made the switch send requests of a client on another connection, the packet sequence numbers\n" +
+			"(PSNs) of the client and of the server differ. The switch continues to translate them until the client's\n" +
 			"connection ends.",
 		Example: "  rdmalab switch rules remove locks",
 		Args:    cobra.MinimumNArgs(1),
