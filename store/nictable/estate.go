@@ -241,7 +241,7 @@ func (p *program) build(client redn.Mem) (err error) {
 	if err := p.mr.WriteAt(pool.Image(), at); err != nil {
 		return err
 	}
-	if err := p.start(); err != nil {
+	if err := redn.Start(p.mr, p.queues, p.qps); err != nil {
 		return err
 	}
 	p.receive = verbs.RecvWR{SGL: receive}
@@ -302,26 +302,6 @@ func (p *program) loop(q verbs.QP) error {
 		return err
 	}
 	return q.ToRTS(verbs.ToRTS{Timeout: 14, RetryCount: loopback, RNRRetry: loopback})
-}
-
-// start writes the rings and rings the doorbell of the master queue, whose requests let the worker
-// queue begin.
-func (p *program) start() error {
-	for i := len(p.queues) - 1; i >= 0; i-- { // the first queue is the master
-		q := p.queues[i]
-		image, limit := q.Take()
-		for _, piece := range image {
-			if err := p.mr.WriteAt(piece.Bytes, int(q.Ring.Addr-p.mr.Addr())+piece.Off); err != nil {
-				return err
-			}
-		}
-		if !q.Managed {
-			if err := p.qps[i].Doorbell(limit); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // buryPause is the interval at which a server looks for clients that have gone.

@@ -366,21 +366,7 @@ func (b *chainBuild) start() error {
 	if err := b.mr.WriteAt(b.pool.Image(), b.poolOff); err != nil {
 		return err
 	}
-	for i := len(b.queues) - 1; i >= 0; i-- { // the first queue is the master, which starts the others
-		q := b.queues[i]
-		image, limit := q.Take()
-		for _, p := range image {
-			if err := b.mr.WriteAt(p.Bytes, int(q.Ring.Addr-b.mr.Addr())+p.Off); err != nil {
-				return err
-			}
-		}
-		if !q.Managed {
-			if err := b.qps[i].Doorbell(limit); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return redn.Start(b.mr, b.queues, b.qps)
 }
 
 // ask appends the request of a client for a key in these places.

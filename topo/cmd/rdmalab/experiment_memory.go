@@ -49,7 +49,7 @@ func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) 
 		return 0, err
 	}
 	if l.Native {
-		return p.nativeRate(l)
+		return p.nativeRate(ctx, l)
 	}
 	if len(p.hosts) < 2 {
 		return 0, errors.New("this measurement needs two compute hosts")
@@ -59,7 +59,7 @@ func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) 
 		return 0, err
 	}
 	sent := make(chan error, 1)
-	go func() { sent <- b.send(p.hosts[0]) }()
+	go func() { sent <- b.send(ctx, p.hosts[0]) }()
 	moved, err := b.pass(ctx)
 	err = errors.Join(err, p.box.set(ctx, &experiment.Switch{}, nil, ""), b.leave(ctx))
 	failed := <-sent // if its requests have waited too long, it fails; the frames are enough
@@ -87,29 +87,35 @@ func (b *bufferRun) pass(ctx context.Context) (packetbuffer.Moved, error) {
 }
 
 // nativeRate measures WRITEs or READs of the first host.
-func (p *rackPlatform) nativeRate(l experiment.BufferRate) (float64, error) {
+func (p *rackPlatform) nativeRate(ctx context.Context, l experiment.BufferRate) (float64, error) {
 	cfg := perf.Config{Test: perf.WriteBW, Size: l.Bytes, Iters: nativeMessages, To: p.to}
 	if l.Direction == experiment.Load {
 		cfg.Test = perf.ReadBW
 	}
-	res, err := p.perf(p.hosts[0], &cfg)
+	res, err := p.bandwidth(ctx, p.hosts[0], &cfg)
 	if err != nil {
 		return 0, err
 	}
 	return res.BW.MsgRate * 1e6 * float64(l.Bytes) * 8, nil
 }
 
-// perf runs a test on a host.
-func (p *rackPlatform) perf(host string, cfg *perf.Config) (*perf.Result, error) {
+// perf runs a test on a host until it ends or ctx does.
+func (p *rackPlatform) perf(ctx context.Context, host string, cfg *perf.Config) (*perf.Result, error) {
 	client, err := hostControl(p.cmd, host)
 	if err != nil {
 		return nil, err
 	}
-	ev, err := followPerf(p.cmd, client, cfg, func(perf.Progress) {})
-	if err == nil && ev.Result.BW == nil {
+	ev, err := followPerf(ctx, client, cfg, func(perf.Progress) {})
+	return ev.Result, err
+}
+
+// bandwidth runs a test whose result has a bandwidth.
+func (p *rackPlatform) bandwidth(ctx context.Context, host string, cfg *perf.Config) (*perf.Result, error) {
+	res, err := p.perf(ctx, host, cfg)
+	if err == nil && res.BW == nil {
 		err = errors.New("the test has no bandwidth")
 	}
-	return ev.Result, err
+	return res, err
 }
 
 // bufferRun is a measurement of the packet buffer. host is behind the slow port.
@@ -169,10 +175,10 @@ func (b *bufferRun) leave(ctx context.Context) error {
 }
 
 // send sends frames to the host behind the port.
-func (b *bufferRun) send(from string) error {
+func (b *bufferRun) send(ctx context.Context, from string) error {
 	cfg := perf.Config{Test: perf.SendBW, Size: b.load.Bytes - ucHeaders, Iters: burstFrames, Depth: perf.MaxDepth, RecvSlack: burstFrames, To: b.host}
 	cfg.Conn, cfg.Timeout = perf.ConnUC, sendTimeout
-	_, err := b.p.perf(from, &cfg)
+	_, err := b.p.bandwidth(ctx, from, &cfg)
 	return err
 }
 

@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -93,36 +91,14 @@ func (p *soloRun) measure(ctx context.Context, l *experiment.OneRMA, out *experi
 // trips returns a time in round trips.
 func (p *soloRun) trips(d time.Duration) float64 { return float64(d) / float64(p.trip) }
 
-// perfUntil runs a test on the first host until it ends or ctx does.
-func (p *soloRun) perfUntil(ctx context.Context, cfg *perf.Config) (res *perf.Result, err error) {
-	client, err := hostControl(p.cmd, p.hosts[0])
-	if err != nil {
-		return nil, err
-	}
-	cfg.To = p.to
-	err = control.Items(ctx, client, http.MethodPost, "/perf", cfg, func(ev perf.Event) error {
-		if ev.Result != nil {
-			res = ev.Result
-		}
-		if ev.Error != "" {
-			return errors.New(ev.Error)
-		}
-		return nil
-	})
-	if err == nil && res == nil {
-		err = errors.New("the test ended without a result; see `rdmalab logs`")
-	}
-	return res, withNode(err, p.hosts[0])
-}
-
 // soloLatency measures one READ at a time.
 func (p *soloRun) soloLatency(ctx context.Context, way string, size int) (*perf.Latency, error) {
-	res, err := p.perfUntil(ctx, &perf.Config{Test: soloTests[way].lat, Size: size, Iters: soloLatencies})
+	res, err := p.perf(ctx, p.hosts[0], &perf.Config{Test: soloTests[way].lat, Size: size, Iters: soloLatencies, To: p.to})
 	if err == nil && res.Lat == nil {
 		err = errors.New("the test has no latency")
 	}
 	if err != nil {
-		return nil, err
+		return nil, withNode(err, p.hosts[0])
 	}
 	return res.Lat, nil
 }
@@ -149,8 +125,8 @@ func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int
 		return err
 	}
 	go func() {
-		_, err := p.perfUntil(other, &perf.Config{Test: soloTests[l.Way].read, Size: l.Large, Depth: l.Slots, Iters: perf.MaxIters})
-		ended <- err
+		_, err := p.perf(other, p.hosts[0], &perf.Config{Test: soloTests[l.Way].read, Size: l.Large, Depth: l.Slots, Iters: perf.MaxIters, To: p.to})
+		ended <- withNode(err, p.hosts[0])
 	}()
 	early := func(why error) error { return errors.Join(errors.New("the other READs ended too early"), why) }
 	for until := time.Now().Add(soloPatience); ; {
@@ -185,16 +161,13 @@ func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int
 
 // soloSlots measures how many operations of 4 KB end in a round trip.
 func (p *soloRun) soloSlots(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
-	cfg := perf.Config{Test: soloTests[l.Way].read, Size: soloChunk, Depth: l.Slots, Iters: min(soloEach*l.Slots, soloMost)}
+	cfg := perf.Config{Test: soloTests[l.Way].read, Size: soloChunk, Depth: l.Slots, Iters: min(soloEach*l.Slots, soloMost), To: p.to}
 	if l.Write {
 		cfg.Test = soloTests[l.Way].write
 	}
-	res, err := p.perfUntil(ctx, &cfg)
-	if err == nil && res.BW == nil {
-		err = errors.New("the test has no bandwidth")
-	}
+	res, err := p.bandwidth(ctx, p.hosts[0], &cfg)
 	if err != nil {
-		return err
+		return withNode(err, p.hosts[0])
 	}
 	out.Rack.InTrip = float64(cfg.Iters) / p.trips(res.Elapsed)
 	if res.Elapsed == 0 {
@@ -216,13 +189,8 @@ func (p *soloRun) soloStore(ctx context.Context, l *experiment.OneRMA) (run *sto
 		f.store, f.options, stop = nictable.Store.Name, store.ClientOptions{Gets: store.GetsReads}, p.stopTable
 	}
 	f.config.Value = soloValue
-	if run, err = newStoreRun(p.cmd, p.rack, f); err != nil {
-		return nil, nil, err
-	}
-	if _, err := run.all(ctx, true); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("load: %w", err), stop())
-	}
-	return run, stop, nil
+	run, err = p.filled(ctx, f, stop)
+	return run, stop, err
 }
 
 // soloGets measures GETs of clients of a store.
@@ -235,8 +203,8 @@ func (p *soloRun) soloGets(ctx context.Context, l *experiment.OneRMA, out *exper
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
-	if n := res.Failed + res.Wrong + res.NotFound; n > 0 {
-		return fmt.Errorf("%d GETs failed: %s", n, res.FirstError)
+	if err := failedGETs(res); err != nil {
+		return err
 	}
 	g := p.phase(res)
 	out.Median, out.P99 = g.Median, g.P99
@@ -263,12 +231,11 @@ func (p *soloRun) soloCrash(ctx context.Context, l *experiment.OneRMA, out *expe
 			crashed <- nil
 		} else {
 			go func() {
-				select {
-				case <-ctx.Done():
-					crashed <- ctx.Err()
-				case <-time.After(run.flags.config.Warmup + run.flags.config.Duration/2):
-					crashed <- p.setNIC(hostd.StateDown)
+				err := pause(ctx, run.flags.config.Warmup+run.flags.config.Duration/2)
+				if err == nil {
+					err = p.setNIC(hostd.StateDown)
 				}
+				crashed <- err
 			}()
 		}
 		res, err := run.all(ctx, false)
@@ -291,9 +258,7 @@ func (p *soloRun) setNIC(state string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.cmd.Context()), undoPatience)
-	defer cancel()
-	return withNode(client.Call(ctx, http.MethodPost, hostd.PathNIC, hostd.NICRequest{State: state}, nil), p.to)
+	return ask(context.WithoutCancel(p.cmd.Context()), client, p.to, http.MethodPost, hostd.PathNIC, hostd.NICRequest{State: state}, nil)
 }
 
 // stopKVCS stops the store kvcs.

@@ -138,7 +138,7 @@ func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf
 		}
 		cfg := test((n + len(hosts) - 1 - i) / len(hosts))
 		cfg.To, cfg.Seed, cfg.Timeout = p.to, uint64(i+1), stallTimeout
-		ev, err := followPerf(p.cmd, client, &cfg, func(perf.Progress) {})
+		ev, err := followPerf(p.cmd.Context(), client, &cfg, func(perf.Progress) {})
 		results[i] = ev.Result
 		return err
 	})
@@ -373,7 +373,7 @@ func (p *rackPlatform) NIC(ctx context.Context, l experiment.NIC) (float64, erro
 	} else {
 		cfg.Size = l.Bytes
 	}
-	res, err := p.perf(p.hosts[0], &cfg)
+	res, err := p.bandwidth(ctx, p.hosts[0], &cfg)
 	if err != nil {
 		return 0, err
 	}

@@ -40,7 +40,11 @@ func (p *rackPlatform) gets(ctx context.Context, l experiment.RedN) (out experim
 	if l.N == 0 {
 		written <- nil
 	} else {
-		writes, err := p.tableRun(l, "100", "", l.N, time.Second)
+		f, err := tableFlags(l, "100", "", l.N, time.Second)
+		if err != nil {
+			return out, err
+		}
+		writes, err := newStoreRun(p.cmd, p.rack, f)
 		if err != nil {
 			return out, err
 		}
@@ -53,12 +57,32 @@ func (p *rackPlatform) gets(ctx context.Context, l experiment.RedN) (out experim
 	if err := errors.Join(err, <-written); err != nil {
 		return out, err
 	}
-	if n := res.Failed + res.Wrong + res.NotFound; n > 0 {
-		return out, fmt.Errorf("%d GETs failed: %s", n, res.FirstError)
+	if err := failedGETs(res); err != nil {
+		return out, err
 	}
 	out.Median, out.P99 = res.Percentile(kv.KindRead, 50), res.Percentile(kv.KindRead, 99)
 	out.Mean = time.Duration(float64(time.Second) / res.Throughput())
 	return out, nil
+}
+
+// failedGETs returns an error if GETs of a run failed.
+func failedGETs(res *kv.Result) error {
+	if n := res.Failed + res.Wrong + res.NotFound; n > 0 {
+		return fmt.Errorf("%d GETs failed: %s", n, res.FirstError)
+	}
+	return nil
+}
+
+// filled starts a store, loads its keys, and returns the run. stop stops the store.
+func (p *rackPlatform) filled(ctx context.Context, f *runFlags, stop func() error) (*storeRun, error) {
+	run, err := newStoreRun(p.cmd, p.rack, f)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := run.all(ctx, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("load: %w", err), stop())
+	}
+	return run, nil
 }
 
 // tableWays are the names that nictable gives the ways of GETs.
@@ -73,14 +97,11 @@ func (p *rackPlatform) table(ctx context.Context, l experiment.RedN) (*storeRun,
 	if err := p.noStores(); err != nil {
 		return nil, err
 	}
-	reads, err := p.tableRun(l, "c", way, 1, 0)
+	f, err := tableFlags(l, "c", way, 1, 0)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := reads.all(ctx, true); err != nil {
-		return nil, errors.Join(fmt.Errorf("load: %w", err), p.stopTable())
-	}
-	return reads, nil
+	return p.filled(ctx, f, p.stopTable)
 }
 
 const (
@@ -96,27 +117,19 @@ func (p *rackPlatform) timeline(ctx context.Context, l experiment.RedN) (out exp
 		return out, err
 	}
 	defer func() { err = errors.Join(err, p.stopTable()) }()
-	call, err := storeCall(p.cmd, &nictable.Store, "")
-	if err != nil {
-		return out, err
-	}
-	host, err := call.Options()
-	if err != nil {
-		return out, err
-	}
-	server, _, _ := p.rack.Host(host.Server)
+	server, _, _ := p.rack.Host(reads.client.Server)
 	nic, err := p.openNIC(p.hosts[0])
 	if err != nil {
 		return out, err
 	}
-	defer func() { err = errors.Join(err, closedOnce(nic.Close())) }()
+	defer func() { err = errors.Join(err, nic.Close()) }()
 	rt := nic.Runtime()
 	c, err := nictable.Open(nictable.ClientConfig{Context: nic, Manager: nic.Manager(), Server: server.IPv4, Gets: tableWays[l.Way]}, rt.Now().Add(timelineOpen))
 	if err != nil {
 		return out, err
 	}
 	again := make(chan error, 1)
-	go func() { again <- p.restartTable(ctx, reads, host.Server) }()
+	go func() { again <- p.restartTable(ctx, reads) }()
 	keys := reads.flags.config.Keys
 	out.Steps, err = chains.Timeline(rt, rt.Now(), timelinePatience, func(i int, deadline clock.Time) (bool, error) {
 		if err := ctx.Err(); err != nil {
@@ -132,38 +145,41 @@ func (p *rackPlatform) timeline(ctx context.Context, l experiment.RedN) (out exp
 }
 
 // restartTable kills the process of nictable, and starts it again.
-func (p *rackPlatform) restartTable(ctx context.Context, reads *storeRun, host string) error {
+func (p *rackPlatform) restartTable(ctx context.Context, reads *storeRun) error {
+	host := reads.client.Server
 	client, err := hostControl(p.cmd, host)
 	if err != nil {
 		return err
 	}
-	wait := func(d time.Duration) error {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(d):
-			return nil
-		}
+	post := func(path string) error {
+		return ask(context.WithoutCancel(ctx), client, host, http.MethodPost, path, nil, nil)
 	}
-	if err := wait(chains.Death * chains.Step); err != nil {
+	if err := pause(ctx, chains.Death*chains.Step); err != nil {
 		return err
 	}
-	if err := client.Call(context.WithoutCancel(ctx), http.MethodPost, hostd.PathCrashApp, nil, nil); err != nil {
+	if err := post(hostd.PathCrashApp); err != nil {
 		return err
 	}
-	waited := wait(timelineAway)
-	if err := client.Call(context.WithoutCancel(ctx), http.MethodPost, hostd.PathStartApp, nil, nil); err != nil {
+	away := pause(ctx, timelineAway)
+	if err := errors.Join(away, post(hostd.PathStartApp)); err != nil {
 		return err
-	}
-	if waited != nil {
-		return waited
 	}
 	return reads.start(p.rack)
 }
 
-// tableRun returns a run of clients of the store nictable, which it starts if necessary. further is how
-// much longer the run takes than a run of readers.
-func (p *rackPlatform) tableRun(l experiment.RedN, workload, way string, clients int, further time.Duration) (*storeRun, error) {
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// tableFlags are those of a run of clients of the store nictable. further is how much longer the run takes
+// than a run of readers.
+func tableFlags(l experiment.RedN, workload, way string, clients int, further time.Duration) (*runFlags, error) {
 	w, err := kv.FindWorkload(workload)
 	if err != nil {
 		return nil, err
@@ -171,7 +187,7 @@ func (p *rackPlatform) tableRun(l experiment.RedN, workload, way string, clients
 	f := &runFlags{store: nictable.Store.Name, clients: clients, quiet: true, options: store.ClientOptions{Gets: way}, config: rackConfig(w, clients)}
 	f.config.Value = max(kv.MinValue, l.Bytes)
 	f.config.Duration += further
-	return newStoreRun(p.cmd, p.rack, f)
+	return f, nil
 }
 
 // unstopped returns a copy of a command whose requests are also sent after an interrupt.

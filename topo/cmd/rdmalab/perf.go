@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -192,7 +193,7 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 			return err
 		}
 	}
-	ev, runErr := followPerf(cmd, client, &f.config, progressPrinter(cmd, f.quiet || asJSON))
+	ev, runErr := followPerf(cmd.Context(), client, &f.config, progressPrinter(cmd, f.quiet || asJSON))
 	parts, traceErr := traces.end()
 	if ev.Result != nil {
 		if asJSON {
@@ -230,8 +231,8 @@ func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
 
 // followPerf runs a test on a host, and reads its stream to the end. Both the event and the error
 // may be set, if a result came before the error.
-func followPerf(cmd *cobra.Command, client *control.Client, c *perf.Config, progress func(perf.Progress)) (last perf.Event, err error) {
-	err = control.Items(cmd.Context(), client, http.MethodPost, "/perf", c, func(ev perf.Event) error {
+func followPerf(ctx context.Context, client *control.Client, c *perf.Config, progress func(perf.Progress)) (last perf.Event, err error) {
+	err = control.Items(ctx, client, http.MethodPost, "/perf", c, func(ev perf.Event) error {
 		if ev.Progress != nil {
 			progress(*ev.Progress)
 		}

@@ -106,27 +106,12 @@ func (p *program) queue(name string, blocks int, init verbs.RingInit, loop bool)
 // last returns the queue pair that was made last; a client is connected to it.
 func (p *program) last() verbs.RingQP { return p.qps[len(p.qps)-1] }
 
-// start writes the program into memory and rings the doorbells. The queues with a doorbell are the
-// first ones; they start the others.
+// start writes the program into memory and rings the doorbells.
 func (p *program) start() error {
 	if err := p.mr.WriteAt(p.pool.Image(), p.poolAt); err != nil {
 		return err
 	}
-	for i := len(p.queues) - 1; i >= 0; i-- {
-		q := p.queues[i]
-		image, limit := q.Take()
-		for _, piece := range image {
-			if err := p.mr.WriteAt(piece.Bytes, int(q.Ring.Addr-p.mr.Addr())+piece.Off); err != nil {
-				return err
-			}
-		}
-		if !q.Managed {
-			if err := p.qps[i].Doorbell(limit); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return redn.Start(p.mr, p.queues, p.qps)
 }
 
 var (

@@ -11,14 +11,13 @@
 package chains
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/rdmalab/rdmalab/redn"
-	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
@@ -70,14 +69,7 @@ type Run struct {
 
 	mu   sync.Mutex
 	took []time.Duration
-	ends [][]ending // of each client
 	out  experiment.RedNResult
-}
-
-// ending is the end of n requests of a client that count for a rate.
-type ending struct {
-	at clock.Time
-	n  int
 }
 
 // New makes a Run.
@@ -101,19 +93,6 @@ func (r *Run) Result() experiment.RedNResult {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.out.Times(r.took)
-	rate := 0.0
-	for _, ends := range r.ends {
-		n := 0
-		for _, e := range ends[1:] {
-			n += e.n
-		}
-		if span := ends[len(ends)-1].at.Sub(ends[0].at); span > 0 {
-			rate += float64(n) / span.Seconds() // clients on a rack do not begin and end together
-		}
-	}
-	if rate > 0 {
-		r.out.Rate = rate
-	}
 	return r.out
 }
 
@@ -173,16 +152,19 @@ func (r *Run) dial(m Machine) (e *endpoint, err error) {
 	if e.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: e.cq, RecvCQ: e.cq, MaxSendWR: r.Load.Depth + 1, MaxRecvWR: 4 * (r.Load.Depth + 1)}); err != nil {
 		return nil, err
 	}
-	private := appendMemory(nil, e.mr)
-	b, err := m.Manager.Dial(e.qp, r.Server, Service, rdmacm.Params{}, private, e.rt.Now().Add(dialPatience))
+	b, err := m.Manager.Dial(e.qp, r.Server, Service, rdmacm.Params{}, regionOf(e.mr), e.rt.Now().Add(dialPatience))
 	if err != nil {
 		return nil, err
 	}
-	if len(b) < memoryLen {
-		return nil, fmt.Errorf("the server sends %d bytes about its memory, want %d", len(b), memoryLen)
-	}
-	e.base, e.rkey = parseMemory(b)
-	return e, nil
+	var far memgrant.Region
+	err = far.Parse(b)
+	e.base, e.rkey = far.Addr, far.RKey
+	return e, err
+}
+
+// regionOf encodes a region for the other end.
+func regionOf(mr verbs.MR) []byte {
+	return memgrant.Region{Addr: mr.Addr(), RKey: mr.RKey(), Len: mr.Len()}.AppendTo(nil)
 }
 
 // await waits for completions. It returns how many sends and READs have completed, how many answers
@@ -231,15 +213,4 @@ func (e *endpoint) read(off, n int) error {
 func (e *endpoint) send(place int, b []byte) error {
 	copy(e.buf[place*sendLen:], b)
 	return e.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(place*sendLen, len(b))}})
-}
-
-// memoryLen is the length of what appendMemory appends: address and R_Key of a region.
-const memoryLen = 12
-
-func appendMemory(b []byte, mr verbs.MR) []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, mr.Addr()), mr.RKey())
-}
-
-func parseMemory(b []byte) (addr uint64, rkey uint32) {
-	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
@@ -113,13 +114,11 @@ func (r *Run) isList() bool { return r.Load.Kind == experiment.ChainList }
 // welcome accepts the connection of a client.
 func (s *server) welcome(req rdmacm.Request) error {
 	l := &s.Load
-	private := req.Private()
-	if len(private) < memoryLen {
-		return req.Reject("the request does not name the client's memory")
+	var region memgrant.Region
+	if err := region.Parse(req.Private()); err != nil {
+		return req.Reject(err.Error())
 	}
-	var client redn.Mem
-	client.Addr, client.RKey = parseMemory(private)
-	client.Len = sendLen*l.Depth + max(l.Bytes, sendLen)*l.Depth
+	client := redn.Mem{Addr: region.Addr, RKey: region.RKey, Len: region.Len}
 	if l.Kind == experiment.ChainVerb {
 		return s.process(req, client)
 	}
@@ -141,7 +140,7 @@ func (s *server) welcome(req rdmacm.Request) error {
 }
 
 func (s *server) accept(req rdmacm.Request, qp verbs.QP) error {
-	return req.Accept(qp, rdmacm.Params{}, appendMemory(nil, s.mr), s.m.Context.Runtime().Now().Add(patience))
+	return req.Accept(qp, rdmacm.Params{}, regionOf(s.mr), s.m.Context.Runtime().Now().Add(patience))
 }
 
 // program builds the program that answers a client.

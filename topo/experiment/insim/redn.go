@@ -22,7 +22,6 @@ const (
 
 // RedN runs programs of work requests and their baselines, between two hosts without a switch.
 func (p *Sim) RedN(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
-	l.Clients, l.Depth = max(1, l.Clients), max(1, l.Depth)
 	if l.Kind == experiment.ChainGets || l.Kind == experiment.ChainCrash {
 		return p.table(ctx, l)
 	}
@@ -52,8 +51,8 @@ func (p *Sim) RedN(ctx context.Context, l experiment.RedN) (out experiment.RedNR
 	})
 	before, after := uint64(0), uint64(0)
 	rack.At(chainSetUp, func() { before = srv.Counters().RingEntries })
-	left := l.Clients
-	for i := range l.Clients {
+	left := r.Load.Clients
+	for i := range left {
 		cli.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) {
 			err := r.Client(machineOf(cli, ctx))
 			if left--; left == 0 {
