@@ -101,8 +101,8 @@ func TestASweepCountsObjectsOfKeysThatAreMoved(t *testing.T) {
 	g = newRig(t, 1, simrack.Options{Trace: func(ev *sim.Event) { mover.see(ev) }})
 	mover.g = g
 	g.format(fusee.FormatConfig{Groups: 8, Grow: 1, Block: 16 << 10})
-	const objects = 63 // of a block
-	keys := append(keysThat(true, 1000, objects/2), keysThat(false, 1000, objects/2)...)
+	const keysOfAKind = 28 // a block has 63 objects, and a client looks for free ones when 4 are left
+	keys := append(keysThat(true, 1000, keysOfAKind), keysThat(false, 1000, keysOfAKind)...)
 	stage := 0
 	upTo := func(rt verbs.Runtime, n int) {
 		for stage < n {
@@ -121,7 +121,7 @@ func TestASweepCountsObjectsOfKeysThatAreMoved(t *testing.T) {
 		if leaving() < 2 {
 			t.Error("the mover was hung too late")
 		}
-		for i, key := range keysThat(false, 5000, 12) { // the first one finds the block full, and looks
+		for i, key := range keysThat(false, 5000, 12) { // one of the first looks for free objects
 			if err = errors.Join(err, c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt))); err != nil {
 				return fmt.Errorf("INSERT %d after the mover was hung: %w", i, err)
 			}
@@ -156,4 +156,55 @@ func TestASweepCountsObjectsOfKeysThatAreMoved(t *testing.T) {
 	})
 	g.run()
 	g.audit(super, "after it")
+}
+
+// A PUT is hung between its READ of the slot and its CAS. Meanwhile a split moves the key and cleans the slot, and
+// the slot gets another key. The PUT has lost to the move, and not to another PUT: it takes effect in the twin.
+func TestAPUTThatHasLostToAMoveChangesTheTwin(t *testing.T) {
+	key := keysThat(true, 1000, 1)[0]
+	var at, was uint64 // the slot, and its first value
+	var super layout.Superblock
+	put := &hangOn{host: "cn0", long: 50 * time.Millisecond, match: func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCReadResponseOnly }}
+	g := newRig(t, 1, simrack.Options{Trace: func(ev *sim.Event) { put.see(ev) }})
+	put.g = g
+	g.format(fusee.FormatConfig{Groups: 1, Grow: 1, Block: 16 << 10})
+	hung, reused := false, false
+	put.then = func() { hung = true }
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+		super = c.Super()
+		if err := c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt)); err != nil {
+			return err
+		}
+		at = g.slots(super, 0)[0]
+		was = g.word(0, at)
+		put.armed = true
+		err := c.Put(key, kv.MakeValue(key, 2, 100), soon(rt))
+		v, getErr := c.Get(key, nil, soon(rt))
+		if version, bad := kv.CheckValue(key, v); bad != nil || version != 2 {
+			return errors.Join(err, getErr, bad, fmt.Errorf("GET after PUT 2 was acknowledged: value %d", version))
+		}
+		return err
+	})
+	h := g.Host("cn1")
+	h.Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		for !hung {
+			rt.Sleep(time.Microsecond)
+		}
+		g.split(super)
+		c, err := fusee.Open(g.config(h, ctx), soon(rt))
+		others := keysThat(false, 2000, 20)
+		for n := 0; err == nil && n < len(others) && !reused; n++ {
+			err = c.Insert(others[n], kv.MakeValue(others[n], 1, 100), soon(rt))
+			now := g.word(0, at)
+			reused = now != was && super.Shape.Holds(layout.Hardened.Ref(layout.Slot(now)))
+		}
+		if err = errors.Join(err, c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	g.run()
+	if out := g.audit(super, "after it"); !reused || out.Subtables != 2 {
+		t.Errorf("the slot was used again %v, %d subtables", reused, out.Subtables)
+	}
 }

@@ -102,7 +102,7 @@ var fuseeBugs = []planted{
 		"fusee: a client that begins keeps a number that was fenced", "fusee/introduce.go",
 		"c.view, c.id, c.fenced = 0, 0, false",
 		"c.view = 0",
-		"topo/scenario TestFUSEEKeptSeeds",
+		"fusee TestTheNumberOfAClientThatBeginsIsFenced",
 	},
 	{
 		"fusee: a request ahead to a server that has crashed prevents all later ones", "fusee/ahead.go",
@@ -311,7 +311,7 @@ var fuseeBugs = []planted{
 	{
 		"fusee: a losing INSERT reports success", "fusee/place.go",
 		"err == nil && c.cfg.Published && len(c.index) > 1:",
-		"err == nil && len(c.index) > 1:",
+		"stuck || err == nil && len(c.index) > 1:",
 		"fusee TestHole1LosingINSERT",
 	},
 	{
@@ -324,13 +324,13 @@ var fuseeBugs = []planted{
 		"fusee: a former master is not ended", "fusee/master.go",
 		"if former != 0 {",
 		"if former != 0 && former == c.id {",
-		"sim fusee",
+		"fusee TestAHungMasterDoesNothingAfterItsSuccessor",
 	},
 	{
 		"fusee: a master has the number of the one that it ends", "fusee/introduce.go",
 		"if c.missing != 0 || c.exempt && c.newer.State() == layout.Preparing {",
 		"if c.missing != 0 {",
-		"sim fusee",
+		"fusee TestAHungMasterDoesNothingAfterItsSuccessor",
 	},
 	{
 		"fusee: the master does not look for dead clients after a crash", "fusee/master.go",
@@ -504,7 +504,7 @@ var fuseeBugs = []planted{
 		"fusee: a PUT that has lost to a move reports success", "fusee/ops.go",
 		"return c.overtaken(e, deadline)",
 		"return true, nil",
-		"sim fusee",
+		"fusee TestAPUTThatHasLostToAMoveChangesTheTwin",
 	},
 	{
 		"fusee: pending keys are left behind by a split", "fusee/split.go",
