@@ -118,8 +118,8 @@ var onermaBugs = []planted{
 	},
 	{
 		"onerma: a transfer goes on after its deadline", "onerma/executor/executor.go",
-		"	t.failed = true\n	if t.status == nic.OK {",
-		"	if t.status == nic.OK {",
+		"	t.failed = true\n	f.turns.leave(t)\n",
+		"",
 		"sim onerma: after its deadline",
 	},
 	{
@@ -136,9 +136,15 @@ var onermaBugs = []planted{
 	},
 	{
 		"onerma: a large transfer has every turn", "onerma/executor/executor.go",
-		"	f.queue = append(append(f.queue[:turn], f.queue[turn+1:]...), t) // the transfers that had no turn come first next time",
-		"	_ = turn",
+		"	if t.more() {\n		f.turns.join(t)\n	}\n	e.free =",
+		"	if t.more() {\n		if t.awaits, t.after, f.turns.first = true, f.turns.first, t; t.after == nil {\n			f.turns.last = t\n		}\n	}\n	e.free =",
 		"onerma/executor TestSmallBesideLarge",
+	},
+	{
+		"onerma: a transfer that has failed keeps its turn", "onerma/executor/executor.go",
+		"		x.f.turns.leave(t)\n",
+		"",
+		"onerma/executor TestFailures",
 	},
 	{
 		"onerma: PIDs are used again after a crash", "onerma/host/process.go",

@@ -3,7 +3,6 @@ package executor
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
@@ -61,19 +60,14 @@ type transfer struct {
 	retries int
 	status  nic.Status
 	failed  bool // no more operations are issued for the transfer
+	place   int  // in flow.queue
+	// after follows the transfer in the turns of its flow. awaits: the transfer is among these.
+	after  *transfer
+	awaits bool
 }
 
 // more reports whether the transfer has bytes to issue: new ones, or those of failed operations.
 func (t *transfer) more() bool { return !t.failed && (len(t.again) > 0 || t.next < t.Length) }
-
-// cut makes the transfer issue no more operations. It ends as TIMEOUT unless an operation has failed
-// otherwise.
-func (t *transfer) cut() {
-	t.failed = true
-	if t.status == nic.OK {
-		t.status = nic.Timeout
-	}
-}
 
 // take returns the chunk that the next operation moves: first chunks of failed operations, then new
 // bytes.
@@ -91,7 +85,54 @@ func (t *transfer) take() chunk {
 // flow holds the transfers to one peer in one direction.
 type flow struct {
 	window
-	queue []*transfer // transfers in progress; each issues one operation in turn
+	queue []*transfer // transfers in progress, in no order
+	turns turns
+}
+
+// turns is the list of the transfers that have operations to issue. Each issues one in turn.
+type turns struct{ first, last *transfer }
+
+// join puts a transfer at the end.
+func (q *turns) join(t *transfer) {
+	if t.awaits {
+		return
+	}
+	if t.awaits, t.after = true, nil; q.first == nil {
+		q.first = t
+	} else {
+		q.last.after = t
+	}
+	q.last = t
+}
+
+// leave removes a transfer; usually it is the first one.
+func (q *turns) leave(t *transfer) {
+	if !t.awaits {
+		return
+	}
+	before := (*transfer)(nil)
+	for x := q.first; x != t; x = x.after {
+		before = x
+	}
+	if before == nil {
+		q.first = t.after
+	} else {
+		before.after = t.after
+	}
+	if q.last == t {
+		q.last = before
+	}
+	t.after, t.awaits = nil, false
+}
+
+// cut makes a transfer issue no more operations. It ends as TIMEOUT unless an operation has failed
+// otherwise.
+func (f *flow) cut(t *transfer) {
+	t.failed = true
+	f.turns.leave(t)
+	if t.status == nic.OK {
+		t.status = nic.Timeout
+	}
 }
 
 type flowID struct {
@@ -181,8 +222,9 @@ func (e *Executor) Start(now clock.Time, t Transfer) error {
 	} else {
 		x = new(transfer)
 	}
-	*x = transfer{Transfer: t, begun: now, again: x.again[:0]}
+	*x = transfer{Transfer: t, begun: now, again: x.again[:0], place: len(f.queue)}
 	f.queue = append(f.queue, x)
+	f.turns.join(x)
 	e.earliest = clock.Min(e.earliest, t.Deadline)
 	e.deadline = now
 	return nil
@@ -201,7 +243,7 @@ func (e *Executor) Cancel(now clock.Time, tag uint64) {
 			if t.Tag != tag || t.failed {
 				continue
 			}
-			t.cut()
+			f.cut(t)
 			e.settle(now, f, t)
 			e.deadline = now
 			return
@@ -260,10 +302,14 @@ func (e *Executor) completed(now clock.Time, c *nic.Completion) {
 		t.retries++
 	case t.Once || c.Status == nic.RemoteAuthenticationFailure:
 		t.failed, t.status = true, c.Status
+		x.f.turns.leave(t)
 	default:
 		t.again = append(t.again, x.chunk)
 		t.status = c.Status
 		t.retries++
+	}
+	if t.more() {
+		x.f.turns.join(t)
 	}
 	e.settle(now, x.f, t)
 }
@@ -304,12 +350,9 @@ func (e *Executor) settle(now clock.Time, f *flow, t *transfer) {
 		t.status = nic.OK
 	}
 	e.done = append(e.done, Result{Tag: t.Tag, Status: t.status, Moved: t.moved, Retries: t.retries, Delay: now.Sub(t.begun)})
-	for i, x := range f.queue {
-		if x == t {
-			f.queue = append(f.queue[:i], f.queue[i+1:]...)
-			break
-		}
-	}
+	last := len(f.queue) - 1
+	f.queue[t.place], f.queue[last].place = f.queue[last], t.place
+	f.queue = f.queue[:last]
 	e.pool = append(e.pool, t)
 }
 
@@ -326,7 +369,7 @@ func (e *Executor) expire(now clock.Time) {
 				e.earliest = clock.Min(e.earliest, t.Deadline)
 				continue
 			}
-			t.cut()
+			f.cut(t)
 			e.settle(now, f, t)
 		}
 	}
@@ -351,16 +394,15 @@ func (e *Executor) issue(now clock.Time) (first error) {
 // one issues one operation of flow f. The bool is false if f has no operation to issue, or must
 // wait.
 func (e *Executor) one(now clock.Time, f *flow) (bool, error) {
-	turn := slices.IndexFunc(f.queue, (*transfer).more)
-	if turn < 0 || !f.room() || !e.local.room() {
+	t := f.turns.first
+	if t == nil || !f.room() || !e.local.room() {
 		return false, nil
 	}
 	if at := max(f.next, e.local.next); at > now {
 		e.deadline = clock.Min(e.deadline, at)
 		return false, nil
 	}
-	t := f.queue[turn]
-	f.queue = append(append(f.queue[:turn], f.queue[turn+1:]...), t) // the transfers that had no turn come first next time
+	f.turns.leave(t)
 	i := e.free[len(e.free)-1]
 	c := t.take()
 	cmd := nic.Command{
@@ -371,6 +413,9 @@ func (e *Executor) one(now clock.Time, f *flow) (bool, error) {
 		t.failed, t.status = true, nic.Timeout
 		e.settle(now, f, t)
 		return true, err
+	}
+	if t.more() {
+		f.turns.join(t)
 	}
 	e.free = e.free[:len(e.free)-1]
 	e.commands[i] = command{t, f, c, t.Key}

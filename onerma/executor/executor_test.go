@@ -183,6 +183,11 @@ func TestFailures(t *testing.T) {
 	if got := r.one(0, x); got.Status != nic.Timeout || got.Moved != 0 || got.Retries != 0 || got.Tag != 5 || got.Delay != 4*rtt {
 		t.Errorf("once: %+v", got)
 	}
+	failed := r.hosts[0].nic.Stats().Ended[nic.Timeout]
+	r.run(20 * rtt)
+	if n := r.hosts[0].nic.Stats().Ended[nic.Timeout] - failed; n > 0 {
+		t.Errorf("%d operations of a transfer that had ended", n)
+	}
 	x = r.transfer(0, 1, onerma.Read, 0, 10_000)
 	begun := r.net.Now()
 	x.Deadline = begun.Add(time.Millisecond)
