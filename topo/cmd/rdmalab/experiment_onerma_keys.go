@@ -20,6 +20,9 @@ import (
 // soloKeyRounds is how many keys or connections are measured.
 const soloKeyRounds = 200
 
+// soloKeyPatience limits a connection and a READ. An interrupt ends the measurement after it at the latest.
+const soloKeyPatience = 5 * time.Second
+
 // soloKeys measures how long a new key takes, and a new key with a READ; or with RoCEv2 a new connection.
 // This process is a program on the memory server and on the first host.
 func (p *soloRun) soloKeys(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
@@ -91,7 +94,7 @@ func (p *soloRun) rekeys(ctx context.Context, first, all []time.Duration) (err e
 }
 
 // reconnects makes connections to the memory service of the server, and READs by each.
-func (p *soloRun) reconnects(_ context.Context, first, all []time.Duration) (err error) {
+func (p *soloRun) reconnects(ctx context.Context, first, all []time.Duration) (err error) {
 	client, err := p.openNIC(p.hosts[0])
 	if err != nil {
 		return err
@@ -115,12 +118,15 @@ func (p *soloRun) reconnects(_ context.Context, first, all []time.Duration) (err
 	}
 	now := client.Runtime().Now
 	for i := range all {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		began := time.Now()
 		qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1})
 		if err != nil {
 			return err
 		}
-		far, err := memservice.Dial(client.Manager(), qp, server.IPv4, rdmacm.Params{}, now().Add(soloPatience))
+		far, err := memservice.Dial(client.Manager(), qp, server.IPv4, rdmacm.Params{}, now().Add(soloKeyPatience))
 		if err != nil {
 			return errors.Join(err, qp.Destroy())
 		}
@@ -128,7 +134,7 @@ func (p *soloRun) reconnects(_ context.Context, first, all []time.Duration) (err
 		wr := verbs.SendWR{Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, soloBytes)}, RemoteAddr: far.Addr, RKey: far.RKey}
 		err = qp.PostSend(wr)
 		if err == nil {
-			err = cq.Wait(now().Add(soloPatience))
+			err = cq.Wait(now().Add(soloKeyPatience))
 		}
 		var wc [1]verbs.WC
 		if err == nil {
