@@ -354,8 +354,8 @@ func (s *memories) writeBulk(i, off int, b []byte) error {
 	return nil
 }
 
-// pieces divides a bulk transfer: left bytes are left, beginning at at; n is the length of the
-// present piece, and most that of the longest.
+// pieces divides a bulk transfer. The present piece has n bytes and begins at offset at. The transfer
+// still has to move left bytes, those of the present piece included. No piece is longer than most.
 type pieces struct{ at, n, left, most int }
 
 // smallestPiece is the length in bytes to which transfer shortens pieces.

@@ -134,8 +134,8 @@ type host struct {
 
 var _ store.Host = (*host)(nil)
 
-// start makes the node find a store without a server. It sends the request that the hosts' daemons
-// get.
+// start finds a store that has no server. The Node of such a store finds it when it gets the start
+// request; on a rack, the daemon of each host gets that from `rdmalab STORE start`.
 func (h *host) start(ctx context.Context, desc *store.Store, node store.Node, o *Options) error {
 	var mux control.Mux
 	node.Routes(&mux)
