@@ -22,8 +22,8 @@ const (
 	// urgentRoom in the buckets of its key.
 	pauseRTTs  = 10
 	urgentRoom = 5
-	// groupsAtOnce is how many groups of buckets a client works on at a time. groupsAhead is how
-	// many further groups it reads, because they may be settled already.
+	// groupsAtOnce is how many groups of buckets a client splits at a time. With them it reads
+	// groupsAhead further groups, to pass over those that other clients have split already.
 	groupsAtOnce = 3
 	groupsAhead  = 16
 	groupSlots   = 3 * layout.BucketSlots

@@ -84,13 +84,15 @@ func commands() store.Commands {
 				"            memory server that crashed\n" +
 				"  nodes     number of all nodes of the memory servers: those that are free, held by clients for later writes, in\n" +
 				"            chains, or waiting; a waiting node is reused when all clients have confirmed a new epoch\n" +
-				"  copies    if nodes have several copies: their number, and how many memory servers have no copies at present\n" +
-				"  segments  pieces of memory that are divided into nodes of one size (class); below are the nodes by size and by\n" +
-				"            memory server\n" +
+				"  copies    if each node has several copies: how many, and how many memory servers have no copy of any node at\n" +
+				"            present\n" +
+				"  segments  pieces of memory that are divided into nodes of one size (class), those that have no size yet, and those\n" +
+				"            that may be divided anew when all clients have confirmed a new epoch; below are the nodes by size and\n" +
+				"            by memory server, with the share of new keys that get their nodes there\n" +
 				"  clients   number of clients that are connected, and the number of the present epoch\n" +
 				"  requests  number of requests that the metadata server has answered, and that it has refused\n" +
-				"  chains    number of headers of nodes that the metadata server has read, and of chains that it has recovered or found\n" +
-				"            lost or broken",
+				"  chains    number of headers (first words of nodes) that the metadata server has read; keys that it has recovered,\n" +
+				"            times that a memory server had lost its memory, and chains that it has found broken",
 			Example: "  rdmalab clover stat\n" +
 				"  rdmalab clover stat -o json | jq .Free",
 			From: true, Output: true, Running: true, New: func(*pflag.FlagSet) func(*store.Call) (store.Result, error) { return readStat },

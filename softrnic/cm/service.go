@@ -24,8 +24,9 @@ const (
 	MaxRequestPrivate = mad.REQPrivate - 1
 	MaxReplyPrivate   = mad.REPPrivate - 2
 	MaxRejectPrivate  = Named - 1
-	// MaxPortRequestPrivate and MaxPortReplyPrivate are the same bounds for a service that is a
-	// port.
+	// MaxPortRequestPrivate and MaxPortReplyPrivate are the largest lengths of private data of a
+	// service that is a port of RDMA-CM, in bytes. A REQ to such a service has the IP addresses in
+	// front of them.
 	MaxPortRequestPrivate = mad.REQPrivate - mad.IPDataLen
 	MaxPortReplyPrivate   = mad.REPPrivate
 )

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// qp is a member's queue pair. When it is connected, it uses a shared connection, or it is a queue
-// pair of the device that belongs to the member alone.
+// qp is the queue pair of one thread, which a Member stands for. Until Dial connects it, the device
+// has no queue pair for it. Then it has that of a shared connection, conn, or one of its own, real.
 type qp struct {
 	member *Member
 	init   verbs.QPInit

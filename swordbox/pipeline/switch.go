@@ -123,9 +123,9 @@ type step struct {
 	emitted int // packets that the program has emitted
 	notes   []Note
 	resumed []resumption // held frames that the switch program has released in this step
-	// note explains the frame that the switch is sending. from is the ingress port of this frame;
-	// -1: it has none. to is the port through which the present frame must leave; -1 means that its
-	// destination address decides.
+	// note explains, for captures, the frame that the switch sends now. from is the port at which that
+	// frame has arrived; -1 means that the switch has made it. to is the port through which the frame
+	// that is being handled must leave; -1 means that its destination address decides.
 	note     string
 	from, to int
 }

@@ -37,6 +37,10 @@ func bashCompletion(root *cobra.Command) {
 	if err != nil || cmd.Name() != "bash" {
 		return // the library has no such command
 	}
+	all := cmd.Parent()
+	all.Use, all.Short = "completion", "Print a script that lets a shell complete commands, flags and names"
+	all.Long = "completion prints a script for bash, zsh, fish or powershell. `rdmalab completion SHELL --help` says how to use it."
+	all.Example = "  source <(rdmalab completion bash) # this shell"
 	cmd.Long = "bash prints a script that lets bash complete commands, flags, and names of hosts, links, faults, rules and opcodes of\n" +
 		"the rack that is up. It needs nothing but bash; with the package bash-completion, quoted words are complete, too."
 	cmd.Example = "  source <(rdmalab completion bash)                                    # this shell\n" +

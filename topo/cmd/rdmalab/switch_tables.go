@@ -26,13 +26,14 @@ func switchTablesCmd() *cobra.Command {
 			"largest possible number of entries, and CLEAR says whether --clear can empty the table. With NAME, tables shows\n" +
 			"the entries of a table:\n\n" +
 			"  macs    MAC addresses, and the port where each was last seen\n" +
-			"  flows   packets and bytes by source, destination and queue pair\n" +
+			"  flows   packet and byte counts by source, destination and queue pair, of any traffic\n" +
 			"  groups  multicast groups and their members\n" +
-			"  rows    with program swordbox: flows of reliable connections, as `rdmalab switch connections --all` shows them\n" +
+			"  rows    with program swordbox: the flows that it tracks, of reliable connections, as `rdmalab switch\n" +
+			"          connections --all` shows them\n" +
 			"  words   with program swordbox: words of memory on which atomics under rules work\n" +
-			"  held    what `rdmalab switch held` shows\n" +
-			"  keys    what `rdmalab switch keys` shows\n" +
-			"  hot     what `rdmalab switch hot` shows\n\n" +
+			"  held    requests that wait in the switch, as `rdmalab switch held` shows them\n" +
+			"  keys    keys of Clover that clients request most, as `rdmalab switch keys` shows them\n" +
+			"  hot     addresses that requests access most, as `rdmalab switch hot` shows them\n\n" +
 			"The table words has these columns:\n\n" +
 			"  STATE    pass: operations on the word travel on clients' connections\n" +
 			"           unknown: operations travel on a shared connection, and the switch does not know the value of the word\n" +
