@@ -110,4 +110,16 @@ var kvcsBugs = []planted{
 		"now.Sub(s.seen) > 32*sessionLeases*c.cfg.Lease",
 		"store/kvcs TestClientsThatHaveGone",
 	},
+	{
+		"kvcs: clients that avoid all replicas ask a dead one again and again", "store/kvcs/health.go",
+		"case began >= x.noted:",
+		"case x.until <= now:",
+		"store/kvcs TestAClientThatAvoidsAllReplicasAsksThemInTurn",
+	},
+	{
+		"kvcs: each READ that was in flight doubles the time", "store/kvcs/health.go",
+		"case began >= x.noted:",
+		"default:",
+		"store/kvcs TestREADsInFlightTogetherCountOnce",
+	},
 }

@@ -409,13 +409,14 @@ func (c *Client) lookup(r *Remote, key uint64) ([]byte, finding) {
 // read reads memory of a replica. If that fails, the client turns to another one from now on.
 func (c *Client) read(r *Remote, offset uint64, b []byte) bool {
 	c.cost.RTTs++
-	s := c.port.Read(r, offset, b, c.port.Now().Add(8*c.cfg.RTT))
+	began := c.port.Now()
+	s := c.port.Read(r, offset, b, began.Add(8*c.cfg.RTT))
 	if s == nic.OK {
 		c.cfg.Health.well(r)
 		return true
 	}
 	c.stats.Redirected++
-	c.cfg.Health.failed(c.port.Now(), r, s, c.cfg.RTT)
+	c.cfg.Health.failed(c.port.Now(), began, r, s, c.cfg.RTT)
 	if s == nic.RemoteAuthenticationFailure {
 		c.renewal = cmp.Or(clock.Min(c.renewal, c.asked.Add(c.patience())), 1) // there may be another view
 	}

@@ -29,6 +29,7 @@ type avoided struct {
 	replica Replica
 	until   clock.Time
 	period  time.Duration
+	noted   clock.Time // when until was set after a TIMEOUT
 }
 
 // choose returns the replica that a client asks, or nil if there is none: the first one of list that
@@ -62,8 +63,10 @@ func (h *Health) well(r *Remote) {
 	}
 }
 
-// failed notes that a READ has failed. A READ that was not dispatched says nothing about the replica.
-func (h *Health) failed(now clock.Time, r *Remote, s nic.Status, rtt time.Duration) {
+// failed notes that a READ that began then has failed. A READ that was not dispatched says nothing about
+// the replica, and one that was in flight when another one failed says nothing more. If clients avoid all
+// replicas, they READ one all the same: when that fails, they avoid this one longest, and ask another one.
+func (h *Health) failed(now, began clock.Time, r *Remote, s nic.Status, rtt time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s == nic.DispatchTimeout {
@@ -80,8 +83,8 @@ func (h *Health) failed(now clock.Time, r *Remote, s nic.Status, rtt time.Durati
 	switch {
 	case s == nic.NACK:
 		x.until = max(x.until, now.Add(avoidNACK*rtt))
-	case x.until <= now: // not one of several READs that were in flight together
+	case began >= x.noted:
 		x.period = min(max(2*x.period, avoidTimeout*rtt), mostAvoidTimeout*rtt)
-		x.until = now.Add(x.period)
+		x.until, x.noted = now.Add(x.period), now
 	}
 }
