@@ -87,7 +87,7 @@ func commands() store.Commands {
 				"  copies    if each node has several copies: how many, and how many memory servers have no copy of any node at\n" +
 				"            present\n" +
 				"  segments  pieces of memory that are divided into nodes of one size (class), those that have no size yet, and those\n" +
-				"            that may be divided anew when all clients have confirmed a new epoch; below are the nodes by size and\n" +
+				"            that may be divided again when all clients have confirmed a new epoch; below are the nodes by size and\n" +
 				"            by memory server, with the share of new keys that get their nodes there\n" +
 				"  clients   number of clients that are connected, and the number of the present epoch\n" +
 				"  requests  number of requests that the metadata server has answered, and that it has refused\n" +
