@@ -127,10 +127,11 @@ func TestAHungMasterLosesNoServer(t *testing.T) {
 	for n := range 2 * 12 * 6 {
 		var g *rig
 		loses, first, second := n%2 == 1, 1+n/2%12, 12+n/24*2
-		armed, left, again := false, first, second
+		armed, left, again, hangs := false, first, second, 0
 		g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
 			if armed && ev.Link() == "cn3" {
 				if left--; left == 0 {
+					hangs++
 					armed = false
 					h := g.Host("cn3")
 					g.At(g.Now(), func() {
@@ -166,8 +167,8 @@ func TestAHungMasterLosesNoServer(t *testing.T) {
 		})
 		g.run()
 		v := []layout.View{g.viewAt(0), g.viewAt(1), g.viewAt(2)}
-		if got != nil || ended != nil || slices.Min(v) != was || slices.Max(v) != was {
-			t.Errorf("packets %d and %d, frames are lost %v: no server has crashed; views %x, before %x; master ended with %v, GET: %v", first, second, loses, v, was, ended, got)
+		if got != nil || ended != nil || slices.Min(v) != was || slices.Max(v) != was || was&7 != 7 || was.State() != layout.Settled || hangs != 2 {
+			t.Errorf("packets %d and %d, frames are lost %v: hung %d times, and no server has crashed; views %x, before %x; master ended with %v, GET: %v", first, second, loses, hangs, v, was, ended, got)
 		}
 	}
 }

@@ -179,9 +179,12 @@ func TestAPUTThatHasLostToAMoveChangesTheTwin(t *testing.T) {
 		was = g.word(0, at)
 		put.armed = true
 		err := c.Put(key, kv.MakeValue(key, 2, 100), soon(rt))
-		v, getErr := c.Get(key, nil, soon(rt))
+		if hung = true; err != nil {
+			return err
+		}
+		v, err := c.Get(key, nil, soon(rt))
 		if version, bad := kv.CheckValue(key, v); bad != nil || version != 2 {
-			return errors.Join(err, getErr, bad, fmt.Errorf("GET after PUT 2 was acknowledged: value %d", version))
+			return errors.Join(err, bad, fmt.Errorf("GET after PUT 2 was acknowledged: value %d", version))
 		}
 		return err
 	})
@@ -193,6 +196,10 @@ func TestAPUTThatHasLostToAMoveChangesTheTwin(t *testing.T) {
 		}
 		g.split(super)
 		c, err := fusee.Open(g.config(h, ctx), soon(rt))
+		if err != nil {
+			t.Error(err)
+			return
+		}
 		others := keysThat(false, 2000, 20)
 		for n := 0; err == nil && n < len(others) && !reused; n++ {
 			err = c.Insert(others[n], kv.MakeValue(others[n], 1, 100), soon(rt))

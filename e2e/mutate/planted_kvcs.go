@@ -112,14 +112,20 @@ var kvcsBugs = []planted{
 	},
 	{
 		"kvcs: clients that avoid all replicas ask a dead one again and again", "store/kvcs/health.go",
-		"case began >= x.noted:",
-		"case x.until <= now:",
-		"store/kvcs TestAClientThatAvoidsAllReplicasAsksThemInTurn",
+		"	x.last = now\n",
+		"",
+		"store/kvcs TestAvoidedReplicasHaveTheirTurns",
 	},
 	{
 		"kvcs: each READ that was in flight doubles the time", "store/kvcs/health.go",
 		"case began >= x.noted:",
 		"default:",
 		"store/kvcs TestREADsInFlightTogetherCountOnce",
+	},
+	{
+		"kvcs: an outage makes clients avoid replicas for long", "store/kvcs/health.go",
+		"if x.period == 0 || x.until <= began {",
+		"{",
+		"store/kvcs TestAvoidedReplicasHaveTheirTurns",
 	},
 }

@@ -18,7 +18,7 @@ const maxEpoch = 1<<(32-pidBits) - 1
 
 // nextEpoch returns the number of a new incarnation of a NIC, and stores in the file that the number
 // is taken. The file is on disk when nextEpoch returns, so no later incarnation gets the number, even
-// after a crash: a message counter must not be used twice under one key. When the rack is taken down,
+// after a crash of the daemon: a message counter must not be used twice under one key. When the rack is taken down,
 // the file goes, and the keys go with it.
 func nextEpoch(path string) (uint32, error) {
 	n := uint64(1)

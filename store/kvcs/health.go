@@ -29,26 +29,27 @@ type avoided struct {
 	replica Replica
 	until   clock.Time
 	period  time.Duration
-	noted   clock.Time // when until was set after a TIMEOUT
+	// last is the time of the last failure. noted is that of the last one but NACKs, which has set until.
+	last, noted clock.Time
 }
 
 // choose returns the replica that a client asks, or nil if there is none: the first one of list that
-// is not avoided, or else the one that is avoided least long. skip is how many it passes over.
+// is not avoided, or else the one whose last failure is the oldest. skip is how many it passes over.
 func (h *Health) choose(now clock.Time, list []*Remote, skip int) (best *Remote) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(list) == 0 {
 		return nil
 	}
-	soonest := clock.Never
+	oldest := clock.Never
 	for i := range list {
 		r := list[(i+skip)%len(list)]
 		x := h.sick[r.Addr]
 		if x == nil || x.until <= now || x.replica != r.id {
 			return r
 		}
-		if x.until < soonest {
-			best, soonest = r, x.until
+		if x.last < oldest {
+			best, oldest = r, x.last
 		}
 	}
 	return best
@@ -65,7 +66,7 @@ func (h *Health) well(r *Remote) {
 
 // failed notes that a READ that began then has failed. A READ that was not dispatched says nothing about
 // the replica, and one that was in flight when another one failed says nothing more. If clients avoid all
-// replicas, they READ one all the same: when that fails, they avoid this one longest, and ask another one.
+// replicas, they READ one all the same: when that fails, it is the turn of another one.
 func (h *Health) failed(now, began clock.Time, r *Remote, s nic.Status, rtt time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,11 +81,14 @@ func (h *Health) failed(now, began clock.Time, r *Remote, s nic.Status, rtt time
 		}
 		h.sick[r.Addr] = x
 	}
+	x.last = now
 	switch {
 	case s == nic.NACK:
 		x.until = max(x.until, now.Add(avoidNACK*rtt))
 	case began >= x.noted:
-		x.period = min(max(2*x.period, avoidTimeout*rtt), mostAvoidTimeout*rtt)
-		x.until, x.noted = now.Add(x.period), now
+		if x.period == 0 || x.until <= began {
+			x.period = min(max(2*x.period, avoidTimeout*rtt), mostAvoidTimeout*rtt)
+		}
+		x.until, x.noted = max(x.until, now.Add(x.period)), now
 	}
 }

@@ -32,6 +32,40 @@ func TestAClientThatAvoidsAllReplicasAsksThemInTurn(t *testing.T) {
 	}
 }
 
+// The same if the replica that answers is avoided for much longer than the other one, or if that one sends NACKs.
+func TestAvoidedReplicasHaveTheirTurns(t *testing.T) {
+	const rtt = time.Millisecond
+	for _, s := range []nic.Status{nic.Timeout, nic.NACK, nic.RemoteAuthenticationFailure} {
+		bad, good := &Remote{Addr: netip.MustParseAddr("10.0.0.1")}, &Remote{Addr: netip.MustParseAddr("10.0.0.2")}
+		h := new(Health)
+		now := clock.Time(0)
+		for range 4 { // the time to avoid it becomes 1,600 RTT
+			now = now.Add(3 * mostAvoidTimeout * rtt)
+			h.failed(now.Add(5*rtt), now, good, nic.Timeout, rtt)
+		}
+		now = now.Add(10 * rtt)
+		h.failed(now, now.Add(-5*rtt), bad, s, rtt)
+		asked := 0
+		for ; asked < 10 && h.choose(now, []*Remote{bad, good}, 0) != good; asked++ {
+			now = now.Add(rtt)
+			h.failed(now, now.Add(-rtt), bad, s, rtt)
+		}
+		if asked > 0 {
+			t.Errorf("after %v the client asks this replica again %d times", s, asked)
+		}
+		// An outage: each READ of both fails. The time to avoid them does not grow meanwhile.
+		was := h.sick[good.Addr].period
+		for range 20 {
+			r := h.choose(now, []*Remote{bad, good}, 0)
+			now = now.Add(5 * rtt)
+			h.failed(now, now.Add(-5*rtt), r, nic.Timeout, rtt)
+		}
+		if x := h.sick[good.Addr]; x.period != was || h.sick[bad.Addr].period > avoidTimeout*rtt {
+			t.Errorf("after an outage the client avoids the replicas for %v and %v", h.sick[bad.Addr].period, x.period)
+		}
+	}
+}
+
 // READs that were in flight when one of them failed say nothing more: the time to avoid the replica doubles once.
 func TestREADsInFlightTogetherCountOnce(t *testing.T) {
 	const rtt = time.Millisecond

@@ -24,7 +24,7 @@ var oneRMAFigures = Experiment{
 		"\n" +
 		"The authors give shapes and few numbers. Where the paper does not say enough, the model makes a choice:\n\n" +
 		"  " + strings.Join(oneRMAChoices, "\n  ") + "\n",
-	Sim: "1 min with two processors", Rack: "2 min, with --quick 1 min", Target: "memory that clients use", Cost: "connectx5",
+	Sim: "1 min with two processors", Rack: "2 min, with --quick 1 min", Target: "memory of READs, WRITEs and keys; its NIC crashes in figure 9", Cost: "connectx5",
 	New: func() Body { return &oneRMABody{figuresBody{all: oneRMA, choices: oneRMAChoices}} },
 }
 

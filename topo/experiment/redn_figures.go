@@ -25,7 +25,7 @@ var rednFigures = Experiment{
 		"\n" +
 		"The model's choices:\n\n  " + strings.Join(rednChoices, "\n  ") + "\n",
 	Examples: []string{"--figures 10,ratios --out figures"},
-	Sim:      "2 min", Rack: "4 min, with --quick 2 min", Target: "programs", Cost: "connectx5",
+	Sim:      "2 min", Rack: "4 min, with --quick 2 min", Target: "programs, but for GETs of nictable", Cost: "connectx5",
 	New: func() Body { return &chainsBody{figuresBody{all: redn, choices: rednChoices}} },
 }
 

@@ -20,7 +20,8 @@ import (
 // soloKeyRounds is how many keys or connections are measured.
 const soloKeyRounds = 200
 
-// soloKeyPatience limits a connection and a READ. An interrupt ends the measurement after it at the latest.
+// soloKeyPatience limits a connection, and then a READ. An interrupt ends the measurement after both at the
+// latest.
 const soloKeyPatience = 5 * time.Second
 
 // soloKeys measures how long a new key takes, and a new key with a READ; or with RoCEv2 a new connection.

@@ -26,7 +26,7 @@ func switchTablesCmd() *cobra.Command {
 			"largest possible number of entries, and CLEAR says whether --clear can empty the table. With NAME, tables shows\n" +
 			"the entries of a table:\n\n" +
 			"  macs    MAC addresses, and the port where each was last seen\n" +
-			"  flows   packet and byte counts by source, destination and queue pair, of any traffic\n" +
+			"  flows   counts of RoCEv2 packets and bytes by source, destination and queue pair, tracked or not\n" +
 			"  groups  multicast groups and their members\n" +
 			"  rows    with program swordbox: the flows that it tracks, of reliable connections, as `rdmalab switch\n" +
 			"          connections --all` shows them\n" +
