@@ -30,6 +30,16 @@ func (g *rig) split(s layout.Superblock) {
 	g.poke(0, s.Shape.EntryAt(0), layout.Entry{Splitting: true}.Word())
 }
 
+// splitOnce returns what waits until a flag is set, and calls split then.
+func (g *rig) splitOnce(set *bool, s *layout.Superblock) func(rt verbs.Runtime) {
+	return func(rt verbs.Runtime) {
+		for !*set {
+			rt.Sleep(time.Microsecond)
+		}
+		g.split(*s)
+	}
+}
+
 // A client is hung when its INSERT has seen that its bucket is open, and its object is pending yet. Another one
 // splits the subtable: it does not end that before the object is valid and has been moved.
 func TestASplitWaitsForPendingKeys(t *testing.T) {
@@ -49,18 +59,9 @@ func TestASplitWaitsForPendingKeys(t *testing.T) {
 		shown = true
 		return err
 	})
-	h := g.Host("cn1")
-	h.Go("client", false, func(ctx verbs.Context) {
-		rt := ctx.Runtime()
-		for !hung {
-			rt.Sleep(time.Microsecond)
-		}
-		g.split(super)
-		c, err := fusee.Open(g.config(h, ctx), soon(rt))
+	g.clientAfter("cn1", g.splitOnce(&hung, &super), func(c *fusee.Client, rt verbs.Runtime) error {
 		other := keysThat(false, 2000, 1)[0]
-		if err == nil {
-			err = c.Insert(other, kv.MakeValue(other, 1, 100), soon(rt)) // joins the split
-		}
+		err := c.Insert(other, kv.MakeValue(other, 1, 100), soon(rt)) // joins the split
 		for n := uint64(2); err == nil && !shown; n++ {
 			err = c.Put(other, kv.MakeValue(other, n, 100), soon(rt))
 			rt.Sleep(100 * time.Microsecond)
@@ -73,9 +74,7 @@ func TestASplitWaitsForPendingKeys(t *testing.T) {
 				err = fmt.Errorf("GET of a key whose INSERT was acknowledged: %w", err)
 			}
 		}
-		if err = errors.Join(err, c.Close()); err != nil {
-			t.Error(err)
-		}
+		return err
 	})
 	g.run()
 	if out := g.audit(super, "after it"); !hung || out.Subtables != 2 || out.Splitting != 0 {
@@ -103,21 +102,18 @@ func TestASweepCountsObjectsOfKeysThatAreMoved(t *testing.T) {
 	g.format(fusee.FormatConfig{Groups: 8, Grow: 1, Block: 16 << 10})
 	const keysOfAKind = 28 // a block has 63 objects, and a client looks for free ones when 4 are left
 	keys := append(keysThat(true, 1000, keysOfAKind), keysThat(false, 1000, keysOfAKind)...)
-	stage := 0
-	upTo := func(rt verbs.Runtime, n int) {
-		for stage < n {
-			rt.Sleep(time.Microsecond)
-		}
-	}
-	mover.then = func() { stage = 2 }
+	loaded, hung := false, false
+	mover.then = func() { hung = true }
 	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) (err error) {
 		super = c.Super()
 		for _, key := range keys {
 			err = errors.Join(err, c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt)))
 		}
 		g.poke(0, layout.DoubtWord, g.word(0, layout.DoubtWord)+1) // a client may have lost frees
-		stage = 1
-		upTo(rt, 2)
+		loaded = true
+		for !hung {
+			rt.Sleep(time.Microsecond)
+		}
 		if leaving() < 2 {
 			t.Error("the mover was hung too late")
 		}
@@ -136,23 +132,14 @@ func TestASweepCountsObjectsOfKeysThatAreMoved(t *testing.T) {
 		}
 		return err
 	})
-	h := g.Host("cn1")
-	h.Go("mover", false, func(ctx verbs.Context) {
-		rt := ctx.Runtime()
-		upTo(rt, 1)
-		g.split(super)
-		c, err := fusee.Open(g.config(h, ctx), soon(rt))
+	g.clientAfter("cn1", g.splitOnce(&loaded, &super), func(c *fusee.Client, rt verbs.Runtime) error {
 		key := keysThat(false, 9000, 1)[0]
 		mover.armed = true
-		if err == nil {
-			err = c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt))
-		}
-		for n := uint64(2); err == nil && stage < 2; n++ {
+		err := c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt))
+		for n := uint64(2); err == nil && !hung; n++ {
 			err = c.Put(key, kv.MakeValue(key, n, 100), soon(rt))
 		}
-		if err = errors.Join(err, c.Close()); err != nil {
-			t.Error(err)
-		}
+		return err
 	})
 	g.run()
 	g.audit(super, "after it")
@@ -188,27 +175,14 @@ func TestAPUTThatHasLostToAMoveChangesTheTwin(t *testing.T) {
 		}
 		return err
 	})
-	h := g.Host("cn1")
-	h.Go("client", false, func(ctx verbs.Context) {
-		rt := ctx.Runtime()
-		for !hung {
-			rt.Sleep(time.Microsecond)
-		}
-		g.split(super)
-		c, err := fusee.Open(g.config(h, ctx), soon(rt))
-		if err != nil {
-			t.Error(err)
-			return
-		}
+	g.clientAfter("cn1", g.splitOnce(&hung, &super), func(c *fusee.Client, rt verbs.Runtime) (err error) {
 		others := keysThat(false, 2000, 20)
 		for n := 0; err == nil && n < len(others) && !reused; n++ {
 			err = c.Insert(others[n], kv.MakeValue(others[n], 1, 100), soon(rt))
 			now := g.word(0, at)
 			reused = now != was && super.Shape.Holds(layout.Hardened.Ref(layout.Slot(now)))
 		}
-		if err = errors.Join(err, c.Close()); err != nil {
-			t.Error(err)
-		}
+		return err
 	})
 	g.run()
 	if out := g.audit(super, "after it"); !reused || out.Subtables != 2 {

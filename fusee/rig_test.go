@@ -107,9 +107,15 @@ func (g *rig) format(f fusee.FormatConfig) {
 
 // client runs f as an application of a host with a client.
 func (g *rig) client(host string, f func(c *fusee.Client, rt verbs.Runtime) error) {
+	g.clientAfter(host, func(verbs.Runtime) {}, f)
+}
+
+// clientAfter is client, but calls first before it opens the client.
+func (g *rig) clientAfter(host string, first func(rt verbs.Runtime), f func(c *fusee.Client, rt verbs.Runtime) error) {
 	h := g.Host(host)
 	h.Go("client", false, func(ctx verbs.Context) {
 		rt := ctx.Runtime()
+		first(rt)
 		c, err := fusee.Open(g.config(h, ctx), soon(rt))
 		if err == nil {
 			err = errors.Join(f(c, rt), c.Close())

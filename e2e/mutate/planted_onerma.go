@@ -136,14 +136,14 @@ var onermaBugs = []planted{
 	},
 	{
 		"onerma: a large transfer has every turn", "onerma/executor/executor.go",
-		"	if t.more() {\n		f.turns.join(t)\n	}\n	e.free =",
+		"	f.turns.join(t)\n	e.free =",
 		"	if t.more() {\n		if t.awaits, t.after, f.turns.first = true, f.turns.first, t; t.after == nil {\n			f.turns.last = t\n		}\n	}\n	e.free =",
 		"onerma/executor TestSmallBesideLarge",
 	},
 	{
 		"onerma: a transfer that has failed keeps its turn", "onerma/executor/executor.go",
-		"		x.f.turns.leave(t)\n",
-		"",
+		"		x.f.cut(t)\n",
+		"		t.failed = true\n",
 		"onerma/executor TestFailures",
 	},
 	{

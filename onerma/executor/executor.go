@@ -92,9 +92,9 @@ type flow struct {
 // turns is the list of the transfers that have operations to issue. Each issues one in turn.
 type turns struct{ first, last *transfer }
 
-// join puts a transfer at the end.
+// join puts a transfer at the end, if it has operations to issue and is not in the list.
 func (q *turns) join(t *transfer) {
-	if t.awaits {
+	if t.awaits || !t.more() {
 		return
 	}
 	if t.awaits, t.after = true, nil; q.first == nil {
@@ -301,16 +301,14 @@ func (e *Executor) completed(now clock.Time, c *nic.Completion) {
 		t.again = append(t.again, x.chunk)
 		t.retries++
 	case t.Once || c.Status == nic.RemoteAuthenticationFailure:
-		t.failed, t.status = true, c.Status
-		x.f.turns.leave(t)
+		t.status = c.Status
+		x.f.cut(t)
 	default:
 		t.again = append(t.again, x.chunk)
 		t.status = c.Status
 		t.retries++
 	}
-	if t.more() {
-		x.f.turns.join(t)
-	}
+	x.f.turns.join(t)
 	e.settle(now, x.f, t)
 }
 
@@ -414,9 +412,7 @@ func (e *Executor) one(now clock.Time, f *flow) (bool, error) {
 		e.settle(now, f, t)
 		return true, err
 	}
-	if t.more() {
-		f.turns.join(t)
-	}
+	f.turns.join(t)
 	e.free = e.free[:len(e.free)-1]
 	e.commands[i] = command{t, f, c, t.Key}
 	t.flying++

@@ -103,10 +103,8 @@ func countersOver(ctx context.Context, client *control.Client, d time.Duration) 
 	if err != nil || d == 0 {
 		return before, err
 	}
-	select {
-	case <-ctx.Done():
+	if pause(ctx, d) != nil {
 		return c, errInterrupted
-	case <-time.After(d):
 	}
 	if c, err = read(); err != nil {
 		return c, err

@@ -113,3 +113,13 @@ func ask(ctx context.Context, client *control.Client, node, method, path string,
 
 // daemonWait bounds how long a daemon may take to answer.
 const daemonWait = 5 * time.Second
+
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -167,16 +167,6 @@ func (p *rackPlatform) restartTable(ctx context.Context, reads *storeRun) error 
 	return reads.start(p.rack)
 }
 
-// pause waits for a time, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // tableFlags are those of a run of clients of the store nictable. further is how much longer the run takes
 // than a run of readers.
 func tableFlags(l experiment.RedN, workload, way string, clients int, further time.Duration) (*runFlags, error) {
