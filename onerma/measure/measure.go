@@ -25,23 +25,22 @@ const (
 	defaultLatIters = 1000
 	defaultDepth    = 128
 	defaultPatience = 30 * time.Second
-	tellEvery       = 256
 	slots           = 256 // operations in flight
 	mostUnsignaled  = 16  // as over queue pairs
 )
 
 // run is one test.
 type run struct {
-	ctx    context.Context
-	n      *host.NIC
-	proc   *host.Process
-	cfg    *perf.Config
-	op     onerma.Op
-	loan   *host.Loan
-	local  *host.Region
-	buf    []byte
-	pat    perf.Pattern
-	tell   func(perf.Progress)
+	ctx   context.Context
+	n     *host.NIC
+	proc  *host.Process
+	cfg   *perf.Config
+	op    onerma.Op
+	loan  *host.Loan
+	local *host.Region
+	buf   []byte
+	pat   perf.Pattern
+	perf.Teller
 	calls  []host.Call
 	posts  []host.Posting
 	tried  int // operations that were tried again
@@ -73,7 +72,7 @@ func Run(
 	}
 	defer p.Close()
 	defer context.AfterFunc(ctx, p.Close)() // ends the waits
-	r := &run{ctx: ctx, n: n, proc: p, cfg: &cfg, op: onerma.Read, pat: perf.Pattern{Seed: cfg.Seed}, tell: tell, result: &res, calls: make([]host.Call, cfg.Depth)}
+	r := &run{ctx: ctx, n: n, proc: p, cfg: &cfg, op: onerma.Read, pat: perf.Pattern{Seed: cfg.Seed}, Teller: perf.Teller{Now: n.Now, Call: tell}, result: &res, calls: make([]host.Call, cfg.Depth)}
 	if cfg.Test == perf.OneRMAWriteBW || cfg.Test == perf.OneRMAWriteLat {
 		r.op = onerma.Write
 	}
@@ -180,10 +179,8 @@ func (r *run) all(op onerma.Op, messages int, before func(k int), after func(k i
 			if err == nil {
 				err = werr
 			}
-			if r.tell != nil && ended%tellEvery == 0 {
-				r.tell(perf.Progress{Phase: r.cfg.Test, Done: ended, Total: messages})
-			}
 		}
+		r.Tell(r.cfg.Test, ended, messages)
 	}
 }
 

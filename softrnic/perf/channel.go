@@ -135,21 +135,21 @@ func (c *channel) local(e verbs.SGE) []byte {
 	return c.buf[off : off+int(e.Length)]
 }
 
-// teller reports progress.
-type teller struct {
-	clock verbs.Runtime
-	call  func(Progress) // nil means no reports
-	last  clock.Time
+// Teller reports the progress of a test.
+type Teller struct {
+	Now  func() clock.Time
+	Call func(Progress) // nil means no reports
+	last clock.Time
 }
 
-// tell reports progress, a few times a second.
-func (t *teller) tell(phase string, done, total int) {
+// Tell reports progress, at most five times a second: each report wakes another process.
+func (t *Teller) Tell(phase string, done, total int) {
 	const every = 200 * time.Millisecond
-	if t.call == nil {
+	if t.Call == nil {
 		return
 	}
-	if now := t.clock.Now(); now.Sub(t.last) >= every {
+	if now := t.Now(); now.Sub(t.last) >= every {
 		t.last = now
-		t.call(Progress{phase, done, total})
+		t.Call(Progress{phase, done, total})
 	}
 }

@@ -33,7 +33,7 @@ func (s *session) contend(res *Result) error {
 	}
 	err := s.onOneWord(res, func(w *sharedWord, i int) contention.Client {
 		return swaps.Client(w.qp, w.wr(s, i), s.slot(i), s.pat.base(uint64(i)<<40))
-	}, func() { s.tell("CMP_SWAP", swaps.Done, s.cfg.Iters) })
+	}, func() { s.Tell("CMP_SWAP", swaps.Done, s.cfg.Iters) })
 	res.Swapped = uint64(swaps.Won)
 	res.BW = &Bandwidth{Bytes: atomicSize, Iters: swaps.Done, TxDepth: 1, Signaled: 1, MsgRate: float64(swaps.Done) / res.Elapsed.Seconds() / 1e6}
 	res.BW.Average = res.BW.MsgRate * 1e6 * atomicSize / (1 << 20)

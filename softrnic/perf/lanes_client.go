@@ -215,7 +215,7 @@ func (f *laneClient) stream(c *Config, slots int, m *meter) error {
 				return err
 			}
 		}
-		f.tell("send", f.ended, c.Iters)
+		f.Tell("send", f.ended, c.Iters)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (s *session) locks(res *Result) error {
 	err := s.onOneWord(res, func(w *sharedWord, i int) contention.Client {
 		run.Until = s.rt.Now().Add(s.cfg.Span) // the run begins when the last client is connected
 		return run.Client(w.qp, w.wr(s, i), w.wr(s, s.cfg.Clients), s.slot(i), nil, s.pat.base(uint64(i)<<40)|1<<63)
-	}, func() { s.tell("locks", int(s.cfg.Span-run.Until.Sub(s.rt.Now())), int(s.cfg.Span)) })
+	}, func() { s.Tell("locks", int(s.cfg.Span-run.Until.Sub(s.rt.Now())), int(s.cfg.Span)) })
 	res.Elapsed = min(res.Elapsed, s.cfg.Span)
 	waits, encErr := run.Waits.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	res.Locks = &LockResult{Attempts: run.Attempts, Acquired: run.Acquired, TakenOver: run.TakenOver, Freed: run.Freed, Waits: waits}

@@ -12,7 +12,7 @@ import (
 type session struct {
 	cfg Config
 	channel
-	teller
+	Teller
 	sges []verbs.SGE // the slots of the local memory, one SGE each
 	pat  Pattern
 
@@ -22,7 +22,7 @@ type session struct {
 
 // open connects to the service with the requirements of the plan.
 func open(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, p plan, progress func(Progress)) (*session, error) {
-	s := &session{cfg: cfg, pat: Pattern{cfg.Seed}, teller: teller{clock: ctx.Runtime(), call: progress}}
+	s := &session{cfg: cfg, pat: Pattern{cfg.Seed}, Teller: Teller{Now: ctx.Runtime().Now, Call: progress}}
 	s.channel = channel{ctx: ctx, rt: ctx.Runtime(), dialer: d, to: to, peer: cmp.Or(cfg.To, to.String())}
 	return s, s.channel.open(&s.cfg, &p)
 }

@@ -50,7 +50,7 @@ func (s *session) run(j stream) error {
 				return err
 			}
 		}
-		s.tell(j.op, j.index+complete, j.index+j.total)
+		s.Tell(j.op, j.index+complete, j.index+j.total)
 	}
 	return nil
 }
