@@ -60,8 +60,6 @@ type NIC struct {
 	procs   map[*Process]struct{}
 	past    nic.Stats // counters of earlier incarnations
 	steps   uint64    // Activity
-	// segments splits super-frames.
-	segments packetio.Segments
 }
 
 // New makes a NIC that is down. The driver must have it as its second NIC before Up is called.
@@ -148,17 +146,16 @@ func (n *NIC) Takes(f *packetio.Frame) bool { return onerma.Is(f.Data) }
 
 // Frame implements device.Second.
 func (n *NIC) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
-	if n.machine == nil {
-		return
-	}
-	if f.SegSize == 0 {
+	if n.machine != nil {
 		n.machine.Frame(now, port, f, out)
-	} else {
-		for i := range n.segments.Open(f) {
-			n.machine.Frame(now, port, packetio.Frame{Data: n.segments.Packet(i), Port: f.Port}, out)
-		}
 	}
-	n.collect()
+}
+
+// EndBatch implements device.Second.
+func (n *NIC) EndBatch() {
+	if n.machine != nil {
+		n.collect()
+	}
 }
 
 // Tick implements device.Second.

@@ -107,13 +107,12 @@ func (s *sealer) next() (uint64, bool) {
 	return s.epoch<<countBits | s.count, true
 }
 
-// seal encrypts the last n bytes of b, the body of a frame, in place, and appends the tag. The
-// header of the message is at offset at in b.
-func (s *sealer) seal(b []byte, at, n int, c *Cipher, prev *vector) []byte {
-	copy(s.aad[:], b[at:at+onerma.HeaderLen])
+// seal appends the encrypted body and the tag to b, the headers of a frame. body may be memory that
+// a program changes meanwhile: the message is authentic whatever bytes seal finds.
+func (s *sealer) seal(b, body []byte, c *Cipher, prev *vector) []byte {
+	copy(s.aad[:], b[len(b)-onerma.HeaderLen:])
 	copy(s.aad[onerma.HeaderLen:], prev[:])
-	body := len(b) - n
-	return c.aead.Seal(b[:body], s.iv[:], b[body:], s.aad[:])
+	return c.aead.Seal(b, s.iv[:], body, s.aad[:])
 }
 
 // open checks and decrypts a message. body is valid until the next call. ok is false if the message

@@ -29,9 +29,9 @@ func (e *egress) open(to *peer, h *onerma.Header, size int, out *packetio.Batch)
 	return e.tx.AppendOpen(out.Alloc(e.tx.Len(size)), size), true
 }
 
-// seal encrypts the body at the end of frame b, which open has begun, and sends the frame.
-func (e *egress) seal(b []byte, size int, c *Cipher, prev *vector, out *packetio.Batch) {
-	b = e.sealer.seal(b, len(b)-size-onerma.HeaderLen, size, c, prev)
+// seal appends the encrypted body to frame b, which open has begun, and sends the frame.
+func (e *egress) seal(b, body []byte, c *Cipher, prev *vector, out *packetio.Batch) {
+	b = e.sealer.seal(b, body, c, prev)
 	e.stats.Sent++
 	e.stats.SentBytes += uint64(len(b))
 	e.unpaid += int64(len(b))
@@ -41,7 +41,7 @@ func (e *egress) seal(b []byte, size int, c *Cipher, prev *vector, out *packetio
 // send sends a message with a body. When it returns, the sealer's vector is that of the message.
 func (e *egress) send(to *peer, h *onerma.Header, c *Cipher, prev *vector, body []byte, out *packetio.Batch) {
 	if b, ok := e.open(to, h, len(body), out); ok {
-		e.seal(append(b, body...), len(body), c, prev, out)
+		e.seal(b, body, c, prev, out)
 	}
 }
 

@@ -90,7 +90,6 @@ func (w *world) forge(r *rand.Rand, b []byte) []byte {
 	n := len(f.Sealed) - onerma.TagLen
 	s := &sealer{}
 	s.iv.set(f.Counter, f.IPv4.Src)
-	raw := append(f.AppendOpen(nil, n), make([]byte, n)...)
 	key := NewCipher(w.regions[1].Grant(addrOf(0), 7, f.Op))
-	return s.seal(raw, len(raw)-n-onerma.HeaderLen, n, key, &vector{})
+	return s.seal(f.AppendOpen(nil, n), make([]byte, n), key, &vector{})
 }

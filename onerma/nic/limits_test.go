@@ -285,7 +285,7 @@ func TestTickets(t *testing.T) {
 		raw := x.AppendOpen(nil, 0)
 		var s sealer
 		s.iv.set(f.Counter, f.IPv4.Src)
-		return s.seal(raw, len(raw)-onerma.HeaderLen, 0, NewCipher(w.regions[1].Grant(addrOf(0), 7, onerma.Read)), &vector{}), 0
+		return s.seal(raw, nil, NewCipher(w.regions[1].Grant(addrOf(0), 7, onerma.Read)), &vector{}), 0
 	}
 	w.want(w.one(p, w.command(onerma.Read, 7, 0, 64)), Timeout)
 	if n := w.nics[1].Stats().Refused; n != 1 {

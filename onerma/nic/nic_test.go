@@ -348,7 +348,7 @@ func TestForgedRefusals(t *testing.T) {
 				}
 				attacker.iv.set(x.Counter, x.IPv4.Src)
 				raw := x.AppendOpen(nil, 0)
-				w.inject(0, attacker.seal(raw, len(raw)-onerma.HeaderLen, 0, attacker.reserved, &prev))
+				w.inject(0, attacker.seal(raw, nil, attacker.reserved, &prev))
 			}
 		}
 		return b, 0

@@ -94,18 +94,16 @@ func (n *NIC) current(x *transfer, out *packetio.Batch) bool {
 
 // sendData sends the next message of a transfer.
 func (n *NIC) sendData(x *transfer, size int, out *packetio.Batch) {
-	b, ok := n.egress.open(&x.to, &x.head, size, out)
-	if !ok {
-		return
-	}
-	body := len(b)
-	b = b[:body+size]
+	var body []byte
 	if x.head.Op == onerma.Rekey {
-		copy(b[body:], n.slots[x.head.Slot].cmd.NewKey[:])
-	} else if x.source.mem.ReadAt(b[body:], int(x.from)+int(x.head.At)) != nil {
-		return // the memory was deregistered in its table
+		body = n.slots[x.head.Slot].cmd.NewKey[:]
+	} else {
+		var err error
+		if body, err = x.source.mem.Span(int(x.from)+int(x.head.At), size); err != nil {
+			return // the memory was deregistered in its table
+		}
 	}
-	n.egress.seal(b, size, x.cipher, &x.prev, out)
+	n.egress.send(&x.to, &x.head, x.cipher, &x.prev, body, out)
 }
 
 // charge adds the time that the link needs for the messages sent since the last call. Requests and

@@ -12,8 +12,10 @@ type Second interface {
 	// Takes reports whether a received frame is for the second NIC. Such a frame does not reach the
 	// engine.
 	Takes(f *packetio.Frame) bool
-	// Frame, Tick and Deadline are those of a state machine; see the package engine.
+	// Frame, Tick and Deadline are those of a state machine; see the package engine. Frame gets one
+	// packet: the device splits super-frames. EndBatch is called after the packets of a receive batch.
 	Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch)
+	EndBatch()
 	Tick(now clock.Time, out *packetio.Batch)
 	Deadline() clock.Time
 	// Activity returns a number that changes when a condition of Await may have become true.
@@ -27,6 +29,10 @@ type secondNIC struct {
 	nic   Second
 	noted uint64 // the NIC's Activity when changed was last called
 	ended bool   // Down was called
+	// segments splits super-frames.
+	segments packetio.Segments
+	// busy: the NIC has got a packet since the last call of endBatch.
+	busy bool
 }
 
 // takes reports whether a frame is for the second NIC.
@@ -37,6 +43,31 @@ func (s *secondNIC) tick(now clock.Time, out *packetio.Batch) {
 	if s.nic != nil && s.nic.Deadline() <= now {
 		s.nic.Tick(now, out)
 	}
+}
+
+// toSecond passes a frame to the second NIC. It sends the answers to a super-frame's packets while
+// it goes on with the rest: with 4 KiB for each request of 60 bytes, these are 2 MiB.
+func (d *Device) toSecond(now clock.Time, f packetio.Frame) {
+	s := &d.second
+	s.busy = true
+	if f.SegSize == 0 {
+		s.nic.Frame(now, 0, f, &d.out)
+		d.flushMany()
+		return
+	}
+	for i := range s.segments.Open(f) {
+		s.nic.Frame(now, 0, packetio.Frame{Data: s.segments.Packet(i), Port: f.Port}, &d.out)
+		d.flushMany()
+	}
+}
+
+// endBatch ends a receive batch, and reports what changed does.
+func (s *secondNIC) endBatch() bool {
+	if s.busy {
+		s.busy = false
+		s.nic.EndBatch()
+	}
+	return s.changed()
 }
 
 // changed reports whether the NIC was active since the last call.

@@ -14,6 +14,10 @@ import (
 // batch. That many fill a send batch, and still fit into the processor's cache.
 const flushFrames = 64
 
+// flushBytes is the number of collected bytes at which a step sends its frames. One super-frame
+// takes that many; the switch forwards it while this NIC goes on.
+const flushBytes = 60 << 10
+
 // drainBatches is the largest number of receive batches that are handled before timers fire. A full
 // receive ring has that many batches. A flood of frames can delay timers by that much, but not stop
 // them.
@@ -64,6 +68,13 @@ func (d *Device) flush() {
 	}
 	d.mark(pathtrace.Sent)
 	d.out.Reset()
+}
+
+// flushMany sends the collected frames if they are many.
+func (d *Device) flushMany() {
+	if len(d.out.Frames) >= flushFrames || d.out.Bytes() >= flushBytes {
+		d.flush()
+	}
 }
 
 // progress handles one receive batch and the timers that are due. It reports whether there was any
@@ -134,16 +145,14 @@ func (d *Device) received(now clock.Time) {
 func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
 	for i := range frames {
 		if d.second.takes(&frames[i]) {
-			d.second.nic.Frame(now, 0, frames[i], &d.out)
-		} else {
-			d.e.Frame(now, 0, frames[i], &d.out)
+			d.toSecond(now, frames[i])
+			continue
 		}
-		if len(d.out.Frames) >= flushFrames {
-			d.flush()
-		}
+		d.e.Frame(now, 0, frames[i], &d.out)
+		d.flushMany()
 	}
 	d.e.EndBatch(now, &d.out)
-	if d.second.changed() {
+	if d.second.endBatch() {
 		d.e.Notify()
 	}
 }

@@ -77,6 +77,9 @@ func (b *Batch) Add(port int, data []byte) {
 	b.Frames = append(b.Frames, Frame{Data: data, Port: port})
 }
 
+// Bytes returns the number of bytes that Alloc has given since Reset.
+func (b *Batch) Bytes() int { return len(b.arena) }
+
 // Copy appends a copy of f whose bytes belong to b.
 func (b *Batch) Copy(f Frame) {
 	f.Data = append(b.Alloc(len(f.Data)), f.Data...)
