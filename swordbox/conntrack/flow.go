@@ -33,8 +33,9 @@ type Flow struct {
 	// ends a pinned flow that has been silent for Config.Idle, and refuses the flow's packets from
 	// then on.
 	Pinned bool
-	// Checked: the table checks the ICRC of every packet of the flow, and refuses packets with a
-	// wrong ICRC (Corrupt). false means that it checks only packets from which it learns something.
+	// Checked is true if the table checks the ICRC of every packet of the flow, and refuses packets
+	// with a wrong ICRC (Corrupt). If Checked is false, the table checks only packets from which it
+	// learns something.
 	Checked bool
 	// Ext belongs to the program that handles the flow's requests. It is nil in a new flow.
 	Ext any
@@ -66,7 +67,7 @@ func (r *Route) follow(f *wire.Frame) { r.Path, r.HasPath = transform.PathOf(f),
 // entry holds what the table needs to manage a flow.
 type entry struct {
 	key  key
-	host *host // of the requester
+	host *host // host of the requester
 	// noted is when a packet of the flow last updated host.last.
 	noted clock.Time
 	// prev and next link the flow in a list: the learning flows of its host, or the closed flows.
@@ -80,7 +81,7 @@ type entry struct {
 type origin struct {
 	learn     *learning // the evidence from packets; nil means that the peer is known
 	setup     *setup    // the handshake of the connection managers; nil means that the table did not see it
-	announced bool      // learnt from the connection manager
+	announced bool      // true if the connection was learnt from the connection manager
 }
 
 // settled reports whether the table has seen every request of the flow that may still be answered.

@@ -21,7 +21,7 @@ const (
 type host struct {
 	addr  netip.Addr
 	port  int
-	fixed bool // bound to the port by the control plane
+	fixed bool // true if the control plane has bound the address to the port
 	last  clock.Time
 	// learning lists the host's flows without a peer, in the order of their last packets, the
 	// oldest first.

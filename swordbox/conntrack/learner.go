@@ -23,7 +23,8 @@ import (
 // A host can forge responses with its own address. That can pair its own flows wrongly, but no flow
 // of another host.
 
-// confirm is how many responses, each to a higher PSN, must match the only flow that is left.
+// confirm is how many responses, each to a higher PSN than the one before, must match the only flow
+// that is left before the table pairs the two flows.
 const confirm = 3
 
 // learner finds out from packets which two flows are the two directions of one connection. It holds

@@ -95,9 +95,9 @@ func (l *learning) newest() *run { return &l.runs[(l.next+maxRuns-1)%maxRuns] }
 type match uint8
 
 const (
-	possible   match = iota // nothing: the request is too old, or the response is a NAK
+	possible   match = iota // the response shows nothing: the request is too old, or the response is a NAK
 	matching                // the flow has a request of that PSN and kind
-	impossible              // the response does not answer the flow
+	impossible              // the response answers no request of the flow
 )
 
 // compare reports whether a response may answer a request of the flow.

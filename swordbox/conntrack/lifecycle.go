@@ -175,8 +175,8 @@ func (t *Table) pair(a, b *Flow) {
 	}
 }
 
-// nearby is how far ahead of the expected PSN a request may be after a silence without a suspicion that
-// the queue pair belongs to a new connection.
+// nearby is how far a request may be ahead of the expected PSN after a silence. If its PSN is not
+// that near, its queue pair is taken for that of a new connection.
 const nearby = 4096
 
 // reuse checks a request that comes after a silence longer than any NIC retries. If its PSN is not

@@ -59,15 +59,15 @@ func (r Reason) String() string { return reasonNames[r] }
 // Seen is what the table says about a packet.
 type Seen struct {
 	// Flow is the flow of a request, or the flow that a response answers. It is nil if Bad is not
-	// Fine; but for Spoofed, Quarantined and Implausible it may be the flow that the packet
-	// claimed.
+	// Fine; but for Spoofed, Quarantined, Implausible and Corrupt it may be the flow that the
+	// packet claimed.
 	Flow *Flow
-	// Response: the packet is a response; false means a request.
+	// Response is true if the packet is a response, and false if it is a request.
 	Response bool
 	// Class is the class of a request.
 	Class Class
-	// Alone: the request is New, and all requests that the requester sent before it have been
-	// answered. Not valid for pinned flows.
+	// Alone is true if the request is New, and all requests that the requester sent before it have
+	// been answered. It is not valid for pinned flows.
 	Alone bool
 	// Span is how many PSNs a request takes: as many as a READ has response packets, 1 for other
 	// requests. 0 means not known, because the path MTU is not known.

@@ -22,8 +22,8 @@ const (
 	// maxStrange is how many words a WRITE may touch on a connection that the server has never
 	// answered: as many as fit into the largest packet.
 	maxStrange = 4096 / 8
-	// scanBurst and scanEach bound how many words the switch examines for such WRITEs: one word
-	// each microsecond, and two full tables of words in a burst.
+	// scanBurst and scanEach bound how many words the switch examines for such WRITEs: on average
+	// one word per scanEach, and at most scanBurst words (two full tables of words) in a burst.
 	scanBurst = 1 << 17
 	scanEach  = time.Microsecond
 )
@@ -35,8 +35,9 @@ type scans struct {
 	at   clock.Time
 }
 
-// admits reports whether a request may touch the words in n bytes at va. The request is a WRITE or
-// an atomic on a connection that the server has never answered.
+// admits reports whether the switch may forward a WRITE or an atomic on a connection that the
+// server has never answered. The request may change the n bytes at va. The result is false if they
+// contain more than maxStrange words of the table, or if the budget of the search is used up.
 func (m *Machine) admits(now clock.Time, s *server, va uint64, n uint32) bool {
 	b := &m.scans
 	if earned := now.Sub(b.at) / scanEach; earned > 0 {
@@ -54,8 +55,8 @@ func (m *Machine) admits(now clock.Time, s *server, va uint64, n uint32) bool {
 	return ok
 }
 
-// Untracked does what Bypass does, for a packet that belongs to no flow. The switch knows nothing
-// about the connection of such a packet.
+// Untracked handles a packet that belongs to no flow, as Bypass does. The switch knows nothing
+// about the connection of such a packet, so it also drops a WRITE that admits refuses.
 func (m *Machine) Untracked(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	s := m.byAddr[p.DstAddr()]
 	if s == nil {

@@ -9,9 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Draining reports whether a server without rules may still have requests in flight on a shared
-// connection. While it is true, Bypass must see the requests to such a server on flows without a
-// rule, because some of them must wait until the requests on the shared connection have ended.
+// Draining reports whether a server whose last rule was removed may still have requests in flight
+// on a shared connection. While it is true, Bypass must see the requests to such a server on flows
+// without a rule, because some of them must wait until the requests on the shared connection have
+// ended.
 func (m *Machine) Draining() bool { return len(m.leaving) > 0 }
 
 // drain forgets the words of each server that has no rules any more, once no request is in flight
@@ -40,8 +41,8 @@ func (s *server) busy() bool {
 // example because the table of flows was full, or no rule of this machine covers the flow any more.
 // Bypass drops two kinds of requests, and the sender's NIC retransmits them. The first kind may
 // change a word for which a request is in flight on a shared connection. The second kind are the
-// first requests of a new connection to a server without rules, while requests from before the
-// removal of its last rule may outlive the queue pairs of their clients; see former.
+// first requests of a new connection to a server whose last rule was removed, as long as the server
+// may still execute older requests that their clients have given up; see former.go.
 func (m *Machine) Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict {
 	if !p.BTH.Opcode.Is(wire.OpRequest) {
 		return pipeline.Forward()

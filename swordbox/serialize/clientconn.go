@@ -22,9 +22,9 @@ type clientConn struct {
 	// reach.go.
 	far int32
 	ops clientOps
-	// grace computes a time: the server has acknowledged all requests that were sent on this
-	// connection before it. lastLoose is when a request was last forwarded while the expected PSN
-	// was not known.
+	// grace computes the time before which all requests sent on this connection are known to have
+	// been acknowledged by the server. lastLoose is when a request was last forwarded while the
+	// expected PSN was not known.
 	grace     atomiccache.Grace
 	lastLoose clock.Time
 	proof     proof
@@ -38,8 +38,8 @@ func (k *clientConn) isAnswered() bool { return k.acked == k.psns.own && k.msg =
 // only while it is idle. There may be more of them than psnMap remembers.
 func (k *clientConn) unanswered() int { return int(wire.Diff(k.psns.own, k.acked)) }
 
-// find returns where the request with a client's PSN is, and its PSN on the client's connection if
-// it is there.
+// find returns where the request with this client's PSN was sent. If that is the client's
+// connection, find also returns the request's PSN there.
 func (k *clientConn) find(client wire.PSN) (where, wire.PSN) {
 	if d := int(wire.Diff(k.psns.client, client)); d > 0 && d <= k.unanswered() {
 		return whereOwn, k.psns.own.Add(-d)
@@ -47,7 +47,8 @@ func (k *clientConn) find(client wire.PSN) (where, wire.PSN) {
 	return k.psns.find(client)
 }
 
-// clientPSN returns the client's PSN for a PSN on the client's connection; see psnMap.back.
+// clientPSN returns the client's PSN for a PSN on the client's connection. shift is the difference
+// between the two PSNs, and ok is false if the PSN is not known; see psnMap.back.
 func (k *clientConn) clientPSN(own wire.PSN) (client wire.PSN, shift uint32, ok bool) {
 	if d := int(wire.Diff(k.psns.own, own)); d > 0 && d <= k.unanswered() {
 		return k.psns.client.Add(-d), k.psns.shift(), true

@@ -18,8 +18,8 @@ type clientOp struct {
 	word     *atomiccache.Word
 	decision atomiccache.Decision
 	all      bool
-	// prove: if the operation succeeds, it proves that R_Key rkey gives the access right on n bytes
-	// at va.
+	// prove is true if the success of the operation proves that R_Key rkey gives the access right
+	// `right` on the n bytes at va.
 	prove bool
 	right right
 	va    uint64

@@ -17,9 +17,8 @@ type Config struct {
 	// changes its place. Window bounds the records of a flow from which the switch answers
 	// duplicates. 0 means 128 each.
 	Segments, Window int
-	// Held bounds the held requests of all flows. HeldPerFlow bounds those of one flow; 0 means
-	// 1024 and
-	// 256. Each host has a share of Held; see shares.
+	// Held bounds the held requests of all flows, HeldPerFlow those of one flow; 0 means 1024 and
+	// 256, respectively. Each host has a share of Held; see shares.
 	Held, HeldPerFlow int
 	// OwnOps bounds the operations in clientOps of a flow: those in flight on the client's
 	// connection that concern a known word or an unproven key; 0 means 128.
@@ -38,7 +37,7 @@ type Config struct {
 	// it does not know yet, it waits for Transit. It does so after a change of rules, after the end
 	// of a shared connection, and after the end of a flow with unanswered requests. 0 means 10 ms.
 	Transit time.Duration
-	// Late: hosts may have sent requests before the machine existed.
+	// Late is true if hosts may have sent requests before the machine existed.
 	Late bool
 	// Shared describes the shared connections. Words describes the table of words. Words.Budget is
 	// also the time after its transmission for which a request on a client's connection may still

@@ -8,9 +8,9 @@ import (
 // flowTable holds the sequencers of all flows. Each sequencer has a small index; when the sequencer
 // has ended, another one may get the same index.
 type flowTable struct {
-	list   []*sequencer // by index; nil is free
+	list   []*sequencer // by index; nil: the index is free
 	free   []uint32
-	serial uint32 // of the newest sequencer
+	serial uint32 // serial number of the newest sequencer
 }
 
 // add gives a sequencer its index and serial number.
@@ -53,7 +53,7 @@ func (l *sequencer) tag(psn wire.PSN) requester.Tag {
 // which they began to wait.
 type blockedList struct {
 	list  []*sequencer
-	again []*sequencer // scratch of prune
+	again []*sequencer // scratch memory of prune
 }
 
 // add puts a sequencer on the list, so that settle serves it.

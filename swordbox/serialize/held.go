@@ -14,8 +14,8 @@ type heldPacket struct {
 	at   clock.Time
 	next int32
 	port int32 // port of the host in whose share the request is
-	// hurried: the request must not wait any longer until its word has the value that it compares
-	// with.
+	// hurried is true if the request must not wait any longer until its word has the value that the
+	// request compares with.
 	hurried bool
 }
 
@@ -98,8 +98,8 @@ type waitingRoom struct {
 	held   queue
 	heard  heard
 	awaits waiting
-	// blocked: the sequencer is in Machine.blocked. served: settle released some of its requests in
-	// the last round.
+	// blocked is true while the sequencer is in Machine.blocked. served is true if settle released
+	// some of its requests in the last round.
 	blocked, served bool
 }
 

@@ -17,8 +17,8 @@ type link struct {
 	conn       *requester.Conn
 	generation uint32
 	ownQPN     wire.QPN
-	// grace computes a time: all requests that were submitted to this connection before it have
-	// ended.
+	// grace computes the time before which all requests submitted to this connection are known to
+	// have ended.
 	grace atomiccache.Grace
 }
 
@@ -52,7 +52,7 @@ func (k *link) Done(c *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	}
 	l.answered()
 	m.step.from = transform.Note{From: a.Op, Conn: k.conn.Number(), PSN: a.PSN, Made: a.Op == 0}
-	l.deliver(c, r, a) // settle releases held requests, in the order of waiting
+	l.deliver(c, r, a) // deliver releases no held request; settle does, in the order of waiting
 	m.step.from = transform.Note{Made: true}
 }
 
@@ -61,7 +61,7 @@ func (k *link) Done(c *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 func (k *link) endWord(c *pipeline.Ctx, r *record, a requester.Answer) {
 	r.prior = a.Prior
 	if a.Kind == requester.Acked && r.op.Is(wire.OpAtomic) {
-		r.prior = r.decision.Prior // a replaced atomic
+		r.prior = r.decision.Prior // the server returns no value for a replaced atomic
 	}
 	switch a.Kind {
 	case requester.Refused:

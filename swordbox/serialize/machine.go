@@ -24,7 +24,7 @@ type Machine struct {
 	leaving map[netip.Addr]*server // servers without rules that may have requests in flight; see Draining
 	byQPN   map[wire.QPN]*link     // by OwnQPN
 	words   *atomiccache.Table
-	// late: hosts may have sent requests before the machine gets its next rules.
+	// late is true if hosts may have sent requests before the machine gets its next rules.
 	late    bool
 	held    pool
 	flows   flowTable
@@ -40,8 +40,8 @@ type Machine struct {
 type step struct {
 	cover   []*atomiccache.Word
 	payload [transform.WordLen]byte
-	frame   wire.Frame // of a held request
-	tx      wire.Frame // of an answer
+	frame   wire.Frame // a held request that is being released
+	tx      wire.Frame // an answer that the switch makes
 	path    transform.Path
 	note    string         // description of the packet for captures
 	from    transform.Note // describes the packet in captures if it is an answer on a shared connection
@@ -218,7 +218,8 @@ func (m *Machine) Deadline() clock.Time {
 // maxSettle bounds the rounds of settle in one step. The next Tick continues.
 const maxSettle = 64
 
-// spareEmits is how many of the packets that a step may emit settle leaves free for answers.
+// spareEmits is the number of packets that settle leaves for answers, out of the limited number
+// that one step may emit.
 const spareEmits = 256
 
 // mayRelease reports whether settle may release another request in this step. The switch loses

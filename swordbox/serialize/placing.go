@@ -28,9 +28,9 @@ type placing struct {
 	f *wire.Frame // as the client sent it, until the request has its place
 	// span is how many PSNs the request takes; 0 means not known.
 	span int
-	// arrived: f is the packet that has just arrived, so the switch may change it into the packet
-	// for the shared connection; false means that f is a held request. now: f has been changed in
-	// this way.
+	// arrived is true if f is the packet that has just arrived, so that the switch may change it
+	// into the packet for the shared connection; it is false if f is a held request. now is true
+	// once f has been changed in this way.
 	arrived, now bool
 }
 

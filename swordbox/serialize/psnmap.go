@@ -33,7 +33,7 @@ type psnMap struct {
 	client, own wire.PSN
 }
 
-// where says where the request with a PSN is.
+// where is the place of the request with a given PSN.
 type where uint8
 
 const (
@@ -99,8 +99,8 @@ func (m *psnMap) push(s segment) {
 	*m.at(m.n - 1) = s
 }
 
-// find returns where the request with a client's PSN is, and its PSN on the client's connection if
-// it is there.
+// find returns where the request with this client's PSN was sent. If that is the client's
+// connection, find also returns the request's PSN there.
 func (m *psnMap) find(client wire.PSN) (where, wire.PSN) {
 	if wire.Diff(client, m.client) >= 0 {
 		return whereFuture, 0
@@ -135,5 +135,6 @@ func (m *psnMap) back(own wire.PSN) (client wire.PSN, shift uint32, ok bool) {
 	return 0, 0, false
 }
 
-// shift returns the difference between the next PSNs of client and server.
+// shift returns the difference between the next PSNs of client and server: the number of PSNs of
+// moved requests.
 func (m *psnMap) shift() uint32 { return uint32(m.client-m.own) & mask24 }

@@ -18,7 +18,7 @@ const (
 	ReasonGhost    pipeline.Reason = "ghost response" // a response to a request that is not in flight
 	ReasonBusy     pipeline.Reason = "word busy"      // a word waits for another request; the sender retransmits this one
 	ReasonHeldFull pipeline.Reason = "too many held"  // no room to hold the request; the sender retransmits it
-	// addressed to a queue pair of the switch by a host that is not the queue pair's peer
+	// the packet is addressed to a queue pair of the switch, but not sent by that queue pair's peer
 	ReasonStranger pipeline.Reason = "stranger"
 	ReasonDead     pipeline.Reason = "connection is dead" // a fatal NAK was sent
 )
@@ -28,7 +28,7 @@ const (
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, _ *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	l, ok := s.Flow.Ext.(*sequencer)
 	if !ok || l.phase == closed || l.generation != s.Flow.Generation {
-		l = nil // A sequencer stays in use without rules, too: it translates PSNs.
+		l = nil // an existing sequencer is used even without rules: it translates PSNs
 		if srv := m.byAddr[s.Flow.Responder]; srv != nil && srv.moves {
 			l = m.newSequencer(c.Now, s.Flow, srv)
 		}
@@ -273,7 +273,7 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 		return
 	}
 	if l.awaits.word != nil && l.awaits.stillFails(c.Now) {
-		return // tick ends this wait
+		return // tick ends this wait when its time is over
 	}
 	for l.held.n > 0 {
 		l.awaits = waiting{}

@@ -28,7 +28,7 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 	}
 	if l.phase.isLoose() {
 		if l.phase.hasForwarded() && p.BTH.Opcode.Is(wire.OpRead) && wire.Diff(end, l.psns.own) > 0 {
-			l.psns.own = end // the end of a READ of unknown span
+			l.psns.own = end // the response shows where a READ of unknown span ends
 		}
 		if l.phase.hasForwarded() && wire.Diff(end, l.psns.own) <= 0 {
 			l.ackOwn(c.Now, end)
@@ -102,8 +102,8 @@ func (l *sequencer) resolve(p *pipeline.Parsed) {
 	l.m.kick = l.m.kick || l.blocked
 }
 
-// note updates the record of the request that a response answers. redone: the packet is the last
-// one of the response to a READ that was executed again.
+// note updates the record of the request that a response answers. redone is true if the packet is
+// the last one of the response to a READ that was executed again.
 func (l *sequencer) note(p *pipeline.Parsed, client wire.PSN) (redone bool) {
 	op := p.BTH.Opcode
 	if !op.Is(wire.OpRead | wire.OpAtomic) {
@@ -119,8 +119,8 @@ func (l *sequencer) note(p *pipeline.Parsed, client wire.PSN) (redone bool) {
 		r.prior = p.AtomicAck
 	case op == wire.RCReadResponseOnly && (r.op == wire.RCAtomicWrite || r.op == wire.RCFlush):
 	case op.Is(wire.OpRead) && r.op == wire.RCReadRequest && client == r.psn.Add(r.span-1):
-		// This is the last packet of the response, but an earlier one is missing. If it was lost,
-		// the client asks for the rest again. If it was reordered, it can still reach the client.
+		// This is the last packet of the response. If an earlier one was lost, the client asks for
+		// the rest again. If an earlier one was reordered, it can still reach the client.
 	case op.Is(wire.OpRead) && r.op == wire.RCReadRequest:
 		r.got = max(r.got, int(wire.Diff(client, r.psn))+1)
 		return false

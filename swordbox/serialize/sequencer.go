@@ -15,7 +15,7 @@ const placeOwn = -1
 // each to its place, and answers the client in the same order. The package comment lists its parts.
 type sequencer struct {
 	m             *Machine
-	generation    uint32 // of the flow
+	generation    uint32 // generation of the flow
 	index, serial uint32 // in flowTable
 
 	phase  phase
@@ -47,7 +47,7 @@ const (
 )
 
 // start ends the loose phases. psn is the PSN that the server expects when all forwarded requests
-// have arrived. alone: all requests before it have been answered.
+// have arrived. alone is true if all requests before it have been answered.
 func (l *sequencer) start(now clock.Time, psn wire.PSN, alone bool) {
 	l.reaches()
 	sent := l.phase.hasForwarded()

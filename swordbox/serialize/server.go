@@ -20,8 +20,9 @@ type server struct {
 	// incarnation counts the shared connections that were attached. breaks counts how many of them
 	// replaced an earlier connection; see proof.
 	incarnation, breaks uint32
-	// moves: a rule moves requests. watch: a rule replaces atomics, or an earlier one did. proves:
-	// a rule has action move, for which keys must be proven, or an earlier one had.
+	// moves is true if a rule moves requests of the server. watch is true if a rule replaces
+	// atomics, or an earlier rule did. proves is true if a rule has action move, for which keys
+	// must be proven, or an earlier rule had.
 	moves, watch, proves bool
 	rules                []*rules.Rule // the hardened rules for the server
 	// links are the shared connections, by shard. New requests use only the first shards of them.

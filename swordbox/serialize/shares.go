@@ -20,7 +20,8 @@ type shares struct {
 	// common is the number of places that are not reserved, and taken is how many of the common
 	// places are in use.
 	reserve, ports, common, taken int
-	// wanted: a flow has asked for room without success since a place last became free.
+	// wanted is true if a flow has asked for a place without success since a place last became
+	// free.
 	wanted bool
 	hosts  []share // by port + 1; 0 means that no port is known
 }

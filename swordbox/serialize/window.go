@@ -19,13 +19,13 @@ type asked struct {
 // the arrival of the request until it is evicted from the window. Its data serve to answer a
 // duplicate (hole 14), and to execute a READ again.
 type record struct {
-	psn wire.PSN // of the request at the client
+	psn wire.PSN // the request's PSN at the client
 	own wire.PSN // its first PSN on the client's connection, if place is placeOwn
 	asked
 	span  int // how many PSNs the request takes
 	place int16
 	state recordState
-	// ackReq: the client set AckReq in the request.
+	// ackReq is true if the client set AckReq in the request.
 	ackReq bool
 	// got is how many packets of a READ's response the switch has forwarded without a gap.
 	got   int
@@ -242,7 +242,8 @@ func (w *window) find(psn wire.PSN) *record {
 		}
 		hi--
 	}
-	// If there is such a record, it is the last one in [lo, hi) that does not begin behind psn.
+	// If there is a record whose PSNs include psn, it is the last one in [lo, hi) that does not
+	// begin behind psn.
 	for hi-lo > 1 {
 		if mid := lo + (hi-lo)/2; wire.Diff(psn, w.at(mid).psn) >= 0 {
 			lo = mid

@@ -33,10 +33,12 @@ type Link struct {
 	Host string
 	// Ifname is the name of the switch's interface.
 	Ifname string
-	// Guest: the link may be removed while the switch runs.
+	// Guest is true if the link belongs to a guest; such a link may be removed while the switch
+	// runs.
 	Guest bool
-	// GSO: the switch sends super-frames to the host whole, and Open makes a port that joins
-	// packets into super-frames. false means that every packet to the host is a frame of its own.
+	// GSO is true if the switch sends super-frames to the host whole; Open then makes a port that
+	// joins packets into super-frames. If GSO is false, every packet to the host is a frame of its
+	// own.
 	GSO bool
 }
 

@@ -30,6 +30,7 @@ type none struct{}
 //	                              that a fault or the program touched
 //	POST   /ports                adds the port of a guest
 //	DELETE /ports/{host}         removes it
+//	POST   /capture/{name}/end   ends the capture that was begun with &name=
 //	GET    /past                 the last packets as pcapng, if the switch keeps them
 //	POST   /trace                records when packets pass: a pathtrace.Request
 //	DELETE /trace                ends that, returns a pathtrace.Trace

@@ -115,9 +115,9 @@ func (t *traffic) distort(i int, f packetio.Frame, v *fault.Verdict) (_ packetio
 }
 
 // corruptible reports whether a checksum of a higher layer detects a flipped bit in the frame. A
-// frame without such a checksum, like ARP, is dropped instead of corrupted. On a real link its
-// frame check sequence has the same effect, and a corrupted entry in a neighbour table is no effect
-// of a faulty link. A super-frame of TCP is dropped, too, because the checksums of its segments are
+// frame without such a checksum, like ARP, is dropped instead of corrupted: on a real link the
+// receiver would drop it because of the frame check sequence, and the damage would never reach a
+// neighbour table. A super-frame of TCP is dropped, too, because the checksums of its segments are
 // not computed yet.
 func corruptible(f *packetio.Frame) bool {
 	if f.SegSize > 0 || len(f.Data) < 18 {
@@ -139,7 +139,7 @@ func (t *traffic) show(i int, dir tap.Direction, f packetio.Frame, comment strin
 // explain describes for captures what a verdict does to a frame, and which rules cause it: "fault
 // f1 (loss): dropped".
 func (t *traffic) explain(v *fault.Verdict) string {
-	// A verdict without rules has only the delay of the frame's own serialization.
+	// Without rules, the verdict has only the time that the link needs to send the frame.
 	if !t.observing || len(v.Rules) == 0 {
 		return ""
 	}

@@ -15,7 +15,7 @@ import (
 type journalFile struct {
 	*journal.Journal
 	mem []byte
-	// renewed: the file held no journal of this program, and was emptied.
+	// renewed is true if the file held no journal of this program and was therefore emptied.
 	renewed bool
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// begun returns the rack with the program that the switch starts with. If an operator loaded
-// another program than that of the rack file into the former incarnation of the switch, it is the
-// loaded one. The rules of that program are in the journal.
+// begun returns the rack's description with the program that the switch starts with: the program
+// that an operator loaded into the former incarnation of the switch, or else that of the rack file.
+// The rules of a loaded program are in the journal.
 func begun(rack *spec.Rack, paths spec.Paths) (*spec.Rack, error) {
 	text, err := os.ReadFile(paths.Program())
 	name := string(text)

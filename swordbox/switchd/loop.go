@@ -21,7 +21,8 @@ func (d *Daemon) loop(ctx context.Context) error {
 			failed = 0
 			continue
 		}
-		// A port was closed while the waiter used it. In the next round Recv fails for this port.
+		// The usual cause is that a port was closed while the waiter used it. In the next round
+		// Recv fails for this port.
 		if failed++; failed > maxWaitErrors {
 			return fmt.Errorf("switch: wait: %w", err)
 		}

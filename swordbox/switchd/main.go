@@ -122,7 +122,7 @@ const serverSilence = time.Second
 
 // appendHold is how long the switch holds an append while the previous append is in flight. Where
 // hosts share CPUs, an answer takes milliseconds. If the switch sends an append too early, its CAS
-// fails. NICs retry for half a second and more.
+// fails. The client's NIC does not give up meanwhile: NICs retry for half a second and more.
 const appendHold = 20 * time.Millisecond
 
 // configured returns the settings of a program that are not in the rack's description. The source

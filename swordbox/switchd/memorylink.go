@@ -62,11 +62,11 @@ type wirePort interface {
 type doubleLink struct {
 	wire   wirePort
 	memory *memlink.Port
-	// wireFirst: the next Recv tries the veth pair first. It alternates, so that no way has to wait
-	// for the other.
+	// wireFirst is true if the next Recv tries the veth pair first. Recv inverts it each time, so
+	// that neither way has to wait for the other.
 	wireFirst bool
 	oneRMA    bool // the host has a 1RMA NIC, whose messages go through shared memory, too
-	// batches of a Send that has frames for both ways
+	// toWire and toMemory are the batches of a Send that has frames for both ways.
 	toWire, toMemory packetio.Batch
 }
 

@@ -33,7 +33,8 @@ type programControl struct {
 	load      func(name string, set *rules.Set) (*Loaded, error)
 	described *spec.Rack
 
-	// The loop owns these fields.
+	// running is the running program, and self the addresses that it uses. Only the loop uses these
+	// fields.
 	running pipeline.Program
 	self    pipeline.Self
 
@@ -63,7 +64,7 @@ type ProgramInfo struct {
 // RuleText is the body of POST /rules: a rule in the syntax of the command line.
 type RuleText struct {
 	Rule string `json:"rule"`
-	// First puts the rule before the others.
+	// First is true if the new rule is to precede the others.
 	First bool `json:"first,omitempty"`
 }
 

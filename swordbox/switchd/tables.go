@@ -18,7 +18,7 @@ const (
 	tableGroups = "groups"
 )
 
-// Dropped is the answer to DELETE of table entries.
+// Dropped is the answer to a request that clears a table: how many entries the switch removed.
 type Dropped struct {
 	Entries int `json:"entries"`
 }

@@ -19,7 +19,8 @@ type rate struct {
 	txPackets, txBits uint64
 }
 
-// openEvery: at every openEvery-th check, the watcher tries again to open missing ports.
+// openEvery is how many checks of the ports pass from one attempt to open the missing ports to the
+// next.
 const openEvery = 4
 
 // watcher detects ports that have appeared, and links that have gone up or down. It has a goroutine
