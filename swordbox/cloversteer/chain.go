@@ -208,8 +208,8 @@ func (t *chains) steer(k *chain, d *decision, version layout.Version) bool {
 	return true
 }
 
-// answered handles the response to an append. original is the header that the append found. landed:
-// it was the append in flight to its chain.
+// answered handles the response to an append. original is the header that the append found. landed
+// is true if the append was the one in flight to its chain.
 func (t *chains) answered(k *chain, d *decision, original uint64) (landed bool) {
 	if d.absorbed {
 		t.joined(k, d, original)

@@ -40,7 +40,7 @@ type decision struct {
 
 // target is where a request was sent.
 type target struct {
-	// steered: the request was sent to another address than the client named.
+	// steered is true if the request was sent to another address than the client named.
 	steered bool
 	// asked is the address that the client named; to is the node to which the request was sent.
 	asked uint64
@@ -62,14 +62,15 @@ type appended struct {
 	place
 	// sent is the number of the flight (flight.sent).
 	sent uint64
-	// stale: the entry that the client named has been reused, so the append would fail there.
+	// stale is true if the entry that the client named has been reused, so that the append would
+	// fail there.
 	stale bool
 	// node is the appended node, with its location; serial 0 means that the switch did not see the
 	// node.
 	node     ref
 	location layout.Location
-	// absorbed: the switch sent the request to the header of the appended node itself, with swap
-	// instead of the client's operand; see absorb.
+	// absorbed is true if the switch sent the request to the header of the appended node itself,
+	// with swap instead of the client's operand; see absorb.
 	absorbed bool
 	swap     uint64
 }

@@ -64,7 +64,7 @@ type Tail struct {
 	Server netip.Addr `json:"server"`
 	RKey   uint32     `json:"rkey"`
 	VA     uint64     `json:"va"`
-	// Length in bytes.
+	// Length is the length of the node in bytes.
 	Length  int   `json:"length"`
 	Version uint8 `json:"version"`
 	// Sequence is the place of the node in its chain. It counts from the time when the switch

@@ -20,7 +20,7 @@ type part struct {
 	base   uint64 // address of the superblock
 	rkey   uint32
 	super  layout.Superblock
-	length uint64 // of the memory, in bytes
+	length uint64 // length of the part's memory, in bytes
 	// incarnation changes each time that the part is formatted or moves to another address.
 	incarnation uint32
 	store       *store
@@ -174,7 +174,7 @@ func (s *part) contains(va uint64, rkey uint32) bool {
 	return rkey == s.rkey && va >= s.base && va-s.base < s.length
 }
 
-// slab returns the start of the entry that contains the address va. The entries of the space have
+// slab returns the start of the entry that contains the address va, in a space whose entries have
 // fixed classes. ok is false if there is no such entry.
 func (s *part) slab(va uint64) (start uint64, ok bool) {
 	off := int(va - s.base)

@@ -67,7 +67,7 @@ func (t *table[V]) find(k id) *V {
 }
 
 // put returns the entry of k, and adds a zero one if there is none. It returns nil if pinned
-// entries occupy all slots of k. evicted: put has removed another entry to make room.
+// entries occupy all slots of k. evicted is true if put has removed another entry to make room.
 func (t *table[V]) put(k id, pinned func(*V) bool) (v *V, evicted bool) {
 	if v = t.find(k); v != nil {
 		return v, false

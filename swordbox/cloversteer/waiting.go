@@ -12,8 +12,8 @@ const none = -1
 // waiter is an append or a READ that waits in the switch.
 type waiter struct {
 	read   bool          // a READ of node; otherwise an append of node
-	parts  parts         // of a READ
-	format layout.Format // of a READ's response
+	parts  parts         // packets of the response to a READ
+	format layout.Format // layout of the node that a READ returns
 	hold   pipeline.HoldID
 	flow   *flow
 	psn    wire.PSN

@@ -95,7 +95,7 @@ func (l *learning) newest() *run { return &l.runs[(l.next+maxRuns-1)%maxRuns] }
 type match uint8
 
 const (
-	possible   match = iota // the response shows nothing: the request is too old, or the response is a NAK
+	possible   match = iota // no evidence: the request is too old, or the response is a NAK
 	matching                // the flow has a request of that PSN and kind
 	impossible              // the response answers no request of the flow
 )

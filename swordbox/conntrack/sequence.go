@@ -15,8 +15,8 @@ type Sequence struct {
 	// unchanged for a pinned flow, because its responder uses other PSNs.
 	Acked    wire.PSN
 	HasAcked bool
-	// Middle: requests may have been sent before the table saw the flow, because the table was
-	// started later or was full.
+	// Middle is true if requests may have been sent before the table saw the flow, because the
+	// table was started later or was full.
 	Middle bool
 
 	sync sync

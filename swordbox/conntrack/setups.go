@@ -31,8 +31,8 @@ type setupKey struct {
 // end b sent the REP.
 type setup struct {
 	a, b     setupKey // b.id is valid if replied
-	host     *host    // of a
-	qpn      wire.QPN // of a
+	host     *host    // host of end a
+	qpn      wire.QPN // queue pair of end a
 	psn      wire.PSN // the first PSN that a expects from b
 	mtu      int      // in bytes
 	at       clock.Time
@@ -55,7 +55,7 @@ func newSetups(max int, stats *Stats) setups {
 	return setups{asked: make(map[setupKey]*setup), known: make(map[setupKey]*setup), max: max, stats: stats}
 }
 
-// request handles a REQ.
+// request handles a REQ. The result is true if the table has recorded the REQ, now or before.
 func (t *setups) request(now clock.Time, from *host, to netip.Addr, body []byte) bool {
 	var m mad.REQ
 	if m.Parse(body) != nil || m.Type != 0 || m.QPN <= gsi || mtuOf(m.MTU) == 0 {
@@ -92,7 +92,8 @@ func (t *setups) replied(s *setup, b setupKey, qpn wire.QPN, toB, toA *Flow) {
 	toB.setup, toA.setup = s, s
 }
 
-// established handles an RTU.
+// established handles an RTU. The result reports whether the RTU belongs to a handshake that the
+// table knows.
 func (t *setups) established(from netip.Addr, body []byte) bool {
 	var m mad.RTU
 	if m.Parse(body) != nil {

@@ -24,10 +24,10 @@ type Config struct {
 	// silent before a PSN out of order means that its queue pair belongs to another connection. It
 	// must be longer than the time for which NICs retry. 0 means 30 seconds.
 	Quarantine time.Duration
-	// Settle: if the table first sees a connection within this time after its start, the connection
-	// may be older than the table. For the time Quarantine the table then concludes nothing from
-	// PSNs that it has not seen on that flow. 0 means 30 seconds. Negative: no connection existed
-	// at the start.
+	// Settle is how long after its start the table assumes that a connection which it has not seen
+	// before may be older than the table. The table then concludes nothing, for the longer of
+	// Settle and Quarantine, from PSNs that it has not seen on that flow. 0 means 30 seconds. A
+	// negative value means that no connection existed at the start.
 	Settle time.Duration
 	// Seed is the seed of the hash of keys. It keeps hosts from choosing keys that collide.
 	Seed uint64
@@ -80,7 +80,7 @@ type Table struct {
 	header  mad.Header // of the datagram being parsed
 
 	started bool
-	start   clock.Time // of the first packet
+	start   clock.Time // time of the first packet
 	sweep   clock.Time // when Tick must be called next
 	cursor  int        // index of the flow with which the sweep continues
 }

@@ -89,15 +89,15 @@ func (ch *channel) Begin(s *switchconn.Shared, g memgrant.Grant) {
 
 func (ch *channel) End(c *pipeline.Ctx) { ch.Detach(c) }
 
-// Done hands the bytes of a READ to the part that has asked for them. The PSN in a tag is the
-// epoch.
+// Done hands the bytes of a READ to the part that has asked for them. The PSN of a tag holds the
+// bouncer's epoch when the request was sent.
 func (ch *channel) Done(_ *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	var b []byte
 	if a.Kind == requester.Read {
 		b = a.Frame.Payload
 	}
 	if t.PSN != wire.PSN(ch.b.epoch) {
-		return // the table has another place now
+		return // the bouncer serves another table now
 	}
 	switch purpose(t.Flow) {
 	case ofCell:

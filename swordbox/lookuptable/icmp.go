@@ -10,7 +10,8 @@ import (
 // quote says where the headers of the packet are that an ICMP error quotes.
 type quote struct {
 	view
-	// ports: the ports are there. Other bytes behind them may be missing.
+	// ports is true if the frame has the ports of the quoted packet. Bytes behind the ports may be
+	// missing.
 	ports bool
 }
 

@@ -205,7 +205,7 @@ func (m *Machine) Spec() pipeline.Part {
 		pipeline.RegisterSpec{Name: "lookup keys", Width: keyBits + actionBits + 8, Entries: cells},
 		pipeline.RegisterSpec{Name: "lookup flights", Width: 16, Entries: links * hashes},
 		pipeline.RegisterSpec{Name: "lookup lengths", Width: 16, Entries: cells},
-		// Address, READ or WRITE.
+		// Each register has the address of a request, and whether it is a READ or a WRITE.
 		pipeline.RegisterSpec{Name: "lookup requests", Width: 64 + 1, Entries: links * extmem.InFlight, Each: extmem.InFlight})
 	p.Needs = append(p.Needs, pipeline.Need{Kind: pipeline.NeedTimer, What: "retransmissions, one for each connection to a server of a table", Count: links})
 	return p

@@ -7,7 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Protocols whose checksums cover addresses, and of which TCP and UDP have ports.
+// Numbers of IP protocols. TCP and UDP have ports. The checksums of TCP, UDP and ICMPv6 cover the
+// IP addresses; that of ICMP does not.
 const (
 	protoICMP   = 1
 	protoTCP    = 6
@@ -47,9 +48,9 @@ type view struct {
 	ip, l4 int // offsets from the frame's start
 	v6     bool
 	proto  uint8
-	// ports: the header of TCP or UDP follows at l4.
+	// ports is true if the header of TCP or UDP follows at l4.
 	ports bool
-	// inner: the transport header follows at l4; false: the frame is a later fragment.
+	// inner is true if the transport header follows at l4; it is false for a later fragment.
 	inner bool
 }
 
@@ -148,7 +149,7 @@ func (v *view) sumAt(b []byte) int {
 	return 0
 }
 
-// bytesOf returns an address as in a Key.
+// bytesOf returns an address in the form of the addresses in a Key.
 func bytesOf(a netip.Addr) (b [16]byte) {
 	if a = a.Unmap(); a.Is4() {
 		x := a.As4()
@@ -158,7 +159,7 @@ func bytesOf(a netip.Addr) (b [16]byte) {
 	return a.As16()
 }
 
-// addrOf returns the address of bytes as in a Key.
+// addrOf returns the IP address for an address in the form of those in a Key.
 func addrOf(b [16]byte, v6 bool) netip.Addr {
 	if v6 {
 		return netip.AddrFrom16(b)

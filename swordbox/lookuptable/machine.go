@@ -28,7 +28,8 @@ type Config struct {
 	MAC  func(a netip.Addr) (wire.MAC, bool)
 	// Server makes the part of a table on a server. number names its connection in captures.
 	Server func(l *Link, number uint32) Server
-	// Trusting: what comes back is taken for the right frame with its entry, as in the paper.
+	// Trusting is true if the machine takes the frame and the entry that come back for the right
+	// ones without a check, as in the paper.
 	Trusting bool
 	// Silence is how long the switch retransmits to a server that does not answer; 0 means 255 ms.
 	Silence time.Duration
@@ -275,7 +276,7 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	m.links.Sweep(nil)
 }
 
-// MarkIn counts the ports whose frames are looked up in q.
+// MarkIn makes q the MarkedPorts in which the machine counts the ports whose frames are looked up.
 func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.marks = q }
 
 // Take handles an IP packet that arrives at a port with a rule.

@@ -114,11 +114,11 @@ type Layout struct {
 	// Cache is how many entries the switch keeps. Depth is how many READs may be in flight to each
 	// server.
 	Cache, Depth int
-	// Flow: a key is a whole flow; otherwise the destination's address. DropMiss: a frame without an
-	// entry is dropped.
+	// Flow is true if a key is a whole flow; otherwise it is the destination's address. DropMiss is
+	// true if a frame without an entry is dropped.
 	Flow, DropMiss bool
-	// Published: there is one home slot for a key, and the cell of a frame follows its slot. Cell is
-	// the size of both, and Cells is how many frames may wait for a READ.
+	// Published is true if there is one home slot for a key, and the cell of a frame follows its
+	// slot. Then Cell is the size of both, and Cells is how many frames may wait for a READ.
 	Published bool
 }
 
@@ -184,7 +184,8 @@ func (l *Layout) End() uint64 {
 	return end
 }
 
-// all is what the table takes of each server, as one cell.
+// all returns the memory that the table takes on each server, as an Area with one cell on each
+// server.
 func (l *Layout) all() extmem.Area {
 	return extmem.Area{Servers: l.Servers, Offset: l.Base, Cells: max(1, len(l.Servers)), Size: int(l.End() - l.Base)}
 }

@@ -33,7 +33,7 @@ const hashes = 1 << 10
 // flight is a frame in flight.
 type flight struct {
 	Lookup
-	number uint32 // in the ring
+	number uint32 // number of the frame in the ring
 	end    uint64 // position behind the frame's last cell
 	asked  bool
 }
@@ -44,7 +44,7 @@ type bouncer struct {
 	writer
 	link  *Link
 	table *Table // nil means that no table needs the server
-	epoch uint32 // changes with the table
+	epoch uint32 // a new one for each call of Use
 	ring  framering.Ring
 	// frames is a ring of the lookups in flight; first is the oldest. begun is how many of them
 	// have sent the READs of all their cells.
@@ -108,7 +108,8 @@ func (b *bouncer) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h ui
 	return true
 }
 
-// Work asks for slots and cells, and finishes the frames that have come back, until nothing moves.
+// Work makes progress with changes of entries, asks for slots and cells, and finishes the frames
+// that have come back. It repeats this as long as frames come back.
 func (b *bouncer) Work(c *pipeline.Ctx) {
 	if b.table == nil {
 		return

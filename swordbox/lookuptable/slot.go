@@ -78,8 +78,8 @@ func ReadSlot(b []byte, e *Entry) (used bool) {
 	return true
 }
 
-// search looks for a key in slots. torn: the key was not found, and a slot was read while it was
-// written.
+// search looks for a key in slots. torn is true if the key was not found, and a slot was read while
+// it was written.
 func search(b []byte, k *Key) (a Action, found, torn bool) {
 	var e Entry
 	for ; len(b) >= SlotLen; b = b[SlotLen:] {

@@ -14,7 +14,8 @@ type Table struct {
 	port  int    // of the host whose frames are looked up
 	links []*Link
 	cache cache
-	// changes counts changes of entries: a lookup that began before one must not fill the cache.
+	// changes counts changes of entries. A lookup that began before a change must not fill the
+	// cache.
 	changes uint64
 	stats   Stats
 	why     string // why the last change was refused
@@ -65,13 +66,14 @@ type Lookup struct {
 	// Found says what was found, and Action what the entry says if it was Hit.
 	Found   Found
 	Action  Action
-	changes uint64 // of the table's entries, when the slots were read
+	changes uint64 // value of Table.changes when the slots were read
 }
 
 // Found is what a lookup has found.
 type Found uint8
 
-// Results of a lookup. Gone: the slots did not come back.
+// Results of a lookup. Unknown means that the slots have not come back yet, Gone that they will not
+// come back.
 const (
 	Unknown Found = iota
 	Hit
@@ -104,7 +106,8 @@ func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 	}
 }
 
-// keep puts an entry that was found into the cache. k is the key of the frame that has come back.
+// keep puts an entry that was found into the cache, unless an entry has changed since its slots
+// were read. k is the key of the frame that has come back, which a trusting machine uses.
 func (t *Table) keep(l *Lookup, k Key) {
 	switch {
 	case t.m.cfg.Trusting:

@@ -90,7 +90,8 @@ func (b *bouncer) Scan(from int) {
 	}
 }
 
-// change goes on with changes.
+// change makes progress with the changes: it writes the slots of those that have read them, ends
+// those whose WRITEs have been answered, and begins those that wait.
 func (b *bouncer) change(c *pipeline.Ctx) {
 	if b.Waiting() == 0 {
 		return
@@ -105,7 +106,7 @@ func (b *bouncer) change(c *pipeline.Ctx) {
 			b.queue = slices.Insert(b.queue, 0, change{Entry: x.Entry, remove: x.remove, scan: x.scan, sent: x.sent, home: x.home})
 		case x.state == writing && x.left == 0:
 			if !x.scan {
-				b.page = nil // it was read before the change
+				b.page = nil // the page was read before the change
 			}
 		default:
 			continue

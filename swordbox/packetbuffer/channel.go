@@ -29,7 +29,8 @@ func carrierOf(silence time.Duration) func(l *Link, number uint32) Carrier {
 
 func (ch *channel) Writes() int { return ch.Spare() }
 
-// Read identifies the READ by the entry. The numbers of rings begin at 1, so 0 is a WRITE.
+// Read submits the READ of an entry. The tag holds the entry's ring and place; the numbers of rings
+// begin at 1, so Flow 0 marks a WRITE.
 func (ch *channel) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry) {
 	ch.Submit(c, ch.Request(wire.RCReadRequest, offset, n), requester.Tag{Flow: e.Ring, Generation: e.Place})
 }

@@ -40,8 +40,8 @@ func (c *Ctx) Allowed(in int, to wire.MAC) bool {
 	return port < 0 || c.s.allowed(in, port)
 }
 
-// DelayedUntil returns when the last frame arrives that the switch has sent and that an injected
-// fault delays; a time in the past if there is none.
+// DelayedUntil returns the time until which injected faults delay frames that the switch has
+// already sent; it is in the past if there is no such frame.
 func (c *Ctx) DelayedUntil() clock.Time { return c.s.delayedUntil }
 
 // Emit sends a packet that the program has made. Its destination address decides the port. Emit

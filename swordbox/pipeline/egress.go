@@ -21,9 +21,9 @@ type Egresser interface {
 	Queued() *QueuedPorts
 }
 
-// QueuedPorts lists the queues of a program at each port, in the order in which they came. A port has
-// several queues while frames of a former one are left: those leave first, and new frames go to the
-// newest queue. So frames keep their order.
+// QueuedPorts lists the queues of a program at each port, in the order in which they were added. A
+// port has several queues while frames of an earlier queue are left: these frames leave first, and
+// new frames go to the newest queue. So frames keep their order.
 type QueuedPorts struct {
 	ports [][]uint32 // the numbers of the queues at each port
 	last  uint32     // the number of the newest queue
@@ -71,7 +71,7 @@ func (p *Place) Leave() {
 	p.in = nil
 }
 
-// unqueued is for programs without queues.
+// unqueued is the empty QueuedPorts of a program without queues.
 var unqueued = new(QueuedPorts)
 
 // load sets the program. A program that is no Egresser has no queues.

@@ -24,8 +24,8 @@ type Follower interface {
 	Dropped()
 }
 
-// Moved tells the follower that a request leaves under another name. A program calls it only if
-// Observed is true.
+// Moved tells the follower that a request leaves under another queue pair or PSN. A program calls
+// it only if Observed is true.
 func (c *Ctx) Moved(from, to RequestID) {
 	if f := c.follower; f != nil {
 		f.Moved(from, to)

@@ -22,7 +22,8 @@ type Guard interface {
 // guard decides about the frames that the switch does not pass to its program.
 type guard struct {
 	program Guard // nil: no frame is refused
-	// scratch and segment are memory for a frame without a wrong bit, and for a packet of it.
+	// scratch holds a copy of a frame in which one wrong bit is corrected. If the copy is a
+	// super-frame, segment holds its first packet.
 	scratch, segment []byte
 }
 

@@ -20,7 +20,7 @@ type Ingresser interface {
 	Taken() *MarkedPorts
 }
 
-// load sets what program p decides about frames that come in.
+// load asks program p at which ports it decides about frames that come in.
 func (d *deciders) load(p Program) {
 	d.taken = unmarked
 	if d.ingress, _ = p.(Ingresser); d.ingress != nil {

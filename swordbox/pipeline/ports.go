@@ -4,7 +4,7 @@ package pipeline
 // switch asks the program about frames only at ports where the count is not 0.
 type MarkedPorts struct{ marks []int }
 
-// Add counts one more at a port.
+// Add counts one more rule at a port.
 func (q *MarkedPorts) Add(port int) {
 	for len(q.marks) <= port {
 		q.marks = append(q.marks, 0)
@@ -12,11 +12,11 @@ func (q *MarkedPorts) Add(port int) {
 	q.marks[port]++
 }
 
-// Remove counts one less at a port, to which Add has been applied.
+// Remove counts one rule less at a port, which Add has counted.
 func (q *MarkedPorts) Remove(port int) { q.marks[port]-- }
 
 // Has reports whether the count of a port is not 0.
 func (q *MarkedPorts) Has(port int) bool { return port < len(q.marks) && q.marks[port] > 0 }
 
-// unmarked is for programs that do not decide about arriving frames.
+// unmarked is the empty MarkedPorts of a program that does not decide about arriving frames.
 var unmarked = new(MarkedPorts)

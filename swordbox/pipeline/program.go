@@ -28,8 +28,8 @@ type Parsed struct {
 	Raw packetio.Frame
 	// Ingress is the port at which the packet arrived.
 	Ingress int
-	// Own: the packet is addressed to the switch itself (Config.Self). The switch cannot forward
-	// it.
+	// Own is true if the packet is addressed to the switch itself (Config.Self). The switch cannot
+	// forward such a packet.
 	Own bool
 	// Packets is 1, or the number of packets of a super-frame. For a super-frame, Frame is its
 	// first packet without payload.

@@ -6,13 +6,13 @@ type Spec struct {
 	Name string
 	// Doc is one sentence for listings.
 	Doc string
-	// Split: the switch splits super-frames and calls Packet for every packet. false means that it
-	// calls Packet once for a super-frame, with the headers of its first packet; the program may
-	// return Apart to have the super-frame split.
+	// Split is true if the switch splits super-frames and calls Packet for every packet. If Split
+	// is false, the switch calls Packet once for a super-frame, with the headers of its first
+	// packet; the program may return Apart to have the super-frame split.
 	Split bool
-	// Verify: a packet with a wrong ICRC is forwarded unchanged without a call of Packet. The
-	// receiver drops and counts such a packet. A verdict Rewrite always verifies the ICRC, because
-	// a new ICRC would hide the damage.
+	// Verify is true if the switch forwards a packet with a wrong ICRC unchanged, without a call of
+	// Packet. The receiver drops and counts such a packet. A verdict Rewrite always verifies the
+	// ICRC, because a new ICRC would hide the damage.
 	Verify bool
 	// Modes are the modes of the program's rules, like hardened. Each rule has one of them. Empty:
 	// the program has no modes.
@@ -38,7 +38,8 @@ type TableSpec struct {
 	Name               string
 	KeyBits, ValueBits int
 	Entries            int
-	// Learned: packets add and remove entries. On a chip only the control plane can do that.
+	// Learned is true if packets add and remove entries. On a chip only the control plane can do
+	// that.
 	Learned bool
 }
 

@@ -94,8 +94,8 @@ type Switch struct {
 	counters Counters
 	lost     PortCounters // drops of packets that the switch made
 	observed bool
-	// delayedUntil is when the last frame arrives that the switch has sent and that an injected
-	// fault delays.
+	// delayedUntil is the time until which injected faults delay frames that the switch has already
+	// sent.
 	delayedUntil clock.Time
 
 	ctx Ctx
@@ -109,12 +109,13 @@ type Switch struct {
 	segments packetio.Segments
 }
 
-// deciders are the program, if it decides about frames of all protocols, and where.
+// deciders holds the program in its roles for frames of all protocols, and the ports at which it
+// has these roles.
 type deciders struct {
-	egress  Egresser     // nil means that it does not decide about frames that leave
-	queued  *QueuedPorts // the ports at which it does
-	ingress Ingresser    // nil means that it does not decide about frames that come in
-	taken   *MarkedPorts // the ports at which it does
+	egress  Egresser     // the program if it decides about frames that leave; otherwise nil
+	queued  *QueuedPorts // the ports at which the program queues frames that leave
+	ingress Ingresser    // the program if it decides about frames that come in; otherwise nil
+	taken   *MarkedPorts // the ports at which the program decides about frames that come in
 }
 
 // step is the state of one call of Frame, Tick, Step or Load.
@@ -235,8 +236,8 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 	entrance{s}.accept(in, f, packets)
 }
 
-// apart handles the packets of a super-frame one by one. fresh: the packets have not been counted
-// yet.
+// apart handles the packets of a super-frame one by one. fresh is true if the packets have not been
+// counted yet.
 func (s *Switch) apart(in int, f packetio.Frame, fresh bool) {
 	for i := range s.segments.Open(f) {
 		// The packet needs memory of out, because it must stay valid until out has been sent.
@@ -263,7 +264,7 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 		return
 	}
 	if !f.Splittable() {
-		packets = 1 // a NIC takes a super-frame of too many segments for one packet
+		packets = 1 // a frame that cannot be split is one packet to the receiving NIC
 	}
 	if fresh {
 		s.ports[in].RxRoCE += uint64(packets)
@@ -326,8 +327,8 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 	}
 }
 
-// rewrite sends f instead of a received packet. intact: the ICRC of the received packet was
-// correct. A super-frame cannot be rewritten as a whole, so a program that rewrites sets Split.
+// rewrite sends f instead of a received packet. intact is true if the ICRC of the received packet
+// was correct. A super-frame cannot be rewritten as a whole, so a program that rewrites sets Split.
 func (s *Switch) rewrite(in int, intact bool, f *wire.Frame) {
 	n := f.Len()
 	switch {

@@ -10,10 +10,11 @@ import (
 )
 
 // guarded are the servers whose packets handlers must see: the switch drops each of their packets
-// that has a wrong ICRC. A fault behind the switch could restore a damaged packet; its receiver would
-// then accept a packet that no handler has seen as it is. The damage may be anywhere: a wrong bit in
-// the opcode makes a request look like a response, one in a QPN makes its flow another one. A server
-// stays guarded when its rules go, because flows with moved requests may be left.
+// that has a wrong ICRC. A fault behind the switch could restore a damaged packet; its receiver
+// would then accept a packet that no handler has seen as it is. The damage may be anywhere: a wrong
+// bit in the opcode makes a request look like a response, and a wrong bit in a QPN makes the packet
+// seem to belong to another flow. A server stays guarded when its rules go, because flows with
+// moved requests may be left.
 type guarded struct {
 	servers map[netip.Addr]bool // nil means that no server is guarded
 }
@@ -24,7 +25,7 @@ func (g *guarded) add(s *rules.Set, parts *parts) {
 		r := &s.All()[i]
 		m := parts.machineFor(r)
 		if _, queues := m.(handler.Queuer); queues {
-			continue // it keeps frames as they are, and looks into none
+			continue // a queuer keeps frames as they are, and looks into none
 		}
 		if r.Observes() || m != nil {
 			if g.servers == nil {

@@ -60,13 +60,14 @@ func (p *Program) observed(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *p
 	return v
 }
 
-// shown remembers which requests of a flow the handlers have seen. A request may overtake others on its
-// way to the switch: behind the switch they may be in order again, and it never comes again. If it
-// comes again, the switch must not show it twice. A READ may also come again in part: if some of its
-// responses are lost, the requester asks for the rest, with a PSN within the READ.
+// shown remembers which requests of a flow the handlers have seen. A request may overtake others on
+// its way to the switch. If they are in order again behind the switch, the requester does not send
+// the request again, so the switch shows it when it arrives. If the requester does send it again,
+// the switch must not show it twice. A READ may also come again in part: if some of its responses
+// are lost, the requester asks for the rest, with a PSN within the READ.
 type shown struct {
 	base  wire.PSN // all requests before it were shown, or sent before the switch saw the flow
-	known bool     // base is valid
+	known bool     // true if base is valid
 	ahead []extent // requests behind base that were shown
 }
 
