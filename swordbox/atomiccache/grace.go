@@ -13,7 +13,7 @@ type Grace struct {
 	mark  wire.PSN
 	at    clock.Time // when mark was the next PSN to be sent
 	clean clock.Time
-	open  bool // requests before mark are in flight
+	open  bool // true if requests before mark are in flight
 }
 
 // Clean returns the clean time. `next` is the PSN that the requester will use next. acked is the

@@ -133,7 +133,7 @@ func (t *Table) AtMost(server uint16, va uint64, n uint32, max int) (ok bool, lo
 // bound is the range of addresses of the words of a server that the table has had. It never
 // shrinks.
 type bound struct {
-	first, last uint64 // bytes
+	first, last uint64 // addresses of the first and the last byte
 	any         bool
 }
 

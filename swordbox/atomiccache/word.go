@@ -23,8 +23,8 @@ type Word struct {
 	// Epoch counts how often the value has become unknown. The response to an operation of an
 	// earlier epoch does not show the present value.
 	Epoch uint32
-	// Literal: the server refuses a WRITE to the word under an R_Key under which it executes
-	// atomics. The switch then sends operations on the shared connection unchanged.
+	// Literal is true if the server refuses a WRITE to the word under an R_Key under which it
+	// executes atomics. The switch then sends operations on the shared connection unchanged.
 	Literal bool
 	// until, in state Busy, is when Config.Patience ends; in state Pass, it is the time before
 	// which the word must not leave Pass.
@@ -42,7 +42,7 @@ type tableEntry struct {
 	t      *Table
 	slot   uint32
 	next   uint32     // the next word of the same page, as its slot plus one
-	used   bool       // the word was used since the last search for a word to evict
+	used   bool       // true if the word was used since the last search for a word to evict
 	serial uint64     // the table's serial when the word was created
 	born   clock.Time // when the word was created
 }

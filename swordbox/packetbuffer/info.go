@@ -177,7 +177,7 @@ func (m *Machine) Spec() pipeline.Part {
 		return p
 	}
 	p.Registers = append(p.Registers,
-		// Address, READ or WRITE.
+		// Each register has the address of a request, and whether it is a READ or a WRITE.
 		pipeline.RegisterSpec{Name: "buffer requests", Width: 64 + 1, Entries: links * extmem.InFlight, Each: extmem.InFlight})
 	p.Needs = append(p.Needs,
 		pipeline.Need{Kind: pipeline.NeedStore, What: "entries that came back before older ones", Count: ports * window, Bits: 8 * defaultEntry},

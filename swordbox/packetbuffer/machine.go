@@ -26,8 +26,8 @@ type Config struct {
 	Port func(a netip.Addr) int
 	// Carrier makes the requester of a new link. number names it in captures.
 	Carrier func(l *Link, number uint32) Carrier
-	// Trusting: as in the paper, a ring has one READ in flight, and takes an entry that comes back
-	// for the right one, without a check.
+	// Trusting is true if a ring has one READ in flight, and takes an entry that comes back for the
+	// right one without a check, as in the paper.
 	Trusting bool
 	// Failed makes the program replace a connection; nil means that it is not replaced.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
@@ -39,7 +39,8 @@ type Carrier interface {
 	// Attach uses a new connection to a server that lends g. Detach is called when it has ended.
 	Attach(s *switchconn.Shared, g memgrant.Grant)
 	Detach(c *pipeline.Ctx)
-	// Packet handles a packet of the server. Tick is called at Deadline.
+	// Packet handles a packet of the server; false means that another host has sent it. Tick is
+	// called at Deadline.
 	Packet(c *pipeline.Ctx, p *pipeline.Parsed) bool
 	Tick(c *pipeline.Ctx)
 	Deadline() clock.Time
@@ -112,18 +113,18 @@ func (l *Link) Writes() int {
 	return l.carrier.Writes()
 }
 
-// Longest is that of the carrier.
+// Longest returns how many bytes a request of the carrier can have at most.
 func (l *Link) Longest() int { return l.carrier.Longest() }
 
-// Write and Read send a request of the ring.
+// Write sends a WRITE of b to the memory at offset.
 func (l *Link) Write(c *pipeline.Ctx, offset uint64, b []byte) { l.carrier.Write(c, offset, b) }
 
-// Read sends a READ of n bytes.
+// Read sends a READ of n bytes for entry e.
 func (l *Link) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry) {
 	l.carrier.Read(c, offset, n, e)
 }
 
-// Nonce is that of the carrier.
+// Nonce returns the nonce of the carrier.
 func (l *Link) Nonce() uint32 { return l.carrier.Nonce() }
 
 // Machine queues frames under rules of action buffer. Make one with New.
@@ -135,12 +136,12 @@ type Machine struct {
 	links  extmem.Links[*Link]
 	epoch  uint32
 	made   uint32 // number of links made so far
-	busy   bool   // the machine is sending: frames that it sends itself bypass all queues
+	busy   bool   // true while the machine sends: frames that it sends itself bypass all queues
 	stats  Stats  // of queues that have gone, and of links
 	idle   []string
 	marks  *pipeline.QueuedPorts
-	// later has rules. At least one of them waits until a former queue of its port is empty; nil
-	// means that none waits.
+	// later is the set of rules of which at least one waits until a former queue of its port is
+	// empty; nil means that no rule waits.
 	later *rules.Set
 }
 
@@ -378,7 +379,7 @@ func (m *Machine) after(c *pipeline.Ctx, q *queue) {
 	m.settle()
 }
 
-// MarkIn lists the queues in q.
+// MarkIn makes q the QueuedPorts in which the machine lists its queues.
 func (m *Machine) MarkIn(q *pipeline.QueuedPorts) { m.marks = q }
 
 // Queue accepts a frame that leaves through a port with a queue.

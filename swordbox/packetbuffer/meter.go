@@ -31,9 +31,9 @@ func (m *meter) moved(now clock.Time, n int) {
 	}
 }
 
-// Moved is how many bytes of frames went to the ring or came back, since the rule has the rate of the
-// port that it has now, and the time from the beginning of the first frame to the end of the last
-// one: until the server has acknowledged it, or until it has come back.
+// Moved says how many bytes of frames went to the ring or came back since the rule got its present
+// rate, and how long that took: from the beginning of the first frame to the end of the last one,
+// when the server acknowledged it or when it came back.
 type Moved struct {
 	Bytes uint64        `json:"bytes"`
 	Took  time.Duration `json:"took"`

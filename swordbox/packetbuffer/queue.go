@@ -16,7 +16,7 @@ type queue struct {
 	id    string // of the rule
 	port  int
 	place pipeline.Place // among the queues of the port, also those of the other mode
-	// gone: there is no rule for the queue any more.
+	// gone is true if there is no rule for the queue any more.
 	gone bool
 	// local has the frames that leave next. tail has frames that wait for room in flight to the
 	// ring; they leave after those in the ring.
@@ -36,7 +36,8 @@ type queue struct {
 // deadline.
 const lateness = time.Millisecond
 
-// unlimited reports whether frames leave at any rate, because no rule limits the port any more.
+// unlimited reports whether frames leave without a limit of the rate, because no rule limits the
+// port any more.
 func (q *queue) unlimited() bool { return q.gone && q.place.Newest() }
 
 // room reports whether a frame may wait for the port in the switch.

@@ -35,11 +35,13 @@ type Definition struct {
 	// must have the same Service and the same mode. "" means that the switch only tracks or
 	// observes.
 	Service Service
-	// Observes: a rule of the action does not change what happens to a request. So a request may
-	// match an observing rule and another rule. Observing rules are compared only with one another.
+	// Observes is true if a rule of the action does not change what happens to a request. So a
+	// request may match an observing rule and another rule. Observing rules are compared only with
+	// one another.
 	Observes bool
-	// Queues: a rule of the action is about all frames that leave to the server, or come from it,
-	// of any protocol, and not about requests. It is compared only with other rules of its action.
+	// Queues is true if a rule of the action is about all frames that leave to the server, or come
+	// from it, of any protocol, and not about requests. It is compared only with other rules of its
+	// action.
 	Queues bool
 	// Check returns what is wrong with one rule of the action; nil means that there is nothing to
 	// check.

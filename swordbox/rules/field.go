@@ -175,7 +175,7 @@ func setMisses(r *Rule, s string) error {
 	return nil
 }
 
-// setKeys reads numbers that are separated by commas.
+// setKeys reads the value of keys: numbers separated by commas, hot:N, or all.
 func setKeys(r *Rule, s string) error {
 	if r.Keys, r.Hot = nil, 0; s == all {
 		return nil

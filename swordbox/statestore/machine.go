@@ -86,8 +86,8 @@ func (m *Machine) Waiting() (pending, inFlight uint64) {
 }
 
 // Formerly returns how much earlier incarnations of the switch have counted and lost at most. The
-// first call reads the journal. It must not be earlier, because the former program may use the
-// journal until this one runs.
+// first call reads the journal. It must not come before the switch runs this program, because the
+// former program may use the journal until then.
 func (m *Machine) Formerly() uint64 {
 	if !m.asked && m.cfg.FormerlyBehind != nil {
 		m.former = m.cfg.FormerlyBehind()

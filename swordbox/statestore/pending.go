@@ -23,7 +23,7 @@ type pending struct {
 	queue [MaxPending]int16 // the used cells, in the order of their first amounts
 	head  int
 	used  int
-	sum   uint64 // of all cells
+	sum   uint64 // sum of the amounts of all cells
 }
 
 // reset makes the table empty.

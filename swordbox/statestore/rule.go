@@ -148,8 +148,8 @@ func (l *Layout) Slot(server netip.Addr, t *handler.Target, row int) int {
 	return FlowSlot(t.From, server, t.To, l.Cells)
 }
 
-// rowSlot returns the place of a key in a row of a sketch. The places in different rows have nothing to
-// do with each other.
+// rowSlot returns the place of a key in a row of a sketch. The places of a key in different rows
+// are independent of each other.
 func rowSlot(key uint64, row, width int) int {
 	h := key + uint64(row+1)*0x9e3779b97f4a7c15 // splitmix64
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9

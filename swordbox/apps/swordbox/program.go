@@ -68,7 +68,7 @@ type flowRule struct {
 	rules               []*rules.Rule
 	watch               *watched           // nil means that no rule observes requests to the responder
 	others              []handler.Bypasser // the other machines that must see the flow's packets
-	guarded             bool               // true if the switch must drop damaged packets of the flow
+	guarded             bool               // the switch must drop damaged packets of the flow
 }
 
 // New makes the program.
