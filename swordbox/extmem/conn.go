@@ -52,7 +52,7 @@ func (k *Conn) Up() bool { return k.State() == requester.Up }
 // Reads reports whether a READ would be sent at once.
 func (k *Conn) Reads() bool { return k.SendsNow(wire.RCReadRequest, 0) }
 
-// Longest returns the most bytes of a request: it has one packet.
+// Longest returns how many bytes a request can have at most: a request has one packet.
 func (k *Conn) Longest() int { return k.Link().MTU }
 
 // Request returns a request for n bytes of the server's memory, beginning at offset. It is valid

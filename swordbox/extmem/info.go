@@ -8,8 +8,8 @@ import (
 // Server is a connection to a server as an operator sees it.
 type Server struct {
 	Address netip.Addr `json:"address"`
-	// Up: the switch can use the server's memory. If it cannot now, or could not before, Why says
-	// why.
+	// Up is true if the switch can use the server's memory. If it cannot now, or could not before,
+	// Why says why.
 	Up  bool   `json:"up"`
 	Why string `json:"why,omitempty"`
 }

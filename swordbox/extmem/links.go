@@ -13,7 +13,7 @@ import (
 // new one with the same key takes its place. Every Channel embeds a Link.
 type Link struct {
 	key switchconn.Key
-	// shared is the present connection. connected: there is one.
+	// shared is the present connection; it is valid if connected is true.
 	shared    switchconn.Shared
 	connected bool
 	unfit     bool   // the rules have changed, and the handler cannot use the connection any more

@@ -11,12 +11,13 @@ type Config struct {
 	Layout extmem.Area
 	// Carriers send the requests to the servers of the layout, in their order.
 	Carriers []Carrier
-	// Trusting: the ring takes an entry that a READ returns for the right one, without a check.
+	// Trusting is true if the ring takes an entry that a READ returns for the right one, without a
+	// check.
 	Trusting bool
 	// Epoch names the ring in calls of carriers.
 	Epoch uint32
-	// Exact: a READ returns exactly the bytes that were written to an entry, and the ring remembers
-	// how many these are. Otherwise a READ returns the whole entry.
+	// Exact is true if a READ returns exactly the bytes that were written to an entry; the ring
+	// then remembers how many these are. Otherwise a READ returns the whole entry.
 	Exact bool
 	// Window is how many entries may be asked for at a time; at least 1.
 	Window int
@@ -30,7 +31,8 @@ type Carrier interface {
 	Up() bool
 	Writes() int
 	Reads() bool
-	// Longest is the most bytes of a request. A request has several entries if they find room in it.
+	// Longest is how many bytes a request can have at most. A request has several entries if they
+	// find room in it.
 	Longest() int
 	// Write sends a WRITE of b, of which the caller keeps no copy. Read sends a READ of n bytes, of
 	// entries from e on. The user calls Ring.Came once for each READ.

@@ -5,7 +5,7 @@ type Entries struct {
 	Rule string `json:"rule"`
 	// Entries are in the text form of the handler.
 	Entries []string `json:"entries,omitempty"`
-	// Remove: the entries with these keys are removed.
+	// Remove is true if the entries with these keys are to be removed.
 	Remove bool `json:"remove,omitempty"`
 }
 
@@ -28,10 +28,10 @@ type EntriesReport struct {
 
 // EntriesPage is a part of the table of a rule.
 type EntriesPage struct {
-	// Ready: the other fields are set.
+	// Ready is true if the other fields are set.
 	Ready   bool     `json:"ready"`
 	Entries []string `json:"entries,omitempty"`
-	// Server and From are the arguments for the next part. End: there is none.
+	// Server and From are the arguments for the next part. End is true if there is no further part.
 	Server int  `json:"server"`
 	From   int  `json:"from"`
 	End    bool `json:"end"`

@@ -62,7 +62,7 @@ type Observer interface {
 
 // Target is the operation and the memory that a request names.
 type Target struct {
-	// Opcode of the request, or of its first packet.
+	// Opcode is the opcode of the request, or of its first packet.
 	Opcode wire.Opcode
 	// VA is the address of the first byte in the server's memory. Length is the length of the whole
 	// request in bytes, over all its packets.

@@ -20,7 +20,7 @@ type Info struct {
 	Flows []Flow `json:"rows"`
 	// Words lists the memory words whose state the handler tracks.
 	Words []Word `json:"words"`
-	// Counters by name.
+	// Counters lists the handler's counters.
 	Counters []Counter `json:"counters"`
 	// Lists holds the handler's listings that are not empty, by name. See Listing.
 	Lists map[string]any `json:"-"`

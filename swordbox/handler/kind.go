@@ -47,9 +47,9 @@ type Env struct {
 	Answered func(r *conntrack.Flow, oldest wire.PSN)
 	// Failed makes the program replace a switch's connection that the handler cannot use any more.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
-	// Behind is called when the number of requests changes that rules of action count have counted
-	// and no server has confirmed. FormerlyBehind returns how many of these earlier incarnations of
-	// the switch may have lost. Both use the journal.
+	// Behind is called when the amount changes that rules of action count have counted and no
+	// server has confirmed. FormerlyBehind returns how much of it earlier incarnations of the
+	// switch may have lost. Both use the journal.
 	Behind         func(amount uint64)
 	FormerlyBehind func() uint64
 	// Silence is how long the switch retransmits requests to a server that does not answer. After
@@ -62,7 +62,7 @@ type Env struct {
 	Port func(a netip.Addr) int
 	// MAC returns the MAC address of the host or switch that has an address.
 	MAC func(a netip.Addr) (wire.MAC, bool)
-	// Late: hosts may have sent requests before the program existed.
+	// Late is true if hosts may have sent requests before the program existed.
 	Late bool
 	// Nodes is how many nodes of Clover stores a handler remembers; 0 means the default of each
 	// handler.
@@ -76,7 +76,7 @@ type Table struct {
 	Used int    `json:"used"`
 	// Max is the bound of Used.
 	Max int `json:"max"`
-	// Clear reports whether an operator can clear the table.
+	// Clear is true if an operator can clear the table.
 	Clear bool `json:"clear"`
 }
 

@@ -23,7 +23,7 @@ type queue struct {
 	local, tail fifo
 	free        clock.Time // when the port has sent the frames that it was given
 	was         int64      // the former rate, by which free was computed; 0 means that the rate is the same
-	more        bool       // load had no room for its packets in this step, and continues in the next one
+	more        bool       // load had no room for its packets in this step: go on in the next
 	ring        framering.Ring
 	// links are those to the servers of the ring.
 	links []*Link

@@ -166,7 +166,7 @@ type entry struct {
 	reth    wire.RETH
 	atomic  wire.AtomicETH
 	class   uint8 // DSCP and ECN
-	sent    bool  // it was sent at least once on this connection
+	sent    bool  // true if the request was sent at least once on this connection
 	once    bool  // of SubmitOnce: the entry is a WRITE of no bytes, which takes the place of the one that was sent
 	payload []byte
 	tag     Tag
@@ -218,8 +218,8 @@ type recovery struct {
 	// answer.
 	window  int
 	implied bool // requests were sent again because a response covered a request that needs its own response
-	// refused: the server has refused the request at position guilty by a fatal NAK. syndrome is
-	// the syndrome of the NAK.
+	// refused is true if the server has refused the request at position guilty by a fatal NAK.
+	// syndrome is the syndrome of the NAK.
 	refused  bool
 	guilty   uint32
 	syndrome wire.Syndrome

@@ -40,7 +40,7 @@ type Dialer struct {
 	m      *cm.Machine
 	acts   cm.Actions
 	psn    wire.PSN // PSN of the next datagram
-	links  []*link  // in the order of Want and Adopt
+	links  []*link  // in the order of the first calls of Want or Adopt
 	byKey  map[Key]*link
 	byConn map[uint64]*link // by link.owner
 	byQPN  map[wire.QPN]*link

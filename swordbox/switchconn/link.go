@@ -19,8 +19,8 @@ import (
 type link struct {
 	Key
 	target  Target
-	want    bool // Want or Adopt was called for it
-	adopted bool // Adopt was called for it
+	want    bool // true if Want or Adopt was called for the connection
+	adopted bool // true if Adopt was called for the connection
 	state   State
 	shared  Shared // the connection, in states Dialing and Up
 
@@ -255,7 +255,8 @@ func (d *Dialer) end(c *pipeline.Ctx, l *link, why string) {
 	d.carryOut(c)
 }
 
-// lost is called when the server has ended the connection; it executes no more requests on it.
+// lost is called when the server has ended the connection. The server executes no more requests on
+// it.
 func (d *Dialer) lost(c *pipeline.Ctx, l *link, why string) {
 	d.stats.Lost++
 	d.events = append(d.events, Event{Kind: EventDown, Shared: l.shared, Reason: why})

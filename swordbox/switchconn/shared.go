@@ -62,8 +62,8 @@ type Shared struct {
 	MTU int `json:"mtu"`
 	// Depth is how many READs and atomics may be in flight.
 	Depth int `json:"depth"`
-	// Adopted: another program has set up the connection, and an operator has handed it to the
-	// switch (Adopt). The Dialer neither ends it nor makes it again.
+	// Adopted is true if another program has set up the connection, and an operator has handed it
+	// to the switch (Adopt). The Dialer neither ends it nor makes it again.
 	Adopted bool `json:"adopted,omitempty"`
 	// Answer is the private data of the server's REP: what its service says about the connection.
 	// It is nil for an adopted connection, because the switch has seen no REP. It must not be

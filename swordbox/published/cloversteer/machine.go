@@ -55,7 +55,8 @@ type Machine struct {
 	// tails are the registers. There are as many as the largest number that a rule asks for.
 	tails   []tail
 	history []was
-	// scopes are those of the rules, in their order: the first that selects a request applies.
+	// scopes holds the scope of each rule, in the order of the rules. The first rule that selects a
+	// request applies.
 	scopes []scope
 	stats  Stats
 }

@@ -86,7 +86,7 @@ func (m *Machine) Attach(_ *pipeline.Ctx, s switchconn.Shared) bool {
 		return false
 	}
 	if slices.ContainsFunc(m.repair.links, func(l *link) bool { return l.Generation == s.Generation }) {
-		return true // it is offered again
+		return true // the program offers the same connection again
 	}
 	l := &link{Shared: s, m: m}
 	l.conn = requester.New(requester.Config{Number: s.Generation, Ring: 1, Waiting: 1, RTO: resend, Silence: silence}, l)

@@ -24,8 +24,8 @@ type client struct {
 	// reused.
 	owner          netip.Addr
 	qpn, serverQPN wire.QPN
-	// closed: the flow has ended. The ring is kept, because clients that borrowed the connection
-	// still wait for answers (hole 4).
+	// closed is true if the flow has ended. The ring is kept, because clients that borrowed the
+	// connection still wait for answers (hole 4).
 	closed bool
 
 	// in is the highest PSN that was seen from the client. first is the PSN of the first request
@@ -104,8 +104,8 @@ func (c *client) covering(at wire.PSN) *entry {
 	return nil
 }
 
-// open stores the entry of a request. lost: an open entry had the same place and is overwritten
-// (hole 12).
+// open stores the entry of a request. lost is true if an open entry had the same place and is
+// overwritten (hole 12).
 func (c *client) open(e entry) (lost bool) {
 	s := c.slot(e.at)
 	if lost = c.opened.has(e.at); lost {

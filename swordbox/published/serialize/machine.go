@@ -129,7 +129,7 @@ func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Flow) {
 	}
 }
 
-// Owned drops the packet, because published serialize has no switch's connections.
+// Owned drops the packet, because this machine has no switch's connections.
 func (m *Machine) Owned(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Drop("not for the switch")
 }

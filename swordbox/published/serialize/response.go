@@ -68,7 +68,7 @@ func (m *Machine) cover(c *pipeline.Ctx, via *client, at wire.PSN) {
 	}
 }
 
-// coverPart is cover for the places of the ring from first up to and without end.
+// coverPart does what cover does, for the places of the ring from first to before end.
 func (m *Machine) coverPart(c *pipeline.Ctx, via *client, at wire.PSN, first, end int) {
 	for i := via.opened.next(first); i < end; i = via.opened.next(i + 1) {
 		e := &via.ring[i]
