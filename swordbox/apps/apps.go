@@ -55,8 +55,8 @@ var programs = []Program{
 // Program is an entry of the registry of programs.
 type Program struct {
 	Name string
-	// HasRules: the program implements Ruled. A switch that runs it has addresses (see Self) and a
-	// journal.
+	// HasRules is true if the program implements Ruled. A switch that runs it has addresses (see
+	// Self) and a journal.
 	HasRules bool
 
 	make     func(s *spec.Rack, cfg Config) (pipeline.Program, error)
@@ -92,8 +92,8 @@ type Config struct {
 	// Journal is the switch's journal, which survives a crash of the switch; nil means that nothing
 	// survives.
 	Journal *journal.Journal
-	// Late: connections may be open when the program starts, although no earlier incarnation of the
-	// switch has left a journal.
+	// Late is true if connections may be open when the program starts, although no earlier
+	// incarnation of the switch has left a journal.
 	Late bool
 	// Silence is how long the switch retransmits requests to a server that does not answer. After
 	// that it gives up the connection. 0 means 255 ms.

@@ -27,8 +27,8 @@ type Item struct {
 	// larger than the chip's number of stages. 0 means that the item is in no stage.
 	First int `json:"first"`
 	Last  int `json:"last"`
-	// Learned: packets insert into the table. Each is how many entries belong to one connection; 0
-	// means that the array is not divided among connections.
+	// Learned is true if packets insert into the table. Each is how many entries belong to one
+	// connection; 0 means that the array is not divided among connections.
 	Learned bool `json:"learned,omitempty"`
 	Each    int  `json:"each,omitempty"`
 	// Note says why the item is in no stage, so that the chip would need other memory for it. ""

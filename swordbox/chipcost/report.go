@@ -34,8 +34,8 @@ type Report struct {
 	Needs []pipeline.Need `json:"needs"`
 	// Uses lists what each part of the program takes.
 	Uses []Use `json:"uses"`
-	// Fits: the chip has enough stages, all state is in stages, packets insert into no table, and
-	// Needs is empty.
+	// Fits is true if the chip has enough stages, all state is in stages, packets insert into no
+	// table, and Needs is empty.
 	Fits bool `json:"fits"`
 }
 

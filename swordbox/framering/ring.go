@@ -28,7 +28,8 @@ type Ring struct {
 // slot is an entry for which the ring has asked.
 type slot struct {
 	state slotState
-	// run is how many entries the READ asks for, if this is the first of them; 0 if it is another one.
+	// run is how many entries the READ brings if this entry is the first of them; otherwise it is
+	// 0.
 	run  int
 	data []byte
 }
@@ -128,10 +129,10 @@ func (r *Ring) Store(c *pipeline.Ctx, f packetio.Frame) Outcome {
 	return Stored
 }
 
-// put writes the next parts of a frame by one WRITE: to the next entry whose server can take a WRITE
-// now, and to those behind it in the same piece of memory, as many as the WRITE may have. b is what
-// is left of the frame. put sets h to the part behind those, and returns their bytes; 0 means that
-// there is no entry.
+// put writes the next parts of a frame by one WRITE: to the next entry whose server can take a
+// WRITE now, and to those behind it in the same piece of memory, as many as the WRITE may have. b
+// is what is left of the frame. put sets h to the part that follows, and returns how many bytes of
+// the frame it has written; 0 means that no entry was free.
 func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) (n int) {
 	for skip := range uint64(len(r.cfg.Carriers)) {
 		at := r.written + skip
@@ -181,11 +182,11 @@ func Share(a *extmem.Area, longest int) int {
 func (r *Ring) run(at, end uint64) int {
 	server, offset := r.cfg.Layout.Place(at)
 	n := min(uint64(Share(&r.cfg.Layout, r.cfg.Carriers[server].Longest())), end-at)
-	return int(min(n, (r.cfg.Layout.End()-offset)/uint64(r.cfg.Layout.Size))) // the ring begins again there
+	return int(min(n, (r.cfg.Layout.End()-offset)/uint64(r.cfg.Layout.Size))) // behind the last cell the ring begins again
 }
 
-// note keeps the length of an entry, if READs are exact. In the memory, a skipped entry is only a
-// header that names another entry.
+// note keeps the length n of the entry at a position, if READs are exact. In the memory, a skipped
+// entry is only a header that names another entry.
 func (r *Ring) note(at uint64, n int) {
 	if r.lengths != nil {
 		r.lengths[at%uint64(len(r.lengths))] = uint16(n)
@@ -272,7 +273,7 @@ func (r *Ring) Came(e Entry, b []byte) {
 }
 
 // Next returns the next frame that has come back, and its number. The frame is valid until the next
-// call of a method that is not a mere question. ok is false if there is none at present.
+// call of a method that changes the ring. ok is false if there is none at present.
 func (r *Ring) Next() (f packetio.Frame, number uint32, ok bool) {
 	for r.read != r.asked {
 		s := r.slot(r.read)
@@ -326,7 +327,7 @@ func (p *partial) take(h *header, body []byte) bool {
 }
 
 // Count makes the frame after number the expected one, and returns how many frames before it have
-// not come back. A trusting ring does not know that.
+// not come back. A trusting ring cannot know that and returns 0.
 func (r *Ring) Count(number uint32) (lost uint32) {
 	if r.cfg.Trusting {
 		if r.Remote() > 0 {

@@ -16,7 +16,7 @@ type entry struct {
 	key         uint64
 	count, over uint64
 	kinds       [kinds]uint64
-	slot        uint32 // in places
+	slot        uint32 // index of the key's place in saving.places
 }
 
 // Kinds of requests.
@@ -35,7 +35,7 @@ func newSaving(n int) *saving {
 	return &saving{heap: make([]entry, 0, n), places: make([]int32, size), mask: uint64(size - 1)}
 }
 
-// add counts one request for a key. taken: the key has replaced another one in the table.
+// add counts one request for a key. taken is true if the key has replaced another one in the table.
 func (s *saving) add(key uint64, kind int) (taken bool) {
 	slot, at := s.find(key)
 	switch {
@@ -99,7 +99,8 @@ func home(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// up and down restore the heap around an entry whose count has changed.
+// up and down restore the heap around entry i, whose count has changed. up returns the new place of
+// the entry.
 func (s *saving) up(i int) int {
 	for i > 0 && s.heap[i].count < s.heap[(i-1)/2].count {
 		s.swap(i, (i-1)/2)

@@ -1,9 +1,8 @@
 package journal
 
-// Behind the magic, the header has two amounts: how many requests rules of action count have
-// counted that no server has confirmed. The first is the present number, the second the number that
-// earlier incarnations of the switch left when they ended. One store of 8 aligned bytes writes
-// each.
+// Behind the magic, the header has two amounts that rules of action count have counted and no
+// server has confirmed. The first is the present amount, the second the amount that earlier
+// incarnations of the switch left when they ended. One store of 8 aligned bytes writes each.
 //
 //	 0       16       24       32     64
 //	+-------+--------+--------+------+
@@ -14,17 +13,17 @@ const (
 	formerAt = 24
 )
 
-// SetBehind stores how many requests the switch has counted that no server has confirmed. It is
-// called before the request with the amount is sent, and after the confirmation.
+// SetBehind stores the amount that the switch has counted and no server has confirmed. It is called
+// before a request that adds to the amount is sent, and after each confirmation.
 func (r *Journal) SetBehind(amount uint64) {
 	if r != nil {
 		le.PutUint64(r.b[behindAt:], amount)
 	}
 }
 
-// FormerlyBehind returns how many requests earlier incarnations of the switch may have counted and
-// lost: the sum of the last SetBehind of each. Each incarnation calls it once, before SetBehind. If
-// the process dies during the call, the sum may become too large.
+// FormerlyBehind returns how much earlier incarnations of the switch may have counted and lost: the
+// sum of the last SetBehind of each. Each incarnation calls it once, before SetBehind. If the
+// process dies during the call, the sum may become too large.
 func (r *Journal) FormerlyBehind() uint64 {
 	if r == nil {
 		return 0

@@ -73,7 +73,7 @@ type Journal struct {
 	freeFlows []Slot
 	freeConns []Slot
 	bank      int    // the bank that holds the rules
-	serial    uint32 // of the rules; 0 means that there are none
+	serial    uint32 // serial number of the rules; 0 means that there are none
 	former    Former
 	stats     Stats
 }

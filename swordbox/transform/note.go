@@ -25,7 +25,7 @@ type Note struct {
 	// PSN is the PSN of the received packet, NewPSN the PSN of the sent packet. If Made is true,
 	// only NewPSN is valid.
 	PSN, NewPSN wire.PSN
-	// Made: the switch made the packet, and received none for it.
+	// Made is true if the switch made the packet, and received none for it.
 	Made bool
 	// MSN is the MSN of a response; valid if Show has ShowMSN.
 	MSN uint32

@@ -37,7 +37,7 @@ type server struct {
 	extmem.Blind
 	link  *lookuptable.Link
 	table *lookuptable.Table // nil means that no table needs the server
-	// waits are the READs to send, in their order. asked: the first one is in flight.
+	// waits are the READs to send, in their order. asked is true if the first one is in flight.
 	waits    []read
 	asked    bool
 	changes  []change

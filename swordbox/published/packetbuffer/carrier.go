@@ -32,7 +32,7 @@ const endless = 1 << 20
 type carrier struct {
 	extmem.Blind
 	link *packetbuffer.Link
-	// asked is the entry of the last READ. waits: no response has arrived since.
+	// asked is the entry of the last READ. waits is true while no response to it has arrived.
 	asked framering.Entry
 	waits bool
 }

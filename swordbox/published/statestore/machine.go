@@ -56,7 +56,7 @@ type counted struct {
 type channel struct {
 	extmem.Link
 	depth int
-	used  bool // by a rule
+	used  bool // true if a rule uses the channel
 	link  requester.Link
 	// region is the server's memory. psn is the PSN of the next request. outstanding is the number
 	// of FETCH_ADDs without a response.
@@ -80,7 +80,7 @@ func (ch *channel) Begin(s *switchconn.Shared) {
 	ch.link, ch.region, ch.psn, ch.outstanding = requester.LinkOf(s), g.Region, s.SendPSN, 0
 }
 
-// End does nothing.
+// End does nothing: Begin sets all fields for the next connection.
 func (ch *channel) End(*pipeline.Ctx) {}
 
 var (
