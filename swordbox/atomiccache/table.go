@@ -84,7 +84,7 @@ type Table struct {
 	live     int
 	byKey    index
 	byPage   index   // first word of a page, by pageKey
-	bounds   []bound // by server
+	bounds   []bound // index is the number of the server
 	due      clock.Queue
 	serial   uint64 // counts new words and decisions for clients' connections together
 	hand     uint32 // where the next search for a word to evict begins

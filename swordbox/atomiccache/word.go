@@ -57,7 +57,7 @@ type provenKey struct {
 // of length Config.Budget in which they were sent: the present interval and the one before. An
 // older operation cannot reach the server any more.
 type clientOps struct {
-	count  [2]uint32 // by interval modulo 2
+	count  [2]uint32 // index is the interval modulo 2
 	window uint32    // the present interval
 }
 

@@ -67,7 +67,7 @@ func registerItem(g pipeline.RegisterSpec, c *Chip) Item {
 // place records how full the stages are while items are placed.
 type place struct {
 	chip          *Chip
-	blocks, units []int // how many of them are used, by stage
+	blocks, units []int // how many blocks and units are used; index is the stage
 	from          int   // the first stage that the next item may use
 }
 

@@ -67,7 +67,7 @@ type Machine struct {
 	chains chains
 	hot    hot
 	wait   waiting
-	free   []*flow // of connections that have ended, to be reused
+	free   []*flow // memory of flows that have ended, to be reused
 	stats  Stats
 	// scratch is memory for a READ response that the switch translates.
 	scratch []byte

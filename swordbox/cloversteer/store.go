@@ -36,8 +36,8 @@ type store struct {
 
 // stores holds the stores that the switch knows.
 type stores struct {
-	parts        map[netip.Addr]*part // by the address that rules name
-	byID         map[uint32]*store    // by the store ID of superblocks
+	parts        map[netip.Addr]*part // key is the address by which rules name the server
+	byID         map[uint32]*store    // key is the store ID in the superblocks
 	incarnations uint32               // the last incarnation that next has returned
 	stats        *Stats
 }

@@ -17,7 +17,7 @@ type waiter struct {
 	hold   pipeline.HoldID
 	flow   *flow
 	psn    wire.PSN
-	next   int32 // in the list of the chain
+	next   int32 // index of the next request in the list of the chain
 	chain  id
 	node   ref
 	// incarnation is the incarnation of the memory to which an append goes. version is the version

@@ -34,7 +34,7 @@ type setup struct {
 	host     *host    // host of end a
 	qpn      wire.QPN // queue pair of end a
 	psn      wire.PSN // the first PSN that a expects from b
-	mtu      int      // in bytes
+	mtu      int      // path MTU in bytes
 	at       clock.Time
 	replied  bool
 	qpnB     wire.QPN

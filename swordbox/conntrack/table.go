@@ -67,7 +67,7 @@ type Table struct {
 	cfg   Config
 	stats Stats
 
-	flows  []*Flow // by ID, allocated as needed
+	flows  []*Flow // index is the ID; allocated as needed
 	free   []uint32
 	used   int
 	serial uint32 // the last Generation
@@ -77,7 +77,7 @@ type Table struct {
 	learner learner
 	hosts   hosts
 	setups  setups
-	header  mad.Header // of the datagram being parsed
+	header  mad.Header // header of the datagram that is being parsed
 
 	started bool
 	start   clock.Time // time of the first packet

@@ -120,8 +120,8 @@ func fix(b []byte, delta uint32) {
 	binary.BigEndian.PutUint16(b, ^fold(uint32(^binary.BigEndian.Uint16(b))+delta))
 }
 
-// fixSum is fix for the checksum of a transport protocol. A UDP packet may have none: then the
-// field is 0 and stays 0.
+// fixSum does what fix does, for the checksum of a transport protocol. A UDP packet may have no
+// checksum: then the field is 0 and stays 0.
 func fixSum(b []byte, proto uint8, delta uint32) {
 	if proto == protoUDP && binary.BigEndian.Uint16(b) == 0 {
 		return

@@ -63,11 +63,11 @@ type Machine struct {
 	handler.NoRequests
 	cfg    Config
 	tables []*Table
-	ports  []*Table // by ingress port; nil means no rule
+	ports  []*Table // index is the ingress port; nil means that no rule looks up its frames
 	links  extmem.Links[*Link]
 	made   uint32 // number of links made so far
 	marks  *pipeline.MarkedPorts
-	stats  Stats // of tables that have gone, and of links
+	stats  Stats // counters of tables that have gone, and of links
 	idle   []string
 }
 

@@ -10,8 +10,8 @@ import (
 type Table struct {
 	Layout
 	m     *Machine
-	id    string // of the rule
-	port  int    // of the host whose frames are looked up
+	id    string // ID of the rule
+	port  int    // port of the host whose frames are looked up
 	links []*Link
 	cache cache
 	// changes counts changes of entries. A lookup that began before a change must not fill the

@@ -132,12 +132,12 @@ type Machine struct {
 	handler.NoRequests
 	cfg    Config
 	queues []*queue
-	ports  []*queue // by port; nil means that the port has no queue
+	ports  []*queue // index is the port; nil means that the port has no queue
 	links  extmem.Links[*Link]
 	epoch  uint32
 	made   uint32 // number of links made so far
 	busy   bool   // true while the machine sends: frames that it sends itself bypass all queues
-	stats  Stats  // of queues that have gone, and of links
+	stats  Stats  // counters of queues that have gone, and of links
 	idle   []string
 	marks  *pipeline.QueuedPorts
 	// later is the set of rules of which at least one waits until a former queue of its port is
@@ -368,7 +368,7 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	m.sweep()
 }
 
-// after lets a queue go on after its carriers have changed.
+// after lets a queue read from its ring again after a change of its carriers.
 func (m *Machine) after(c *pipeline.Ctx, q *queue) {
 	if q == nil {
 		return

@@ -13,9 +13,9 @@ import (
 // and no frame is left.
 type queue struct {
 	Layout
-	id    string // of the rule
+	id    string // ID of the rule
 	port  int
-	place pipeline.Place // among the queues of the port, also those of the other mode
+	place pipeline.Place // place among the queues of the port, also those of the other mode
 	// gone is true if there is no rule for the queue any more.
 	gone bool
 	// local has the frames that leave next. tail has frames that wait for room in flight to the
@@ -23,7 +23,7 @@ type queue struct {
 	local, tail fifo
 	free        clock.Time // when the port has sent the frames that it was given
 	was         int64      // the former rate, by which free was computed; 0 means that the rate is the same
-	more        bool       // load had no room for its packets in this step: go on in the next
+	more        bool       // load had no room for its packets in this step: the next step continues
 	ring        framering.Ring
 	// links are those to the servers of the ring.
 	links []*Link

@@ -104,8 +104,8 @@ var snoopTable = func() (t [snoopStates][snoopCauses]SnoopState) {
 type groups struct {
 	state   SnoopState
 	byAddr  map[netip.Addr]*groupEntry
-	order   []*groupEntry // in the order in which they were learnt
-	routers []clock.Time  // by port: until when a router is behind it
+	order   []*groupEntry // the groups in the order in which they were learnt
+	routers []clock.Time  // index is the port; the time until which a router is behind it
 	// due is when tick must be called. settled is when state SnoopSettling ends. queryAt is when
 	// the next query for all groups is due.
 	due, settled, queryAt clock.Time

@@ -33,9 +33,9 @@ func (g *guard) refusesWhole(frame []byte) bool {
 	return g.program != nil && g.program.Guards() && wire.DamagedIP(frame)
 }
 
-// refuses reports whether the program refuses a frame that ParseFrame has refused for the reason err.
-// headers is the frame or, if it is a super-frame of RoCEv2 packets, one of them. segSize is that of the
-// frame.
+// refuses reports whether the program refuses a frame that ParseFrame has refused for the reason
+// err. headers is the frame or, if it is a super-frame of RoCEv2 packets, one of them. segSize is
+// the frame's SegSize.
 func (g *guard) refuses(headers []byte, segSize int, err error) bool {
 	if g.program == nil || !g.program.Guards() {
 		return false

@@ -133,7 +133,7 @@ type step struct {
 
 type port struct {
 	up      bool
-	blocked []bool // by port: a partition stops frames to it; nil means no partition
+	blocked []bool // index is a port to which a partition stops frames; nil means no partition
 	PortCounters
 }
 

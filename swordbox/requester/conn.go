@@ -213,7 +213,7 @@ type requests struct {
 type recovery struct {
 	rtoAt, rnrAt clock.Time
 	tries, naks  int
-	silent       time.Duration // at the last timeout: how long the server had not answered
+	silent       time.Duration // how long the server had not answered at the last timeout
 	// window is how many requests may be in flight: Config.Ring, or 1 while the server does not
 	// answer.
 	window  int

@@ -64,8 +64,8 @@ const (
 	MaxRules = 256
 	// MaxShards is how many shared connections to a server a rule can ask for.
 	MaxShards = 64
-	// MaxID is the length of the longest ID in bytes. MaxService is that of the longest name of a
-	// service.
+	// MaxID is the length of the longest ID in bytes. MaxService is the length of the longest name
+	// of a service.
 	MaxID, MaxService = 32, 48
 	// MaxDepth is the largest MaxRdAtomic that a REQ can express.
 	MaxDepth = 128

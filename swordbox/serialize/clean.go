@@ -64,15 +64,16 @@ func (s *server) cleanSince(c *pipeline.Ctx) clock.Time {
 	return at
 }
 
-// cleanSince is server.cleanSince for one shared connection. If the connection has failed, some
-// requests have ended without an answer; server.unsettled makes the server wait for them.
+// cleanSince returns the time before which all requests sent on the shared connection have ended.
+// If the connection has failed, some requests have ended without an answer; server.unsettled makes
+// the server wait for them.
 func (k *link) cleanSince(now clock.Time) clock.Time {
 	newest := k.conn.Newest()
 	oldest := newest - uint32(k.conn.Outstanding()+k.conn.Queued())
 	return k.grace.Clean(now, wire.PSN(newest&mask24), wire.PSN(oldest&mask24))
 }
 
-// cleanSince is server.cleanSince for one client's connection.
+// cleanSince returns the time before which all requests sent on the client's connection have ended.
 func (l *sequencer) cleanSince(now clock.Time) clock.Time {
 	switch {
 	case !l.phase.isLoose():

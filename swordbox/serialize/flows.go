@@ -8,7 +8,7 @@ import (
 // flowTable holds the sequencers of all flows. Each sequencer has a small index; when the sequencer
 // has ended, another one may get the same index.
 type flowTable struct {
-	list   []*sequencer // by index; nil: the index is free
+	list   []*sequencer // index is sequencer.index; nil means that the index is free
 	free   []uint32
 	serial uint32 // serial number of the newest sequencer
 }

@@ -22,7 +22,7 @@ type Machine struct {
 	servers []*server
 	byAddr  map[netip.Addr]*server
 	leaving map[netip.Addr]*server // servers without rules that may have requests in flight; see Draining
-	byQPN   map[wire.QPN]*link     // by OwnQPN
+	byQPN   map[wire.QPN]*link     // key is link.ownQPN
 	words   *atomiccache.Table
 	// late is true if hosts may have sent requests before the machine gets its next rules.
 	late    bool

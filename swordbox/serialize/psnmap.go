@@ -38,8 +38,8 @@ type where uint8
 
 const (
 	whereOld    where = iota // older than the oldest segment
-	whereOwn                 // on the client's connection
-	whereMoved               // on a shared connection
+	whereOwn                 // the request is on the client's connection
+	whereMoved               // the request is on a shared connection
 	whereFuture              // not assigned to a place yet
 )
 

@@ -75,8 +75,9 @@ func (l *sequencer) request(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parse
 }
 
 // canStart reports whether a request is certainly the one that the server expects, so that the
-// sequencer can leave the loose phases: no request with its PSN or a later one is in flight, and
-// none before it was dropped. The switch must also know the path for answers to the client.
+// sequencer can leave the loose phases (phase.isLoose): no request with its PSN or a later one is
+// in flight, and none before it was dropped. The switch must also know the path for answers to the
+// client.
 func (l *sequencer) canStart(s conntrack.Seen, psn wire.PSN) bool {
 	if s.Class != conntrack.New || s.Span == 0 || l.flow.ReqQPN == 0 || !l.flow.HasPath {
 		return false
@@ -168,7 +169,7 @@ func (l *sequencer) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Pa
 		return l.refuseAgain(c, p.BTH.PSN)
 	case l.msg == openRead && p.BTH.PSN == l.psns.client:
 		raw := p.BTH.PSN
-		p.BTH.PSN = l.psns.own // a retransmission of the READ of unknown span
+		p.BTH.PSN = l.psns.own // a retransmission of the READ whose number of PSNs is not known
 		return pipeline.Rewrite().With(noteOwn(c, p, raw, p.BTH.AckReq))
 	case l.held.n > 0:
 		return l.hold(c, p, s.Span)
@@ -212,8 +213,8 @@ func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline
 		}
 	}
 	i := int32(-1)
-	// A READ of unknown span cannot be held, because the switch would not know the PSN of the next
-	// request.
+	// A READ whose number of PSNs (span) is not known cannot be held, because the switch would not
+	// know the PSN of the next request.
 	if l.held.n < m.cfg.HeldPerFlow && span > 0 {
 		i = m.keep(c, l.flow, p.Raw.Data, span)
 	}

@@ -28,7 +28,7 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 	}
 	if l.phase.isLoose() {
 		if l.phase.hasForwarded() && p.BTH.Opcode.Is(wire.OpRead) && wire.Diff(end, l.psns.own) > 0 {
-			l.psns.own = end // the response shows where a READ of unknown span ends
+			l.psns.own = end // the response shows that the READ takes PSNs up to here
 		}
 		if l.phase.hasForwarded() && wire.Diff(end, l.psns.own) <= 0 {
 			l.ackOwn(c.Now, end)
@@ -82,8 +82,8 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 	return pipeline.Rewrite().With(noteResponse(c, p, raw))
 }
 
-// resolve finds out how many PSNs a READ of unknown span takes, from the first packet of its
-// response or from its refusal.
+// resolve finds out how many PSNs a READ takes if the switch did not know that, from the first
+// packet of its response or from its refusal.
 func (l *sequencer) resolve(p *pipeline.Parsed) {
 	r := l.window.oldest()
 	n := 0
@@ -119,8 +119,9 @@ func (l *sequencer) note(p *pipeline.Parsed, client wire.PSN) (redone bool) {
 		r.prior = p.AtomicAck
 	case op == wire.RCReadResponseOnly && (r.op == wire.RCAtomicWrite || r.op == wire.RCFlush):
 	case op.Is(wire.OpRead) && r.op == wire.RCReadRequest && client == r.psn.Add(r.span-1):
-		// This is the last packet of the response. If an earlier one was lost, the client asks for
-		// the rest again. If an earlier one was reordered, it can still reach the client.
+		// The packet is the last one of the response, so the request has been answered. If an
+		// earlier packet of the response was lost, the client asks for the rest again. If it was
+		// reordered, it can still reach the client.
 	case op.Is(wire.OpRead) && r.op == wire.RCReadRequest:
 		r.got = max(r.got, int(wire.Diff(client, r.psn))+1)
 		return false

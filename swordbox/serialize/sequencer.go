@@ -16,7 +16,7 @@ const placeOwn = -1
 type sequencer struct {
 	m             *Machine
 	generation    uint32 // generation of the flow
-	index, serial uint32 // in flowTable
+	index, serial uint32 // place and serial number in flowTable
 
 	phase  phase
 	naks   nakState
@@ -46,8 +46,9 @@ const (
 	permitDenied
 )
 
-// start ends the loose phases. psn is the PSN that the server expects when all forwarded requests
-// have arrived. alone is true if all requests before it have been answered.
+// start ends the loose phases, in which the switch does not know the PSN that the server expects.
+// psn is the PSN that the server expects when all forwarded requests have arrived. alone is true if
+// all requests before it have been answered.
 func (l *sequencer) start(now clock.Time, psn wire.PSN, alone bool) {
 	l.reaches()
 	sent := l.phase.hasForwarded()

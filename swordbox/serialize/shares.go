@@ -23,7 +23,7 @@ type shares struct {
 	// wanted is true if a flow has asked for a place without success since a place last became
 	// free.
 	wanted bool
-	hosts  []share // by port + 1; 0 means that no port is known
+	hosts  []share // index is the port + 1; index 0 is for requests whose port is not known
 }
 
 // share says how many places one host uses.
@@ -38,7 +38,7 @@ type share struct {
 }
 
 const (
-	// Of every reserveOf places, one is reserved.
+	// reserveOf says how many places are reserved: one of every reserveOf.
 	reserveOf = 4
 	// commonPerFree is how many common places a host may use for each common place that is free.
 	commonPerFree = 2

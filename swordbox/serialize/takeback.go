@@ -10,7 +10,7 @@ import "github.com/rdmalab/rdmalab/swordbox/pipeline"
 func (l *sequencer) takeBack(c *pipeline.Ctx) {
 	l.m.stats.TakenBack++
 	if l.out > 0 {
-		return // Done calls takeBack for the others in the same step
+		return // Done calls takeBack for the other requests in the same step
 	}
 	l.psns.rewind(l.window.takeBack())
 	l.giveUpHeld() // the held requests follow the ones that are taken back

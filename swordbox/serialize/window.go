@@ -11,7 +11,7 @@ type asked struct {
 	op               wire.Opcode
 	va               uint64
 	rkey             uint32
-	length           uint32 // of a READ
+	length           uint32 // bytes that a READ asks for
 	compare, operand uint64 // operand: also the word of an ATOMIC_WRITE
 }
 

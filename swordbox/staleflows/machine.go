@@ -51,8 +51,8 @@ const (
 type Machine struct {
 	cfg   Config
 	flows []*flow
-	byReq map[key]*flow // by the key of their requests
-	byAns map[key]*flow // by the key of their responses
+	byReq map[key]*flow // the flows by the key of their requests
+	byAns map[key]*flow // the flows by the key of their responses
 	start clock.Time
 	begun bool
 	sweep clock.Time // when the machine next checks flows for silence

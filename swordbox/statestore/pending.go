@@ -9,9 +9,9 @@ const none = -1
 
 // cell is the amount that waits for one counter.
 type cell struct {
-	offset uint64 // of the counter in the server's memory
+	offset uint64 // offset of the counter in the server's memory
 	amount uint64
-	next   int16 // in the list of cells with the same hash, or of free cells
+	next   int16 // next cell in the list of cells with the same hash, or of free cells
 }
 
 // pending holds the amounts that wait for a connection, by counter, in a hash table of fixed size.

@@ -42,7 +42,7 @@ type Dialer struct {
 	psn    wire.PSN // PSN of the next datagram
 	links  []*link  // in the order of the first calls of Want or Adopt
 	byKey  map[Key]*link
-	byConn map[uint64]*link // by link.owner
+	byConn map[uint64]*link // key is link.owner
 	byQPN  map[wire.QPN]*link
 	owners uint64
 	gen    uint32

@@ -109,7 +109,7 @@ const (
 // Event reports a change of a connection to the user of the connection.
 type Event struct {
 	Kind   EventKind
-	Shared Shared // for EventDown, the ended connection
+	Shared Shared // the connection; for EventDown, the ended one
 	Reason string
 }
 

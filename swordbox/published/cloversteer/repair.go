@@ -58,7 +58,7 @@ type link struct {
 // repair is the control plane. It sends unanswered appends again, on the switch's connections
 // (holes 30 and 31).
 type repair struct {
-	open  []open // in the order in which they were sent
+	open  []open // the unanswered appends, in the order in which they were sent
 	links []*link
 }
 

@@ -60,7 +60,7 @@ type entry struct {
 	// server. span is the number of PSNs that it takes.
 	psn, at wire.PSN
 	span    int
-	op      wire.Opcode // as the client sent it
+	op      wire.Opcode // opcode of the request as the client sent it
 	sentAs  sentAs
 	// value is the value that the WRITE of a replaced atomic writes. prior is the original value
 	// that the client gets as the answer.

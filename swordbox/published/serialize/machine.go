@@ -14,7 +14,7 @@ import (
 // Machine serialises the requests under published rules. Make one with New.
 type Machine struct {
 	servers map[netip.Addr]*server
-	order   []*server // in the order of their first requests
+	order   []*server // the servers in the order of their first requests
 	stats   Stats
 
 	// Scratch memory of the current step.
