@@ -34,7 +34,8 @@ type decision struct {
 	rkey uint32
 	target
 	appended
-	// server is the memory server, if the decision is about a READ of a superblock.
+	// server is the memory server, if the decision is about a READ of the superblock, which
+	// describes the store on this server.
 	server netip.Addr
 }
 
@@ -57,7 +58,8 @@ type appended struct {
 	// compare is the operand as the switch sent it, askedCompare as the client sent it. If the
 	// response has the value of compare, the append has succeeded.
 	compare, askedCompare uint64
-	// chain is the key. place is the place of the newest known node when the append was sent.
+	// chain names the chain of the key to which the append goes. place is the place of the newest
+	// known node of this chain when the append was sent.
 	chain id
 	place
 	// sent is the number of the flight (flight.sent).

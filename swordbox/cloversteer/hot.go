@@ -74,7 +74,8 @@ func (h *hot) add(x uint64) uint32 {
 	return least
 }
 
-// count counts a request for a key. It returns nil if the key is not warm.
+// count counts a request for a key. It returns the key's entry in the table of warm keys; nil if
+// the key is not in the table.
 func (h *hot) count(now clock.Time, key id, appends bool) *warm {
 	x := key.hash()
 	estimate := h.add(x)
@@ -126,7 +127,7 @@ func find(set []warm, key id) *warm {
 	return nil
 }
 
-// find returns the entry of a warm key; nil if the key is not warm.
+// find returns the entry of a key in the table of warm keys; nil if the key is not in the table.
 func (h *hot) find(key id) *warm {
 	if h.warm == nil {
 		return nil

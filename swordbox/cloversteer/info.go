@@ -54,7 +54,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 	return handler.Info{Mode: rules.Hardened, Counters: handler.Counters("", m.stats)}
 }
 
-// Keys returns the warm keys, the hottest first.
+// Keys returns the warm keys, which are those that may be hot. The hottest comes first.
 func (m *Machine) Keys(now clock.Time) []Key {
 	if m.hot.warm == nil {
 		return nil

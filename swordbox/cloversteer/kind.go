@@ -44,10 +44,11 @@ var keysHelp = handler.Help{
 	Most: "show at most this many keys; 0 means all that the switch remembers",
 }
 
-// Key is a warm key of a store, as `rdmalab switch` shows it.
+// Key is one of the most requested keys of a store, as `rdmalab switch` shows it.
 type Key struct {
 	Key uint64 `json:"key"`
-	// Reads, Appends and Steered count the requests for the key since it became warm.
+	// Reads, Appends and Steered count the requests for the key since the switch has counted this
+	// key exactly.
 	Reads   uint64 `json:"reads"`
 	Appends uint64 `json:"appends"`
 	Steered uint64 `json:"steered"`

@@ -27,7 +27,8 @@ type Config struct {
 	Hold time.Duration
 	// Ring is how many decisions the machine remembers of a connection; 0 means 128.
 	Ring int
-	// Decay is the number of requests after which the sketch halves its counts; 0 means 65536.
+	// Decay is the number of requests after which the count-min sketch of keys halves its counts; 0
+	// means 65536.
 	Decay int
 }
 

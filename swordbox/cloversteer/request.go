@@ -104,8 +104,8 @@ func (m *Machine) onlyOne(c *pipeline.Ctx, k *chain, n *node) {
 	}
 }
 
-// foreign forwards an append if the switch did not see the appended node. The switch forgets the
-// chain.
+// foreign forwards an append if the switch did not see the appended node. The switch then forgets
+// the chain to which the append goes.
 func (m *Machine) foreign(q *request, st *part, to *node) pipeline.Verdict {
 	m.stats.Foreign++
 	f := &q.p.Frame

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// superLen is the length of a superblock in bytes.
+// superLen is the length in bytes of a superblock, which describes the store on a server.
 const superLen = layout.SuperblockLen
 
 // maxParts bounds the memory servers that the switch knows.

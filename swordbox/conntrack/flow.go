@@ -92,5 +92,6 @@ func (e *entry) settled(now clock.Time) bool { return now >= e.until }
 // peer is Checked.
 func (fl *Flow) mistrusts() bool { return fl.Checked || fl.Peer != nil && fl.Peer.Checked }
 
-// pinned reports whether the flow or its peer is pinned.
+// pinned reports whether the table must not forget the flow, because the flow or its peer is
+// Pinned.
 func (fl *Flow) pinned() bool { return fl.Pinned || fl.Peer != nil && fl.Peer.Pinned }

@@ -77,9 +77,9 @@ func (t *Table) Clearable() int {
 	return n
 }
 
-// Clear forgets all flows except pinned ones and their peers; it also forgets flows in quarantine.
-// It returns how many it has forgotten. It is called for an operator. Afterwards the table learns
-// live connections from their packets, as after its start.
+// Clear forgets all flows except pinned ones (Flow.Pinned) and their peers; it also forgets flows
+// in quarantine. It returns how many it has forgotten. It is called for an operator. Afterwards the
+// table learns live connections from their packets, as after its start.
 func (t *Table) Clear() int {
 	before := t.used
 	for _, fl := range t.flows {

@@ -43,7 +43,7 @@ type learning struct {
 	end  wire.PSN
 	// low is the lowest requested PSN, but at most longAgo before end.
 	low   wire.PSN
-	until clock.Time // the flow is not settled before this time
+	until clock.Time // the time from which the flow is settled (entry.settled)
 	// out is a bit set of slots: the flows that the responses of this flow do not answer. any is
 	// true if out is not empty.
 	out []uint64

@@ -67,7 +67,7 @@ type Seen struct {
 	// Class is the class of a request.
 	Class Class
 	// Alone is true if the request is New, and all requests that the requester sent before it have
-	// been answered. It is not valid for pinned flows.
+	// been answered. It is not valid for pinned flows (Flow.Pinned).
 	Alone bool
 	// Span is how many PSNs a request takes: as many as a READ has response packets, 1 for other
 	// requests. 0 means not known, because the path MTU is not known.

@@ -16,8 +16,8 @@ type Config struct {
 	// Learning is how many flows without a peer the table may have; 0 means half of all flows. One
 	// host may have half of them.
 	Learning int
-	// Idle is how long a connection may be silent before the table forgets it, unless it is pinned.
-	// It must be longer than the time for which NICs retry. 0 means 10 minutes.
+	// Idle is how long a connection may be silent before the table forgets it, unless it is pinned
+	// (Flow.Pinned). It must be longer than the time for which NICs retry. 0 means 10 minutes.
 	Idle time.Duration
 	// Quarantine is how long the table refuses packets with the key of an ended connection, unless
 	// the connection manager announces a new connection. It is also how long a flow must have been

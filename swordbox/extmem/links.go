@@ -35,7 +35,8 @@ func (l *Link) Usable() bool { return l.connected && !l.unfit }
 // Why says why the last connection cannot be used, or has failed; "" means that there is no reason.
 func (l *Link) Why() string { return l.why }
 
-// Generation returns the generation of the last connection; 0 means that there was none.
+// Generation returns the number (switchconn.Shared.Generation) of the last connection; 0 means that
+// there was none.
 func (l *Link) Generation() uint32 { return l.shared.Generation }
 
 // Server describes the link for a listing. up says whether requests can be sent.

@@ -32,16 +32,16 @@ type Connection interface {
 type purpose uint8
 
 const (
-	ofCells purpose = iota // the WRITE of a cell
-	ofCell                 // the READ of a cell
-	ofSlots                // the READ of the slots of a key
+	ofCells purpose = iota // the WRITE of a frame to cells
+	ofCell                 // the READ of a frame from a cell
+	ofSlots                // the READ of the slots in which the entry of a key may be
 	ofSpan                 // the READ of slots that are to change, or that an operator lists
-	ofSlot                 // the WRITE of a slot
+	ofSlot                 // the WRITE of an entry to a slot
 )
 
 var purposes = [...]string{"store", "load", "entry", "slots", "change"}
 
-// channel is the connection to a server. It keeps no copies of cells.
+// channel is the connection to a server. It keeps no copies of the frames that it writes to cells.
 type channel struct {
 	extmem.Conn
 	b   *bouncer
@@ -65,7 +65,7 @@ func (ch *channel) Writes() int {
 	return ch.Spare()
 }
 
-// Read reads a cell.
+// Read asks for the bytes of a cell, which holds a frame or a part of one.
 func (ch *channel) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry) {
 	ch.read(c, offset, n, ofCell, e.Place)
 }

@@ -109,7 +109,8 @@ type Layout struct {
 	// home slots on each server; Probe-1 slots follow them.
 	Base     uint64
 	Capacity int
-	// Cells is the number of cells on each server. Cell is the size of one in bytes.
+	// Cells is the number of cells on each server: places for frames that wait for their entry.
+	// Cell is the size of one in bytes.
 	Cells, Cell int
 	// Cache is how many entries the switch keeps. Depth is how many READs may be in flight to each
 	// server.
@@ -151,7 +152,7 @@ func (l *Layout) probe() int {
 	return Probe
 }
 
-// Slots returns how many slots each server has.
+// Slots returns how many slots (places for entries) each server has.
 func (l *Layout) Slots() int { return l.Capacity + l.probe() - 1 }
 
 // Place returns where the entry of a key with hash h is: the index of its server, and its home

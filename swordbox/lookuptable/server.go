@@ -78,7 +78,7 @@ func (b *bouncer) Busy(h uint64) bool { return b.flights[h%hashes] != 0 }
 // InFlight returns how many frames are in flight.
 func (b *bouncer) InFlight() int { return b.n }
 
-// Cells returns how many cells are in use.
+// Cells returns how many cells (places for frames in the server's memory) are in use.
 func (b *bouncer) Cells() int { return b.ring.Used() }
 
 // Bounce writes a frame to the next cell, and asks for it and for its entry as soon as READs may be

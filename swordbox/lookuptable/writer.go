@@ -9,7 +9,7 @@ import (
 // MaxWaiting is how many changes of entries can wait for a server.
 const MaxWaiting = 4096
 
-// maxSpan is how many slots the switch reads to change one.
+// maxSpan is how many slots the switch reads to change one entry.
 const maxSpan = 64
 
 // Writer changes entries in a server's memory. The control plane calls it.

@@ -73,8 +73,9 @@ const (
 	MaxKeys = 256
 	// MaxHot is the largest number N of the value hot:N.
 	MaxHot = 256
-	// DefaultRegisters is how many registers for tails the published P4 program has. MaxRegisters
-	// is how many a rule can ask for. The authors' program on DPDK has 1,024.
+	// DefaultRegisters is how many registers for tails (the newest nodes of keys) the published P4
+	// program has. MaxRegisters is how many a rule can ask for. The authors' program on DPDK has
+	// 1,024.
 	DefaultRegisters, MaxRegisters = 256, 1 << 14
 	// MaxMissTime is the largest MissTime. If a client's ACK timeout is shorter than MissTime, the
 	// client gets its answer when it asks again.
@@ -164,7 +165,7 @@ func (a *Answerer) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Steering says which requests a rule steers.
+// Steering says which requests a rule of action steer sends to the newest node of their key.
 type Steering uint8
 
 // Steerings. The zero value is SteerBoth.
@@ -195,7 +196,7 @@ func (s Steering) Writes() bool { return s != SteerRead }
 // Reads reports whether the switch steers READs.
 func (s Steering) Reads() bool { return s != SteerWrite }
 
-// HasKey reports whether the rule steers requests for a key.
+// HasKey reports whether a rule of action steer is about requests for a key of Clover.
 func (r *Rule) HasKey(key uint64) bool { return len(r.Keys) == 0 || slices.Contains(r.Keys, key) }
 
 // NumRegisters returns Registers, with its default for 0.

@@ -27,7 +27,8 @@ type clientOp struct {
 	rkey  uint32
 }
 
-// clientOps is a ring of operations in the order of their ends.
+// clientOps holds the operations in flight on a client's connection in a ring, in the order of
+// their ends.
 type clientOps struct {
 	ring       []clientOp
 	head, tail uint32

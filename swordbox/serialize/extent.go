@@ -47,7 +47,7 @@ func (k *clientConn) isCounted(now clock.Time, x *extent) bool {
 	return true
 }
 
-// isKept reports whether the switch keeps exactly this extent in clientOps.
+// isKept reports whether the flow's clientOps already has exactly this extent.
 func (k *clientConn) isKept(x *extent) bool {
 	op := k.ops.messageAt(x.first)
 	return op != nil && *x == extent{op.first, op.end, op.va, op.n}

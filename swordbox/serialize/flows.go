@@ -5,8 +5,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
 
-// flowTable holds the sequencers of all flows. Each sequencer has a small index; when the sequencer
-// has ended, another one may get the same index.
+// flowTable holds the sequencers of all flows: the switch's state of the flows to servers with
+// rules. Each sequencer has a small index; when the sequencer has ended, another one may get the
+// same index.
 type flowTable struct {
 	list   []*sequencer // index is sequencer.index; nil means that the index is free
 	free   []uint32
@@ -32,8 +33,8 @@ func (t *flowTable) remove(l *sequencer) {
 	t.free = append(t.free, l.index)
 }
 
-// byTag returns the sequencer that submitted the request with a tag; nil if the sequencer has
-// ended.
+// byTag returns the sequencer of the flow that submitted the request with a tag; nil if the
+// sequencer has ended.
 func (t *flowTable) byTag(tag requester.Tag) *sequencer {
 	if int(tag.Flow) >= len(t.list) {
 		return nil
@@ -44,7 +45,7 @@ func (t *flowTable) byTag(tag requester.Tag) *sequencer {
 	return nil
 }
 
-// tag identifies a request of the sequencer on a shared connection.
+// tag identifies a request of the sequencer's flow on a shared connection.
 func (l *sequencer) tag(psn wire.PSN) requester.Tag {
 	return requester.Tag{Flow: l.index, Generation: l.serial, PSN: psn}
 }
@@ -56,7 +57,8 @@ type blockedList struct {
 	again []*sequencer // scratch memory of prune
 }
 
-// add puts a sequencer on the list, so that settle serves it.
+// add puts a sequencer on the list, so that settle releases its held requests when their place is
+// free.
 func (b *blockedList) add(l *sequencer) {
 	if !l.blocked {
 		l.blocked = true

@@ -78,7 +78,8 @@ func (k *link) isLate(now clock.Time, host netip.Addr) (late bool) {
 	return late
 }
 
-// ended reports whether the connection of a sequencer has ended, or a DREQ has asked for its end.
+// ended reports whether the connection of a sequencer's flow has ended, or a DREQ has asked for its
+// end.
 func ended(l *sequencer) bool {
 	return l.phase == closed || l.flow.Generation != l.generation || l.flow.State >= conntrack.Closing
 }

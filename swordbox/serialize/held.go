@@ -14,8 +14,7 @@ type heldPacket struct {
 	at   clock.Time
 	next int32
 	port int32 // port of the host in whose share the request is
-	// hurried is true if the request must not wait any longer until its word has the value that the
-	// request compares with.
+	// hurried is true if the held CAS must not wait any longer for the value that it compares with.
 	hurried bool
 }
 

@@ -23,7 +23,7 @@ func rightOf(op wire.Opcode) right {
 	return rightWrite
 }
 
-// maxKeys bounds the table of proven keys.
+// maxKeys bounds the table of R_Keys that are proven to work.
 const maxKeys = 4096
 
 type keyRight struct {

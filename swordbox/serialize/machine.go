@@ -29,7 +29,7 @@ type Machine struct {
 	held    pool
 	flows   flowTable
 	blocked blockedList
-	kick    bool // an event has happened that may unblock a sequencer
+	kick    bool // true if a held request may have become free to go, so that settle must run
 	due     clock.Queue
 	scans   scans
 	stats   Stats
@@ -252,8 +252,8 @@ func (m *Machine) settle(c *pipeline.Ctx) {
 	}
 }
 
-// newSequencer makes the sequencer of a flow to a server. It is called when the first request of
-// the flow arrives.
+// newSequencer makes the sequencer of a flow to a server, which is the switch's state of this flow.
+// It is called when the first request of the flow arrives.
 func (m *Machine) newSequencer(now clock.Time, r *conntrack.Flow, s *server) *sequencer {
 	l := &sequencer{
 		m: m, generation: r.Generation, phase: partial, place: placeOwn, formers: formers{s.formersOf(now, r.Requester), now},

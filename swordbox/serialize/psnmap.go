@@ -77,7 +77,7 @@ func (m *psnMap) add(n int, moved bool) {
 	}
 }
 
-// rewind undoes the assignment of psn and all later PSNs. All of their requests must have moved.
+// rewind makes psn and all later PSNs unassigned again. All of their requests must have moved.
 func (m *psnMap) rewind(psn wire.PSN) {
 	for m.n > 1 && wire.Diff(m.at(m.n-1).client, psn) >= 0 {
 		m.n--

@@ -71,7 +71,7 @@ func (l *sequencer) idle() bool {
 	return l.out == 0 && l.window.outstanding() == 0 && l.isAnswered()
 }
 
-// canGo reports whether the next request may be sent to a place now.
+// canGo reports whether the next request may be sent now to a place: placeOwn, or a shard.
 func (l *sequencer) canGo(place int) bool { return l.place == place || l.idle() }
 
 // incomplete returns the PSN of the oldest unanswered request, or that of the next request if there

@@ -77,7 +77,8 @@ type window struct {
 	// READs and atomics.
 	first   wire.PSN
 	results int
-	// redos is how many records are redoing or redoingMoved. owed is how many are owed.
+	// redos is how many records have the state redoing or redoingMoved, owed how many have the
+	// state owed.
 	redos, owed int
 }
 
@@ -212,7 +213,7 @@ func (w *window) count(s recordState, by int) {
 	}
 }
 
-// follow applies an event to a record.
+// follow changes the state of a record by an event, and keeps redos and owed up to date.
 func (w *window) follow(r *record, e recordEvent) {
 	w.count(r.state, -1)
 	r.state = r.state.on(e)

@@ -47,7 +47,8 @@ const (
 	gsiQPN     = 1
 )
 
-// Machine refuses the stale flows. Make one with New.
+// Machine refuses the stale flows, whose requests an earlier incarnation of the switch has moved.
+// Make one with New.
 type Machine struct {
 	cfg   Config
 	flows []*flow

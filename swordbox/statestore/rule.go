@@ -17,7 +17,7 @@ const (
 	// MaxSlots is how many counters a rule can have.
 	MaxSlots     = 1 << 20
 	defaultSlots = 1024
-	// MaxRows is how many rows a sketch can have.
+	// MaxRows is how many rows a count-min sketch can have.
 	MaxRows = 8
 )
 

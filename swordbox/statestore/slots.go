@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// MaxLabels is how many counters can have a label.
+// MaxLabels is how many counters can have a label, which is the last request that they have
+// counted.
 const MaxLabels = 1024
 
 // labels hold, for an operator, the last request that a counter has counted. Counters whose numbers

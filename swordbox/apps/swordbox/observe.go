@@ -74,7 +74,7 @@ type shown struct {
 // extent is a range of PSNs that consecutive requests take. It begins at from and ends before end.
 type extent struct{ from, end wire.PSN }
 
-// maxAhead is how many extents ahead of the base are remembered.
+// maxAhead is how many extents behind shown.base are remembered.
 const maxAhead = 64
 
 // move advances the base to the PSN `to`, unless the base is already there or beyond. It then
@@ -106,8 +106,8 @@ func (h *shown) has(expected, psn wire.PSN) bool {
 	})
 }
 
-// add remembers a request that takes span PSNs; 0 means that their number is not known. false means
-// that it was remembered already, or that there is no room.
+// add remembers a request that takes span PSNs; 0 means that their number is not known. The result
+// is false if the request was remembered already, or if there is no room.
 func (h *shown) add(expected, psn wire.PSN, span int) bool {
 	if h.has(expected, psn) {
 		return false

@@ -96,7 +96,8 @@ func (p *parts) machineFor(r *rules.Rule) handler.Machine {
 	return p.machines[i]
 }
 
-// draining reports whether a bypasser must see requests of flows without a machine.
+// draining reports whether one of the bypassers (handler.Bypasser) must see requests of flows
+// without a machine.
 func (p *parts) draining() bool { return slices.ContainsFunc(p.bypass, handler.Bypasser.Draining) }
 
 // strict reports whether the switch must drop requests with unknown opcodes for machine m.
@@ -105,7 +106,7 @@ func strict(m handler.Machine) bool {
 	return ok
 }
 
-// strictFor reports whether a strict machine carries out one of the rules in list.
+// strictFor reports whether a strict machine (handler.Strict) carries out one of the rules in list.
 func (p *parts) strictFor(list []*rules.Rule) bool {
 	return slices.ContainsFunc(list, func(r *rules.Rule) bool { return strict(p.machineFor(r)) })
 }

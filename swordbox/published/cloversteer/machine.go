@@ -52,7 +52,8 @@ type Config struct {
 type Machine struct {
 	cfg    Config
 	repair repair
-	// tails are the registers. There are as many as the largest number that a rule asks for.
+	// tails are the registers for the newest nodes of keys. There are as many as the largest number
+	// that a rule asks for.
 	tails   []tail
 	history []was
 	// scopes holds the scope of each rule, in the order of the rules. The first rule that selects a

@@ -28,7 +28,7 @@ func init() {
 // endless is how many WRITEs the carrier can send without waiting: any number.
 const endless = 1 << 20
 
-// carrier sends requests and forgets them.
+// carrier sends requests and keeps no copies of them, so it never retransmits.
 type carrier struct {
 	extmem.Blind
 	link *packetbuffer.Link
