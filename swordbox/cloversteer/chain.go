@@ -59,7 +59,7 @@ type flight struct {
 	at   clock.Time
 }
 
-// has reports whether a node has a place in the chain.
+// has reports whether the switch knows the place of a node in the chain.
 func (k *chain) has(n *node) bool { return n.gen == k.gen && n.seq != 0 }
 
 // pinned reports whether the chain must not be evicted: an append is in flight or waits.

@@ -177,7 +177,7 @@ func (q *Sequence) reach(psn wire.PSN, span int, n uint32) {
 	}
 }
 
-// reached reports whether the table has seen a request with this PSN.
+// reached reports whether the table has seen a request with this PSN or a later one.
 func (q *Sequence) reached(psn wire.PSN) bool {
 	return q.seen != noRequest && wire.Diff(psn, q.high) < 0
 }

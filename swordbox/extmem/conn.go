@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// InFlight is how many requests may be in flight to a server. The switch keeps some bytes of
-	// each.
+	// InFlight is how many requests may be in flight to a server. The switch keeps the headers of
+	// each, so that it can retransmit it.
 	InFlight = 512
 	// usualSilence is how long a server may be silent if the program sets no bound.
 	usualSilence = 255 * time.Millisecond

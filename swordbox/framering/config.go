@@ -7,7 +7,7 @@ import (
 
 // Config describes a Ring.
 type Config struct {
-	// Layout is where the entries are. An entry takes a cell.
+	// Layout is where the entries are: each entry takes one cell of this area.
 	Layout extmem.Area
 	// Carriers send the requests to the servers of the layout, in their order.
 	Carriers []Carrier

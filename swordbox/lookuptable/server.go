@@ -12,7 +12,7 @@ type Server interface {
 	// Use assigns the server to a table, as number index of its servers; nil means that no table
 	// needs the server. The server forgets the frames in flight.
 	Use(t *Table, index int)
-	// Bounce sends a frame that came in at port in through the server's memory. h is the hash of
+	// Bounce sends a frame that came in at port `in` through the server's memory. h is the hash of
 	// its key. It returns false if the frame was dropped; the reason is then counted.
 	Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h uint64) bool
 	// Busy reports whether a frame with a key of hash h is in flight.

@@ -105,8 +105,8 @@ func (l *sequencer) awaitsFormer() bool {
 // tooEarly drops a request that arrived before the requests that it must not overtake have ended.
 func (l *sequencer) tooEarly() pipeline.Verdict {
 	l.m.stats.TooEarly++
-	// The server will see the retransmission of this request as a new one, even if later requests
-	// were forwarded meanwhile.
+	// The server has not received this request. If later requests are forwarded before its
+	// retransmission arrives, the server takes the retransmission for a new request all the same.
 	l.phase.on(evDropped)
 	return pipeline.Drop(ReasonBusy)
 }

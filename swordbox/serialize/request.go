@@ -89,8 +89,9 @@ func (l *sequencer) canStart(s conntrack.Seen, psn wire.PSN) bool {
 func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	end := p.BTH.PSN.Add(max(1, s.Span))
 	if l.s.watch && p.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) && !l.looseWrite(c.Now, &p.Frame) {
-		// The server will see the retransmission of this request as a new one, even if later
-		// requests were forwarded meanwhile.
+		// The server has not received this request. If later requests are forwarded before its
+		// retransmission arrives, the server takes the retransmission for a new request all the
+		// same.
 		l.phase.on(evDropped)
 		return pipeline.Drop(ReasonBusy)
 	}

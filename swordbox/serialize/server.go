@@ -95,7 +95,8 @@ func (s *server) linkUp(shard int) *link {
 	return own
 }
 
-// shardOf returns the shard of a word.
+// shardOf returns the shard of a word: the number of the shared connection that carries its
+// requests.
 func (s *server) shardOf(va uint64) int {
 	return ShardOf(va, s.shards)
 }

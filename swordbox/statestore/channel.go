@@ -55,7 +55,7 @@ func (f *flight) pop() sent {
 	return s
 }
 
-// newChannel makes a channel with depth FETCH_ADDs in flight. number names it in captures.
+// newChannel makes a channel for at most depth FETCH_ADDs in flight. number names it in captures.
 func newChannel(m *Machine, depth int, number uint32) *channel {
 	ch := &channel{m: m, number: number, wanted: depth}
 	ch.pending.reset()

@@ -250,7 +250,8 @@ func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdic
 	return pipeline.Forward()
 }
 
-// around shows a packet of a flow to the other machines that must see it.
+// around shows a packet of a flow to the other machines that must see it. The result is the first
+// verdict of theirs that does not forward the packet; Forward if all of them forward it.
 func (e *flowRule) around(c *pipeline.Ctx, r *conntrack.Flow, q *pipeline.Parsed) pipeline.Verdict {
 	for _, b := range e.others {
 		if e.machine == nil && !b.Draining() {
