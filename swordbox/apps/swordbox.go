@@ -57,7 +57,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		}
 	}
 	if !ok {
-		err = p.SetRules(set) // the journal now has rules, so the next incarnation of the switch knows that it is not the first
+		err = p.SetRules(set) // rules in the journal tell the next incarnation that it is not the first
 	}
 	return p, err
 }
