@@ -24,7 +24,7 @@ type cq struct {
 	mu         sync.Mutex // guards the fields below; not held during a wait
 	q          *ring.Queue
 	head       uint64
-	kept       []verbs.WC // completions that purge has taken out of the ring, but that are not of the queue pair
+	kept       []verbs.WC // completions of other queue pairs that purge has taken out of the ring
 	emptyPolls int        // consecutive polls that found no completion
 	closed     bool
 }

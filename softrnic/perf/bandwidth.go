@@ -17,8 +17,8 @@ const (
 	peakParts = 20
 )
 
-// hotSlots returns into how many slots of one message each the local memory of a test without
-// verification is divided.
+// hotSlots returns the number of slots, of one message each, in the local memory of a test without
+// verification.
 func (c *Config) hotSlots() int { return max(1, min(hotBytes/c.Size, c.Depth)) }
 
 // chunk returns the number of messages that a test with verification writes before it reads them
@@ -34,8 +34,8 @@ type meter struct {
 	elapsed time.Duration
 	count   int // messages completed in earlier timed parts
 	part    int // messages completed in the current part
-	// At mark the rate was last measured; marked is the number of messages of this part that were
-	// complete then. peak is the highest rate between two measurements.
+	// mark is when the rate was last measured; marked is the number of messages of the current part
+	// that were complete then. peak is the highest rate between two measurements.
 	mark   clock.Time
 	marked int
 	peak   float64
@@ -134,8 +134,8 @@ func (s *session) writeVerified(c *Config, slots int, res *Result) error {
 	return nil
 }
 
-// readBack READs n slots of the peer, beginning with first, and compares them with the messages
-// numbered at, at+1 and so on. It uses the local slots from base on.
+// readBack READs the first n slots of the peer and compares them with the messages numbered at,
+// at+1 and so on. It uses the local slots from base on.
 func (s *session) readBack(c *Config, n, at, base int, res *Result) error {
 	local := func(k int) int { return base + k%c.Depth }
 	j := s.transfer("read back of write", verbs.OpRead, n, at, local, func(k int) int { return k })

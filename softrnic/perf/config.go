@@ -135,7 +135,7 @@ type Hooks struct {
 	Cancelled func() bool `json:"-"`
 }
 
-// Validate returns an error for the first field that is wrong; it says what is allowed.
+// Validate returns an error for the first field that is wrong; the error says what is allowed.
 func (c *Config) Validate() error {
 	bad := func(format string, args ...any) error {
 		return &verbs.OpError{Op: "perf " + c.Test, Detail: fmt.Sprintf(format, args...), Err: verbs.ErrInvalid}

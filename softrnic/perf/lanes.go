@@ -97,8 +97,10 @@ func unpackLane(w uint64) laneEnd {
 	return laneEnd{wire.QPN(w & mask), wire.PSN(w >> 24 & mask), verbs.MTU(w >> 48)}
 }
 
-// The following functions return offsets behind the words of a report: of the server's table, of
-// the client's table, and of the word that says that the client's table is complete.
+// Offsets in the memory of the server's report, behind the words of the report: laneTable is that
+// of entry i in the server's table, laneAnswer that of entry i in the client's table, laneGo that
+// of the word that says that the client's table is complete. n is the number of lanes. laneBytes is
+// the length of all these words.
 func laneTable(i int) int     { return reportSize + 8*i }
 func laneAnswer(n, i int) int { return reportSize + 8*(n+i) }
 func laneGo(n int) int        { return reportSize + 16*n }

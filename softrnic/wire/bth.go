@@ -76,7 +76,7 @@ func (h *BTH) Parse(b []byte) error {
 // AppendTo appends the header to b.
 func (h *BTH) AppendTo(b []byte) []byte { return h.appendPadded(b, h.Pad) }
 
-// appendPadded is AppendTo with another pad count.
+// appendPadded does the work of AppendTo with pad count pad instead of h.Pad.
 func (h *BTH) appendPadded(b []byte, pad uint8) []byte {
 	flags := bit(h.Solicited, bthSolicited) | bit(h.MigReq, bthMigReq) | pad&bthPadMask<<bthPadShift | h.Version&bthVersion
 	notice := bit(h.FECN, bthFECN) | bit(h.BECN, bthBECN) | h.Reserved6&bthReserved6

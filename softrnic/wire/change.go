@@ -13,8 +13,8 @@ import (
 // two registers after the old and the new headers, advanced over the length of the payload. The
 // time for that grows with the logarithm of the length.
 
-// changeMin is the length of payload and pad, in bytes, from which this is faster than a CRC of the
-// whole packet.
+// changeMin is the length of payload and pad, in bytes, from which AppendChanged is faster than a
+// CRC of the whole packet.
 const changeMin = 512
 
 // icrcShifts[k] advances the CRC register over 4<<k bytes of zero: the result is the exclusive or
@@ -36,7 +36,8 @@ var icrcShifts = func() (t [icrcShiftBits][8][16]uint32) {
 	return t
 }()
 
-// icrcShiftBits is enough for the longest IP datagram.
+// icrcShiftBits is the number of tables in icrcShifts: together they advance the register over less
+// than 4<<14 = 65536 bytes, more than the longest IP datagram has.
 const icrcShiftBits = 14
 
 // icrcShiftBy advances the CRC register over as many zero bytes as table t stands for.
@@ -76,8 +77,9 @@ func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, binary.LittleEndian.Uint32(sum)^icrcShift(crc, n))
 }
 
-// unchanged reports whether f has the payload of packet old, and whether the payload is so long
-// that AppendChanged is faster. It returns the bytes of old that the ICRC covers, and the ICRC.
+// unchanged reports in same whether f has the payload of packet old, in the same memory and with a
+// pad of zeros. If so, it also returns the bytes of old that the ICRC covers, the ICRC, and whether
+// old is an IPv6 packet.
 func (f *Frame) unchanged(old []byte) (covered, sum []byte, v6, same bool) {
 	payload := f.payload(f.BTH.Opcode.Info())
 	pad := padOf(len(payload))
@@ -111,7 +113,7 @@ func headersOf(b []byte, v6 bool) int {
 }
 
 // difference returns the exclusive or of the CRC registers after two lists of headers, a and b.
-// Each list begins with the IP header. Both are xor-ed into the scratch memory so that they end at
+// Each list begins with the IP header. Both are xor-ed into the Sealer's memory so that they end at
 // the same place; zeros in front of them do not change a register that is 0.
 func (s *Sealer) difference(a []byte, aV6 bool, b []byte, bV6 bool) uint32 {
 	total := max(sealMin, (max(len(a), len(b))+leadLen+sealUnit-1)&^(sealUnit-1))
@@ -121,7 +123,7 @@ func (s *Sealer) difference(a []byte, aV6 bool, b []byte, bV6 bool) uint32 {
 	return ^crc32.Update(^uint32(0), crc32.IEEETable, s.buf[:total])
 }
 
-// add xors headers, and the lead (see leadLen) in front of them, into the scratch memory, so that
+// add xors headers, and the lead (see leadLen) in front of them, into the Sealer's memory, so that
 // they end at offset total.
 func (s *Sealer) add(total int, b []byte, v6 bool) {
 	at := total - len(b)

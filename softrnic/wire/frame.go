@@ -8,7 +8,7 @@ import (
 // Frame is a whole RoCEv2 frame.
 type Frame struct {
 	Eth Ethernet
-	// V6 selects IPv6 over IPv4.
+	// V6: the IP header of the frame is the field IPv6; otherwise it is the field IPv4.
 	V6   bool
 	IPv4 IPv4
 	IPv6 IPv6

@@ -77,7 +77,7 @@ func (h *IPv4) Parse(b []byte) error {
 // AppendTo appends the header of a datagram with payload bytes behind it, with its checksum.
 func (h *IPv4) AppendTo(b []byte, payload int) []byte { return h.appendAs(b, h.Protocol, payload) }
 
-// appendAs does the work of AppendTo with another protocol.
+// appendAs does the work of AppendTo with protocol instead of h.Protocol.
 func (h *IPv4) appendAs(b []byte, protocol uint8, payload int) []byte {
 	flags := uint32(0)
 	if h.Reserved {

@@ -54,7 +54,7 @@ func (h *IPv6) Parse(b []byte) error {
 // AppendTo appends the header of a datagram with payload bytes behind it.
 func (h *IPv6) AppendTo(b []byte, payload int) []byte { return h.appendAs(b, h.NextHeader, payload) }
 
-// appendAs does the work of AppendTo with another next header.
+// appendAs does the work of AppendTo with next header protocol instead of h.NextHeader.
 func (h *IPv6) appendAs(b []byte, protocol uint8, payload int) []byte {
 	b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(h.TrafficClass)<<20|h.FlowLabel&flowLabelMask)
 	b = append(b, byte(payload>>8), byte(payload), protocol, h.HopLimit)

@@ -48,8 +48,9 @@ type GroupRecord struct {
 // RecordType is the type of a record (RFC 3376, 4.2.12).
 type RecordType uint8
 
-// Types of records that this package writes. They say that the host receives the group, has begun
-// to receive it, and no longer receives it.
+// Types of records that this package writes. RecordIsExclude says that the host receives the group,
+// RecordToExclude that it has begun to receive the group, and RecordToInclude that it no longer
+// receives the group.
 const (
 	RecordIsExclude RecordType = 2
 	RecordToInclude RecordType = 3
@@ -126,8 +127,8 @@ func MayBeMembership(b []byte) bool {
 	return false
 }
 
-// Parse parses a frame. It fails with ErrNotMembership for damaged frames, and for frames that are
-// no such message. The records use the memory of m's earlier records again.
+// Parse parses a frame. It fails with ErrNotMembership if the frame is damaged, or is no message of
+// IGMP or MLD. It stores the records in the memory of m's earlier records, if there is room.
 func (m *Membership) Parse(frame []byte) error {
 	var eth Ethernet
 	if eth.Parse(frame) != nil {

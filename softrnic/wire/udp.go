@@ -47,7 +47,7 @@ func (h *UDP) Parse(b []byte) error {
 // AppendTo appends the header of a datagram with payload bytes behind it.
 func (h *UDP) AppendTo(b []byte, payload int) []byte { return h.appendAs(b, h.DstPort, payload) }
 
-// appendAs does the work of AppendTo with another destination port.
+// appendAs does the work of AppendTo with destination port dstPort instead of h.DstPort.
 func (h *UDP) appendAs(b []byte, dstPort uint16, payload int) []byte {
 	n := uint16(udpLen + payload)
 	b = binary.BigEndian.AppendUint32(b, uint32(h.SrcPort)<<16|uint32(dstPort))

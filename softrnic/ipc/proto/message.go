@@ -152,7 +152,7 @@ type MR struct {
 	Incarnation uint64 `json:"incarnation"`
 }
 
-// Key is a key for peers.
+// Key is the R_Key of a memory window, by which peers name the window.
 type Key struct {
 	RKey uint32 `json:"rkey"`
 }
@@ -226,7 +226,8 @@ type Queue struct {
 	MaxInline int `json:"maxInline,omitempty"` // bytes
 }
 
-// Limit arms the limit event of a shared receive queue.
+// Limit sets the limit of a shared receive queue to N receives and arms its limit event
+// (OpLimitSRQ), or changes the queue's capacity to N receives (OpResizeSRQ).
 type Limit struct {
 	H uint32 `json:"h"`
 	N int    `json:"n"`

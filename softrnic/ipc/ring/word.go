@@ -5,9 +5,10 @@ import (
 	"unsafe"
 )
 
-// Shared is a word of shared memory. All operations on such words have one total order. Suppose
-// that one side publishes something and then checks whether the other side sleeps. Then it sees
-// that the other side sleeps, or the other side sees what was published.
+// Shared is a word of shared memory. All operations on such words have one total order. So if one
+// side publishes entries and then checks whether the other side sleeps, and the other side
+// announces that it sleeps and then checks for entries, at least one of them sees what the other
+// one has written, and no wake-up is lost.
 type Shared struct{ v atomic.Uint64 }
 
 // WordAt returns the word at offset `off` of a mapping; `off` is a multiple of 8.

@@ -41,8 +41,8 @@ type Limits struct {
 	ReservedDevice int64
 }
 
-// ManagerLimits are the quotas of an application for the connection manager. The last three are for
-// librdmacm.
+// ManagerLimits are the quotas of an application for the connection manager. IDs, Joins and Events
+// are for programs over librdmacm.
 type ManagerLimits struct {
 	Listeners, Requests int // Listeners: services on which the application listens; Requests: peers' requests that it has not answered; 0 means 64 each
 

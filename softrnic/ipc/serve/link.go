@@ -45,7 +45,7 @@ type outgoing struct {
 	fds  []int
 }
 
-// credentials returns the process and the user at the other end.
+// credentials returns the process and the user at the other end of the socket.
 func credentials(conn *net.UnixConn) (cred *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -133,8 +133,8 @@ func (l *link) send(m outgoing) (err error) {
 	return err
 }
 
-// answer queues a reply, with file descriptors that it closes. An application whose reply cannot be
-// queued is disconnected, because it would wait forever.
+// answer queues a reply with file descriptors, which are closed after the reply is sent. An
+// application whose reply cannot be queued is disconnected, because it would wait forever.
 func (l *link) answer(id uint64, result any, fds []int, err error) error {
 	err = l.reply(id, result, fds, err)
 	if err != nil {

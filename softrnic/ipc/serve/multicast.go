@@ -58,9 +58,9 @@ func (a *attachments) forget(c *client) {
 	*a = nil
 }
 
-// groupShares counts how many queue pairs each client has in each multicast group. A group has a
-// limited number of places on the NIC. One client may have a quarter of them; all clients together
-// leave an eighth to the daemon.
+// groupShares counts how many queue pairs each client has in each multicast group. On the NIC, a
+// group has a limited number of places for queue pairs. One client may have a quarter of them; all
+// clients together leave an eighth to the daemon.
 type groupShares struct {
 	most int // the number of places of a group; never changes
 

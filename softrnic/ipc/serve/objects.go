@@ -55,7 +55,8 @@ func (t *objects) giveBack(k kind, bytes, queued int64) {
 	t.release(need{k, 1}, need{kindMapped, bytes}, need{kindQueued, queued})
 }
 
-// made counts an object of a kind while f makes it. If f fails, the object is not counted.
+// made counts a new object against the quota of its kind, and calls f, which makes the object. If f
+// fails, made gives the quota back.
 func made[T any](t *objects, op string, k kind, queued int64, f func() (T, error)) (o T, err error) {
 	if err = t.reserve(op, k, 0, queued); err != nil {
 		return o, err

@@ -102,7 +102,7 @@ func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 }
 
 // early reports whether the application posted the entry without waiting for a possible refusal
-// (see ring.Early). index counts the entries that post has just copied.
+// (see ring.Early). index is the place of the entry among those that post has just copied.
 func (q *qpPort) early(p *port, index int) bool {
 	return ring.Early(p.c.s.pump.scratch.bytes[index*q.send.slot:])
 }
@@ -123,7 +123,7 @@ func (q *qpPort) fail(now clock.Time, p *port, id uint64, out *packetio.Batch) {
 }
 
 // post passes n send work requests to the engine, and returns how many the engine took. err says
-// why it refused the next one.
+// why the next one was refused.
 func (q *qpPort) post(now clock.Time, p *port, n int, out *packetio.Batch) (taken int, err error) {
 	r, s := &q.send, &p.c.s.pump.scratch
 	pieces := r.maxSGE + 1

@@ -21,9 +21,9 @@ const (
 	maxProgramCQE = 1<<16 - 1
 )
 
-// mostCQE returns how many entries a program's completion queue may have on a NIC whose queues may
-// have that many. A ring has up to twice the entries that the program asks for, and the NIC's queue
-// has as many as the ring.
+// mostCQE returns how many entries a program's completion queue may have; nic is the largest number
+// of entries of a completion queue of the NIC. A ring has up to twice the entries that the program
+// asks for, and the NIC's queue has as many as the ring.
 func mostCQE(nic int) int { return min(nic/2, maxProgramCQE) }
 
 // place is the position and the length of a ring in the area.

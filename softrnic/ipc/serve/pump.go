@@ -123,7 +123,8 @@ func (s *pump) spin() {
 	}
 }
 
-// seen says what a step of the pump has found. If several values apply, it is the last one of them.
+// seen says what a step of the pump has found. If several values apply, seen is the last one of
+// them in this list.
 type seen int
 
 const (
@@ -212,8 +213,8 @@ func (a *asleep) Ready(e *engine.Engine) bool {
 	return false
 }
 
-// woken serves an application that has woken the daemon. It lets the pump go on if the pump polls
-// at all, or if more doorbells wait than one step may serve.
+// woken serves an application that has woken the daemon. It also ends the sleep of the pump if the
+// pump is configured to poll (spinTime), or if more doorbells wait than one step may serve.
 func (s *pump) woken(p *port) {
 	now, e, out := s.shell.Enter()
 	defer s.shell.Leave()
@@ -229,9 +230,10 @@ func (s *pump) woken(p *port) {
 
 // catchUp serves the doorbells that an application rang before it sent a request, so that the NIC
 // has the posts before the request changes an object. Other applications are served in between.
-// catchUp checks the doorbells only with exclusive use of the engine: while the pump serves some,
-// it has cleared them all, and sets those again that it did not serve. If the application keeps
-// ringing, catchUp stops and leaves the rest to the pump.
+// catchUp checks the doorbells only with exclusive use of the engine: a step of the pump clears all
+// doorbells at its start and sets those that it did not serve again at its end, so in between they
+// would seem not to be rung. If the application keeps ringing, catchUp stops and leaves the rest to
+// the pump.
 func (s *pump) catchUp(p *port) {
 	for range ring.MaxBells / maxBellsAtOnce {
 		now, e, out := s.shell.Enter()

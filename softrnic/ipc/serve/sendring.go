@@ -36,7 +36,8 @@ func (x queues) ringed(op string, h uint32) (verbs.RingQP, error) {
 	return q, nil
 }
 
-// countCQ makes a completion queue lose completions that do not fit, because they are only counted.
+// countCQ makes a completion queue drop completions for which it has no room instead of failing.
+// This is for a queue whose completions are only counted, by WAIT entries of send rings.
 func (x queues) countCQ(a proto.Handle) (any, error) {
 	const op = "ignore overrun"
 	o, err := x.find(op, a.H, kindCQ)

@@ -228,7 +228,7 @@ func (r *run) bandwidth(res *perf.Result) error {
 	return nil
 }
 
-// lostFrames returns n as the result's counters: a raw test has only this one.
+// lostFrames returns the counters of a Result with n lost frames. A raw test has no other counter.
 func lostFrames(n int) map[string]uint64 {
 	if n == 0 {
 		return nil

@@ -16,8 +16,8 @@ type header interface {
 type newHeader = func() header
 
 // headers are the extended headers that follow a BTH, as its opcode says. Decode decodes them one
-// after the other, and then the rest. If decoding does not start at a BTH, the pad count is
-// unknown.
+// after the other, and then the rest. If a program makes gopacket decode from an extended header
+// on, without the BTH, the pad count is unknown, and the pad is decoded as payload.
 type headers []newHeader
 
 // Decode implements gopacket.Decoder.
@@ -44,8 +44,8 @@ func (c chain) Decode(data []byte, p gopacket.PacketBuilder) error {
 	return c.after(h, p)
 }
 
-// after adds layer l, and makes c decode the bytes behind it. Every packet ends with an ICRC, so it
-// is an error if there are none; gopacket itself would accept that as the end of a packet.
+// after adds layer l, and makes c decode the bytes behind it. Every packet ends with an ICRC, so
+// fewer than 4 bytes behind l are an error; gopacket itself would accept that l ends the packet.
 func (c chain) after(l gopacket.Layer, p gopacket.PacketBuilder) error {
 	p.AddLayer(l)
 	if err := take(l.LayerPayload(), icrcLength, "ICRC", p); err != nil {

@@ -11,7 +11,7 @@ package mad
 // drepPrivate is the room for private data in a DREP, in bytes.
 const drepPrivate = 224
 
-// DREP answers a DREQ (IBTA 12.6.11).
+// DREP answers a DREQ: the peer has ended the connection, too (IBTA 12.6.11).
 type DREP struct {
 	LocalID, RemoteID CommID
 	Private           [drepPrivate]byte

@@ -26,7 +26,7 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // REPPrivate is the room for private data in a REP, in bytes.
 const REPPrivate = 196
 
-// REP accepts a request (IBTA 12.6.8).
+// REP accepts the connection that a REQ has requested (IBTA 12.6.8).
 type REP struct {
 	LocalID, RemoteID CommID
 	QKey              uint32

@@ -11,7 +11,7 @@ package mad
 // rtuPrivate is the room for private data in an RTU, in bytes.
 const rtuPrivate = 224
 
-// RTU says that the initiator is ready to use the connection (IBTA 12.6.9).
+// RTU (ready to use) answers a REP: the initiator is ready to use the connection (IBTA 12.6.9).
 type RTU struct {
 	LocalID, RemoteID CommID
 	Private           [rtuPrivate]byte
