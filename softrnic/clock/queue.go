@@ -110,7 +110,7 @@ func (q *Queue) put(i int, k queueItem) {
 	}
 }
 
-// up places k, which belongs at index i or above.
+// up places k, which belongs at index i or above it in the tree.
 func (q *Queue) up(i int, k queueItem) {
 	for i > 0 {
 		parent := (i - 1) / 2
@@ -123,7 +123,7 @@ func (q *Queue) up(i int, k queueItem) {
 	q.put(i, k)
 }
 
-// down places k, which belongs at index i or below.
+// down places k, which belongs at index i or below it in the tree.
 func (q *Queue) down(i int, k queueItem) {
 	for {
 		c := 2*i + 1

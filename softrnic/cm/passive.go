@@ -60,7 +60,8 @@ func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 	in.admit(req, owner, out)
 }
 
-// check returns the reason to refuse a request that no listener could accept, or no reason.
+// check returns the reason to refuse a request that no listener could accept; 0 means that there is
+// no such reason.
 func (in incoming) check(req *mad.REQ) mad.Reason {
 	switch {
 	case req.Type > maxServiceType:

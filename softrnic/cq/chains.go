@@ -1,6 +1,7 @@
 package cq
 
-// chain represents the completions of one source in the heap, by the number of the oldest of them.
+// chain is an entry of the heap. It stands for the completions of one source that are not in the
+// ring; oldest is the number of the first of them, counted by CQ.pushed.
 type chain struct {
 	oldest uint64
 	s      *Source

@@ -2,8 +2,9 @@ package cq
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// place has one completion of a chain, and its number. next is the index of the place of the
-// source's next completion, or of the next free place.
+// place holds one completion that is not in the ring but in the chain of its source. pushed is the
+// number of the completion, counted by CQ.pushed. next is the index of the place of the source's
+// next completion, or of the next free place.
 type place struct {
 	wc     verbs.WC
 	pushed uint64

@@ -19,7 +19,8 @@ type ring struct {
 	n    int
 }
 
-// at returns the index of the completion with i older ones, or of the free entry behind the newest.
+// at returns the index in all of the completion that has i older ones in the ring; if i is n, of
+// the free entry behind the newest completion.
 func (r *ring) at(i int) int {
 	if i += r.head; i >= len(r.all) {
 		i -= len(r.all)

@@ -35,7 +35,7 @@ type Table struct {
 	rand  *rand.Rand
 	max   int
 	count int
-	bound int // number of windows
+	bound int // number of windows that are bound
 	// The upper 24 bits of a key are the index in slots, permuted: by local for L_Keys, by remote
 	// for R_Keys.
 	local, remote keySpace
@@ -315,7 +315,8 @@ func (t *Table) Local(pd PD, s verbs.SGE, write bool) (Piece, Fault) {
 	return r.check(pd, s.Addr, uint64(s.Length), need)
 }
 
-// Read checks an SGE like Local, and fills dst with its bytes from offset off on. There are as many.
+// Read checks an SGE like Local, and fills dst with the SGE's bytes from offset off on. The caller
+// ensures that the SGE has so many bytes.
 func (t *Table) Read(pd PD, s *verbs.SGE, off uint32, dst []byte) Fault {
 	r := t.lookupLocal(s.LKey)
 	if r == nil {
@@ -333,7 +334,8 @@ func (t *Table) Read(pd PD, s *verbs.SGE, off uint32, dst []byte) Fault {
 	return OK
 }
 
-// Write checks an SGE like Local, and copies src to its bytes from offset off on. There are as many.
+// Write checks an SGE like Local, and copies src to the SGE's bytes from offset off on. The caller
+// ensures that the SGE has so many bytes.
 func (t *Table) Write(pd PD, s *verbs.SGE, off uint32, src []byte) Fault {
 	r := t.lookupLocal(s.LKey)
 	if r == nil {

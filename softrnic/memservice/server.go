@@ -427,7 +427,7 @@ func (s *Server) endID(id uint64) {
 	s.endIf(func(c *Conn) bool { return c.id == id })
 }
 
-// end ends connection i.
+// end ends the connection with index i in s.conns, and removes it from the list.
 func (s *Server) end(i int) {
 	c := s.conns[i]
 	s.conns = append(s.conns[:i], s.conns[i+1:]...)

@@ -22,10 +22,11 @@ type Run struct {
 	bytes            int // bytes behind the headers, of all frames together
 }
 
-// FirstRun returns the longest run at the beginning of frames. A run consists of RoCEv2 packets, or of
-// 1RMA messages, that differ only in the fields that a NIC increments when it segments a super-frame. So Split
-// returns the same packets again, byte for byte. A frame of more than limit bytes is not merged,
-// because the link does not compare packets of super-frames with its MTU.
+// FirstRun returns the longest run at the beginning of frames. A run consists of RoCEv2 packets, or
+// of 1RMA messages, that differ only in the fields that a NIC increments when it segments a
+// super-frame. So Split makes the same packets of the super-frame again, byte for byte. A frame of
+// more than limit bytes is not merged, because the link does not compare packets of super-frames
+// with its MTU.
 func FirstRun(frames []Frame, limit int) Run {
 	run := Run{Frames: 1}
 	f := &frames[0]
@@ -55,9 +56,9 @@ func (f *Frame) plain() bool {
 	return f.SegSize == 0 && !f.CsumPartial && f.Offload == Offload{}
 }
 
-// whole reports whether b is a complete packet of RoCEv2 or 1RMA as a NIC sends it. It must not be a fragment,
-// have IPv4 options or a UDP checksum, or have bytes behind the datagram; its IPv4 checksum must be
-// correct.
+// whole reports whether b is a complete packet of RoCEv2 or 1RMA as a NIC sends it. It must not be
+// a fragment, have IPv4 options or a UDP checksum, or have bytes behind the datagram; its IPv4
+// checksum must be correct.
 func (l *layout) whole(b []byte) bool {
 	ip, udp := b[l.ip:], b[l.l4:]
 	if len(b) == l.payload || !mergeable(binary.BigEndian.Uint16(udp[2:])) || binary.BigEndian.Uint16(udp[6:]) != 0 ||

@@ -4,8 +4,8 @@
 //
 // Ownership: the caller that resets a Batch owns it. Frames that Recv put into a Batch stay valid
 // until the next Recv on the same Port or Reset of the Batch, whichever comes first. Send has
-// copied or passed on every byte when it returns. A Port is used by one goroutine at a time, except
-// Wake and Close.
+// copied or passed on every byte when it returns. One goroutine at a time uses a Port or a Waiter,
+// except that any goroutine may call Close and Waiter.Wake.
 package packetio
 
 import "time"
@@ -49,8 +49,9 @@ type Batch struct {
 	arena  []byte
 }
 
-// arenaChunk is the size of the first arena: it holds two frames of the largest path MTU. An arena
-// that is too small for one batch is replaced by one of twice the size.
+// arenaChunk is the size in bytes of the first arena, the memory of which Alloc gives parts: it
+// holds two frames of the largest path MTU. An arena that is too small for one batch is replaced by
+// one of twice the size.
 const arenaChunk = 9 << 10
 
 // Reset empties b. Slices from earlier calls of Alloc become invalid.

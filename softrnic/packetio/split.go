@@ -74,9 +74,9 @@ func (f *Frame) Packets() int {
 	return max(1, (len(f.Data)-l.payload+f.SegSize-1)/f.SegSize)
 }
 
-// Splittable reports whether f is a super-frame of RoCEv2 packets or of 1RMA messages, which Split splits. It is false
-// for a super-frame with more packets than any sender makes, because many tiny packets would occupy
-// the receiver for long.
+// Splittable reports whether f is a super-frame of RoCEv2 packets or of 1RMA messages, which Split
+// splits. It is false for a super-frame with more packets than any sender makes, because many tiny
+// packets would occupy the receiver for long.
 func (f *Frame) Splittable() bool {
 	if f.SegSize <= 0 {
 		return false

@@ -44,13 +44,14 @@ type CMStats struct {
 // initiator moves its own to RTS and sends RTU. A connection lasts until Disconnect, or until the
 // queue pair of either side is destroyed or reset. Then the other side's queue pair goes to ERROR.
 //
-// A service whose name is a number is this port in RDMA-CM's TCP port space, where programs over
-// librdmacm listen and dial. The private data of ports are padded with zeros, because the messages
-// do not contain their length. Services with other names are only for programs of this project.
-// Their private data have an exact length, and the connection has the smaller path MTU of both
-// sides.
+// A service whose name is a number is the port with this number in RDMA-CM's TCP port space, where
+// programs over librdmacm listen and dial. The private data of ports are padded with zeros, because
+// the messages do not contain their length. Services with other names are only for programs of this
+// project. Their private data have an exact length, and the connection has the smaller path MTU of
+// both sides.
 //
-// Threads may call the methods if they wait by the Runtime of Context.
+// Several threads of an application may call the methods at the same time. They must be threads of
+// the Runtime of Context (goroutines on a rack), because the methods wait by it.
 type CM struct {
 	cfg CMConfig
 	nic *verbsengine.ConnManager

@@ -59,9 +59,9 @@ func (m *CM) Dial(qp verbs.QP, addr netip.Addr, name string, p Params, private [
 	return got, err
 }
 
-// redial is called after a failed attempt. again says whether to dial again, and pause after which
-// time: if the peer must first end an old connection, or has not answered any retry. The caller
-// checks the deadline.
+// redial is called after an attempt of Dial that has failed with err. again is true if Dial must
+// try again: after pause if the peer must first end an old connection, at once if the peer has not
+// answered any retry. The caller checks the deadline.
 func redial(err error) (pause time.Duration, again bool) {
 	var rej *RejectError
 	if errors.As(err, &rej) {

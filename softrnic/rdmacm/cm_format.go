@@ -31,8 +31,8 @@ type service struct{ cm.Service }
 func serviceOf(name string) service { return service{cm.ServiceOf(name)} }
 
 // reject returns the private data of a REJ. It has a length and as much of the reason as fits, then
-// a length and the data of Request.Answer. Without such data, the second length is the first of the
-// zeros that pad the field.
+// a length and the data of Request.Answer. If private is empty, reject writes no second length: the
+// receiver finds one of the zeros that pad the field there.
 func (s service) reject(reason string, private []byte) []byte {
 	if s.Port {
 		return []byte(reason)

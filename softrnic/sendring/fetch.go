@@ -13,7 +13,7 @@ var (
 	errBeyond  = errors.New("the entry reaches over the limit")
 )
 
-// fetched are n blocks that the ring has read ahead, from index from on.
+// fetched are the n blocks that the ring has read ahead; the first of them has index `from`.
 type fetched struct {
 	from, n uint32
 	b       []byte

@@ -66,9 +66,9 @@ type Host interface {
 	// Enable moves the limit of the managed ring of queue pair qp. It returns false if the protection
 	// domain has no such ring.
 	Enable(qp wire.QPN, index uint32) bool
-	// EnableReceives lets queue pair qp use its receives in front of index again. With narrow, only 16
-	// bits of index count. It returns false if the protection domain has no such queue pair, or if its
-	// receives cannot be used again.
+	// EnableReceives lets queue pair qp use its receives in front of index again. If narrow is true,
+	// only the low 16 bits of index are used (see RingInit.Counts16). It returns false if the
+	// protection domain has no such queue pair, or if its receives cannot be used again.
 	EnableReceives(qp wire.QPN, index uint32, narrow bool) bool
 	// Post queues a work request on the queue pair. If it returns an error, the entry fails.
 	Post(wr *verbs.SendWR) error

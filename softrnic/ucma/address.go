@@ -16,8 +16,8 @@ import (
 // destroyed: librdmacm makes one to find out whether native InfiniBand addresses can be bound.
 var spaces = map[uint16]mad.ServiceID{spaceTCP: mad.SpaceTCP, spaceUDP: mad.SpaceUDP}
 
-// parse decodes a socket address. ok is false if a has none, because programs leave some arguments
-// empty.
+// parse decodes a socket address. ok is false if a contains neither an IPv4 nor an IPv6 address:
+// programs leave some arguments empty.
 func (a address) parse() (p netip.AddrPort, ok bool) {
 	port := binary.BigEndian.Uint16(a[2:])
 	switch binary.NativeEndian.Uint16(a[:]) {

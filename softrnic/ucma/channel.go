@@ -11,7 +11,7 @@ type channel struct {
 // pending is an event that the program has not read.
 type pending struct {
 	event
-	of   *id   // the identifier to which the event belongs; for a connection request, the one that listens
+	of   *id   // the identifier to which the event belongs; for a connection request, its listener
 	made *id   // the new identifier that was made for a peer's connection request; nil for other events
 	join *join // the membership in a multicast group to which the event belongs; nil if it belongs to none
 }
@@ -55,7 +55,8 @@ func (ch *channel) full(x *id) bool {
 	return n >= maxUnread
 }
 
-// withdraw removes the unread events for which which returns true, and returns their number.
+// withdraw removes the unread events for which the function which returns true. It returns the
+// number of removed events.
 func (ch *channel) withdraw(q Quota, which func(p *pending) bool) int {
 	before := len(ch.unread)
 	ch.unread = slices.DeleteFunc(ch.unread, func(p pending) bool { return which(&p) })

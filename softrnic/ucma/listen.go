@@ -123,7 +123,8 @@ func (m watcher) header(c *engine.CMConn) (ip mad.IPData, private []byte, err er
 	return ip, b[mad.IPDataLen:], err
 }
 
-// asked stores the values in a peer's request, and returns the parameters for the event.
+// asked stores the values of a peer's request in the identifier x that was made for it, and returns
+// the parameters of the event that reports the request to the program.
 func (m watcher) asked(x *id, private []byte) any {
 	t := &x.terms
 	t.mtu, t.ackTimeout = cm.MTUCode(m.cfg.Device.ActiveMTU), x.options.timeout()

@@ -25,7 +25,7 @@ type pd struct {
 // maxAlloc is the largest number of bytes that RegMR allocates.
 const maxAlloc = 1 << 36
 
-// RegMR registers buf, or length new bytes.
+// RegMR registers buf, or length new bytes if buf is nil.
 func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error) {
 	buf, err := memoryFor("reg MR", buf, length)
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error
 	return p.addMR(m)
 }
 
-// AllocFastMR makes a region for fast registration of buf, or of length new bytes.
+// AllocFastMR makes a region for fast registration of buf, or of length new bytes if buf is nil.
 func (p *pd) AllocFastMR(buf []byte, length int) (verbs.MR, error) {
 	buf, err := memoryFor("alloc fast MR", buf, length)
 	if err != nil {
@@ -55,8 +55,8 @@ func (p *pd) AllocFastMR(buf []byte, length int) (verbs.MR, error) {
 	return p.addMR(m)
 }
 
-// memoryFor returns buf, or length new bytes. It is called before Enter, because clearing much
-// memory takes long.
+// memoryFor returns buf, or length new bytes if buf is nil. It is called before Enter, because
+// clearing much memory takes long.
 func memoryFor(op string, buf []byte, length int) ([]byte, error) {
 	switch {
 	case buf == nil && (length <= 0 || length > maxAlloc):

@@ -18,8 +18,9 @@ type heard struct {
 const maxHeard = 1024
 
 // hear is called by the engine for each asynchronous event (see engine's SetEventSink). An event
-// about an object of an application goes to this application alone; an event about the NIC goes to
-// all applications and to the daemon. All others go only to the daemon.
+// about an object of an application goes to this application alone; then taken is true, and the
+// engine does not queue the event for the daemon. An event about the NIC goes to all applications
+// and to the daemon. All others go only to the daemon.
 func (s *pump) hear(ev verbs.AsyncEvent) (taken bool) {
 	var of *port
 	switch ev.Kind {

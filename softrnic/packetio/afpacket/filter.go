@@ -24,8 +24,8 @@ const (
 // roceFilter returns the classic BPF program of mode Host. It takes RoCEv2: UDP to port 4791 over
 // IPv4 (no later fragment) or IPv6, behind at most one VLAN tag. It also takes IGMP, and frames
 // with a hop-by-hop header, because MLD has one: the NIC answers IGMP and MLD queries. The kernel
-// removes the outer tag before the filter sees the frame. UDP to the port also is taken as RoCEv2 is,
-// unless it is 0.
+// removes the outer tag before the filter sees the frame. If `also` is not 0, it takes datagrams to
+// the UDP port with this number, too.
 func roceFilter(also uint16) []bpf.Instruction {
 	var prog []bpf.Instruction
 	prog = append(prog, bpf.LoadAbsolute{Off: offType, Size: 2},

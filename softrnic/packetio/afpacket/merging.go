@@ -5,9 +5,9 @@ import "golang.org/x/sys/unix"
 // merging decides whether a port merges the packets that it sends into super-frames.
 //
 // If an interface refuses a super-frame with EINVAL, EMSGSIZE or EOPNOTSUPP, the port never merges
-// again. An interface whose kernel cannot segment them answers ENOBUFS, as it does to every frame
-// while the other end of a link is down. Then the port sends the refused packets one by one; if
-// that works, it does not merge for a while.
+// again. An interface whose kernel cannot segment super-frames answers ENOBUFS, as it does to every
+// frame while the other end of a link is down. Then the port sends the refused packets one by one;
+// if that works, it does not merge for a while.
 type merging struct {
 	// limit is the length of the longest frame that is merged, in bytes; 0 means none.
 	limit int

@@ -62,8 +62,9 @@ func attachTCX(ifindex int, ins asm.Instructions) (stop func(), err error) {
 	}, nil
 }
 
-// dropProgram returns the program that drops all frames in mode Switch, and UDP to port 4791 in
-// mode Host, and to the port also unless it is 0. The kernel has already removed the VLAN tag.
+// dropProgram returns the program that drops frames in front of the kernel's stack: all of them in
+// mode Switch; in mode Host, UDP to port 4791 and, if `also` is not 0, UDP to the port with this
+// number. The kernel has already removed the VLAN tag.
 func dropProgram(m Mode, also uint16) asm.Instructions {
 	if m == Switch {
 		return asm.Instructions{asm.Mov.Imm(asm.R0, tcDrop), asm.Return()}
@@ -101,7 +102,8 @@ func dropProgram(m Mode, also uint16) asm.Instructions {
 
 // bindSilent binds UDP port 4791 to sockets whose filter drops everything. The kernel then has a
 // receiver for RoCEv2 packets and sends no ICMP. If another process has a socket on this port, that
-// has the same effect. also is a further port, unless it is 0.
+// has the same effect. If `also` is not 0, bindSilent does the same for the UDP port with this
+// number.
 func bindSilent(also uint16) (stop func(), err error) {
 	var fds []int
 	stop = func() {

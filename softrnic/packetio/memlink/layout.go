@@ -40,7 +40,7 @@ const (
 	align = 64
 )
 
-// words of a direction.
+// words are the words of a direction's memory that both ends of the link access.
 type words struct{ tail, head, asleep, dropped *ring.Shared }
 
 func wordsOf(mem []byte) words {
