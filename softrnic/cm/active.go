@@ -39,7 +39,7 @@ func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, 
 // permissiveLID is the value of LIDs with RoCE, which has none (A17.8).
 const permissiveLID = 0xffff
 
-// await starts the wait for the answer to the last message.
+// await starts the wait for the answer to the message that connection c has sent last.
 func (m *Machine) await(now clock.Time, c *conn) {
 	c.retries = c.maxTries
 	m.wait(c, now.Add(interval(c.timeout)))

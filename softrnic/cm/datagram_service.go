@@ -9,10 +9,13 @@ import (
 
 // Largest lengths of private data in the messages of datagram services, in bytes.
 const (
-	// maxResolvePrivate and maxAnswerPrivate bound the private data for a service with a name.
+	// maxResolvePrivate and maxAnswerPrivate are the limits of a SIDR_REQ and of a SIDR_REP for a
+	// service with a name.
 	maxResolvePrivate = Named - 1
 	maxAnswerPrivate  = Named - 1
-	// maxPortResolvePrivate and maxPortAnswerPrivate are the same bounds for a service that is a port.
+	// maxPortResolvePrivate and maxPortAnswerPrivate are the limits of a SIDR_REQ and of a SIDR_REP
+	// for a service that is a port of RDMA-CM. Such a SIDR_REQ has the IP addresses in front of the
+	// private data.
 	maxPortResolvePrivate = mad.SIDRReqPrivate - mad.IPDataLen
 	maxPortAnswerPrivate  = mad.SIDRRepPrivate
 )

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// listener names the owner of requests for a service that arrive at the addresses in at. The zero
-// Prefix means all addresses of the NIC.
+// listener names the owner of those requests for a service that arrive at one of the addresses in
+// `at`. The zero Prefix means all addresses of the NIC.
 type listener struct {
 	at    netip.Prefix
 	owner uint64

@@ -53,7 +53,8 @@ func (m *Machine) Tick(now clock.Time, out *Actions) {
 	}
 }
 
-// expire is called when the wait for a peer or an application, or the time-wait, has ended.
+// expire is called when the wait for a peer or an application has ended without an answer, or when
+// the time-wait is over.
 func (m *Machine) expire(now clock.Time, c *conn, out *Actions) {
 	from := c.state
 	m.step(c, onExpire) // every state with a deadline has this edge

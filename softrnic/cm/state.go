@@ -166,7 +166,8 @@ var edges = [...]edge{
 	{SIDRRcvd, onAbort, TimeWait, "SIDR_REP"},
 }
 
-// next returns the state after a cause; false if there is no edge.
+// next returns the state that follows state `from` for a cause; false if the state diagram (edges)
+// has no such transition.
 func next(from State, on cause) (State, bool) {
 	for i := range edges {
 		if e := &edges[i]; e.from == from && e.on == on {

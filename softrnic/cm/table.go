@@ -51,7 +51,7 @@ type conn struct {
 	exchange
 	id, remoteID mad.CommID
 	owner        uint64
-	orphan       bool // its owner gets no more events
+	orphan       bool // the owner of the connection gets no more events
 	state        State
 	local, peer  netip.Addr
 	pkey         uint16
@@ -89,7 +89,8 @@ func (t *table) find(in incoming, own, remote mad.CommID) *conn {
 	return c
 }
 
-// step follows the edge for a cause. It returns false if there is none.
+// step moves connection c to its next state for a cause. It returns false if the state diagram
+// (edges) has no such transition.
 func (t *table) step(c *conn, on cause) bool {
 	to, ok := next(c.state, on)
 	if !ok {
@@ -129,7 +130,7 @@ func (t *table) newConn(cfg *Config, on Way) *conn {
 	return nil
 }
 
-// bind adds a connection's peer and queue pairs to the tables.
+// bind adds a connection to byPeer, byRemote and byQPN, as far as its numbers are known.
 func (t *table) bind(c *conn) {
 	if c.remoteID != 0 {
 		t.byPeer[peerID{c.peer, c.remoteID, c.sidr}] = c
@@ -142,7 +143,7 @@ func (t *table) bind(c *conn) {
 	}
 }
 
-// unbindQPs removes the queue pairs of a connection from the tables: they may be used for another
+// unbindQPs removes a connection from byRemote and byQPN: its queue pairs may be used for another
 // connection.
 func (t *table) unbindQPs(c *conn) {
 	if k := (peerQP{c.peer, c.remQPN}); t.byRemote[k] == c {

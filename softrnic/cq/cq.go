@@ -96,7 +96,8 @@ func (c *CQ) poll(wc []verbs.WC) int {
 	return n
 }
 
-// pollChains moves up to len(wc) completions from the chains to wc, and returns their number.
+// pollChains moves up to len(wc) completions that are not in the ring from the chains of their
+// sources to wc, and returns their number.
 func (c *CQ) pollChains(wc []verbs.WC) (n int) {
 	for ; n < len(wc) && len(c.chains) > 0; n++ {
 		wc[n] = *c.unchain()
@@ -104,8 +105,8 @@ func (c *CQ) pollChains(wc []verbs.WC) (n int) {
 	return n
 }
 
-// unchain removes the oldest completion that is in a chain, and returns it. It is valid until the
-// next Push.
+// unchain removes the oldest of the completions that are in chains instead of the ring, and returns
+// it. It is valid until the next Push.
 func (c *CQ) unchain() *verbs.WC {
 	s := c.chains[0].s
 	at := s.head

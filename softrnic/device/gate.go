@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// gate is a verbs.Gate for goroutines.
+// gate lets one goroutine of an application wait until another one opens the gate; see verbs.Gate.
 type gate struct {
 	clock *real.Clock
 	open  chan struct{} // capacity 1

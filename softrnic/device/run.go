@@ -11,7 +11,7 @@ import (
 // frame waits at most this much longer.
 const pollGrace = 500 * time.Microsecond
 
-// run is the progress goroutine.
+// run is the progress goroutine: it handles frames and timers while no application polls the NIC.
 func (d *Device) run() {
 	defer close(d.done)
 	pause := time.NewTimer(pollGrace)
@@ -47,7 +47,8 @@ func (d *Device) run() {
 // polls.
 const maxDrain = 16
 
-// drain makes progress until there is nothing to do.
+// drain handles frames and timers until there is nothing to do, or maxDrain receive batches were
+// handled.
 func (d *Device) drain() {
 	for range maxDrain {
 		d.enter()

@@ -20,7 +20,8 @@ type waiter struct {
 // maxFreeWaiters is the largest number of waiters kept for reuse.
 const maxFreeWaiters = 256
 
-// errLead is the result for a waiter that must become the leader; see await.
+// errLead is the result for a waiter that must become the leader, the thread that polls the port
+// for all waiting threads; see await.
 var errLead = errors.New("poll the port")
 
 // await waits for cond, first by polling and then by blocking. One application thread at a time is
@@ -89,7 +90,8 @@ func (p *polls) setSpinner(on bool) {
 	p.polling.Store(on)
 }
 
-// handOver makes another waiting thread the leader, if there is one.
+// handOver makes another waiting thread the leader, which polls the port for all waiting threads,
+// if there is such a thread.
 func (d *Device) handOver() {
 	d.notify() // waiters whose condition is true need not become leader
 	n := len(d.waiting)

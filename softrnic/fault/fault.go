@@ -78,8 +78,9 @@ type Match struct {
 	// means any.
 	Opcodes []wire.Opcode `json:"opcodes,omitempty" yaml:"opcodes,omitempty"`
 	// Class is "" (any), request, response, ack (positive), nak, rnr, read_response, atomic, cnp or
-	// roce (any RoCEv2); or, for 1RMA messages, onerma (any), onerma_request, onerma_pull, onerma_data,
-	// onerma_done, onerma_refusal (NACK and AUTHFAIL), onerma_read, onerma_write or onerma_rekey.
+	// roce (any RoCEv2); or, for 1RMA messages, onerma (any), onerma_request, onerma_pull,
+	// onerma_data, onerma_done, onerma_refusal (NACK and AUTHFAIL), onerma_read, onerma_write or
+	// onerma_rekey.
 	Class string `json:"class,omitempty" yaml:"class,omitempty"`
 	// QPN is the destination queue pair; nil means any.
 	QPN *wire.QPN `json:"qpn,omitempty" yaml:"qpn,omitempty"`

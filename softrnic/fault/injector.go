@@ -41,11 +41,11 @@ type ruleState struct {
 	match  matcher
 	stream uint64     // stream of random numbers
 	until  clock.Time // when the rule ends; Never if it has no For
-	index  [2]uint64  // number of frames seen that are not RoCEv2, and that are
+	index  [2]uint64  // number of frames seen: of other protocols at 0, RoCEv2 at 1
 	hits   uint64
 	over   bool // Count is used up
 	pinned bool
-	pin    packetID // the packet of SamePacket
+	pin    packetID // the packet to which Match.SamePacket restricts the rule, if pinned is set
 	seen   ring[packetID, uint32]
 	free   clock.Time // for the kind Rate: when all accepted frames have been sent
 }

@@ -30,8 +30,8 @@ type packetID struct {
 // view has the properties of a frame that rules can match.
 type view struct {
 	packetID
-	// roce: the frame is a RoCEv2 packet with a complete BTH. Without it only the fields of 1RMA may be
-	// set.
+	// roce: the frame is a RoCEv2 packet with a complete BTH. Without it only the fields of 1RMA may
+	// be set.
 	roce bool
 	// oneRMA: the frame is a 1RMA message with a complete header, of a kind and an operation.
 	oneRMA bool

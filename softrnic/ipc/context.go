@@ -194,7 +194,8 @@ func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 	return true
 }
 
-// ring rings the bell of an object and wakes the daemon if it sleeps.
+// ring rings the bell of an object, which tells the daemon that there are new entries in the
+// object's ring, and wakes the daemon if it sleeps.
 func (c *Context) ring(bell uint32) {
 	if c.ctl.Ring(bell) {
 		_, _ = c.wake.Write([]byte{1}) // if the socket is full, the daemon has unread wake-ups in it

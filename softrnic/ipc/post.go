@@ -74,9 +74,9 @@ func refusal(q *ring.Queue, op string, index int) error {
 // long as the processor executes no load before an earlier store; see ring.Shared.
 var again = 100 * time.Millisecond // tests change it
 
-// unserved is called by a waiting thread if the daemon has not served its bell for the duration
-// again. It rings once more. *emptyPolls counts the calls of unserved in one wait. If the daemon
-// does not serve the bell within the patience, unserved abandons the daemon.
+// unserved is called by a waiting thread if the daemon has not served the bell for the time
+// `again`. It rings the bell once more. *emptyPolls counts the calls of unserved in one wait. If
+// the daemon does not serve the bell within the patience, unserved abandons the daemon.
 func (c *Context) unserved(bell uint32, emptyPolls *int) {
 	if *emptyPolls++; time.Duration(*emptyPolls)*again >= c.patience {
 		c.giveUp("the daemon has not looked at what was posted for %v", c.patience)
@@ -157,7 +157,7 @@ func (p *poster) postRecv(op string, wr []verbs.RecvWR) error {
 	return nil
 }
 
-// shifted adds by to the index in err. It is used when err is about a part of a list.
+// shifted adds `by` to the index in err. It is used when err is about a part of a list.
 func shifted(err error, by int) error {
 	if op, ok := err.(*verbs.OpError); ok { //nolint:errorlint // made here, not wrapped
 		op.Index += by

@@ -50,7 +50,8 @@ type Table struct {
 	tear                  TearFunc
 }
 
-// noRegion is a region that is not valid.
+// noRegion is a region that is not valid. lastLocal and lastRemote point to it when they name no
+// region.
 var noRegion = &Region{}
 
 // slot holds a region or a window. While a window is bound, region is the part of memory that it
@@ -261,7 +262,7 @@ func (t *Table) lookupLocal(key uint32) *Region {
 	return t.findLocal(key)
 }
 
-// findLocal is lookupLocal for a region that is not the last one.
+// findLocal does the work of lookupLocal for a region that is not lastLocal.
 func (t *Table) findLocal(key uint32) *Region {
 	r := t.at(t.local.fromKey(key >> 8))
 	if r == nil || r.lkey != key || !r.valid {
@@ -280,7 +281,7 @@ func (t *Table) lookupRemote(key uint32) *Region {
 	return t.findRemote(key)
 }
 
-// findRemote is lookupRemote for memory that is not the last one.
+// findRemote does the work of lookupRemote for memory that is not lastRemote.
 func (t *Table) findRemote(key uint32) *Region {
 	r := t.at(t.remote.fromKey(key >> 8))
 	if r == nil || r.rkey != key || !r.valid {

@@ -68,8 +68,8 @@ func (t *Table) DeallocWindow(w *Window) error {
 // Bind binds a memory window: from then on the peer of queue pair qp can access the memory piece
 // under the R_Key key with the rights in access, which must be remote rights or none (IBTA
 // 10.6.7.2.1). The upper 24 bits of key name the window; key itself must differ from the window's
-// previous one. A window of type 2 must not be bound already; one of type 1 is unbound if the piece is
-// empty. Window and region must be in the protection domain pd. The region must have been
+// previous one. A window of type 2 must not be bound already; one of type 1 is unbound if the piece
+// is empty. Window and region must be in the protection domain pd. The region must have been
 // registered with verbs.MWBind, and with verbs.LocalWrite if access has RemoteWrite or
 // RemoteAtomic. The result is OK, or the first condition that is not met.
 func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access verbs.Access) Fault {

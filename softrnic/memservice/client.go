@@ -160,8 +160,8 @@ func dial(
 //
 // Every host that can connect may call Fence, End and WhoIs. A fence of an owner that has not
 // failed costs this owner time, but no data. The service forgets the fence when it is restarted
-// without its table of owners (Config.Owners); by then the owner's connections and the locks in device
-// memory have ended, too.
+// without its table of owners (Config.Owners); by then the owner's connections and the locks in
+// device memory have ended, too.
 func Fence(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
 	if _, err := ask(ctx, d, to, request{kind: kindFence, owner: owner}, deadline); err != nil {
 		return fmt.Errorf("fence owner %d at the memory of %v: %w", owner, to, err)
@@ -227,7 +227,8 @@ func retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadli
 	return a.owner, nil
 }
 
-// Holder is what the memory service knows of an owner.
+// Holder is what the memory service knows of an owner, a client that has made connections under
+// this number.
 type Holder struct {
 	// Peer is the address from which the owner connected last; "" means that it has never connected.
 	Peer string `json:"p,omitempty"`

@@ -57,8 +57,8 @@
 // (Join) ends with any of them. Every host that can connect may also fence: the service trusts its
 // network, as RDMA does.
 //
-// The service remembers 65,536 owners. When it knows so many, it forgets the older half, but for those
-// that have had a connection lately: the others count as fenced from then on.
+// The service remembers 65,536 owners. When it knows so many, it forgets the older half, but for
+// those that have had a connection lately: the others count as fenced from then on.
 //
 // # Tables
 //

@@ -17,10 +17,10 @@ type handshake struct {
 	a    answer
 }
 
-// handshakes has the connections whose clients have not yet reported that they are ready. Threads of
-// their own wait for these clients, so that one that dies during connection set-up delays no fence, and
-// no other connection unless there are maxHandshakes such clients. The thread of Serve does all other
-// work.
+// handshakes has the connections whose clients have not yet reported that they are ready. Threads
+// of their own wait for these clients, so that one that dies during connection set-up delays no
+// fence, and no other connection unless there are maxHandshakes such clients. The thread of Serve
+// does all other work.
 type handshakes struct {
 	mu      sync.Mutex // not held while a thread waits
 	open    int        // how many threads there are
@@ -41,8 +41,9 @@ func (h *handshakes) begin(one handshake) bool {
 	return true
 }
 
-// end is called by a thread whose handshake of connection id has ended; an err means that it failed. It
-// returns the next handshake for this thread. If there is none (more is false), the thread must end.
+// end is called by a thread whose handshake of connection id has ended; an err means that it
+// failed. It returns the next handshake for this thread. If there is none (more is false), the
+// thread must end.
 func (h *handshakes) end(id uint64, err error) (next handshake, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +65,7 @@ func (s *Server) shake(h handshake) {
 	}
 }
 
-// take returns the connections that have failed since the last call.
+// take returns the connections whose handshakes have failed since the last call.
 func (h *handshakes) take() []uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

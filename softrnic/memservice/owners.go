@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// maxOwners is the largest number of owners that a service remembers. When it is reached, the service
-// forgets old ones (see Owners.forget), and refuses a further one if none of these is gone.
+// maxOwners is the largest number of owners that a service remembers. When it is reached, the
+// service forgets old ones (see Owners.forget), and refuses a further one if none of these is gone.
 // When the table has lookAt owners, the service notes which ones have no connection.
 const (
 	maxOwners = 1 << 16
@@ -17,9 +17,9 @@ const (
 var errOwners = errors.New("too many owners: restart the memory server")
 
 // Owners is the table of the owners of connections: which ones have connected, and which ones were
-// fenced. If memory survives the service, as it survives a crash of the NIC, its table must survive, too:
-// otherwise a client that was fenced could write to memory that others use now. The zero value is an
-// empty table. Only one service at a time may use a table.
+// fenced. If memory survives the service, as it survives a crash of the NIC, its table must
+// survive, too: otherwise a client that was fenced could write to memory that others use now. The
+// zero value is an empty table. Only one service at a time may use a table.
 type Owners struct {
 	known map[uint32]owner
 	// retired is the largest retired owner. All owners up to it are fenced, but for those in known:
@@ -28,7 +28,7 @@ type Owners struct {
 	looked  bool // forget has set which owners are gone, since the table was full last
 }
 
-// owner is the state of one owner.
+// owner is the state of one owner, that is, of one number under which a client has connected.
 type owner struct {
 	peer   string // the address of its last connection; "" means that it has never connected
 	fenced bool
@@ -83,10 +83,10 @@ func (o *Owners) fence(id uint32) error {
 	return o.note(id, was)
 }
 
-// forget makes room when the table is full: it removes owners of the older half, and fences them and
-// all smaller numbers that are not in the table. So a client that has ended needs no entry any more,
-// and one that was fenced never connects again. It is called before each request; connected returns
-// the owners with connections that work.
+// forget makes room when the table is full: it removes owners of the older half, and fences them
+// and all smaller numbers that are not in the table. So a client that has ended needs no entry any
+// more, and one that was fenced never connects again. It is called before each request; connected
+// returns the owners with connections that work.
 //
 // An owner that was not fenced is removed only if it is gone: it had no connection when the table
 // reached lookAt, and has not connected since. So a client that has just lost its connection can

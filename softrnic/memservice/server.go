@@ -363,8 +363,9 @@ func (s *Server) roomFor(c *Conn) error {
 	return nil
 }
 
-// welcome accepts a connection and starts its work. A connection without work is accepted by another
-// thread, perhaps later; a fence that arrives before or during the handshake ends the connection.
+// welcome accepts a connection and starts its work. A connection without work is accepted by
+// another thread, perhaps later; a fence that arrives before or during the handshake ends the
+// connection.
 func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 	h := handshake{in, c, a}
 	if c.work == nil {
@@ -386,8 +387,8 @@ func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 	return nil
 }
 
-// candidates is for how many connections oldest queries the queue pair. A service at its limit
-// calls oldest for each new connection.
+// candidates is the largest number of connections whose queue pairs oldest queries. A service at
+// its limit calls oldest for each new connection.
 const candidates = 16
 
 // oldest returns the index of the connection to end when there is no room. That is the oldest one
@@ -413,7 +414,7 @@ func (s *Server) oldest() int {
 	return oldest
 }
 
-// endIf ends the connections for which which returns true, the youngest first.
+// endIf ends the connections for which the function which returns true, the youngest first.
 func (s *Server) endIf(which func(*Conn) bool) {
 	for i := len(s.conns) - 1; i >= 0; i-- {
 		if which(s.conns[i]) {

@@ -45,7 +45,8 @@ func Take(
 	return int(a.index), nil
 }
 
-// take executes a Take. The service handles no other request meanwhile.
+// take executes a Take request: it claims the first free word of a table and returns the index of
+// this word. The service handles no other request meanwhile.
 func (s *Server) take(r request) (uint32, error) {
 	size, was := uint64(r.table.words)*8, s.owners.known[r.owner]
 	switch {

@@ -73,7 +73,8 @@ func (l *layout) whole(b []byte) bool {
 		binary.BigEndian.Uint16(ip[6:])&fragment == 0 && fold(sum(ip[:ipv4Len])) == 0xffff
 }
 
-// follows reports whether b can be segment i of a super-frame that begins with the packet first.
+// follows reports whether the packet b can be segment i of a super-frame whose first segment is the
+// packet `first`.
 func (l *layout) follows(first, b []byte, i int) bool {
 	ip, was := b[l.ip:l.l4], first[l.ip:l.l4]
 	if !bytes.Equal(b[:l.ip], first[:l.ip]) || !l.whole(b) || !bytes.Equal(b[l.l4:l.l4+4], first[l.l4:l.l4+4]) {

@@ -20,8 +20,8 @@ const (
 	oneRMAPort    = 4792
 )
 
-// mergeable reports whether the packets of a UDP port travel as super-frames: those of RoCEv2 and of
-// 1RMA. Both kinds protect their bytes themselves, and have no UDP checksum.
+// mergeable reports whether the packets of a UDP port travel as super-frames: those of RoCEv2 and
+// of 1RMA. Both kinds protect their bytes themselves, and have no UDP checksum.
 func mergeable(port uint16) bool { return port == rocePort || port == oneRMAPort }
 
 // layout has the offsets of the headers of a TCP or UDP datagram.
@@ -86,8 +86,8 @@ func (f *Frame) Splittable() bool {
 	return ok && !l.tcp && n > f.SegSize && n <= maxSegments*f.SegSize && mergeable(binary.BigEndian.Uint16(f.Data[l.l4+2:]))
 }
 
-// Split appends the packets of a Splittable super-frame to b, each as a frame of its own in memory of
-// b. Any other frame is appended unchanged and not copied.
+// Split appends the packets of a Splittable super-frame to b, each as a frame of its own in memory
+// of b. Any other frame is appended unchanged and not copied.
 func (b *Batch) Split(f Frame) {
 	if !f.Splittable() {
 		b.Frames = append(b.Frames, f)
@@ -110,7 +110,8 @@ func (f *Frame) AppendSegment(dst []byte, i int) []byte {
 	return f.segment(l, i, dst)
 }
 
-// segment appends packet i, which exists, to d.
+// segment appends packet i of the super-frame to d. The caller has checked that there is such a
+// packet.
 func (f *Frame) segment(l layout, i int, d []byte) []byte {
 	start, at := len(d), l.payload+i*f.SegSize
 	d = append(append(d, f.Data[:l.payload]...), f.Data[at:min(at+f.SegSize, len(f.Data))]...)

@@ -52,7 +52,7 @@ func (m *meter) stop() {
 	m.part = 0
 }
 
-// timed runs a stream as a timed part, and updates the result.
+// timed runs a stream, a series of work requests, as a timed part, and updates the result.
 func (m *meter) timed(j stream, res *Result) error {
 	j.seen = m.seen
 	m.start()

@@ -7,7 +7,8 @@ const (
 	RawLat = "raw_lat"
 )
 
-// Tests over the NIC without connections. Run does not execute them, but package onerma/measure does.
+// Tests over the NIC without connections. Run does not execute them, but package onerma/measure
+// does.
 const (
 	OneRMAReadBW   = "onerma_read_bw"
 	OneRMAWriteBW  = "onerma_write_bw"

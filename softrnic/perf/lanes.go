@@ -26,8 +26,8 @@ const (
 // MaxQPs is the largest value of Config.QPs.
 const MaxQPs = 64
 
-// lanes says which lanes a client uses. As text, "uc4s" means four lanes of UC with a shared
-// receive queue.
+// lanes says which lanes, the additional queue pairs of a SEND test, a client uses. As text, "uc4s"
+// means four lanes of UC with a shared receive queue.
 type lanes struct {
 	kind   string
 	n      int

@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// laneClient is the client's side of lanes: one thread that uses all lanes in turn.
+// laneClient is the client's side of lanes, the additional queue pairs of a SEND test: one thread
+// that uses all of them in turn.
 type laneClient struct {
 	*session
 	lanes
@@ -351,7 +352,8 @@ func (f *laneClient) settle(total int) error {
 	return nil
 }
 
-// judgeReport checks whether the server received a wrong message.
+// judgeReport READs the server's report, and returns an error if the server has received a wrong
+// message.
 func (f *laneClient) judgeReport(res *Result) error {
 	rep, err := f.readReport()
 	if err != nil {

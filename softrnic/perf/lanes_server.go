@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// laneServer is the server's side of a connection with lanes. It checks and counts messages like a
-// sink.
+// laneServer is the server's side of a connection with lanes, the additional queue pairs of a SEND
+// test. Like sink, it checks and counts messages.
 type laneServer struct {
 	sink
 	srq   verbs.SRQ

@@ -10,7 +10,8 @@ import (
 // idleLimit is how long a server waits for a message before it ends the connection.
 const idleLimit = 2 * time.Minute
 
-// sendID marks the completions of echoes.
+// sendID is a bit in the ID of a work request. It is set for sends of echoes, so that their
+// completions differ from those of receives.
 const sendID = 1 << 32
 
 // sink is the server's part in a connection without lanes. It posts receives and takes messages,

@@ -24,8 +24,9 @@ type conn struct {
 	waiters    []*Member // members that wait until the connection is made
 }
 
-// attach attaches a queue pair to the members' shared connection to place at, and makes this
-// connection if there is none. One member at a time connects; if it fails, the next one tries.
+// attach attaches the queue pair of a member (one thread) to the connection that the members share
+// to the service `at`, and makes this connection if there is none. One member at a time connects;
+// if it fails, the next one tries.
 func (h *Hub) attach(q *qp, at place, p rdmacm.Params, deadline clock.Time) ([]byte, error) {
 	m := q.member
 	for {

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// cq is a member's completion queue. It has those completions of the hub's queue that belong to the
-// member's work requests.
+// cq is the completion queue of a member (one thread). All members share one completion queue of
+// the device; cq has those of its completions that belong to this member's work requests.
 type cq struct{ m *Member }
 
 var _ verbs.CQ = (*cq)(nil)
@@ -20,8 +20,8 @@ func (m *Member) give(wc verbs.WC) {
 	m.gate.Open()
 }
 
-// Poll takes completions of this member. If there are none and there is no leader, it polls for all
-// members.
+// Poll takes completions of this member. If there are none and no other member is the leader, which
+// polls for all members, Poll polls for all.
 func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	m, h := c.m, c.m.hub
 	h.mu.Lock()
@@ -49,7 +49,8 @@ func (c *cq) Resize(int) error {
 // Moderate fails, as Arm does.
 func (c *cq) Moderate(int, time.Duration) error { return c.Arm(false) }
 
-// step ends the leader's turn with the result err. The caller holds mu.
+// step is called when the leader, the member that has polled for all, stops polling; err is the
+// error of its last poll or wait. The caller holds mu.
 func (h *Hub) step(err error) {
 	h.leader = nil
 	if err != nil && !errors.Is(err, verbs.ErrTimeout) {
@@ -58,7 +59,8 @@ func (h *Hub) step(err error) {
 	h.succeed()
 }
 
-// poll polls the hub's queue once. The caller is the leader.
+// poll polls the completion queue that all members share once, and passes its completions to the
+// members. The caller is the leader, the only member that polls.
 func (h *Hub) poll() (int, error) {
 	n, err := h.cq.Poll(h.wcs[:])
 	if n == 0 {

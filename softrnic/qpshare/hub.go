@@ -254,8 +254,8 @@ func (h *Hub) fail(err error) {
 	}
 }
 
-// succeed makes a waiting member the leader, and wakes it, if there is no leader. The caller holds
-// mu.
+// succeed makes a waiting member the leader, which polls for all members, and wakes it. It does
+// nothing if there is a leader. The caller holds mu.
 func (h *Hub) succeed() {
 	if h.leader != nil {
 		return

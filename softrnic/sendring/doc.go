@@ -1,6 +1,6 @@
-// Package sendring is a send queue whose entries lie in registered memory, so that work requests can
-// modify other work requests before the NIC executes them (RedN, NSDI 2022). It has the codec of the
-// entries, whose layout is that of mlx5, and the state machine that executes them.
+// Package sendring is a send queue whose entries lie in registered memory, so that work requests
+// can modify other work requests before the NIC executes them (RedN, NSDI 2022). It has the codec
+// of the entries, whose layout is that of mlx5, and the state machine that executes them.
 //
 // The ring has a power of two of 64-byte blocks. An entry takes as many blocks as it needs, and the
 // index of an entry is that of its first block: it counts from 0 and never restarts, also when the
@@ -21,8 +21,8 @@
 // entry that cannot be executed fails like a work request, with LocQPOpErr or LocProtErr, after all
 // earlier entries have completed.
 //
-// MAX and MIN write the largest or smallest of their data to the remote address, as a word in the byte
-// order of atomics. Each piece of the data is one number of 1 to 8 bytes.
+// MAX and MIN write the largest or smallest of their data to the remote address, as a word in the
+// byte order of atomics. Each piece of the data is one number of 1 to 8 bytes.
 //
 // Inline data and signatures are not supported.
 package sendring

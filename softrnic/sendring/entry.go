@@ -127,7 +127,8 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("opcode %#02x", uint8(o))
 }
 
-// Control reports whether the NIC executes the opcode without its peer: NOP, WAIT, ENABLE, RECV_ENABLE.
+// Control reports whether the NIC executes the opcode without its peer: NOP, WAIT, ENABLE,
+// RECV_ENABLE.
 func (o Opcode) Control() bool { return o == NOP || o == Wait || o == Enable || o == RecvEnable }
 
 // Answered reports whether the opcode completes when a response with data arrives: READ and

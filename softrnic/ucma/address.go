@@ -73,7 +73,8 @@ func (m *Manager) sourceFor(peer netip.Addr) (found netip.Addr, ok bool) {
 	return found, ok
 }
 
-// give binds an identifier to a port and to an address of the NIC, or to the unspecified address.
+// give binds an identifier (rdma_cm_id) to a port and to an address of the NIC, or to the
+// unspecified address.
 func (m *Manager) give(x *id, a netip.AddrPort) error {
 	if x.space == 0 {
 		return unix.EINVAL

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// options are the options of an identifier.
+// options are the options of an identifier (rdma_cm_id).
 type options struct {
 	tos        uint8
 	ackTimeout uint8 // code; 0 means the default

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Ports has the ports that identifiers of all programs on a NIC use.
+// Ports has the ports that the identifiers (rdma_cm_id) of all programs on a NIC use.
 type Ports struct{ used map[mad.ServiceID][]*id }
 
 // NewPorts returns an empty set of ports.

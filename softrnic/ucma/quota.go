@@ -17,7 +17,7 @@ const (
 // connections and ports that are available for them.
 const MaxIDs = 16384
 
-// Quota counts the objects of a program. It is called in steps of the engine.
+// Quota counts the objects of a program. Its methods are called with exclusive use of the engine.
 type Quota interface {
 	// Take counts one more object. If the quota does not allow it, Take returns the error for the
 	// command, and does not count the object.

@@ -2,7 +2,7 @@ package ucma
 
 import "github.com/rdmalab/rdmalab/swordbox/transitions"
 
-// State is the state of an identifier.
+// State is the state of an identifier (rdma_cm_id).
 type State uint8
 
 // States.

@@ -15,7 +15,7 @@ import (
 // called between Enter and Leave.
 type Driver interface{ Drive() bool }
 
-// Shell returns the shell of the context.
+// Shell returns the shell of the context: the code that gives exclusive use of the engine.
 func (c *Context) Shell() Shell { return c.shell }
 
 // EngineQP returns the queue pair behind a handle of this package; nil if q is not one.
@@ -50,8 +50,8 @@ func EngineMR(m verbs.MR) *engine.MR {
 	return nil
 }
 
-// MakeType1 turns a window of this package that was just allocated into one of type 1; see
-// mem.Window.
+// MakeType1 turns a window of this package that was just allocated into one of type 1, which the
+// peers of all queue pairs of its protection domain may use; see mem.Window.
 func MakeType1(w verbs.MW) {
 	if handle, ok := w.(*mw); ok && handle != nil {
 		handle.pd.ctx.shell.Enter()
@@ -105,7 +105,7 @@ func newPD(c *Context, p *engine.PD) *pd {
 }
 
 // giveBack ends a handle of another context's domain, which SharePD has made. The caller has
-// entered the shell.
+// exclusive use of the engine.
 func (p *pd) giveBack() error {
 	if n := len(p.mrs) + len(p.qps) + len(p.ahs) + len(p.srqs) + len(p.mws); n > 0 {
 		return &verbs.OpError{Op: "dealloc PD", Err: verbs.ErrBusy, Detail: "destroy what was made through this handle first"}

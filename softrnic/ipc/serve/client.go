@@ -34,7 +34,7 @@ type client struct {
 	name  string               // printable; guarded by link.mu
 	ctx   *verbsengine.Context // nil until the application has sent its hello
 	port  *port                // nil until the application has sent its hello
-	wake  *os.File             // the daemon's end of the wake socket
+	wake  *os.File             // the daemon's end of the socket by which daemon and application wake each other
 	prog  *program             // set if the client is an unmodified program over libibverbs; else nil
 	cmgr  *programManager      // set if the client is the librdmacm of an unmodified program; else nil
 
@@ -161,7 +161,8 @@ func (c *client) refuse(id uint64, why error) {
 	}
 }
 
-// open makes a context, a control page and a wake socket for the application.
+// open makes the application's verbs context, its control page (shared memory with its bells) and
+// the socket by which daemon and application wake each other.
 func (c *client) open(in proto.Hello) (fds []int, err error) {
 	page, bytes, err := newMemory("verbs-control", ring.ControlLen)
 	if err != nil {
@@ -260,8 +261,9 @@ func (c *client) unmapAll() error {
 	return errors.Join(errs...)
 }
 
-// listenWake runs while the client is attached. When the application wakes the daemon, because the
-// pump sleeps, it serves the application's doorbells and wakes the pump.
+// listenWake runs while the client is attached. The application wakes the daemon if the pump, the
+// goroutine that serves the rings of all applications, sleeps. listenWake then serves the
+// application's doorbells and wakes the pump.
 func (c *client) listenWake() {
 	var b [64]byte
 	for {

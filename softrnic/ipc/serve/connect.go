@@ -144,7 +144,7 @@ func (x *connections) nextRequest(a proto.Wait) (any, error) {
 	in := proto.Incoming{Service: r.Service(), Peer: r.Peer(), Private: r.Private()}
 	in.H = x.c.objects.put(&requestObject{r})
 	select {
-	case <-x.c.gone: // closeListeners may have run before put and missed this request
+	case <-x.c.gone: // the client is being detached: closeListeners may have run before this request got its handle
 		_ = r.Reject("the application has ended") // fails if closeListeners has rejected it
 	default:
 	}

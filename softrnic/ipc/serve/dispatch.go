@@ -69,7 +69,7 @@ func waiting[P part, A any](f func(p P, a A) (any, error)) handler {
 	return h
 }
 
-// handlers are the requests that are allowed after the hello.
+// handlers has the handler of each kind of request that an application may send after its hello.
 var handlers map[proto.Op]handler
 
 func init() { // a composite literal at the declaration would be an initialization cycle

@@ -14,7 +14,8 @@ type heard struct {
 	all int   // the number of ports when the event was raised
 }
 
-// maxHeard is the largest number of events that are kept until the next step of the pump.
+// maxHeard is the largest number of events that are kept until the next step of the pump, the
+// goroutine that serves all applications.
 const maxHeard = 1024
 
 // hear is called by the engine for each asynchronous event (see engine's SetEventSink). An event
@@ -70,7 +71,8 @@ func (s *pump) tell() {
 	s.heard = s.heard[:0]
 }
 
-// unhear removes the events for port p. It is called before the port is removed.
+// unhear removes the events for the application of port p, which is about to be removed from the
+// pump.
 func (s *pump) unhear(p *port) {
 	s.tell() // heard.all is valid only until the list of ports changes
 	s.heard = slices.DeleteFunc(s.heard, func(h heard) bool { return h.of == p })

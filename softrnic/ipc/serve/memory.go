@@ -163,7 +163,8 @@ func (x memories) newMR(op string, pd verbs.PD, a proto.RegMR) (o *mrObject, fds
 	return o, fds, nil
 }
 
-// putMR gives a region a handle and makes it known to the pump.
+// putMR gives a region a handle and makes it known to the pump, the goroutine that executes the
+// application's accesses to words of the region.
 func (x memories) putMR(o *mrObject) proto.MR {
 	h := x.c.objects.put(o)
 	out := proto.MR{H: h, Addr: o.mr.Addr(), Length: o.mr.Len(), LKey: o.mr.LKey(), RKey: o.mr.RKey()}

@@ -10,12 +10,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// port is the part of a client that the pump works on. Exclusive use of the engine guards it.
+// port is the part of a client, an application, that the pump works on: the application's control
+// page, its objects with rings, and what the pump has counted. Exclusive use of the engine guards
+// it.
 type port struct {
 	c     *client
 	page  []byte
 	ctl   *ring.Control
-	bells []belled // the objects by the numbers of their bells; nil means that the number is free
+	bells []belled // the objects with rings, by the numbers of their bells; nil: the number is free
 	cqs   []mover
 	// settled are the queue pairs of an unmodified program. The pump frees their send ring entries
 	// whose sends have completed, before it copies the completions to the program.
@@ -44,7 +46,8 @@ func newPort(c *client, page []byte) *port {
 	return p
 }
 
-// addBell gives an object a bell. It returns false if none is free.
+// addBell gives an object a bell: the bit in the control page by which the application announces
+// new entries in the object's ring. It returns the number of the bell, or false if none is free.
 func (p *port) addBell(b belled) (uint32, bool) {
 	for i := range p.bells {
 		if p.bells[i] == nil {

@@ -69,12 +69,14 @@ func malformed(op string, index int) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Index: index, Detail: "malformed entry"}
 }
 
-// qpPort is the pump's part of a queue pair.
+// qpPort is what the pump keeps of an application's queue pair: the engine's queue pair, and the
+// rings from which the pump posts sends and receives.
 type qpPort struct {
 	qp   *engine.QP
 	done *engine.CQ // completion queue of its sends
 	send posts
-	// published is the value that the daemon has last written to the shared field Done.
+	// published is the value that the daemon has last written to ring.Queue.Done of the send ring,
+	// which tells the application how many sends no longer count against MaxSendWR.
 	published uint64
 	recv      *posts // nil if the queue pair uses a shared receive queue
 }
@@ -186,7 +188,8 @@ func (r *posts) drain(p *port, op string, post func([]verbs.RecvWR) error) {
 	r.finish(p, n, err)
 }
 
-// srqPort is the pump's part of a shared receive queue.
+// srqPort is what the pump keeps of an application's shared receive queue: the engine's queue, and
+// the ring from which the pump posts receives.
 type srqPort struct {
 	srq  *engine.SRQ
 	recv posts
@@ -197,7 +200,8 @@ func (q *srqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	q.recv.drain(p, "post SRQ recv", q.srq.PostRecv)
 }
 
-// cqPort is the pump's part of a completion queue. tail is the daemon's own position in the ring.
+// cqPort is what the pump keeps of an application's completion queue: the engine's queue, and the
+// ring into which the pump copies completions. tail is the daemon's own position in this ring.
 type cqPort struct {
 	cq   *engine.CQ
 	q    *ring.Queue
@@ -259,13 +263,14 @@ func (c *cqPort) move(p *port) {
 	}
 }
 
-// accessPort is the pump's part of the ring of a client's memory accesses; see ring.Access.
+// accessPort is what the pump keeps of the ring by which an application makes the daemon load and
+// store words of regions; see ring.Access.
 type accessPort struct {
 	q    *ring.Queue
 	head uint64
 }
 
-// rung executes the accesses that wait in the queue.
+// rung executes the loads and stores that wait in the ring.
 func (a *accessPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	n := a.q.Tail.Load() - a.head
 	if n > a.q.Cap() {
@@ -284,7 +289,7 @@ func (a *accessPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	p.wakeIf(a.q)
 }
 
-// access executes one access.
+// access executes one load or store of a word. It returns the loaded value.
 func access(p *port, a ring.Access) (uint64, error) {
 	m := p.mrs[a.MR]
 	if m == nil {

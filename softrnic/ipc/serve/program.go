@@ -118,7 +118,8 @@ func (c *client) attachProgram(name string, fds []int) error {
 	return c.put(a, out)
 }
 
-// open makes a context, the area and a wake socket for the program.
+// open makes the program's verbs context, its area (the memory file of its rings) and the socket by
+// which daemon and program wake each other.
 func (p *program) open(name string) (fds []int, err error) {
 	c := p.c
 	length := areaLen(&c.s.cfg.Limits)
@@ -335,7 +336,7 @@ const (
 	capabilitiesEx = 1<<38 | 1<<40
 )
 
-// device returns the attributes of the NIC.
+// device returns the attributes of the NIC, reduced to what a single program may have.
 func (p *program) device() uverbs.Device {
 	l, pool := &p.c.s.cfg.Limits, &p.c.s.pool
 	d := pool.bound(p.c.ctx.Device(), l)

@@ -164,7 +164,8 @@ type owner struct {
 	events uint32
 }
 
-// portElement is the port number in events.
+// portElement is the number of the NIC's only port. Events about the port carry it in place of the
+// name of an object.
 const portElement = 1
 
 // event sends an asynchronous event to the program.

@@ -178,7 +178,8 @@ func (g *guard) Store64(at, v uint64) bool {
 	return g.Write(g.word[:], at)
 }
 
-// stuck counts the guards of detached programs that still wait for a page, by user.
+// stuck counts, by user, the guards of detached programs whose goroutines still wait for a page of
+// the program's memory.
 type stuck struct {
 	mu     sync.Mutex
 	byUser map[uint32]int

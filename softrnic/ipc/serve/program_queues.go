@@ -26,10 +26,10 @@ const (
 // asks for, and the NIC's queue has as many as the ring.
 func mostCQE(nic int) int { return min(nic/2, maxProgramCQE) }
 
-// place is the position and the length of a ring in the area.
+// place is the position and the length of a ring in the area, the memory file of a program's rings.
 type place struct{ at, n int }
 
-// makeRing allocates a ring of n entries in the area.
+// makeRing allocates a ring of n entries in the area, the memory file of a program's rings.
 func (p programQueues) makeRing(n, entry int) (uverbs.Ring, place, uverbs.Area, error) {
 	l := uverbs.RingLen(n, entry)
 	at, bytes, ok := p.area.take(l)
@@ -376,7 +376,8 @@ func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) 
 	return init, nil
 }
 
-// makeQP makes a queue pair. Its handle is the number of its bell.
+// makeQP makes a queue pair. Its handle is the number of its bell, the bit by which the program
+// announces entries in the send ring.
 func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uverbs.Area, err error) {
 	pd, err := named[verbs.PD](p.program, uPD, a.PD)
 	if err != nil {

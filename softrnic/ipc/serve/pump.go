@@ -62,7 +62,7 @@ func (s *pump) with(f func(e *engine.Engine)) {
 	f(e)
 }
 
-// add makes the pump serve a port. The caller has exclusive use of the engine e.
+// add makes the pump serve the application of port p. The caller has exclusive use of the engine e.
 func (s *pump) add(p *port, e *engine.Engine) {
 	s.tell() // events that were raised before are not for this port
 	s.ports = append(s.ports, p)
@@ -304,7 +304,8 @@ func (s *pump) remove(p *port) {
 	disownAll(s.srqs, p)
 }
 
-// disownAll removes all numbers that a port owns from owners.
+// disownAll removes the entries of port p from owners. owners says which application owns a queue
+// pair or queue, by the number of the queue pair or queue.
 func disownAll[N comparable](owners map[N]*port, p *port) {
 	maps.DeleteFunc(owners, func(_ N, owner *port) bool { return owner == p })
 }

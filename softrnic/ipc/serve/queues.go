@@ -168,7 +168,8 @@ func (x queues) destroyCQ(a proto.Handle) (any, error) {
 	}))
 }
 
-// disown removes number n of port p from owners, unless it already belongs to another port.
+// disown removes queue pair or queue number n from owners, which says which application owns it. It
+// does nothing if the number already belongs to another application than that of port p.
 func disown[N comparable](owners map[N]*port, n N, p *port) {
 	if owners[n] == p {
 		delete(owners, n)

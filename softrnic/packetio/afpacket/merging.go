@@ -19,7 +19,8 @@ type merging struct {
 // for a moment also answers ENOBUFS. It is large enough to make failing attempts cheap.
 const restSends = 64
 
-// begin returns the limit for one call of Send.
+// begin is called at the beginning of a Send. It returns the length of the longest frame that this
+// Send may merge, in bytes; 0 means that it must merge none.
 func (m *merging) begin() (limit int) {
 	if m.rest > 0 {
 		m.rest--

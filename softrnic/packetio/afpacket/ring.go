@@ -150,8 +150,8 @@ func (r *ring) close() {
 	r.long.close()
 }
 
-// longFrames receives frames that did not fit into a slot, with one system call each. Each batch
-// uses the buffers from the first one on, so that those in use stay in the cache.
+// longFrames receives frames that did not fit into a slot of the receive ring, with one system call
+// each. Each batch uses the buffers from the first one on, so that those in use stay in the cache.
 type longFrames struct {
 	fd   int
 	mem  []byte

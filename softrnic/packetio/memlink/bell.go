@@ -31,11 +31,13 @@ var stroke = []byte{0}
 // damages its bell harms only itself.
 func sound(theirs int) { _ = unix.Send(theirs, stroke, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }
 
-// mostStrokes is the largest number of strokes that are read at once. A socket holds fewer. If more
-// arrive because the peer goes on ringing, the next stroke wakes this end again.
+// mostStrokes is the largest number of strokes, the messages that have rung a bell, that are read
+// at once. A socket holds fewer. If more arrive because the peer goes on ringing, the next stroke
+// wakes this end again.
 const mostStrokes = 1024
 
-// answer reads the strokes of a bell, so that the next one causes an event.
+// answer reads the strokes of a bell, the messages that have rung it, so that the next stroke
+// causes an event.
 func answer(ours int, buf []byte) {
 	for range mostStrokes {
 		if _, err := unix.Read(ours, buf); err != nil {

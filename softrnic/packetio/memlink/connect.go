@@ -79,7 +79,8 @@ func (c *Connector) report(err error) {
 // the link.
 var errEnded = errors.New("the switch has ended the link")
 
-// session attaches the port, and returns when the connection has ended.
+// session connects to the switch, attaches the port to the memory that the switch passes, and
+// returns when the connection has ended.
 func (c *Connector) session(ctx context.Context) error {
 	conn, err := net.DialUnix(network, nil, &net.UnixAddr{Name: c.path, Net: network})
 	if err != nil {

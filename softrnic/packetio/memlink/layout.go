@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Limits of a direction.
+// Limits of one direction of a link: from the host to the switch, or from the switch to the host.
 const (
 	// Slots is the largest number of frames in flight, as in the receive ring of a packet socket.
 	Slots = 512

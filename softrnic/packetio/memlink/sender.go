@@ -61,7 +61,8 @@ func (s *sender) place(n int) (offset int, ok bool) {
 	return offset, true
 }
 
-// hot is an offset. When next is beyond it, a Send checks whether it can begin at 0 again.
+// hot is an offset in the data, in bytes. When next is beyond it, a Send checks whether no frame is
+// in flight, so that it can begin at 0 again, in memory that is still in the processor's cache.
 const hot = 256 << 10
 
 // begin is called before the frames of a Send. It returns false if the receiver's position is
@@ -84,7 +85,8 @@ func (s *sender) reserve(n int) (b []byte, offset int, ok bool) {
 	return s.mem[at : at+n : at+n], offset, true
 }
 
-// commit adds the frame at offset.
+// commit adds the frame that the caller has put at offset. The receiver sees it after the next
+// publish.
 func (s *sender) commit(offset, length int, f *packetio.Frame) {
 	s.starts[s.tail%Slots] = uint32(offset)
 	putEntry(entry(s.mem, s.tail), offset, length, f)

@@ -60,7 +60,7 @@ func parseFrame(b []byte, session uint64) (op byte, number uint64, ok bool) {
 	return b[14], binary.BigEndian.Uint64(b[24:]), true
 }
 
-// end is one end of a raw test.
+// end is one end of a raw test, which sends plain Ethernet frames without RDMA.
 type end struct {
 	port    packetio.Port
 	waiter  packetio.Waiter

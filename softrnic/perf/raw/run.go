@@ -73,7 +73,7 @@ func (h *Host) Run(
 	return res, errors.Join(err, e.close())
 }
 
-// run is the client of a raw test.
+// run is the client of a raw test, which sends plain Ethernet frames without RDMA.
 type run struct {
 	*end
 	ctx  context.Context
