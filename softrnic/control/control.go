@@ -54,7 +54,7 @@ type Error struct {
 // Error returns the daemon's text.
 func (e *Error) Error() string { return e.Message }
 
-// Errorf returns an Error with a status. Handlers return it.
+// Errorf returns an Error with an HTTP status, which a handler returns to the client.
 func Errorf(status int, format string, args ...any) error {
 	return &Error{Status: status, Message: fmt.Sprintf(format, args...)}
 }

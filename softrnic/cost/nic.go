@@ -26,7 +26,7 @@ type Card struct {
 	frame wire.Frame
 }
 
-// pair is the responder of one local queue pair.
+// pair is the state of one queue pair of this NIC as responder.
 type pair struct {
 	work server
 	// requests and answers are the times at which the last request and the last answer take effect. A

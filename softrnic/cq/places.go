@@ -16,7 +16,8 @@ type places struct {
 	all   []place
 	taken int
 	used  int32 // index from which on places were never used
-	// spare is the first of a list of free places below used. It is valid if there is such a place.
+	// spare is the index of the first place in the list of free places that were used before. It is
+	// valid only if there is such a place.
 	spare int32
 }
 

@@ -25,7 +25,7 @@ type Config struct {
 	// they belong to the device; Close closes them.
 	Port   packetio.Port
 	Waiter packetio.Waiter
-	// Clock can be shared by several devices; nil means a new one.
+	// Clock is the clock of the device, which several devices can share; nil means a new clock.
 	Clock *real.Clock
 	// Spin is how long a waiting application polls before it blocks. It should be twice the
 	// round-trip time. 0 means 50 µs; negative: no polling.

@@ -44,7 +44,8 @@ func (b *shell) Progress() {
 	b.d.idle = b.d.emptyPolls > patientPolls
 }
 
-// Drive does the work of Progress and does not pause.
+// Drive handles one receive batch and the timers that are due, as Progress does, but never yields
+// the processor. It reports whether there was any work.
 func (b *shell) Drive() bool { return b.d.progress() }
 
 // Await blocks until the condition is true, the deadline has come, or the device is closed.

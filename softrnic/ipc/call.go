@@ -109,7 +109,8 @@ func (c *session) over(op string) error {
 	return c.lost(op)
 }
 
-// lost does the work of over. The caller holds mu.
+// lost returns the error of an operation op that fails because the daemon has gone. The caller
+// holds mu.
 func (c *session) lost(op string) error {
 	return opError(op, verbs.ErrClosed, "%v", c.failure)
 }
@@ -158,7 +159,7 @@ func (c *session) await(req proto.Request, args any, ch <-chan answer) answer {
 	look := c.patience / looks
 	timer := time.NewTimer(look)
 	defer timer.Stop()
-	left := -1 // number of checks until a request with a time limit must have been answered
+	left := -1 // number of checks until a request with a time limit must have been answered; −1: no limit
 	if limit, ok := proto.TimeLimit(args); ok {
 		left = looks + 1 + int(limit/look)
 	}

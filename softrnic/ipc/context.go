@@ -33,7 +33,7 @@ type Context struct {
 	tasks   sync.WaitGroup
 
 	wordsMu sync.Mutex  // guards words
-	words   *ring.Queue // the queue of Load64 and Store64
+	words   *ring.Queue // the ring by which Load64 and Store64 pass their accesses to the daemon
 
 	maps mappings
 }

@@ -20,7 +20,7 @@ type mappings struct {
 	objects  map[mapping]struct{}
 }
 
-// remember registers an object whose memory close must unmap.
+// remember registers an object, so that the method close unmaps the object's memory.
 func (p *mappings) remember(m mapping) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

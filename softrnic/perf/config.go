@@ -127,8 +127,8 @@ type Path struct {
 
 // Hooks are functions of the process that runs a test. They are not part of the JSON.
 type Hooks struct {
-	// Counters returns the NIC's counters. The result then contains by how much they grew during the
-	// run; nil means that it does not.
+	// Counters returns the NIC's counters. The result contains by how much they grew during the run.
+	// If Counters is nil, the result has no counters.
 	Counters func() metrics.NIC `json:"-"`
 	// Cancelled is called several times a second; if it returns true, the run ends with
 	// ErrCancelled.

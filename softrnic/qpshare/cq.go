@@ -46,7 +46,7 @@ func (c *cq) Resize(int) error {
 	return &verbs.OpError{Op: "resize CQ", Err: verbs.ErrNotSupported, Detail: "the queue of a member grows as needed"}
 }
 
-// Moderate fails, as Arm does.
+// Moderate fails: the shared queue has no events that could be delayed.
 func (c *cq) Moderate(int, time.Duration) error { return c.Arm(false) }
 
 // step is called when the leader, the member that has polled for all, stops polling; err is the
@@ -145,7 +145,7 @@ func (c *cq) Arm(bool) error {
 	return &verbs.OpError{Op: "arm CQ", Err: verbs.ErrNotSupported, Detail: "a shared queue has no events"}
 }
 
-// WaitEvent fails, as Arm does.
+// WaitEvent fails: the shared queue has no events.
 func (c *cq) WaitEvent(clock.Time) error { return c.Arm(false) }
 
 // Destroy discards the member's completions.

@@ -53,7 +53,7 @@ type Fabric struct {
 	wrs    []verbs.SendWR
 }
 
-// peer is one peer.
+// peer is one peer of the fabric, with the queue pair that is connected to it.
 type peer struct {
 	addr    netip.Addr
 	connect Connect

@@ -150,7 +150,7 @@ type Entry struct {
 	RKey       uint32
 	SwapAdd    uint64 // swap value or addend
 	Compare    uint64 // compare value, or the field boundaries of MASKED_ADD
-	SwapMask   uint64 // for MASKED_CAS: SwapMask has the bits that are swapped, CompareMask those that are compared
+	SwapMask   uint64 // for MASKED_CAS: SwapMask has the bits that are swapped, CmpMask those that are compared
 	CmpMask    uint64
 	Count      uint32 // of WAIT: number of completions; of ENABLE and RECV_ENABLE: index
 	Object     uint32 // of WAIT: number of a completion queue; of ENABLE and RECV_ENABLE: number of a queue pair

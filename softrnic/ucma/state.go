@@ -95,7 +95,8 @@ var table = func() (t [states][causes]State) {
 // may reports whether the identifier has a transition for the cause.
 func (x *id) may(on cause) bool { return table[x.state][on] != x.state }
 
-// step makes the transition for the cause. It returns false if there is none.
+// step moves the identifier to its next state for a cause. It returns false if the state diagram
+// (edges) has no such transition.
 func (x *id) step(on cause) bool {
 	ok := x.may(on)
 	x.state = table[x.state][on]

@@ -61,7 +61,7 @@ func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 		t[port+"gid_attrs/types/"+n] = "RoCE v2"
 		t[port+"gid_attrs/ndevs/"+n] = ifname
 	}
-	free := strconv.Itoa(len(d.GIDs)) // an index without address: libibverbs takes an all-zero GID for a free place, but reads the type first
+	free := strconv.Itoa(len(d.GIDs)) // the first index without an address: libibverbs takes its all-zero GID for a free entry, but reads the type before the GID
 	t[port+"gids/"+free], t[port+"gid_attrs/types/"+free] = groups(make([]byte, len(verbs.GID{}))), "RoCE v2"
 	return t
 }

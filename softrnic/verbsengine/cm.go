@@ -86,7 +86,8 @@ func (c *Context) closeListeners(now clock.Time, e *engine.Engine, out *packetio
 	c.listeners = nil
 }
 
-// ListenDatagrams is Listen for a datagram service.
+// ListenDatagrams accepts SIDR requests for a datagram service, until Unlisten or until the context
+// is closed.
 func (m *ConnManager) ListenDatagrams(s mad.ServiceID, backlog int) (l *engine.CMListener, err error) {
 	err = m.Step("listen for datagrams", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
 		if l, err = g.ListenDatagrams(s, netip.Prefix{}, backlog); err == nil {

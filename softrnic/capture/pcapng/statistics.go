@@ -10,7 +10,7 @@ const blockStatistics uint32 = 5
 // Options of an interface statistics block.
 const (
 	optReceived uint16 = 4 // packets seen on the interface
-	optDropped  uint16 = 5 // those of them that are not in the file
+	optDropped  uint16 = 5 // packets seen on the interface that are not in the file
 )
 
 // WriteStatistics writes how many packets interface id has carried since the capture began, and how

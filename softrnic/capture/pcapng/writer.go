@@ -40,8 +40,8 @@ func NewWriter(w io.Writer) (*Writer, error) {
 	return pw, pw.Flush()
 }
 
-// AddInterface adds an interface and returns its id for WritePacket: 0, 1, 2 and so on. Times on it
-// are in nanoseconds.
+// AddInterface adds an interface and returns its id for WritePacket: 0, 1, 2 and so on. The times
+// of its packets are in nanoseconds.
 func (w *Writer) AddInterface(name string, linkType LinkType) (id int, err error) {
 	const nanoseconds = 9 // 10^-9 s
 	switch {

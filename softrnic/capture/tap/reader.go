@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// reader is the queue between the switch and one capture: records in a byte buffer that the two
-// sides swap.
+// reader is the queue between the switch and one capture: records in a byte buffer, which the
+// capture exchanges for an empty one.
 type reader struct {
 	ids       []int // the capture's number of an interface, by link*2+direction; -1 means that it is not captured
 	snaplen   int   // 0 means whole packets

@@ -16,7 +16,8 @@ type Error struct {
 	Op     string `json:"op,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	Index  int    `json:"index,omitempty"`
-	// Reason and Private are what a peer sent when it refused a connection.
+	// Refused: a peer has refused a connection. Reason and Private are what the peer has sent with the
+	// refusal.
 	Refused bool       `json:"refused,omitempty"`
 	Reason  mad.Reason `json:"reason,omitempty"`
 	Private []byte     `json:"private,omitempty"`

@@ -156,7 +156,8 @@ func PutRecv(b []byte, wr *verbs.RecvWR) {
 	le.PutUint32(b[8:], uint32(putSGL(b[recvHeader:], wr.SGL)))
 }
 
-// Recv reads a receive from a slot, in the same way as Send.
+// Recv reads a receive from a slot. It copies each byte once, into buf, which is as long as the
+// slot, and puts the SGL into sges. It returns false if the entry is malformed.
 func Recv(slot, buf []byte, wr *verbs.RecvWR, sges []verbs.SGE) bool {
 	copy(buf[:recvHeader], slot)
 	n := le.Uint32(buf[8:])

@@ -176,8 +176,8 @@ func (x memories) putMR(o *mrObject) proto.MR {
 	return out
 }
 
-// reregMR changes the access rights of a region. Only the server may change those of a shared
-// region.
+// reregMR changes the access rights of a region. It refuses a shared region, which keeps the rights
+// that it was made with.
 func (x memories) reregMR(a proto.ReregMR) (any, error) {
 	const op = "rereg MR"
 	o, err := get[*mrObject](&x.c.objects, op, a.H)
@@ -225,7 +225,8 @@ func (x memories) accessMR(a proto.Access) (any, error) {
 	return accessBytes(a, o.mr.ReadAt, o.mr.WriteAt)
 }
 
-// accessBytes executes one access, whose length is limited.
+// accessBytes executes access a by the function read or write. It refuses to read more than
+// proto.MaxData bytes.
 func accessBytes(a proto.Access, read, write func([]byte, int) error) (any, error) {
 	if a.Write {
 		return nil, write(a.Data, a.Offset)

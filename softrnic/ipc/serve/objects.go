@@ -67,7 +67,7 @@ func made[T any](t *objects, op string, k kind, queued int64, f func() (T, error
 	return o, err
 }
 
-// ended destroys the object with a handle by f and gives back its quotas.
+// ended destroys the object with handle h by calling f, and gives back its quotas.
 func ended[T any](t *objects, op string, h uint32, k kind, f func(T) error) (any, error) {
 	o, err := get[T](t, op, h)
 	if err != nil {
@@ -116,7 +116,7 @@ func (t *objects) takeOne(op string, x need) error {
 	return nil
 }
 
-// release is the inverse of take.
+// release gives back resources that take has counted.
 func (t *objects) release(needs ...need) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -48,7 +48,8 @@ func (q *eventQueue) close() {
 	}
 }
 
-// send sends an event after those that wait.
+// send sends an event. If the socket is full, the event waits behind earlier ones; if maxPending
+// events wait, it is lost.
 func (q *eventQueue) send(ev []byte) {
 	if q.sock == 0 {
 		return

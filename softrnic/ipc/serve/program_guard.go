@@ -44,7 +44,8 @@ type guard struct {
 	done chan struct{} // has the end of a copy; capacity 1, because the NIC may have stopped waiting
 	late *time.Timer
 	word [8]byte
-	// thread is the number of the thread that makes the copy; 0 means that it has not begun.
+	// thread is the number of the thread that makes the copy; 0 means that the goroutine has not begun
+	// the copy.
 	thread atomic.Int64
 	// The copy that was requested. From the request until done these fields belong to the goroutine.
 	piece [guardPiece]byte

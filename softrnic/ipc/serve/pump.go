@@ -134,7 +134,9 @@ const (
 	carried      // completions were copied, or the NIC was active in another way
 )
 
-// look makes one step of the pump.
+// look makes one step of the pump: it posts the work requests of rung doorbells or, if there are
+// none, lets the NIC make progress. Then it copies completions to the applications. If hasty is
+// set, the NIC makes no pause (see drive).
 func (s *pump) look(hasty bool) (found seen) {
 	now, e, out := s.shell.Enter()
 	defer s.shell.Leave()
@@ -284,7 +286,7 @@ func (s *pump) noticeDown(e *engine.Engine) {
 	}
 }
 
-// bury does the work of noticeDown for a device that was closed.
+// bury tells the applications, when the device was closed, that their objects no longer exist.
 func (s *pump) bury() {
 	s.with(func(*engine.Engine) {
 		for _, p := range s.ports {

@@ -162,7 +162,8 @@ func (w *Waiter) Wait(d time.Duration) error {
 	return w.sleep(start, d)
 }
 
-// leastBudget divides the spin time: after long sleeps a Wait still polls for this part of it, 1/8.
+// leastBudget is the divisor for the shortest polling time: after long sleeps, a Wait still polls
+// for an eighth of the spin time.
 const leastBudget = 8
 
 // look polls until the budget has passed since start, at most for d, and reports whether a frame
@@ -277,7 +278,8 @@ func (w *Waiter) checkDown() bool {
 	return false
 }
 
-// check does the work of checkGone for a caller that does not hold the lock.
+// check returns an error if the port has ended, for example because the interface was removed.
+// Unlike checkGone it takes the lock.
 func (p *Port) check() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

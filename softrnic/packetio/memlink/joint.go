@@ -52,8 +52,8 @@ func (j *joint) hold() bool {
 	}
 }
 
-// release removes a user. The last one frees everything, and gets the number of packets that are
-// lost with the link.
+// release frees the memory and the bells. It is called when the last user has left, and returns the
+// number of packets that are lost with the link.
 func (j *joint) release() (lost uint64) {
 	lost = j.rx.untaken() + j.overflow()
 	_ = unix.Munmap(j.mem) // cannot fail: it is mapped

@@ -52,7 +52,7 @@ type Port struct {
 	mu sync.Mutex // guards changes of at, and the fields below against Close
 	// bells is an epoll descriptor for the bell of the current link and for own.
 	bells int
-	own   int // an eventfd that only this process has
+	own   int // an eventfd of this process alone, which Wake sets
 	// sleeper: a waiter sleeps on this port. If the port is closed meanwhile, bells and own are closed
 	// only after the waiter has woken: closing an epoll descriptor would remove its events.
 	sleeper bool
