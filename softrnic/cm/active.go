@@ -45,7 +45,7 @@ func (m *Machine) await(now clock.Time, c *conn) {
 	m.wait(c, now.Add(interval(c.timeout)))
 }
 
-// handleREP handles the acceptance of a request (IBTA 12.9.8.2).
+// handleREP handles a REP: the peer accepts a request of this side (IBTA 12.9.8.2).
 func (in incoming) handleREP(rep *mad.REP, out *Actions) {
 	m := in.m
 	c := m.find(in, rep.RemoteID, rep.LocalID)

@@ -129,7 +129,7 @@ func (d *Device) shutDown() error {
 // numbers.
 func (d *Device) Context() verbs.Context { return d.HangingContext(nil) }
 
-// HangingContext is Context for an application that h can stop.
+// HangingContext is like Context, but the application of the new context can be stopped by h.
 func (d *Device) HangingContext(h *Hang) verbs.Context {
 	rt := NewRuntime(d.clock, d.seed.Add(1))
 	rt.hang = h

@@ -150,7 +150,8 @@ const (
 // still in progress. It ends the session in these cases, because the outcome of the request is then
 // unknown:
 //
-//   - the daemon does not say within the patience whether the request is in progress: it hangs, or does not read;
+//   - the daemon does not say within the patience whether the request is in progress: it hangs, or
+//     does not read;
 //   - the daemon does not know the request, and no answer has arrived before: the answer was lost;
 //   - the request is in progress, but its time limit has passed by more than the patience.
 //

@@ -189,7 +189,7 @@ func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 		return c.sleep(wake, deadline)
 	}
 	if !c.sleep(wake, now.Add(c.patience)) {
-		_ = c.call(proto.OpProgress, proto.Progress{}, nil) // only whether an answer comes matters
+		_ = c.call(proto.OpProgress, proto.Progress{}, nil) // the content of the answer does not matter, only whether it comes
 	}
 	return true
 }

@@ -47,7 +47,8 @@ func addressOf(p netip.AddrPort) (a address) {
 	return a
 }
 
-// gidOf returns the index of an address of the NIC.
+// gidOf returns the index of address a in the NIC's table of GIDs. ok is false if a is not an
+// address of the NIC.
 func (m *Manager) gidOf(a netip.Addr) (index int, ok bool) {
 	for i, g := range m.cfg.Device.GIDs {
 		if g.Addr() == a {

@@ -30,7 +30,7 @@ type Config struct {
 	// MTU is the longest frame in bytes without its Ethernet header and tag; super-frames may be
 	// longer.
 	MTU int
-	// Merge sends runs of RoCEv2 packets as super-frames, as afpacket.Config.Merge.
+	// Merge makes the port send runs of RoCEv2 packets as super-frames, as afpacket.Config.Merge does.
 	Merge bool
 }
 
