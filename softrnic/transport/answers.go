@@ -16,9 +16,9 @@ const (
 	owedRead                        // READ responses
 )
 
-// response is a response that the responder has yet to send (an owed response). Most responses are
-// sent in the step that made them. A READ with many response packets is answered in bursts, and
-// later responses wait for it, because responses leave in PSN order.
+// response is a response that the responder has yet to send: it owes the response to the peer. Most
+// responses are sent in the step that made them. A READ with many response packets is answered in
+// bursts, and the responses after it wait, because responses leave in PSN order.
 type response struct {
 	kind     responseKind
 	fresh    bool // for a new READ, atomic, ATOMIC_WRITE or FLUSH, not for a duplicate: it occupies a responder resource
@@ -34,8 +34,8 @@ type response struct {
 	msn           uint32
 }
 
-// isFatal reports whether a response is the NAK that ends the connection. The method owe always has
-// room for such a NAK.
+// isFatal reports whether a response of this kind, with syndrome s, is a NAK that ends the
+// connection. The method owe always has room for such a NAK.
 func isFatal(kind responseKind, s wire.Syndrome) bool {
 	return kind == owedAck && s.IsNak() && s != wire.NakPSNSequence
 }
@@ -55,8 +55,7 @@ type answers struct {
 	// msn is the number of messages executed (24 bits).
 	msn         uint32
 	maxRdAtomic int
-	// at is when answers must act again: to send further responses, or to copy the rest of a torn
-	// copy.
+	// at is when send must be called again: to send further responses, or to finish a torn copy.
 	at clock.Time
 }
 
@@ -124,7 +123,7 @@ func (a *answers) reset() {
 	a.torn = torn{core: a.core, buf: a.torn.buf}
 }
 
-// executed counts an executed message in the MSN.
+// executed adds an executed message to the MSN.
 func (a *answers) executed() { a.msn = (a.msn + 1) & max24 }
 
 // onlyAck reports whether a single positive ACK is the only response to be sent.
@@ -179,7 +178,8 @@ func (a *answers) oweRead(p *wire.Packet, n uint32) *response {
 	return e
 }
 
-// insert makes place for a response at index i, if there is room.
+// insert makes room for a response at index i. It returns false if too many responses wait. The
+// last place is reserved: only a NAK that ends the connection (fatal) gets it.
 func (a *answers) insert(i int, fatal bool) bool {
 	// The memory of a queue pair that was reset may have more room than this connection may use.
 	n, most := len(a.owed), min(cap(a.owed), maxOwed(a.maxRdAtomic))
@@ -193,7 +193,7 @@ func (a *answers) insert(i int, fatal bool) bool {
 }
 
 // withdrawNak removes an RNR NAK and a sequence NAK that wait to be sent behind a long READ. It is
-// called when the packet arrives that the NAK requests.
+// called when the packet that the NAK requests has arrived.
 func (a *answers) withdrawNak() {
 	for n := len(a.owed); n > 0 && a.owed[n-1].kind == owedAck && !a.owed[n-1].syndrome.IsAck(); n-- {
 		a.owed = a.owed[:n-1]
@@ -201,8 +201,8 @@ func (a *answers) withdrawNak() {
 }
 
 // send sends the responses that wait. A step sends at most Window READ response packets. The rest
-// is due at once, so that other queue pairs can send in between. send returns true if no response
-// is left.
+// is due at once, so that other queue pairs can send in between. send returns true if all responses
+// were sent.
 func (a *answers) send(now clock.Time, out *Actions) bool {
 	if a.torn.active() {
 		if now < a.torn.until {

@@ -56,8 +56,8 @@ func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
 	return nil
 }
 
-// retuned makes new retry attributes effective for requests in flight. If the requester waits
-// because of an RNR NAK, this wait continues.
+// retuned applies new values of the retry attributes to the requests in flight. If the requester
+// waits because of an RNR NAK, this wait continues.
 func (r *requester) retuned(now clock.Time) {
 	waiting := r.retry.rnrAt
 	r.retry.start(r.rts)

@@ -16,7 +16,7 @@ type completer struct {
 }
 
 // handle handles a response: an ACK, a NAK, or the data of a READ or an atomic. It drops a response
-// whose PSN is not in flight, a ghost (IBTA 9.7.6.1/ghost).
+// to a PSN that is not in flight (a ghost, IBTA 9.7.6.1/ghost).
 func (c *completer) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	psn, op := p.BTH.PSN, p.BTH.Opcode
 	if c.req.offset(psn) >= c.req.offset(c.req.maxPSN) {
@@ -78,8 +78,8 @@ func (c *completer) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 	}
 }
 
-// fatalNak ends the connection. The work request at PSN una completes with the status of the NAK
-// code.
+// fatalNak ends the connection. The oldest work request, which the NAK refuses, completes with the
+// status of the NAK code.
 func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
 	status, ok := nakStatuses[s]
 	n := c.env.Counters
@@ -97,8 +97,9 @@ func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
 	c.req.failOldest(status, out)
 }
 
-// acknowledge marks everything before PSN end as received. It stops at a READ or atomic whose
-// response is missing: this is an implied NAK, and acknowledge returns false.
+// acknowledge is called for a response that acknowledges everything before PSN end, and marks it as
+// acknowledged. If a READ or atomic before end still lacks its response, this is an implied NAK for
+// it: acknowledge stops there, calls impliedNak and returns false.
 func (c *completer) acknowledge(now clock.Time, end wire.PSN, out *Actions) bool {
 	moved := false
 	for c.req.una != end {
@@ -141,8 +142,8 @@ func positive(p *wire.Packet) bool {
 	return !p.BTH.Opcode.Has(wire.HasAETH) || p.AETH.Syndrome.IsAck()
 }
 
-// readAnswer handles a READ response packet with PSN una. It belongs to a READ or, without payload,
-// to an ATOMIC_WRITE or FLUSH.
+// readAnswer handles a READ response packet for the oldest PSN that is not acknowledged (una). The
+// packet belongs to a READ or, without payload, to an ATOMIC_WRITE or FLUSH.
 func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
 	w := c.req.sq.at(c.req.sq.head)
 	if !positive(p) || !c.fitsRead(w, p) {
@@ -180,7 +181,8 @@ func (c *completer) fitsRead(w *sendWQE, p *wire.Packet) bool {
 	return ends && len(p.Payload) == int(missing)
 }
 
-// atomicAnswer handles the response to the atomic at PSN una: the original value of the word.
+// atomicAnswer handles the response to an atomic whose PSN is the oldest one that is not
+// acknowledged (una). The response carries the original value of the word.
 func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 	w := c.req.sq.at(c.req.sq.head)
 	if !w.atomic() || !positive(p) {
@@ -200,8 +202,8 @@ func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 	c.req.progress()
 }
 
-// badResponse ends the connection because a response has another kind or length than the oldest
-// work request needs.
+// badResponse ends the connection because a response does not have the kind or length that the
+// oldest work request needs.
 func (c *completer) badResponse(out *Actions) {
 	c.env.Counters.BadResponse++
 	c.req.failOldest(verbs.BadRespErr, out)

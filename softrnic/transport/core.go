@@ -25,8 +25,9 @@ type core struct {
 	rtr   verbs.ToRTR
 	rts   verbs.ToRTS
 	mtu   uint32 // path MTU in bytes; for UD the MTU of the port
-	// scratch has the bytes that scatter copies, when they are a word or the 40 bytes in front of a
-	// datagram. It is a field, because a local variable would be allocated on the heap.
+	// scratch is a buffer for bytes that scatter copies into a receive or an SGL: the word of an
+	// atomic, or the 40 bytes in front of a datagram's payload. It is a field, because a local
+	// variable would be allocated on the heap.
 	scratch [verbs.GRHLen]byte
 	// lastNow is the time that was passed to the last method with a time parameter. Methods without
 	// this parameter use it.
@@ -39,8 +40,8 @@ func (c *core) raise(kind verbs.AsyncKind, out *Actions) {
 	out.Async = append(out.Async, verbs.AsyncEvent{Kind: kind, QPN: c.cfg.QPN})
 }
 
-// newPacket appends an empty packet to the peer. The engine sets its P_Key to that of the queue
-// pair.
+// newPacket appends a packet to out.Tx that is empty except for its destination, the peer. The
+// engine later replaces its P_Key by that of the queue pair.
 func (c *core) newPacket(out *Actions) *wire.Packet {
 	tx := grown(&out.Tx)
 	tx.QP = c.qp

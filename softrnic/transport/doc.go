@@ -4,11 +4,13 @@
 //
 // The caller's duties, in the order of a step:
 //
-//  1. Call one of PostSend, Handle, Tick, FlushAcks or a transition with the present time and an Actions.
+//  1. Call one of PostSend, Handle, Tick, FlushAcks or a transition with the present time and an
+//     Actions.
 //  2. Put Done into the completion queues, in order, and report Async.
 //  3. Send Tx, in order. Payloads point into the Actions and are valid until its Reset.
-//  4. Reset the Actions, and ask Deadline when Tick must be called next. A deadline that is not after now means
-//     at once, but other queue pairs may come first: long answers are cut into bursts that way.
+//  4. Reset the Actions, and ask Deadline when Tick must be called next. A deadline that is not
+//     after now means at once, but other queue pairs may come first: long answers are cut into
+//     bursts that way.
 //
 // Packets passed to Handle are for this queue pair, are from its peer, and have a valid ICRC; the
 // engine has checked this. Handle only reads them and keeps no reference.

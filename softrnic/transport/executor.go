@@ -67,8 +67,9 @@ func (x *executor) run(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// checkSequence: within a message only MIDDLE and LAST may follow, and outside of a message only
-// FIRST and ONLY (IBTA 9.7.4.1/sequence).
+// checkSequence refuses a reserved opcode, and a packet that cannot come at this point: within a
+// message only MIDDLE and LAST of this message are allowed, outside of a message only FIRST and
+// ONLY (IBTA 9.7.4.1/sequence).
 func (x *executor) checkSequence(_ *wire.Packet, info *wire.OpInfo) verdict {
 	if info.Flags&wire.OpRequest == 0 {
 		return refuseOpcode // IBTA 9.7.4.1/reserved
@@ -146,9 +147,10 @@ func (x *executor) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// checkLength: the payload of FIRST and MIDDLE fills the path MTU, that of LAST has 1 to MTU bytes,
-// that of ONLY 0 to MTU. A SEND fits into its receive, a WRITE is as long as its RETH says (IBTA
-// 9.7.4.1/length), and an ATOMIC_WRITE has 8 bytes.
+// checkLength refuses a packet of a wrong length (IBTA 9.7.4.1/length). The payload of FIRST and
+// MIDDLE must fill the path MTU, that of LAST must have 1 to MTU bytes, and that of ONLY 0 to MTU.
+// A SEND must fit into its receive, a WRITE must be as long as its RETH says, and an ATOMIC_WRITE
+// must have 8 bytes.
 func (x *executor) checkLength(p *wire.Packet, info *wire.OpInfo) verdict {
 	n := uint32(len(p.Payload))
 	switch {
@@ -332,7 +334,8 @@ func (x *executor) keep(res result) {
 	x.replay = append(x.replay, res)
 }
 
-// completeMessage ends a SEND or WRITE, and completes the receive that it used, if any.
+// completeMessage is called for the last packet of a SEND or WRITE. It completes the receive that
+// the message used, if any.
 func (x *executor) completeMessage(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	write := info.Flags&wire.OpWrite != 0
 	x.msg = noMessage

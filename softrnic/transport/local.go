@@ -7,7 +7,7 @@ import (
 // local reports whether w is a memory management operation, which sends no packet.
 func (w *sendWQE) local() bool { return sendOps[w.op].local }
 
-// checkLocal checks a local operation, except for what depends on memory.
+// checkLocal checks the work request of a local operation, except for what depends on memory.
 func checkLocal(wr *verbs.SendWR) error {
 	const op = "post send"
 	switch {

@@ -78,8 +78,9 @@ func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 func Local(op verbs.WROpcode) bool { return int(op) < len(sendOps) && sendOps[op].local }
 
 // CheckSend checks those parts of a work request that depend neither on memory nor on the state of
-// the queue pair, and returns the length of the message in bytes. It uses Type, MaxSGE and
-// MaxInline, which have no zero values; the error is the one of PostSend.
+// the queue pair, and returns the length of the message in bytes. Of c it reads only Type, MaxSGE
+// and MaxInline, in which the defaults must be filled in. It fails with the same errors as
+// PostSend.
 func (c *Config) CheckSend(wr *verbs.SendWR) (uint32, error) {
 	const op = "post send"
 	svc := services[c.Type]

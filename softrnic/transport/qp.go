@@ -139,7 +139,7 @@ func (q *QP) State() verbs.QPState { return q.state }
 // Config returns the creation attributes with their defaults filled in.
 func (q *QP) Config() Config { return q.cfg }
 
-// Init returns the attributes of the last transition to INIT, with defaults filled in.
+// Init returns the attributes of the last transition to INIT.
 func (q *QP) Init() verbs.ToInit { return q.init }
 
 // RTR returns the attributes of the last transition to RTR, among them the address of the peer.

@@ -12,8 +12,8 @@ type receiver struct {
 	// rq holds the posted receives. With a shared receive queue, or with Receives, it holds only the
 	// one receive that was taken from there.
 	rq recvQueue
-	// outside is the source of receives when rq is empty: a shared ring (see Receives). nil means that
-	// PostRecv fills rq.
+	// outside, if not nil, is a shared ring (see Receives) from which a receive is taken when rq is
+	// empty.
 	outside Receives
 	// pd is the protection domain of the receives: that of the shared receive queue, if there is
 	// one.

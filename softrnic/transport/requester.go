@@ -48,8 +48,8 @@ func (r *requester) reset() {
 // offset more than wire.Diff can distinguish.
 func (r *requester) offset(p wire.PSN) uint32 { return uint32(p-r.una) & max24 }
 
-// pump sends as many packets as window, fences and limits allow, at most a window of packets. If
-// the oldest work request cannot be executed, pump makes it fail.
+// pump sends as many packets as the window, fences and limits allow, so at most a window of packets
+// in one call. If the oldest work request cannot be executed, pump makes it fail.
 func (r *requester) pump(now clock.Time, out *Actions) {
 	if r.state != verbs.StateRTS && r.state != verbs.StateSQD {
 		return
@@ -80,8 +80,8 @@ func (r *requester) pump(now clock.Time, out *Actions) {
 	}
 }
 
-// startWQE assigns PSNs to w, or returns false if w must wait. If w can never be sent, startWQE
-// starts it with an error status.
+// startWQE assigns PSNs to w, or returns false if w must wait. If w can never be executed, startWQE
+// assigns them, too, and sets the error status with which w will complete.
 func (r *requester) startWQE(w *sendWQE) bool {
 	oldest := r.sq.send == r.sq.head
 	switch {
@@ -121,7 +121,7 @@ func (r *requester) startWQE(w *sendWQE) bool {
 	return true
 }
 
-// sendPacket sends the next packet of w. w is the entry at position send of the send queue.
+// sendPacket sends the next packet of w, which is the entry at position sq.send of the send queue.
 func (r *requester) sendPacket(w *sendWQE, out *Actions) {
 	tx := r.newPacket(out)
 	psn, last := w.first.Add(int(w.sent)), w.sent+1 == w.packets

@@ -17,7 +17,7 @@ type responder struct {
 	// ePSN is the expected PSN.
 	ePSN  wire.PSN
 	phase phase
-	// skip: for UC, the rest of the arriving message is dropped.
+	// skip is true while the rest of the arriving message is dropped (UC only).
 	skip bool
 }
 

@@ -104,15 +104,16 @@ func (r *requester) tick(now clock.Time, out *Actions) {
 	}
 }
 
-// progress is called when una has moved. The peer is alive, so the retry counters are reset and the
-// timers stopped (IBTA 9.7.6.1.3/progress).
+// progress is called when something was acknowledged, so that una, the oldest PSN that is not
+// acknowledged, has moved. The peer is alive: the retry counters are reset and the timers stopped
+// (IBTA 9.7.6.1.3/progress).
 func (r *requester) progress() {
 	r.retry.start(r.rts) // pump arms the timer if something is in flight
 }
 
-// goBack makes the requester send everything from una on again, and decrements the retry counter
-// *left. If the counter is already 0, goBack makes the queue pair fail with RetryExcErr and returns
-// false.
+// goBack makes the requester send again everything that is not acknowledged (from PSN una on), and
+// decrements the retry counter *left. If the counter is already 0, goBack makes the queue pair fail
+// with RetryExcErr and returns false.
 func (r *requester) goBack(now clock.Time, left *uint8, out *Actions) bool {
 	if *left == 0 {
 		r.env.Counters.RetryExceededErr++
@@ -125,7 +126,8 @@ func (r *requester) goBack(now clock.Time, left *uint8, out *Actions) bool {
 	return true
 }
 
-// rewind makes una the next PSN to be sent.
+// rewind sets the send queue back: the next PSN to be sent is the oldest one that is not
+// acknowledged (una).
 func (r *requester) rewind() {
 	for pos := r.sq.head; pos != r.sq.tail; pos++ {
 		w := r.sq.at(pos)
@@ -163,8 +165,9 @@ func (r *requester) nakked(now clock.Time, out *Actions) bool {
 	return r.goBack(now, &r.retry.nakLeft, out)
 }
 
-// receiverNotReady handles an RNR NAK for una: the requester waits, then sends everything from una
-// on again (IBTA 9.7.5.2.8/wait).
+// receiverNotReady handles an RNR NAK for the oldest PSN that is not acknowledged (una): the
+// requester waits for the time of the code, then sends everything from una on again (IBTA
+// 9.7.5.2.8/wait).
 func (r *requester) receiverNotReady(now clock.Time, code uint8, out *Actions) {
 	r.sawRetry("RNR")
 	r.env.Counters.RcvdRnrErr++

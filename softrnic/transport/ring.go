@@ -30,8 +30,9 @@ type sendWQE struct {
 // sendProgress says how far the execution of a work request is.
 type sendProgress struct {
 	status verbs.Status // if not Success, the work request cannot be executed, and fails when it is the oldest
-	// started: the work request has PSNs: first, and as many as packets. A READ has one for each
-	// response packet.
+	// started is true when the execution of the work request has begun. A work request of RC then has
+	// its PSNs: consecutive ones that begin with first, as many as packets says. A READ has one PSN
+	// for each response packet.
 	started bool
 	packets uint32
 	first   wire.PSN

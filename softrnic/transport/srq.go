@@ -90,8 +90,8 @@ func (s *SRQ) queued() int {
 	return s.rq.len()
 }
 
-// take moves the oldest receive into the queue to, which must be empty. It returns false if there
-// is none.
+// take moves the oldest receive of the SRQ into the queue `to`, which must be empty. It returns
+// false if there is none.
 func (s *SRQ) take(to *recvQueue) bool {
 	if s.rq.len() == 0 && (s.outside == nil || !s.rq.takeFrom(s.outside)) {
 		return false

@@ -74,8 +74,8 @@ var unreliableStates = append(rcStates[:len(rcStates):len(rcStates)],
 	transition{verbs.StateSQE, evToReset, verbs.StateReset},
 )
 
-// next returns the state after event on in state from. It fails with a *transitionError if the
-// diagram has no such transition.
+// next returns the state in which the event `on` results when the state is `from`. It fails with a
+// *transitionError if the diagram has no such transition.
 func next(diagram []transition, from verbs.QPState, on event) (verbs.QPState, error) {
 	for i := range diagram {
 		if t := &diagram[i]; t.from == from && t.on == on {

@@ -19,16 +19,18 @@ const (
 // torn is a memory copy that the fault plan has paused at a boundary of 64 bytes. A queue pair has
 // at most one:
 //
-//   - A WRITE packet: the rest is written before the next request of this queue pair is handled and before the
-//     WRITE is acknowledged. So only other queue pairs and the CPU can see the mixture, as with a real NIC.
-//   - A READ response: the first part was copied before the pause, the rest is copied when the pause ends, and then
-//     the packet leaves.
+//   - A WRITE packet: the rest is written before the next request of this queue pair is handled and
+//     before the WRITE is acknowledged. So only other queue pairs and the CPU can see the mixture,
+//     as with a real NIC.
+//   - A READ response: the first part was copied before the pause, the rest is copied when the
+//     pause ends, and then the packet leaves.
 type torn struct {
 	*core
 	kind  tornKind
 	until clock.Time
 	plan  mem.Tear
-	// buf holds the payload: all of it for a WRITE, the copied part for a READ.
+	// buf holds the payload. For a READ it is what the memory contained before the pause; the part to
+	// be copied later is then read again.
 	buf []byte
 	// va and rkey are the target of a WRITE; psn is the PSN of a READ response.
 	va   uint64
@@ -78,8 +80,8 @@ func (t *torn) settleWrite() {
 }
 
 // copyRead copies the payload of response packet psn out of the region. whole is false if the plan
-// tears the copy: the caller calls copyRead again when respond is due. ok is false if the region's
-// memory was unmapped.
+// tears the copy: the caller then calls copyRead again, usually when the pause is over. ok is false
+// if the region's memory was unmapped.
 func (t *torn) copyRead(now clock.Time, psn wire.PSN, dst []byte, src mem.Piece, va uint64) (whole, ok bool) {
 	if t.kind == tornRead && t.psn == psn && len(t.buf) == len(dst) {
 		t.kind = notTorn

@@ -6,7 +6,7 @@ import (
 )
 
 // unreliableSender sends for UC and UD. A work request completes when its last packet is in
-// Actions. Neither end notices if a packet is lost.
+// Actions. The sender does not notice if a packet is lost.
 type unreliableSender struct {
 	*sender
 	// at is when send must be called again because a step reached its limit of packets.

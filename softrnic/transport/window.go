@@ -25,15 +25,16 @@ type flowWindow struct {
 // packet.
 func (w *flowWindow) full() bool { return w.flight >= w.size }
 
-// narrow limits the window to n packets, but not to less than minWindow.
+// narrow reduces a larger window to n packets, but not to less than minWindow.
 func (w *flowWindow) narrow(n int) { w.size = min(w.size, max(n, minWindow)) }
 
 // widen makes the window n packets larger, up to the configured size.
 func (w *flowWindow) widen(n int) { w.size = min(w.limit, w.size+n) }
 
 // asksAck is called for each packet that is sent. It reports whether the packet must request an
-// acknowledgement. This is so for the last packet of a message, for each every-th packet, and for a
-// packet that fills the window.
+// acknowledgement. This is so for the last packet of a message, for a packet that fills the window,
+// and when `every` packets were sent since the last request for an acknowledgement, counting this
+// one.
 func (w *flowWindow) asksAck(last bool, every int) bool {
 	w.sinceAckReq++
 	if !last && w.sinceAckReq < every && !w.full() {
