@@ -50,8 +50,8 @@ const maxLabel = 1<<20 - 1
 // labelPort returns the UDP source port for a flow label (A17.3.1/label; folded as in Linux).
 func labelPort(label uint32) uint16 { return udpPortBase | (uint16(label&0x3fff) ^ uint16(label>>14)) }
 
-// routeTo resolves an address for packets with up to mtu bytes of payload. If the address has no
-// flow label, the caller sets the UDP source port.
+// routeTo resolves the address a for packets with up to mtu bytes of payload. If a has no flow
+// label, routeTo leaves the UDP source port 0, and the caller sets it.
 func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) {
 	if a.SourceGID < 0 || a.SourceGID >= len(p.cfg.GIDs) {
 		return route{}, opError(op, verbs.ErrInvalid, "source GID index %d; the port has %d", a.SourceGID, len(p.cfg.GIDs))
@@ -159,8 +159,8 @@ func (p *port) activeMTU() verbs.MTU {
 	return verbs.MTU256
 }
 
-// pathTo returns the attributes of an address handle for datagrams between two addresses. If local
-// is not an address of the NIC, SourceGID is -1, which is invalid.
+// pathTo returns the attributes of an address handle for datagrams from the address local to the
+// address remote. If local is not an address of the NIC, SourceGID is -1, which is invalid.
 func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
 	a := verbs.AHAttr{DestGID: verbs.GIDOf(remote), SourceGID: -1}
 	for i, g := range p.cfg.GIDs {
@@ -171,8 +171,8 @@ func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
 	return a
 }
 
-// isMyMAC inspects the destination MAC address of frame b. mine: it is the NIC's address or a
-// multicast address. other: it is the unicast address of another NIC.
+// isMyMAC inspects the destination MAC address of frame b. mine says that it is the NIC's address
+// or a multicast address, other that it is the unicast address of another NIC.
 func (p *port) isMyMAC(b []byte) (mine, other bool) {
 	if len(b) < 6 {
 		return false, false

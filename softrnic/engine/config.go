@@ -28,8 +28,8 @@ type Config struct {
 	// PKeys is the P_Key table of the port: at most MaxPKeys entries, each of a different partition.
 	// nil means only 0xffff, the default partition with full membership.
 	PKeys []uint16
-	// TOS is the TOS byte (IPv4) or traffic class (IPv6), that is DSCP and ECN, of packets whose
-	// address has none (0).
+	// TOS is the TOS byte (IPv4) or traffic class (IPv6), that is DSCP and ECN, of packets for which
+	// none was chosen (TrafficClass 0).
 	TOS uint8
 	// NoICRCCheck accepts packets with any ICRC.
 	NoICRCCheck bool
@@ -41,9 +41,9 @@ type Config struct {
 	CMTimeout uint8
 	// RingBudget is how many entries of one send ring are executed in one Tick. 0 means 4.
 	RingBudget int
-	// RingPaced: an entry of a send ring takes effect when its time is over, one entry in a Tick. false
-	// means that the entries of a Tick take effect at once, and that the ring then waits as long as all
-	// of them take.
+	// RingPaced makes each entry of a send ring take effect only after the time that it takes, and at
+	// most one entry of a ring in one Tick. If it is false, the entries of one Tick take effect at
+	// once, and the ring then waits as long as all of them take together.
 	RingPaced bool
 	// Loopback is how long a packet from the NIC to itself takes. 0 means that it is delivered in the
 	// step in which it is sent. Only with a Loopback can the NIC fetch an entry of a send ring while a

@@ -14,9 +14,9 @@
 // pair exists and is in a state that receives. The opcode belongs to the queue pair's transport
 // service. The sender is the queue pair's peer, if it has one. The P_Key matches. Each check has a
 // counter for the frames that it drops. The queue pair itself checks the Q_Key of datagrams. Frames
-// that are not RoCEv2 are ignored and not counted, except queries of IGMP and MLD, which groups
-// answers. A frame to a multicast group is for the NIC if a queue pair is attached to the group;
-// the last three checks are made for each such queue pair.
+// that are not RoCEv2 are ignored and not counted, except queries of IGMP and MLD, which the part
+// groups answers. A frame to a multicast group is for the NIC if a queue pair is attached to the
+// group; the last three checks are made for each such queue pair.
 //
 // Engine is composed of these parts: tables (the objects of one incarnation), events, port
 // (addresses and routes), groups (multicast), receivePath (rx.go), transmitPath (tx.go), schedule

@@ -38,7 +38,7 @@ func (q *events) Activity() uint64 { return q.activity }
 // Notify changes Activity, so that the shell checks again which applications it must wake.
 func (q *events) Notify() { q.activity++ }
 
-// raise records an event for the application.
+// raise passes an asynchronous event to the sink, or queues it for NextAsyncEvent.
 func (e *Engine) raise(ev verbs.AsyncEvent) {
 	e.counters.AsyncEvents++
 	e.activity++

@@ -21,7 +21,7 @@ import (
 const (
 	// robustness is how often a new group is reported: one report may be lost (RFC 3376, 8.1).
 	robustness = 2
-	// repeatAfter is the time between these reports (RFC 3376, 8.11; RFC 3810, 9.11).
+	// repeatAfter is the time between the reports of a new group (RFC 3376, 8.11; RFC 3810, 9.11).
 	repeatAfter = time.Second
 	// maxReports is the largest number of reports that one Tick sends. If more are due, the next Tick
 	// is due at once.
@@ -39,11 +39,11 @@ type groups struct {
 	attached int      // number of attachments of queue pairs to all groups
 	due      clock.Time
 	next     int // index in order at which tick continues
-	// The format of reports: IGMP 2 if the latest IGMP query was of version 1 or 2, MLD 1 if the
-	// latest MLD query was of version 1.
+	// oldIGMP and oldMLD choose the format of reports: IGMP 2 if the last IGMP query was of version 1
+	// or 2, MLD 1 if the last MLD query was of version 1.
 	oldIGMP, oldMLD bool
-	// Until these times the NIC ignores general queries over IPv4 and IPv6: it still sends the reports
-	// for the latest one.
+	// asked4 and asked6: until these times the NIC ignores further general queries over IPv4 and over
+	// IPv6, because it is still sending the reports for the last one.
 	asked4, asked6 clock.Time
 	message        wire.Membership // reused to build and parse messages
 	port           *port
@@ -156,8 +156,8 @@ func (q *QP) detach(gid verbs.GID, out *packetio.Batch) {
 	}
 }
 
-// reported reports whether hosts send IGMP or MLD reports of a group. They do not for the group of
-// all hosts, and for groups whose scope is the host itself (RFC 3376, 6; RFC 3810, 6).
+// reported reports whether hosts send IGMP or MLD reports of a group. They send none for the group
+// of all hosts, and none for groups whose scope is the host itself (RFC 3376, 6; RFC 3810, 6).
 func reported(a netip.Addr) bool {
 	if a.Is4() {
 		return a != netip.AddrFrom4([4]byte{224, 0, 0, 1})
@@ -166,7 +166,7 @@ func reported(a netip.Addr) bool {
 	return a != netip.IPv6LinkLocalAllNodes() && a.As16()[1]&scopeMask > interfaceLocal
 }
 
-// of returns the group to which frame f goes, and nil if no queue pair is attached to it. The
+// of returns the group to which frame f is addressed; nil if no queue pair is attached to it. The
 // frame's MAC address must be that of the group, too.
 func (t *groups) of(f *wire.Frame) *group {
 	if g := t.byGID[destGID(f)]; g != nil && g.mac == f.Eth.Dst {

@@ -27,7 +27,8 @@ type GSI struct {
 	psn   wire.PSN
 	acts  cm.Actions
 	conns map[mad.CommID]*CMConn
-	// listeners has each listener by its owner number, which is in the events of the machine.
+	// listeners has each listener by its owner number, by which events of the connection manager m
+	// name the listener (cm.Event.Owner).
 	listeners map[uint64]*CMListener
 	owners    uint64
 	// gone are queue pairs that were destroyed or reset: the next step ends their connections.
@@ -94,8 +95,8 @@ func (e *Engine) receiveMAD(now clock.Time, b []byte, f *wire.Frame, out *packet
 	g.carryOut(now, out)
 }
 
-// deadline returns when tick must be called. For a nil GSI, when the connection manager is not in
-// use, it returns clock.Never; the methods tick, qpGone, packetSeen and down then do nothing.
+// deadline returns when tick must be called. g is nil while the connection manager is not in use.
+// Then deadline returns clock.Never, and the methods tick, qpGone, packetSeen and down do nothing.
 func (g *GSI) deadline() clock.Time {
 	switch {
 	case g == nil:
@@ -175,8 +176,9 @@ func (g *GSI) down() {
 	}
 }
 
-// carryOut carries out the actions of a step of the machine: it updates the records of connections,
-// moves queue pairs whose connection has ended to the error state, and sends datagrams.
+// carryOut carries out the actions of a step of the connection manager: it updates the records of
+// connections (CMConn), moves queue pairs whose connection has ended to the error state, and sends
+// datagrams.
 func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a := &g.acts
 	for i := range a.Events {
@@ -193,7 +195,8 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a.Reset()
 }
 
-// note updates the record of the connection to which an event belongs.
+// note handles an event of the connection manager: it makes the record (CMConn) of a new
+// connection, or updates that of an existing one.
 func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	g.e.activity++
 	c := g.conns[ev.Conn]
@@ -234,7 +237,8 @@ type refusedRequest struct {
 	why cm.Refusal
 }
 
-// request makes the record of a connection that a peer requests.
+// request makes the record (CMConn) of a connection that a peer requests. If the request must be
+// refused, it adds it to g.refused instead.
 func (g *GSI) request(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	req, _ := ev.Message.(*mad.REQ)
@@ -264,8 +268,8 @@ func (g *GSI) failQP(now clock.Time, c *CMConn, out *packetio.Batch) {
 	g.e.apply(now, qp, out)
 }
 
-// transmit builds the frame of one datagram. Without a route the datagram is lost, and the
-// connection manager retransmits it.
+// transmit builds the frame of one datagram. Without a route the datagram is dropped, like one that
+// is lost in the network: the connection manager retransmits it.
 func (g *GSI) transmit(d *cm.Datagram, out *packetio.Batch) {
 	e := g.e
 	r, err := e.routeTo("send MAD", e.pathTo(d.Local, d.Remote), verbs.MTU256)

@@ -40,9 +40,9 @@ type CMConn struct {
 	gone     bool
 }
 
-// CMWatcher gets the changes of listeners and connections by calls of its methods, instead of a
-// goroutine that waits. The engine calls these methods in the middle of a step, with exclusive use
-// of the engine. They must not call the engine or its connection manager.
+// CMWatcher gets the changes of listeners and connections by calls of its methods, so that no
+// goroutine has to wait for them. The engine calls these methods in the middle of a step, with
+// exclusive use of the engine. They must not call the engine or its connection manager.
 type CMWatcher interface {
 	// Requested is called for a new connection request or SIDR request. If it returns true, the
 	// watcher also watches c. If it returns false, the request is refused for the reason why.
@@ -124,8 +124,9 @@ func (g *GSI) Conns() (live, ended int) { return g.m.Conns() }
 // Notify makes all waiting goroutines check their conditions again.
 func (g *GSI) Notify() { g.e.activity++ }
 
-// Listen accepts requests for a service that arrive at one of the addresses at. The zero Prefix
-// means all addresses of the NIC. Up to backlog requests may wait for Next.
+// Listen returns a listener for the requests for a service that arrive at an address of the NIC in
+// the prefix `at`. The zero Prefix means all addresses of the NIC. Up to backlog requests may wait
+// for Next.
 func (g *GSI) Listen(s mad.ServiceID, at netip.Prefix, backlog int) (*CMListener, error) {
 	g.owners++
 	if err := g.m.Listen(s, at, g.owners); err != nil {
@@ -250,8 +251,8 @@ func (g *GSI) ConnOf(n wire.QPN) *CMConn {
 	return nil
 }
 
-// Route returns why datagrams cannot be sent from an address of this NIC to a peer; nil if they
-// can.
+// Route returns an error that says why datagrams cannot be sent from an address of this NIC to a
+// peer; nil if they can.
 func (g *GSI) Route(local, peer netip.Addr) error {
 	_, err := g.e.routeTo("resolve", g.e.pathTo(local, peer), verbs.MTU256)
 	return err

@@ -11,9 +11,10 @@ import (
 )
 
 // A datagram service has no connections: a SIDR request asks for its queue pair, and a SIDR reply
-// answers (IBTA 12.11). Both sides keep a CMConn as their record.
+// names it (IBTA 12.11). Both sides keep a CMConn as the record of such a request.
 
-// ListenDatagrams is Listen for the SIDR requests for a datagram service. Their records have Ask.
+// ListenDatagrams is like Listen, but for the SIDR requests for a datagram service. The field Ask
+// of the records that the listener returns is the request.
 func (g *GSI) ListenDatagrams(s mad.ServiceID, at netip.Prefix, backlog int) (*CMListener, error) {
 	l, err := g.Listen(s, at, backlog)
 	if err == nil {
@@ -50,7 +51,8 @@ func (g *GSI) Answer(now clock.Time, c *CMConn, rep mad.SIDRRep, out *packetio.B
 	return g.do(now, "answer", c, out, func() error { return g.m.Answer(now, c.ID, rep, &g.acts) })
 }
 
-// asked makes the record of a SIDR request that has arrived from a peer.
+// asked makes the record (CMConn) of a SIDR request that has arrived from a peer. If the request
+// must be refused, it adds it to g.unanswered instead.
 func (g *GSI) asked(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	ask, _ := ev.Message.(*mad.SIDRReq)

@@ -26,7 +26,8 @@ func (e *Engine) AllocMW(pd *PD) (*MW, error) {
 	return mw, nil
 }
 
-// MakeType1 turns a window that was just allocated into one of type 1; see mem.Window.
+// MakeType1 makes a window that was just allocated one of type 1; mem.Window says what the types
+// are.
 func (m *MW) MakeType1() { m.w.MakeType1() }
 
 // RKey returns the key of the last bind.
@@ -82,7 +83,7 @@ func (e *Engine) AllocDM(length int) (*DM, error) {
 // Len returns the length in bytes.
 func (d *DM) Len() int { return len(d.buf) }
 
-// ReadAt copies len(p) bytes, beginning at offset `off`.
+// ReadAt copies len(p) bytes of the device memory from offset `off` on to p.
 func (d *DM) ReadAt(p []byte, off int) error {
 	b, err := d.span("read DM", off, len(p))
 	if err == nil {

@@ -36,11 +36,12 @@ type CQ struct {
 	dead   bool
 	place  uint32 // index in Engine.moderated
 	sharer *QP    // a queue pair that uses this queue, remembered by ringHost.shares
-	// failed: an overflow was reported. overflowed: the queue is in Engine.overflowed.
+	// failed: the overflow of the queue was reported. overflowed: the queue is in Engine.overflowed.
 	failed, overflowed bool
 }
 
-// alive returns the error of an operation on a destroyed object.
+// alive returns an error for the operation op if the object on which it is called is dead;
+// otherwise it returns nil.
 func alive(op string, dead bool) error {
 	if dead {
 		return &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the object was destroyed, or its NIC went down"}
@@ -84,7 +85,7 @@ func (p *PD) Dealloc() error {
 	return nil
 }
 
-// RegMR registers buf, which the caller keeps and must not free before Dereg.
+// RegMR registers buf. The caller must keep buf allocated until Dereg.
 func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
 	if err := alive("reg MR", pd.dead); err != nil {
 		return nil, err
@@ -98,8 +99,9 @@ func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
 	return mr, nil
 }
 
-// RegFarMR registers length bytes of memory that mem.Far reads and writes in another process, from
-// its address start on. Peers and work requests name them by addresses from base on.
+// RegFarMR registers memory of another process, which far reads and writes: length bytes from
+// address start of that process on. Peers and work requests name these bytes by addresses from base
+// on.
 func (p *PD) RegFarMR(far mem.Far, start, base, length uint64, access verbs.Access) (*MR, error) {
 	if err := alive("reg MR", p.dead); err != nil {
 		return nil, err
@@ -115,7 +117,7 @@ func (p *PD) RegFarMR(far mem.Far, start, base, length uint64, access verbs.Acce
 }
 
 // AllocFastMR makes a region for fast registration. Its keys give no access until a work request
-// registers memory with it. The caller keeps buf as with RegMR.
+// registers memory with it. As with RegMR, the caller must keep buf allocated until Dereg.
 func (p *PD) AllocFastMR(buf []byte) (*MR, error) {
 	if err := alive("alloc fast MR", p.dead); err != nil {
 		return nil, err
@@ -130,7 +132,8 @@ func (p *PD) AllocFastMR(buf []byte) (*MR, error) {
 	return mr, nil
 }
 
-// Region gives access to the memory. It fails with ErrClosed if the region is deregistered.
+// Region returns the region as package mem has it, with access to its memory. It fails with
+// ErrClosed if the region is deregistered.
 func (m *MR) Region() (*mem.Region, error) {
 	if err := alive("access MR", m.dead); err != nil {
 		return nil, err
@@ -206,7 +209,8 @@ func (e *Engine) AddCQ(q *cq.CQ) (*CQ, error) {
 	return c, nil
 }
 
-// Queue gives access to the ring. It fails with ErrClosed if the queue is destroyed.
+// Queue returns the queue that holds the completions. It fails with ErrClosed if the CQ is
+// destroyed.
 func (c *CQ) Queue() (*cq.CQ, error) {
 	if c.dead {
 		return nil, alive("use CQ", true)
@@ -214,7 +218,8 @@ func (c *CQ) Queue() (*cq.CQ, error) {
 	return c.q, nil
 }
 
-// Resize gives the queue the capacity of q. The caller has allocated q, as for AddCQ.
+// Resize changes the capacity of the queue to that of q, which the caller has allocated for this
+// purpose, as for AddCQ.
 func (c *CQ) Resize(q *cq.CQ) error {
 	const op = "resize CQ"
 	if err := alive(op, c.dead); err != nil {

@@ -99,8 +99,8 @@ func (q *QP) live() bool {
 // Num returns the queue pair number. It may be called after Destroy.
 func (q *QP) Num() wire.QPN { return q.q.Num() }
 
-// PeerOf returns the queue pair with which queue pair n of a NIC is connected; false means that n
-// does not exist, or is not connected.
+// PeerOf returns the number of the queue pair to which queue pair n of a NIC is connected. It
+// returns false if n does not exist or is not connected.
 func PeerOf(e *Engine, n wire.QPN) (wire.QPN, bool) {
 	qp := e.qps[n]
 	if qp == nil || !qp.connected() {

@@ -2,11 +2,11 @@ package engine
 
 import "github.com/rdmalab/rdmalab/softrnic/transport"
 
-// TakeReceives makes the queue pair take its receives from src instead of posted ones; see
+// TakeReceives makes the queue pair take its receives from src instead of from PostRecv; see
 // transport.Receives.
 func (q *QP) TakeReceives(src transport.Receives) { q.q.TakeReceives(src) }
 
-// TakeReceives makes the shared receive queue take its receives from src instead of posted ones;
+// TakeReceives makes the shared receive queue take its receives from src instead of from PostRecv;
 // see transport.Receives.
 func (s *SRQ) TakeReceives(src transport.Receives) { s.s.TakeReceives(src) }
 

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// defaultRingBudget is how many entries of a ring are executed in one Tick, by default.
+	// defaultRingBudget is how many entries of one send ring are executed in one Tick by default.
 	defaultRingBudget = 4
-	// maxRingsTick is how many rings one Tick serves; further ones stay due for the next Tick.
+	// maxRingsTick is how many send rings one Tick serves; further ones stay due for the next Tick.
 	maxRingsTick = 64
 )
 
@@ -25,12 +25,12 @@ type ring struct {
 	place uint32     // index in the agenda of rings
 	busy  clock.Time // until this time the NIC is busy with entries that it has fetched
 	paced bool       // with RingPaced: the time of the next entry is over at busy
-	// waits is the number of the completion queue for which the ring waits; the ring is then in the
-	// list of this queue. 0 means none.
+	// waits is the number of the completion queue on which the ring waits in a WAIT entry;
+	// rings.waiting then lists the ring under this number. 0 means that it does not wait.
 	waits uint32
 }
 
-// rings has the rings of a NIC: when each is due, and which completion queue it waits for.
+// rings has the send rings of a NIC: when each is due, and on which completion queue it waits.
 type rings struct {
 	agenda[QP]
 	count   int
@@ -39,9 +39,9 @@ type rings struct {
 	trace   func(wire.QPN, *sendring.Event)
 }
 
-// UseRing makes the queue pair take its send work requests from a ring in registered memory; see
-// package sendring. PostSend fails from then on. The queue pair must be in RESET or INIT. At most
-// MaxSendWR entries are in flight.
+// UseRing makes the queue pair take its send work requests from a send ring in registered memory;
+// see package sendring. PostSend fails from then on. The queue pair must be in RESET or INIT. At
+// most MaxSendWR entries are in flight.
 func (q *QP) UseRing(cfg sendring.Config) error {
 	const op = "use ring"
 	if err := alive(op, q.dead); err != nil {
@@ -123,7 +123,8 @@ func (r *rings) deadline() clock.Time {
 	return at
 }
 
-// schedule makes the ring of qp, if it has one, due when it is ready.
+// schedule makes the ring of qp due as soon as the NIC is not busy with its earlier entries. It
+// does nothing if qp has no ring, or if the ring has nothing to do now.
 func (r *rings) schedule(now clock.Time, qp *QP) {
 	if qp.ring == nil {
 		return
@@ -154,7 +155,7 @@ func (r *rings) tick(now clock.Time, e *Engine, out *packetio.Batch) {
 	}
 }
 
-// run executes entries of one ring.
+// run executes entries of the ring of qp.
 func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 	g := qp.ring
 	switch qp.q.State() {
@@ -185,8 +186,9 @@ func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 	e.drainLoop(now, out)
 }
 
-// pace lets the time of the next entry pass before the entry is executed. It returns false if that
-// time is over.
+// pace is used with RingPaced. It returns false if the ring may execute its next entry now, because
+// the entry takes no time or its time is over. Otherwise it makes the ring due at the end of that
+// time.
 func (r *rings) pace(now clock.Time, h *ringHost) bool {
 	g := h.qp.ring
 	if g.paced {
@@ -202,8 +204,8 @@ func (r *rings) pace(now clock.Time, h *ringHost) bool {
 	return true
 }
 
-// settle moves the queue pair to the error state if an entry of its ring has failed. Otherwise it
-// records the completion queue that the ring waits for.
+// settle is called after entries of a ring were executed. If one of them has failed, it moves the
+// queue pair to the error state. If the ring waits, settle records on which completion queue.
 func (r *rings) settle(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 	g := qp.ring
 	if wc, ok := g.Failure(); ok {
@@ -273,7 +275,7 @@ func (r *rings) push(now clock.Time, e *Engine, qp *QP, wc *verbs.WC) {
 	r.wake(now, e, qp.send.ID())
 }
 
-// wake makes those rings due whose WAIT for completion queue cq has ended.
+// wake makes those rings due whose WAIT on completion queue cq has ended.
 func (r *rings) wake(now clock.Time, e *Engine, cq uint32) {
 	list := r.waiting[cq]
 	for i := len(list) - 1; i >= 0; i-- {
@@ -283,7 +285,7 @@ func (r *rings) wake(now clock.Time, e *Engine, cq uint32) {
 	}
 }
 
-// woken makes a ring due whose WAIT has ended, and removes it from the list of waiting rings.
+// woken removes a ring from the list of waiting rings and makes it due, if its WAIT has ended.
 func (r *rings) woken(now clock.Time, qp *QP) {
 	if qp.ring.State() == sendring.Waiting {
 		return
@@ -368,7 +370,8 @@ func (h *ringHost) shares(c *CQ) bool {
 	return false
 }
 
-// Enable moves the limit of a managed ring in the same protection domain.
+// Enable moves the limit of the managed ring of queue pair n. It returns false if n has none, or is
+// in another protection domain.
 func (h *ringHost) Enable(n wire.QPN, index uint32) bool {
 	to := h.e.qps[n]
 	if to == nil || to.pd != h.qp.pd || to.ring == nil || !to.ring.Config().Managed {
@@ -381,7 +384,8 @@ func (h *ringHost) Enable(n wire.QPN, index uint32) bool {
 	return true
 }
 
-// EnableReceives lets a queue pair in the same protection domain use its receives again.
+// EnableReceives lets queue pair n use its receives again, as transport.QP.EnableReceives says. n
+// must be in the same protection domain as the ring.
 func (h *ringHost) EnableReceives(n wire.QPN, index uint32, narrow bool) bool {
 	to := h.e.qps[n]
 	return to != nil && to.pd == h.qp.pd && to.q.EnableReceives(index, narrow)

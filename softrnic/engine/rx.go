@@ -22,7 +22,7 @@ type receivePath struct {
 	batchAt clock.Time
 }
 
-// touch marks qp as one that has received in the current batch.
+// touch records that qp has received a packet in the current batch.
 func (r *receivePath) touch(now clock.Time, qp *QP) {
 	if qp.touched {
 		return
@@ -35,8 +35,9 @@ func (r *receivePath) touch(now clock.Time, qp *QP) {
 }
 
 // Frame handles a received frame. The port number is ignored: this NIC has one port.
-// Acknowledgements may be held back until EndBatch; until then Deadline is due. Frame splits a
-// super-frame into its packets in place, which overwrites its bytes.
+// Acknowledgements may be held back until EndBatch; as long as they are, Deadline is due at once,
+// so that Tick sends them. Frame splits a super-frame into its packets in place, which overwrites
+// its bytes.
 func (e *Engine) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Batch) {
 	if !e.up {
 		return

@@ -7,7 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// saw reports packets to existing queue pairs to transport.Observer.
+// saw reports to transport.Observer that a packet to an existing queue pair was dropped, and why
+// (fate).
 func (e *Engine) saw(f *wire.Frame, fate string) {
 	qp := e.qps[f.BTH.DestQP]
 	if transport.Observer == nil || qp == nil || f.BTH.Opcode.Service() != qp.q.Service() {

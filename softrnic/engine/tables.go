@@ -73,8 +73,8 @@ func (t *tables) close() {
 // IsUp reports whether the NIC is up.
 func (t *tables) IsUp() bool { return t.up }
 
-// Mem returns the table of regions. It is nil while the NIC is down. By SetTear of the table,
-// faults decide which copies are torn.
+// Mem returns the table of regions; nil while the NIC is down. The method SetTear of the table sets
+// which memory copies a fault plan tears.
 func (t *tables) Mem() *mem.Table {
 	if t.env == nil {
 		return nil
@@ -89,7 +89,7 @@ func (t *tables) running(op string) error {
 	return nil
 }
 
-// newQPN returns a random free number, so that a peer cannot guess it.
+// newQPN returns a free queue pair number. The number is random, so that a peer cannot guess it.
 func (t *tables) newQPN(r *rand.Rand) (wire.QPN, bool) {
 	for range maxQPNTries {
 		n := wire.QPN(r.Uint32() & 0xffffff)
@@ -138,7 +138,8 @@ func (t *tables) QPs() []verbs.QPAttr {
 	return out
 }
 
-// target returns the queue pair into which a fault is injected.
+// target returns queue pair n, into which a fault is to be injected. It fails if the NIC is down,
+// or if the queue pair does not exist or is in RESET or ERROR.
 func (t *tables) target(op string, n wire.QPN) (*QP, error) {
 	if err := t.running(op); err != nil {
 		return nil, err

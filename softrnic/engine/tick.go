@@ -13,7 +13,8 @@ const (
 	// one queue pair is limited by its window, so a Tick builds fewer frames than this plus one
 	// window.
 	maxTickFrames = 256
-	// maxTickRounds is how often one Tick serves a queue pair that becomes due again at once.
+	// maxTickRounds is how many times one Tick serves a queue pair that is due again at once each
+	// time.
 	maxTickRounds = 8
 )
 
@@ -131,7 +132,7 @@ func (s *schedule) collect(now clock.Time) []*QP {
 	return s.ready
 }
 
-// rekey updates the deadline of qp.
+// rekey updates the deadline of qp in the schedule.
 func (s *schedule) rekey(qp *QP) {
 	at := qp.q.Deadline()
 	if at == qp.keyed || qp.dead {

@@ -11,8 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxLoopRounds is how often one step delivers packets of the NIC to itself, which may cause
-// further ones. The next Tick, which is due at once, delivers the rest.
+// maxLoopRounds limits how many times one step delivers packets that the NIC has sent to itself: a
+// delivery may make the NIC send itself further packets. The next Tick, which is due at once,
+// delivers the rest.
 const maxLoopRounds = 64
 
 // apply carries out the actions of a step of qp and updates its deadline.
@@ -94,7 +95,8 @@ type transmitPath struct {
 	// loop has packets from this NIC to itself; loopRx is the batch of them that is being
 	// delivered.
 	loop, loopRx packetio.Batch
-	// late has packets of the NIC to itself that take the time of Config.Loopback, oldest first.
+	// late has the packets of the NIC to itself that arrive later because of Config.Loopback, oldest
+	// first.
 	late []latePacket
 }
 
@@ -104,7 +106,7 @@ type latePacket struct {
 	b  []byte
 }
 
-// head fills in the headers in front of the BTH and returns the frame.
+// head sets the headers in front of the BTH according to route r, and returns the frame with them.
 func (t *transmitPath) head(r *route, srcPort uint16) *wire.Frame {
 	f := &t.frame
 	f.Eth, f.V6, f.UDP = r.eth, r.v6, r.udp
@@ -132,7 +134,8 @@ func (t *transmitPath) emit(p *wire.Packet, r *route, out *packetio.Batch, c *me
 	return b
 }
 
-// repeat delivers a copy of a frame to a multicast group to the NIC itself.
+// repeat adds a copy of frame b, which is addressed to a multicast group, to the packets that the
+// NIC sends to itself.
 func (t *transmitPath) repeat(b []byte) { t.loop.Add(0, append(t.loop.Alloc(len(b)), b...)) }
 
 // transmit builds the frame of one packet in out. A datagram whose address handle was destroyed is
@@ -184,7 +187,8 @@ func (e *Engine) drainLoop(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// drainLate is drainLoop for packets that take the time of Config.Loopback.
+// drainLate is drainLoop if Config.Loopback is not 0: each packet arrives that much later than it
+// was sent.
 func (t *transmitPath) drainLate(now clock.Time, e *Engine, out *packetio.Batch) {
 	for {
 		for _, f := range t.loop.Frames {
