@@ -66,7 +66,7 @@ func (b *baselinesBody) Flags(fs *pflag.FlagSet) {
 	fs.Float64Var(&b.zipf, "zipf", b.zipf, "Zipf's exponent of the popularity of keys")
 }
 
-// Bounds of the parameters.
+// Largest values of the parameters: --servers, --cores, --keys and --value-size (in bytes).
 const (
 	baselineServers = 8
 	baselineCores   = 64
@@ -108,7 +108,8 @@ func (b *baselinesBody) Check(at Place) error {
 	return checkClients(b.clients, maxClients)
 }
 
-// baselinePool is how many nodes each memory server has for Clover: enough for the updates of a run.
+// baselinePool is how many nodes (versions of values) each memory server has room for in a load of
+// Clover: enough for all updates of a run.
 const baselinePool = 1 << 16
 
 func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
@@ -187,13 +188,15 @@ func (b *baselinesBody) measure(
 	return res, paper, err
 }
 
-// system is a store of the comparison.
+// system is a store of the comparison. copies is how many copies it keeps of each node, which is a
+// version of a value.
 type system struct {
 	name   string
 	copies int
 }
 
-// systems lists the stores on a number of servers.
+// systems lists the stores that are compared on the given number of memory servers: Clover with
+// each number of copies that does not exceed it, and both pDPM designs.
 func (b *baselinesBody) systems(servers int) (list []system) {
 	for _, n := range b.replicas {
 		if n <= servers {

@@ -30,7 +30,7 @@ var cloverChoices = Experiment{
 	New: func() Body { return &choicesBody{threads: 392} },
 }
 
-// choice is one row of the table: the model without one of its choices.
+// choice is one row of the table. undo is the set of choices of the model that the row takes back.
 type choice struct {
 	undo Choice
 	name string
@@ -73,7 +73,8 @@ func (b *choicesBody) Check(at Place) error {
 	return nil
 }
 
-// choiceColumn is one column of the table: a load.
+// choiceColumn is one column of the table: the load with a percentage of writes and a state of the
+// switch, box. data is the name of the authors' series in their data.
 type choiceColumn struct {
 	key, title string
 	writes     float64

@@ -60,7 +60,9 @@ var memoryChoices = []string{
 	"a packet is looked up between sender and receiver, and its time is one way; the paper's NPtcp halves the round trip",
 }
 
-// The authors' setting.
+// Sizes in the authors' setting, in bytes: memoryFrame of a frame, memoryEntry of an entry of the
+// ring, incastBytes of all frames of the incast, incastRoom of what fits into the switch, and
+// longMessage of a native message.
 const (
 	memoryFrame = 1500
 	memoryEntry = 1552
@@ -70,7 +72,7 @@ const (
 	longMessage = 64 << 10
 )
 
-// memory lists the figures of the paper on external memory.
+// memory lists the figures of the experiment memory-figures.
 func memory(quick bool) []figure {
 	return []figure{
 		bufferRates(Hardened, Published), loadDepth(quick), incastFigure(quick), lookupLatency(quick), lookupRates(quick), countingFigure(),
@@ -79,11 +81,12 @@ func memory(quick bool) []figure {
 
 func gbps(o *outcome) float64 { return o.rate / 1e9 }
 
-// nativeFrames is the series with which store and load are compared.
+// nativeFrames is the series of native verbs with which the switch's rates of store and load are
+// compared.
 const nativeFrames = "native, messages of 1,500 bytes"
 
-// bufferRates is the figure of the rates of store and load in some modes, beside the rates of
-// native verbs.
+// bufferRates is the figure of the rates of store and load: by a rule in each of the given modes,
+// and by native verbs.
 func bufferRates(modes ...string) figure {
 	data := papers.MustLoad("extmem/rates")
 	f := figure{

@@ -30,7 +30,7 @@ func (b *ratesBody) Flags(fs *pflag.FlagSet) {
 	fs.IntVar(&b.rounds, "rounds", defaultRounds, "on a rack: how often each rate is measured")
 }
 
-// Check checks the flags.
+// Check returns an error for a wrong flag, and notes where the experiment runs.
 func (b *ratesBody) Check(at Place) error {
 	if b.rounds < 1 || b.rounds > maxRounds {
 		return fmt.Errorf("--rounds %d: want 1 to %d", b.rounds, maxRounds)
@@ -41,7 +41,7 @@ func (b *ratesBody) Check(at Place) error {
 	return b.figuresBody.Check(at)
 }
 
-// Run measures.
+// Run measures the rates. On a rack the switch and native RDMA take turns.
 func (b *ratesBody) Run(ctx context.Context, p Platform, r *Report) error {
 	if !b.rack {
 		return b.figuresBody.Run(ctx, p, r)
@@ -71,7 +71,8 @@ measuring:
 	return err
 }
 
-// one measures a load; it is number n of all.
+// one measures a load. n is the number of the measurement among all 4*rounds, for the progress
+// report.
 func (b *ratesBody) one(ctx context.Context, p Platform, r *Report, l BufferRate, n int) (float64, error) {
 	r.begin(n, 4*b.rounds, "%s", l.label())
 	rate, err := p.BufferRate(ctx, l)

@@ -31,7 +31,7 @@ type outcome struct {
 	store *StoreResult
 	// rate is the operations a second of a load without a store.
 	rate float64
-	// bits: rate is in bits a second.
+	// bits is true if rate is in bits a second and not in operations.
 	bits bool
 	// order is the share of requests by distance; see Platform.Order.
 	order map[int]float64
@@ -41,8 +41,8 @@ type outcome struct {
 	incast   *IncastResult
 	lookups  *LookupsResult
 	counting *CountingResult
-	solo     *OneRMAResult // of NICs without connections
-	chain    *RedNResult   // of programs made of work requests
+	solo     *OneRMAResult // result of a load of 1RMA NICs
+	chain    *RedNResult   // result of a load of programs made of work requests
 	added    time.Duration
 	share    float64
 }
@@ -56,11 +56,10 @@ type figure struct {
 	logY            bool
 	cells           []figureCell
 	// base is the series that gains are relative to; "" means that there are no gains. gains are
-	// columns at which the summary prints gains, in addition to the last column; "" in gains is the
-	// first column.
+	// the columns at which the summary prints gains, in addition to the last column.
 	base  string
 	gains []string
-	// why explains differences to the authors' numbers.
+	// why has the reasons why our numbers differ from the authors', the most important one first.
 	why []string
 }
 
@@ -73,7 +72,7 @@ type figureCell struct {
 	// authors' name of the series.
 	theirs float64
 	their  string
-	// load is nil if there is nothing to measure. Our number is then known; 0 means that only the
+	// load is nil if there is nothing to measure. Then our number is known; known is 0 if only the
 	// authors have a number.
 	load  load
 	value func(*outcome) float64
@@ -100,7 +99,9 @@ func (c *figureCell) ours(done map[load]outcome) float64 {
 	return c.value(&o)
 }
 
-// figureRow is a series of a panel. Its numbers are in the order of the figure's columns.
+// figureRow is a series of a panel. ours and theirs have a number for each column of the figure,
+// NaN if there is none. store is true if the loads run clients of a store; failed counts their
+// operations that failed.
 type figureRow struct {
 	panel, series, their string
 	ours, theirs         []float64

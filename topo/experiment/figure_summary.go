@@ -35,13 +35,13 @@ func (f *figure) summary(rows []*figureRow, columns []string) (list []string) {
 	return list
 }
 
-// noNumbers is the overview of a figure for which the authors give shapes alone. The notes below it say
-// which, and how ours is measured.
+// noNumbers is the overview of a figure for which the authors give shapes but no numbers. The notes
+// below it say which shapes these are, and how our numbers were measured.
 const noNumbers = "the authors give no numbers"
 
 // overview compares a figure with the authors' in one line: the ratios of our numbers to theirs at
-// both ends of the series, the difference of shape, crossings if there are any, and the first reason
-// of differences. far: at least one number differs so much that reasons are given.
+// both ends of the series, the difference of shape, crossings if there are any, and the first
+// reason of differences. far is true if at least one number differs so much that reasons are given.
 func (f *figure) overview(rows []*figureRow, columns []string) (line string, far bool) {
 	var first, last, shape []float64
 	measured, theirs := false, false
@@ -94,7 +94,7 @@ func (w *figureRow) name() string {
 	return w.panel + ", " + w.series
 }
 
-// alike is how far a ratio may be from 1, as a factor, before it needs an explanation.
+// alike is the largest factor between our number and theirs that needs no explanation.
 const alike = 1.15
 
 // comparison has the ratios of our numbers in a row to the authors' numbers.
@@ -105,7 +105,7 @@ type comparison struct {
 	// shape is the largest difference between the ratio of a column and mean, in percent. At 0 both
 	// curves have the same shape, though one may be higher.
 	shape float64
-	// far: at least one ratio differs from 1 by more than alike.
+	// far is true if at least one ratio differs from 1 by more than alike.
 	far bool
 }
 
@@ -198,8 +198,8 @@ func orNever(s string) string {
 // apart is the smallest ratio at which one series counts as above another.
 const apart = 1.05
 
-// crossing returns the columns between which the lower of two series becomes the higher one; "":
-// they do not cross.
+// crossing returns the columns between which the lower of two series becomes the higher one; ""
+// means that the series do not cross.
 func crossing(a, b []float64, columns []string) string {
 	before, at := 0, ""
 	for k := range columns {

@@ -35,7 +35,8 @@ var swordboxFigures = Experiment{
 
 // figuresBody is an experiment that measures the figures of a paper, with its parameters.
 type figuresBody struct {
-	// all lists the figures. choices are the model's choices that the report names.
+	// all lists the figures. choices are the assumptions of the simulator's model that the report
+	// lists.
 	all     func(quick bool) []figure
 	choices []string
 	keys    []string

@@ -39,7 +39,8 @@ var fuseeChoices = []string{
 	"Clover's metadata server has 12 threads, as that of SwordBox' authors; FUSEE's paper gives it 8 cores",
 }
 
-// The authors' setting: 128 clients on 16 machines, 2 memory servers, keys with values of 1,024 bytes.
+// The authors' setting, but for the number of keys: 128 clients on 16 machines, 2 memory servers.
+// fuseePair is the length of a key with its value, keyBytes that of a key.
 const (
 	fuseeKeys     = 5000
 	fuseeZipf     = 0.99
@@ -49,7 +50,7 @@ const (
 	keyBytes      = 8
 )
 
-// Reasons of differences that several figures have.
+// Reasons why several figures differ from the authors', for figure.why.
 const (
 	whyIndex = "with one replica of the index all buckets are on server 0, and the authors spread them over both servers: at 128 clients the " +
 		"link of server 0 is full while that of server 1 has room (figure links)"
@@ -78,7 +79,7 @@ func ycsb(letter string) kv.Workload {
 	return w
 }
 
-// single is a workload of one operation of the microbenchmark.
+// single returns the workload of one operation of the microbenchmark, and its kind.
 func single(operation string) (w kv.Workload, kind kv.Kind) {
 	w = kv.Workload{Name: operation}
 	switch operation {
@@ -102,7 +103,7 @@ func fuseeSingle(clients int, w kv.Workload, quick bool) Fusee {
 	return l
 }
 
-// operations are those of the microbenchmark.
+// operations are the names of the microbenchmark's operations.
 var operations = []string{"INSERT", "UPDATE", "SEARCH", "DELETE"}
 
 // cloverBeside is the load on Clover in the figures of the FUSEE paper that compare FUSEE with
@@ -116,14 +117,14 @@ func cloverBeside(clients int, updates float64, quick bool) Clover {
 	return l
 }
 
-// Names of series. The data files have them in lower case.
+// Names of series in our figures; fuseeData has their names in the data files.
 const (
 	seriesFusee  = "FUSEE"
 	seriesClover = "Clover"
 	seriesPDPM   = "pDPM-Direct"
 )
 
-// fuseeData are the names of series in the data files.
+// fuseeData has the name that each series has in the data files.
 var fuseeData = map[string]string{seriesFusee: "fusee", seriesClover: "clover", seriesPDPM: "pdpm"}
 
 // fusee lists the figures of the FUSEE paper.
@@ -216,8 +217,8 @@ func fuseeSizes(quick bool) figure {
 	return f
 }
 
-// fuseeBeside appends the cells of a column for FUSEE, Clover and pDPM-Direct. Clover does not have
-// INSERTs here, and no platform has a load of pDPM-Direct.
+// fuseeBeside appends the cells of one column, for FUSEE, Clover and pDPM-Direct. Clover is not
+// measured if others is nil, and pDPM-Direct never: its cells have only the authors' numbers.
 func fuseeBeside(f *figure, data *papers.Figure, panel, key, x string, own Fusee, others *Clover) {
 	for _, series := range []string{seriesFusee, seriesClover, seriesPDPM} {
 		c := figureCell{panel: panel, series: series, their: series, x: x, theirs: at(data, key, fuseeData[series], x, 1), value: mops}
@@ -392,7 +393,8 @@ func fuseeThreshold(quick bool) figure {
 	return f
 }
 
-// noThreshold is a threshold that one use of a wrong slot exceeds.
+// noThreshold stands for the figure's threshold 0.0, because 0 selects the default of 0.1. A client
+// whose cached slot of a key was wrong once exceeds it, and then reads the slot first.
 const noThreshold = 1e-9
 
 // fuseeAllocation is Figure 17 of the FUSEE paper: throughput by what allocates objects. The

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kinds of OneRMA.
+// Kinds of OneRMA. Hosts, Load and Slots are fields of OneRMA.
 const (
 	SoloRamp   = "ramp"   // one flow, later a second from the same server
 	SoloBeside = "beside" // small READs beside one large transfer
@@ -22,11 +22,13 @@ const (
 
 // Ways of OneRMA, by which the operations go.
 const (
-	// WaySolo is 1RMA. WayAsks is 1RMA in SoloRekey if clients ask for the next key when the old one was
-	// refused; with WaySolo they have it before.
+	// WaySolo is 1RMA. In SoloRekey its clients have the next key of a region before the old one is
+	// refused. WayAsks is 1RMA in SoloRekey with clients that ask the owner for the next key when
+	// the old one was refused.
 	WaySolo = ""
 	WayAsks = "asks"
-	// WayDriver is 1RMA in SoloRekey if the owner's driver replaces the key, and not a REKEY.
+	// WayDriver is 1RMA in SoloRekey with keys that the driver of the region's owner replaces, and
+	// not a REKEY.
 	WayDriver = "driver"
 	// WayRoCE is RoCEv2 on the same links, with one connection between two hosts.
 	WayRoCE = "roce"
@@ -35,20 +37,21 @@ const (
 // OneRMA is a load of NICs without connections, in the testbed of their paper: 100 Gbit/s, 5 µs.
 type OneRMA struct {
 	Kind, Way string
-	// First is the first congestion window in operations; 0 means 1. TotalDelay: the executor has no
-	// signal of its own NIC; see executor.Config.
+	// First is the first congestion window in operations; 0 means 1. TotalDelay is true if the
+	// executor has one signal, the whole time of an operation, and none of its own NIC; see
+	// executor.Config.
 	First      float64
 	TotalDelay bool
 	// Window and Threshold are the solicitation window and the bound of waiting requests, in bytes;
 	// see nic.Config. 0 selects its defaults.
 	Window, Threshold int
-	Jitter            time.Duration // of each frame on each link
+	Jitter            time.Duration // largest random delay of each frame on a link
 	Large             int           // bytes of the transfer of SoloBeside; 0: there is none
-	Write             bool          // SoloRandom is WRITEs
-	Slots             int
-	Hosts             int
+	Write             bool          // true: SoloRandom and SoloSlots are WRITEs, otherwise READs
+	Slots             int           // operations in flight in SoloSlots
+	Hosts             int           // number of hosts or clients, as the kind says
 	Load              float64       // of each host, as a share of the line rate
-	Span              time.Duration // of the measurement, in virtual time
+	Span              time.Duration // how long operations are counted, in virtual time
 }
 
 // OneRMAResult is the outcome of OneRMA. Fields that do not apply to its kind are zero.
@@ -58,8 +61,8 @@ type OneRMAResult struct {
 	Ramp, Fair float64
 	// Goodput is a share of the line rate, of bytes of operations that have ended as OK.
 	Goodput float64
-	// Retried is the share of operations that have failed: that were tried again, or shed. Dispatch is the share of
-	// operations that have ended as DISPATCH_TIMEOUT.
+	// Retried is the share of operations that have failed, and so were tried again or shed.
+	// Dispatch is the share of operations that have ended as DISPATCH_TIMEOUT.
 	Retried, Dispatch float64
 	// Median and P99 are quantiles of the time of a transfer, in round trips.
 	Median, P99 float64
@@ -70,7 +73,8 @@ type OneRMAResult struct {
 	Rekey *Rekey
 	// Failover is the outcome of SoloFailover.
 	Failover *Failover
-	// Rack is what only a rack measures. On a rack, the fields above are in its round trips.
+	// Rack has the results that only a rack has. If it is set, the fields above are in round trips
+	// that were measured on that rack.
 	Rack *OneRMARack
 }
 
@@ -92,7 +96,7 @@ func quantiles(took []time.Duration) (median, p99 float64) {
 	return rtts(0.5), rtts(0.99)
 }
 
-// oneRMARTT is the round trip of the paper's testbed.
+// oneRMARTT is the round trip of the paper's testbed, the unit of results in the simulator.
 const oneRMARTT = 5 * time.Microsecond
 
 func (l OneRMA) label() string {

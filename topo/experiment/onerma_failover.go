@@ -6,19 +6,21 @@ import (
 	"time"
 )
 
-// SoloFailover is a kind of OneRMA: clients of the service kvcs, whose replica's NIC dies.
+// SoloFailover is a kind of OneRMA: GETs of clients of the service kvcs, while the NIC of one of
+// its replicas dies.
 const SoloFailover = "failover"
 
-// FailoverBin is the width of a bin of a Failover.
+// FailoverBin is the length of the time span that one entry of Failover.Bins covers.
 const FailoverBin = 20 * time.Microsecond
 
 // Failover is the outcome of SoloFailover: GETs by when they began, in bins around the failure.
 type Failover struct {
-	// Before is how many bins there are before the failure.
+	// Before is how many entries of Bins are of GETs that began before the failure.
 	Before int
 	Bins   []FailoverGETs
-	// Steady is how many round trips after the failure the last GET ended that took longer than GETs do
-	// at the end of the measurement. A GET that fails ends the measurement with its error.
+	// Steady is how many round trips after the failure the last GET ended that was slow: it took
+	// more than 10 % longer than the longest GET at the end of the measurement. A GET that fails
+	// ends the measurement with its error.
 	Steady float64
 }
 

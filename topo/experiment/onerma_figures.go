@@ -37,7 +37,7 @@ var oneRMAChoices = []string{
 	"a link delays a frame by a quarter of the round trip and by the time of its bytes; the switch drops nothing",
 }
 
-// oneRMA lists the figures.
+// oneRMA lists the figures for the simulator.
 func oneRMA(quick bool) []figure {
 	return []figure{
 		oneRMAGets(quick), oneRMAFailover(quick), oneRMARandom(quick), oneRMAWrites(quick), oneRMASlots(quick), oneRMABeside(quick), oneRMAMixed(quick), oneRMARekey(quick),
@@ -45,7 +45,7 @@ func oneRMA(quick bool) []figure {
 	}
 }
 
-// oneRMASpan returns the time of a measurement.
+// oneRMASpan returns for how long operations are counted: full, or a fifth of it with --quick.
 func oneRMASpan(quick bool, full time.Duration) time.Duration {
 	if quick {
 		return full / 5
@@ -73,7 +73,7 @@ func oneRMARandom(quick bool) figure {
 	return f
 }
 
-// oneRMABeside is figure 12: small operations beside bulk.
+// oneRMABeside is figure 12: small operations beside one large transfer.
 func oneRMABeside(quick bool) figure {
 	f := figure{
 		key: "fig12", title: "10,000 READs of 64 bytes a second beside one transfer between the same hosts: time in round trips", x: "bytes of the transfer", unit: "RTT", format: "%.3f",
@@ -140,7 +140,8 @@ func oneRMAJitter(quick bool) figure {
 	return f
 }
 
-// oneRMAThreshold is figure 16 d: the bound of waiting requests.
+// oneRMAThreshold is figure 16 d: goodput by the threshold, the bytes of inbound requests that may
+// wait at a NIC.
 func oneRMAThreshold(quick bool) figure {
 	f := figure{
 		key: "fig16d", title: "two clients that each demand one server's link, by its bound of waiting requests",

@@ -15,32 +15,37 @@ const (
 	// SoloCrash is GETs of Hosts clients of the service kvcs, in runs before, during and after a crash of
 	// the NIC of a replica.
 	SoloCrash = "crash"
-	// SoloKeys is a new key for a region by REKEY, and a READ with it; with WayRoCE a new connection and a
-	// READ.
+	// SoloKeys replaces the key of a region by REKEY and READs with the new key, again and again.
+	// With WayRoCE it makes a new connection and READs over it instead.
 	SoloKeys = "keys"
 )
 
-// OneRMARack is what only a rack measures. All times are in round trips: medians of READs of 64 bytes by
-// 1RMA without other load, measured just before.
+// OneRMARack has the results that only a rack has. The unit of all its times but RTT and FileRTT is
+// the round trip RTT.
 type OneRMARack struct {
-	// RTT is the measured round trip. FileRTT is the rtt of the rack file, on which congestion control and
-	// time-outs are based.
+	// RTT is the measured round trip: the median time of READs of 64 bytes by 1RMA without other
+	// load, measured just before. FileRTT is the rtt of the rack file, on which congestion control
+	// and timeouts are based.
 	RTT, FileRTT time.Duration
 	// InTrip is how many operations end in a round trip.
 	InTrip float64
-	// NewAndRead is the median time of a round of SoloKeys; OneRMAResult.Median is that of its first part.
+	// NewAndRead is the median time of a round of SoloKeys: a new key or connection, and a READ.
+	// OneRMAResult.Median is the median time of its first part, without the READ.
 	NewAndRead float64
 	// Phases are the runs of SoloCrash.
 	Phases [3]PhaseGETs
 }
 
-// PhaseGETs are GETs of a run: quantiles, the longest, and how many failed.
+// PhaseGETs has quantiles and the maximum of the times of a run's GETs, in round trips, and how
+// many GETs failed.
 type PhaseGETs struct{ Median, P99, Max, Failed float64 }
 
 // oneRMABody is onerma-figures with its parameters.
 type oneRMABody struct{ figuresBody }
 
-// Check selects the figures of a rack. The figure with the unit of the others is always among them.
+// Check selects figures of oneRMA in the simulator, and of oneRMAOnRack on a rack. On a rack it
+// always adds the figure oneRMATrip, because the round trip that it shows is the unit of all
+// others.
 func (b *oneRMABody) Check(at Place) error {
 	if at.On != OnRack {
 		return b.figuresBody.Check(at)
@@ -70,7 +75,7 @@ func oneRMAOnRack(quick bool) []figure {
 	return []figure{oneRMATrip(), oneRMARackGets(quick), oneRMACrash(), oneRMADepth(quick), oneRMARackBeside(quick), oneRMARackMixed(quick), oneRMAKeys()}
 }
 
-// oneRMATrip is the unit of the other figures.
+// oneRMATrip is the figure with the measured round trip, the unit of the other figures on a rack.
 func oneRMATrip() figure {
 	f := figure{
 		key: "rtt", title: "one READ of 64 bytes at a time, without other load", x: "time", unit: "us", format: "%.1f",
@@ -140,7 +145,7 @@ func oneRMACrash() figure {
 	return f
 }
 
-// oneRMADepth is figure 11 on a rack: operations in flight.
+// oneRMADepth is figure 11 on a rack: the rate by the number of operations in flight.
 func oneRMADepth(quick bool) figure {
 	f := figure{
 		key: "fig11", title: "operations of 4 KB of one client that end in a round trip, by operations in flight", x: "in flight", unit: "operations in a round trip", format: "%.2f",

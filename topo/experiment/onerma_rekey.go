@@ -1,13 +1,13 @@
 package experiment
 
-// Rekey is the outcome of SoloRekey. Arrays have the region whose key is replaced, and then another
-// region of the same host that the same client READs. Delays are compared with a run that has the
-// same READs and no new keys.
+// Rekey is the outcome of SoloRekey. In its arrays, index 0 is the region whose key is replaced,
+// and index 1 is another region of the same host that the same client READs.
 type Rekey struct {
-	// Failed is how many READs failed at least once, for each new key. Times is how often one READ failed
-	// at most.
+	// Failed is how many READs failed at least once, divided by the number of new keys. Times is
+	// how often the READ failed that failed most often.
 	Failed [2]float64
 	Times  int
-	// Added is how much later a READ ended at most, in round trips.
+	// Added is the largest delay of a READ, in round trips: how much later it ended than in a run
+	// that has the same READs and no new keys.
 	Added [2]float64
 }

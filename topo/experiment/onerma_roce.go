@@ -14,11 +14,13 @@ const (
 	seriesRoCE = "RoCEv2"
 )
 
-// bothWays are the ways of a load that 1RMA and RoCEv2 have, with the names of their series.
+// bothWays are the two ways by which figures measure the same load, 1RMA and RoCEv2, with the names
+// of their series.
 var bothWays = []struct{ way, name string }{{WaySolo, seriesSolo}, {WayRoCE, seriesRoCE}}
 
-// onBoth returns cells of two panels, the median and the 99th percentile, with a series for each of 1RMA
-// and RoCEv2.
+// onBoth returns cells for one value x of a figure in two panels: the median and the 99th
+// percentile, each with a series for 1RMA and one for RoCEv2. median and p99 are the names of the
+// panels.
 func onBoth(l OneRMA, x, median, p99 string) (list []figureCell) {
 	for _, s := range bothWays {
 		l.Way = s.way
@@ -30,7 +32,7 @@ func onBoth(l OneRMA, x, median, p99 string) (list []figureCell) {
 	return list
 }
 
-// Panels of onBoth.
+// Usual names of the panels of onBoth.
 const (
 	panelMedian = "median"
 	panelP99    = "99th percentile"
@@ -129,7 +131,8 @@ func oneRMAMixed(quick bool) figure {
 	return f
 }
 
-// oneRMAGain is a load by 1RMA and by RoCEv2. Its outcome has the ratios of the times.
+// oneRMAGain is a load that is measured by 1RMA and by RoCEv2. Its outcome has the times of RoCEv2
+// divided by those of 1RMA.
 type oneRMAGain struct{ OneRMA }
 
 func (l oneRMAGain) label() string { return l.OneRMA.label() + ", and by RoCEv2" }
@@ -144,7 +147,7 @@ func (l oneRMAGain) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{solo: &OneRMAResult{Median: roce.Median / solo.Median, P99: roce.P99 / solo.P99}}, err
 }
 
-// oneRMARekey is figure 14: a new key for a region.
+// oneRMARekey is figure 14: how much READs are delayed when the key of a region is replaced.
 func oneRMARekey(quick bool) figure {
 	data := papers.MustLoad("onerma/fig14")
 	f := figure{
@@ -180,7 +183,8 @@ func oneRMARekey(quick bool) figure {
 	return f
 }
 
-// secondProcess is the panel of figure 15 with SoloLocal.
+// secondProcess returns a cell of figure 15: how soon a second process of a host has its share of
+// the host's link (SoloLocal). first is the first congestion window, total is OneRMA.TotalDelay.
 func secondProcess(series, first string, total bool) figureCell {
 	return figureCell{
 		panel: "fair share of a process", series: series, x: first, theirs: math.NaN(), load: OneRMA{Kind: SoloLocal, First: number(first), TotalDelay: total},

@@ -60,8 +60,8 @@ const (
 	Steer          = "steer"
 )
 
-// Modes of a switch that replaces or steers, as in the glossary: with the paper's holes closed, and
-// as in the paper.
+// Modes of rules by which the switch replaces or steers: Hardened has the holes of the SwordBox
+// paper closed, Published works as in the paper.
 const (
 	Hardened  = "hardened"
 	Published = "published"
@@ -84,7 +84,7 @@ type Switch struct {
 	LineRate, Direct bool
 }
 
-// Mode0 returns Mode, or its default.
+// Mode0 returns Mode, or Hardened if Mode is "".
 func (s *Switch) Mode0() string {
 	if s.Mode == "" {
 		return Hardened

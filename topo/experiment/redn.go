@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kinds of RedN.
+// Kinds of RedN. Way and N are fields of RedN.
 const (
 	ChainVerb      = "verb"      // one request of kind Way
 	ChainOrder     = "order"     // N no-ops in the ordering mode Way
@@ -18,7 +18,7 @@ const (
 	ChainCrash     = "crash"     // GETs of nictable while its process ends and restarts
 )
 
-// Ways of RedN, the ways to get a value from a server.
+// Values of RedN.Way for loads that get a value from a server: how the value is found and sent.
 const (
 	WayIdeal      = "ideal"      // one READ of the value, whose address the client knows
 	WayNIC        = "nic"        // a program of the server's NIC; of a list, all nodes
@@ -35,9 +35,9 @@ const (
 // without a switch.
 type RedN struct {
 	Kind, Way string
-	// Bytes is the length of a value. N is a number as the kind says. Depth is the number of requests
-	// in flight of a client, 0 means 1; then the load measures rates. Clients is the number of clients,
-	// 0 means 1.
+	// Bytes is the length of a value. N is the number that the comment of the kind names. Depth is
+	// the number of requests that a client has in flight; 0 means 1, and with a larger number the
+	// load measures rates. Clients is the number of clients; 0 means 1.
 	Bytes, N, Depth, Clients int
 	// Trip is the time that the client's program takes for each round trip. Serve is that of the
 	// server's process for each request. Wake is the time from an event until the process runs.
@@ -48,8 +48,8 @@ type RedN struct {
 type RedNResult struct {
 	// Mean, Median and P99 describe the times of requests.
 	Mean, Median, P99 time.Duration
-	// Rate is in requests a second. Entries is the number of entries that the server's NIC executed for
-	// each request.
+	// Rate is in requests a second. Entries is the number of send ring entries (work requests of a
+	// program) that the server's NIC executed for each request.
 	Rate, Entries float64
 	// Copies, Atomics and Controls count the requests of a construct without its conditional request,
 	// as Table 2 of the paper does. Controls are WAIT and ENABLE.

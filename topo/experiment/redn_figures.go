@@ -29,14 +29,16 @@ var rednFigures = Experiment{
 	New: func() Body { return &chainsBody{figuresBody{all: redn, choices: rednChoices}} },
 }
 
-// Times of programs. They belong to panels "with programs".
+// Times that processes take. rednTrip, rednServe and rednWake are for panels "with programs";
+// rednBare and rednWake are for panels "verbs alone", where clients take no time.
 const (
-	// rednTrip is what the published 5.7 µs of Table 5 leave to the client's program.
+	// rednTrip is the time of the client's program for a round trip: the part of the published 5.7
+	// µs of Table 5 that NICs and link do not take.
 	rednTrip = 1970 * time.Nanosecond
-	// rednServe is the time of the server's process for a request: that of the client's program for
-	// an answer.
+	// rednServe is the time of the server's process for a request: as long as the client's program
+	// takes for an answer.
 	rednServe = rednTrip
-	// rednWake is the time from an event to the process that sleeps until it: interrupt, wake-up and
+	// rednWake is the time from an event until the process that slept runs: interrupt, wake-up and
 	// switch of processes.
 	rednWake = 8 * time.Microsecond
 	// rednBare is the time of the server's process in panels "verbs alone".
@@ -63,7 +65,8 @@ func chainMean(o *outcome) float64   { return o.chain.Mean.Seconds() * 1e6 }
 func chainMedian(o *outcome) float64 { return o.chain.Median.Seconds() * 1e6 }
 func chainP99(o *outcome) float64    { return o.chain.P99.Seconds() * 1e6 }
 
-// rednPanel is a set of times of programs.
+// rednPanel is a panel of figures, with the times of processes for it: see RedN.Trip, Serve and
+// Wake.
 type rednPanel struct {
 	name              string
 	trip, serve, wake time.Duration
@@ -105,7 +108,8 @@ func rednLookup(quick bool) figure {
 	return f
 }
 
-// rednLargest is the largest ratio of the mean times of two ways, over several loads.
+// rednLargest measures loads of several lengths of values or lists, each by the ways Way and Of.
+// Its outcome is the largest ratio of the mean times of Way to those of Of.
 type rednLargest struct {
 	Kind, Way, Of     string
 	Trip, Serve, Wake time.Duration
@@ -114,7 +118,7 @@ type rednLargest struct {
 func (l rednLargest) label() string   { return fmt.Sprintf("RedN %s: %s ÷ %s", l.Kind, l.Way, l.Of) }
 func (l rednLargest) effort() float64 { return 40 }
 
-// loads returns the two loads at each point.
+// loads returns, for each length, the load by Way and the load by Of.
 func (l rednLargest) loads() (list [][2]RedN) {
 	add := func(bytes, n int) {
 		a := RedN{Kind: l.Kind, Way: l.Way, Bytes: bytes, N: n, Trip: l.Trip, Serve: l.Serve, Wake: l.Wake}
@@ -149,7 +153,8 @@ func (l rednLargest) measure(ctx context.Context, p Platform) (out outcome, err 
 	return out, nil
 }
 
-// rednRatios has the ratios that the text gives for figures 10, 13 and 14.
+// rednRatios is the figure of the ratios to RedN that the paper's text gives for figures 10, 13 and
+// 14.
 func rednRatios() figure {
 	data := papers.MustLoad("redn/fig10-ratios")
 	f := figure{
@@ -288,7 +293,7 @@ func rednWalk(quick bool) figure {
 	return f
 }
 
-// rednEntries has the numbers of entries of the walks of figure 13.
+// rednEntries is the figure of the numbers of entries that the walks of figure 13 take.
 func rednEntries() figure {
 	data := papers.MustLoad("redn/fig13")
 	f := figure{key: "entries", title: "entries that the server's NIC executes for a walk of a list of 8 nodes", x: data.X, unit: data.Unit, format: "%.1f"}

@@ -9,7 +9,7 @@ import (
 // rednConstructs are the constructs of Tables 2 and 3.
 var rednConstructs = []string{"if", "while unrolled", "while recycled"}
 
-// rednCosts is Table 2: the requests of a construct.
+// rednCosts is Table 2: how many requests of each kind a construct takes.
 func rednCosts() figure {
 	data := papers.MustLoad("redn/table2")
 	f := figure{key: "table2", title: "requests of a construct, without the conditional one", x: data.X, unit: data.Unit, format: "%.0f"}
@@ -78,7 +78,7 @@ func rednRates() figure {
 		}
 		f.cells = append(f.cells, c)
 	}
-	// One word: this is what the authors may have measured.
+	// The authors may have measured CAS on one word.
 	one := NIC{Op: "cas", Bytes: 8, Pairs: 20, Depth: 4, OneWord: true}
 	for _, x := range []string{"CAS", "ADD"} {
 		f.cells = append(f.cells, figureCell{series: "rate, one word", x: x, theirs: math.NaN(), load: one, value: mops})

@@ -7,7 +7,7 @@ import (
 // chainsBody is redn-figures with its parameters.
 type chainsBody struct{ figuresBody }
 
-// Check leaves out on a rack what only the model has.
+// Check selects the figures. On a rack it leaves out the cells that only the simulator's model has.
 func (b *chainsBody) Check(at Place) error {
 	if at.On == OnRack {
 		b.all, b.choices = rednChainsOnRack, rednRackChoices
@@ -24,11 +24,12 @@ var rednRackChoices = []string{
 	"two-sided, events: the process sleeps until the NIC wakes it up",
 }
 
-// rednTimes are the figures with times of requests. On a rack they have medians.
+// rednTimes are the keys of the figures that show times of requests. On a rack they show medians
+// instead of means.
 var rednTimes = []string{"7", "8", "10", "11", "13", "14", "15"}
 
-// rednChainsOnRack lists the figures of redn for a rack: those that the model has with the times of
-// programs, because a rack has programs.
+// rednChainsOnRack lists the figures of redn for a rack. It leaves out the panels "verbs alone",
+// because processes take time on a rack, and merges the panels "with programs" into unnamed ones.
 func rednChainsOnRack(quick bool) (list []figure) {
 	for _, f := range redn(quick) {
 		f.why = []string{"the authors' numbers are of hardware"}
@@ -53,7 +54,8 @@ func rednChainsOnRack(quick bool) (list []figure) {
 	return list
 }
 
-// onRack changes a cell of redn into one for a rack. It reports whether a rack has its load.
+// onRack changes the load of a cell of redn into one for a rack, where processes take their own
+// time. It reports whether a rack has this load.
 func onRack(c *figureCell) bool {
 	switch l := c.load.(type) {
 	case RedN:

@@ -27,7 +27,8 @@ var rednGets = Experiment{
 // getsBody is redn-gets with its parameters.
 type getsBody struct{ figuresBody }
 
-// Check leaves out on a rack what only the model has, and the authors' numbers, which are of hardware.
+// Check selects the figures. On a rack it leaves out the cells that only the simulator's model has,
+// and the authors' numbers, which are of hardware.
 func (b *getsBody) Check(at Place) error {
 	if at.On == OnRack {
 		b.all, b.choices = rednOnRack, nil
@@ -55,7 +56,8 @@ func rednTables(quick bool) []figure { return []figure{rednMemcached(quick), red
 // that a GET of 64 B takes 2.6 times the 5.7 µs of RedN, as in figure 14.
 const rednSockets = 9690 * time.Nanosecond
 
-// rednServers are the ways to get a value from nictable.
+// rednServers are the ways to get a value from nictable, with the names of their series, the
+// authors' names in data, and the time of the server's process for a request.
 var rednServers = []struct {
 	way, name, data string
 	serve           time.Duration
@@ -83,7 +85,7 @@ func rednMemcached(quick bool) figure {
 	return f
 }
 
-// rednTail is the panel of figure 15 with the slowest GETs.
+// rednTail is the name of the panel of figure 15 with the 99th percentile of the times of GETs.
 const rednTail = "99th percentile"
 
 // rednWriters is figure 15: GETs of one reader beside writers.

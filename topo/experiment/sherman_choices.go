@@ -30,14 +30,13 @@ var shermanChoices = Experiment{
 	New: func() Body { return new(treeChoicesBody) },
 }
 
-// treeChoice is one row of the table: the model without one of its choices. change makes this
-// change.
+// treeChoice is one row of the table. change replaces one choice of the model in a load.
 type treeChoice struct {
 	name   string
 	change func(l *Sherman)
 }
 
-// treeChoices are the rows, the first with all choices of the model.
+// treeChoices are the rows of the table. The first changes nothing.
 var treeChoices = []treeChoice{
 	{"all choices", func(*Sherman) {}},
 	{"counted from 0.2 to 2.2 ms, not from 10 to 20 ms", func(l *Sherman) { l.Warm, l.Run = 200*time.Microsecond, 2*time.Millisecond }},

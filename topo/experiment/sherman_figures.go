@@ -75,7 +75,7 @@ const (
 	claimedTail = "~10"
 )
 
-// Sizes of a measurement.
+// Sizes and times of a measurement.
 const (
 	stepKeys    = 100_000
 	stepClients = 176

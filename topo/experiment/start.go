@@ -21,7 +21,8 @@ type CloverStart struct {
 	Balance  bool
 }
 
-// maxReplicas is the largest number of copies of a node, maxThreads that of threads.
+// maxReplicas is the largest number of copies of a node, maxThreads the largest number of threads
+// of the metadata server.
 const (
 	maxReplicas = 3
 	maxThreads  = 64
@@ -58,8 +59,8 @@ func (s *startFlag) flag(fs *pflag.FlagSet, allowed string) {
 		" (default: Clover is started without them)")
 }
 
-// parse returns what the flag says. The experiment sets all other flags of the start command
-// itself.
+// parse returns the values of the flags that --start names. All other flags of the store's start
+// command are set by the experiment itself.
 func (s *startFlag) parse() (c CloverStart, err error) {
 	fs := pflag.NewFlagSet("start", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -84,5 +85,6 @@ func (s *startFlag) parse() (c CloverStart, err error) {
 	return c, nil
 }
 
-// errCopiesSteered: a switch that steers knows only one copy of each node.
+// errCopiesSteered is the error for a load with copies of nodes and steering: a switch that steers
+// knows only one copy of each node.
 var errCopiesSteered = errors.New("--start replicas: the switch cannot steer requests of a store with copies: use --steer none")

@@ -44,13 +44,13 @@ type steeringRow struct {
 	load Clover
 	// plain and steered are the paper's values without and with steering.
 	plain, steered published
-	// sim: the row is measured only in the simulator. In a row with a small pool the published program
-	// is not measured.
+	// sim is true if the row is measured only in the simulator. A row with a small pool is not
+	// measured with the published program.
 	sim bool
 }
 
-// smallPool is the number of nodes of a pool with four nodes for each key, and those that clients
-// hold without using them.
+// smallPool is the number of nodes of a small pool: four for each of the 1,024 keys, and 17 for
+// each of 240 clients, which hold free nodes in stock.
 const smallPool = 4*1024 + 240*17
 
 func steeringRows() []steeringRow {

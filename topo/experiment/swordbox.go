@@ -21,7 +21,7 @@ type steeringKind struct {
 	box               Switch
 }
 
-// unsteered is the name of the series that others are compared with.
+// unsteered is the name of the series without steering, with which the other series are compared.
 const unsteered = "Clover"
 
 // steeringKinds lists the series of the figures about Clover.
@@ -53,12 +53,13 @@ func cloverLoad(threads int, writes float64, box Switch, quick bool) Clover {
 	return l
 }
 
-// Times of a measurement for a figure. In the first milliseconds, clients of a machine still know
-// the newest node of each key. After figureWarm the throughput has settled, except without steering.
+// Times of a measurement for a figure: figureWarm before operations are counted, figureRun while
+// they are counted. In the first milliseconds, clients of a machine still know the newest node of
+// each key. After figureWarm the throughput has settled, except without steering.
 const (
 	figureWarm = 4 * time.Millisecond
 	figureRun  = 2 * time.Millisecond
-	// figureQuickWarm and figureQuickRun are those times with --quick.
+	// figureQuickWarm and figureQuickRun replace figureWarm and figureRun with --quick.
 	figureQuickWarm = time.Millisecond
 	figureQuickRun  = time.Millisecond / 2
 	// raceRun is how long a run without steering is counted, if at least half of the operations are

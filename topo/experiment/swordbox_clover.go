@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/papers"
 )
 
-// Reasons of differences that several figures have.
+// Reasons why several figures differ from the authors', for figure.why.
 const (
 	whyHardened = "hardened steering goes only to nodes whose append the server has acknowledged: appends and READs of a key wait in " +
 		"the switch for the append in flight, which absorbs the appends"

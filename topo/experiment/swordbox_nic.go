@@ -193,8 +193,9 @@ func middleboxFigure(quick bool) figure {
 	return f
 }
 
-// chipPairs names the authors' line of Figure 8 with which a part of our program is comparable. Our
-// steering is one part for writes and READs, so it is compared with the last line.
+// chipPairs names, for a part of our switch program, the line of the authors' Figure 8 with which
+// it is compared. Our steering is one part for writes and READs, so it is compared with the last
+// line.
 var chipPairs = map[string]string{
 	"tracking":        "+ connection tracking",
 	"steer published": "+ read steering",

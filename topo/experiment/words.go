@@ -21,11 +21,11 @@ type wordSeries struct {
 	// none; source says where in the paper it is.
 	limit  float64
 	source string
-	// at has the paper's values by number of clients, in millions of CAS a second.
+	// at has the paper's values by number of clients, in millions of CAS a second; nil if the paper
+	// has only the limit.
 	at map[int]float64
-	// on is the platform to which the series is restricted; "" means none. A chosen series runs
-	// only if
-	// --series names it.
+	// on is the platform to which the series is restricted; "" means that it runs on both. If
+	// chosen is true, the series runs only if --series names it.
 	on     string
 	chosen bool
 	// most is the largest number of clients; 0 means that there is no limit.
@@ -35,7 +35,7 @@ type wordSeries struct {
 // wordBody is an experiment with clients that contend for words.
 type wordBody struct {
 	list    []wordSeries
-	names   []string // the series that were chosen
+	names   []string // values of --series; none means all series but the chosen ones
 	clients []int
 	iters   int
 	span    time.Duration
@@ -163,16 +163,16 @@ func (b *wordBody) points() (out []wordPoint) {
 	return out
 }
 
-// wordPoint is one measurement.
+// wordPoint is one measurement: a series with one number of clients.
 type wordPoint struct {
 	series *wordSeries
 	load   Words
-	last   bool // the last of its series
+	last   bool // true for the point with the most clients of its series
 }
 
-// paper returns the paper's CAS rate in millions a second. This is the value of a figure for the
-// number of clients, or, for the last point of a series, the limit for many clients; 0 means that
-// there is none.
+// paper returns the paper's CAS rate beside the measured one, in millions a second: the value of
+// its figure for this number of clients or, for the last point of a series without such values, the
+// limit for many clients. 0 means that there is none.
 func (p *wordPoint) paper() float64 {
 	if v := p.series.at[p.load.Clients]; v != 0 {
 		return v

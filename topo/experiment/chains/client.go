@@ -9,7 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// Client runs the requests of a client.
+// Client connects one client to the server, waits until all clients have connected (Config.Ready),
+// and makes the client's requests. It returns when they have ended.
 func (r *Run) Client(m Machine) error {
 	ends := make([]*endpoint, 1)
 	n := r.rounds()
@@ -48,7 +49,7 @@ func (r *Run) Client(m Machine) error {
 	return nil
 }
 
-// place returns where the key of request i is.
+// place returns the number of the bucket or list node that has the key of request i.
 func (r *Run) place(i int) int {
 	if r.Load.Kind == experiment.ChainList {
 		return i * 7919 % max(1, r.Load.N)
@@ -56,7 +57,9 @@ func (r *Run) place(i int) int {
 	return i % keysOf
 }
 
-// request returns the bytes of a request for the key at a place.
+// request returns the bytes that the client sends for the key at a place. For a process of the
+// server they have the place itself, for a program of its NIC the values that the program's
+// requests receive.
 func (r *Run) request(e *endpoint, place int) []byte {
 	at := func(i int) uint64 { return e.base + uint64(i%keysOf*stride) }
 	key := keyAt(place)
@@ -90,7 +93,9 @@ func (r *Run) get(e *endpoint, place int) (end clock.Time, err error) {
 	return e.rt.Now(), err
 }
 
-// reads gets a value by READs.
+// reads gets the value at a place by READs alone. With WayReads it first READs where the key may
+// be: the neighbouring buckets of a table, or each node of a list up to the place. After each READ
+// it sleeps for Trip, the time of the client's program.
 func (r *Run) reads(e *endpoint, place int) error {
 	if r.Load.Way == experiment.WayReads {
 		first, n := place, neighbours
@@ -109,7 +114,7 @@ func (r *Run) reads(e *endpoint, place int) error {
 	return err
 }
 
-// ask gets a value by a request to the server's NIC or process.
+// ask gets a value by a request to the server's NIC or process. It returns when the client had it.
 func (r *Run) ask(e *endpoint, place int) (end clock.Time, err error) {
 	if err := e.receive(4); err != nil {
 		return 0, err
@@ -117,7 +122,8 @@ func (r *Run) ask(e *endpoint, place int) (end clock.Time, err error) {
 	if err := e.send(0, r.request(e, place)); err != nil {
 		return 0, err
 	}
-	// The programs for a table, and walks of all nodes, say at last that there is nothing more.
+	// A program that looks up in a table, or walks all nodes of a list, ends a request with one
+	// more answer, redn.Miss. It must have come before the next request.
 	last := r.Load.Kind == experiment.ChainLookup && r.Load.Way != experiment.WayPolling && r.Load.Way != experiment.WayEvents || r.Load.Way == experiment.WayNIC
 	for sent, ends := 0, 0; sent == 0 || end == 0 || last && ends == 0; {
 		s, hits, over, err := e.await()
@@ -138,10 +144,11 @@ func (r *Run) ask(e *endpoint, place int) (end clock.Time, err error) {
 	return end, nil
 }
 
-// stream keeps Depth requests in flight and counts those that end.
+// stream keeps Depth requests in flight. It adds the rate of the requests that end in the middle
+// half of the run to the rate of all clients.
 func (r *Run) stream(e *endpoint) error {
 	n := r.rounds()
-	var first, last clock.Time // when the first and the last request ended that count
+	var first, last clock.Time // when the first and the last counted request ended
 	counted := 0
 	for asked, sent, ended := 0, 0, 0; ended < n || sent < n; {
 		if r.stopped() {
@@ -171,7 +178,7 @@ func (r *Run) stream(e *endpoint) error {
 	if last > first {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.out.Rate += float64(counted) / last.Sub(first).Seconds() // clients on a rack do not begin and end together
+		r.out.Rate += float64(counted) / last.Sub(first).Seconds() // clients do not begin and end together
 	}
 	return nil
 }

@@ -9,31 +9,34 @@ import (
 )
 
 const (
-	poolLen = 1 << 16 // bytes
-	// cqLen is the length of completion queues.
+	poolLen = 1 << 16 // bytes of a program's constants and variables
+	// cqLen is the number of entries of a completion queue.
 	cqLen = 1024
-	// lookupBlocks is the number of blocks of a lookup with two probes.
+	// lookupBlocks is the number of blocks (of 64 bytes, in the ring of the worker) of a lookup
+	// with two probes.
 	lookupBlocks = 2 + 2*5
 )
 
-// program is a program for a NIC and the queue pairs that execute it. All but the last queue pair
-// are connected to themselves.
+// program is a program of work requests and the queue pairs that execute it. Each queue pair is
+// connected to itself, except the last one, which is connected to the client if there is one.
 type program struct {
 	m        Machine
 	pd       verbs.PD
 	mr       verbs.MR
-	used     int // bytes of mr
-	recvs    int // MaxRecvWR
+	used     int // bytes of mr that are in use
+	recvs    int // MaxRecvWR of the queue pairs
 	queues   []*redn.Queue
 	qps      []verbs.RingQP
 	sent     []verbs.CQ    // the completion queue of each queue's requests
-	received *redn.Counter // of the queue pair made last
+	received *redn.Counter // counts the completed receives of the queue pair made last
 	pool     *redn.Pool
 	poolAt   int
 	receives []verbs.RecvWR
 }
 
-// newProgram makes an empty program with a master queue, which has a doorbell.
+// newProgram makes an empty program, with a region of size bytes for its rings and constants. recvs
+// is the number of receives that fit into a queue pair. The caller makes the queues: first the
+// master queue, which has a doorbell and enables the others.
 func newProgram(m Machine, pd verbs.PD, size, recvs int) (p *program, err error) {
 	p = &program{m: m, pd: pd, recvs: recvs}
 	if p.mr, err = pd.RegMR(nil, size, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
@@ -44,14 +47,15 @@ func newProgram(m Machine, pd verbs.PD, size, recvs int) (p *program, err error)
 	return p, nil
 }
 
-// take returns n bytes of the memory of the program.
+// take reserves n bytes of the program's region.
 func (p *program) take(n int) redn.Mem {
 	off := p.used
 	p.used += (n + sendring.BlockSize - 1) &^ (sendring.BlockSize - 1)
 	return redn.Mem{Addr: p.mr.Addr(), LKey: p.mr.LKey(), RKey: p.mr.RKey(), Len: p.mr.Len()}.At(off, n)
 }
 
-// counted makes a completion queue that a program counts.
+// counted makes a completion queue whose completions the WAITs of the program count. It also
+// returns the number by which a WAIT names the queue.
 func (p *program) counted() (verbs.CQ, uint32, error) {
 	c, err := p.m.Context.CreateCQ(cqLen)
 	if err != nil {
@@ -64,7 +68,8 @@ func (p *program) counted() (verbs.CQ, uint32, error) {
 	return c, n.Number(), n.IgnoreOverrun()
 }
 
-// queue makes a queue with a ring for at least so many blocks. loop connects it to itself.
+// queue makes a queue pair with a send ring of at least the given number of blocks, and adds it to
+// the program. If loop is true, it connects the queue pair to itself.
 func (p *program) queue(name string, blocks int, init verbs.RingInit, loop bool) (*redn.Queue, error) {
 	send, sent, err := p.counted()
 	if err != nil {
@@ -103,7 +108,7 @@ func (p *program) queue(name string, blocks int, init verbs.RingInit, loop bool)
 	return q, qp.ToRTS(verbs.ToRTS{Timeout: 14, RetryCount: 7, RNRRetry: 7})
 }
 
-// last returns the queue pair that was made last; a client is connected to it.
+// last returns the queue pair that was made last, which is the one for the client.
 func (p *program) last() verbs.RingQP { return p.qps[len(p.qps)-1] }
 
 // start writes the program into memory and rings the doorbells.
@@ -119,7 +124,10 @@ var (
 	recycled = verbs.RingInit{Managed: true, Counts16: true}
 )
 
-// lookups builds n lookups and one more: a lookup enables the first requests of the next one.
+// lookups builds an unrolled program of n lookups, and of one more that is never requested, because
+// each lookup enables the first requests of the next one. way adds the queues that the kind of
+// lookup needs, and returns its number of probes. depth and value are the number and the length of
+// the places for values in the client's buffer.
 func (p *program) lookups(way func(l *redn.Lookup) (probes int, err error), n, depth int, table, client redn.Mem, value int) error {
 	l := &redn.Lookup{Table: table}
 	var err error
@@ -148,7 +156,8 @@ func (p *program) lookups(way func(l *redn.Lookup) (probes int, err error), n, d
 	return nil
 }
 
-// again builds a recycled program for lookups with the given number of probes.
+// again builds a recycled program, a loop that executes the same requests again: each lap is one
+// lookup with the given number of probes.
 func (p *program) again(probes int, table, client redn.Mem) (err error) {
 	s := &redn.LookupServer{Receives: 1, Table: table, Client: client}
 	worker, answers := redn.LookupServerBlocks(probes)
@@ -168,7 +177,9 @@ func (p *program) again(probes int, table, client redn.Mem) (err error) {
 	return nil
 }
 
-// walks builds n walks of lists of some nodes and one more; with a break, one walk.
+// walks builds an unrolled program of n walks of a list with the given number of nodes, and of one
+// more that is never requested. If breaks is true, a walk ends at the node with the key and with it
+// the program, so no further walk is built.
 func (p *program) walks(n, nodes int, breaks bool, lists, client redn.Mem) (err error) {
 	k := &redn.Walk{Lists: lists, Client: client, Pool: p.pool}
 	if k.Worker, err = p.queue("worker", (n+1)*(6*nodes+8), unrolled, true); err != nil {
@@ -200,7 +211,8 @@ func (p *program) walks(n, nodes int, breaks bool, lists, client redn.Mem) (err 
 	return nil
 }
 
-// list builds the recycled program that walks lists.
+// list builds the recycled program that walks lists, a loop with one node in each lap. The server
+// posts n receives, one for each request.
 func (p *program) list(n int, lists, client redn.Mem) (err error) {
 	s := &redn.ListServer{Lists: lists, Client: client}
 	if s.Worker, err = p.queue("worker", redn.ListWorkerBlocks, recycled, true); err != nil {

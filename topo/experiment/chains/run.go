@@ -24,12 +24,13 @@ import (
 )
 
 const (
-	// Service is the service of the server with the connection manager.
+	// Service is the name under which the server listens for clients with the connection manager.
 	Service  = "redn"
 	patience = time.Second
 	// dialPatience is how long a client waits for a server that prepares a program.
 	dialPatience = 10 * time.Second
-	// sendLen is the room of a client for a request, in front of its values.
+	// sendLen is how many bytes of a client's buffer each request in flight has. The places for
+	// values are behind those for requests.
 	sendLen = 256
 )
 
@@ -47,8 +48,10 @@ type Config struct {
 	Load experiment.RedN
 	// Server is the address of the server.
 	Server netip.Addr
-	// Rounds is the number of requests of a client over which times are taken, Rated that over which a
-	// rate is taken. Span is how long the laps of a loop are counted: at most 4,096 laps.
+	// Rounds is how many requests a client makes if the load measures times, Rated if it measures a
+	// rate (Load.Depth above 1). Span is how long the laps of a recycled loop are counted. It must
+	// be over before 4,096 laps, because the counter of laps has 16 bits and grows by the 16 blocks
+	// of the ring.
 	Rounds, Rated int
 	Span          time.Duration
 	// Doorbell and Completion are times of the NIC that the platform does not spend itself: from a
@@ -88,7 +91,8 @@ func (r *Run) Alone() bool {
 	return r.Load.Kind == experiment.ChainOrder || r.Load.Kind == experiment.ChainConstruct
 }
 
-// Result returns the outcome, without its number of entries. It is called when all clients have ended.
+// Result returns the outcome without RedNResult.Entries, which the platform counts. It is called
+// when all clients have ended.
 func (r *Run) Result() experiment.RedNResult {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +106,7 @@ func (r *Run) Requests() int { return r.Load.Clients * r.rounds() }
 // stopped reports whether the run has failed.
 func (r *Run) stopped() bool { return r.Stopped != nil && r.Stopped() }
 
-// note adds the time of a request.
+// note adds the time that one request took.
 func (r *Run) note(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,13 +131,13 @@ type endpoint struct {
 	qp    verbs.QP
 	mr    verbs.MR
 	buf   []byte
-	base  uint64 // of the server's data
+	base  uint64 // address of the server's data
 	rkey  uint32
 	recvs int // receives that are posted
 	wcs   [16]verbs.WC
 }
 
-// dial connects a client with a buffer for requests and for Depth values.
+// dial connects a client. The client's buffer has room for Depth requests and Depth values.
 func (r *Run) dial(m Machine) (e *endpoint, err error) {
 	e = &endpoint{rt: m.Context.Runtime()}
 	if e.buf, err = m.Alloc(sendLen*r.Load.Depth + max(r.Load.Bytes, sendLen)*r.Load.Depth); err != nil {
@@ -162,13 +166,15 @@ func (r *Run) dial(m Machine) (e *endpoint, err error) {
 	return e, err
 }
 
-// regionOf encodes a region for the other end.
+// regionOf encodes address, R_Key and length of a region, to be sent to the peer with the
+// connection manager's messages.
 func regionOf(mr verbs.MR) []byte {
 	return memgrant.Region{Addr: mr.Addr(), RKey: mr.RKey(), Len: mr.Len()}.AppendTo(nil)
 }
 
-// await waits for completions. It returns how many sends and READs have completed, how many answers
-// with a value have come, and whether the answer has come that ends a request.
+// await waits for completions and takes them. sent is how many sends and READs have completed, hits
+// how many answers with a value have come, and ends how many answers redn.Miss, each of which ends
+// a request.
 func (e *endpoint) await() (sent, hits, ends int, err error) {
 	if err := e.cq.Wait(e.rt.Now().Add(patience)); err != nil {
 		return 0, 0, 0, err
@@ -189,7 +195,7 @@ func (e *endpoint) await() (sent, hits, ends int, err error) {
 	return sent, hits, ends, err
 }
 
-// receive posts receives until there are n.
+// receive posts receives until n are posted.
 func (e *endpoint) receive(n int) error {
 	for ; e.recvs < n; e.recvs++ {
 		if err := e.qp.PostRecv(verbs.RecvWR{}); err != nil {
@@ -199,7 +205,7 @@ func (e *endpoint) receive(n int) error {
 	return nil
 }
 
-// read READs n bytes of the server's data and waits for them.
+// read READs n bytes at an offset of the server's data, and waits for them.
 func (e *endpoint) read(off, n int) error {
 	wr := verbs.SendWR{Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(0, n)}, RemoteAddr: e.base + uint64(off), RKey: e.rkey}
 	if err := e.qp.PostSend(wr); err != nil {
@@ -209,7 +215,7 @@ func (e *endpoint) read(off, n int) error {
 	return err
 }
 
-// send SENDs a request, from a place of the buffer.
+// send SENDs a request. place is the number of its place in the client's buffer.
 func (e *endpoint) send(place int, b []byte) error {
 	copy(e.buf[place*sendLen:], b)
 	return e.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(place*sendLen, len(b))}})

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// keysOf is the number of keys of a table. nodesOf is the length of a list, without the node
-	// behind the last one.
+	// keysOf is the number of keys of a table. nodesOf is the number of nodes of a list that have a
+	// key; an end node follows them.
 	keysOf, nodesOf = 16, 8
-	// stride is the distance of buckets and nodes. slotAt is the offset of the slot in a bucket,
-	// for recycled programs.
+	// stride is the distance of buckets or nodes in bytes. slotAt is the offset of a second form of
+	// the key's entry in its bucket, the slot, which recycled programs read.
 	stride, slotAt = 64, 32
 	// neighbours is what a client READs to find a key by itself: the six buckets of 16 bytes in
 	// which hopscotch hashing may have put it.
@@ -27,11 +27,12 @@ const (
 	programLen = 4 << 20
 	// breakWalks is the number of walks with a break: each has queues of its own.
 	breakWalks = 40
-	// visit is the time in which the server's process looks at a node.
+	// visit is the time that the server's process takes for each node of a list.
 	visit = 100 * time.Nanosecond
 )
 
-// data is the memory of a server: buckets or nodes, then the values, each as long as a value.
+// data is the server's memory, buf at address base: as many buckets or nodes as places says, and
+// behind them a value of `value` bytes for each.
 type data struct {
 	buf    []byte
 	base   uint64
@@ -43,7 +44,7 @@ func (d *data) valueAt(place int) int { return d.places*stride + place*d.value }
 
 func keyAt(place int) redn.Operand { return redn.Operand(0x5a0000000001 + place) }
 
-// fill writes the table or the list.
+// fill writes the list if list is true, otherwise the table, and the values.
 func (d *data) fill(mr verbs.MR, list bool) {
 	d.base = mr.Addr()
 	at := func(off int) uint64 { return d.base + uint64(off) }
@@ -72,8 +73,10 @@ type server struct {
 	mr verbs.MR
 }
 
-// Serve makes the data, and for each client that connects what answers it. It calls ready when clients
-// may connect, and returns when close is called or with the context of the machine.
+// Serve runs the server: it makes the data, and accepts clients. For each client it makes a program
+// of the NIC or a thread of the process that answers. It calls ready when clients may connect, with
+// a function that ends the server. Serve returns nil after that, or after the machine's context was
+// closed.
 func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
 	s, d := &server{Run: r, m: m}, &r.data
 	if d.buf, err = m.Alloc(d.valueAt(d.places) + neighbours); err != nil {
@@ -111,7 +114,7 @@ func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
 
 func (r *Run) isList() bool { return r.Load.Kind == experiment.ChainList }
 
-// welcome accepts the connection of a client.
+// welcome accepts the connection of a client, and makes what answers the client's requests.
 func (s *server) welcome(req rdmacm.Request) error {
 	l := &s.Load
 	var region memgrant.Region
@@ -186,7 +189,8 @@ func (s *server) program(client redn.Mem) (p *program, err error) {
 	}, n, l.Depth, table, client, value)
 }
 
-// process accepts a client whose requests the server's process answers, or that READs.
+// process accepts a client that needs no program: the server's process answers its requests, or the
+// client uses only one-sided operations.
 func (s *server) process(req rdmacm.Request, client redn.Mem) error {
 	cq, err := s.m.Context.CreateCQ(64)
 	if err != nil {
@@ -221,11 +225,11 @@ func (s *server) process(req rdmacm.Request, client redn.Mem) error {
 	return nil
 }
 
-// worker is a thread of the server's process that answers one client.
+// worker is a thread of the server's process that answers the requests of one client.
 type worker struct {
 	server *server
 	rt     verbs.Runtime
-	cq     verbs.CQ // of receives: only a request makes an event
+	cq     verbs.CQ // completions of receives alone, so that only a request makes an event
 	sent   verbs.CQ
 	qp     verbs.QP
 	mr     verbs.MR
@@ -233,7 +237,8 @@ type worker struct {
 	client redn.Mem
 }
 
-// serve answers requests. A request has the place of the key.
+// serve answers requests by a WRITE with immediate data of the value. The first byte of a request
+// is the place of its key.
 func (w *worker) serve() error {
 	l := &w.server.Load
 	var wcs [8]verbs.WC
@@ -275,8 +280,9 @@ func (w *worker) serve() error {
 	}
 }
 
-// wait waits for completions: it polls, or sleeps until an event. A completion that has come before the
-// queue was armed makes no event.
+// wait waits for completions: with WayPolling it polls, otherwise it sleeps until an event. A
+// completion that has come before the completion queue was armed makes no event, so wait polls
+// after arming.
 func (w *worker) wait(l *experiment.RedN, wcs []verbs.WC) (n int, err error) {
 	if l.Way == experiment.WayPolling {
 		if err := w.cq.Wait(clock.Never); err != nil {
@@ -301,7 +307,7 @@ func (w *worker) wait(l *experiment.RedN, wcs []verbs.WC) (n int, err error) {
 	}
 }
 
-// sleep lets a time of the model pass.
+// sleep lets the time d pass, which the process of the model takes for its work.
 func (w *worker) sleep(d time.Duration) {
 	if d > 0 {
 		w.rt.Sleep(d)

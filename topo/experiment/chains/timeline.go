@@ -7,8 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Times of a timeline: how many GETs of a client are answered while the server's process dies and comes
-// back. The process dies at the end of step Death.
+// A timeline says what percentage of a client's GETs is answered in each of Steps steps of length
+// Step, while the server's process dies and is started again. The process dies at the end of the
+// step number Death; the first step is number 1.
 const (
 	Step         = 250 * time.Millisecond
 	Steps, Death = 20, 4
@@ -16,8 +17,9 @@ const (
 	getEvery = time.Millisecond
 )
 
-// Timeline calls get from time begin on, and returns the percentage of the calls in each step that had an
-// answer. get returns false if there was none at its deadline, which is `patience` after the call.
+// Timeline calls get again and again from the time begin on, for all steps, and returns for each
+// step the percentage of its calls that had an answer. get returns false if there was no answer
+// until its deadline, which is `patience` after the call.
 func Timeline(rt verbs.Runtime, begin clock.Time, patience time.Duration, get func(i int, deadline clock.Time) (bool, error)) ([]float64, error) {
 	shares := make([]float64, Steps)
 	for step := range shares {

@@ -13,7 +13,7 @@ import (
 // repeats is the number of constructs over which a rate is taken.
 const repeats = 200
 
-// verb is one request at a time of a client.
+// verb measures the times of a client's one-sided requests of the kind Load.Way, one at a time.
 func (r *Run) verb(e *endpoint) error {
 	ops := map[string]verbs.WROpcode{"WRITE": verbs.OpWrite, "READ": verbs.OpRead, "CAS": verbs.OpCmpSwap, "ADD": verbs.OpFetchAdd}
 	op, ok := ops[r.Load.Way]
@@ -41,7 +41,7 @@ func (r *Run) verb(e *endpoint) error {
 	return nil
 }
 
-// RunAlone runs a program that needs no client on the NIC of a machine.
+// RunAlone runs a load that needs no client: a program on the NIC of the machine.
 func (r *Run) RunAlone(m Machine) error {
 	pd, err := m.Context.AllocPD()
 	if err != nil {
@@ -60,7 +60,8 @@ func (r *Run) RunAlone(m Machine) error {
 	return r.constructs(p)
 }
 
-// until waits until a queue has so many completions.
+// until waits for n completions of the requests of queue number `queue`. It returns an error if a
+// request has failed.
 func (p *program) until(queue, n int) error {
 	var wcs [16]verbs.WC
 	cq, now := p.sent[queue], p.m.Context.Runtime().Now
@@ -82,8 +83,9 @@ func (p *program) until(queue, n int) error {
 	return nil
 }
 
-// order measures a chain of no-ops. The cost model knows doorbells and completions of requests that
-// send frames, so they are added here.
+// order measures the time of a chain of Load.N no-ops in the ordering mode Load.Way. The cost model
+// counts the times of doorbell and completion only for requests that send frames, so order adds
+// them.
 func (r *Run) order(p *program) error {
 	n := max(1, r.Load.N)
 	main, err := p.queue("main", 4*n, verbs.RingInit{}, true)
@@ -136,17 +138,19 @@ func (r *Run) order(p *program) error {
 	return nil
 }
 
-// operand puts an operand into the pool.
+// operand puts an operand into the program's pool of constants, and returns its memory.
 func (p *program) operand(y redn.Operand) redn.Mem {
 	return p.pool.Put(binary.LittleEndian.AppendUint64(nil, uint64(y))).At(0, redn.OperandLen)
 }
 
-// condition is what the constructs compare: the operand at x, with y, and what they copy.
+// condition is the condition that the constructs decide: if the operand at x equals y, src is
+// copied to dst. scratch is memory that may be overwritten.
 type condition struct {
 	x, src, dst, scratch redn.Mem
 	y                    redn.Operand
 }
 
+// condition makes a condition in the program's pool. equal says whether its operands are equal.
 func (p *program) condition(equal bool) condition {
 	c := condition{y: 0x5a5a5a, x: p.operand(0x5a5a5a), src: p.operand(1), dst: p.operand(0), scratch: p.pool.Put(make([]byte, 8))}
 	if !equal {
@@ -155,7 +159,8 @@ func (p *program) condition(equal bool) condition {
 	return c
 }
 
-// constructs measures conditions, or the iterations of an unrolled loop.
+// constructs measures how many conditions, or iterations of an unrolled loop, the NIC executes in a
+// second.
 func (r *Run) constructs(p *program) error {
 	master, err := p.queue("master", 4, verbs.RingInit{}, true)
 	if err != nil {
@@ -198,13 +203,15 @@ func (r *Run) constructs(p *program) error {
 	return nil
 }
 
-// count notes the cost of one of n constructs, without its conditional request.
+// count notes how many requests of each kind one of n constructs takes, without its conditional
+// copy.
 func (r *Run) count(n int, queues ...*redn.Queue) {
 	c := redn.CostOf(queues...)
 	r.out.Copies, r.out.Atomics, r.out.Controls = c.Copies/n-1, c.Atomics/n, c.Controls/n
 }
 
-// laps measures the laps of a recycled loop whose body is a condition.
+// laps measures how many laps a recycled loop makes in a second. The body of the loop is a
+// condition.
 func (r *Run) laps(p *program) error {
 	master, err := p.queue("master", 4, verbs.RingInit{}, true)
 	if err != nil {
@@ -237,7 +244,8 @@ func (r *Run) laps(p *program) error {
 	if err := p.start(); err != nil {
 		return err
 	}
-	// Each lap raises the limit of the request that closes it, the last one, by the length of the ring.
+	// The last request of the ring is the ENABLE that starts the next lap. Each lap raises the
+	// limit in this request by the length of the ring, so the limit tells how many laps there were.
 	blocks := q.Ring.Len / sendring.BlockSize
 	limit := func() (uint16, error) {
 		var b [4]byte

@@ -16,7 +16,7 @@ const (
 	rednWrites cost.Rate = 63_000_000
 )
 
-// shortPatience is the patience of experiments before storePatience was introduced.
+// shortPatience replaces storePatience in loads that take back the choice ShortPatience.
 const shortPatience = 10 * time.Millisecond
 
 // choose returns the cost model of a load. If the load takes back choices of the model, choose
@@ -35,7 +35,7 @@ func (p *Sim) choose(l *experiment.Clover) *cost.Model {
 	return &m
 }
 
-// patience is how long a client of a load waits for an operation.
+// patience returns how long a client of a load waits for an operation before it gives up.
 func patience(l *experiment.Clover) time.Duration {
 	if l.Undo&experiment.ShortPatience != 0 {
 		return shortPatience

@@ -24,10 +24,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// publishedPool is how many nodes of 128 bytes the published system has on a memory server.
+// publishedPool is how many nodes of 128 bytes the published system has room for on a memory
+// server.
 const publishedPool = 335360
 
-// minNodes is the least number of nodes for which the switch has room.
+// minNodes is the least number of nodes for which the switch's tables have room.
 const minNodes = 1 << 16
 
 // cloverRack returns the rack file: seven compute hosts, one metadata server and, as in the
@@ -139,6 +140,8 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 }
 
 // count is called at the beginning and at the end of the time in which operations are counted.
+// After the second call bytes, calls and walked are the differences of the counters between the
+// calls.
 func (r *cloverRun) count() {
 	r.bytes = switchBytes(r.rack) - r.bytes
 	if r.meta != nil {
@@ -164,7 +167,8 @@ func (r *cloverRun) class() layout.Class {
 	return c
 }
 
-// shares gives all memory to nodes of that size class.
+// shares says how the metadata server divides memory among the size classes of nodes: class has
+// all.
 func (r *cloverRun) shares() (s [layout.Classes]int) {
 	s[r.class()] = 1
 	return s
@@ -274,7 +278,7 @@ type program struct {
 	get, put time.Duration
 }
 
-// Timeline is that of the store.
+// Timeline returns the timeline of the wrapped store.
 func (s *program) Timeline() *kv.Timeline { return kv.TimelineOf(s.Store) }
 
 // Get spends the program's time and calls Get of the store.
@@ -297,7 +301,7 @@ func (r *cloverRun) client(rt verbs.Runtime, id int, open func() (*clover.Client
 		return err
 	}
 	load := r.cfg
-	load.Client, load.Patience = id, time.Second // all clients connect at once
+	load.Client, load.Patience = id, time.Second // long, because all clients connect at once
 	if _, err := kv.Load(c, rt, load); err != nil {
 		return err
 	}
@@ -305,7 +309,7 @@ func (r *cloverRun) client(rt verbs.Runtime, id int, open func() (*clover.Client
 		return fmt.Errorf("client %d has loaded its keys at %v, after %v", id, rt.Now(), loadLimit)
 	}
 	rt.Sleep(loadLimit.Sub(rt.Now()))
-	if id == 0 { // a client that has worked for a while has accessed every key
+	if id == 0 { // client 0 reads all keys, as if it had worked for a while
 		for key := range r.load.Keys {
 			if _, err := c.Get(key, nil, readLimit); err != nil {
 				return err

@@ -24,11 +24,11 @@ import (
 // directRun is a load of pDPM-Direct or pDPM-Central in progress.
 type directRun struct {
 	workload
-	cores   int // of the coordinator; 0 means pDPM-Direct
+	cores   int // cores of the coordinator of pDPM-Central; 0 means pDPM-Direct
 	model   *cost.Model
 	shape   pdpm.Shape
 	servers []netip.Addr
-	ready   bool // the keys are loaded
+	ready   bool // true when all keys are loaded
 }
 
 // Direct runs clients of pDPM-Direct or pDPM-Central. Their programs take as much time as those of

@@ -22,15 +22,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Times of loads on servers' memory. The largest is a bound that is reached only if something is
-// wrong.
+// lentPoll is the interval at which a load checks what it waits for. lentPatience is the virtual
+// time until which the switch must have made its connections and filled its tables; a load that
+// waits longer fails.
 const (
 	lentPoll     = 10 * time.Microsecond
 	lentPatience = clock.Time(2 * time.Second)
 )
 
 // frameType is the EtherType of the frames of BufferRate and Incast, one of those for local
-// experiments. frameHead is their headers and numbers.
+// experiments. frameHead is the length of what each frame begins with: the Ethernet header, the
+// number of its sender and its own number.
 const (
 	frameType = 0x88b5
 	frameHead = 14 + 8
@@ -43,7 +45,8 @@ type lentRun struct {
 	over int   // overhead of a frame on the wire in bytes
 	// memory is that of each server; memory[i] is of msi.
 	memory [][]byte
-	// seen is called for the frames of the load that arrive at a host.
+	// seen is called with each frame that arrives at a host. It returns true if the frame belongs
+	// to the load; then the host does not get the frame.
 	seen func(now clock.Time, host string, frame []byte) bool
 }
 
@@ -83,7 +86,8 @@ func (p *Sim) lent(ctx context.Context, l lentRack, seen func(now clock.Time, ho
 	return r, nil
 }
 
-// hello makes the addresses of all hosts known to the switch.
+// hello makes each host send a broadcast frame, so that the switch learns the MAC addresses of all
+// hosts.
 func (r *lentRun) hello() {
 	for _, h := range r.rack.Hosts() {
 		f := make([]byte, 60)
@@ -94,7 +98,7 @@ func (r *lentRun) hello() {
 	}
 }
 
-// wrap puts a lentPoint, which calls seen, before each host.
+// wrap puts a lentPoint before each host, which passes arriving frames to seen.
 func (r *lentRun) wrap(name string, n sim.Node) sim.Node {
 	if name == spec.SwitchName {
 		return n
@@ -102,7 +106,8 @@ func (r *lentRun) wrap(name string, n sim.Node) sim.Node {
 	return &lentPoint{Node: n, name: name, run: r}
 }
 
-// lentPoint is a node that shows seen the frames that arrive at a host.
+// lentPoint stands before a host in the simulation, and passes each arriving frame to lentRun.seen
+// first.
 type lentPoint struct {
 	sim.Node
 	name string
@@ -115,7 +120,8 @@ func (p *lentPoint) Frame(now clock.Time, port int, f packetio.Frame, out *packe
 	}
 }
 
-// drive runs f as a program of cn0, after the switch has made its connections, and ends the rack.
+// drive runs f as a program of cn0 when the switch has made conns connections to servers. Then it
+// ends the simulation.
 func (r *lentRun) drive(ctx context.Context, conns int, f func(ctx verbs.Context) error) error {
 	defer r.rack.Close()
 	h := r.rack.Host("cn0")

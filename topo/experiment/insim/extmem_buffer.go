@@ -15,11 +15,13 @@ import (
 )
 
 const (
-	// rateFrames is how many frames a BufferRate has. Those of the second half without the last rateEdge are
+	// rateFrames is how many frames a BufferRate load has. The rate is that of the second half of
+	// the frames that pass, without the last rateEdge.
 	rateFrames, rateEdge = 4000, 200
-	// rateHigh is how many of the frames wait in the switch and so are not in the ring.
+	// rateHigh is how many of the frames wait in the switch and so are not stored in the ring.
 	rateHigh = 64
-	// closed and open are rates of the port. At the rate closed a frame takes 12 ms.
+	// closed and open are rates of the port to ms0: closed while frames are stored, open while they
+	// are loaded. At the rate closed a frame takes 12 ms.
 	closed, open = "1Mbit", "400Gbit"
 )
 
@@ -50,9 +52,9 @@ func (p *Sim) BufferRate(ctx context.Context, l experiment.BufferRate) (float64,
 	}
 	err = r.drive(ctx, 1, func(ctx verbs.Context) error {
 		rt := ctx.Runtime()
-		senders := 2 // twice the rate that the ring can take
+		senders := 2 // their frames come at twice the rate that the ring can take
 		if l.Direction == experiment.Load {
-			senders = 1 // none is dropped
+			senders = 1 // one sender is slower than the ring, so all frames are stored and can be loaded
 		}
 		for i := range senders {
 			r.send(i, l.Bytes, rateFrames/senders)
@@ -127,11 +129,11 @@ type stream struct {
 	cq   verbs.CQ
 	wr   verbs.SendWR
 	wcs  [nativeDepth]verbs.WC
-	out  int // in flight
+	out  int // messages in flight
 	done int
 }
 
-// stream connects to ms0.
+// stream connects cn0 to the memory service of ms0, for messages of size bytes.
 func (r *lentRun) stream(ctx verbs.Context, op verbs.WROpcode, size int) (*stream, error) {
 	s := &stream{rt: ctx.Runtime()}
 	pd, err := ctx.AllocPD()
@@ -154,7 +156,7 @@ func (r *lentRun) stream(ctx verbs.Context, op verbs.WROpcode, size int) (*strea
 	return s, err
 }
 
-// until keeps messages in flight until the time end.
+// until keeps nativeDepth messages in flight until the time end.
 func (s *stream) until(end clock.Time) error {
 	for s.rt.Now() < end {
 		for ; s.out < nativeDepth; s.out++ {
@@ -169,7 +171,7 @@ func (s *stream) until(end clock.Time) error {
 	return nil
 }
 
-// reap waits for completions.
+// reap waits for completions, takes them, and counts the messages that have ended.
 func (s *stream) reap() error {
 	if err := s.cq.Wait(s.rt.Now().Add(time.Second)); err != nil {
 		return err
@@ -195,7 +197,7 @@ func (s *stream) drain() error {
 	return nil
 }
 
-// incastPoll is how often the frames in the switch are counted.
+// incastPoll is the interval at which Incast counts the frames in the switch.
 const incastPoll = 2 * time.Microsecond
 
 // Incast makes several hosts send frames to ms0 at the same time.

@@ -15,7 +15,7 @@ const (
 	countWarm = 100 * time.Microsecond
 	countTime = 500 * time.Microsecond
 	// countQuiet is how long after the last WRITE the switch may take to bring all counts to the
-	// store. It is longer than all timers of the switch.
+	// server's memory. It is longer than all timers of the switch.
 	countQuiet = 20 * time.Millisecond
 )
 
@@ -56,11 +56,11 @@ func (p *Sim) Counting(ctx context.Context, l experiment.Counting) (out experime
 	return out, err
 }
 
-// adds returns how many atomics the store's NIC has executed.
+// adds returns how many atomics the NIC of ms1, the server with the counter, has executed.
 func (r *lentRun) adds() uint64 { return r.rack.Host("ms1").Counters().RxAtomicRequests }
 
-// traffic returns the bytes that the store's link has carried in both directions, including the
-// overhead of frames on the wire.
+// traffic returns the bytes that the link of ms1, the server with the counter, has carried in both
+// directions, including the overhead of frames on the wire.
 func (r *lentRun) traffic() (n uint64) {
 	for _, d := range []fault.Dir{fault.Up, fault.Down} {
 		s := r.rack.Host("ms1").Link().Stats(d)

@@ -32,8 +32,9 @@ const (
 	lookupCell     = 2048
 	lookupPort     = 10000 // source port of flow 0
 	lookupTo       = 9
-	lookupClass    = 46 << 2 // what entries set, in the type of service
-	// Headers of Ethernet, IPv4 and UDP. The packet's number follows them.
+	lookupClass    = 46 << 2 // the DSCP that entries set, as it is in the type-of-service byte
+	// lookupHead is the length of the headers of Ethernet, IPv4 and UDP. The packet's number
+	// follows them.
 	lookupHead = 14 + 20 + 8
 )
 
@@ -44,8 +45,8 @@ type lookupLoad struct {
 	frames  [][]byte // of each flow
 	next    int      // number of the next packet
 	sent    []clock.Time
-	from    clock.Time // when counting began
-	until   int        // number of the packet behind the last one
+	from    clock.Time // when the first counted packet arrived
+	until   int        // number of packets that were sent when counting ended; 0 while packets are counted
 	times   []time.Duration
 	arrived []clock.Time
 	wrong   int
@@ -99,7 +100,7 @@ func (r *lookupLoad) frame(flow int) []byte {
 	return append(b, make([]byte, r.Bytes-len(b))...)
 }
 
-// entries lists the entries of all flows.
+// entries lists the table entries for the packets of all flows.
 func (r *lookupLoad) entries() (list []string) {
 	from, to := r.rack.Host("cn0").Addr(), r.rack.Host("cn1").Addr()
 	for i := range r.Flows {
@@ -164,7 +165,8 @@ func (r *lookupLoad) send() {
 	r.rack.Host("cn0").Inject(fault.Up, b, nil)
 }
 
-// see takes a packet that has arrived. It sends the next one, and ends the load after the last one.
+// see is the function lentRun.seen of the load. It counts a packet that has arrived at cn1, and
+// sends the next packet unless enough packets were counted.
 func (r *lookupLoad) see(now clock.Time, host string, b []byte) bool {
 	if host != "cn1" || len(b) != r.Bytes || binary.BigEndian.Uint16(b[12:]) != wire.EtherTypeIPv4 || binary.BigEndian.Uint16(b[36:]) != lookupTo {
 		return false

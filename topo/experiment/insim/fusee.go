@@ -26,8 +26,8 @@ const (
 	// indexValue is the largest value of an object of one unit, which is what the published system
 	// takes for a key with a value of 128 bytes.
 	indexValue = layout.Unit - layout.Overhead
-	// indexOpen is when the table was made, indexReady when all keys are loaded, indexWarm when all
-	// clients remember their slots.
+	// indexOpen is the virtual time until which the table is made, indexReady until which all keys
+	// are loaded, and indexWarm until which all clients know the slots of all keys.
 	indexOpen    = clock.Time(time.Second)
 	indexReady   = clock.Time(2 * time.Second)
 	indexWarm    = clock.Time(6 * time.Second)
@@ -122,7 +122,8 @@ func (p *Sim) Fusee(ctx context.Context, l experiment.Fusee) (experiment.StoreRe
 	return out, err
 }
 
-// observe counts an operation that has ended in its step.
+// observe is called when an operation has ended, and counts it in the step of the run in which it
+// ended.
 func (r *indexRun) observe(time.Duration) {
 	since := r.rack.Now().Sub(indexWarm.Add(r.load.Warm))
 	if since >= 0 && since < r.load.Run {
@@ -140,7 +141,7 @@ func (r *indexRun) config(h *simrack.Host, ctx verbs.Context) fusee.Config {
 	return c
 }
 
-// format makes the table.
+// format makes the empty store on the memory servers.
 func (r *indexRun) format(h *simrack.Host, ctx verbs.Context) error {
 	_, err := fusee.Format(r.config(h, ctx), fusee.FormatConfig{
 		Generation: 1, Replicas: r.load.Replicas, IndexReplicas: r.load.IndexReplicas,
@@ -184,7 +185,8 @@ func (r *indexRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
 	return errors.Join(r.work(c, rt, id), c.Close())
 }
 
-// guest joins in the middle of the run: it connects, remembers nothing, and leaves later.
+// guest runs one of the additional clients: it joins in the middle of the run, knows no slots at
+// first, and leaves before the run ends.
 func (r *indexRun) guest(h *simrack.Host, ctx verbs.Context, i int) error {
 	rt, step := ctx.Runtime(), r.load.Run/time.Duration(r.load.Steps)
 	begin := indexWarm.Add(r.load.Warm)

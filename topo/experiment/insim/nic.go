@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// NIC runs one-sided operations, with the code of package calibrate.
+// NIC measures the rate of one-sided operations by the code of package calibrate.
 func (p *Sim) NIC(ctx context.Context, l experiment.NIC) (float64, error) {
 	ops := map[string]verbs.WROpcode{"write": verbs.OpWrite, "read": verbs.OpRead, "cas": verbs.OpCmpSwap}
 	op, ok := ops[l.Op]

@@ -23,8 +23,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// The paper's testbed: links of 100 Gbit/s and a round trip of 5 µs, of which each link has a quarter
-// without the time of its bytes.
+// The paper's testbed: links of 100 Gbit/s, and a round trip of 5 µs, in which a link is passed
+// four times. soloDelay is a quarter of the round trip less 250 ns, about the time of a frame's
+// bytes. soloSlots and soloDemandSlots are numbers of command slots.
 const (
 	soloRTT                    = 5 * time.Microsecond
 	soloRate                   = 100_000_000_000
@@ -32,13 +33,14 @@ const (
 	soloSlots, soloDemandSlots = 256, 512
 	// soloFrame is the length of a frame with the data of an operation.
 	soloFrame = onerma.MaxOp + onerma.Overhead + 18
-	// soloChunk is the size of an operation, and of the transfers of a flow that never ends.
+	// soloChunk is the largest size of an operation in bytes, and the size of the transfers of an
+	// endless flow.
 	soloChunk  = onerma.MaxOp
 	soloMemory = 1 << 20
 	soloSmall  = 64
-	// soloSmallRate is how many small READs there are in a second.
+	// soloSmallRate is how many small READs (of soloSmall bytes) begin in a second.
 	soloSmallRate = 10_000
-	// soloEvents bounds a simulation.
+	// soloEvents is the largest number of events in a simulation; one that needs more fails.
 	soloEvents = 400_000_000
 )
 
@@ -64,26 +66,29 @@ type soloHost struct {
 	flows  []*soloFlow
 }
 
-// soloKey is a target, by its number, and an operation.
+// soloKey says what a host needs a key of the 1RMA NIC for: the number of the target host, and the
+// operation.
 type soloKey struct {
 	to int
 	op onerma.Op
 }
 
-// soloFlow is transfers of one host; the tag of a transfer is the number of its flow.
+// soloFlow is a series of transfers that one host begins. The tag of a transfer is the number of
+// its flow.
 type soloFlow struct {
 	host   *soloHost
 	number int
-	to     int // -1: another host at random for each transfer
+	to     int // number of the target; -1: another host at random for each transfer
 	bytes  int
-	again  bool // a transfer that has ended is followed by the next
-	// from is when measuring begins. moved counts bytes, took has the times, retries counts operations
-	// that were tried again, since then.
+	again  bool // true: when a transfer has ended, the next one begins
+	// from is when measuring begins. Since then, moved counts the bytes of transfers, took has
+	// their times, and retries counts operations that were tried again.
 	from    clock.Time
 	moved   int
 	retries int
 	took    []time.Duration
-	// op is READ if it is 0. done, if not nil, is called with each result.
+	// op is the operation of the transfers; 0 means READ. done, if not nil, is called with each
+	// result.
 	op    onerma.Op
 	until clock.Time // when moved is not counted any more; 0 means never
 	done  func(r *executor.Result)
@@ -168,7 +173,7 @@ func (r *soloRack) fail(err error) {
 	}
 }
 
-// flow adds a flow to a host, which is measured from a time on.
+// flow adds a flow to a host. Transfers that end at the time from or later are measured.
 func (h *soloHost) flow(to, bytes int, again bool, from clock.Time) *soloFlow {
 	f := &soloFlow{host: h, number: len(h.flows), to: to, bytes: bytes, again: again, from: from}
 	h.flows = append(h.flows, f)
@@ -207,7 +212,8 @@ func (f *soloFlow) ended(x *executor.Result) {
 	}
 }
 
-// begin starts a transfer. The caller has exclusive use of the host.
+// begin starts the flow's next transfer. It is called from a step of the host's node in the
+// simulation.
 func (f *soloFlow) begin(now clock.Time) {
 	h, r := f.host, f.host.rack
 	to := f.to
@@ -224,14 +230,15 @@ func (f *soloFlow) begin(now clock.Time) {
 	}))
 }
 
-// start starts a transfer from outside of the host's steps.
+// start starts the flow's next transfer. Unlike begin, it is called outside of the host's steps.
 func (f *soloFlow) start() {
 	now, _ := f.host.rack.net.Begin(f.host.node)
 	f.begin(now)
 	f.host.rack.net.End(f.host.node)
 }
 
-// endless starts a flow of READs whose demand is larger than a link.
+// endless starts a flow of READs that never ends, with 64 transfers at a time: more than a link can
+// carry.
 func (h *soloHost) endless(to int, since clock.Time) *soloFlow {
 	f := h.flow(to, soloChunk, true, since)
 	for range 64 {
@@ -246,7 +253,7 @@ type timeline interface {
 	At(at clock.Time, f func())
 }
 
-// poisson calls f at random times, so often a second on average, until a time.
+// poisson calls f at random times until the time until: on average, rate times a second.
 func poisson(t timeline, random *rand.Rand, rate float64, until clock.Time, f func()) {
 	var next func()
 	next = func() {
@@ -258,7 +265,7 @@ func poisson(t timeline, random *rand.Rand, rate float64, until clock.Time, f fu
 	next()
 }
 
-// soloGoodput returns bytes that have moved as a share of the line rate.
+// soloGoodput returns the rate at which bytes have moved during span, as a share of the line rate.
 func soloGoodput(bytes int, span time.Duration) float64 {
 	return float64(bytes) * 8 / span.Seconds() / soloRate
 }
@@ -268,7 +275,8 @@ func (r *soloRack) run(d time.Duration) error {
 	return errors.Join(err, r.err)
 }
 
-// share returns the part of the line rate at which frames reach hosts during d.
+// share runs the simulation for the time d. It returns at which part of the line rate each of the
+// given hosts has received frames.
 func (r *soloRack) share(d time.Duration, hosts ...int) ([]float64, error) {
 	before := make([]uint64, len(hosts))
 	for i, h := range hosts {
@@ -282,7 +290,8 @@ func (r *soloRack) share(d time.Duration, hosts ...int) ([]float64, error) {
 	return out, err
 }
 
-// soloLoads and roceLoads are the loads of 1RMA NICs, and of RoCEv2 NICs on the same links, by kind.
+// soloLoads has the functions that measure loads of 1RMA NICs, by kind of load. roceLoads has those
+// for RoCEv2 NICs on the same links.
 var (
 	soloLoads = map[string]soloLoad{
 		experiment.SoloRamp: soloRamp, experiment.SoloBeside: soloBeside, experiment.SoloDemand: soloDemand, experiment.SoloRandom: soloRandom,
@@ -314,8 +323,8 @@ func (p *Sim) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.O
 	return out, err
 }
 
-// soloRamp measures how soon a flow has the line rate, and how soon a second client of the same
-// server has its share.
+// soloRamp measures after how many round trips a flow has the line rate, and after how many a
+// second client of the same server has its share.
 func soloRamp(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
 	r, err := newSoloRack(ctx, 3, l)
 	if err != nil {
@@ -365,8 +374,9 @@ func soloBeside(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 	return out, err
 }
 
-// soloDemand measures what a server's clients get that each demand a share of the line rate, without
-// congestion control, as in the simulations of the paper. What fails is shed, and not tried again.
+// soloDemand measures the goodput of l.Hosts clients of one server. Each client begins READs at
+// random times, at a rate that is the share l.Load of the line rate, without congestion control, as
+// in the simulations of the paper. A READ that fails is shed: it is not tried again.
 func soloDemand(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
 	r, err := newSoloRack(ctx, l.Hosts+1, l)
 	if err != nil {
@@ -403,16 +413,16 @@ func soloDemand(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 	return out, nil
 }
 
-// soloDemander issues READs at a portal of its own.
+// soloDemander is a client that issues READs at a portal of its own, without an executor.
 type soloDemander struct {
 	host        *soloHost
 	portal      *nic.Portal
 	target      *soloHost
 	key         *nic.Cipher
-	again       bool       // a command that has ended is followed by the next
-	from, until clock.Time // when commands must end that are counted
+	again       bool       // true: when a command has ended, the next one is issued
+	from, until clock.Time // commands that end between these times are counted
 	ended       [nic.DispatchTimeout + 1]int
-	took        []time.Duration // of those that are OK
+	took        []time.Duration // times of the counted commands that ended as OK
 }
 
 func (h *soloHost) demand(target *soloHost, from, until clock.Time) (d *soloDemander, err error) {
@@ -425,7 +435,8 @@ func (h *soloHost) demand(target *soloHost, from, until clock.Time) (d *soloDema
 	return d, nil
 }
 
-// issue issues a READ. Without a free slot, the READ is shed as if it had waited too long.
+// issue issues a READ from outside of the host's steps. If no command slot is free, the READ is
+// shed: it is counted as DispatchTimeout, as if it had waited too long.
 func (d *soloDemander) issue() {
 	net := d.host.rack.net
 	now, _ := net.Begin(d.host.node)
@@ -437,7 +448,7 @@ func (d *soloDemander) issue() {
 	net.End(d.host.node)
 }
 
-// command issues a READ. The caller has exclusive use of the host.
+// command issues a READ. It is called from a step of the host's node in the simulation.
 func (d *soloDemander) command(now clock.Time) {
 	d.host.rack.fail(d.portal.Issue(now, &nic.Command{
 		Op: onerma.Read, Length: soloChunk, Target: d.target.addr, Remote: d.target.region.ID(), Key: d.key, Local: d.host.region,
@@ -452,7 +463,7 @@ func (d *soloDemander) count(now clock.Time, s nic.Status) bool {
 	return true
 }
 
-// collect takes the completions.
+// collect takes the completions of commands, and counts them.
 func (d *soloDemander) collect() {
 	var out [16]nic.Completion
 	for {

@@ -12,10 +12,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// The store of figure 9, its clients, and the number of failures that are measured.
+// Sizes of figure 9: the store, its clients, and the number of failures that are measured.
 const (
 	failoverServers = 3
-	failoverThreads = 16 // of a host
+	failoverThreads = 16 // clients on each host
 	failoverKeys    = 64
 	failoverValue   = 2000
 	failoverThink   = 10 * time.Microsecond // on average, between two GETs of a thread
@@ -24,10 +24,11 @@ const (
 	failoverRuns    = 5
 )
 
-// failoverGET is a GET: when it began, since the failure, and how long it took.
+// failoverGET is one GET. at is when it began, relative to the failure and negative before it; took
+// is how long it took.
 type failoverGET struct{ at, took time.Duration }
 
-// soloFailover measures GETs of clients while the NIC of a replica dies.
+// soloFailover measures GETs of clients while the NIC of a replica dies, in failoverRuns runs.
 func soloFailover(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
 	f := &experiment.Failover{Before: int(failoverBefore / experiment.FailoverBin)}
 	var gets []failoverGET
@@ -58,8 +59,8 @@ func soloFailover(ctx context.Context, l *experiment.OneRMA) (out experiment.One
 	return out, nil
 }
 
-// steadyAfter returns how many round trips after the failure the last GET ended that took 10 % longer
-// than all GETs in the last third of the measurement.
+// steadyAfter returns how many round trips after the failure the last slow GET ended. A GET is slow
+// if it took 10 % longer than the longest GET in the last third of the measurement.
 func steadyAfter(gets []failoverGET, span time.Duration) float64 {
 	var most, last time.Duration
 	for _, g := range gets {
@@ -75,7 +76,7 @@ func steadyAfter(gets []failoverGET, span time.Duration) float64 {
 	return float64(last) / float64(soloRTT)
 }
 
-// failoverRun measures one failure.
+// failoverRun runs the clients around one failure, and returns their GETs.
 func failoverRun(ctx context.Context, l *experiment.OneRMA, seed uint64) (gets []failoverGET, err error) {
 	r, err := newStore(ctx, l, seed)
 	if err != nil {

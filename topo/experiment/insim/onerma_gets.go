@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// The READs of a GET of the service kvcs, and the clients of a host. A GET that finds no free client
-// waits for one.
+// A GET of the service kvcs is a READ of getsIndex bytes and then one of getsCell bytes. A host has
+// getsWorker clients; a GET that finds all of them busy waits.
 const (
 	getsIndex  = 512 // bytes of two buckets
 	getsCell   = 24 + failoverValue
@@ -25,7 +25,7 @@ const (
 	getsWorker = 48
 )
 
-// newStore makes a rack with a store, and a client that loads the keys.
+// newStore makes a rack with the store kvcs, and adds a client that loads the keys.
 func newStore(ctx context.Context, l *experiment.OneRMA, seed uint64) (*virtual.Rack, error) {
 	r, err := virtual.New(virtual.Config{
 		Seed: seed, Servers: failoverServers, Hosts: l.Hosts, RTT: soloRTT, Delay: soloDelay, Rate: soloRate, First: l.First, Window: l.Window, Threshold: l.Threshold,
@@ -51,8 +51,9 @@ func newStore(ctx context.Context, l *experiment.OneRMA, seed uint64) (*virtual.
 	return r, nil
 }
 
-// getsArrivals draws when the GETs of a host begin: random times whose rate is the load of all servers'
-// links, shared among the hosts. GETs count that begin from from on.
+// getsArrivals draws the times at which the GETs of a host begin. Their rate is such that the GETs
+// of all hosts take the share l.Load of the servers' links. GETs that begin at `from` or later are
+// counted.
 func getsArrivals(l *experiment.OneRMA, host int) (at []clock.Time, from clock.Time) {
 	random := rand.New(rand.NewPCG(8, uint64(host)))
 	rate := l.Load * soloRate / 8 / getsFrames * failoverServers / float64(l.Hosts)
@@ -65,14 +66,15 @@ func getsArrivals(l *experiment.OneRMA, host int) (at []clock.Time, from clock.T
 	return at, from
 }
 
-// getsTimes are the times of GETs, and when the last of them ended.
+// getsTimes collects the times of the GETs that began at `from` or later. last is when the last of
+// them ended.
 type getsTimes struct {
 	from clock.Time
 	last clock.Time
 	took []time.Duration
 }
 
-// add notes a GET that was to begin at a time and has ended now.
+// add notes a GET that was to begin at the time began and has ended at the time now.
 func (g *getsTimes) add(began, now clock.Time) {
 	if began >= g.from {
 		g.took, g.last = append(g.took, now.Sub(began)), max(g.last, now)
@@ -119,8 +121,8 @@ func soloGets(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAR
 	return times.result(l), err
 }
 
-// roceGets is soloGets with the READs of a GET over connections: those of a host to a server share one.
-// The first hosts of the rack are the servers.
+// roceGets is soloGets over RoCEv2: clients make the same READs without the store. All READs of a
+// host to a server are on one connection. The first hosts of the rack are the servers.
 func roceGets(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
 	r, err := newRoceRack(ctx, failoverServers+l.Hosts)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// Times of SoloRandom and SoloMixed, and the transfers of SoloMixed: a share of mixedSmall has the first
-// size, the others have the second one.
+// For SoloRandom and SoloMixed: randomWarm is the time before transfers are counted, randomEnd the
+// time in which the last ones end. In SoloMixed the share mixedSmall of the transfers has soloChunk
+// bytes, and the others have mixedLarge.
 const (
 	randomWarm = 200 * soloRTT
 	randomEnd  = 1000 * soloRTT
@@ -23,7 +24,7 @@ const (
 
 var randomSizes = [2]int{soloChunk, mixedLarge}
 
-// randomKind draws the size of a transfer.
+// randomKind draws the size of a transfer, and returns its index in randomSizes.
 func randomKind(l *experiment.OneRMA, r *rand.Rand) int {
 	if l.Kind == experiment.SoloMixed && r.Float64() >= mixedSmall {
 		return 1
@@ -31,7 +32,8 @@ func randomKind(l *experiment.OneRMA, r *rand.Rand) int {
 	return 0
 }
 
-// randomRate returns how many transfers a second of a host are its load.
+// randomRate returns how many transfers each host begins in a second, so that its load is the share
+// l.Load of the line rate.
 func randomRate(l *experiment.OneRMA) float64 {
 	rate := l.Load * soloRate / 8 / soloFrame
 	if l.Kind == experiment.SoloMixed {
@@ -40,8 +42,8 @@ func randomRate(l *experiment.OneRMA) float64 {
 	return rate
 }
 
-// soloRandom measures READs or WRITEs of all hosts from random others at a share of the line rate: of 4 KB,
-// or of 4 KB and 200 KB.
+// soloRandom measures transfers between all hosts: each READs from random others, or WRITEs to
+// them. All transfers have 4 KB in SoloRandom; in SoloMixed some have 200 KB.
 func soloRandom(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
 	r, err := newSoloRack(ctx, l.Hosts, l)
 	if err != nil {
@@ -126,16 +128,16 @@ func soloLocal(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMA
 	return out, err
 }
 
-// Bounds of a fair share: the smaller rate is at least so much of the larger one, within fairStep round
-// trips, and it is looked for in longest round trips.
+// Two rates are fair if the smaller one is at least soloFairShare of the larger one. They are
+// measured over fairStep round trips at a time, for soloLongest round trips at most.
 const (
 	soloFairShare = 0.8
 	fairStep      = 5
 	soloLongest   = 2000
 )
 
-// soloFair returns after how many round trips two rates are fair; 0: never. step runs fairStep round
-// trips and returns the rates.
+// soloFair returns after how many round trips two rates are fair; 0 means that they never were.
+// step runs fairStep round trips and returns the rates.
 func soloFair(step func() (a, b float64, err error)) (float64, error) {
 	for n := fairStep; n <= soloLongest; n += fairStep {
 		a, b, err := step()

@@ -18,15 +18,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// SoloRekey: a client READs two regions of a host, each at half of the load, and the key of the first
-// is replaced every rekeyEvery.
+// Times of SoloRekey, in which a client READs two regions of a host, each with half of the load.
+// The key of the first region is replaced every rekeyEvery.
 const (
 	rekeyWarm  = 200 * soloRTT
 	rekeyEvery = 50 * soloRTT
 )
 
-// rekeyRead is a READ: of which region, when it began and ended, how often it failed, and the number of
-// the key that it had last.
+// rekeyRead is one READ: the region that it reads (0 is the one whose key is replaced), when it
+// began and ended, how often it was refused, and the number of the key that it used last.
 type rekeyRead struct {
 	region       int
 	began, ended clock.Time
@@ -34,7 +34,7 @@ type rekeyRead struct {
 	key          int
 }
 
-// rekeyLog is the READs of a run, in the order in which they began.
+// rekeyLog has all READs of a run, in the order in which they began.
 type rekeyLog struct {
 	reads []*rekeyRead
 	keys  int // how often the key was replaced
@@ -70,7 +70,8 @@ func (g *rekeyLog) result(plain *rekeyLog) (*experiment.Rekey, error) {
 // soloRTTs returns a time in round trips.
 func soloRTTs(d time.Duration) float64 { return float64(d) / float64(soloRTT) }
 
-// rekeyed runs a load twice, the second time without new keys.
+// rekeyed runs a load twice, with new keys and without, and returns the comparison of both runs.
+// run gets the number of new keys.
 func rekeyed(l *experiment.OneRMA, run func(keys int) (*rekeyLog, error)) (out experiment.OneRMAResult, err error) {
 	with, err := run(max(1, int(l.Span/rekeyEvery)))
 	if err != nil {
@@ -84,24 +85,26 @@ func rekeyed(l *experiment.OneRMA, run func(keys int) (*rekeyLog, error)) (out e
 	return out, err
 }
 
-// rekeyTimes calls f for each new key, when it is to be replaced.
+// rekeyTimes calls f with the number of each new key (1, 2 and so on) when this key is to replace
+// the one before.
 func rekeyTimes(t timeline, keys int, f func(number int)) {
 	for i := range keys {
 		t.At(clock.Time(0).Add(rekeyWarm+time.Duration(i)*rekeyEvery), func() { f(i + 1) })
 	}
 }
 
-// rekeyArrivals calls f with a region for each READ of a load.
+// rekeyArrivals calls f at the beginning of each READ of a load, with the number of the READ's
+// region.
 func rekeyArrivals(t timeline, l *experiment.OneRMA, f func(region int)) {
 	for region := range 2 {
 		poisson(t, rand.New(rand.NewPCG(14, uint64(region))), l.Load/2*soloRate/8/soloFrame, clock.Time(0).Add(rekeyWarm+l.Span), func() { f(region) })
 	}
 }
 
-// rekeyEnd is when all READs of a load have ended.
+// rekeyEnd returns the virtual time until which all READs of a load have ended.
 func rekeyEnd(l *experiment.OneRMA) time.Duration { return rekeyWarm + l.Span + 200*soloRTT }
 
-// rekeyRun is READs of two regions in progress.
+// rekeyRun is a load SoloRekey of 1RMA NICs in progress.
 type rekeyRun struct {
 	rekeyLog
 	rack    *soloRack
@@ -109,11 +112,11 @@ type rekeyRun struct {
 	client  *soloHost
 	owner   *soloHost
 	regions [2]*nic.Region
-	secrets []nic.Key // K_r of the first region, by number
+	secrets []nic.Key // keys of the first region (K_r), by number
 	ciphers map[[2]int]*nic.Cipher
 	known   int // number of the key that the client uses for the first region
 	flying  map[uint64]*rekeyRead
-	asking  []*rekeyRead // READs that wait for an answer with the next key
+	asking  []*rekeyRead // READs that wait until the owner has told the client the next key
 	tags    uint64
 }
 
@@ -187,7 +190,8 @@ func (r *rekeyRun) replace(control *nic.Portal, n int) error {
 	return err
 }
 
-// cipher returns the client's key of a region.
+// cipher returns the key by which the client READs a region. For the first region it is derived
+// from the key with the given number.
 func (r *rekeyRun) cipher(region, number int) *nic.Cipher {
 	id := [2]int{region, number}
 	if r.ciphers[id] == nil {
@@ -268,9 +272,9 @@ func (r *rekeyRun) refused(now clock.Time, x *rekeyRead) {
 	})
 }
 
-// reconnectRun is SoloRekey over RoCEv2. The R_Key of a region is replaced by deregistration and a new
-// registration. The READ that the owner refuses breaks the connection, and the client makes another
-// one, which also tells the R_Key.
+// reconnectRun is a load SoloRekey over RoCEv2 in progress. The R_Key of a region is replaced by
+// deregistration and a new registration. A READ with the old R_Key breaks the connection. The
+// client then makes a new connection, whose set-up also tells it the new R_Key.
 type reconnectRun struct {
 	rekeyLog
 	rack    *roceRack
@@ -279,8 +283,8 @@ type reconnectRun struct {
 	base    uint64
 	rkey    uint32 // of the first region, as the client knows it
 	known   int
-	posted  []*rekeyRead // in the order of their posts
-	waiting []*rekeyRead // until there is a connection, or room in the send queue
+	posted  []*rekeyRead // READs in flight, in the order of their posts
+	waiting []*rekeyRead // READs that wait for a connection, or for room in the send queue
 }
 
 const reconnectService = "region"
@@ -326,7 +330,8 @@ func (r *reconnectRun) register(i int) (err error) {
 	return err
 }
 
-// accept makes a queue pair for each connection of the client. The answer has the first region's R_Key.
+// accept makes a queue pair for each connection of the client. The answer to the client has the
+// R_Key of the first region.
 func (r *reconnectRun) accept() error {
 	h := r.rack.hosts[1]
 	l, err := h.host.Manager(h.ctx).Listen(reconnectService)
@@ -348,7 +353,7 @@ func (r *reconnectRun) accept() error {
 	}
 }
 
-// serve connects the client, and again after each failure.
+// serve connects the client, collects its completions, and connects it again after each failure.
 func (r *reconnectRun) serve() error {
 	h := r.rack.hosts[0]
 	manager := h.host.Manager(h.ctx)
@@ -381,7 +386,7 @@ func (r *reconnectRun) serve() error {
 	}
 }
 
-// post posts READs that wait, if there is a connection.
+// post posts the waiting READs if there is a connection, as many as the send queue has room for.
 func (r *reconnectRun) post() error {
 	for r.qp != nil && len(r.waiting) > 0 && len(r.posted) < roceQueue {
 		x := r.waiting[0]

@@ -14,8 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// roceRack is hosts with RoCEv2 NICs on the links of soloRack. As 1RMA NICs there, the NICs take no
-// time. No frame is lost, as with flow control.
+// roceRack has hosts with RoCEv2 NICs on links like those of soloRack. Like the 1RMA NICs there,
+// these NICs take no time. No frame is lost, as with flow control.
 type roceRack struct {
 	*simrack.Rack
 	hosts []*roceHost
@@ -36,10 +36,10 @@ type roceHost struct {
 // rocePair is a connection, as its initiator sees it.
 type rocePair struct {
 	from, to *roceHost
-	number   uint64 // in pairs of from
+	number   uint64 // index in from.pairs
 	qp       verbs.QP
-	posted   []roceOp // in the order of their posts, in which they complete
-	backlog  []roceOp // operations that find no place in the send queue
+	posted   []roceOp // operations in flight, in the order of their posts, in which they complete
+	backlog  []roceOp // operations that wait for room in the send queue
 }
 
 // roceOp is a READ or WRITE of the first bytes of the target's memory. done is called when it ends.
@@ -51,8 +51,8 @@ type roceOp struct {
 }
 
 const (
-	roceQueue       = 128     // of work requests of a connection
-	roceCompletions = 1 << 13 // of a host
+	roceQueue       = 128     // work requests that fit into the send queue of a connection
+	roceCompletions = 1 << 13 // entries of a host's completion queue
 )
 
 // newRoceRack makes a rack of n hosts.
@@ -85,8 +85,8 @@ func newRoceRack(ctx context.Context, n int) (*roceRack, error) {
 	return r, nil
 }
 
-// pair returns the connection to another host. It makes it if there is none: by the attributes of both
-// queue pairs alone, which takes no time.
+// pair returns the connection to another host. If there is none, pair makes it without a handshake,
+// by setting the attributes of both queue pairs, which takes no virtual time.
 func (h *roceHost) pair(to int) *rocePair {
 	other := h.rack.hosts[to]
 	for _, p := range h.pairs {
@@ -117,7 +117,7 @@ func (p *rocePair) connect() (err error) {
 		if err := qp.ToRTR(verbs.ToRTR{DestQPN: ends[1-i].QPN(), DestGID: verbs.GIDOf(hosts[1-i].host.Addr()), PathMTU: verbs.MTU4096}); err != nil {
 			return err
 		}
-		if err := qp.ToRTS(verbs.ToRTS{Timeout: 14, RetryCount: 7, RNRRetry: 7}); err != nil { // 67 ms, because nothing is lost
+		if err := qp.ToRTS(verbs.ToRTS{Timeout: 14, RetryCount: 7, RNRRetry: 7}); err != nil { // an ACK timeout of 67 ms; no frame is lost
 			return err
 		}
 	}
@@ -134,7 +134,7 @@ func (p *rocePair) begin(x roceOp) {
 	}
 }
 
-// post posts operations that wait.
+// post posts operations from the backlog, as many as the send queue has room for.
 func (p *rocePair) post() error {
 	for len(p.backlog) > 0 && len(p.posted) < roceQueue {
 		x := p.backlog[0]
@@ -174,7 +174,7 @@ func (h *roceHost) collect() error {
 	}
 }
 
-// roceBeside is soloBeside over one connection.
+// roceBeside is soloBeside over RoCEv2: all READs are on one connection.
 func roceBeside(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
 	r, err := newRoceRack(ctx, 2)
 	if err != nil {
@@ -199,7 +199,7 @@ func roceBeside(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 	return out, err
 }
 
-// roceRandom is soloRandom with a connection between each two hosts.
+// roceRandom is soloRandom over RoCEv2, with a connection between each two hosts.
 func roceRandom(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
 	r, err := newRoceRack(ctx, l.Hosts)
 	if err != nil {
@@ -238,7 +238,8 @@ func roceRandom(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 	return out, err
 }
 
-// roceInFlight is soloInFlight with Slots READs posted on one connection, which lets 16 into the network.
+// roceInFlight is soloInFlight over RoCEv2: l.Slots READs are posted on one connection, which has
+// at most 16 of them in flight.
 func roceInFlight(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
 	r, err := newRoceRack(ctx, 2)
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 type wireRun struct {
 	*treeRun
 	frame wire.Frame
-	// owner is the client, 1 or 2, of each queue pair at either end of a connection. teach is the
-	// client whose queue pairs are being recorded, 0 if none are.
+	// owner is the client, 1 or 2, to which each queue pair belongs, at either end of a connection.
+	// teach is the client that records its queue pairs now, 0 if none does.
 	owner map[wire.QPN]int
 	teach int
 	seen  []wireFrame
 	costs []experiment.Operation
-	turn  int        // the client that may work
+	turn  int        // 0, 1: client 1, 2 records its queue pairs; 2: client 1 is measured; 3: both
 	start clock.Time // the time at which both clients begin
 	done  int        // the number of hand-overs that were measured
 }
@@ -43,7 +43,8 @@ type wireFrame struct {
 
 const ethernet = 14
 
-// record stores the packets of the two clients' queue pairs.
+// record is called for each event of the simulation, and stores the packets of the two clients'
+// queue pairs.
 func (r *wireRun) record(ev *sim.Event) {
 	if ev.Kind != sim.Sent || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.DestQP <= 1 {
 		return
@@ -56,7 +57,8 @@ func (r *wireRun) record(ev *sim.Event) {
 	r.seen = append(r.seen, wireFrame{r.owner[qp], ev.At, op, len(ev.Frame) - ethernet, op.Info().Flags&wire.OpRequest != 0})
 }
 
-// measured runs one operation of a client and counts its packets.
+// measured runs one operation of a client by calling f, and counts the operation's packets, bytes
+// and round trips. published is the length of its packets in the published formats.
 func (r *wireRun) measured(name string, published, client int, c *sherman.Client, rt verbs.Runtime, f func() error) (experiment.Operation, error) {
 	began := rt.Now()
 	if err := f(); err != nil {
@@ -129,8 +131,8 @@ const handedPackets = 4
 // wireKey is the key that all operations use.
 const wireKey = 1000
 
-// work records which queue pairs each client uses. Then the first client is measured alone, and
-// both together until a lock is handed over.
+// work runs one client. First it records which queue pairs the client uses. Then client 1 is
+// measured alone, and after that both clients work until a lock is handed over.
 func (r *wireRun) work(id int, c *sherman.Client, rt verbs.Runtime) error {
 	soon := func() clock.Time { return rt.Now().Add(time.Second) }
 	for range 3 {
@@ -154,7 +156,7 @@ func (r *wireRun) work(id int, c *sherman.Client, rt verbs.Runtime) error {
 	return r.together(id, c, rt)
 }
 
-// alone makes the measurements with one client.
+// alone measures the operations of client 1 while client 2 is idle.
 func (r *wireRun) alone(c *sherman.Client, rt verbs.Runtime) error {
 	for r.turn != 2 {
 		rt.Sleep(time.Millisecond)

@@ -15,7 +15,8 @@ import (
 const (
 	// chainSetUp is the time by which all connections have been made.
 	chainSetUp = clock.Time(200 * time.Millisecond)
-	// chainRounds, chainRated and chainSpan are as in chains.Config.
+	// chainRounds, chainRated and chainSpan are Rounds, Rated and Span of chains.Config in the
+	// simulator.
 	chainRounds, chainRated = 100, 600
 	chainSpan               = 200 * time.Microsecond
 )
@@ -67,7 +68,7 @@ func (p *Sim) RedN(ctx context.Context, l experiment.RedN) (out experiment.RedNR
 	return out, err
 }
 
-// chainsReady waits until all clients have connected.
+// chainsReady is chains.Config.Ready: it waits until chainSetUp, when all clients have connected.
 func chainsReady(rt verbs.Runtime) error {
 	if rt.Now() >= chainSetUp {
 		return fmt.Errorf("a client was ready at %v, after %v", rt.Now(), chainSetUp)
@@ -76,7 +77,7 @@ func chainsReady(rt verbs.Runtime) error {
 	return nil
 }
 
-// machineOf is a host of the simulator as a machine for chains.
+// machineOf returns a host of the simulator as a machine for package chains.
 func machineOf(h *simrack.Host, ctx verbs.Context) chains.Machine {
 	return chains.Machine{
 		Context: ctx, Manager: h.Manager(ctx), Addr: h.Addr(),

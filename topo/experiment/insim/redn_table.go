@@ -24,10 +24,10 @@ const (
 	// tableKeys is the number of keys of each client, tableGets the number of GETs that are measured.
 	tableKeys, tableGets = 200, 1000
 	tableHosts           = 4
-	// tableReady is when the table is filled.
+	// tableReady is the virtual time until which the table is filled.
 	tableReady = clock.Time(time.Second)
-	// A process that dies is there again after a second, and needs 1.25 s more for its metadata and hash
-	// table, if it has lost them (RedN, section 5.6).
+	// tableRestart is how long after its death a process runs again. tableRebuild is how long it
+	// then needs for its metadata and hash table, if it has lost them (RedN, section 5.6).
 	tableRestart, tableRebuild = time.Second, 1250 * time.Millisecond
 	// tablePatience is how long a GET of a timeline may take.
 	tablePatience = 10 * time.Millisecond
@@ -82,7 +82,7 @@ func (p *Sim) table(ctx context.Context, l experiment.RedN) (experiment.RedNResu
 	return r.out, run(ctx, r.rack)
 }
 
-// start starts a process that serves the table.
+// start starts a process that serves the table, at the beginning or after its death.
 func (r *tableRun) start() {
 	h := r.rack.Host("md0")
 	h.Go("server", true, func(ctx verbs.Context) {
@@ -99,7 +99,7 @@ func (r *tableRun) start() {
 	})
 }
 
-// gets returns the way of GETs as the store names it.
+// gets returns the store's name for the way of the load's GETs.
 func (r *tableRun) gets() string {
 	switch r.load.Way {
 	case experiment.WayReads:
@@ -110,7 +110,8 @@ func (r *tableRun) gets() string {
 	return store.GetsNIC
 }
 
-// client fills its part of the table, and then reads or writes.
+// client fills its part of the table. Then client 0 reads, and the others write until client 0 has
+// ended.
 func (r *tableRun) client(h *simrack.Host, ctx verbs.Context, id int) (err error) {
 	rt := ctx.Runtime()
 	c, err := nictable.Open(nictable.ClientConfig{Context: ctx, Manager: h.Manager(ctx), Server: r.rack.Host("md0").Addr(), Gets: r.gets()}, tableReady)
@@ -152,8 +153,8 @@ func (r *tableRun) client(h *simrack.Host, ctx verbs.Context, id int) (err error
 	return nil
 }
 
-// think lets the time of the client's program pass. An answer of the NIC or of the process also needs
-// the time until the program sees it; that of READs is in the cost model.
+// think lets the time pass that the client's program takes for a GET. If the NIC or the process has
+// answered, it adds the time from the completion to the program; for READs the cost model has it.
 func (r *tableRun) think(c *nictable.Client, rt verbs.Runtime) {
 	d := r.load.Trip * time.Duration(cmp.Or(c.Last().RTTs, 1))
 	if r.load.Way != experiment.WayReads {
@@ -162,7 +163,7 @@ func (r *tableRun) think(c *nictable.Client, rt verbs.Runtime) {
 	rt.Sleep(d)
 }
 
-// timeline counts GETs that are answered in each step.
+// timeline measures which percentage of the GETs is answered in each step.
 func (r *tableRun) timeline(c *nictable.Client, rt verbs.Runtime, key func(int) uint64) (err error) {
 	r.out.Steps, err = chains.Timeline(rt, tableReady, tablePatience, func(i int, deadline clock.Time) (bool, error) {
 		_, err := c.Get(key(i), nil, deadline)

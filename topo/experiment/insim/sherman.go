@@ -138,7 +138,7 @@ func (r *treeRun) build(opt simrack.Options) error {
 	return nil
 }
 
-// fill makes the tree and loads the keys.
+// fill makes the tree, and loads the keys into it.
 func (r *treeRun) fill(h *simrack.Host, ctx verbs.Context) error {
 	cfg := sherman.Config{Context: ctx, Manager: h.Manager(ctx)}
 	_, err := sherman.Format(cfg, r.servers, sherman.FormatConfig{
@@ -166,8 +166,8 @@ func (r *treeRun) open(h *simrack.Host, ctx verbs.Context, node int) (*sherman.C
 	return r.nodes[node].Open(sherman.Config{Context: ctx, Manager: h.Manager(ctx)}, treeReady)
 }
 
-// warmStep is less than the number of keys in a leaf, and half of the keys in the leaves below an
-// internal page: a client that reads every warmStep-th key reads all internal pages.
+// warmStep is less than the number of keys in the leaves below an internal page. So a client that
+// reads every warmStep-th key reads all internal pages, which the cache of its node then has.
 const warmStep = 128
 
 // client warms the cache of its node, waits until all clients have done so, and executes the

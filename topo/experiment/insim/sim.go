@@ -21,7 +21,7 @@ type Sim struct {
 
 var _ experiment.Platform = (*Sim)(nil)
 
-// On is experiment.OnSim.
+// On returns experiment.OnSim.
 func (*Sim) On() string { return experiment.OnSim }
 
 // Describe lists the numbers of the cost model that matter for experiments.
@@ -38,7 +38,8 @@ func (p *Sim) Describe() string {
 	return b.String()
 }
 
-// model returns the cost model for a load's switch.
+// model returns the cost model for a load: with a switch at line rate or without delay if the load
+// requires that.
 func (p *Sim) model(s *experiment.Switch) *cost.Model {
 	m := p.Cost
 	if s.LineRate {

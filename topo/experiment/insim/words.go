@@ -94,7 +94,7 @@ func (r *wordRun) start() {
 	}
 }
 
-// wordEnd is a client's connection to the words of the memory server, which begin at base.
+// wordEnd is a client's connection to the memory server. base is the address of the first word.
 type wordEnd struct {
 	cq   verbs.CQ
 	qp   verbs.QP
@@ -149,7 +149,8 @@ func (r *wordRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 	return loop.Run([]contention.Client{r.locks.Client(w.qp, on(0), on(8), buf[:8], pick, id<<32)})
 }
 
-// result returns the counts as rates; atomics is how many atomics the server's NIC executed.
+// result converts counts of operations into rates. atomics is how many atomics the server's NIC has
+// executed in the counted time.
 func (r *wordRun) result(atomics float64) (out experiment.WordsResult) {
 	span := r.window.Until.Sub(r.window.From).Seconds()
 	tries := float64(r.swaps.Done)

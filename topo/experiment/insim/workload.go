@@ -27,8 +27,8 @@ func (w *workload) clients(hosts int, f func(h *simrack.Host, ctx verbs.Context,
 	}
 }
 
-// measure runs the rack. All clients begin to work at warm, and the switch's bytes are those of the
-// time in which they count operations.
+// measure runs the simulation and returns the result. All clients begin to work at the time warm.
+// The bytes of the switch are counted in the same time as the operations.
 func (w *workload) measure(ctx context.Context, warm clock.Time) (experiment.StoreResult, error) {
 	var bytes uint64
 	count := func() { bytes = switchBytes(w.rack) - bytes }
