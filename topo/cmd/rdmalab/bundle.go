@@ -15,11 +15,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// bundlesEnv is the environment variable with the folder in which a failed `run` leaves a bundle;
-// "" means that it leaves none.
+// bundlesEnv is the environment variable that names the folder in which a failed `rdmalab run` or
+// `rdmalab perf` leaves a bundle, a folder with the state of the rack. If it is not set, a failed
+// command leaves none.
 const bundlesEnv = "RDMALAB_BUNDLES"
 
-// bundleCmd writes a bundle.
+// bundleCmd makes the command bundle, which collects the state of the rack in a folder.
 func bundleCmd() *cobra.Command {
 	var why bundle.Reason
 	cmd := &cobra.Command{
@@ -54,13 +55,15 @@ func bundleCmd() *cobra.Command {
 	return cmd
 }
 
-// bundleName makes the name of a bundle from rack, subject and time.
+// bundleName makes the name of a bundle's folder from the name of the rack, the command that has
+// failed (or "bundle") and the time.
 func bundleName(r *rack.Rack, what string) string {
 	return strings.Join([]string{r.Spec.Name, what, time.Now().UTC().Format("20060102-150405.000")}, "-")
 }
 
-// bundleFailure writes a bundle after a command has failed, if the environment requests it, and
-// adds its path to the error.
+// bundleFailure gets the error `failed` of a command, and returns it. If bundlesEnv is set and the
+// error is not about the command line, it first writes a bundle and adds the bundle's path to the
+// error.
 func bundleFailure(cmd *cobra.Command, failed error) error {
 	folder := os.Getenv(bundlesEnv)
 	if failed == nil || folder == "" || isUse(failed) {
@@ -68,7 +71,7 @@ func bundleFailure(cmd *cobra.Command, failed error) error {
 	}
 	r, err := openRack(cmd)
 	if err != nil {
-		return failed // the failure of the command is more important than the failure to write a bundle
+		return failed // the failure of the command is more important than the missing bundle
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Minute)
 	defer cancel()
@@ -81,7 +84,7 @@ func bundleFailure(cmd *cobra.Command, failed error) error {
 	return fmt.Errorf("%w\nwhat is known of the rack: %s", failed, filepath.Join(dir, bundle.ReadMe))
 }
 
-// withBundle makes the commands below cmd write a bundle when they fail.
+// withBundle makes cmd and the commands below it write a bundle when they fail.
 func withBundle(cmd *cobra.Command) *cobra.Command {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error { return bundleFailure(cmd, run(cmd, args)) }

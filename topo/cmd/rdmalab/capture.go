@@ -26,7 +26,7 @@ type captureFlags struct {
 	snaplen   int
 }
 
-// captureCmd captures the packets of links.
+// captureCmd makes the command capture, which records the packets of links in a file.
 func captureCmd() *cobra.Command {
 	var flags captureFlags
 	cmd := &cobra.Command{
@@ -78,11 +78,11 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 	if err != nil {
 		return err
 	}
-	defer stream.Close() // it was only read
+	defer stream.Close() // the stream was only read, so its error does not matter
 	return flags.write(cmd, stream)
 }
 
-// query returns the parameters of the request to the switch.
+// query returns the parameters of the request by which the switch starts the capture.
 func (f *captureFlags) query(links []string) (url.Values, error) {
 	q := url.Values{"link": links}
 	switch f.dir {
@@ -104,13 +104,14 @@ func (f *captureFlags) query(links []string) (url.Values, error) {
 	return q, nil
 }
 
-// write copies the stream to the file or pipe. At the end it prints the number of packets.
+// write copies the capture from the switch's stream to the file or pipe of the flag -w. At the end
+// it prints the number of packets.
 func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	out := cmd.OutOrStdout()
 	var file *os.File
 	if f.file == "-" {
-		// Without this, SIGPIPE would end this process without a message when the reader of the
-		// pipe ends.
+		// When the reader of the pipe has ended, writing must return an error: by default, SIGPIPE
+		// would end this process without a message.
 		signal.Ignore(syscall.SIGPIPE)
 	} else {
 		if file, err = os.Create(f.file); err != nil {
@@ -144,7 +145,8 @@ func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	return nil
 }
 
-// diskFull truncates a file after its last complete block, so that the file can be read.
+// diskFull is called when the disk is full. It truncates the file after its last complete block, so
+// that the file can be read, and returns an error that says so.
 func diskFull(file *os.File) error {
 	if file == nil {
 		return errors.New("standard output: the disk is full")

@@ -15,7 +15,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// cniCmd explains the CNI plugin; its subcommands install the plugin and list guests.
+// cniCmd makes the command cni. It runs the CNI plugin if a container runtime calls the program
+// (then CNI_COMMAND is set), and otherwise prints help. Its subcommands install the plugin and list
+// guests.
 func cniCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cni",
@@ -44,7 +46,8 @@ func cniCmd() *cobra.Command {
 	return cmd
 }
 
-// cniInstallCmd installs the plugin and its network in the folders of container runtimes.
+// cniInstallCmd makes the command that installs the plugin, and a network for it, in the folders of
+// container runtimes.
 func cniInstallCmd() *cobra.Command {
 	var bin, conf, network string
 	cmd := &cobra.Command{
@@ -83,7 +86,7 @@ func cniInstallCmd() *cobra.Command {
 	return cmd
 }
 
-// mayNotWrite adds advice to an error if it says that a folder must not be written.
+// mayNotWrite adds advice to err if err says that this user may not write to a folder.
 func mayNotWrite(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w; run this command with sudo, or choose folders of your own with --bin and --conf", err)
@@ -101,7 +104,7 @@ func copySelf(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer self.Close() // only read
+	defer self.Close() // the file is only read, so the error does not matter
 	to, err := os.CreateTemp(filepath.Dir(path), "."+cni.Program)
 	if err != nil {
 		return err
@@ -123,7 +126,8 @@ func copySelf(path string) (err error) {
 	return os.Rename(to.Name(), path)
 }
 
-// cniGuestsCmd lists the guests of the rack.
+// cniGuestsCmd makes the command that lists the guests of the rack: the containers that joined it
+// while it was up.
 func cniGuestsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guests",

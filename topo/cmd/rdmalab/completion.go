@@ -6,9 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// bashAlone defines two functions of the package bash-completion that the library's script needs,
-// for shells without that package. One returns the words of the line up to the cursor, the other
-// completes names of files.
+// bashAlone defines two functions for shells without the package bash-completion, because the
+// script of the command-line library needs them: _get_comp_words_by_ref returns the words of the
+// line up to the cursor, and _filedir completes names of files.
 const bashAlone = `if ! declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
     _get_comp_words_by_ref()
     {
@@ -31,7 +31,8 @@ fi
 
 `
 
-// bashCompletion replaces the script for bash by one that needs no package.
+// bashCompletion replaces the library's completion script for bash by one that needs no other
+// package.
 func bashCompletion(root *cobra.Command) {
 	cmd, _, err := root.Find([]string{"completion", "bash"})
 	if err != nil || cmd.Name() != "bash" {

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Runtimes of `up`.
+// Values of the flag --runtime of `up`: hosts are processes, or containers of docker.
 const (
 	runtimeProcess = "process"
 	runtimeDocker  = "docker"
@@ -64,7 +64,7 @@ func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, erro
 	return s, err
 }
 
-// bringUp calls rack.Up or rack.UpInContainers.
+// bringUp brings a rack up. Its hosts are processes if in is nil, otherwise containers.
 func bringUp(ctx context.Context, s *spec.Rack, in *container.Settings) (*rack.Rack, error) {
 	if in == nil {
 		return rack.Up(ctx, s)
@@ -72,7 +72,7 @@ func bringUp(ctx context.Context, s *spec.Rack, in *container.Settings) (*rack.R
 	return rack.UpInContainers(ctx, s, *in)
 }
 
-// kindOfHosts returns the word for the rack's hosts in messages.
+// kindOfHosts returns what messages call the hosts of a rack that runs as `in` says.
 func kindOfHosts(in *container.Settings) string {
 	if in == nil {
 		return "hosts"

@@ -20,8 +20,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// countersCmd shows the counters of a NIC, or of the switch. Counters of a NIC have the names that
-// they have on hardware.
+// countersCmd makes the command that shows the counters of a host's NIC, or of the switch. Counters
+// of a NIC have the names that they have on hardware.
 func countersCmd() *cobra.Command {
 	var all, flows bool
 	var diff time.Duration
@@ -91,7 +91,8 @@ func counterMap(c hostd.Counters) counterListing {
 	return out
 }
 
-// countersOver reads the counters. If d is not 0, it returns by how much they have grown during d.
+// countersOver reads the counters of a host's NIC. If d is not 0, it returns by how much they have
+// grown during d.
 func countersOver(ctx context.Context, client *control.Client, d time.Duration) (c hostd.Counters, err error) {
 	read := func() (c hostd.Counters, err error) {
 		ctx, cancel := context.WithTimeout(ctx, daemonWait)
@@ -150,12 +151,12 @@ func printCounters(cmd *cobra.Command, samples []metrics.Sample, all bool) error
 	return w.Flush()
 }
 
-// switchCounters shows the counters of the switch's ports.
+// switchCounters shows the counters of the switch and of its ports.
 func switchCounters(cmd *cobra.Command, all bool) error {
 	return listing(cmd, "/counters", func(out io.Writer, _ namer, c switchd.Counters) error { return printPorts(out, &c, all) })
 }
 
-// printPorts prints the counters of the ports, then those of the switch.
+// printPorts prints the counters of the switch's ports, then those of the switch as a whole.
 func printPorts(out io.Writer, c *switchd.Counters, all bool) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "PORT\tRX PACKETS\tRX BYTES\tROCE\tMALFORMED\tSENT PACKETS\tSENT BYTES\tDROPPED") // Flush reports errors
@@ -166,7 +167,7 @@ func printPorts(out io.Writer, c *switchd.Counters, all bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(w) // the following lines have columns of their own
+	fmt.Fprintln(w) // an empty line ends the columns of the table
 	for _, s := range metrics.Samples(&c.Switch) {
 		if s.Value > 0 || all {
 			fmt.Fprintf(w, "%s\t%12d\t%s\n", s.Name, s.Value, s.Help)

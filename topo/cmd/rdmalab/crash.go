@@ -65,13 +65,14 @@ func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.
 	return rack.ActionRestart, node + " has crashed", r.Crash(ctx, node)
 }
 
-// forFlag adds the flag --for with its help to a command that calls hurt.
+// forFlag adds the flag --for, after which time a fault ends, to a command that calls hurt.
 func forFlag(cmd *cobra.Command, help string) {
 	cmd.Flags().Duration("for", 0, help)
 }
 
 // hurt applies a fault to a node by calling do, and prints a message. do returns the action that
-// ends the fault, and the message. If --for was given, hurt starts the timer that ends the fault.
+// ends the fault, and the message. If --for was given, hurt starts the timer that ends the fault;
+// otherwise it cancels an earlier timer for the same action.
 func hurt(cmd *cobra.Command, do func(r *rack.Rack) (rack.Action, string, error), node string) error {
 	d, err := cmd.Flags().GetDuration("for")
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// nodeInitCmd runs as process 1 of a host or of the switch; see rack.NodeInit.
+// nodeInitCmd makes the hidden command that runs as process 1 of a host or of the switch; see
+// rack.NodeInit.
 func nodeInitCmd() *cobra.Command {
 	var dir, name string
 	cmd := &cobra.Command{
@@ -30,7 +31,7 @@ func nodeInitCmd() *cobra.Command {
 	return cmd
 }
 
-// timerCmd ends a fault after a time; see rack.RunTimer.
+// timerCmd makes the hidden command that waits and then ends a fault; see rack.RunTimer.
 func timerCmd() *cobra.Command {
 	var after time.Duration
 	var action, node string
@@ -58,7 +59,8 @@ func timerCmd() *cobra.Command {
 	return cmd
 }
 
-// execInitCmd runs inside a host, and then executes the requested program; see rack.ExecInit.
+// execInitCmd makes the hidden command that `rdmalab exec` starts inside a host, and that then
+// becomes the requested program; see rack.ExecInit.
 func execInitCmd() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -74,7 +76,7 @@ func execInitCmd() *cobra.Command {
 	return cmd
 }
 
-// doers returns the functions that perform actions (rack.Action): those of package rack, and those
+// doers returns the functions that perform actions, by action: those of package rack, and those
 // that send a request to a daemon.
 func doers() map[rack.Action]rack.Doer {
 	d := rack.Doers()

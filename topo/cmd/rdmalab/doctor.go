@@ -43,7 +43,8 @@ func doctorCmd() *cobra.Command {
 	return cmd
 }
 
-// Widths of columns. A finding that is an error of the system is often longer than its column.
+// Widths of the columns CHECK and FOUND. The text of FOUND is often longer, for example if it is an
+// error of the system; then the column after it begins on the next line.
 const (
 	doctorCheck = 15
 	doctorFound = 50

@@ -26,7 +26,7 @@ type dumpFlags struct {
 	dissector      bool
 }
 
-// dumpCmd prints capture files. It needs no rack.
+// dumpCmd makes the command that prints capture files. It needs no rack.
 func dumpCmd() *cobra.Command {
 	var flags dumpFlags
 	cmd := &cobra.Command{
@@ -161,7 +161,7 @@ func dumpFile(d *dump.Dumper, name string, stdin io.Reader) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() // the file was only read
+	defer f.Close() // the file was only read, so the error does not matter
 	if err := d.Dump(name, f); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

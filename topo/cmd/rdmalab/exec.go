@@ -24,7 +24,7 @@ func execCmd() *cobra.Command {
 		ValidArgsFunction: completeNodes,
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			program := args[1:]
-			if program[0] == "--" { // flag parsing ends at the host and leaves "--" in the arguments
+			if program[0] == "--" { // parsing ends at the host and keeps "--"
 				program = program[1:]
 			}
 			if len(program) == 0 {
@@ -42,7 +42,7 @@ func execCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	// Flags behind the host belong to the program, also without "--".
+	// Flags behind the name of the host belong to the program, also without "--".
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }

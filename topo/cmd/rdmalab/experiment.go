@@ -18,7 +18,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// experimentCmd runs an experiment. Without a name it lists all experiments.
+// experimentCmd makes the command experiment, with a subcommand for each experiment. Without a
+// subcommand it lists them.
 func experimentCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "experiment [NAME]",
@@ -51,7 +52,7 @@ func experimentCmd() *cobra.Command {
 	for _, e := range experiment.All() {
 		cmd.AddCommand(newExperimentRun(e).command())
 	}
-	// The text above lists the experiments already.
+	// The text Long lists the experiments, so the usage must not list them again as subcommands.
 	cmd.SetUsageTemplate(plainUsage(strings.Replace(cmd.UsageTemplate(), "{{if .HasAvailableSubCommands}}{{$cmds", "{{if false}}{{$cmds", 1)))
 	return cmd
 }
@@ -99,7 +100,7 @@ type experimentRun struct {
 	body         experiment.Body
 	on, cost     string
 	place        rackPlace
-	out          string // directory
+	out          string // directory for the files of the report; "" means none
 	quick, quiet bool
 }
 
@@ -164,7 +165,7 @@ func (x *experimentRun) run(cmd *cobra.Command) error {
 		return badUse("--on %.40q: %s runs on %s", x.on, x.Name, strings.Join(x.platforms(), " and "))
 	}
 	at := experiment.Place{On: x.on, Quick: x.quick, Hosts: spec.MaxHosts}
-	if err := x.body.Check(at); err != nil { // finds errors that do not depend on a rack, without a rack
+	if err := x.body.Check(at); err != nil { // finds mistakes that need no rack
 		return asUse(err)
 	}
 	platform, end, err := x.platform(cmd)
@@ -217,7 +218,7 @@ func (x *experimentRun) write(cmd *cobra.Command, r *experiment.Report) error {
 }
 
 // platform returns the platform on which the experiment runs. end restores the former state of the
-// platform; it is never nil.
+// platform; it is nil only if there is an error.
 func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end func() error, err error) {
 	if x.on == experiment.OnRack {
 		if cmd.Flags().Changed("cost") {
@@ -265,7 +266,8 @@ func (p *progress) Begin(what string, n, total int) (end func(result string)) {
 	}
 }
 
-// every prints the long measurements in progress at intervals, until stop is called or ctx ends.
+// every prints the long measurements in progress at intervals of d, until stop is called or ctx
+// ends.
 func (p *progress) every(ctx context.Context, d time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -305,8 +307,8 @@ func retired(name, now string, aliases ...string) *cobra.Command {
 	}
 }
 
-// fig10Cmd, simFig10Cmd, collapseCmd and treeloadCmd are former commands that experiments have
-// replaced.
+// fig10Cmd, simFig10Cmd, collapseCmd and treeloadCmd make hidden commands under names that
+// experiments had before; each names its experiment.
 func fig10Cmd() *cobra.Command { return retired("fig10", "cas-one-word --on rack --series as-is") }
 
 func simFig10Cmd() *cobra.Command { return retired("fig10", "cas-one-word", "contention") }

@@ -17,20 +17,23 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Programs of work requests on a rack, as in chains.Config. A lap of a loop takes more than 0.5 us.
+// chainRounds, chainRated and chainSpan are Rounds, Rated and Span of chains.Config on a rack. A
+// lap of a loop takes more than 0.5 us there, so chainSpan has fewer than 4,096 laps.
 const (
 	chainRounds, chainRated = 200, 600
 	chainSpan               = 2 * time.Millisecond
 )
 
-// chainRun runs programs of work requests and their baselines between the memory server and the first
-// compute host. This process is a program on both hosts.
+// chainRun runs programs of work requests and their baselines between the memory server and the
+// first compute host. The rdmalab process itself uses the NICs of both hosts, as their programs
+// would: it is the server and all clients.
 type chainRun struct {
 	*chains.Run
 	server, client *nicProgram
-	// left is the number of clients that have not connected yet. begin is closed when all have, and failed
-	// when the run has ended, for the reason err. before is how many entries of rings the server's NIC had
-	// executed at the begin; entries asks for that number.
+	// left is the number of clients that have not connected yet. begin is closed when all have
+	// connected. failed is closed when the run has failed, and err is the reason. before is the
+	// counter of ring entries (work requests of programs) that the server's NIC had executed when
+	// begin was closed, and entries reads this counter.
 	left          atomic.Int32
 	begin, failed chan struct{}
 	once          sync.Once
@@ -39,13 +42,13 @@ type chainRun struct {
 	entries       func() (uint64, error)
 }
 
-// nicProgram is this process as a program on a host.
+// nicProgram is a host's NIC as this process uses it: like a program on the host.
 type nicProgram struct {
 	*ipc.Context
 	host *spec.Host
 }
 
-// openNIC makes this process a program on a host.
+// openNIC opens the NIC of a host for this process.
 func (p *rackPlatform) openNIC(host string) (*nicProgram, error) {
 	h, _, ok := p.rack.Host(host)
 	if !ok {
@@ -55,16 +58,18 @@ func (p *rackPlatform) openNIC(host string) (*nicProgram, error) {
 	return &nicProgram{nic, h}, withNode(err, host)
 }
 
-// machine is a program on a host as a machine for chains.
+// machine returns the host as a machine for package chains.
 func (n *nicProgram) machine() chains.Machine {
 	return chains.Machine{Context: n.Context, Manager: n.Manager(), Addr: n.host.IPv4, Alloc: n.Alloc}
 }
 
-// chainRuns is how often a load runs, and chainShort how often one runs that takes some microseconds. Which
-// process has which processor stays the same in a run and differs between runs.
+// chainRuns is how often a load runs, and chainShort how often a load runs that takes only
+// microseconds; the result is that of the median run. Runs differ because the scheduler gives
+// processes other processors in each run.
 const chainRuns, chainShort = 11, 25
 
-// chains runs a load of programs several times, and returns the run with the median time or rate.
+// chains runs a load of programs several times, and returns the result of the run with the median
+// rate or time.
 func (p *rackPlatform) chains(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
 	n := chainRuns
 	if l.Kind == experiment.ChainOrder {
@@ -136,11 +141,11 @@ func (r *chainRun) clients() (entries uint64, err error) {
 	if err == nil {
 		after, err = r.entries()
 	}
-	// The memory of a context must not be used after its Close: so first all that use it end.
+	// The memory of a context must not be used after Close, so all threads that use it end first.
 	return after - r.before, errors.Join(err, end(), <-done)
 }
 
-// hasFailed reports whether the run has ended.
+// hasFailed reports whether the run has failed.
 func (r *chainRun) hasFailed() bool {
 	select {
 	case <-r.failed:
@@ -150,7 +155,8 @@ func (r *chainRun) hasFailed() bool {
 	}
 }
 
-// ready waits until all clients have connected.
+// ready is called by each client when it has connected, and waits until all clients have connected.
+// The last client reads the counter of ring entries and closes begin.
 func (r *chainRun) ready(verbs.Runtime) (err error) {
 	if r.left.Add(-1) == 0 {
 		if r.before, err = r.entries(); err != nil {
@@ -166,7 +172,7 @@ func (r *chainRun) ready(verbs.Runtime) (err error) {
 	}
 }
 
-// fail ends the run. Only the first error counts.
+// fail makes the run fail with err, unless err is nil. Only the first error counts.
 func (r *chainRun) fail(err error) {
 	if err != nil {
 		r.once.Do(func() {
@@ -176,7 +182,8 @@ func (r *chainRun) fail(err error) {
 	}
 }
 
-// outcome returns the error that ended the run first; err is that of its end.
+// outcome makes the run fail with err, unless err is nil, and returns the error that made it fail
+// first.
 func (r *chainRun) outcome(err error) error {
 	if r.fail(err); r.hasFailed() {
 		return r.err

@@ -29,7 +29,8 @@ func writeReport(dir string, r *experiment.Report) error {
 	return errors.Join(errs...)
 }
 
-// writeForms writes one report in all its forms. name is the common part of the names of the files.
+// writeForms writes one report as table, CSV, JSON and, if it has a chart, as picture. name is the
+// path of the files without their suffixes.
 func writeForms(name string, r *experiment.Report) error {
 	var table, csv bytes.Buffer
 	asJSON, err := json.MarshalIndent(r, "", "  ")

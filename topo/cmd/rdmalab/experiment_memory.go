@@ -14,33 +14,36 @@ import (
 )
 
 const (
-	// ucHeaders are the bytes of a frame with a SEND over UC besides its payload: Ethernet, IPv4, UDP,
-	// BTH, immediate data, ICRC.
+	// ucHeaders is how many bytes a frame with a SEND over UC has besides its payload: Ethernet 14,
+	// IPv4 20, UDP 8, BTH 12, immediate data 4, ICRC 4.
 	ucHeaders = 14 + 20 + 8 + 12 + 4 + 4
-	// burstFrames is how many frames the sender sends: as many as the receiver has receives for, because
-	// the receiver's reports would wait behind the frames. leastFrames is how many must pass.
+	// burstFrames is how many frames the sender sends. The receiver posts a receive for each of
+	// them before they come, because its later messages to the sender would wait behind the frames.
+	// leastFrames is how many frames must pass for a valid measurement.
 	burstFrames, leastFrames = perf.MaxReceives, perf.MaxReceives / 4
 	bufferEntries            = 1 << 15
-	// sendTimeout is the ACK timeout of the sender's requests about its test, as a code: 4.3 s, because they
-	// wait behind the frames.
+	// sendTimeout is the ACK timeout of the requests by which the sender controls the test at the
+	// receiver, as a code: 4.3 s, because these requests wait behind the frames.
 	sendTimeout = 20
 	bufferEvery = 10 * time.Millisecond
-	// bufferQuiet is how long the number of stored frames must stay the same until the sender counts as
-	// having sent what it can. bufferPatience bounds a measurement.
+	// bufferQuiet is how long the number of stored frames must stay the same: then the sender
+	// counts as having sent all it can. bufferPatience is how long a step of a measurement may
+	// take.
 	bufferQuiet    = 200 * time.Millisecond
 	bufferPatience = 60 * time.Second
 	// nativeMessages is how many WRITEs or READs a run has.
 	nativeMessages = 50_000
 	bufferRuleID   = steerPrefix + "buffer"
-	// slowPort is the rate of the port while frames are stored: the sender connects through it, and few
-	// frames leave meanwhile. fastPort is its rate while they are loaded. Each has the keys that say how
-	// many frames wait in the switch.
+	// slowPort and fastPort are keys of the rule for the port of the receiving host: its rate, and
+	// how many frames may wait in the switch. While frames are stored the port is slow, so that few
+	// frames leave; it is fast enough that the sender can connect. While frames are loaded the port
+	// is fast.
 	slowPort, fastPort = "rate=1Mbit high=512 low=1", "rate=100Gbit high=1024 low=1024"
 )
 
-// BufferRate measures how fast the switch stores frames in the memory of the server, or loads them. The
-// last host is behind the slow port, and the first one sends. The switch counts the bytes of the frames,
-// and the time in which they pass.
+// BufferRate measures how fast the switch stores frames in the memory of the server, or loads them.
+// The first host sends frames to the last host, whose port at the switch is slow. The switch counts
+// the bytes of the frames, and the time in which they pass.
 func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) (float64, error) {
 	if err := p.noStores(); err != nil {
 		return 0, err
@@ -62,7 +65,7 @@ func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) 
 	go func() { sent <- b.send(ctx, p.hosts[0]) }()
 	moved, err := b.pass(ctx)
 	err = errors.Join(err, p.box.set(ctx, &experiment.Switch{}, nil, ""), b.leave(ctx))
-	failed := <-sent // if its requests have waited too long, it fails; the frames are enough
+	failed := <-sent // send fails if its requests waited too long, but the frames may be enough
 	switch {
 	case err != nil:
 		return 0, errors.Join(err, failed)
@@ -72,8 +75,8 @@ func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) 
 	return float64(moved.Bytes) * 8 / moved.Took.Seconds(), nil
 }
 
-// pass waits until the sender's frames are in the ring, and if the load says so, until they have come
-// back. It returns what the switch has measured.
+// pass waits until the sender's frames are stored in the ring and, if the load is one of
+// experiment.Load, until all have been loaded again. It returns what the switch has measured.
 func (b *bufferRun) pass(ctx context.Context) (packetbuffer.Moved, error) {
 	i, err := b.follow(ctx, func(i *packetbuffer.Item, quiet bool) bool { return i.Stored > 0 && quiet })
 	if err != nil || b.load.Direction == experiment.Store {
@@ -86,7 +89,7 @@ func (b *bufferRun) pass(ctx context.Context) (packetbuffer.Moved, error) {
 	return i.Loads, err
 }
 
-// nativeRate measures WRITEs or READs of the first host.
+// nativeRate measures WRITEs or READs of the first host, without the packet buffer.
 func (p *rackPlatform) nativeRate(ctx context.Context, l experiment.BufferRate) (float64, error) {
 	cfg := perf.Config{Test: perf.WriteBW, Size: l.Bytes, Iters: nativeMessages, To: p.to}
 	if l.Direction == experiment.Load {
@@ -99,7 +102,7 @@ func (p *rackPlatform) nativeRate(ctx context.Context, l experiment.BufferRate) 
 	return res.BW.MsgRate * 1e6 * float64(l.Bytes) * 8, nil
 }
 
-// perf runs a test on a host until it ends or ctx does.
+// perf runs a test of package perf on a host until the test or ctx ends.
 func (p *rackPlatform) perf(ctx context.Context, host string, cfg *perf.Config) (*perf.Result, error) {
 	client, err := hostControl(p.cmd, host)
 	if err != nil {
@@ -109,7 +112,7 @@ func (p *rackPlatform) perf(ctx context.Context, host string, cfg *perf.Config) 
 	return ev.Result, err
 }
 
-// bandwidth runs a test whose result has a bandwidth.
+// bandwidth runs a test like perf, and returns an error if its result has no bandwidth.
 func (p *rackPlatform) bandwidth(ctx context.Context, host string, cfg *perf.Config) (*perf.Result, error) {
 	res, err := p.perf(ctx, host, cfg)
 	if err == nil && res.BW == nil {
@@ -118,14 +121,16 @@ func (p *rackPlatform) bandwidth(ctx context.Context, host string, cfg *perf.Con
 	return res, err
 }
 
-// bufferRun is a measurement of the packet buffer. host is behind the slow port.
+// bufferRun is a measurement of the packet buffer: a rule of action buffer queues the frames to
+// host, and stores those that find no room in the switch in the memory of a server, the ring.
 type bufferRun struct {
 	p    *rackPlatform
 	load experiment.BufferRate
 	host string
 }
 
-// setPort gives the switch the rule, with keys for the port, and waits for its connection to the server.
+// setPort gives the switch the rule of the measurement, with keys for the port of the host. It
+// waits until the switch is connected to the server that has the ring.
 func (b *bufferRun) setPort(keys string) error {
 	x := &b.p.box
 	if x.free == nil {
@@ -147,7 +152,8 @@ func (b *bufferRun) setPort(keys string) error {
 	return fmt.Errorf("the switch has no connection to %s; see `rdmalab switch buffers`", b.p.to)
 }
 
-// item asks the switch for the state of its queue; nil means that it has none.
+// item asks the switch for the state of the rule's queue of frames; nil means that there is no
+// queue.
 func (b *bufferRun) item() (*packetbuffer.Item, error) {
 	var list []packetbuffer.Item
 	if err := askBox(b.p.cmd, http.MethodGet, "/lists/buffers", nil, &list); err != nil {
@@ -161,7 +167,8 @@ func (b *bufferRun) item() (*packetbuffer.Item, error) {
 	return nil, nil
 }
 
-// leave waits until the queue, which has no rule any more, has gone with its last frame.
+// leave waits until the queue has ended. After its rule was removed, the queue ends when its last
+// frame has left.
 func (b *bufferRun) leave(ctx context.Context) error {
 	for until := time.Now().Add(bufferPatience); time.Now().Before(until); time.Sleep(bufferEvery) {
 		if i, err := b.item(); err != nil || i == nil {
@@ -174,7 +181,7 @@ func (b *bufferRun) leave(ctx context.Context) error {
 	return errors.New("frames wait for a rule that has gone; see `rdmalab switch buffers`")
 }
 
-// send sends frames to the host behind the port.
+// send sends burstFrames frames from a host to the host with the slow port, by SENDs over UC.
 func (b *bufferRun) send(ctx context.Context, from string) error {
 	cfg := perf.Config{Test: perf.SendBW, Size: b.load.Bytes - ucHeaders, Iters: burstFrames, Depth: perf.MaxDepth, RecvSlack: burstFrames, To: b.host}
 	cfg.Conn, cfg.Timeout = perf.ConnUC, sendTimeout

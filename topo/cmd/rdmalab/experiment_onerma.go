@@ -18,19 +18,23 @@ import (
 )
 
 const (
-	// soloBytes is the length of the READs whose median is the unit, and of small READs beside others.
+	// soloBytes is the length of small READs; the median time of such READs alone is the unit of
+	// all results. soloChunk is the length of an operation of 4 KB.
 	soloBytes, soloChunk = 64, 4096
 	soloLatencies        = 1000
-	// soloEach is how many operations a run has for each that is in flight, soloMost how many at most.
+	// soloEach is how many operations a run has for each operation in flight, and soloMost how many
+	// it has at most.
 	soloEach, soloMost = 2000, 20_000
-	// soloBegun is how many requests of the other load the server has answered before small READs begin.
+	// soloBegun is how many READs of the other load the server must have answered before small
+	// READs begin.
 	soloBegun    = 4
 	soloPatience = 30 * time.Second
 	soloEvery    = 5 * time.Millisecond
 	soloValue    = 104 // bytes of a value, as in rackConfig
 )
 
-// soloTests are the tests of package perf for 1RMA and for RoCEv2, and the counter of a server's READs.
+// soloTests has, for 1RMA and for RoCEv2, the tests of package perf, and the name of the counter of
+// the READs that a server's NIC has answered.
 var soloTests = map[string]struct{ lat, read, write, served string }{
 	experiment.WaySolo: {perf.OneRMAReadLat, perf.OneRMAReadBW, perf.OneRMAWriteBW, "onerma_served"},
 	experiment.WayRoCE: {perf.ReadLat, perf.ReadBW, perf.WriteBW, "rx_read_requests"},
@@ -51,7 +55,7 @@ func (p *rackPlatform) OneRMA(ctx context.Context, l experiment.OneRMA) (out exp
 		return out, err
 	}
 	r := &soloRun{rackPlatform: p}
-	unit, err := r.soloLatency(ctx, experiment.WaySolo, soloBytes) // again, because other processes come and go
+	unit, err := r.soloLatency(ctx, experiment.WaySolo, soloBytes) // the machine is not always as fast
 	if err != nil {
 		return out, err
 	}
@@ -64,7 +68,7 @@ func (p *rackPlatform) OneRMA(ctx context.Context, l experiment.OneRMA) (out exp
 // soloRun is a measurement of 1RMA NICs, or of the RoCEv2 NICs of the same hosts.
 type soloRun struct {
 	*rackPlatform
-	trip time.Duration // the unit
+	trip time.Duration // the measured round trip, which is the unit of results
 }
 
 // measure runs a load.
@@ -88,10 +92,10 @@ func (p *soloRun) measure(ctx context.Context, l *experiment.OneRMA, out *experi
 	return errors.ErrUnsupported
 }
 
-// trips returns a time in round trips.
+// trips converts a time into round trips.
 func (p *soloRun) trips(d time.Duration) float64 { return float64(d) / float64(p.trip) }
 
-// soloLatency measures one READ at a time.
+// soloLatency measures READs of the first host, one at a time.
 func (p *soloRun) soloLatency(ctx context.Context, way string, size int) (*perf.Latency, error) {
 	res, err := p.perf(ctx, p.hosts[0], &perf.Config{Test: soloTests[way].lat, Size: size, Iters: soloLatencies, To: p.to})
 	if err == nil && res.Lat == nil {
@@ -103,7 +107,8 @@ func (p *soloRun) soloLatency(ctx context.Context, way string, size int) (*perf.
 	return res.Lat, nil
 }
 
-// soloBeside measures READs of size bytes, one at a time, beside the other READs of the load.
+// soloBeside measures READs of size bytes, one at a time, while the load's other READs run. If
+// l.Large is 0, there are no other READs.
 func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int, out *experiment.OneRMAResult) error {
 	measure := func() error {
 		lat, err := p.soloLatency(ctx, l.Way, size)
@@ -153,13 +158,14 @@ func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int
 	default:
 	}
 	end()
-	if why := <-ended; why == nil { // it was told to end, which is an error
+	if why := <-ended; why == nil { // success: they were not cancelled
 		return errors.Join(err, early(nil))
 	}
 	return err
 }
 
-// soloSlots measures how many operations of 4 KB end in a round trip.
+// soloSlots measures how many operations of 4 KB end in a round trip, with l.Slots of them in
+// flight.
 func (p *soloRun) soloSlots(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	cfg := perf.Config{Test: soloTests[l.Way].read, Size: soloChunk, Depth: l.Slots, Iters: min(soloEach*l.Slots, soloMost), To: p.to}
 	if l.Write {
@@ -177,7 +183,8 @@ func (p *soloRun) soloSlots(ctx context.Context, l *experiment.OneRMA, out *expe
 	return nil
 }
 
-// soloStore starts the store whose GETs a load has, with its keys. stop stops it.
+// soloStore starts the store that the load's GETs use, kvcs for 1RMA and nictable for RoCEv2, and
+// loads its keys. stop stops the store.
 func (p *soloRun) soloStore(ctx context.Context, l *experiment.OneRMA) (run *storeRun, stop func() error, err error) {
 	w, err := kv.FindWorkload("c")
 	if err != nil {
@@ -212,13 +219,14 @@ func (p *soloRun) soloGets(ctx context.Context, l *experiment.OneRMA, out *exper
 	return nil
 }
 
-// phase returns the GETs of a run in round trips.
+// phase converts the times of a run's GETs into round trips.
 func (p *soloRun) phase(res *kv.Result) experiment.PhaseGETs {
 	at := func(percentile float64) float64 { return p.trips(res.Percentile(kv.KindRead, percentile)) }
 	return experiment.PhaseGETs{Median: at(50), P99: at(99), Max: at(100), Failed: float64(res.Failed + res.Wrong + res.NotFound)}
 }
 
-// soloCrash measures GETs in three runs. The NIC of the memory server crashes in the second.
+// soloCrash measures GETs in three runs. In the middle of the second run, the NIC of the memory
+// server crashes.
 func (p *soloRun) soloCrash(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
 	run, stop, err := p.soloStore(ctx, l)
 	if err != nil {
@@ -249,7 +257,7 @@ func (p *soloRun) soloCrash(ctx context.Context, l *experiment.OneRMA, out *expe
 	return nil
 }
 
-// setNIC crashes or starts the NIC of the memory server, also after an interrupt.
+// setNIC crashes or starts the NIC of the memory server. An interrupt does not end its request.
 func (p *soloRun) setNIC(state string) error {
 	if p.box.free == nil {
 		p.box.free = outlive(p.cmd)

@@ -17,15 +17,16 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// soloKeyRounds is how many keys or connections are measured.
+// soloKeyRounds is how many new keys or new connections are measured.
 const soloKeyRounds = 200
 
-// soloKeyPatience limits a connection, and then a READ. An interrupt ends the measurement after both at the
-// latest.
+// soloKeyPatience bounds the time to make a connection, and that of a READ over it. A measurement
+// that is interrupted ends after both at the latest.
 const soloKeyPatience = 5 * time.Second
 
-// soloKeys measures how long a new key takes, and a new key with a READ; or with RoCEv2 a new connection.
-// This process is a program on the memory server and on the first host.
+// soloKeys measures how long a new key of a region takes, alone and with a READ by it. With RoCEv2
+// it measures a new connection instead of a new key. The rdmalab process itself uses the NICs of
+// the memory server and of the first host.
 func (p *soloRun) soloKeys(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	rounds := p.rekeys
 	if l.Way == experiment.WayRoCE {
@@ -42,8 +43,9 @@ func (p *soloRun) soloKeys(ctx context.Context, l *experiment.OneRMA, out *exper
 	return nil
 }
 
-// rekeys replaces the key of a region by REKEY, asks its owner for keys that are derived from the new one,
-// and READs with them. first has the times of the REKEYs, all those until the READs have ended.
+// rekeys replaces the key of a region by REKEY, asks the region's owner for a key for this client
+// that is derived from the new one, and READs with it, once for each element of first and all.
+// first gets the times of the REKEYs, all the times from the REKEY until the end of the READ.
 func (p *soloRun) rekeys(ctx context.Context, first, all []time.Duration) (err error) {
 	var ends [2]*socket.Client
 	for i, host := range []string{p.to, p.hosts[0]} {
@@ -94,7 +96,8 @@ func (p *soloRun) rekeys(ctx context.Context, first, all []time.Duration) (err e
 	return err
 }
 
-// reconnects makes connections to the memory service of the server, and READs by each.
+// reconnects makes connections to the memory service of the server, and a READ over each. first
+// gets the times until a connection is made, all the times until its READ has ended.
 func (p *soloRun) reconnects(ctx context.Context, first, all []time.Duration) (err error) {
 	client, err := p.openNIC(p.hosts[0])
 	if err != nil {

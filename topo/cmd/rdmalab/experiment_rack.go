@@ -19,10 +19,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// rackPlace has the flags that choose hosts of a rack.
+// rackPlace has the flags that choose hosts of a rack: compute hosts (from) and a memory server
+// (to).
 type rackPlace struct{ from, to string }
 
-// flags defines the flags for an experiment; target is what the memory server of --to has, or "".
+// flags defines the flags for an experiment. target names what the experiment uses in the memory of
+// the server --to; "" means that it uses all memory servers.
 func (c *rackPlace) flags(cmd *cobra.Command, target string) {
 	to := "on a rack: any memory server; it does not matter which, because the store uses all of them"
 	if target != "" {
@@ -116,14 +118,16 @@ func (p *rackPlatform) Words(ctx context.Context, l experiment.Words) (out exper
 	return wordsTotal(results, l.Clients, executed)
 }
 
-// stallTimeout is the ACK timeout of clients that contend for a word, as a code: 0.54 s, so that a
-// NIC may be silent for 4.3 s. Many clients keep the processor busy, and a NIC that did not run for
-// a second is no reason to end an experiment. Only a loss at the end of a message waits so long.
+// stallTimeout is the ACK timeout of clients that contend for a word, as a code: 0.54 s, so that
+// with all retries a NIC may be silent for 4.3 s. Many clients keep the processor busy, and a NIC
+// that did not run for a second is no reason to end an experiment. If a packet is lost, a client
+// waits for this timeout only if the loss was at the end of a message; otherwise a sequence NAK
+// reports it.
 const stallTimeout = 17
 
-// contend runs a test on all hosts at the same time, with n clients in all. It returns the result
-// of each host, and the number of atomics that the server's NIC has executed meanwhile. test
-// returns the configuration for a host that runs share of the clients.
+// contend runs a test on all hosts at the same time, with n clients in all. test returns the
+// configuration for a host that runs `share` of the clients. contend returns the result of each
+// host, and the number of atomics that the server's NIC has executed meanwhile.
 func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf.Result, uint64, error) {
 	hosts := p.hosts[:min(n, len(p.hosts))]
 	before, err := p.executed()
@@ -205,9 +209,9 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 	return p.metaCalls(func() (experiment.StoreResult, error) { return p.workload(ctx, run) })
 }
 
-// metaCalls runs a workload of Clover and adds the rates of the metadata server, measured from the
-// opening of the clients to their end. The rates are left out if the server has restarted
-// meanwhile.
+// metaCalls runs a workload of Clover by calling run, and adds the rates of requests to the
+// metadata server, measured from the opening of the clients to their end. The rates stay 0 if the
+// server has restarted meanwhile.
 func (p *rackPlatform) metaCalls(run func() (experiment.StoreResult, error)) (out experiment.StoreResult, err error) {
 	call, err := storeCall(p.cmd, &clover.Store, "")
 	if err != nil {
@@ -303,7 +307,7 @@ func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out e
 	return out, err
 }
 
-// treeStats adds up the counters of the compute hosts.
+// treeStats adds up the counters of the tree on all compute hosts.
 func (p *rackPlatform) treeStats(ctx context.Context) (*experiment.TreeStats, error) {
 	out := new(experiment.TreeStats)
 	for _, h := range p.rack.ByRole(spec.Compute) {
@@ -344,20 +348,21 @@ func (*rackPlatform) Order(context.Context, experiment.Order) (map[int]float64, 
 	return nil, errors.ErrUnsupported
 }
 
-// Direct is not supported: run ycsb measures pDPM-Direct on a rack.
+// Direct is not supported as an experiment; `rdmalab run ycsb` measures pDPM-Direct on a rack.
 func (*rackPlatform) Direct(context.Context, experiment.Direct) (out experiment.StoreResult, err error) {
 	return out, errors.ErrUnsupported
 }
 
-// Fusee is not supported: run ycsb measures FUSEE on a rack.
+// Fusee is not supported as an experiment; `rdmalab run ycsb` measures FUSEE on a rack.
 func (*rackPlatform) Fusee(context.Context, experiment.Fusee) (out experiment.StoreResult, err error) {
 	return out, errors.ErrUnsupported
 }
 
-// nicMessages is how many requests a run has.
+// nicMessages is how many requests a measurement of NIC has.
 const nicMessages = 50_000
 
-// NIC measures a queue pair of the first host. Several queue pairs are not supported.
+// NIC measures the rate of one queue pair of the first host. Loads with several queue pairs are not
+// supported.
 func (p *rackPlatform) NIC(ctx context.Context, l experiment.NIC) (float64, error) {
 	tests := map[string]string{"read": perf.ReadBW, "write": perf.WriteBW, "cas": perf.AtomicBW}
 	test, ok := tests[l.Op]

@@ -29,7 +29,7 @@ func (p *rackPlatform) RedN(ctx context.Context, l experiment.RedN) (out experim
 	return p.chains(ctx, l)
 }
 
-// gets runs GETs of one reader of the store nictable, beside writers.
+// gets measures GETs of one reader of the store nictable, while l.N writers write.
 func (p *rackPlatform) gets(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
 	reads, err := p.table(ctx, l)
 	if err != nil {
@@ -65,7 +65,7 @@ func (p *rackPlatform) gets(ctx context.Context, l experiment.RedN) (out experim
 	return out, nil
 }
 
-// failedGETs returns an error if GETs of a run failed.
+// failedGETs returns an error if GETs of a run failed, found no key or returned a wrong value.
 func failedGETs(res *kv.Result) error {
 	if n := res.Failed + res.Wrong + res.NotFound; n > 0 {
 		return fmt.Errorf("%d GETs failed: %s", n, res.FirstError)
@@ -73,7 +73,8 @@ func failedGETs(res *kv.Result) error {
 	return nil
 }
 
-// filled starts a store, loads its keys, and returns the run. stop stops the store.
+// filled starts a store, loads its keys, and returns the run of clients. If loading fails, it calls
+// stop, which stops the store.
 func (p *rackPlatform) filled(ctx context.Context, f *runFlags, stop func() error) (*storeRun, error) {
 	run, err := newStoreRun(p.cmd, p.rack, f)
 	if err != nil {
@@ -85,10 +86,11 @@ func (p *rackPlatform) filled(ctx context.Context, f *runFlags, stop func() erro
 	return run, nil
 }
 
-// tableWays are the names that nictable gives the ways of GETs.
+// tableWays has, for the ways of experiment.RedN, the names by which nictable knows them.
 var tableWays = map[string]string{experiment.WayNIC: store.GetsNIC, experiment.WayReads: store.GetsReads, experiment.WayPolling: store.GetsServer}
 
-// table starts the store nictable, fills it, and returns a run of one reader.
+// table starts the store nictable, fills it, and returns a run of one reader. The caller stops the
+// store.
 func (p *rackPlatform) table(ctx context.Context, l experiment.RedN) (*storeRun, error) {
 	way, ok := tableWays[l.Way]
 	if !ok {
@@ -105,12 +107,14 @@ func (p *rackPlatform) table(ctx context.Context, l experiment.RedN) (*storeRun,
 }
 
 const (
-	// timelinePatience is how long a GET of a timeline may take, and timelineAway how long the process is away.
+	// timelinePatience is how long a GET of a timeline may take. timelineAway is how long after its
+	// death the store's process is started again.
 	timelinePatience, timelineAway = time.Second, time.Second
 	timelineOpen                   = 10 * time.Second
 )
 
-// timeline runs GETs of the first host while the process of nictable dies and is started again.
+// timeline measures which GETs of the first host are answered while the process of nictable dies
+// and is started again.
 func (p *rackPlatform) timeline(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
 	reads, err := p.table(ctx, l)
 	if err != nil {
@@ -144,7 +148,7 @@ func (p *rackPlatform) timeline(ctx context.Context, l experiment.RedN) (out exp
 	return out, errors.Join(err, <-again, c.Close())
 }
 
-// restartTable kills the process of nictable, and starts it again.
+// restartTable kills the process of nictable at the time of chains.Death, and starts it again.
 func (p *rackPlatform) restartTable(ctx context.Context, reads *storeRun) error {
 	host := reads.client.Server
 	client, err := hostControl(p.cmd, host)
@@ -167,8 +171,8 @@ func (p *rackPlatform) restartTable(ctx context.Context, reads *storeRun) error 
 	return reads.start(p.rack)
 }
 
-// tableFlags are those of a run of clients of the store nictable. further is how much longer the run takes
-// than a run of readers.
+// tableFlags returns the flags of a run of clients of the store nictable. further is added to the
+// usual duration, so that writers work longer than the reader beside them.
 func tableFlags(l experiment.RedN, workload, way string, clients int, further time.Duration) (*runFlags, error) {
 	w, err := kv.FindWorkload(workload)
 	if err != nil {
@@ -180,7 +184,7 @@ func tableFlags(l experiment.RedN, workload, way string, clients int, further ti
 	return f, nil
 }
 
-// unstopped returns a copy of a command whose requests are also sent after an interrupt.
+// unstopped returns a copy of a command whose requests an interrupt does not end.
 func unstopped(cmd *cobra.Command) *cobra.Command {
 	c := *cmd
 	c.SetContext(context.WithoutCancel(cmd.Context()))

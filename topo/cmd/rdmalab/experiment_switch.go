@@ -28,12 +28,12 @@ type experimentSwitch struct {
 	cmd  *cobra.Command
 	was  program
 	now  program
-	read bool   // was has been read
-	free func() // ends the protection against signals; nil means that nothing was changed
+	read bool   // true: was has been read from the switch
+	free func() // ends the protection against signals; nil: the switch was not changed
 }
 
-// set loads the program and rules that a measurement needs: a rule for each of the servers, with
-// more added to its text.
+// set loads the program and the rules that a measurement needs: for each of the servers a rule, to
+// whose text more is appended. It waits until the switch has the connections that the rules need.
 func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, servers []string, more string) error {
 	if !x.read {
 		now, was, err := runningProgram(x.cmd)
@@ -64,7 +64,7 @@ func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more str
 	if s.Action == experiment.AsIs {
 		return x.was
 	}
-	out := program{name: x.now.name} // changing only the rules keeps connections
+	out := program{name: x.now.name} // a change of rules alone keeps connections
 	for i, text := range x.was.rules {
 		if r, err := rules.Parse(text); err == nil && (r.Action == rules.Steer || r.Action == rules.Atomics) {
 			continue

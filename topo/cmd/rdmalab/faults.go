@@ -20,7 +20,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// faultsCmd lists faults.
+// faultsCmd makes the command that lists the faults on links and in memories.
 func faultsCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{

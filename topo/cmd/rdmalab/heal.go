@@ -16,7 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// healCmd ends faults.
+// healCmd makes the command that ends fault rules.
 func healCmd() *cobra.Command {
 	var all bool
 	var link string

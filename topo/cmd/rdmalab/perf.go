@@ -124,7 +124,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	must(cmd.MarkFlagRequired("from"))
 }
 
-// check parses the flags that have units, and refuses values that the daemon would refuse.
+// check converts the flags that have units, and refuses values that the daemon would refuse.
 func (f *perfFlags) check() error {
 	c := &f.config
 	if !slices.Contains(perfTests(), c.Test) {
@@ -156,7 +156,7 @@ func (f *perfFlags) check() error {
 		return fmt.Errorf("--breakdown follows single operations: it goes with %s", strings.Join(followed, ", "))
 	}
 	c.To = f.to
-	if !slices.Contains(perf.Tests(), c.Test) { // those that check themselves
+	if !slices.Contains(perf.Tests(), c.Test) { // these tests check their configuration themselves
 		return nil
 	}
 	return c.Validate()
@@ -212,8 +212,8 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 	return err
 }
 
-// peer returns the address to which the daemon connects: the IPv4 address of the named host, or the
-// given address.
+// peer returns what the daemon connects to: with --ipv6 the IPv6 address of the host --to,
+// otherwise the host's name, which stands for its IPv4 address.
 func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {

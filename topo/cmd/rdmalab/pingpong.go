@@ -80,7 +80,8 @@ func (f *pingpongFlags) run(cmd *cobra.Command, to string) error {
 	return runPeer(cmd, f.on, hostd.PeerRequest{Pingpong: &f.config, To: to, Port: f.port})
 }
 
-// source returns the index of a host's IPv4 or IPv6 address in its GID table.
+// source returns which of a host's addresses an end announces, as an index: 1 is the host's IPv6
+// address, and -1 stands for its first IPv4 address.
 func source(ipv6 bool) int {
 	if ipv6 {
 		return 1

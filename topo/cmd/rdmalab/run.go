@@ -177,7 +177,7 @@ func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 		"(default: they stay)")
 }
 
-// storeNotes lists the stores that have notes, with their notes.
+// storeNotes lists all stores, and in parentheses the notes of those that have one.
 func storeNotes() string {
 	var out []string
 	for _, s := range store.All() {
@@ -363,7 +363,8 @@ func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 	return run.report(res, before, after), err
 }
 
-// report makes the report of what the clients have done between two counts of the switch.
+// report makes the report of what the clients have done. before and after are the switch's counters
+// at its beginning and its end.
 func (s *storeRun) report(res *kv.Result, before, after traffic) *runReport {
 	rep, issued := s.flags.report(res), float64(s.issued)
 	if s.flags.loadOnly {

@@ -188,7 +188,7 @@ func (s *simRun) all(load bool) (*kv.Result, error) {
 		}
 		v := s.rack.Host(s.hosts[i]).Context("clients")
 		list := open(v)
-		defer func() { _ = list.Close() }() // nothing uses it any more
+		defer func() { _ = list.Close() }() // the clients have ended when this runs
 		stop := func() bool { s.issued++; return false }
 		for id := in.First; id < in.First+in.Count; id++ {
 			v.Runtime().Go(fmt.Sprintf("client-%d", id), func() {

@@ -43,8 +43,8 @@ func startCommand(desc *store.Store, args []string) (func(*store.Call) (store.Re
 }
 
 // startStore starts the store by its start command, with the flags of --start. Flags that are not
-// given get the values that the run needs. fresh: it makes an empty store even if the memory holds
-// one.
+// given get the values that the run needs. If fresh is true, the store is made empty even if the
+// memory holds one.
 func (f *runFlags) startStore(call *store.Call, fresh bool) error {
 	args := f.startArgs()
 	_, fs, err := startCommand(call.Store, args)

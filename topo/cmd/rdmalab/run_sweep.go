@@ -194,7 +194,7 @@ func (f *runFlags) otherStore(former *runFlags) bool {
 
 // changeStore makes the store for the next run ready. If another store of the sweep is up,
 // changeStore stops it and makes the next one empty, because the memory still holds the former
-// store. afresh: it makes the next one empty in any case.
+// store. If afresh is true, it makes the next one empty in any case.
 func changeStore(cmd *cobra.Command, stores []string, next *runFlags, afresh bool) error {
 	changed := afresh
 	for _, name := range stores {

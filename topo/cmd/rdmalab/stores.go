@@ -87,7 +87,7 @@ func hasStore(st hostd.Status, name string) bool {
 // notStarted returns nil, and the command waits.
 func notStarted(c *store.Call, status func(host string) hostd.Status) error {
 	if c.Store.Server == nil {
-		return nil // the client's host reports that
+		return nil // the store has no server; a client reports what is missing
 	}
 	host, err := c.Store.Server(c.Rack)
 	if err != nil {

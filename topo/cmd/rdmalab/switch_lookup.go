@@ -16,8 +16,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/lookuptable"
 )
 
-// For commands that change tables: how many entries a request has, how often a command asks whether
-// they are written, and how long it waits while nothing changes.
+// For commands that change tables: entriesAtATime is how many entries a request has, entriesEvery
+// how often a command asks whether they are written, and entriesPatience how long it waits while
+// nothing changes.
 const (
 	entriesAtATime  = 1024
 	entriesEvery    = 10 * time.Millisecond

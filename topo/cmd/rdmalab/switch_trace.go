@@ -196,7 +196,7 @@ func (t *tracer) run(stream io.Reader, limit uint64) error {
 			return fmt.Errorf("the trace broke off: %w; did the switch stop? See `rdmalab status`", err)
 		}
 		if strings.Join(p.Comments, "") == t.taken || !t.json && t.again(&p) {
-			n-- // the packet that replaces it is shown separately
+			n-- // not counted: the packet that replaces it follows
 			continue
 		}
 		if err := t.print(&p); err != nil {

@@ -81,7 +81,7 @@ func plain(text string) string {
 	return text
 }
 
-// noteRuns changes every command below cmd: when it begins to run, it sets began.
+// noteRuns changes cmd and every command below it: each sets *began when it begins to run.
 func noteRuns(cmd *cobra.Command, began *bool) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -94,8 +94,8 @@ func noteRuns(cmd *cobra.Command, began *bool) {
 	}
 }
 
-// explainAll changes all commands below cmd: their errors about arguments list the expected ones,
-// and they refuse unknown subcommands.
+// explainAll changes all commands below cmd: they refuse unknown subcommands, and their errors
+// about arguments list the arguments that they expect.
 func explainAll(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		refuseStrangers(c)
