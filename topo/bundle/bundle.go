@@ -60,11 +60,12 @@ const (
 	StatusFile = "status.json"
 )
 
-// switchParts are the paths of requests to the switch's daemon, and the names of the files for the
-// answers.
+// switchParts are the paths of requests to the switch's daemon. The answer to each is a file in
+// folder switch of the bundle, named like the path.
 var switchParts = []string{"status", "counters", "flows", "faults", "macs", "groups", "program", "program/counters", "rules", "connections", "tables"}
 
-// hostParts are the same for the daemons of hosts.
+// hostParts are the paths of requests to each host's daemon. The answers are files in a folder with
+// the host's name.
 var hostParts = []string{"status", "counters", "tear"}
 
 // writer collects the files of a bundle.
@@ -125,6 +126,8 @@ func (w *writer) note(name string, err error) {
 	w.have = append(w.have, name)
 }
 
+// json writes a value as a JSON file. If err is not nil, the value could not be read: the README
+// says so.
 func (w *writer) json(name string, v any, err error) {
 	if err != nil {
 		w.note(name, err)
@@ -138,7 +141,7 @@ func (w *writer) json(name string, v any, err error) {
 	w.put(name, append(b, '\n'))
 }
 
-// ask writes a daemon's answer to a file.
+// ask requests a part of a daemon's state, and writes the answer to a file.
 func (w *writer) ask(ctx context.Context, r *rack.Rack, node, part string) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
@@ -151,7 +154,7 @@ func (w *writer) ask(ctx context.Context, r *rack.Rack, node, part string) {
 	w.json(filepath.Join(node, strings.ReplaceAll(part, "/", "-")+".json"), v, err)
 }
 
-// packets writes the last packets that the switch saw.
+// packets writes the last packets that the switch has received, as a capture file.
 func (w *writer) packets(ctx context.Context, r *rack.Rack) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
@@ -160,7 +163,7 @@ func (w *writer) packets(ctx context.Context, r *rack.Rack) {
 		w.note(Packets, err)
 		return
 	}
-	defer stream.Close() // only read
+	defer stream.Close() // the stream was only read, so its error does not matter
 	var buf bytes.Buffer
 	if _, err := io.Copy(&buf, io.LimitReader(stream, maxPackets)); err != nil {
 		w.note(Packets, err)
@@ -179,7 +182,7 @@ func (w *writer) copy(from, name string) {
 		w.note(name, err)
 		return
 	}
-	defer f.Close() // only read
+	defer f.Close() // the file was only read, so its error does not matter
 	if info, err := f.Stat(); err == nil && info.Size() > maxLog {
 		_, err = f.Seek(-maxLog, io.SeekEnd)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Figure is one comparison.
+// Figure is one comparison of a published number with the result of a cost model.
 type Figure struct {
 	Name string `json:"name"`
 	// Source says where the published value is from.
@@ -28,9 +28,9 @@ type Figure struct {
 	Tolerance float64 `json:"tolerance"`
 
 	measure func(*cost.Model) (float64, error)
-	// middlebox: the figure was measured with a switch whose program runs on cores, and is compared
-	// only for such a switch. All other figures were measured on NICs behind a switch at line rate,
-	// or without a switch.
+	// middlebox is true if the figure was measured with a switch whose program runs on cores. Such
+	// a figure is compared only for a cost model with cores. All other figures were measured on
+	// NICs behind a switch at line rate, or without a switch.
 	middlebox bool
 }
 
@@ -40,10 +40,10 @@ func (f *Figure) Deviation() float64 { return f.Measured/f.Published - 1 }
 // OK reports whether the figure is within its tolerance.
 func (f *Figure) OK() bool { return math.Abs(f.Deviation()) <= f.Tolerance }
 
-// fleet is the number of queue pairs in SwordBox fig. 3.
+// fleet is the largest number of queue pairs of a load, as in SwordBox fig. 3.
 const fleet = 20
 
-// ops returns a measurement of operations, in millions a second.
+// ops returns the function that measures the rate of a load, in millions of operations a second.
 func ops(l Load) func(*cost.Model) (float64, error) {
 	return func(m *cost.Model) (float64, error) {
 		v, err := l.throughput(m)
@@ -51,7 +51,8 @@ func ops(l Load) func(*cost.Model) (float64, error) {
 	}
 }
 
-// backToBack returns a measurement of latency in microseconds, between two hosts without a switch.
+// backToBack returns the function that measures the latency of an operation in microseconds,
+// between two hosts without a switch.
 func backToBack(op verbs.WROpcode, size int) func(*cost.Model) (float64, error) {
 	return func(m *cost.Model) (float64, error) {
 		d, err := Load{Op: op, Bytes: size, Pairs: 1, Depth: 1}.latency(m.BackToBack())
@@ -59,7 +60,7 @@ func backToBack(op verbs.WROpcode, size int) func(*cost.Model) (float64, error) 
 	}
 }
 
-// goodput returns a measurement of payload, in gigabits a second.
+// goodput returns the function that measures the rate of a load's payload, in gigabits a second.
 func goodput(l Load) func(*cost.Model) (float64, error) {
 	return func(m *cost.Model) (float64, error) {
 		v, err := l.throughput(m)
@@ -67,7 +68,7 @@ func goodput(l Load) func(*cost.Model) (float64, error) {
 	}
 }
 
-// Figures returns the comparisons that can be made with ConnectX-5, in the order of the table.
+// Figures lists the comparisons that can be made with ConnectX-5, in the order of the table.
 func Figures() []Figure {
 	const mops, us, gbps = "Mops", "us", "Gb/s"
 	cas, write, read := verbs.OpCmpSwap, verbs.OpWrite, verbs.OpRead
@@ -89,7 +90,8 @@ func Figures() []Figure {
 	}
 }
 
-// pairsForFullRate returns the smallest number of queue pairs that reach 95 % of the rate of 20.
+// pairsForFullRate returns the smallest number of queue pairs that together have 95 % of the rate
+// of WRITEs of 20 queue pairs.
 func pairsForFullRate(m *cost.Model) (float64, error) {
 	full, err := Load{Op: verbs.OpWrite, Bytes: 8, Pairs: fleet, Depth: 32}.throughput(m)
 	for n := 1; n < fleet && err == nil; n++ {
@@ -144,8 +146,8 @@ func WriteTable(w io.Writer, figures []Figure) error {
 	return t.Flush()
 }
 
-// rewriter wraps the switch so that the time to live of every packet is decremented. It returns
-// other nodes unchanged.
+// rewriter is a Load.wrap that replaces the switch by an ageing one, which changes every packet. It
+// returns other nodes unchanged.
 func rewriter(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName {
 		return n
@@ -153,7 +155,7 @@ func rewriter(name string, n sim.Node) sim.Node {
 	return &ageing{Node: n}
 }
 
-// ageing decrements the time to live of each packet before the wrapped switch gets it.
+// ageing is a switch that decrements the time to live of each packet before it works on the packet.
 type ageing struct {
 	sim.Node
 	frame wire.Frame

@@ -24,6 +24,7 @@ type Load struct {
 	// otherwise each has its own.
 	Device, OneWord bool
 
+	// wrap, if not nil, may replace a node of the simulated rack, given by its name.
 	wrap func(name string, n sim.Node) sim.Node
 }
 
@@ -57,8 +58,8 @@ const (
 type run struct {
 	Load
 	rack  *simrack.Rack
-	count int           // operations that completed while operations are counted
-	took  time.Duration // time of all latencyRounds operations
+	count int           // operations that completed in the counted time
+	took  time.Duration // time of all latencyRounds operations together
 }
 
 // throughput returns the operations a second.

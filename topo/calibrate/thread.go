@@ -20,7 +20,8 @@ type thread struct {
 	wc [16]verbs.WC
 }
 
-// connect makes thread i's queue pair, and the work request that it posts repeatedly.
+// connect connects queue pair i, the one of thread i, and prepares the work request that the thread
+// posts again and again.
 func (r *run) connect(h *simrack.Host, ctx verbs.Context, i int) (*thread, error) {
 	t := &thread{rt: ctx.Runtime()}
 	pd, err := ctx.AllocPD()

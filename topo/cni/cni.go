@@ -59,7 +59,7 @@ const (
 	codeTaken = 102
 )
 
-// limit bounds one call of a runtime.
+// limit is how long one command of a container runtime may take.
 const limit = time.Minute
 
 // Plugin executes the commands of container runtimes. The zero value works on the racks of this
@@ -99,7 +99,7 @@ func (p *Plugin) rackOf(c *Config) (*rack.Rack, error) {
 	return rack.Open(c.Rack)
 }
 
-// Add is ADD: the container becomes a guest.
+// Add executes the CNI command ADD: it makes the container a guest of the rack.
 func (p *Plugin) Add(a *skel.CmdArgs) error {
 	c, err := parseConfig(a.StdinData)
 	if err != nil {
@@ -158,7 +158,7 @@ func ipNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// Del is DEL: it removes the guest. It returns no error if the guest does not exist.
+// Del executes DEL: it removes the guest. It returns no error if the guest does not exist.
 func (p *Plugin) Del(a *skel.CmdArgs) error {
 	c, err := parseConfig(a.StdinData)
 	if err != nil {
@@ -169,7 +169,8 @@ func (p *Plugin) Del(a *skel.CmdArgs) error {
 	})
 }
 
-// GC is GC: it removes all guests of the network except those that the runtime's request lists.
+// GC executes GC: it removes all guests of the network except those that the runtime's request
+// lists.
 func (p *Plugin) GC(a *skel.CmdArgs) error {
 	c, err := parseConfig(a.StdinData)
 	if err != nil {
@@ -196,7 +197,7 @@ func (p *Plugin) remove(c *Config, f func(ctx context.Context, r *rack.Rack) err
 	return coded(err)
 }
 
-// Check is CHECK: it returns an error unless the guest is as ADD left it.
+// Check executes CHECK: it returns an error unless the guest is as ADD left it.
 func (p *Plugin) Check(a *skel.CmdArgs) error {
 	c, err := parseConfig(a.StdinData)
 	if err != nil {
@@ -228,7 +229,7 @@ func (p *Plugin) Check(a *skel.CmdArgs) error {
 	return nil
 }
 
-// Status is STATUS: it reports whether ADD would succeed.
+// Status executes STATUS: it returns an error if ADD would fail now.
 func (p *Plugin) Status(a *skel.CmdArgs) error {
 	c, err := parseConfig(a.StdinData)
 	if err != nil {
@@ -246,7 +247,7 @@ func (p *Plugin) Status(a *skel.CmdArgs) error {
 	return nil
 }
 
-// coded gives an error the code of its kind.
+// coded converts an error into a CNI error with the code for its kind.
 func coded(err error) error {
 	code := types.ErrInternal
 	switch {

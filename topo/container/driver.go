@@ -157,7 +157,7 @@ func (d *driver) handler() http.Handler {
 			w.WriteHeader(http.StatusBadRequest)
 			out = object{"Err": "rdmalab: " + err.Error()}
 		}
-		_ = json.NewEncoder(w).Encode(out) // as above
+		_ = json.NewEncoder(w).Encode(out) // the client may have disconnected
 	})
 }
 
@@ -174,7 +174,8 @@ func checkID(what, id string) error {
 	return nil
 }
 
-// createNetwork makes the network of a link.
+// createNetwork handles CreateNetwork: it notes in a file to which host the network belongs as
+// link.
 func (d *driver) createNetwork(r *request) (any, error) {
 	if err := checkID("NetworkID", r.NetworkID); err != nil {
 		return nil, err
@@ -224,7 +225,7 @@ func (d *driver) host(r *request) (*spec.Host, error) {
 	return h, nil
 }
 
-// createEndpoint answers with the MAC address of the host's NIC.
+// createEndpoint handles CreateEndpoint: it answers with the MAC address of the host's NIC.
 func (d *driver) createEndpoint(r *request) (any, error) {
 	h, err := d.host(r)
 	if err != nil {
@@ -250,8 +251,8 @@ func (d *driver) endpointAlias(h *spec.Host, id string) string {
 	return d.alias(h.Name) + "/" + id[:min(len(id), idShown)]
 }
 
-// join makes the link. The engine takes the host's end from this process's network namespace, which
-// is also the engine's.
+// join handles Join: it makes the link. The engine takes the host's end of the link from this
+// process's network namespace, which is also the engine's, and puts it into the container.
 func (d *driver) join(r *request) (any, error) {
 	h, err := d.host(r)
 	if err != nil {
@@ -278,7 +279,8 @@ func (d *driver) join(r *request) (any, error) {
 	}, nil
 }
 
-// leave removes the link of an endpoint if it exists. It changes nothing else.
+// leave handles Leave and DeleteEndpoint: it removes the link of an endpoint if it exists, and
+// changes nothing else.
 func (d *driver) leave(r *request) (any, error) {
 	if err := errors.Join(checkID("NetworkID", r.NetworkID), checkID("EndpointID", r.EndpointID)); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ const (
 // Engine is a container engine. Its methods may be called from several goroutines.
 type Engine struct {
 	socket  string
-	version string // of the API, with a slash before it
+	version string // API version with a slash before it, like /v1.41
 	http    *http.Client
 }
 
@@ -138,8 +138,8 @@ func (e *Engine) explain(err error) error {
 	return fmt.Errorf("engine at %s: %w", e.socket, err)
 }
 
-// call sends in as JSON (nil means no body), and decodes the answer into out (nil: the answer is
-// dropped).
+// call sends `in` as JSON, and decodes the answer into out. If `in` is nil, the request has no
+// body; if out is nil, the answer is dropped.
 func (e *Engine) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
@@ -167,7 +167,8 @@ func (e *Engine) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// filters returns the query with which a listing selects objects. kv are keys and values in turn.
+// filters returns the query by which a listing selects objects. kv has the keys and values of the
+// conditions in turn: key, value, key, value.
 func filters(kv ...string) url.Values {
 	f := make(map[string][]string)
 	for i := 0; i+1 < len(kv); i += 2 {

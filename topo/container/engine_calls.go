@@ -18,7 +18,8 @@ const (
 	LabelPlug = "rdmalab.plug"
 )
 
-// Parts of a host that a container can be: see PlugHolder.
+// Parts of a host that a container can be: PartHost has the host's processes, PartHolder holds its
+// network namespace if the plug is PlugHolder.
 const (
 	PartHost   = "host"
 	PartHolder = "holder"
@@ -45,7 +46,7 @@ type Container struct {
 // Runs reports whether the container has processes, running or stopped.
 func (c *Container) Runs() bool { return c.PID > 1 && (c.State == "running" || c.State == "paused") }
 
-// inspected holds the fields of an inspection that this package uses.
+// inspected holds the fields of the engine's description of a container that this package uses.
 type inspected struct {
 	ID    string `json:"Id"`
 	Name  string `json:"Name"`
@@ -154,7 +155,7 @@ func (e *Engine) kill(ctx context.Context, id string) error {
 	return err
 }
 
-// pause stops (on) or continues a container's processes.
+// pause stops a container's processes if on is true, otherwise it continues them.
 func (e *Engine) pause(ctx context.Context, id string, on bool) error {
 	what := map[bool]string{true: "/pause", false: "/unpause"}[on]
 	return e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+what, nil, nil, nil)

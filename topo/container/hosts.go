@@ -147,7 +147,8 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 // maxMakeTries bounds how often an image is loaded again if another process removes it meanwhile.
 const maxMakeTries = 5
 
-// make creates a container and starts it.
+// make creates a container and starts it. If another process has removed the image meanwhile, it
+// loads the image again.
 func (h *Hosts) make(ctx context.Context, e *Engine, u *unit, exe string) error {
 	var id string
 	var err error
@@ -181,7 +182,7 @@ func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string
 	return h.image, err
 }
 
-// errNone: no container has the labels of this part of the host.
+// errNone means that no container has the labels of this part of the host.
 var errNone = fmt.Errorf("no container has the labels of the host: %w", ErrNotFound)
 
 // Container inspects the container that is the given part of a host.
@@ -216,7 +217,7 @@ func (h *Hosts) Kill(ctx context.Context, host string) error {
 	return h.act(ctx, host, func(e *Engine, c Container) error { return e.kill(ctx, c.ID) })
 }
 
-// Pause stops (on) or continues a host's processes.
+// Pause stops a host's processes if on is true, otherwise it continues them.
 func (h *Hosts) Pause(ctx context.Context, host string, on bool) error {
 	return h.act(ctx, host, func(e *Engine, c Container) error { return e.pause(ctx, c.ID, on) })
 }
@@ -252,9 +253,9 @@ func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
 	return netnsOf(c.PID), nil
 }
 
-// Remove removes every container and network with the rack's label. found: there was any. It
-// removes the containers first. While it removes the networks, a network driver must answer. Other
-// containers that are connected to one of the networks are disconnected, but not removed.
+// Remove removes every container and network with the rack's label, containers first, and reports
+// in found whether there was any. While it removes the networks, a network driver must answer.
+// Other containers that are connected to one of the networks are disconnected, but not removed.
 func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 	e, err := h.Engine(ctx)
 	if err != nil {

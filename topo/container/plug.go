@@ -13,10 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// ownNetns is the network namespace of this process, which is also the machine's.
+// ownNetns is the path of the network namespace of this process, which is the machine's own.
 const ownNetns = "/proc/self/ns/net"
 
-// errOwn: a container uses the machine's network namespace, so the NIC cannot be put into it.
+// errOwn means that a container uses the machine's own network namespace, so the NIC cannot be put
+// into it.
 var errOwn = errors.New("the container is in the machine's own network: give it network_mode none")
 
 // cut returns the path of the file that marks a host's link as cut at the switch. If the file
@@ -44,7 +45,8 @@ type plugger struct {
 	paths spec.Paths
 }
 
-// alias returns the alias of an interface. It names the rack and the host.
+// alias returns the text that is stored with both interfaces of a host's link. It names the rack
+// and the host.
 func (p *plugger) alias(host string) string { return "rdmalab/" + p.rack.Name + "/" + host }
 
 // port returns the switch's end of a host's link.
@@ -94,7 +96,7 @@ func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 	return true, p.keepCut(h)
 }
 
-// keepCut cuts a new link if the link was cut at the switch before.
+// keepCut cuts a new link if a fault had cut the host's link before.
 func (p *plugger) keepCut(h *spec.Host) error {
 	if _, err := os.Stat(cut(p.paths, h.Name)); err != nil {
 		return nil
@@ -142,8 +144,9 @@ func checkForeign(netns string) error {
 	return err
 }
 
-// reconcile inspects a host's containers. If the container that holds the host's network runs,
-// reconcile puts the NIC into it. The bool reports whether the NIC is there.
+// reconcile inspects a host's containers. If the container that holds the host's network namespace
+// runs, it puts the NIC into this namespace. It returns that container, and whether it has the NIC
+// now.
 func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Container, bool, error) {
 	c, err := hosts.Container(ctx, h.Name, PartHolder)
 	if errors.Is(err, ErrNotFound) {
@@ -166,5 +169,5 @@ func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Co
 	return c, ok, err
 }
 
-// errAgain: something has changed during the inspection of a host, so it must be inspected again.
+// errAgain means that a host has changed while it was inspected, so it must be inspected again.
 var errAgain = errors.New("look again")

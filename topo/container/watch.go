@@ -85,7 +85,7 @@ func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Lo
 	return w.run(ctx, driverSocket(rack.Name))
 }
 
-// run does what RunWatcher says. driverPath is the path of the driver's socket.
+// run is RunWatcher with driverPath, the path of the network driver's socket.
 func (w *watcher) run(ctx context.Context, driverPath string) (err error) {
 	driver, err := serveDriver(driverPath, &w.plugger, w.log)
 	if err != nil {
@@ -140,7 +140,7 @@ func (w *watcher) status() Watch {
 }
 
 // setEngine records and logs why the watcher does not receive the engine's events; "" means that it
-// does.
+// receives them.
 func (w *watcher) setEngine(said string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -28,7 +28,7 @@ type Finding struct {
 	// Fix is the command that fixes the problem, or a hint if no command does; "" if there is no
 	// problem.
 	Fix string `json:"mend,omitempty"`
-	// Required: no rack can be brought up without it.
+	// Required is true if no rack can be brought up without what the check looks for.
 	Required bool `json:"required"`
 }
 
@@ -42,7 +42,7 @@ type Probe struct {
 
 // Report has the findings of all probes.
 type Report struct {
-	// Ready: a rack can be brought up.
+	// Ready is true if a rack can be brought up.
 	Ready    bool      `json:"ready"`
 	Findings []Finding `json:"findings"`
 }

@@ -16,7 +16,7 @@ import (
 // asRoot is the fix for checks that need root.
 const asRoot = "sudo rdmalab doctor"
 
-// withLink returns the fix for checks that need a link and a port.
+// withLink returns the fix for a check that needs a link and a port, when l has failed.
 func withLink(l Links) string {
 	switch {
 	case errors.Is(l.Err, nl.ErrPrivilege):

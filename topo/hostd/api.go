@@ -14,7 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Endpoints, with the method and the types of request and answer.
+// Paths of the control API. A comment has the method, the type of the request if there is one, and
+// after the colon the type of the answer.
 const (
 	PathStatus   = "/status"    // GET: Status
 	PathCounters = "/counters"  // GET: Counters
@@ -22,8 +23,8 @@ const (
 	PathNICFault = "/nic/fault" // POST NICFault: NICFaultResult
 	PathCrashApp = "/app/crash" // POST: Status
 	PathStartApp = "/app/start" // POST: Status
-	// PathHangApp stops the services and jobs of the daemon. PathResumeApp lets them go on. Both are
-	// POST: Status. The daemon answers in the meantime, except for requests to a store.
+	// PathHangApp stops the services and jobs of the daemon, PathResumeApp lets them go on; both
+	// are POST: Status. In between, the daemon answers all requests except those to a store.
 	PathHangApp   = "/app/hang"
 	PathResumeApp = "/app/resume"
 	PathTear      = "/tear"  // GET, POST Tear, DELETE: Tear
@@ -104,7 +105,7 @@ type QPStatus struct {
 	QPN   uint32 `json:"qpn"`
 	Type  string `json:"type"` // RC, UC or UD
 	State string `json:"state"`
-	// Ring: the queue pair has a send ring, which executes a program.
+	// Ring is true if the queue pair has a send ring, which executes a program.
 	Ring       bool   `json:"ring,omitempty"`
 	Peer       string `json:"peer,omitempty"`
 	PeerQPN    uint32 `json:"peerQpn,omitempty"`

@@ -42,8 +42,8 @@ type application struct {
 
 	mu      sync.Mutex // guards the fields below
 	running bool
-	// stood are the stores that were up when the application began to hang: their locks may have
-	// been held since then.
+	// stood has the states of the stores from when the application began to hang. They are reported
+	// during the hang, because a stopped thread may hold the lock that a store's status needs.
 	stood []store.Status
 	// memory survives a crash of the application: its region stays registered, and its connections
 	// stay open.
@@ -52,7 +52,7 @@ type application struct {
 	owners    memservice.Owners // which clients of the memory were fenced; survives a crash of the NIC
 	perf      *memservice.Server
 	perfCtx   verbs.Context
-	lender    *onermahost.Lender // lends memory over the 1RMA NIC; nil if there is none
+	lender    *onermahost.Lender // lends memory to peers over the 1RMA NIC; nil if there is none
 	served    sync.WaitGroup     // the threads that serve memory and perf
 	jobs      map[*job]struct{}
 
@@ -161,7 +161,7 @@ func (a *application) crash() {
 	}
 }
 
-// nicGone drops the objects that have ended with the NIC.
+// nicGone is called when the NIC has crashed. It drops the objects that have ended with the NIC.
 func (a *application) nicGone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -186,8 +186,8 @@ func (a *application) nicBack() error {
 	return a.startRunning()
 }
 
-// stop cancels all jobs, calls ends for the node of each store, closes the services, and waits for
-// their threads. It ends a hang first, so that the threads can end. The caller holds mu.
+// stop cancels all jobs, calls ends for each store's node, closes the services, and waits for their
+// threads. It ends a hang first, because hanging threads could not end. The caller holds mu.
 func (a *application) stop(ends func(store.Node) error) error {
 	a.endHang()
 	var errs []error

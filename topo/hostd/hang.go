@@ -22,7 +22,7 @@ func (a *application) beginHang() error {
 	}
 	a.stood = a.stores.status()
 	a.hang.Begin()
-	a.h.dev.With(func(*engine.Engine) {}) // the last thread that entered the NIC before has left it
+	a.h.dev.With(func(*engine.Engine) {}) // waits until the threads that are inside the NIC have left it
 	a.h.log.Info("application hangs")
 	return nil
 }
@@ -56,7 +56,7 @@ func (a *application) works() error {
 	return nil
 }
 
-// context opens the NIC for a service or a job.
+// context opens the NIC for a service or a job, whose calls of the NIC stop during a hang.
 func (a *application) context() verbs.Context { return a.h.dev.HangingContext(&a.hang) }
 
 // awake wraps the handler of a request for a store. While the application hangs, it refuses the

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 )
 
-// defaultTearPause is long enough for a peer's next packet to arrive between the two parts of a
-// copy.
+// defaultTearPause is the longest pause of a torn copy if a request names none: long enough for a
+// peer's next packet to arrive between the two parts of the copy.
 const defaultTearPause = 20 * time.Microsecond
 
 // setNIC crashes or starts the NIC.
@@ -81,7 +81,7 @@ func (h *Host) setTear(t Tear) error {
 	return nil
 }
 
-// endTear ends a fault whose time is over, unless another one has replaced it.
+// endTear ends the torn copies of a plan whose time is over, unless another plan has replaced it.
 func (h *Host) endTear(plan *Tear) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,7 +99,8 @@ func (h *Host) stopTear() {
 	}
 }
 
-// applyTear gives the fault to the NIC, which loses it when the NIC crashes. The caller holds mu.
+// applyTear gives the present plan of torn copies to the NIC, which forgets it in a crash. The
+// caller holds mu.
 func (h *Host) applyTear() {
 	var f mem.TearFunc
 	if t := h.tear; t != nil {

@@ -38,17 +38,17 @@ func (h *Host) makeOneRMA(mac wire.MAC, mtu int) (second device.Second, err erro
 	return h.solo, nil
 }
 
-// Congestion windows, in operations: the first, the least and the largest. With a first window of 1,
-// as in the simulator, a test of a second would be over before the window has grown: it grows by one
-// operation in four round trips. With the least one, an operation begins every 10 round trips, so a
-// peer that comes back is noticed soon.
+// Bounds of the congestion windows, in operations. With a first window of 1, as in the simulator, a
+// test of a second would be over before the window has grown, because it grows by one operation in
+// four round trips. With the least window, an operation begins every 10 round trips, so the NIC
+// notices soon when a peer has come back.
 const (
 	firstOneRMAWindow = 64
 	leastOneRMAWindow = 0.1
 	maxOneRMAWindow   = 512
 )
 
-// upOneRMA starts the 1RMA NIC. The device runs.
+// upOneRMA attaches the 1RMA NIC to the device, which runs already, and starts it.
 func (h *Host) upOneRMA() error {
 	if h.solo == nil {
 		return nil
@@ -71,7 +71,7 @@ func (h *Host) serveOneRMA() error {
 	return err
 }
 
-// lend lets peers borrow memory. The caller holds the application's mu.
+// lend opens the service by which peers borrow memory over the 1RMA NIC. The caller holds mu.
 func (a *application) lend() error {
 	if a.h.solo == nil {
 		return nil
@@ -91,7 +91,7 @@ func (a *application) lend() error {
 	return nil
 }
 
-// oneRMA returns the 1RMA NIC.
+// oneRMA returns the 1RMA NIC, or an error that says how to get one.
 func (h *Host) oneRMA() (*onermahost.NIC, error) {
 	if h.solo == nil {
 		return nil, control.Errorf(http.StatusBadRequest, "the hosts of this rack have no 1RMA NICs: put `onerma: {}` into the rack file, then `rdmalab down` and `rdmalab up`")

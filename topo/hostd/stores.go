@@ -14,8 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// PathRun is POST RunRequest: stream of RunEvent. The host runs clients of a store. The paths of
-// all other requests about stores begin with store.Paths.
+// PathRun makes the host run clients of a store. It is POST RunRequest: stream of RunEvent. The
+// paths of all other requests about stores begin with store.Paths.
 const PathRun = "/run"
 
 // stores holds the registered stores on this host.

@@ -28,7 +28,8 @@ type RunRequest struct {
 	First  int          `json:"first"`
 	Count  int          `json:"count"`
 	Config kv.RunConfig `json:"config"`
-	// Load: the clients only insert their parts of the keys. The result describes the inserts.
+	// Load is true if the clients only insert their parts of the keys; the result then describes
+	// the inserts.
 	Load bool `json:"load,omitempty"`
 	// Trace, if not empty, is the packed trace that the clients replay instead of a workload.
 	Trace []byte `json:"trace,omitempty"`
@@ -149,9 +150,9 @@ func (s *storeRun) one(rt verbs.Runtime, id int) {
 	}
 }
 
-// Client runs one client of a run from its connection to its end. ops are those of Ops. observe, if
-// not nil, is called with the time of each operation, stop is called after it; a client ends when
-// that returns true, or when ctx ends during a load.
+// Client runs one client of a run from its connection to its end. ops is the result of Ops.
+// observe, if not nil, is called with the time of each operation, and stop after each operation:
+// the client ends when stop returns true. During a load, it ends when ctx ends.
 func (in *RunRequest) Client(
 	ctx context.Context, clients store.Clients, rt verbs.Runtime, id int, ops map[int][]kv.Op, observe func(time.Duration), stop func() bool,
 ) (res *kv.Result, err error) {

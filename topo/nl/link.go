@@ -23,7 +23,7 @@ type Link struct {
 	MAC   wire.MAC
 	MTU   int
 	Alias string
-	// Up is the administrative state. Carrier: frames can pass.
+	// Up is the administrative state. Carrier is true if frames can pass.
 	Up, Carrier bool
 }
 

@@ -79,6 +79,7 @@ func (a *axis) scale(v float64) float64 {
 	return v
 }
 
+// at returns the pixel of a value.
 func (a *axis) at(v float64) float64 {
 	lo, hi := a.scale(a.min), a.scale(a.max)
 	return a.from + (a.scale(v)-lo)/(hi-lo)*(a.to-a.from)
@@ -96,8 +97,9 @@ func (a *axis) grow(v float64) {
 	}
 }
 
-// settle rounds the ends of the axis. A linear axis begins at 0 if its values are positive; a
-// logarithmic one begins at most half a decade before its first value.
+// settle extends the axis a little beyond its values: at both ends if it is logarithmic, and at the
+// upper end if it is linear. A linear axis begins at 0 if all values are positive. Without values
+// the axis goes from 1 to 10.
 func (a *axis) settle() {
 	switch {
 	case math.IsInf(a.min, 1):

@@ -50,14 +50,14 @@ const (
 	markedColor = "#d55e00"
 )
 
-// stepBox is the place of a step; from and to count the arrows that begin and end there.
+// stepBox is the place of a step in pixels. from and to count the arrows that begin and end there.
 type stepBox struct {
 	x, y, height       float64
-	from, to           int // all
-	fromDrawn, toDrawn int
+	from, to           int // all arrows of the step
+	fromDrawn, toDrawn int // the arrows that are drawn already
 }
 
-// left returns the left edge of a column.
+// columnLeft returns the left edge of a column, in pixels.
 func columnLeft(column int) float64 { return timeWidth + float64(column*(boxWidth+columnGap)) }
 
 // boxes returns the places of the steps, and where the last one ends.
@@ -143,8 +143,8 @@ func (s *Step) draw(d *drawing, b *stepBox, before string) {
 	}
 }
 
-// draw draws the arrow between those sides of the boxes that face each other; in one column, on the
-// right of both. Arrows of a box are distributed over its height.
+// draw draws the arrow between the sides of the two boxes that face each other, or at the right of
+// both if they are in one column. The ends of all arrows of a box are distributed over its height.
 func (a *Arrow) draw(d *drawing, from, to *stepBox) {
 	from.fromDrawn++
 	to.toDrawn++

@@ -146,7 +146,8 @@ type wordKey struct {
 	va     uint64
 }
 
-// since returns rates from the sample s to later; s may be nil.
+// since returns rates from the sample s to the sample later. If one of them is missing, all rates
+// are 0.
 func since(s *Sample, later *Sample) *rates {
 	r := &rates{
 		drops: map[string]uint64{}, retrans: map[string]uint64{}, qps: map[qpKey]QP{},
@@ -200,7 +201,8 @@ func (r *rates) psns(q *QP) (on, again uint64) {
 	return on, again
 }
 
-// rank orders queue pairs: first those that failed, then active ones.
+// rank is the order in which queue pairs are shown: 0 for those that failed, 1 for active ones, 2
+// for the others.
 func (r *rates) rank(q *QP) int {
 	on, again := r.psns(q)
 	switch {
@@ -212,8 +214,9 @@ func (r *rates) rank(q *QP) int {
 	return 2
 }
 
-// mixed chooses the queue pairs to show, one for each row. However many have failed, half of the
-// rows are for active ones. list is in the order of rank.
+// mixed puts the queue pairs into the order in which they are shown. list is in the order of rank.
+// If more queue pairs have failed than half of the rows show, active ones come before the rest of
+// them.
 func (r *rates) mixed(list []QP, rows int) []QP {
 	count := func(rank int) (n int) {
 		for i := range list {

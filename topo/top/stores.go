@@ -2,9 +2,8 @@ package top
 
 import "fmt"
 
-// opsOf returns the key in Model.history of a host's operations per second. p99Of returns the key
-// of the 99th percentiles of their latency. Host names have no slash, so keys of different hosts
-// differ.
+// opsOf and p99Of return the keys in Model.history of a host's operations per second, and of the
+// 99th percentiles of their latency. Host names have no slash, so keys of different hosts differ.
 func opsOf(host string) string { return host + "/ops" }
 func p99Of(host string) string { return host + "/p99" }
 

@@ -57,8 +57,8 @@ func (m Model) switchPage(rows int, r *rates) []string {
 	return p.fit(rows)
 }
 
-// counterCell writes the heading if i < 0, otherwise counter i, or an empty cell behind the last
-// one.
+// counterCell writes the heading of the counters if i is negative, otherwise counter number i.
+// Behind the last counter it writes nothing.
 func counterCell(l *line, list []Counter, i int, r *rates) {
 	switch {
 	case i < 0:

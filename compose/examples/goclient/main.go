@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	nic := must(ipc.Open(ipc.Config{})) // $RDMALAB_VERBS says where it is
+	nic := must(ipc.Open(ipc.Config{})) // the variable RDMALAB_VERBS names the NIC's socket
 	pd := must(nic.AllocPD())
 	mr := must(pd.RegMR(nil, 4096, verbs.LocalWrite))
 	cq := must(nic.CreateCQ(16))
@@ -33,8 +33,8 @@ func main() {
 			log.Fatalf("%v: %v", op, wc[0].Status)
 		}
 	}
-	do(verbs.OpWrite, 0)  // there
-	do(verbs.OpRead, 512) // and back, to another place
+	do(verbs.OpWrite, 0)  // the text goes to the server's memory
+	do(verbs.OpRead, 512) // and comes back, to another place in mr
 	got := make([]byte, len(text))
 	check(mr.ReadAt(got, 512))
 	fmt.Printf("%v has %q at %#x\n", os.Args[1], got, far.Addr)

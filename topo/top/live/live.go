@@ -82,8 +82,9 @@ type doer struct {
 	work sync.WaitGroup
 
 	mu sync.Mutex
-	// running has the commands by ID. last is the time of the last sample. panicked is the panic of
-	// a command that has ended the view. mu guards them.
+	// running has a function for each command that runs, by ID, which interrupts it. last is the
+	// time of the last sample. panicked is the panic of a command that has ended the view. mu
+	// guards these fields.
 	running  map[int]context.CancelFunc
 	last     time.Time
 	panicked error
@@ -136,7 +137,7 @@ func (d *doer) counted(f func() tea.Msg) tea.Cmd {
 	}
 }
 
-// Do runs this program. Stop interrupts it, as ctrl-c would.
+// Do runs this program with the given arguments. Stop interrupts it, as ctrl-c would.
 func (d *doer) Do(id int, args []string) tea.Cmd {
 	return d.counted(func() tea.Msg {
 		ctx, cancel := context.WithCancel(d.ctx)

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	ctx := context.Background()
-	s, err := client.Open(ctx, os.Args[1], client.Options{}) // by the NIC of the host that this runs on
+	s, err := client.Open(ctx, os.Args[1], client.Options{}) // uses the NIC of the host on which this program runs
 	if err != nil {
 		log.Fatal(err)
 	}

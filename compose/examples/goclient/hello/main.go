@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	mem, err := remote.Dial(os.Args[1]) // by the NIC of the host that this runs on
+	mem, err := remote.Dial(os.Args[1]) // uses the NIC of the host on which this program runs
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func main() {
 	if _, err := mem.ReadAt(line, 0); err != nil { // RDMA READ
 		log.Fatal(err)
 	}
-	before, err := mem.FetchAdd(64, 1) // FETCH_ADD, atomic to all who count here
+	before, err := mem.FetchAdd(64, 1) // FETCH_ADD, atomic also among different hosts
 	if err != nil {
 		log.Fatal(err)
 	}
