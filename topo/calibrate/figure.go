@@ -103,7 +103,7 @@ func pairsForFullRate(m *cost.Model) (float64, error) {
 	return fleet, err
 }
 
-// Run measures the figure in a rack with model m.
+// Run sets Measured: it measures the figure on a simulated rack with the cost model m.
 func (f *Figure) Run(m *cost.Model) (err error) {
 	if !f.middlebox {
 		m = m.AtLineRate()
@@ -115,7 +115,7 @@ func (f *Figure) Run(m *cost.Model) (err error) {
 	return nil
 }
 
-// Run measures all figures that apply to m.
+// Run measures all figures that apply to the cost model m.
 func Run(m *cost.Model) ([]Figure, error) {
 	var out []Figure
 	for _, f := range Figures() {
@@ -130,7 +130,7 @@ func Run(m *cost.Model) ([]Figure, error) {
 	return out, nil
 }
 
-// WriteTable prints figures for a reader.
+// WriteTable prints figures as a table.
 func WriteTable(w io.Writer, figures []Figure) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FIGURE\tPUBLISHED\tIN SIM\tOFF BY\tALLOWED\tSOURCE")

@@ -62,7 +62,7 @@ type run struct {
 	took  time.Duration // time of all latencyRounds operations together
 }
 
-// throughput returns the operations a second.
+// throughput runs the load with the cost model m, and returns its rate in operations a second.
 func (l Load) throughput(m *cost.Model) (float64, error) {
 	r, err := l.run(m, (*run).stream)
 	return float64(r.count) / runTime.Seconds(), err

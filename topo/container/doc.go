@@ -23,8 +23,8 @@ import "errors"
 
 // Errors that callers tell apart.
 var (
-	// ErrNoEngine: no engine answers.
+	// ErrNoEngine means that no container engine answers.
 	ErrNoEngine = errors.New("no container engine answers")
-	// ErrNotFound: the engine has no such container, network or image.
+	// ErrNotFound means that the engine has no such container, network or image.
 	ErrNotFound = errors.New("no such container, network or image")
 )

@@ -70,7 +70,7 @@ func NewImage(path string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // the file is only read
 	program, err := io.ReadAll(io.LimitReader(f, maxBinary))
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func checkStatic(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s is no program: %w", path, err)
 	}
-	defer f.Close() // only read
+	defer f.Close() // the file is only read
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			if target, err := os.Readlink(path); err == nil {

@@ -11,7 +11,7 @@ import (
 // Plug is a way in which a host's container gets its NIC.
 type Plug string
 
-// Plugs; see the package comment.
+// The plugs. The package comment explains them.
 const (
 	PlugOutside Plug = "outside"
 	PlugHolder  Plug = "holder"
@@ -62,7 +62,7 @@ type mount struct {
 	ReadOnly       bool
 }
 
-// linkNet is a network of the driver. It is the link of one host.
+// linkNet is a network of the engine that the rack's network driver makes: the link of one host.
 type linkNet struct{ Name, Host string }
 
 // ContainerName returns the name of a host's container.

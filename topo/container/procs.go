@@ -107,7 +107,7 @@ func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // the file is only read
 	var pids []int
 	for sc := bufio.NewScanner(f); sc.Scan(); {
 		// The kernel shows 0 for a process outside of this pid namespace. To kill(2), 0 would mean the

@@ -37,8 +37,8 @@ type Seen struct {
 // Watched is what the watcher knows about a host.
 type Watched struct {
 	Host string `json:"host"`
-	// Plugged: the NIC was in the container when the watcher last inspected it. Plugs is how often
-	// the watcher has put the NIC there.
+	// Plugged is true if the NIC was in the container when the watcher last inspected the host.
+	// Plugs is how often the watcher has put the NIC there.
 	Plugged bool `json:"plugged"`
 	Plugs   int  `json:"plugs"`
 	// Error says why the NIC is not in the container.
@@ -67,7 +67,7 @@ type watcher struct {
 }
 
 // hostWatch is what the watcher knows about a host. A value in the channel dirty requests an
-// inspection.
+// inspection of the host.
 type hostWatch struct {
 	Watched
 	incarnation string // incarnation of the container into which the NIC was last put

@@ -37,7 +37,7 @@ type outcome struct {
 	order map[int]float64
 	// incast, lookups and counting are the results of loads on servers' memory. added is how much
 	// longer a packet takes than without a lookup. share is the client's rate divided by its rate
-	// without counting.
+	// without counting; for rednLargest it is the largest ratio of two times.
 	incast   *IncastResult
 	lookups  *LookupsResult
 	counting *CountingResult
@@ -206,7 +206,8 @@ var comparisonColumns = []Column{
 	{Key: "shapePercent", Title: "SHAPE ±%", Format: "%.0f"},
 }
 
-// cellOf is a cell with our number beside the authors'; NaN stands for a number that is not known.
+// cellOf returns a cell with our number beside the authors'. NaN stands for a number that is not
+// known.
 func cellOf(ours, theirs float64) Cell {
 	if math.IsNaN(theirs) {
 		theirs = 0

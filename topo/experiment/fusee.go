@@ -281,9 +281,9 @@ func fuseeColumns(quick bool) []string {
 }
 
 // fuseeSwitch is a figure that the paper does not have: FUSEE with a switch that orders the CASes
-// of slots. The switch knows the words of the index and replaces their CASes by WRITEs. It answers
-// the CASes that lose, or holds them back. If each client has its own keys, no CAS loses, so Rule 1
-// of FUSEE's protocol always decides.
+// of slots. The switch knows the words of the index and replaces CASes that succeed by WRITEs.
+// CASes that lose are answered by the server or by the switch. In one series each client has its
+// own keys: no CAS loses there, so Rule 1 of FUSEE's protocol always decides.
 func fuseeSwitch(quick bool) figure {
 	f := figure{key: "switch", title: "UPDATEs of 100 keys, Zipf 0.99, 3 replicas, with a switch that orders the CASes of slots", x: "clients", unit: "see panel"}
 	columns := []string{"1", "4", "16", "64"}

@@ -128,7 +128,7 @@ type WordsResult struct {
 	Mean, P50, P99 time.Duration
 }
 
-// Clover is a load of clients of the store Clover, with one memory server.
+// Clover is a load of clients of the store Clover.
 type Clover struct {
 	Clients int
 	// Writes is the percentage of updates; all other operations are reads. Keys (0 means 1024),
@@ -166,7 +166,7 @@ type Clover struct {
 // back one choice.
 type Choice uint8
 
-// Choices.
+// The choices of the model that a load can take back. Each comment says what the load then has.
 const (
 	// OldTotals takes the NIC's maximum rates of READs and WRITEs from the RedN paper instead of
 	// the data of SwordBox's authors.
@@ -285,7 +285,8 @@ type StoreResult struct {
 	Steps []float64
 }
 
-// follow adds the measurements of another run of the same load, as if it had followed.
+// follow adds the measurements of another run of the same load, as if that run had followed this
+// one.
 func (r *StoreResult) follow(o *StoreResult) {
 	mean := func(a, b, weightA, weightB float64) float64 {
 		return (a*weightA + b*weightB) / max(1e-9, weightA+weightB)

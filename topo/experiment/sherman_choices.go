@@ -66,7 +66,7 @@ type treeChoicesBody struct{ quick bool }
 // Flags defines no flags, because there are no parameters.
 func (*treeChoicesBody) Flags(*pflag.FlagSet) {}
 
-// Check returns nil, because there are no parameters.
+// Check notes whether the run is quick. There are no parameters to check.
 func (b *treeChoicesBody) Check(at Place) error {
 	b.quick = at.Quick
 	return nil

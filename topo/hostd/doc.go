@@ -6,8 +6,8 @@
 //
 //   - the NIC: when it crashes, queue pairs, keys and registrations are gone, but the bytes of the
 //     memory stay;
-//   - the application: when it crashes, its jobs and the queue pairs of its services are gone, but NIC
-//     and registered memory stay, so that peers can continue over new connections;
+//   - the application: when it crashes, its jobs and the queue pairs of its services are gone, but the
+//     NIC, the registered memory and the connections to that memory stay;
 //   - the machine, which is the process itself.
 //
 // A memory host is passive: after it has registered its region, only its NIC works. The daemon acts

@@ -131,7 +131,8 @@ func (h *history) client(clients store.Clients, id int) error {
 // rest are deletes.
 type mix struct{ get, put, insert, scan float64 }
 
-// The mixes. Half of the operations read, and most of the others write.
+// The mixes for stores without and with an order of keys. Half of the operations read, and most of
+// the others write.
 var (
 	unordered = mix{get: 0.5, put: 0.9, insert: 0.96, scan: 0.96}
 	ordered   = mix{get: 0.45, put: 0.75, insert: 0.9, scan: 0.94}

@@ -25,7 +25,7 @@ type memoryLink struct {
 	*memlink.Port
 	conn *memlink.Connector
 	info afpacket.Info
-	gone atomic.Bool // the interface was removed
+	gone atomic.Bool // true: the interface was removed
 }
 
 // openMemory opens the memory link of the host, and waits until the switch has attached it.

@@ -19,7 +19,8 @@ type Steps struct {
 // Step is one box of the picture.
 type Step struct {
 	Column int
-	// Time is at the left edge; it is left out if the step before has the same.
+	// Time is the text at the left edge of the picture. It is left out if the step before has the
+	// same text.
 	Time string
 	// Title is the first line of the box, Lines are below it, and then Marked, in a colour of its own.
 	Title         string

@@ -9,9 +9,11 @@ import (
 
 // Doer executes the requests of a Model.
 type Doer interface {
-	// Sample waits until the next sample is due and takes it: the message is a Sample.
+	// Sample returns a command that waits until the next sample is due and takes it. Its message is
+	// a Sample.
 	Sample() tea.Cmd
-	// Do runs rdmalab with arguments until it ends: the message is a Done with this id.
+	// Do returns a command that runs rdmalab with arguments until it ends. Its message is a Done
+	// with this id.
 	Do(id int, args []string) tea.Cmd
 	// Stop interrupts the command that Do runs under an id. It does not wait until the command has
 	// ended.

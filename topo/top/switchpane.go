@@ -28,7 +28,7 @@ func (m Model) switchPage(rows int, r *rates) []string {
 	}
 	for _, n := range []int{len(s.Keys), len(s.Words)} {
 		if n > 0 {
-			below += 1 + min(n, 2) // room for a heading and at least two words
+			below += 1 + min(n, 2) // room for a heading and two lines
 		}
 	}
 	upper := min(max(len(counters), len(s.Tables))+1, max(rows-below, min(rows, 7)))

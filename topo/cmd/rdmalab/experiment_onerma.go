@@ -71,7 +71,7 @@ type soloRun struct {
 	trip time.Duration // the measured round trip, which is the unit of results
 }
 
-// measure runs a load.
+// measure runs a load by the method for its kind.
 func (p *soloRun) measure(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	switch l.Kind {
 	case experiment.SoloIdle:
@@ -179,7 +179,7 @@ func (p *soloRun) soloSlots(ctx context.Context, l *experiment.OneRMA, out *expe
 	if res.Elapsed == 0 {
 		out.Rack.InTrip = res.BW.MsgRate * 1e6 * p.trip.Seconds()
 	}
-	out.Median = float64(l.Slots) / out.Rack.InTrip // on average
+	out.Median = float64(l.Slots) / out.Rack.InTrip // the mean, by Little's law
 	return nil
 }
 

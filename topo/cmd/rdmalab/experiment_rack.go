@@ -73,7 +73,8 @@ func (c *rackPlace) platform(cmd *cobra.Command) (experiment.Platform, func() er
 	return p, p.box.restore, err
 }
 
-// rackPlatform is the rack that is up, accessed through its daemons.
+// rackPlatform is the rack that is up as a platform for experiments, accessed through its daemons.
+// to is the memory server of --to, hosts are the compute hosts of the clients.
 type rackPlatform struct {
 	cmd   *cobra.Command
 	rack  *spec.Rack
@@ -297,7 +298,7 @@ func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out e
 	if err := call.Post("", sherman.Store.Path(sherman.PathLoad), sherman.LoadRequest{Keys: c.Keys, Records: true}, &loaded); err != nil {
 		return out, fmt.Errorf("load: %w", err)
 	}
-	run, err := newStoreRun(p.cmd, p.rack, f) // finds the tree
+	run, err := newStoreRun(p.cmd, p.rack, f) // the tree is up, so this only finds it
 	if err != nil {
 		return out, err
 	}
@@ -343,7 +344,7 @@ func (p *rackPlatform) stopTree() error {
 	return errors.Join(errs...)
 }
 
-// Order is not supported, because a rack cannot trace.
+// Order is not supported, because a rack cannot trace single packets.
 func (*rackPlatform) Order(context.Context, experiment.Order) (map[int]float64, error) {
 	return nil, errors.ErrUnsupported
 }

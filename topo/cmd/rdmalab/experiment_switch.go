@@ -147,8 +147,8 @@ func (x *experimentSwitch) connected(ctx context.Context) error {
 const restorePatience = 500 * time.Millisecond
 
 // restore restores the switch's former program and rules, also after an interrupt. While
-// connections with moved requests may be open, the switch keeps its program. It then gets its
-// former rules, or none; without rules it forwards new connections.
+// connections with moved requests may be open, the switch must keep its program. Then restore loads
+// only the former rules, or none: without rules the switch forwards new connections.
 func (x *experimentSwitch) restore() (err error) {
 	if x.free == nil {
 		return nil

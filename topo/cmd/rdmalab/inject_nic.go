@@ -15,7 +15,7 @@ import (
 // nicFaults are the faults that `inject nic` makes, in the order of its help.
 var nicFaults = []string{hostd.FaultQPError, hostd.FaultStop, hostd.FaultCQOverrun, hostd.FaultUnplug}
 
-// injectNICCmd makes faults of a NIC itself.
+// injectNICCmd makes the command that makes a NIC itself fail.
 func injectNICCmd() *cobra.Command {
 	var qpn string
 	cmd := &cobra.Command{

@@ -62,7 +62,8 @@ func rednTuringCmd() *cobra.Command {
 	return cmd
 }
 
-// symbols returns the tape.
+// symbols returns the cells of the tape: the symbols of --tape from the head in the middle on, and
+// 0 in all other cells.
 func (o *turingOptions) symbols() ([]int, error) {
 	switch {
 	case o.cells < 1 || o.cells > 1<<20:
@@ -82,13 +83,14 @@ func (o *turingOptions) symbols() ([]int, error) {
 	return tape, nil
 }
 
-// turingResult is the end of a Turing machine.
+// turingResult is the result of a Turing machine, and the virtual time that the NIC took for it.
 type turingResult struct {
 	redn.Result
 	took time.Duration
 }
 
-// runTuring lets a NIC execute a machine.
+// runTuring lets a NIC in virtual time execute a Turing machine. head is the number of the cell
+// where the head begins, limit the largest number of steps.
 func runTuring(machine []redn.State, tape []int, head int, limit redn.Operand) (*turingResult, error) {
 	const statesAt, poolAt = 256, 2048
 	m, err := redn.NewMachine(true)

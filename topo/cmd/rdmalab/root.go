@@ -23,14 +23,14 @@ const rackEnv = "RDMALAB_RACK"
 // defaultRack is the name of the built-in rack.
 const defaultRack = spec.DefaultName
 
-// exitCode is an error that ends the program with this status and without a message. The command
-// has already printed the reason.
+// exitCode is an error that ends the program with this exit status and without a message, because
+// the command has already printed the reason.
 type exitCode int
 
 // Error returns a text, for callers that print all errors.
 func (e exitCode) Error() string { return "exit status " + strconv.Itoa(int(e)) }
 
-// failure is an error that ends the program with its own status.
+// failure is an error that ends the program with the exit status code. Its message is printed.
 type failure struct {
 	error
 	code int
@@ -205,7 +205,8 @@ func hostNames(cmd *cobra.Command) []string {
 	return r.HostNames()
 }
 
-// must panics if registering something for a flag has failed: then the flag does not exist.
+// must panics if err is not nil. It is for registering something for a flag, which fails only if
+// there is no such flag.
 func must(err error) {
 	if err != nil {
 		panic(err)

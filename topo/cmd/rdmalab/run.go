@@ -48,7 +48,7 @@ func runCmd() *cobra.Command {
 	return cmd
 }
 
-// runCmdOf makes the command run, which writes what is typed to f.
+// runCmdOf makes the command run, whose flags set the fields of f.
 func runCmdOf(f *runFlags) *cobra.Command {
 	var loads []string
 	for _, w := range kv.Workloads() {
@@ -377,7 +377,8 @@ func (s *storeRun) report(res *kv.Result, before, after traffic) *runReport {
 	return rep
 }
 
-// storeRun is a run of clients of a store on several hosts.
+// storeRun is a run of clients of a store on several hosts. ctl has the clients of the hosts'
+// daemons.
 type storeRun struct {
 	flags  *runFlags
 	cmd    *cobra.Command
@@ -385,7 +386,7 @@ type storeRun struct {
 	hosts  []string
 	ctl    []*control.Client
 	issued uint64 // operations that were executed, including those that were not counted
-	loaded bool   // the keys were inserted before
+	loaded bool   // true: the keys had been inserted before this run
 }
 
 func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, error) {
@@ -519,7 +520,7 @@ func (s *storeRun) tell(done []uint64, told *time.Time, load bool) {
 	_, _ = fmt.Fprintf(s.cmd.ErrOrStderr(), "%d operations\n", sum) // progress may be lost
 }
 
-// traffic counts what the switch has received.
+// traffic is how many packets and bytes the switch has received.
 type traffic struct{ packets, bytes uint64 }
 
 func (s *storeRun) traffic(ctx context.Context) (t traffic, err error) {

@@ -75,7 +75,8 @@ func parseRecords(name string, data []byte) (list []record, err error) {
 	return list, nil
 }
 
-// measure is a number in a report.
+// measure is a number that compare and plot can show: its name on the command line, its title in
+// their output, and the function that takes it from a report.
 type measure struct {
 	name, title string
 	of          func(r *runReport) float64
@@ -128,7 +129,7 @@ func findMeasure(name string) (measure, error) {
 	return measure{}, fmt.Errorf("unknown measure %.30q: want one of %s", name, strings.Join(names, " "))
 }
 
-// varying lists the flags whose values are not the same in all runs. It leaves out the flag except.
+// varying lists the flags whose values differ between runs. It leaves out the flag named `except`.
 func varying(except string, lists ...[]record) (names []string) {
 	first, seen := map[string]string{}, map[string]bool{}
 	for _, list := range lists {
@@ -156,7 +157,8 @@ func (r *record) label(names []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// group collects the values of a measure by label, in the order of the first run of each.
+// group collects the values of a measure by label, the text of the named flags' values. labels has
+// the labels in the order of their first runs.
 func group(list []record, names []string, m measure) (labels []string, values map[string][]float64) {
 	values = map[string][]float64{}
 	for i := range list {
@@ -321,7 +323,7 @@ func chartOf(list []record, x string, m measure) (*plot.Chart, error) {
 			_, values := group(own, others, m)
 			p := plot.Point{X: float64(i), Y: experiment.Median(values[label])}
 			if numeric {
-				p.X, _ = strconv.ParseFloat(name, 64) // it is a number
+				p.X, _ = strconv.ParseFloat(name, 64) // no error: all values of x are numbers
 			}
 			s.Points = append(s.Points, p)
 		}

@@ -69,12 +69,12 @@ type simRun struct {
 	desc  *store.Store
 	rack  *simrack.Rack
 	spec  *spec.Rack
-	nodes map[string]store.Node // of the compute and the metadata hosts
+	nodes map[string]store.Node // the store's parts on the compute and the metadata hosts
 	ctl   map[string]*control.Client
 	ended context.Context // ends when the run is interrupted
 }
 
-// measureSim is measure in virtual time.
+// measureSim runs the workload like measure, but in virtual time.
 func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 	desc, err := store.Find(f.store)
 	if err != nil {

@@ -87,7 +87,7 @@ func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Write
 // interrupt. free ends this protection.
 func outlive(cmd *cobra.Command) (free func()) {
 	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE) // the error of the write is enough
+	signal.Notify(broken, syscall.SIGPIPE) // catching it is enough: the write returns an error
 	if signal.Ignored(syscall.SIGHUP) {    // the command runs under nohup
 		return func() { signal.Stop(broken) }
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// sweep is a sweep as typed.
+// sweep has the flags of the command sweep as typed.
 type sweep struct {
 	out    string
 	over   []string

@@ -31,7 +31,7 @@ func (f *runFlags) readTrace(changed func(flag string) bool) error {
 	if err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // only read, so the error does not matter
 	if f.ops, err = trace.Read(file, f.limit); err != nil {
 		return fmt.Errorf("--trace %s: %w", f.trace, err)
 	}
@@ -122,7 +122,7 @@ func convertCmd() *cobra.Command {
 				if err != nil {
 					return asUse(err)
 				}
-				defer func() { _ = file.Close() }() // it was only read
+				defer func() { _ = file.Close() }() // only read, so the error does not matter
 				in = file
 			}
 			c, err := trace.Convert(bufio.NewReader(in), from, limit)

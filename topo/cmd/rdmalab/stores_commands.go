@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// storeCmds are the commands of all stores.
+// storeCmds makes the commands of all stores, one for each.
 func storeCmds() (out []*cobra.Command) {
 	for _, s := range store.All() {
 		out = append(out, storeCmd(s))
@@ -107,8 +107,8 @@ func printResult(cmd *cobra.Command, res store.Result, asJSON bool) (err error) 
 	return err
 }
 
-// storeCall prepares a command of a store. The command's client runs on the host from; "" means on
-// the first compute host.
+// storeCall prepares a call of a store's command. The command's client runs on the host `from`; ""
+// means on the first compute host.
 func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {

@@ -18,7 +18,7 @@ func loadCmd(s *store.Store) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "load", Short: d.Short, Long: d.Long, Example: d.Example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.config.Ops = 1 // not used, but checked
+			f.config.Ops = 1 // check requires it, and a load does not use it
 			if err := f.check(); err != nil {
 				return asUse(err)
 			}

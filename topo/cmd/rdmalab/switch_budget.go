@@ -142,7 +142,8 @@ func printNeed(out io.Writer, r *chipcost.Report, k pipeline.NeedKind) error {
 	return nil
 }
 
-// printUses prints the share of each part, beside the authors' figures.
+// printUses prints which share of the chip's resources each part of the program uses, beside the
+// authors' figures.
 func printUses(out io.Writer, b *chipcost.Budget) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nPERCENT OF THE CHIP\tSRAM\tSTATEFUL UNITS\tLOGICAL TABLES") // Flush reports errors

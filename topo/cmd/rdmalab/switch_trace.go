@@ -75,7 +75,7 @@ func runTrace(cmd *cobra.Command, links []string, flags *traceFlags) error {
 	if err != nil {
 		return err
 	}
-	defer stream.Close() // it was only read
+	defer stream.Close() // the stream is only read
 	var program switchd.ProgramInfo
 	if err := askBox(cmd, http.MethodGet, "/program", nil, &program); err != nil {
 		return err
@@ -148,8 +148,8 @@ type tracer struct {
 // packet.
 const maxCame = 64
 
-// again reports whether the packet was already shown on another link. The switch's comments on both
-// links are equal except for their ends.
+// again reports whether the packet was already shown on another link. The switch's comments on a
+// packet are equal on both links except for the ends of the comments, which name the links.
 func (t *tracer) again(p *pcapng.Packet) bool {
 	what, _, _ := strings.Cut(strings.Join(p.Comments, "; "), ", to ")
 	what, _, _ = strings.Cut(what, ", from ")

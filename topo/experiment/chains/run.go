@@ -59,8 +59,9 @@ type Config struct {
 	Doorbell, Completion time.Duration
 	// Ready is called by each client when it has connected. It returns when the load may begin.
 	Ready func(rt verbs.Runtime) error
-	// Failed is called when a thread of the server has ended with an error. Stopped reports whether the run
-	// has failed: then a client ends before its next request. nil means that it never is.
+	// Failed is called when a thread of the server has ended with an error. Stopped reports whether
+	// the run has failed; then a client ends before its next request. Stopped may be nil if clients
+	// need not end early.
 	Failed  func(err error)
 	Stopped func() bool
 }

@@ -25,7 +25,8 @@ const (
 	neighbours = 6 * 16
 	// programLen is the size of the memory of a program.
 	programLen = 4 << 20
-	// breakWalks is the number of walks with a break: each has queues of its own.
+	// breakWalks is how many walks a client makes with WayBreak, where each walk has queues of its
+	// own.
 	breakWalks = 40
 	// visit is the time that the server's process takes for each node of a list.
 	visit = 100 * time.Nanosecond

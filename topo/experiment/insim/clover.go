@@ -66,11 +66,11 @@ const (
 	loadLimit = clock.Time(time.Second)
 	readLimit = clock.Time(4 * time.Second)
 	lease     = time.Minute // longer than a run, so that no lease is renewed in it
-	// defaultWarm is how long clients work before operations are counted. At the beginning each client
-	// knows the newest node of each key. The collapse is complete when other clients have written most
-	// of the keys that a client accesses since it accessed them last, which takes some 10 ms.
-	// defaultRun is how long operations are counted. publishedPool bounds both: at 6.5 million writes
-	// a second the pool lasts for 50 ms.
+	// defaultWarm is how long clients work before operations are counted. At the beginning each
+	// client knows the newest node of each key. The throughput of writes has collapsed when other
+	// clients have written most of the keys that a client accesses since it accessed them last,
+	// which takes some 10 ms. defaultRun is how long operations are counted. publishedPool bounds
+	// both: at 6.5 million writes a second the pool lasts for 50 ms.
 	defaultWarm = 20 * time.Millisecond
 	defaultRun  = 5 * time.Millisecond
 	// storePatience is the patience of the authors' clients. It ends operations on a key whose chain
@@ -86,7 +86,7 @@ hosts:
   - {name: "cn[0-%d]", role: compute}
 `
 
-// cloverRun is one load in progress.
+// cloverRun is one load of clients of Clover in progress.
 type cloverRun struct {
 	workload
 	load  experiment.Clover

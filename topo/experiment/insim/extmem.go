@@ -41,7 +41,7 @@ const (
 // lentRun is a rack whose switch uses the memory of servers ms1, ms2 and so on.
 type lentRun struct {
 	rack *simrack.Rack
-	rate int64 // of a link, in bits a second
+	rate int64 // rate of each link, in bits a second
 	over int   // overhead of a frame on the wire in bytes
 	// memory is that of each server; memory[i] is of msi.
 	memory [][]byte

@@ -42,7 +42,7 @@ const (
 type lookupLoad struct {
 	*lentRun
 	experiment.Lookups
-	frames  [][]byte // of each flow
+	frames  [][]byte // the packet of each flow
 	next    int      // number of the next packet
 	sent    []clock.Time
 	from    clock.Time // when the first counted packet arrived

@@ -21,7 +21,7 @@ import (
 const (
 	getsIndex  = 512 // bytes of two buckets
 	getsCell   = 24 + failoverValue
-	getsFrames = getsIndex + getsCell + 2*(onerma.Overhead+14) // bytes on the link of a server
+	getsFrames = getsIndex + getsCell + 2*(onerma.Overhead+14) // bytes of a GET on the link of a server
 	getsWorker = 48
 )
 

@@ -281,7 +281,7 @@ type reconnectRun struct {
 	qp      verbs.QP
 	regions [2]verbs.MR
 	base    uint64
-	rkey    uint32 // of the first region, as the client knows it
+	rkey    uint32 // R_Key of the first region, as the client knows it
 	known   int
 	posted  []*rekeyRead // READs in flight, in the order of their posts
 	waiting []*rekeyRead // READs that wait for a connection, or for room in the send queue

@@ -32,7 +32,8 @@ type wireRun struct {
 	done  int        // the number of hand-overs that were measured
 }
 
-// wireFrame is a packet that entered a link at its sender.
+// wireFrame is a packet of a client's queue pair, at the time when it entered the link of its
+// sender.
 type wireFrame struct {
 	client int
 	at     clock.Time
@@ -177,7 +178,7 @@ func (r *wireRun) alone(c *sherman.Client, rt verbs.Runtime) error {
 	} {
 		if op.name == "insert behind the last key" {
 			if _, err := c.Get(fresh, nil, soon()); !errors.Is(err, kv.ErrNotFound) {
-				return err // the first run only warms the cache
+				return err // this GET only warms the cache
 			}
 		}
 		rt.Sleep(time.Millisecond) // late packets of the operation before arrive

@@ -18,15 +18,15 @@ import (
 // orderSpan is how long clients of an Order load work.
 const orderSpan = 20 * time.Millisecond
 
-// orderRun is one load in progress. The payload of a WRITE is its number, by which the trace
-// recognises it before and behind the switch.
+// orderRun is one load in progress. Each WRITE has a number, which is its payload, so that the
+// trace recognises the WRITE before and behind the switch.
 type orderRun struct {
 	load  experiment.Order
 	rack  *simrack.Rack
 	frame wire.Frame
-	// placed is the number of each request in the order of arrival at the switch. last is the
-	// number of the request that reached the server before. counts has the number of requests by
-	// distance; see experiment.Platform.
+	// placed has, by the WRITE's number, its place in the order of arrival at the switch. last is
+	// the place of the WRITE that reached the server before the present one. counts has the number
+	// of WRITEs by distance; see experiment.Platform.
 	placed map[uint64]int
 	last   int
 	counts map[int]int
@@ -70,7 +70,8 @@ func (p *Sim) Order(ctx context.Context, l experiment.Order) (map[int]float64, e
 	return out, nil
 }
 
-// record numbers WRITEs that reach the switch, and counts those that reach the server.
+// record is called for each event of the simulation. It notes the place of each WRITE that reaches
+// the switch, and counts each WRITE that reaches the server by its distance.
 func (r *orderRun) record(ev *sim.Event) {
 	if ev.Kind != sim.Delivered || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.Opcode != wire.RCWriteOnly || len(r.frame.Payload) != 8 {
 		return

@@ -33,7 +33,7 @@ const (
 	treeLease   = 50 * time.Millisecond
 )
 
-// treeRun is one load in progress.
+// treeRun is one load of clients of the tree Sherman in progress.
 type treeRun struct {
 	workload
 	load    experiment.Sherman

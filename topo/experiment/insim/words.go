@@ -32,7 +32,7 @@ const (
 	switchService = "memory"
 )
 
-// wordRun is one load in progress.
+// wordRun is one load of clients that contend for words in progress.
 type wordRun struct {
 	load   experiment.Words
 	rack   *simrack.Rack

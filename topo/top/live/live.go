@@ -29,7 +29,7 @@ const (
 
 // Config describes a view of a rack.
 type Config struct {
-	// Rack is its name.
+	// Rack is the name of the rack.
 	Rack string
 	// Program is the path of this program, with which commands are run.
 	Program string

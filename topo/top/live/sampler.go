@@ -118,9 +118,9 @@ type answers struct {
 	keys     []cloversteer.Key
 }
 
-// ask sends the requests to the switch. The fields of requests without an answer stay empty. If the
-// switch does not answer, these are all fields; if it runs another program than swordbox, these are
-// the fields that only swordbox answers.
+// ask sends the requests to the switch. The fields for requests that were not answered stay empty.
+// If the switch runs another program than swordbox, ask leaves out the requests that only swordbox
+// answers.
 func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 	client := r.Control(spec.SwitchName)
 	for _, q := range []struct {
