@@ -65,7 +65,7 @@ func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.
 	return rack.ActionRestart, node + " has crashed", r.Crash(ctx, node)
 }
 
-// forFlag adds the flag --for, after which time a fault ends, to a command that calls hurt.
+// forFlag adds the flag --for, the time after which a fault ends, to a command that calls hurt.
 func forFlag(cmd *cobra.Command, help string) {
 	cmd.Flags().Duration("for", 0, help)
 }

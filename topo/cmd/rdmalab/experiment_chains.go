@@ -42,7 +42,7 @@ type chainRun struct {
 	entries       func() (uint64, error)
 }
 
-// nicProgram is a host's NIC as this process uses it: like a program on the host.
+// nicProgram is an open NIC of a host. To the NIC, this process is a program on that host.
 type nicProgram struct {
 	*ipc.Context
 	host *spec.Host

@@ -55,7 +55,7 @@ func (p *rackPlatform) OneRMA(ctx context.Context, l experiment.OneRMA) (out exp
 		return out, err
 	}
 	r := &soloRun{rackPlatform: p}
-	unit, err := r.soloLatency(ctx, experiment.WaySolo, soloBytes) // the machine is not always as fast
+	unit, err := r.soloLatency(ctx, experiment.WaySolo, soloBytes) // again: the machine's speed changes
 	if err != nil {
 		return out, err
 	}
@@ -158,7 +158,7 @@ func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int
 	default:
 	}
 	end()
-	if why := <-ended; why == nil { // success: they were not cancelled
+	if why := <-ended; why == nil { // they ended before they were cancelled
 		return errors.Join(err, early(nil))
 	}
 	return err

@@ -30,7 +30,7 @@ type exitCode int
 // Error returns a text, for callers that print all errors.
 func (e exitCode) Error() string { return "exit status " + strconv.Itoa(int(e)) }
 
-// failure is an error that ends the program with the exit status code. Its message is printed.
+// failure is an error that ends the program with code as its exit status. Its message is printed.
 type failure struct {
 	error
 	code int

@@ -75,8 +75,8 @@ type server struct {
 }
 
 // Serve runs the server: it makes the data, and accepts clients. For each client it makes a program
-// of the NIC or a thread of the process that answers. It calls ready when clients may connect, with
-// a function that ends the server. Serve returns nil after that, or after the machine's context was
+// of the NIC, or a thread of the process, that answers. It calls ready when clients may connect.
+// Serve returns nil when the function that ready has got was called, or the machine's context was
 // closed.
 func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
 	s, d := &server{Run: r, m: m}, &r.data

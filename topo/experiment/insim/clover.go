@@ -167,8 +167,8 @@ func (r *cloverRun) class() layout.Class {
 	return c
 }
 
-// shares says how the metadata server divides memory among the size classes of nodes: class has
-// all.
+// shares says how the metadata server divides memory among the size classes of nodes: the class
+// that the load uses has all.
 func (r *cloverRun) shares() (s [layout.Classes]int) {
 	s[r.class()] = 1
 	return s
