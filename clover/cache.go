@@ -11,10 +11,10 @@ import (
 type known struct {
 	at   layout.Location
 	slot uint32
-	// fresh: the metadata server has named this chain during the current operation.
+	// fresh is true if the metadata server has named this chain during the current operation.
 	fresh bool
-	// epoch is an epoch in which the location is valid. In a later epoch the entry may contain
-	// another node with the same version.
+	// epoch is an epoch in which the location is valid. In a later epoch the place that it names
+	// may contain another node with the same version.
 	epoch uint32
 	// incarnation is the incarnation of the metadata server that counted the epoch. generation is
 	// the generation of the memory that contains the node.
@@ -22,12 +22,12 @@ type known struct {
 	generation  uint64
 }
 
-// Cache maps keys to the newest nodes that clients have seen. When it is full, a new key replaces
-// the key that was inserted first. Clients of one process may share a Cache, as the threads of the
-// published client do (Config.Cache); any thread may use it. A client uses an entry only if it
-// knows the same incarnation of the metadata server, the same epoch and the same generation of the
-// memory as the client that wrote the entry. So a client that learns of a change later than other
-// clients does not mislead them.
+// Cache maps keys to the locations of the newest nodes that clients have seen. When it is full, a
+// new key replaces the key that was inserted first. Clients of one process may share a Cache, as
+// the threads of the published client do (Config.Cache); any thread may use it. A client uses an
+// entry only if it knows the same incarnation of the metadata server, the same epoch and the same
+// generation of the memory as the client that wrote the entry. So a client that learns of a change
+// later than other clients does not mislead them.
 type Cache struct {
 	mu    sync.Mutex // guards the fields below
 	max   int
@@ -67,7 +67,8 @@ func (c *Cache) put(key uint64, k known) {
 	c.m[key] = k
 }
 
-// drop forgets the location of a key. The key's place in the ring is reused when it is the oldest.
+// drop forgets the location of a key. The key stays in order, the ring of keys, until its place
+// there is the oldest and another key takes it.
 func (c *Cache) drop(key uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

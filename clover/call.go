@@ -37,11 +37,11 @@ type session struct {
 	// settleAt is the earliest time of the next settleDown. Before that, settleDown does nothing.
 	settleAt clock.Time
 	// cache has locations. spare has, by class, the nodes that the client was given and has not
-	// used. gc has the appends that the client must report. All of them are valid only as long as
-	// the lease.
+	// used. gc has the appends that the client must report. All three are valid only as long as the
+	// lease.
 	cache *Cache
 	spare [layout.Classes][]layout.Location
-	// scarce: the metadata server has asked clients to return spare nodes.
+	// scarce is true if the metadata server has asked clients to return spare nodes.
 	scarce bool
 	gc     reports
 
@@ -74,8 +74,8 @@ const (
 	timeoutFactor = 4
 )
 
-// caller is the state of the client's requests to the metadata server. Its Caller makes the calls,
-// not the reports.
+// caller is the state of the client's requests to the metadata server. The embedded Caller sends
+// calls, for whose answers an operation waits. Reports are sent by session.report.
 type caller struct {
 	calls.Caller
 	seq    uint32
@@ -328,9 +328,9 @@ const (
 	settlePatience = 20 * time.Millisecond
 )
 
-// settleDown is for an epoch that waits for this client's confirmation. It connects again to memory
-// servers whose connections broke, so that they end the old connections. While a server does not
-// answer, the epoch has to wait.
+// settleDown does what the client must do before it can confirm a new epoch: it connects again to
+// the memory servers whose connections broke, so that these servers end the old connections. While
+// a memory server does not answer, the client cannot confirm the epoch.
 func (c *session) settleDown(deadline clock.Time) {
 	now := c.rt.Now()
 	if c.lease.confirmed == c.lease.epoch || now < c.settleAt {
@@ -345,11 +345,12 @@ func (c *session) settleDown(deadline clock.Time) {
 	c.settleAt = c.rt.Now().Add(settlePause)
 }
 
-// errLease: the lease has ended. The client's locations and nodes may belong to other clients now.
+// errLease means that the lease has ended. The client's locations and nodes may belong to other
+// clients now.
 var errLease = errors.New("the lease has ended")
 
-// due returns true once in half a lease: then the client must report its appends even if they are
-// few.
+// due reports whether the client must report its appends even if they are few. It returns true once
+// in half a lease.
 func (c *session) due() bool {
 	now := c.rt.Now()
 	if now < c.lease.reportAt {

@@ -41,10 +41,10 @@ type server struct {
 	// refused is how many joins in a row the server has refused because it had ended the
 	// connection.
 	refused int
-	// checked: the client has read the superblock over the present connection, and it belongs to
-	// the store.
+	// checked is true if the client has read the superblock over the present connection, and the
+	// superblock belongs to the store.
 	checked bool
-	// lost: the server's memory is not the memory that the metadata server has formatted.
+	// lost is true if the server's memory is not the memory that the metadata server has formatted.
 	lost bool
 }
 
@@ -116,11 +116,12 @@ func (c *session) addServers(list []rpc.Server) error {
 
 // dialMemory returns the function that connects to memory server i, under the owner number that the
 // metadata server has given to the client. Before the metadata server gives a node of this client
-// to another client, it makes the memory servers end all connections of this owner. The memory
-// server first ends the client's former connection, so that it executes no further request on it.
+// to another client, it makes the memory servers end all connections of this owner. Before the
+// memory server accepts the new connection, it ends the client's former one, which Claim.Replaces
+// names, and executes no further request on that.
 //
-// After that, reach reads the superblock before the client reads anything else there: the client
-// must not mistake the memory of a restarted server for the store's.
+// After the connection is made, reach reads the superblock before the client reads anything else
+// there: the client must not mistake the memory of a restarted server for the store's.
 func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) (err error) {
 		s := &c.servers[i]
@@ -148,7 +149,8 @@ func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 // has a request in flight, no NIC notices that the server has ended the connection.
 const mostRefused = 64
 
-// joined is called with the result err of a join over queue pair qp. It counts refused joins.
+// joined is called with the result err of a join over queue pair qp. It counts the joins that the
+// memory server has refused in a row, and ends the queue pair after mostRefused of them.
 func (c *session) joined(i int, qp verbs.QP, err error) error {
 	s := &c.servers[i]
 	if !errors.Is(err, memservice.ErrGone) {

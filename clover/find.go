@@ -25,8 +25,8 @@ func (c *finder) locate(key uint64, deadline clock.Time) (known, error) {
 	return c.query(key, deadline)
 }
 
-// query asks the metadata server for a node of the key's chain. Only in that chain a tombstone
-// proves that the key does not exist. A remembered location may belong to an older chain, from
+// query asks the metadata server for a node of the key's chain. Only a tombstone in that chain
+// proves that the key does not exist: a remembered location may belong to an older chain, from
 // before the key was deleted and inserted again.
 func (c *finder) query(key uint64, deadline clock.Time) (known, error) {
 	a, err := c.ask(&rpc.Request{Op: rpc.OpQuery, Key: key}, deadline)
@@ -87,11 +87,12 @@ func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) 
 	return p, s, err
 }
 
-// errEpoch: a new epoch has begun since the client found the node. The client has posted nothing.
+// errEpoch means that a new epoch has begun since the client found the node. The client has posted
+// nothing.
 var errEpoch = errors.New("the location is of an earlier epoch")
 
-// errMemory: a memory server no longer has the memory that the client knew. The metadata server
-// decides which keys are lost.
+// errMemory means that a memory server no longer has the memory that the client knew. The metadata
+// server decides which keys are lost.
 var errMemory = errors.New("memory server has lost the store's memory")
 
 // prepareRetry is called after an attempt has failed with err. It returns nil if the operation

@@ -10,13 +10,13 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// linked is the result of an append: old is the node to which the client appended, slot is the slot
-// of the key.
+// linked is the result of an append: old is the node to which the client appended its own, slot is
+// the slot of the key.
 type linked struct {
 	old  layout.Location
 	slot uint32
-	// unused has a meaning if link returns an error: the node is certainly in no chain and never
-	// will be.
+	// unused is true if link has returned an error and the client's node is certainly in no chain
+	// and never will be, so that it can be used for another write.
 	unused bool
 }
 
@@ -24,8 +24,8 @@ type linked struct {
 // every lost race it takes at least two more.
 //
 // A compare-and-swap that was not answered may have been executed, or may be executed later.
-// Therefore link repeats it with the same operands. At most one of the copies can succeed, because
-// in each version of the entry its header has the expected value only once.
+// Therefore link repeats it with the same operands. At most one of these requests can succeed,
+// because in each version of the entry its header has the expected value only once.
 func (c *appender) link(key uint64, n node, deadline clock.Time) (linked, error) {
 	uncertain := false
 	var tried attempt // the compare-and-swap whose outcome is unknown, if uncertain
@@ -145,9 +145,9 @@ func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, e
 	return c.word(0)
 }
 
-// errOtherEnd: a compare-and-swap found the header of a newest node, but with another version than
-// that of the named node. Either the entry was reused, or a switch had steered the request to
-// another node, where it succeeded, and has been restarted since.
+// errOtherEnd means that a compare-and-swap found the header of a newest node, but with another
+// version than that of the named node. Either the entry was reused, or a switch had steered the
+// request to another node, where it succeeded, and has been restarted since.
 var errOtherEnd = errors.New("the append found a node of another version")
 
 // follows reports whether n is the successor of node `at`, if a compare-and-swap on its header has

@@ -90,8 +90,8 @@ func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clo
 	return err
 }
 
-// keep makes a node that was not linked available for another write, unless the lease under which
-// the client got it has ended.
+// keep makes a node that was not linked a spare node for another write, unless the lease under
+// which the client got the node has ended.
 func (c *appender) keep(n node) {
 	if n.client == c.lease.client {
 		c.spare[n.class] = append(c.spare[n.class], n.at)
@@ -177,7 +177,8 @@ func (c *appender) batch() int {
 	return min(c.cfg.Batch, max(minBatch, c.cfg.Batch/c.space.Servers))
 }
 
-// minBatch is the smallest batch. It limits how many calls the client makes for nodes.
+// minBatch is the smallest batch, unless Config.Batch is smaller. It limits how many calls the
+// client makes for nodes.
 const minBatch = 8
 
 // choose returns the index in spare of a node for a key whose home is server `near`. If the client
@@ -257,8 +258,9 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 	}
 }
 
-// full returns the error of a request that finds no free node of a class, while unused segments
-// have no class. The error says what is full: all memory, or the part of it that this class has.
+// full returns the error of a request that finds no free node of a class. unused is the number of
+// segments of the store's memory that belong to no class. The error says what is full: all memory,
+// or the part of it that this class has.
 func (c *appender) full(class layout.Class, unused int) error {
 	n := c.space.Segments() * c.space.Servers
 	what := fmt.Sprintf("the fixed part for nodes of %v: %d nodes", class, c.space.Entries[class]*c.space.Servers)

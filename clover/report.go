@@ -16,10 +16,11 @@ type reports struct {
 	records   []rpc.Record
 	shortcuts []shortcut // of the keys of records, in the same order
 	busy      bool
-	// batch is how many records the last request or part has. They are the oldest ones. The client
-	// drops them when the answer arrives.
+	// batch is how many records the last request to the metadata server, or the last part for
+	// Config.Reporter, has. They are the oldest records. The client drops them when the answer
+	// arrives.
 	batch int
-	// heard: the answer to the last request has arrived, but hear has not read it yet.
+	// heard is true if the answer to the last request has arrived, but hear has not read it yet.
 	heard   bool
 	seq     uint32
 	sent    clock.Time
@@ -27,8 +28,9 @@ type reports struct {
 	op      remotemem.Op
 	words   [rpc.MaxBatch]remotemem.Op
 
-	// part is the part that the client has handed to Config.Reporter; nil means none. parts counts
-	// such parts under the client's present number. gate opens when a part is over.
+	// part has the records that the client has handed to Config.Reporter and for which there is no
+	// outcome yet; nil means none. parts counts such parts under the client's present number. gate
+	// opens when the outcome of a part is known.
 	part  *part
 	parts uint32
 	gate  verbs.Gate
@@ -38,7 +40,8 @@ type reports struct {
 	oldest uint32
 }
 
-// shortcut has what an append's shortcut needs besides the location of the node.
+// shortcut has what writeShortcuts needs besides the location of the appended node to write the
+// shortcut of its key.
 type shortcut struct {
 	slot uint32
 	// epoch is the epoch of the client when it began to link the node.
@@ -54,7 +57,7 @@ func (g *reports) forget() {
 }
 
 // are reports whether all records are from the given epoch, also those in parts that may still
-// arrive.
+// arrive at the metadata server.
 func (g *reports) are(epoch uint32) bool {
 	return (len(g.shortcuts) == 0 || g.shortcuts[0].epoch == epoch) && (g.oldest == 0 || g.oldest == epoch)
 }
@@ -134,8 +137,8 @@ func (c *session) handOver(n int) {
 }
 
 // hear reads the answer to the last report, which renews the lease as every answer does. It also
-// handles the outcome of a part that the Reporter has sent. That does not renew the lease, because
-// it does not say when the metadata server has last heard of this client.
+// handles the outcome of a part that the Reporter has sent. Such an outcome does not renew the
+// lease, because it does not say when the metadata server has last heard of this client.
 func (c *session) hear() {
 	if g := &c.gc; g.part != nil {
 		if over, lost := c.cfg.Reporter.outcome(g.part); over {
@@ -193,7 +196,7 @@ func (c *session) writeShortcuts(n int) {
 			return
 		}
 		c.fab.Write(&c.gc.words[i], s.target(p.Offset), off, layout.ShortcutLen)
-		_ = c.fab.Start(&c.gc.words[i]) // on failure the shortcut names an older node
+		_ = c.fab.Start(&c.gc.words[i]) // on failure the shortcut goes on naming an older node
 	}
 }
 

@@ -41,11 +41,12 @@ type Reporter struct {
 	seq     uint32
 }
 
-// part is what one client has handed to the Reporter at a time.
+// part has the records of one client that the Reporter sends in one request.
 type part struct {
 	rpc.Part
 	gate verbs.Gate // the client's gate; it opens when the part is over
-	// over: the metadata server has answered or, if lost is true, may or may not have the part.
+	// over is true when the outcome of the part is known. Then lost is false if the metadata server
+	// has answered, and true if no answer came: the server may or may not have the part.
 	over, lost bool
 }
 
@@ -59,8 +60,8 @@ const (
 	reportLinger = 5 * time.Millisecond
 )
 
-// NewReporter makes a Reporter for clients with the same Config.Meta and Config.Params as cfg. Its
-// connection belongs to cfg.Context.
+// NewReporter makes a Reporter for clients with the same Config.Meta and Config.Params as cfg. The
+// Reporter's queue pair belongs to cfg.Context.
 func NewReporter(cfg Config) *Reporter {
 	rt := cfg.Context.Runtime()
 	return &Reporter{cfg: cfg, rt: rt, gate: rt.NewGate(), ended: rt.NewGate()}
@@ -146,7 +147,8 @@ func (r *Reporter) next(waited bool) (list []*part, more bool) {
 	return list, true
 }
 
-// done is called after a request: its parts are over, and lost if `sent` is false.
+// done is called after a request with the parts in list. It marks them as over, and as lost if
+// `sent` is false.
 func (r *Reporter) done(list []*part, sent bool) {
 	r.mu.Lock()
 	for _, p := range list {
@@ -179,7 +181,8 @@ func (r *Reporter) send(list []*part) bool {
 	if r.caller.Post(r.bytes, q.Seq) != nil {
 		return false
 	}
-	// The buffer of the request is used again, so the request must be acknowledged, too.
+	// The next request uses the same buffer, so the server's NIC must have acknowledged this one,
+	// too.
 	if r.caller.Wait(deadline) != nil || r.caller.Drain(deadline) != nil {
 		_ = r.fab.Break(r.caller.Peer) // the next attempt makes another connection
 		return false

@@ -15,9 +15,9 @@ import (
 // turns, several clients append to the chain at the same time. One of them wins. Each of the others
 // needs two more round trips for every append that comes before its own.
 //
-// A PUT that was linked also answers other PUTs of its key: those that were waiting when it began
-// to link its node. Their values count as written immediately before its own, and no client can
-// have read them. So they need no round trip. A PUT that has failed answers no other.
+// A PUT whose node was linked also answers other PUTs of its key: those that were waiting when it
+// began to link its node. Their values count as written immediately before its own, and no client
+// can have read them. So they need no round trip. A PUT that has failed answers no other.
 //
 // Turns only save work. They exclude no client: clients of other processes append at any time, and a
 // client that has waited for turnPatience goes on without its turn. Any thread may call the
@@ -30,7 +30,7 @@ type Turns struct {
 // turn is one PUT. It is in the list of its key until it ends, or until it goes on without its
 // turn. The first PUT of the list has its turn.
 type turn struct {
-	// opened when the PUT becomes the first of the list, or another PUT has answered it
+	// gate opens when the PUT becomes the first of the list, or another PUT has answered it.
 	gate verbs.Gate
 	// covered is true if the PUT that has its turn has begun to link its node after this one was
 	// appended to the list.
@@ -41,8 +41,8 @@ type turn struct {
 }
 
 // turnPatience is the longest time that a client waits for its turn. It is longer than a PUT takes,
-// and shorter than a lease. With a short lease a client waits only for one part in turnLeasePart of
-// it.
+// and shorter than a lease. If the lease is short, a client waits only for the part 1/turnLeasePart
+// of the lease.
 const (
 	turnPatience  = 100 * time.Millisecond
 	turnLeasePart = 4
@@ -86,8 +86,8 @@ func (c *appender) coverTurns(key uint64) {
 	}
 }
 
-// endTurn ends the client's turn. It does nothing if the client goes on without its turn. linked
-// says that the client's node, c.placed, is in the chain.
+// endTurn ends the client's turn. It does nothing if the client goes on without its turn. linked is
+// true if the client's node, c.placed, is in the chain.
 func (c *appender) endTurn(key uint64, linked bool) {
 	if c.cfg.Turns != nil {
 		c.cfg.Turns.end(key, &c.turn, linked, c.placed)

@@ -4,7 +4,7 @@ import "github.com/rdmalab/rdmalab/softrnic/clock"
 
 // unsteer is called before the client looks for the outcome of an append that was not answered.
 // After unsteer, that append can take effect only on the node that the client named, or on a node
-// that the client finds when it reads the chain afterwards.
+// that the client finds when it reads the chain afterwards. n is the client's node.
 //
 // Why it is needed: the append's request may still be in flight, or may wait in a switch that
 // steers. The client may read the chain without finding its node, and the switch may then send the

@@ -21,8 +21,8 @@ import (
 const (
 	// maxShift is the greatest number of leaves that are changed to make room in one.
 	maxShift = 64
-	// maxShifts is how many times one operation tries to make room: others may use the room first. A
-	// try that completes what another client has begun does not count.
+	// maxShifts is how many times one operation tries to make room, because other clients may use
+	// the room first. A try that completes a step which another client has begun does not count.
 	maxShifts = 16
 )
 
@@ -31,19 +31,19 @@ type shifted uint8
 
 const (
 	noRoom shifted = iota
-	// helped: the client has completed a step that another client had begun.
+	// helped means that the client has completed a step that another client had begun.
 	helped
-	// moved: records have moved, or another client has changed a leaf meanwhile.
+	// moved means that records have moved, or that another client has changed a leaf meanwhile.
 	moved
 )
 
-// mover makes room for a record of its changer.
+// mover makes room for the record that the operation of its changer adds.
 type mover struct{ *changer }
 
 // room gets what an operation needs to add a record with a key to the full page at a: a page for a
 // split, or else, if the page is a leaf, a free slot in the page.
 func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
-	level := c.page.Level // of the page at a, which the client has read last
+	level := c.page.Level // level of the page at a, which is the page that the client has read last
 	full := c.reserve(deadline)
 	if !errors.Is(full, kv.ErrFull) || level > 0 || c.super.Shape.Kind != layout.Hardened || c.shifts >= maxShifts {
 		return full
@@ -58,7 +58,7 @@ func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
 		c.shifts++
 	}
 	switch {
-	case errors.Is(err, errNoLevel): // there is no level with separators
+	case errors.Is(err, errNoLevel): // leftOf found no level with separators
 		return nil
 	case err == nil && out == noRoom:
 		return full
@@ -91,8 +91,9 @@ func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (shifted, e
 	}
 }
 
-// look reads the leaf at a into c.sib. The result is false after an error, and if the leaf is closed:
-// another client makes room there, or has died meanwhile, and look has completed its step.
+// look reads the leaf at a into c.sib. open is false after an error, and if the leaf is closed:
+// then another client was making room there, and may have died. In that case look has completed the
+// step of that client.
 func (c mover) look(a layout.Addr, deadline clock.Time) (open bool, err error) {
 	switch err := c.readPage(a, &c.sib, c.sibBuf, deadline); {
 	case err != nil:
@@ -107,7 +108,7 @@ func (c mover) look(a layout.Addr, deadline clock.Time) (open bool, err error) {
 
 // cede gives records of the leaf at a to its sibling, if the leaf is still full and the sibling has
 // room: half as many as the sibling has free slots. It returns false if another client has changed
-// one of them, so that no records move.
+// one of the two leaves, so that no records move.
 func (c mover) cede(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
 	closed := false
 	err := c.under(a, deadline, func(p *layout.Page) error {
@@ -191,9 +192,9 @@ func (c mover) leftOf(lowest uint64, deadline clock.Time) (layout.Addr, error) {
 	return c.covering(a, lowest-1, 0, deadline)
 }
 
-// rotate moves records of the full leaf at a to the leaf on its left, as many as half of that leaf's
-// free slots: it splits the leaf so that these records stay in it, and then merges the left one into
-// it. It returns false if there is no page for the split.
+// rotate moves records of the full leaf at a to the leaf on its left, as many as half of that
+// leaf's free slots. To do so it splits the leaf at a, so that only these records stay there, and
+// then merges the left leaf with it. It returns false if there is no page for the split.
 func (c mover) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
 	if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
 		return false, err
@@ -251,7 +252,8 @@ func (c mover) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, err
 	return true, err
 }
 
-// lastPage takes a page of the servers' lists, even the last one of a list.
+// lastPage takes a page of the servers' lists of unused pages, even the last page of a list. It
+// returns false if all lists are empty.
 func (c mover) lastPage(deadline clock.Time) (layout.Fresh, bool) {
 	for i := range c.links {
 		if err := c.pop(i, true, deadline); err == nil {

@@ -29,7 +29,7 @@ var (
 
 // separator is the entry for a child in its parent page: the child's lowest key and its address.
 type separator struct {
-	level int // of the parent page; 0 means no separator
+	level int // level of the parent page; 0 means that there is no separator
 	key   uint64
 	child layout.Addr
 }
@@ -121,7 +121,8 @@ func (c *memory) introduce(deadline clock.Time) error {
 	}
 }
 
-// errServers: the client's list of memory servers is not the list for which the tree was formatted.
+// errServers means that the client's list of memory servers is not the list for which the tree was
+// formatted.
 var errServers = errors.New("the tree was formatted on another list of memory servers")
 
 // prepareRetry is called after an attempt has failed with err. If the caller should try again,

@@ -23,13 +23,14 @@ type Config struct {
 type NodeConfig struct {
 	// Servers are the memory servers, in the order in which the tree was formatted.
 	Servers []netip.Addr
-	// CacheBytes is the greatest size of the index cache in bytes; 0 means 64 MiB. Negative: no
-	// cache.
+	// CacheBytes is the greatest size of the index cache in bytes; 0 means 64 MiB. A negative
+	// number means that there is no cache.
 	CacheBytes int
 	// HandOver is how many times in a row a client may hand a lock over to the next client of this
-	// node before other nodes can get it; 0 means 8. Negative: never. Other nodes see the same tag
-	// during hand-overs, and would suspect this node after a lease. Therefore a series of
-	// hand-overs ends after a quarter of the lease at the latest.
+	// node before other nodes can get it; 0 means 8. A negative number means that clients never
+	// hand locks over. Other nodes see the same tag in the lock word during hand-overs, and would
+	// suspect this node of being dead after a lease. Therefore a series of hand-overs ends after a
+	// quarter of the lease at the latest.
 	HandOver int
 	// Lease is how long this node must see the same tag in a lock word before it suspects the tag's
 	// owner; 0 means 50 ms. It must be longer than an operation holds a lock. If it is too short,
@@ -38,15 +39,15 @@ type NodeConfig struct {
 	// BackOff is the upper limit of the random pause after a failed CAS on a lock word. The pause
 	// grows with each failure. 0 means no pause, as in the published system.
 	BackOff time.Duration
-	// LostSearch keeps an error of the published code: a search does not find a key while a client
-	// writes the key's record (issue 27 of that code). It has an effect only in trees of kind
-	// Published.
+	// LostSearch is true if the tree is to keep an error of the published code: a search does not
+	// find a key while a client writes the key's record (issue 27 of that code). It has an effect
+	// only in trees of kind Published.
 	LostSearch bool
-	// Unqueued: clients of the node do not queue for locks and do not hand them over. Each client
-	// swaps its tag into the lock word itself, as in FG+ (see Steps).
+	// Unqueued is true if clients of the node do not queue for locks and do not hand them over.
+	// Each client swaps its tag into the lock word itself, as in FG+ (see Steps).
 	Unqueued bool
-	// Uncombined: a client waits until its WRITEs to the page are acknowledged, and then posts the
-	// WRITE that releases the lock. This takes one more round trip, as in FG+.
+	// Uncombined is true if a client waits until its WRITEs to the page are acknowledged before it
+	// posts the WRITE that releases the lock. This takes one more round trip, as in FG+.
 	Uncombined bool
 }
 
@@ -88,11 +89,11 @@ type FormatConfig struct {
 	// Locks is the number of lock words of each server; 0 means 32768, or fewer if the servers have
 	// less memory for locks.
 	Locks int
-	// HostLocks puts the lock words into the servers' host memory instead of NIC memory, for
-	// comparison.
+	// HostLocks is true if the lock words are to be in the servers' host memory instead of NIC
+	// memory, for comparison.
 	HostLocks bool
-	// PageLocks puts a lock word into each page, as in FG+. Then Locks and HostLocks have no
-	// effect. The pages must be layout.Checksummed.
+	// PageLocks is true if each page is to have its lock word, as in FG+. Then Locks and HostLocks
+	// have no effect. The pages must be layout.Checksummed.
 	PageLocks bool
 	// Chunk is the greatest number of bytes that a node takes from a server at a time; 0 means 1
 	// MiB, or less on small servers.

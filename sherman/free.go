@@ -22,7 +22,8 @@ func (c *memory) readHead(i int, deadline clock.Time) (layout.FreeHead, error) {
 }
 
 // swapHead changes the word of the list of server i from the value old to the value `to`, by a
-// compare-and-swap. won: the word was changed. lost: the outcome is unknown.
+// compare-and-swap. won is true if the word was changed. lost is true if the outcome is unknown,
+// because there was no answer.
 func (c *memory) swapHead(i int, old, to layout.FreeHead, deadline clock.Time) (won, lost bool, err error) {
 	if err := c.reach(i, deadline); err != nil {
 		return false, false, err
@@ -59,7 +60,8 @@ func (c *changer) readUnused(i int, head layout.FreeHead, deadline clock.Time) (
 const maxPops = 64
 
 // pop takes the first page of the list of server i and adds it to c.spare. It takes the only page
-// of the list if `last` is true: that page is kept for rotate, which gives another one back.
+// of a list only if `last` is true: this page is reserved for rotate, whose merge gives another
+// page back.
 func (c *changer) pop(i int, last bool, deadline clock.Time) error {
 	for range maxPops {
 		head, err := c.readHead(i, deadline)

@@ -110,7 +110,7 @@ func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 	return list, nil
 }
 
-// pageLocks is Locks for a tree whose lock words are in the pages.
+// pageLocks does the work of Locks for a tree whose lock words are in the pages.
 func (c *Client) pageLocks(server int, deadline clock.Time) (list []LockState, err error) {
 	end, err := c.AllocEnd(server, deadline)
 	page := uint64(c.super.Shape.Page)

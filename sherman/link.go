@@ -22,7 +22,8 @@ type link struct {
 	// asked is the owner number under which the client is connecting. owner is the owner number of
 	// the established connection, or 0.
 	asked, owner uint32
-	// known: the client has checked that the memory behind this connection belongs to the tree.
+	// known is true if the client has checked that the memory behind this connection belongs to the
+	// tree.
 	known bool
 	// len is how many bytes of the memory belong to the tree.
 	len uint64
@@ -132,7 +133,7 @@ func (c *memory) know(i int, deadline clock.Time) error {
 	return nil
 }
 
-// errOther: the memory holds a Clover store. Only the flag --fresh overwrites it.
+// errOther means that the memory holds a Clover store. Only the flag --fresh overwrites it.
 var errOther = errors.New("the memory holds a Clover store; `rdmalab sherman start --fresh` overwrites it")
 
 func (c *memory) errLost(i int) error { return fmt.Errorf("%w: memory server %d", kv.ErrLost, i) }

@@ -23,8 +23,7 @@ type LoadStats struct {
 // later inserts from splitting every page at once.
 const fillPercent = 75
 
-// extent is the largest number of bytes that one WRITE carries. They are a run of neighbouring
-// pages.
+// extent is the largest number of bytes that one WRITE carries: a run of neighbouring pages.
 const extent = 256 << 10
 
 // BulkLoad fills an empty tree from the leaves up. next returns the keys in strictly increasing
@@ -77,7 +76,8 @@ type piece struct {
 	detached bool
 }
 
-// loader makes a loader for the tree on the servers: it reads their superblocks and words.
+// loader makes a loader for the tree on the servers. To do so it reads the superblocks, the words
+// with the ends of allocated memory, and the word of the root.
 func (m *maker) loader(deadline clock.Time) (*loader, error) {
 	l := &loader{maker: m, deadline: deadline, at: make([]uint64, len(m.servers))}
 	for i := range m.servers {

@@ -22,9 +22,9 @@ type locker struct {
 	// locks has the queues for the locks. The clients of a node share them, except with
 	// NodeConfig.Unqueued.
 	locks *lock.Table
-	gate  verbs.Gate // opened when this client becomes the first of its node in a lock's queue
-	// wrote: the operation has posted WRITEs to a page that other clients can reach. The server may
-	// or may not have executed them.
+	gate  verbs.Gate // gate opens when this client becomes the first of its node in a lock's queue
+	// wrote is true if the operation has posted WRITEs to a page that other clients can reach. The
+	// server may or may not have executed them.
 	wrote bool
 }
 
@@ -272,7 +272,7 @@ func (c *locker) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, 
 // fence makes a server end the connections of an owner.
 func (c *locker) fence(server int, owner uint32, deadline clock.Time) error {
 	if owner == 0 {
-		return nil // no client writes such a word
+		return nil // no client writes a tag with owner 0
 	}
 	defer c.rt.Leave(c.rt.Enter(kv.PhaseRPC))
 	return memservice.Fence(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], owner, deadline)
@@ -301,7 +301,7 @@ func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 	if pass && len(ranges) == 0 && h.ticket.Pass(h.leaves(0)) {
 		return nil
 	}
-	// first: the WRITEs must be acknowledged before the client gives up the lock
+	// first is true if the WRITEs must be acknowledged before the client gives up the lock
 	first := len(ranges) > 0 && (pass || c.node.cfg.Uncombined)
 	if !first {
 		c.unlock(h, len(ranges))

@@ -14,7 +14,7 @@ import (
 // client dies during a merge, a closed page stays behind. The next writer that finds it takes it
 // out of the tree.
 
-// errClosed: the page is leaving the tree and accepts no records.
+// errClosed means that the page is leaving the tree and accepts no records.
 var errClosed = errors.New("the page is being merged")
 
 // maxMerges is the greatest number of neighbouring closed pages that one call of finish takes out
@@ -23,8 +23,7 @@ const maxMerges = 16
 
 // finish completes the merge of the closed page at address a, whatever step it has reached. It
 // returns nil when the page is out of the tree, or open again because its sibling has no room, also
-// if another client has done this.
-// depth counts the nested calls.
+// if another client has done this. depth is the number of nested calls of finish.
 func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 	wrote := c.wrote // WRITEs of a merge are not effects of the operation
 	defer func() { c.wrote = wrote }()
@@ -36,7 +35,7 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 		right, err := c.header(left.Sibling, deadline)
 		switch {
 		case errors.Is(err, errGone) && left.Cut > 0:
-			err = nil // meanwhile the page names another one
+			err = nil // by now the closed page names another sibling
 		case errors.Is(err, errGone):
 			// The sibling has left the tree. It leaves only when the page to its left in the chain
 			// names it (see bypass), so no page named this one any more. The client of this page's
@@ -136,8 +135,9 @@ func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layou
 	return c.commit(h, a, c.ranges, deadline)
 }
 
-// repoint corrects the pointer w, whose page is too far to the left after merges and splits. It
-// first raises the reach of the correct page, so that a later merge of that page finds the pointer.
+// repoint corrects the pointer w, which names a page too far to the left after merges and splits.
+// It first raises the reach of the correct page (layout.Header.Reach), so that a later merge of
+// that page finds the pointer.
 func (c *changer) repoint(w pointer, deadline clock.Time) error {
 	covers := func(p *layout.Page) bool { return p.Stage == layout.Live && p.Covers(w.key) }
 	err := c.under(w.child, deadline, func(p *layout.Page) error {
@@ -183,7 +183,8 @@ func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 	})
 }
 
-// open makes the closed page left Live again, which its sibling has refused.
+// open makes the closed page left Live again, because its sibling has refused to take over its
+// range.
 func (c *changer) open(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Self, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Closed {
@@ -277,7 +278,7 @@ func (c *changer) retire(left layout.Header, deadline clock.Time) error {
 	return nil
 }
 
-// errGone: the page has left the tree.
+// errGone means that the page has left the tree.
 var errGone = fmt.Errorf("the page was taken out of the tree: %w", ErrBroken)
 
 // stillClosed returns errGone unless the page at a is closed. The caller holds the lock of a page

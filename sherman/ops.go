@@ -65,7 +65,7 @@ func (c *memory) lockOf(a layout.Addr) lock.Key {
 	return lock.Key{Server: a.Server(), Index: layout.LockOf(a, c.super.Locks)}
 }
 
-// charge adds the bytes of an operation to the cost. answer says whether the responder sends an ACK
+// charge adds the bytes of an operation to the cost. answer is true if the responder sends an ACK
 // of its own for the operation.
 func (c *memory) charge(o *remotemem.Op, answer bool) {
 	n, mtu := 0, 1024
@@ -167,8 +167,8 @@ func (c *memory) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline cl
 	}
 }
 
-// parse parses a page. whole: the copy is not torn; false without an error: the caller must read
-// the page again.
+// parse parses the copy of the page at a. whole is true if the copy is not torn. If whole is false
+// and there is no error, the caller must read the page again.
 func (c *memory) parse(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) (whole bool, err error) {
 	err = p.Parse(c.super.Shape, buf)
 	if errors.Is(err, layout.ErrTorn) {

@@ -74,7 +74,7 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 			err := c.fab.MR().ReadAt(c.scans.pageBufs[i], c.at.in+i*len(c.scans.pageBufs[i]))
 			if err == nil {
 				whole, err = c.parse(a, p, c.scans.pageBufs[i], deadline)
-				err = gone(err) // covering finds out what has happened to the page
+				err = gone(err) // not an error here: covering finds out what has happened to the page
 			}
 			if err != nil {
 				return err
@@ -91,7 +91,8 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 			if _, err := c.covering(a, s.next, 0, deadline); err != nil {
 				return err
 			}
-			// covering reads into the first leaf's buffer, whose records are used already
+			// covering has read the page into c.page. Its READs overwrite only the first leaf's
+			// part of the registered buffer.
 			p = &c.page
 		}
 		if err := c.emit(s, p, deadline); err != nil || s.end || s.left == 0 {

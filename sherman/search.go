@@ -23,8 +23,8 @@ type walker struct {
 	restarts int
 }
 
-// pointer is the entry of the internal page from at a key. child is the page that covers the key,
-// and that the entry should name.
+// pointer is the entry for a key in the internal page at the address from. child is the page that
+// covers the key, and that the entry should name.
 type pointer struct {
 	from  layout.Addr // 0 means no pointer
 	key   uint64
@@ -185,8 +185,8 @@ func errEnds(a layout.Addr, key uint64) error {
 	return fmt.Errorf("%w: the path to key %d ends at page %v", ErrBroken, key, a)
 }
 
-// moved records that a search reached a page through steps siblings: the index cache is out of
-// date, or the separator s is missing.
+// moved records that a search reached a page through so many (steps) siblings: the index cache is
+// out of date, or the separator s is missing.
 func (c *walker) moved(steps int, s separator) {
 	c.node.count(func(st *NodeStats) { st.Moves += uint64(steps) })
 	if s.level == 1 {
@@ -195,14 +195,14 @@ func (c *walker) moved(steps int, s separator) {
 	c.heal = s
 }
 
-// descend walks from the root down to the page of a level that covers a key. fresh: descend first
-// reads the address of the root, instead of using the node's copy.
+// descend walks from the root down to the page of a level that covers a key. If fresh is true,
+// descend first reads the address of the root instead of using the node's copy.
 func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time) (layout.Addr, error) {
 	a, err := c.rootPage(fresh, deadline)
 	if err != nil {
 		return 0, err
 	}
-	aside := false // the last step was to a sibling
+	aside := false // true if the last step was to a sibling
 	want := -1     // the level of the next page; -1 means any
 	var via pointer
 	for range maxSteps {
@@ -254,10 +254,11 @@ func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time)
 	return 0, fmt.Errorf("%w: no path to key %d", ErrBroken, key)
 }
 
-// errNoLevel: the level is above the root.
+// errNoLevel means that the level is above the root.
 var errNoLevel = fmt.Errorf("the tree has no such level")
 
-// rootPage returns the address of the root: with fresh false the node's copy, if the node has one.
+// rootPage returns the address of the root. If fresh is false and the node has a copy of the
+// address, it returns the copy; otherwise it reads the address from the first memory server.
 func (c *walker) rootPage(fresh bool, deadline clock.Time) (layout.Addr, error) {
 	if a := c.node.rootHint(); a != 0 && !fresh {
 		return a, nil

@@ -40,8 +40,8 @@ func (n *Node) keepPages(f ...layout.Fresh) {
 	n.pool.spare = append(n.pool.spare, f...)
 }
 
-// nextServer returns the server to ask for memory next. unused: the server may have memory that was
-// never used.
+// nextServer returns the server to ask for memory next. unused is true if the server may have
+// memory that was never used.
 func (n *Node) nextServer() (server int, unused bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *changer) reserve(deadline clock.Time) error {
 	return c.errFull()
 }
 
-// errNone: a server has no page left.
+// errNone means that a server has no page left.
 var errNone = errors.New("no page")
 
 // errFull returns the error for a tree without a free page.
@@ -152,6 +152,6 @@ func (c *changer) fresh() (layout.Fresh, bool) {
 	return f, true
 }
 
-// errRoom: the page is full, and the client has no page for a split. The operation calls reserve
-// and tries again.
+// errRoom means that the page is full, and the client has no page for a split. The operation calls
+// reserve and tries again.
 var errRoom = errors.New("no page for a split")

@@ -207,7 +207,7 @@ func (c *changer) isLive(s separator, deadline clock.Time) (bool, error) {
 	return c.sib.Stage == layout.Live && c.sib.Level == s.level-1 && c.sib.Lowest == s.key, nil
 }
 
-// errRoot: another client has made a new root.
+// errRoot means that another client has made a new root.
 var errRoot = errors.New("another client has made a new root")
 
 // newRoot makes a root above the present one. The present root must be one level below s.level.
@@ -250,9 +250,10 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	for doubt := false; ; doubt = true {
 		won, err := c.swapRoot(old, at, deadline)
 		if err == nil && !won {
-			// doubt: the outcome of an attempt is unknown, so the page may be in the tree by now.
+			// doubt is true if the outcome of an earlier attempt is unknown: then the page may be
+			// in the tree by now.
 			if !doubt {
-				// so that no client mistakes the page for one of the tree
+				// The header is cleared, so that no client mistakes the page for one of the tree.
 				clear(c.sibBuf[:layout.Line])
 				if c.writeFresh(at, c.sibBuf[:layout.Line], deadline) == nil {
 					c.spare = append(c.spare, to)

@@ -61,7 +61,8 @@ func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.modify(remove, key, nil, deadline)
 }
 
-// errZeros: in a published tree, a record whose value is all zeros is an empty slot.
+// errZeros refuses a value that is all zeros: in a published tree, a record with such a value is an
+// empty slot.
 var errZeros = errors.New("a published tree cannot store a value of zeros: it marks an empty slot")
 
 func (c *changer) check(v verb, value []byte) error {
@@ -99,8 +100,8 @@ func (c *changer) modify(v verb, key uint64, value []byte, deadline clock.Time) 
 // readers can reach.
 func noEffect(err error) error { return fmt.Errorf("%w (%w)", err, kv.ErrNoEffect) }
 
-// attempt is modify without kv.ErrNoEffect. After an error, c.wrote says whether the record may
-// have been written.
+// attempt does the work of modify, but does not add kv.ErrNoEffect. After an error, c.wrote says
+// whether the record may have been written.
 func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
@@ -121,12 +122,13 @@ func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time)
 
 // onPage changes the page that covers a key. It calls find to find the page, and change to change
 // it; change returns 0, or the next page to try. onPage repeats both as long as another try may
-// succeed. If find or change returns an error of another kind, onPage calls other. Then it ends if
-// other returns done or an error, and begins again with find if not.
+// succeed. If find or change returns an error other than errOwner, errRoom and errClosed, onPage
+// calls other. Then onPage ends if other returns done or an error; otherwise it begins again with
+// find.
 func (c *changer) onPage(
 	key uint64, find func() (layout.Addr, error), change func(layout.Addr) (next layout.Addr, err error), other func(error) (done bool, err error), deadline clock.Time,
 ) error {
-	var a layout.Addr // 0 means that it must be found
+	var a layout.Addr // address of the page to change; 0 means that find must find it
 	for {
 		var next layout.Addr
 		var err error
@@ -215,8 +217,8 @@ func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadli
 	return 0, nil
 }
 
-// refusal returns the error of a write that must not change anything, or nil. there: the key
-// exists.
+// refusal returns the error of a write v that must not change anything, or nil. there is true if
+// the key exists.
 func refusal(v verb, there bool) error {
 	switch {
 	case v == insert && there:

@@ -23,38 +23,41 @@ type Commands struct {
 	// Stat shows the state of the store. Stat and StatWord are optional. Check proves that the
 	// store is right. Load inserts keys.
 	Stat, Check, Load Command
-	// ShellShort lists the operations of the shell. StatWord and CheckWord explain stat and check
-	// in the shell's help. CheckWord is optional: without it the shell has no check.
+	// ShellShort is the short help of the command shell, and ShellExample has lines that its help
+	// shows as input. StatWord and CheckWord explain stat and check in the shell's help. CheckWord
+	// is optional: without it the shell has no check.
 	ShellShort, ShellExample, StatWord, CheckWord string
 	// Further are the commands that only this store has, by name.
 	Further map[string]Command
 	// Retired are former commands of the store. The values are the arguments of `rdmalab
 	// experiment` that replace them.
 	Retired map[string]string
-	// Prepare starts the store for a workload if it does not run. loaded: the keys exist already.
+	// Prepare starts the store for a workload if it does not run. loaded is true if the keys of the
+	// workload exist already.
 	Prepare func(c *Call, w Workload) (loaded bool, err error)
 }
 
 // Workload describes a workload to Prepare.
 type Workload struct {
-	// Clients is the number of clients on all hosts. Load: they insert the keys first.
+	// Clients is the number of clients on all hosts. Load is true if the clients insert the keys
+	// first.
 	Clients int
 	Load    bool
 	Config  kv.RunConfig
-	// Steered: the switch is to steer the requests.
+	// Steered is true if the switch is to steer the requests.
 	Steered bool
 }
 
 // Command is one command of a store.
 type Command struct {
 	Short, Long, Example string
-	// From adds the flag --from, whose value is in Call.From: the host that runs the command's
-	// client. Output adds the flag -o with table and json.
+	// From is true if the command has the flag --from, whose value is in Call.From: the host that
+	// runs the command's client. Output is true if it has the flag -o with table and json.
 	From, Output bool
-	// Running: the command works only with a running store.
+	// Running is true if the command works only with a running store.
 	Running bool
-	// Arg is the name of the command's argument, which is in Call.Arg. Optional; "" means that there is
-	// none.
+	// Arg is the name of the command's argument, whose value is in Call.Arg. Optional; "" means
+	// that the command has no argument.
 	Arg string
 	// New adds the command's flags and returns the function that runs the command after the flags
 	// are parsed. If that function returns a nil Result, nothing is printed. Stop, Check and Load
@@ -87,7 +90,8 @@ type Call struct {
 	From string
 	// Arg is the argument of a Command with Arg.
 	Arg string
-	// JSON: the result will be printed as JSON. Err is for remarks that are no part of the result.
+	// JSON is true if the result will be printed as JSON. Err is for remarks that are no part of
+	// the result.
 	JSON bool
 	Err  io.Writer
 	// Post sends a request to a host's daemon. Host "" stands for From. An error of Post names the
@@ -129,7 +133,8 @@ func (c *Call) History(in HistoryRequest) (out Verdict, err error) {
 	return out, c.Post("", c.Store.Path(PathHistory), in, &out)
 }
 
-// HistoryIfAny is History, but returns nil if `in` says that no clients make a history.
+// HistoryIfAny does the work of History, but returns nil if in.Clients is 0, so that there is no
+// history.
 func (c *Call) HistoryIfAny(in HistoryRequest) (*Verdict, error) {
 	if in.Clients == 0 {
 		return nil, nil
@@ -140,10 +145,10 @@ func (c *Call) HistoryIfAny(in HistoryRequest) (*Verdict, error) {
 
 // StartHosts starts a store that has no server except the memory services. It sends a start request
 // to each of the store's hosts, one after the other. request returns the body of a start request,
-// given the names of the memory servers; first: the request is for the first host. If the first
-// host fails, StartHosts returns its error. Otherwise info is the answer of the first host. For
-// each later host that fails, StartHosts prints a warning; what is the word in it for the thing
-// that the host does not know.
+// given the names of the memory servers; first is true for the first host. If the first host fails,
+// StartHosts returns its error. Otherwise info is the answer of the first host. For each later host
+// that fails, StartHosts prints a warning that the host does not know the store; what is the word
+// for the store there, such as "tree".
 func StartHosts[Info any](c *Call, what string, request func(servers []string, first bool) any) (info Info, err error) {
 	servers := c.Memory()
 	if len(servers) == 0 {
@@ -187,7 +192,7 @@ type Proof struct {
 func (p *Proof) Bad() bool { return p.Why != "" || p.History != nil && !p.History.Linearizable }
 
 // Print prints the verdict on the history, then the text memory, and then what is wrong with the
-// memory, or else the text right.
+// memory, or the text right if nothing is wrong.
 func (p *Proof) Print(out io.Writer, memory, right string) error {
 	if p.History != nil {
 		if err := p.History.Write(out, false); err != nil {
@@ -224,8 +229,8 @@ func Renamed(fs *pflag.FlagSet, renamed map[string]string) {
 	})
 }
 
-// Write prints the verdict on a history. With `lost`, it also prints the number of operations that
-// found their key lost.
+// Write prints the verdict on a history. If lost is true, it also prints the number of operations
+// that found their key lost.
 func (v *Verdict) Write(out io.Writer, lost bool) error {
 	_, _ = fmt.Fprintf(out, "%d operations in %v, %d without an answer", v.Operations, v.Took.Round(time.Millisecond), v.Unknown)
 	if lost {

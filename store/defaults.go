@@ -49,7 +49,8 @@ func (s *Store) complete() {
 	}
 }
 
-// newHistory is New of the default command check.
+// newHistory is Command.New of the default command check: it adds the flags and returns the
+// function that runs the command.
 func newHistory(fs *pflag.FlagSet) func(*Call) (Result, error) {
 	in := HistoryRequest{Clients: 8, Keys: 16}
 	HistoryFlags(fs, &in)

@@ -37,13 +37,14 @@ type Host interface {
 	Do(r *http.Request, job string, f func(ctx context.Context, v verbs.Context) error) error
 }
 
-// OneRMAHost is a Host that may have a NIC without connections (1RMA). Only hosts of a rack are.
+// OneRMAHost is a Host that may have a NIC without connections (1RMA). The hosts of a rack
+// implement it, those of the simulator do not.
 type OneRMAHost interface {
 	Host
 	// OneRMA returns that NIC. If the host has none, the error says how to get one.
 	OneRMA() (*onermahost.NIC, error)
-	// Awake blocks while the programs of the host hang. Threads of a service call it when they have
-	// waited for something else than a NIC.
+	// Awake blocks while the programs of the host hang. The threads of a service call it after they
+	// have waited for something other than a NIC.
 	Awake()
 }
 
@@ -53,8 +54,8 @@ type Node interface {
 	// Routes adds the store's control requests under Path: PathStart, PathStop and those of its
 	// commands.
 	Routes(m *control.Mux)
-	// Clients prepares clients of the store on this host. f returns the Clients of one verbs
-	// context.
+	// Clients prepares clients of the store on this host. It returns the function f, which makes
+	// the Clients of one verbs context.
 	Clients(o ClientOptions) (f func(v verbs.Context) Clients, err error)
 	// Status returns the state of the store's part of the host.
 	Status() Status
@@ -86,8 +87,8 @@ type Bounded interface {
 type Status struct {
 	// Store is the store's name.
 	Store string `json:"store"`
-	// Up: the host runs the store's server or, if the store has no server, knows the store. Only
-	// hosts with Up are listed.
+	// Up is true if the host runs the store's server or, if the store has no server, knows the
+	// store. Lists of hosts leave out hosts for which Up is false.
 	Up bool `json:"-"`
 	// Service is the name under which clients connect to the server; "" means that there is no
 	// server.

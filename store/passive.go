@@ -14,8 +14,8 @@ import (
 )
 
 // Passive is the Node of a store whose only servers are the memory services. A host of such a store
-// runs no program for it. The host only has a Known: where the store is and how the host's own
-// clients use it. C is the type of the clients.
+// runs no program for it. The host only has a value of type Known, which says where the store is
+// and how the host's own clients use it. C is the type of the clients.
 type Passive[Known any, C kv.Store] struct {
 	Host  Host
 	Store *Store
@@ -24,8 +24,8 @@ type Passive[Known any, C kv.Store] struct {
 	// Dial opens a client. cfg names the memory servers that the host knows.
 	Dial func(k *Known, cfg passive.Config, deadline clock.Time) (C, error)
 
-	// Find holds it. Two Finds at once could both make the store, and the second would destroy the
-	// first's.
+	// making is held during Find. Two calls of Find at the same time could both make the store, and
+	// the second call would destroy the store that the first one made.
 	making  sync.Mutex
 	mu      sync.Mutex // guards the fields below
 	known   *Known
@@ -54,8 +54,8 @@ func (p *Passive[Known, C]) Config(v verbs.Context, servers []string) (cfg passi
 
 // Find finds the store on these servers or makes it, as a start asks. open opens a client of the
 // store and closes it. If open fails with absent and in.Format is set, Find calls make, which makes
-// the store. With `in.Fresh`, Find calls make at once. Then the host knows k. `made` reports
-// whether the store was made.
+// the store. If in.Fresh is true, Find calls make at once. After that the host knows k. made is
+// true if the store was made.
 func (p *Passive[Known, C]) Find(
 	r *http.Request, in Finding, k *Known, absent error, open, make func(cfg passive.Config, deadline clock.Time) error,
 ) (made bool, err error) {
@@ -88,14 +88,14 @@ func (p *Passive[Known, C]) Find(
 type Finding struct {
 	// Servers are the names of the memory servers, in an order that must be the same everywhere.
 	Servers []string `json:"servers"`
-	// Format makes a store if the servers have none. Fresh makes one in any case. Without both, the
-	// store must be there.
+	// Format is true if the host is to make a store if the servers have none. Fresh is true if it
+	// is to make one in any case. If both are false, the store must be there.
 	Format bool `json:"format,omitempty"`
 	Fresh  bool `json:"fresh,omitempty"`
 }
 
-// For returns the Finding for one of the hosts that StartHosts starts. Only the first host makes a
-// store.
+// For returns the Finding for one of the hosts on which StartHosts starts the store. first is true
+// for the first host: only that host makes a store.
 func (f Finding) For(servers []string, first bool) Finding {
 	return Finding{Servers: servers, Format: f.Format && first, Fresh: f.Fresh && first}
 }

@@ -109,7 +109,8 @@ type HistoryRequest struct {
 	// Value is the length of values in bytes; 0 means the length of the store's longest value.
 	Value int    `json:"value,omitempty"`
 	Seed  uint64 `json:"seed"`
-	// Loss: a memory server may crash meanwhile. Then operations may report a key as lost.
+	// Loss is true if a memory server may crash meanwhile. Then operations may report a key as
+	// lost.
 	Loss bool `json:"loss,omitempty"`
 }
 
@@ -121,12 +122,12 @@ type Verdict struct {
 	Unknown int           `json:"unknown"`
 	Lost    int           `json:"lost"`
 	Took    time.Duration `json:"tookNs"`
-	// Linearizable: one order of all operations on each key explains every answer. If false, Why
-	// says which answers no order explains.
+	// Linearizable is true if one order of all operations on each key explains every answer. If it
+	// is false, Why says which answers no order explains.
 	Linearizable bool   `json:"linearizable"`
 	Why          string `json:"why,omitempty"`
-	// OnlyLost: the history would be linearizable if memory servers had lost their memory during
-	// the check.
+	// OnlyLost is true if the history is not linearizable, but would be if memory servers had lost
+	// their memory during the check.
 	OnlyLost bool `json:"onlyLost,omitempty"`
 }
 

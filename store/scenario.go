@@ -20,17 +20,17 @@ type Scenario struct {
 	Name, Doc string
 	// Run runs the scenario with one seed. The error describes the check that failed.
 	Run func(Rig) error
-	// Trial is used in place of Run for a store that needs no rack of its own. It draws what is
-	// special to the store. The run is the same for all such stores: clients on several hosts use a
-	// few keys, while links lose, duplicate and delay packets, copies are torn, and hosts fail. One
-	// order of all operations on each key must explain all answers. servers is the number of memory
-	// servers.
+	// Trial is used in place of Run for a store that needs no rack of its own. It makes the random
+	// choices that only this store needs. The run is the same for all such stores: clients on
+	// several hosts use a few keys, while links lose, duplicate and delay packets, copies are torn,
+	// and hosts fail. One order of all operations on each key must explain all answers. servers is
+	// the number of memory servers.
 	Trial func(r *rand.Rand, servers int) Trial
 }
 
-// Trial describes a store in such a run.
+// Trial describes the store of one run (Scenario.Trial).
 type Trial struct {
-	// Plan describes what Scenario.Trial has drawn.
+	// Plan describes the random choices of Scenario.Trial.
 	Plan string
 	// Memory is how many bytes of host memory each memory server lends. Locks is how many bytes of
 	// NIC memory it lends in addition. Largest is the length of the longest value in bytes.
@@ -42,13 +42,15 @@ type Trial struct {
 	Open   func(cfg passive.Config, deadline clock.Time) (kv.Store, error)
 	// Server is the store's server; nil means that the store has none.
 	Server *TrialServer
-	// Crashes: clients may die at any moment, and hosts and servers may fail for a while. Loss:
-	// servers may also lose their memory. After that, kv.ErrLost is a right answer, too.
+	// Crashes is true if clients may die at any moment, and hosts and servers may fail for a while.
+	// Loss is true if servers may also lose their memory. After that, kv.ErrLost is a right answer,
+	// too.
 	Crashes, Loss bool
-	// Upserts: clients are a kv.Upserter. Then a third of the PUTs and INSERTs are UPSERTs.
+	// Upserts is true if clients are a kv.Upserter. Then a third of the PUTs and INSERTs are
+	// UPSERTs.
 	Upserts bool
-	// Judge, if not nil, checks the memory of the servers after the last operation. quiet: every
-	// operation had an answer, and no client died.
+	// Judge, if not nil, checks the memory of the servers after the last operation. quiet is true
+	// if every operation had an answer, and no client died.
 	Judge func(memory [][]byte, quiet bool) error
 }
 

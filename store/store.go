@@ -20,7 +20,8 @@ type Store struct {
 	// Name is the store's command and the value of `run ycsb --store`. Title is its name in
 	// sentences.
 	Name, Title string
-	// Default: `run ycsb` without --store uses this store. Optional; at most one store sets it.
+	// Default is true if `run ycsb` without --store uses this store. Optional; at most one store
+	// sets it.
 	Default bool
 	// Node makes the store's part of a host's daemon.
 	Node func(Host) Node
@@ -34,8 +35,8 @@ type Store struct {
 	// Cost describes the cost of a client's last operation. Optional; nil means the number of round
 	// trips.
 	Cost func(kv.Store) string
-	// Upserts: clients are Upserters. Scans: clients are kv.Scanners. Shares: several clients of a
-	// host can share a queue pair (ClientOptions.Share).
+	// Upserts is true if clients are Upserters, Scans if they are kv.Scanners, and Shares if
+	// several clients of a host can share a queue pair (ClientOptions.Share).
 	Upserts, Scans, Shares bool
 	// Value is the length of values in a workload, in bytes. Optional; 0 means 100. Note follows
 	// the store's name in the help of `run ycsb --store`. Optional.
@@ -87,8 +88,8 @@ func (s *Store) HowToStart() string {
 	return fmt.Sprintf("is the store up? `rdmalab %s start`", s.Name)
 }
 
-// HowToFit returns a hint for errors because of values that are too large. It is "" if the store
-// cannot be made for larger ones.
+// HowToFit returns a hint for errors of values that are too large: how to make the store for larger
+// values. It returns "" if the store cannot be made for larger values.
 func (s *Store) HowToFit() string {
 	fs := pflag.NewFlagSet(s.Name, pflag.ContinueOnError)
 	if s.Commands.Start.New != nil {

@@ -36,8 +36,8 @@ type Table[S fmt.Stringer, C Shaped[S]] struct {
 	Flags func(fs *pflag.FlagSet, s *S)
 	// Fit returns the shape of a table for a workload. It may be nil.
 	Fit func(w Workload) S
-	// Draw draws a small table for `rdmalab sim`, and all fields of the Trial except Format and
-	// Open.
+	// Draw chooses at random the shape of a small table for `rdmalab sim`, and all fields of the
+	// Trial except Format and Open.
 	Draw func(r *rand.Rand) (S, Trial)
 }
 
@@ -47,8 +47,8 @@ type Shaped[S any] interface {
 	Shape() S
 }
 
-// tablePatience is the longest time that a client of a Table may take to connect. It makes many
-// round trips.
+// tablePatience is the longest time that a client of a Table may take to connect. To open a client
+// takes many round trips.
 const tablePatience = 20 * time.Second
 
 // Register registers the store, like Store's function Register.
@@ -153,7 +153,8 @@ func (n *tableNode[S, C]) Routes(m *control.Mux) {
 	})
 }
 
-// find starts the store on every compute host. Each of them finds the table; the first may make it.
+// find starts the store on every compute host. Each host finds the table; only the first host may
+// make it.
 func (t *Table[S, C]) find(c *Call, in TableRequest[S]) (TableInfo[S], error) {
 	return StartHosts[TableInfo[S]](c, "table", func(servers []string, first bool) any {
 		in := in

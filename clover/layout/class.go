@@ -2,7 +2,7 @@ package layout
 
 import "fmt"
 
-// Slab classes. An entry of class i has 128·2^i bytes.
+// Slab classes: sizes of entries, the places of nodes. An entry of class i has 128·2^i bytes.
 const (
 	MinSlab = 128
 	MaxSlab = 32768
@@ -27,7 +27,7 @@ func ClassOf(n int) (c Class, ok bool) {
 	return 0, false
 }
 
-// String returns the size of an entry in words.
+// String returns the size of an entry as text, such as "128 B".
 func (c Class) String() string { return fmt.Sprintf("%d B", c.Size()) }
 
 // Counts is the number of entries of each class on one memory server.

@@ -27,7 +27,8 @@ type Format struct {
 	Checked bool
 }
 
-// Formats by name.
+// Published is the published format. Keyed has keys. Hardened, the default of a store, has keys and
+// checksums.
 var (
 	Published = Format{}
 	Keyed     = Format{Keyed: true}
@@ -73,12 +74,12 @@ func (f Format) Capacity(slab int) int { return max(0, slab-f.Overhead()) }
 
 // Errors of ParseNode.
 var (
-	// ErrTorn: the parts of a node do not fit together, because the node was written while it was
-	// being read.
+	// ErrTorn means that the parts of a node do not fit together, because the node was written
+	// while it was being read.
 	ErrTorn = errors.New("node was written while it was read")
-	// ErrNode: the bytes cannot be a node.
+	// ErrNode means that the bytes cannot be a node.
 	ErrNode = errors.New("not a node")
-	// ErrOtherKey: the node belongs to another key.
+	// ErrOtherKey means that the node belongs to another key.
 	ErrOtherKey = errors.New("node of another key")
 )
 
@@ -139,8 +140,9 @@ func (f Format) ParseNode(slab []byte, key uint64) (header Word, value []byte, e
 	return header, slab[at : at+n], nil
 }
 
-// Relabel changes the version in a copy of a whole node. It returns false and changes nothing if
-// the version in the copy is not `from`, or if the format shows that the copy is torn.
+// Relabel changes the version in a copy of a whole node. A switch that steers calls it. It returns
+// false and changes nothing if the version in the copy is not `from`, or if the format shows that
+// the copy is torn.
 func (f Format) Relabel(slab []byte, from, to Version) bool {
 	if len(slab) < f.Overhead() {
 		return false

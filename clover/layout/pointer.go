@@ -32,8 +32,8 @@ func (v Version) Next() (next Version, ok bool) {
 //
 // In a header, the handle and the next version name the successor, and the entry version is the
 // node's own. D marks a tombstone: the key was deleted. No append to a tombstone succeeds, because
-// no compare-and-swap expects the bit D. U marks replicated nodes that are not committed; it is
-// always 0 here.
+// no compare-and-swap expects the bit D. In the published system U marks replicated nodes that are
+// not committed; here U is always 0.
 //
 // In a location, the handle and the entry version name the node itself. All other bits are 0 or, in
 // a Stamped word, a stamp.
@@ -78,7 +78,8 @@ func (w Word) Next() (at Location, ok bool) {
 	return Location{w.Handle(), w.NextVersion()}, w.Handle() != 0
 }
 
-// WithEntryVersion returns w with another entry version. A switch that steers needs it.
+// WithEntryVersion returns w with another entry version. A switch calls it when it steers a request
+// to a node with another version.
 func (w Word) WithEntryVersion(v Version) Word {
 	return w&^(0xff<<entryShift) | Word(v)<<entryShift
 }
@@ -90,7 +91,7 @@ func (w Word) Valid() bool {
 		(!w.IsTombstone() || w.Handle() == 0)
 }
 
-// String describes a header in words.
+// String describes a header: its version, and "deleted", "newest" or its successor.
 func (w Word) String() string {
 	switch at, ok := w.Next(); {
 	case w.IsTombstone():
@@ -101,7 +102,8 @@ func (w Word) String() string {
 	return fmt.Sprintf("v%d newest", w.EntryVersion())
 }
 
-// Location names one version of one entry. A client remembers only a key's location and slot.
+// Location names one version of one entry, and so one node. Of a key's chain a client remembers
+// only the location of a node and the slot.
 type Location struct {
 	Handle  Handle
 	Version Version

@@ -25,8 +25,8 @@ const (
 //
 // In a fixed space the entries of each class follow those of the class before. In a shared space
 // the entries of all classes begin at the same offset. The memory is divided into segments, and the
-// metadata server decides which class the entries of each segment have. From a handle the class
-// follows in both cases.
+// metadata server decides which class the entries of each segment have. In both cases the class of
+// an entry can be computed from its handle.
 type Space struct {
 	// Servers is the number of memory servers.
 	Servers int
@@ -129,7 +129,7 @@ func (s *Space) Validate() error {
 	return nil
 }
 
-// RegionLen returns how much memory each server needs, in bytes.
+// RegionLen returns how many bytes of its region the store needs on each server.
 func (s *Space) RegionLen() int { return s.slabs() + s.data() + s.Backups*s.stride() }
 
 // data returns the length of a server's entries in bytes.
@@ -150,7 +150,8 @@ func (s *Space) table() int {
 	return s.directory() + s.Shortcuts*RecordLen*min(s.Backups+2, s.Servers)
 }
 
-// mirrors returns the offset of the first mirror, behind all copies of the records.
+// mirrors returns the offset of the first mirror (see Mirror). The mirrors are behind all copies of
+// the records.
 func (s *Space) mirrors() int { return s.directory() + s.Shortcuts*RecordLen*(s.Backups+1) }
 
 // directory returns the offset of the first record.
@@ -164,7 +165,7 @@ func (s *Space) Slots() int { return s.Shortcuts * s.Servers }
 // Place says where an entry or a shortcut is.
 type Place struct {
 	Server int
-	// Offset in the server's region, in bytes.
+	// Offset is counted from the start of the server's region, in bytes.
 	Offset int
 	// Len is the size of the entry in bytes.
 	Len int
@@ -250,8 +251,8 @@ func (s *Space) Record(i int) (p Place, ok bool) {
 }
 
 // Mirror returns where the mirror of record i is: on the server after those of all copies of the
-// record. The mirror repeats which key the record names. ok is false in a store that has no further
-// server: it has no mirrors.
+// record. The mirror repeats which key the record names. ok is false in a store that has no server
+// besides those of the copies: it has no mirrors.
 func (s *Space) Mirror(i int) (p Place, ok bool) {
 	if i < 0 || i >= s.Slots() || s.Servers < s.Backups+2 {
 		return Place{}, false

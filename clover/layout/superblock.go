@@ -15,14 +15,14 @@ import (
 //	+-------+--------+---------+-----------+-------+---------+-----------+-----------+---+-------+
 //
 // In a store with copies, the second byte of format has the number of backups, and the third and
-// fourth bytes have the set Out. The upper three bytes of server have the view. In other stores
-// these bytes are 0.
+// fourth bytes have the field Out. The upper three bytes of server have the field View. In other
+// stores these bytes are 0.
 type Superblock struct {
 	Format Format
 	// Server is the index of the server in the space.
 	Server int
 	// Generation is a random number that the metadata server chooses when it formats the region.
-	// The memory of a server that was restarted has none.
+	// The memory of a server that was restarted has no superblock and so no generation.
 	Generation uint64
 	// Owner is the number of the present incarnation of the metadata server. A metadata server that
 	// restarts takes the next number before it answers any client.
@@ -33,8 +33,9 @@ type Superblock struct {
 	// Store is a random number that all servers of a store have in common. By it a switch sees that
 	// their memories belong together. 0 means unknown.
 	Store uint32
-	// View counts the changes of the set of servers whose copies count. Out has a bit for each
-	// server whose copies do not count. The superblock with the highest view is the right one.
+	// View counts the changes of the set of servers whose copies count. Out has bit i set if the
+	// copies on server i do not count. If superblocks differ, the one with the highest View is
+	// right.
 	View uint32
 	Out  uint16
 }
@@ -142,8 +143,9 @@ func (s *Superblock) Parse(b []byte) error {
 // key. At is a node of the chain that is still in use: the newest node, or one from which the
 // newest can be reached. Only the metadata server writes the directory.
 //
-// A mirror is a further record of the key, on another server. If the record is lost with its memory,
-// or all copies of it are, and the metadata server does not know the key's node, the mirror shows which key is lost.
+// A mirror is a further record of the key, on another server. It shows which key is lost if all
+// copies of the record are lost with their memory and the metadata server does not know the key's
+// node.
 type KeyRecord struct {
 	Key uint64
 	At  Location

@@ -4,12 +4,12 @@ import "github.com/rdmalab/rdmalab/clover/layout"
 
 // A node that a client has reported need not be in the chain. A switch that steers may let a
 // waiting append be absorbed: a later append overwrites the node at once, and the node's header
-// names the node of that append. The server frees an absorbed node with its next version, as it
-// frees a node that the chain has passed.
+// names the node of that append. The metadata server frees an absorbed node, whose place then gets
+// the next version, as it frees a node that the chain has passed.
 
-// freeAbsorbed frees the reported nodes of an entry that are not in the chain. A reported node is
-// not in the chain if the chain has passed the node's successor, or if `ended` is true: then the
-// server has followed the chain to its end after the report.
+// freeAbsorbed frees the reported nodes of the key entry e that are not in the chain. A reported
+// node is not in the chain if the chain has passed the node's successor, or if `ended` is true:
+// then the server has followed the chain to its end after the report.
 func freeAbsorbed(s *chains, e *entry, ended bool) {
 	left := e.reported[:0]
 	for _, l := range e.reported {

@@ -10,26 +10,27 @@ import (
 
 // With Config.Balance, nodes for which a client names no memory server come from the servers in
 // proportion to their free room and to how fast they answer. These are the first nodes of keys, and
-// every node for clients with clover.Config.Spread. Without it, they come from all servers in turn.
-// The other nodes of a chain come from the server of the chain as long as it has some.
+// every node for clients with clover.Config.Spread. Without Config.Balance, such nodes come from
+// all servers in turn. The other nodes of a chain come from the server of the chain as long as it
+// has free nodes.
 
 // balance has the weights of the memory servers.
 type balance struct {
-	// weights say how many nodes of each server are given, in relation to the other servers; nil
-	// means that they are given in turn.
+	// weights says how many new nodes come from each server, in proportion to the sum of all
+	// weights; nil means that the servers give nodes in turn.
 	weights []int64
-	// took is how long each server has taken to answer, on average over the last READs; 0 means
+	// took is how long each server has taken to answer a READ, as a moving average; 0 means
 	// unknown.
 	took []time.Duration
-	at   clock.Time // when the servers are to be weighed again
+	at   clock.Time // when weigh next measures the servers
 }
 
-// Bounds of the weights: a server gets at least the part 1/slowest of the nodes that a fast one
-// with the same room gets. So clients go on measuring it, and the metadata server notices soon when
-// the server is fast again.
+// slowest bounds the weights: a server gives at least the part 1/slowest of the nodes that the
+// fastest server with the same free room gives. So clients go on measuring it, and the metadata
+// server notices soon when the server is fast again.
 const (
 	slowest   = 64
-	keepsPart = 4 // the part of took that a new READ replaces: 1/keepsPart
+	keepsPart = 4 // a new READ replaces the part 1/keepsPart of the average took
 )
 
 // weigh measures the memory servers and computes their weights, once in a quarter of a lease.
@@ -68,19 +69,19 @@ func weigh(s *Server, now clock.Time) {
 		}
 	}
 	for i := range s.memory {
-		slow := time.Duration(0) // of the copies of a node of this server
+		slow := time.Duration(0) // the slowest answer of the servers with copies of this server's nodes
 		for _, k := range s.serversOf(i) {
 			slow = max(slow, b.took[k])
 		}
 		if slow == 0 {
-			continue // no nodes of a server that does not answer
+			continue // a server that does not answer gives no nodes
 		}
 		weights[i] = int64(s.room(i)) * slowest / min(slowest, int64(slow/fast))
 	}
 	b.weights = weights
 }
 
-// room is the number of free bytes on a server: those that belong to no node in use.
+// room returns the number of bytes on server i that belong to no node in use.
 func (s *pool) room(i int) (n int) {
 	for c := range s.nodes.free {
 		n += s.nodes.free[c].Len(i) * layout.Class(c).Size()
@@ -88,7 +89,8 @@ func (s *pool) room(i int) (n int) {
 	return n + s.segments.Unused(i)*s.space.SegmentLen()
 }
 
-// shares counts the nodes of each server.
+// shares returns, for each server, its part of the new nodes, and how many nodes it has in all and
+// free.
 func (s *pool) shares() (list []rpc.Share) {
 	total := int64(0)
 	for _, w := range s.balance.weights {

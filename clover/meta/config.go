@@ -58,10 +58,11 @@ type Config struct {
 	// Replicas is how many copies each node has, on as many memory servers; 0 means one, or as many
 	// as the store that is found in memory has.
 	Replicas int
-	// Balance gives out nodes by the free room and the speed of the memory servers: see balance.go.
+	// Balance is true if nodes are to come from the memory servers in proportion to their free room
+	// and speed: see balance.go.
 	Balance bool
-	// Fresh formats the memory even if it contains a store. The connections of that store's clients
-	// end.
+	// Fresh is true if the server is to format the memory even if it contains a store. The
+	// connections of that store's clients end.
 	Fresh bool
 	// Threads is how many threads receive requests beside the main thread, which runs Serve. The
 	// main thread then follows the chains of reports and executes the requests that need a memory
@@ -76,10 +77,10 @@ type Config struct {
 func (c *Config) terms() lease.Terms { return lease.Terms{Length: c.Lease, Grace: c.Grace} }
 
 // Limits of the segments of a server, if the classes share the memory. A segment has the length of
-// the largest node. If there were fewer than minSegments, it is half as long, and so on to
-// minSegmentClass; then the largest nodes do not exist. So each class that is in use can get a
-// segment, and the first segment, which is for tombstones, is at most 1/minSegments of the memory.
-// The counts of a superblock have no room for more than maxSegments.
+// the largest node. If there were fewer than minSegments, a segment is half as long, and so on down
+// to minSegmentClass; then nodes longer than a segment do not exist. So each class that is in use
+// can get a segment, and the first segment, which is for tombstones, is at most 1/minSegments of
+// the memory. The counts of a superblock have no room for more than maxSegments.
 const (
 	minSegments     = 32
 	maxSegments     = 1<<16 - 1
@@ -133,11 +134,11 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Fixed says why the classes of the store's nodes have fixed parts of the memory, in which each
-// class can be full on its own. It is "" if they share the memory.
+// Fixed returns the reason why each class of the store's nodes has a fixed part of the memory,
+// which can be full while others are not. It returns "" if the classes share the memory.
 func Fixed(s *Server) string { return whyFixed(&s.space, s.format) }
 
-// whyFixed is Fixed for a space with nodes of a format.
+// whyFixed does the work of Fixed for the space s with nodes of format f.
 func whyFixed(s *layout.Space, f layout.Format) string {
 	of := "nodes"
 	if s.Backups > 0 {

@@ -79,9 +79,9 @@ func complete(s *chains, at layout.Location, header layout.Word) bool {
 	return true
 }
 
-// stamp returns the generation that a record stores for a node of this server. In a store with
-// copies it is 0, because a node survives the loss of one memory. If a key is lost nevertheless,
-// its record says so.
+// stamp returns the generation of memory that a record of the directory stores with a node of this
+// server. In a store with copies it is 0, because a node survives the loss of one memory. If a key
+// is lost nevertheless, its record says so.
 func (s *memories) stamp(server int) uint32 {
 	if s.copied() {
 		return 0
@@ -99,9 +99,9 @@ func (s *memories) outs() (set uint16) {
 	return set
 }
 
-// see replaces the known view by that of a superblock, unless the superblock's view is older. If an
-// attempt to write a view has failed, some superblocks with its number may name fewer servers that
-// are out than others. Then a server is out if any of them says so.
+// see replaces the known view, the set of servers whose copies count, by that of a superblock,
+// unless the superblock's view is older. If an attempt to write a view has failed, superblocks with
+// the same View may differ in Out. Then a server is out if any of these superblocks says so.
 func (s *memories) see(super *layout.Superblock) {
 	if super.Space.Backups == 0 || super.View < s.view {
 		return
@@ -148,10 +148,10 @@ func writeHeads(s *chains, i int) error {
 // before returns the server whose nodes have their copy j on server i.
 func (s *memories) before(i, j int) int { return (i - j + len(s.memory)) % len(s.memory) }
 
-// fill writes copy j of some nodes to server i: of those nodes that have their copy j there. It
-// reads them from the nearest later copy that counts, because an earlier copy must not name a
-// successor that a later one does not name. If no later copy counts, it reads the nearest earlier
-// one. If no copy counts at all, it erases the nodes.
+// fill writes copy j of all nodes that have their copy j on server i to that server. It reads them
+// from the nearest later copy that counts, because an earlier copy must not name a successor that a
+// later one does not name. If no later copy counts, it reads the nearest earlier one. If no copy
+// counts at all, it erases the nodes.
 func (s *pool) fill(i, j int) error {
 	of, from := s.before(i, j), -1
 	for k := range s.space.Backups + 1 {
@@ -182,9 +182,9 @@ func (s *pool) fill(i, j int) error {
 	})
 }
 
-// Generations returns the generations of all servers' memory: made has them as they were when the
-// servers were last filled or formatted. counted has 0 for servers whose copies do not count. Only
-// threads that may call Snapshot may call Generations.
+// Generations returns the generations of all servers' memory. made has, for each server, the
+// generation with which its memory was last formatted or filled. counted is the same list with 0
+// for servers whose copies do not count. Only threads that may call Snapshot may call Generations.
 func (s *Server) Generations() (made, counted []uint64) {
 	for i := range s.memory {
 		g := s.memory[i].generation

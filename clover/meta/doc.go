@@ -4,9 +4,9 @@
 //
 // One thread, the main thread, runs the server and waits for completions. With Config.Threads other
 // threads receive requests and answer those that need no memory server (threads.go). The server
-// reads every chain from the memory servers itself. Reports of clients only tell it where to look.
-// So no node leaks if a report is wrong or lost, or if a switch has steered an append to another
-// node.
+// reads every chain from the memory servers itself. Reports of clients only tell the server where
+// to look. So no node leaks if a report is wrong or lost, or if a switch has steered an append to
+// another node.
 //
 // Every node is in exactly one of these states:
 //

@@ -14,7 +14,7 @@ import (
 // earlier one had. Its clients get the owner numbers from incarnation<<16 + 1 on. The last number
 // of that range is the metadata server's own, under which it connects to the memory servers. When
 // the range is used up, the metadata server takes a new incarnation number. No number is used
-// twice: the memory servers refuse numbers that were fenced.
+// twice, because the memory servers refuse numbers that were fenced.
 const (
 	incarnationBits = 16
 	ownNumber       = 1<<incarnationBits - 1
@@ -24,8 +24,8 @@ const (
 	maxIncarnation    = 1<<15 - 1
 	firstIncarnations = 1 << 14
 	// oldClient is how far a client's number may be behind the newest number before the client must
-	// call hello again. When fenceBatch numbers are no longer in use, the metadata server lets the
-	// memory servers forget them.
+	// call hello again. When the fenceBatch oldest numbers are no longer in use, the metadata
+	// server makes the memory servers forget them (see forgetNumbers).
 	oldClient  = 1 << 14
 	fenceBatch = 1 << 10
 )
@@ -40,13 +40,14 @@ var (
 // earlier incarnations and of their clients. From then on only this server and its clients change
 // the memory.
 //
-// Another metadata server may take over at the same time. Each memory server gives a number to one of
-// them, and then no smaller one to any. So two that have a number from all memory servers have different
-// ones, and the memory servers refuse all connections of the one with the smaller number.
+// Another metadata server may take over at the same time. Each memory server gives a number to only
+// one of them, and after that gives out no smaller number. So two metadata servers that have a
+// number from all memory servers have different numbers, and the memory servers refuse all
+// connections of the one with the smaller number.
 //
-// A memory service that is restarted forgets the number that it gave, and may give it to another metadata
-// server. If one was restarted before this metadata server has connected under its number, takeOver takes
-// the next number.
+// A memory service that is restarted forgets the number that it gave, and may give it to another
+// metadata server. If a memory service was restarted before this metadata server has connected
+// under its number, takeOver takes the next number.
 func (s *memories) takeOver() error {
 	for restarted := true; restarted; {
 		before := boots(s)
@@ -89,8 +90,9 @@ func (s *memories) reserve() error {
 	return nil
 }
 
-// identify connects to the memory servers under the metadata server's own number, also to those that
-// are out and have a connection: a later metadata server must be able to end all of them.
+// identify connects to the memory servers under the metadata server's own number. It includes
+// servers whose copies do not count (out) if they have a connection: a later metadata server must
+// be able to end all connections.
 func (s *memories) identify() error {
 	s.self = s.owner<<incarnationBits | ownNumber
 	for i := range s.memory {
@@ -123,8 +125,9 @@ func (s *Server) number() (uint32, error) {
 		}
 		s.owner++
 		if err := s.nextNumbers(); err != nil {
-			// Nothing shows that no other metadata server has the new number. So the connections under
-			// it end, and the present number, which another one would have retired, is tried again.
+			// Another metadata server may have the same new number. So this server ends its
+			// connections under the new number and goes back to its present number, which a
+			// metadata server that has taken over has fenced: then the next try fails.
 			s.owner, s.self = s.owner-1, s.endID
 			for i := range s.memory {
 				err = errors.Join(err, s.breakWays(i))
@@ -164,10 +167,11 @@ func (s *Server) nextNumbers() error {
 	return nil
 }
 
-// succeeds returns errDeposed if another metadata server has taken over while this one took its next
-// incarnation number and connected under it. The other one may have got the same number: no connection
-// had it yet. But then the memory servers have retired the own number of the present incarnation. A
-// metadata server that takes over later gets a greater number.
+// succeeds returns errDeposed if another metadata server has taken over while this one took its
+// next incarnation number and connected under it. The other metadata server may have got the same
+// number, because no connection had it yet. But then the memory servers have fenced endID, this
+// server's number in its present incarnation. A metadata server that takes over later gets a
+// greater number.
 func (s *Server) succeeds() error {
 	for i, addr := range s.cfg.Servers {
 		if s.memory[i].out {

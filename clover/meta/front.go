@@ -5,7 +5,8 @@ import (
 	calls "github.com/rdmalab/rdmalab/store/rpc"
 )
 
-// newFront makes the server's end of the calls of clients.
+// newFront makes the part of the metadata server that receives the calls of clients and sends the
+// answers (store/rpc).
 func newFront(cfg *Config) (*calls.Server, error) {
 	return calls.New(calls.Config{
 		Context: cfg.Context, Params: cfg.Params, Threads: max(1, cfg.Threads), Slots: rpc.AnswerSlots,

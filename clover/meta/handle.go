@@ -26,17 +26,18 @@ type client struct {
 	// reported is the number of the client's last part in an OpReports request.
 	reported uint32
 	gone     bool // the client has sent OpBye, or OpHello for another number
-	// quiet: no request of the client is in flight at the memory servers, so it needs no fence.
-	// Either the client said so when it left, or it has sent no request since it got its number.
+	// quiet is true if no request of the client is in flight at the memory servers, so that it
+	// needs no fence. Either the client said so when it left, or it has sent no request since it
+	// got its number.
 	quiet bool
 	// fence makes the memory servers end the client's connections; nil means that the client is not
 	// fenced.
 	fence *lease.Fence
-	// stale: the client must send OpHello again. It may hold nodes whose memory was lost, or its
-	// number is too old.
+	// stale is true if the client must send OpHello again, because it may hold nodes whose memory
+	// was lost, or its number is too old.
 	stale bool
-	// ended: the server is taking the client's nodes back. It answers the client's requests with
-	// Unknown.
+	// ended is true if the server is taking the client's nodes back. The server then answers the
+	// client's requests with Unknown.
 	ended bool
 }
 
@@ -112,7 +113,8 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 		cl.gone, cl.quiet = true, r.Quiet
 	case rpc.OpBeat, rpc.OpHello, rpc.OpStat, rpc.OpReports:
 	}
-	// A deposed metadata server does not know which keys its successor has deleted since.
+	// A deposed metadata server does not know which keys its successor has deleted since. So the
+	// store may not be full, and the client asks again.
 	if a.Status == rpc.Full && !reigns(&s.memories) {
 		a.Status = rpc.Busy
 	}
@@ -171,8 +173,8 @@ func (cl *client) introduces(id uint32, r *rpc.Request) bool {
 func (cl *client) answers(r *rpc.Request) bool { return r.Client != 0 && cl.former == r.Client }
 
 // renumber is called when a client sends OpHello. It ends the client's earlier numbers. If the
-// client is quiet, they need no fence, which would end connections that the client still uses. If a
-// fence has begun already, the client gets a new owner number for its connections.
+// client is quiet, these numbers need no fence, and a fence would end connections that the client
+// still uses. If a fence has begun already, the client gets a new owner number for its connections.
 func (s *Server) renumber(r *rpc.Request) {
 	ended := false
 	for id, cl := range s.clients {
@@ -229,8 +231,8 @@ func (s *pool) wanted(r *rpc.Request) (near, n, leave int) {
 	return near, s.share(r.Class, max(1, min(r.N, rpc.MaxBatch))), s.reserved(r.Class, r.Tombstone)
 }
 
-// few returns how many free nodes a server should have for a request of n, if it has unused
-// segments: n, but at most fewest.
+// few returns how many free nodes a server should have before it serves a request of n nodes: 1 if
+// it has no unused segments, otherwise n, but at most fewest.
 func (s *pool) few(server, n int) int {
 	if s.segments.Unused(server) == 0 {
 		return 1
@@ -273,8 +275,8 @@ func (s *pool) expected(c layout.Class) bool {
 
 // keep does the periodic work: it ends leases, begins epochs, and connects to memory servers again.
 // It fences a client whose lease has ended before it takes the client's nodes back. It also fences
-// a client that has not confirmed the epoch in that time. Requests of such a client may still be in
-// flight at a memory server that the client cannot reach.
+// a client that has not confirmed the epoch within lease and grace. Requests of such a client may
+// still be in flight at a memory server that the client cannot reach.
 func (s *Server) keep(now clock.Time) {
 	s.front.DropDead()
 	terms := s.cfg.terms()

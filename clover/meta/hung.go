@@ -6,20 +6,22 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// A memory service can hang while the NIC of its server serves data. Then the connections to the server
-// work, but no client gets a new one, and none is ended. A READ does not show that. So the metadata
-// server of a store with copies asks each memory service from time to time, by a request that changes
-// nothing. It breaks its own connections to a server whose service has not answered for servicePatience
-// while others have, as breakUnserved does during a change. From then on such a server is one that does
-// not answer, and goes out.
+// A memory service can hang while the NIC of its server serves data. Then the connections to the
+// server work, but no client gets a new one, and none is ended. A READ does not show that. So the
+// metadata server of a store with copies asks each memory service from time to time, by a request
+// that changes nothing. It breaks its own connections to a server whose service has not answered
+// for servicePatience while others have, as breakUnserved does during a change. From then on it
+// treats the server as one that does not answer, and the server goes out: its copies no longer
+// count.
 //
-// That is no help if another server whose service does not answer either, or that is out, has the other
-// copies: a change would wait for these services, and no client would work meanwhile. Then the clients
-// that have their connections go on as long as nothing else fails.
+// The metadata server does not do that if all other copies of some node are on servers whose
+// services do not answer either, or that are out: a change would wait for these services, and no
+// client would work meanwhile. Without the change, the clients that have their connections go on as
+// long as nothing else fails.
 
-// servicePause is the time from an answer of a memory service to the next question. leastMissed is how
-// many questions in a row must have had no answer before a service counts as one that hangs: if the
-// metadata server itself hangs, one question is not answered in its time.
+// servicePause is the time from an answer of a memory service to the next question. leastMissed is
+// how many questions in a row must have had no answer before a service counts as one that hangs.
+// One is not enough: if the metadata server itself hangs, one question gets no answer in time.
 const (
 	servicePause = time.Second
 	leastMissed  = 2
@@ -28,8 +30,8 @@ const (
 // watched is what the metadata server knows of the memory service of one server.
 type watched struct {
 	inquiry
-	// askAt is when the service is asked next. asked is when it was asked last; 0: what it says does
-	// not matter any more.
+	// askAt is when the service is asked next. asked is when it was asked last; 0 means that the
+	// answer to that question does not matter any more.
 	askAt, asked clock.Time
 	// missed is how many of the last questions had no answer, silent is when the first of them was
 	// asked. heard is when the last question was asked that had an answer.
@@ -37,7 +39,7 @@ type watched struct {
 	silent, heard clock.Time
 }
 
-// note takes the outcome of the last question.
+// note takes the outcome of the last question: ran is true if the service has answered.
 func (w *watched) note(ran bool, now clock.Time) {
 	switch {
 	case w.asked == 0:
@@ -66,8 +68,9 @@ func watchServices(s *Server, now clock.Time) error {
 			w.missed, w.asked = 0, 0
 			continue
 		}
-		// An answer is one however late it is seen. If this metadata server hung, that a question had
-		// none may be its own fault.
+		// An answer counts even if it is seen late. A missing answer counts only if it is seen
+		// early (fresh): otherwise this metadata server may have hung, and the missing answer may
+		// be its own fault.
 		if known && (ran || fresh) {
 			w.note(ran, now)
 		}

@@ -14,8 +14,8 @@ import (
 type inquiry struct {
 	mu     sync.Mutex // guards the fields below; not held during a request
 	asking bool
-	// ended: there is an outcome that was not taken. ran is whether all services that were asked have
-	// answered. until is how long the outcome is fresh.
+	// ended is true if there is an outcome that take has not returned yet. ran is true if all
+	// services that were asked have answered. until is how long the outcome is fresh.
 	ended, ran bool
 	until      clock.Time
 }
@@ -45,8 +45,9 @@ func (q *inquiry) begin(s *Server, limit time.Duration, servers ...netip.Addr) b
 	return true
 }
 
-// take returns the outcome of the last inquiry, and forgets it. known is false while it is going on, and
-// if its outcome was taken. fresh: the inquiry has ended a short time ago.
+// take returns the outcome of the last inquiry, and forgets it. ran is true if all services have
+// answered. known is false while the inquiry is going on, and if its outcome was taken before.
+// fresh is true if the inquiry has ended a short time ago.
 func (q *inquiry) take(now clock.Time) (ran, fresh, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

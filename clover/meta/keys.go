@@ -6,9 +6,10 @@ import (
 )
 
 // query answers with a node of the key's chain. If the request names a node that the client was
-// given, the answer is Done once the server has seen that node in a chain. A client that gets a node
-// reads it from a memory server, which refuses clients of a deposed metadata server. All other answers
-// are final. So the server first makes sure that it is not deposed.
+// given, the answer is Done once the server has seen that node in a chain. A client that gets a
+// node reads it from a memory server, which refuses clients of a deposed metadata server. After
+// NotFound or Lost the client reads nothing. So before these two answers the server makes sure that
+// it is not deposed.
 func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
 	// The chain may lead into lost memory. Then the client would go to that node and ask again.
@@ -31,15 +32,17 @@ func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 }
 
-// absent reports whether the answer to a query is final: there is no node of the key.
+// absent reports whether the answer to a query is NotFound or Lost, because the server knows no
+// node of the key.
 func absent(s *chains, r *rpc.Request) bool {
 	e := s.keys[r.Key]
 	return e == nil || e.lost
 }
 
-// reigns reports whether a memory server still serves this metadata server. Another one that takes over
-// makes all memory servers refuse it before it changes anything. So what the tables say was true when
-// reigns was called, even if this metadata server hung before.
+// reigns reports whether a memory server still serves this metadata server. A metadata server that
+// takes over makes all memory servers refuse this one before it changes anything. So if reigns
+// returns true, this server's tables were right when reigns was called, even if this server hung
+// before.
 func reigns(s *memories) bool {
 	for i := range s.memory {
 		m := &s.memory[i]
@@ -56,9 +59,10 @@ func reigns(s *memories) bool {
 	return false
 }
 
-// openKey makes the first node of a new key known. A repeated request gets the result of the first
-// one. If the client still holds the node, the request is no repetition, even if an earlier use of
-// the same node with the same version opened the key long ago.
+// openKey answers OpOpen: it makes the client's node the first node of a new key. A repeated
+// request gets the result of the first one. If the client still holds the node, the request is no
+// repetition, even if an earlier use of the same node with the same version opened the key long
+// ago.
 func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	if !s.erase() {
 		a.Status = rpc.Busy
@@ -83,7 +87,7 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 		}
 		return
 	case s.gone(r.At):
-		// until lose has run; after that the client does not hold the node any more
+		// The client asks again until lose has run. After that it does not hold the node any more.
 		a.Status = rpc.Busy
 		return
 	case len(s.slots) == 0 && s.keys[r.Key] == nil:
@@ -95,7 +99,7 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 
 // gone reports whether a node is in memory that the server knows to be lost, perhaps only since the
 // present request. The client does not know it yet. A key that is opened with such a node would be
-// lost at once. If the key's previous value was lost before, that would be the second time.
+// lost at once.
 func (s *chains) gone(l layout.Location) bool {
 	p, ok := s.space.Place(l.Handle)
 	return !ok || s.memory[p.Server].blank && !s.copied()
@@ -190,7 +194,7 @@ func (s *chains) writeShortcut(e *entry) {
 	s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), wordAt, layout.ShortcutLen)
 	deadline := s.deadline()
 	s.lend()
-	_ = s.fab.Do(deadline, o) // on failure the shortcut names an older node
+	_ = s.fab.Do(deadline, o) // on failure the shortcut goes on naming an older node
 	s.regain()
 }
 

@@ -66,15 +66,17 @@ func (s *Server) load() error {
 	return nil
 }
 
-// compare reads the superblocks again after takeOver, and compares them with what superblocks has found.
-// before is the number of the metadata server that wrote the latest of them.
+// compare reads the superblocks again after takeOver, and compares them with what the function
+// superblocks has found. before is the number of the metadata server that wrote the latest of them.
 //
-// A server may have crashed after superblocks read its superblock, and may have answered takeOver when it
-// was up again. It has lost its memory. Its empty directory does not mean that there are no keys.
+// A server may have crashed after superblocks read its superblock, and may have answered takeOver
+// when it was up again. Then its memory is lost, and its empty directory does not mean that there
+// are no keys.
 //
-// Another metadata server may have served between superblocks and takeOver, if this one hung: one that
-// started meanwhile, or the one before, which may have changed the view. What superblocks has found is old
-// then: copies that count in it may be old, too, and memory that was empty may have a store.
+// If this metadata server hung between superblocks and takeOver, another one may have served the
+// store meanwhile: one that started then, or the one before, which may have changed the view. Then
+// what superblocks has found is out of date: copies that count there may be old, and memory that
+// was empty may have a store. compare returns errBetween.
 func (s *Server) compare(before uint32) error {
 	view := s.view
 	for i := range s.memory {
@@ -107,9 +109,10 @@ func (s *memories) arrange(region int, stored bool) (err error) {
 	return err
 }
 
-// superblocks reads all superblocks. whole: the servers have a store. If only some servers have a
-// superblock, the others have lost their memory. If the store has another format, arrangement or other
-// servers, superblocks returns an error, because formatting would destroy that store.
+// superblocks reads all superblocks. whole is true if the servers have a store. If only some
+// servers have a superblock, the others have lost their memory. If the store has another format,
+// arrangement or other servers, superblocks returns an error, because formatting would destroy that
+// store.
 func (s *memories) superblocks() (whole bool, err error) {
 	found := 0
 	for i := range s.memory {

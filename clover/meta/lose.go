@@ -61,10 +61,11 @@ func (s *Server) lose(i int) error {
 	return nil
 }
 
-// mayFormat returns an error if another metadata server has formatted server i since this one found its
-// memory lost. First it makes the memory service retire all smaller numbers, which a service that was
-// restarted has forgotten: another metadata server that is about to format it cannot do so any more, and
-// if this one was deposed, the service of another memory server or the superblock says so.
+// mayFormat returns an error if another metadata server has formatted server i since this one found
+// its memory lost. First it makes the memory service fence all numbers up to nextID, because a
+// service that was restarted has forgotten which numbers were fenced. After that an earlier
+// metadata server cannot format the memory any more. If this metadata server itself was deposed,
+// the service of another memory server or the superblock shows it.
 func (s *Server) mayFormat(i int) error {
 	if err := memservice.FenceTo(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[i], s.nextID, s.deadline()); err != nil {
 		return err
@@ -93,7 +94,8 @@ func forsake(s *chains, i int) {
 	}
 }
 
-// voidServer gives all nodes of server i to the orphan, until no client can append them any more.
+// voidServer gives all nodes of server i to the orphan, the client number 0 that no client has.
+// They stay there until no client can append them any more.
 func (s *pool) voidServer(i int) {
 	on := func(l layout.Location) bool { return s.onServer(l, i) }
 	for c := range s.nodes.free {

@@ -21,7 +21,8 @@ type memories struct {
 	format layout.Format
 	space  layout.Space
 	memory []memory
-	// answering: a server whose copies count answered at the last call of noteSilence.
+	// answering is true if at least one server whose copies count answered at the last call of
+	// noteSilence.
 	answering bool
 	// owner is the incarnation number of this metadata server.
 	owner uint32
@@ -29,8 +30,8 @@ type memories struct {
 	// superblock. It can be greater than owner, if taking the next number has failed.
 	written uint32
 	// self is the owner number under which this metadata server connects to the memory servers.
-	// deposed: the memory servers refuse self, because a later incarnation of the metadata server
-	// has taken over.
+	// deposed is true if the memory servers refuse self, because a later incarnation of the
+	// metadata server has taken over.
 	self    uint32
 	deposed bool
 	// starting is true until New returns: no client waits.
@@ -68,16 +69,16 @@ type memory struct {
 	// (down).
 	retryAt clock.Time
 	down    bool
-	// blank: the server answers, but its memory has no superblock of this store and must be
-	// formatted.
+	// blank is true if the server answers, but its memory has no superblock of this store and must
+	// be formatted.
 	blank bool
 	// out is true if the store has copies and those of this server do not count. since is the time
 	// since which a server that is not out has not answered, while another one has; 0 means that it
 	// answers.
 	out   bool
 	since clock.Time
-	// marked is the view of the superblock of a server that is out, if that superblock says so; 0
-	// means that it does not, or that there is none.
+	// marked is the view in the superblock of a server that is out, if that superblock itself says
+	// that the server is out; 0 means that it does not say so, or that there is no superblock.
 	marked uint32
 }
 
@@ -100,7 +101,8 @@ func (m *memory) target(i, off int) remotemem.Target {
 	return remotemem.Target{Peer: w.peer, Addr: w.region.Addr + uint64(off), RKey: w.region.RKey}
 }
 
-// Errors of memory servers. They end one operation. watchMemory reconnects or formats the server.
+// Errors of memory servers. They end only the present operation. Later watchMemory reconnects or
+// formats the server.
 var (
 	errDown = errors.New("memory server does not answer")
 	errLost = errors.New("memory server has lost its memory")
@@ -277,9 +279,10 @@ func (s *memories) retryPause() time.Duration {
 }
 
 // superblock reads the superblock of server i. It returns layout.ErrSuperblock if there is none, or
-// if it is that of another server. It returns errDeposed if another metadata server has made another
-// store since this one took over, or has taken over this store: the superblock has its greater number.
-// A memory service that was restarted has forgotten which numbers it had retired, and admits this server.
+// if it is that of another server. It returns errDeposed if another metadata server has made
+// another store since this one took over, or has taken over this store: then the superblock has the
+// greater number of that server. The check is needed because a memory service that was restarted
+// has forgotten which numbers were fenced, and admits this server.
 func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 	o := &s.walk.bulk
 	s.fab.Read(o, s.memory[i].target(0, 0), bulkAt, layout.SuperblockLen)
@@ -361,7 +364,7 @@ type pieces struct{ at, n, left, most int }
 // smallestPiece is the length in bytes to which transfer shortens pieces.
 const smallestPiece = 512
 
-// begin begins the present piece.
+// begin sets the length n of the present piece.
 func (p *pieces) begin() {
 	if p.most == 0 {
 		p.most = bulkLen
@@ -369,7 +372,7 @@ func (p *pieces) begin() {
 	p.n = min(p.left, p.most)
 }
 
-// next passes the present piece.
+// next goes on to the next piece, after the present one was transferred.
 func (p *pieces) next() { p.at, p.left = p.at+p.n, p.left-p.n }
 
 // transfer executes the READ or WRITE of a piece, which prepare prepares. When the connection fails,

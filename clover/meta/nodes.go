@@ -22,10 +22,10 @@ type pool struct {
 	turnedAt clock.Time
 	// fences are the fences of clients that have ended.
 	fences *lease.Fencer
-	// orphans: the orphan holds nodes. They become free when orphansAfter is done, the fence of all
-	// clients that may use them; nil means that there are no such clients. void: some of these
-	// nodes are in lost memory. orphansAt is the earliest time of the next attempt of
-	// recoverOrphans.
+	// orphans is true if the orphan, a client number that no client has, holds nodes. They become
+	// free when orphansAfter is done, the fence of all clients that may still use them; nil means
+	// that there are no such clients. void is true if some of these nodes are in lost memory.
+	// orphansAt is the earliest time of the next attempt of recoverOrphans.
 	orphans, void bool
 	orphansAfter  *lease.Fence
 	orphansAt     clock.Time
@@ -42,10 +42,10 @@ type nodes struct {
 type held struct {
 	client  uint32
 	version layout.Version
-	// reported: the client has reported that it linked the node.
+	// reported is true if the client has reported that it linked the node.
 	reported bool
-	// void: the node's memory was lost while a client could still append the node. A chain that
-	// leads to the node is lost from there on.
+	// void is true if the node's memory was lost while a client could still append the node. A
+	// chain that leads to the node is lost from there on.
 	void bool
 }
 
@@ -75,7 +75,7 @@ func (s *pool) retire(l layout.Location) {
 	s.release(layout.Location{Handle: l.Handle, Version: s.nodes.free[s.classOf(l.Handle)].pace(next)})
 }
 
-// heldAs reports whether client to holds the node l in its version.
+// heldAs reports whether client `to` holds the node l with the version of l.
 func (s *pool) heldAs(to uint32, l layout.Location) bool {
 	h, ok := s.nodes.held[l.Handle]
 	return ok && h.client == to && h.version == l.Version
@@ -91,7 +91,8 @@ func (s *pool) turn() {
 		return
 	}
 	if s.hand != nil {
-		// A client confirms an epoch when its reports of earlier ones were answered.
+		// A client confirms an epoch when its reports of earlier epochs were answered. Reports that
+		// request threads have answered may still wait for the main thread.
 		s.hand.drain()
 	}
 	oldest := s.epoch

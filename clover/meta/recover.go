@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// orphan is the client number that holds nodes which clients may still use without the server
-// knowing it (see the package comment).
+// orphan is a client number that no client has. Nodes that clients may still use without the server
+// knowing it count as held by the orphan (see the package comment).
 const orphan = 0
 
 // sorted returns the entries in the order of their keys.
@@ -79,8 +79,8 @@ func (s *Server) recover() error {
 	return nil
 }
 
-// readDirectory reads the keys of server i's directory. taken gets their slots. A key is lost if
-// its node was in memory that has been formatted since.
+// readDirectory reads the keys of server i's directory. It adds the slots of these keys to taken. A
+// key is lost if its node was in memory that has been formatted since.
 func (s *chains) readDirectory(i int, taken map[uint32]bool) error {
 	first, _ := s.space.Record(i)
 	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
@@ -105,7 +105,8 @@ func (s *chains) entryOf(rec layout.KeyRecord, slot uint32) *entry {
 }
 
 // readMirrors reads the mirrors of the directory of server i, which was lost with all its copies.
-// taken gets the slots of the keys that they name. known is false if there are no mirrors that count.
+// It adds the slots of the keys that the mirrors name to taken. known is false if there are no
+// mirrors that count.
 func (s *chains) readMirrors(i int, taken map[uint32]bool) (known bool, err error) {
 	first, ok := s.space.Mirror(i)
 	if !ok || s.memory[first.Server].generation == 0 || s.memory[first.Server].out {
@@ -114,8 +115,8 @@ func (s *chains) readMirrors(i int, taken map[uint32]bool) (known bool, err erro
 	return true, readLost(s, i, first, taken)
 }
 
-// readLost reads the mirrors or old records of the directory of server i, beginning at first. The
-// keys that they name are lost, unless the server knows better.
+// readLost reads the mirrors or old records of the directory of server i, beginning at first. A key
+// that they name is lost, unless s.keys has the key or taken has its slot from another record.
 func readLost(s *chains, i int, first layout.Place, taken map[uint32]bool) error {
 	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
 		slot := uint32(n*s.space.Servers + i)

@@ -129,13 +129,14 @@ func (s *pool) grow(c layout.Class) bool {
 	for i := range s.memory {
 		seg, found := s.segments.Find(i)
 		if !found || !s.copied() && s.reach(i) != nil {
-			// The memory server may have written the class. A later call gives the segment to a
-			// class again.
+			// The server has no unused segment, or does not answer.
 			continue
 		}
 		p := s.space.Table(i)
 		p.Offset += seg.N
 		if s.writeCopies(p, []byte{byte(c) + 1}) != nil {
+			// The memory server may have written the class. A later call gives the segment to a
+			// class again.
 			continue
 		}
 		s.segments.Set(seg, int(c))
@@ -156,8 +157,8 @@ func (s *pool) growFor(c layout.Class, server, n int) {
 	}
 }
 
-// rest makes segments rest whose nodes are all free. It spares segments of class asks and, on each
-// server, the segment for tombstones.
+// rest makes segments whose nodes are all free rest (see above): they lose their class after the
+// next epoch. It spares segments of class asks and, on each server, the segment for tombstones.
 func (s *pool) rest(asks layout.Class) {
 	if !s.space.Shared || s.segments.Resting() > 0 || s.rt.Now() < s.segments.restAt {
 		return
@@ -187,9 +188,9 @@ func (s *pool) rest(asks layout.Class) {
 }
 
 // press is called when there was no free node of a class for client `to`. It returns true if other
-// clients may give some back. The next answer to each client asks for that, and a client that works
-// sends at least two requests in a lease. The nodes of a client that has sent no request since
-// become free when its lease ends.
+// clients may give some back. The next answer to each client asks it to return unused nodes, and a
+// client that works sends at least two requests in a lease. The nodes of a client that has sent no
+// request since become free when its lease ends.
 func (s *pool) press(c layout.Class, to uint32) bool {
 	if !s.space.Shared {
 		return false
@@ -215,9 +216,10 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	return false
 }
 
-// fewest is how many nodes a client may get although a segment has fewer, and for how many the
-// class takes unused segments. Otherwise a client of a small store would have to call the metadata
-// server for every node: it would always find the one that it has just superseded.
+// fewest is how many nodes a client may get at once even if a segment has fewer; a class takes as
+// many unused segments as that needs. With less, a client of a small store would have to call the
+// metadata server for every node, because the only free node would always be the one that the
+// client has just superseded.
 const fewest = 4
 
 // share returns how many nodes a client gets when it asks for n. The number is at most that of the
@@ -231,7 +233,8 @@ func (s *pool) share(c layout.Class, n int) int {
 	return max(1, min(n, max(fewest, s.space.PerSegment(c)), left/(2*max(1, len(s.clients)))))
 }
 
-// reserved returns how many free nodes of a class a request must leave.
+// reserved returns how many free nodes of a class a request must leave: those that are reserved for
+// tombstones.
 func (s *pool) reserved(c layout.Class, tombstone bool) int {
 	if !s.space.Shared || c != 0 || tombstone {
 		return 0

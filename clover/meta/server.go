@@ -41,13 +41,14 @@ type Server struct {
 	// probeDue makes watchMemory read the superblock of every memory server. An idle connection
 	// does not show that its server has crashed.
 	probeDue bool
-	// change is the change of the view that is in progress; nil means none. probeAt is when the
-	// next probe of a store with copies is due. backAt is the earliest time of the next attempt to
-	// bring servers back.
+	// change is the change of the view (the set of servers whose copies count) that is in progress;
+	// nil means none. probeAt is when the next probe of a store with copies is due. backAt is the
+	// earliest time of the next attempt to bring servers back.
 	change  *change
 	probeAt clock.Time
 	backAt  clock.Time
-	// services asks the memory services of the servers that count, before others are brought back.
+	// services asks the memory services of the servers that count, before a change of the view
+	// brings other servers back.
 	services inquiry
 	// watched has what is known of the memory service of each server, if the store has copies.
 	watched []watched

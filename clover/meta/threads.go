@@ -45,11 +45,12 @@ type handoff struct {
 	serving uint32
 	reports []rpc.Request
 
-	// mu guards the fields below, and the tables while lent is true. No thread waits with it.
+	// mu guards the fields below, and the tables while lent is true. A thread that holds mu does
+	// not wait for anything.
 	mu sync.Mutex
-	// lent: the request threads may use the tables.
+	// lent is true while the request threads may use the tables.
 	lent    bool
-	jobs    []calls.Request // they wait for the main thread
+	jobs    []calls.Request // requests that wait for the main thread
 	running int             // how many request threads run
 	stopped bool            // the request threads must end
 	failed  error           // the error of a request thread that has failed
@@ -180,7 +181,8 @@ func (h *handoff) stop() {
 	}
 }
 
-// drain collects the reports that the request threads have stored.
+// drain collects the reports that the request threads have stored. The main thread calls it when it
+// owns the tables.
 func (h *handoff) drain() {
 	for i := range h.reports {
 		h.s.gather(&h.reports[i])
@@ -251,8 +253,8 @@ func (h *handoff) accept(in calls.Request) bool {
 
 // quick executes a request if that needs no memory server and no tables other than those that the
 // main thread reads again after a wait: free nodes, held nodes, and what the server knows of the
-// client. done: quick has executed the request. answered: a is the answer to send. The caller owns
-// the tables.
+// client. done is true if quick has executed the request, and answered if a is the answer to send.
+// The caller owns the tables.
 func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	s := h.s
 	cl := s.clients[r.Client]
@@ -296,7 +298,7 @@ func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	return true, true
 }
 
-// tryQuick executes a job on the main thread if quick can do it. It returns false if not.
+// tryQuick executes job j on the main thread if quick can execute it. Otherwise it returns false.
 func (h *handoff) tryQuick(j calls.Request) bool {
 	r, ok := h.s.parse(j)
 	if !ok {

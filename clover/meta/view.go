@@ -13,16 +13,16 @@ import (
 
 // The view is the set of memory servers whose copies count. It changes when a server has lost its
 // memory, and when a server has not answered for half a lease while another one has. A server whose
-// NIC serves data but whose memory service ends no connections during a change, or answers no questions
-// (see hung.go), is one that does not answer. The view also changes when a server that is out answers
-// again while the memory services of the others answer.
+// NIC serves data but whose memory service ends no connections during a change, or answers no
+// questions (see hung.go), counts as one that does not answer. The view also changes when a server
+// that is out answers again while the memory services of the others answer.
 //
 // During a change no client works. Every client must say hello again, and gets the answer when the
 // change is over. The memory servers end all connections of clients. A server that goes out without
 // having lost its memory may still answer clients that reach it. So the change waits until no
-// client has a lease. Then the servers that have lost their memory or were out are filled from the
-// others, and the superblocks get the new view. A metadata server that restarts takes the highest
-// view.
+// client has a lease. Then the servers that have lost their memory or were out (their copies did
+// not count) are filled from the others, and the superblocks get the new view. A metadata server
+// that restarts takes the highest view.
 //
 // A server does not go out if it has the only copy of a node. Then the store waits for the server.
 // Nodes whose copies are all lost are lost, as in a store without copies.
@@ -32,7 +32,7 @@ type change struct {
 	// fence ends the connections of all clients. until is when no client has a lease any more.
 	fence *lease.Fence
 	until clock.Time
-	// asked is the time since which the memory services are waited for; see breakUnserved.
+	// asked is the time since which the change waits for the memory services; see breakUnserved.
 	asked clock.Time
 	// again is true if an attempt has failed. That attempt may have written records, but only on
 	// the servers that counted in it.
@@ -85,11 +85,12 @@ func (s *Server) watchCopies(now clock.Time) {
 	s.fences.Leave(s.away())
 }
 
-// noteSilence notes since when each server that counts has not answered while another one has. If
-// none of them answers, that says nothing about any of them: the metadata server's own link may be
-// cut. When the first one answers again, the time of the others begins: the attempts that failed
-// before, perhaps one that takes as long as half a lease, say nothing about them either. Otherwise
-// the first one that answers would soon be the only one that counts.
+// noteSilence notes, for each server that counts, since when it has not answered while another
+// server has (memory.since). If no server answers, that says nothing about a single server: the
+// metadata server's own link may be cut. When the first server answers again, the time begins again
+// for the others, because the attempts that failed before, one of which may take half a lease, say
+// nothing about these servers. Otherwise the first server that answers would soon be the only one
+// that counts.
 func noteSilence(s *Server) {
 	now, answers := s.rt.Now(), false
 	for i := range s.memory {
@@ -119,20 +120,21 @@ func look(s *Server, i int) {
 	m.retryAt = s.rt.Now().Add(max(downPause, 4*s.reachTime()))
 }
 
-// markOut writes the view to the superblock of a server that is out and answers. Filling it takes
-// time, and may have to wait. If meanwhile the servers that count lose their memory, and the metadata
-// server crashes, only this superblock says that the copies here are old.
+// markOut writes the view to the superblock of a server that is out and answers. Filling this
+// server takes time, and may have to wait. If meanwhile the servers that count lose their memory,
+// and the metadata server crashes, only this superblock says that the copies on this server are
+// old.
 func markOut(s *Server, i int) {
 	if m := &s.memory[i]; m.marked != s.view && s.connected(i) && s.writeOwner(i) == nil {
 		m.marked = s.view
 	}
 }
 
-// mayBringBack reports whether a change may begin that only brings servers back. Such a change can
-// wait, and no client works before the counted servers have ended the connections of all clients.
-// So each of them must answer a request to its memory service first. A server whose service does
-// not run may still serve data, over the connections that it has. An inquiry asks the services, and
-// a later call finds its outcome.
+// mayBringBack reports whether a change may begin that only brings servers back. Such a change is
+// not urgent, and once it has begun, no client works until the memory services of the servers that
+// count have ended the connections of all clients. So each of these services must first answer a
+// request: a server whose service does not run may still serve data over the connections that it
+// has. An inquiry asks the services, and a later call of mayBringBack finds its outcome.
 func mayBringBack(s *Server, now clock.Time) bool {
 	if now < s.backAt {
 		return false
@@ -164,8 +166,8 @@ func begin(s *Server, now clock.Time) {
 	s.forgetHints()
 }
 
-// tryChange makes the change if that is possible now. Otherwise it returns an error, and is called
-// again later.
+// tryChange makes the change of the view if that is possible now. Otherwise it returns an error,
+// and watchCopies calls it again later.
 func tryChange(s *Server) error {
 	if err := breakUnserved(s); err != nil {
 		return err
@@ -203,7 +205,7 @@ func tryChange(s *Server) error {
 	for of := range s.memory {
 		copies := s.serversOf(of)
 		if !slices.ContainsFunc(copies, good) && slices.ContainsFunc(copies, silent) {
-			return errDown // it may have the only copies
+			return errDown // a silent server may have the only copies
 		}
 	}
 	was, lacks := s.away(), make([]bool, n)
@@ -222,13 +224,15 @@ func tryChange(s *Server) error {
 	return nil
 }
 
-// servicePatience is how long a change waits for a memory service to end connections: two requests.
+// servicePatience is how long a change waits for a memory service to end connections: the time
+// limit of two requests.
 const servicePatience = 2 * memoryTimeout
 
-// breakUnserved ends the connections to the servers that count and have not ended the connections of
-// the clients for servicePatience, while another one has. Their memory services do not run, although
-// their NICs still serve data. From then on such a server is one that does not answer: it accepts no
-// connection before its service runs again.
+// breakUnserved is called during a change. It breaks the metadata server's connections to each
+// server that counts but has not ended the clients' connections within servicePatience, while
+// another server has: its memory service does not run, although its NIC still serves data. From
+// then on the server does not answer, because it accepts no connection before its service runs
+// again.
 func breakUnserved(s *Server) error {
 	counts := func(i int) bool { return s.connected(i) && !s.memory[i].out }
 	served, unserved := false, []int(nil)
@@ -260,7 +264,7 @@ func isSilent(s *Server, i int) bool {
 	return since != 0 && s.rt.Now() > since.Add(s.cfg.Lease/2)
 }
 
-// away returns, for each server, whether its copies do not count.
+// away returns a list that has true for each server whose copies do not count.
 func (s *memories) away() (list []bool) {
 	for i := range s.memory {
 		list = append(list, s.memory[i].out)
@@ -268,14 +272,16 @@ func (s *memories) away() (list []bool) {
 	return list
 }
 
-// setAway sets, for each server, whether its copies do not count.
+// setAway marks the servers for which list has true as servers whose copies do not count, and all
+// others as servers whose copies count.
 func (s *memories) setAway(list []bool) {
 	for i := range list {
 		s.memory[i].out = list[i]
 	}
 }
 
-// serversOf returns the servers that have copies of the nodes of server of.
+// serversOf returns the servers that have copies of the nodes of server `of`: `of` itself and those
+// after it.
 func (s *memories) serversOf(of int) (list []int) {
 	for j := range s.space.Backups + 1 {
 		list = append(list, (of+j)%len(s.memory))
@@ -283,7 +289,7 @@ func (s *memories) serversOf(of int) (list []int) {
 	return list
 }
 
-// isGone reports whether none of the copies of the nodes of server of counts.
+// isGone reports whether no copy of the nodes of server `of` counts.
 func (s *memories) isGone(of int) bool {
 	return !slices.ContainsFunc(s.serversOf(of), func(i int) bool { return !s.memory[i].out })
 }
@@ -291,12 +297,12 @@ func (s *memories) isGone(of int) bool {
 // settleView fills the servers in fill from the servers that are not out. Then it writes the new
 // view, in which the filled servers count again. No client works meanwhile. Nodes of which no copy
 // counts are lost. The keys that need such a node are found before a superblock has the new view.
-// If settleView fails, a second call repeats the steps without harm. With `all`, it also writes the
-// records of the servers that are not filled.
+// If settleView fails, a second call repeats the steps without harm. If `all` is true, it also
+// writes the records on the servers that are not filled.
 func settleView(s *Server, fill []int, all bool) error {
-	for _, i := range fill { // a metadata server that restarts must not mistake it for a part of the store
+	for _, i := range fill { // a metadata server that restarts must not mistake a half-filled server for a part of the store
 		if s.memory[i].marked != 0 {
-			continue // its superblock says so
+			continue // its superblock says that its copies do not count
 		}
 		if err := s.writeBulk(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
 			return err
@@ -428,7 +434,8 @@ func recoverCopies(s *Server) error {
 			return errDown
 		}
 	}
-	// the copies of a record may differ, and this incarnation counts epochs from 1 again
+	// All records are written again, because their copies may differ, and all shortcuts are
+	// emptied, because this incarnation counts epochs from 1 again.
 	if err := settleView(s, fill, true); err != nil {
 		return err
 	}
@@ -438,9 +445,9 @@ func recoverCopies(s *Server) error {
 	return nil
 }
 
-// readOld reads the records of the directory of server of on servers that are out. They are old, but
-// if all that counted are lost, and there is no mirror, they say of most of the lost keys that they
-// existed.
+// readOld reads, from servers that are out, the copies of the directory records of server `of`.
+// These copies are old. But if all copies that counted are lost, and there is no mirror, the old
+// ones still name most of the lost keys.
 func readOld(s *Server, of int, taken map[uint32]bool) error {
 	for j := range s.space.Backups + 1 {
 		first, _ := s.space.RecordCopy(of, j)
@@ -454,7 +461,7 @@ func readOld(s *Server, of int, taken map[uint32]bool) error {
 	return nil
 }
 
-// readCopies reads the table and the directory of server of, from the first copies that count.
+// readCopies reads the table and the directory of server `of`, from the first copies that count.
 func readCopies(s *Server, of int, taken map[uint32]bool) error {
 	if !s.isGone(of) && s.space.Shared {
 		if err := s.readTable(of); err != nil {

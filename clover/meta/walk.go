@@ -32,24 +32,26 @@ type entry struct {
 	at, opened layout.Location
 	// passed are the nodes before at that are not yet retired.
 	passed []layout.Location
-	// recorded: the record in the directory is up to date. mirrored: the record's mirror is up to
-	// date.
+	// recorded is true if the key's record in the directory is up to date. mirrored is true if the
+	// record's mirror is.
 	recorded, mirrored bool
-	// ended: when the server last followed the chain, it reached the end.
+	// ended is true if the server reached the end of the chain when it last followed it.
 	ended bool
 	// last is true if the metadata server must read the header of the last copy of at, not of the
 	// first.
 	last bool
-	// dead: the chain ends in a tombstone. lost: a part of the chain was in memory that is lost.
+	// dead is true if the chain ends in a tombstone. lost is true if a part of the chain was in
+	// memory that is lost.
 	dead, lost bool
 
-	// ahead is how many reported nodes the server has not reached in the chain. closing: one of
-	// them is a tombstone. reported are these nodes, and some that the server has reached since:
-	// see freeAbsorbed.
+	// ahead is how many reported nodes the server has not reached in the chain. closing is true if
+	// one of these nodes is a tombstone. reported are these nodes, and some that the server has
+	// reached since: see freeAbsorbed.
 	ahead    int
 	closing  bool
 	reported []layout.Location
-	// waiting: the entry is in walker.behind. seen is the value of at at the last catchUp.
+	// waiting is true if the entry is in walker.behind. seen is the value that field at had at the
+	// last catchUp.
 	waiting bool
 	seen    layout.Location
 	turn    uint64 // number of the last followBatch that touched the entry
@@ -60,14 +62,14 @@ type entry struct {
 type walker struct {
 	ops  [lanes]remotemem.Op
 	errs [lanes]error // errors of the header READs, by lane
-	// bulk is an operation of its own, because reach may use it while the operations of lanes are
-	// in flight.
+	// bulk is the operation for all transfers other than those of lanes, because reach may need it
+	// while the operations of lanes are in flight.
 	bulk  remotemem.Op
 	lanes [lanes]*entry
 	way   int
 
-	// hints are the reports in the order of their arrival. The server has followed the first of
-	// them, as many as followed says. batch are the reports that it is following.
+	// hints are the reports in the order of their arrival. The server has followed the first
+	// `followed` of them. batch are the reports that it is following now.
 	hints, batch []hint
 	followed     int
 	successors   map[layout.Location]layout.Location
@@ -126,8 +128,8 @@ func (s *chains) header(i int) (layout.Word, error) {
 }
 
 // follow follows the chains of the entries in list, from the nodes that the server knows to the
-// ends, and retires the nodes that they pass. It stops after the given number of round trips;
-// negative: no limit.
+// ends, and retires the nodes that they pass. It stops after the given number of round trips; a
+// negative number means no limit.
 func (s *chains) follow(list []*entry, rounds int) {
 	for part := range slices.Chunk(list, lanes) {
 		work := s.walk.lanes[:0]
@@ -313,8 +315,8 @@ func (s *chains) startRecord(i int, p layout.Place, rec layout.KeyRecord) bool {
 	return s.fab.Start(o) == nil
 }
 
-// mirror writes the mirrors of entries, at most lanes, that are not up to date. A mirror changes
-// only when its key is opened or deleted.
+// mirror writes the mirrors of those entries in list whose mirrors are not up to date. A mirror
+// changes only when its key is opened or deleted. list has at most lanes entries.
 func (s *chains) mirror(list []*entry) {
 	started := [lanes]bool{}
 	for i, e := range list {

@@ -177,8 +177,8 @@ func start(c *store.Call, cfg Config) error {
 	return err
 }
 
-// errSteered: the switch learns chains and their newest nodes from one copy only, so it cannot
-// steer appends to all copies.
+// errSteered is returned when copies and steering are asked for together: the switch learns chains
+// and their newest nodes from one copy only, so it cannot steer appends to all copies.
 var errSteered = errors.New("the switch cannot steer requests of a store with copies")
 
 // crowd is the number of clients on one machine up to which the default lease is long enough.
@@ -209,7 +209,7 @@ func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 // stats has the metadata server's counters.
 type stats struct {
 	rpc.Stats
-	names []string // of the memory servers
+	names []string // names of the memory servers
 }
 
 func readStat(c *store.Call) (store.Result, error) {
@@ -255,7 +255,8 @@ func (st *stats) Write(out io.Writer) error {
 	return w.Flush()
 }
 
-// verdict is the result of a check of a history. after has the metadata server's counters after it.
+// verdict is the result of a check of a history. after has the metadata server's counters after the
+// check; nil means that they were not asked for.
 type verdict struct {
 	store.Verdict
 	after *stats

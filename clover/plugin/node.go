@@ -34,17 +34,18 @@ type Config struct {
 	// server's memory it uses; 0 means all.
 	Keys   int `json:"keys,omitempty"`
 	Region int `json:"region,omitempty"`
-	// Threads is how many threads of the metadata server receive requests; 0 means its only thread
-	// does everything.
+	// Threads is how many threads of the metadata server receive requests; 0 means that the server
+	// has one thread, which does everything.
 	Threads int `json:"threads,omitempty"`
 	// Replicas is how many copies each node has; 0 means one, or as many as in the store that is
 	// found.
 	Replicas int `json:"replicas,omitempty"`
-	// Balance gives out nodes by the free room and the speed of the memory servers.
+	// Balance is true if nodes are to come from the memory servers in proportion to their free room
+	// and speed.
 	Balance bool `json:"balance,omitempty"`
 	// Lease is the lease of clients; 0 means 2 s.
 	Lease time.Duration `json:"lease,omitempty"`
-	// Fresh formats the memory even if it contains a store.
+	// Fresh is true if the memory is to be formatted even if it contains a store.
 	Fresh bool `json:"fresh,omitempty"`
 }
 
@@ -139,7 +140,7 @@ func (n *node) Crash() error {
 // connections.
 func (n *node) NICGone() error { return n.Crash() }
 
-// end is Crash for a caller that holds mu.
+// end does the work of Crash for a caller that holds mu.
 func (n *node) end() error {
 	s := n.server
 	if s == nil {

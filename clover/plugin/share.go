@@ -12,11 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// clients opens clients of one verbs context. Each has queue pairs of its own, or several share
-// them.
+// clients opens clients of one verbs context. Each client has queue pairs of its own, or several
+// clients share them.
 type clients struct {
 	cfg clover.Config
-	// share is how many clients share queue pairs; 0 or 1: each client has its own.
+	// share is how many clients share queue pairs; 0 or 1 means that each client has its own.
 	share int
 
 	mu     sync.Mutex // guards the fields below

@@ -12,7 +12,7 @@ import (
 type Answer struct {
 	Seq    uint32
 	Status Status
-	// Scarce asks the client to give back the nodes that it does not use.
+	// Scarce is true if the client is to give back the nodes that it does not use.
 	Scarce bool
 	Epoch  uint32
 	// N is the number of locations. Answers to Alloc have the entries and the versions to write.

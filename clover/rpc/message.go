@@ -84,17 +84,17 @@ const (
 	NotFound
 	Exists
 	Full
-	// Lost: the key's value was in memory that is lost.
+	// Lost means that the key's value was in memory that is lost.
 	Lost
-	// Unknown: the server does not know the client, or does not know it any more. The client must
-	// send Hello again.
+	// Unknown means that the server does not know the client, or does not know it any more. The
+	// client must send Hello again.
 	Unknown
-	// Refused: the server cannot do what the request asks.
+	// Refused means that the server cannot do what the request asks.
 	Refused
-	// Busy: the client should try again after a moment.
+	// Busy means that the client should try again after a moment.
 	Busy
-	// Done: for Open, an earlier copy of the request was executed, and the key has been deleted or
-	// written since. For Query, the node At has been linked.
+	// Done answers an Open of which an earlier copy was executed, if the key has been deleted or
+	// written since. It answers a Query if the node At has been linked.
 	Done
 )
 
@@ -118,7 +118,7 @@ func After(seq, than uint32) bool { return int32(seq&^1-than&^1) > 0 }
 type Record struct {
 	Key      uint64
 	Old, New layout.Location
-	// Deleted: New is a tombstone.
+	// Deleted is true if New is a tombstone.
 	Deleted bool
 }
 
@@ -128,7 +128,7 @@ const (
 	partLen   = 4 + 4 + 4
 )
 
-// Part is what a Reports request has of one client.
+// Part has the appends of one client in a Reports request.
 type Part struct {
 	// Client is the number of the client. A client gets another number with each Hello, and no two
 	// incarnations of the metadata server give out the same number. So a part belongs to one
@@ -159,8 +159,8 @@ type Request struct {
 	// BufAddr and BufRKey are the address and the key of the client's first answer slot.
 	BufAddr uint64
 	BufRKey uint32
-	// Quiet, in Hello and Bye: under the number Client, the client no longer uses any node or
-	// location that it was given, and none of its requests to memory servers is in flight.
+	// Quiet, in Hello and Bye, is true if the client no longer uses any node or location that it
+	// was given under the number Client, and none of its requests to memory servers is in flight.
 	Quiet bool
 	// Owner, in Hello, is the owner number under which the client has connected to memory servers;
 	// 0 means none.
@@ -168,8 +168,8 @@ type Request struct {
 	// Near, in Alloc, is the memory server whose nodes the client wants, counted from 1; 0 means
 	// any.
 	Near int
-	// Tombstone, in Alloc: the client wants the nodes for tombstones. The server reserves some
-	// nodes for them, so that a key can be deleted when the store is full.
+	// Tombstone, in Alloc, is true if the client wants the nodes for tombstones. The server
+	// reserves some nodes for them, so that a key can be deleted when the store is full.
 	Tombstone bool
 	// Key and At are fields of Query and Open.
 	Key uint64

@@ -41,7 +41,7 @@ func Check(cfg Config) (rep *Report, err error) {
 	return rep, err
 }
 
-// check does one check. merging: pages are leaving the tree, or have left it.
+// check does one check. merging is true if pages are leaving the tree, or have left it.
 func check(full Config) (_ *Report, merging bool, err error) {
 	c := &checker{
 		Config: full, pages: make(map[layout.Addr]*page), faults: make(map[layout.Addr][]Problem), unparsed: make(map[layout.Addr]error),
@@ -95,7 +95,7 @@ func (c *checker) scan(server int) error {
 			return err
 		}
 		for ; len(piece) > 0; piece, at = piece[n:], at+n {
-			_, _ = c.take(layout.At(server, at), piece[:n]) // take keeps the error in unparsed
+			_, _ = c.take(layout.At(server, at), piece[:n]) // take stores the error in unparsed
 		}
 	}
 	return nil
@@ -151,10 +151,10 @@ func (c *checker) rereadEnd(a layout.Addr) error {
 	return err
 }
 
-// find returns the page at address a, to which the page at address from points (0: the root word
-// does). The page must have the given level (-1: any) and begin at key lowest. A child (isChild)
-// may begin at a lower key, if it has taken over ranges up to lowest from pages that have left the
-// tree. If there is no such page, find reports a problem and returns nil.
+// find returns the page at address a, to which the page at address from points (from 0 stands for
+// the root word). The page must have the given level (-1 means any level) and begin at key lowest.
+// A child (isChild) may begin at a lower key, if it has taken over ranges up to lowest from pages
+// that have left the tree. If there is no such page, find reports a problem and returns nil.
 func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bool) (*page, error) {
 	p := c.pages[a.Place()]
 	begins := func() bool {
@@ -198,7 +198,8 @@ func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bo
 	return nil, nil
 }
 
-// locks counts the held locks and those of dead owners, and reports more of these than are allowed.
+// locks counts the held locks, and those of them whose owners are dead. It reports each lock of a
+// dead owner beyond the allowed number, DeadLocks.
 func (c *checker) locks() {
 	c.report.Locked = len(c.Locks)
 	for _, l := range c.Locks {

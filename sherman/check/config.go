@@ -22,12 +22,13 @@ type Config struct {
 	// Locks are the lock words that are not free.
 	Locks []Lock
 	// Unreachable is how many written pages may be unreachable. A client that is interrupted during
-	// a split leaves a page that no page names. Negative: any number.
+	// a split leaves a page that no page names. A negative value allows any number.
 	Unreachable int
-	// HalfSplits is how many pages may have no separator in the level above. Negative: any number.
+	// HalfSplits is how many pages may have no separator in the level above. A negative value
+	// allows any number.
 	HalfSplits int
 	// DeadLocks is how many locks may have dead owners. Such a lock stays held until another client
-	// takes it over. Negative: any number.
+	// takes it over. A negative value allows any number.
 	DeadLocks int
 	// End, if set, reads a server's allocation word again. Clients may have taken memory since Ends
 	// were read.
@@ -43,7 +44,7 @@ type Config struct {
 type Lock struct {
 	Server, Index int
 	Tag           layout.Tag
-	// Alive: the owner can still release the lock.
+	// Alive is true if the owner can still release the lock.
 	Alive bool
 }
 

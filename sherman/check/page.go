@@ -18,12 +18,13 @@ type page struct {
 	level           int
 	stage           layout.Stage
 	content         Content
-	// below has the records of a leaf below its cut.
+	// below is the digest of a leaf's keys below its cut.
 	below Content
 	// children are the children of an internal page, sorted by their lowest keys.
 	children []child
-	// linked: the chain of its level contains the page. named: a page of the level above names it,
-	// or the root word. absorbed: it is closed, and its sibling has taken over its range.
+	// linked is true if the chain of the page's level contains the page. named is true if a page of
+	// the level above, or the root word, names it. absorbed is true if the page is closed and its
+	// sibling has taken over its range.
 	linked, named, absorbed bool
 }
 
@@ -32,12 +33,12 @@ type child struct {
 	addr layout.Addr
 }
 
-// covers is layout.Header.Covers.
+// covers reports whether a key is in the page's range, like layout.Header.Covers.
 func (p *page) covers(key uint64) bool {
 	return key >= p.lowest && (key < p.highest || p.highest == layout.MaxKey)
 }
 
-// errNothing: the page was never written.
+// errNothing means that the page was never written.
 var errNothing = errors.New("never written")
 
 // parse parses the bytes b of the page at addr. The problems that it returns go into the report

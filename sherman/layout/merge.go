@@ -41,7 +41,8 @@ type Stage uint8
 const (
 	Live Stage = iota
 	Closed
-	// Unused: the page may be in a list of unused pages. Then Sibling is the next page in the list.
+	// Unused means that the page has left the tree, and may be in a list of unused pages. Then
+	// Sibling is the next page in the list.
 	Unused
 )
 
@@ -100,17 +101,17 @@ func (p *Page) Close() Range {
 // lowest key.
 func (h *Header) Absorbed(lowest uint64) bool { return lowest <= h.leaving() }
 
-// leaving returns the key from which on the records of a closed page leave it.
+// leaving returns the key from which on the sibling of a closed page takes over its range.
 func (h *Header) leaving() uint64 { return max(h.Lowest, h.Cut) }
 
-// RefusedBy reports whether the sibling of a closed page will not take over the range of that page;
-// right is the sibling.
+// RefusedBy reports whether right, the sibling of the closed page h, has refused to take over the
+// range of h.
 func (h *Header) RefusedBy(right *Header) bool {
 	return right.Lowest == h.Highest && right.Refuses != h.Opened
 }
 
-// Refuse makes page p refuse the range of the closed page to its left, for which p has no room;
-// left is that page.
+// Refuse makes page p refuse to take over the range of left, the closed page to its left, because p
+// has no room for its records.
 func Refuse(p, left *Page) Range {
 	p.Refuses = !left.Opened
 	return p.putHeader()
@@ -128,9 +129,9 @@ func Cede(p *Page, cut uint64) Range {
 	return p.putHeader()
 }
 
-// HighCut returns from which key on the leaf p, which is full, gives records to its sibling, which
-// has the given number of free slots: half as many records. If key is covered by p, there is then a
-// free slot in the page that covers key.
+// HighCut returns the key from which on the full leaf p gives records to its sibling. It chooses
+// the key so that half as many records move as the sibling has free slots (free). If p covers key,
+// the page that covers key afterwards has a free slot.
 func HighCut(p *Page, key uint64, free int) uint64 {
 	order := p.Order(nil)
 	if p.Covers(key) && free == 1 && before(p, key, order) == len(order) {
@@ -140,9 +141,9 @@ func HighCut(p *Page, key uint64, free int) uint64 {
 	return r.Key
 }
 
-// LowCut returns up to which key the leaf p, which is full, gives records to its left neighbour,
-// which has the given number of free slots: half as many records. If key is covered by p, there is
-// then a free slot in the page that covers key.
+// LowCut returns the key below which the full leaf p gives its records to its left neighbour. It
+// chooses the key so that half as many records move as the neighbour has free slots (free). If p
+// covers key, the page that covers key afterwards has a free slot.
 func LowCut(p *Page, key uint64, free int) uint64 {
 	order := p.Order(nil)
 	n := min((free+1)/2, len(order)-1)
@@ -284,8 +285,8 @@ const maxRedirect = 32
 
 // Redirect works on an internal page: it replaces pointers to the closed child `from` by pointers
 // to the page `to`, which has taken over the child's range. It removes records that are not needed
-// any more. It appends the ranges that must be written. more: there are further pointers to
-// replace.
+// any more. It appends the ranges that must be written. more is true if there are further pointers
+// to replace.
 func (p *Page) Redirect(from, to Addr, ranges []Range) (_ []Range, more bool) {
 	n := len(ranges)
 	if p.Leftmost == from {
@@ -312,8 +313,8 @@ func (p *Page) Redirect(from, to Addr, ranges []Range) (_ []Range, more bool) {
 	return ranges, false
 }
 
-// FreeHead is the word at FreeWord. It names the first unused page in the list of a
-// server. Its number grows with each change of the list, so that a compare-and-swap notices any
+// FreeHead is the word at FreeWord. It names the first page in a server's list of unused pages. A
+// number in the word grows with each change of the list, so that a compare-and-swap notices any
 // change.
 //
 //	bits  0 to 31  offset of the page in units of MinPage; 0 means that the list is empty
@@ -323,7 +324,8 @@ type FreeHead uint64
 // Place returns the offset of the first page, or 0 if the list is empty.
 func (h FreeHead) Place() uint64 { return uint64(uint32(h)) * MinPage }
 
-// Then returns the value of the word after page a was put at the front of the list.
+// Then returns the value of the word after a change of the list that makes a its first page.
+// Address 0 means that the list is empty then.
 func (h FreeHead) Then(a Addr) FreeHead {
 	return h>>32<<32 + 1<<32 | FreeHead(a.Offset()/MinPage)
 }

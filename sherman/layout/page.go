@@ -22,12 +22,12 @@ type Header struct {
 	// When this page takes over the range of another page, pointers to that page become pointers to
 	// this one (Hardened only).
 	Reach uint64
-	// Opened changes when the page, which was Closed, becomes Live again. Refuses differs from
-	// Opened of the page to the left as long as this page does not take over that page's range
-	// (RefusedBy; Hardened only).
+	// Opened flips each time the page, which was Closed, becomes Live again because its sibling has
+	// refused. If Refuses differs from Opened of the page to the left, this page refuses to take
+	// over that page's range (see RefusedBy; Hardened only).
 	Opened, Refuses bool
-	// Cut, of a Closed leaf: only the records from this key on leave the page, and the others stay;
-	// 0 means that all leave it (Hardened only).
+	// Cut, in a Closed leaf, is the key from which on records leave the page; the others stay. 0
+	// means that all records leave (Hardened only).
 	Cut uint64
 	// Self is the page's address, Generation the tree's number (Hardened only).
 	Self       Addr
@@ -62,10 +62,11 @@ type State uint8
 
 // States of a slot.
 const (
-	// Free: the slot has no record, or one that a split has moved to another page.
+	// Free means that the slot has no record, or one that a split has moved to another page.
 	Free State = iota
 	Used
-	// Torn: the two versions of the record differ (Published only).
+	// Torn means that the two versions of the record differ, because the record is being written
+	// (Published only).
 	Torn
 )
 
@@ -98,10 +99,10 @@ func (p *Page) Parse(s Shape, b []byte) error {
 
 // Init makes b an empty page with header h. Epoch 0 in h stands for 1.
 //
-// In a hardened page with a later epoch, all slots get marks of that epoch. They protect a READ
-// that sees the header of an earlier incarnation and some of these slots: it notices that they are
-// younger than the header, and does not conclude that records of the earlier incarnation are
-// absent.
+// In a hardened page with a later epoch, all slots get marks of that epoch. They protect a reader
+// whose READ sees the header of an earlier incarnation and some of these slots: the reader notices
+// that the slots are younger than the header, and does not conclude that records of the earlier
+// incarnation are absent.
 func (p *Page) Init(s Shape, b []byte, h Header) {
 	clear(b)
 	h.Epoch, h.Last = max(h.Epoch&epochMask, 1), -1
@@ -237,8 +238,8 @@ const minSplit = 2
 // CanSplit reports whether there are enough records to split the page.
 func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
 
-// edgeShare: a split leaves less than half of the records in one of the two pages if the new record
-// is among the last or first 1/edgeShare of the records of a whole level.
+// edgeShare decides when a split is uneven: if the page is the last or the first of its level, and
+// the new record comes after or before all but 1/edgeShare of the page's records.
 const edgeShare = 4
 
 // Split moves the upper half of the records to the fresh page `to`. It builds that page as sib in
@@ -252,8 +253,8 @@ func (p *Page) Split(to Fresh, b []byte, sib *Page, scratch []uint16, ranges []R
 	return first.Key, order, splitAt(p, order[len(order)/2:], first.Key, to, b, sib, ranges)
 }
 
-// SplitFor is Split for a page to which a record with the given key will be added. If the level
-// grows at an end of the range of all keys, the records that are not near the new one stay
+// SplitFor splits a page, like Split, to which a record with the given key will be added. If the
+// level grows at an end of the range of all keys, the records that are not near the new one stay
 // together: keys that come in order fill the pages that they leave behind (Hardened only).
 func SplitFor(p *Page, key uint64, to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
@@ -261,7 +262,7 @@ func SplitFor(p *Page, key uint64, to Fresh, b []byte, sib *Page, scratch []uint
 	return sep, order, splitAt(p, order[at:], sep, to, b, sib, ranges)
 }
 
-// SplitAt is Split of a leaf with the separator sep.
+// SplitAt splits the leaf p, like Split, but with the given separator sep.
 func SplitAt(p *Page, sep uint64, to Fresh, b []byte, sib *Page, ranges []Range) []Range {
 	order := p.Order(nil)
 	return splitAt(p, order[before(p, sep, order):], sep, to, b, sib, ranges)
@@ -352,7 +353,8 @@ func (p *Page) Order(dst []uint16) []uint16 {
 	return dst
 }
 
-// whole returns the range of the whole page. In a checksummed page it leaves out the lock word.
+// whole returns the range of a whole page of a kind other than Hardened. In a checksummed page it
+// leaves out the lock word.
 func (p *Page) whole() Range {
 	if p.Shape.Kind == Checksummed {
 		return Range{0, len(p.Bytes) - LockLen}

@@ -24,8 +24,8 @@ const (
 	Line = 64
 )
 
-// MaxKey is the upper end of the last page's range. Unlike other upper ends, it belongs to its
-// page.
+// MaxKey is the upper end of the range of a level's last page. Unlike the upper ends of other
+// pages, this key itself belongs to the page.
 const MaxKey = ^uint64(0)
 
 // Shape describes the pages of one tree. Zero fields stand for defaults.
@@ -39,11 +39,12 @@ type Shape struct {
 
 // Errors of this package.
 var (
-	// ErrTorn: a page or record was written while it was being read. The caller reads it again.
+	// ErrTorn means that a page or record was written while it was being read. The caller reads it
+	// again.
 	ErrTorn = errors.New("page was written while it was read")
-	// ErrPage: the bytes cannot be a page.
+	// ErrPage means that the bytes cannot be a page.
 	ErrPage = errors.New("not a page")
-	// ErrShape: a field of a Shape is out of range.
+	// ErrShape means that a field of a Shape is out of range.
 	ErrShape = errors.New("invalid shape of pages")
 )
 

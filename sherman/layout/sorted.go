@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// sum returns the checksum of a checksummed page. It leaves out the lock word, which changes on its
-// own.
+// sum returns the checksum of a checksummed page. It leaves out the lock word, which changes
+// without the rest of the page.
 func sum(b []byte) uint32 { return crc32.Checksum(b[4:len(b)-LockLen], castagnoli) }
 
 // insertSorted inserts a record in the order of the keys, and moves the records after it.

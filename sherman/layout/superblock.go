@@ -44,12 +44,12 @@ type Superblock struct {
 	Generation uint64
 	// Server is the number of this server. Servers is how many servers the tree has.
 	Server, Servers int
-	// Locks is the number of lock words on each server. HostLocks: they are in host memory at
-	// LocksAt, not on the NIC.
+	// Locks is the number of lock words on each server. HostLocks is true if they are in host
+	// memory at LocksAt, not in the memory of the NIC.
 	Locks     int
 	HostLocks bool
-	// PageLocks: the lock word of each page is in the page's last 8 bytes, and the tree has no
-	// other lock words (Checksummed only).
+	// PageLocks is true if the lock word of each page is in the page's last 8 bytes, and the tree
+	// has no other lock words (Checksummed only).
 	PageLocks bool
 	// Chunk is the greatest number of bytes that a node takes at a time, a multiple of the page.
 	Chunk int

@@ -17,13 +17,13 @@ import (
 type Key struct{ Server, Index int }
 
 // Held is the state of the lock word in remote memory, which a client passes to the next client of
-// its node. The zero value: the node does not hold the lock.
+// its node. The zero value means that the node does not hold the lock.
 type Held struct {
 	// Tag is this node's tag in the word; 0 means that the word was released.
 	Tag uint64
 	// Doubt names a connection that failed while a client had WRITEs in flight on it. Until the
-	// server has ended that connection, one of them may still release the word, so reading the word
-	// shows nothing. 0 means that the word certainly has Tag.
+	// server has ended that connection, one of these WRITEs may still release the word, so reading
+	// the word shows nothing. 0 means that the word certainly has Tag.
 	Doubt uint64
 	// Boot is the boot number of the memory server when Tag was written. Since is the time of that,
 	// by the node's clock.
@@ -161,8 +161,8 @@ func (tk *Ticket) Leave(h Held) {
 	}
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 	if i == 0 {
-		// If the word keeps its tag, passed keeps its value, because clients of other nodes still
-		// wait.
+		// If the word keeps its tag, passed keeps its value: for clients of other nodes, which wait
+		// for the word, the series of hand-overs goes on.
 		if q.held = h; h.Tag == 0 {
 			q.passed = 0
 		}

@@ -16,10 +16,10 @@ import (
 // CheckRequest asks for a check of the structure of the tree.
 type CheckRequest struct {
 	// Unreachable and HalfSplits are how many pages interrupted splits may have left; see
-	// check.Config. Negative: any number.
+	// check.Config. A negative value allows any number.
 	Unreachable int `json:"unreachable"`
 	HalfSplits  int `json:"halfSplits"`
-	// DeadLocks is how many locks may have dead owners; negative: any number.
+	// DeadLocks is how many locks may have dead owners; a negative value allows any number.
 	DeadLocks int `json:"deadLocks"`
 }
 

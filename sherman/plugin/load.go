@@ -18,7 +18,8 @@ import (
 // plus 1. The tree must be empty.
 type LoadRequest struct {
 	Keys uint64 `json:"keys"`
-	// Records: the values are those that workloads make, instead of numbers of 8 bytes.
+	// Records is true if the values are to be those that workloads make, instead of numbers of 8
+	// bytes.
 	Records bool `json:"records,omitempty"`
 }
 

@@ -27,8 +27,8 @@ const (
 	PathLoad  = "load"  // POST LoadRequest: Loaded
 )
 
-// node is the store's part of a host's daemon. When the host knows a tree, it is a compute node of
-// it.
+// node is the store's part of a host's daemon. When the host knows a tree, the host is a compute
+// node of that tree.
 type node struct {
 	store.Passive[tree, *sherman.Client]
 }
@@ -63,7 +63,8 @@ var columns = []string{"LOCKS", "HANDED", "FENCED"}
 // Config describes a tree and how a host uses it. It is the body of store.PathStart.
 type Config struct {
 	store.Finding
-	// Keep: a host that is a compute node of a tree on these servers already stays as it is.
+	// Keep is true if a host that is a compute node of a tree on these servers already is to stay
+	// as it is.
 	Keep bool `json:"keep,omitempty"`
 	// Layout is hardened, published, checksummed, or an older name (see kinds); "" means hardened.
 	// Page and Value are in bytes; 0 means 1024 and 8.
@@ -75,8 +76,8 @@ type Config struct {
 	Locks     int  `json:"locks,omitempty"`
 	HostLocks bool `json:"hostLocks,omitempty"`
 	// Lease is the lease of locks; 0 means 500 ms, because a process may have to wait that long for
-	// a processor. Cache is the size of the index cache in bytes; 0 means 64 MiB. Negative: no
-	// cache. For HandOver and BackOff see sherman.NodeConfig.
+	// a processor. Cache is the size of the index cache in bytes; 0 means 64 MiB. A negative number
+	// means that there is no cache. For HandOver and BackOff see sherman.NodeConfig.
 	Lease    time.Duration `json:"leaseNs,omitempty"`
 	Cache    int           `json:"cache,omitempty"`
 	HandOver int           `json:"handOver,omitempty"`
@@ -98,7 +99,7 @@ type Info struct {
 	HostLocks  bool   `json:"hostLocks"`
 	PageLocks  bool   `json:"pageLocks,omitempty"`
 	Chunk      int    `json:"chunk"`
-	// Made: this request has made the tree; it did not exist before.
+	// Made is true if this request has made the tree, which did not exist before.
 	Made bool `json:"made,omitempty"`
 }
 
@@ -254,8 +255,8 @@ func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 }
 
 // join makes t a compute node of the existing tree on the servers. It keeps the host's present
-// compute node if that is of the same tree, and has the same settings or in.Keep is set. Otherwise
-// t is a new one.
+// compute node if that belongs to the same tree, and has the same settings or in.Keep is true.
+// Otherwise it makes a new compute node.
 func (n *node) join(t *tree, in Config, cfg passive.Config, deadline clock.Time) (out Info, err error) {
 	young, err := newTree(in, cfg.Servers)
 	if err != nil {
@@ -268,7 +269,7 @@ func (n *node) join(t *tree, in Config, cfg passive.Config, deadline clock.Time)
 		*t = *old
 	}
 	c, err := t.open(cfg, deadline)
-	// the host's tree was replaced by another
+	// The tree of the host's present compute node was replaced by another tree.
 	if t.node != young.node && errors.Is(err, kv.ErrLost) {
 		*t = young
 		c, err = t.open(cfg, deadline)

@@ -36,7 +36,7 @@ func (c *Client) Get(key, dst []byte, deadline clock.Time) ([]byte, error) {
 			return append(dst[:0], value...), nil
 		}
 		if errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrLost) {
-			absent := err // the error if the place is the key's
+			absent := err // the error to return if the place belongs to the key
 			holder, _, err = c.read(number, claimed, deadline)
 			if err == nil && string(holder) == string(key) {
 				return dst[:0], absent
@@ -119,7 +119,7 @@ func (c *Client) MaxEntry() int {
 }
 
 // begin is called at the start of a write. It checks the lengths, finds the number of the key's
-// data, and makes the entry to write.
+// data, and makes the entry to write. If claim is true, a key without a place takes one.
 func (c *Client) begin(key, value []byte, claim bool, deadline clock.Time) (number uint64, err error) {
 	c.cost = kv.Cost{}
 	n, most := entryLen(len(key), len(value)), c.MaxEntry()
@@ -149,7 +149,7 @@ func (c *Client) place(key []byte, claim bool, deadline clock.Time) (data uint64
 
 // search tries the places of a key in turn. If claim is true, the key takes the first place that is
 // not claimed. It may take a place whose claim was lost only if `again` is true, because the key's
-// own claim may be at a later place. lost: search has passed over such a place.
+// own claim may be at a later place. lost is true if search has passed over such a place.
 func (c *Client) search(key []byte, claim, again bool, deadline clock.Time) (data uint64, lost bool, err error) {
 	hash := c.hash(key)
 	for i := range maxPlaces {

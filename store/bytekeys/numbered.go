@@ -5,10 +5,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Numbered is a Client whose keys have numbers again, for checks of stores, which use numbers.
+// Numbered makes a Client a kv.Store, whose keys are numbers. Checks of stores, which use numbers
+// as keys, can then check a Client.
 type Numbered struct {
 	*Client
-	// Name returns the key that a number stands for.
+	// Name returns the byte-string key that a number stands for.
 	Name func(number uint64) []byte
 }
 

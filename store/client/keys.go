@@ -156,7 +156,7 @@ func (k Keys[K]) Start(ctx context.Context, op Op[K]) *Pending {
 
 // one executes an operation.
 func (k Keys[K]) one(ctx context.Context, op Op[K]) Result {
-	if ctx.Done() != nil { // the operation may go on after this call
+	if ctx.Done() != nil { // if the context ends, the operation may go on after this call
 		op.Key, op.Value = k.clone(op.Key), cloneBytes(op.Value)
 	}
 	var value []byte

@@ -98,7 +98,8 @@ func open(ctx context.Context, desc *store.Store, nic *ipc.Context, o *Options) 
 	p, err := New(Config{
 		Open: list.Open, Now: nic.Runtime().Now, Clients: o.Clients, Patience: o.Patience, Join: desc.JoinPatience(),
 		Stale: func(err error) bool {
-			// A store without a server is lost as a whole, and another store may have been made.
+			// A store without a server is lost as a whole. Another store may have been made since,
+			// which a new client finds.
 			return desc.Broken != nil && errors.Is(err, desc.Broken) || desc.Server == nil && errors.Is(err, kv.ErrLost)
 		},
 		Close: func() error { return errors.Join(list.Close(), nic.Close()) },

@@ -119,7 +119,7 @@ const (
 	exists
 	lost
 	unknown
-	// noEffect: the operation changed nothing and never will (ErrNoEffect).
+	// noEffect means that the operation changed nothing and never will (ErrNoEffect).
 	noEffect
 )
 
@@ -128,8 +128,8 @@ var outcomeNames = [...]string{"ok", "not found", "exists", "lost", "unknown", "
 type output struct {
 	outcome outcome
 	value   uint64
-	// where is the set of servers that keep what a successful write has written. exposed is the set of
-	// losses of memory of these servers since the write was called.
+	// where is the set of servers that have what a successful write has written. exposed is the set
+	// of losses of memory of these servers since the write was called.
 	where   Places
 	exposed lossSet
 	at      clock.Time
@@ -188,12 +188,12 @@ func (h *History) Loss(now clock.Time, of Places) {
 	})
 }
 
-// End ends the history: operations that are in progress keep an unknown outcome, and nothing is recorded
-// from now on. It is called where the store can no longer be judged.
+// End ends the history: operations that are in progress keep an unknown outcome, and nothing is
+// recorded from now on. It is called when later answers of the store can no longer be judged.
 func (h *History) End() { h.guarded(func() { h.ended = true }) }
 
 // LossExplains reports whether an order explains every answer if the servers may have lost their
-// memory at any time. The caller asks it of a history that Check refuses: if it is true, the cause
+// memory at any time. It is called for a history that Check refuses: if it returns true, the cause
 // may be a crash that no call of Loss recorded.
 func (h *History) LossExplains(most int) bool {
 	lossy := History{ops: h.ops, losses: append([]loss{{of: Anywhere}}, h.losses...)}
@@ -255,7 +255,7 @@ const (
 )
 
 // state is the state of a key: its value, and the losses that have hit memory on which the key
-// depends through the writes since it was inserted.
+// depends because of a write since it was inserted.
 type state struct {
 	value   uint64
 	exposed lossSet
@@ -265,7 +265,8 @@ type state struct {
 var gone = state{value: lostValue}
 
 // step returns the n states in which the key can be after an operation with these input and output.
-// An operation without an answer takes effect: an order may also leave it out.
+// For an operation without an answer, they are the states after it has taken effect; an order may
+// also leave the operation out.
 func step(s state, in input, out output) (next [2]state, n int) {
 	if in.kind == opLoss {
 		next[0], next[1] = s, gone

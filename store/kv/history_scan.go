@@ -12,8 +12,8 @@ var ErrScan = errors.New("scan is out of order")
 
 // Scan executes a scan. It records the result for the given keys, which are sorted: a returned key
 // as a GET that found its value, a key that the scan passed over as a GET that found nothing. Each
-// of these GETs takes place at some moment of the scan; the store promises no common moment. Other
-// keys belong to other clients.
+// of these GETs takes place at some moment of the scan; the store promises no common moment. Scan
+// records nothing for other keys, which belong to other clients.
 func (r *Recorded) Scan(keys []uint64, from uint64, n int, deadline clock.Time) error {
 	s, ok := r.Store.(Scanner)
 	if !ok {
@@ -40,7 +40,8 @@ func (r *Recorded) Scan(keys []uint64, from uint64, n int, deadline clock.Time) 
 		return true
 	}, deadline)
 	if err != nil {
-		// The scan may have returned some keys, but the history cannot say anything of the others.
+		// The scan may have returned some keys, but it is not known which other keys it would have
+		// returned. So nothing is recorded.
 		return err
 	}
 	end := ^uint64(0)

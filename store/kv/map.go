@@ -9,7 +9,7 @@ import (
 )
 
 // Map is a store in the memory of a process, for tests of checks and of programs that use a store.
-// All threads may use it at a time, as one client or as many.
+// Several threads may use it at the same time, as one client or as several clients.
 type Map struct {
 	mu      sync.Mutex
 	values  map[uint64][]byte

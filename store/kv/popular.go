@@ -12,13 +12,14 @@ import (
 
 // Shapes of popularity: how the operations of a workload choose their keys.
 const (
-	ShapeZipf    = "zipf"    // by RunConfig.Zipf; the smallest keys are the most popular
+	ShapeZipf    = "zipf"    // a Zipf distribution (RunConfig.Zipf); the smallest keys are the most popular
 	ShapeUniform = "uniform" // all keys are equally popular
-	// ShapeLatest: by RunConfig.Zipf; the keys inserted last are the most popular.
+	// ShapeLatest is a Zipf distribution (RunConfig.Zipf); the keys inserted last are the most
+	// popular.
 	ShapeLatest  = "latest"
 	ShapeHotspot = "hotspot" // some keys get most operations: see Popularity.HotKeys
-	// ShapeOwn: each client uses its own part of the loaded keys (see Load), one key after the
-	// other. Programs choose this shape; ParsePopularity does not know it.
+	// ShapeOwn means that each client uses its own part of the loaded keys (see Load), one key
+	// after the other. Programs choose this shape; ParsePopularity does not know it.
 	ShapeOwn = "own"
 )
 
