@@ -57,8 +57,8 @@ type runner struct {
 	buf   []byte
 	seq   uint64
 	ops   uint64 // how many operations were begun
-	// misses: keys may be absent, because clients delete them. An operation that does not find its
-	// key counts like the others.
+	// misses is true if keys may be absent, because clients delete them. An operation that does not
+	// find its key counts like the others.
 	misses bool
 	fresh  uint64 // how many keys after the loaded ones this client has inserted
 	result *Result
@@ -112,7 +112,7 @@ func (c *runner) run(stop func() bool) (*Result, error) {
 	return c.result, nil
 }
 
-// span is the time from the beginning of the first counted operation to the end of the last.
+// span is the time from the beginning of the first counted operation to the end of the last one.
 type span struct{ first, last clock.Time }
 
 func newSpan() span { return span{first: clock.Never} }

@@ -48,7 +48,7 @@ type search struct {
 	trail  []int
 	placed [2]uint64
 	left   uint64
-	bits   []uint64 // the bit of an optional operation in left
+	bits   []uint64 // bits[i] is the bit of operation i in left, or 0 if it has none
 	failed map[searched]*failures
 
 	states, most int
@@ -70,8 +70,9 @@ type failures struct {
 	more map[uint64]struct{}
 }
 
-// mostCompared is the largest number of sets in failures.few: a visit compares its own set with each of
-// them. So it limits the time of a visit. Together with the limit of visited states it limits the time of the search.
+// mostCompared is the largest number of sets in failures.few. A visit of a state compares its own
+// set with each of them, so mostCompared limits the time of a visit. Together with the limit of
+// visited states it limits the time of the search.
 const mostCompared = 64
 
 // has reports whether the search has failed in this state with the set `left` or with a subset of
@@ -163,8 +164,8 @@ func (s *search) link() {
 // isCall reports whether entry e of the list is a call.
 func (s *search) isCall(e int) bool { return e > 0 && e <= len(s.ops) }
 
-// place removes operation i from the list of calls and answers. unplace puts the operation that was
-// placed last back.
+// place makes operation i the next one of the order: it removes the operation from the list of
+// calls and answers. unplace puts the operation that was placed last back into the list.
 func (s *search) place(i int) {
 	s.unlink(1 + i)
 	if !s.ops[i].optional() {

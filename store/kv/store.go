@@ -9,27 +9,27 @@ import (
 
 // Errors of a Store. Callers test for them with errors.Is.
 var (
-	// ErrNotFound: the key has no value.
+	// ErrNotFound means that the key has no value.
 	ErrNotFound = errors.New("no such key")
-	// ErrExists: the key to be inserted has a value.
+	// ErrExists means that the key to be inserted has a value.
 	ErrExists = errors.New("key exists")
-	// ErrTooLarge: the store cannot store a value of this length.
+	// ErrTooLarge means that the store cannot store a value of this length.
 	ErrTooLarge = errors.New("value is too large")
-	// ErrFull: the store has no room left.
+	// ErrFull means that the store has no room left.
 	ErrFull = errors.New("store is full")
-	// ErrTimeout: the deadline passed. A write may have been executed, or may be executed later,
-	// unless the error is ErrNoEffect as well.
+	// ErrTimeout means that the deadline passed. A write may have been executed, or may be executed
+	// later, unless the error is ErrNoEffect as well.
 	ErrTimeout = errors.New("timed out, outcome unknown")
-	// ErrLost: the newest value of the key was in the memory of a server that has crashed. The
-	// store does not return older values in its place. A write that was in progress when the memory
-	// was lost may end with ErrLost although it was executed, even if the key was inserted again
-	// meanwhile.
+	// ErrLost means that the newest value of the key was in the memory of a server that has
+	// crashed. The store does not return older values in its place. A write that was in progress
+	// when the memory was lost may end with ErrLost although it was executed, even if the key was
+	// inserted again meanwhile.
 	ErrLost = errors.New("value was lost with its memory server")
-	// ErrNoEffect: the operation has failed, has changed nothing and never will. It says nothing
-	// about the key. It is joined with the error that gives the reason. If that is ErrTimeout,
-	// ErrNoEffect means that the outcome is known after all.
+	// ErrNoEffect means that the operation has failed, has changed nothing and never will. It says
+	// nothing about the key. It is joined with the error that gives the reason. Joined with
+	// ErrTimeout, it means that the outcome is known after all.
 	ErrNoEffect = errors.New("nothing was changed")
-	// ErrClosed: the store was closed.
+	// ErrClosed means that the store was closed.
 	ErrClosed = errors.New("store is closed")
 )
 

@@ -91,7 +91,7 @@ type Switched interface {
 // the zero value has no runtime and must not be used.
 type Timeline struct {
 	verbs.Runtime
-	sw    Switched // the runtime; nil means that it does not know PhaseSwitch
+	sw    Switched // the runtime, if it knows PhaseSwitch; otherwise nil
 	phase Phase
 	since clock.Time
 	trips int
@@ -136,8 +136,9 @@ func (t *Timeline) enter(p Phase, now clock.Time) {
 	t.phase, t.since = p, now
 }
 
-// Enter begins phase p inside another phase, which it returns for Leave. Each PhaseTrip counts as a
-// further round trip, except inside PhaseLock, to which its round trips belong.
+// Enter begins phase p inside another phase, which it returns for Leave. Each Enter of PhaseTrip
+// counts as a further round trip. Inside PhaseLock it changes nothing, because the round trips to a
+// lock belong to PhaseLock.
 func (t *Timeline) Enter(p Phase) (from Phase) {
 	from = t.phase
 	if p == PhaseTrip {

@@ -12,8 +12,9 @@ type Upserter interface {
 	Upsert(key uint64, value []byte, deadline clock.Time) error
 }
 
-// PutOrInsert is UPSERT for a store that has none. It tries PUT and INSERT of a key in turn, as
-// long as PUT does not find the key and INSERT does. retries is how many times that was so.
+// PutOrInsert does the work of UPSERT for a store that has none. It tries PUT and then INSERT of a
+// key, and repeats both if PUT does not find the key and INSERT finds it, because other clients
+// have deleted and inserted it. retries is the number of repetitions.
 func PutOrInsert(put, insert func() error) (retries int, err error) {
 	for {
 		if err := put(); !errors.Is(err, ErrNotFound) {

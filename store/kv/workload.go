@@ -12,7 +12,7 @@ import (
 type Workload struct {
 	Name                                           string
 	Read, Update, Insert, Scan, ReadModify, Delete float64
-	// Latest: the keys that were inserted last are the most popular (YCSB D).
+	// Latest is true if the keys that were inserted last are the most popular (YCSB D).
 	Latest bool
 	Doc    string
 }
@@ -91,7 +91,7 @@ type RunConfig struct {
 	// and ShapeHotspot over all keys. It has no effect on the other shapes.
 	Zipf     float64
 	Scramble bool
-	// Popularity says which keys are used. Its zero value means by Zipf.
+	// Popularity says which keys are used. Its zero value means the Zipf distribution.
 	Popularity Popularity
 	// Clients is the number of all clients. Client is the number of this client.
 	Clients, Client int
@@ -109,7 +109,7 @@ type RunConfig struct {
 	Pace float64
 	// Patience is the time limit of one operation; 0 means 5 s.
 	Patience time.Duration
-	// Verify: the client checks every value that it reads.
+	// Verify is true if the client checks every value that it reads.
 	Verify bool
 	// ScanLen is the largest number of keys of a scan; 0 means 100.
 	ScanLen int
@@ -130,7 +130,7 @@ const (
 
 func (c RunConfig) withDefaults() RunConfig {
 	if c.Sizes != nil {
-		own := *c.Sizes // a copy, because Sizes keeps state of this client's draws
+		own := *c.Sizes // a copy, because Sizes changes when this client draws a size
 		c.Sizes, c.Value = &own, own.Max
 	}
 	c.Value = max(c.Value, MinValue)

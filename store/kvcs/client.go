@@ -15,8 +15,8 @@ import (
 type Remote struct {
 	Addr   netip.Addr
 	Region nic.RegionID
-	Length uint64      // of the region, in bytes
-	Key    *nic.Cipher // of K_d for READ
+	Length uint64      // length of the region in bytes
+	Key    *nic.Cipher // cipher with K_d, the key for this client's READs
 	id     Replica
 }
 
@@ -30,15 +30,16 @@ type Port interface {
 	// time; it returns false if none has arrived by then. The bytes are valid until the next call.
 	Send(b []byte)
 	Receive(until clock.Time) ([]byte, bool)
-	// Read reads len(b) bytes of a replica's memory. The first operation that fails ends it. It also
-	// ends as nic.Timeout if no operation could be issued until a time.
+	// Read reads len(b) bytes of a replica's memory, by one or several operations of the NIC. It
+	// returns the status of the first operation that fails, or nic.Timeout if an operation could
+	// not be issued before the time until.
 	Read(r *Remote, offset uint64, b []byte, until clock.Time) nic.Status
 }
 
 // ClientConfig describes a client.
 type ClientConfig struct {
 	Port Port // required
-	// PID is that of the process whose NIC executes the READs; required.
+	// PID is the PID of the process whose NIC executes the READs; required.
 	PID nic.PID
 	// RTT is the round-trip time of the rack; required.
 	RTT time.Duration
@@ -53,16 +54,16 @@ type Client struct {
 	cfg     ClientConfig
 	port    Port
 	session uint64
-	store   uint64 // number of the store, once the client has a view
-	ended   bool   // there is another store now
+	store   uint64 // number of the store; 0 before the client has a view
+	ended   bool   // true if the coordinator has begun another store
 	view    view
 	remotes []*Remote
-	// lease is until when the client may use the view. renewal is when it asks for the next one.
+	// lease is until when the client may use the view. renewal is when it asks for the next view.
 	lease, renewal clock.Time
-	// asked is when the client last asked for a view; this time is the number of the message. opening
-	// is when it began to ask for a session.
+	// asked is when the client last asked for a view; the message has this time as its number.
+	// opening is when the client began to ask for its present session.
 	asked, opening clock.Time
-	number         uint64 // of the last change
+	number         uint64 // number of the last change
 	result         outcome
 	window         [windowLen]byte
 	cell           []byte
@@ -70,7 +71,7 @@ type Client struct {
 	stats          ClientStats
 }
 
-// outcome is the outcome of the last change, once it has arrived.
+// outcome is the outcome of the last change. known is false until it has arrived.
 type outcome struct {
 	known bool
 	err   error
@@ -78,8 +79,9 @@ type outcome struct {
 
 // ClientStats counts what a client has done.
 type ClientStats struct {
-	// Redirected is how often a READ failed and the client turned to another replica. Changed is how
-	// often memory had changed while it was read. Pending is how often a change was in progress.
+	// Redirected is how often a READ failed and the client turned to another replica. Changed is
+	// how often a replica's memory had changed while it was read. Pending is how often a key had a
+	// change in progress.
 	Redirected, Changed, Pending uint64
 }
 
@@ -98,8 +100,8 @@ func Open(cfg ClientConfig, deadline clock.Time) (*Client, error) {
 	return c, nil
 }
 
-// ErrEnded is joined with kv.ErrLost: the coordinator has begun again, with an empty table. A client that
-// is opened now uses that one.
+// ErrEnded is joined with kv.ErrLost: the coordinator has begun again, with an empty table. A
+// client that is opened now uses the new table.
 var ErrEnded = errors.New("the coordinator has begun again with an empty table")
 
 var errSilent = errors.New("the coordinator does not answer")
@@ -119,7 +121,8 @@ func (c *Client) MaxValue() int { return c.view.shape.Value }
 // Last implements kv.Store.
 func (c *Client) Last() kv.Cost { return c.cost }
 
-// Close implements kv.Store. The coordinator forgets a client that is silent.
+// Close implements kv.Store. It does nothing, because the coordinator forgets a client that is
+// silent.
 func (c *Client) Close() error { return nil }
 
 // Replicas returns the replicas that the client knows, the preferred one first.
@@ -165,14 +168,14 @@ func (c *Client) renew(deadline clock.Time) error {
 	}
 }
 
-// wait handles messages until a time, or until one has arrived.
+// wait waits for one message until a time, and handles it.
 func (c *Client) wait(until clock.Time) {
 	if b, ok := c.port.Receive(until); ok {
 		c.handle(b)
 	}
 }
 
-// pause handles messages until a time.
+// pause handles all messages that arrive until a time.
 func (c *Client) pause(until clock.Time) {
 	for {
 		b, ok := c.port.Receive(until)
@@ -204,7 +207,8 @@ func (c *Client) handle(b []byte) {
 	}
 }
 
-// viewed takes a view. The lease counts from when the client has asked for it.
+// viewed takes over the view in message m. The client's lease counts from the time at which the
+// client asked for the view.
 func (c *Client) viewed(m *message) {
 	var v view
 	at := clock.Time(m.number) // when the client has asked
@@ -248,7 +252,8 @@ func (c *Client) adopt(v *view) (out []*Remote) {
 	return out
 }
 
-// rank says how much the client prefers a replica.
+// rank returns how much the client prefers the replica on a server: the client asks replicas of
+// higher rank first.
 func (c *Client) rank(a netip.Addr) uint64 {
 	b := a.As4()
 	return mix(c.cfg.Number ^ mix(uint64(b[0])<<24|uint64(b[1])<<16|uint64(b[2])<<8|uint64(b[3])))
@@ -322,7 +327,7 @@ const (
 )
 
 // mostTries is how often the client looks up a key in a replica that it can READ before it asks
-// another one: a server that hangs may have left the key pending.
+// another replica: a server that hangs may have left the key pending.
 const mostTries = 8
 
 // Get implements kv.Store.
@@ -341,17 +346,17 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		}
 		c.pause(now)
 		r := c.cfg.Health.choose(c.port.Now(), c.remotes, tries/mostTries)
-		if r == nil { // a server may become a replica soon
+		if r == nil { // there is no replica, but a server may become one soon
 			c.renewal = clock.Min(c.renewal, c.asked.Add(c.patience()))
 			c.wait(clock.Min(deadline, now.Add(c.patience())))
 			continue
 		}
 		value, x := c.lookup(r, key)
 		switch after := c.port.Now(); {
-		case x == failed && after == now: // the NIC is down
+		case x == failed && after == now: // failed at once, because the client's NIC is down
 			c.pause(clock.Min(deadline, now.Add(c.cfg.RTT)))
 			continue
-		case x == failed || after >= c.lease: // without a lease, the replica may have been left behind
+		case x == failed || after >= c.lease: // without a lease, the replica may have been fenced and lack changes
 			continue
 		}
 		switch x {
@@ -406,7 +411,8 @@ func (c *Client) lookup(r *Remote, key uint64) ([]byte, finding) {
 	return v, found
 }
 
-// read reads memory of a replica. If that fails, the client turns to another one from now on.
+// read reads memory of a replica. It returns false if that fails. Then the clients of the host
+// prefer other replicas for a while (see Health).
 func (c *Client) read(r *Remote, offset uint64, b []byte) bool {
 	c.cost.RTTs++
 	began := c.port.Now()
@@ -418,7 +424,7 @@ func (c *Client) read(r *Remote, offset uint64, b []byte) bool {
 	c.stats.Redirected++
 	c.cfg.Health.failed(c.port.Now(), began, r, s, c.cfg.RTT)
 	if s == nic.RemoteAuthenticationFailure {
-		c.renewal = cmp.Or(clock.Min(c.renewal, c.asked.Add(c.patience())), 1) // there may be another view
+		c.renewal = cmp.Or(clock.Min(c.renewal, c.asked.Add(c.patience())), 1) // the view may have changed: the client asks for it soon
 	}
 	return false
 }

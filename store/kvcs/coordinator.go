@@ -24,18 +24,19 @@ type CoordinatorConfig struct {
 	Rand *rand.Rand
 	// RTT is the round-trip time of the rack; required.
 	RTT time.Duration
-	// Lease is how long clients may use a view; 0 means 400 RTT. Patience is after what time without
-	// progress a server is fenced; 0 means 40 RTT.
+	// Lease is how long clients may use a view; 0 means 400 RTT. Patience is the time without
+	// progress after which a server is fenced; 0 means 40 RTT.
 	Lease, Patience time.Duration
 }
 
 // Bounds of a coordinator.
 const (
 	maxSessions = 4096
-	// maxWaiting bounds the changes that have not begun. A client that has given one up may have two.
+	// maxWaiting bounds the changes that have not begun. A client that has given one change up may
+	// have two of them.
 	maxWaiting = 2 * maxSessions
-	// sessionLeases is after how many leases without a message a session makes room for another. A
-	// client that goes on later begins a session of its own.
+	// sessionLeases is the number of leases without a message after which the coordinator may
+	// forget a session, to make room for another. A client that goes on later begins a new session.
 	sessionLeases = 2
 	// maxLog bounds the records that are kept for a server that is being copied.
 	maxLog = 8192
@@ -53,7 +54,8 @@ type CoordinatorStats struct {
 	Changes, Fenced, Rekeyed, Expired, Left, Joined uint64
 }
 
-// session is a client. It belongs to the address that has opened it.
+// session is what the coordinator knows of a client. Only messages from the address that has opened
+// the session belong to it.
 type session struct {
 	id   uint64
 	addr netip.AddrPort
@@ -72,7 +74,7 @@ type change struct {
 	op     op
 	key    uint64
 	value  []byte
-	at     uint64 // position of its first record; 0 while it waits
+	at     uint64 // position of its first record in the log; 0 while the change waits
 }
 
 // Coordinator is the process that decides all changes. It is a sans-I/O machine.
@@ -91,7 +93,7 @@ type Coordinator struct {
 	log             []record
 	base, effective uint64
 	active, waiting []*change
-	tag             uint64 // of the last REKEY
+	tag             uint64 // tag of the last REKEY
 	stats           CoordinatorStats
 }
 
@@ -171,8 +173,8 @@ func (c *Coordinator) fromClient(now clock.Time, from netip.AddrPort, m *message
 	c.send(from, &message{kind: msgView, id: s.id, number: m.number, body: v.encode()}, out)
 }
 
-// open makes a session; nil if there are too many. It forgets sessions that are not used any more,
-// but none whose change is in progress.
+// open makes a session. It returns nil if there are too many. It forgets sessions that are not used
+// any more, but none whose change is in progress.
 func (c *Coordinator) open(now clock.Time, from netip.AddrPort, pid nic.PID) *session {
 	if len(c.sessions) >= maxSessions {
 		for id, s := range c.sessions {
@@ -220,7 +222,7 @@ func (c *Coordinator) asked(s *session, m *message, out *Outbox) {
 	c.waiting = append(c.waiting, &change{s: s, number: m.number, op: o, key: m.key, value: slices.Clone(m.body)})
 }
 
-// decided records the outcome of a change and tells the client.
+// decided records the outcome of change x and tells the client.
 func (c *Coordinator) decided(x *change, err error, out *Outbox) {
 	if x.s.number != x.number {
 		return // the client has given this change up

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// How long clients avoid a replica after a failed READ, in round trips. After a TIMEOUT, the time
-// doubles with each further one.
+// How long clients avoid a replica after a failed READ, in round trips. After a timeout, the time
+// doubles with each further timeout.
 const (
 	avoidNACK        = 8
 	avoidTimeout     = 200
@@ -29,12 +29,14 @@ type avoided struct {
 	replica Replica
 	until   clock.Time
 	period  time.Duration
-	// last is the time of the last failure. noted is that of the last one but NACKs, which has set until.
+	// last is the time of the last failure. noted is the time of the last failure other than a NACK
+	// that has set until.
 	last, noted clock.Time
 }
 
-// choose returns the replica that a client asks, or nil if there is none: the first one of list that
-// is not avoided, or else the one whose last failure is the oldest. skip is how many it passes over.
+// choose returns the replica that a client asks, or nil if there is none: the first one of list
+// that is not avoided, or else the one whose last failure is the oldest. It begins with the replica
+// at index skip of list.
 func (h *Health) choose(now clock.Time, list []*Remote, skip int) (best *Remote) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,9 +66,11 @@ func (h *Health) well(r *Remote) {
 	}
 }
 
-// failed notes that a READ that began then has failed. A READ that was not dispatched says nothing about
-// the replica, and one that was in flight when another one failed says nothing more. If clients avoid all
-// replicas, they READ one all the same: when that fails, it is the turn of another one.
+// failed notes that a READ of replica r, which began at the time began, has failed with status s. A
+// READ that the client's NIC did not dispatch says nothing about the replica. A READ that was in
+// flight when another one failed does not make clients avoid the replica for longer. If clients
+// avoid all replicas, they READ the one whose last failure is the oldest, so failed stores the time
+// of each failure.
 func (h *Health) failed(now, began clock.Time, r *Remote, s nic.Status, rtt time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

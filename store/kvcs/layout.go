@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// Shape is the size of a table. All replicas of a store have the same.
+// Shape is the size of a table. All replicas of a store have the same shape.
 type Shape struct {
 	// Buckets is the number of buckets with eight slots each. Cells is how many values there is room
 	// for, including the new values of changes in progress. Value is the length of the longest value

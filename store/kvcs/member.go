@@ -40,10 +40,11 @@ type member struct {
 	// it sends again what was not acknowledged, and moved when the server last made progress.
 	sentCopy, sent uint64
 	resend, moved  clock.Time
-	owed           bool // it had not acknowledged everything when push last returned
+	owed           bool // true if the member had not acknowledged everything when push last returned
 	// granted is when a client last got a lease for a view with this member.
 	granted clock.Time
-	// fence is when all these leases are over. tag is the REKEY in progress; 0: there is none.
+	// fence is when all these leases are over. tag is the REKEY in progress; 0 means that there is
+	// none. next is the new key of that REKEY.
 	fence clock.Time
 	tag   uint64
 	next  nic.Key
@@ -91,8 +92,9 @@ func (c *Coordinator) joined(now clock.Time, from netip.AddrPort, x *message, ou
 	c.members = append(c.members, &member{addr: from, instance: x.id, region: nic.RegionID(x.region), key: nic.Key(x.body), moved: now})
 }
 
-// stale tells a server that an instance is not used any more, unless it is the present one. An instance
-// with a part of another store's table is never used.
+// stale handles a message of an instance of a server that may not be a member any more. Unless the
+// instance is that of a present member, stale tells the server to begin a new instance
+// (msgRestart). An instance with a part of another store's table is never a member.
 func (c *Coordinator) stale(from netip.AddrPort, x *message, out *Outbox) {
 	if m := c.member(from.Addr()); m == nil || m.instance != x.id || m.state == memberFencing || x.store != 0 && x.store != c.store {
 		c.send(from, &message{kind: msgRestart, id: x.id}, out)
@@ -107,7 +109,7 @@ func (c *Coordinator) member(a netip.Addr) *member {
 	return nil
 }
 
-// remove forgets a member. No client can read it any more.
+// remove forgets a member. The caller has made sure that no client can read the member any more.
 func (c *Coordinator) remove(m *member) {
 	if m.state == memberActive {
 		c.epoch++
@@ -133,7 +135,7 @@ func (c *Coordinator) progress(now clock.Time, from netip.AddrPort, x *message, 
 	}
 	if x.number > m.acked && m.copied == uint64(len(m.snapshot)) {
 		m.acked, m.moved, m.resend = x.number, now, now.Add(c.resendAfter())
-		m.sent = max(m.sent, x.number) // the log may lose what a server says to have, sent or not
+		m.sent = max(m.sent, x.number) // trim may remove these records from the log, so push must not send them
 	}
 }
 
@@ -197,7 +199,7 @@ func (c *Coordinator) watch(now clock.Time, m *member, out *Outbox) {
 		c.remove(m)
 	case m.state == memberFencing || m.state == memberWaiting || !m.owes(c):
 	case now >= m.moved.Add(c.cfg.Patience) && m.state == memberCopying:
-		c.remove(m) // no client knows it
+		c.remove(m) // no client knows this member, so it needs no fence
 	case now >= m.moved.Add(c.cfg.Patience):
 		c.fence(now, m, out)
 	case now >= m.resend:
@@ -205,8 +207,8 @@ func (c *Coordinator) watch(now clock.Time, m *member, out *Outbox) {
 	}
 }
 
-// fence makes sure that no client can read a member. The clients' clocks may be slower than that of
-// the coordinator by 3 %.
+// fence makes sure that no client can read a member: by a REKEY, or when all leases are over. It
+// allows for clients' clocks that are slower than the coordinator's clock by 3 %.
 func (c *Coordinator) fence(now clock.Time, m *member, out *Outbox) {
 	c.epoch++
 	c.stats.Fenced++
@@ -226,7 +228,8 @@ func (c *Coordinator) rekey(m *member, out *Outbox) {
 	out.Rekeys = append(out.Rekeys, rekeyOf(m.tag, m, c.cfg.Addr, c.cfg.PID, m.next))
 }
 
-// Rekeyed handles the end of a REKEY. If it is not OK, it is tried again: the leases may last longer.
+// Rekeyed handles the end of a REKEY with status s. A REKEY that has failed is issued again until
+// the leases are over, because it may succeed earlier.
 func (c *Coordinator) Rekeyed(now clock.Time, tag uint64, s nic.Status, out *Outbox) {
 	i := slices.IndexFunc(c.members, func(m *member) bool { return m.state == memberFencing && m.tag == tag })
 	if i < 0 {

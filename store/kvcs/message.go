@@ -103,7 +103,7 @@ func resultOf(err error) uint8 {
 type Replica struct {
 	Addr   netip.Addr
 	Region nic.RegionID
-	// Key is K_d of the client for READ.
+	// Key is K_d, the key for the client's READs.
 	Key nic.Key
 }
 
@@ -189,7 +189,8 @@ func (o *Outbox) send(to netip.AddrPort, m *message) {
 	o.Packets = append(o.Packets, Packet{to, m.encode()})
 }
 
-// rekeyOf makes a REKEY with the key of a process.
+// rekeyOf makes a REKEY of a member's region to the key next, issued by the process pid at the
+// address from.
 func rekeyOf(tag uint64, m *member, from netip.Addr, pid nic.PID, next nic.Key) Rekey {
 	return Rekey{Tag: tag, Target: m.addr.Addr(), Region: m.region, Key: nic.Derive(m.key, from, pid, onerma.Rekey), NewKey: next}
 }

@@ -23,7 +23,8 @@ type ServerConfig struct {
 	// run on this host: the number of the NIC's incarnation << 32, for example.
 	First uint64
 	RTT   time.Duration
-	// Again is how often the server tells that it is there; 0 means 64 RTT.
+	// Again is the time after which the server repeats to the coordinator how far it is; 0 means 64
+	// RTT.
 	Again time.Duration
 }
 
@@ -35,8 +36,8 @@ type Server struct {
 	store    uint64 // number of the store whose table the instance has; 0 before the first part
 	region   nic.RegionID
 	key      nic.Key
-	// copied is how many bytes of the table have arrived. table is nil until all have. position is that
-	// of the last record that was executed.
+	// copied is how many bytes of the table have arrived. table is nil until all have. position is
+	// the position of the last record that was executed.
 	copied   uint64
 	table    *table
 	position uint64
@@ -85,7 +86,7 @@ func (s *Server) Receive(now clock.Time, from netip.AddrPort, b []byte, out *Out
 		s.copy(&m)
 	case msgRecord:
 		if s.table == nil || m.store != s.store || m.number != s.position+1 {
-			break // a copy, or one behind a gap
+			break // a duplicate, or a record behind a gap
 		}
 		if s.table.execute(m.number, &record{step: step(m.op), key: m.key, value: m.body}) == nil {
 			s.position++
@@ -96,7 +97,7 @@ func (s *Server) Receive(now clock.Time, from netip.AddrPort, b []byte, out *Out
 	s.tell(now, out)
 }
 
-// copy takes a part of the copy of the table.
+// copy stores the next part of the copy of the table. It ignores other parts.
 func (s *Server) copy(m *message) {
 	size := uint64(s.cfg.Shape.Bytes())
 	if s.table != nil || uint64(m.region) != size || uint64(m.at) != s.copied || s.copied+uint64(len(m.body)) > size || s.copied > 0 && m.store != s.store {
@@ -115,7 +116,8 @@ func (s *Server) copy(m *message) {
 	s.table, s.position = t, m.number
 }
 
-// tell tells the coordinator how far the server is.
+// tell tells the coordinator how far the server is: how many bytes of the copy it has, and which
+// record it has executed last.
 func (s *Server) tell(now clock.Time, out *Outbox) {
 	s.told = now
 	out.send(s.cfg.Coordinator, &message{kind: msgProgress, id: s.instance, store: s.store, number: s.position, at: uint32(s.copied)})

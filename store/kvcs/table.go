@@ -52,7 +52,8 @@ type record struct {
 type entry struct {
 	at  int // number of the slot
 	now slot
-	// next is what the slot will be when the change in progress takes effect; changing: there is one.
+	// changing is true if a change of the key is in progress. next is what the slot will be when it
+	// takes effect.
 	next     slot
 	changing bool
 }
@@ -76,7 +77,7 @@ func newTable(s Shape, m Memory) *table {
 	return t
 }
 
-// loadTable makes the table that a memory has, in which no change is in progress.
+// loadTable makes a table from the contents of a memory, in which no change is in progress.
 func loadTable(s Shape, m Memory) (*table, error) {
 	t := &table{shape: s, mem: m, keys: make(map[uint64]*entry), taken: make([]bool, s.slots())}
 	used := make([]bool, s.Cells)

@@ -30,9 +30,10 @@ type Fencer struct {
 	cfg Config
 	rt  verbs.Runtime
 
-	// guards the fields below and the fences; not held during a request to a server
+	// mu guards the fields below and the fences; it is not held during a request to a server
 	mu sync.Mutex
-	// for each server, the oldest first; a thread works on each list that is not empty
+	// due has the fences that each server has yet to execute, the oldest first; a thread works on
+	// each list that is not empty
 	due    [][]*Fence
 	away   []bool // servers for which Over does not wait
 	asking int    // how many threads are running
@@ -45,7 +46,8 @@ type Fence struct {
 	owner uint32
 	upTo  bool
 	open  int // how many servers have not ended the connections yet
-	// cancelled: the fence is withdrawn, because the owner has nothing in flight any more.
+	// cancelled is true if the fence is withdrawn, because the owner has nothing in flight any
+	// more.
 	cancelled bool
 }
 
@@ -65,7 +67,8 @@ func (f *Fencer) Add(owner uint32) *Fence { return f.add(&Fence{owner: owner}) }
 // AddTo begins a fence for all owners with numbers up to `last`. None of them can connect again.
 func (f *Fencer) AddTo(last uint32) *Fence { return f.add(&Fence{owner: last, upTo: true}) }
 
-// add starts a thread for each memory server that has no other fence due.
+// add makes fence x due at each memory server. It starts a thread for each server that had no other
+// fence due.
 func (f *Fencer) add(x *Fence) *Fence {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +143,7 @@ func (f *Fencer) run(i int) {
 }
 
 // next returns the fence that server i is to execute next, or nil if there is none and the thread
-// must end. done: the server has executed the previous fence.
+// must end. done is true if the server has executed the previous fence.
 func (f *Fencer) next(i int, done bool) *Fence {
 	f.mu.Lock()
 	defer f.mu.Unlock()

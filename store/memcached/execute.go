@@ -80,7 +80,7 @@ func failed(err error) string {
 	}, err.Error())
 }
 
-// get answers get and gets.
+// get executes the commands get and gets.
 func (x *executor) get(r *text.Request, w io.Writer) error {
 	for _, key := range r.Keys {
 		x.count.gets.Add(1)
@@ -108,9 +108,9 @@ func (x *executor) get(r *text.Request, w io.Writer) error {
 }
 
 // update changes the item with a key. It calls change with the parts of the item; found is false if
-// there is no such item. If change returns Store, the data that it returns are the new ones. room
-// is how many bytes they may have. If the table has another value in this place, update keeps it,
-// and fails with kv.ErrFull if change wants to store data.
+// there is no such item. If change returns Store, the flags and data that it returns become those
+// of the item. If the value under the key's number is no item of this key, update keeps it, and
+// fails with kv.ErrFull if change does not return Keep.
 func (x *executor) update(key []byte, change func(found bool, flags uint32, data []byte, version uint64) (uint32, []byte, Change)) error {
 	var other error
 	err := x.t.Update(Number(key), func(value []byte, version uint64) ([]byte, Change) {
@@ -129,7 +129,7 @@ func (x *executor) update(key []byte, change func(found bool, flags uint32, data
 	return errors.Join(err, other)
 }
 
-// store executes the commands with data.
+// store executes the commands with data: set, add, replace, append, prepend and cas.
 func (x *executor) store(r *text.Request) string {
 	x.count.sets.Add(1)
 	answer := text.Stored

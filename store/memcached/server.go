@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/memcached/text"
 )
 
-// maxConns is how many connections a Server has at most. Further ones get tooMany and are closed.
+// maxConns is how many connections a Server has at most. Further connections get the answer tooMany
+// and are closed.
 const (
 	maxConns = 1024
 	tooMany  = "ERROR Too many open connections"
@@ -80,7 +81,7 @@ func (s *Server) accept() {
 			}
 			time.Sleep(acceptPause)
 		case !s.begin(c):
-			_, _ = c.Write(text.AppendLine(nil, tooMany)) // it need not arrive
+			_, _ = c.Write(text.AppendLine(nil, tooMany)) // the client may not get it
 			_ = c.Close()
 		}
 	}
@@ -92,7 +93,8 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-// begin serves a connection, unless there are too many or the server is closed.
+// begin serves a connection in a goroutine. It returns false, and does nothing, if there are too
+// many connections or the server is closed.
 func (s *Server) begin(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

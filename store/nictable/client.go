@@ -17,8 +17,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/rpc"
 )
 
-// Layout of the buffer of GETs: the item, then at noteAt the number of moves, then the request. As
-// private data a client sends the address and the key of this buffer.
+// Layout of the buffer for GETs: the item, then at noteAt the number of moves, then the request.
+// bufferLen is the length in bytes of the private data with which a client names the buffer: its
+// address and its R_Key.
 const (
 	wordLen   = 8
 	bufferLen = 12
@@ -56,7 +57,7 @@ type Client struct {
 	cost  kv.Cost
 	ended bool
 
-	calls  *remotemem.Fabric // of changes
+	calls  *remotemem.Fabric // for changes, which are calls of the server's process
 	caller rpc.Caller
 	seq    uint32
 	out    []byte
@@ -67,10 +68,10 @@ type Client struct {
 	gets    *remotemem.Fabric
 	op      remotemem.Op
 	base    uint64 // address of the table
-	rkey    uint32 // of the table
+	rkey    uint32 // R_Key of the table
 	moves   uint64 // number of moves at the end of the last GET
-	version uint32 // of the last answer with an item; 0 means that there was none
-	done    bool   // the last answer has come
+	version uint32 // version in the last answer with an item; 0 means that no answer had an item
+	done    bool   // true if the last answer of the present GET has come
 	in      []byte
 }
 
@@ -170,7 +171,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	if c.ended {
 		return dst[:0], kv.ErrClosed
 	}
-	var failed error // of the last request; its status says why it got no answer
+	var failed error // error of the last request; its status says why the request got no answer
 	ask := c.ask
 	switch c.cfg.Gets {
 	case store.GetsReads:
@@ -276,8 +277,8 @@ func (c *Client) change(op byte, key uint64, value []byte, deadline clock.Time) 
 	return err
 }
 
-// call makes one call of the server. With kv.ErrNoEffect it was not sent; with kv.ErrTimeout alone it may
-// be executed.
+// call makes one call of the server. An error that is kv.ErrNoEffect means that the request was not
+// sent. An error that is kv.ErrTimeout alone means that the server may execute the request.
 func (c *Client) call(op byte, key uint64, value []byte, deadline clock.Time) error {
 	for {
 		err := c.calls.Open(0, min(deadline, c.rt.Now().Add(openTime)))

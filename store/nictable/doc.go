@@ -14,19 +14,19 @@
 //
 // # Why it is linearizable
 //
-// A key has two slots, and is in one of them. An item is written before a slot names it, and one copy of
-// less than 64 bytes changes a slot. The NIC reads the slots of a key one after the other. A key that
-// moves between its slots is in both for a moment, and then the number of moves is raised, in front of
-// its removal from the first: a client that has found nothing and sees another number than at the end of
-// its last GET asks again.
+// A key has two slots, and is in one of them. An item is written before a slot names it, and one
+// copy of less than 64 bytes changes a slot. The NIC reads the slots of a key one after the other.
+// A key that moves between its slots is in both for a moment. The number of moves is raised before
+// the key is removed from its first slot: a client that has found nothing, and sees another number
+// of moves than at the end of its last GET, asks again.
 //
 // An item may be used again while the NIC sends it. So the answer has the version of the slot, which no
 // other item ever has, and the client compares it and the checksum with the item.
 //
 // # Limits
 //
-// One client has one GET in flight. Two keys with the same fingerprint of 48 bits are not stored both:
-// the second INSERT gets kv.ErrFull. Versions have 32 bits. A PUT whose connection fails returns
-// kv.ErrTimeout. There is one copy of the data, in the memory of one host. A client that was not
-// connected when the process crashed must wait for the next one.
+// One client has one GET in flight. Two keys with the same fingerprint of 48 bits are not stored
+// both: the second INSERT gets kv.ErrFull. Versions have 32 bits. A PUT whose connection fails
+// returns kv.ErrTimeout. There is one copy of the data, in the memory of one host. A client that
+// was not connected when the process crashed must wait for the next process.
 package nictable

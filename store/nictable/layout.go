@@ -44,7 +44,8 @@ func (s Shape) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(s.Slots))
 }
 
-// parseShape reads a shape, from shapeLen bytes. It returns an error if no table has it.
+// parseShape reads a shape, from shapeLen bytes. It returns an error if no table can have this
+// shape.
 func parseShape(b []byte) (Shape, error) {
 	number := func(at int) int { return int(binary.BigEndian.Uint32(b[at:])) }
 	return Shape{Items: number(0), Value: number(4), Slots: number(8)}.withDefaults()
@@ -75,7 +76,7 @@ func (s Shape) slotsOf(f redn.Operand) [probes]int {
 	return [probes]int{int(a), int((a + 1 + b) % n)}
 }
 
-// slot is a slot of the table; print 0: it is empty.
+// slot is a slot of the table. print is the fingerprint of its key; 0 means that the slot is empty.
 type slot struct {
 	print   redn.Operand
 	version uint32

@@ -13,7 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/rpc"
 )
 
-// Names of the services: that of changes, and that of the programs that answer GETs.
+// Service is the name under which the server listens for changes, getService that for the programs
+// that answer GETs.
 const (
 	Service    = "nictable"
 	getService = "nictable-get"
@@ -54,7 +55,7 @@ type Server struct {
 	// Pace, if not nil, is called before each request is executed; it lets time pass.
 	Pace   func()
 	listen [2]rdmacm.Listener // for changes, for GETs
-	buf    []byte             // the request, and value that of a GET
+	buf    []byte             // buf has the request, and value the value that a GET returns
 	value  []byte
 
 	mu sync.Mutex // guards t; no thread waits while it holds mu
@@ -166,7 +167,8 @@ func (s *Server) handle(r rpc.Request) bool {
 	return true
 }
 
-// get returns the value of a key in dst. Other threads may read other values meanwhile.
+// get copies the value of a key to dst[:0] while it holds mu, because other threads overwrite the
+// table's buffer when they read.
 func (s *Server) get(key uint64, dst []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

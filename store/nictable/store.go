@@ -94,11 +94,11 @@ func serverHost(r *spec.Rack) (string, error) {
 
 // request and info are the body and the answer of store.PathStart.
 type request struct {
-	// Fresh: an empty table is made, also if there is one.
+	// Fresh is true if an empty table is to be made even if there is one.
 	Fresh bool  `json:"fresh"`
 	Shape Shape `json:"shape"`
-	// Memcached is the TCP address on which the server listens for memcached's protocol; "": none is
-	// opened.
+	// Memcached is the TCP address on which the server is to listen for memcached's protocol; ""
+	// means that it opens no further address.
 	Memcached string `json:"memcached,omitempty"`
 }
 
@@ -106,7 +106,8 @@ type info struct {
 	Shape Shape `json:"shape"`
 	Keys  int   `json:"keys"`
 	Made  bool  `json:"made"`
-	// Memcached is the address on which the server listens for memcached's protocol; "": it does not.
+	// Memcached is the address on which the server listens for memcached's protocol; "" means that
+	// it does not.
 	Memcached string `json:"memcached,omitempty"`
 }
 
@@ -166,9 +167,9 @@ type node struct {
 
 	mu     sync.Mutex // guards the fields below
 	estate *Estate
-	owner  verbs.Context // of the estate
+	owner  verbs.Context // context of the estate
 	server *Server
-	ctx    verbs.Context // of the server
+	ctx    verbs.Context // context of the server
 	over   chan struct{} // closed when the server has ended
 	tcp    tcp
 }
@@ -298,8 +299,8 @@ func (n *node) Status() store.Status {
 	return store.Status{Up: n.running(), Service: Service}
 }
 
-// trial draws a table for `rdmalab sim nictable`: so small that keys move and items are used again at
-// once, often while a program is between its probes.
+// trial chooses at random a table for `rdmalab sim nictable`. The table is so small that keys move
+// and items are used again at once, often while a program is between its two probes.
 func trial(r *rand.Rand, _ int) store.Trial {
 	s := Shape{Items: 8 + r.IntN(8), Slots: 6 + r.IntN(10), Value: 16 << r.IntN(9)}
 	loopback := time.Duration(r.IntN(20)) * time.Microsecond

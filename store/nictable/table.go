@@ -13,12 +13,12 @@ import (
 type table struct {
 	e       *Estate
 	slots   []slot
-	free    []int // items
+	free    []int // numbers of free items
 	version uint32
 	moves   uint64
 	line    [line]byte
-	item    []byte // as it is written
-	got     []byte // as it was read
+	item    []byte // the item as it is written
+	got     []byte // the item as it was read
 }
 
 // take reads the table of an estate. If a former process ended during a move, a key is in two
@@ -74,7 +74,8 @@ func (t *table) find(f redn.Operand) int {
 	return -1
 }
 
-// has returns the slot that has a key, or -1; the second result reports whether another key is there.
+// has returns the slot that has a key, or -1. other is true if a slot has another key with the same
+// fingerprint.
 func (t *table) has(key uint64) (n int, other bool, err error) {
 	if n = t.find(fingerprint(key)); n < 0 {
 		return -1, false, nil
@@ -105,7 +106,7 @@ func (t *table) remove(n int) error { return t.set(n, slot{}) }
 
 // write writes an item that no slot names, and returns the slot that would name it.
 func (t *table) write(key uint64, value []byte) (s slot, item int, err error) {
-	if t.version++; t.version == redn.Miss { // an answer with this version would say that there is no item
+	if t.version++; t.version == redn.Miss { // an answer with the version Miss would say that there is no item
 		t.version++
 	}
 	item = t.free[len(t.free)-1]
@@ -217,14 +218,16 @@ func (t *table) read(n int) (key uint64, value []byte, err error) {
 // maxMoves is how many keys one INSERT moves, at most.
 const maxMoves = 256
 
-// room empties one of the slots of a fingerprint, by moving keys to their other slots, and returns it.
+// room empties one of the two slots of a fingerprint, by moving keys to their other slots, and
+// returns that slot.
 func (t *table) room(f redn.Operand) (int, error) {
 	for _, n := range t.e.shape.slotsOf(f) {
 		if t.slots[n].print == 0 {
 			return n, nil
 		}
 	}
-	// Each key of path moves to the slot behind it; the last one is empty.
+	// path is a list of slots. The key in each of them moves to the next slot of path, and the last
+	// slot is empty.
 	path := []int{t.e.shape.slotsOf(f)[0]}
 	for t.slots[path[len(path)-1]].print != 0 {
 		if len(path) > maxMoves {
@@ -242,7 +245,7 @@ func (t *table) room(f redn.Operand) (int, error) {
 	return path[0], nil
 }
 
-// move moves a key to an empty slot. For a moment it is in both.
+// move moves a key to an empty slot. For a moment the key is in both slots.
 func (t *table) move(from, to int) error {
 	if err := t.set(to, t.slots[from]); err != nil {
 		return err

@@ -30,8 +30,8 @@ func checkWay(way string) error {
 	return fmt.Errorf("gets %.20q: want %s, %s or %s", way, store.GetsNIC, store.GetsReads, store.GetsServer)
 }
 
-// fetch finds the item of a key by READs. Like ask, it sets version, and moves in the end. The item is
-// then in the buffer.
+// fetch finds the item of a key by READs. Like ask, it sets c.version and, at the end, c.moves. The
+// item is then in the buffer.
 func (c *Client) fetch(f redn.Operand, deadline clock.Time) error {
 	g, at, ops := &c.reads, noteAt(c.shape)+wordLen, []*remotemem.Op(nil)
 	c.version = 0
@@ -91,6 +91,6 @@ func (c *Client) getFromServer(key uint64, dst []byte, deadline clock.Time) ([]b
 		case errors.Is(err, kv.ErrNotFound), errors.Is(err, verbs.ErrClosed), c.rt.Now() >= deadline:
 			return dst[:0], err
 		}
-		c.cost.Retries++ // a GET changes nothing, and may be sent again
+		c.cost.Retries++ // an opGet changes nothing, so it is sent again
 	}
 }

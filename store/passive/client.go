@@ -23,9 +23,9 @@ type Client struct {
 // NewClient makes a Client of a store for values of up to largest bytes. The Client closes the Conn.
 func NewClient(c *Conn, largest int) Client { return Client{Conn: c, largest: largest} }
 
-// HolderOf returns the memory server that has a key, from 0, as PlaceOf places it. After a loss of memory a
-// client may report a key on this server alone as lost. A store that places keys in another way has a method
-// of its own.
+// HolderOf returns the number of the memory server that has a key, from 0, as PlaceOf computes it.
+// If a server has lost its memory, a client may report only the keys of that server as lost. A
+// store that places keys in another way has its own method HolderOf.
 func (c *Client) HolderOf(key uint64) (server int) {
 	server, _ = PlaceOf(key, c.Conn.Servers())
 	return server

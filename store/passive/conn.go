@@ -154,10 +154,10 @@ func (c *Conn) target(server int, at uint64) remotemem.Target {
 	return remotemem.Target{Peer: server, Addr: m.Addr + at, RKey: m.RKey}
 }
 
-// do carries out the operation that prepare puts into c.op, and then those in more. While one of
-// them fails, do connects again and repeats all of them. `sent` is the number of times that they
-// were sent. The error is kv.ErrTimeout, kv.ErrLost if this owner was fenced or the memory is
-// another one, verbs.ErrClosed, ErrPassed, or that of prepare.
+// do carries out the operation that prepare puts into c.op, and then those in more. If one of them
+// fails, do connects again and repeats all of them. `sent` is how often they were sent. The error
+// is kv.ErrTimeout, kv.ErrLost if this owner was fenced or the memory is another one,
+// verbs.ErrClosed, ErrPassed, or that of prepare.
 func (c *Conn) do(server int, deadline clock.Time, prepare func() error, more ...*remotemem.Op) (sent int, err error) {
 	ops := append([]*remotemem.Op{&c.op}, more...)
 	for {
@@ -220,8 +220,8 @@ func (c *Conn) Swap(server int, at, old, young uint64, deadline clock.Time) (fou
 	return found, sent, err
 }
 
-// SwapRead is Swap with a READ of len(b) bytes at from in the same round trip. The server executes
-// the READ after the CAS. So if the CAS was made, b has what the memory held after it.
+// SwapRead does the work of Swap, and reads len(b) bytes at from in the same round trip. The server
+// executes the READ after the CAS. So if the CAS was made, b has what the memory held after it.
 func (c *Conn) SwapRead(
 	server int, at, old, young, from uint64, b []byte, deadline clock.Time,
 ) (found uint64, sent int, err error) {
@@ -239,9 +239,9 @@ func (c *Conn) SwapRead(
 	return found, sent, err
 }
 
-// TakeOver is Swap for a word which says that owner has a lock. It fences the owner at the server
-// before each CAS. A server that restarts forgets this, but then the connection of the CAS fails,
-// too, because it is older than the fencing.
+// TakeOver does the work of Swap for a word which says that owner has a lock. It fences the owner
+// at the server before each CAS. A server that restarts forgets the fence. But then the connection
+// on which the CAS is sent fails, too, because it was made before the fence.
 func (c *Conn) TakeOver(
 	server int, at, old, young uint64, owner uint32, deadline clock.Time,
 ) (found uint64, sent int, err error) {
@@ -296,8 +296,8 @@ func (c *Conn) Servers() int { return len(c.mems) }
 // there.
 func (c *Conn) Len(server int) int { return c.mems[server].Len }
 
-// Runtime returns the runtime of the client's context. It also notes where the time of operations
-// goes.
+// Runtime returns the runtime of the client's context. It also records in which phases operations
+// spend their time.
 func (c *Conn) Runtime() *kv.Timeline { return c.rt }
 
 // RTTs returns the number of round trips so far. An operation that was sent twice counts twice.

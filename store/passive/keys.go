@@ -45,9 +45,9 @@ func PlaceOf(key uint64, servers int) (server int, slot uint64) {
 	return int(h % uint64(servers)), h / uint64(servers)
 }
 
-// Find returns the server and the number of the slot of a key, and copies what follows the key there
-// into rest. Without a valid Keys the error is that of Validate. If the key has no slot and claim is
-// true, Find claims a slot for it, by CAS. Otherwise the error is kv.ErrNotFound.
+// Find returns the server and the number of the slot of a key, and copies what follows the key
+// there into rest. If k is not valid, the error is that of Validate. If the key has no slot and
+// claim is true, Find claims a slot for it, by CAS. Otherwise the error is kv.ErrNotFound.
 //
 // A key's slots are tried in one order, and a key takes the first one that is free. So all clients
 // find a key in the same slot, and a free slot ends the search.

@@ -15,7 +15,7 @@ import (
 const (
 	SuperLen     = 64
 	SuperWord    = 32
-	superServers = 16 // the number of servers, and above it which of them this one is
+	superServers = 16 // the number of servers, in 4 bytes; then the number of this one, at superAt
 	superClients = 24 // counts the clients; only that of the first server is used
 	superNumbers = 40
 )
@@ -150,7 +150,8 @@ func (f Form) Format(cfg Config, plan func(memory int) (n Numbers, zeroed uint64
 	return nil
 }
 
-// same reports whether a superblock that holds found is that of server i of a store with s.
+// same reports whether the superblock b, which Parse has read into found, is that of server i of
+// the store s.
 func same(b []byte, found, s Super, i int) bool {
 	return found == s && binary.LittleEndian.Uint32(b[superAt:]) == uint32(i)
 }
@@ -229,7 +230,8 @@ func (f Form) Expect(c *Conn, s Super, word func(uint64) error) {
 	})
 }
 
-// Number gives a client that has joined a new number. It ends all its connections.
+// Number gives a client that has joined a new owner number. To do so it ends all connections of the
+// client.
 func (f Form) Number(c *Conn, deadline clock.Time) error {
 	if err := c.Become(0); err != nil {
 		return err

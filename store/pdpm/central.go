@@ -55,7 +55,8 @@ const (
 	// askAgain is the time that a client waits for the first answer to a request that changes
 	// nothing. Then it connects again and repeats the request. Each time it waits twice as long.
 	askAgain = 100 * time.Millisecond
-	// One part in answerMargin of the time until the deadline is left for the coordinator's answer.
+	// answerMargin decides which part of the time until the deadline is left for the coordinator's
+	// answer to arrive: 1/answerMargin.
 	answerMargin = 8
 )
 

@@ -199,7 +199,7 @@ func (n *centralNode) Crash() error {
 // NICGone ends the coordinator like Crash, because the coordinator cannot work without connections.
 func (n *centralNode) NICGone() error { return n.Crash() }
 
-// end does what Crash does. The caller holds mu.
+// end does the work of Crash for a caller that holds mu.
 func (n *centralNode) end() error {
 	if n.running == nil {
 		return nil
@@ -236,8 +236,8 @@ func startCentral(c *store.Call, in request) (out info, err error) {
 	return out, c.Post(host, Central.Path(store.PathStart), in, &out)
 }
 
-// centralTrial draws a table for `rdmalab sim pdpm-central`. It is small, so that operations often
-// meet at the same keys.
+// centralTrial chooses at random a table for `rdmalab sim pdpm-central`. The table is small, so
+// that operations often meet at the same keys.
 func centralTrial(r *rand.Rand, _ int) store.Trial {
 	s := Shape{Value: 16 << r.IntN(8), Entries: 1 + r.IntN(20)}
 	return store.Trial{

@@ -56,7 +56,7 @@ type Coordinator struct {
 	index    *index
 	listener rdmacm.Listener
 	pd       verbs.PD
-	idle     verbs.Gate // the last thread that ends opens it
+	idle     verbs.Gate // opened by the last thread that ends
 
 	mu       sync.Mutex // guards the fields below
 	handlers map[*handler]bool
@@ -135,7 +135,7 @@ func (c *Coordinator) watch() {
 	}
 }
 
-// FormatCentral makes an empty table of pDPM-Central, like Format for pDPM-Direct.
+// FormatCentral makes an empty table of pDPM-Central, as Format makes one of pDPM-Direct.
 func FormatCentral(cfg passive.Config, s Shape, deadline clock.Time) (Shape, error) {
 	return s.format(cfg, central, deadline)
 }

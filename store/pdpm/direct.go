@@ -92,7 +92,7 @@ func (c *Client) change(key uint64, x change, deadline clock.Time) error {
 			own, err = c.lock(e, key, head[:], deadline)
 		}
 		switch {
-		case refused(err): // if the client has the lock, it must be left
+		case refused(err): // the client may have the lock under its old number: ready gives it another number
 			c.stray = true
 			continue
 		case err != nil:

@@ -25,8 +25,8 @@ type handler struct {
 	// not change.
 	came    []came
 	sending bool
-	// bytes is the request that is being executed, buf is what was read from a memory server, made
-	// is what is written there, and out is the answer.
+	// bytes is the request that is being executed, buf has the bytes that were read from a memory
+	// server, made the bytes that are written there, and out the bytes of the answer.
 	bytes, buf, made, out []byte
 	reply                 answer
 	// doubt is the place of a key whose last WRITE was not acknowledged; see settle.
@@ -39,7 +39,7 @@ type came struct{ recv, n int }
 // has the answer, and the handler has posted the receive of the former request again by then.
 const recvs = 2
 
-// Once per lookPause an idle handler looks whether its connection has ended.
+// lookPause is the period at which an idle handler checks whether its connection has ended.
 const lookPause = 50 * time.Millisecond
 
 // settlePause is the longest time of one attempt of settle.
@@ -281,7 +281,7 @@ func (h *handler) change(q *query, deadline clock.Time) status {
 		return h.confirm(q.key, notFound, deadline)
 	}
 	out := h.write(q, p, deadline)
-	if out != doubtful { // otherwise settle releases it
+	if out != doubtful { // otherwise settle releases the key
 		x.release(p)
 	} else {
 		h.doubt = p

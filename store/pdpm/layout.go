@@ -14,8 +14,8 @@ import (
 const (
 	atServing = passive.SuperWord
 	keyLen    = 8
-	headLen   = 16 // of the part of a copy before its value
-	lockLen   = 8  // of the lock word, before the copy in place
+	headLen   = 16 // length of the part of a copy before its value
+	lockLen   = 8  // length of the lock word, which is before the copy in place
 	line      = 64
 )
 

@@ -41,8 +41,8 @@ func directFlags(fs *pflag.FlagSet, s *Shape) {
 // fit returns the shape of a table for a workload.
 func fit(w store.Workload) Shape { return Shape{Value: max(w.Config.Value, DefaultValue)} }
 
-// draw draws a table for `rdmalab sim pdpm-direct`. It is small, so that operations often meet at
-// the same keys, and has a short lease.
+// draw chooses at random a table for `rdmalab sim pdpm-direct`. The table is small, so that
+// operations often meet at the same keys, and has a short lease.
 func draw(r *rand.Rand) (Shape, store.Trial) {
 	s := Shape{Value: 16 << r.IntN(8), Entries: 1 + r.IntN(20), Lease: time.Duration(1+r.IntN(20)) * time.Millisecond}
 	return s, store.Trial{

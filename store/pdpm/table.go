@@ -49,13 +49,13 @@ func (s Shape) format(cfg passive.Config, form passive.Form, deadline clock.Time
 type Client struct {
 	passive.Client
 	shape Shape
-	// known has the entries of keys.
+	// known has the entries of the keys that the client has used.
 	known map[uint64]entry
 	// locks counts the locks that the client has taken under its present number. stray is true if
 	// the client may have left a lock under this number. Then it must take another number.
 	locks uint32
 	stray bool
-	// buf is what was read, made is what is written.
+	// buf has the bytes that were read last, made the bytes that are written.
 	buf, made []byte
 }
 

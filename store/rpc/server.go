@@ -49,7 +49,7 @@ type Server struct {
 	// leaving are connections that have ended, while some of their completions may still be in the
 	// queue.
 	leaving []*Conn
-	// accepting is how many threads accept connections. ended: the listener is closed.
+	// accepting is how many threads accept connections. ended is true if the listener is closed.
 	accepting int
 	ended     bool
 }
@@ -243,8 +243,8 @@ func (s *Server) Connect(req rdmacm.Request) error {
 	return nil
 }
 
-// makeRoom ends the connection that has been silent for longest. The client that was refused finds room when it
-// tries again.
+// makeRoom ends the connection that has been silent for longest, if it has been silent for at least
+// the time silence. The client that was refused finds room when it tries again.
 func (s *Server) makeRoom() {
 	var oldest *Conn
 	for _, c := range s.all() {

@@ -6,7 +6,7 @@ type Chunks struct {
 	runs []run
 	// taken is how many places were taken so far. turn is the server to ask next.
 	taken, turn int
-	// exhausted says for each server whether all of its memory was found taken.
+	// exhausted is true for each server that was found to have no memory left.
 	exhausted []bool
 }
 
@@ -20,7 +20,7 @@ const (
 	// takeShare limits how much is taken at a time: 1/takeShare of what was taken so far. So all
 	// clients together hold little unused memory when the servers are full.
 	takeShare = 64
-	// memoryShare: at least 1/memoryShare of a server's memory is taken at a time.
+	// memoryShare is the least share that is taken at a time: 1/memoryShare of a server's memory.
 	memoryShare = 1 << 16
 )
 
@@ -32,7 +32,7 @@ func (c *Chunks) Want(length, most int, memory uint64) uint64 {
 }
 
 // Next returns the server to ask for memory next; the servers, whose number is given, take turns.
-// unused: the server may have memory that is not taken.
+// unused is true if the server may have memory that is not taken.
 func (c *Chunks) Next(servers int) (server int, unused bool) {
 	server = c.turn
 	c.turn = (c.turn + 1) % servers
@@ -40,8 +40,8 @@ func (c *Chunks) Next(servers int) (server int, unused bool) {
 }
 
 // Took notes what a server has given: the memory from offset `from` to `end`, in places of a
-// length. last: the server has no more. The caller has the first place; Took adds the others, and
-// returns false if there was none.
+// length. last is true if the server has no more. The caller has the first place; Took adds the
+// others, and returns false if there was none.
 func (c *Chunks) Took(server int, from, end uint64, length int, last bool) bool {
 	for len(c.exhausted) <= server {
 		c.exhausted = append(c.exhausted, false)

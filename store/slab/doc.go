@@ -21,8 +21,8 @@
 // another place that look like what it expects.
 //
 // The caller writes classes to the memory servers before it gives out a place of the segment, so
-// that they survive it. It decides when nothing reaches a place any more, which is never by time
-// alone: see package lease.
+// that they survive it. The caller also decides when no request can reach a place any more. The
+// passing of time alone does not show that: see package lease.
 //
 // Lengths and offsets are in bytes, servers and segments count from 0. Nothing here blocks, and one
 // thread at a time uses a value; the zero values of Free, Queue and Chunks are empty.

@@ -14,7 +14,7 @@ type Table struct {
 	resting []resting
 }
 
-// resting is a segment that rests since an epoch.
+// resting is a segment that rests, and the epoch in which it came to rest.
 type resting struct {
 	Segment
 	epoch uint32
@@ -73,7 +73,8 @@ func (t *Table) Rests(s Segment) bool {
 func (t *Table) Resting() int { return len(t.resting) }
 
 // Wake removes the class of the resting segments whose epoch every client has left: oldest is the
-// oldest epoch that a client is in. waiting: other segments wait for the end of the epoch now.
+// oldest epoch that a client is in. waiting is true if other segments wait for the end of the
+// present epoch, now.
 func (t *Table) Wake(oldest, now uint32) (waiting bool) {
 	t.resting = slices.DeleteFunc(t.resting, func(r resting) bool {
 		if r.epoch < oldest {
@@ -86,7 +87,7 @@ func (t *Table) Wake(oldest, now uint32) (waiting bool) {
 	return waiting
 }
 
-// Stir ends the rest of a server's segments: they keep their class.
+// Stir makes the resting segments of a server ordinary ones again: they keep their class.
 func (t *Table) Stir(server int) {
 	t.resting = slices.DeleteFunc(t.resting, func(r resting) bool { return r.Server == server })
 }

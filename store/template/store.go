@@ -34,8 +34,8 @@ func flags(fs *pflag.FlagSet, s *Shape) {
 	fs.IntVar(&s.Slots, "slots", 0, "slots of the table on each memory server; each key needs one (default: half as many as values of the greatest length fit into the server's memory)")
 }
 
-// draw draws a table for `rdmalab sim template`. It is small, so that operations often meet at the
-// same keys.
+// draw chooses at random a table for `rdmalab sim template`. The table is small, so that operations
+// often meet at the same keys.
 func draw(r *rand.Rand) (Shape, store.Trial) {
 	s := Shape{Value: 16 << r.IntN(6), Slots: 16 + r.IntN(20)}
 	return s, store.Trial{

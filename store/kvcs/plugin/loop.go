@@ -33,7 +33,8 @@ type loop struct {
 	kvcs.Machine
 }
 
-// maxRekeys is how many REKEYs wait in the channel; a machine has one for each server in progress.
+// maxRekeys is how many REKEYs wait in the channel; a machine has at most one in progress for each
+// server.
 const maxRekeys = kvcs.MaxReplicas
 
 // receiveBuffer is the size of a socket's buffer that a loop asks for, in bytes. The kernel may give
@@ -50,7 +51,7 @@ func listen(addr netip.Addr) (*net.UDPConn, error) {
 	return conn, nil
 }
 
-// run starts the threads of a loop, whose fields in front of wg and Machine are set.
+// run starts the threads of a loop. The caller has set Machine and the fields before wg.
 func (l *loop) run() {
 	l.due = make(chan kvcs.Rekey, maxRekeys)
 	l.wg.Go(l.receive)
@@ -70,7 +71,7 @@ func (l *loop) receive() {
 			return
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			l.step(func(clock.Time) {})
-		case err != nil: // an error of an earlier datagram that was sent
+		case err != nil: // the kernel reports that an earlier datagram was not delivered
 		default:
 			from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 			l.step(func(now clock.Time) { l.Receive(now, from, b[:n], &l.box) })
@@ -114,10 +115,11 @@ func (l *loop) step(f func(now clock.Time)) {
 	if next := l.Deadline(); next != clock.Never {
 		at = time.Now().Add(next.Sub(now))
 	}
-	_ = l.conn.SetReadDeadline(at) // it fails after close alone
+	_ = l.conn.SetReadDeadline(at) // it fails only after close
 }
 
-// with calls f while the machine does nothing. The programs of the host may hang.
+// with calls f while no thread of the loop uses the machine. It does not wait for programs of the
+// host that hang.
 func (l *loop) with(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

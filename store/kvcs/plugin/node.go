@@ -46,7 +46,7 @@ func (p *part) discard(why error) error {
 // node is the store's part of a host.
 type node struct {
 	host  store.Host
-	total totals // of clients that are closed
+	total totals // what closed clients have done
 
 	mu    sync.Mutex // guards the fields below
 	coord *kvcs.Coordinator
@@ -135,7 +135,7 @@ func rekey(p *onermahost.Process, k *kvcs.Rekey) nic.Status {
 	to := onermahost.Keyed(k.Target, k.Region, onerma.KeyLen, onerma.Rekey, nic.NewCipher(k.Key))
 	s, ok := statusOf(p.Rekey(to, k.NewKey))
 	if !ok {
-		time.Sleep(maxPause) // the NIC is down, or does not know the target
+		time.Sleep(maxPause) // the NIC is down, or does not know the target: pause before the next REKEY
 	}
 	return s
 }
@@ -213,7 +213,7 @@ type memory struct{ *onermahost.Region }
 func (m memory) Load(b []byte, at int) { _ = m.ReadAt(b, at) } // the table is within the region
 
 // Store implements kvcs.Memory.
-func (m memory) Store(b []byte, at int) { _ = m.WriteAt(b, at) } // likewise
+func (m memory) Store(b []byte, at int) { _ = m.WriteAt(b, at) } // the table is within the region
 
 // endCoordinator ends the coordinator. The caller holds mu.
 func (n *node) endCoordinator() error {
@@ -244,7 +244,8 @@ func (n *node) Crash() error {
 	return errors.Join(errs...)
 }
 
-// NICGone implements store.Node: keys of the NIC's incarnation are worth nothing any more.
+// NICGone implements store.Node. It calls Crash, because the keys and regions of the NIC's ended
+// incarnation are not valid any more.
 func (n *node) NICGone() error { return n.Crash() }
 
 // Status implements store.Node.

@@ -22,10 +22,10 @@ const (
 	maxClients = 1024
 	// area is the local memory of a client: room for its longest READ.
 	area = 4096
-	// clientSlots is how many READs of a host's clients are in flight.
+	// clientSlots is how many READs of a host's clients may be in flight at a time.
 	clientSlots = 256
-	// maxInbox is how many messages of the coordinator wait for a client. It has asked for all of them
-	// but copies, and takes them before each operation.
+	// maxInbox is how many messages of the coordinator wait for a client. Except for duplicates,
+	// the client has asked for each of them, and it takes them before each operation.
 	maxInbox = 16
 	// maxRemotes is how many replicas a port remembers.
 	maxRemotes = 2 * kvcs.MaxReplicas
@@ -43,12 +43,12 @@ type clients struct {
 	total  *totals
 
 	mu     sync.Mutex // guards the fields below
-	free   []int      // areas
+	free   []int      // offsets of areas that no client has
 	ports  map[*port]struct{}
 	closed bool
 }
 
-// totals counts what clients have done that are closed.
+// totals counts what closed clients of a host have done, and how many clients were opened.
 type totals struct{ opened, redirected, changed, pending atomic.Uint64 }
 
 // newClients opens the process.
@@ -138,10 +138,10 @@ func (c *client) Close() error {
 type port struct {
 	clients *clients
 	conn    *net.UDPConn
-	place   int // of its area
+	place   int // offset of its area in clients.buf
 	inbox   chan []byte
-	over    atomic.Bool // the port, or the process, was closed
-	ended   bool        // close was called
+	over    atomic.Bool // true if the port, or the process, was closed
+	ended   bool        // true if close was called
 	call    onermahost.Call
 	remotes map[*kvcs.Remote]*onermahost.Remote
 }
@@ -162,7 +162,7 @@ func (p *port) receive() {
 		}
 		select {
 		case p.inbox <- append([]byte(nil), b[:n]...):
-		default: // it is asked for again
+		default: // the inbox is full: the client asks again
 		}
 	}
 }
@@ -216,7 +216,7 @@ func (p *port) Read(r *kvcs.Remote, offset uint64, b []byte, until clock.Time) n
 	switch {
 	case s == nic.OK:
 		copy(b, c.buf[at:])
-	case !ok: // the NIC is down, or the replica is on this host, whose memory its NIC does not READ
+	case !ok: // the NIC is down, or the replica is on this host: a NIC does not READ its own host's memory
 		p.pause(until)
 	}
 	return s
@@ -236,7 +236,7 @@ const maxPause = 10 * time.Millisecond
 func (p *port) remote(r *kvcs.Remote) *onermahost.Remote {
 	m := p.remotes[r]
 	if m == nil {
-		if len(p.remotes) >= maxRemotes { // most of them are those of former views
+		if len(p.remotes) >= maxRemotes { // most of them belong to earlier views
 			clear(p.remotes)
 		}
 		m = onermahost.Keyed(r.Addr, r.Region, r.Length, onerma.Read, r.Key)

@@ -108,7 +108,7 @@ type request struct {
 	// coordinator.
 	Coordinator string     `json:"coordinator,omitempty"`
 	Shape       kvcs.Shape `json:"shape"`
-	// Fresh: the coordinator begins with an empty table, also if one runs.
+	// Fresh is true if a coordinator is to begin with an empty table even if one runs already.
 	Fresh bool `json:"fresh,omitempty"`
 }
 
@@ -208,7 +208,8 @@ func awaitReplicas(c *store.Call, hosts []string) error {
 	}
 }
 
-// newStop ends the store on all hosts that answer. The coordinator's must.
+// newStop ends the store on all hosts that answer. It returns an error if the coordinator's host
+// does not answer.
 func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	return func(c *store.Call) (store.Result, error) {
 		for _, m := range c.Memory() {
@@ -239,7 +240,8 @@ type coordinatorStat struct {
 	kvcs.CoordinatorStats
 }
 
-// clientStat counts what the clients of a host have done that have ended.
+// clientStat counts what those clients of a host have done that have ended, and how many were
+// opened.
 type clientStat struct {
 	Opened     uint64 `json:"opened"`
 	Redirected uint64 `json:"redirected"`

@@ -30,13 +30,13 @@ type Host struct {
 	nics  *executor.Machine
 	seen  uint64 // Activity of nics when results were last collected
 	// machine is the coordinator or server; nil on hosts of clients, and after a crash. While it
-	// hangs, late has what it was sent.
+	// hangs, late has the datagrams for it.
 	machine kvcs.Machine
 	hung    bool
 	late    []datagram
 	box     kvcs.Outbox
-	region  *nic.Region         // of a server
-	rekeys  *nic.Portal         // of the coordinator
+	region  *nic.Region         // the memory that a server lends
+	rekeys  *nic.Portal         // the portal for the coordinator's REKEYs
 	cut     map[netip.Addr]bool // hosts whose frames do not arrive; see Rack.Part
 	clients
 }
@@ -95,7 +95,7 @@ func (h *Host) register(buf []byte, access verbs.Access) (*mem.Region, *nic.Regi
 type memory struct{ *mem.Region }
 
 func (m memory) Load(b []byte, at int)  { _ = m.ReadAt(b, at) }  // the table is within the region
-func (m memory) Store(b []byte, at int) { _ = m.WriteAt(b, at) } // likewise
+func (m memory) Store(b []byte, at int) { _ = m.WriteAt(b, at) } // the table is within the region
 
 // serve starts the server of a host.
 func (h *Host) serve() error {
@@ -237,7 +237,7 @@ func (h *Host) send(from uint16, to netip.AddrPort, data []byte, out *packetio.B
 	out.Add(0, append(b, data...))
 }
 
-// rekeyed takes completions of REKEYs.
+// rekeyed hands the completions of REKEYs to the coordinator.
 func (h *Host) rekeyed() {
 	if h.rekeys == nil {
 		return
@@ -248,7 +248,7 @@ func (h *Host) rekeyed() {
 	}
 }
 
-// collect takes the results of READs.
+// collect hands the results of READs to the threads that wait for them.
 func (h *Host) collect() {
 	if h.exec == nil || h.nics.Activity() == h.seen {
 		return
@@ -269,7 +269,8 @@ func (h *Host) collect() {
 	}
 }
 
-// step calls f in a step of the host that no frame causes.
+// step calls f as an event of the host that no frame and no timer has caused, and sends what f has
+// put into the outbox.
 func (h *Host) step(f func(now clock.Time, out *packetio.Batch)) {
 	now, out := h.rack.Net.Begin(h.node)
 	f(now, out)

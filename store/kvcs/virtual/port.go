@@ -30,7 +30,7 @@ type Port struct {
 	status  nic.Status
 }
 
-// open makes a port, and the process of the host with the first one.
+// open makes a port. With the first port of a host it also opens the process of the host's clients.
 func (h *Host) open() (*Port, error) {
 	r := h.rack
 	if h.exec == nil {

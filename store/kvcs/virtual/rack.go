@@ -24,9 +24,10 @@ type Config struct {
 	// Servers and Hosts are the numbers of replicas and of hosts for clients; required.
 	Servers, Hosts int
 	Shape          kvcs.Shape // required
-	// RTT is the round trip; required. Delay is that of a link; 0 means RTT / 4.
+	// RTT is the round-trip time of the rack; required. Delay is the delay of a link in one
+	// direction; 0 means RTT / 4.
 	RTT, Delay time.Duration
-	Rate       int64 // of the links, in bits a second; 0: frames take no time
+	Rate       int64 // of the links, in bits a second; 0 means that frames take no time
 	// MTU, Window and Threshold are those of nic.Config. First is the first congestion window.
 	MTU, Window, Threshold int
 	First                  float64
@@ -35,7 +36,8 @@ type Config struct {
 	// Rules are faults of links, by the names of hosts.
 	Rules []fault.Rule
 	Sim   sim.Config
-	// Wrap, if not nil, puts a node around that of a host.
+	// Wrap, if not nil, returns the node of the simulator that takes the place of n, the node of a
+	// host.
 	Wrap func(name string, n sim.Node) sim.Node
 }
 
@@ -134,7 +136,7 @@ func (r *Rack) coordinate() (err error) {
 // Coordinator returns the coordinator.
 func (r *Rack) Coordinator() *kvcs.Coordinator { return r.coord }
 
-// Server returns the host of server i, and Compute that of clients.
+// Server returns the host of server i, and Compute the host of clients with number i.
 func (r *Rack) Server(i int) *Host  { return r.Hosts[1+i] }
 func (r *Rack) Compute(i int) *Host { return r.Hosts[1+r.cfg.Servers+i] }
 
@@ -148,7 +150,8 @@ func (r *Rack) Host(a netip.Addr) *Host {
 	return nil
 }
 
-// Part cuts a host off from the coordinator alone, or ends that. Clients reach both.
+// Part makes frames between host h and the coordinator's host get lost if off is true, and ends
+// that if off is false. Clients still reach both.
 func (r *Rack) Part(h *Host, off bool) {
 	co := r.Hosts[0]
 	for _, pair := range [][2]*Host{{co, h}, {h, co}} {
@@ -190,7 +193,7 @@ func (r *Rack) Client(host int, f func(c *kvcs.Client, p *Port) error) *sim.Proc
 	return port.proc
 }
 
-// openBy is when opening a client must have succeeded.
+// openBy returns the time by which opening a client must have succeeded.
 func openBy(now clock.Time) clock.Time { return now.Add(10 * time.Second) }
 
 // Run runs until all clients have returned.

@@ -18,8 +18,8 @@ type state uint8
 const (
 	inLine state = iota // a command line
 	inData              // the data of pending
-	inSkip              // data of a refused command: left more bytes
-	inRest              // what is skipped up to the end of the line
+	inSkip              // data of a refused command, of which `left` bytes are still to be skipped
+	inRest              // bytes that are skipped up to the end of the line
 	ended               // nothing
 )
 
@@ -108,7 +108,8 @@ func (d *Decoder) end(refusal string) *Request {
 	return &d.pending
 }
 
-// command handles a command line. whole: the request is complete, because no data belong to it.
+// command handles a command line. whole is true if the request is complete, because it is refused
+// or has no data.
 func (d *Decoder) command(line []byte) (whole bool) {
 	d.line = append(d.line[:0], line...)
 	d.pending = Request{}

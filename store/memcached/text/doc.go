@@ -3,9 +3,9 @@
 //
 // # Commands
 //
-// set, add, replace, append, prepend, cas, get, gets, delete, incr, decr, flush_all, stats, version,
-// verbosity and quit. All other ones, as touch and the meta commands, are refused with ERROR, and the
-// binary protocol is refused with the end of the connection.
+// set, add, replace, append, prepend, cas, get, gets, delete, incr, decr, flush_all, stats,
+// version, verbosity and quit. All other commands, such as touch and the meta commands, are refused
+// with ERROR, and the binary protocol is refused with the end of the connection.
 //
 // # What is refused
 //

@@ -14,7 +14,8 @@ const maxBytes = 1<<31 - 3
 
 var noreply = []byte("noreply")
 
-// parse parses a command line without its end. size is how many bytes of data follow; -1: none.
+// parse parses a command line without its end. size is how many bytes of data follow; -1 means that
+// none follow.
 func (r *Request) parse(line []byte) (size int) {
 	var fields [][]byte
 	for f := range bytes.SplitSeq(line, []byte(" ")) {
@@ -66,7 +67,7 @@ func (r *Request) parse(line []byte) (size int) {
 // silent reports whether noreply may be the last field.
 func (f form) silent() bool { return f != formKeys && f != formNone && f != formAny }
 
-// keys takes the first n fields for keys.
+// keys takes the first n fields as the keys of the request.
 func (r *Request) keys(fields [][]byte, n int) {
 	if n == 0 {
 		r.Refusal = Unknown
@@ -81,7 +82,8 @@ func (r *Request) keys(fields [][]byte, n int) {
 // control reports whether a byte must not be in a key.
 func control(b byte) bool { return b <= ' ' || b == 0x7f }
 
-// data parses what follows a command with data.
+// data parses the fields of a command with data. size is how many bytes of data follow; -1 means
+// that the line does not say it.
 func (r *Request) data(fields [][]byte) (size int) {
 	want := 4
 	if r.Verb == Cas {
@@ -114,7 +116,7 @@ func (r *Request) data(fields [][]byte) (size int) {
 	return int(n)
 }
 
-// count parses what follows incr and decr.
+// count parses the fields of incr and decr.
 func (r *Request) count(fields [][]byte) {
 	if len(fields) != 2 {
 		r.Refusal = Unknown
@@ -128,7 +130,7 @@ func (r *Request) count(fields [][]byte) {
 	r.keys(fields, 1)
 }
 
-// number parses what follows flush_all and verbosity.
+// number parses the fields of flush_all and verbosity.
 func (r *Request) number(fields [][]byte) {
 	var err error
 	switch len(fields) {

@@ -67,10 +67,11 @@ type Request struct {
 	Delta uint64
 	// Args are the arguments of Stats.
 	Args [][]byte
-	// NoReply: the client wants no answer, also no Refusal.
+	// NoReply is true if the client wants no answer, and no Refusal either.
 	NoReply bool
 	// Refusal is the answer if the request cannot be executed; "" otherwise.
 	Refusal string
-	// Last: nothing can be decoded behind the request, and the connection must be closed.
+	// Last is true if nothing can be decoded after the request, so that the connection must be
+	// closed.
 	Last bool
 }
