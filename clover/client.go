@@ -321,8 +321,8 @@ func (c *Client) Stats(deadline clock.Time) (rpc.Stats, error) {
 
 // Exchange asks the metadata server for a free node and gives it back, in two calls. Experiments
 // use it to measure the metadata server. It returns how many of its calls were answered. A return
-// without an answer is no error: it is not repeated, because the server may have executed it, and the
-// node returns to the server at the latest with the client's lease.
+// without an answer is no error: it is not repeated, because the server may have executed it, and
+// the node returns to the server at the latest with the client's lease.
 func (c *Client) Exchange(deadline clock.Time) (calls int, err error) {
 	if err := c.begin(deadline); err != nil {
 		return 0, err

@@ -19,8 +19,8 @@ import (
 // began to link its node. Their values count as written immediately before its own, and no client
 // can have read them. So they need no round trip. A PUT that has failed answers no other.
 //
-// Turns only save work. They exclude no client: clients of other processes append at any time, and a
-// client that has waited for turnPatience goes on without its turn. Any thread may call the
+// Turns only save work. They exclude no client: clients of other processes append at any time, and
+// a client that has waited for turnPatience goes on without its turn. Any thread may call the
 // methods.
 type Turns struct {
 	mu   sync.Mutex // guards keys and the turns in them; not held during a wait

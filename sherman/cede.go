@@ -15,8 +15,8 @@ import (
 // the right only, because the ends of a page's range never increase.
 //
 // If all leaves to the right are full, a full leaf gives its smallest records to the leaf on its
-// left by a split and a merge (rotate). The page for the split is the last one of a server's list of
-// unused pages, which other splits leave there.
+// left by a split and a merge (rotate). The page for the split is the last one of a server's list
+// of unused pages, which other splits leave there.
 
 const (
 	// maxShift is the greatest number of leaves that are changed to make room in one.
@@ -66,8 +66,8 @@ func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
 	return gone(err)
 }
 
-// shift makes room in the full leaf at a. It returns noRoom if the next maxShift leaves have no room
-// either.
+// shift makes room in the full leaf at a. It returns noRoom if the next maxShift leaves have no
+// room either.
 func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {
@@ -138,8 +138,8 @@ func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 		if p.Stage != layout.Closed || p.Cut == 0 {
 			return nil // another client has done this
 		}
-		// This client holds the lock of the closed page, without which no client opens it. The lowest
-		// key of its sibling never increases.
+		// This client holds the lock of the closed page, without which no client opens it. The
+		// lowest key of its sibling never increases.
 		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
 			return err
 		}
@@ -151,8 +151,8 @@ func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 	})
 }
 
-// shiftLeft makes room in the full leaf at a by moving records to the left. It returns noRoom if the
-// maxShift leaves before it have no room.
+// shiftLeft makes room in the full leaf at a by moving records to the left. It returns noRoom if
+// the maxShift leaves before it have no room.
 func (c mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {

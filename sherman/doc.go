@@ -24,18 +24,19 @@
 //     there. A client reserves a page when it must split one. The clients of a node share the
 //     memory that the node has taken, and a node takes little more than it uses. So the tree is
 //     full only when nearly all bytes of its servers are in use, however many clients there are.
-//   - A split halves a page, but at the ends of the range of all keys it moves only the records near
-//     the new one (layout.SplitFor; Hardened only). So keys that come in order fill the pages
+//   - A split halves a page, but at the ends of the range of all keys it moves only the records
+//     near the new one (layout.SplitFor; Hardened only). So keys that come in order fill the pages
 //     that they leave behind.
-//   - Before a hardened tree is full, a full leaf gives records to a neighbour that has room, up to 64
-//     leaves away. To the right, the leaf is closed with a cut, its sibling takes over the range from
-//     there on, and the leaf is opened again and ends there (layout.Cede): steps that a later writer
-//     can finish, as those of a merge. To the left, where the ends of ranges must not move, the leaf is
-//     split and its lower part merged with the left neighbour; each server keeps one unused page for
-//     that. So a client that inserts keys in random order fills about 95 % of the leaves' places, too.
-//     If several clients make room at the same time, one of them may get ErrFull at 90 %, because
-//     others use the room or the unused page first; a later insert may succeed. In a full tree
-//     ErrFull takes some hundred round trips, and a shorter deadline ends as a timeout.
+//   - Before a hardened tree is full, a full leaf gives records to a neighbour that has room, up to
+//     64 leaves away. To the right, the leaf is closed with a cut, its sibling takes over the range
+//     from there on, and the leaf is opened again and ends there (layout.Cede): steps that a later
+//     writer can finish, as those of a merge. To the left, where the ends of ranges must not move,
+//     the leaf is split and its lower part merged with the left neighbour; each server keeps one
+//     unused page for that. So a client that inserts keys in random order fills about 95 % of the
+//     leaves' places, too. If several clients make room at the same time, one of them may get
+//     ErrFull at 90 %, because others use the room or the unused page first; a later insert may
+//     succeed. In a full tree ErrFull takes some hundred round trips, and a shorter deadline ends
+//     as a timeout.
 //   - Deleted slots are reused. A hardened page without keys leaves the tree in steps that a
 //     later writer can finish (layout.Stage), and any client can reuse its memory. A leaf with few
 //     keys leaves the tree, too, if its sibling has room for them: the leaf is closed, its records

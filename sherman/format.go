@@ -246,10 +246,11 @@ func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 // value, no tree has written it.
 const maxOwner = 1 << 31
 
-// retire fences every owner that the old tree has had on server i. Then it sets the owner word, which
-// has the last owner number that was given out, to the largest number of a fenced owner. So no client
-// of the new tree gets the number of an old one. Clients can take numbers meanwhile: retire repeats
-// this until the word does not change. It lowers the word only if no tree has written it.
+// retire fences every owner that the old tree has had on server i. Then it sets the owner word,
+// which has the last owner number that was given out, to the largest number of a fenced owner. So
+// no client of the new tree gets the number of an old one. Clients can take numbers meanwhile:
+// retire repeats this until the word does not change. It lowers the word only if no tree has
+// written it.
 func (m *maker) retire(i int, deadline clock.Time) error {
 	for {
 		was, err := m.word(i, layout.OwnerWord, deadline)

@@ -98,10 +98,10 @@ func (c *changer) pop(i int, last bool, deadline clock.Time) error {
 	return errNone
 }
 
-// push adds a page to the list of its server. It first writes the page's header. That is safe because
-// no other client uses the page: this client has made the page Unused, or has never used it. If there
-// is no answer to the compare-and-swap, push returns nil after a pause, and the client's next access
-// connects again. The page may not be in the list then, and is never reused.
+// push adds a page to the list of its server. It first writes the page's header. That is safe
+// because no other client uses the page: this client has made the page Unused, or has never used
+// it. If there is no answer to the compare-and-swap, push returns nil after a pause, and the
+// client's next access connects again. The page may not be in the list then, and is never reused.
 func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 	i := f.At.Server()
 	for {
@@ -122,8 +122,8 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 			case won:
 				return nil
 			case lost:
-				// The page may be in the list, so this client must not use it any more. The operation
-				// goes on without it.
+				// The page may be in the list, so this client must not use it any more. The
+				// operation goes on without it.
 				return c.prepareRetry(err, deadline)
 			}
 		}

@@ -161,7 +161,8 @@ func (c *changer) repoint(w pointer, deadline clock.Time) error {
 }
 
 // absorb makes the sibling of the closed page left take over that page's range, or refuse it if the
-// sibling has no room for the records. This is rare, because there was room when the page was closed.
+// sibling has no room for the records. This is rare, because there was room when the page was
+// closed.
 func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Sibling, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Live || p.Lowest != left.Highest {
@@ -190,8 +191,8 @@ func (c *changer) open(left layout.Header, deadline clock.Time) error {
 		if p.Stage != layout.Closed {
 			return nil // another client has done this
 		}
-		// This client holds the lock of the closed page. Without this lock no client opens it; and until
-		// a client does, the sibling cannot take the refusal back.
+		// This client holds the lock of the closed page. Without this lock no client opens it; and
+		// until a client does, the sibling cannot take the refusal back.
 		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
 			return err
 		}

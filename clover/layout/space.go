@@ -43,8 +43,8 @@ type Space struct {
 	Backups int
 }
 
-// UsualSegment is the usual length of a segment of a shared space, in bytes. It is the length of the
-// largest entry. A small space has shorter segments: see ShareIn.
+// UsualSegment is the usual length of a segment of a shared space, in bytes. It is the length of
+// the largest entry. A small space has shorter segments: see ShareIn.
 const UsualSegment = MaxSlab
 
 // Share makes s a shared space: n bytes of each server are divided among the classes as needed.

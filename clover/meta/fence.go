@@ -82,7 +82,8 @@ func (s *memories) reserve() error {
 		if err != nil {
 			return err
 		}
-		// The servers asked before server i know nothing of a greater number, so reserve asks them again.
+		// The servers asked before server i know nothing of a greater number, so reserve asks them
+		// again.
 		if i++; before >= first {
 			s.owner, i = before>>incarnationBits+1, 0
 		}

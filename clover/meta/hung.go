@@ -58,8 +58,8 @@ func (w *watched) hangs(now clock.Time) bool {
 	return w.missed >= leastMissed && now >= w.silent.Add(servicePatience)
 }
 
-// watchServices asks the memory services of the servers that count, and breaks the connections to those
-// that hang.
+// watchServices asks the memory services of the servers that count, and breaks the connections to
+// those that hang.
 func watchServices(s *Server, now clock.Time) error {
 	for i := range s.watched {
 		w := &s.watched[i]
@@ -89,8 +89,8 @@ func watchServices(s *Server, now clock.Time) error {
 	return nil
 }
 
-// spared returns the servers whose memory services hang, if the store can go on without them: of each
-// node that is not lost, there must be a copy on a server whose service has answered since.
+// spared returns the servers whose memory services hang, if the store can go on without them: of
+// each node that is not lost, there must be a copy on a server whose service has answered since.
 func spared(s *Server, now clock.Time) (hung []int) {
 	since := clock.Never
 	for i := range s.watched {

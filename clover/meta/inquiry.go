@@ -20,8 +20,8 @@ type inquiry struct {
 	until      clock.Time
 }
 
-// begin asks the services of these servers, one after the other, each for at most `limit`. It returns
-// false if an inquiry is going on.
+// begin asks the services of these servers, one after the other, each for at most `limit`. It
+// returns false if an inquiry is going on.
 func (q *inquiry) begin(s *Server, limit time.Duration, servers ...netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

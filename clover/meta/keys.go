@@ -112,11 +112,11 @@ func (s *chains) clear(e *entry) bool {
 	return e.lost || s.keys[e.key] != e
 }
 
-// open makes the node r.At the first node of a key. Before the client gets its answer, open writes the
-// key's mirror, which is a second record on another server, the key's record in the directory, and then
-// the shortcut. Clients that remember an earlier key with the same slot may still read the shortcut. A
-// key that was lost stays lost until its new record is written. This record takes the slot of the lost
-// one, so that the directory never has two records of one key.
+// open makes the node r.At the first node of a key. Before the client gets its answer, open writes
+// the key's mirror, which is a second record on another server, the key's record in the directory,
+// and then the shortcut. Clients that remember an earlier key with the same slot may still read the
+// shortcut. A key that was lost stays lost until its new record is written. This record takes the
+// slot of the lost one, so that the directory never has two records of one key.
 func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	e := &entry{key: r.Key, at: r.At, opened: r.At}
 	old := s.keys[r.Key]

@@ -357,8 +357,9 @@ func (s *memories) writeBulk(i, off int, b []byte) error {
 	return nil
 }
 
-// pieces divides a bulk transfer. The present piece has n bytes and begins at offset at. The transfer
-// still has to move left bytes, those of the present piece included. No piece is longer than most.
+// pieces divides a bulk transfer. The present piece has n bytes and begins at offset at. The
+// transfer still has to move left bytes, those of the present piece included. No piece is longer
+// than most.
 type pieces struct{ at, n, left, most int }
 
 // smallestPiece is the length in bytes to which transfer shortens pieces.
@@ -375,11 +376,11 @@ func (p *pieces) begin() {
 // next goes on to the next piece, after the present one was transferred.
 func (p *pieces) next() { p.at, p.left = p.at+p.n, p.left-p.n }
 
-// transfer executes the READ or WRITE of a piece, which prepare prepares. When the connection fails,
-// transfer connects again and repeats a shorter piece, until the deadline of an operation on a memory
-// server. Otherwise, where connections often fail, no server could be filled: all of its memory would
-// have to be written over one connection. transfer does not go on in the memory of another
-// incarnation of the server.
+// transfer executes the READ or WRITE of a piece, which prepare prepares. When the connection
+// fails, transfer connects again and repeats a shorter piece, until the deadline of an operation on
+// a memory server. Otherwise, where connections often fail, no server could be filled: all of its
+// memory would have to be written over one connection. transfer does not go on in the memory of
+// another incarnation of the server.
 func (s *memories) transfer(i int, p *pieces, prepare func(o *remotemem.Op) error) error {
 	m := &s.memory[i]
 	boot, deadline := m.ways[0].boot, s.deadline()

@@ -57,9 +57,9 @@ type handoff struct {
 }
 
 // lend lets the request threads use the tables until the main thread calls regain. First the main
-// thread answers the oldest requests that wait for it, up to the first one that needs a memory server.
-// It does not answer requests that arrive during lend: clients that send faster than the main thread
-// answers must not keep it from its other work.
+// thread answers the oldest requests that wait for it, up to the first one that needs a memory
+// server. It does not answer requests that arrive during lend: clients that send faster than the
+// main thread answers must not keep it from its other work.
 func (s *memories) lend() {
 	h := s.hand
 	if h == nil {

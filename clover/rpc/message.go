@@ -38,8 +38,8 @@ const (
 	OpAlloc
 	// Query asks where the chain of Key is. The answer has the newest node of the chain that the
 	// server knows, and the slot of the key. A client that does not know whether its append has
-	// succeeded sets At to its new node: the answer is then Done if the server has seen this node in
-	// a chain.
+	// succeeded sets At to its new node: the answer is then Done if the server has seen this node
+	// in a chain.
 	OpQuery
 	// Open makes a new key known. At is its first node, which the client has written. The answer
 	// has the slot.

@@ -14,8 +14,8 @@ import (
 type members struct {
 	// find makes a Node of the store, makes it find the store, and prepares its clients.
 	find func(ctx context.Context) (store.Clients, error)
-	// replaced is true for a store that can be made again after it was lost. Open then calls find once
-	// more, which finds the new store.
+	// replaced is true for a store that can be made again after it was lost. Open then calls find
+	// once more, which finds the new store.
 	replaced bool
 
 	mu    sync.Mutex

@@ -38,8 +38,9 @@ type Popularity struct {
 	MoveOps  uint64        `json:"moveOps,omitempty"`
 }
 
-// ParsePopularity parses zipf, uniform, latest, or hotspot:KEYS:OPERATIONS: the fraction KEYS of the
-// keys gets the fraction OPERATIONS of the operations. Both are from 0 to 1, or percentages with %.
+// ParsePopularity parses zipf, uniform, latest, or hotspot:KEYS:OPERATIONS: the fraction KEYS of
+// the keys gets the fraction OPERATIONS of the operations. Both are from 0 to 1, or percentages
+// with %.
 func ParsePopularity(text string) (p Popularity, err error) {
 	const want = "want zipf, uniform, latest, or hotspot:KEYS:OPERATIONS like hotspot:20%:80%"
 	parts := strings.Split(text, ":")

@@ -29,8 +29,9 @@ func (o *operation) optional() bool { return o.end == never }
 //   - Each value is written once. So the search does not leave a state while a GET that is not
 //     placed has found its value.
 //   - Values that no GET has found are all alike.
-//   - An operation without an answer may be left out. If several of them are alike, trying the first
-//     one is enough. If the search fails with some of them left to use, it fails with fewer as well.
+//   - An operation without an answer may be left out. If several of them are alike, trying the
+//     first one is enough. If the search fails with some of them left to use, it fails with fewer
+//     as well.
 type search struct {
 	ops []operation // in the order of their calls
 	// next and back link the calls and answers of the operations that are not placed, in their

@@ -147,8 +147,8 @@ func (c *Client) ask() {
 	c.renewal = c.asked.Add(c.patience())
 }
 
-// renew waits until the client has a lease for a view. An error says that the operation for which the
-// lease is needed has had no effect. A client whose session was forgotten begins another one.
+// renew waits until the client has a lease for a view. An error says that the operation for which
+// the lease is needed has had no effect. A client whose session was forgotten begins another one.
 func (c *Client) renew(deadline clock.Time) error {
 	for {
 		now := c.port.Now()

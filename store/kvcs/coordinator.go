@@ -49,8 +49,8 @@ const (
 // CoordinatorStats counts what a coordinator has done.
 type CoordinatorStats struct {
 	// Changes is the number of changes that have taken effect. Fenced is how often a server was
-	// fenced; of those, Rekeyed by a REKEY, Expired by the end of leases, and Left because the server
-	// had begun again. Joined is how often a server became a replica.
+	// fenced; of those, Rekeyed by a REKEY, Expired by the end of leases, and Left because the
+	// server had begun again. Joined is how often a server became a replica.
 	Changes, Fenced, Rekeyed, Expired, Left, Joined uint64
 }
 
@@ -87,9 +87,9 @@ type Coordinator struct {
 	last     map[netip.Addr]uint64
 	sessions map[uint64]*session
 	epoch    uint64
-	// log has the records from position base on. active are the changes whose first records are in the
-	// log and that have not taken effect, in the order of their positions; waiting are those that have
-	// not begun. effective is the position of the last change that has taken effect.
+	// log has the records from position base on. active are the changes whose first records are in
+	// the log and that have not taken effect, in the order of their positions; waiting are those
+	// that have not begun. effective is the position of the last change that has taken effect.
 	log             []record
 	base, effective uint64
 	active, waiting []*change
@@ -266,8 +266,8 @@ func (c *Coordinator) complete(out *Outbox) (any bool) {
 	return any
 }
 
-// begin begins the changes that wait, except those of keys with a change in progress. While a server
-// waits for its copy, no change begins.
+// begin begins the changes that wait, except those of keys with a change in progress. While a
+// server waits for its copy, no change begins.
 func (c *Coordinator) begin(out *Outbox) (any bool) {
 	if len(c.waiting) == 0 || slices.ContainsFunc(c.members, func(m *member) bool { return m.state == memberWaiting }) {
 		return false

@@ -23,8 +23,8 @@
 //     still shows the old one.
 //  2. A replica that does not follow is fenced before the change takes effect. The coordinator
 //     replaces the key of the replica's region by REKEY. That also works if the replica's process
-//     hangs while its NIC goes on serving READs. If the REKEY is not confirmed, because the NIC does
-//     not answer either, the coordinator waits until the leases of all clients that know the
+//     hangs while its NIC goes on serving READs. If the REKEY is not confirmed, because the NIC
+//     does not answer either, the coordinator waits until the leases of all clients that know the
 //     replica are over. A client returns what it has read only while its lease lasts.
 //  3. A replica starts with a copy of the table under a region key of its own. It is named to
 //     clients when it has all changes that have taken effect.

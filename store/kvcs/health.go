@@ -17,8 +17,8 @@ const (
 	mostAvoidTimeout = 3200
 )
 
-// Health is what the clients of a host know of the replicas. The zero value is ready. Its methods may
-// be called by several goroutines.
+// Health is what the clients of a host know of the replicas. The zero value is ready. Its methods
+// may be called by several goroutines.
 type Health struct {
 	mu   sync.Mutex
 	sick map[netip.Addr]*avoided

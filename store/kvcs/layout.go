@@ -8,9 +8,9 @@ import (
 
 // Shape is the size of a table. All replicas of a store have the same shape.
 type Shape struct {
-	// Buckets is the number of buckets with eight slots each. Cells is how many values there is room
-	// for, including the new values of changes in progress. Value is the length of the longest value
-	// in bytes.
+	// Buckets is the number of buckets with eight slots each. Cells is how many values there is
+	// room for, including the new values of changes in progress. Value is the length of the longest
+	// value in bytes.
 	Buckets, Cells, Value int
 }
 
@@ -124,8 +124,8 @@ func appendCell(b []byte, key, version uint64, value []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(b, sum), value...)
 }
 
-// valueOf returns the value in a cell that has been read. It returns false if the cell does not hold
-// the value that slot s names.
+// valueOf returns the value in a cell that has been read. It returns false if the cell does not
+// hold the value that slot s names.
 func valueOf(b []byte, s *slot) ([]byte, bool) {
 	sum := crc32.Update(crc32.ChecksumIEEE(b[:20]), crc32.IEEETable, b[cellHead:])
 	ok := binary.LittleEndian.Uint64(b) == s.key && binary.LittleEndian.Uint64(b[8:]) == s.version &&

@@ -36,8 +36,8 @@ type member struct {
 	snapshot      []byte
 	start         uint64
 	copied, acked uint64
-	// sentCopy and sent are how far the coordinator has sent the copy and the records. resend is when
-	// it sends again what was not acknowledged, and moved when the server last made progress.
+	// sentCopy and sent are how far the coordinator has sent the copy and the records. resend is
+	// when it sends again what was not acknowledged, and moved when the server last made progress.
 	sentCopy, sent uint64
 	resend, moved  clock.Time
 	owed           bool // true if the member had not acknowledged everything when push last returned
@@ -69,8 +69,8 @@ func (m *member) deadline(c *Coordinator) clock.Time {
 	return clock.Min(m.resend, m.moved.Add(c.cfg.Patience))
 }
 
-// joined handles the request of a server to become a replica. A server that asks has replaced the key
-// of its region, so nothing that its former instances have lent can be read any more.
+// joined handles the request of a server to become a replica. A server that asks has replaced the
+// key of its region, so nothing that its former instances have lent can be read any more.
 func (c *Coordinator) joined(now clock.Time, from netip.AddrPort, x *message, out *Outbox) {
 	if len(x.body) != len(nic.Key{}) || from.Port() != UDPPort {
 		return

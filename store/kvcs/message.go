@@ -36,9 +36,9 @@ const (
 	msgProgress // number: the last position that was executed, at: how many bytes were copied
 )
 
-// message is a datagram. The last four bytes are a checksum. store is the number of the store that the
-// sender belongs to: a coordinator that starts begins a store with a number of its own. 0 means that
-// the sender does not know one.
+// message is a datagram. The last four bytes are a checksum. store is the number of the store that
+// the sender belongs to: a coordinator that starts begins a store with a number of its own. 0 means
+// that the sender does not know one.
 type message struct {
 	kind            kind
 	op              uint8

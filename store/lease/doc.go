@@ -5,7 +5,8 @@
 //
 //   - Terms and Term are the two ends of a lease that a server grants and a client holds.
 //   - Watch is a lease without a server: a word in remote memory that its owner changes, or must
-//     release. A client that has seen the same word for the time of the lease takes the word's owner for dead.
+//     release. A client that has seen the same word for the time of the lease takes the word's
+//     owner for dead.
 //   - Fencer makes the memory servers end the connections of an owner. When that is done, no
 //     request of the owner can arrive any more, and what it had can go to others.
 //

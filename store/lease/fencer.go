@@ -54,8 +54,8 @@ type Fence struct {
 // waitPause is the period at which Wait polls.
 const waitPause = time.Millisecond
 
-// NewFencer makes a Fencer without fences. The caller calls Close and then Wait before it closes the
-// context.
+// NewFencer makes a Fencer without fences. The caller calls Close and then Wait before it closes
+// the context.
 func NewFencer(cfg Config) *Fencer {
 	n := len(cfg.Servers)
 	return &Fencer{cfg: cfg, rt: cfg.Context.Runtime(), due: make([][]*Fence, n), away: make([]bool, n)}

@@ -11,8 +11,8 @@ type Terms struct {
 	// Length is how long a client may use what it was given after it has sent its last answered
 	// request.
 	Length time.Duration
-	// Grace is how long the server waits after the end of the lease, so that a slow client can still
-	// renew it.
+	// Grace is how long the server waits after the end of the lease, so that a slow client can
+	// still renew it.
 	Grace time.Duration
 }
 

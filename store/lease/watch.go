@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Watch is what a client has seen of a word by which another client shows that it is alive. W is the
-// type of the word. The zero Watch has seen nothing.
+// Watch is what a client has seen of a word by which another client shows that it is alive. W is
+// the type of the word. The zero Watch has seen nothing.
 type Watch[W comparable] struct {
 	word  W
 	since clock.Time // when the client first knew that the word has this value

@@ -52,8 +52,9 @@ func serve(l net.Listener, t Table) *Server {
 // Addr returns the address on which the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close ends the listener and all connections, and returns when no goroutine of the server runs any more.
-// A command that is executed meanwhile takes effect; whether its client gets the answer is not known.
+// Close ends the listener and all connections, and returns when no goroutine of the server runs any
+// more. A command that is executed meanwhile takes effect; whether its client gets the answer is
+// not known.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	var err error

@@ -3,17 +3,18 @@ package memcached
 // Table is the table in which a Server stores items. Any goroutine may call its methods. Errors are
 // those of kv.Store.
 type Table interface {
-	// Read appends the value of a key to dst[:0] and returns it with its version. No other value of the
-	// table has, had or will have that version.
+	// Read appends the value of a key to dst[:0] and returns it with its version. No other value of
+	// the table has, had or will have that version.
 	Read(key uint64, dst []byte) (value []byte, version uint64, err error)
 	// Update calls change with the value of a key, or nil if there is none, and then does what
 	// change has returned. No other call changes the table meanwhile. The value is valid during the
 	// call. change must not call methods of the Table.
 	Update(key uint64, change func(value []byte, version uint64) (next []byte, do Change)) error
-	// Sweep deletes all keys for which f returns true, at once. f must not call methods of the Table.
+	// Sweep deletes all keys for which f returns true, at once. f must not call methods of the
+	// Table.
 	Sweep(f func(key uint64, value []byte) (remove bool)) error
-	// Keys returns how many keys there are, MaxKeys for how many there is room, and MaxValue the length of
-	// the longest value in bytes.
+	// Keys returns how many keys there are, MaxKeys for how many there is room, and MaxValue the
+	// length of the longest value in bytes.
 	Keys() int
 	MaxKeys() int
 	MaxValue() int

@@ -26,8 +26,8 @@ const (
 	askLen    = probes * redn.ProbeLen
 	// getRecvs is how many receives a client has: one GET has at most three answers.
 	getRecvs = 8
-	// openPause is the time between two attempts to connect. openTime is how long one attempt takes at
-	// most: a process that hangs, or dies in the middle, does not answer it.
+	// openPause is the time between two attempts to connect. openTime is how long one attempt takes
+	// at most: a process that hangs, or dies in the middle, does not answer it.
 	openPause = time.Millisecond
 	openTime  = time.Second
 )
@@ -165,7 +165,8 @@ func (c *Client) connect(deadline clock.Time) error {
 	}
 }
 
-// Get implements kv.Store. The server's NIC answers it, unless the client was opened with another way.
+// Get implements kv.Store. The server's NIC answers it, unless the client was opened with another
+// way.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	c.cost = kv.Cost{}
 	if c.ended {

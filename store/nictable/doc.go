@@ -1,7 +1,7 @@
-// Package nictable is a key-value store whose GETs the NIC of its server executes (RedN, NSDI 2022).
-// The server's process executes PUT, INSERT and DELETE, which clients send it over store/rpc. For each
-// client it makes a program of work requests (redn.LookupServer) that answers GETs for ever: they go on
-// while the process hangs, and after it has crashed.
+// Package nictable is a key-value store whose GETs the NIC of its server executes (RedN, NSDI
+// 2022). The server's process executes PUT, INSERT and DELETE, which clients send it over
+// store/rpc. For each client it makes a program of work requests (redn.LookupServer) that answers
+// GETs for ever: they go on while the process hangs, and after it has crashed.
 //
 // # Memory
 //
@@ -20,8 +20,8 @@
 // the key is removed from its first slot: a client that has found nothing, and sees another number
 // of moves than at the end of its last GET, asks again.
 //
-// An item may be used again while the NIC sends it. So the answer has the version of the slot, which no
-// other item ever has, and the client compares it and the checksum with the item.
+// An item may be used again while the NIC sends it. So the answer has the version of the slot,
+// which no other item ever has, and the client compares it and the checksum with the item.
 //
 // # Limits
 //

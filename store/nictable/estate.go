@@ -62,8 +62,8 @@ func (e *Estate) table() redn.Mem {
 	return redn.Mem{Addr: e.mr.Addr(), LKey: e.mr.LKey(), RKey: e.mr.RKey(), Len: e.mr.Len()}
 }
 
-// maxPrograms is how many programs there may be. Each has three queue pairs and six completion queues
-// of the NIC, and the programs outlive the process that made them.
+// maxPrograms is how many programs there may be. Each has three queue pairs and six completion
+// queues of the NIC, and the programs outlive the process that made them.
 const maxPrograms = 1024
 
 // silence is how long a program must have had no request before it makes room for another client. A
@@ -91,9 +91,9 @@ func (e *Estate) bury() {
 	e.programs = kept
 }
 
-// makeRoom ends the program that had no request for longest, if there are too many. The queue pair of
-// a client that crashed or hung sends nothing, so the NIC does not notice that the client has gone. It
-// returns false if all programs had requests lately.
+// makeRoom ends the program that had no request for longest, if there are too many. The queue pair
+// of a client that crashed or hung sends nothing, so the NIC does not notice that the client has
+// gone. It returns false if all programs had requests lately.
 func (e *Estate) makeRoom() bool {
 	e.mu.Lock()
 	full := len(e.programs) >= maxPrograms

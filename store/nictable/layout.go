@@ -23,7 +23,8 @@ const (
 
 // Shape describes a table.
 type Shape struct {
-	// Items is how many keys the table has room for. Value is the length of the longest value in bytes.
+	// Items is how many keys the table has room for. Value is the length of the longest value in
+	// bytes.
 	Items int `json:"items"`
 	Value int `json:"value"`
 	// Slots is the number of slots, at least 2; 0 means three for each key.

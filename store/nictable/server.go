@@ -29,9 +29,9 @@ const (
 	opGet
 )
 
-// A request is: operation 1, address and key of the buffer for the answer 8 + 4, sequence number 4, key
-// 8, value. An answer is: status 1, items 4, value 4, slots 4; of a GET: status 1,
-// length 4, nothing 8, the value.
+// A request is: operation 1, address and key of the buffer for the answer 8 + 4, sequence number 4,
+// key 8, value. An answer is: status 1, items 4, value 4, slots 4; of a GET: status 1, length 4,
+// nothing 8, the value.
 const (
 	requestHead = 25
 	answerLen   = 13
@@ -101,8 +101,8 @@ func (s *Server) accept() {
 	}
 }
 
-// Serve executes changes until Close is called, or the NIC is gone. It frees what NewServer has made, but
-// not the estate.
+// Serve executes changes until Close is called, or the NIC is gone. It frees what NewServer has
+// made, but not the estate.
 func (s *Server) Serve() error {
 	t, rt := s.rpc.Threads()[0], s.ctx.Runtime()
 	var err error

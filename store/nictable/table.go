@@ -9,7 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// table is what a process knows of the table of an Estate, which it alone changes: a cuckoo hash table.
+// table is what a process knows of the table of an Estate, which it alone changes: a cuckoo hash
+// table.
 type table struct {
 	e       *Estate
 	slots   []slot

@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// reader gets values by READs (store.GetsReads): of both slots of a key and of the number of moves, and
-// then of the item.
+// reader gets values by READs (store.GetsReads): of both slots of a key and of the number of moves,
+// and then of the item.
 type reader struct {
 	slots [probes]remotemem.Op
 	note  remotemem.Op

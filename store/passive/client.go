@@ -20,7 +20,8 @@ type Client struct {
 	ended   bool
 }
 
-// NewClient makes a Client of a store for values of up to largest bytes. The Client closes the Conn.
+// NewClient makes a Client of a store for values of up to largest bytes. The Client closes the
+// Conn.
 func NewClient(c *Conn, largest int) Client { return Client{Conn: c, largest: largest} }
 
 // HolderOf returns the number of the memory server that has a key, from 0, as PlaceOf computes it.

@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Keys is a hash table of keys: Slots slots of SlotLen bytes from address At of each server's memory
-// on. A slot begins with its key plus 1, or with 0 while it has no key. The other bytes are the
-// store's. A slot belongs for ever to the first key that claims it.
+// Keys is a hash table of keys: Slots slots of SlotLen bytes from address At of each server's
+// memory on. A slot begins with its key plus 1, or with 0 while it has no key. The other bytes are
+// the store's. A slot belongs for ever to the first key that claims it.
 //
 // At and SlotLen are multiples of 8, because a slot is claimed by an atomic on its first word.
 type Keys struct {

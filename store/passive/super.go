@@ -157,11 +157,12 @@ func same(b []byte, found, s Super, i int) bool {
 }
 
 // Join connects a client. First it compares the superblocks of all servers. If none of them has
-// one, the error is ErrAbsent, and a caller may make a store. If a server has none while others have
-// theirs, the error is ErrPart. If the servers are not those of the store in the order in which it
-// was made, the error is ErrServers. Then the client gets a number that no other client has. Others
-// can end the client's connections by this number (Format, memservice.Fence). On each later
-// connection the client checks the superblock again. If it has changed, the error is kv.ErrLost.
+// one, the error is ErrAbsent, and a caller may make a store. If a server has none while others
+// have theirs, the error is ErrPart. If the servers are not those of the store in the order in
+// which it was made, the error is ErrServers. Then the client gets a number that no other client
+// has. Others can end the client's connections by this number (Format, memservice.Fence). On each
+// later connection the client checks the superblock again. If it has changed, the error is
+// kv.ErrLost.
 func (f Form) Join(cfg Config, deadline clock.Time) (_ *Conn, s Super, err error) {
 	c, err := Open(cfg, f.Buffer)
 	if err != nil {
@@ -211,9 +212,9 @@ func (f Form) Join(cfg Config, deadline clock.Time) (_ *Conn, s Super, err error
 	return c, s, nil
 }
 
-// Expect makes c check the memory of a server on each new connection from now on: its superblock must
-// be that of s, and word, if it is not nil, must return nil for the 8 bytes at SuperWord. An operation
-// that needs a connection whose check fails ends with kv.ErrLost.
+// Expect makes c check the memory of a server on each new connection from now on: its superblock
+// must be that of s, and word, if it is not nil, must return nil for the 8 bytes at SuperWord. An
+// operation that needs a connection whose check fails ends with kv.ErrLost.
 func (f Form) Expect(c *Conn, s Super, word func(uint64) error) {
 	c.Expect(SuperLen, func(server int, first []byte) error {
 		found, err := f.Parse(first, c.Len(server))

@@ -127,8 +127,8 @@ func unknown(err error) error {
 	return errors.Join(err, kv.ErrTimeout)
 }
 
-// ready is called before an attempt at an operation on a key. It gives the client another number if it
-// needs one: because it may have left a lock behind, or because its count of locks is exhausted.
+// ready is called before an attempt at an operation on a key. It gives the client another number if
+// it needs one: because it may have left a lock behind, or because its count of locks is exhausted.
 func (c *Client) ready(key uint64, deadline clock.Time) error {
 	if c.Conn.Runtime().Now() >= deadline {
 		return kv.ErrTimeout

@@ -11,8 +11,8 @@
 //	keys         8 bytes each: the key of an entry (plus 1), which never changes once it is there
 //	entries      for each key a lock word, the copy in place, and the redo copy
 //
-// A copy has 16 bytes before the value: the tag of the write that made it, the length with a mark of
-// deleted keys, and a checksum of these, the key and the value.
+// A copy has 16 bytes before the value: the tag of the write that made it, the length with a mark
+// of deleted keys, and a checksum of these, the key and the value.
 //
 // # pDPM-Direct: operations
 //

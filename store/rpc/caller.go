@@ -5,15 +5,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// Caller is a client's end: one call at a time, over one peer of a fabric. The fabric's buffer needs
-// verbs.RemoteWrite as access, and the peer at least one receive for each answer that may come.
+// Caller is a client's end: one call at a time, over one peer of a fabric. The fabric's buffer
+// needs verbs.RemoteWrite as access, and the peer at least one receive for each answer that may
+// come.
 type Caller struct {
-	// Fabric has the connection. Peer is the number of the server there, and Name is what errors call
-	// it.
+	// Fabric has the connection. Peer is the number of the server there, and Name is what errors
+	// call it.
 	Fabric *remotemem.Fabric
 	Peer   int
 	Name   string
-	// Request and Answer are the offsets of the areas for request and answer in the fabric's buffer.
+	// Request and Answer are the offsets of the areas for request and answer in the fabric's
+	// buffer.
 	Request, Answer int
 
 	op      remotemem.Op

@@ -71,14 +71,17 @@ const (
 	// not have it.
 	sendID = 1 << 63
 	// maxAnswers is how many answers to a client may be in flight. A client that has received an
-	// answer may send its next request before the server has seen the acknowledgement of the answer.
+	// answer may send its next request before the server has seen the acknowledgement of the
+	// answer.
 	maxAnswers = 16
-	// acceptors is how many threads accept connections. A client that answers slowly or has given up
-	// blocks only one of them, for acceptTimeout at most. stopPause is the period at which Stop polls.
+	// acceptors is how many threads accept connections. A client that answers slowly or has given
+	// up blocks only one of them, for acceptTimeout at most. stopPause is the period at which Stop
+	// polls.
 	acceptors     = 32
 	acceptTimeout = time.Second
 	stopPause     = time.Millisecond
-	// silence is how long a connection must have been silent before it ends to make room for another.
+	// silence is how long a connection must have been silent before it ends to make room for
+	// another.
 	silence = time.Second
 )
 

@@ -79,8 +79,8 @@ func (s *Server) find(qpn wire.QPN) *Conn {
 	return s.conns[qpn]
 }
 
-// left returns those connections of the thread that have ended and hold no request. They make no new
-// completions.
+// left returns those connections of the thread that have ended and hold no request. They make no
+// new completions.
 func (t *Thread) left() (list []*Conn) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()

@@ -64,8 +64,8 @@ func (f *Free[T]) Push(server int, v T) {
 	f.on[server].Push(v)
 }
 
-// Pop takes a place of a server. For Anywhere it takes places of all servers in turn. ok is false if
-// there is none.
+// Pop takes a place of a server. For Anywhere it takes places of all servers in turn. ok is false
+// if there is none.
 func (f *Free[T]) Pop(server int) (v T, ok bool) {
 	if server != Anywhere {
 		if server < len(f.on) {

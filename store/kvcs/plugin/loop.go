@@ -19,8 +19,8 @@ type loop struct {
 	conn  *net.UDPConn
 	now   func() clock.Time
 	awake func()
-	// rekey executes a REKEY and blocks until it has ended; rekeyed hands its end to the machine. Both
-	// are nil for a machine that issues none.
+	// rekey executes a REKEY and blocks until it has ended; rekeyed hands its end to the machine.
+	// Both are nil for a machine that issues none.
 	rekey   func(*kvcs.Rekey) nic.Status
 	rekeyed func(now clock.Time, tag uint64, s nic.Status, out *kvcs.Outbox)
 	wg      sync.WaitGroup
@@ -37,8 +37,8 @@ type loop struct {
 // server.
 const maxRekeys = kvcs.MaxReplicas
 
-// receiveBuffer is the size of a socket's buffer that a loop asks for, in bytes. The kernel may give
-// less; what it drops is sent again.
+// receiveBuffer is the size of a socket's buffer that a loop asks for, in bytes. The kernel may
+// give less; what it drops is sent again.
 const receiveBuffer = 4 << 20
 
 // listen opens the socket of a loop.
@@ -87,8 +87,8 @@ func (l *loop) rekeys() {
 	}
 }
 
-// step calls f, handles the machine's timers, sends what the machine has put into the outbox, and sets
-// when receive must call step again.
+// step calls f, handles the machine's timers, sends what the machine has put into the outbox, and
+// sets when receive must call step again.
 func (l *loop) step(f func(now clock.Time)) {
 	l.awake()
 	l.mu.Lock()
@@ -126,8 +126,8 @@ func (l *loop) with(f func()) {
 	f()
 }
 
-// close ends the threads. The programs of the host must not hang. A REKEY in progress must have ended,
-// or end soon.
+// close ends the threads. The programs of the host must not hang. A REKEY in progress must have
+// ended, or end soon.
 func (l *loop) close() error {
 	l.mu.Lock()
 	l.closed = true

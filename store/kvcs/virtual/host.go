@@ -41,7 +41,8 @@ type Host struct {
 	clients
 }
 
-// clients is the process of the clients of a host, with its local memory and its threads by UDP port.
+// clients is the process of the clients of a host, with its local memory and its threads by UDP
+// port.
 type clients struct {
 	pid    nic.PID
 	exec   *executor.Executor
@@ -295,8 +296,8 @@ func (h *Host) Resume() {
 	})
 }
 
-// Crash ends the NIC of a host with all that runs there: coordinator, server, or clients. Restart starts
-// NIC, coordinator and server again.
+// Crash ends the NIC of a host with all that runs there: coordinator, server, or clients. Restart
+// starts NIC, coordinator and server again.
 func (h *Host) Crash() {
 	for _, p := range h.ports {
 		p.proc.Kill()

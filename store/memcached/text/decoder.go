@@ -4,7 +4,8 @@ import "bytes"
 
 // Limits of a Decoder, in bytes.
 const (
-	// MaxLine is the length of the longest command line, with its end: a get of 64 of the longest keys.
+	// MaxLine is the length of the longest command line, with its end: a get of 64 of the longest
+	// keys.
 	MaxLine = 16 << 10
 	// readLen is the least length of Room.
 	readLen = 4 << 10
@@ -23,8 +24,9 @@ const (
 	ended               // nothing
 )
 
-// Decoder cuts the bytes of one connection into requests. The caller reads into Room, says with Took how
-// many bytes it has read, and calls Next until there is no more whole request. NewDecoder makes one.
+// Decoder cuts the bytes of one connection into requests. The caller reads into Room, says with
+// Took how many bytes it has read, and calls Next until there is no more whole request. NewDecoder
+// makes one.
 type Decoder struct {
 	maxData int
 	buf     []byte // the bytes from index at on are not decoded yet

@@ -54,10 +54,11 @@ var commands = map[string]struct {
 // Decoder.
 type Request struct {
 	Verb Verb
-	// Keys are the keys of Get and Gets, in the client's order; other commands have at most one key.
+	// Keys are the keys of Get and Gets, in the client's order; other commands have at most one
+	// key.
 	Keys [][]byte
-	// Flags belong to the client and are stored with the data. Exptime is in seconds, or a Unix time
-	// if it is longer than 30 days; 0 means never. FlushAll has its delay in Exptime.
+	// Flags belong to the client and are stored with the data. Exptime is in seconds, or a Unix
+	// time if it is longer than 30 days; 0 means never. FlushAll has its delay in Exptime.
 	Flags   uint32
 	Exptime int64
 	Data    []byte
