@@ -109,7 +109,7 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 			return linked{}, err
 		}
 		if k.at == n.at {
-			return linked{old: at, slot: k.slot}, nil // another copy of the request has succeeded
+			return linked{old: at, slot: k.slot}, nil // an earlier request of this append, which was not answered, has succeeded
 		}
 		if header.IsTombstone() {
 			c.cache.drop(key)

@@ -87,7 +87,8 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 		}
 		return
 	case s.gone(r.At):
-		// The client asks again until lose has run. After that it does not hold the node any more.
+		// The client asks again until the function lose has run. After that it does not hold the
+		// node any more.
 		a.Status = rpc.Busy
 		return
 	case len(s.slots) == 0 && s.keys[r.Key] == nil:

@@ -240,7 +240,7 @@ func (s *memories) firstClass() layout.Class {
 
 // freeAll puts all nodes of all servers into the free lists.
 func (s *pool) freeAll() {
-	// all servers have the same runs
+	// The runs of nodes of one class are the same on all servers.
 	_ = s.runs(0, func(c layout.Class, first layout.Handle, n int) error {
 		for k := range n {
 			for i := range s.memory {

@@ -72,9 +72,9 @@ type memory struct {
 	// blank is true if the server answers, but its memory has no superblock of this store and must
 	// be formatted.
 	blank bool
-	// out is true if the store has copies and those of this server do not count. since is the time
-	// since which a server that is not out has not answered, while another one has; 0 means that it
-	// answers.
+	// out is true if the store has copies and the copies on this server do not count. since is the
+	// time since which a server that is not out has not answered, while another one has; 0 means
+	// that it answers.
 	out   bool
 	since clock.Time
 	// marked is the view in the superblock of a server that is out, if that superblock itself says
@@ -397,7 +397,7 @@ func (s *memories) transfer(i int, p *pieces, prepare func(o *remotemem.Op) erro
 		if again := s.await(i, deadline); again != nil {
 			return errors.Join(err, again)
 		}
-		if m.ways[0].boot != boot { // reach must find out what the memory is
+		if m.ways[0].boot != boot { // another incarnation of the server: the next call of reach checks its memory
 			return errors.Join(errDown, err, s.breakWays(i))
 		}
 	}

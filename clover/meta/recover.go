@@ -74,7 +74,7 @@ func (s *Server) recover() error {
 		s.linked(e.at)
 	}
 	s.orphans = true
-	s.recoverOrphans(s.rt.Now()) // follows all chains; keep tries again if a memory server does not answer
+	s.recoverOrphans(s.rt.Now()) // follows all chains; the function keep calls it again if a memory server does not answer
 	s.stats.Recovered = uint64(len(s.keys))
 	return nil
 }
@@ -251,7 +251,7 @@ func (s *Server) recoverClient(id uint32) bool {
 		if s.format.Keyed {
 			header, key, err := s.nodeHead(l)
 			if errors.Is(err, errLost) {
-				continue // lose takes the node back
+				continue // the function lose takes the node back
 			}
 			if err != nil {
 				return false

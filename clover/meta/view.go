@@ -320,7 +320,7 @@ func settleView(s *Server, fill []int, all bool) error {
 		if s.followAll(); !s.allWhole() {
 			return errDown
 		}
-		s.orphansAfter = nil // all clients are fenced
+		s.orphansAfter = nil // all clients are fenced, so recoverOrphans has no fence to wait for
 	}
 	for i := range s.memory {
 		if all && !s.memory[i].out {
@@ -441,7 +441,7 @@ func recoverCopies(s *Server) error {
 	}
 	s.stats.Recovered = uint64(len(s.keys))
 	s.orphans = true
-	s.recoverOrphans(s.rt.Now()) // keep tries again if a memory server does not answer
+	s.recoverOrphans(s.rt.Now()) // the function keep calls it again if a memory server does not answer
 	return nil
 }
 

@@ -76,7 +76,7 @@ type walker struct {
 	behind       []*entry
 	turn         uint64
 
-	touched, closing []*entry // memory of followBatch and catchUp
+	touched, closing []*entry // lists that followBatch and catchUp use again in each call
 }
 
 // startHeader posts the READ of a node's header into the buffer of lane i. It reads the last copy
@@ -98,8 +98,8 @@ func (s *chains) startHeader(i int, at layout.Location, last bool) error {
 	return s.fab.Start(o)
 }
 
-// nextWay returns a number that chooses the connections to a server in turn, because each
-// connection can have only so many READs in flight.
+// nextWay returns a number by which the connections to a server are used in turn, because a
+// connection can have only a limited number of READs in flight.
 func (s *chains) nextWay() int {
 	s.walk.way++
 	return s.walk.way

@@ -51,7 +51,8 @@ type Superblock struct {
 	// PageLocks is true if the lock word of each page is in the page's last 8 bytes, and the tree
 	// has no other lock words (Checksummed only).
 	PageLocks bool
-	// Chunk is the greatest number of bytes that a node takes at a time, a multiple of the page.
+	// Chunk is the greatest number of bytes that a compute node takes from a server at a time, a
+	// multiple of the length of a page.
 	Chunk int
 	// Len is how many bytes of the region belong to the tree.
 	Len uint64

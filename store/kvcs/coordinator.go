@@ -206,7 +206,7 @@ func (c *Coordinator) viewFor(now clock.Time, s *session) *view {
 	return v
 }
 
-// asked handles the request for a change, which may be a copy of an earlier one.
+// asked handles the request for a change, which may be a copy of an earlier request.
 func (c *Coordinator) asked(s *session, m *message, out *Outbox) {
 	o := op(m.op)
 	switch {

@@ -103,7 +103,7 @@ func resultOf(err error) uint8 {
 type Replica struct {
 	Addr   netip.Addr
 	Region nic.RegionID
-	// Key is K_d, the key for the client's READs.
+	// Key is K_d: the key that is derived from the region's key for this client's READs.
 	Key nic.Key
 }
 

@@ -27,7 +27,7 @@ const (
 	// getRecvs is how many receives a client has: one GET has at most three answers.
 	getRecvs = 8
 	// openPause is the time between two attempts to connect. openTime is how long one attempt takes
-	// at most: a process that hangs, or dies in the middle, does not answer it.
+	// at most: a process that hangs, or dies during the attempt, does not answer.
 	openPause = time.Millisecond
 	openTime  = time.Second
 )

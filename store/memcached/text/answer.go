@@ -2,7 +2,7 @@ package text
 
 import "strconv"
 
-// Answers of one line, without its end.
+// Answers that are one line, without the end of the line.
 const (
 	Stored     = "STORED"
 	NotStored  = "NOT_STORED"

@@ -21,7 +21,7 @@ const (
 	inData              // the data of pending
 	inSkip              // data of a refused command, of which `left` bytes are still to be skipped
 	inRest              // bytes that are skipped up to the end of the line
-	ended               // nothing
+	ended               // nothing: the connection has ended
 )
 
 // Decoder cuts the bytes of one connection into requests. The caller reads into Room, says with
