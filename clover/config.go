@@ -42,18 +42,19 @@ type Config struct {
 	// Batch is how many nodes the client requests from the metadata server at a time, at most 16; 0
 	// means 16.
 	Batch int
-	// Spread makes the client append nodes of any memory server, as the published client does.
-	// Without Spread, the chain of a key stays on one server as long as that server has free nodes,
-	// so that a switch can steer all requests for the key.
+	// Spread is true if the client appends nodes of any memory server, as the published client
+	// does. Without Spread, the chain of a key stays on one server as long as that server has free
+	// nodes, so that a switch can steer all requests for the key.
 	Spread bool
-	// LazyShortcut: a GET reads the shortcut only if the first node that it reads has a successor,
-	// and then together with the successor. This saves a READ for each key that no other client
-	// writes. The published client reads the shortcut together with the first node.
+	// LazyShortcut is true if a GET reads the shortcut only after the first node that it reads has
+	// named a successor, and then together with the successor. This saves a READ for each key that
+	// no other client writes. The published client reads the shortcut together with the first node.
 	LazyShortcut bool
-	// Chase determines what a PUT does after it has lost a race. With Chase, it tries at once to
-	// append to the successor that it has found. That takes one more round trip for each append
-	// that came before its own. Without Chase, it first reads to the end of the chain, as the
-	// published client does. That takes two more round trips or more.
+	// Chase determines what a PUT does after another client has appended to the same node first. If
+	// Chase is true, the PUT tries at once to append to the successor that it has found. That takes
+	// one more round trip for each append that came before its own. If Chase is false, the PUT
+	// first reads to the end of the chain, as the published client does. That takes two more round
+	// trips or more.
 	Chase bool
 	// Records is how many appends the client collects before it reports them to the metadata
 	// server, 1 to 16; 0 means 1. With 1, each report leaves as soon as the previous one is

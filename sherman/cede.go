@@ -138,8 +138,8 @@ func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 		if p.Stage != layout.Closed || p.Cut == 0 {
 			return nil // another client has done this
 		}
-		// This client holds the lock of the closed page, without which no client opens it. The
-		// lowest key of its sibling never increases.
+		// This client holds the lock of the closed page, so no other client opens the page
+		// meanwhile. The lowest key of its sibling never increases.
 		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
 			return err
 		}

@@ -57,8 +57,9 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 		default:
 			err = c.absorb(left, deadline)
 		}
-		// ErrBroken: a page on the way has left the tree. By now no page may name the page at a, so
-		// that no other client would find it. Therefore this client goes on.
+		// ErrBroken, for which gone returns nil, means that a page on the way has left the tree.
+		// Then this client goes on: by now no page may name the page at a, so that no other client
+		// would find it.
 		if err != nil && !errors.Is(err, errOwner) && gone(err) != nil {
 			return err
 		}

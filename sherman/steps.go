@@ -15,8 +15,8 @@ import (
 type Step struct {
 	// Name selects the step. Adds says what it adds to the step before it.
 	Name, Adds string
-	// Uncombined and Unqueued are fields of NodeConfig, PageLocks is one of FormatConfig. Kind is
-	// the kind of the pages of a new tree.
+	// Uncombined and Unqueued are the values of these fields of NodeConfig in the step, PageLocks
+	// is that of the field of FormatConfig. Kind is the kind of the pages of a new tree.
 	Uncombined, PageLocks, Unqueued bool
 	Kind                            layout.Kind
 }

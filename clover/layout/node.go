@@ -20,10 +20,10 @@ const (
 // format, which has no other fields. There a value always has the full size of its slab, and only
 // the header's version protects a reader against a node that is reused while it is being read.
 type Format struct {
-	// Keyed puts the key after the header, where a switch can read it.
+	// Keyed is true if nodes have their key after the header, where a switch can read it.
 	Keyed bool
-	// Checked puts length, version and a checksum at the end of the slab. With them a reader
-	// recognises a torn copy, in whatever order the bytes were copied.
+	// Checked is true if nodes have their length, version and a checksum at the end of the slab.
+	// With them a reader recognises a torn copy, in whatever order the bytes were copied.
 	Checked bool
 }
 

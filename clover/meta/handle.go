@@ -25,7 +25,7 @@ type client struct {
 	seq uint32
 	// reported is the number of the client's last part in an OpReports request.
 	reported uint32
-	gone     bool // the client has sent OpBye, or OpHello for another number
+	gone     bool // true if the client has sent OpBye, or OpHello for another number
 	// quiet is true if no request of the client is in flight at the memory servers, so that it
 	// needs no fence. Either the client said so when it left, or it has sent no request since it
 	// got its number.

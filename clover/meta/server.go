@@ -38,8 +38,8 @@ type Server struct {
 	front    *calls.Server
 	listener rdmacm.Listener
 	keepAt   clock.Time
-	// probeDue makes watchMemory read the superblock of every memory server. An idle connection
-	// does not show that its server has crashed.
+	// probeDue is true if watchMemory must read the superblock of every memory server. An idle
+	// connection does not show that its server has crashed.
 	probeDue bool
 	// change is the change of the view (the set of servers whose copies count) that is in progress;
 	// nil means none. probeAt is when the next probe of a store with copies is due. backAt is the

@@ -52,7 +52,7 @@ type handoff struct {
 	lent    bool
 	jobs    []calls.Request // requests that wait for the main thread
 	running int             // how many request threads run
-	stopped bool            // the request threads must end
+	stopped bool            // true if the request threads must end
 	failed  error           // the error of a request thread that has failed
 }
 

@@ -85,12 +85,12 @@ func (s *Server) watchCopies(now clock.Time) {
 	s.fences.Leave(s.away())
 }
 
-// noteSilence notes, for each server that counts, since when it has not answered while another
-// server has (memory.since). If no server answers, that says nothing about a single server: the
-// metadata server's own link may be cut. When the first server answers again, the time begins again
-// for the others, because the attempts that failed before, one of which may take half a lease, say
-// nothing about these servers. Otherwise the first server that answers would soon be the only one
-// that counts.
+// noteSilence notes, for each server whose copies count, since when it has not answered while
+// another server has (memory.since). If no server answers, that says nothing about a single server:
+// the metadata server's own link may be cut. When the first server answers again, the time begins
+// again for the others, because the attempts that failed before, one of which may take half a
+// lease, say nothing about these servers. Otherwise the first server that answers would soon be the
+// only one that counts.
 func noteSilence(s *Server) {
 	now, answers := s.rt.Now(), false
 	for i := range s.memory {
@@ -229,10 +229,10 @@ func tryChange(s *Server) error {
 const servicePatience = 2 * memoryTimeout
 
 // breakUnserved is called during a change. It breaks the metadata server's connections to each
-// server that counts but has not ended the clients' connections within servicePatience, while
-// another server has: its memory service does not run, although its NIC still serves data. From
-// then on the server does not answer, because it accepts no connection before its service runs
-// again.
+// server whose copies count, but which has not ended the clients' connections within
+// servicePatience, while another server has: its memory service does not run, although its NIC
+// still serves data. From then on the server does not answer, because it accepts no connection
+// before its service runs again.
 func breakUnserved(s *Server) error {
 	counts := func(i int) bool { return s.connected(i) && !s.memory[i].out }
 	served, unserved := false, []int(nil)

@@ -18,7 +18,8 @@ type chains struct {
 	slots []uint32 // free slots
 	// unopened are the entries of keys that could not be opened. erase removes them.
 	unopened []*entry
-	// sweepDue makes keep call sweep. sweepAt is the earliest time of the next sweep.
+	// sweepDue is true if the next call of keep must call sweep. sweepAt is the earliest time of
+	// that call.
 	sweepDue bool
 	sweepAt  clock.Time
 }

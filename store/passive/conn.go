@@ -110,7 +110,7 @@ func (c *Conn) Owner() uint32 { return c.owner }
 
 // Hold sets a word that must have this value when the Conn connects to the server again. If it has
 // another value, the operation ends with ErrPassed. Hold with a word of 0 ends this check. A client
-// calls Hold when it gets a lock. Another client may take the lock over. Then the first one must
+// calls Hold when it gets a lock. Another client may take the lock over. Then the first client must
 // not repeat a request that it decided on while it had the lock. Fencing alone does not prevent
 // that: a memory service that restarts forgets whom it has fenced. The lock word in memory remains.
 func (c *Conn) Hold(server int, at, word uint64) { c.held = held{server, at, word} }

@@ -118,8 +118,8 @@ func (c *Client) change(key uint64, x change, deadline clock.Time) error {
 	}
 }
 
-// unknown returns the error of a change whose outcome is unknown. Its redo copy may be whole, and
-// then another client may complete the change.
+// unknown returns the error of a change whose outcome is unknown: if the redo copy of the change is
+// whole, another client may complete the change.
 func unknown(err error) error {
 	if refused(err) {
 		return errors.Join(kv.ErrTimeout, errors.New("another client took the lock over"))
