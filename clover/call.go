@@ -45,7 +45,7 @@ type session struct {
 	scarce bool
 	gc     reports
 
-	cost  kv.Cost // of the current operation
+	cost  kv.Cost // cost of the current operation
 	ops   [3]remotemem.Op
 	ended bool
 }

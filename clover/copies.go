@@ -127,7 +127,7 @@ func (c *appender) swapCopies(at attempt, n node, deadline clock.Time) (was layo
 		if i == k-1 {
 			if was = found; found != free {
 				if _, more := found.Next(); !more || !found.Valid() || found.EntryVersion() != at.Version {
-					return was, nil // a tombstone, or another node
+					return was, nil // the newest node is a tombstone, or the entry has another node by now
 				}
 				link = found
 			}

@@ -33,7 +33,7 @@ func (c *finder) query(key uint64, deadline clock.Time) (known, error) {
 	if err != nil {
 		return known{}, err
 	}
-	if a.Status == rpc.Unknown { // ask has called hello
+	if a.Status == rpc.Unknown { // ask has introduced the client again, by hello
 		return c.query(key, deadline)
 	}
 	return c.located(key, a)

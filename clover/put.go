@@ -72,7 +72,7 @@ func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clo
 	if err != nil {
 		return err
 	}
-	epoch, incarnation := c.lease.epoch, c.lease.incarnation // read before the node is linked
+	epoch, incarnation := c.lease.epoch, c.lease.incarnation // read before link, which may learn of a later epoch
 	c.coverTurns(key)
 	linked, err := c.link(key, n, deadline)
 	if err == nil {

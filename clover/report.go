@@ -14,7 +14,7 @@ import (
 // of their keys. The client reports them in the background: no operation waits for that.
 type reports struct {
 	records   []rpc.Record
-	shortcuts []shortcut // of the keys of records, in the same order
+	shortcuts []shortcut // shortcuts of the keys of records, in the same order
 	busy      bool
 	// batch is how many records the last request to the metadata server, or the last part for
 	// Config.Reporter, has. They are the oldest records. The client drops them when the answer

@@ -15,7 +15,7 @@ import (
 // through siblings.
 type cache struct {
 	mu    sync.Mutex // never held during a wait
-	limit int        // bytes
+	limit int        // greatest size in bytes
 	bytes int
 	pages []*cached // sorted by their lowest keys
 	hits  uint64

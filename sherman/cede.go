@@ -136,7 +136,7 @@ func (c mover) cede(a layout.Addr, key uint64, deadline clock.Time) (bool, error
 func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Self, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Closed || p.Cut == 0 {
-			return nil // another client has done this
+			return nil // another client has opened the leaf again
 		}
 		// This client holds the lock of the closed page, so no other client opens the page
 		// meanwhile. The lowest key of its sibling never increases.

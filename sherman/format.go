@@ -144,7 +144,7 @@ func Format(cfg Config, servers []netip.Addr, f FormatConfig, deadline clock.Tim
 		err = errors.Join(err, m.putWord(i, layout.AllocWord, first, deadline))
 	}
 	err = errors.Join(err, m.putWord(0, layout.RootWord, uint64(root), deadline))
-	for i := range servers { // the superblocks last: no client opens the tree before
+	for i := range servers { // the superblocks come last: before that no client opens the tree
 		s.Server, s.Len = i, uint64(m.mem[i].Len)
 		err = errors.Join(err, m.put(i, 0, s.AppendTo(nil), deadline))
 	}

@@ -167,7 +167,7 @@ func (c *changer) repoint(w pointer, deadline clock.Time) error {
 func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Sibling, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Live || p.Lowest != left.Highest {
-			return nil // another client has done this, or the sibling itself is leaving the tree
+			return nil // the sibling has taken over the range already, or is leaving the tree itself
 		}
 		// This client holds the lock of the sibling. Without this lock no client may take over the
 		// range.
@@ -190,7 +190,7 @@ func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 func (c *changer) open(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Self, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Closed {
-			return nil // another client has done this
+			return nil // another client has opened the page again
 		}
 		// This client holds the lock of the closed page. Without this lock no client opens it; and
 		// until a client does, the sibling cannot take the refusal back.

@@ -29,7 +29,7 @@ type memory struct {
 	// page is the last page that the client read; its bytes are in pageBuf.
 	page    layout.Page
 	pageBuf []byte
-	cost    Cost // of the current operation
+	cost    Cost // cost of the current operation
 	ended   bool
 }
 

@@ -11,10 +11,10 @@ import (
 
 // Control requests that every store answers, each with its path's last part. All are POST.
 const (
-	PathStart   = "start"   // the store's own body and answer
+	PathStart   = "start"   // body and answer are the store's own
 	PathStop    = "stop"    // no body, no answer
-	PathOp      = "op"      // OpRequest: Answer; answered by the daemon
-	PathHistory = "history" // HistoryRequest: Verdict; answered by the daemon
+	PathOp      = "op"      // body OpRequest, answer Answer; the daemon executes it
+	PathHistory = "history" // body HistoryRequest, answer Verdict; the daemon executes it
 )
 
 // Paths is what the paths of all stores' control requests begin with.

@@ -168,7 +168,7 @@ func (c *Config) space(region int) (layout.Space, error) {
 				continue
 			}
 			t := s
-			for t.ShareIn(n*largest.Size(), largest); t.RegionLen() > region; { // copies begin at multiples of a node
+			for t.ShareIn(n*largest.Size(), largest); t.RegionLen() > region; { // copies begin at multiples of the smallest node, which may need some more bytes
 				n--
 				t.ShareIn(n*largest.Size(), largest)
 			}

@@ -72,7 +72,7 @@ func (s *Server) mayFormat(i int) error {
 	}
 	_, err := s.superblock(i)
 	if errors.Is(err, layout.ErrSuperblock) || errors.Is(err, layout.ErrVersion) {
-		return nil // lost
+		return nil // the memory is lost, and no other metadata server has formatted it
 	}
 	return err
 }

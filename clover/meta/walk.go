@@ -378,7 +378,7 @@ func (s *chains) sweep() {
 	}
 	s.followAll()
 	s.sweepAt = s.rt.Now().Add(sweepPause)
-	s.sweepDue = s.sweepDue || !s.allWhole() // a memory server did not answer
+	s.sweepDue = s.sweepDue || !s.allWhole() // if a memory server did not answer, sweep again
 }
 
 // whole reports whether the directory is up to date and the server has followed the entry's chain

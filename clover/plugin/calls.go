@@ -24,7 +24,7 @@ const pathCalls = "calls"
 
 // Limits of a measurement of calls.
 const (
-	maxCallers = 256 // on a host
+	maxCallers = 256 // most clients on one host
 	maxCalling = time.Minute
 )
 

@@ -22,9 +22,9 @@ import (
 // Control requests of the store: the last part of their paths. Each host with clients is a compute
 // node. The memory services are the only servers.
 const (
-	PathStat  = "stat"  // POST: Stat
-	PathCheck = "check" // POST CheckRequest: Checked
-	PathLoad  = "load"  // POST LoadRequest: Loaded
+	PathStat  = "stat"  // POST without a body, answered by Stat
+	PathCheck = "check" // POST CheckRequest, answered by Checked
+	PathLoad  = "load"  // POST LoadRequest, answered by Loaded
 )
 
 // node is the store's part of a host's daemon. When the host knows a tree, the host is a compute

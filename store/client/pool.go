@@ -59,7 +59,7 @@ type Pool struct {
 
 // member is a client of a pool. At most one operation uses it at a time.
 type member struct {
-	s     kv.Store // nil means that it is not open
+	s     kv.Store // nil means that the client is not open
 	bytes *bytekeys.Client
 }
 

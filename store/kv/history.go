@@ -25,7 +25,7 @@ type History struct {
 	ops    map[uint64][]operation
 	losses []loss
 	n      int
-	ended  bool // see End
+	ended  bool // true after End
 	// clock numbers the calls, answers and losses, so that those at one instant have an order.
 	clock int64
 }

@@ -19,7 +19,7 @@ const (
 	version   = "1.4.0"
 	noExpiry  = "SERVER_ERROR items do not expire here: use an exptime of 0"
 	noDelay   = "SERVER_ERROR flush_all takes no delay here"
-	maxNumber = 20 // digits of a number that incr and decr change
+	maxNumber = 20 // most digits of a number that incr and decr change
 )
 
 // executor executes the requests of one connection.

@@ -25,7 +25,7 @@ type Server struct {
 	t        Table
 	listener net.Listener
 	count    counts
-	wg       sync.WaitGroup // of all goroutines
+	wg       sync.WaitGroup // counts all goroutines of the server
 
 	mu     sync.Mutex // guards the fields below
 	conns  map[net.Conn]struct{}
@@ -130,7 +130,7 @@ func (s *Server) talk(c net.Conn) {
 				return
 			}
 			if r.Last {
-				_ = w.Flush() // the connection ends
+				_ = w.Flush() // an error does not matter, because the connection ends
 				return
 			}
 		}

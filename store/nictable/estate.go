@@ -125,7 +125,7 @@ func (e *Estate) makeRoom() bool {
 // Lengths of the memory of a program in bytes; its parts begin at multiples of a block.
 const (
 	poolLen    = 2048
-	masterRing = 4 // blocks
+	masterRing = 4 // length of the ring of the master queue pair, in blocks
 	inFlight   = 16
 	loopback   = 7 // retries of queue pairs that are their own peers
 )
@@ -144,7 +144,7 @@ type program struct {
 	cqs    []verbs.CQ
 	qps    []verbs.RingQP
 	queues []*redn.Queue
-	used   int // bytes of mr
+	used   int // how many bytes of mr are in use
 	// next is the PSN of the next request, and heard when bury first saw this value.
 	next  wire.PSN
 	heard clock.Time

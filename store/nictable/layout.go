@@ -81,7 +81,7 @@ func (s Shape) slotsOf(f redn.Operand) [probes]int {
 type slot struct {
 	print   redn.Operand
 	version uint32
-	length  int    // of the item
+	length  int    // length of the item in bytes
 	at      uint64 // address of the item
 }
 

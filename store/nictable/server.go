@@ -54,7 +54,7 @@ type Server struct {
 	rpc    *rpc.Server
 	// Pace, if not nil, is called before each request is executed; it lets time pass.
 	Pace   func()
-	listen [2]rdmacm.Listener // for changes, for GETs
+	listen [2]rdmacm.Listener // the first for changes, the second for GETs
 	buf    []byte             // buf has the request, and value the value that a GET returns
 	value  []byte
 

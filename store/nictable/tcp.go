@@ -10,7 +10,7 @@ import (
 // tcp is the part of a server's process that serves memcached's protocol. It is idle while it has
 // no address. The node's lock guards it.
 type tcp struct {
-	at     string // address, as it was asked for
+	at     string // address on which the protocol is served, as start named it; "" means none
 	server *memcached.Server
 }
 

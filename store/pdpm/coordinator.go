@@ -51,7 +51,7 @@ type Coordinator struct {
 	rt  verbs.Runtime
 	// number is the owner of this coordinator's connections to memory servers
 	number   uint32
-	own      *passive.Conn // takeOver uses it, and later watch
+	own      *passive.Conn // connections that takeOver uses, and later watch
 	super    passive.Super
 	index    *index
 	listener rdmacm.Listener

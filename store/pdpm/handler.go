@@ -16,7 +16,7 @@ type handler struct {
 	c    *Coordinator
 	qp   verbs.QP
 	cq   verbs.CQ
-	srq  verbs.SRQ // only of this handler: its receives are posted before the client can send
+	srq  verbs.SRQ // of this handler alone, so that receives are posted before the client can send
 	mr   verbs.MR  // has room for recvs requests, and after them for one answer
 	conn *passive.Conn
 	wcs  [recvs + 1]verbs.WC

@@ -52,7 +52,7 @@ func Format(cfg passive.Config, s Shape, deadline clock.Time) (Shape, error) {
 	}
 	err := form.Format(cfg, func(memory int) (passive.Numbers, uint64, error) {
 		s.Value, s.Objects = cmp.Or(s.Value, defaultValue), 0
-		room := min(memory, maxObjects<<15) - int(Shape{Value: s.Value}.objectAt(1)) // for slots and objects
+		room := min(memory, maxObjects<<15) - int(Shape{Value: s.Value}.objectAt(1)) // bytes for slots and objects
 		s.Slots = cmp.Or(s.Slots, min(maxObjects, max(0, room)/(slotLen+2*s.objectLen())))
 		if s.Objects = min(maxObjects, (room-s.Slots*slotLen)/s.objectLen()); s.size() == 0 {
 			return passive.Numbers{}, 0, fmt.Errorf("%w: %d bytes of a memory server have no room for %d slots and an object of %d bytes", kv.ErrFull, memory, s.Slots, s.objectLen())

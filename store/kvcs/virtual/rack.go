@@ -27,7 +27,7 @@ type Config struct {
 	// RTT is the round-trip time of the rack; required. Delay is the delay of a link in one
 	// direction; 0 means RTT / 4.
 	RTT, Delay time.Duration
-	Rate       int64 // of the links, in bits a second; 0 means that frames take no time
+	Rate       int64 // rate of the links, in bits a second; 0 means that frames take no time
 	// MTU, Window and Threshold are those of nic.Config. First is the first congestion window.
 	MTU, Window, Threshold int
 	First                  float64

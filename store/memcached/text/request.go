@@ -28,7 +28,7 @@ const (
 type form uint8
 
 const (
-	formData   form = iota // KEY FLAGS EXPTIME BYTES [UNIQUE] [noreply], and data behind the line
+	formData   form = iota // KEY FLAGS EXPTIME BYTES [UNIQUE] [noreply], and data after the line
 	formKeys               // KEY...
 	formDelete             // KEY [0] [noreply]
 	formCount              // KEY DELTA [noreply]
