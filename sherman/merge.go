@@ -381,7 +381,7 @@ func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline cl
 					return err
 				}
 				c.ranges = append(c.ranges, p.Bypass(c.sib.Sibling))
-				// the former sibling of p may have had no free slot
+				// p may still be open because its former sibling had no free slot
 				emptied, err = c.closeInner(p, deadline)
 				return err
 			})

@@ -78,7 +78,7 @@ func (c *locker) settle(deadline clock.Time) {
 		case err != nil:
 			h.ticket.Leave(left)
 		case over:
-			// if this fails, the next client of the node does it, or the lease ends
+			// if this fails, the node's next client releases the word, or the lease ends
 			_ = c.release(h, deadline)
 		default:
 			h.ticket.Leave(lock.Held{})

@@ -217,7 +217,7 @@ func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time)
 			return 0, errNoLevel
 		case !p.Covers(key):
 			if c.node.rootHint() == a {
-				// the root was split: a higher one exists, or a client will make it
+				// the root was split: a higher root exists, or a client will make it
 				c.node.setRoot(0)
 			}
 			if p.Sibling == 0 {

@@ -28,7 +28,8 @@ func (s *Server) lose(i int) error {
 	if err := s.mayFormat(i); err != nil {
 		return err
 	}
-	// Shortcuts on other servers may name nodes on this server, whose versions begin again.
+	// Shortcuts on other servers may name nodes on this server, whose versions begin again. So
+	// formatting needs a new epoch, and the next epoch must be allowed to begin (mayTurn).
 	if !s.mayTurn() {
 		return errDown
 	}
@@ -135,8 +136,8 @@ func (s *Server) recoverOrphans(now clock.Time) {
 	list, per := s.heldBy(orphan), s.space.Entries.Total()
 	// the same order as in freeAll: in turn from all servers
 	slices.SortStableFunc(list, func(a, b layout.Handle) int { return cmp.Compare((int(a)-1)%per, (int(b)-1)%per) })
-	// A client may have got the node with its next version, or with the version front, and may have
-	// written nothing into it.
+	// A client may have got the node with its next version, or with the version free.front, and may
+	// have written nothing into it.
 	spared := func(h layout.Handle) layout.Version {
 		v := s.nodes.held[h].version
 		if next, ok := v.Next(); ok {

@@ -164,7 +164,8 @@ func (c *checker) rest() error {
 			c.report.Unused++
 		}
 	}
-	// Free pages are counted in any case: a problem may be due to the merge that has freed one.
+	// Free pages are counted even if problems were found: a problem may be due to a merge, which
+	// frees a page.
 	for _, p := range c.pages {
 		if p.stage == layout.Unused && !c.foreign(p) {
 			c.report.Free++

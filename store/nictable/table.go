@@ -53,7 +53,7 @@ func take(e *Estate) (*table, error) {
 		if !u {
 			t.free = append(t.free, i)
 		}
-		// an item that no slot names may have the newest version
+		// all items are read: an item that no slot names may have the newest version
 		if err := e.mr.ReadAt(t.line[:itemHead], e.shape.itemAt(i)); err != nil {
 			return nil, err
 		}
