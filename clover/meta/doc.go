@@ -26,10 +26,10 @@
 //	server.go, threads.go    Server: the main thread's loop; request threads
 //	front.go                 answers to clients; their connections are a store/rpc.Server
 //	handle.go                client: requests, numbers, leases (keep)
-//	fence.go                 numbers of clients; they are fenced with store/lease before their nodes go to others
+//	fence.go                 numbers of clients; store/lease fences them before nodes are reused
 //	memory.go, load.go       memories: connections to memory servers; the store found or formatted
 //	recover.go, lose.go      after a restart of this server; after the loss of a server's memory
-//	copies.go, view.go        several copies of each node: links, filling; which servers' copies count
+//	copies.go, view.go       several copies of each node: links, filling; which servers' copies count
 //	balance.go                how many of the new nodes each memory server gives
 //	nodes.go, free.go        pool: states of nodes, epochs; the lists of free nodes
 //	segments.go              the class of each segment in a shared space
