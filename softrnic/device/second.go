@@ -50,14 +50,18 @@ func (s *secondNIC) tick(now clock.Time, out *packetio.Batch) {
 func (d *Device) toSecond(now clock.Time, f packetio.Frame) {
 	s := &d.second
 	s.busy = true
+	pass := func(b []byte) {
+		s.nic.Frame(now, 0, packetio.Frame{Data: b, Port: f.Port}, &d.out)
+		if many(&d.out) {
+			d.flush()
+		}
+	}
 	if f.SegSize == 0 {
-		s.nic.Frame(now, 0, f, &d.out)
-		d.flushMany()
+		pass(f.Data)
 		return
 	}
 	for i := range s.segments.Open(f) {
-		s.nic.Frame(now, 0, packetio.Frame{Data: s.segments.Packet(i), Port: f.Port}, &d.out)
-		d.flushMany()
+		pass(s.segments.Packet(i))
 	}
 }
 

@@ -70,11 +70,9 @@ func (d *Device) flush() {
 	d.out.Reset()
 }
 
-// flushMany sends the collected frames if they are many.
-func (d *Device) flushMany() {
-	if len(d.out.Frames) >= flushFrames || d.out.Bytes() >= flushBytes {
-		d.flush()
-	}
+// many reports whether a step must send its frames before it goes on.
+func many(out *packetio.Batch) bool {
+	return len(out.Frames) >= flushFrames || out.Bytes() >= flushBytes
 }
 
 // progress handles one receive batch and the timers that are due. It reports whether there was any
@@ -149,7 +147,9 @@ func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
 			continue
 		}
 		d.e.Frame(now, 0, frames[i], &d.out)
-		d.flushMany()
+		if many(&d.out) {
+			d.flush()
+		}
 	}
 	d.e.EndBatch(now, &d.out)
 	if d.second.endBatch() {
