@@ -2,8 +2,8 @@ package sim
 
 import "github.com/rdmalab/rdmalab/softrnic/clock"
 
-// event is a scheduled call, or a frame that reaches the end of a link or has spent its time inside
-// a node.
+// event is a scheduled call, or something that happens to a frame: it reaches the end of a link, or
+// its time inside a node is over.
 type event struct {
 	at    clock.Time
 	to    *half
@@ -12,16 +12,16 @@ type event struct {
 	call  func()
 }
 
-// stage says where a frame is.
+// stage says where the frame of an event is.
 type stage uint8
 
 const (
 	onLink  stage = iota
-	inside        // the frame has reached a node, which gets it at the time of the event
-	leaving       // a node has made the frame; it is put on the link at the time of the event
+	inside        // the frame has reached a node, which gets it at the event's time
+	leaving       // a node has made the frame, which is put on the link at the event's time
 )
 
-// inFlight is a frame on a link or inside a node. data is from the pool.
+// inFlight is a frame on a link or inside a node. data is memory from the Net's framePool.
 type inFlight struct {
 	data                  []byte
 	segSize               int32
@@ -29,8 +29,8 @@ type inFlight struct {
 	csumPartial           bool
 }
 
-// eventHeap orders events by time, then by push order. Only small keys move in the heap; the events
-// stay in their slots.
+// eventHeap orders events by their time; events with equal times by the order in which they were
+// pushed. Only small keys move in the heap; the events stay in their slots.
 type eventHeap struct {
 	keys  []eventKey
 	slots []event
@@ -46,7 +46,7 @@ type eventKey struct {
 
 func (a *eventKey) before(b *eventKey) bool { return a.at < b.at || (a.at == b.at && a.seq < b.seq) }
 
-// first returns the time of the earliest event; clock.Never if there is none.
+// first returns the time of the earliest event, or clock.Never if there is none.
 func (h *eventHeap) first() clock.Time {
 	if len(h.keys) == 0 {
 		return clock.Never
@@ -79,7 +79,7 @@ func (h *eventHeap) push(e event) {
 	h.keys[i] = k
 }
 
-// pop removes the earliest event. The heap must not be empty.
+// pop removes and returns the earliest event. The heap must not be empty.
 func (h *eventHeap) pop() event {
 	slot := h.keys[0].slot
 	last := len(h.keys) - 1

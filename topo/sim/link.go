@@ -8,13 +8,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// End is a port of a node.
+// End is an end of a link: a port of a node.
 type End struct {
 	Node NodeID
 	Port int
 }
 
-// Verdict decides what happens to a frame that enters one direction of a link.
+// Verdict decides by fault rules what happens to a frame that enters one direction of a link.
 // (*fault.Injector).Frame is a Verdict.
 type Verdict func(now clock.Time, frame []byte) fault.Verdict
 
@@ -27,12 +27,13 @@ type LinkConfig struct {
 	Delay time.Duration
 	// Rate is in bits per second; 0 means that sending a frame takes no time.
 	Rate int64
-	// Overhead is a number of bytes. It is added to the size of each frame when the simulator
-	// computes how long the frame occupies a link with a Rate. With an Overhead, sending times are
-	// exact to a picosecond in the long run. Without it, each is truncated to whole nanoseconds.
+	// Overhead is a number of bytes, such as those of the preamble. The simulator adds it to the
+	// size of each frame when it computes how long the frame occupies a link with a Rate. With an
+	// Overhead, sending times are exact to a picosecond in the long run. Without it, each time is
+	// truncated to whole nanoseconds.
 	Overhead int
-	// Queue is how many frames may wait in one direction until the link is free, if Rate is set; 0:
-	// 1024. Further frames are dropped and counted.
+	// Queue is how many frames may wait in one direction until the link is free, if Rate is set; 0
+	// means 1024. Further frames are dropped and counted.
 	Queue int
 	// Up and Down decide about the frames of their direction; nil means no faults.
 	Up, Down Verdict
@@ -45,11 +46,11 @@ const (
 	maxInFlight = 1 << 16
 )
 
-// LinkStats counts the frames of one direction.
+// LinkStats counts the frames of one direction of a link.
 type LinkStats struct {
 	Sent, Delivered, Bytes uint64
-	// The fields Lost… count frames that did not arrive, by reason: a fault, a full queue, a link
-	// or node that was down.
+	// The fields Lost… count frames that did not arrive, by the reason: a fault, a full queue, or a
+	// link or node that was down.
 	LostFault, LostQueue, LostDown uint64
 	Duplicated, Corrupted, Delayed uint64
 }
@@ -70,16 +71,16 @@ type half struct {
 	fault    Verdict
 	up       bool
 	inFlight int
-	// queue holds, for each frame that waits until the link is free, the time when the frame will
+	// queue holds, for each frame that has not left completely, the time at which its last bit will
 	// have been sent.
 	queue []clock.Time
-	// carry is a fraction of a nanosecond, in picoseconds: the last frame in queue ends by this
+	// carry is a fraction of a nanosecond, in picoseconds: the last frame in queue leaves by this
 	// time later than queue says.
 	carry int64
 	Stats LinkStats
 }
 
-// Connect makes a link. Both ports must be free.
+// Connect makes a link between two ports, which must be free.
 func (n *Net) Connect(cfg LinkConfig) *Link {
 	if cfg.Queue == 0 {
 		cfg.Queue = defaultQueue
@@ -144,8 +145,8 @@ func (n *Net) send(h *half, f *packetio.Frame) {
 	}
 }
 
-// Inject puts a frame on one direction of a link at once, without asking for a verdict. rules are
-// the reason that the trace shows.
+// Inject puts a frame on one direction of a link at once, without asking for a fault verdict. The
+// trace shows rules as the rules that have hit the frame.
 func (n *Net) Inject(l *Link, d fault.Dir, f packetio.Frame, rules []string) {
 	h := &l.down
 	if d == fault.Up {
@@ -180,8 +181,8 @@ func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {
 	}})
 }
 
-// serialise returns when the last bit of a frame of size bytes has been sent. The bool is false if
-// the queue is full.
+// serialise returns the time at which the last bit of a frame of size bytes has been sent. It
+// returns false if the queue is full.
 func (h *half) serialise(now clock.Time, size int) (clock.Time, bool) {
 	if h.inFlight >= maxInFlight {
 		return 0, false
@@ -206,19 +207,19 @@ func (h *half) serialise(now clock.Time, size int) (clock.Time, bool) {
 	return leaves, true
 }
 
-// sending returns how long a frame of size bytes occupies the link.
+// sending returns for how long a frame of size bytes occupies the link.
 func (h *half) sending(size int) time.Duration {
 	bits := int64(size+h.cfg.Overhead) * 8
 	if h.cfg.Overhead == 0 {
 		return time.Duration(bits * int64(time.Second) / h.cfg.Rate)
 	}
 	if len(h.queue) == 0 {
-		h.carry = 0 // the link was idle
+		h.carry = 0 // the link is idle now, so no earlier frame leaves a fraction
 	}
 	ps := bits*picosPerSecond/h.cfg.Rate + h.carry
 	h.carry = ps % 1000
 	return time.Duration(ps / 1000)
 }
 
-// picosPerSecond, multiplied by the bits of the largest frame, is below 2^63.
+// picosPerSecond is 10^12. Multiplied by the bits of the largest frame, it is below 2^63.
 const picosPerSecond = 1_000_000_000_000

@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Node is a machine with ports. Frame and Tick append the frames that the node sends to out;
-// Frame.Port of such a frame is its egress port. The bytes of f belong to the network and are valid
-// only during the call. Deadline returns when the node next needs Tick; clock.Never: the node waits
-// only for frames.
+// Node is a machine with ports. Frame gives the node a frame that arrives at a port, and Tick runs
+// its timers. Both append the frames that the node sends to out, with the egress port in
+// Frame.Port. The bytes of f belong to the network and are valid only during the call. Deadline
+// returns when the node next needs Tick, or clock.Never if it waits only for frames.
 type Node interface {
 	Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch)
 	Tick(now clock.Time, out *packetio.Batch)
@@ -22,20 +22,21 @@ type Node interface {
 // Timing says how long frames take on their way through a node; see Net.SetTiming. The bytes of a
 // frame belong to the network and are valid only during the call.
 type Timing interface {
-	// Arrive returns when the node gets a frame that reaches it at time now; the result is not
-	// before now. The node may get frames in another order than they reached it.
+	// Arrive returns the time at which the node gets a frame that reaches it at time now; it is not
+	// before now. The node may get frames in another order than the one in which they reach it.
 	Arrive(now clock.Time, port int, frame []byte) clock.Time
-	// Depart returns when a frame leaves the node that the node has appended at time now; the
-	// result is not before now.
+	// Depart returns the time at which a frame leaves the node, which has appended it to out at
+	// time now; it is not before now. cause says why the node has made the frame.
 	Depart(now clock.Time, port int, frame []byte, cause Cause) clock.Time
 }
 
 // Cause says why a node has appended a frame.
 type Cause struct {
-	// Frame is the frame that the node was handling; nil means that the node has made its frame in
-	// another step.
+	// Frame is the frame that the node handled when it made its own frame; nil means that it
+	// handled none.
 	Frame []byte
-	// Step: the frame was made in a step that Net.Begin began.
+	// Step is true if the frame was made in a step that Net.Begin began, such as a call of an
+	// application.
 	Step bool
 }
 
@@ -52,7 +53,8 @@ type Config struct {
 	// event's bytes are valid only during the call.
 	Trace func(*Event)
 	// Cancelled is called once every cancelEvery events. If it returns true, the run ends with
-	// ErrCancelled. It has no other effect on the run. nil means that the run cannot be cancelled.
+	// ErrCancelled; otherwise it has no effect on the run. nil means that the run cannot be
+	// cancelled.
 	Cancelled func() bool
 }
 
@@ -63,14 +65,14 @@ var ErrCancelled = errors.New("the simulation was cancelled")
 const (
 	defaultMaxEvents = 1_000_000_000
 	defaultMaxTime   = clock.Time(time.Hour)
-	// maxStep bounds the events at one virtual time. More of them mean a defect, such as a machine
-	// whose deadline never advances.
+	// maxStep bounds the number of events at one virtual time. More of them mean a defect, such as
+	// a machine whose deadline never advances.
 	maxStep = 10_000_000
-	// maxHeld bounds the frames inside one node with a Timing. Further frames are lost, as if a
-	// queue were full.
+	// maxHeld bounds the number of frames inside one node with a Timing. Further frames are lost,
+	// as if a queue were full.
 	maxHeld = 1 << 20
-	// cancelEvery is the number of events between two calls of Config.Cancelled, which take some
-	// milliseconds.
+	// cancelEvery is the number of events between two calls of Config.Cancelled. So many events
+	// take some milliseconds of real time.
 	cancelEvery = 4096
 )
 
@@ -78,7 +80,7 @@ type nodeState struct {
 	name  string
 	node  Node
 	up    bool
-	keyed clock.Time // the deadline in the queue of deadlines
+	keyed clock.Time // the node's deadline as it stands in Net.ticks
 	links []*half    // by port; nil if no link is connected
 	// timing is the node's Timing; nil means that the node takes no time. held is the number of
 	// frames that timing keeps inside the node.
@@ -96,7 +98,7 @@ type Net struct {
 	heap   eventHeap
 	pool   framePool
 	out    packetio.Batch
-	busy   bool // a step of a node is in progress; the step may append to out
+	busy   bool // a step of a node is in progress (between Begin and End)
 	events uint64
 	step   uint64 // events since the virtual time last advanced
 	event  Event  // the event that is being traced
@@ -127,7 +129,7 @@ func (n *Net) Now() clock.Time { return n.now }
 // Events returns the number of events handled so far.
 func (n *Net) Events() uint64 { return n.events }
 
-// Add adds a node, which is up.
+// Add adds a node to the network; the node is up. It returns the node's ID.
 func (n *Net) Add(name string, node Node) NodeID {
 	n.nodes = append(n.nodes, nodeState{name: name, node: node, up: true, keyed: clock.Never})
 	id := NodeID(len(n.nodes) - 1)
@@ -135,14 +137,15 @@ func (n *Net) Add(name string, node Node) NodeID {
 	return id
 }
 
-// Replace replaces a node by another machine, for example at a restart, and switches it on.
+// Replace replaces the machine of node id by another one, for example at a restart, and switches it
+// on.
 func (n *Net) Replace(id NodeID, node Node) {
 	n.nodes[id].node, n.nodes[id].up = node, true
 	n.rekey(id)
 }
 
-// SetTiming sets the Timing of a node; nil, the default: the node takes no time. The times of
-// frames that are already inside the node do not change.
+// SetTiming sets the Timing of a node. nil, which is the default, means that frames take no time in
+// the node. The times of frames that are inside the node already do not change.
 func (n *Net) SetTiming(id NodeID, t Timing) { n.nodes[id].timing = t }
 
 // SetUp switches a node on or off. While a node is off, frames to it are lost and none of its
@@ -152,8 +155,8 @@ func (n *Net) SetUp(id NodeID, up bool) {
 	n.rekey(id)
 }
 
-// At calls f at time t; if t has passed, at the present time. Calls and frames that were pushed
-// earlier for the same time come first.
+// At calls f at time t, or at the present time if t has passed. Calls and frames that were
+// scheduled earlier for the same time come first.
 func (n *Net) At(t clock.Time, f func()) {
 	n.heap.push(event{at: max(t, n.now), call: f})
 }
@@ -175,7 +178,7 @@ func (n *Net) End(id NodeID) {
 	n.flush(id, Cause{Step: true})
 }
 
-// flush sends the frames that a node has appended, and updates the node's deadline.
+// flush sends the frames that a node has appended to n.out, and updates the node's deadline.
 func (n *Net) flush(id NodeID, cause Cause) {
 	s := &n.nodes[id]
 	for i := range n.out.Frames {
@@ -204,7 +207,7 @@ func (n *Net) rekey(id NodeID) {
 	}
 }
 
-// next returns the time of the earliest event; clock.Never if there is none.
+// next returns the time of the earliest event, or clock.Never if there is none.
 func (n *Net) next() clock.Time {
 	if len(n.ready) > 0 {
 		return n.now
@@ -285,8 +288,8 @@ func (n *Net) hand(e *event) {
 }
 
 // Run handles events until every thread that is not a daemon has returned. If a thread has not
-// returned and no event can happen any more, or if a bound is reached, it returns a *StuckError
-// that names the waiting threads. If a thread has panicked, the error names the thread.
+// returned and no event can happen any more, or if a bound is reached, Run returns a *StuckError
+// that names the waiting threads. If a thread has panicked, the error names that thread.
 func (n *Net) Run() error {
 	for n.live > 0 {
 		at := n.next()

@@ -1,14 +1,14 @@
 package sim
 
-// framePool gives out memory for frames in a few sizes, and takes it back. So a run does not
-// allocate once the pool is filled.
+// framePool gives out memory for frames in a few sizes and takes it back, so that a run does not
+// allocate once the pool has enough.
 type framePool struct{ free [len(poolSizes)][][]byte }
 
-// poolSizes are the capacities in bytes: an acknowledgement, a standard Ethernet frame, a 4 KiB
-// path MTU, a super-frame.
+// poolSizes are the capacities in bytes. Each has room for: an acknowledgement, a standard Ethernet
+// frame, a packet with a path MTU of 4 KiB, a super-frame.
 var poolSizes = [...]int{256, 1600, 4352, 66 << 10}
 
-// get returns n bytes with undefined content.
+// get returns n bytes with undefined content. put takes them back.
 func (p *framePool) get(n int) []byte {
 	for i, size := range poolSizes {
 		if n > size {

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Proc is a thread of an application: a coroutine that runs until it parks. It continues at a
-// virtual time or after Wake. Only the thread itself may call its methods, except Wake, Hang,
+// Proc is a thread of an application: a coroutine that runs until it parks, and continues at a
+// given virtual time or after Wake. Only the thread itself may call its methods, except Wake, Hang,
 // Resume, Kill, Name and Done.
 type Proc struct {
 	net    *Net
@@ -24,11 +24,12 @@ type Proc struct {
 	yield func(struct{}) bool
 
 	state   procState
-	waits   string // what the parked thread waits for
+	waits   string // what the parked thread waits for, for error messages
 	since   clock.Time
 	expired bool
-	dead    bool // the thread was killed: Park unwinds its stack
-	// hung: the thread does not run until Resume. due: it became runnable while it was hung.
+	dead    bool // Kill has killed the thread, so that Park unwinds its stack
+	// hung: true if Hang has stopped the thread. due: true if the thread has become runnable while
+	// it was hung.
 	hung, due bool
 	joiners   []*Proc
 }
@@ -42,11 +43,11 @@ const (
 	procDone
 )
 
-// errStopped is the panic value that unwinds a coroutine after Kill or after Close of its network.
+// errStopped is the panic value that unwinds a coroutine after Kill, or after Close of its network.
 type errStopped struct{}
 
-// Go starts a thread. The thread first runs when the current event is over. Run does not wait for
-// daemons; they may stay parked for ever.
+// Go starts a thread, which first runs when the current event is over. Run does not wait for
+// daemons, which may stay parked for ever.
 func (n *Net) Go(name string, daemon bool, f func(p *Proc)) *Proc {
 	p := &Proc{net: n, id: uint32(len(n.procs)), name: name, daemon: daemon}
 	p.next, p.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -64,7 +65,7 @@ func (n *Net) Go(name string, daemon bool, f func(p *Proc)) *Proc {
 	return p
 }
 
-// finish runs when the coroutine ends, even by a panic.
+// finish is called when the coroutine ends, even by a panic.
 func (p *Proc) finish() {
 	n := p.net
 	if r := recover(); r != nil {
@@ -90,9 +91,9 @@ func (p *Proc) Done() bool { return p.state == procDone }
 // Current returns the running thread; nil if none runs.
 func (n *Net) Current() *Proc { return n.current }
 
-// Park waits until Wake or until time t, and reports whether Wake has ended the wait. A thread may
-// be woken without reason, so a caller that waits for a condition must check the condition again.
-// waits says what the thread waits for; the error of a run that hangs shows it.
+// Park waits until Wake or until time t, and reports whether Wake has ended the wait. Wake may come
+// without a reason, so a caller that waits for a condition must check the condition again. waits
+// says what the thread waits for, in the error of a run that hangs.
 func (p *Proc) Park(t clock.Time, waits string) bool {
 	n := p.net
 	if n.current != p {
@@ -133,11 +134,12 @@ func (p *Proc) expire() {
 	p.expired = true
 }
 
-// Hang stops a thread until Resume. A wake or a deadline in between takes effect at Resume. The
+// Hang stops the thread until Resume. A Wake or a deadline in between takes effect at Resume. The
 // running thread cannot be stopped.
 func (p *Proc) Hang() { p.hung = true }
 
-// Resume ends Hang.
+// Resume ends Hang. If the thread has become runnable meanwhile, it runs when the current event is
+// over.
 func (p *Proc) Resume() {
 	p.hung = false
 	if p.due {
@@ -165,7 +167,7 @@ func (p *Proc) Kill() {
 	}
 }
 
-// runReady runs the thread that became runnable first.
+// runReady runs the thread that became runnable first, unless it is hung.
 func (n *Net) runReady() {
 	p := n.ready[0]
 	n.ready = slices.Delete(n.ready, 0, 1)
@@ -179,7 +181,7 @@ func (n *Net) runReady() {
 	n.current = nil
 }
 
-// Close ends all threads. The network cannot be used afterwards. Closing it again does nothing.
+// Close ends all threads. The network cannot be used afterwards. A second call does nothing.
 func (n *Net) Close() {
 	n.closed = true
 	for i := 0; i < len(n.procs); i++ {
@@ -191,7 +193,7 @@ func (n *Net) Close() {
 	n.current = nil
 }
 
-// StuckError is the error of a run that cannot end. It has the reason, and what each thread waits
+// StuckError is the error of a run that cannot go on. It has the reason, and what each thread waits
 // for.
 type StuckError struct {
 	Reason  string

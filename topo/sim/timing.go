@@ -4,7 +4,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// frame returns a frame in flight as a packetio.Frame at a port.
+// frame returns f as a packetio.Frame at a port.
 func (f *inFlight) frame(port int) packetio.Frame {
 	return packetio.Frame{
 		Data: f.data, SegSize: int(f.segSize), Port: port,
@@ -12,8 +12,8 @@ func (f *inFlight) frame(port int) packetio.Frame {
 	}
 }
 
-// detain keeps a frame that has reached a node until the time that Timing.Arrive returns. The
-// result is false if the node gets the frame now.
+// detain is called for a frame that has reached a node with a Timing. It keeps the frame until the
+// time that Timing.Arrive returns, or returns false if the node gets the frame now.
 func (n *Net) detain(s *nodeState, e *event) bool {
 	at := s.timing.Arrive(n.now, e.to.dst.Port, e.frame.data)
 	if at <= n.now {
@@ -30,8 +30,8 @@ func (n *Net) detain(s *nodeState, e *event) bool {
 	return true
 }
 
-// hold keeps a frame that a node has made until the time that Timing.Depart returns. The result is
-// false if the frame leaves now.
+// hold is called for a frame that a node with a Timing has made. It keeps a copy of the frame until
+// the time that Timing.Depart returns, or returns false if the frame leaves now.
 func (n *Net) hold(s *nodeState, f *packetio.Frame, cause Cause) bool {
 	at := s.timing.Depart(n.now, f.Port, f.Data, cause)
 	if at <= n.now {
@@ -57,8 +57,8 @@ func (n *Net) overflow(h *half, frame []byte) {
 	n.trace(Event{Kind: LostQueue, Frame: frame, half: h})
 }
 
-// resume passes on a frame whose time inside a node is over. If the node was switched off, the
-// frame is lost.
+// resume is called when the time of a frame inside a node is over. It passes the frame on, to the
+// node or to the link. If the node was switched off meanwhile, the frame is lost.
 func (n *Net) resume(e *event) {
 	id := e.to.dst.Node
 	if e.stage == leaving {

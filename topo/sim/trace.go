@@ -34,7 +34,7 @@ type Event struct {
 	Kind EventKind
 	// Frame holds the bytes of the frame. They are valid only during the call of Config.Trace.
 	Frame []byte
-	// Rules lists the names of the fault rules that have hit the frame.
+	// Rules lists the IDs of the fault rules that have hit the frame.
 	Rules []string
 	// Node and Port are set only if Kind is NoLink.
 	Node string
@@ -42,7 +42,8 @@ type Event struct {
 	half *half
 }
 
-// Link returns the name of the link, or of the node if there is none.
+// Link returns the name of the link on which the event happened, or of the node if there is no
+// link.
 func (e *Event) Link() string {
 	if e.half == nil {
 		return e.Node
@@ -50,7 +51,7 @@ func (e *Event) Link() string {
 	return e.half.link.Name
 }
 
-// Dir returns the direction on the link.
+// Dir returns the direction on the link; fault.Up if there is no link.
 func (e *Event) Dir() fault.Dir {
 	if e.half == nil {
 		return fault.Up
@@ -58,7 +59,7 @@ func (e *Event) Dir() fault.Dir {
 	return e.half.dir
 }
 
-// String returns time, link, direction and kind, without the packet.
+// String returns time, link, direction, kind and length of the frame, without its bytes.
 func (e *Event) String() string {
 	return fmt.Sprintf("%-14v %s %-4s %-10s %4d B", e.At, e.Link(), e.Dir(), e.Kind, len(e.Frame))
 }
@@ -71,8 +72,8 @@ func (n *Net) trace(e Event) {
 	}
 }
 
-// Hash computes a digest of a trace. If two runs have equal digests, they are equal. The zero value
-// is ready to use.
+// Hash computes a digest of a trace. Runs with equal digests have delivered the same frames at the
+// same times. The zero value is ready to use.
 type Hash struct {
 	sum   uint64
 	count uint64
