@@ -16,15 +16,15 @@ import (
 const (
 	// setupDelay is how long one message takes while a connection is being made, in virtual time.
 	setupDelay = 50 * time.Microsecond
-	// maxBacklog bounds how many requests may wait for Accept.
+	// maxBacklog bounds how many requests to connect may wait for Accept of one listener.
 	maxBacklog = 128
 	// unreachablePatience is how long a dialer without a deadline tries to reach a peer that does
 	// not answer.
 	unreachablePatience = 30 * time.Second
 )
 
-// manager is a rdmacm.Manager in virtual time, for one application. It simulates making connections
-// over TCP: only messages to crashed hosts are lost.
+// manager is a rdmacm.Manager in virtual time, for one application. It simulates connections that
+// are made over TCP: messages are lost only if they go to crashed hosts.
 type manager struct {
 	host *Host
 	ctx  verbs.Context
@@ -37,8 +37,8 @@ var (
 	_ rdmacm.Request  = (*request)(nil)
 )
 
-// Manager returns the connection manager for queue pairs of ctx, which is a context of this host.
-// Options.Datagrams chooses the kind of manager.
+// Manager returns the connection manager for queue pairs of ctx, which must be a context of this
+// host: that of the NIC with Options.Datagrams, otherwise one as over TCP.
 func (h *Host) Manager(ctx verbs.Context) rdmacm.Manager {
 	if h.rack.opt.Datagrams {
 		return h.ConnManager(ctx)
@@ -46,8 +46,8 @@ func (h *Host) Manager(ctx verbs.Context) rdmacm.Manager {
 	return &manager{host: h, ctx: ctx, rand: ctx.Runtime().Rand()}
 }
 
-// ConnManager returns the NIC's connection manager for queue pairs of ctx, which is a context of
-// this host.
+// ConnManager returns the connection manager of the NIC, which uses datagrams, for queue pairs of
+// ctx, which must be a context of this host.
 func (h *Host) ConnManager(ctx verbs.Context) *rdmacm.CM {
 	m, err := rdmacm.NewCM(rdmacm.CMConfig{Context: ctx, FirstPSN: h.rack.opt.FirstPSN, Backlog: maxBacklog})
 	if err != nil {
@@ -66,10 +66,10 @@ type request struct {
 	endpoint rdmacm.Endpoint
 	peer     netip.Addr
 	server   *Host
-	manager  *manager // the server's manager
+	manager  *manager // the manager of the server's listener
 
-	// The server's answer. ready and failed hold the dialer's confirmation.
-	answered, given bool // given: the dialer has stopped waiting
+	// The server's answer is in answered to remote. ready and failed are the dialer's confirmation.
+	answered, given bool // given: the dialer has given up
 	reject          string
 	reply           []byte // private data of the acceptance or rejection
 	remote          rdmacm.Endpoint
@@ -79,7 +79,7 @@ type request struct {
 }
 
 // Dial connects qp to a service of the host with address addr, and returns the private data of the
-// answer.
+// server's answer.
 func (m *manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
 	local, err := m.endpoint(qp, addr, p, private)
 	if err != nil {
@@ -97,7 +97,7 @@ func (m *manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Pa
 	for !req.answered {
 		if net.Now() >= deadline {
 			req.given = true
-			req.tell("it does not wait any more") // the dialer tells the acceptor, as a closed TCP connection would
+			req.tell("it does not wait any more") // as the end of a TCP connection would tell the acceptor
 			return nil, fmt.Errorf("dial %s: service %q: %w", addr, service, verbs.ErrTimeout)
 		}
 		req.proc.Park(deadline, fmt.Sprintf("the answer of service %q at %v", service, addr))
@@ -113,7 +113,8 @@ func (m *manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Pa
 	return req.reply, nil
 }
 
-// tell tells the acceptor that the dialer has succeeded, or why the dialer has failed.
+// tell tells the acceptor, after setupDelay, that the dialer has succeeded ("") or why it has
+// failed.
 func (r *request) tell(failed string) {
 	net := r.dialer.rack.net
 	net.At(net.Now().Add(setupDelay), func() {
@@ -124,7 +125,7 @@ func (r *request) tell(failed string) {
 	})
 }
 
-// endpoint returns the parameters of the queue pair at this end.
+// endpoint checks the private data, and returns the parameters of the queue pair qp for the peer.
 func (m *manager) endpoint(qp verbs.QP, peer netip.Addr, p rdmacm.Params, private []byte) (rdmacm.Endpoint, error) {
 	if len(private) > rdmacm.MaxPrivate {
 		return rdmacm.Endpoint{}, &verbs.OpError{
@@ -139,8 +140,8 @@ func (m *manager) endpoint(qp verbs.QP, peer netip.Addr, p rdmacm.Params, privat
 	return e, err
 }
 
-// deliver passes a request to its server. If the host has crashed or does not exist, the request
-// gets no answer.
+// deliver passes a request to the host with address to. If that host has crashed or does not exist,
+// the request gets no answer.
 func (r *Rack) deliver(req *request, to netip.Addr) {
 	hs, ok := r.Spec.ByAddr(to)
 	if !ok || req.given {
@@ -163,8 +164,8 @@ func (r *Rack) deliver(req *request, to netip.Addr) {
 	}
 }
 
-// answer gives the dialer the server's answer, after setupDelay. reject is why the server rejects;
-// "" means that it accepts.
+// answer gives the dialer the server's answer, after setupDelay. reject is the reason for which the
+// server rejects the request; "" means that it accepts.
 func (r *request) answer(reject string) {
 	net := r.dialer.rack.net
 	net.At(net.Now().Add(setupDelay), func() {
@@ -173,7 +174,7 @@ func (r *request) answer(reject string) {
 	})
 }
 
-// over reports whether the dialer waits no more.
+// over reports whether the dialer does not wait any more: it has an answer, or has given up.
 func (r *request) over() bool { return r.answered || r.given }
 
 // Service returns the service to which the dialer connects.
@@ -188,7 +189,7 @@ func (r *request) Private() []byte { return r.private }
 // Reject refuses the connection.
 func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
 
-// Answer refuses the connection and sends private data.
+// Answer refuses the connection for a reason, and sends private data with the rejection.
 func (r *request) Answer(reason string, private []byte) error {
 	if reason == "" {
 		reason = "no reason given"
@@ -198,7 +199,7 @@ func (r *request) Answer(reason string, private []byte) error {
 	return nil
 }
 
-// Accept connects qp and waits until the dialer has connected its queue pair.
+// Accept connects qp and waits until the dialer has connected its queue pair, too.
 func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline clock.Time) error {
 	m := r.manager
 	local, err := m.endpoint(qp, r.peer, p, private)
@@ -236,7 +237,7 @@ type listener struct {
 	closed  bool
 }
 
-// Listen receives requests for a service from now on.
+// Listen makes a listener, which receives the requests for a service from now on.
 func (m *manager) Listen(service string) (rdmacm.Listener, error) {
 	if m.host.listeners[service] != nil {
 		return nil, fmt.Errorf("listen %q: %w", service, rdmacm.ErrInUse)
@@ -252,7 +253,7 @@ func (l *listener) wake() {
 	}
 }
 
-// Accept waits for a request, and returns it.
+// Accept waits for a request and returns it. rdmacm.Request.Accept then makes the connection.
 func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 	net := l.manager.host.rack.net
 	p := net.Current()
@@ -276,7 +277,7 @@ func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 	}
 }
 
-// Close rejects the requests that have not been accepted.
+// Close ends the listener and rejects the requests in its backlog.
 func (l *listener) Close() error {
 	if l.closed {
 		return nil

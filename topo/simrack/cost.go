@@ -6,33 +6,34 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// cardTiming is the sim.Timing of a host's NIC.
+// cardTiming is the sim.Timing of a host's NIC, by the cost model of the NIC.
 type cardTiming struct{ card *cost.Card }
 
-// Arrive returns when a frame takes effect.
+// Arrive returns the time at which the NIC has received a frame and executes it.
 func (t cardTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
 	return t.card.Arrive(now, frame)
 }
 
-// Depart returns when a frame leaves the NIC. If the frame was made in a call of an application,
-// the application has just posted it.
+// Depart returns the time at which a frame leaves the NIC. A frame that was made in a call of an
+// application (cause.Step) also has the costs of posting it.
 func (t cardTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) clock.Time {
 	return t.card.Depart(now, frame, cause.Step)
 }
 
-// boxTiming is the sim.Timing of the switch. A nil box takes no time.
+// boxTiming is the sim.Timing of the switch, by the cost model of the switch. If box is nil, frames
+// take no time there. transits, which may be nil, measures their times.
 type boxTiming struct {
 	box      *cost.Box
 	transits *transits
 }
 
-// Arrive returns now, because the model of a switch has all its costs behind the program.
+// Arrive returns now, because the cost model puts all costs of the switch behind its program.
 func (t boxTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
 	t.transits.arrive(now, frame)
 	return now
 }
 
-// Depart returns when a frame leaves.
+// Depart returns the time at which a frame leaves the switch.
 func (t boxTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) clock.Time {
 	at := now
 	if t.box != nil {
@@ -42,13 +43,13 @@ func (t boxTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) 
 	return at
 }
 
-// charge gives the host a NIC with the costs of the model, without work in progress.
+// charge gives the host's NIC the costs of the rack's cost model, with no work in progress.
 func (h *Host) charge() {
 	h.card = cost.NewCard(&h.rack.opt.Cost.NIC, h.locate)
 	h.rack.net.SetTiming(h.node, cardTiming{h.card})
 }
 
-// locate returns the memory that a request names. It is a cost.Memory.
+// locate returns the memory that a request names, or false if there is none. It is a cost.Memory.
 func (h *Host) locate(rkey uint32, va uint64, n int) ([]byte, bool) {
 	t := h.eng.Mem()
 	if t == nil {

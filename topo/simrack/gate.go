@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// gate is a verbs.Gate for threads of the simulation.
+// gate is a verbs.Gate, by which one thread waits for another, for threads of the simulation.
 type gate struct {
 	shell *shell
 	open  bool
@@ -16,7 +16,7 @@ type gate struct {
 // NewGate makes a gate.
 func (b *shell) NewGate() verbs.Gate { return &gate{shell: b} }
 
-// Wait parks the thread until Open.
+// Wait parks the running thread until another thread calls Open.
 func (g *gate) Wait(deadline clock.Time) error {
 	b := g.shell
 	b.idle = 0

@@ -23,10 +23,10 @@ import (
 
 type addr = netip.Addr
 
-// defaultTearPause is the longest pause of a torn copy if the fault rule names none.
+// defaultTearPause is the longest pause of a torn copy, unless the fault rule names one.
 const defaultTearPause = 20 * time.Microsecond
 
-// Host is one machine: its NIC and its applications. It is a sim.Node.
+// Host is one machine of the rack: its NIC and its applications. It is a sim.Node.
 type Host struct {
 	Spec  *spec.Host
 	rack  *Rack
@@ -41,7 +41,7 @@ type Host struct {
 	waiters   []*waiter
 	apps      []*shell
 	listeners map[string]*listener
-	taken     []*request // that its applications have accepted, and may not have answered yet
+	taken     []*request // requests to connect that its applications have accepted, and may not have answered yet
 	managers  []*rdmacm.CM
 	crashed   bool
 	hung      []*sim.Proc // threads that HangAll has stopped
@@ -65,7 +65,7 @@ func (h *Host) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.B
 	h.look()
 }
 
-// Tick runs the timers of the NIC that have expired.
+// Tick runs the NIC's timers that have expired.
 func (h *Host) Tick(now clock.Time, out *packetio.Batch) {
 	h.eng.Tick(now, out)
 	h.look()
@@ -74,7 +74,8 @@ func (h *Host) Tick(now clock.Time, out *packetio.Batch) {
 // Deadline returns the NIC's deadline.
 func (h *Host) Deadline() clock.Time { return h.eng.Deadline() }
 
-// look checks the conditions of waiting threads if the NIC's Activity has changed.
+// look is called after each step of the NIC. If the NIC's Activity has changed, it checks the
+// conditions of waiting threads.
 func (h *Host) look() {
 	if a := h.eng.Activity(); a != h.activity {
 		h.activity = a
@@ -82,9 +83,9 @@ func (h *Host) look() {
 	}
 }
 
-// ask checks the condition of every waiting thread, in the order in which they began to wait. It
-// wakes the threads whose condition holds. Checking a condition that holds may consume an event, so
-// ask does not check it again.
+// ask checks the condition of every waiting thread, in the order in which they began to wait, and
+// wakes the threads whose condition holds. The check of a condition that holds may consume an
+// event, so ask does not check it a second time.
 func (h *Host) ask() {
 	for _, w := range h.waiters {
 		if !w.met && w.cond.Ready(h.eng) {
@@ -109,8 +110,8 @@ func (h *Host) Go(name string, daemon bool, f func(ctx verbs.Context)) {
 	b.start(b.name, func() { f(verbsengine.New(b)) })
 }
 
-// Context makes the verbs context of an application that has no thread of its own yet: any thread of
-// the simulation may use it. Run does not wait for the threads that it starts.
+// Context makes the verbs context of an application without a thread: any thread of the simulation
+// may use it. Rack.Run does not wait for threads that the context starts.
 func (h *Host) Context(name string) verbs.Context { return verbsengine.New(h.app(name, true)) }
 
 func (h *Host) app(name string, daemon bool) *shell {
@@ -125,26 +126,27 @@ func (h *Host) app(name string, daemon bool) *shell {
 // Counters returns a copy of the NIC's counters.
 func (h *Host) Counters() metrics.NIC { return *h.eng.Counters() }
 
-// Engine returns the NIC. It is used for checks after a run.
+// Engine returns the host's NIC, for checks after a run.
 func (h *Host) Engine() *engine.Engine { return h.eng }
 
 // Link returns the host's link, for its counters.
 func (h *Host) Link() *sim.Link { return h.link }
 
-// SetFaults replaces the fault rules of the host's link and of its memory.
+// SetFaults replaces the fault rules of the host's link, and the rule for torn copies in its
+// memory.
 func (h *Host) SetFaults(rules []fault.Rule) {
 	h.rules = rules
 	h.link.SetFaults(h.rack.injectors(h.Spec.Name, rules))
 	h.tear()
 }
 
-// Inject puts a frame on one direction of the host's link, without the faults of the link. The
-// trace shows rules as the reason. Functions of Rack.At call Inject.
+// Inject puts a frame on one direction of the host's link, without the link's faults. The trace
+// shows rules as the reason. Functions that Rack.At calls may call Inject.
 func (h *Host) Inject(d fault.Dir, frame []byte, rules []string) {
 	h.rack.net.Inject(h.link, d, packetio.Frame{Data: frame}, rules)
 }
 
-// tear applies the host's fault rule of kind tear, if there is one.
+// tear applies the host's fault rule of kind fault.Tear, if there is one, to the NIC's memory.
 func (h *Host) tear() {
 	t := h.eng.Mem()
 	if t == nil {
@@ -173,10 +175,10 @@ func (h *Host) SetLink(up bool) {
 	h.look()
 }
 
-// CrashNIC crashes only the NIC. Its objects are gone, and applications get errors.
+// CrashNIC crashes the NIC alone. All objects of the NIC are gone, and applications get errors.
 func (h *Host) CrashNIC() {
 	h.eng.Down()
-	h.rack.net.SetUp(h.node, true) // updates the node's deadline: there is none any more
+	h.rack.net.SetUp(h.node, true) // updates the deadline of the host's node, which has none any more
 	h.look()
 }
 
@@ -189,8 +191,8 @@ func (h *Host) RestartNIC() {
 	}
 }
 
-// CrashApps ends only the applications. The NIC stays, and so does the memory that they have
-// registered.
+// CrashApps ends the applications alone. The NIC goes on, and the memory that they have registered
+// stays.
 func (h *Host) CrashApps() {
 	for _, b := range h.apps {
 		for _, p := range b.threads {
@@ -212,7 +214,7 @@ func (h *Host) Crash() {
 	h.CrashNIC()
 }
 
-// Restart starts a crashed host. No application runs on it.
+// Restart starts a crashed host. No application runs on it yet.
 func (h *Host) Restart() {
 	h.crashed = false
 	h.RestartNIC()
@@ -235,14 +237,14 @@ func (h *Host) Reboot() error {
 	return nil
 }
 
-// Hang stops the NIC until Resume. The NIC keeps its state. Frames that arrive in between are lost.
+// Hang stops the NIC until Resume. The NIC keeps its state. Frames that arrive meanwhile are lost.
 func (h *Host) Hang() { h.rack.net.SetUp(h.node, false) }
 
 // Resume ends Hang.
 func (h *Host) Resume() { h.rack.net.SetUp(h.node, true) }
 
-// EndProcesses is CrashApps that also closes the listeners of the applications, and rejects the requests that
-// they have not answered, as a host's daemon does when a process has ended.
+// EndProcesses does what a host's daemon does when a process ends: after CrashApps, it closes the
+// listeners of the applications, and rejects the requests that they have accepted and not answered.
 func (h *Host) EndProcesses() {
 	h.CrashApps()
 	for _, service := range slices.Sorted(maps.Keys(h.listeners)) {
@@ -266,7 +268,7 @@ func (h *Host) HangAll() {
 	h.HangApps()
 }
 
-// HangApps stops all threads that run on the host now. The NIC goes on.
+// HangApps stops all threads that run on the host now, until ResumeApps. The NIC goes on.
 func (h *Host) HangApps() {
 	for _, b := range h.apps {
 		for _, p := range b.threads {

@@ -10,25 +10,25 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Passive describes a memory server without a program. It gives every client that connects access
-// to its memory, and does nothing afterwards.
+// Passive describes a memory server without a program: it gives every client that connects access
+// to its memory, and does nothing more.
 type Passive struct {
-	// Bytes is the size of the memory in bytes. Device: the memory is device memory of the NIC.
+	// Bytes is the size of the memory in bytes. Device is true if it is device memory of the NIC.
 	Bytes  int
 	Device bool
 	// Service is the service to which clients connect. The private data of its answer say where the
 	// memory is; see ParseMemory.
 	Service string
-	// Switch is the service to which a switch with rules connects by the connection manager; ""
-	// means that there is no such service.
+	// Switch is the service to which a switch with rules connects, by the connection manager of the
+	// NIC; "" means that there is no such service.
 	Switch string
 }
 
-// PassiveRack describes a rack with compute hosts (cn0, cn1 and so on) and one memory server, ms0.
-// hosts is the number of compute hosts. The caller makes ms0 a Passive. If mode is hardened or
-// published, the switch replaces the atomics to ms0, on connections that it makes to service; if
-// mode is "", it only forwards. misses is the key misses of the rule: what answers a CMP_SWAP that
-// will fail; "" means the default, the server.
+// PassiveRack describes a rack with the given number of compute hosts, cn0, cn1 and so on, and one
+// memory server, ms0, which the caller makes a Passive. If mode is hardened or published, the
+// switch replaces the atomics to ms0, on connections that it makes to service. If mode is "", the
+// switch only forwards. misses is the key misses of the rule: what answers a CMP_SWAP that will
+// fail; "" means the default, the server.
 func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Rack, error) {
 	file := fmt.Sprintf("name: %s\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", name, hosts-1)
 	if misses != "" {
@@ -40,8 +40,8 @@ func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Ra
 	return spec.Parse([]byte(file))
 }
 
-// Lend makes h a Passive server, in the application of ctx. It returns only with an error;
-// verbs.ErrClosed means that the host has ended.
+// Lend makes h a Passive server, as the application of ctx. It returns only with an error;
+// verbs.ErrClosed means that the host has crashed.
 func (h *Host) Lend(ctx verbs.Context, p Passive) error {
 	pd, err := ctx.AllocPD()
 	if err != nil {
@@ -77,7 +77,8 @@ func (p *Passive) region(ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
 	return pd.RegDM(dm, 0, p.Bytes, access)
 }
 
-// acceptAll makes a queue pair in pd for every client that connects.
+// acceptAll makes a queue pair in pd for every client that connects, until Accept fails. private is
+// the private data of the answers.
 func acceptAll(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte) error {
 	for {
 		req, err := l.Accept(clock.Never)
@@ -96,7 +97,7 @@ func acceptAll(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte
 	}
 }
 
-// MemoryAt returns private data by which ParseMemory finds a region.
+// MemoryAt returns the private data by which ParseMemory finds the memory region mr.
 func MemoryAt(mr verbs.MR) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, mr.Addr()), mr.RKey())
 }

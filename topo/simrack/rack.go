@@ -15,7 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Options are settings that a rack file does not contain. The zero value is usable.
+// Options are settings of a simulated rack that a rack file does not contain. The zero value is
+// usable.
 type Options struct {
 	// Seed decides memory addresses, keys, queue pair numbers, first PSNs and faults; 0 means the
 	// rack's seed.
@@ -26,28 +27,28 @@ type Options struct {
 	Rate int64
 	// Queue is how many frames may wait for a link with a Rate; 0 means 1024.
 	Queue int
-	// Window is the window of the engine, in packets; 0 means the engine's default.
+	// Window is how many packets of a queue pair may be in flight; 0 means the engine's default.
 	Window int
-	// Loopback is how long a packet takes from a NIC to itself; 0 means no time, or with Cost half of what
-	// a READ takes in the NIC.
+	// Loopback is how long a packet takes from a NIC to itself; 0 means no time, or, with Cost,
+	// half the time that a READ takes in the NIC.
 	Loopback time.Duration
 	// CMTimeout is the code of the time after which a connection manager sends a message again that
-	// was not answered, 4.096 µs · 2^CMTimeout; 0 means the engine's default.
+	// was not answered: 4.096 µs · 2^CMTimeout; 0 means the engine's default.
 	CMTimeout uint8
 	// FirstPSN, if not nil, chooses the first PSN of each side of each connection.
 	FirstPSN func(r *rand.Rand) wire.PSN
 	// Cost gives NICs, links, switch and clients the speed of real hardware; nil means that only
-	// links take time. The link costs of the model are then the defaults of Delay and Rate. With
-	// Cost, the default of Queue is so large that no frame is lost because a queue is full.
+	// links take time. With Cost, the link costs of the model are the defaults of Delay and Rate,
+	// and the default of Queue is so large that no frame is lost because a queue is full.
 	Cost *cost.Model
-	// Datagrams: Host.Manager connects by the NICs' connection managers. Their datagrams cross the
-	// links and are subject to the links' faults. false means that connections are made as over
-	// TCP.
+	// Datagrams is true if Host.Manager connects by the NICs' connection managers, whose datagrams
+	// cross the links and are subject to the links' faults. With false, connections are made as
+	// over TCP.
 	Datagrams bool
-	// Nodes is how many nodes of a store a switch that steers remembers; 0 means the switch's
-	// default.
+	// Nodes is how many nodes of a store the switch remembers when it steers requests; 0 means the
+	// switch's default.
 	Nodes int
-	// Transits: the rack measures how long requests are inside the switch (kv.Switched).
+	// Transits is true if the rack measures how long requests are inside the switch (kv.Switched).
 	Transits bool
 	// MaxEvents, MaxTime, Trace and Cancelled have the meaning of the fields of sim.Config.
 	MaxEvents uint64
@@ -56,7 +57,7 @@ type Options struct {
 	Cancelled func() bool
 	// Program, if not nil, makes the switch's program instead of the one that the rack file names.
 	Program func(s *spec.Rack) (pipeline.Program, error)
-	// Wrap, if not nil, replaces a node by another one around it. Tests use it to plant a bug.
+	// Wrap, if not nil, may put a node around a host or the switch. Tests plant bugs with it.
 	Wrap func(name string, n sim.Node) sim.Node
 }
 
@@ -70,7 +71,7 @@ func (o *Options) withDefaults() error {
 		}
 		setDefault(&o.Delay, o.Cost.Link.Delay)
 		setDefault(&o.Rate, o.Cost.Link.Rate)
-		setDefault(&o.Loopback, o.Cost.NIC.Read.Latency.Host/2) // the cost of a READ is that of both ways
+		setDefault(&o.Loopback, o.Cost.NIC.Read.Latency.Host/2) // the cost of a READ is that of both directions
 		setDefault(&o.Queue, losslessQueue)
 		return nil
 	}
@@ -85,8 +86,8 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
-// losslessQueue has the effect of flow control in a RoCE rack: a sender that is too fast waits, and
-// no frame is lost.
+// losslessQueue is so large that no frame is lost. This has the effect of flow control in a RoCE
+// rack, where a sender that is too fast waits.
 const losslessQueue = 1 << 16
 
 // Rack is a rack in virtual time. Only one goroutine may use it at a time.
@@ -99,7 +100,7 @@ type Rack struct {
 	pipe  *pipeline.Switch
 	box   pipeline.Program
 	seed  uint64
-	// transits is nil if nothing is measured.
+	// transits measures the times inside the switch; nil if Options.Transits is false.
 	transits *transits
 	// starts counts how often the switch was started. memory is the switch's journal, which
 	// survives a crash of the switch.
@@ -140,8 +141,8 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 	return r, nil
 }
 
-// Streams of random numbers. Every part of the rack has its own stream. So a change in one part
-// does not change the numbers of other parts.
+// Streams of random numbers. Every part of the rack has a stream for itself, so that a change in
+// one part does not change the random numbers of other parts.
 const (
 	laneEngine = 1 + iota
 	laneApp
@@ -149,7 +150,7 @@ const (
 	laneSwitch
 )
 
-// rand returns the random number generator of one part of the rack.
+// rand returns the random number generator of part number index of a stream.
 func (r *Rack) rand(lane, index int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.seed, uint64(lane)<<32|uint64(index)))
 }
@@ -161,7 +162,7 @@ func (r *Rack) wrap(name string, n sim.Node) sim.Node {
 	return r.opt.Wrap(name, n)
 }
 
-// addHost makes host i and its link.
+// addHost makes the host of entry i of the rack file, and its link.
 func (r *Rack) addHost(i int) error {
 	hs := &r.Spec.Hosts[i]
 	h := &Host{Spec: hs, rack: r, index: i, listeners: make(map[string]*listener)}
@@ -219,14 +220,14 @@ func (r *Rack) Run() error { return r.net.Run() }
 // Stop makes Run return err after the current event.
 func (r *Rack) Stop(err error) { r.net.Stop(err) }
 
-// Settle runs for d of virtual time. It is called after Run has returned, so that frames in flight
-// arrive.
+// Settle runs the rack for the virtual time d. It is called after Run has returned, so that frames
+// in flight arrive.
 func (r *Rack) Settle(d time.Duration) error { return r.net.RunUntil(r.net.Now().Add(d)) }
 
 // Close ends the remaining threads.
 func (r *Rack) Close() { r.net.Close() }
 
-// Partition cuts every path between a group of hosts and all others. An empty group ends the
+// Partition cuts every path between the hosts of a group and all others. An empty group ends the
 // partition, and so does a restart of the switch.
 func (r *Rack) Partition(group []string) {
 	if len(group) == 0 {
@@ -242,7 +243,8 @@ func (r *Rack) Partition(group []string) {
 	r.pipe.Partition(side)
 }
 
-// injectors returns the fault verdicts of both directions of a host's link.
+// injectors returns the functions that decide about the frames of both directions of a link by the
+// fault rules; nil means that no rule is for that direction.
 func (r *Rack) injectors(link string, rules []fault.Rule) (up, down sim.Verdict) {
 	one := func(d fault.Dir) sim.Verdict {
 		in := fault.NewInjector(r.seed, link, d, rules)

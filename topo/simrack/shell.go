@@ -13,12 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// pollCost is the virtual time that a poll takes if this poll and the one before have found
-// nothing. So time advances for an application that polls all the time.
+// pollCost is the virtual time that a poll takes if this poll and the one before it have found
+// nothing. So time advances although an application polls all the time.
 const pollCost = 200 * time.Nanosecond
 
-// shell is one application in virtual time. Its threads are coroutines of the network. Only one of
-// them runs at a time, so no locks are needed.
+// shell is one application in virtual time. Its threads are coroutines of the simulated network.
+// Only one of them runs at a time, so it needs no locks.
 type shell struct {
 	host    *Host
 	name    string
@@ -26,9 +26,9 @@ type shell struct {
 	rand    *rand.Rand
 	threads []*sim.Proc
 	idle    int // number of polls in succession that have found nothing
-	// spent is the processor time that the call in progress has used.
+	// spent is the processor time, by the cost model, of the call in progress.
 	spent time.Duration
-	out   *packetio.Batch // of the call in progress
+	out   *packetio.Batch // the frames that the call in progress sends
 }
 
 var (
@@ -37,7 +37,8 @@ var (
 	_ verbsengine.Poster = (*shell)(nil)
 )
 
-// waiter is a thread that waits for a condition of its host's engine.
+// waiter is a thread that waits for a condition of its host's NIC. met is true if the condition has
+// held.
 type waiter struct {
 	proc *sim.Proc
 	cond verbsengine.Condition
@@ -54,7 +55,7 @@ func (b *shell) net() *sim.Net { return b.host.rack.net }
 // Now returns the virtual time.
 func (b *shell) Now() clock.Time { return b.net().Now() }
 
-// Sleep parks the thread.
+// Sleep parks the running thread for the virtual time d.
 func (b *shell) Sleep(d time.Duration) {
 	b.idle = 0
 	until := b.Now().Add(max(d, 0))
@@ -70,7 +71,7 @@ func (b *shell) Go(name string, f func()) { b.start(b.name+"/"+name, f) }
 // Wait waits until all threads except the caller have ended.
 func (b *shell) Wait() {
 	self := b.net().Current()
-	for i := 0; i < len(b.threads); i++ { // the list may grow meanwhile
+	for i := 0; i < len(b.threads); i++ { // threads may start others meanwhile
 		if p := b.threads[i]; p != self {
 			self.Join(p)
 		}
@@ -80,15 +81,15 @@ func (b *shell) Wait() {
 // Rand returns the application's source of random numbers.
 func (b *shell) Rand() *rand.Rand { return b.rand }
 
-// Enter begins a step of the host's node.
+// Enter begins a step of the host's NIC, which a call of the application causes.
 func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 	now, out := b.net().Begin(b.host.node)
 	b.out = out
 	return now, b.host.eng, out
 }
 
-// Leave ends the step: it sends the frames, and wakes the threads whose conditions now hold. Then
-// the processor time of the call passes.
+// Leave ends the step: it sends the NIC's frames, and wakes the threads whose conditions hold now.
+// Then the processor time of the call passes.
 func (b *shell) Leave() {
 	if t := b.host.rack.transits; t != nil {
 		t.posted(b.out.Frames)
@@ -101,8 +102,7 @@ func (b *shell) Leave() {
 	}
 }
 
-// compute lets processor time pass for the running thread. If the caller is no thread, no time
-// passes.
+// compute lets the processor time d pass for the running thread. If no thread runs, no time passes.
 func (b *shell) compute(d time.Duration) {
 	p := b.net().Current()
 	if p == nil {
@@ -113,14 +113,14 @@ func (b *shell) compute(d time.Duration) {
 	}
 }
 
-// Posted adds the cost of posting n work requests.
+// Posted adds the processor time of posting n work requests to the call in progress.
 func (b *shell) Posted(n int) {
 	if c := b.host.rack.opt.Cost; c != nil {
 		b.spent += time.Duration(n) * c.Client.Post
 	}
 }
 
-// Polled adds the cost of a poll.
+// Polled adds the processor time of a poll to the call in progress.
 func (b *shell) Polled() {
 	if c := b.host.rack.opt.Cost; c != nil {
 		b.spent += c.Client.Poll
@@ -134,13 +134,13 @@ func (b *shell) Progress() {
 		return
 	}
 	d := pollCost + b.spent
-	b.spent = 0 // reset before another thread runs
+	b.spent = 0 // set to 0 before another thread runs
 	b.net().End(b.host.node)
 	b.net().Current().Park(b.Now().Add(d), "its next poll")
 	b.net().Begin(b.host.node)
 }
 
-// Await parks the thread until c holds.
+// Await parks the running thread until condition c holds, or until the deadline.
 func (b *shell) Await(c verbsengine.Condition, deadline clock.Time) error {
 	b.idle = 0
 	h := b.host

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// newSwitch makes a switch with the program of the rack file and empty tables. The rack's journal
-// has the entries that the former incarnation has left.
+// newSwitch makes a switch with the program of the rack file and empty tables. If the switch was
+// started before, its journal has the entries of that incarnation.
 func (r *Rack) newSwitch() (sim.Node, error) {
 	program, err := r.newProgram(false)
 	if err != nil {
@@ -30,8 +30,8 @@ func (r *Rack) newSwitch() (sim.Node, error) {
 	return r.wrap(spec.SwitchName, p), nil
 }
 
-// newProgram makes the switch's program. late: connections may be open whose handshakes the program
-// has not seen.
+// newProgram makes the switch's program. late is true if connections may be open whose handshakes
+// the program has not seen.
 func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 	r.starts++
 	if r.opt.Program != nil {
@@ -51,8 +51,9 @@ func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 	return apps.New(r.Spec, cfg)
 }
 
-// LoadProgram replaces the switch's program, as an operator's command does. It returns an error if
-// connections would break because the running program has moved their requests (Program.Bound).
+// LoadProgram replaces the switch's program, as an operator's command does. It does not check
+// Program.Bound: if that is not 0, connections whose requests the running program has moved break,
+// and the switch's daemon would refuse the command.
 func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 	s := *r.Spec
 	s.Switch.Program, s.Switch.Rules = name, set.All()
@@ -88,7 +89,7 @@ func (r *Rack) Switch() *pipeline.Switch { return r.pipe }
 // CrashSwitch stops the switch. Frames to it and inside it are lost. Only its journal survives.
 func (r *Rack) CrashSwitch() { r.net.SetUp(r.sw, false) }
 
-// RestartSwitch starts the switch with empty tables and the journal of its former incarnation.
+// RestartSwitch starts the switch with empty tables and the journal of its earlier incarnation.
 func (r *Rack) RestartSwitch() error {
 	sw, err := r.newSwitch()
 	if err == nil {
@@ -97,20 +98,20 @@ func (r *Rack) RestartSwitch() error {
 	return err
 }
 
-// HangSwitch stops the switch until ResumeSwitch. The switch keeps its state. Frames that arrive in
-// between are lost.
+// HangSwitch stops the switch until ResumeSwitch. The switch keeps its state. Frames that arrive
+// meanwhile are lost.
 func (r *Rack) HangSwitch() { r.net.SetUp(r.sw, false) }
 
 // ResumeSwitch ends HangSwitch.
 func (r *Rack) ResumeSwitch() { r.net.SetUp(r.sw, true) }
 
-// StepSwitch calls f as a step of the switch, in the way in which an operator's command is
-// executed. f may append frames to send.
+// StepSwitch calls f as a step of the switch, as the switch executes an operator's command. f may
+// make the switch send frames.
 func (r *Rack) StepSwitch(f func(c *pipeline.Ctx)) {
 	now, out := r.net.Begin(r.sw)
 	r.pipe.Step(now, out, f)
 	r.net.End(r.sw)
 }
 
-// resolve returns the MAC address of an IP address. Every NIC uses it.
+// resolve returns the MAC address of an IP address. Every NIC calls it to address its frames.
 func (r *Rack) resolve(a addr) (wire.MAC, bool) { return r.Spec.Neighbour(a) }

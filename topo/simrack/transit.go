@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// maxPosts is how many packets transits remembers for each connection: the last ones that the
-	// client has sent for its requests.
+	// maxPosts is how many packets transits remembers for each connection: the last request packets
+	// that the client has sent.
 	maxPosts = 256
-	// maxStays is how many stays of packets in the switch transits measures for each thread and
-	// phase of a measurement. It does not measure further stays.
+	// maxStays bounds how many stays of packets in the switch transits measures for each thread and
+	// phase. It does not measure further ones.
 	maxStays = 4096
 )
 
-// transits measures how long packets of the requests of each thread, and of their responses, are
-// inside the switch. The connection and the PSN of a packet say which thread has posted the
+// transits measures for each thread how long the packets of its requests, and of their responses,
+// are inside the switch. The connection and the PSN of a packet say which thread has posted the
 // request. A packet is inside from its arrival until it leaves, whether the switch works on it or
 // holds it. If the switch answers for a server, or one response answers several requests, that
 // response ends the stays of all requests that it answers. A nil *transits measures nothing.
@@ -31,11 +31,11 @@ type transits struct {
 	rack    *Rack
 	threads map[*sim.Proc]*thread
 	conns   map[connID]*connection
-	// ends names the connection of each queue pair to which servers send responses.
+	// ends has the connection of each queue pair to which servers send responses.
 	ends  map[end]connID
 	frame wire.Frame
-	// last is the packet that arrived last, and its thread. thread is nil if transits did not begin
-	// a stay for the packet.
+	// last is the packet that has arrived last, with its thread. thread is nil if transits did not
+	// begin a stay for that packet.
 	last struct {
 		*thread
 		packet
@@ -54,39 +54,40 @@ type end struct {
 	requester netip.Addr
 }
 
-// connection is what transits knows of a connection.
+// connection is what transits knows of one connection.
 type connection struct {
 	posts []post // posted by the client's threads, in the order of their PSNs
 	moved []move // requests that the switch has moved onto this connection, in the order of their PSNs here
 }
 
-// post is a packet of a request. by is the thread that has posted it, and phase the thread's phase
-// at that time.
+// post is a request packet. by is the thread that has posted the request, and phase that thread's
+// phase at that time.
 type post struct {
 	psn   wire.PSN
 	by    *thread
 	phase int
 }
 
-// move is a request that the switch has moved to another connection: psn is its PSN there, from is
-// the packet that the client has sent.
+// move is a request that the switch has moved to another connection. psn is its PSN there; from
+// names the packet that the client has sent.
 type move struct {
 	psn  wire.PSN
 	from packet
 }
 
-// packet identifies a packet by the connection of the client and the PSN of its request. A response
-// may have a lower PSN than its request.
+// packet names a packet by the client's connection and the PSN. A response may have a lower PSN
+// than the request that it answers, because it may answer several.
 type packet struct {
 	connID
 	psn      wire.PSN
 	response bool
 }
 
-// thread has the stays of one thread's packets in its present phase.
+// thread has the stays of the packets of one thread in the thread's present phase. take ends a
+// phase.
 type thread struct {
 	phase  int
-	inside map[packet]clock.Time // when each packet has arrived
+	inside map[packet]clock.Time // the time at which each packet that is inside has arrived
 	stays  []stay
 }
 
@@ -97,7 +98,7 @@ func newTransits(r *Rack) *transits {
 	return &transits{rack: r, threads: map[*sim.Proc]*thread{}, conns: map[connID]*connection{}, ends: map[end]connID{}}
 }
 
-// posted is called when a call of the running thread has made its NIC send frames.
+// posted is called when a call of the running thread has made the thread's NIC send frames.
 func (t *transits) posted(frames []packetio.Frame) {
 	p := t.rack.net.Current()
 	if p == nil {
@@ -121,7 +122,7 @@ func (t *transits) posted(frames []packetio.Frame) {
 	}
 }
 
-// push appends to a list of at most maxPosts.
+// push appends v to list. If the list has maxPosts elements, push removes the first one.
 func push[T any](list []T, v T) []T {
 	if len(list) == maxPosts {
 		list = append(list[:0], list[1:]...)
@@ -129,7 +130,7 @@ func push[T any](list []T, v T) []T {
 	return append(list, v)
 }
 
-// conn returns a connection. It adds the connection if it is new.
+// conn returns the connection with this ID, and adds it if it is new.
 func (t *transits) conn(id connID) *connection {
 	c := t.conns[id]
 	if c == nil {
@@ -139,7 +140,7 @@ func (t *transits) conn(id connID) *connection {
 	return c
 }
 
-// learn notes to which queue pair the server will send the response to a request.
+// learn is called for a request f. It notes to which queue pair the server will send the response.
 func (t *transits) learn(f *wire.Frame) {
 	id := connID{f.DstAddr().Unmap(), f.BTH.DestQP}
 	for _, h := range t.rack.hosts {
@@ -152,8 +153,8 @@ func (t *transits) learn(f *wire.Frame) {
 	}
 }
 
-// parse returns the packet in a frame, named by the server's queue pair and the PSN. ok is false if
-// the frame belongs to no known connection.
+// parse returns the packet in a frame, named by the queue pair of the server and the PSN. ok is
+// false if the frame is no request and no response of a known connection.
 func (t *transits) parse(frame []byte) (p packet, ok bool) {
 	f := &t.frame
 	if wire.ParseFrame(frame, f) != nil {
@@ -172,8 +173,8 @@ func (t *transits) parse(frame []byte) (p packet, ok bool) {
 	return p, true
 }
 
-// original returns the client's packet for a packet that the switch and the server exchange on a
-// connection onto which the switch moves requests.
+// original returns the client's packet for packet p of a connection to which the switch has moved
+// the client's request. It returns p itself if the switch has moved no request there.
 func (t *transits) original(p packet) packet {
 	c := t.conns[p.connID]
 	if c == nil {
@@ -188,8 +189,8 @@ func (t *transits) original(p packet) packet {
 	return p
 }
 
-// owner returns the thread that has posted the request of a packet in the thread's present phase;
-// nil if there is none.
+// owner returns the thread that has posted the request of packet p, if it did so in its present
+// phase; otherwise nil.
 func (t *transits) owner(p packet) *thread {
 	c := t.conns[p.connID]
 	if c == nil {
@@ -206,7 +207,7 @@ func (t *transits) owner(p packet) *thread {
 	return nil
 }
 
-// arrive is called when a frame reaches the switch.
+// arrive is called when a frame reaches the switch. It begins a stay for its packet.
 func (t *transits) arrive(now clock.Time, frame []byte) {
 	if t == nil {
 		return
@@ -231,7 +232,8 @@ func (t *transits) arrive(now clock.Time, frame []byte) {
 	}
 }
 
-// depart is called for each frame that leaves the switch; at is when it leaves.
+// depart is called when a frame leaves the switch, at the time at. It ends the stays of its packet
+// and of the requests that it answers.
 func (t *transits) depart(at clock.Time, frame []byte) {
 	if t == nil {
 		return
@@ -256,7 +258,7 @@ func (t *transits) depart(at clock.Time, frame []byte) {
 	}
 }
 
-// Moved implements pipeline.Follower.
+// Moved implements pipeline.Follower: the switch has moved the request from to another connection.
 func (t *transits) Moved(from, to pipeline.RequestID) {
 	p := packet{connID: connID{from.Server.Unmap(), from.QPN}, psn: from.PSN}
 	c := t.conn(connID{to.Server.Unmap(), to.QPN})
@@ -266,7 +268,7 @@ func (t *transits) Moved(from, to pipeline.RequestID) {
 	c.moved = push(c.moved, move{to.PSN, p})
 }
 
-// Dropped implements pipeline.Follower.
+// Dropped implements pipeline.Follower: the switch has dropped the packet that arrived last.
 func (t *transits) Dropped() {
 	if t.last.thread != nil {
 		delete(t.last.inside, t.last.packet)
@@ -274,7 +276,8 @@ func (t *transits) Dropped() {
 	}
 }
 
-// InSwitch implements kv.Switched for the running thread.
+// InSwitch implements kv.Switched for the running thread: it returns for how long the thread's
+// packets were in the switch since the last call.
 func (b *shell) InSwitch() time.Duration {
 	t := b.host.rack.transits
 	if t == nil {
@@ -287,8 +290,8 @@ func (b *shell) InSwitch() time.Duration {
 	return by.take(b.Now())
 }
 
-// take ends a phase, and returns for how long at least one of the thread's packets was inside the
-// switch.
+// take ends a phase of the thread, and returns for how long at least one of the thread's packets
+// was inside the switch during the phase.
 func (b *thread) take(now clock.Time) (sum time.Duration) {
 	for _, from := range b.inside {
 		b.stays = append(b.stays, stay{from, now})
