@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apps are the programs that run on a host: all processes except process 1 and the daemon. So what is
-// done to them leaves the NIC and the registered memory alone. Jobs that run inside the daemon are not
-// among them; the caller sends the daemon a request for these.
+// Apps are the programs that run on a host: all processes except process 1 and the daemon. The
+// daemon has the NIC and the registered memory, so what happens to Apps leaves these alone. Jobs
+// that run inside the daemon do not count; the caller sends the daemon a request for them.
 type Apps struct {
 	rack *Rack
 	host string
@@ -21,7 +21,7 @@ type Apps struct {
 // Apps returns the programs that run on a host.
 func (r *Rack) Apps(host string) Apps { return Apps{r, host} }
 
-// Crash ends the programs. It returns how many processes it has ended.
+// Crash kills the programs. It returns how many processes it has killed.
 func (a Apps) Crash(ctx context.Context) (int, error) {
 	r, host := a.rack, a.host
 	if err := r.CheckHost(host); err != nil {
@@ -38,19 +38,19 @@ func (a Apps) Crash(ctx context.Context) (int, error) {
 			if err := send(left, unix.SIGKILL, ended); err != nil || len(left) == 0 {
 				return err
 			}
-			time.Sleep(pollStep) // the loop continues until all have ended, because they may have started others
+			time.Sleep(pollStep) // the loop goes on until none is left, because programs may have started others
 		}
 		return fmt.Errorf("the programs on %s start others faster than they are ended", host)
 	})
 	return len(ended), err
 }
 
-// Hang stops the programs. It returns how many processes it has stopped.
+// Hang stops the programs by a signal. It returns how many processes it has stopped.
 func (a Apps) Hang(ctx context.Context) (int, error) {
 	return a.signal(ctx, unix.SIGSTOP, func(p procStat) bool { return p.state != stoppedProc && p.state != tracedProc })
 }
 
-// Resume continues the programs that are stopped. It returns how many processes they were.
+// Resume continues the programs that are stopped, and returns how many processes they were.
 func (a Apps) Resume(ctx context.Context) (int, error) {
 	return a.signal(ctx, unix.SIGCONT, func(p procStat) bool { return p.state == stoppedProc })
 }
@@ -61,8 +61,8 @@ const (
 	tracedProc  = 't' // by a debugger
 )
 
-// signal sends a signal to all programs of which needs is true, until it is true of none. It returns how
-// many processes got the signal.
+// signal sends a signal to all programs for which needs returns true, until there is none left. It
+// returns how many processes got the signal.
 func (a Apps) signal(ctx context.Context, sig unix.Signal, needs func(procStat) bool) (int, error) {
 	r, host := a.rack, a.host
 	if err := r.CheckHost(host); err != nil {
@@ -82,8 +82,8 @@ func (a Apps) signal(ctx context.Context, sig unix.Signal, needs func(procStat) 
 	return len(reached), err
 }
 
-// send sends a signal to processes, and adds those that got it to reached. Processes that are gone are no
-// error.
+// send sends a signal to processes, and adds those that got it to reached. A process that is gone
+// is no error.
 func send(ps []procStat, sig unix.Signal, reached map[int]bool) (err error) {
 	for _, p := range ps {
 		if kerr := unix.Kill(p.pid, sig); kerr == nil {
@@ -95,7 +95,8 @@ func send(ps []procStat, sig unix.Signal, reached map[int]bool) (err error) {
 	return err
 }
 
-// apps returns the processes of a node other than process 1 and the daemon.
+// apps returns the processes of a host without process 1 and the daemon; none if there is no
+// process 1.
 func apps(ps []procStat) (out []procStat) {
 	first, daemon := initAndDaemon(ps)
 	for _, p := range ps {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupParent is the cgroup that contains one cgroup for each rack.
+// cgroupParent is the cgroup below which every rack has a cgroup.
 const cgroupParent = "rdmalab"
 
-// maxMakeTries bounds the attempts to make a cgroup. An attempt may fail because another rack,
-// which goes down at the same time, removes the parent cgroup.
+// maxMakeTries bounds the attempts to make a cgroup. An attempt may fail because another rack that
+// goes down at the same time removes the parent cgroup.
 const maxMakeTries = 8
 
-// cgroup2Root returns the mount point of the unified hierarchy: the usual place, or beside
-// hierarchies of version 1. "" means that there is none.
+// cgroup2Root returns the mount point of cgroup2, the unified hierarchy: at the usual place, or
+// beside hierarchies of version 1. It returns "" if there is none.
 func cgroup2Root() string {
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		var st unix.Statfs_t
@@ -31,7 +31,8 @@ func cgroup2Root() string {
 	return ""
 }
 
-// cgroupKeeper keeps the processes of each node in a cgroup. It needs no controller.
+// cgroupKeeper is the keeper that has the processes of each node in a cgroup. It needs no
+// controller (such as cpu or memory) of cgroup2.
 type cgroupKeeper struct{ root, dir string }
 
 var _ keeper = (*cgroupKeeper)(nil)
@@ -108,7 +109,7 @@ func (k *cgroupKeeper) kill(node string) error {
 }
 
 // killEach kills the processes of a node's cgroup and of the cgroups below it, one by one. It stops
-// all of them first, so that none escapes by forking.
+// all of them first, so that none escapes by starting another process.
 func (k *cgroupKeeper) killEach(node string) error {
 	err := k.write(node, "cgroup.freeze", "1")
 	for range maxKillRounds {
@@ -116,7 +117,7 @@ func (k *cgroupKeeper) killEach(node string) error {
 		_ = filepath.WalkDir(k.of(node), func(path string, e fs.DirEntry, werr error) error {
 			if werr == nil && e.IsDir() {
 				if rel, err := filepath.Rel(k.dir, path); err == nil {
-					below, _ := k.pids(rel) // a cgroup that cannot be read is read again in the next round
+					below, _ := k.pids(rel) // if the cgroup cannot be read now, the next round reads it
 					pids = append(pids, below...)
 				}
 			}
@@ -134,8 +135,8 @@ func (k *cgroupKeeper) killEach(node string) error {
 	return errors.Join(err, k.write(node, "cgroup.freeze", "0"))
 }
 
-// event returns the value of an entry of cgroup.events, such as populated. It returns false if the
-// cgroup does not exist.
+// event returns the value of an entry of the file cgroup.events, such as populated. It returns
+// false if the cgroup does not exist.
 func (k *cgroupKeeper) event(node, name string) (bool, error) {
 	b, err := os.ReadFile(filepath.Join(k.of(node), "cgroup.events"))
 	if gone(err) {
@@ -161,7 +162,8 @@ func (k *cgroupKeeper) clear() error {
 	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// A process may enter between the kill and the removal; the next round kills it.
+	// A process may enter the cgroup between the kill and the removal. Then the removal fails, and
+	// the next round kills that process.
 	err := waitFor(killWait, "removal of cgroup "+k.dir, func() (bool, error) {
 		if err := k.kill("."); err != nil {
 			return false, err
@@ -197,7 +199,7 @@ func removeCgroups(dir string) error {
 	return nil
 }
 
-// removeParent removes the cgroup above the racks if this was the last rack.
+// removeParent removes the cgroup above those of the racks, if no other rack is left.
 func (k *cgroupKeeper) removeParent() error {
 	err := unix.Rmdir(filepath.Dir(k.dir))
 	if err == nil || gone(err) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {

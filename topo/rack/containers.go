@@ -18,14 +18,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// engineWait bounds requests to the engine by methods without a context.
+// engineWait bounds requests to the container engine (Docker, Podman) by methods that get no
+// context.
 const engineWait = time.Minute
 
 // watcherNode is the node of the watcher, the process that connects containers to the switch. No
-// host has this name, because host names have no dot.
+// host has this name, because names of hosts have no dot.
 var watcherNode = timerNode("watcher.docker")
 
-// containerHosts is the hostRuntime of hosts that are containers.
+// containerHosts is the hostRuntime of a rack whose hosts are containers.
 type containerHosts struct {
 	r *Rack
 	h *container.Hosts
@@ -33,14 +34,15 @@ type containerHosts struct {
 
 var _ hostRuntime = containerHosts{}
 
-// useContainers makes the hosts of r containers.
+// useContainers says that the hosts of r are containers with these settings.
 func (r *Rack) useContainers(s container.Settings) {
 	h := container.NewHosts(r.name(), s)
 	r.hosts = containerHosts{r, h}
 	r.keep = &containerKeeper{keeper: r.keep, h: h, isHost: func(node string) bool { return r.Spec != nil && r.CheckHost(node) == nil }}
 }
 
-// Containers returns the settings of a rack whose hosts are containers; nil if they are processes.
+// Containers returns the settings of a rack whose hosts are containers, or nil if hosts are
+// processes.
 func (r *Rack) Containers() *container.Settings {
 	if b, ok := r.hosts.(containerHosts); ok {
 		s := b.h.Settings()
@@ -63,7 +65,7 @@ func (b containerHosts) prepare(ctx context.Context) error {
 	return b.h.Prepare(ctx, b.r.Spec, b.r.exe)
 }
 
-// startWatcher starts the watcher, and waits until it answers.
+// startWatcher starts the process watcher, and waits until it answers.
 func (b containerHosts) startWatcher(ctx context.Context) error {
 	r := b.r
 	if err := r.keep.prepare(watcherNode); err != nil {
@@ -170,7 +172,7 @@ type containerKeeper struct {
 
 var _ keeper = (*containerKeeper)(nil)
 
-// ask calls f with a context that ends after engineWait.
+// ask calls f with a context that ends after engineWait, and returns what f returns.
 func ask[T any](f func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
@@ -228,7 +230,7 @@ func (k *containerKeeper) hung(node string) (bool, error) {
 	return c.State == "paused", err
 }
 
-// watch returns the status of the rack's watcher; nil if it does not answer.
+// watch returns the status of the rack's watcher, or nil if the watcher does not answer.
 func (r *Rack) watch(ctx context.Context) *container.Watch {
 	var raw json.RawMessage
 	var w container.Watch
@@ -242,7 +244,7 @@ func (r *Rack) watch(ctx context.Context) *container.Watch {
 // containers of racks. The label of a container has the name of its rack.
 const maxLook = time.Second
 
-// leftContainers adds to names the racks that have containers at an engine. If the engine does not
+// leftContainers adds to names the racks of which an engine has containers. If the engine does not
 // answer, it adds none.
 func leftContainers(names map[string]bool) error {
 	socket, err := container.SocketFromEnv()
@@ -258,7 +260,8 @@ func leftContainers(names map[string]bool) error {
 	return ignoreSilence(err)
 }
 
-// ignoreSilence drops the error of an engine that does not answer in time.
+// ignoreSilence returns nil for the error of an engine that does not answer in time, and any other
+// err unchanged.
 func ignoreSilence(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil
@@ -266,8 +269,8 @@ func ignoreSilence(err error) error {
 	return err
 }
 
-// clearBodies removes hosts that are containers. If the state folder is lost, for example after a
-// reboot, it asks the engine for the rack's containers.
+// clearBodies removes the containers of a rack whose hosts are containers. If the state folder is
+// lost, for example after a reboot, it asks the engine for the rack's containers.
 func (r *Rack) clearBodies() error {
 	s, err := container.Saved(r.Paths)
 	switch {

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/container"
 )
 
-// RuntimeDocker is the Runtime of a Status if hosts are containers.
+// RuntimeDocker is the value of Status.Runtime if hosts are containers.
 const RuntimeDocker = "docker"
 
 // ContainerStatus is the state of a host's container.
@@ -17,8 +17,8 @@ type ContainerStatus struct {
 	State    string         `json:"state,omitempty"`
 	ExitCode int            `json:"exitCode,omitempty"`
 	Plug     container.Plug `json:"plug,omitempty"`
-	// Plugged: the watcher has seen the NIC in the container. Plugs is how often the watcher has
-	// put the NIC there. Error says why the NIC is not there.
+	// Plugged is true if the watcher has seen the NIC in the container. Plugs is how often the
+	// watcher has put the NIC there. Error says why the NIC is not there.
 	Plugged bool   `json:"plugged"`
 	Plugs   int    `json:"plugs"`
 	Error   string `json:"error,omitempty"`
@@ -26,8 +26,8 @@ type ContainerStatus struct {
 	Seen []container.Seen `json:"seen,omitempty"`
 }
 
-// observeContainers fills in the states that the engine and the watcher report. It does nothing if
-// hosts are processes.
+// observeContainers fills in the states of containers that the engine and the watcher report. It
+// does nothing if hosts are processes.
 func (r observer) observeContainers(ctx context.Context, s *Status) {
 	b, ok := r.hosts.(containerHosts)
 	if !ok {

@@ -22,15 +22,15 @@ import (
 	"fmt"
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrNotUp: there is no such rack.
+	// ErrNotUp: no rack of that name is up.
 	ErrNotUp = errors.New("is not up: run `rdmalab up` first")
 	// ErrAlreadyUp is returned by Up if the same rack is up already. Up has changed nothing.
 	ErrAlreadyUp = errors.New("is up already")
 	// ErrDifferent is returned by Up if another rack of that name is up.
 	ErrDifferent = errors.New("is up from another rack file: run `rdmalab down` first, or choose another name")
-	// errKind is an ErrDifferent for a rack with another kind of hosts.
+	// errKind is an ErrDifferent: a rack of that name is up whose hosts are of another kind.
 	errKind = fmt.Errorf("its hosts are of another kind, processes or containers, or plugged in another way; it %w", ErrDifferent)
 	// ErrBusy: another program holds the rack's lock.
 	ErrBusy = errors.New("is being changed by another rdmalab: wait for it to end")

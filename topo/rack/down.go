@@ -16,15 +16,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// maxMounts bounds how many mounts are removed from one place, on which several may lie on top of
+// maxMounts bounds how many mounts are removed from one place. Several mounts may lie on top of
 // each other.
 const maxMounts = 16
 
-// mountInfo lists the mounts of the calling process.
+// mountInfo is the file that lists the mounts of the calling process.
 const mountInfo = "/proc/self/mountinfo"
 
-// Down removes a rack, whatever state it is in. found: there was something to remove. Down needs no
-// information about how the rack was brought up.
+// Down removes a rack, whatever state it is in. found is true if there was something to remove.
+// Down needs no information about how the rack was brought up.
 func Down(ctx context.Context, name string) (found bool, err error) {
 	if err := spec.CheckName(name); err != nil {
 		return false, err
@@ -32,13 +32,12 @@ func Down(ctx context.Context, name string) (found bool, err error) {
 	return handle(name).remover().down(ctx, name)
 }
 
-// remover removes a rack. It finds the rack's parts on the machine, and needs no information about
-// how they were made.
+// remover removes a rack. It finds the rack's parts on the machine by the rack's name.
 type remover struct{ *Rack }
 
 func (r *Rack) remover() remover { return remover{r} }
 
-// down does what Down says.
+// down implements Down.
 func (r remover) down(ctx context.Context, name string) (found bool, err error) {
 	if found, err = r.traces(); err != nil || !found {
 		return false, rackError(name, err)
@@ -73,7 +72,8 @@ func (r remover) traces() (bool, error) {
 }
 
 // clear ends the rack's processes, and removes its cgroups, mounts and folder. The caller holds the
-// lock. Namespaces and links end with their last process and pin.
+// lock. Namespaces and links vanish with their last process and their pin (the file that keeps a
+// namespace).
 func (r remover) clear() error {
 	// Containers are removed first, because an engine that removes a network sends requests to the
 	// rack's watcher.
@@ -107,9 +107,9 @@ func (r remover) clear() error {
 	return nil
 }
 
-// awaitStrays waits for processes that a controller started but did not admit to the rack before it
-// died (see passGate). These processes end by themselves; awaitStrays makes sure that none is left
-// when Down returns.
+// awaitStrays waits for processes that a controller has started and not admitted to the rack before
+// it died (see passGate). They end by themselves; awaitStrays makes sure that none is left when
+// Down returns.
 func (r remover) awaitStrays() error {
 	mark := []byte("\x00node-init\x00--rack-dir\x00" + r.Paths.Dir + "\x00")
 	return waitFor(killWait, "end of processes that never came into the rack", func() (bool, error) {
@@ -126,7 +126,7 @@ func (r remover) awaitStrays() error {
 	})
 }
 
-// unmount detaches the rack's tmpfs and all pins below it.
+// unmount detaches the rack's tmpfs, and with it all pins of namespaces below.
 func (r remover) unmount() error {
 	for range maxMounts {
 		points, err := mountPoints()
@@ -159,5 +159,5 @@ func mountPoints() ([]string, error) {
 	return points, nil
 }
 
-// unescape reverses the kernel's escapes for white space in mountinfo.
+// unescape reverses the escapes by which the kernel writes white space in mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -17,18 +17,19 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// nodeNamespaces are the namespaces that a program joins with setns(2) to run on a node.
+// nodeNamespaces are the namespaces of a node that a program enters with setns(2) to run on the
+// node.
 const nodeNamespaces = unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 
-// Exit statuses for a program that could not be started. Shells use the same.
+// Exit statuses for a program that could not be started. Shells use the same ones.
 const (
 	exitNotFound      = 127
 	exitNotExecutable = 126
 )
 
 // Exec runs a program on a node, in the node's namespaces and cgroup, with the caller's terminal
-// and files. It returns the program's exit status; 128 + n if signal n ended it. Signals to the
-// caller are passed on to the program. The program dies with the node.
+// and files. It returns the program's exit status, or 128 + n if signal n has ended it. Exec passes
+// signals to the caller on to the program. The program dies with the node.
 func (r *Rack) Exec(node string, argv []string) (int, error) {
 	if err := r.checkNode(node); err != nil {
 		return 0, err
@@ -40,8 +41,8 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(pidfd) // the pidfd only names the process
-	// The process inside the node first runs ExecInit of this program. So the requested program
+	defer unix.Close(pidfd) // the pidfd is used only to enter the namespaces
+	// The process on the node first runs ExecInit of this program, so that the requested program
 	// does nothing before it is in the node's cgroup.
 	join, own := nodeNamespaces, uintptr(0)
 	if node != spec.SwitchName {
@@ -63,7 +64,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	tty := foreground()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: tty != nil, Cloneflags: own}
-	// Signals are caught before the start of the program, so that none is lost.
+	// Signals are caught before the program starts, so that none is lost.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
@@ -111,8 +112,8 @@ func (r *Rack) initFD(node string) (int, error) {
 	return fd, nil
 }
 
-// startInside starts cmd from a thread that has entered the namespaces of a process, given by its
-// pidfd.
+// startInside starts cmd from a thread that has entered the namespaces join of the process that
+// pidfd names.
 func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 	return nl.OnOwnThread(func() error {
 		// A thread that shares its working directory with others may not change its mount
@@ -125,9 +126,9 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 			return fmt.Errorf("enter: %w", err)
 		}
 		// setns has changed the working directory to the root of the node. Nodes see the machine's
-		// files, so the caller's folder exists on the node, too.
+		// files, so the caller's folder exists there, too.
 		if dirErr == nil {
-			_ = unix.Chdir(dir) // if this fails, the program starts in the root
+			_ = unix.Chdir(dir) // if the folder cannot be entered, the program starts in the root
 		}
 		path, err := exec.LookPath(program)
 		if err != nil {
@@ -138,9 +139,9 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 	})
 }
 
-// ExecInit is the first stage of a program that Exec starts. It waits until the process is admitted
-// to the node, and then executes the program at path. It returns only if the program cannot be
-// executed; the result is an exit status.
+// ExecInit is the first stage of a program that Exec starts. It waits until the controller has
+// admitted the process to the node, and then executes the program at path. It returns only if the
+// program cannot be executed, with an exit status.
 //
 // If the program shares the mount namespace of a node, dir is "". If the program has a mount
 // namespace of its own, dir is the rack's state folder, and ExecInit makes the node's mounts.
@@ -158,7 +159,8 @@ func ExecInit(dir, path string, argv []string) int {
 	return exitNotExecutable
 }
 
-// startStatus returns the exit status of a program that did not start, and the error.
+// startStatus returns the exit status for a program that could not be started, and the error for
+// the user.
 func startStatus(node, program string, err error) (int, error) {
 	switch {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):

@@ -11,9 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Crash ends all processes of a host or of the switch at once and without warning. The link of a
+// Crash kills all processes of a host or of the switch at once and without warning. The link of a
 // crashed host loses its carrier. The links of a crashed switch keep their carrier, but every frame
-// is lost.
+// on them is lost.
 func (r *Rack) Crash(ctx context.Context, node string) error {
 	if err := r.checkNode(node); err != nil {
 		return err
@@ -29,8 +29,8 @@ func (r *Rack) Crash(ctx context.Context, node string) error {
 }
 
 func (r *Rack) crash(node string) error {
-	// The mark is written before the kill. So a controller that sees the dead node also sees that
-	// the crash was intended.
+	// The mark is written before the processes are killed, so that a controller that sees the dead
+	// node also sees that a command has crashed it.
 	if err := os.WriteFile(r.Paths.Crashed(node), nil, 0o644); err != nil {
 		return fmt.Errorf("crash %s: %w", node, err)
 	}
@@ -42,8 +42,8 @@ func (r *Rack) crash(node string) error {
 	return r.keep.kill(node)
 }
 
-// Hang stops every process of a host or of the switch. The node then sends nothing more, but its
-// link keeps its carrier. A host's kernel still answers ARP and ping, as on a machine whose
+// Hang stops every process of a host or of the switch until Resume. The node sends nothing more,
+// but its link keeps its carrier. A host's kernel still answers ARP and ping, as on a machine whose
 // programs hang.
 func (r *Rack) Hang(ctx context.Context, node string) error {
 	return r.hang(ctx, node, true)
@@ -73,7 +73,8 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 	})
 }
 
-// hangError is the error for a request to stop a node that hangs (on), or to continue one that does not.
+// hangError returns the error for a request to stop a node that hangs already (on), or to continue
+// one that does not hang.
 func hangError(node string, on bool) error {
 	switch {
 	case on:
@@ -84,8 +85,8 @@ func hangError(node string, on bool) error {
 	return stateError(false, "%s does not hang as a whole; `rdmalab resume %s --app` continues programs on it that hang", node, node)
 }
 
-// StateError is the error for a request if the node is in the wrong state for it. Its text says
-// what to do. It is an ErrState.
+// StateError is the error for a request that does not fit the state of the node. Its text says what
+// to do. It is an ErrState.
 type StateError struct{ Reason string }
 
 func (e *StateError) Error() string { return e.Reason }
@@ -93,7 +94,7 @@ func (e *StateError) Error() string { return e.Reason }
 // Is makes errors.Is(e, ErrState) true.
 func (e *StateError) Is(target error) bool { return target == ErrState }
 
-// stateError returns nil if ok is true, and a StateError otherwise.
+// stateError returns nil if ok is true, and a StateError with this text otherwise.
 func stateError(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
@@ -101,8 +102,8 @@ func stateError(ok bool, format string, args ...any) error {
 	return &StateError{fmt.Sprintf(format, args...)}
 }
 
-// Restart starts a host or the switch again with the same names and addresses, from any state. It
-// ends running processes first, and returns when the daemon answers.
+// Restart starts a host or the switch again, from any state, with the same names and addresses. It
+// kills running processes first, and returns when the new daemon answers.
 func (r *Rack) Restart(ctx context.Context, node string) error {
 	if err := r.checkNode(node); err != nil {
 		return err
@@ -127,8 +128,8 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 	})
 }
 
-// setLink sets the switch's end of a host's link up or down. A container host that does not run may
-// have no link; it gets its link in this state when it starts.
+// setLink sets the switch's end of a host's link up or down. If the host is a container that does
+// not run, there may be no link; the host then gets its link in this state when it starts.
 func (r *Rack) setLink(h *spec.Host, up bool) error {
 	if err := r.hosts.linkSet(h.Name, up); err != nil {
 		return err
@@ -140,14 +141,15 @@ func (r *Rack) setLink(h *spec.Host, up bool) error {
 	return err
 }
 
-// restoreLink configures the host's end of a link. If the link was removed, restoreLink makes it
-// again.
+// restoreLink configures the host's end of its link. If that end was removed, restoreLink makes the
+// link again.
 func (r *Rack) restoreLink(h *spec.Host) error {
 	_, err := nl.LinkByName(r.Paths.Netns(h.Name), spec.HostIfname)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nl.Configure(r.hostEnd(h))
 	}
-	// The switch's end still exists if the host's end was renamed or moved to another namespace.
+	// The switch's end still exists if the host's end was renamed or moved to another namespace. It
+	// must be removed first.
 	if err := nl.DeleteLink(r.Paths.Netns(spec.SwitchName), h.Port); err != nil {
 		return err
 	}

@@ -22,25 +22,26 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Errors of guests.
+// Errors for guests, the containers that join a rack which is up.
 var (
 	// ErrAttached: the interface of the container is already a guest. Nothing was changed.
 	ErrAttached = errors.New("is attached already")
 	// ErrNoSwitch: the switch does not answer, so no guest can join.
 	ErrNoSwitch = errors.New("the switch does not answer: see `rdmalab status`, and `rdmalab restart switch`")
-	// ErrGuest: a guest is in the wrong state.
+	// ErrGuest begins the errors that concern one guest: what is wrong with it, or why it cannot
+	// join.
 	ErrGuest = errors.New("guest")
 )
 
 // GuestRequest describes a container that shall join a rack.
 type GuestRequest struct {
-	// Name is the guest's name. If it is "", the guest's name is Suggested, provided that it is
-	// valid and free; otherwise a name is made from the container's ID.
+	// Name is the guest's name. If it is "", the guest gets the name Suggested, provided that this
+	// is valid and free; otherwise a name made from the container's ID.
 	Name, Suggested string
-	// Network, Container, Ifname and Netns are as in guests.Guest.
+	// Network, Container, Ifname and Netns have the meaning of the fields of guests.Guest.
 	Network, Container, Ifname, Netns string
-	// MAC is the address of the guest's end of the link; zero: an address that is derived from its
-	// IP address.
+	// MAC is the MAC address of the guest's end of the link; zero means an address that is derived
+	// from the guest's IP address.
 	MAC wire.MAC
 }
 
@@ -50,9 +51,9 @@ type Guests struct{ r *Rack }
 // Guests returns the manager of the rack's guests.
 func (r *Rack) Guests() Guests { return Guests{r} }
 
-// Add connects the network namespace at q.Netns to the switch: it makes a link, with addresses of
-// the rack's subnets, and a port. It returns when the switch forwards frames of the guest. If it
-// returns an error, nothing of the guest is left.
+// Add connects the network namespace at q.Netns to the switch: it makes a link, gives it addresses
+// of the rack's subnets, and opens a port of the switch. It returns when the switch forwards frames
+// of the guest. After an error, nothing of the guest is left.
 func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) {
 	var g guests.Guest
 	err := gs.r.locked(ctx, func() (err error) {
@@ -63,7 +64,7 @@ func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) 
 		if err := answer(ctx, gs.r.Control(spec.SwitchName), nil); err != nil {
 			return fmt.Errorf("%w (%w)", ErrNoSwitch, err)
 		}
-		// The file is written first, because Remove and Down find the other parts by it.
+		// The guest's file is written first, because Remove and Down find the other parts by it.
 		if err := guests.Write(gs.r.Paths, &g); err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) 
 	return g, err
 }
 
-// make chooses the name, addresses and port of a guest.
+// make chooses the name, addresses and port of a guest, and returns its description.
 func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 	list, err := guests.List(gs.r.Paths)
 	if err != nil {
@@ -131,16 +132,16 @@ func (gs Guests) macs(list []guests.Guest) map[wire.MAC]string {
 	return m
 }
 
-// plugWait bounds how long the switch may take to open or close a port.
+// plugWait bounds how long the switch may take to open or close a port of a guest.
 const plugWait = 5 * time.Second
 
-// digest returns 12 characters that identify an attachment.
+// digest returns 12 characters made from the parts that identify a guest's interface.
 func digest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:6])
 }
 
-// plug makes a guest's link, and tells the switch to open a port for it.
+// plug makes a guest's link, and makes the switch open a port for it.
 func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
 	port := nl.End{Netns: gs.r.Paths.Netns(spec.SwitchName), Name: g.Port, Alias: gs.r.alias(&g.Host)}
 	end := nl.End{
@@ -173,13 +174,13 @@ func (gs Guests) askSwitch(ctx context.Context, method, path string, in any) err
 	return gs.r.Control(spec.SwitchName).Call(ctx, method, path, in, nil)
 }
 
-// Remove removes a guest. It returns no error if the guest does not exist, if the switch does not
-// answer, or if the network namespace is missing.
+// Remove removes a guest. It is no error if the guest does not exist, if the switch does not
+// answer, or if the network namespace is gone.
 func (gs Guests) Remove(ctx context.Context, network, container, ifname string) error {
 	return gs.removeAll(ctx, func(g *guests.Guest) bool { return g.Of(network, container, ifname) })
 }
 
-// Keep removes all guests of a network except those for which keep returns true.
+// Keep removes all guests of a network for which keep returns false.
 func (gs Guests) Keep(ctx context.Context, network string, keep func(g *guests.Guest) bool) error {
 	return gs.removeAll(ctx, func(g *guests.Guest) bool { return g.Network == network && !keep(g) })
 }
@@ -206,8 +207,8 @@ func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
 	if err := nl.DeleteLink(gs.r.Paths.Netns(spec.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
 	}
-	// The request may fail without harm: a crashed switch reads the files of guests when it is
-	// restarted, and a hung one notices that the interface is gone.
+	// It does no harm if the request fails: a crashed switch reads the files of guests when it
+	// restarts, and a hung one notices that the interface is gone.
 	var said *control.Error
 	if err := gs.askSwitch(ctx, http.MethodDelete, "/ports/"+g.Name, nil); errors.As(err, &said) && said.Status != http.StatusNotFound {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
@@ -216,7 +217,7 @@ func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
 }
 
 // Check returns the guest if there is a file for it, and an error that says what is wrong with the
-// guest; nil means that it works.
+// guest, or nil if the guest works.
 func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, error) {
 	list, err := guests.List(gs.r.Paths)
 	if err != nil {

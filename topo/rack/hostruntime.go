@@ -12,32 +12,33 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// hostRuntime makes the hosts of a rack, as processes or as containers (flag --runtime of up). The
-// switch and timers are never in containers; a timer is a process that ends a fault after --for.
-// The keeper finds and stops the processes of a host.
+// hostRuntime makes the hosts of a rack, either as processes or as containers (flag --runtime of
+// up). The switch and timers (processes that end a fault after --for) are never in containers. The
+// keeper, not the hostRuntime, finds and stops the processes of a host.
 type hostRuntime interface {
 	// prepare makes what all hosts need. It is called before the first host starts.
 	prepare(ctx context.Context) error
 	// start starts a host. It does not wait until the host's daemon answers.
 	start(ctx context.Context, host string) error
-	// cut removes the carrier from a host's link, at the host's end. It returns no error if the host
-	// has no interface.
+	// cut removes the carrier from a host's link, at the host's end. It is no error if the host has
+	// no interface.
 	cut(host string) error
-	// restore makes the link of a host usable again. It is called when the host is about to start;
-	// it does nothing if the start of the host restores the link.
+	// restore is called when the host is about to start. It makes the host's link usable again, or
+	// does nothing if the start of the host does that.
 	restore(h *spec.Host) error
 	// view returns how a program enters a host, as flags of namespaces. join are the namespaces of
-	// the host's process 1 that the program joins. own are new namespaces that it makes; own
-	// includes a mount namespace if the program makes the host's mounts there.
+	// the host's process 1 that the program enters. own are new namespaces that the program gets;
+	// own includes a mount namespace if the program must make the host's mounts there.
 	view() (join int, own uintptr)
-	// linkSet is called after a host's link was cut or restored at the switch.
+	// linkSet is called before a host's link is cut or restored at the switch.
 	linkSet(host string, up bool) error
-	// revive restarts other processes of the rack that have died. It returns their names.
+	// revive restarts other processes of the rack that have died, such as the watcher. It returns
+	// their names.
 	revive(ctx context.Context) ([]string, error)
 }
 
-// processHosts is the hostRuntime of hosts that are processes. Their namespaces are pinned in the
-// state folder.
+// processHosts is the hostRuntime of a rack whose hosts are processes. The state folder has pins of
+// their namespaces, which keep these alive.
 type processHosts struct{ r *Rack }
 
 var _ hostRuntime = processHosts{}
@@ -75,7 +76,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// containerNamespaces are the namespaces of a container that a program joins to run on its host.
+// containerNamespaces are the namespaces of a container that a program enters to run on its host.
 const containerNamespaces = unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 
 // startNode starts the switch or a host.

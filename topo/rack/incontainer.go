@@ -24,14 +24,14 @@ const (
 	nicWatch = 250 * time.Millisecond
 )
 
-// containerNode is the state of process 1 of a host's container.
+// containerNode is what process 1 of a host's container knows.
 type containerNode struct {
 	dir  string
 	rack *spec.Rack
 	host *spec.Host
 	log  io.Writer
-	// daemon is the daemon's process ID; 0 means that it does not run. replaced: the daemon was
-	// ended because the NIC was replaced.
+	// daemon is the process ID of the daemon; 0 means that the daemon does not run. replaced is
+	// true if the daemon was killed because the NIC was replaced.
 	daemon   atomic.Int64
 	replaced atomic.Bool
 }
@@ -43,7 +43,8 @@ func (n *containerNode) note(format string, args ...any) {
 // ContainerInit runs as process 1 of a host's container. It waits for the NIC, runs the host's
 // daemon, reaps orphaned processes, and ends with the daemon. If the NIC is replaced by another
 // one, for example by `docker network disconnect` and connect, it restarts the daemon. The daemon's
-// output goes to the rack's log and to the engine's log. ContainerInit returns the exit status.
+// output goes to the rack's log and to the engine's log. ContainerInit returns the exit status of
+// the container.
 func ContainerInit(dir, host string) int {
 	fail := func(err error) int {
 		fmt.Fprintf(os.Stderr, "%s: container-init: %v\n", programName, err)
@@ -72,12 +73,13 @@ func ContainerInit(dir, host string) int {
 	return (&containerNode{dir: dir, rack: s, host: h, log: io.MultiWriter(file, os.Stderr)}).run()
 }
 
-// run runs the daemon until it ends, and again after each replacement of the NIC.
+// run runs the daemon until it ends, and again after each replacement of the NIC. It returns the
+// exit status.
 func (n *containerNode) run() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
 	go func() {
-		for sig := range signals { // ends with the process
+		for sig := range signals { // the loop ends with the process
 			if pid := n.daemon.Load(); pid > 1 {
 				_ = unix.Kill(int(pid), sig.(syscall.Signal)) // the daemon may have ended already
 				continue
@@ -110,7 +112,8 @@ func (n *containerNode) run() int {
 	}
 }
 
-// tee returns a file for the daemon's output, which goes to standard output and to the log.
+// tee returns a file for the daemon's output. What is written to it goes to standard error and to
+// the rack's log.
 func (n *containerNode) tee() (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -134,8 +137,8 @@ func (n *containerNode) startDaemon(out *os.File) (pid int, err error) {
 	return pid, err
 }
 
-// nic returns the interface index of the NIC. The bool is false if the NIC is not ready: it has no
-// name or address yet, or is down.
+// nic returns the interface index of the container's NIC. It returns false if the NIC is not ready:
+// it does not exist, is down or has no address yet.
 func (n *containerNode) nic() (int, bool) {
 	l, err := nl.LinkByName("", spec.HostIfname)
 	if err != nil || !l.Up {
@@ -145,7 +148,7 @@ func (n *containerNode) nic() (int, bool) {
 	return l.Index, err == nil && (!n.host.IPv4.IsValid() || slices.Contains(addrs, n.rack.Prefix4(n.host)))
 }
 
-// waitNIC waits until the NIC is ready, without a time limit.
+// waitNIC waits until the NIC is ready, without a time limit, and returns its interface index.
 func (n *containerNode) waitNIC() int {
 	for i := 0; ; i++ {
 		if index, ok := n.nic(); ok {
@@ -158,7 +161,7 @@ func (n *containerNode) waitNIC() int {
 	}
 }
 
-// watchNIC ends the daemon when the NIC is replaced.
+// watchNIC kills the daemon when the NIC is replaced, which it sees by the interface index.
 func (n *containerNode) watchNIC(index, pid int, ended <-chan struct{}) {
 	tick := time.NewTicker(nicWatch)
 	defer tick.Stop()

@@ -16,14 +16,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// exitSignalled plus the number of a signal is the exit status of a process that the signal killed.
-// Shells use the same.
+// exitSignalled plus n is the exit status for a process that signal n has killed. Shells use the
+// same.
 const exitSignalled = 128
 
 // NodeInit runs as process 1 of a node. It makes the node's mounts, starts the node's daemon, reaps
 // orphaned processes of the node, and ends with the daemon. dir is the rack's state folder. The
-// system's root file system stays visible, so that the node can use its programs. NodeInit returns
-// the exit status.
+// machine's files stay visible on the node, so that it can run the machine's programs. NodeInit
+// returns the exit status.
 func NodeInit(dir, node string) int {
 	note := func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%s node-init %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), node, fmt.Sprintf(format, args...))
@@ -56,14 +56,14 @@ func NodeInit(dir, node string) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
 	go func() {
-		for s := range signals { // ends with the process
+		for s := range signals { // the loop ends with the process
 			_ = unix.Kill(pid, s.(syscall.Signal)) // the daemon may have ended already
 		}
 	}()
 	return reap(pid, note)
 }
 
-// startDaemon starts the daemon of the host or of the switch.
+// startDaemon starts the daemon of a host or of the switch.
 func startDaemon(dir, node string) (int, error) {
 	args := []string{programName, "host", "--rack-dir", dir, "--name", node}
 	if node == spec.SwitchName {
@@ -74,7 +74,7 @@ func startDaemon(dir, node string) (int, error) {
 	})
 }
 
-// reap reaps children until the daemon has ended, and returns the daemon's exit status.
+// reap reaps child processes until the daemon has ended, and returns the daemon's exit status.
 func reap(daemon int, note func(string, ...any)) int {
 	for {
 		var ws unix.WaitStatus
@@ -95,14 +95,14 @@ func reap(daemon int, note func(string, ...any)) int {
 }
 
 // makeMounts makes the mounts of a node in the mount namespace of the calling process. tree is the
-// folder of the files in /sys by which programs find the node's NIC; "" means that the node has no
-// NIC.
+// folder that takes the place of parts of /sys, by which programs find the node's NIC; "" means
+// that the node has no NIC.
 func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// Copies of the mounts of other racks and nodes would keep the namespaces of these alive after
-	// their end.
+	// The mounts below StateRoot, except the rack's tmpfs, are removed in this mount namespace. As
+	// copies, they would keep the namespaces of other racks and nodes alive after their end.
 	points, err := mountPoints()
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
 	if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
-	// A new sysfs shows the interfaces of the node instead of the machine's.
+	// A new sysfs shows the node's interfaces instead of the machine's.
 	if err := unix.Mount("sysfs", "/sys", "sysfs", flags, ""); err != nil {
 		note("mount /sys: %v", err)
 	}
@@ -134,8 +134,8 @@ func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
 	return nil
 }
 
-// mountClasses shows the host's NIC in /sys/class, for programs that do not use libibverbs to find
-// it. The daemon writes the files of tree later.
+// mountClasses shows the host's NIC in /sys/class, for programs that find it there and not by
+// libibverbs. The daemon writes the files of tree later.
 func mountClasses(tree string) error {
 	const classes = "/sys/class"
 	own := filepath.Join(tree, "class")
@@ -143,13 +143,13 @@ func mountClasses(tree string) error {
 		return err
 	}
 	// /sys/class becomes an overlay, whose lower layer must not change. Interfaces come and go, so
-	// /sys/class/net must stay the folder of sysfs itself.
+	// /sys/class/net is mounted over it again as the folder of sysfs.
 	const interfaces = classes + "/net"
 	net, err := unix.Open(interfaces, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("%s: %w", interfaces, err)
 	}
-	defer func() { _ = unix.Close(net) }() // the descriptor only names the folder
+	defer func() { _ = unix.Close(net) }() // the descriptor is used only to name the folder
 	if err := unix.Mount("rdma", classes, "overlay", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "lowerdir="+own+":"+classes); err != nil {
 		return err
 	}

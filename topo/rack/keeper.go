@@ -13,37 +13,38 @@ import (
 // Bounds of waiting for the kernel.
 const (
 	// killWait bounds how long killed processes may take to end. The kernel removes namespaces one
-	// after the other: 100 hosts take six seconds on two busy processors.
+	// after the other: for 100 hosts this takes six seconds on two busy processors.
 	killWait = 30 * time.Second
 	// pollStep is the interval at which the package polls a state that the kernel changes.
 	pollStep = time.Millisecond
-	// maxKillRounds bounds the rounds of killing. A round kills processes that others have started
-	// since the round before.
+	// maxKillRounds bounds the rounds of killing. Each round kills the processes that others have
+	// started since the round before.
 	maxKillRounds = 1000
 )
 
-// keeper finds and stops the processes of a rack's nodes. A node is a host, the switch or a timer.
+// keeper finds and stops the processes of a rack's nodes. A node is a host, the switch, a timer or
+// the watcher.
 type keeper interface {
-	// prepare makes the cgroup or file that a node's processes need. It is called before the node
-	// starts.
+	// prepare makes what the processes of a node need, such as a cgroup. It is called before the
+	// node starts.
 	prepare(node string) error
-	// adopt makes a process that launch has started a part of a node.
+	// adopt makes a process that launch has started a process of the node.
 	adopt(node string, pid int) error
 	// pids lists the live processes of a node.
 	pids(node string) ([]int, error)
 	// kill ends every process of a node, including stopped ones, and waits until they are gone.
 	kill(node string) error
-	// hang stops (on) or continues every process of a node. It returns when all have stopped or
-	// continued.
+	// hang stops every process of a node if on is true, and continues them otherwise. It returns
+	// when all have stopped or continued.
 	hang(node string, on bool) error
 	// hung reports whether a node hangs.
 	hung(node string) (bool, error)
-	// clear ends all processes of the rack, and removes their cgroups and files. It does nothing if
-	// there are none.
+	// clear kills all processes of the rack, and removes their cgroups. It does nothing if there
+	// are none.
 	clear() error
 }
 
-// timerNode returns the node of a timer's process.
+// timerNode returns the name of the node for a timer's process.
 func timerNode(name string) string { return "timers/" + name }
 
 // procStat holds the fields of /proc/PID that this package uses.
@@ -51,7 +52,7 @@ type procStat struct {
 	pid, ppid int
 	state     byte
 	start     uint64 // clock ticks since boot
-	nspid     int    // the process ID in the innermost pid namespace
+	nspid     int    // the process ID in the innermost pid namespace of the process
 }
 
 // readProc reads a process. ok is false if the process is gone.
@@ -61,7 +62,7 @@ func readProc(pid int) (p procStat, ok bool) {
 	if err != nil {
 		return p, false
 	}
-	// The command's name is in parentheses and may contain anything.
+	// The name of the command stands in parentheses and may contain any characters.
 	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	const startField = 19 // index of starttime of proc(5) in the fields after the name
 	if len(f) <= startField {
@@ -84,7 +85,8 @@ func readProc(pid int) (p procStat, ok bool) {
 	return p, true
 }
 
-// processes reads the live processes among pids, oldest first.
+// processes reads the processes named by pids that are alive, and returns them with the oldest
+// first.
 func processes(pids []int) []procStat {
 	var out []procStat
 	for _, pid := range pids {
@@ -101,8 +103,8 @@ func processes(pids []int) []procStat {
 	return out
 }
 
-// initAndDaemon returns the process IDs of a node's process 1, and of its first child, which is the
-// daemon; 0 means that there is none.
+// initAndDaemon returns the process ID of a node's process 1, and that of its oldest child, which
+// is the daemon; 0 means that there is no such process.
 func initAndDaemon(ps []procStat) (first, daemon int) {
 	for _, p := range ps {
 		if p.nspid == 1 {
@@ -117,8 +119,8 @@ func initAndDaemon(ps []procStat) (first, daemon int) {
 	return first, daemon
 }
 
-// waitFor polls until done returns true or an error. After the time bound it returns an error that
-// says for what it has waited.
+// waitFor calls done every pollStep until it returns true or an error. After the time bound it
+// returns an error with what, which names what did not happen.
 func waitFor(bound time.Duration, what string, done func() (bool, error)) error {
 	deadline := time.Now().Add(bound)
 	for {

@@ -7,26 +7,25 @@ import (
 	"os/exec"
 )
 
-// gateFD is the descriptor of the gate. The gate is a pipe from which a launched process reads one
-// byte before it does anything else (passGate). The controller writes the byte when it has added
-// the process to the cgroup of its node.
+// gateFD is the descriptor of the gate in a launched process. The gate is a pipe from which the
+// process reads one byte before it does anything else (passGate). The controller writes the byte
+// when it has added the process to the cgroup of its node.
 const gateFD = 3
 
 // errGate: a process was not admitted to the rack, because the controller that started it died or
 // gave up.
 var errGate = errors.New("was not let into the rack; such processes are started by rdmalab only")
 
-// starter starts the processes of nodes in their namespaces and cgroups. It waits until their
+// starter starts the processes of nodes in their namespaces and cgroups, and waits until their
 // daemons answer.
 type starter struct{ *Rack }
 
 func (r *Rack) starter() starter { return starter{r} }
 
 // launch calls start, which must start cmd, and then adds the new process to the cgroup of its
-// node. The first call of the process must be passGate, which waits until the process was added. If
-// the controller dies before that, passGate returns errGate. launch does not use clone3 with
-// CLONE_INTO_CGROUP: Linux kills a process that is made in a cgroup on which cgroup.kill was used
-// earlier.
+// node. The process must first call passGate, which waits until it was added. If the controller
+// dies before that, passGate returns errGate. launch does not use clone3 with CLONE_INTO_CGROUP,
+// because Linux kills a process that is made in a cgroup on which cgroup.kill was used earlier.
 func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	gate, open, err := os.Pipe()
 	if err != nil {
@@ -42,14 +41,14 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 		_, err = open.Write([]byte{1})
 	}
 	if err = errors.Join(err, open.Close()); err != nil {
-		_ = cmd.Process.Kill() // the closed gate ends it anyway
-		_ = cmd.Wait()         // it was killed
+		_ = cmd.Process.Kill() // the process would also end by itself, because its gate is closed
+		_ = cmd.Wait()         // the process was killed, so its status does not matter
 		return fmt.Errorf("start %s: %w", node, err)
 	}
 	return nil
 }
 
-// detach lets a launched process continue when the controller ends.
+// detach lets a launched process go on when this program ends, and reaps it if it ends first.
 func detach(cmd *exec.Cmd) {
 	go func() { _ = cmd.Wait() }() // only reaps the process while this program runs
 }

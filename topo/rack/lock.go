@@ -16,17 +16,17 @@ import (
 // lockWait bounds how long a program waits for another program that changes the rack.
 const lockWait = 15 * time.Second
 
-// lockPoll is the pause between two tries to take the lock.
+// lockPoll is the pause between two attempts to take the lock.
 const lockPoll = 5 * time.Millisecond
 
-// lock is the rack's lock, by flock. Its file is beside the rack's tmpfs. The controller that takes
-// the rack down removes it.
+// lock is the rack's lock, held by flock on a file beside the rack's tmpfs. The controller that
+// takes the rack down removes the file.
 type lock struct {
 	paths spec.Paths
 	f     *os.File
 }
 
-// acquire takes the rack's lock. It makes the folder of the lock file.
+// acquire waits for the rack's lock and takes it. It makes the folder of the lock file if needed.
 func acquire(ctx context.Context, paths spec.Paths) (*lock, error) {
 	deadline := time.Now().Add(lockWait)
 	for {
@@ -53,7 +53,7 @@ func tryLock(paths spec.Paths) (*lock, error) {
 	}
 	f, err := os.OpenFile(paths.Lock(), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // the folder was removed with the last rack
+		return nil, nil // another program has just removed the folder with the last rack
 	}
 	if err != nil {
 		return nil, explain(err)
@@ -76,15 +76,15 @@ func tryLock(paths spec.Paths) (*lock, error) {
 	return &lock{paths: paths, f: f}, nil
 }
 
-// release releases the lock. remove: it also removes the lock file and, if this was the last rack,
-// the folder.
+// release releases the lock. If remove is true, it also removes the lock file and, if no other rack
+// is left, its folder.
 func (l *lock) release(remove bool) error {
 	var err error
 	if remove {
 		if err = os.Remove(l.paths.Lock()); errors.Is(err, os.ErrNotExist) {
 			err = nil
 		}
-		_ = unix.Rmdir(filepath.Dir(l.paths.Lock())) // fails while there are other racks
+		_ = unix.Rmdir(filepath.Dir(l.paths.Lock())) // fails as it should while there are other racks
 	}
 	return errors.Join(err, l.f.Close())
 }

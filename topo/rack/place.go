@@ -13,8 +13,8 @@ import (
 // maxCPUs is how many processors a unix.CPUSet can name.
 const maxCPUs = 1024
 
-// processors returns the processors, out of the allowed ones, to which a node is bound; nil means
-// that the node is not bound.
+// processors returns the processors, of the allowed ones, to which a node's processes are bound, or
+// nil if they are not bound.
 func processors(s *spec.Rack, node string, allowed []int) []int {
 	want := s.Switch.CPU
 	h, _, isHost := s.Host(node)
@@ -30,7 +30,7 @@ func processors(s *spec.Rack, node string, allowed []int) []int {
 	own := s.Switch.CPU
 	switch own {
 	case spec.NoCPU:
-		return nil // the hosts need all processors
+		return nil // the switch is not bound, so the hosts may use all processors
 	case spec.AutoCPU:
 		own = allowed[len(allowed)-1]
 	}
@@ -46,8 +46,8 @@ func processors(s *spec.Rack, node string, allowed []int) []int {
 	return others
 }
 
-// place runs f bound to the processors of a node. Processes that f starts inherit the binding.
-// place locks the calling goroutine to its thread while f runs.
+// place runs f with its thread bound to the processors of a node, so that processes which f starts
+// inherit that. The caller's goroutine must be locked to its thread.
 func (r starter) place(node string, f func() error) error {
 	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {

@@ -20,21 +20,21 @@ import (
 // Bounds of starting a node.
 const (
 	// readyWait bounds how long a daemon may take until it answers. On two processors with a load
-	// of 28, a daemon that started together with others took more than 10 s. A daemon that dies is
-	// noticed at once.
+	// of 28, a daemon that started together with others took more than 10 s. The death of a daemon
+	// is noticed at once.
 	readyWait = 30 * time.Second
 	// readyPoll is the interval at which a starting daemon is asked for its status.
 	readyPoll = 3 * time.Millisecond
 	// answerWait bounds one answer of a daemon.
 	answerWait = time.Second
-	// logTail is how many last lines of a dead node's log an error shows.
+	// logTail is how many lines from the end of a dead node's log an error shows.
 	logTail = 5
 )
 
 // programName is the name under which ps shows the daemons.
 const programName = "rdmalab"
 
-// startProcess starts a node's process 1 in the node's namespaces and cgroup. The process continues
+// startProcess starts a node's process 1 in the node's namespaces and cgroup. The process goes on
 // when the caller ends.
 func (r starter) startProcess(node string) error {
 	if err := r.keep.prepare(node); err != nil {
@@ -67,8 +67,8 @@ func (r starter) waitReady(ctx context.Context, node string) error {
 	return r.waitAnswer(ctx, node, node)
 }
 
-// waitAnswer does what waitReady does, for a daemon whose processes the keeper knows under another
-// name, kept.
+// waitAnswer is waitReady for any daemon, called node. kept is the name under which the keeper
+// knows its processes.
 func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
@@ -93,7 +93,7 @@ func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 	}
 }
 
-// answer asks a daemon for its status.
+// answer asks a daemon for its status and stores it in out, unless out is nil.
 func answer(ctx context.Context, client *control.Client, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()

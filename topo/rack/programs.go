@@ -15,14 +15,15 @@ import (
 // envPreload is the variable that names the libraries that the dynamic linker loads first.
 const envPreload = "LD_PRELOAD"
 
-// ProgramEnv returns the variables, as NAME=VALUE, by which a program on a host finds the NIC. A
-// program of package softrnic/ipc finds it by the socket, and one of package onerma/socket finds the
-// 1RMA NIC by another socket. An unmodified program over libibverbs finds the NIC by a preloaded
-// library, which comes before the libraries in preloaded, and by files that take the place of those
-// in /sys. If this rdmalab was built without the library, only the sockets are named.
+// ProgramEnv returns the environment variables, as NAME=VALUE, by which a program on a host finds
+// the NIC. A program of package softrnic/ipc finds it by the socket, and one of package
+// onerma/socket finds the 1RMA NIC by another socket. An unmodified program that uses libibverbs
+// finds the NIC by a preloaded library, and by files that take the place of those in /sys. The
+// library comes before those in preloaded, the value of LD_PRELOAD so far. If this rdmalab was
+// built without the library, only the sockets are named.
 //
-// A user who is not root must be in the group that the rack's description names, and gets the
-// library with which the rack was brought up.
+// A caller who is not root must be in the group that the rack's description names, and gets the
+// library that was installed when the rack was brought up.
 func (r *Rack) ProgramEnv(host, preloaded string) ([]string, error) {
 	env := []string{spec.EnvVerbs + "=" + r.Paths.Verbs(host)}
 	if r.Spec.OneRMA != nil {
@@ -45,8 +46,8 @@ func (r *Rack) ProgramEnv(host, preloaded string) ([]string, error) {
 	return append(env, uverbs.EnvTree+"="+r.Paths.VerbsTree(host), envPreload+"="+path), nil
 }
 
-// placeLibrary writes the library for unmodified programs to path. The bool is false if this
-// rdmalab has no library.
+// placeLibrary writes the preloaded library for unmodified programs to path. It returns false if
+// this rdmalab was built without the library.
 func placeLibrary(path string) (bool, error) {
 	lib, ok := preload.Library()
 	if !ok {
@@ -58,12 +59,12 @@ func placeLibrary(path string) (bool, error) {
 	return true, nil
 }
 
-// place writes a file as a whole or not at all, because programs may be loading it.
+// place replaces a file as a whole, because programs may be loading it at the same time.
 func place(path string, content []byte) error {
 	if b, err := os.ReadFile(path); err == nil && bytes.Equal(b, content) {
 		return nil
 	}
-	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".") // a new file: place must not write to a file that another user has put there
+	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".") // a new file, because place must not write into a file that another user may have put there
 	if err != nil {
 		return err
 	}

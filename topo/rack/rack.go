@@ -16,18 +16,18 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// aliasPrefix begins the alias (IFLA_IFALIAS) of every interface of a rack.
+// aliasPrefix is the beginning of the alias (IFLA_IFALIAS) of every interface of a rack.
 const aliasPrefix = "rdmalab"
 
-// Rack is a handle on a rack that is up or is coming up. It holds no file and no process, so it
+// Rack is a handle for a rack that is up or is coming up. It has no open file and no process, so it
 // need not be closed.
 type Rack struct {
 	Spec  *spec.Rack
 	Paths spec.Paths
-	// Lost lists nodes of an earlier rack of the same name that had died by themselves. Up has
-	// removed that rack.
+	// Lost lists the nodes of an earlier rack of the same name that had died without a command. Up
+	// has removed that rack.
 	Lost []string
-	// Revived lists parts of the rack that had died, and that Up has restarted.
+	// Revived lists processes of the rack that had died and that Up has restarted.
 	Revived []string
 	keep    keeper
 	hosts   hostRuntime
@@ -82,7 +82,7 @@ func List() ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// handle returns a Rack without a description.
+// handle returns a Rack for the rack called name, without its description.
 func handle(name string) *Rack {
 	r := &Rack{Paths: spec.PathsOf(name), exe: "/proc/self/exe", reached: func(string) {}}
 	r.useCgroup(cgroup2Root(), name)
@@ -90,7 +90,7 @@ func handle(name string) *Rack {
 	return r
 }
 
-// useSaved sets whether hosts are processes or containers, as the state folder says.
+// useSaved sets whether hosts are processes or containers, as the rack's state folder says.
 func (r *Rack) useSaved() error {
 	s, err := container.Saved(r.Paths)
 	if s != nil {
@@ -112,16 +112,16 @@ func (r *Rack) useCgroup(root, name string) {
 	r.keep = newCgroupKeeper(root, name)
 }
 
-// Nodes lists the switch and the hosts.
+// Nodes lists the names of the switch and of the hosts.
 func (r *Rack) Nodes() []string { return append([]string{spec.SwitchName}, r.Spec.HostNames()...) }
 
-// Control returns a client for a node's daemon.
+// Control returns a client for the control socket of a node's daemon.
 func (r *Rack) Control(node string) *control.Client { return control.NewClient(r.Paths.Socket(node)) }
 
 // ErrNoHost means that no host of the rack has the given name.
 var ErrNoHost = errors.New("has no host")
 
-// checkNode returns an error if the rack has no such node.
+// checkNode returns an error if the rack has no node of that name.
 func (r *Rack) checkNode(node string) error {
 	if nodes := r.Nodes(); !slices.Contains(nodes, node) {
 		return fmt.Errorf("rack %q %w %q; it has: %s", r.Spec.Name, ErrNoHost, node, strings.Join(nodes, " "))
@@ -129,7 +129,7 @@ func (r *Rack) checkNode(node string) error {
 	return nil
 }
 
-// CheckHost returns an error, an ErrNoHost, if the rack has no such host.
+// CheckHost returns an ErrNoHost if the rack has no host of that name.
 func (r *Rack) CheckHost(host string) error {
 	if _, _, ok := r.Spec.Host(host); !ok {
 		return fmt.Errorf("rack %q %w %q; its hosts: %s", r.Spec.Name, ErrNoHost, host, strings.Join(r.Spec.HostNames(), " "))

@@ -8,10 +8,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// settleWait bounds how long the switch may take to notice that a link changed.
+// settleWait bounds how long settle waits for the switch to notice that a link has changed.
 const settleWait = time.Second
 
-// portStatus is the part of the switch's status that shows whether the switch uses a port.
+// portStatus is the part of the switch's status that says whether the switch uses a port.
 type portStatus struct {
 	Ports []struct {
 		Host  string `json:"host"`
@@ -19,8 +19,8 @@ type portStatus struct {
 	} `json:"ports"`
 }
 
-// settle waits until the switch has noticed a change of a host's link. So the change applies to the
-// next frame. If the switch does not answer, settle does not wait.
+// settle waits until the switch has noticed a change of a host's link, so that the change applies
+// to the next frame. If the switch hangs or does not answer, settle does not wait.
 func (r starter) settle(ctx context.Context, host string) {
 	h, _, ok := r.Spec.Host(host)
 	if !ok {
@@ -33,7 +33,7 @@ func (r starter) settle(ctx context.Context, host string) {
 	if hung, err := r.keep.hung(spec.SwitchName); err != nil || hung {
 		return
 	}
-	_ = waitFor(settleWait, "the switch", func() (bool, error) { // after the time limit, the switch notices the change later by itself
+	_ = waitFor(settleWait, "the switch", func() (bool, error) { // after settleWait, the switch still notices the change later
 		var s portStatus
 		if err := answer(ctx, r.Control(spec.SwitchName), &s); err != nil {
 			return true, nil

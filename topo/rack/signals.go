@@ -16,18 +16,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// signalKeeper is the keeper of a machine without cgroup2. The processes of a node are those that
-// are in its network namespace and not in this program's pid namespace. A process of the machine
-// that has only entered the network namespace does not belong to the rack. A timer is found by a
-// file with its process ID and start time.
+// signalKeeper is the keeper on a machine without cgroup2. The processes of a node are those that
+// are in the node's network namespace and not in the pid namespace of this program. A process of
+// the machine that has only entered the network namespace does not belong to the rack. The process
+// of a timer is named in a file, by its process ID and start time.
 type signalKeeper struct{ paths spec.Paths }
 
 var _ keeper = (*signalKeeper)(nil)
 
 func (k *signalKeeper) prepare(string) error { return nil }
 
-// timerFile returns the path of the file that names a timer's process; "" means that node is no
-// timer.
+// timerFile returns the path of the file that names a timer's process, or "" if node is no timer.
 func (k *signalKeeper) timerFile(node string) string {
 	if name, ok := strings.CutPrefix(node, timerNode("")); ok {
 		return k.paths.Timer(name)
@@ -80,7 +79,7 @@ func (k *signalKeeper) pids(node string) ([]int, error) {
 	return pids, nil
 }
 
-// timerPids returns the process that a file names, if it still runs.
+// timerPids returns the process that a timer's file names, if that process still runs.
 func timerPids(file string) []int {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -97,8 +96,8 @@ func timerPids(file string) []int {
 	return []int{pid}
 }
 
-// signal sends a signal to every process of a node; process 1 of its pid namespace gets it last. It
-// returns the number of processes.
+// signal sends a signal to every process of a node, to the youngest first and so to process 1 of
+// its pid namespace last. It returns the number of processes.
 func (k *signalKeeper) signal(node string, sig syscall.Signal) (int, error) {
 	pids, err := k.pids(node)
 	if err != nil {
@@ -151,7 +150,7 @@ func (k *signalKeeper) clear() error {
 	for _, sub := range []struct{ dir, prefix string }{{filepath.Dir(k.paths.Timer("x")), timerNode("")}, {filepath.Dir(k.paths.Netns("x")), ""}} {
 		entries, err := os.ReadDir(sub.dir)
 		if err != nil {
-			continue // the node was never made, or is gone
+			continue // the folder was never made, or is gone
 		}
 		for _, e := range entries {
 			errs = errors.Join(errs, k.kill(sub.prefix+e.Name()))

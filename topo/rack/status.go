@@ -17,9 +17,9 @@ import (
 // State summarises the condition of a node.
 type State string
 
-// States, the worst first. If several apply to a node, its state is the first of these.
+// States of a node, the worst first. If several apply, the node's state is the first one of these.
 const (
-	StateCrashed State = "crashed"  // no process
+	StateCrashed State = "crashed"  // it has no process
 	StateHung    State = "hung"     // its processes are stopped
 	StateSilent  State = "silent"   // its processes run, but its daemon does not answer
 	StateNICDown State = "nic-down" // its NIC has crashed
@@ -45,11 +45,11 @@ type NodeStatus struct {
 	Name  string `json:"name"`
 	Role  string `json:"role"` // of spec.Role, or "switch"
 	State State  `json:"state"`
-	// PID is the process ID of the daemon on this machine. InitPID is that of the node's process 1.
-	// 0 means that there is none.
+	// PID is the process ID of the node's daemon on this machine. InitPID is that of the node's
+	// process 1. 0 means that there is no such process.
 	PID     int `json:"pid,omitempty"`
 	InitPID int `json:"initPid,omitempty"`
-	// Meant: a command has crashed the node; it did not crash by itself.
+	// Meant is true if a command has crashed the node, and false if it died without one.
 	Meant bool       `json:"meant,omitempty"`
 	Link  LinkState  `json:"link,omitempty"`
 	Port  string     `json:"port,omitempty"`
@@ -71,8 +71,8 @@ type Status struct {
 	Name  string `json:"name"`
 	State State  `json:"state"` // up if every node is up; otherwise the state of the worst node
 	Dir   string `json:"dir"`
-	// Runtime is RuntimeDocker if hosts are containers. Watcher then says why containers are not
-	// connected; "" means that they are.
+	// Runtime is RuntimeDocker if hosts are containers. Then Watcher says why containers are not
+	// connected to the switch; "" means that they are.
 	Runtime string       `json:"runtime,omitempty"`
 	Watcher string       `json:"watcher,omitempty"`
 	Switch  NodeStatus   `json:"switch"`
@@ -87,7 +87,7 @@ type GuestStatus struct {
 	Link LinkState `json:"link"`
 }
 
-// daemonStatus holds the fields of a daemon's status that decide the state of its node.
+// daemonStatus has the fields of a daemon's status that decide the state of its node.
 type daemonStatus struct {
 	NIC struct {
 		State string `json:"state"`
@@ -97,7 +97,7 @@ type daemonStatus struct {
 	Program string `json:"program"`
 }
 
-// Status inspects the processes, link and daemon of every node.
+// Status inspects the processes, the link and the daemon of every node.
 func (r *Rack) Status(ctx context.Context) (Status, error) {
 	s := Status{Name: r.Spec.Name, Dir: r.Paths.Dir, Hosts: make([]NodeStatus, len(r.Spec.Hosts))}
 	sw := &r.Spec.Switch
@@ -134,7 +134,7 @@ type observer struct{ *Rack }
 
 func (r *Rack) observer() observer { return observer{r} }
 
-// links reads the switch's ends of all links.
+// links returns the switch's ends of all links, by the names of their interfaces.
 func (r observer) links() (map[string]nl.Link, error) {
 	list, err := nl.Links(r.Paths.Netns(spec.SwitchName))
 	if errors.Is(err, nl.ErrPrivilege) {
@@ -160,7 +160,7 @@ func linkState(links map[string]nl.Link, port string) LinkState {
 	return LinkUp
 }
 
-// observe fills in the state of n's processes and daemon.
+// observe fills in what the node's processes and its daemon show about its state.
 func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 	pids, err := r.keep.pids(n.Name)
 	if err != nil {

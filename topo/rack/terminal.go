@@ -8,13 +8,13 @@ import (
 )
 
 // terminal is the caller's terminal. Exec lends it to the process group of the program that it
-// runs, as a shell does for its jobs. That program gets a process group of its own instead of
-// rdmalab's, because it is in another pid namespace, where rdmalab's group has no id: a shell that
-// runs there could not make rdmalab's group the foreground group again when it exits.
+// runs, as a shell does for its jobs. The program gets a process group for itself: it is in another
+// pid namespace, where rdmalab's group has no number. If a shell ran there in rdmalab's group, it
+// could not make that group the foreground group again when it exits.
 type terminal struct{ fd, own int }
 
-// foreground returns the terminal at standard input; nil if this process is not in the terminal's
-// foreground.
+// foreground returns the terminal at standard input, or nil if standard input is no terminal or
+// this process is not in the terminal's foreground group.
 func foreground() *terminal {
 	t := &terminal{fd: int(os.Stdin.Fd()), own: unix.Getpgrp()}
 	if group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP); err != nil || group != t.own {
@@ -23,32 +23,32 @@ func foreground() *terminal {
 	return t
 }
 
-// lend makes a process group the terminal's foreground.
+// lend makes a process group the foreground group of the terminal.
 func (t *terminal) lend(group int) error {
-	// This process is now in the background. When a background process takes the terminal back, the
+	// This process is in the background now. When a background process takes the terminal back, the
 	// kernel sends it SIGTTOU, which would stop it. So this process ignores SIGTTOU.
 	signal.Ignore(unix.SIGTTOU)
 	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
 }
 
-// takeBack makes this process group the foreground again.
+// takeBack makes this process's group the foreground group of the terminal again.
 func (t *terminal) takeBack() {
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) // the terminal may have been hung up
 }
 
-// suspend stops this process. It is called after the program was stopped. When the shell continues
-// this process, suspend continues the program.
+// suspend is called when the program has stopped, for example by Ctrl-Z. It stops this process,
+// too. When the shell continues this process, suspend continues the program.
 func (t *terminal) suspend(group int) {
 	t.takeBack()
 	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
 	if now, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP); err == nil && now == t.own {
-		_ = t.lend(group) // fails only as in takeBack
+		_ = t.lend(group) // fails only if the terminal is gone
 	}
 	_ = unix.Kill(-group, unix.SIGCONT) // the program may have ended already
 }
 
-// terminalSends reports whether a terminal sends s to its whole foreground group. If so, the
-// program has already received the signal.
+// terminalSends reports whether the terminal has sent signal s to its whole foreground group, to
+// which the program belongs. Then the program has received the signal already.
 func terminalSends(s os.Signal) bool {
 	if s != unix.SIGINT && s != unix.SIGQUIT {
 		return false

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Action is what a timer does to end a fault.
+// Action is what a timer (a process of the rack) does to end a fault.
 type Action string
 
 // Actions.
@@ -25,14 +25,14 @@ const (
 	ActionEndPartition Action = "partition-mend"
 )
 
-// MaxAfter is the longest time after which a fault may be ended.
+// MaxAfter is the longest time after which a timer may end a fault.
 const MaxAfter = 24 * time.Hour
 
 // Doer performs an action on a node.
 type Doer func(ctx context.Context, r *Rack, node string) error
 
-// Doers returns the actions that this package can perform. The caller adds the actions that a
-// daemon performs.
+// Doers returns the actions that this package can perform. The caller adds the actions for which it
+// sends requests to daemons.
 func Doers() map[Action]Doer {
 	return map[Action]Doer{
 		ActionResume:  func(ctx context.Context, r *Rack, node string) error { return r.Resume(ctx, node) },
@@ -41,9 +41,9 @@ func Doers() map[Action]Doer {
 	}
 }
 
-// After makes an action happen on a node after the time d. A process of the rack, the timer,
-// performs it. So it happens even if the caller ends, and does not happen after Down. A later fault
-// of the same kind on the node cancels it, and so does a command that ends the fault.
+// After makes the action a happen on a node after the time d. A process of the rack, the timer,
+// performs it, so that it happens even if the caller ends, and does not happen after Down. A later
+// fault of the same kind on the node cancels the timer, and so does a command that ends the fault.
 func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string) error {
 	if d <= 0 || d > MaxAfter {
 		return fmt.Errorf("duration %v is out of bounds; use one above 0 and at most %v", d, MaxAfter)
@@ -54,20 +54,20 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 	return r.locked(ctx, func() error { return r.timers().startTimer(d, a, node) })
 }
 
-// apart holds suffixes of timer names, for actions that do not end a crash or hang of the node
-// itself. Each of these actions has a separate timer.
+// apart has the suffixes of timer names for actions that do not end a crash or hang of the node
+// itself. Each of these actions has a timer for itself on a node.
 var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionApps: ".apps", ActionResumeApps: ".hung-apps", ActionEndPartition: ".partition"}
 
 // timerName returns the name of the timer of an action. A node, its link, its NIC, its programs and
 // the partition have at most one timer each.
 func (a Action) timerName(node string) string { return node + apart[a] }
 
-// Cancel ends the timer that After has started for an action on a node, if it still waits.
+// Cancel ends the timer that After has started for action a on a node, if it still waits.
 func (r *Rack) Cancel(ctx context.Context, a Action, node string) error {
 	return r.locked(ctx, func() error { return r.timers().cancelTimer(a.timerName(node)) })
 }
 
-// timers manages the processes that end the faults of nodes after a time.
+// timers starts and ends the processes that end faults after a time.
 type timers struct{ *Rack }
 
 func (r *Rack) timers() timers { return timers{r} }
@@ -84,7 +84,7 @@ func (r timers) startTimer(d time.Duration, a Action, node string) error {
 	if err != nil {
 		return fmt.Errorf("start timer: %w", err)
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has opened the file itself
 	cmd := exec.Command(r.exe, "timer", "--rack", r.Spec.Name, "--after", d.String(), "--action", string(a), "--node", node)
 	cmd.Args[0] = programName
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
@@ -96,7 +96,7 @@ func (r timers) startTimer(d time.Duration, a Action, node string) error {
 	return nil
 }
 
-// cancelTimer ends a timer that waits. It does not end the caller, if the caller is that timer.
+// cancelTimer ends the timer with this name, unless the caller is that timer.
 func (r timers) cancelTimer(name string) error {
 	node := timerNode(name)
 	pids, err := r.keep.pids(node)
@@ -109,7 +109,8 @@ func (r timers) cancelTimer(name string) error {
 	return r.keep.kill(node)
 }
 
-// RunTimer runs in the process that After starts. It waits for the time d, and performs the action.
+// RunTimer is the program of the process that After starts. It waits for the time d and then
+// performs the action do on the node.
 func RunTimer(ctx context.Context, open func() (*Rack, error), d time.Duration, do Doer, node string) error {
 	if err := passGate(); err != nil {
 		return err

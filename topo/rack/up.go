@@ -19,7 +19,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// stateSize holds the mount options of a rack's tmpfs. The size bounds logs and descriptions.
+// stateSize are the mount options of a rack's tmpfs. Its size bounds logs and descriptions.
 const stateSize = "size=64m,mode=0755"
 
 // Up brings a rack up, and waits until every daemon answers. First it removes what is left of an
@@ -42,17 +42,18 @@ func UpInContainers(ctx context.Context, s *spec.Rack, in container.Settings) (*
 	return r, r.builder().up(ctx)
 }
 
-// errMemoryCable: hosts that are containers cannot have memory links.
+// errMemoryCable is the error for a rack of containers with memory links, which only processes can
+// use.
 var errMemoryCable = errors.New("its rack file says `cable: memory`, which is for hosts that are processes: " +
 	"take `cable: veth`, or leave out --runtime docker")
 
-// builder brings a rack up. It removes what is left of an earlier rack, and makes state folder,
+// builder brings a rack up. It removes what is left of an earlier rack, and makes the state folder,
 // namespaces, links and nodes.
 type builder struct{ *Rack }
 
 func (r *Rack) builder() builder { return builder{r} }
 
-// up does what Up says, for a rack whose description and kind of hosts are known.
+// up implements Up, for a Rack whose description and kind of hosts are set.
 func (r builder) up(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return rackError(r.Spec.Name, ErrPrivilege)
@@ -72,8 +73,9 @@ func (r builder) up(ctx context.Context) error {
 	return rackError(r.Spec.Name, errors.Join(err, r.remover().clear(), l.release(true)))
 }
 
-// existing returns nil if no rack of that name is up, so that Up may go on; remains of a rack that
-// has failed or ended do not count. Otherwise it returns the error that Up returns.
+// existing returns nil if no rack of that name is up, so that up may go on. The remains of a rack
+// that has failed, or of which nodes have died, do not count. Otherwise existing returns the error
+// that Up returns.
 func (r builder) existing(ctx context.Context) error {
 	if _, err := os.Stat(r.Paths.Ready()); err != nil {
 		return nil
@@ -105,7 +107,7 @@ func (r builder) existing(ctx context.Context) error {
 	}
 	for _, node := range append(was.HostNames(), spec.SwitchName) {
 		if _, err := os.Stat(r.Paths.Crashed(node)); err == nil {
-			continue // crashed by a command, so it stays crashed
+			continue // a command has crashed the node, so it stays crashed
 		}
 		if ok, err := r.alive(node); err == nil && !ok {
 			r.Lost = append(r.Lost, node)
@@ -120,8 +122,8 @@ func (r builder) existing(ctx context.Context) error {
 	return ErrAlreadyUp
 }
 
-// awaitRevival waits for hosts that could not start before the revived parts. A host that still
-// does not answer after readyWait counts as lost.
+// awaitRevival waits for hosts that can start only now that processes were revived. A host that
+// does not run after readyWait counts as lost.
 func (r builder) awaitRevival(was *spec.Rack) {
 	_ = waitFor(readyWait, "hosts", func() (bool, error) {
 		for _, host := range was.HostNames() {
@@ -133,8 +135,8 @@ func (r builder) awaitRevival(was *spec.Rack) {
 	})
 }
 
-// build makes all parts of the rack. The controller may be killed after any step; Down then removes
-// the parts that exist.
+// build makes all parts of the rack, step by step. The controller may be killed after any step;
+// Down then removes the parts that exist.
 func (r builder) build(ctx context.Context) error {
 	steps := []struct {
 		name string
@@ -165,19 +167,19 @@ func (r builder) build(ctx context.Context) error {
 	return nil
 }
 
-// explain adds advice to an error whose text has none.
+// explain returns err with advice, if its text has none.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("no space left: free some on /run, or some memory, and try again (%w)", err)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		first, _, _ := strings.Cut(err.Error(), "\n") // every node was refused for the same reason
+		first, _, _ := strings.Cut(err.Error(), "\n") // the errors of all nodes have the same reason
 		return fmt.Errorf("%w (%s)", ErrPrivilege, first)
 	}
 	return err
 }
 
-// each runs f for every node concurrently, and joins the errors.
+// each calls f for every node concurrently, and joins the errors.
 func each(nodes []string, f func(node string) error) error {
 	errs := make([]error, len(nodes))
 	var wg sync.WaitGroup
@@ -188,7 +190,7 @@ func each(nodes []string, f func(node string) error) error {
 	return errors.Join(errs...)
 }
 
-// makeState mounts the rack's tmpfs, and writes the files that the daemons read.
+// makeState mounts the rack's tmpfs and writes the files that the daemons read.
 func (r builder) makeState() error {
 	p := r.Paths
 	if err := os.Mkdir(p.Dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -197,8 +199,8 @@ func (r builder) makeState() error {
 	if err := unix.Mount("rdmalab", p.Dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, stateSize); err != nil {
 		return fmt.Errorf("mount state folder %s: %w", p.Dir, err)
 	}
-	// The mount is private. Otherwise pins below it would be copied to other mount namespaces,
-	// which would keep them.
+	// The mount is made private. Otherwise the pins of namespaces below it would be copied to other
+	// mount namespaces, which would keep the namespaces alive.
 	if err := unix.Mount("", p.Dir, "", unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make state folder %s private: %w", p.Dir, err)
 	}
@@ -220,7 +222,7 @@ func (r builder) makeState() error {
 	return os.WriteFile(p.Spec(), data, 0o644)
 }
 
-// hostsFile returns the content of /etc/hosts of every host.
+// hostsFile returns the content of the file that every host sees as /etc/hosts.
 func (r builder) hostsFile() string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n::1 localhost\n")
@@ -238,7 +240,7 @@ func (r builder) makeNamespaces() error {
 	if err := nl.Create(r.Paths.Netns(spec.SwitchName)); err != nil {
 		return err
 	}
-	return nl.DisableIPv6(r.Paths.Netns(spec.SwitchName)) // the switch forwards IPv6, but has no IPv6 addresses of its own there
+	return nl.DisableIPv6(r.Paths.Netns(spec.SwitchName)) // the switch forwards IPv6, but has no IPv6 addresses in this namespace
 }
 
 func (r builder) makeLinks() error {
@@ -261,8 +263,8 @@ func (r *Rack) hostEnd(h *spec.Host) nl.End {
 	return nl.End{
 		Netns: r.Paths.Netns(h.Name), Name: spec.HostIfname, MAC: h.MAC, Alias: r.alias(h),
 		Addrs: []netip.Prefix{r.Spec.Prefix4(h), r.Spec.Prefix6(h)},
-		// No real link carries a TCP super-frame. RoCEv2 super-frames are split where they are
-		// seen.
+		// NoTSO: no real link carries a TCP super-frame. RoCEv2 super-frames are split where single
+		// packets are looked at.
 		NoTSO: true,
 	}
 }

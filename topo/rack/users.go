@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// admit installs the library for unmodified programs. If the rack's description names a group, the
-// users in it may run programs on the NICs of the hosts. For that, admit gives the folder of
-// sockets to root and the group; files that daemons make there belong to the group. Sockets that
-// are not for programs give no rights to the group.
+// admit installs the library for unmodified programs. If the rack's description names a group, its
+// users may run programs on the NICs of the hosts. For that, admit gives the folder of sockets to
+// root and the group; files that daemons make there then belong to the group. Sockets that are not
+// for programs give no rights to the group.
 func (r builder) admit() error {
-	// The library is written here, because programs of other users, and programs in containers,
-	// cannot write it.
+	// The library is written now, because programs of other users and in containers cannot write it
+	// later.
 	if _, err := placeLibrary(r.Paths.VerbsLibrary()); err != nil || r.Spec.Group == "" {
 		return err
 	}
@@ -33,7 +33,7 @@ func (r builder) admit() error {
 	return nil
 }
 
-// groupID returns the number of a group of this machine. name is its name or its number.
+// groupID returns the number of a group of this machine, which is given by its name or its number.
 func groupID(name string) (int, error) {
 	id := name
 	if _, err := strconv.ParseUint(name, 10, 32); err != nil {
@@ -53,13 +53,13 @@ func groupID(name string) (int, error) {
 	return int(n), nil
 }
 
-// admitted returns an error if the caller, who is not root, must not use the socket for programs of
-// a host.
+// admitted returns an error if the caller, who is not root, may not use the socket of a host's NIC
+// for programs.
 func admitted(r *Rack, host string) error {
 	err := unix.Faccessat(unix.AT_FDCWD, r.Paths.Verbs(host), unix.W_OK, unix.AT_EACCESS)
 	switch {
 	case !errors.Is(err, unix.EACCES):
-		return nil // the host may have crashed; the program itself gets that error
+		return nil // the host may have crashed; the program then gets the error
 	case r.Spec.Group == "":
 		return fmt.Errorf("only root may use the NIC of %s: run the program with sudo, or write `group: NAME` into the rack file, and bring the rack up again", host)
 	}
@@ -71,7 +71,7 @@ func admitted(r *Rack, host string) error {
 		"which counts from their next login", who, r.Spec.Group, host, r.Spec.Group, who)
 }
 
-// errExec returns an error that says why a caller who is not root cannot enter a host.
+// errExec returns the error for a caller who is not root and wants to enter a host.
 func errExec(r *Rack, node string) error {
 	if _, _, ok := r.Spec.Host(node); !ok || r.Spec.Group == "" {
 		return ErrPrivilege
