@@ -12,10 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 )
 
-// ParseCost reads a cost file: the costs of a NIC, of links, of a switch and of clients. The key
-// base may name another model; base returns that model. A cost that is missing in the file is taken
-// from that model, or is zero if the file has no key base. If base is nil, the key is an error. The
-// error is an Errors: every mistake has name, line and column.
+// ParseCost reads a cost file: the costs of a NIC, of links, of a switch and of clients. The file's
+// key base may name another cost model, which the function base returns. A cost that is missing in
+// the file is taken from that model; without a key base it is zero. If the function base is nil,
+// the key base is an error. The returned error is an Errors: every mistake has the name of the
+// file, line and column.
 func ParseCost(name string, data []byte, base func(name string) (*cost.Model, error)) (*cost.Model, error) {
 	d := &decoder{file: name}
 	root := d.syntax(data)
@@ -34,8 +35,8 @@ func ParseCost(name string, data []byte, base func(name string) (*cost.Model, er
 	return m, nil
 }
 
-// costFile reads the mapping of a cost file. It reads the key base first, wherever this key is in
-// the file.
+// costFile reads the mapping of a cost file. It reads the key base first, wherever this key stands
+// in the file.
 func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *cost.Model {
 	m := new(cost.Model)
 	sections := []entry{
@@ -85,7 +86,7 @@ func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *
 	return m
 }
 
-// lookup returns base. If base is nil, it returns a function that returns an error.
+// lookup returns base or, if base is nil, a function that returns an error.
 func lookup(base func(string) (*cost.Model, error)) func(string) (*cost.Model, error) {
 	return func(s string) (*cost.Model, error) {
 		if base == nil {
@@ -122,14 +123,15 @@ func (d *decoder) costNIC(n ast.Node, nic *cost.NIC) {
 	})
 }
 
-// place returns the entry of a key that has one value for host memory and one for device memory.
+// place returns an entry for a key whose value is a mapping with one value for host memory and one
+// for device memory.
 func place[T time.Duration | cost.Rate](d *decoder, key string, dst *cost.Place[T], parse func(string) (T, error)) entry {
 	return entry{key: key, set: func(n ast.Node) {
 		d.mapping(n, key, []entry{set(d, "host", &dst.Host, parse), set(d, "device", &dst.Device, parse)})
 	}}
 }
 
-// parseOps reads a number of operations per second: 2.7M, 500k, 1200; 0 means no limit.
+// parseOps reads a number of operations per second, such as 2.7M, 500k or 1200; 0 means no limit.
 func parseOps(s string) (cost.Rate, error) {
 	number, factor := s, 1.0
 	for _, u := range []unit{{"k", 1e3}, {"M", 1e6}, {"G", 1e9}} {

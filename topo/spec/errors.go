@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// maxErrors bounds how many mistakes of one rack file are reported.
+// maxErrors bounds how many mistakes of one file are reported.
 const maxErrors = 10
 
-// Error is one mistake in a rack file.
+// Error is one mistake in a rack file or cost file.
 type Error struct {
 	// File is the name that was passed to ParseFile. Line and Col count from 1; both are 0 if the
 	// mistake concerns the file as a whole.
@@ -25,7 +25,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Msg)
 }
 
-// Errors are the mistakes of one rack file, in the order in which they were found.
+// Errors are the mistakes of one file, in the order in which they were found.
 type Errors []*Error
 
 // Error returns one line for each mistake.

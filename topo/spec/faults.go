@@ -10,16 +10,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// max24 is the largest QPN and PSN.
+// max24 is the largest QPN and PSN, which have 24 bits.
 const max24 = 1<<24 - 1
 
-// maxPSNOffset and maxCount bound counters of a fault.
+// maxPSNOffset and maxCount bound numbers in a fault.
 const (
 	maxPSNOffset = max24
 	maxCount     = 1 << 30
 )
 
-// faultEntry reads one element of the list faults. Its keys are those of fault.Rule.
+// faultEntry reads one element of the list faults. The keys are the fields of fault.Rule.
 func (d *decoder) faultEntry(n ast.Node) faultEntry {
 	f := faultEntry{at: n, linkAt: n}
 	r := &f.rule
@@ -91,7 +91,7 @@ func (d *decoder) match(n ast.Node, m *fault.Match) {
 	})
 }
 
-// parseOpcode reads an opcode in the form that package wire prints.
+// parseOpcode reads an opcode by the name that package wire prints for it.
 func parseOpcode(s string) (wire.Opcode, error) {
 	var op wire.Opcode
 	u, ok := any(&op).(encoding.TextUnmarshaler)

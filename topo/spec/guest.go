@@ -6,15 +6,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Guest is the role of a host that has joined while the rack was up. It is in no rack file.
+// Guest is the role of a host that has joined the rack while it was up. It is in no rack file.
 const Guest Role = "guest"
 
-// CheckHostName returns an error if a name cannot be the name of a host.
+// CheckHostName returns an error if a host cannot have this name.
 func CheckHostName(name string) error { return checkHostName(name) }
 
-// NewGuest makes a guest. Its address is number n, from 0, behind the addresses of the hosts in the
-// rack file; its MAC address is derived from that. port is the name of the switch's end of its
-// link.
+// NewGuest makes the description of a guest. Its IP address is number n, from 0, behind the
+// addresses of the hosts in the rack file, and its MAC address is derived from the same number.
+// port is the name of the switch's end of its link.
 func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 	if err := checkHostName(name); err != nil {
 		return Host{}, err
@@ -32,5 +32,6 @@ func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 	}, nil
 }
 
-// IsStation reports whether m can be the address of a host: it is neither zero nor a group address.
+// IsStation reports whether m can be the MAC address of a host: it is neither zero nor a group
+// address.
 func IsStation(m wire.MAC) bool { return m != (wire.MAC{}) && !m.IsMulticast() }

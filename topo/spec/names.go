@@ -12,10 +12,9 @@ import (
 const (
 	maxRackName = 24
 	maxHostName = 15
-	// maxRange bounds how many names one pattern may expand to.
+	// maxRange bounds the number of names to which one pattern may expand.
 	maxRange = MaxHosts
-	// maxDigits bounds the digits of the first and the last number of a range, so that both fit
-	// into an int.
+	// maxDigits bounds the digits of the two numbers of a range, so that both fit into an int.
 	maxDigits = 6
 )
 
@@ -23,12 +22,12 @@ const (
 // use them for something else.
 var reserved = []string{SwitchName, "all", "localhost", "lo", "timers", "watcher", "self"}
 
-// CheckName returns an error if a name cannot be the name of a rack.
+// CheckName returns an error if a rack cannot have this name.
 func CheckName(name string) error {
 	return checkName("rack", name, maxRackName)
 }
 
-// checkHostName returns an error if a name cannot be the name of a host.
+// checkHostName returns an error if a host cannot have this name.
 func checkHostName(name string) error {
 	if err := checkName("host", name, maxHostName); err != nil {
 		return err
@@ -95,7 +94,8 @@ func appendEach(heads, tails []string) []string {
 	return out
 }
 
-// expandRange expands a range like 0-3 or 00-15. Leading zeros set the number of digits.
+// expandRange expands a range like 0-3 or 00-15. If the first number has leading zeros, all numbers
+// get its number of digits.
 func expandRange(s string) ([]string, error) {
 	bad := fmt.Errorf("[%s] is no range; write it like [0-3] or [00-15]", s)
 	lo, hi, ok := strings.Cut(s, "-")

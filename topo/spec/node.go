@@ -12,22 +12,22 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// decoder walks through the syntax tree of a file, and collects mistakes.
+// decoder walks through the syntax tree of a YAML file and collects mistakes.
 type decoder struct {
 	file string
 	errs Errors
-	// mistakes counts all mistakes, including those beyond maxErrors, which errs does not have.
+	// mistakes counts all mistakes, also those that errs does not have because of maxErrors.
 	mistakes int
 }
 
-// sound runs f, and reports whether f has found no mistake.
+// sound calls f and reports whether f has found no mistake.
 func (d *decoder) sound(f func()) bool {
 	before := d.mistakes
 	f()
 	return d.mistakes == before
 }
 
-// errorf adds a mistake at n to errs. It does not add more than maxErrors.
+// errorf adds a mistake at n to errs, unless errs has maxErrors already.
 func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 	if d.mistakes++; d.mistakes > maxErrors {
 		return
@@ -39,8 +39,8 @@ func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 	d.errs = append(d.errs, e)
 }
 
-// position returns where n begins. It is needed because the token of a block mapping or sequence is
-// not at the beginning of the block.
+// position returns the place at which n begins. The token of a block mapping or sequence is not
+// that place.
 func position(n ast.Node) *token.Position {
 	switch n := n.(type) {
 	case nil:
@@ -62,7 +62,7 @@ func position(n ast.Node) *token.Position {
 	return nil
 }
 
-// kindOf names the kind of n, for error messages.
+// kindOf returns the name of the kind of n, for error messages.
 func kindOf(n ast.Node) string {
 	switch n.(type) {
 	case nil, *ast.NullNode:
@@ -85,15 +85,15 @@ func kindOf(n ast.Node) string {
 	return "something else"
 }
 
-// entry is a key that a mapping may have. set reads its value.
+// entry is a key that a mapping may have. set reads the key's value.
 type entry struct {
 	key      string
 	required bool
 	set      func(n ast.Node)
 }
 
-// mapping calls set for each key of n. It reports unknown, repeated and missing keys. what names
-// the mapping in errors.
+// mapping calls the set of the matching entry for each key of n. It reports unknown, repeated and
+// missing keys. what names the mapping in errors.
 func (d *decoder) mapping(n ast.Node, what string, entries []entry) {
 	m, ok := n.(ast.MapNode)
 	if !ok {
@@ -148,7 +148,7 @@ func (d *decoder) sequence(n ast.Node, what string, f func(n ast.Node)) {
 	}
 }
 
-// scalar returns the text of a scalar node as it was written. The bool is false if n is no scalar.
+// scalar returns the text of a scalar node as it was written, or false if n is no scalar.
 func scalar(n ast.Node) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -164,8 +164,8 @@ func scalar(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// text parses a scalar. If parse returns an error, text reports it at n. ok is false after an
-// error.
+// text parses the scalar n. If n is no scalar or parse returns an error, text reports the mistake
+// at n and returns false. key names the value in errors.
 func text[T any](d *decoder, n ast.Node, key string, parse func(s string) (T, error)) (v T, ok bool) {
 	s, isScalar := scalar(n)
 	if !isScalar {
@@ -209,7 +209,7 @@ func integer(low, high int64) func(s string) (int64, error) {
 	}
 }
 
-// number returns a parser like integer, with results of type int.
+// number is integer with results of type int.
 func number(low, high int) func(s string) (int, error) {
 	parse := integer(int64(low), int64(high))
 	return func(s string) (int, error) {

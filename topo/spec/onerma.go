@@ -7,9 +7,10 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Defaults and bounds of the 1RMA NICs. The times have the ratios of the paper: dispatch is 2 RTT,
-// timeout 5 RTT. The RTT is the time that a rack needs when its processes share few processors: with
-// a smaller one, congestion control takes a time slice of another process for a queue.
+// Defaults and bounds of the 1RMA NICs. The defaults have the ratios of the paper: dispatch is 2
+// RTT, timeout 5 RTT. The RTT of 4 ms is what a rack needs when its processes share few processors.
+// With a smaller RTT, congestion control would take the time slice of another process for a queue
+// in the network.
 const (
 	defaultOneRMARTT      = 4 * time.Millisecond
 	defaultOneRMADispatch = 8 * time.Millisecond
@@ -20,19 +21,19 @@ const (
 	maxOneRMATime         = time.Second
 )
 
-// OneRMA describes the NICs without connections, one on each host.
+// OneRMA describes the NICs without connections (1RMA), of which each host has one.
 type OneRMA struct {
 	// RTT is the round-trip time on which congestion control is based.
 	RTT time.Duration `json:"rtt"`
-	// Dispatch is how long an operation may wait for the window of its receiver. Timeout is how long
-	// its next message may take.
+	// Dispatch is how long an operation may wait for the solicitation window of its receiver.
+	// Timeout is how long the next message of an operation may take.
 	Dispatch time.Duration `json:"dispatch"`
 	Timeout  time.Duration `json:"timeout"`
-	// Window is how many bytes a NIC may have requested that have not arrived.
+	// Window is how many bytes a NIC may have requested that have not arrived yet.
 	Window int64 `json:"window"`
 }
 
-// oneRMA reads the mapping of the 1RMA NICs.
+// oneRMA reads the mapping onerma of a rack file.
 func (d *decoder) oneRMA(n ast.Node) *OneRMA {
 	o := &OneRMA{RTT: defaultOneRMARTT, Dispatch: defaultOneRMADispatch, Timeout: defaultOneRMATimeout, Window: defaultOneRMAWindow}
 	ok := d.sound(func() {

@@ -22,13 +22,13 @@ import (
 const (
 	// maxFile bounds the size of a rack file in bytes.
 	maxFile = 64 << 10
-	// maxNesting bounds how deep brackets may be nested.
+	// maxNesting bounds how deep brackets of the file may be nested.
 	maxNesting = 32
-	// DefaultName is the name of a rack whose file names none.
+	// DefaultName is the name of a rack whose file has no key name.
 	DefaultName = "default"
-	// MaxHosts bounds the hosts of one rack.
+	// MaxHosts bounds the number of hosts of one rack.
 	MaxHosts = 128
-	// maxFaults bounds the faults of one rack file.
+	// maxFaults bounds the number of faults in one rack file.
 	maxFaults = 256
 
 	minMTU, maxMTU, defaultMTU = 1280, 9216, 4200
@@ -43,7 +43,7 @@ const (
 	defaultProgram             = ProgramForward
 )
 
-// file is a rack file after the check of its syntax, before its patterns of names are expanded.
+// file is a rack file whose syntax was checked and whose patterns of names are not expanded yet.
 type file struct {
 	name     string
 	seed     uint64
@@ -61,12 +61,12 @@ type file struct {
 	node     ast.Node
 	subnetAt ast.Node
 	sub6At   ast.Node
-	// nets, hosted and switched: no mistake was found in the subnets, the hosts, the switch. Parts
-	// of the file that depend on them are checked only then.
+	// nets, hosted and switched are true if no mistake was found in the subnets, the hosts and the
+	// switch. Parts of the file that depend on one of these are checked only then.
 	nets, hosted, switched bool
 }
 
-// hostEntry is one element of the list hosts: all hosts of its pattern.
+// hostEntry is one element of the list hosts. It stands for all hosts of its pattern.
 type hostEntry struct {
 	at, nameAt ast.Node
 	names      []string
@@ -86,11 +86,11 @@ type faultEntry struct {
 	rule       fault.Rule
 }
 
-// Parse reads a rack file that has no name; see ParseFile.
+// Parse is ParseFile for a rack file without a file name.
 func Parse(data []byte) (*Rack, error) { return ParseFile("rack.yaml", data) }
 
-// ParseFile reads, checks and resolves a rack file. The error is an Errors: every mistake has name,
-// line and column.
+// ParseFile reads, checks and resolves a rack file. The error is an Errors: every mistake has the
+// name of the file, line and column.
 func ParseFile(name string, data []byte) (*Rack, error) {
 	d := &decoder{file: name}
 	root := d.syntax(data)
@@ -147,9 +147,9 @@ func (d *decoder) syntax(data []byte) ast.Node {
 	return body
 }
 
-// tooDeep returns the place at which more brackets are open than a rack file needs; 0, 0 means that
-// there is none. For many brackets, the YAML library would need time and stack that grow with the
-// square of their number. Brackets in quoted texts count, too; that does no harm.
+// tooDeep returns the place at which more brackets are open than a rack file needs, or 0, 0 if
+// there is none. With many brackets, the YAML library would need time and stack that grow with the
+// square of their number. tooDeep also counts brackets in quoted texts, which does no harm.
 func tooDeep(data []byte) (line, col int) {
 	open, lines, begin := 0, 1, 0
 	for i, c := range data {
@@ -167,8 +167,8 @@ func tooDeep(data []byte) (line, col int) {
 	return 0, 0
 }
 
-// parseYAML turns a panic of the YAML library into an error, because rack files are untrusted
-// input.
+// parseYAML parses data. It turns a panic of the YAML library into an error, because rack files are
+// untrusted input.
 func parseYAML(data []byte) (f *ast.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -178,7 +178,7 @@ func parseYAML(data []byte) (f *ast.File, err error) {
 	return parser.ParseBytes(data, 0)
 }
 
-// topLevel reads the mapping of the rack file.
+// topLevel reads the mapping that is the rack file.
 func (d *decoder) topLevel(n ast.Node) *file {
 	f := &file{
 		name: DefaultName, seed: defaultSeed, mtu: defaultMTU, node: n,
@@ -288,7 +288,7 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 	return h
 }
 
-// parseTOS reads the byte that IPv4 calls TOS and IPv6 traffic class.
+// parseTOS reads the byte that is called TOS in IPv4 and traffic class in IPv6.
 func parseTOS(s string) (uint8, error) {
 	v, err := number(0, 255)(s)
 	return uint8(v), err
@@ -318,8 +318,8 @@ func parseCable(s string) (string, error) {
 	return s, nil
 }
 
-// parseGroup reads the name or the number of a group. Only the machine on which the rack comes up
-// knows whether the group exists.
+// parseGroup reads the name or the number of a group. It does not check whether the group exists:
+// only the machine on which the rack comes up knows that.
 func parseGroup(s string) (string, error) {
 	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
 		if n == 0 || n >= math.MaxUint32 {

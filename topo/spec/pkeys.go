@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// maxPKeys bounds the partitions of a host.
+	// maxPKeys bounds the number of partitions of a host.
 	maxPKeys   = 128
 	fullMember = int(verbs.PKeyMember)
 )
 
 // pkeys reads the list of a host's P_Keys. Each partition may be in the list once, with a full or
-// with a limited membership. With both, the entry that is compared would decide whether a packet is
-// accepted.
+// with a limited membership. If it were there with both, it would depend on the entry that the NIC
+// compares whether a packet is accepted.
 func (d *decoder) pkeys(n ast.Node) (table []uint16) {
 	d.sequence(n, "pkeys", func(n ast.Node) {
 		k, ok := text(d, n, "pkeys", number(1, 0xffff))
@@ -40,7 +40,7 @@ func (d *decoder) pkeys(n ast.Node) (table []uint16) {
 	return table
 }
 
-// partitions returns the table of partitions of the host's NIC, which has a default.
+// partitions returns the partition table of the host's NIC: PKeys, or the default partition alone.
 func (h *Host) partitions() []uint16 {
 	if len(h.PKeys) == 0 {
 		return []uint16{wire.DefaultPKey}
@@ -48,8 +48,8 @@ func (h *Host) partitions() []uint16 {
 	return h.PKeys
 }
 
-// Reaches reports whether the host can connect to a peer: the peer must have the first partition of
-// the host's table, which the host's connections use.
+// Reaches reports whether the host can connect to a peer: the peer must have the first partition in
+// the host's table, because the host's connections use that one.
 func (h *Host) Reaches(peer *Host) bool {
 	_, ok := verbs.PKeyIndex(peer.partitions(), h.partitions()[0])
 	return ok

@@ -6,7 +6,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Bounds of quotas: the tables of a NIC.
+// Bounds of quotas. They are the sizes of a NIC's tables.
 const (
 	maxPrograms   = 1024
 	maxPDs        = 1024
@@ -18,12 +18,12 @@ const (
 	maxQuotaBytes = 1 << 40
 )
 
-// Quota bounds what programs may use of a host's NIC. Zero selects the default of the host's
-// daemon.
+// Quota bounds what programs may use of a host's NIC. Zero means the default of the host's daemon.
 type Quota struct {
 	// Programs is how many programs may be attached at the same time.
 	Programs int `json:"programs,omitempty"`
-	// How many objects each program may have.
+	// Numbers of objects that each program may have: protection domains, memory regions, memory
+	// windows, address handles, completion queues, shared receive queues, queue pairs.
 	PDs  int `json:"pds,omitempty"`
 	MRs  int `json:"mrs,omitempty"`
 	MWs  int `json:"mws,omitempty"`
@@ -33,19 +33,19 @@ type Quota struct {
 	QPs  int `json:"qps,omitempty"`
 	// Attachments is how often each program may attach queue pairs to multicast groups.
 	Attachments int `json:"attachments,omitempty"`
-	// Limits of each program in librdmacm: its identifiers (IDs), its memberships in multicast
-	// groups (Joins), and its unread events (Events).
+	// Bounds of each program in librdmacm: its identifiers (IDs), its memberships in multicast
+	// groups (Joins), and its events that it has not read (Events).
 	IDs    int `json:"ids,omitempty"`
 	Joins  int `json:"joins,omitempty"`
 	Events int `json:"events,omitempty"`
-	// Memory, QueueMemory and DeviceMemory are how many bytes each program may have mapped, in
-	// queues, and in device memory. Shared is how many bytes the shared regions of one user may
-	// have.
+	// Bytes that each program may have: mapped (Memory), in queues (QueueMemory), and in device
+	// memory (DeviceMemory). Shared is how many bytes the shared regions of one user may have.
 	Memory       int64 `json:"memory,omitempty"`
 	QueueMemory  int64 `json:"queueMemory,omitempty"`
 	DeviceMemory int64 `json:"deviceMemory,omitempty"`
 	Shared       int64 `json:"shared,omitempty"`
-	// Reserve is the part of each table that programs together leave to the daemon, in percent.
+	// Reserve is the part of each table of the NIC, in percent, that all programs together leave to
+	// the daemon.
 	Reserve int `json:"reserve,omitempty"`
 }
 
@@ -73,7 +73,7 @@ func (d *decoder) quota(n ast.Node) (q Quota) {
 	return q
 }
 
-// parseQuota reads a number of bytes that is at least 1.
+// parseQuota reads a size in bytes, from 1 to maxQuotaBytes.
 func parseQuota(s string) (int64, error) {
 	n, err := ParseSize(s)
 	switch {

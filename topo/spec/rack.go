@@ -15,27 +15,27 @@ import (
 // HostIfname is the name of the NIC's interface inside every host.
 const HostIfname = "rack0"
 
-// Role is the purpose of a host.
+// Role is what a host is for.
 type Role string
 
-// Roles. The daemon of a memory host only registers a region. The daemon of a metadata host also
-// runs a service.
+// Roles of hosts. The daemon of a memory host only registers memory. The daemon of a metadata host
+// also runs the service that gives out the space of a store.
 const (
 	Compute  Role = "compute"
 	Memory   Role = "memory"
 	Metadata Role = "metadata"
 )
 
-// Roles lists the roles in the order of their explanation in the documentation.
+// Roles lists the roles in the order in which the documentation explains them.
 func Roles() []Role { return []Role{Compute, Memory, Metadata} }
 
 // Values of CPU that are not the number of a processor.
 const (
-	// NoCPU: a process is not bound.
+	// NoCPU: the process is not bound to a processor.
 	NoCPU = -1
-	// AutoCPU: on a machine with two or more processors, the switch has one of them and the hosts
-	// have the others. Without this, Linux moves two processes that exchange packets onto the same
-	// processor; with it, a small rack is twice as fast.
+	// AutoCPU: on a machine with two or more processors, the switch gets one of them for itself and
+	// the hosts get the others. If nothing is bound, Linux moves two processes that exchange
+	// packets onto the same processor; with AutoCPU a small rack is twice as fast.
 	AutoCPU = -2
 )
 
@@ -50,19 +50,20 @@ const (
 
 // Values of Cable.
 const (
-	// CableVeth: RoCEv2 packets cross the pair of interfaces that joins every host to the switch.
+	// CableVeth: RoCEv2 packets cross the pair of interfaces between a host and the switch.
 	CableVeth = "veth"
-	// CableMemory: RoCEv2 packets cross shared memory beside the pair of interfaces.
+	// CableMemory: RoCEv2 packets cross shared memory, which the host and the switch have beside
+	// the pair of interfaces.
 	CableMemory = "memory"
 )
 
-// Rack is a resolved rack: every name, address and default is filled in. It is inert and the same
-// on every machine for the same rack file.
+// Rack is a resolved rack: every name, address and default is filled in. It is plain data, and the
+// same on every machine for the same rack file.
 type Rack struct {
 	Name string `json:"name"`
 	// Seed decides MAC addresses and every random choice of faults.
 	Seed uint64 `json:"seed"`
-	// LinkMTU of every link in bytes, without the Ethernet header.
+	// LinkMTU is the MTU of every link in bytes, without the Ethernet header.
 	LinkMTU int `json:"mtu"`
 	// Connect is how queue pairs are connected: ConnectCM or ConnectTCP; "" means ConnectCM.
 	Connect string `json:"connect,omitempty"`
@@ -73,10 +74,11 @@ type Rack struct {
 	// Group is the name or number of a group of this machine. Its users, and root, may run programs
 	// on the NICs of the hosts. "" means that only root may.
 	Group string `json:"group,omitempty"`
-	// OneRMA describes the NICs without connections; nil means that the hosts have none.
+	// OneRMA describes the hosts' NICs without connections (1RMA); nil means that the hosts have
+	// none.
 	OneRMA *OneRMA `json:"onerma,omitempty"`
-	// Subnet holds the IPv4 addresses of the hosts. Subnet6 holds those of IPv6. The first address
-	// of each is the switch's.
+	// Subnet has the IPv4 addresses of the hosts, Subnet6 the IPv6 addresses. The first address of
+	// each is the switch's.
 	Subnet  netip.Prefix `json:"subnet"`
 	Subnet6 netip.Prefix `json:"subnet6"`
 	Switch  Switch       `json:"switch"`
@@ -96,9 +98,9 @@ type Switch struct {
 	Spin time.Duration `json:"spin"`
 	// CPU is the processor to which the switch is bound, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
-	// Rules of the program swordbox, with the addresses of their servers and an ID each.
+	// Rules are those of the program swordbox. Each has an ID and the addresses of its server.
 	Rules []rules.Rule `json:"rules,omitempty"`
-	// Addresses of the switch as an end of connections. Only a switch program that makes
+	// Addresses of the switch as the end of connections. Only a switch program that makes
 	// connections answers at them.
 	IPv4 netip.Addr `json:"ipv4"`
 	IPv6 netip.Addr `json:"ipv6"`
@@ -109,39 +111,40 @@ type Switch struct {
 type Host struct {
 	Name string `json:"name"`
 	Role Role   `json:"role"`
-	// Port is the interface name of the switch's end of the host's link (at most 15 bytes).
+	// Port is the name of the interface at the switch's end of the host's link (at most 15 bytes).
 	Port string     `json:"port"`
 	IPv4 netip.Addr `json:"ipv4"`
 	IPv6 netip.Addr `json:"ipv6"`
 	MAC  wire.MAC   `json:"mac"`
-	// Memory is the size in bytes of the region that the host registers for others; 0 is none.
+	// Memory is the size in bytes of the region that the host registers for other hosts; 0 means
+	// none.
 	Memory int64 `json:"memory"`
 	// Spin is how long the host's NIC polls before it blocks.
 	Spin time.Duration `json:"spin"`
 	// CPU is the processor to which the host's daemon is bound, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
-	// GSO: the host's NIC sends runs of packets as super-frames, as segmentation offload does, and
-	// the switch sends such frames to the host. The switch takes them apart for faults, switch
-	// programs and captures; tcpdump shows them whole. Without GSO every packet from and to the
-	// host is a frame of its own. The default is true.
+	// GSO is true, which is the default, if the host's NIC sends runs of packets as super-frames,
+	// as segmentation offload does, and the switch sends such frames to the host. The switch splits
+	// them for faults, switch programs and captures; tcpdump shows them whole. Without GSO every
+	// packet from and to the host is a frame for itself.
 	GSO bool `json:"gso"`
-	// PKeys is the partition table of the host's NIC: P_Keys, whose highest bit is set for a full
-	// member. nil means only 0xffff, the default partition.
+	// PKeys is the partition table of the host's NIC. The highest bit of a P_Key is set for a full
+	// member. nil means the default partition, 0xffff, alone.
 	PKeys []uint16 `json:"pkeys,omitempty"`
-	// TOS is the TOS byte or traffic class of the NIC's packets if the connection or address handle
-	// does not set one.
+	// TOS is the TOS byte or traffic class of the NIC's packets, unless the connection or address
+	// handle sets one.
 	TOS uint8 `json:"tos,omitempty"`
-	// Quota bounds what programs may have of the host's NIC.
+	// Quota bounds what programs may use of the host's NIC.
 	Quota Quota `json:"quota,omitzero"`
 }
 
-// Prefix4 is the host's IPv4 address with the prefix length of the rack's subnet.
+// Prefix4 returns the host's IPv4 address with the prefix length of the rack's subnet.
 func (r *Rack) Prefix4(h *Host) netip.Prefix { return netip.PrefixFrom(h.IPv4, r.Subnet.Bits()) }
 
-// Prefix6 is Prefix4 for IPv6.
+// Prefix6 returns the host's IPv6 address with the prefix length of the rack's subnet6.
 func (r *Rack) Prefix6(h *Host) netip.Prefix { return netip.PrefixFrom(h.IPv6, r.Subnet6.Bits()) }
 
-// Host returns the host called name, and its index in Hosts.
+// Host returns the host called name and its index in Hosts, or false if there is none.
 func (r *Rack) Host(name string) (*Host, int, bool) {
 	i := slices.IndexFunc(r.Hosts, func(h Host) bool { return h.Name == name })
 	if i < 0 {
@@ -150,7 +153,7 @@ func (r *Rack) Host(name string) (*Host, int, bool) {
 	return &r.Hosts[i], i, true
 }
 
-// HostNames lists the hosts' names in order.
+// HostNames returns the names of the hosts, in the order of Hosts.
 func (r *Rack) HostNames() []string {
 	names := make([]string, len(r.Hosts))
 	for i := range r.Hosts {
@@ -159,7 +162,7 @@ func (r *Rack) HostNames() []string {
 	return names
 }
 
-// ByRole lists the hosts with a role, in order.
+// ByRole returns the hosts with a role, in the order of Hosts.
 func (r *Rack) ByRole(role Role) []Host {
 	var hosts []Host
 	for _, h := range r.Hosts {
@@ -170,7 +173,7 @@ func (r *Rack) ByRole(role Role) []Host {
 	return hosts
 }
 
-// ByAddr returns the host that owns an address.
+// ByAddr returns the host with the IPv4 or IPv6 address a, or false if there is none.
 func (r *Rack) ByAddr(a netip.Addr) (*Host, bool) {
 	a = a.Unmap()
 	for i := range r.Hosts {
@@ -181,8 +184,8 @@ func (r *Rack) ByAddr(a netip.Addr) (*Host, bool) {
 	return nil, false
 }
 
-// Neighbour returns the MAC address that belongs to an IP address of a host or of the switch; false
-// means that the address belongs to neither.
+// Neighbour returns the MAC address of the host or switch that has the IP address a, or false if
+// neither has it.
 func (r *Rack) Neighbour(a netip.Addr) (wire.MAC, bool) {
 	if h, ok := r.ByAddr(a); ok {
 		return h.MAC, true
@@ -191,8 +194,8 @@ func (r *Rack) Neighbour(a netip.Addr) (wire.MAC, bool) {
 	return r.Switch.MAC, a.IsValid() && (a == r.Switch.IPv4 || a == r.Switch.IPv6)
 }
 
-// Address resolves the name of a host, or an address in text form. A host has its IPv4 address, if
-// the rack has those.
+// Address returns the address of the host called name: its IPv4 address if it has one, otherwise
+// its IPv6 address. If name is an address in text form, Address returns that.
 func (r *Rack) Address(name string) (netip.Addr, error) {
 	if h, _, ok := r.Host(name); ok {
 		if h.IPv4.IsValid() {
@@ -215,7 +218,7 @@ func (r *Rack) Encode() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// Decode reads what Encode wrote.
+// Decode reads the JSON that Encode has written.
 func Decode(b []byte) (*Rack, error) {
 	var r Rack
 	if err := json.Unmarshal(b, &r); err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// switchIndex is the number of the switch in the subnets; the numbers of the hosts follow it.
+// switchIndex is the number of the switch's address in the subnets. The hosts' numbers follow it.
 const switchIndex = 1
 
-// resolve makes the hosts of f with their names and addresses. Parts of the file that depend on a
-// part with a mistake are not checked, because they would only repeat the mistake.
+// resolve makes the rack with the names and addresses of its hosts. It does not check parts of the
+// file that depend on a part with a mistake, because that would only repeat the mistake.
 func (d *decoder) resolve(f *file) *Rack {
 	r := &Rack{
 		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Connect: f.connect, Cable: f.cable, Group: f.group, OneRMA: f.oneRMA, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
@@ -31,7 +31,7 @@ func (d *decoder) resolve(f *file) *Rack {
 	return r
 }
 
-// hosts gives every host of f its name.
+// hosts gives every host of the file its name, and adds it to the rack.
 func (d *decoder) hosts(f *file, r *Rack) {
 	seen := make(map[string]ast.Node)
 	for i := range f.hosts {
@@ -58,7 +58,7 @@ func (d *decoder) hosts(f *file, r *Rack) {
 	}
 }
 
-// host makes one host of e's pattern, without addresses.
+// host makes one host of the pattern of e, without addresses.
 func (e *hostEntry) host(name string) Host {
 	h := Host{Name: name, Role: e.role, Port: name, Memory: e.memory, Spin: e.spin, CPU: e.cpu, GSO: e.gso, PKeys: e.pkeys, TOS: e.tos, Quota: e.quota}
 	if h.Memory < 0 {
@@ -70,7 +70,8 @@ func (e *hostEntry) host(name string) Host {
 // addresses gives the switch and the hosts their addresses.
 func (d *decoder) addresses(f *file, r *Rack) {
 	last := switchIndex + len(r.Hosts)
-	// The subnet must have room for one more address: that with all ones is for broadcast in IPv4.
+	// In IPv4, the last address of the subnet is for broadcast, so the subnet must have one address
+	// more.
 	if size := hostBits(r.Subnet); size < 31 && last+1 >= 1<<size {
 		d.errorf(orNode(f.subnetAt, f.node), "subnet %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet, len(r.Hosts))
 		return
@@ -97,7 +98,7 @@ func orNode(a, b ast.Node) ast.Node {
 
 func hostBits(p netip.Prefix) int { return p.Addr().BitLen() - p.Bits() }
 
-// nth returns the address that is n above the subnet's first one.
+// nth returns the address that is n above the first one of the subnet p.
 func nth(p netip.Prefix, n int) netip.Addr {
 	a := p.Addr().AsSlice()
 	for i := len(a) - 1; n > 0 && i >= 0; i-- {
@@ -109,8 +110,8 @@ func nth(p netip.Prefix, n int) netip.Addr {
 	return addr
 }
 
-// macOf returns the locally administered MAC address of node n. Two of its bytes are made from the
-// seed, so that racks of different seeds differ.
+// macOf returns the locally administered MAC address of number n. Two of its bytes are made from
+// the seed, so that racks with different seeds differ.
 func macOf(seed uint64, n int) wire.MAC {
 	h := seed * 0x9e3779b97f4a7c15 // the multiplication spreads small seeds over all bits
 	return wire.MAC{0x02, 0x72, byte(h >> 56), byte(h >> 48), byte(n >> 8), byte(n)}

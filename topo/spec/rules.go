@@ -14,23 +14,23 @@ import (
 
 // Names of the switch programs.
 const (
-	// ProgramForward forwards packets unchanged.
+	// ProgramForward is the program that forwards packets unchanged.
 	ProgramForward = "forward"
-	// ProgramSwordBox works on requests to memory servers as its rules say.
+	// ProgramSwordBox is the program that works on requests to memory servers as its rules say.
 	ProgramSwordBox = "swordbox"
 )
 
 // Programs lists the switch programs.
 func Programs() []string { return []string{ProgramForward, ProgramSwordBox} }
 
-// ruleEntry is one element of the switch's rules.
+// ruleEntry is one element of the list rules of the switch.
 type ruleEntry struct {
 	at, serverAt, serviceAt ast.Node
 	rule                    rules.Rule
-	sound                   bool // no mistake was found in it
+	sound                   bool // no mistake was found in the element
 }
 
-// ruleEntry reads one element of rules. Its keys are those of rules on the command line.
+// ruleEntry reads one element of the list rules. Its keys are those of rules on the command line.
 func (d *decoder) ruleEntry(n ast.Node) ruleEntry {
 	e := ruleEntry{at: n, serverAt: n, serviceAt: n, rule: rules.Start()}
 	seen := make(map[string]bool)
@@ -58,7 +58,7 @@ func (d *decoder) ruleEntry(n ast.Node) ruleEntry {
 	return e
 }
 
-// rules resolves the servers of the rules and checks that the rules are compatible with each other.
+// rules resolves the servers of the rules and checks that the rules fit the rack and each other.
 func (d *decoder) rules(f *file, r *Rack) {
 	if len(f.rules) > 0 && f.sw.Program != ProgramSwordBox {
 		d.errorf(f.rules[0].at, "rules are for program %s; write program: %s beside them, or remove them", ProgramSwordBox, ProgramSwordBox)
@@ -67,7 +67,7 @@ func (d *decoder) rules(f *file, r *Rack) {
 	for i := range f.rules {
 		e := &f.rules[i]
 		if !e.sound {
-			return // with such a mistake, conflicts between rules cannot be judged
+			return // conflicts between rules cannot be judged without this one
 		}
 		if err := e.rule.Resolve(r.Addresses); err != nil {
 			d.errorf(e.serverAt, "server: %v; hosts: %v", err, r.HostNames())
@@ -81,14 +81,14 @@ func (d *decoder) rules(f *file, r *Rack) {
 		set, err := rules.NewSet(list)
 		if err != nil {
 			d.errorf(e.at, "%v", err)
-			return // later rules may seem wrong only because of this one
+			return // later rules may be wrong only because of this one
 		}
 		r.Switch.Rules = set.All()
 	}
 }
 
-// CheckRule returns an error if a rule, whose server is resolved, cannot be carried out in this
-// rack.
+// CheckRule returns an error if this rack cannot carry out a rule. The rule's server must be
+// resolved.
 func (r *Rack) CheckRule(rule *rules.Rule) error {
 	needs := rule.Moves() && rule.Mode == rules.Hardened || (rule.Observes() || rule.Queues()) && rule.Dials()
 	if rule.Service != "" && needs && r.Connect == ConnectTCP {
@@ -100,18 +100,18 @@ func (r *Rack) CheckRule(rule *rules.Rule) error {
 	return nil
 }
 
-// errPartitions is the error of a rack that has both pkeys and rules with shared connections. The
-// shared connections of the switch are in the default partition. A request that moves to one of
-// them would reach memory that its client's partition does not reach.
+// errPartitions is the error for a rack that has pkeys, and a rule by which the switch puts
+// requests on its shared connections. These are in the default partition, so a request that moves
+// there would reach memory that its client's partition does not reach.
 var errPartitions = errors.New("a host of this rack has pkeys, and rules put requests of all partitions on one connection; " +
 	"remove pkeys, or take a rule that only watches: track or count")
 
-// errNoManager is the error of a rule whose connections the switch cannot make: with connect: tcp,
+// errNoManager is the error for a rule whose connections the switch cannot make: with connect: tcp,
 // hosts have no connection manager that answers the switch's datagrams.
 var errNoManager = errors.New("the hosts of a rack with connect: tcp have no connection manager that the switch could ask; " +
 	"write service: none and give it connections by `rdmalab switch connections adopt`, or remove connect: tcp")
 
-// Names maps the addresses of the hosts and of the switch to their names. Make one with Rack.Names.
+// Names has the names of the hosts and of the switch by their addresses. Rack.Names makes it.
 type Names map[netip.Addr]string
 
 // Names returns the names of the hosts and of the switch by address.
@@ -125,7 +125,7 @@ func (r *Rack) Names() Names {
 	return n
 }
 
-// Of returns the name that belongs to an address; the address itself if there is none.
+// Of returns the name of the host or switch with address a, or a as text if there is none.
 func (n Names) Of(a netip.Addr) string {
 	if name, ok := n[a.Unmap()]; ok {
 		return name
@@ -133,8 +133,8 @@ func (n Names) Of(a netip.Addr) string {
 	return a.String()
 }
 
-// Addresses lists the addresses of a host, which is given by its name or by one of its addresses:
-// IPv4, IPv6 and the link-local address that is derived from its MAC address. It returns nil if
+// Addresses returns the addresses of a host: IPv4, IPv6, and the link-local address that is derived
+// from its MAC address. host is the host's name or one of its addresses. Addresses returns nil if
 // there is no such host.
 func (r *Rack) Addresses(host string) []netip.Addr {
 	for i := range r.Hosts {

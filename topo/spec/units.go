@@ -14,15 +14,15 @@ type unit struct {
 	factor float64
 }
 
-// parseUnit tries the units of sizeUnits and rateUnits in this order. A unit that is the end of
+// Units of sizes and rates. parseUnit tries them in this order, so a unit that is the end of
 // another one comes after it: B after KiB.
 var (
 	sizeUnits = []unit{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}}
 	rateUnits = []unit{{"Kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}, {"Tbit", 1e12}, {"bit", 1}}
 )
 
-// parseUnit reads a decimal number with a unit. It returns the number of base units, which must be
-// whole. bare says that the unit may be missing. what and example are parts of the error text.
+// parseUnit reads a decimal number with a unit, and returns the number of base units, which must be
+// whole. bare is true if the unit may be missing. what and example are parts of the error text.
 func parseUnit(s, what, example string, units []unit, bare bool) (int64, error) {
 	bad := fmt.Errorf("%q is no %s; write it like %s", s, what, example)
 	number, factor := s, 0.0
@@ -57,7 +57,7 @@ func ParseSize(s string) (int64, error) {
 	return parseUnit(s, "size", "64KiB, 8MiB or 1GiB", sizeUnits, true)
 }
 
-// FormatSize prints a number of bytes in the largest unit that gives a whole number.
+// FormatSize returns a number of bytes as text, in the largest unit that gives a whole number.
 func FormatSize(n int64) string {
 	for _, u := range []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
 		if f := int64(u.factor); n >= f && n%f == 0 {
@@ -67,12 +67,12 @@ func FormatSize(n int64) string {
 	return strconv.FormatInt(n, 10) + "B"
 }
 
-// ParseRate reads bits a second: 1Gbit, 2.5Gbit, 100Mbit.
+// ParseRate reads a rate in bits a second, such as 1Gbit, 2.5Gbit or 100Mbit.
 func ParseRate(s string) (int64, error) {
 	return parseUnit(s, "rate", "100Mbit or 1Gbit (bits a second)", rateUnits, false)
 }
 
-// ParseProbability reads 10% or 0.1. The result is in (0,1].
+// ParseProbability reads a probability as 10% or 0.1. The result is above 0 and at most 1.
 func ParseProbability(s string) (float64, error) {
 	bad := fmt.Errorf("%q is no probability; write it like 10%% or 0.1, above 0 and at most 100%%", s)
 	number, percent := strings.CutSuffix(s, "%")
@@ -92,7 +92,7 @@ func ParseProbability(s string) (float64, error) {
 	return f, nil
 }
 
-// ParseDuration reads a duration in Go's notation that is not negative.
+// ParseDuration reads a duration in Go's notation, which must not be negative.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
