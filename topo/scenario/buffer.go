@@ -16,16 +16,17 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 )
 
-// The rack of buffer: senders send frames to ms0, whose port is slow, and the switch keeps those
-// that must wait in the memory of ms1 to ms3.
+// The rack of the scenario buffer. Senders send frames to ms0, whose port is slow. The switch keeps
+// the frames that must wait for this port in a ring in the memory of ms1 to ms3.
 const (
 	bufferSenders = 8
 	bufferServers = 3
-	bufferBytes   = 1 << 20 // of each server of the ring
+	bufferBytes   = 1 << 20 // memory of each server of the ring
 	bufferTo      = "ms0"
 )
 
-// bufferRule is the rule of a run.
+// bufferRule has the keys of the switch's rule of action buffer. high and low are the numbers of
+// waiting frames at which frames go to the ring and come back from it.
 type bufferRule struct {
 	mode                    string
 	servers, entries, entry int
@@ -39,19 +40,19 @@ func (r *bufferRule) String() string {
 		bufferTo, strings.Join([]string{"ms1", "ms2", "ms3"}[:r.servers], ","), r.rate, r.mode, r.high, r.low, r.entries, r.entry, r.depth)
 }
 
-// bufferPlan is what a seed decides for a run of buffer.
+// bufferPlan is what the seed decides for a run of buffer.
 type bufferPlan struct {
 	wirePlan
 	bufferRule
 	change        string // what an operator changes: one of the values of Params.Change; "" means nothing
-	frames, burst int    // of each sender; frames of a sender in one burst
-	least, most   int    // bytes of a frame
+	frames, burst int    // frames of each sender; how many of them it sends at once
+	least, most   int    // bounds of a frame's length in bytes
 	gap           time.Duration
 	requests      int // WRITEs and READs of clients through the slow port
 	wrap          bool
 	room          int // bytes of memory of each server; 0 means bufferBytes
 	midFault
-	begun func(r *bufferRun) // for tests: called when the senders begin, in place of the operator; nil means nothing
+	begun func(r *bufferRun) // for tests: called when the senders begin, instead of operator.begin; nil: not called
 }
 
 // String prints the plan on one line.
@@ -93,7 +94,8 @@ func drawBuffer(e *env) *bufferPlan {
 	return p
 }
 
-// whole reports whether the plan has room for all frames and nothing that loses any.
+// whole reports whether no frame can be lost under the plan: the ring has room for all frames, and
+// nothing fails.
 func (p *bufferPlan) whole() bool {
 	room := p.entry - 32
 	return p.change == "" && len(p.rules) == 0 && p.fault == stateCalm && p.requests == 0 && p.entries >= bufferSenders*p.frames*((p.most+room-1)/room)
@@ -105,10 +107,10 @@ type bufferRun struct {
 	plan     *bufferPlan
 	oracle   *bufferOracle
 	operator bufferOperator
-	sent     int  // frames that senders have sent
-	over     bool // the fault is over
+	sent     int  // frames that the senders have sent so far
+	over     bool // the plan's fault is over, or the plan has none
 	begun    bool
-	ended    int // clients that have ended
+	ended    int // clients that have ended; 1 from the beginning if the plan has none
 	checks   int
 	// before is how many frames the switch had dropped before the senders began.
 	before uint64
@@ -128,7 +130,8 @@ func runBufferPlan(e *env, p *bufferPlan) error {
 	return r.judge()
 }
 
-// bufferVariant returns the run of buffer in a mode, or with an operator who changes the rule.
+// bufferVariant returns the run of buffer in the mode p.Mode, or with an operator who changes the
+// rule as p.Change says.
 func bufferVariant(p Params) (func(*env) error, error) {
 	if p.Change != "" && p.Mode != "" {
 		return nil, errors.New("--change: it draws --mode")
@@ -140,7 +143,8 @@ func bufferVariant(p Params) (func(*env) error, error) {
 	}, nil
 }
 
-// beginBuffer makes the rack and starts servers and the watcher, which starts the senders.
+// beginBuffer builds the rack and starts the memory servers and the watcher. The watcher starts the
+// senders later.
 func beginBuffer(e *env, p *bufferPlan) (*bufferRun, error) {
 	r := &bufferRun{lenders: lenders{env: e, group: "buffer"}, plan: p, over: p.fault == stateCalm}
 	r.operator = bufferOperator{run: r, published: p.mode == modePublished}
@@ -212,7 +216,7 @@ func (r *bufferRun) client() {
 		}
 		mem, err := memservice.Dial(r.env.rack.Host("cn0").Manager(ctx), end.qp, r.env.addrOf(bufferTo), r.plan.params, ctx.Runtime().Now().Add(dialPatience))
 		if err != nil {
-			return nil // no connection: its datagrams may have been lost with the ring
+			return nil // a lost datagram of the connection manager is no error: the switch may have lost it with the ring
 		}
 		var wcs [1]verbs.WC
 		for range r.plan.requests {
@@ -251,8 +255,10 @@ const (
 	bufferQuiet = 20 * time.Second
 )
 
-// hazards reports whether a published rule was in force and something failed: then the holes of the
-// published buffer may do damage. Without faults the published buffer must keep all promises, too.
+// hazards reports whether the holes of a published rule may have done damage, so that the run's
+// checks do not count. It is true if the rule was published and stayed so. If an operator changed
+// it between published and hardened, it is true only if links or machines failed: without faults,
+// such a run must lose nothing.
 func (r *bufferRun) hazards() bool {
 	return r.operator.published && (r.plan.change == "" || len(r.plan.rules) > 0 || r.plan.fault != stateCalm)
 }

@@ -16,10 +16,10 @@ type bufferOperator struct {
 	run  *bufferRun
 	draw *draw
 	most time.Duration // the longest time between two changes
-	// changes counts all changes, modes the changes of the mode, and misfits the rings that do not
-	// fit.
+	// changes counts all changes of the rule, modes those that changed its mode, and misfits those
+	// to a ring that is larger than the servers' memory.
 	changes, modes, misfits int
-	published               bool // a published rule was in force
+	published               bool // true if any rule so far was published
 	mode                    string
 }
 
@@ -32,7 +32,8 @@ func (o *bufferOperator) begin(d *draw) {
 	o.next()
 }
 
-// next schedules a change, until all frames are sent.
+// next schedules a change at a random time. After it, next schedules another one, until the senders
+// have sent all frames.
 func (o *bufferOperator) next() {
 	r := o.run
 	r.env.rack.At(r.env.rack.Now().Add(o.draw.span(20*time.Microsecond, o.most)), func() {
@@ -45,7 +46,7 @@ func (o *bufferOperator) next() {
 	})
 }
 
-// change changes the rule.
+// change replaces the rule by a new one, or, in one of ten cases, by none.
 func (o *bufferOperator) change() {
 	if o.changes++; o.draw.chance(0.1) {
 		o.set(nil)

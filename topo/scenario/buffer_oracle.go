@@ -13,13 +13,14 @@ import (
 // bufferType is the EtherType of the senders' frames, one of those for local experiments.
 const bufferType = 0x88b5
 
-// bufferOracle makes the senders' frames and sees what arrives behind the slow port. It uses no
-// state of the switch. A frame is sender 1 | number 4 | length 2 | bytes that depend on all three.
+// bufferOracle makes the senders' frames, and checks those that arrive at the host behind the slow
+// port. It uses no state of the switch. A frame's payload is: number of the sender, 1 byte | number
+// of the frame, 4 | length of the frame, 2 | bytes that depend on all three.
 type bufferOracle struct {
 	run     *bufferRun
 	arrived int
 	last    clock.Time            // when the last frame has arrived
-	next    [bufferSenders]uint32 // number of the next frame of a sender
+	next    [bufferSenders]uint32 // for each sender, the number behind that of its last frame that arrived
 	err     error
 }
 

@@ -13,8 +13,10 @@ import (
 	"github.com/rdmalab/rdmalab/store/template"
 )
 
-// byteKeysTrial draws a trial of byte-string keys over a table of the template. The keys together
-// have only one to three hashes, so nearly every key has the hash of another one.
+// byteKeysTrial draws a trial (a store with the limits within which a scenario tests it) of
+// byte-string keys. They lie in a table of the store template, which takes 64-bit keys: the hashes.
+// All keys together have only one to three hashes, so nearly every key shares its hash with another
+// one.
 func byteKeysTrial(r *rand.Rand, _ int) store.Trial {
 	shape := template.Shape{Value: 128 << r.IntN(3), Slots: 48 + r.IntN(48)}
 	hashes := 1 + r.Uint64N(3)

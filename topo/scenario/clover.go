@@ -27,22 +27,22 @@ type storeRun struct {
 	server   *meta.Server
 	ops      int
 	injected bool
-	ended    int // clients that have ended
-	refused  int // operations that ended with ErrFull
-	unknown  int
-	longest  time.Duration // of all operations
+	ended    int           // clients that have done all their operations
+	refused  int           // operations that ended with ErrFull
+	unknown  int           // operations that ended with ErrTimeout, so that their outcome is unknown
+	longest  time.Duration // how long the longest operation took
 	// down maps the name of a victim to the time until which it is down; "" stands for the switch.
 	down map[string]clock.Time
 	copyLosses
 	serviceHang
-	caches map[string]*clover.Cache // of each host, shared by its clients
-	turns  map[string]*clover.Turns // of each host, shared by its clients
-	// living are the clients that have done their operations and wait for the others; see linger.
-	// explained: explain has compared their nodes with the metadata server's count, or does not
-	// compare them because a client did not wait for all others.
+	caches map[string]*clover.Cache // the location cache of each host, shared by the host's clients
+	turns  map[string]*clover.Turns // for each host, the object by which the host's clients take turns
+	// living are the clients that have done their operations and wait in linger for the others.
+	// explained is true when linger is over: explain has compared the nodes of these clients with
+	// the metadata server's count, or a client did not wait for all others and nothing is compared.
 	living    []*clover.Client
 	explained bool
-	most      time.Duration // bounds the wait; 0 means maxLinger
+	most      time.Duration // how long linger waits for the other clients; 0 means maxLinger
 	// For tests: plant wraps the store of each client in one with a bug; dialer replaces the
 	// connection manager through which the metadata server requests fences.
 	plant  func(kv.Store) kv.Store
@@ -52,8 +52,8 @@ type storeRun struct {
 // runClover runs one seed.
 func runClover(e *env) error { return runCloverMixed(e, "", nil) }
 
-// runCloverMixed runs one seed with a plan to which the mixes listed in mixes are applied; see
-// storePlan.blend. plant is storeRun.plant and may be nil.
+// runCloverMixed runs one seed with a plan to which storePlan.blend applies the mixes (named
+// variations) that the text mixes lists. plant is storeRun.plant and may be nil.
 func runCloverMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
 	p := drawStore(e)
 	p.blend(e, mixes, mixRules)
@@ -120,11 +120,12 @@ func (r *storeRun) serveMeta() {
 	})
 }
 
-// storePatience is the deadline of one operation. It is longer than any fault, and than lease and
-// grace together.
+// storePatience is the time from the beginning of an operation to its deadline. It is longer than
+// any fault, and than lease and grace together.
 const storePatience = 2 * time.Second
 
-// storeSlack is how long after its deadline an operation may still take, to end a connection.
+// storeSlack is how long after its deadline an operation may still take, because it must end a
+// connection before it returns.
 const storeSlack = 100 * time.Millisecond
 
 // start runs a client on one of the compute hosts.
@@ -188,7 +189,7 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 		store = r.plant(c)
 	}
 	s := kv.Record(store, r.history, id, rt.Now)
-	if !r.plan.has(storeMetaCrash) { // after a crash, the metadata server finds a key by its record, or takes it for lost
+	if !r.plan.has(storeMetaCrash) { // after its crash, the metadata server finds a key by its record on a memory server, or takes it for lost
 		s.Where = func() kv.Places { return 1 << c.Placed() }
 	}
 	for range r.plan.rounds {
@@ -241,7 +242,7 @@ func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	return err
 }
 
-// inject injects the first fault, and schedules the others.
+// inject injects the first fault, and schedules the further faults of the plan.
 func (r *storeRun) inject() {
 	r.injected = true
 	at := r.env.rack.Now()
@@ -256,7 +257,7 @@ func (r *storeRun) inject() {
 // cause injects one fault.
 func (r *storeRun) cause(p *storeFaultAt) {
 	rack := r.env.rack
-	if over := r.down[p.victim]; over > rack.Now() { // the victim is down already
+	if over := r.down[p.victim]; over > rack.Now() { // the victim is already down: this fault begins when that one is over
 		rack.At(over.Add(time.Microsecond), func() { r.cause(p) })
 		return
 	}
@@ -309,16 +310,17 @@ func (r *storeRun) cause(p *storeFaultAt) {
 	rack.At(rack.Now().Add(p.down), end)
 }
 
-// placeOf returns the number of a memory server as a set, for the history.
+// placeOf returns a memory server as a set of one member, as the history describes where values
+// are.
 func placeOf(server string) kv.Places { return 1 << (server[len(server)-1] - '0') }
 
-// has reports whether a fault of this kind is planned.
+// has reports whether the plan has a fault of the kind what.
 func (p *storePlan) has(what storeFault) bool {
 	return slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool { return s.what == what })
 }
 
-// slack is how long after its deadline an operation may end: a client that hangs does not notice
-// its deadline.
+// slack is how long after its deadline an operation may end: storeSlack, and the time for which
+// hosts hang, because a client that hangs does not notice its deadline.
 func (r *storeRun) slack() time.Duration {
 	slack := storeSlack
 	for _, s := range r.plan.faultList() {
@@ -330,7 +332,7 @@ func (r *storeRun) slack() time.Duration {
 }
 
 // maxSettle bounds the time in which the metadata server takes back the nodes that the clients have
-// left. The server does this for one client after the other, and each time asks the memory servers
+// left. The server does this for one client after the other, and for each asks the memory servers
 // to end the client's connections.
 const maxSettle = 20 * time.Second
 
@@ -349,7 +351,8 @@ func (r *storeRun) settle() (rpc.Stats, error) {
 	return r.server.Snapshot(), err
 }
 
-// check checks the whole run.
+// check judges the run: the history must be linearizable, no operation may have taken too long, and
+// no node may be lost.
 func (r *storeRun) check() error {
 	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
 	if r.totalLoss {

@@ -6,11 +6,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// copyLosses are the crashes in a run of a store with copies.
+// copyLosses describes the crashes in a run of a store whose nodes have copies on other servers.
 type copyLosses struct {
-	crashed   map[int]uint64 // the generation of each memory server when it crashed last
+	crashed   map[int]uint64 // by server: the generation of its copies, as the metadata server counts them, when it crashed last
 	metaDown  bool           // the metadata server has crashed, and has not found the store again yet
-	totalLoss bool           // see noteTotalLoss
+	totalLoss bool           // the whole store is lost, and the history has ended: see noteTotalLoss
 }
 
 // lostWith returns the servers whose values are lost if victim loses its memory. In a store without
@@ -44,8 +44,9 @@ func (r *storeRun) lostWith(victim string) (lost kv.Places) {
 	return lost
 }
 
-// whole returns, for each memory server of a store with copies, whether its copies are whole and the
-// metadata server counts them, or counted them when it crashed.
+// whole returns a list with an element for each memory server of a store with copies. It is true if
+// the server's copies are whole, and the metadata server counts them, or counted them when it
+// crashed.
 func (r *storeRun) whole() (list []bool) {
 	made, counted := r.server.Generations()
 	for i := range made {
@@ -55,13 +56,14 @@ func (r *storeRun) whole() (list []bool) {
 	return list
 }
 
-// noteTotalLoss is called after a crash of a server. If no server with whole copies is left, and the
-// metadata server has crashed as well, nothing is left that knows the store's last view, or which keys
-// there were. A memory server that was out meanwhile has old copies; whether the restarted metadata
-// server can know that they are old depends on what it has reached before. docs/guide/clover.md
-// says so. What happens after that is not judged, and the report of the run says so: the history ends
-// here. But if a memory server is out without a fault of its own, the metadata server has put it out
-// wrongly, and the history goes on.
+// noteTotalLoss is called after a crash of a memory server or of the metadata server. If the
+// metadata server is down and no memory server with whole copies is left, no process knows the
+// store's last view, or which keys there were. A memory server that was out of the view has old
+// copies; whether the restarted metadata server can know that they are old depends on what it has
+// reached before (docs/guide/clover.md). What happens after that is not judged: noteTotalLoss ends
+// the history, and the report of the run says so.
+// If a memory server is out although no fault hit it, the metadata server has removed it wrongly,
+// and the history goes on.
 func (r *storeRun) noteTotalLoss() {
 	if r.plan.replicas < 2 || !r.metaDown || r.server == nil || slices.Contains(r.whole(), true) {
 		return

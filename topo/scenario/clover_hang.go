@@ -10,15 +10,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// hanging is a node in front of a memory server. It drops one request of a host, and the host hangs
-// from that moment on. When the host is resumed, its NIC sends the request again.
+// hanging stands in front of a memory server. It drops one request of the planned victim, and
+// injects the planned hang of this host at the same time. When the host is resumed, its NIC sends
+// the request again.
 type hanging struct {
 	sim.Node
 	run  *storeRun
 	left *int
 }
 
-// loseOne arranges the loss of the request with which the planned hang begins.
+// loseOne puts a hanging in front of each memory server, if the plan's hang begins with the loss of
+// a request.
 func (r *storeRun) loseOne() {
 	if r.plan.loses == 0 || r.plan.what != storeHang {
 		return
@@ -48,7 +50,8 @@ func (f *hanging) Frame(now clock.Time, port int, in packetio.Frame, out *packet
 	f.Node.Frame(now, port, in, out)
 }
 
-// changes reports whether a request writes a node or appends one.
+// changes reports whether a request changes the store: a WRITE of at least 128 bytes writes a node,
+// a CMP_SWAP appends one to a chain.
 func changes(g *wire.Frame) bool {
 	return g.BTH.Opcode == wire.RCCmpSwap || g.BTH.Opcode == wire.RCWriteOnly && g.RETH.Length >= 128
 }

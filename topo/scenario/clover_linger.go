@@ -14,15 +14,15 @@ import (
 // maxLinger bounds how long a client that has done its operations waits for the others.
 const maxLinger = time.Minute
 
-// calm reports whether only links fail. In such a run, no node is held under a number that a client
-// had before a crash.
+// calm reports whether nothing but links fails in the run. Then no client restarts, and so no node
+// is held by a client's number from before a crash.
 func (p *storePlan) calm() bool { return p.what == storeNothing && p.rack.Wrap == nil }
 
-// linger keeps a client that has done its operations alive, in a calm run, until all clients have
-// done theirs. Then each node that the metadata server counts as held must be held by a client;
-// otherwise the node would be unusable as long as clients live. Meanwhile the clients only read,
-// which renews their leases. A client that has waited for the longest time ends and gives back its
-// nodes, and nothing is compared.
+// linger keeps a client that has done its operations alive until all clients have done theirs, if
+// the run is calm. Then explain compares: each node that the metadata server counts as held must be
+// held by a client, otherwise it would be unusable as long as clients live. Meanwhile the client
+// reads, which renews its lease. If it has waited for the longest time, it ends and gives back its
+// nodes, and no client compares anything.
 func (r *storeRun) linger(c *clover.Client, rt verbs.Runtime) error {
 	if !r.plan.calm() {
 		return nil
@@ -55,9 +55,10 @@ func (r *storeRun) linger(c *clover.Client, rt verbs.Runtime) error {
 	return nil
 }
 
-// explain compares the nodes that the metadata server counts as held with those that the clients
-// hold. It does so when the clients' last reports have been sent, and the server has taken back the
-// nodes that they held under earlier numbers.
+// explain compares the number of nodes that the metadata server counts as held with those that the
+// clients hold. after is the time since all clients have done their operations. The server's number
+// may be too large until the clients' last reports have arrived and the server has taken back the
+// nodes that clients held under earlier numbers. It is an error only after maxSettle.
 func (r *storeRun) explain(after time.Duration) error {
 	have := 0
 	for _, c := range r.living {

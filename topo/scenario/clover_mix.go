@@ -8,7 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// storeMixes are variations of a plan that drawStore does not draw.
+// storeMixes are the mixes of Clover: named variations of a plan that drawStore itself does not
+// draw. Each has its name, its probability, the function that changes the plan, and the mixes that
+// it excludes.
 var storeMixes = planMixes[*storePlan]{
 	{"sizes", 1, (*storePlan).mixSizes, nil},
 	{"wear", 0.03, (*storePlan).mixWear, []string{"sizes", "keys", "format"}},
@@ -30,11 +32,12 @@ var storeMixes = planMixes[*storePlan]{
 	{mixServices, 0.1, (*storePlan).mixServices, []string{"faults", "hangs", "after"}},
 }
 
-// mixRules is the mix of runs with a switch that steers. Runs with another switch cannot have it.
+// mixRules names the mix in which steering rules come and go. Only runs with a switch that steers
+// can have it.
 const mixRules = "rules"
 
-// blend applies the mixes that list names, or draws them if it is "". without are mixes that the
-// scenario cannot have.
+// blend applies to p the mixes whose names list has. If list is "", the seed draws them. without
+// names the mixes that the scenario cannot have.
 func (p *storePlan) blend(e *env, list string, without ...string) {
 	chosen := storeMixes.choose(e.seed, list, without...)
 	storeMixes.blend(p, e.seed, chosen)
@@ -81,8 +84,9 @@ func (p *storePlan) mixKeys(d *draw) {
 	}
 }
 
-// mixFormat makes nodes without checksum, or, as published, also without key. Such nodes are
-// correct only while no copy is torn and every value fills its node.
+// mixFormat makes nodes without a checksum or, in the published format, without checksum and key.
+// Such nodes are correct only while no memory copy is torn and every value fills its node, so
+// mixFormat removes these cases from the plan.
 func (p *storePlan) mixFormat(d *draw) {
 	p.format = one(d, layout.Keyed, layout.Published)
 	p.sizes = []int{p.format.Capacity(layout.Class(one(d, 0, 1)).Size())}
@@ -91,7 +95,8 @@ func (p *storePlan) mixFormat(d *draw) {
 	p.links += "untorn "
 }
 
-// mixLate delays packets by up to 15 ms, until the requesters have given up their connections.
+// mixLate delays packets by up to 15 ms. That is so long that the requesters give up their
+// connections.
 func (p *storePlan) mixLate(d *draw) { p.belated(d, storeHostNames(p.servers)) }
 
 // mixFaults plans two or three faults, which may overlap or hit the same machine.
@@ -102,7 +107,7 @@ func (p *storePlan) mixFaults(d *draw) {
 	for n := d.between(1, 2); len(p.then) < n; {
 		s := p.next(d, false)
 		if last := p.lastDown(); d.chance(0.4) {
-			s.later = d.span(0, last) // while the fault before lasts
+			s.later = d.span(0, last) // the new fault begins while the one before it lasts
 		}
 		p.then = append(p.then, s)
 	}
@@ -129,8 +134,8 @@ func (p *storePlan) mixHangs(d *draw) {
 	p.paced(d)
 }
 
-// mixAfter moves each later fault behind lease and grace of the fault before it. If there is no
-// later fault, it adds one.
+// mixAfter moves each later fault so far that lease and grace are over since the fault before it.
+// If there is no later fault, mixAfter adds one.
 func (p *storePlan) mixAfter(d *draw) {
 	if !p.faulty(d) {
 		return
@@ -146,10 +151,10 @@ func (p *storePlan) mixAfter(d *draw) {
 	p.paced(d)
 }
 
-// mixCrowd makes more clients write one or two keys, so that appends wait for each other in a
-// switch that steers.
+// mixCrowd makes many clients write one or two keys, so that several appends wait for each other in
+// a switch that steers.
 func (p *storePlan) mixCrowd(d *draw) {
-	p.keys, p.clients, p.rounds = d.between(1, 2), d.between(6, 9), d.between(6, 12) // the time to find an order grows with the number of concurrent clients
+	p.keys, p.clients, p.rounds = d.between(1, 2), d.between(6, 9), d.between(6, 12) // few rounds: the time to find an order grows with the number of concurrent clients
 	p.mix, p.region = [4]float64{0.25, 0.8, 0.92, 1}, max(p.region, 96<<10)
 	if p.after > 0 {
 		p.after = d.between(1, p.clients*p.rounds/2)
@@ -164,7 +169,8 @@ func (p *storePlan) mixRules(d *draw) {
 		p.storeFaultAt, p.then, p.loses, p.pace = storeFaultAt{}, nil, 0, 0
 	}
 	if !p.shared && d.chance(0.5) {
-		// If the switch steers to a stale tail, that ends when a client appends; few clients do so late.
+		// A wrongly steered operation ends when a client appends to the key. With few clients and
+		// many rounds this is rare, so that the run shows a switch that steers to a stale tail.
 		p.clients, p.rounds = d.between(1, 3), d.between(60, 120)
 		if p.after > 0 {
 			p.after = d.between(1, p.clients*p.rounds/2)
@@ -184,7 +190,7 @@ func (p *storePlan) mixRules(d *draw) {
 
 // tighten makes the pool so small that its nodes are reused soon.
 func (p *storePlan) tighten() {
-	if len(p.sizes) > 1 { // the classes of these sizes have their parts of the memory
+	if len(p.sizes) > 1 { // with several sizes, each class of nodes has its part of the memory already
 		return
 	}
 	c, _ := layout.ClassOf(p.format.Overhead() + p.sizes[0])
@@ -194,8 +200,8 @@ func (p *storePlan) tighten() {
 	p.region = 1<<10 + p.slots*32 + (p.clients*p.batch+p.keys)*c.Size()
 }
 
-// faulty ensures that the plan has a fault. It returns false if the run already has faults of a
-// steered append, which are not combined with others.
+// faulty draws a fault if the plan has none. It returns false if the plan loses steered appends
+// (appendLoss), which is not combined with other faults.
 func (p *storePlan) faulty(d *draw) bool {
 	if p.rack.Wrap != nil {
 		return false

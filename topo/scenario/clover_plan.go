@@ -19,34 +19,37 @@ func storeRack(servers int) string {
 // storePlan is what a seed decides for a run of the store.
 type storePlan struct {
 	storeWork
-	// mixes names the mixes of the run.
+	// mixes has the names of the mixes of the run, separated by commas.
 	mixes string
-	// shared: the clients of a host share a queue pair to each memory server.
+	// shared: true if the clients of a host share a queue pair to each memory server.
 	shared bool
-	// servers is the number of memory servers, replicas that of the copies of each node; 0 means
-	// one.
+	// servers is the number of memory servers. replicas is the number of copies of each node; 0
+	// means one.
 	servers, replicas int
-	region            int // bytes of each memory server
+	region            int // bytes of memory of each memory server
 	slots             int // the largest number of keys in the store
-	// shares are the parts of memory of each size class of nodes; all zero: the classes share the
-	// memory.
+	// shares are the parts of the memory that the size classes of nodes have. If all are zero, the
+	// classes share the memory.
 	shares [layout.Classes]int
 	format layout.Format
 	wirePlan
 	lease time.Duration
 	// box is the switch section of the rack file; "" means that the switch only forwards. steer is
-	// what the switch steers.
+	// what the switch steers: "write", "read" or "both".
 	box, steer string
-	// rests are the times at which the switch has no steering rules for some servers, in order.
+	// rests are the times at which the switch has no steering rules for some servers, in the order
+	// of time.
 	rests []storeRest
 
 	storeFaultAt
-	// then are further faults. The time of each counts from the fault before.
+	// then are further faults. The field later of each counts from the beginning of the fault
+	// before it.
 	then []storeFaultAt
-	// newcomers is how many clients open the store after the first fault has begun.
+	// newcomers is how many clients open the store only when the first fault has begun.
 	newcomers int
-	// loses is the number of a WRITE or CMP_SWAP, counted from 1, of the victim of a hang: this
-	// request is lost, and the hang begins. 0 means that none is lost.
+	// loses is used when the first fault is a hang of a NIC: the hang begins when the loses-th
+	// WRITE or CMP_SWAP of the victim is lost. 0 means that no request is lost and the hang begins
+	// after some operations.
 	loses int
 }
 
@@ -56,25 +59,27 @@ type storeWork struct {
 	first, stride         uint64 // the first key, and the distance between keys
 	// sizes are the lengths of values in bytes.
 	sizes []int
-	// mix has the upper bounds of get, put and insert for a random number from 0 to 1. A larger
-	// number is a delete.
+	// mix has the upper bounds of get, put and insert for a random number from 0 to 1. A number
+	// above all three is a delete.
 	mix [4]float64
-	// batch bounds the nodes that a client gets at a time.
+	// batch bounds the number of nodes that a client gets from the metadata server at a time.
 	batch int
-	// lazy: clients read a shortcut only if the node that they know has a successor.
+	// lazy: true if clients read a key's shortcut only when the node that they know has a
+	// successor.
 	lazy bool
-	// turns: the clients of a host take turns to update a key. chase: an append that has lost a
-	// race tries the successor that it has found.
+	// turns: true if the clients of a host take turns to update a key.
+	// chase: true if a client whose append has lost a race tries again at the successor that it has
+	// found.
 	turns, chase bool
-	// caches: the clients of a host share a location cache.
+	// caches: true if the clients of a host share a location cache.
 	caches bool
-	// merged: the clients of a host report their appends together.
+	// merged: true if the clients of a host report their appends to the metadata server together.
 	merged bool
-	// spread: clients append nodes of any memory server, so chains lead from one server to the
-	// other and back.
+	// spread: true if clients append nodes of any memory server, so that chains lead from one
+	// server to the other and back.
 	spread bool
-	// balance: the metadata server gives out nodes by the free room and the speed of the memory
-	// servers.
+	// balance: true if the metadata server gives out nodes by the free room and the speed of the
+	// memory servers.
 	balance bool
 	// pace is the mean pause between two operations of a client; 0 means none.
 	pace time.Duration
@@ -89,12 +94,13 @@ func (w *storeWork) key(d *draw) uint64 {
 	return w.first + i*w.stride
 }
 
-// storeFaultAt is one fault of a run: its kind, its victim and when it begins.
+// storeFaultAt is one fault of a run: its kind, its victim, when it begins, and in down for how
+// long it lasts.
 type storeFaultAt struct {
 	what   storeFault
 	victim string
-	after  int           // number of operations before it, for the first fault
-	later  time.Duration // time since the fault before, for other faults
+	after  int           // of the first fault: number of operations before it
+	later  time.Duration // of a further fault: time since the fault before it
 	down   time.Duration
 }
 
@@ -109,10 +115,10 @@ const (
 	storeSwitchCrash
 	storeLinkCut
 	storeHang
-	// storeHostHang: the NIC and the applications of a host hang.
+	// storeHostHang is a hang of a host's NIC and applications; storeHang is one of its NIC alone.
 	storeHostHang
 	storeSwitchHang
-	// storeServiceHang: the memory service of a host hangs, its NIC does not.
+	// storeServiceHang is a hang of a host's memory service, while its NIC goes on.
 	storeServiceHang
 )
 
@@ -132,8 +138,8 @@ func drawStore(e *env) *storePlan {
 	if e.replicas > 1 {
 		p.servers = max(e.replicas, d.between(2, 3))
 	}
-	// The pool has hardly more nodes than clients and keys hold, or many more, so that nodes are
-	// reused early or late.
+	// Either the pool has hardly more nodes than clients and keys hold, and nodes are reused early;
+	// or it has many more, and nodes are reused late.
 	p.region = one(d, 48<<10, 96<<10, 512<<10)
 	p.mix = one(d, [4]float64{0.5, 0.9, 0.95, 1}, [4]float64{0.1, 0.98, 0.99, 1}, [4]float64{0.4, 0.6, 0.8, 1})
 	p.drawWire(e, storeHostNames(p.servers), memoryServers(p.servers), 0.5)
@@ -162,15 +168,16 @@ func (p *storePlan) drawFault(d *draw) {
 	if p.what == storeHang && p.victim[0] == 'c' && d.chance(0.5) {
 		p.loses = d.between(1, p.rounds/2)
 	}
-	if d.chance(0.5) || p.what == storeHang { // with pauses, some operations come after the end of leases
+	if d.chance(0.5) || p.what == storeHang { // with pauses, the run lasts longer than the leases, so that some operations come after their end
 		p.pace = 2 * (p.down + 2*p.lease) / time.Duration(p.rounds)
 	}
 }
 
-// next draws a fault that follows the others. other: its victim must be another machine. It avoids
-// that all copies of a key and the metadata server lose their state, because a lost key could then not
-// be distinguished from one that never existed. Without copies, one memory server and the metadata
-// server may: the other memory server has mirrors of the lost records.
+// next draws a further fault. If other is true, its victim is a machine that no other fault hits.
+// It does not let all copies of a key be lost together with the metadata server's state, because a
+// lost key could then not be distinguished from one that never existed. In a store without copies,
+// one memory server may crash as well as the metadata server: the other memory server has mirrors
+// of the lost records.
 func (p *storePlan) next(d *draw, other bool) storeFaultAt {
 	for {
 		var s storeFaultAt

@@ -7,23 +7,26 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// serviceHang is the hang of a memory service in a run: its process stops, while its NIC serves
-// data. starved counts the operations that noteStarved reports.
+// serviceHang describes the hang of a memory service in a run: at hungAt its process stops, while
+// its NIC goes on to execute requests. starved counts the operations that had to wait for it too
+// long (see noteStarved).
 type serviceHang struct {
 	hungAt  clock.Time
 	starved int
 }
 
-// mixServices is the mix of runs in which a memory service hangs, and nothing else. Steered runs and
-// those with shared queue pairs do not have it.
+// mixServices names the mix in which a memory service hangs and nothing else fails. Runs with a
+// switch that steers, and those with shared queue pairs, do not have it.
 const mixServices = "services"
 
-// servicePatience is how long after the hang of a memory service a store with copies may leave
-// operations unanswered: the metadata server notices it, and changes the view.
+// servicePatience is how long after the hang of a memory service operations on a store with copies
+// may be unanswered. In this time the metadata server notices the hang and removes the server from
+// the view.
 const servicePatience = 5 * time.Second
 
-// mixServices makes a memory service hang, shortly or until a store with copies has gone on without it.
-// Some clients open the store meanwhile. Half of the runs have links without faults.
+// mixServices makes a memory service hang: for a short time, or so long that a store with copies
+// goes on without it. Some clients open the store during the hang. In half of the runs no link has
+// faults.
 func (p *storePlan) mixServices(d *draw) {
 	p.then, p.loses, p.newcomers = nil, 0, d.between(1, p.clients-1)
 	p.storeFaultAt = storeFaultAt{
@@ -36,10 +39,12 @@ func (p *storePlan) mixServices(d *draw) {
 	p.pace = (p.down + time.Second) / time.Duration(p.rounds)
 }
 
-// newcomerPatience bounds the time that a client waits for the first fault.
+// newcomerPatience bounds how long a newcomer, a client that opens the store after the first fault
+// has begun, waits for this fault.
 const newcomerPatience = 20 * time.Second
 
-// await makes a client that comes after the first fault has begun wait until then.
+// await returns at once, but makes the last clients, the newcomers of the plan, wait until the
+// first fault has begun.
 func (r *storeRun) await(id int, rt verbs.Runtime) {
 	if id < r.plan.clients-r.plan.newcomers {
 		return
@@ -49,10 +54,11 @@ func (r *storeRun) await(id int, rt verbs.Runtime) {
 	}
 }
 
-// noteStarved is called for an operation whose outcome is unknown. In a store with copies the hang of
-// one memory service must not make operations wait until their deadlines for long, if the links have no
-// faults. An operation that ends earlier was interrupted by a change of the view, also by the one that
-// brings the server back.
+// noteStarved is called for an operation that ended with ErrTimeout. It counts the operation if it
+// began long after the hang of a memory service and waited until its deadline: a store with copies
+// must go on without that service if the links have no faults. An operation that ended before its
+// deadline is not counted: a change of the view has interrupted it, perhaps the change that brings
+// the server back.
 func (r *storeRun) noteStarved(began, ended clock.Time) {
 	if r.plan.replicas > 1 && len(r.plan.rules) == 0 && r.hungAt != 0 && began > r.hungAt.Add(servicePatience) && ended >= began.Add(storePatience) {
 		r.starved++

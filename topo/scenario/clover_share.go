@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// runCloverShared is runClover for clients that share queue pairs.
+// runCloverShared is runClover with clients of a host that share queue pairs.
 func runCloverShared(e *env, mixes string) error {
 	p := drawStore(e)
 	p.share(e.draw)
@@ -23,19 +23,20 @@ func runCloverShared(e *env, mixes string) error {
 func (p *storePlan) share(d *draw) {
 	p.shared = true
 	p.clients = d.between(computeHosts+1, 3*computeHosts)
-	p.rounds = d.between(10, 20) // the time to find an order grows with the number of concurrent clients
+	p.rounds = d.between(10, 20) // few rounds: the time to find an order for the history grows with the number of concurrent clients
 	p.after = min(p.after, p.clients*p.rounds/2)
-	// A client whose lease has ended joins the shared connections under a new number. The
-	// connection managers repeat a lost message within a lease; otherwise one lost message costs
-	// the next lease.
+	// A client whose lease has ended joins the shared connections under a new number. With this
+	// timeout the connection managers repeat a lost message within a lease. With a longer one, the
+	// client would lose its next lease as well.
 	p.rack.CMTimeout = shortCMTimeout
 }
 
-// shortCMTimeout is the code of 4.2 ms. Leases in the scenario last 20 to 60 ms.
+// shortCMTimeout is the connection manager's code for a timeout of 4.2 ms. Leases in this scenario
+// last 20 to 60 ms.
 const shortCMTimeout = 10
 
-// startProcesses runs the clients of each host as threads of one application. The plan says what
-// these clients share.
+// startProcesses runs the clients of each host as threads of one application, so that they can
+// share queue pairs, a reporter or both, as the plan says.
 func (r *storeRun) startProcesses() {
 	for i := range min(computeHosts, r.plan.clients) {
 		h := r.env.rack.Host(fmt.Sprintf("cn%d", i))
@@ -67,7 +68,7 @@ func (r *storeRun) startProcesses() {
 	}
 }
 
-// process is what the clients of a host share.
+// process has what the clients of one host share.
 type process struct {
 	run      *storeRun
 	host     *simrack.Host
@@ -76,7 +77,8 @@ type process struct {
 	reporter *clover.Reporter // nil means that each client reports its appends itself
 }
 
-// start prepares the process for clients of the given number.
+// start makes what the given number of clients share: the reporter and the group of queue pairs,
+// each if the plan says so.
 func (p *process) start(d *draw, clients int) (err error) {
 	if p.run.plan.merged {
 		p.reporter = clover.NewReporter(clover.Config{
@@ -101,7 +103,7 @@ func (p *process) open(d *draw, deadline clock.Time) (*clover.Client, error) {
 	return clover.Open(cfg, deadline)
 }
 
-// close ends what the clients shared.
+// close ends the reporter and the group that the clients shared.
 func (p *process) close() (err error) {
 	if p.reporter != nil {
 		err = p.reporter.Close()

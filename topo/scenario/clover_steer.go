@@ -13,9 +13,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// runCloverSteered is runClover with a switch that steers. steer says what it steers; "" means that
-// the seed decides. mixes names the mixes of the run (see --mix). change, if not nil, changes the
-// plan.
+// runCloverSteered is runClover with a switch that steers: it sends appends, READs or both to the
+// newest node of their key. steer is "write", "read" or "both"; "" means that the seed decides.
+// mixes names the mixes of the run (see --mix). change, if not nil, changes the plan.
 func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) error {
 	p := drawStore(e)
 	d := e.draw
@@ -25,7 +25,7 @@ func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) erro
 	p.box = steerBox(p.steer, one(d, "all", "all", "hot:1", "hot:4"))
 	p.rack.Datagrams = !d.chance(0.2) // if false, the switch must learn connections from their packets alone
 	if d.chance(0.5) {
-		p.keys = d.between(1, 3) // few, so that there is something to steer
+		p.keys = d.between(1, 3) // with few keys, more appends and READs need steering
 	}
 	if d.chance(0.5) {
 		drawAppendLoss(e, p)
@@ -45,15 +45,16 @@ func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) erro
 // steeredServers is the number of memory servers of a run with a switch that steers.
 const steeredServers = 2
 
-// storeRest is a time at which the switch has no steering rules for some servers. It begins and
-// ends with the operations of these numbers, counted over all clients.
+// storeRest is a time at which the switch has no steering rules for some servers: from operation
+// number from to operation number to, counted over all clients.
 type storeRest struct {
 	from, to int
 	servers  []string
 }
 
-// changeRules takes away steering rules or sets them again, if the plan says so for the present
-// operation. If the switch is down, it finds the rules in its journal when it restarts.
+// changeRules removes steering rules or sets them again, if a storeRest of the plan begins or ends
+// with the present operation. A switch that is down finds the rules in its journal when it
+// restarts.
 func (r *storeRun) changeRules() {
 	for i := range r.plan.rests {
 		rest := &r.plan.rests[i]
@@ -83,8 +84,8 @@ func (r *storeRun) setRules(without []string) {
 }
 
 // prompt reports whether each operation must end before its deadline: steering rules come and go,
-// and the servers of the store do not fail. If the switch steered to stale tails, some operations
-// would not end.
+// and no server of the store fails. In such a run, an operation that does not end shows that the
+// switch steers to a stale tail.
 func (p *storePlan) prompt() bool {
 	return len(p.rests) > 0 && !slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool {
 		return s.what != storeNothing && s.what != storeClientCrash && s.what != storeSwitchCrash
@@ -104,12 +105,12 @@ func steerBox(what, keys string) string {
 // lost, or its answer is. After that the client, the switch, or both may die.
 type appendLoss struct {
 	env *env
-	// at has the numbers of the CMP_SWAPs that are lost, counted over both servers.
+	// at has the numbers of the CMP_SWAPs that are lost, counted over both servers from 1.
 	at                  map[int]bool
 	n                   int
 	answer, client, box bool
-	// later is the time from the loss to the switch's crash. down is the time until the switch is
-	// restarted.
+	// later is the time from the first loss to the switch's crash, down that from the crash to the
+	// switch's restart.
 	later, down time.Duration
 	injected    bool
 }
@@ -144,7 +145,8 @@ func drawAppendLoss(e *env, p *storePlan) {
 	}
 }
 
-// losing is a node in front of a memory server at which appends, or the answers to them, are lost.
+// losing stands in front of a memory server and drops appends, or the server's answers to them, as
+// its appendLoss says.
 type losing struct {
 	sim.Node
 	*appendLoss
@@ -171,7 +173,8 @@ func (l *losing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio
 	}
 }
 
-// inject crashes the client, the switch or both as planned, after the first loss only.
+// inject is called at each loss. At the first one it crashes the client, the switch or both, as
+// planned.
 func (l *appendLoss) inject(g *wire.Frame) {
 	if l.injected {
 		return
@@ -192,7 +195,7 @@ func (l *appendLoss) inject(g *wire.Frame) {
 	}
 }
 
-// noteSteering adds to the report what the switch has counted since its start.
+// noteSteering adds to the report the switch's counters of steering since the switch's start.
 func (r *storeRun) noteSteering() {
 	if r.env.rack == nil {
 		return

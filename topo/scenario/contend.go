@@ -9,18 +9,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// contention has one word to which several clients add 1, and another that they increment by CAS.
-// All clients together must see each original value of the first, and each value that a CAS
-// replaced, exactly once: an atomic that was lost leaves a gap at the end, one that was executed
-// twice leaves a gap in the middle.
+// contention has two words: clients add 1 to the first by FETCH_ADD, and increment the second by
+// CAS. All clients together must see each original value of the first word, and each value of the
+// second that a CAS replaced, exactly once. An atomic that was lost leaves a gap at the end, one
+// that was executed twice leaves a gap in the middle.
 type contention struct {
 	env     *env
 	clients int
 	rounds  int // operations of each client, of each kind
 	params  rdmacm.Params
-	adds    []uint64 // original values seen by all clients
-	swaps   []uint64 // values that a CAS replaced
-	atomics int      // atomics that were executed
+	adds    []uint64 // original values that FETCH_ADDs have returned to any client
+	swaps   []uint64 // values that CASes have replaced
+	atomics int      // atomics that clients have requested
 	mr      verbs.MR
 }
 
@@ -44,7 +44,8 @@ func (c *contention) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	return acceptAll(ctx, l, c.clients, pd, c.params, c.mr)
 }
 
-// client adds and increments by CAS, with depth additions in flight.
+// client adds 1 to the first word with up to depth FETCH_ADDs in flight, and then increments the
+// second word by CAS.
 func (c *contention) client(ctx verbs.Context, from string, depth int) error {
 	end, err := newEnds(ctx, 8*depth, depth, verbs.LocalWrite)
 	if err != nil {
@@ -96,7 +97,7 @@ func (c *contention) add(end *ends, mem remote, depth int) error {
 	return nil
 }
 
-// swap increments the word by CAS until c.rounds of its CASes have succeeded.
+// swap increments the second word by CAS until c.rounds of its CASes have succeeded.
 func (c *contention) swap(end *ends, mem remote) error {
 	// maxTries bounds the loop: each CAS that fails means that another client's has succeeded.
 	maxTries := c.rounds * (c.clients + 1) * 2

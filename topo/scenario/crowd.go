@@ -16,30 +16,31 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// crowd is a run of very many connections on few words. The switch uses each place of its rings
+// crowd is a run with very many connections and few words. Each place of the switch's rings is used
 // many times, PSNs of the connections wrap around, the server coalesces acknowledgements, and the
-// tables must have room.
+// switch's tables must have room for all connections.
 type crowd struct {
 	*holeRun
 	each  int // connections of each host
-	adds  int // additions of each connection
+	adds  int // operations of each connection; every fourth is a CAS, the others are additions of 1
 	start clock.Time
-	sum   [crowdWords]uint64
-	taken [crowdWords]uint64 // CAS that succeeded, by word
+	sum   [crowdWords]uint64 // additions that were answered, by word
+	taken [crowdWords]uint64 // CASes that succeeded, by word
 	tried int
 }
 
 const (
 	crowdConns = 1000
 	crowdWords = 4
-	// crowdPause spreads the clients over time.
+	// crowdPause is the longest pause of a client before a request; the pauses spread the requests
+	// over time.
 	crowdPause = 500 * time.Microsecond
 )
 
 // crowdWord is the offset of a word that clients add to. The word behind it is incremented by CAS.
 func crowdWord(i int) int { return lockAt + 64*i }
 
-// runCrowd runs 1,000 connections, in tests a fifth of them.
+// runCrowd runs 1,000 connections, or a fifth of them with the options Short and Hash of tests.
 func runCrowd(e *env) error {
 	acks := []int{1, 4, 16}[e.seed%3]
 	c := &crowd{each: crowdConns / holeClients, adds: 12, start: clock.Time(2e9)}
@@ -76,7 +77,8 @@ func (c *crowd) begin() {
 	}
 }
 
-// client adds 1 to the words in turn, and increments the words behind them by CAS.
+// client adds 1 to the words in turn, and with every fourth operation increments the word behind
+// one of them by CAS.
 func (c *crowd) client(h *simrack.Host, ctx verbs.Context) error {
 	end, err := newEnds(ctx, 64, 4, verbs.LocalWrite)
 	if err != nil {

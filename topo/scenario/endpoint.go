@@ -26,13 +26,15 @@ type ends struct {
 	buf []byte // memory of mr
 }
 
-// newEnds makes the objects of one side: a region of n bytes, and queues of depth entries.
+// newEnds makes the objects of one side: a memory region of n bytes, and queues with room for depth
+// work requests.
 func newEnds(ctx verbs.Context, n, depth int, access verbs.Access) (*ends, error) {
 	init := verbs.QPInit{MaxSendWR: depth + 2, MaxRecvWR: depth + 1, MaxSGE: maxPieces, MaxInline: maxInline}
 	return newEndsOf(ctx, init, n, 2*depth+3, access)
 }
 
-// newEndsOf is newEnds for any kind of queue pair. It fills in the completion queues of init.
+// newEndsOf is newEnds for any kind of queue pair: init describes it, except for the completion
+// queues.
 func newEndsOf(ctx verbs.Context, init verbs.QPInit, n, completions int, access verbs.Access) (*ends, error) {
 	e := &ends{rt: ctx.Runtime(), buf: make([]byte, n)}
 	var err error
@@ -55,8 +57,8 @@ func (e *ends) close() error {
 	return errors.Join(e.qp.Destroy(), e.mr.Dereg(), e.cq.Destroy(), e.pd.Dealloc())
 }
 
-// await polls cq until it has a completion. It returns an error after patience, which is longer
-// than the retry limits allow.
+// await polls the completion queue until it has a completion, and returns how many it has put into
+// wcs. It returns an error after patience, which must be longer than all retries of a request take.
 func (e *ends) await(wcs []verbs.WC, patience time.Duration) (int, error) {
 	for {
 		n, err := e.cq.Poll(wcs)
@@ -76,7 +78,7 @@ func (e *ends) one() (verbs.WC, error) {
 	return wc[0], err
 }
 
-// remote describes a region of the peer.
+// remote describes a memory region of the peer: address, R_Key and length.
 type remote struct {
 	addr uint64
 	rkey uint32
@@ -101,8 +103,9 @@ func parseRemotes(b []byte) []remote {
 
 func remoteOf(mr verbs.MR) remote { return remote{mr.Addr(), mr.RKey(), mr.Len()} }
 
-// dial connects qp to a service of the server and returns the regions that the server names. private
-// is the request's private data.
+// dial connects qp to a service of the host named by the constant server, and returns the memory
+// regions that this host describes in its answer. private is the private data of the connection
+// request.
 func dial(e *env, from *simrack.Host, ctx verbs.Context, qp verbs.QP, service string, p rdmacm.Params, private []byte) ([]remote, error) {
 	private, err := from.Manager(ctx).Dial(qp, e.addrOf(server), service, p, private, ctx.Runtime().Now().Add(dialPatience))
 	return parseRemotes(private), err
@@ -117,8 +120,8 @@ func (e *env) addrOf(host string) netip.Addr {
 	return h.Spec.IPv4
 }
 
-// acceptAll accepts a number of connections, with queue pairs of a domain, and sends the dialers a
-// region. The server takes no further part in what they do.
+// acceptAll accepts n connections, each with a queue pair of the protection domain pd, and sends
+// each dialer the description of region. The server takes no further part in what the dialers do.
 func acceptAll(ctx verbs.Context, l rdmacm.Listener, n int, pd verbs.PD, p rdmacm.Params, region verbs.MR) error {
 	for range n {
 		cq, err := ctx.CreateCQ(1)
@@ -136,7 +139,7 @@ func acceptAll(ctx verbs.Context, l rdmacm.Listener, n int, pd verbs.PD, p rdmac
 	return nil
 }
 
-// accept accepts one connection and sends the dialer the regions.
+// accept accepts one connection and sends the dialer the descriptions of the regions.
 func accept(ctx verbs.Context, l rdmacm.Listener, qp verbs.QP, p rdmacm.Params, regions ...remote) error {
 	req, err := l.Accept(clock.Never)
 	if err != nil {

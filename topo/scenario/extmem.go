@@ -21,7 +21,7 @@ const (
 	stateHang        stateFault = "store's NIC hang"
 )
 
-// midFault is a fault in the middle of a run: it begins at `when` and lasts for `down`.
+// midFault is a fault in the middle of a run: it begins at the time when and lasts for down.
 type midFault struct {
 	fault      stateFault
 	victim     string // a server; with stateSwitchCrash, the switch
@@ -48,7 +48,7 @@ func (f *midFault) String() string {
 // lenders are the servers ms0, ms1 and so on of a run, in whose memory the switch keeps something.
 type lenders struct {
 	env    *env
-	group  string // of the counters of the switch's hardened handler
+	group  string // name of the group of counters of the switch's hardened handler
 	memory [][]byte
 	down   bool // the switch is down
 }
@@ -65,8 +65,8 @@ func (l *lenders) serve(i int) {
 	l.env.serveMemory(fmt.Sprintf("ms%d", i), memservice.Config{Buffer: l.memory[i]}, nil)
 }
 
-// inject makes a fault happen now, schedules its end, and returns the time of its end. over is
-// called at the end; it may be nil.
+// inject makes the fault f begin now, schedules its end, and returns the time of the end. At the
+// end it calls over, unless that is nil.
 func (l *lenders) inject(f *midFault, over func()) clock.Time {
 	rack, h := l.env.rack, l.env.rack.Host(f.victim)
 	var end func()
@@ -103,7 +103,8 @@ func (l *lenders) inject(f *midFault, over func()) clock.Time {
 	return at
 }
 
-// counts returns the counters of the switch's handlers by name: the sum over both modes.
+// counts returns the counters of the group by name. Each is the sum over the switch's hardened and
+// published handler.
 func (l *lenders) counts() map[string]uint64 {
 	p, ok := l.env.rack.Program().(*swordbox.Program)
 	if !ok {
@@ -120,11 +121,11 @@ func (l *lenders) counts() map[string]uint64 {
 	return out
 }
 
-// count returns one of the counters of counts.
+// count returns the counter with this name (see counts).
 func (l *lenders) count(name string) uint64 { return l.counts()[name] }
 
-// lenderRack returns the text of a rack file: clients cn0, cn1 and so on, servers ms0, ms1 and so on,
-// and a switch with a rule.
+// lenderRack returns the text of a rack file with clients cn0, cn1 and so on, servers ms0, ms1 and
+// so on, and a switch with one rule.
 func lenderRack(clients, servers int, rule string) string {
 	return fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\n"+
 		"switch:\n  program: swordbox\n  rules:\n    - %s\n", clients-1, servers-1, rule)

@@ -8,14 +8,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// faultMix draws fault rules for one link. They apply to both directions unless a rule names one.
+// faultMix draws the fault rules of one link. A rule that names no direction applies to both.
 type faultMix struct {
 	name  string
-	slow  bool // links have a rate and a short queue, which overflows
+	slow  bool // the link has a rate and a short queue, which overflows
 	rules func(d *draw) []fault.Rule
 }
 
-// faultMixes lists the mixes; each is drawn with the same probability.
+// faultMixes lists the mixes. drawMix draws each of them with the same probability.
 func faultMixes() []faultMix {
 	some := func(kind fault.Kind, most float64) func(*draw) fault.Rule {
 		return func(d *draw) fault.Rule { return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)} }
@@ -50,8 +50,9 @@ func faultMixes() []faultMix {
 			return r
 		})},
 		{name: "duplicate", rules: list(some(fault.Duplicate, 0.5))},
-		// At most 15 %: after eight RNR NAKs in a row, each after a sequence NAK of the same packet, a
-		// requester must give up, and a late receiver causes many such rounds.
+		// The probability is at most 15 %. A requester must give up after eight RNR NAKs in a row,
+		// each after a sequence NAK of the same packet. With more reordering, a late receiver would
+		// cause as many.
 		{name: "reorder", rules: list(reorder(0.15))},
 		{name: "jitter", rules: list(jitter)},
 		{name: "corrupt", rules: list(some(fault.Corrupt, 0.1))},
@@ -68,9 +69,9 @@ func drawMix(d *draw) faultMix {
 	return mixes[d.IntN(len(mixes))]
 }
 
-// drawLinks draws the faults of a rack's links for a history of a store. Each link has none with a
-// probability of 40 % or more. No link is slow, and no rule is for single packets. It also returns
-// the names of the mixes.
+// drawLinks draws fault rules for the links of the hosts, for a history of a store. Each link has
+// no faults with a probability of 40 % or more. No link is slow, and no rule is for single packets.
+// drawLinks also returns the names of the mixes, separated by spaces.
 func drawLinks(d *draw, hosts []string) (names string, rules []fault.Rule) {
 	mixes := slices.DeleteFunc(faultMixes(), func(m faultMix) bool { return m.slow || m.name == "exact" })
 	for _, h := range hosts {

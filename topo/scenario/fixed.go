@@ -14,8 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// fixedRack has two memory servers, so that a fault of one of them must not affect a client of the
-// other.
+// fixedRack is the rack of crash and partition. It has two memory servers, so that a run can show
+// that a fault of one of them does not affect a client of the other.
 const fixedRack = `
 name: sim
 hosts:
@@ -23,8 +23,8 @@ hosts:
   - {name: "ms[0-1]", role: memory}
 `
 
-// soakFaults are the faults on the client's link, in both directions. Seed 1 has the first, seed 2
-// the second, and so on.
+// soakFaults are the faults on the client's link, in both directions. Seed 1 has the first entry,
+// seed 2 the second, and so on; seed 6 has the first one again.
 var soakFaults = []struct {
 	name  string
 	rules []fault.Rule
@@ -41,7 +41,8 @@ var soakFaults = []struct {
 	}},
 }
 
-// soakTimeout is 16.8 ms, which is short because thousands of losses are noticed only by the timer.
+// soakTimeout is the code of an ACK timeout of 16.8 ms. It is short because thousands of losses are
+// noticed by the timer alone.
 const soakTimeout = 12
 
 // runSoak is the acceptance test of the transport: it does what `rdmalab perf soak` does on a rack
@@ -76,14 +77,14 @@ func runSoak(e *env) error {
 	return e.checkConservation()
 }
 
-// writer is a client that WRITEs to a server, one message at a time, until a given time or an
-// error.
+// writer is a client that WRITEs to a server, one message at a time, until a given time, or until a
+// WRITE fails.
 type writer struct {
 	from, to string
 	params   rdmacm.Params
 	writes   int
-	lastOK   clock.Time // time of the last success
-	posted   clock.Time // when the work request that failed was posted
+	lastOK   clock.Time // when the last WRITE that succeeded was complete
+	posted   clock.Time // when the last WRITE was posted; after a failure, the one that failed
 	failed   clock.Time
 	status   verbs.Status
 	longest  time.Duration // the longest time that a WRITE took
@@ -94,8 +95,8 @@ const (
 	writerBytes   = 4096
 )
 
-// serveRegion registers a region on a host and sends it to clients; the host is passive from then
-// on.
+// serveRegion starts an application on a host that registers a memory region and sends its
+// description to conns clients. After that the host is passive.
 func (e *env) serveRegion(host string, conns int) {
 	h := e.rack.Host(host)
 	h.Go(writerService, true, func(ctx verbs.Context) {
@@ -122,7 +123,7 @@ func serveRegion(ctx verbs.Context, h *simrack.Host, conns int) error {
 	return acceptAll(ctx, l, conns, pd, rdmacm.Params{}, mr)
 }
 
-// startWriter starts a writer, which ends at the virtual time `end`.
+// startWriter starts the writer w, which ends at the virtual time end.
 func (e *env) startWriter(w *writer, end clock.Time) {
 	e.client(w.from, "writer-"+w.to, func(ctx verbs.Context) error {
 		ends, err := newEnds(ctx, writerBytes, 1, verbs.LocalWrite)
@@ -202,8 +203,8 @@ func runCrash(e *env) error {
 // answered.
 type window struct{ earliest, latest time.Duration }
 
-// promise returns the window that timeout and retry count promise: each of retry+1 waits takes
-// between the timeout and four times the timeout (IBTA 9.7.6.1.3).
+// promise returns the window in which a requester gives up, by its timeout and retry count: each of
+// retry+1 waits takes between the timeout and four times the timeout (IBTA 9.7.6.1.3).
 func promise(timeout, retry uint8) window {
 	t := transport.AckTimeout(timeout) * time.Duration(retry+1)
 	return window{t, 4 * t}
@@ -224,7 +225,8 @@ func (w *writer) checkPromise(e *env, crash clock.Time, timeout, retry uint8) er
 	return nil
 }
 
-// undisturbed returns an error unless a writer without a fault has continued at full pace.
+// undisturbed returns an error unless the writer w, whose hosts had no fault, has made each WRITE
+// in time.
 func (w *writer) undisturbed(e *env) error {
 	e.note("%s -> %s: %d WRITEs, the longest took %v", w.from, w.to, w.writes, w.longest)
 	if w.status != verbs.Success || w.longest > 100*time.Microsecond {
@@ -233,11 +235,12 @@ func (w *writer) undisturbed(e *env) error {
 	return nil
 }
 
-// runPartition cuts a host off for less time than its retries take.
+// runPartition cuts a host off for a time that is shorter than its retries, so that its connection
+// must survive.
 func runPartition(e *env) error {
 	const timeout, retry = 10, 7
 	at := clock.Time(2 * time.Millisecond)
-	lastRetry := retry * transport.AckTimeout(timeout) // time from the first post that is not answered to the last retry
+	lastRetry := retry * transport.AckTimeout(timeout) // time from the first post without an answer to the last retry
 	cut := e.draw.span(5*time.Millisecond, lastRetry-time.Millisecond)
 	e.report.Plan = fmt.Sprintf("cn0 is cut off at %v for %v; the last retry is %v after the cut", at, cut, lastRetry)
 	if err := e.build(fixedRack, simrack.Options{}); err != nil {

@@ -13,45 +13,48 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// tableRun is one run of histories of FUSEE's hash table. It is a trialRun, as for every store,
-// after which the replicas of the index must also be alike. In some runs clients die (see
-// tableDeath), and clients that are only slow are taken for dead. In some runs there are masters,
-// and memory servers fail (see drawMasters). When all clients have ended or died, one more client
-// recovers what they have left: then no block has an owner, and no change of a slot is open.
+// tableRun is one run of histories of FUSEE's hash table. It is a trialRun (clients, faults and the
+// check of the history, as for every store), after which the replicas of the index must also be
+// equal. In some runs clients die (see tableDeath), and slow clients are taken for dead. In some
+// runs there are masters, processes that change the members of the store when memory servers fail
+// (see drawMasters). When all clients have ended or died, one more client recovers what they have
+// left: then no block may have an owner, and no change of a slot may be incomplete.
 type tableRun struct {
 	*trialRun
 	plan  *tablePlan
 	super layout.Superblock
-	gone  map[int]bool // clients that have ended or died
+	gone  map[int]bool // clients that have ended or died, by number
 	made  bool         // the store was formatted
-	// reigns counts the masters that have taken charge.
+	// reigns counts how often a master has taken charge of the store.
 	reigns int
 }
 
-// tablePlan is what a seed draws.
+// tablePlan is what the seed decides for a run of FUSEE.
 type tablePlan struct {
 	trialPlan
 	format fusee.FormatConfig
 	cache  int
 	lease  time.Duration
 	deaths []tableDeath
-	// masters is how many masters there are: one that rules, and the others in reserve. rule is the
-	// masters' lease for memory servers.
+	// masters is the number of masters: one that is in charge, and the others in reserve. rule is
+	// the lease after which a master takes a memory server for dead.
 	masters int
 	rule    time.Duration
-	// clientLease is the masters' lease for clients. successor is how many operations have begun
-	// when the second master begins. vigil: the master recovers what dead clients have left, before
-	// any client does.
+	// clientLease is the lease after which a master takes a client for dead; 0 means the default.
+	// successor is how many operations have begun when the second master begins.
+	// vigil: true if the master must recover what dead clients have left before any client does it.
 	clientLease time.Duration
 	successor   int
 	vigil       bool
-	// standby: the second master is the standby of the first one.
+	// standby: true if the second master begins as the standby of the first one, and takes charge
+	// when that dies.
 	standby bool
-	// published: clients decide as the public code does.
+	// published: true if the clients decide conflicts as the public code of FUSEE does.
 	published bool
-	// cut: the switch crashes.
+	// cut: true if the switch crashes.
 	cut bool
-	// blows are further crashes, about the time at which a memory server is filled.
+	// blows are further crashes about the time at which a memory server that has come back is
+	// filled.
 	blows []tableBlow
 }
 
@@ -75,10 +78,10 @@ func drawTable(e *env) *tablePlan {
 	p.drawMasters(newDraw(e.seed ^ masterLane))
 	p.drawReturn(newDraw(e.seed ^ returnLane))
 	p.drawSwitch(newDraw(e.seed ^ switchLane))
-	if d := newDraw(e.seed ^ growthLane); (p.masters == 0 || p.format.IndexReplicas <= 3) && d.chance(0.6) { // one group, so that the index is soon full
+	if d := newDraw(e.seed ^ growthLane); (p.masters == 0 || p.format.IndexReplicas <= 3) && d.chance(0.6) { // with one group, the index is soon full
 		p.mix = [3]float64{0.2, 0.45, 0.9}
 		p.format.Depth, p.format.Groups, p.format.Grow, p.keys = 0, 1, d.between(1, 3), p.keys+d.between(20, 80)
-		p.format.IndexReplicas = min(p.format.IndexReplicas, 3) // more do not grow
+		p.format.IndexReplicas = min(p.format.IndexReplicas, 3) // an index with more replicas does not grow
 	}
 	return p
 }
@@ -113,7 +116,7 @@ func (p *tablePlan) String() string {
 
 func runTable(e *env) error { return runTableWith(e, nil) }
 
-// runTableWith runs one seed. plant, if not nil, is trialRun.plant.
+// runTableWith runs one seed. plant is trialRun.plant and may be nil.
 func runTableWith(e *env, plant func(kv.Store) kv.Store) error {
 	return newTableRun(e, drawTable(e), plant).run()
 }
@@ -124,7 +127,7 @@ func newTableRun(e *env, p *tablePlan, plant func(kv.Store) kv.Store) *tableRun 
 	p.Format = func(cfg passive.Config, deadline clock.Time) (err error) {
 		r.super, err = fusee.Format(p.config(cfg), p.format, deadline)
 		r.made = err == nil
-		for wait := cfg.Context.Runtime(); r.made && p.masters > 0 && !r.ready; wait.Sleep(time.Millisecond) { // clients begin later
+		for wait := cfg.Context.Runtime(); r.made && p.masters > 0 && !r.ready; wait.Sleep(time.Millisecond) { // clients begin when a master is in charge
 		}
 		return err
 	}
@@ -134,7 +137,7 @@ func newTableRun(e *env, p *tablePlan, plant func(kv.Store) kv.Store) *tableRun 
 	return r
 }
 
-// run runs the seed.
+// run executes the plan and judges the run.
 func (r *tableRun) run() error {
 	r.env.report.Plan = r.plan.String()
 	r.arm()
@@ -153,7 +156,7 @@ func (r *tableRun) run() error {
 	return r.judge()
 }
 
-// config is the configuration of a client.
+// config returns the configuration of a client of FUSEE.
 func (p *tablePlan) config(c passive.Config) fusee.Config {
 	return fusee.Config{Context: c.Context, Manager: c.Manager, Servers: c.Servers, Params: c.Params, Cache: p.cache, Lease: p.lease, Published: p.published}
 }
@@ -170,8 +173,8 @@ func (r *tableRun) judge() error {
 	return r.whole()
 }
 
-// alike checks that the replicas of the index are alike, and that each slot names a whole object that
-// is valid, in all replicas.
+// alike checks after the run that all replicas of the index are equal, that each slot names a
+// complete and valid object in all its replicas, and that nothing of the clients is left.
 func (r *tableRun) alike() error {
 	out, err := fusee.Audit(r.super, func(server int, off uint64, n int) ([]byte, error) {
 		return r.memory[server][off:][:n], nil

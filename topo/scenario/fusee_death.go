@@ -12,27 +12,30 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// maxDeaths bounds the clients that die in one run; each has a host of its own.
+// maxDeaths bounds the clients that die in one run. Each of them has a host for itself, because the
+// host fails with it.
 const maxDeaths = 2
 
-// deathLane is combined with the seed to draw the deaths from random numbers of their own: a plan
-// with deaths is the same in all other parts as one without.
+// deathLane is combined with the seed to draw the deaths from a sequence of random numbers of their
+// own, so that a plan with deaths is equal to the plan without them in all other parts. The other
+// constants with names in Lane do the same for other parts of plans.
 const deathLane = 0xdead << 32
 
-// growthLane is combined with the seed to draw the growth of the index in the same way.
+// growthLane is combined with the seed to draw whether the index grows (see deathLane).
 const growthLane = 0x6707 << 32
 
-// tableDeath is a client that dies: the applications of its host end, or the NIC with them.
+// tableDeath is the death of a client: the applications of its host end, or these and the NIC.
 type tableDeath struct {
 	client int
-	// The client dies when its host has sent the after-th request of kind when, and the time late
-	// has passed since.
+	// The client dies when its host has sent the after-th request of kind when, and then the time
+	// late has passed.
 	when  treeMoment
 	after int
 	late  time.Duration
-	// nic: the NIC dies with the client; otherwise what was posted may still be executed.
+	// nic: true if the NIC dies with the client; otherwise it may still execute what was posted.
 	nic bool
-	// blow: the client dies while a memory server is filled (see tableBlow), and not as above.
+	// blow: true if the client dies at a stage of a returning memory server (see tableBlow), and
+	// not at the moment above.
 	blow bool
 }
 
@@ -48,7 +51,7 @@ func (x *tableDeath) String() string {
 	return fmt.Sprintf("client %d %s %v after it has sent %d %s", x.client, what, x.late, x.after, treeMoments[x.when])
 }
 
-// drawDeaths draws the lease of the clients, and which of them die.
+// drawDeaths draws the lease after which clients take each other for dead, and which clients die.
 func (p *tablePlan) drawDeaths(d *draw) {
 	if p.lease = d.span(2*time.Millisecond, 60*time.Millisecond); d.chance(0.35) {
 		return
@@ -65,7 +68,7 @@ func (p *tablePlan) drawDeaths(d *draw) {
 	}
 }
 
-// hostOf is the host of a client.
+// hostOf returns the name of a client's host: a client that dies has one for itself.
 func (p *tablePlan) hostOf(id int) string {
 	if id < len(p.deaths) {
 		return fmt.Sprintf("cn%d", computeHosts+id)
@@ -73,7 +76,8 @@ func (p *tablePlan) hostOf(id int) string {
 	return fmt.Sprintf("cn%d", id%computeHosts)
 }
 
-// arm makes clients die as planned.
+// arm prepares the deaths of clients: it watches all packets for the moments at which clients die
+// as planned.
 func (r *tableRun) arm() {
 	if len(r.plan.deaths) == 0 {
 		return
@@ -96,7 +100,7 @@ func (r *tableRun) arm() {
 	}
 }
 
-// kill ends a client.
+// kill ends the client of x.
 func (r *tableRun) kill(x tableDeath) {
 	if h := r.env.rack.Host(r.plan.hostOf(x.client)); x.nic {
 		h.Crash()
@@ -106,18 +110,20 @@ func (r *tableRun) kill(x tableDeath) {
 	r.gone[x.client] = true
 }
 
-// vigil, plus two leases of the clients, is how long a master may take to recover all clients. It
-// is long because a memory server may have crashed.
+// vigil, plus two leases of the clients, is how long a master may take to recover all dead clients.
+// It is long because a memory server may have crashed meanwhile.
 const vigil = 5 * time.Second
 
-// buryPatience bounds the time in which one client recovers what all others have left. buryAttempt is the
-// deadline of one attempt.
+// buryPatience bounds how long the last client takes to recover what all others have left,
+// buryAttempt how long one of its attempts takes.
 const (
 	buryPatience = time.Minute
 	buryAttempt  = 10 * time.Second
 )
 
-// bury starts the client that recovers the owners of blocks when all clients have ended or died.
+// bury starts one more client. When all others have ended or died, it recovers the owners of
+// blocks, so that no block has an owner at the end. In a run with vigil, the master must have done
+// this already.
 func (r *tableRun) bury() {
 	h := r.env.rack.Host("cn0")
 	r.env.client(h.Spec.Name, "undertaker", func(ctx verbs.Context) error {
@@ -135,10 +141,10 @@ func (r *tableRun) bury() {
 		}
 		for {
 			owners, err := c.RecoverAll(min(end, rt.Now().Add(buryAttempt)))
-			if errors.Is(err, kv.ErrTimeout) && rt.Now() < end { // a server that has crashed meanwhile never answers
+			if errors.Is(err, kv.ErrTimeout) && rt.Now() < end { // a server that crashed during the attempt never answers
 				continue
 			}
-			if err == nil && len(owners) == 0 && !r.steady() && rt.Now() < end { // a master has changed the members meanwhile
+			if err == nil && len(owners) == 0 && !r.steady() && rt.Now() < end { // a master has changed the members during the attempt
 				rt.Sleep(time.Millisecond)
 				continue
 			}

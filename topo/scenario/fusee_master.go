@@ -11,19 +11,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// maxMasters bounds the masters of one run; each has a host of its own.
+// maxMasters bounds the number of masters of one run. Each of them has a host for itself.
 const maxMasters = 2
 
 // masterLane is combined with the seed to draw masters and crashes of memory servers from random
 // numbers of their own (see deathLane).
 const masterLane = 0x3a57e5 << 32
 
-// masterHost is the host of a master.
+// masterHost returns the name of master i's host.
 func masterHost(i int) string { return fmt.Sprintf("cn%d", computeHosts+maxDeaths+i) }
 
-// drawMasters draws whether there are masters, and which memory servers crash: so few that one
-// replica of everything remains. The second server may crash while the store recovers from the
-// first crash. The master may hang, often at that time, and another master may take its place.
+// drawMasters draws whether the run has masters, and which memory servers crash: so few that one
+// replica of everything is left. The second server may crash while the store recovers from the
+// crash of the first. The master may hang, often at that time, and another master may take its
+// place (see drawReign).
 func (p *tablePlan) drawMasters(d *draw) {
 	if p.servers < 2 || d.chance(0.3) {
 		return
@@ -46,11 +47,12 @@ func (p *tablePlan) drawMasters(d *draw) {
 	}
 }
 
-// drawReign draws what happens to the master, when the crashes of servers are known.
+// drawReign draws what happens to the masters. The crashes of memory servers have been drawn
+// before.
 func (p *tablePlan) drawReign(d *draw) {
 	p.clientLease = one(d, 0, d.span(300*time.Millisecond, 3*time.Second))
 	moment := func() int { return d.between(1, max(1, p.clients*p.rounds*3/4)) }
-	if len(p.faults) > 1 && d.chance(0.5) { // in the middle of the change that the first crash needs
+	if len(p.faults) > 1 && d.chance(0.5) { // the second server crashes in the middle of the change of members that the first crash causes
 		p.faults[1].after, p.faults[1].late = p.faults[0].after, p.faults[0].late+d.span(0, 3*p.rule)
 	}
 	first := moment()
@@ -70,7 +72,7 @@ func (p *tablePlan) drawReign(d *draw) {
 	}
 	if p.standby = d.chance(0.5); p.standby {
 		p.masters, p.successor = 2, 0
-		if d.chance(0.6) { // the master, or the standby
+		if d.chance(0.6) { // the master or the standby dies
 			p.faults = append(p.faults, trialFault{
 				what: trialMasterDies, victim: masterHost(d.IntN(2)), after: one(d, first, moment()), late: d.span(0, 3*p.rule), down: d.span(100*time.Millisecond, 3*time.Second),
 			})
@@ -81,7 +83,8 @@ func (p *tablePlan) drawReign(d *draw) {
 // masterPatience bounds the time in which a master takes charge of the store.
 const masterPatience = 20 * time.Second
 
-// reign starts the masters.
+// reign starts the masters of the plan, and prepares that a master's host which restarts runs a
+// master again (see resume).
 func (r *tableRun) reign() {
 	for i := range r.plan.masters {
 		r.rule(i, i > 0 && r.plan.standby)
@@ -95,9 +98,9 @@ func (r *tableRun) reign() {
 	}
 }
 
-// patience is how long a run waits for a sign of life of any master before it starts one by hand. A
-// standby takes charge after 4 leases, and needs some more time while packets are lost. A master
-// that is hung goes on after the time of its fault.
+// patience is how long resume waits for a sign that any master is alive before it starts one by
+// hand. A standby takes charge after 4 leases, and needs more time while packets are lost. A master
+// that hangs goes on when its fault is over.
 func (p *tablePlan) patience() time.Duration {
 	long := 8*p.rule + time.Second
 	for _, x := range p.faults {
@@ -108,12 +111,13 @@ func (p *tablePlan) patience() time.Duration {
 	return long
 }
 
-// latePatience is how long a packet of a program that has died may be on its way at the most.
+// latePatience bounds how long a packet of a program that has died may still be in flight.
 const latePatience = 100 * time.Millisecond
 
-// resume starts the program of a master's host that has come back. It is the standby of the master,
-// or of the standby that takes charge. If no master shows that it is alive, no standby takes
-// charge: the dead master did not count on one. Then a master is started, as an operator does it.
+// resume is called when the host of master i has restarted, and starts its program again. The
+// program becomes the standby of the master that is in charge. If no master shows that it is alive
+// within patience, no standby has taken charge, because the dead master had none. Then resume
+// starts a master, as an operator would.
 func (r *tableRun) resume(i int) {
 	h := r.env.rack.Host(masterHost(i))
 	h.Go("master", true, func(ctx verbs.Context) {
@@ -133,7 +137,8 @@ func (r *tableRun) resume(i int) {
 	})
 }
 
-// reignWords returns the words by which a master shows that it is alive, of all servers.
+// reignWords returns, for each server, the word in its memory that the master in charge changes to
+// show that it is alive.
 func (r *tableRun) reignWords() []uint64 {
 	words := make([]uint64, r.plan.servers)
 	for i := range words {
@@ -142,7 +147,8 @@ func (r *tableRun) reignWords() []uint64 {
 	return words
 }
 
-// rule runs a master on its host, or a standby.
+// rule runs master i on its host. If standby is true, it begins as a standby, otherwise it takes
+// charge.
 func (r *tableRun) rule(i int, standby bool) {
 	h := r.env.rack.Host(masterHost(i))
 	h.Go("master", true, func(ctx verbs.Context) {
@@ -157,7 +163,7 @@ func (r *tableRun) rule(i int, standby bool) {
 		if !standby {
 			end := rt.Now().Add(masterPatience)
 			m, err = fusee.OpenMaster(cfg, end)
-			for (i > 0 || r.ready) && err != nil && rt.Now() < end { // the first one may be in the middle of a change
+			for (i > 0 || r.ready) && err != nil && rt.Now() < end { // another master may be in the middle of a change
 				m, err = fusee.OpenMaster(cfg, end)
 			}
 			r.ready = true
@@ -174,9 +180,9 @@ func (r *tableRun) rule(i int, standby bool) {
 	})
 }
 
-// calm lets the rack run on after all clients have ended, until the members are settled: a master
-// may be in the middle of a change then. If they are not settled within masterPatience, judge finds
-// that.
+// calm lets the rack run on after all clients have ended, until the members of the store are
+// settled, because a master may be in the middle of a change. If they are not settled within
+// masterPatience, calm returns nil nevertheless: judge finds this defect.
 func (r *tableRun) calm() error {
 	rack := r.env.rack
 	for end := rack.Now().Add(masterPatience); r.plan.masters > 0 && !r.rests() && rack.Now() < end; {
@@ -187,10 +193,11 @@ func (r *tableRun) calm() error {
 	return nil
 }
 
-// rests reports whether the members are settled and do not change any more.
+// rests reports whether the members are settled, and all servers that come back are members again.
 func (r *tableRun) rests() bool { return r.steady() && (!r.plan.returns() || r.whole() == nil) }
 
-// steady reports whether the members are settled.
+// steady reports whether the members are settled: all members have the latest view, and it is not
+// in preparation.
 func (r *tableRun) steady() bool {
 	last := r.latest()
 	for i := range r.plan.servers {

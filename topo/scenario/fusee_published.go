@@ -10,8 +10,9 @@ func tableVariant(p Params) (func(*env) error, error) {
 	return runTable, nil
 }
 
-// runTablePublished runs clients with the holes of fusee/HOLES.md. Only links fail: the holes need no
-// crash. Damage is not a failure of the run: the report has it.
+// runTablePublished runs published clients, which have the holes of fusee/HOLES.md. Only links
+// fail, because the holes need no crash. Damage is not a failure of the run: it is written into the
+// report.
 func runTablePublished(e *env) error {
 	p := drawTable(e)
 	p.published, p.deaths, p.faults, p.masters, p.standby, p.vigil, p.format.Grow = true, nil, nil, 0, false, false, 0

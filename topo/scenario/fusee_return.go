@@ -10,20 +10,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// returnLane is combined with the seed to draw blows from random numbers of their own (see
-// deathLane).
+// returnLane is combined with the seed to draw the blows (see deathLane).
 const returnLane = 0x2e7a21 << 32
 
-// maxBlows bounds the further crashes of one run.
+// maxBlows bounds the blows (see tableBlow) of one run.
 const maxBlows = 3
 
-// tableBlow is a further crash in a run in which memory servers come back: of a memory server, perhaps the
-// one that has come back, of the master, its standby, or a client.
+// tableBlow is a further crash at the time at which a memory server comes back after its first
+// crash. It hits a memory server, perhaps the same one, or the master, its standby or a client.
 type tableBlow struct {
 	trialFault
-	// client, unless negative, is the client that dies.
+	// client is the client that dies; negative means that trialFault says what dies.
 	client int
-	// stage is what a server that has come back must have reached; late is the time after that.
+	// The blow comes when a server that has come back has reached stage, and then the time late has
+	// passed.
 	stage returnStage
 }
 
@@ -31,13 +31,14 @@ type tableBlow struct {
 type returnStage uint8
 
 const (
-	// isUp: its memory is empty.
+	// isUp: the server's memory is empty.
 	isUp returnStage = iota
-	// isClaimed: the master has claimed it: it clears its memory, or copies into it.
+	// isClaimed: the master has claimed the server: it clears the server's memory, or copies into
+	// it.
 	isClaimed
 	// isFilled: the server has a superblock. The master copies data to it, or has copied all.
 	isFilled
-	// isMember: it has a view.
+	// isMember: the server has a view that says that it is a member of the store.
 	isMember
 )
 
@@ -52,11 +53,12 @@ func (x *tableBlow) String() string {
 	return fmt.Sprintf("%s %s %s, restarts after %v", x.victim, x.what, when, x.down)
 }
 
-// returns reports whether memory servers come back while clients are at work, and all of them must be
-// members in the end.
+// returns reports whether memory servers come back while clients still have operations to do. Then
+// all servers must be members at the end of the run.
 func (p *tablePlan) returns() bool { return p.pause > 0 }
 
-// drawReturn draws whether clients go on until memory servers have come back, and what else crashes then.
+// drawReturn draws whether clients work so long that crashed memory servers come back meanwhile,
+// and the blows at that time.
 func (p *tablePlan) drawReturn(d *draw) {
 	dies := func(x trialFault) bool { return x.what == trialServerDies }
 	if !slices.ContainsFunc(p.faults, dies) || d.chance(0.25) {
@@ -64,7 +66,7 @@ func (p *tablePlan) drawReturn(d *draw) {
 	}
 	p.pause = d.span(30*time.Millisecond, 300*time.Millisecond)
 	for i := range p.faults {
-		if x := &p.faults[i]; dies(*x) { // early, so that clients are still at work
+		if x := &p.faults[i]; dies(*x) { // an early crash, so that clients still have operations to do when the server comes back
 			x.after = max(1, x.after/3)
 		}
 	}
@@ -88,9 +90,11 @@ func (p *tablePlan) drawReturn(d *draw) {
 // watchEvery is the interval at which the run looks at the stages of servers that have come back.
 const watchEvery = 100 * time.Microsecond
 
-// await makes the planned blows happen when servers have come back.
+// await makes the planned blows happen when memory servers have come back and have reached the
+// blows' stages.
 func (r *tableRun) await() {
-	// A master that is separated from all servers may remove one that has lost nothing.
+	// A master that is separated from all servers may remove a server that has lost nothing. So the
+	// run crashes only a server without which the store survives.
 	if (r.plan.returns() || r.plan.cut) && r.plan.masters > 0 {
 		r.spare = r.expendable
 	}
@@ -104,7 +108,7 @@ func (r *tableRun) await() {
 	h.Go("blows", true, func(ctx verbs.Context) {
 		rt := ctx.Runtime()
 		left := slices.Clone(r.plan.blows)
-		away := make([]bool, r.plan.servers) // servers that were down
+		away := make([]bool, r.plan.servers) // servers that have been down
 		for ; len(left) > 0; rt.Sleep(watchEvery) {
 			for i, host := range memoryServers(r.plan.servers) {
 				if r.down[host] {
@@ -124,7 +128,7 @@ func (r *tableRun) await() {
 	})
 }
 
-// deal makes a blow happen.
+// deal makes the blow x happen.
 func (r *tableRun) deal(x tableBlow) {
 	switch {
 	case x.client < 0:
@@ -134,7 +138,7 @@ func (r *tableRun) deal(x tableBlow) {
 	}
 }
 
-// stage returns the stage of a server that has come back.
+// stage returns the stage of server i by the words that masters write into its memory.
 func (r *tableRun) stage(i int) returnStage {
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(r.memory[i][at:]) }
 	switch {
@@ -148,8 +152,8 @@ func (r *tableRun) stage(i int) returnStage {
 	return isUp
 }
 
-// expendable reports whether the store survives the crash of a server now: the other members that are up
-// have everything.
+// expendable reports whether the store survives the crash of the server victim now: the other
+// members that are up have everything.
 func (r *tableRun) expendable(victim string) bool {
 	last, rest := r.latest(), layout.View(0)
 	for i, host := range memoryServers(r.plan.servers) {
@@ -164,7 +168,7 @@ func (r *tableRun) viewAt(i int) layout.View {
 	return layout.View(binary.LittleEndian.Uint64(r.memory[i][layout.ViewWord:]))
 }
 
-// latest is the latest view that a server has.
+// latest returns the latest view that any server has in its memory.
 func (r *tableRun) latest() (last layout.View) {
 	for i := range r.plan.servers {
 		if v := r.viewAt(i); v.Newer(last) {

@@ -2,16 +2,15 @@ package scenario
 
 import "time"
 
-// switchLane is combined with the seed to draw crashes of the switch from random numbers of their own
-// (see deathLane).
+// switchLane is combined with the seed to draw crashes of the switch (see deathLane).
 const switchLane = 0x5c0ff << 32
 
 // theSwitch is the victim of a crash of the switch.
 const theSwitch = "the switch"
 
-// drawSwitch draws whether the switch crashes, which loses all packets in flight and separates all hosts:
-// at any time, or about the time of another crash. It may be down for longer than the lease of the master, which
-// then takes all memory servers for dead.
+// drawSwitch draws whether the switch crashes, at any time, or about the time of another crash. A
+// crash loses all packets in flight and separates all hosts. The switch may be down for longer than
+// the lease of the master, which then takes all memory servers for dead.
 func (p *tablePlan) drawSwitch(d *draw) {
 	if d.chance(0.7) {
 		return

@@ -17,12 +17,13 @@ import (
 // computeHosts is the number of compute hosts on which the clients of a store run.
 const computeHosts = 4
 
-// passiveRack is the rack file of a store that needs memory servers only.
+// passiveRack returns the rack file of a store that needs memory servers and compute hosts alone.
 func passiveRack(servers, hosts int) string {
 	return fmt.Sprintf("name: sim\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n", servers-1, hosts-1)
 }
 
-// memoryServers are the names of a rack's memory servers, passiveHosts those and the compute hosts.
+// memoryServers returns the names of a rack's n memory servers. passiveHosts returns these and the
+// names of the compute hosts.
 func memoryServers(n int) (out []string) {
 	for i := range n {
 		out = append(out, fmt.Sprintf("ms%d", i))
@@ -38,7 +39,7 @@ func passiveHosts(servers int) []string {
 	return out
 }
 
-// wirePlan is what a seed decides about links and connections for the history of a store.
+// wirePlan is what the seed decides about links and connections for a history of a store.
 type wirePlan struct {
 	links  string // the faults of the links in words
 	rules  []fault.Rule
@@ -46,8 +47,9 @@ type wirePlan struct {
 	params rdmacm.Params
 }
 
-// drawWire draws the faults of the hosts' links. For each server, it draws with probability torn
-// whether copies to the server's memory are torn.
+// drawWire draws the faults of the links of hosts, and the parameters of NICs and connections. For
+// each of the servers, it draws with the probability torn that memory copies there are torn: a
+// concurrent reader sees a part of a copy.
 func (p *wirePlan) drawWire(e *env, hosts, servers []string, torn float64) {
 	d := e.draw
 	p.links, p.rules = drawLinks(d, hosts)
@@ -61,8 +63,9 @@ func (p *wirePlan) drawWire(e *env, hosts, servers []string, torn float64) {
 	p.params = rdmacm.Params{PathMTU: one(d, verbs.MTU256, verbs.MTU1024), Timeout: uint8(d.between(6, 8)), RdAtomic: one(d, 2, 16)}
 }
 
-// windowLane is combined with the seed to draw wide windows from random numbers of their own: all
-// other seeds keep their plans. None of the seeds that tests and documents name has a wide window.
+// windowLane is combined with the seed to draw wide windows (see widen) from a sequence of random
+// numbers of their own: the other parts of a plan are the same with and without them. None of the
+// seeds that tests and documents name has a wide window.
 const windowLane = 0x317865 << 32
 
 // widen gives the NICs of a few runs as many packets in flight as hardware NICs allow.
@@ -72,7 +75,8 @@ func (e *env) widen(rack *simrack.Options) {
 	}
 }
 
-// tear adds a fault of kind Tear, which makes a reader see parts of copies to a host's memory.
+// tear adds a fault of kind Tear for a host: with this probability, a memory copy there pauses in
+// the middle, so that a concurrent reader sees a part of it.
 func (p *wirePlan) tear(host string, probability float64, pause time.Duration) {
 	p.rules = append(p.rules, fault.Rule{Link: host, Kind: fault.Tear, Probability: probability, Delay: pause})
 	p.links += "tear:" + host + " "
@@ -83,7 +87,8 @@ func (p *wirePlan) untear() {
 	p.rules = slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind == fault.Tear })
 }
 
-// belated delays packets by milliseconds, until the requesters have given up their connections.
+// belated replaces all faults of links but torn copies by delays of up to 15 ms, so long that the
+// requesters give up their connections.
 func (p *wirePlan) belated(d *draw, hosts []string) {
 	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
 	for _, h := range hosts {
@@ -94,14 +99,15 @@ func (p *wirePlan) belated(d *draw, hosts []string) {
 	p.params.RetryCount = uint8(d.between(1, 3))
 }
 
-// setFaults gives each link its faults.
+// setFaults gives each link those of the rules that name its host.
 func (e *env) setFaults(rules []fault.Rule) {
 	for _, h := range e.rack.Hosts() {
 		h.SetFaults(slices.DeleteFunc(slices.Clone(rules), func(f fault.Rule) bool { return f.Link != h.Spec.Name }))
 	}
 }
 
-// serveMemory starts the memory service of a host. begun, if not nil, is called before it serves.
+// serveMemory starts the memory service of a host. begun, if not nil, is called with the service
+// before it serves.
 func (e *env) serveMemory(host string, cfg memservice.Config, begun func(*memservice.Server)) {
 	h := e.rack.Host(host)
 	h.Go("memory", true, func(ctx verbs.Context) {
@@ -125,8 +131,8 @@ func (e *env) restartSwitch() {
 	}
 }
 
-// goOnUntil starts an application on a host that does not fail. It keeps the run going until a
-// fault is over, even if all clients have ended.
+// goOnUntil keeps a run going until the time over, at which a fault ends, even if all clients have
+// ended before. It starts an application that sleeps until then, on a host that does not fail.
 func (e *env) goOnUntil(over clock.Time, host string) {
 	e.rack.Host(host).Go("survivor", false, func(ctx verbs.Context) {
 		for ctx.Runtime().Now() <= over {

@@ -18,9 +18,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// hole is a script for one hole of the paper. The script does damage under a published rule and
-// none under the same rule hardened. If same is set, the script is for a case that the paper does
-// not mention, and it does no damage under either rule. swordbox/HOLES.md numbers the holes.
+// hole is a script for one hole of the SwordBox paper. The script must do damage under a published
+// rule and none under the same rule hardened. If same is true, the script is for a case that the
+// paper does not mention, and it must do no damage under either rule. swordbox/HOLES.md numbers the
+// holes.
 type hole struct {
 	number int
 	title  string
@@ -29,12 +30,13 @@ type hole struct {
 	rack   simrack.Options // options of the rack, such as delays of links
 	script func(h *holeRun)
 	same   bool // no damage is expected under the published rule either
-	// wrap replaces nodes, spy gets all events of packets; either may be nil.
+	// wrap, if not nil, may put a node in front of a host or the switch. spy, if not nil, gets all
+	// events of packets.
 	wrap func(h *holeRun, name string, n sim.Node) sim.Node
 	spy  func(h *holeRun, ev *sim.Event)
 }
 
-// holeScenarios returns the scenario of all holes, and one for each hole.
+// holeScenarios returns the scenario that runs all holes, and one for each hole.
 func holeScenarios() []Scenario {
 	out := []Scenario{{
 		Name: "holes", Doc: "each hole of the SwordBox paper, by its number in swordbox/HOLES.md: most do damage under published rules, none does under hardened rules",
@@ -69,7 +71,7 @@ switch:
   rules:
     - {server: ms0, action: %s, mode: %s, service: %s}
 `
-	// holeSettled is when the connections of the clients and of the switch have been established.
+	// holeSettled is a time at which the clients and the switch have made all their connections.
 	holeSettled = clock.Time(50 * time.Millisecond)
 	// holePatience is longer than all retries of a request take.
 	holePatience = 2 * time.Second
@@ -89,12 +91,12 @@ type holeRun struct {
 	damage  []string
 	err     error
 
-	server *sender // on the server's link, if the hole's wrap puts it there
-	seen   []int   // counts of the hole's spy, by client
+	server *sender // sends packets on the server's link, if the hole's wrap puts it there
+	seen   []int   // for the hole's spy: numbers by client
 }
 
-// run runs the script under the published and under the hardened rule. It must do damage under the
-// first and none under the second.
+// run runs the script under the published and under the hardened rule, and returns an error unless
+// there is damage exactly where the hole expects it: under the published rule, unless same is true.
 func (o hole) run(e *env) error {
 	found := make(map[string][]string)
 	for _, m := range []string{recordedPublished, recordedHardened} {
@@ -170,8 +172,8 @@ func (h *holeRun) play() error {
 	return errors.Join(h.rack.Run(), h.err)
 }
 
-// serve starts the memory server's application, for the first time or after a crash. Clients and
-// the switch connect to it.
+// serve starts the memory server's application, at the beginning or after a crash. Clients and the
+// switch connect to its two services.
 func (h *holeRun) serve() {
 	host := h.rack.Host("ms0")
 	s := &lockServer{run: &lockRun{env: h.env, plan: &lockPlan{params: h.params}}}
@@ -188,7 +190,7 @@ func (h *holeRun) serve() {
 			var l rdmacm.Listener
 			if l, err = host.ConnManager(ctx).Listen(service); err == nil {
 				private := remoteOf(h.mr).appendTo(nil)
-				ctx.Runtime().Go(service, func() { _ = s.take(ctx, pd, l, private) }) // ends with the host
+				ctx.Runtime().Go(service, func() { _ = s.take(ctx, pd, l, private) }) // the goroutine ends with the host
 			}
 		}
 		if err != nil {
@@ -205,14 +207,15 @@ func (h *holeRun) harm(format string, args ...any) {
 // word returns a word of the server's memory.
 func (h *holeRun) word(off int) uint64 { return binary.NativeEndian.Uint64(h.memory[off:]) }
 
-// want records damage unless the word has the given value.
+// want records damage unless the word at off has the value v.
 func (h *holeRun) want(off int, v uint64, why string) {
 	if got := h.word(off); got != v {
 		h.harm("%s: the word is %#x, want %#x", why, got, v)
 	}
 }
 
-// warm sets a word to v and makes it known to the switch.
+// warm makes the word at off known to the switch, and sets it to v: each client replaces it by CAS
+// three times.
 func (h *holeRun) warm(off int, v uint64) {
 	for range 3 {
 		for _, c := range h.clients {

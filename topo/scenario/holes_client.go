@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// holeClient is a client whose requests a script posts one by one.
+// holeClient is a client of the script of a hole, which posts the client's requests one by one.
 type holeClient struct {
 	run  *holeRun
 	host *simrack.Host
@@ -19,7 +19,8 @@ type holeClient struct {
 	mem  remote
 	next uint64
 	got  map[uint64]*answer
-	// held: post only collects work requests in hold; the function together posts them at its end.
+	// held: while it is true, post only collects work requests in hold, and together posts them all
+	// at its end.
 	hold []verbs.SendWR
 	held bool
 }
@@ -39,7 +40,8 @@ type answer struct {
 	took   time.Duration
 }
 
-// connect makes the first or a further connection to the server.
+// connect makes a queue pair and connects it to the server. A script may call it again for a
+// further connection.
 func (c *holeClient) connect() error {
 	var err error
 	if c.end, err = newEnds(c.ctx, holeDepth*holeSlot, holeDepth, verbs.LocalWrite); err != nil {
@@ -48,7 +50,7 @@ func (c *holeClient) connect() error {
 	return c.dial()
 }
 
-// dial connects the present queue pair.
+// dial connects the client's present queue pair to the server.
 func (c *holeClient) dial() error {
 	to := c.run.rack.Host("ms0").Addr()
 	private, err := c.host.ConnManager(c.ctx).Dial(c.end.qp, to, holeService, c.run.params, nil, c.end.rt.Now().Add(holePatience))
@@ -69,7 +71,7 @@ func (c *holeClient) together(f func()) {
 	c.hold = nil
 }
 
-// post posts a request for n bytes at an offset of the server's memory.
+// post posts the request wr for n bytes at the offset off of the server's memory.
 func (c *holeClient) post(wr verbs.SendWR, off, n int) *answer {
 	a := &answer{client: c, posted: c.end.rt.Now(), slot: int(c.next % holeDepth)}
 	wr.ID = c.next
@@ -115,7 +117,7 @@ func (a *answer) prior() uint64 {
 	return binary.NativeEndian.Uint64(a.client.end.buf[a.slot*holeSlot:])
 }
 
-// wait waits up to limit for the answer and reports whether it has come.
+// wait polls completions for up to limit and reports whether the answer a has come.
 func (a *answer) wait(limit time.Duration) bool {
 	c := a.client
 	until := c.end.rt.Now().Add(limit)

@@ -12,9 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// closedHoles lists holes that the paper does not mention. Both modes close them: while they were
-// open, no other hole could be shown. A test plants each of them in the switch and checks that the
-// script finds the damage.
+// closedHoles lists holes that the paper does not mention. Both modes close them, because no other
+// hole could be shown while they were open. A test plants each of them in the switch and checks
+// that the script finds the damage.
 func closedHoles() []hole {
 	return []hole{
 		{number: 3, same: true, title: "unmoved packets of a connection that others were moved from", script: holeUnmoved},
@@ -27,7 +27,8 @@ func closedHoles() []hole {
 	}
 }
 
-// holeUnmoved: between requests that are moved, some stay on the client's connection.
+// holeUnmoved: on one connection, long WRITEs and READs, which the switch leaves on the client's
+// connection, come between FETCH_ADDs, which it moves to a switch's connection.
 func holeUnmoved(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -51,7 +52,7 @@ func wrapLazy(_ *holeRun, name string, n sim.Node) sim.Node {
 	return &lazyAcks{Node: n, every: lazyEvery}
 }
 
-// holeCoalesced: eight additions are in flight, and one ACK answers four of them.
+// holeCoalesced: eight additions are in flight, and the server answers four of them with one ACK.
 func holeCoalesced(h *holeRun) {
 	h.warm(lockAt, 5)
 	up := h.rack.Host("ms0").Link()
@@ -75,8 +76,8 @@ func holeCoalesced(h *holeRun) {
 	}
 }
 
-// holeAckReq: if a WRITE that replaces an atomic does not request an ACK, the server does not
-// answer it, and the client of the atomic waits.
+// holeAckReq: the switch sends a WRITE in place of an atomic. If this WRITE did not request an ACK,
+// the server would not answer it, and the client of the atomic would wait.
 func holeAckReq(h *holeRun) {
 	h.warm(lockAt, 5)
 	for i, c := range h.clients {
@@ -86,7 +87,7 @@ func holeAckReq(h *holeRun) {
 }
 
 // holeDecidedOnce: the answer to a CAS is lost, the next client sets the word back, and the first
-// client sends its CAS again. If the switch decided it a second time, it would succeed twice.
+// client sends its CAS again. If the switch decided this CAS a second time, it would succeed twice.
 func holeDecidedOnce(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.faults("cn1", lose(fault.Down, 1, wire.RCAtomicAck))
@@ -100,7 +101,7 @@ func holeDecidedOnce(h *holeRun) {
 	h.want(lockAt, 5, "5→6, and then 6→5")
 }
 
-// roaming stands in front of the switch and changes the UDP source port of client 1's packets after
+// roaming stands in front of the switch. It changes the UDP source port of client 1's packets after
 // the first settledPackets, as a NIC may do in the middle of a connection.
 type roaming struct {
 	sim.Node
@@ -128,7 +129,8 @@ func wrapRoaming(_ *holeRun, name string, n sim.Node) sim.Node {
 	return &roaming{Node: n}
 }
 
-// holeSourcePort: client 1's NIC begins to change its source port with every packet.
+// holeSourcePort: client 1's NIC changes its UDP source port with every packet; the switch must go
+// on to recognise the connection.
 func holeSourcePort(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -139,8 +141,8 @@ func holeSourcePort(h *holeRun) {
 	h.want(lockAt, 9, "four CAS in a row")
 }
 
-// holeSameNumber: a client's host reboots and uses the same numbers as before: its queue pair gets
-// the same QPN.
+// holeSameNumber: a client's host reboots and gives its new queue pair the QPN that the old one
+// had.
 func holeSameNumber(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -172,7 +174,8 @@ func holeSameNumber(h *holeRun) {
 	h.want(lockAt, 11, "six CAS in a row")
 }
 
-// holeByteOrder: a word in which all bytes differ would show a wrong byte order.
+// holeByteOrder: atomics on a word whose bytes all differ. A wrong byte order in the switch would
+// give a wrong value.
 func holeByteOrder(h *holeRun) {
 	const v = 0x0102030405060708
 	h.warm(lockAt, v)

@@ -23,11 +23,11 @@ func livenessHoles() []hole {
 	}
 }
 
-// rto is the switch's first retransmission timeout with some time for the answer.
+// rto is the switch's first retransmission timeout, 1 ms, and some time for the answer.
 const rto = time.Millisecond + 500*time.Microsecond
 
-// holeDeadClient: the switch moves client 1's CAS, which is lost on its way to the server, and
-// client 1 dies. Client 2 uses the same word.
+// holeDeadClient: the switch moves client 1's CAS, the CAS is lost on its way to the server, and
+// client 1 dies, so that it never sends the CAS again. Client 2 uses the same word.
 func holeDeadClient(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly, wire.RCCmpSwap))
@@ -44,8 +44,9 @@ func holeDeadClient(h *holeRun) {
 	}
 }
 
-// stalled records as damage the request for which all clients wait, as `rdmalab switch connections`
-// shows it.
+// stalled is called when a request of the client who is not answered. It records as damage the
+// request for whose answer all clients on the shared connection wait, as `rdmalab switch
+// connections` shows it.
 func (h *holeRun) stalled(who string) {
 	for _, s := range h.machine().Shared {
 		if w := s.Waits; w != nil {
@@ -54,7 +55,8 @@ func (h *holeRun) stalled(who string) {
 	}
 }
 
-// holeBroadcast: eight clients have requests on the shared connection, and one packet is lost.
+// holeBroadcast: eight clients have requests on the shared connection, and one packet is lost. At
+// most one client may get a NAK that makes it send again.
 func holeBroadcast(h *holeRun) {
 	h.warm(lockAt, 5)
 	var before [holeClients]uint64
@@ -81,8 +83,9 @@ func holeBroadcast(h *holeRun) {
 	h.want(lockAt, 5+holeClients, "eight additions of 1")
 }
 
-// holeOwnerEnds: the published program borrows the connection of the first client. That client ends
-// its connection while another client's CAS, which is lost once, is in flight on it.
+// holeOwnerEnds: under the published rule, the switch borrows the connection of the first client as
+// its shared connection. That client ends its connection while another client's CAS, which is lost
+// once, is in flight on it.
 func holeOwnerEnds(h *holeRun) {
 	h.warm(lockAt, 5)
 	owner := h.clients[0]
@@ -94,8 +97,8 @@ func holeOwnerEnds(h *holeRun) {
 	h.expect(a, "client 2, after client 0 has ended")
 }
 
-// holeInterleaved: the owner of the connection sends a message of many packets when another client
-// posts a CAS.
+// holeInterleaved: the client whose connection is shared sends a message of many packets. Meanwhile
+// another client posts a CAS, whose packet the switch puts between these.
 func holeInterleaved(h *holeRun) {
 	h.warm(lockAt, 5)
 	long := h.clients[0].write(nodeAt, 9, 8192)
@@ -105,9 +108,10 @@ func holeInterleaved(h *holeRun) {
 	h.expect(long, "the long WRITE of client 0")
 }
 
-// holeDepth7: as negotiated with its client, the server remembers the answers to the last two
-// atomics of a connection. The answer to client 1 is lost, and others use the connection before
-// client 1 sends its atomic again.
+// holeDepth7: the server remembers the answers to the last two atomics of a connection, as it has
+// negotiated with the client. The answer to client 1 is lost. Before client 1 sends its atomic
+// again, the atomics of other clients on the shared connection push that answer out of the server's
+// memory.
 func holeDepth7(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.faults("ms0", lose(fault.Up, 1, wire.RCAtomicAck))
@@ -142,7 +146,8 @@ func holeEarlyAnswer(h *holeRun) {
 	}
 }
 
-// holeRing: eight clients have 40 requests each in flight, and the ring has 128 places.
+// holeRing: eight clients have 40 requests each in flight, more than the 128 places of the ring of
+// the published switch.
 func holeRing(h *holeRun) {
 	h.warm(lockAt, 0)
 	h.faults("ms0", fault.Rule{Kind: fault.Delay, Dir: fault.Up, Delay: 100 * time.Microsecond})

@@ -17,10 +17,10 @@ const (
 	nodeAt  = 0x4000
 )
 
-// holeParams are the parameters of connections, with usual retries.
+// holeParams are the parameters of the connections of a hole that names none.
 var holeParams = rdmacm.Params{Timeout: 10, PathMTU: verbs.MTU1024}
 
-// holes lists the scripts.
+// holes returns the scripts of all holes, in the order of their numbers.
 func holes() []hole {
 	list := slices.Concat(safetyHoles(), livenessHoles(), wireHoles(), closedHoles(), steerHoles())
 	slices.SortFunc(list, func(a, b hole) int { return a.number - b.number })
@@ -49,19 +49,19 @@ func safetyHoles() []hole {
 	}
 }
 
-// lose returns a rule that drops the next n packets with certain opcodes in a direction.
+// lose returns a rule that drops the next n packets with the opcodes ops in direction dir.
 func lose(dir fault.Dir, n int, ops ...wire.Opcode) fault.Rule {
 	return fault.Rule{Kind: fault.Loss, Dir: dir, Count: n, Match: fault.Match{Opcodes: ops}}
 }
 
-// delay returns a rule that delays the next n packets with certain opcodes; other packets overtake
-// them.
+// delay returns a rule that delays the next n packets with the opcodes ops in direction dir by d.
+// Other packets overtake them.
 func delay(dir fault.Dir, d time.Duration, n int, ops ...wire.Opcode) fault.Rule {
 	return fault.Rule{Kind: fault.Delay, Dir: dir, Delay: d, Count: n, Match: fault.Match{Opcodes: ops}}
 }
 
-// holeLateRetry: the answer to client 1's CAS is lost. Before client 1 sends it again, others have
-// used every place of the ring.
+// holeLateRetry: the answer to client 1's CAS is lost. Before client 1 sends the CAS again,
+// requests of other clients have used every place of the switch's ring.
 func holeLateRetry(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -77,8 +77,8 @@ func holeLateRetry(h *holeRun) {
 	}
 }
 
-// holeFailingCAS: client 1 has the lock. Client 2's CAS must fail, but its packet is delayed and
-// arrives behind the release.
+// holeFailingCAS: client 1 has the lock. Client 2's CAS must fail, but its packet is delayed on the
+// way to the server and arrives after client 1 has released the lock.
 func holeFailingCAS(h *holeRun) {
 	h.warm(lockAt, 0)
 	h.expect(h.clients[1].cas(lockAt, 0, 77), "the holder's CAS")
@@ -133,9 +133,9 @@ func holeNode(h *holeRun) {
 // holeFirstAnswer: two FETCH_ADDs are in flight to an unknown word; the answer to the second is
 // late, and a third FETCH_ADD arrives in between.
 func holeFirstAnswer(h *holeRun) {
-	h.warm(otherAt, 0) // moves the connections, without making the word known
+	h.warm(otherAt, 0) // moves requests of all connections; the word at lockAt stays unknown to the switch
 	first := h.clients[2].add(lockAt, 1)
-	h.rt.Sleep(time.Microsecond) // the link's delay: the switch moves the second request before the first is answered
+	h.rt.Sleep(time.Microsecond) // the delay of a link: the switch moves the second request before the first is answered
 	second := h.clients[3].add(lockAt, 1)
 	h.rt.Sleep(1500 * time.Nanosecond)
 	h.faults("ms0", delay(fault.Up, 40*time.Microsecond, 1, wire.RCAtomicAck))
@@ -153,8 +153,8 @@ func holeFirstAnswer(h *holeRun) {
 	h.want(lockAt, 3, "three additions of 1")
 }
 
-// holeServerRestart: the memory server crashes and starts again with empty memory, and a client
-// makes a new connection.
+// holeServerRestart: the memory server crashes and restarts with empty memory, and clients make new
+// connections. What the switch knew of the words is wrong now.
 func holeServerRestart(h *holeRun) {
 	h.warm(lockAt, 77)
 	ms := h.rack.Host("ms0")
@@ -176,8 +176,9 @@ func holeServerRestart(h *holeRun) {
 	h.want(lockAt, 3, "three CAS in a row")
 }
 
-// insist makes new connections until a CAS is answered. An earlier CAS without an answer may have
-// succeeded, too. It returns nil if no CAS was answered.
+// insist makes new connections until a CAS on one of them succeeds, and returns its answer, or nil
+// after holePatience. An earlier CAS of insist, whose answer did not come, may have been executed,
+// too.
 func (c *holeClient) insist(off int, compare, swap uint64) *answer {
 	for until := c.run.rt.Now().Add(holePatience); c.run.rt.Now() < until; c.run.rt.Sleep(20 * time.Millisecond) {
 		if c.connect() != nil {
@@ -190,8 +191,8 @@ func (c *holeClient) insist(off int, compare, swap uint64) *answer {
 	return nil
 }
 
-// holeGap: two dependent CAS are posted with one doorbell, and the first is lost on its way to the
-// switch.
+// holeGap: a client posts two CAS, of which the second needs the result of the first, with one
+// doorbell. The first is lost on its way to the switch.
 func holeGap(h *holeRun) {
 	h.warm(lockAt, 0)
 	c := h.clients[1]
@@ -209,20 +210,21 @@ func holeGap(h *holeRun) {
 	h.want(lockAt, 2, "one client's CAS 0→1, then 1→2")
 }
 
-// holeOtherAnswer: a WRITE is moved and lost; the next WRITE stays on the client's connection and
-// is acknowledged.
+// holeOtherAnswer: a WRITE is moved and lost. The next WRITE stays on the client's connection, and
+// its ACK would acknowledge the lost one, too.
 func holeOtherAnswer(h *holeRun) {
 	shortAndLong(h, lose(fault.Down, 1, wire.RCWriteOnly))
 }
 
 // holeOwnNak: a WRITE is moved and lost. The long WRITE behind it loses a packet on the client's
-// connection, and the server's NAK reaches the client.
+// connection. The server's NAK for this packet would acknowledge the lost WRITE.
 func holeOwnNak(h *holeRun) {
 	shortAndLong(h, lose(fault.Down, 1, wire.RCWriteOnly), lose(fault.Down, 1, wire.RCWriteMiddle))
 }
 
-// shortAndLong makes a client post two WRITEs at once, under faults of the server's link: a short
-// one, which is moved, and one of several packets, which is not.
+// shortAndLong makes a client post two WRITEs with one doorbell, under the given faults of the
+// server's link: a short one, which the switch moves, and one of several packets, which it does not
+// move.
 func shortAndLong(h *holeRun, faults ...fault.Rule) {
 	h.warm(otherAt, 0)
 	c := h.clients[1]

@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// steerHoles lists the holes of steering. Their scripts act as clients of Clover: they write nodes,
-// append them, and read.
+// steerHoles lists the holes of steering (sending appends and READs to the newest node of their
+// key). The scripts act as clients of Clover: they write nodes, append them, and read.
 func steerHoles() []hole {
 	list := []hole{
 		{number: 26, title: "an append goes to a node of another version", script: holeVersions},
@@ -32,11 +32,12 @@ func steerHoles() []hole {
 	return list
 }
 
-// Keys, and the layout of nodes.
+// The keys of the scripts, and the version of the first node of each chain.
 const (
 	steerKey = 7
 	otherKey = 8
-	// sameTail is the next key after steerKey that has the same tail in the published program.
+	// sameTail is the next key after steerKey that shares its register for the tail with steerKey
+	// in the published program.
 	sameTail = steerKey + rules.DefaultRegisters
 	firstEnd = layout.Version(1)
 )
@@ -48,8 +49,8 @@ func steerAt(h layout.Handle) int {
 	return p.Offset
 }
 
-// store formats the memory. For each key it makes a chain that the switch knows: 1 → 2 for the
-// first key, 11 → 12 for the second.
+// store formats the server's memory as a store. For each key it makes a chain that the switch
+// knows: node 1, then 2 for the first key; 11, then 12 for the second.
 func (h *holeRun) store(keys ...uint64) {
 	super := layout.Superblock{Format: layout.Hardened, Generation: 1, Space: steerSpace, Store: 1}
 	b := make([]byte, layout.SuperblockLen)
@@ -63,33 +64,33 @@ func (h *holeRun) store(keys ...uint64) {
 	}
 }
 
-// put WRITEs the bytes b.
+// put WRITEs the bytes b to the offset off.
 func (c *holeClient) put(off int, b []byte) *answer {
 	copy(c.end.buf[int(c.next%holeDepth)*holeSlot:], b)
 	return c.post(verbs.SendWR{Op: verbs.OpWrite}, off, len(b))
 }
 
-// node WRITEs a node whose value is its handle.
+// node WRITEs node n with version v for a key. The node's value is its handle.
 func (c *holeClient) node(n layout.Handle, v layout.Version, key uint64) *answer {
 	b := make([]byte, layout.MinSlab)
 	layout.Hardened.PutNode(b, layout.Header(v), key, binary.LittleEndian.AppendUint32(nil, uint32(n)))
 	return c.put(steerAt(n), b)
 }
 
-// link appends node n of version v to the node `to`, whose version is toV.
+// link appends node n of version v to the node with handle to, whose version is toV.
 func (c *holeClient) link(to layout.Handle, toV layout.Version, n layout.Handle, v layout.Version) *answer {
 	return c.cas(steerAt(to), uint64(layout.Header(toV)), uint64(layout.Superseded(toV, layout.Location{Handle: n, Version: v})))
 }
 
-// linked waits for the answer to an append to a node of version 1, and reports whether it says that
-// the append has succeeded.
+// linked waits for the answer to an append to a node of version 1, and reports whether the answer
+// says that the append has succeeded.
 func (h *holeRun) linked(a *answer, what string) bool {
 	h.expect(a, what)
 	return a.status == verbs.Success && layout.Word(a.prior()) == layout.Header(1)
 }
 
-// retry acts as a client whose append has failed: it follows the chain to the end and appends
-// there.
+// retry acts as a client whose append of node n has failed: it follows the chain to its end and
+// appends the node there.
 func (h *holeRun) retry(c *holeClient, n layout.Handle) {
 	at := layout.Handle(1)
 	for range 8 {
@@ -107,8 +108,8 @@ func (h *holeRun) retry(c *holeClient, n layout.Handle) {
 	h.harm("client %d finds no end of the chain", n)
 }
 
-// get acts as a client that knows a node: it READs that node and follows the chain. It returns the
-// value, which is a handle.
+// get acts as a client that knows the node at of a key: it READs that node and follows the chain to
+// its end. It returns the value of the last node, which is a handle.
 func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layout.Handle, ok bool) {
 	for range 16 {
 		a := c.read(steerAt(at.Handle), layout.MinSlab)
@@ -134,7 +135,7 @@ func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layo
 	return 0, false
 }
 
-// chain returns the nodes that can be reached from a node, as the server's memory has them.
+// chain returns the nodes that can be reached from the node from, as the server's memory has them.
 func (h *holeRun) chain(from layout.Handle) []layout.Handle {
 	list := []layout.Handle{from}
 	for len(list) < 64 {
@@ -153,8 +154,8 @@ func (h *holeRun) chain(from layout.Handle) []layout.Handle {
 	return list
 }
 
-// reaches records damage if a node is not in the chain although its append was answered as
-// successful.
+// reaches is called for a node n whose append was answered as successful. It records damage if the
+// node is not in the chain.
 func (h *holeRun) reaches(n layout.Handle, when string) {
 	list := h.chain(1)
 	for _, x := range list {
@@ -165,8 +166,8 @@ func (h *holeRun) reaches(n layout.Handle, when string) {
 	h.harm("%s node %d, which was acknowledged, is not in the chain %v", when, n, list)
 }
 
-// holeVersions: the tail is a node in its second use (version 2), and a client that knows the first
-// node appends.
+// holeVersions: the tail of the chain is a node in its second use (version 2). A client that knows
+// only the first node, of version 1, appends.
 func holeVersions(h *holeRun) {
 	h.store(steerKey)
 	c := h.clients[1]
@@ -186,7 +187,8 @@ func holeVersions(h *holeRun) {
 	}
 }
 
-// holeReadTail: the append of node 3 is delayed, and a READ of another client is faster.
+// holeReadTail: the append of node 3 is delayed, and a READ of another client overtakes it. The
+// READ must not return node 3, which is not linked yet.
 func holeReadTail(h *holeRun) {
 	h.store(steerKey)
 	c := h.clients[1]
@@ -200,7 +202,8 @@ func holeReadTail(h *holeRun) {
 	h.expect(a, "the append")
 }
 
-// holeFailedAppend: an append fails because its client expects a wrong version.
+// holeFailedAppend: an append fails because its client expects a wrong version. The switch must not
+// take its node for the tail.
 func holeFailedAppend(h *holeRun) {
 	h.store(steerKey)
 	c, d := h.clients[1], h.clients[2]
@@ -214,8 +217,8 @@ func holeFailedAppend(h *holeRun) {
 	}
 }
 
-// holeBrokenChain: the append of node 3 is lost. Node 4 is appended before that append is sent
-// again.
+// holeBrokenChain: the append of node 3 is lost. Before it is sent again, another client appends
+// node 4.
 func holeBrokenChain(h *holeRun) {
 	h.store(steerKey)
 	c, d := h.clients[1], h.clients[2]
@@ -233,7 +236,8 @@ func holeBrokenChain(h *holeRun) {
 	h.reaches(3, "in the end")
 }
 
-// holeDoubleFailure is holeBrokenChain, but client 1 dies, and then the switch does.
+// holeDoubleFailure is holeBrokenChain, but client 1 dies before it sends its append again, and
+// then the switch restarts.
 func holeDoubleFailure(h *holeRun) {
 	h.store(steerKey)
 	c, d := h.clients[1], h.clients[2]
@@ -258,8 +262,8 @@ func holeDoubleFailure(h *holeRun) {
 	}
 }
 
-// holeResent: two appends are lost, and a third is steered behind them; then the first two are sent
-// again.
+// holeResent: two appends are lost, and a third one is steered behind their nodes. Then the first
+// two are sent again.
 func holeResent(h *holeRun) {
 	h.store(steerKey)
 	var lost [2]*answer
@@ -285,8 +289,8 @@ func holeResent(h *holeRun) {
 	}
 }
 
-// holeRecycled: node 3 belonged to key 7 and belongs to key 8 now. A client with an old location
-// READs key 7 there.
+// holeRecycled: node 3 belonged to key 7 and belongs to key 8 now. A client that still knows the
+// old location READs key 7 there, and must not get the value of key 8.
 func holeRecycled(h *holeRun) {
 	h.store(steerKey, otherKey)
 	c := h.clients[1]
@@ -304,7 +308,8 @@ func holeRecycled(h *holeRun) {
 	h.get(h.clients[3], layout.Location{Handle: 3, Version: 1}, steerKey)
 }
 
-// holeBatch: on one connection a client writes nodes of two keys, and then appends both.
+// holeBatch: a client writes nodes of two keys on one connection, and then appends both. The switch
+// must know which node belongs to which append.
 func holeBatch(h *holeRun) {
 	h.store(steerKey, otherKey)
 	c := h.clients[1]
@@ -322,8 +327,8 @@ func holeBatch(h *holeRun) {
 	}
 }
 
-// holeSharedTail: two clients append to keys whose numbers differ by the number of tails, so that
-// both keys have the same tail in the published program.
+// holeSharedTail: two clients append to keys that share a register for the tail in the published
+// program.
 func holeSharedTail(h *holeRun) {
 	h.store(steerKey, sameTail)
 	for i, k := range []uint64{steerKey, sameTail} {

@@ -21,8 +21,8 @@ func wireHoles() []hole {
 	}
 }
 
-// holePartOfRead: requests of the client were moved before. Now a packet of the answer to a long
-// READ is lost, and the client's NIC requests the rest.
+// holePartOfRead: on a connection from which requests were moved, a packet of the response to a
+// long READ is lost. The client's NIC requests the rest of this READ.
 func holePartOfRead(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -31,7 +31,8 @@ func holePartOfRead(h *holeRun) {
 	h.expect(c.read(nodeAt, 4096), "the READ that lost a packet of its answer")
 }
 
-// holeMessageNumbers: MSNs count messages, but a READ or long WRITE takes several PSNs.
+// holeMessageNumbers: the MSN in an answer must count messages. A READ or a long WRITE is one
+// message, but takes several PSNs.
 func holeMessageNumbers(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -50,8 +51,9 @@ func spyMessageNumber(h *holeRun, ev *sim.Event) {
 	}
 }
 
-// holeNotReady: the published program borrows the connection of the first client, which now SENDs
-// to a server that has posted no receive.
+// holeNotReady: under the published rule, the switch borrows the connection of the first client as
+// its shared connection. This client SENDs to the server, which has posted no receive, so that the
+// connection waits.
 func holeNotReady(h *holeRun) {
 	h.warm(lockAt, 5)
 	send := h.clients[0].post(verbs.SendWR{Op: verbs.OpSend}, 0, 8)
@@ -71,7 +73,7 @@ func wrapServer(h *holeRun, name string, n sim.Node) sim.Node {
 }
 
 // holeCongestion: all clients have requests in flight on the shared connection when the server
-// sends a congestion notification.
+// sends a congestion notification. Each client must get it.
 func holeCongestion(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.faults("ms0", fault.Rule{Kind: fault.Delay, Dir: fault.Up, Delay: 30 * time.Microsecond, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCAck}}})
@@ -108,9 +110,9 @@ func spyCongestion(h *holeRun, ev *sim.Event) {
 	}
 }
 
-// holeSwitchRestart: the switch loses its state while no request is in flight. A client that sends
-// again must get an error at once, without retrying until it gives up, and must get no success for
-// an operation that was not executed.
+// holeSwitchRestart: the switch restarts and loses its state while no request is in flight. The
+// next request of a client must get an error at once, not after all retries, and must get no
+// success unless it was executed.
 func holeSwitchRestart(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.rack.CrashSwitch()

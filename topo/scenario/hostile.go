@@ -13,14 +13,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// sender is a host's NIC, and an attacker beside it that sends raw frames on the same link.
+// sender is a host's NIC together with a source of raw frames, such as an attacker, on the same
+// link.
 type sender struct {
 	sim.Node
 	frames [][]byte
-	batch  int // frames that it sends at one instant
+	batch  int // frames that Tick sends at one instant; 0 means one
 }
 
-// Tick sends the next frames.
+// Tick runs the NIC's timers, and sends the next raw frames.
 func (s *sender) Tick(now clock.Time, out *packetio.Batch) {
 	if s.Node.Deadline() <= now {
 		s.Node.Tick(now, out)
@@ -32,7 +33,7 @@ func (s *sender) Tick(now clock.Time, out *packetio.Batch) {
 	s.frames = s.frames[n:]
 }
 
-// Deadline is 0, which is due at once, while frames wait to be sent.
+// Deadline returns 0, which makes Tick due at once, while raw frames wait to be sent.
 func (s *sender) Deadline() clock.Time {
 	if len(s.frames) > 0 {
 		return 0
@@ -40,12 +41,12 @@ func (s *sender) Deadline() clock.Time {
 	return s.Node.Deadline()
 }
 
-// hostile is a run in which one host attacks the connections of the others. The attacker has seen
-// every packet on the links.
+// hostile is a run in which one host attacks the connections of the others. The attacker can see
+// every packet of client 1: seen has the client's packets, answers those to it.
 type hostile struct {
 	*holeRun
 	attacker *sender // on the attacker's link
-	echo     *sender // on the link of client 1, to repeat packets that it has sent
+	echo     *sender // on the link of client 1, to repeat packets that client 1 has sent
 	seen     [][]byte
 	answers  [][]byte
 	record   bool
@@ -53,9 +54,8 @@ type hostile struct {
 
 const attackerHost = "cn7"
 
-// runHostile checks that no attack changes another client's data, fails another client's
-// connection, or makes the switch's tables exceed their bounds; and that refused packets are
-// counted.
+// runHostile checks that no attack changes the data of another client, makes its connection fail,
+// or makes the switch's tables exceed their bounds, and that the refused packets are counted.
 func runHostile(e *env) error { return runHostileIn(e, recordedHardened) }
 
 func runHostileIn(e *env, mode string) error {
@@ -85,7 +85,7 @@ func runHostileIn(e *env, mode string) error {
 	return nil
 }
 
-// spy stores packets of client 1 and answers to it.
+// spy stores packets of client 1 and answers to it, up to 400 of each, while a.record is true.
 func (a *hostile) spy(ev *sim.Event) {
 	const keep = 400
 	if !a.record || ev.Kind != sim.Sent || ev.Link() != "cn1" {
@@ -100,10 +100,10 @@ func (a *hostile) spy(ev *sim.Event) {
 	}
 }
 
-// send sends frames from a host.
+// send sends raw frames by s, which stands at the host of the client from.
 func (a *hostile) send(s *sender, from *holeClient, frames ...[]byte) {
 	s.frames = append(s.frames, frames...)
-	_, _ = from.end.qp.Query() // a step of the host, after which its deadline is read
+	_, _ = from.end.qp.Query() // makes the host take a step, after which the simulator reads the deadline of s
 }
 
 func (a *hostile) script() {
@@ -147,14 +147,14 @@ func (a *hostile) script() {
 	a.lockRound()
 }
 
-// knownWords is how many further words the switch knows when the attacks begin.
+// knownWords is how many words besides the one at lockAt the switch knows when the attacks begin.
 const knownWords = 16
 
 // trafficRounds is how often each client adds 1 after an attack.
 const trafficRounds = 30
 
-// traffic makes every client except the attacker add 1 several times, and returns the sum. A client
-// that gets an error is damage.
+// traffic makes every client except the attacker add 1 several times, and returns the sum. An error
+// that a client gets is recorded as damage.
 func (a *hostile) traffic(rounds int) int {
 	n := 0
 	for range rounds {
@@ -184,7 +184,7 @@ func (a *hostile) lockRound() {
 }
 
 // refused returns how many packets the switch and the NICs have refused so far, by the name of the
-// reason or the counter.
+// switch's reason or of the counter.
 func (a *hostile) refused() map[string]uint64 {
 	out := make(map[string]uint64)
 	for i := range a.rack.Hosts() {
@@ -221,7 +221,8 @@ func (a *hostile) count(name string) uint64 {
 // servers of a run.
 const settledRows = 64
 
-// rows returns how many flows the switch tracks, and how many it may be learning for one host.
+// rows returns how many flows the switch tracks, and how many flows without a peer it may learn of
+// one host.
 func (a *hostile) rows() (n, most int) {
 	p, ok := a.rack.Program().(*swordbox.Program)
 	if !ok {

@@ -7,7 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// attack is one attack. The reasons and counters in counted must together grow by atLeast or more.
+// attack is one attack on the clients and the switch. During it, the refusals under the reasons and
+// counters in counted must together grow by atLeast or more.
 type attack struct {
 	name    string
 	do      func()
@@ -24,12 +25,14 @@ func (a *hostile) attacks() []attack {
 		{name: "forged answers", do: a.forgeAnswers, counted: []string{"spoofed source"}, atLeast: 20},
 		{name: "answers to the switch", do: a.forgeToSwitch, counted: []string{"spoofed source"}, atLeast: 40},
 		{name: "a WRITE over everything", do: a.writeFirst, counted: []string{"word busy", "unadmitted"}, atLeast: 50},
-		// One of the packets may name a queue pair that exists.
+		// One of the packets may name a queue pair that exists, so that the switch does not refuse
+		// it.
 		{name: "flood of queue pairs", do: a.flood, counted: []string{"word busy", "psn gap"}, atLeast: floodPackets},
 	}
 }
 
-// change returns a copy of a frame that how has changed, with a correct ICRC.
+// change returns a copy of frame b to which how was applied, with a correct ICRC; nil if b is no
+// RoCEv2 frame.
 func change(b []byte, how func(f *wire.Frame)) []byte {
 	var f wire.Frame
 	if wire.ParseFrame(b, &f) != nil {
@@ -40,7 +43,7 @@ func change(b []byte, how func(f *wire.Frame)) []byte {
 	return f.AppendTo(nil)
 }
 
-// some returns the last packets that match, at most n of them.
+// some returns the last packets of list that match, at most n of them, the newest first.
 func some(list [][]byte, n int, match func(f *wire.Frame) bool) [][]byte {
 	var out [][]byte
 	var f wire.Frame
@@ -56,7 +59,7 @@ func isAdd(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCFetchAdd }
 
 func isAnswer(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }
 
-// copies sends n copies of a packet from the attacker's port; how changes copy k.
+// copies sends n copies of packet b from the attacker's port. The function how changes copy k.
 func (a *hostile) copies(b []byte, n int, how func(f *wire.Frame, k int)) {
 	out := make([][]byte, n)
 	for k := range out {
@@ -65,7 +68,8 @@ func (a *hostile) copies(b []byte, n int, how func(f *wire.Frame, k int)) {
 	a.send(a.attacker, a.clients[7], out...)
 }
 
-// forge sends n copies of an addition that the attacker has seen, with the attacker's addresses.
+// forge sends n copies of a FETCH_ADD that the attacker has seen, with the attacker's addresses.
+// The function how changes copy k.
 func (a *hostile) forge(n int, how func(f *wire.Frame, k int)) {
 	seen := some(a.seen, 1, isAdd)
 	if len(seen) == 0 {
@@ -79,8 +83,7 @@ func (a *hostile) forge(n int, how func(f *wire.Frame, k int)) {
 	})
 }
 
-// spoof sends requests with client 1's addresses from the attacker's port: additions with the next
-// PSNs, and WRITEs to the word.
+// spoof sends FETCH_ADDs with client 1's addresses and next PSNs from the attacker's port.
 func (a *hostile) spoof() {
 	for _, b := range some(a.seen, 1, isAdd) {
 		a.copies(b, 20, func(f *wire.Frame, k int) {
@@ -90,8 +93,8 @@ func (a *hostile) spoof() {
 	}
 }
 
-// forgePSN sends requests on the attacker's connection with PSNs that are all different and ahead
-// of the expected PSN. The switch refuses each as a PSN gap.
+// forgePSN sends requests on the attacker's connection. Their PSNs are all different and ahead of
+// the expected one, so that the switch refuses each as a PSN gap.
 func (a *hostile) forgePSN() {
 	attr, err := a.clients[7].end.qp.Query()
 	if err != nil {
@@ -105,8 +108,8 @@ func (a *hostile) forgePSN() {
 	})
 }
 
-// foreignKey sends requests with R_Keys of other clients on the attacker's connections, each of
-// which ends with an error.
+// foreignKey sends requests with wrong R_Keys, which may be those of other clients, on connections
+// of the attacker. Each connection ends with an error.
 func (a *hostile) foreignKey() {
 	c := a.clients[7]
 	for k := range 3 {
@@ -132,7 +135,8 @@ func (a *hostile) replay() {
 	a.send(a.attacker, a.clients[7], old...)
 }
 
-// forgeAnswers sends client 1 answers that did not come from the server.
+// forgeAnswers sends client 1 atomic acknowledgements from the attacker's port, with client 1's
+// next PSNs.
 func (a *hostile) forgeAnswers() {
 	for _, b := range some(a.answers, 1, isAnswer) {
 		a.copies(b, 20, func(f *wire.Frame, k int) {
@@ -142,8 +146,9 @@ func (a *hostile) forgeAnswers() {
 	}
 }
 
-// forgeToSwitch sends acknowledgements for requests on the switch's connections that the server has
-// not executed, and NAKs that break these connections.
+// forgeToSwitch sends, from the attacker's port, answers to requests on the switch's connections to
+// servers: ACKs for requests that the server has not executed, and NAKs that would break these
+// connections.
 func (a *hostile) forgeToSwitch() {
 	var out [][]byte
 	sw := a.env.rack.Spec.Switch
@@ -176,8 +181,8 @@ func (a *hostile) flood() {
 	a.forge(floodPackets, func(f *wire.Frame, k int) { f.BTH.DestQP = wire.QPN(0x100000 + k) })
 }
 
-// writeFirst sends the first packets of WRITEs of a gigabyte, from the beginning of the memory, to
-// queue pairs that do not exist.
+// writeFirst sends the first packets of WRITEs of a gigabyte, which would cover the whole memory,
+// to queue pairs that do not exist.
 func (a *hostile) writeFirst() {
 	a.forge(50, func(f *wire.Frame, k int) {
 		f.BTH.Opcode, f.BTH.DestQP = wire.RCWriteFirst, wire.QPN(0x900000+k)

@@ -15,15 +15,16 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// cachePlan is what a seed draws for the scenario kvcs.
+// cachePlan is what the seed decides for the scenario kvcs, a key-value service in which clients
+// READ replicas of a table that a coordinator changes.
 type cachePlan struct {
 	cfg                          virtual.Config
 	clients, keys, ops, troubles int
 	faults                       string
 	largest                      int
 	deaths                       int
-	reboots                      int  // crashes of client hosts, which come back with new clients
-	successor                    bool // the coordinator's host crashes, and begins with an empty table
+	reboots                      int  // crashes of client hosts; when such a host restarts, new clients begin
+	successor                    bool // the coordinator's host crashes, and its next coordinator begins with an empty table
 }
 
 func drawCache(e *env) *cachePlan {
@@ -55,7 +56,8 @@ func drawCache(e *env) *cachePlan {
 	return p
 }
 
-// drawFaults draws the faults of each link.
+// drawFaults draws the faults of each link: of the coordinator's, the servers' and the client
+// hosts'.
 func (p *cachePlan) drawFaults(d *draw, cfg *virtual.Config) {
 	some := func(kind fault.Kind, most float64) fault.Rule {
 		return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)}
@@ -91,19 +93,19 @@ func (p *cachePlan) String() string {
 		c.Servers, p.clients, c.Hosts, p.ops, p.keys, p.largest, c.Shape.Buckets, c.Shape.Cells, c.RTT, c.Rate/1_000_000_000, c.MTU, c.Lease, c.Patience, p.troubles, p.deaths, p.reboots, p.successor, p.faults)
 }
 
-// cacheRun is one run.
+// cacheRun is one run of the scenario kvcs.
 type cacheRun struct {
 	*env
 	plan  *cachePlan
 	cache *virtual.Rack
-	// histories are those of the stores, by their numbers. The coordinator begins another store after a
-	// crash: replaced.
+	// histories has the history of each store, by the store's number. replaced: the coordinator has
+	// crashed and begun another store, so there is more than one.
 	histories map[uint64]*kv.History
 	replaced  bool
 	down      map[int]bool // compute hosts that have crashed
 	procs     []*sim.Proc
 	late      int // operations without an answer
-	ended     int // clients that were told of another store
+	ended     int // clients that ended because their store did
 	stats     kvcs.ClientStats
 }
 
@@ -141,13 +143,13 @@ func runCache(e *env) error {
 	return err
 }
 
-// start starts a client on a compute host.
+// start starts a client on compute host number host.
 func (r *cacheRun) start(host int) {
 	number := len(r.procs)
 	r.procs = append(r.procs, r.cache.Client(host, func(c *kvcs.Client, p *virtual.Port) error { return r.client(number, c, p) }))
 }
 
-// left reports whether clients have not returned.
+// left reports whether any client still runs.
 func (r *cacheRun) left() bool {
 	return slices.ContainsFunc(r.procs, func(p *sim.Proc) bool { return !p.Done() })
 }
@@ -168,7 +170,7 @@ func (r *cacheRun) build() (err error) {
 	return err
 }
 
-// client does the operations of a client.
+// client does the operations of client number number.
 func (r *cacheRun) client(number int, c *kvcs.Client, p *virtual.Port) error {
 	d, rtt := r.draw, r.plan.cfg.RTT
 	history := r.histories[c.Store()]
@@ -222,7 +224,8 @@ func (r *cacheRun) client(number int, c *kvcs.Client, p *virtual.Port) error {
 	return nil
 }
 
-// trouble lets servers fail for a while.
+// trouble plans the failures: servers crash, hang, or are cut off, from all hosts or from the
+// coordinator alone, for a while. In some cases the link of a client's host is cut instead.
 func (r *cacheRun) trouble() {
 	d, rtt := r.draw, r.plan.cfg.RTT
 	for range r.plan.troubles {
@@ -239,7 +242,7 @@ func (r *cacheRun) trouble() {
 				host = r.cache.Compute(d.IntN(r.plan.cfg.Hosts))
 			}
 			begin, end = func() { host.Link.SetUp(false) }, func() error { host.Link.SetUp(true); return nil }
-		case 2: // of the coordinator and this server alone
+		case 2: // cuts off this server from the coordinator alone
 			begin, end = func() { r.cache.Part(h, true) }, func() error { r.cache.Part(h, false); return nil }
 		}
 		r.cache.Net.At(at, func() {
@@ -258,7 +261,7 @@ func (r *cacheRun) trouble() {
 	}
 }
 
-// deaths lets clients die.
+// deaths plans which clients die, and when.
 func (r *cacheRun) deaths() {
 	d, rtt := r.draw, r.plan.cfg.RTT
 	for range r.plan.deaths {
@@ -267,8 +270,8 @@ func (r *cacheRun) deaths() {
 	}
 }
 
-// crashes lets hosts of clients crash, and the coordinator's. When they are up again, new clients are
-// opened.
+// crashes plans crashes of client hosts and of the coordinator's host. When a host has restarted, a
+// new client begins, after a crash of the coordinator on the last client host.
 func (r *cacheRun) crashes() {
 	d, rtt := r.draw, r.plan.cfg.RTT
 	crash := func(h *virtual.Host, before, after func()) {
@@ -306,7 +309,7 @@ func (r *cacheRun) crashes() {
 	}
 }
 
-// close fills in the report.
+// close fills in the report and ends the simulated rack.
 func (r *cacheRun) close() {
 	r.report.Events = r.cache.Net.Events()
 	for _, h := range r.cache.Hosts {

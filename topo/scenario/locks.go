@@ -15,7 +15,8 @@ import (
 
 // lockRun is one run of lock histories: 16 clients use 4 words through the switch while machines
 // fail. Afterwards one order of all operations on each word must explain the answers that the
-// clients received. Guardians watch the memory meanwhile.
+// clients received. During the run, a guardian (see there) in front of each server checks its
+// memory after every packet.
 type lockRun struct {
 	env     *env
 	mode    string
@@ -28,8 +29,8 @@ type lockRun struct {
 	stamps  map[uint64]holder
 	scratch [areaBytes]byte
 	trigger *trigger
-	// operator changes the switch during the run; nil means that nothing is changed. switchDown:
-	// the switch has crashed.
+	// operator, if not nil, changes the switch during the run. switchDown: true while the switch is
+	// down after a crash.
 	operator   *operator
 	switchDown bool
 
@@ -37,10 +38,11 @@ type lockRun struct {
 	atomics                              int // number of atomics that clients have requested
 	injected                             bool
 	blind                                bool // for tests: no guardian watches the memory
-	polite                               bool // words are changed only by atomics, as by the paper's clients
+	polite                               bool // clients change words by atomics alone, as the paper's clients do
 }
 
-// Switch programs and modes of lock histories, by the names that recorded plans have for them.
+// Switch programs and modes of lock histories. The names of recorded modes stand in plans that
+// earlier versions have written.
 const (
 	modeForward       = "forward"
 	modeTrack         = "track"
@@ -68,7 +70,7 @@ func lockScenarios() []Scenario {
 	}
 }
 
-// runLocks returns a function that runs one seed with a switch program.
+// runLocks returns a function that runs one seed with the switch program or mode mode.
 func runLocks(mode string) func(*env) error {
 	return func(e *env) error { return runLocksWith(e, mode, nil) }
 }
@@ -100,7 +102,7 @@ func runLocksWith(e *env, mode string, begin func(*lockRun)) error {
 	return r.check()
 }
 
-// build makes the rack and places the words.
+// build makes the rack and places the words on the servers.
 func (r *lockRun) build() error {
 	opt := r.plan.rack
 	opt.Wrap = r.wrap
@@ -132,11 +134,12 @@ func (r *lockRun) build() error {
 	return nil
 }
 
-// missesIn returns what answers a failing CAS when the switch replaces atomics. The seed chooses.
+// missesIn returns what answers a CAS that the switch knows to fail, when it replaces atomics. The
+// seed decides.
 func (e *env) missesIn() rules.Answerer { return rules.Answerer(e.seed % 3) }
 
-// switchOf returns the part of a rack file that chooses the switch program, with one rule for each
-// memory server.
+// switchOf returns the switch section of a rack file, with one rule for each memory server. For
+// modeForward it returns "": the switch only forwards.
 func switchOf(mode string, misses rules.Answerer) string {
 	action, how := "atomics", "hard, misses: "+misses.String()
 	switch mode {
@@ -154,7 +157,8 @@ func switchOf(mode string, misses rules.Answerer) string {
 	return out
 }
 
-// wrap puts a guardian around each memory server.
+// wrap puts a guardian, which checks the memory, around the NIC of each memory server, and
+// lazyAcks, if the plan says so.
 func (r *lockRun) wrap(name string, n sim.Node) sim.Node {
 	for i := range r.servers {
 		if name == fmt.Sprintf("ms%d", i) {
@@ -170,7 +174,8 @@ func (r *lockRun) wrap(name string, n sim.Node) sim.Node {
 	return n
 }
 
-// renew begins a new history of a word if the word's memory was lost, or continues the old one.
+// renew is called for each word when its server starts, for the start-th time. If the word's memory
+// was lost, renew begins a new history of the word; otherwise the old one goes on.
 func (r *lockRun) renew(w *lockWord, start int) {
 	w.lost = false
 	if start > 1 && !w.device && r.plan.survives {
@@ -191,7 +196,7 @@ func (r *lockRun) renew(w *lockWord, start int) {
 	}
 }
 
-// start runs a client on a compute host.
+// start starts a client, which does the given number of rounds, on compute host number host.
 func (r *lockRun) start(host, rounds int) {
 	h := r.env.rack.Host(fmt.Sprintf("cn%d", host))
 	c := &lockClient{run: r, id: len(r.clients), host: h, rounds: rounds, draw: newDraw(r.env.draw.Uint64())}
@@ -199,7 +204,7 @@ func (r *lockRun) start(host, rounds int) {
 	r.env.client(h.Spec.Name, fmt.Sprintf("locks-%d", c.id), c.work)
 }
 
-// arm sets the trigger that injects the fault.
+// arm sets the trigger that injects the fault of the plan.
 func (r *lockRun) arm() {
 	p := r.plan
 	if p.what == noFault {
@@ -263,8 +268,8 @@ func (r *lockRun) inject() {
 	}
 	over := rack.Now().Add(p.down)
 	rack.At(over, end)
-	// This client keeps the run going until the fault has ended, also if all other clients have
-	// ended.
+	// This application keeps the run going until the fault has ended, even if all clients end
+	// before.
 	rack.Host("ms1").Go("survivor", false, func(ctx verbs.Context) {
 		for ctx.Runtime().Now() <= over {
 			ctx.Runtime().Sleep(p.down)
@@ -272,8 +277,8 @@ func (r *lockRun) inject() {
 	})
 }
 
-// restart restarts a crashed host; if the plan says again, the host repeats the numbers of its
-// first incarnation.
+// restart restarts a crashed host. If the plan's field again is true, the host uses the same QPNs,
+// keys and addresses as in its first incarnation.
 func (r *lockRun) restart(h *simrack.Host) {
 	if !r.plan.again {
 		h.Restart()
@@ -284,34 +289,36 @@ func (r *lockRun) restart(h *simrack.Host) {
 	}
 }
 
-// tracks reports whether the switch tracks connections.
+// tracks reports whether the switch tracks connections, in all modes but modeForward.
 func (r *lockRun) tracks() bool { return r.mode != modeForward }
 
-// moves reports whether the switch has connections to the servers.
+// moves reports whether the switch moves requests to its connections to the servers.
 func (r *lockRun) moves() bool { return r.mode != modeForward && r.mode != modeTrack }
 
 // shortLimit is the shortest time after which a queue pair runs out of retries: eight waits of at
 // least 4 ms each.
 const shortLimit = 33 * time.Millisecond
 
-// allow returns an error unless a queue pair may have failed with this status.
+// allow returns an error unless the plan's fault explains that client c's queue pair to a server
+// has failed with this status.
 func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 	ok := false
 	long := r.plan.down > shortLimit
 	// A switch that moves requests sends their clients a NAK when it has given up a server, and
-	// when it has lost the clients' flows.
+	// when it has lost its state of the clients' flows.
 	told := r.moves() && status == verbs.RemOpErr
 	switch r.plan.what {
 	case noFault:
 	case clientCrash:
 		// The host has rebooted with the same QPNs, and the switch has not seen that the old queue
-		// pairs have ended. It holds back answers to the new ones until it can distinguish them.
+		// pairs have ended. It holds back answers to the new queue pairs until it can distinguish
+		// them from the old ones.
 		ok = r.plan.again && c.id >= lockClients && r.tracks() && status == verbs.RetryExcErr
 	case linkCut:
 		ok = long && (status == verbs.RetryExcErr || told)
 	case switchCrash:
-		// The switch sends no requests to a server until the switch's former connections to it have
-		// ended.
+		// After its restart, the switch sends no requests to a server until the connections that
+		// its earlier incarnation had to the server have ended.
 		ok = (long || r.moves()) && status == verbs.RetryExcErr || told
 	case serverCrash:
 		// RemAccessErr: on the switch's new connection, the server refuses R_Keys from before its
@@ -319,7 +326,8 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 		ok = server == 0 && (status == verbs.RetryExcErr || told || r.moves() && status == verbs.RemAccessErr)
 	}
 	ok = ok && r.injected
-	// A switch program that was just loaded holds requests back in the same way.
+	// A switch program that was just loaded holds requests back in the same way as a switch that
+	// has restarted.
 	if o := r.operator; o != nil && o.programs > 0 && status == verbs.RetryExcErr {
 		ok = ok || r.env.rack.Now() < o.loaded.Add(time.Second)
 	}
@@ -329,7 +337,8 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 	return fmt.Errorf("its queue pair to ms%d failed: %v", server, status)
 }
 
-// check checks the whole run.
+// check judges the run: all clients have done their rounds, the guardians have seen what the
+// clients did, and the histories are linearizable.
 func (r *lockRun) check() error {
 	grants, waited := 0, time.Duration(0)
 	for _, c := range r.clients {
@@ -358,7 +367,8 @@ func (r *lockRun) check() error {
 	return r.log.Check(r.final, history.MostSteps)
 }
 
-// final returns the last value of a history's word, from memory; false if that memory was lost.
+// final returns the value that the word of history number log has in memory after the run, or false
+// if that memory was lost.
 func (r *lockRun) final(log int) (uint64, bool) {
 	for _, w := range r.words {
 		if w.log != log || w.lost {

@@ -9,9 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// lazyAcks is a node around a NIC that coalesces acknowledgements as some adapters do: of several
-// positive ACKs of a queue pair, only the last is sent, after a number of ACKs or after ackWait.
-// Any other answer of the queue pair also acknowledges the requests whose ACKs were held back.
+// lazyAcks stands around a NIC and coalesces its acknowledgements as some adapters do: of up to
+// every positive ACKs of a queue pair, it sends only the last, at the latest ackWait after the
+// first. Any other answer of the queue pair is sent at once, and acknowledges the requests whose
+// ACKs were held back.
 type lazyAcks struct {
 	sim.Node
 	every int
@@ -20,7 +21,7 @@ type lazyAcks struct {
 	made  packetio.Batch
 }
 
-// ackWait is the longest time for which an ACK is held back.
+// ackWait is the longest time for which lazyAcks holds an ACK back.
 const ackWait = 3 * time.Microsecond
 
 type heldAck struct {
@@ -38,7 +39,7 @@ func (l *lazyAcks) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 	l.pass(now, out)
 }
 
-// Tick sends ACKs that were held back long enough.
+// Tick runs the NIC's timers and sends ACKs that were held back for ackWait.
 func (l *lazyAcks) Tick(now clock.Time, out *packetio.Batch) {
 	if l.Node.Deadline() <= now {
 		l.Node.Tick(now, &l.made)
@@ -55,7 +56,8 @@ func (l *lazyAcks) Tick(now clock.Time, out *packetio.Batch) {
 	l.held = kept
 }
 
-// Deadline returns the earlier of the NIC's deadline and that of an ACK.
+// Deadline returns the earliest of the NIC's deadline and the times at which ACKs that are held
+// back are due.
 func (l *lazyAcks) Deadline() clock.Time {
 	at := l.Node.Deadline()
 	for i := range l.held {
@@ -74,8 +76,8 @@ func (l *lazyAcks) pass(now clock.Time, out *packetio.Batch) {
 	l.made.Reset()
 }
 
-// hold holds an ACK back. It returns false if the packet must be sent. This packet then replaces
-// the ACK that was held back for its queue pair.
+// hold holds the answer f back if it is an ACK that may wait, and returns true. Otherwise it
+// returns false: f must be sent, and stands for the ACK that was held back for its queue pair.
 func (l *lazyAcks) hold(now clock.Time, f packetio.Frame) bool {
 	fr := &l.frame
 	var dst [16]byte

@@ -13,32 +13,33 @@ import (
 
 // Values of Params.Change: what an operator changes during lock histories.
 const (
-	// changeRules: the operator changes hardened rules, and the switch program.
+	// changeRules: the operator changes hardened rules and the switch program.
 	changeRules = "rules"
-	// changeModes: the operator also sets published rules. What they do to clients is reported as
-	// damage and is not a failure.
+	// changeModes: the operator also sets published rules. Errors of such a run are reported as
+	// damage and are not a failure.
 	changeModes = "modes"
 )
 
-// operator changes the switch's rules and program during lock histories, at random times. A set of
-// rules replaces atomics, moves requests, or does neither; it is for both servers or one, for all
-// addresses or a range of words, with one shared connection or several.
+// operator changes the switch's rules and program during lock histories, at random times. For each
+// server it draws rules that replace atomics, move requests or only track, for all addresses or a
+// range of words, with one or several shared connections, or no rule.
 type operator struct {
 	run   *lockRun
 	draw  *draw
 	modes bool
 	most  time.Duration // the longest time between two changes
-	first string        // what the switch does before the first change
-	// changes and programs count the changes of rules and of programs. published: a published rule has
-	// been in force.
+	first string        // mode or program of the switch before the first change
+	// changes and programs count all changes and those of the program. published: true if a
+	// published rule has been in force.
 	changes, programs int
 	published         bool
 	loaded            clock.Time // when the program was last replaced
-	moved, replaced   uint64     // counted by earlier programs
+	moved, replaced   uint64     // counted by the programs that were replaced
 }
 
 // programRest is the least time for which a program stays. A program that begins drops requests to
-// a server until the switch's former connections to it have ended; NICs retry for at least 33 ms.
+// a server until the connections that the switch had to it before have ended. Changes in quick
+// succession would use up the retries of the NICs, which last for at least 33 ms.
 const programRest = 100 * time.Millisecond
 
 // runLocksChanging returns a function that runs one seed while an operator changes the switch.
@@ -78,7 +79,7 @@ func (o *operator) next(now clock.Time) {
 	}
 }
 
-// change changes the rules or the program.
+// change changes the rules or, sometimes, the switch program.
 func (o *operator) change() {
 	rack := o.run.env.rack
 	o.changes++
@@ -92,7 +93,7 @@ func (o *operator) change() {
 		o.programs++
 		o.loaded = rack.Now()
 		err = rack.LoadProgram(spec.ProgramSwordBox, o.rules())
-	case !rest && o.draw.chance(0.5) && box.Bound() == 0: // otherwise the switch's daemon would refuse
+	case !rest && o.draw.chance(0.5) && box.Bound() == 0: // with Bound() > 0, flows would break, and a real switch would refuse to replace the program
 		o.programs++
 		o.loaded = rack.Now()
 		o.collect()
@@ -171,7 +172,7 @@ func (o *operator) add(list []rules.Rule, text string) []rules.Rule {
 	return append(list, rule)
 }
 
-// collect adds the counters of the present program to the sums.
+// collect adds the present program's counters of moved requests and replaced atomics to the sums.
 func (o *operator) collect() {
 	box, ok := o.run.env.rack.Program().(*swordbox.Program)
 	if !ok {

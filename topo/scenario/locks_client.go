@@ -14,15 +14,16 @@ import (
 
 // Virtual times of a client.
 const (
-	// quiet is how long a client waits before it makes a new connection. No packet stays longer in the
-	// links, so no packet of the old queue pair arrives after the first of the new one.
+	// quiet is how long a client waits before it makes a new connection. No packet stays in the
+	// links for longer, so no packet of the old queue pair arrives after the first one of the new
+	// queue pair.
 	quiet = 2 * time.Millisecond
-	// mourning is the time after which the lock of a dead client is taken over. By then every packet
-	// of the dead client has arrived or is lost.
+	// mourning is how long a client must have been dead before another one takes its lock over. By
+	// then every packet of the dead client has arrived or is lost.
 	mourning = time.Second
 	// lockPatience is the time at which clients stop, even if they have rounds left.
 	lockPatience = clock.Time(30 * time.Second)
-	// dialTry bounds the time of one connection set-up.
+	// dialTry bounds the time in which one connection is made.
 	dialTry = 500 * time.Millisecond
 )
 
@@ -39,12 +40,12 @@ type lockClient struct {
 	dead   bool
 	diedAt clock.Time
 
-	wants    *lockWord // the lock that it is taking, has, or is releasing
-	has      *lockWord // the lock that it has
+	wants    *lockWord // the lock that the client is taking, has, or is releasing
+	has      *lockWord // the lock that the client has
 	hasEpoch int
 
 	done     int // rounds that are done
-	starved  int // rounds that were given up because the lock was never free
+	starved  int // rounds that the client gave up because the lock was never free
 	failures int // queue pairs that failed
 	grants   int
 	longest  time.Duration // the longest time of one operation
@@ -72,18 +73,18 @@ const (
 type request struct {
 	op     verbs.WROpcode
 	word   *lockWord
-	off    int // offset in the word's area
+	off    int // offset of the request in the word's area
 	data   []byte
 	n      int // bytes of a READ
 	swap   uint64
 	cmpAdd uint64
 	inline bool
 	fence  bool
-	rec    bool       // whether it is recorded in the word's history
+	rec    bool       // the operation is recorded in the word's history
 	as     history.Op // the operation as the history records it
 }
 
-// reply is the outcome of a request; ok: the outcome is known.
+// reply is the outcome of a request. ok is true if the outcome is known.
 type reply struct {
 	ok    bool
 	value uint64
@@ -91,13 +92,15 @@ type reply struct {
 }
 
 var (
-	// errPatience ends a client at lockPatience.
+	// errPatience ends a client at lockPatience, the end of the run.
 	errPatience = errors.New("out of patience")
-	// errMemoryLost ends a round in which the server lost the lock that the client had.
+	// errMemoryLost ends a client's round when the server has lost the memory of the lock that the
+	// client has.
 	errMemoryLost = errors.New("the server has lost its memory")
 )
 
-// connect returns the connection to a server, and makes it if there is none.
+// connect returns the client's connection to a server. If there is none, connect tries to make one
+// until lockPatience.
 func (c *lockClient) connect(server int) (*lockConn, error) {
 	if k := c.conns[server]; k != nil {
 		return k, nil
@@ -111,7 +114,7 @@ func (c *lockClient) connect(server int) (*lockConn, error) {
 		private, err := c.host.Manager(c.ctx).Dial(ends.qp, c.run.env.addrOf(s.host.Spec.Name), lockService, c.run.plan.params,
 			nil, c.rt.Now().Add(dialTry))
 		if err != nil {
-			_ = ends.close() // the queue pair may still be connecting; objects that are left end with the client
+			_ = ends.close() // Close may fail while the queue pair still connects; then its objects end with the client
 			c.rt.Sleep(c.draw.span(quiet, 10*quiet))
 			continue
 		}
@@ -126,7 +129,8 @@ func (c *lockClient) connect(server int) (*lockConn, error) {
 	return nil, errPatience
 }
 
-// drop closes a connection whose queue pair has failed.
+// drop closes the connection to a server, whose queue pair has failed, and waits until no packet of
+// it is left in the links.
 func (c *lockClient) drop(server int) {
 	k := c.conns[server]
 	if k == nil {
@@ -139,8 +143,9 @@ func (c *lockClient) drop(server int) {
 	c.rt.Sleep(quiet + c.draw.span(0, quiet))
 }
 
-// do posts requests to one server with one doorbell and waits for all answers. A queue pair that
-// fails is dropped; the outcome of the requests that it did not answer is unknown.
+// do posts requests to one server with one doorbell and waits for all answers. If the queue pair
+// fails, do drops it; then the outcome of the requests without an answer is unknown, and ok is
+// false in their replies.
 func (c *lockClient) do(server int, reqs ...request) ([]reply, error) {
 	k, err := c.connect(server)
 	if err != nil {
@@ -192,7 +197,7 @@ func (c *lockClient) do(server int, reqs ...request) ([]reply, error) {
 	return replies, nil
 }
 
-// workRequest makes the work request, whose local memory is slot i.
+// workRequest makes the work request of r. Its local memory is slot i of the connection's buffer.
 func (c *lockClient) workRequest(k *lockConn, i int, r *request) verbs.SendWR {
 	mem := k.words[r.word]
 	n := r.n
@@ -215,7 +220,7 @@ func (c *lockClient) workRequest(k *lockConn, i int, r *request) verbs.SendWR {
 	return wr
 }
 
-// answer reads the result of a request from slot i.
+// answer reads the result of request r from slot i of the connection's buffer.
 func (c *lockClient) answer(k *lockConn, i int, r *request) reply {
 	out := reply{ok: true}
 	b := k.buf[i*lockSlot:]
@@ -231,7 +236,7 @@ func (c *lockClient) answer(k *lockConn, i int, r *request) reply {
 	return out
 }
 
-// one posts a single request.
+// one posts a single request and returns its outcome.
 func (c *lockClient) one(r request) (reply, error) {
 	out, err := c.do(r.word.server, r)
 	if err != nil {
@@ -269,7 +274,8 @@ func get(w *lockWord, off, n int) request {
 	return request{op: verbs.OpRead, word: w, off: off, n: n, rec: true, as: history.Op{Kind: history.Read}}
 }
 
-// mark returns a WRITE of the guard, which is not recorded.
+// mark returns a WRITE of v to the word's guard (the word by which a holder shows that it is
+// inside). It is not recorded.
 func mark(w *lockWord, v uint64) request {
 	return request{op: verbs.OpWrite, word: w, off: guardOff, data: binary.NativeEndian.AppendUint64(nil, v)}
 }

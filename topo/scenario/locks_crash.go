@@ -6,15 +6,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// crashStep is the stage of the victim's request at which the victim dies.
+// crashStep is the stage that the victim's request has reached when the victim dies.
 type crashStep uint8
 
 const (
-	// beforeSwitch: the request was sent and does not arrive at the switch.
+	// beforeSwitch: the victim has sent the request, which does not arrive at the switch.
 	beforeSwitch crashStep = iota
-	// atSwitch: the switch has received it.
+	// atSwitch: the request has arrived at the switch.
 	atSwitch
-	// atServer: the server has executed it.
+	// atServer: the request has arrived at the server, which has executed it.
 	atServer
 	// answerAtSwitch: the server's answer has arrived at the switch.
 	answerAtSwitch
@@ -25,13 +25,14 @@ const (
 
 var crashStepNames = [...]string{"before the switch", "at the switch", "at the server", "answer at the switch", "answered"}
 
-// String says where the request is.
+// String returns the name of the stage.
 func (s crashStep) String() string { return crashStepNames[s] }
 
-// trigger follows the packets on all links and calls fire once: when the n-th request of the victim
-// has reached the stage step, or, without victim, when n requests of all clients have been sent.
-// The switch may give a request another queue pair and PSN, so trigger cannot identify it by these;
-// it takes the next request that leaves the switch, and the next answer.
+// trigger follows the packets on all links and calls fire once. With a victim, it does so when the
+// victim's n-th request has reached the stage step; without one, when all clients together have
+// sent n requests. The switch may give a request another queue pair and PSN, by which trigger could
+// not recognise it. So trigger takes the next request that leaves the switch for the victim's, and
+// the next answer for that to it.
 type trigger struct {
 	victim string // "" means any client
 	n      int
@@ -67,7 +68,8 @@ func (t *trigger) see(ev *sim.Event) {
 	}
 }
 
-// follow moves to the next stage when a packet has reached it.
+// follow is called for each packet that has arrived. It moves to the next stage if the packet is
+// the one for which the present stage waits.
 func (t *trigger) follow(link string, up, client, request bool) {
 	switch {
 	case t.stage == beforeSwitch && link == t.victim && up && request,

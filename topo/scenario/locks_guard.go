@@ -9,9 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// guardian is a node around a memory server's NIC that checks the words after every packet. It
-// checks mutual exclusion by the memory and not by what clients see. The holder of a lock writes
-// its stamp into the guard when it enters, and 0 before it releases the lock. So at every instant:
+// guardian stands around a memory server's NIC and checks the words after every packet. It checks
+// mutual exclusion by the memory, not by what clients see. The holder of a lock writes its stamp (a
+// random number that names it) into the guard when it enters, and 0 before it releases the lock. So
+// at every instant:
 //
 //   - the client inside has the lock, and no client enters before the last one has left or died;
 //   - a lock changes hands only when no client is inside, and by then the holder's WRITE of the
@@ -54,7 +55,8 @@ func (g *guardian) look() {
 	}
 }
 
-// changed checks a change of the word or the guard.
+// changed is called when a word or its guard has changed to the values word and guard. It checks
+// the change.
 func (r *lockRun) changed(w *lockWord, word, guard uint64) error {
 	if w.kind == tagLock || w.kind == bitLock {
 		if err := r.judge(w, word, guard); err != nil {
@@ -67,14 +69,15 @@ func (r *lockRun) changed(w *lockWord, word, guard uint64) error {
 	return r.log.Changed(w.log, word)
 }
 
-// holder says which client made a stamp, and for which word.
+// holder says which client has made a stamp, and for which word.
 type holder struct {
 	client *lockClient
 	word   *lockWord
 	node   int // bytes that the client writes into the node before it leaves
 }
 
-// owns reports whether the value word of a lock means that the client of this stamp has the lock.
+// owns reports whether the value word of the lock w means that the client with this stamp has the
+// lock.
 func (w *lockWord) owns(word, stamp uint64) bool {
 	if w.kind == bitLock {
 		return word == 1
@@ -82,7 +85,8 @@ func (w *lockWord) owns(word, stamp uint64) bool {
 	return word == stamp
 }
 
-// judge checks a change of a lock's word or guard.
+// judge checks mutual exclusion after the word of lock w, or its guard, has changed to the values
+// word and guard.
 func (r *lockRun) judge(w *lockWord, word, guard uint64) error {
 	if err := r.judgeValue(w, word); err != nil {
 		return err
@@ -113,7 +117,7 @@ func (r *lockRun) judge(w *lockWord, word, guard uint64) error {
 	return nil
 }
 
-// judgeValue returns an error if no client has written the value.
+// judgeValue returns an error if no client has written the value word to lock w.
 func (r *lockRun) judgeValue(w *lockWord, word uint64) error {
 	if word == 0 || w.kind == bitLock && word == 1 {
 		return nil
@@ -124,8 +128,8 @@ func (r *lockRun) judgeValue(w *lockWord, word uint64) error {
 	return nil
 }
 
-// judgeNode returns an error unless the first n bytes of the node are what the client of this stamp
-// writes.
+// judgeNode returns an error unless the first n bytes of the lock's node are what the client with
+// this stamp writes.
 func (r *lockRun) judgeNode(w *lockWord, stamp uint64, n int) error {
 	b := r.scratch[:n]
 	if !w.node(b) {
@@ -134,7 +138,7 @@ func (r *lockRun) judgeNode(w *lockWord, stamp uint64, n int) error {
 	return checkNode(b, stamp)
 }
 
-// fillNode fills a node; every 8 bytes are computed from the stamp.
+// fillNode fills the node b: every 8 bytes of it are computed from the stamp.
 func fillNode(b []byte, stamp uint64) {
 	for i := 0; i+8 <= len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], stamp^uint64(i))

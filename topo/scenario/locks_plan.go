@@ -31,9 +31,10 @@ hosts:
 type wordKind uint8
 
 const (
-	// tagLock is a lock that has the random tag of its owner, or 0 when it is free.
+	// tagLock is a lock whose word is the random tag (the stamp) of its owner, or 0 when it is
+	// free.
 	tagLock wordKind = iota
-	// bitLock is a lock that is 0 or 1.
+	// bitLock is a lock whose word is 1 when a client has it, or 0 when it is free.
 	bitLock
 	// counter is a word to which clients only add.
 	counter
@@ -43,7 +44,7 @@ const (
 
 var wordKinds = [...]string{"tag", "bit", "counter", "register"}
 
-// wordPlan is the kind of a word and its place.
+// wordPlan is the kind of a word and the place of its memory.
 type wordPlan struct {
 	kind   wordKind
 	server int
@@ -70,9 +71,9 @@ type lockPlan struct {
 	rules  []fault.Rule
 	rack   simrack.Options
 	params rdmacm.Params
-	wrap   bool
-	rounds int // rounds of each client
-	acks   int // the servers acknowledge at least every acks-th request; 0 means that each NIC decides itself
+	wrap   bool // first PSNs are so large that PSNs wrap around
+	rounds int  // rounds of each client
+	acks   int  // the servers send an ACK for every acks requests; 0 means that each NIC decides itself
 
 	what     machineFault
 	victim   string        // a host
@@ -80,10 +81,11 @@ type lockPlan struct {
 	step     crashStep     // stage at which a client crashes
 	down     time.Duration // duration of the fault
 	survives bool          // host memory survives the crash of its server
-	again    bool          // the host restarts with the same QPNs, keys and addresses
+	again    bool          // the host that crashed uses the same QPNs, keys and addresses again
 }
 
-// hopNames names the four hops of a request and its answer, in the order of lockPlan.hops.
+// hopNames are the names of the four hops of a request and its answer, in the order of
+// lockPlan.hops.
 var hopNames = [...]string{"client→switch", "switch→server", "server→switch", "switch→client"}
 
 func drawLocks(e *env) *lockPlan {
@@ -92,7 +94,7 @@ func drawLocks(e *env) *lockPlan {
 	for i := range p.words {
 		p.words[i] = wordPlan{kind: one(d, tagLock, tagLock, bitLock, counter, register), server: i % 2, device: i >= 2}
 		if d.chance(0.2) {
-			p.words[i].server = 0 // both words in device memory may be on one server, with the same address in different regions
+			p.words[i].server = 0 // both words in device memory may be on one server; then they have the same address in different regions
 		}
 	}
 	p.drawHops(d)
@@ -169,8 +171,9 @@ func (p *lockPlan) drawFault(d *draw) {
 	// Short faults end before the retry limit, long ones after it.
 	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(40*time.Millisecond, 300*time.Millisecond))
 	p.survives = d.chance(0.5)
-	// The same numbers are reused only if first PSNs are random, and connections are not made by
-	// datagrams, whose communication IDs would distinguish the incarnations.
+	// The same numbers are reused only if nothing else distinguishes the incarnations of a host:
+	// first PSNs are random, and connections are not made by datagrams, which have communication
+	// IDs.
 	p.again = d.chance(0.8) && !p.wrap && !p.rack.Datagrams
 	switch p.what {
 	case clientCrash:

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
 )
 
-// Bounds of the attempts to take one lock: their number, the pause between two, which doubles, and
-// the time after which the client gives up.
+// Bounds of a client's attempts to take one lock: their number, the first and the longest pause
+// between two of them (the pause doubles each time), and the time after which the client gives up.
 const (
 	maxTries    = 3000
 	firstPause  = 4 * time.Microsecond
@@ -47,7 +47,8 @@ func (c *lockClient) work(ctx verbs.Context) error {
 	return nil
 }
 
-// stamp makes a random number that no client has used, and records it as this client's.
+// stamp makes a random number that no client has used, and records in run.stamps that it is this
+// client's, for the word w.
 func (c *lockClient) stamp(w *lockWord) uint64 {
 	for {
 		v := c.draw.Uint64()
@@ -58,7 +59,7 @@ func (c *lockClient) stamp(w *lockWord) uint64 {
 	}
 }
 
-// lockRound takes a lock, uses what it protects, and releases it.
+// lockRound takes lock w, reads and writes the node that it protects, and releases it.
 func (c *lockClient) lockRound(w *lockWord) error {
 	c.wants = w
 	stamp, err := c.acquire(w)
@@ -77,7 +78,7 @@ func (c *lockClient) lockRound(w *lockWord) error {
 	return c.leave(w, stamp)
 }
 
-// value returns the lock word while the client of this stamp has the lock.
+// value returns the value of the lock word while the client with this stamp has the lock.
 func (w *lockWord) value(stamp uint64) uint64 {
 	if w.kind == bitLock {
 		return 1
@@ -85,9 +86,9 @@ func (w *lockWord) value(stamp uint64) uint64 {
 	return stamp
 }
 
-// acquire tries to take the lock and returns the stamp with which the client has it; 0 means that
-// it has not got it. An attempt whose answer was lost may have succeeded. The next attempt uses
-// another stamp; if it finds the first stamp, the first attempt has succeeded.
+// acquire tries to take the lock and returns the stamp with which the client has it, or 0 if the
+// client has not got it. An attempt whose answer was lost may have succeeded. So the next attempt
+// uses another stamp: if it finds the earlier stamp in the word, the earlier attempt has succeeded.
 func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 	stamp, free := c.stamp(w), uint64(0)
 	pause, until := firstPause, c.rt.Now().Add(lockHopeful)
@@ -125,9 +126,10 @@ func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 	return 0, nil
 }
 
-// heir returns the value that the next CAS compares with, after a CAS has found value. It returns 0
-// unless value is the tag of a dead owner. In that case it waits until the owner has been dead for
-// mourning and returns value, so that the client takes the lock over.
+// heir returns the value with which the next CAS compares, after a CAS has found value: 0, which
+// means a free lock, unless value is the tag of a dead owner. In this case heir waits until the
+// owner has been dead for the time mourning, and returns value, so that the client takes the lock
+// over.
 func (c *lockClient) heir(w *lockWord, value uint64) uint64 {
 	h, ok := c.run.stamps[value]
 	if w.kind != tagLock || !ok || !h.client.dead {
@@ -140,8 +142,8 @@ func (c *lockClient) heir(w *lockWord, value uint64) uint64 {
 	return value
 }
 
-// sure repeats a request until its answer is known. It is for requests that may be repeated without
-// harm.
+// sure repeats a request until its answer is known. It is used only for requests that do no harm
+// when they are executed twice.
 func (c *lockClient) sure(r request) (reply, error) {
 	for {
 		out, err := c.one(r)
@@ -151,8 +153,8 @@ func (c *lockClient) sure(r request) (reply, error) {
 	}
 }
 
-// inside writes the stamp into the guard and reads the node, which must be what the last holder has
-// written.
+// inside writes the stamp into the guard and reads the node, which must be equal to the server's
+// memory, where the last holder has written it.
 func (c *lockClient) inside(w *lockWord, stamp uint64) error {
 	if _, err := c.sure(mark(w, stamp)); err != nil {
 		return err
@@ -172,8 +174,8 @@ func (c *lockClient) inside(w *lockWord, stamp uint64) error {
 	return nil
 }
 
-// leave writes the node, clears the guard and releases the lock: step by step, or with one doorbell
-// (Sherman's combination of commands).
+// leave writes the node, clears the guard and releases the lock: in several steps, or with one
+// doorbell for all requests (Sherman's combination of commands).
 func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 	node := make([]byte, c.run.stamps[stamp].node)
 	fillNode(node, stamp)
@@ -205,8 +207,8 @@ func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 	return c.releaseAgain(w, stamp, node)
 }
 
-// released returns an error if the answer to a release by CAS shows that this client did not have
-// the lock.
+// released returns an error if a release by CAS has found another value than that of this client's
+// lock.
 func (c *lockClient) released(w *lockWord, release request, prior, stamp uint64) error {
 	if release.op == verbs.OpCmpSwap && prior != w.value(stamp) {
 		return fmt.Errorf("release by CAS found %#x, the holder's is %#x", prior, w.value(stamp))
@@ -214,8 +216,9 @@ func (c *lockClient) released(w *lockWord, release request, prior, stamp uint64)
 	return nil
 }
 
-// releaseAgain finds out whether a release whose answer was lost was executed, and repeats it if
-// not. Only this client uses its tag, so the word's value shows that.
+// releaseAgain is called when the answer to a release was lost. It finds out whether the release
+// was executed, and repeats it if not: only this client uses its tag, so the word's value shows
+// that.
 func (c *lockClient) releaseAgain(w *lockWord, stamp uint64, node []byte) error {
 	r, err := c.sure(cas(w, stamp, stamp))
 	if err != nil || r.value != stamp {
@@ -230,7 +233,8 @@ func (c *lockClient) releaseAgain(w *lockWord, stamp uint64, node []byte) error 
 	return err
 }
 
-// countRound posts several additions with one doorbell.
+// countRound posts several FETCH_ADDs of random numbers, and some READs, to a counter with one
+// doorbell.
 func (c *lockClient) countRound(w *lockWord) error {
 	reqs := make([]request, c.draw.between(1, lockDepth))
 	for i := range reqs {
@@ -282,7 +286,7 @@ func (c *lockClient) registerRound(w *lockWord) error {
 	return err
 }
 
-// around returns a WRITE of many bytes, maybe in several packets, which contain the word.
+// around returns a WRITE of many bytes around and over the word, in one or several packets.
 func (c *lockClient) around(w *lockWord) request {
 	before, after := 8*c.draw.between(0, 100), 8*c.draw.between(1, 100)
 	b := make([]byte, before+8+after)

@@ -10,9 +10,9 @@ import (
 )
 
 // runLocksPublished runs a seed of lock histories under published rules. Damage is not a failure of
-// the run: the report has it, with the holes that may cause it. In every second seed only atomics
-// change words, because the damage that WRITEs to words do comes so early that it would hide all
-// other damage.
+// the run: it is written into the report, with the holes that may cause it. In every second seed
+// clients change words by atomics alone, because WRITEs to words do damage so early that it would
+// hide all other damage.
 func runLocksPublished(e *env) error {
 	var r *lockRun
 	err := runLocksWith(e, recordedPublished, func(run *lockRun) { r, run.polite = run, e.seed%2 == 0 })
@@ -27,8 +27,9 @@ func runLocksPublished(e *env) error {
 	return nil
 }
 
-// holesHit names the damage that an error under published rules shows, and the holes that may cause
-// it. The counters of the published program distinguish some of them.
+// holesHit names the damage that an error under published rules shows (S: of safety, L: of
+// liveness), and the holes that may cause it. The counters of the published program distinguish
+// some of them.
 func (r *lockRun) holesHit(err error) string {
 	count := r.publishedCounters()
 	var broken *history.BrokenError

@@ -20,28 +20,28 @@ const (
 	nodeMax   = wordOff
 )
 
-// lockWord is one word of a server. It gets a new region and history when the server loses its
-// memory.
+// lockWord is one word of a server. When the server loses its memory, the word gets a new memory
+// region and a new history.
 type lockWord struct {
 	wordPlan
 	index int
-	log   int // number of the history in which operations on it are recorded
+	log   int // number of the history in which operations on the word are recorded
 	area  []byte
 	mr    verbs.MR
 	base  int // offset of the area in mr
 	lost  bool
-	epoch int // counts how often its memory was made again
+	epoch int // number of the server's start at which the word's present history began
 
 	// The word and the guard as the guardian saw them last.
 	word, guard uint64
-	// contested: a bit lock may have been left locked by a client that does not know that it has
-	// it.
+	// contested: true if a client may have a bit lock without knowing it, because the answer to its
+	// CAS or release was lost.
 	contested bool
 	granted   int    // how often a client has entered
-	lastSeen  uint64 // the value that a client saw last, for guesses
+	lastSeen  uint64 // the value that any client saw last, used to guess the present one
 }
 
-// name is for reports.
+// name returns the name of the word for reports.
 func (w *lockWord) name() string {
 	where := "host"
 	if w.device {
@@ -50,7 +50,8 @@ func (w *lockWord) name() string {
 	return fmt.Sprintf("w%d (%s, %s memory of ms%d)", w.index, wordKinds[w.kind], where, w.server)
 }
 
-// load reads a 64-bit number of the area; false means that the memory is lost.
+// load reads the 64-bit number at offset off of the word's area. It returns false if the memory is
+// lost.
 func (w *lockWord) load(off int) (uint64, bool) {
 	if w.lost {
 		return 0, false
@@ -62,7 +63,7 @@ func (w *lockWord) load(off int) (uint64, bool) {
 	return v, err == nil
 }
 
-// node copies the first len(b) bytes of the node to b; false means that they cannot be read.
+// node copies the first len(b) bytes of the node to b. It returns false if they cannot be read.
 func (w *lockWord) node(b []byte) bool {
 	if !w.device {
 		copy(b, w.area[nodeOff:])
@@ -71,8 +72,8 @@ func (w *lockWord) node(b []byte) bool {
 	return w.mr.ReadAt(b, w.base+nodeOff) == nil
 }
 
-// lockServer is one memory server: it registers its words and is passive from then on, except that
-// it accepts connections.
+// lockServer is one memory server. It registers its words and then does nothing but accept
+// connections.
 type lockServer struct {
 	run   *lockRun
 	host  *simrack.Host
@@ -91,13 +92,13 @@ const (
 func (s *lockServer) boot() {
 	s.start++
 	s.host.Go(fmt.Sprintf("locks-%d", s.start), true, func(ctx verbs.Context) {
-		err := s.serve(ctx) // returns only when the host goes down
+		err := s.serve(ctx) // serve returns only when the host crashes
 		s.run.env.fail("server %s: %w", s.host.Spec.Name, err)
 	})
 }
 
-// register registers the regions: one for all words in host memory, and one for each word in device
-// memory.
+// register registers the memory of the server's words: one region for all words in host memory, and
+// one for each word in device memory.
 func (s *lockServer) register(ctx verbs.Context, pd verbs.PD) error {
 	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 	var inHost []*lockWord
@@ -151,19 +152,21 @@ func (s *lockServer) serve(ctx verbs.Context) error {
 		if err != nil {
 			return err
 		}
-		ctx.Runtime().Go("switch", func() { _ = s.take(ctx, pd, forSwitch, nil) }) // ends with the host
+		ctx.Runtime().Go("switch", func() { _ = s.take(ctx, pd, forSwitch, nil) }) // the goroutine ends with the host
 	}
 	return s.take(ctx, pd, l, private)
 }
 
-// take accepts connections until an error.
+// take accepts connections until Accept returns an error. private is the private data of the
+// answers.
 func (s *lockServer) take(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte) error {
 	for n := 0; ; n++ {
 		req, err := l.Accept(clock.Never)
 		if err != nil {
 			return err
 		}
-		// A dialer may be dead or behind a link that is cut, so others must not wait for it.
+		// Each connection is accepted in a thread of its own: a dialer may be dead or behind a link
+		// that is cut, and others must not wait for it.
 		ctx.Runtime().Go(fmt.Sprintf("accept-%d", n), func() { s.accept(ctx, pd, req, private) })
 	}
 }

@@ -22,17 +22,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// The rack of lookup: cn0 sends flows to cn1, and the switch looks each packet up in the memory of
-// ms1 and ms2. Entries send packets to cn2 and cn3 instead.
+// The rack of the scenario lookup. cn0 sends flows to cn1, and the switch looks each packet up in a
+// table in the memory of ms1 and ms2. The table's entries may send packets to cn2 and cn3 instead.
 const (
 	lookupHosts   = 4
 	lookupServers = 2
 	lookupBytes   = 1 << 20 // of each server of the table
 	lookupRule    = "look"
-	lookupBase    = 72 // slots are not at multiples of their length, so that copies of them can tear
+	lookupBase    = 72 // not a multiple of the slots' length, so that copies of slots can tear
 )
 
-// lookupChanges says who changes the entries of flows while they send.
+// lookupChanges says which process changes the entries of flows while the flows send.
 type lookupChanges string
 
 const (
@@ -48,18 +48,18 @@ type lookupPlan struct {
 	servers, capacity         int
 	cells, cell, cache, depth int
 	flows                     int
-	theta                     float64 // of the Zipf distribution of the packets over flows
+	theta                     float64 // exponent of the Zipf distribution by which packets are spread over flows
 	frames, burst             int
 	least, most               int // bytes of the payload
 	gap                       time.Duration
-	drop                      bool // what becomes of misses
-	churn                     int  // entries of other flows that come and go
+	drop                      bool // the switch drops a packet without an entry; otherwise it forwards the packet
+	churn                     int  // number of entries of flows that do not send, which come and go during the run
 	changes                   lookupChanges
 	wrap                      bool
 	midFault
 }
 
-// rule returns the rule of the plan, in the form of a rack file.
+// rule returns the text of the plan's switch rule, in the form of a rack file.
 func (p *lookupPlan) rule() string {
 	miss := "forward"
 	if p.drop {
@@ -106,31 +106,31 @@ func drawLookup(e *env) *lookupPlan {
 	return p
 }
 
-// lookupRun is one run of lookup.
+// lookupRun is one run of the scenario lookup.
 type lookupRun struct {
 	lenders
 	plan   *lookupPlan
 	oracle *lookupOracle
 	zipf   *kv.Zipf
-	asked  int  // entries that the switch has taken
-	loaded bool // all entries are in the table
-	// written: the switch has written all entries.
+	asked  int  // entries that the switch has accepted so far
+	loaded bool // all entries are in the table in the servers' memory
+	// written: true if the switch has sent the WRITEs of all entries.
 	written bool
 	sent    int  // frames that cn0 has sent
-	over    bool // the fault is over
+	over    bool // the plan's fault is over, or the plan has none
 	checks  int
-	// changed counts the requested changes of entries of flows that send. quiet counts those that
-	// were requested while no other change waited.
+	// changed counts the changes of entries of flows that send. quiet counts those of them before
+	// which no other change was incomplete, so that the oracle could read the table.
 	changed, quiet int
 }
 
 func runLookup(e *env) error { return runLookupPlan(e, drawLookup(e)) }
 
-// lookupVariant returns the run of lookup in a mode.
+// lookupVariant returns the run of lookup in the mode p.Mode.
 func lookupVariant(p Params) (func(*env) error, error) {
 	return func(e *env) error {
 		plan := drawLookup(e)
-		if p.Mode == modePublished { // each slot has a cell, so fewer slots fit the memory
+		if p.Mode == modePublished { // in published mode each slot has a whole cell, so fewer slots fit the memory
 			plan.mode, plan.capacity, plan.cells = modePublished, min(plan.capacity, 64), 128
 		}
 		return runLookupPlan(e, plan)
@@ -149,8 +149,8 @@ func runLookupPlan(e *env, p *lookupPlan) error {
 	return r.judge()
 }
 
-// beginLookup makes the rack and starts servers and the watcher, which loads the table and starts the
-// sender.
+// beginLookup builds the rack and starts the memory servers and the watcher. The watcher loads the
+// table and then starts the sender.
 func beginLookup(e *env, p *lookupPlan) (*lookupRun, error) {
 	r := &lookupRun{lenders: lenders{env: e, group: "lookup"}, plan: p, over: p.fault == stateCalm, zipf: kv.NewZipf(uint64(p.flows), p.theta)}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
@@ -167,7 +167,7 @@ func beginLookup(e *env, p *lookupPlan) (*lookupRun, error) {
 	return r, nil
 }
 
-// hello makes the addresses of all hosts known to the switch.
+// hello makes the addresses of all hosts known to the switch: each host broadcasts a frame.
 func hello(rack *simrack.Rack) {
 	for _, h := range rack.Hosts() {
 		f := make([]byte, 60)
@@ -178,8 +178,9 @@ func hello(rack *simrack.Rack) {
 	}
 }
 
-// change hands changes of entries to the switch. It returns how many the switch has taken, and how
-// many have not ended.
+// change hands changes of entries, given as text, to the switch. remove is true if they remove
+// entries. It returns how many of them the switch has accepted, and how many changes are not
+// complete yet.
 func (r *lookupRun) change(list []string, remove bool) (taken, waiting int, err error) {
 	p, ok := r.env.rack.Program().(*swordbox.Program)
 	if !ok {
@@ -193,7 +194,7 @@ func (r *lookupRun) change(list []string, remove bool) (taken, waiting int, err 
 	return taken, waiting, err
 }
 
-// load hands the next entries to the switch, and notices when all are in the table.
+// load hands the entries that are left to the switch, and sets r.loaded when all are in the table.
 func (r *lookupRun) load() error {
 	list := r.oracle.entries()
 	n, waiting, err := r.change(list[r.asked:], false)
@@ -201,8 +202,8 @@ func (r *lookupRun) load() error {
 	if r.asked < len(list) || waiting > 0 {
 		return err
 	}
-	// The published handler does not wait for answers to its WRITEs; they are in the memory by the
-	// next call of load.
+	// The published handler does not wait for the answers to its WRITEs. At the next call of load
+	// the WRITEs have been executed, so load waits for that call.
 	if r.loaded = r.written || r.plan.mode == modeHardened; r.loaded {
 		r.oracle.readTable()
 		if n, m := r.count("written"), len(r.oracle.slots()); n != uint64(m) && r.plan.mode == modeHardened {
@@ -232,7 +233,7 @@ func (r *lookupRun) begin() {
 	}
 }
 
-// burst sends the next frames.
+// burst sends the next frames, and changes entries if the plan says so.
 func (r *lookupRun) burst(d *draw) {
 	h := r.env.rack.Host("cn0")
 	for range min(r.plan.burst, r.plan.frames-r.sent) {

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// operate changes entries while frames are looked up. The switch may refuse a change because it has
-// no room or no connection.
+// operate is called after each burst of frames, and changes entries as the control plane does. The
+// switch may refuse a change because it has no room or no connection.
 func (r *lookupRun) operate(d *draw) {
 	if r.down || r.plan.mode == modePublished {
 		return
@@ -18,16 +18,16 @@ func (r *lookupRun) operate(d *draw) {
 	if r.plan.changes == changesControl {
 		r.changeFlow(d)
 	}
-	if r.plan.churn > 0 { // entries of flows that send nothing
+	if r.plan.churn > 0 { // changes an entry of a flow that sends nothing
 		if _, _, err := r.change([]string{r.oracle.other(d.IntN(r.plan.churn))}, d.chance(0.5)); err != nil {
 			r.oracle.fail(err)
 		}
 	}
 }
 
-// changeFlow changes the entry of a flow that sends. If no other change waits, the oracle first
-// reads the table in the servers' memory. In a run with a crash of the switch it does not: a WRITE
-// of the former incarnation may still be in flight.
+// changeFlow changes the entry of a flow that sends. If no other change is incomplete, the oracle
+// first reads the table in the servers' memory. It does not in a run in which the switch crashes: a
+// WRITE of the switch's earlier incarnation may still be in flight.
 func (r *lookupRun) changeFlow(d *draw) {
 	_, waiting, err := r.change(nil, false)
 	if err != nil {
@@ -50,14 +50,16 @@ func (r *lookupRun) changeFlow(d *draw) {
 	}
 }
 
-// otherWriter makes a plan one in which a client writes entries into the memory of ms1.
+// otherWriter changes the plan so that a client, and not the switch, changes entries in the memory
+// of ms1.
 func (p *lookupPlan) otherWriter() {
 	p.changes, p.churn, p.cache = changesWriter, 0, 0 // the switch's cache does not know of other writers
 	p.rules = append(p.rules, fault.Rule{Link: "ms1", Kind: fault.Tear, Probability: 1, Delay: 20 * time.Microsecond})
 }
 
-// startWriter starts a client that rewrites entries of flows in the memory of ms1: an entry that drops
-// frames marks them, and the other way round. The version at both ends of a slot changes with it.
+// startWriter starts a client that rewrites entries in the memory of ms1: an entry that drops
+// frames becomes one that sets a DSCP in them, and the other way round. Each rewrite also changes
+// the version, which stands at both ends of a slot.
 func (r *lookupRun) startWriter(d *draw) {
 	r.env.client("cn2", "writer", func(ctx verbs.Context) error {
 		rt := ctx.Runtime()
@@ -68,7 +70,7 @@ func (r *lookupRun) startWriter(d *draw) {
 		mem, err := memservice.Dial(r.env.rack.Host("cn2").Manager(ctx), end.qp, r.env.addrOf("ms1"), r.plan.params, rt.Now().Add(dialPatience))
 		if err != nil {
 			if r.plan.fault != stateCalm {
-				return nil // the server may be down
+				return nil // the memory server may be down
 			}
 			return fmt.Errorf("the other writer: %w", err)
 		}
@@ -82,7 +84,8 @@ func (r *lookupRun) startWriter(d *draw) {
 	})
 }
 
-// rewrite writes the entry of a flow. It returns false if the writer has to end.
+// rewrite WRITEs a changed entry of a random flow to the server. It returns false if the writer
+// must end.
 func (r *lookupRun) rewrite(d *draw, end *ends, mem memservice.Region) (bool, error) {
 	flow := d.IntN(r.plan.flows)
 	s, ok := r.oracle.slots()[flow]

@@ -13,30 +13,31 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// lookupOracle makes the sender's frames and sees what arrives at every host. It uses no state of the
-// switch, and reads the servers' memory to learn what the entries of flows do. Flow i has source port
-// lookupPort + i; the payload of a frame is magic 4 | flow 2 | number 4 | length 2 | bytes that depend
-// on flow and number.
+// lookupOracle makes the sender's frames and checks what arrives at every host. It uses no state of
+// the switch, and reads the servers' memory to learn what the entries of flows do. Flow i has the
+// UDP source port lookupPort + i. A frame's payload is: magic number, 4 bytes | flow, 2 | number of
+// the frame, 4 | length, 2 | bytes that depend on flow and number.
 type lookupOracle struct {
 	run   *lookupRun
 	flows []lookupFlow
-	// found and missed count the frames that have arrived, of flows with and without an entry.
+	// found counts the frames of flows with an entry that have arrived, missed those of flows
+	// without one.
 	found, missed uint64
-	wrong         map[string]int // what was wrong, and how often
+	wrong         map[string]int // how often a frame was wrong, by what was wrong
 	err           error          // describes the first wrong frame
 }
 
 // lookupFlow is what the oracle knows of a flow.
 type lookupFlow struct {
-	// kinds are the kinds of entry that the flow has had, in the order of changes. The first
-	// `known` of them are certainly not in force any more.
+	// kinds are the kinds of entry that the flow has had, in the order of changes. The first known
+	// of them are certainly not in force any more.
 	kinds []int
 	known int
-	sent  []int            // the value of known when a frame was sent, by the frame's number
-	last  map[string]int64 // number of the last frame that has arrived, by host
+	sent  []int            // for each frame, by its number: the value of known when it was sent
+	last  map[string]int64 // for each host: number of the last frame that has arrived there
 }
 
-// What can be wrong with a frame that has arrived.
+// Names of what can be wrong with a frame that has arrived.
 const (
 	wrongOther  = "never sent"
 	wrongEntry  = "not what its entry says"
@@ -73,7 +74,7 @@ func (o *lookupOracle) is(what string, err error) {
 
 func (o *lookupOracle) arrived() int { return int(o.found + o.missed) }
 
-// What entries do. A flow with kindNone has no entry.
+// The kinds of entries, by what the switch does with a packet. A flow with kindNone has no entry.
 const (
 	kindMark = iota
 	kindDestination
@@ -84,18 +85,19 @@ const (
 	lookupKinds
 )
 
-// lookupKindOf are the kinds by the byte of an entry that says what to do.
+// lookupKindOf gives the kind of an entry by its third byte, which has the entry's actions as bits.
 var lookupKindOf = map[byte]int{2: kindMark, 2 + 16: kindDestination, 8: kindSource, 4: kindEgress, 1: kindDrop}
 
-// host returns the address of a host.
+// host returns the address of compute host number i.
 func (o *lookupOracle) host(i int) netip.Addr { return o.run.env.addrOf(fmt.Sprintf("cn%d", i)) }
 
-// key returns the text of a flow's key.
+// key returns the key of a flow as text.
 func (o *lookupOracle) key(flow int) string {
 	return fmt.Sprintf("from=%v to=%v proto=udp", netip.AddrPortFrom(o.host(0), uint16(lookupPort+flow)), netip.AddrPortFrom(o.host(1), lookupTo))
 }
 
-// entries returns the entries to load. Flow i has that of kind i modulo lookupKinds.
+// entries returns the entries to load, as text. The entry of flow i has the kind i modulo
+// lookupKinds.
 func (o *lookupOracle) entries() (list []string) {
 	for i := range o.flows {
 		if k := i % lookupKinds; k != kindNone {
@@ -105,7 +107,7 @@ func (o *lookupOracle) entries() (list []string) {
 	return list
 }
 
-// lookupMark is the DSCP that the entry of a flow sets.
+// lookupMark returns the DSCP that an entry of kindMark sets in the packets of a flow.
 func lookupMark(flow int) uint8 { return uint8(1 + flow%63) }
 
 func (o *lookupOracle) action(flow, kind int) string {
@@ -124,17 +126,18 @@ func (o *lookupOracle) action(flow, kind int) string {
 	return ""
 }
 
-// other returns the entry of a flow that sends nothing.
+// other returns an entry, as text, for the n-th flow that sends nothing.
 func (o *lookupOracle) other(n int) string { return o.key(o.run.plan.flows+n) + " drop" }
 
 // lookupSlot is the place of an entry in a server's memory.
 type lookupSlot struct {
 	server int
 	offset int
-	bytes  []byte // in the memory
+	bytes  []byte // the slot itself in the server's memory
 }
 
-// slots returns the slots of flows that have an entry. The source port of an entry is at offset 36.
+// slots returns the slots of flows that have an entry, by flow. The slot's bytes 36 and 37 are the
+// flow's source port.
 func (o *lookupOracle) slots() map[int]lookupSlot {
 	p := o.run.plan
 	n, stride, out := p.capacity+7, 64, make(map[int]lookupSlot)
@@ -153,7 +156,8 @@ func (o *lookupOracle) slots() map[int]lookupSlot {
 	return out
 }
 
-// readTable learns from the servers' memory what the entries of flows do, while none of them changes.
+// readTable reads in the servers' memory what the entries of flows do. It is called while none of
+// them changes.
 func (o *lookupOracle) readTable() {
 	table := o.slots()
 	for i := range o.flows {
@@ -168,7 +172,7 @@ func (o *lookupOracle) readTable() {
 	}
 }
 
-// change is called when the entry of the flow may change from now on.
+// change is called when the entry of flow f may have this kind from now on.
 func (f *lookupFlow) change(kind int) {
 	if n := len(f.kinds); n == 0 || f.kinds[n-1] != kind {
 		f.kinds = append(f.kinds, kind)
@@ -195,12 +199,13 @@ func (o *lookupOracle) payload(flow int, n uint32, size int) []byte {
 	return b
 }
 
-// build makes a frame of a flow as cn0 sends it, or as an entry of a kind lets it arrive, and returns at
-// which host. It returns nil if the frame must not arrive.
+// build makes a frame of a flow as it arrives under an entry of this kind, and returns the name of
+// the host at which it arrives. With lookupKinds it makes the frame as cn0 sends it. It returns nil
+// if the frame must not arrive.
 func (o *lookupOracle) build(flow int, payload []byte, kind int) (b []byte, at string) {
 	rack := o.run.env.rack
 	src, dst := netip.AddrPortFrom(o.host(0), uint16(lookupPort+flow)), netip.AddrPortFrom(o.host(1), lookupTo)
-	to, class := "cn1", uint8(1) // ECN must stay
+	to, class := "cn1", uint8(1) // the lower two bits are ECN, which the switch must not change
 	switch kind {
 	case kindMark:
 		class |= lookupMark(flow) << 2
@@ -242,7 +247,7 @@ func (o *lookupOracle) build(flow int, payload []byte, kind int) (b []byte, at s
 	return b, at
 }
 
-// ipv4Head appends an IPv4 header with its checksum.
+// ipv4Head appends the header ip with its checksum, for n bytes of IP payload.
 func ipv4Head(b []byte, ip *wire.IPv4, n int) []byte {
 	at := len(b)
 	b = append(b, 0x45, ip.TOS, byte((20+n)>>8), byte(20+n), 0, 0, 0, 0, ip.TTL, ip.Protocol, 0, 0)
@@ -268,7 +273,7 @@ func foldSum(s uint32) uint16 {
 	return uint16(s)
 }
 
-// wrap puts the oracle before the hosts.
+// wrap puts the oracle in front of each host.
 func (o *lookupOracle) wrap(name string, n sim.Node) sim.Node {
 	if name == spec.SwitchName {
 		return n
@@ -276,7 +281,8 @@ func (o *lookupOracle) wrap(name string, n sim.Node) sim.Node {
 	return &lookupPoint{Node: n, name: name, oracle: o}
 }
 
-// lookupPoint is a node that shows the oracle the frames that arrive at a host.
+// lookupPoint stands in front of a host and shows the oracle the frames of flows that arrive there.
+// It passes on all other frames.
 type lookupPoint struct {
 	sim.Node
 	name   string
@@ -296,8 +302,8 @@ func (p *lookupPoint) Frame(now clock.Time, port int, f packetio.Frame, out *pac
 	p.Node.Frame(now, port, f, out)
 }
 
-// see checks a frame that has arrived at a host: that its entry has sent it there, its headers and bytes,
-// and that it is behind all earlier ones of its flow at the host.
+// see checks a frame b that has arrived at a host: that an entry has sent it there, that its
+// headers and bytes are right, and that no later frame of its flow has arrived there before it.
 func (o *lookupOracle) see(host string, b, payload []byte) {
 	be := binary.BigEndian
 	flow, n, size := int(be.Uint16(payload[4:])), int64(be.Uint32(payload[6:])), int(be.Uint16(payload[10:]))
@@ -327,8 +333,9 @@ func (o *lookupOracle) see(host string, b, payload []byte) {
 	}
 }
 
-// kind returns the kind of entry that explains a frame at a host: one that the flow has had since
-// the frame was sent. If none of them explains the frame, it returns the last kind.
+// kind returns the kind of entry that explains the arrival of frame n of flow f at a host, and
+// true: one that the flow may have had since the frame was sent. If none explains it, kind returns
+// the flow's last kind and false.
 func (o *lookupOracle) kind(f *lookupFlow, host string, b []byte, flow int, n uint32, size int) (kind int, ok bool) {
 	payload := o.payload(flow, n, size)
 	for i := len(f.kinds) - 1; i >= f.sent[n]; i-- {

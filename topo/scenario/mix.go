@@ -12,28 +12,29 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Bounds of a mix.
+// Bounds of a mix (see there).
 const (
 	maxPieces = 3
 	maxInline = 64
-	// mixPatience is longer than the retries of a queue pair take, in virtual time.
+	// mixPatience is the longest time, in virtual time, for which a client waits for a completion.
+	// All retries of a queue pair take less.
 	mixPatience = 30 * time.Second
 )
 
-// mix is a client that executes random operations on a part of the server's memory that only it
-// uses, and sends messages to the server. It keeps a shadow, a copy of what that memory must
-// contain: operations of one queue pair take effect in order, so the result of each READ and atomic
-// is known when it is posted. Operations without a guaranteed order (a WRITE or atomic behind a
-// READ of the same bytes) are fenced.
+// mix is a client that executes random operations on a part of the server's memory that no other
+// client uses, and sends messages to the server. It keeps a shadow, a copy of what that memory must
+// contain. Operations of one queue pair take effect in order, so the result of each READ and atomic
+// is known when it is posted. Operations whose order is not guaranteed (a WRITE or atomic behind a
+// READ of the same bytes) get the fence flag.
 type mix struct {
 	mixPlan
 	mixWindow
 	env     *env
-	name    string // name of its service
+	name    string // name of the mix's service at the server
 	host    *simrack.Host
-	atomics int // atomics that the server has executed for this client
+	atomics int // atomics that this client has drawn; the server must execute each of them once
 
-	sent, received int // messages that consume a receive
+	sent, received int // messages that consume a receive at the server
 	end            *ends
 	mem            remote
 	extra          remote // a region that an operation invalidates
@@ -43,21 +44,21 @@ type mix struct {
 	msgs           perf.Pattern // content of messages, by number
 }
 
-// mixPlan is what a seed decides for a mix.
+// mixPlan is what the seed decides for a mix.
 type mixPlan struct {
 	params rdmacm.Params
 	mtu    int
 	ops    int
 	depth  int
 	region int  // bytes of memory at the server
-	maxLen int  // bytes of an operation, at most; not more than region
+	maxLen int  // the most bytes of an operation; not more than region
 	late   bool // the server posts receives late
 	recvs  int
 	lossy  bool // links may lose packets
 	epilog epilog
 }
 
-// mixWindow has the operations in flight.
+// mixWindow has the operations in flight: number k stands in ring at k modulo the depth.
 type mixWindow struct {
 	ring      []mixOp
 	complete  int
@@ -82,8 +83,8 @@ type mixOp struct {
 	want   uint64 // expected original value of an atomic
 }
 
-// message describes the n-th message that consumes a receive. Opcode, length and immediate depend
-// only on its number.
+// message describes message number n of those that consume a receive. Opcode, length and immediate
+// depend only on n, so that the server knows them, too.
 func (m *mix) message(n int) (op verbs.WROpcode, size int, imm uint32) {
 	d := newDraw(m.msgs.Seed ^ uint64(n)*0x9e3779b97f4a7c15)
 	return one(d, verbs.OpSend, verbs.OpSendImm, verbs.OpWriteImm), d.size(m.mtu, m.maxLen), d.Uint32()
@@ -132,8 +133,8 @@ func (m *mix) work(ctx verbs.Context) error {
 	return m.end.close()
 }
 
-// slotLen is the length of one operation's local memory, at least the eight bytes that atomics
-// need.
+// slotLen returns the length of the local memory of one operation. It is at least the eight bytes
+// that atomics need.
 func (m *mix) slotLen() int { return max(m.maxLen, 8) }
 
 func (m *mix) slot(k int) []byte {
@@ -141,14 +142,15 @@ func (m *mix) slot(k int) []byte {
 	return m.end.buf[k%m.depth*n : (k%m.depth+1)*n]
 }
 
-// postSome posts a random number of operations, as far as the window has room.
+// postSome posts a random number of operations, at most as many as the window has room for.
 func (m *mix) postSome() error {
 	room := min(m.depth-(m.posted-m.complete), m.ops-m.posted)
 	if room == 0 {
 		return nil
 	}
 	want := m.draw.between(1, room)
-	// Continue until a signalled operation is in flight, because the client waits for its completion.
+	// At least one operation in flight must be signalled, because the client waits for a
+	// completion.
 	for i := 0; i < room && (i < want || m.signalled < m.complete); i++ {
 		wr := m.next(m.posted)
 		if err := m.end.qp.PostSend(wr); err != nil {
@@ -162,7 +164,7 @@ func (m *mix) postSome() error {
 	return nil
 }
 
-// wcOps are the completion opcodes of the requester.
+// wcOps gives the opcode of a requester's completion by that of its work request.
 var wcOps = map[verbs.WROpcode]verbs.WCOpcode{
 	verbs.OpSend: verbs.WCSend, verbs.OpSendImm: verbs.WCSend, verbs.OpSendInv: verbs.WCSend,
 	verbs.OpWrite: verbs.WCWrite, verbs.OpWriteImm: verbs.WCWrite, verbs.OpRead: verbs.WCRead,
@@ -210,7 +212,7 @@ func (m *mix) judge(k int) error {
 	return nil
 }
 
-// readAll compares the peer's memory with the shadow.
+// readAll READs the client's part of the server's memory and compares it with the shadow.
 func (m *mix) readAll() error {
 	for off := 0; off < m.region; off += m.maxLen {
 		op := &m.ring[0]
@@ -237,7 +239,7 @@ func (m *mix) single(wr verbs.SendWR, want verbs.Status) error {
 	return m.expect(wr.ID, want)
 }
 
-// expect returns an error unless the next completion has this ID and one of these statuses.
+// expect returns an error unless the next completion has this ID and one of the statuses in want.
 func (m *mix) expect(id uint64, want ...verbs.Status) error {
 	wc, err := m.end.one()
 	if err != nil {
@@ -276,8 +278,8 @@ func (m *mix) finish() error {
 	return m.refused(bad)
 }
 
-// refused posts a READ of memory to which the client has no access, and WRITEs behind it: the READ
-// must be refused and the WRITEs flushed.
+// refused posts a READ of the region bad, to which the client has no access, and two WRITEs behind
+// it. The server must refuse the READ, and the WRITEs must be flushed.
 func (m *mix) refused(bad remote) error {
 	sgl := []verbs.SGE{m.end.mr.SGE(0, 8)}
 	for id, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpWrite, verbs.OpWrite} {
@@ -288,8 +290,8 @@ func (m *mix) refused(bad remote) error {
 	}
 	first := []verbs.Status{verbs.RemAccessErr}
 	if m.lossy {
-		// After its NAK, the peer's queue pair is in the error state and sends no more answers: if the
-		// NAK is lost, the requester runs out of retries.
+		// After its NAK, the server's queue pair is in the error state and sends no more answers.
+		// If the NAK is lost, the requester runs out of retries.
 		first = append(first, verbs.RetryExcErr)
 	}
 	for id, want := range [][]verbs.Status{first, {verbs.WRFlushErr}, {verbs.WRFlushErr}} {

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// next draws operation k and applies it to the shadow.
+// next draws operation number k, applies it to the shadow, and returns its work request.
 func (m *mix) next(k int) verbs.SendWR {
 	d := m.draw
 	op := &m.ring[k%m.depth]
@@ -43,7 +43,7 @@ func (m *mix) next(k int) verbs.SendWR {
 	return wr
 }
 
-// pieces splits the operation's local memory into one to three SGEs.
+// pieces splits the local memory of operation k into one to three SGEs.
 func (m *mix) pieces(k int, op *mixOp) []verbs.SGE {
 	base := k % m.depth * m.slotLen()
 	switch {
@@ -98,7 +98,7 @@ func (m *mix) maybeInline(k int, op *mixOp, wr *verbs.SendWR) {
 func (m *mix) read(k int, op *mixOp, wr *verbs.SendWR) {
 	m.place(op, m.draw.size(m.mtu, m.maxLen))
 	if last := &m.ring[(k+m.depth-1)%m.depth]; k > 0 && m.draw.IntN(2) == 0 && last.op != verbs.OpSend && last.op != verbs.OpSendImm {
-		op.off, op.n = last.off, last.n // the place that the operation before has written or read
+		op.off, op.n = last.off, last.n // the bytes that the operation before this one has written or read
 	}
 	op.op, wr.Op = verbs.OpRead, verbs.OpRead
 	m.aim(wr, op)
@@ -106,7 +106,7 @@ func (m *mix) read(k int, op *mixOp, wr *verbs.SendWR) {
 	clear(m.slot(k))
 }
 
-// flush flushes a range, or the whole region.
+// flush makes a FLUSH of a range of the client's memory, or of the whole region.
 func (m *mix) flush(op *mixOp, wr *verbs.SendWR) {
 	m.place(op, m.draw.size(m.mtu, m.maxLen))
 	op.op, wr.Op = verbs.OpFlush, verbs.OpFlush
@@ -139,7 +139,7 @@ func (m *mix) atomic(k int, op *mixOp, wr *verbs.SendWR) {
 	binary.NativeEndian.PutUint64(word, wr.Swap)
 }
 
-// send makes the work request of the next message that consumes a receive.
+// send makes the work request of the next message, which consumes a receive at the server.
 func (m *mix) send(k int, op *mixOp, wr *verbs.SendWR) {
 	kind, size, imm := m.message(m.sent)
 	op.op, wr.Op, wr.Imm, op.n = kind, kind, imm, size
@@ -157,7 +157,8 @@ func (m *mix) send(k int, op *mixOp, wr *verbs.SendWR) {
 	m.maybeInline(k, op, wr)
 }
 
-// overlapsRead reports whether operation k touches bytes of a READ that may not be complete.
+// overlapsRead reports whether operation k touches bytes that a READ in flight reads, so that it
+// needs a fence.
 func (m *mix) overlapsRead(k int, op *mixOp) bool {
 	for j := m.complete; j < k; j++ {
 		o := &m.ring[j%m.depth]

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// serve is the server's side: it sends the client two regions, receives messages and compares them,
-// until its queue pair is in the error state.
+// serve is the server's side of the mix: it gives the client two memory regions, receives messages
+// and compares them, until its queue pair is in the error state.
 func (m *mix) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	n := m.slotLen()
 	end, err := newEnds(ctx, m.recvs*n, m.recvs, verbs.LocalWrite)
@@ -22,7 +22,7 @@ func (m *mix) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	if err != nil {
 		return err
 	}
-	extra, err := end.pd.AllocFastMR(nil, 8) // a region that the client may invalidate
+	extra, err := end.pd.AllocFastMR(nil, 8) // the region that the client may invalidate
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (m *mix) serve(ctx verbs.Context, l rdmacm.Listener) error {
 		}
 		for _, wc := range wcs[:got] {
 			if wc.Status != verbs.Success {
-				return nil // the client has sent a request that must be refused
+				return nil // the server has refused a request, as it must (see mix.refused), so its queue pair has failed
 			}
 			i := int(wc.ID)
 			if err := m.take(&wc, end.buf[i*n:(i+1)*n], extra); err != nil {
@@ -71,7 +71,8 @@ func (m *mix) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	}
 }
 
-// take compares a received message with the one that has its number.
+// take compares a received message with the message that has its number by the plan, or checks a
+// SEND with invalidate.
 func (m *mix) take(wc *verbs.WC, buf []byte, extra verbs.MR) error {
 	n := m.received
 	m.received++

@@ -18,7 +18,7 @@ type planMix[P any] struct {
 	not []string
 }
 
-// planMixes lists mixes in the order in which they are applied.
+// planMixes is a list of mixes in the order in which blend applies them.
 type planMixes[P any] []planMix[P]
 
 // mixNone is the value of --mix for a run without mixes.
@@ -35,7 +35,7 @@ func (list planMixes[P]) names() string {
 	return strings.Join(names, ", ")
 }
 
-// check checks a value of --mix: names separated by commas.
+// check checks a value of --mix: names separated by commas, mixNone or "".
 func (list planMixes[P]) check(value string) error {
 	if value == "" || value == mixNone {
 		return nil
@@ -55,8 +55,9 @@ func (list planMixes[P]) check(value string) error {
 	return nil
 }
 
-// choose returns the mixes of a run: those that value names, or, if it is "", those that the seed
-// draws. without are mixes that the scenario cannot have.
+// choose returns the names of the mixes of a run: those that value names, or, if it is "", those
+// that the seed draws. It leaves out the mixes in without, which the scenario cannot have. Of two
+// mixes that exclude each other, the later one stays.
 func (list planMixes[P]) choose(seed uint64, value string, without ...string) (chosen []string) {
 	d := newDraw(seed ^ 0x6d69786573)
 	for _, m := range list {

@@ -19,8 +19,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// Sizes of the scenario onerma. Each slot of each process has its own area in each region, so the
-// check knows what each byte must be.
+// Sizes of the scenario onerma. In each region, each slot of each process has an area for itself,
+// so that the check knows what each byte must be.
 const (
 	soloArea     = 4096
 	soloSlots    = 6 // of a process, at most
@@ -29,12 +29,13 @@ const (
 	soloRegions  = 2 // of a NIC, for peers
 	soloSize     = soloArea * soloSlots * soloProcs * soloNICs
 	soloFirstPID = 100
-	// Each NIC has one executor, with its own bytes behind the areas in each region.
+	// Each NIC has one executor (for large transfers) with its own bytes behind the areas in each
+	// region.
 	soloBulk   = 32 << 10
 	soloMemory = soloSize + soloBulk*soloNICs
 )
 
-// soloPlan is what a seed draws.
+// soloPlan is what the seed decides for a run of onerma.
 type soloPlan struct {
 	nics, procs, slots, ops int
 	bulk                    int           // transfers of each executor
@@ -47,10 +48,10 @@ type soloPlan struct {
 	badKeys            float64
 	rekeys             int
 	crashes            int
-	lossless           bool // no message is lost or waits: quiet links without a rate, no rekeys, no crashes
+	lossless           bool // no message is lost or waits: links without faults and without a rate, no rekeys, no crashes
 }
 
-// soloLinks says what the links do.
+// soloLinks says which faults the links have.
 type soloLinks struct {
 	faults         string // the name of each link's faults
 	rules          []fault.Rule
@@ -83,8 +84,8 @@ func drawSolo(d *draw) *soloPlan {
 	return p
 }
 
-// drawFaults draws the faults of each link. Delays are at most ten round trips, which is longer
-// than every timeout.
+// drawFaults draws the faults of each link. Delays are at most ten round trips, so that some are
+// longer than every timeout.
 func (p *soloPlan) drawFaults(d *draw) {
 	some := func(kind fault.Kind, most float64) fault.Rule {
 		return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)}
@@ -142,20 +143,20 @@ func soloMAC(a netip.Addr) (wire.MAC, bool) {
 	return wire.MAC{2, 0, 0, 0, 0, b[3]}, true
 }
 
-// soloRun is one run: NICs without connections, behind a switch that forwards.
+// soloRun is one run of onerma: NICs without connections, and a switch that forwards.
 type soloRun struct {
 	*env
 	plan  *soloPlan
 	net   *sim.Net
 	hosts []*soloHost
 	pids  nic.PID
-	ended [5]int // operations by status
-	moved [5]int // large transfers by status
-	late  int    // WRITEs that ended as TIMEOUT
-	over  bool   // all processes have returned: no more attacks and crashes
+	ended [5]int // number of operations by their status
+	moved [5]int // number of large transfers by their status
+	late  int    // WRITEs that ended with status TIMEOUT
+	over  bool   // all processes have returned, so there are no more attacks and crashes
 }
 
-// soloHost is a host with its NIC. The memory outlives the NIC.
+// soloHost is a host with its NIC. Its memory survives crashes of the NIC.
 type soloHost struct {
 	run     *soloRun
 	index   int
@@ -170,17 +171,18 @@ type soloHost struct {
 	tables  *mem.Table
 	mrs     [soloRegions + 1]*mem.Region
 	regions [soloRegions]*nic.Region
-	mine    *nic.Region // of local
+	mine    *nic.Region // the region of local
 	areas   [soloRegions][soloSize / soloArea]soloSpot
 	procs   []*sim.Proc
 	clients []*soloClient
 }
 
-// soloSpot is what the check knows of an area: its bytes, and the WRITE in flight to it.
+// soloSpot is what the check knows of an area: the bytes that it must have, and the WRITE in flight
+// to it.
 type soloSpot struct {
 	model   []byte
 	writing *soloOp
-	// loose is the time until which a WRITE of a NIC that has crashed may change the area.
+	// loose is a time. Until then, a WRITE that a NIC sent before its crash may change the area.
 	loose clock.Time
 }
 
@@ -248,7 +250,7 @@ func (r *soloRun) build() error {
 	return nil
 }
 
-// register makes the memory of a host.
+// register makes the memory of a host and registers it.
 func (h *soloHost) register() error {
 	pd, err := h.tables.AllocPD()
 	if err != nil {
@@ -271,7 +273,7 @@ func (h *soloHost) register() error {
 	return err
 }
 
-// boot starts the NIC, for the first time or after a crash. Each start gives its regions new keys.
+// boot starts the NIC, at the beginning or after a crash. At each start the regions get new keys.
 func (h *soloHost) boot() error {
 	p := h.run.plan
 	mac, _ := soloMAC(soloAddr(h.index))
@@ -294,7 +296,8 @@ func (h *soloHost) boot() error {
 	return err
 }
 
-// crash ends NICs with their processes at random times, and starts them and other processes again.
+// crash plans crashes of NICs at random times. A crash ends the NIC's processes; then the NIC and
+// new processes start at once.
 func (r *soloRun) crash() {
 	for range r.plan.crashes {
 		h := r.hosts[r.draw.IntN(len(r.hosts))]
@@ -322,7 +325,8 @@ func (r *soloRun) crash() {
 	}
 }
 
-// bound returns the longest time that an operation may take; see the comment of package nic.
+// bound returns the longest time that an operation may take: a READ if read is true, otherwise a
+// WRITE or REKEY. The comment of package nic has the reasons.
 func (r *soloRun) bound(read bool) time.Duration {
 	t := 4 * r.plan.rtt
 	if read {
@@ -336,7 +340,8 @@ func (r *soloRun) stop(format string, args ...any) {
 	r.net.Stop(fmt.Errorf("at %v: %w", r.net.Now(), fmt.Errorf(format, args...)))
 }
 
-// judge checks the end of a run.
+// judge checks the state after the run: the bytes of all areas, and that no NIC has anything in
+// flight.
 func (r *soloRun) judge() error {
 	for _, h := range r.hosts {
 		for region := range h.areas {
@@ -361,7 +366,8 @@ func (r *soloRun) judge() error {
 	return nil
 }
 
-// unchanged checks that an area has the bytes that it must have.
+// unchanged checks that area i of a region has the bytes that it must have, unless a WRITE may
+// change it now. An area that was loose keeps what is found.
 func (h *soloHost) unchanged(region, i int) error {
 	a := &h.areas[region][i]
 	got := h.memory[region][i*soloArea:][:soloArea]
@@ -380,7 +386,7 @@ func (h *soloHost) unchanged(region, i int) error {
 	return nil
 }
 
-// close fills in the report.
+// close fills in the report and ends the simulated network.
 func (r *soloRun) close() {
 	r.report.Events = r.net.Events()
 	for _, h := range r.hosts {

@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// soloCarrier is a process that moves large amounts of bytes by an executor.
+// soloCarrier is a process that moves large amounts of bytes by an executor, which splits a
+// transfer into many commands.
 type soloCarrier struct {
 	host   *soloHost
 	exec   *executor.Executor
@@ -41,7 +42,7 @@ func (h *soloHost) carry() error {
 	return nil
 }
 
-// run moves one amount of bytes after the other.
+// run makes one large transfer after the other.
 func (c *soloCarrier) run(p *sim.Proc) error {
 	r, d := c.host.run, c.host.run.draw
 	if c.host.epoch > 1 {
@@ -58,7 +59,7 @@ func (c *soloCarrier) run(p *sim.Proc) error {
 	return nil
 }
 
-// one moves bytes, and checks what has moved and when it was over.
+// one makes one large transfer, and checks which bytes have moved and whether it ended in time.
 func (c *soloCarrier) one(p *sim.Proc, target *soloHost, region int, op onerma.Op) error {
 	r, d := c.host.run, c.host.run.draw
 	at, n := soloSize+c.host.index*soloBulk, d.between(1, soloBulk)
@@ -109,7 +110,7 @@ func (c *soloCarrier) one(p *sim.Proc, target *soloHost, region int, op onerma.O
 	return c.steady(p, remote)
 }
 
-// steady checks that the bytes of a WRITE that has ended do not change any more.
+// steady checks that the target bytes of a WRITE that has ended do not change for a random time.
 func (c *soloCarrier) steady(p *sim.Proc, remote []byte) error {
 	r := c.host.run
 	after := slices.Clone(remote)

@@ -18,24 +18,26 @@ type soloOp struct {
 	issued clock.Time
 	target *soloHost
 	region int
-	spot   int // the area's number
-	at     int // offset in the area
-	// granted is the region and its key when the command was made; bad: the command has another key.
+	spot   int // number of the target's area
+	at     int // offset in that area
+	// granted is the target's region when the command was made, and key its key at that time. bad:
+	// true if the command has another key.
 	granted *nic.Region
 	key     nic.Key
 	bad     bool
 	old     []byte // the area before a WRITE
-	data    []byte // of a WRITE
+	data    []byte // the bytes of a WRITE
 }
 
-// soloClient is a process.
+// soloClient is a process that issues commands.
 type soloClient struct {
 	host   *soloHost
-	place  int // its number among all processes of the rack, which says what its areas are
+	place  int // number among all processes of the rack, which decides which areas are this process's
 	proc   *sim.Proc
 	portal *nic.Portal
 	ops    [soloSlots]*soloOp
-	// rest has the local bytes of slots whose last command has failed: they must stay.
+	// rest has the local bytes of each slot whose last command has failed. They must not change any
+	// more.
 	rest [soloSlots][]byte
 	left int
 }
@@ -62,7 +64,8 @@ func (h *soloHost) start() {
 	}
 }
 
-// crashed marks the areas as loose that WRITEs of this crashed process may still change.
+// crashed is called after a crash of this process's NIC. It marks the areas that its WRITEs may
+// still change as loose.
 func (c *soloClient) crashed() {
 	r := c.host.run
 	for _, o := range c.ops {
@@ -73,7 +76,7 @@ func (c *soloClient) crashed() {
 	}
 }
 
-// run is the process: it keeps its slots busy, with pauses, until it has done its operations.
+// run issues commands on its slots, with pauses, until the process has done all its operations.
 func (c *soloClient) run(p *sim.Proc) {
 	r := c.host.run
 	if c.host.epoch > 1 {
@@ -120,7 +123,7 @@ func (c *soloClient) patience() clock.Time {
 	return at
 }
 
-// issue makes and issues a command.
+// issue makes a random command for a slot and issues it.
 func (c *soloClient) issue(slot int) error {
 	r, d := c.host.run, c.host.run.draw
 	o := &soloOp{slot: slot, issued: r.net.Now(), target: r.hosts[(c.host.index+d.between(1, len(r.hosts)-1))%len(r.hosts)], region: d.IntN(soloRegions)}
@@ -157,8 +160,8 @@ func (c *soloClient) issue(slot int) error {
 	return err
 }
 
-// grant returns the key of a command: the right one, or, with the plan's probability, one for another
-// process, NIC, operation or region.
+// grant returns the key for a command: the right one, or, with the plan's probability badKeys, one
+// for another process, NIC, operation or region.
 func (c *soloClient) grant(o *soloOp, op onerma.Op) nic.Key {
 	r, d := c.host.run, c.host.run.draw
 	from, pid := soloAddr(c.host.index), c.portal.PID()
@@ -182,7 +185,7 @@ func (c *soloClient) localAt(slot int) int { return (c.place*soloSlots + slot) *
 // local returns the local bytes of a slot.
 func (c *soloClient) local(slot int) []byte { return c.host.local[c.localAt(slot):][:soloArea] }
 
-// poll checks what has ended, and that nothing is overdue.
+// poll checks the commands that have ended, and that no command in flight has exceeded its bound.
 func (c *soloClient) poll() error {
 	var out [soloSlots]nic.Completion
 	for _, x := range out[:c.portal.Poll(out[:])] {
@@ -234,7 +237,7 @@ func (c *soloClient) check(o *soloOp, x *nic.Completion) error {
 	return o.checkWrite(x.Status)
 }
 
-// checkStatus checks that a command may end so.
+// checkStatus checks that a command may end with the status of x.
 func (c *soloClient) checkStatus(o *soloOp, x *nic.Completion) error {
 	p := c.host.run.plan
 	changed := o.target.regions[o.region] != o.granted || o.granted.Key() != o.key
@@ -251,8 +254,8 @@ func (c *soloClient) checkStatus(o *soloOp, x *nic.Completion) error {
 	return nil
 }
 
-// checkWrite checks the target's area after a WRITE. It keeps the bytes that it finds, because no
-// byte may change from now on.
+// checkWrite checks the bytes of the target's area after a WRITE has ended with status s. It keeps
+// the bytes that it finds, because no byte may change from now on.
 func (o *soloOp) checkWrite(s nic.Status) error {
 	a := &o.target.areas[o.region][o.spot]
 	a.writing = nil
@@ -292,8 +295,8 @@ func (r *soloRun) manage() {
 	})
 }
 
-// rekey replaces the key of a region from another NIC, and then checks which key the region has.
-// Both NICs may crash meanwhile.
+// rekey makes another NIC replace the key of a region by a REKEY command, and then checks which key
+// the region has. If the NIC that has sent the command crashes, nothing is checked.
 func (r *soloRun) rekey(p *sim.Proc) error {
 	d := r.draw
 	from := r.hosts[d.IntN(len(r.hosts))]
@@ -332,7 +335,8 @@ func (r *soloRun) rekey(p *sim.Proc) error {
 	return r.checkRekey(out[0].Status, before, after, region)
 }
 
-// checkRekey checks the key of a region after a rekey.
+// checkRekey checks the key of a region after a REKEY that ended with status s: before and after
+// are the old and the new key.
 func (r *soloRun) checkRekey(s nic.Status, before, after nic.Key, region *nic.Region) error {
 	switch key := region.Key(); {
 	case s == nic.OK && key != after:

@@ -14,33 +14,34 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// soloWatch is a node around a NIC. It sees all messages that the NIC receives and sends. From the
-// clear headers alone it computes what the NIC has solicited, and checks window, order, counters
-// and the time at which memory changes. It also replays and forges messages.
+// soloWatch stands around a NIC and sees all messages that the NIC receives and sends. From their
+// clear headers alone it computes which bytes the NIC has solicited (requested from others), and
+// checks the window, the counters and the times at which memory changes. It also replays and forges
+// messages.
 type soloWatch struct {
 	*soloHost
 	frame    onerma.Frame
 	activity uint64
-	counter  uint64 // of the last message sent
-	// solicited are READs that were sent, by slot, and WRITEs that were pulled, by ticket.
+	counter  uint64 // the counter in the last message that the NIC has sent
+	// solicited has the READs that were sent, by slot, and the WRITEs that were pulled, by ticket.
 	solicited map[soloID]*soloDebt
 	before    []byte
 }
 
-// soloID names a READ of this NIC or a WRITE of a peer.
+// soloID names a READ of this NIC by its slot, or, with pulled, a WRITE of a peer by its ticket.
 type soloID struct {
 	pulled bool
 	name   uint32
 }
 
-// soloDebt is the part of a READ or of a pulled WRITE that the NIC has solicited and that has not
+// soloDebt is what the NIC has solicited for a READ or a pulled WRITE, and which parts of it have
 // arrived.
 type soloDebt struct {
 	generation uint32
 	region     uint32
 	length     int
 	landed     [onerma.MaxOp / onerma.Unit]bool
-	missing    int // units
+	missing    int // units that have not arrived
 	until      clock.Time
 }
 
@@ -48,13 +49,14 @@ func newSoloWatch(h *soloHost) *soloWatch {
 	return &soloWatch{soloHost: h, solicited: make(map[soloID]*soloDebt)}
 }
 
-// crashed forgets what the former incarnation has solicited.
+// crashed forgets what the NIC has solicited before its crash.
 func (w *soloWatch) crashed() {
 	clear(w.solicited)
 	w.activity = 0
 }
 
-// Frame implements sim.Node.
+// Frame implements sim.Node: it checks the message, the memory that it changes, and what the NIC
+// sends.
 func (w *soloWatch) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	ok := onerma.ParseFrame(f.Data, &w.frame) == nil
 	watched := -1
@@ -78,8 +80,8 @@ func (w *soloWatch) Tick(now clock.Time, out *packetio.Batch) {
 // Deadline implements sim.Node.
 func (w *soloWatch) Deadline() clock.Time { return w.machine.Deadline() }
 
-// look keeps the bytes that a data message of a WRITE names, and returns the number of their area; -1:
-// it is no such message.
+// look is called before the NIC processes a message. If the message is data of a WRITE, look keeps
+// the bytes of the area that it names and returns the area's number. Otherwise it returns -1.
 func (w *soloWatch) look(f *onerma.Frame) int {
 	region := int(f.Region) - 1
 	if f.Kind != onerma.Data || f.Op != onerma.Write || region < 0 || region >= soloRegions || f.Offset >= soloSize {
@@ -90,7 +92,8 @@ func (w *soloWatch) look(f *onerma.Frame) int {
 	return spot
 }
 
-// compare checks that bytes change only while a WRITE to them is in flight.
+// compare is called after the NIC has processed a data message. It checks that the area has changed
+// only if a WRITE to it is in flight.
 func (w *soloWatch) compare(spot int, f *onerma.Frame) {
 	region := int(f.Region) - 1
 	a := &w.areas[region][spot]
@@ -99,7 +102,7 @@ func (w *soloWatch) compare(spot int, f *onerma.Frame) {
 	}
 }
 
-// arrived notes what a received message settles.
+// arrived removes from solicited what a received message answers.
 func (w *soloWatch) arrived(now clock.Time, f *onerma.Frame) {
 	w.expire(now)
 	id := soloID{name: uint32(f.Slot)}
@@ -137,7 +140,7 @@ func (w *soloWatch) expire(now clock.Time) {
 	}
 }
 
-// outstanding returns the solicited bytes.
+// outstanding returns how many bytes are solicited and have not arrived completely.
 func (w *soloWatch) outstanding() int {
 	sum := 0
 	for _, debt := range w.solicited {
@@ -146,7 +149,8 @@ func (w *soloWatch) outstanding() int {
 	return sum
 }
 
-// sent checks what the NIC sends, and wakes its processes.
+// sent checks the messages that the NIC sends, and wakes the NIC's processes if there is something
+// new for them.
 func (w *soloWatch) sent(now clock.Time, out *packetio.Batch) {
 	w.expire(now)
 	for _, f := range out.Frames {
@@ -165,7 +169,8 @@ func (w *soloWatch) sent(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// one checks one message that the NIC sends.
+// one checks one message that the NIC sends: its counter must grow, and the window must have room
+// for what it solicits.
 func (w *soloWatch) one(now clock.Time, f *onerma.Frame) {
 	if f.Counter <= w.counter {
 		w.run.stop("%s: the counter of %v repeats: the last one was %#x", soloName(w.index), f, w.counter)
@@ -182,7 +187,7 @@ func (w *soloWatch) one(now clock.Time, f *onerma.Frame) {
 	default:
 		return
 	}
-	delete(w.solicited, id) // its former command has ended
+	delete(w.solicited, id) // the command that had this slot or ticket before has ended
 	size, used := w.run.plan.window, w.outstanding()
 	if size-used < onerma.MaxOp {
 		w.run.stop("%s solicits by %v while %d bytes of %d are outstanding: 4096 must be free", soloName(w.index), f, used, size)
@@ -192,7 +197,8 @@ func (w *soloWatch) one(now clock.Time, f *onerma.Frame) {
 	}
 }
 
-// revoked forgets the WRITEs to a region whose key was replaced.
+// revoked forgets the WRITEs to a region whose key was replaced: their data is not accepted any
+// more.
 func (w *soloWatch) revoked(region uint32) {
 	for id, debt := range w.solicited {
 		if id.pulled && debt.region == region {
@@ -201,8 +207,9 @@ func (w *soloWatch) revoked(region uint32) {
 	}
 }
 
-// attack replays some messages later, and forges refusals: of the slot's former command, and a NACK by
-// an attacker who has seen the request and has no key.
+// attack replays some messages of the NIC later. It also forges refusals of the NIC's requests: for
+// the command that had the slot before, and a NACK as an attacker sends it who has seen the request
+// and has no key.
 func (w *soloWatch) attack(frame []byte, f *onerma.Frame) {
 	r := w.run
 	if r.over {
@@ -226,7 +233,8 @@ func (w *soloWatch) attack(frame []byte, f *onerma.Frame) {
 	}
 }
 
-// forge makes a refusal of a request, signed with the reserved key.
+// forge makes a refusal of kind k for a request, encrypted with the reserved key, which everyone
+// knows.
 func forge(request *onerma.Frame, k onerma.Kind) []byte {
 	f := *request
 	f.Kind, f.Counter = k, request.Counter|1<<63

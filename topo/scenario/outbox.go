@@ -15,14 +15,14 @@ type outbox struct {
 	draw             *draw
 	ops, depth       int
 	posted, complete int
-	signalled        int // number after the last message that requests a completion
+	signalled        int // number of the last message that requests a completion, plus 1
 	wcs              [16]verbs.WC
 }
 
 // pause bounds the time between two bursts of messages.
 const pause = 60 * time.Microsecond
 
-// send posts messages 0 to ops-1; next makes the work request of a message.
+// send sends messages 0 to ops-1. The function next makes the work request of message k.
 func (o *outbox) send(next func(k int) verbs.SendWR) error {
 	for o.complete < o.ops {
 		room := min(o.depth-(o.posted-o.complete), o.ops-o.posted)
@@ -47,8 +47,8 @@ func (o *outbox) send(next func(k int) verbs.SendWR) error {
 	return nil
 }
 
-// inline makes some short messages inline, and overwrites the buffer, which belongs to the
-// application again after the post.
+// inline makes some short messages inline. It then overwrites their buffer, which a NIC must not
+// read any more after the post.
 func (o *outbox) inline(wr *verbs.SendWR) {
 	s := wr.SGL[0]
 	if s.Length > maxInline || o.draw.IntN(2) == 0 {
@@ -60,7 +60,7 @@ func (o *outbox) inline(wr *verbs.SendWR) {
 	clear(b)
 }
 
-// reap waits for at least one completion and handles all that are there.
+// reap waits for at least one completion and handles all completions that are there.
 func (o *outbox) reap() error {
 	n, err := o.await(o.wcs[:], mixPatience)
 	if err != nil {
@@ -79,7 +79,7 @@ func (o *outbox) reap() error {
 	return nil
 }
 
-// arrived compares the completion of a receive, and the received bytes, with message k.
+// arrived compares a receive's completion wc and its bytes buf with what message k must be.
 func arrived(wc *verbs.WC, buf []byte, msgs perf.Pattern, k int, op verbs.WROpcode, size int, imm uint32) error {
 	want, flags := verbs.WCRecv, verbs.WithImm
 	if op == verbs.OpWriteImm {

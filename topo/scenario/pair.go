@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// pair is a connection of which one end sends messages and the server receives them, as the seed has
-// drawn it.
+// pair is a connection whose one end, on host, sends messages that the server receives. The seed
+// has drawn its parameters.
 type pair struct {
 	index    int
 	host     string // of the sender

@@ -12,13 +12,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Bounds of the planned search if Params do not give them.
+// Bounds of the planned search, if Params have none.
 const (
 	defaultSchedules = 4000
 	defaultDepth     = 2
 )
 
-// plannedVariant returns the search with other bounds, or the run of one schedule.
+// plannedVariant returns a function that runs the search with the bounds of p, or, if p.Plan is
+// set, the one schedule that it names.
 func plannedVariant(p Params) (func(*env) error, error) {
 	if p.Plan == "" {
 		var err error
@@ -43,7 +44,7 @@ func plannedVariant(p Params) (func(*env) error, error) {
 // runPlanned runs the search with its default bounds.
 func runPlanned(e *env) error { return searchPlanned(e, Params{}) }
 
-// replayPlanned runs one schedule.
+// replayPlanned runs the one schedule s.
 func replayPlanned(e *env, s schedule) error {
 	e.report.Plan = s.String()
 	setup, err := findSetup(s.setup)
@@ -53,11 +54,11 @@ func replayPlanned(e *env, s schedule) error {
 	return judged(e, setup, s).err
 }
 
-// outcomeOf is the result of the run of a schedule.
+// outcomeOf is the result of the run of one schedule.
 type outcomeOf struct {
 	err error // a finding; nil means none
-	// excused: a client failed, and fails under the same schedule with a switch that only forwards,
-	// so this is no finding.
+	// excused: true if a client failed, and also fails under the same schedule when the switch only
+	// forwards. Then the failure is no finding.
 	excused bool
 	digest  uint64
 	entered []place
@@ -67,8 +68,8 @@ type outcomeOf struct {
 	virtual time.Duration
 }
 
-// judged runs a schedule on e. If a client dies, a run of the same schedule without rules shows
-// whether it may die.
+// judged runs schedule s on e. If a client dies, judged runs s again with a switch without rules,
+// to see whether the client may die.
 func judged(e *env, setup *smallSetup, s schedule) *outcomeOf {
 	r, err := once(e, setup, s, false)
 	out := &outcomeOf{
@@ -88,7 +89,7 @@ func judged(e *env, setup *smallSetup, s schedule) *outcomeOf {
 	return out
 }
 
-// once runs a schedule.
+// once runs a schedule; with forward, the switch has no rules.
 func once(e *env, setup *smallSetup, s schedule, forward bool) (*smallRun, error) {
 	r := &smallRun{env: e, setup: setup, forward: forward}
 	r.adv.acts = s.acts
@@ -102,7 +103,8 @@ func once(e *env, setup *smallSetup, s schedule, forward bool) (*smallRun, error
 // smallSpec returns the rack of all runs, which is parsed once.
 var smallSpec = sync.OnceValues(func() (*spec.Rack, error) { return spec.Parse([]byte(smallRack)) })
 
-// searchPlanned tries schedules on the setups; in tests a tenth as many. The digest of the run
+// searchPlanned searches all setups, or the setup of p, within the bounds of p; with the options
+// Short and Hash of tests, only a tenth of the schedules runs. The digest of the whole search
 // covers all schedules in the order in which they were planned.
 func searchPlanned(e *env, p Params) error {
 	depth, left := cmp.Or(p.Depth, defaultDepth), cmp.Or(p.Schedules, defaultSchedules)
@@ -128,8 +130,8 @@ func searchPlanned(e *env, p Params) error {
 	return e.showFindings(found)
 }
 
-// showFindings makes the findings the result of the run. If a capture is wanted, it is of the first
-// finding.
+// showFindings returns the findings as the error of the run. If a capture is wanted, it runs the
+// first finding's schedule again, or one without acts if there is no finding.
 func (e *env) showFindings(found []finding) error {
 	var errs []error
 	for _, f := range found {
@@ -145,5 +147,5 @@ func (e *env) showFindings(found []finding) error {
 	return errors.Join(errs...)
 }
 
-// cancelled reports whether the run must end.
+// cancelled reports whether the user has cancelled the run.
 func (e *env) cancelled() bool { return e.opt.Cancelled != nil && e.opt.Cancelled() }

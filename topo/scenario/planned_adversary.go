@@ -12,38 +12,39 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// adversary executes a schedule on the links of a small rack. It counts only packets of the phase,
-// which begins at smallReady; the packets before it, which connect and prepare the clients, pass.
+// adversary executes the acts of a schedule (such as losing a packet) on the links of a small rack.
+// It counts only packets of the phase, the time from smallReady on. Packets before it, which
+// connect the clients and prepare the switch, pass.
 type adversary struct {
 	acts  []act
 	rack  *simrack.Rack
-	rules func(n int) // gives the switch other rules
+	rules func(n int) // gives the switch the n-th list of rules of the setup
 
 	on    bool
 	count [len(halves)]int
 	deaf  [len(halves)]clock.Time // until when a direction loses all packets
 	held  []*heldBack
-	// entered are the packets of the phase that have entered a link, in order. reached is how many
-	// there were when the last act was done.
+	// entered are the packets of the phase that have entered a link, in their order. reached is the
+	// length of entered when the last act was done.
 	entered []place
 	reached int
 	done    int    // acts that were done
-	steps   uint32 // steps that the switch has made
+	steps   uint32 // steps (frames and ticks) that the switch has made in the phase
 	// digest covers all packets that were delivered in the phase, in order. Two runs with the same
 	// digest have delivered the same packets in the same order, even if their acts differ.
 	digest uint64
 }
 
-// place identifies a packet of the phase.
+// place identifies a packet of the phase by its direction of a link and its number there.
 type place struct {
 	half  uint8
 	index uint16
-	// step is the number of steps that the switch had made before the packet.
+	// step is the number of steps that the switch had made before the packet entered.
 	step uint32
 }
 
-// lateLimit bounds the delay of a packet: networks bound the time for which packets live, and the
-// switch relies on that after a change of rules.
+// lateLimit bounds how long the adversary delays a packet. Networks bound the lifetime of packets,
+// and the switch relies on that after a change of rules.
 const lateLimit = 5 * time.Millisecond
 
 // heldBack is a packet that is delayed until n later packets have passed, or for lateLimit.
@@ -55,11 +56,11 @@ type heldBack struct {
 	rule  []string
 }
 
-// maxPlaces bounds the packets of a direction on which acts are tried. Later packets are only
-// counted.
+// maxPlaces bounds the number of packets of a direction that entered lists, so that its index fits
+// uint16. Later packets are only counted.
 const maxPlaces = 1 << 16
 
-// install puts the adversary between hosts and switch.
+// install puts the adversary between hosts and switch, as the faults of all links.
 func (a *adversary) install(r *simrack.Rack) {
 	a.rack = r
 	for i, h := range r.Hosts() {
@@ -67,7 +68,7 @@ func (a *adversary) install(r *simrack.Rack) {
 	}
 }
 
-// verdict decides about the packets of one direction.
+// verdict returns the function that decides about each packet of one direction.
 func (a *adversary) verdict(half int) sim.Verdict {
 	return func(now clock.Time, frame []byte) fault.Verdict {
 		if !a.on || !isPlanned(frame) {
@@ -95,7 +96,7 @@ func (a *adversary) enter(half int, now clock.Time, frame []byte) (v fault.Verdi
 	return v
 }
 
-// do applies an act to the packet that enters a link.
+// do applies act x to the packet that enters a link now, by the verdict v.
 func (a *adversary) do(x *act, now clock.Time, frame []byte, v *fault.Verdict) {
 	a.done++
 	a.reached = len(a.entered)
@@ -123,15 +124,15 @@ func (a *adversary) do(x *act, now clock.Time, frame []byte, v *fault.Verdict) {
 	}
 }
 
-// keep holds back a packet.
+// keep holds a copy of a packet back for act x.
 func (a *adversary) keep(x *act, frame []byte) {
 	h := &heldBack{half: x.half, n: x.n, frame: bytes.Clone(frame), rule: []string{x.String()}}
 	a.held = append(a.held, h)
 	a.rack.At(a.rack.Now().Add(lateLimit), func() { a.send(h) })
 }
 
-// overtaken releases packets that enough later packets have overtaken; they go behind the packet
-// that enters now.
+// overtaken is called when a packet enters a direction. It sends the packets of this direction that
+// enough later ones have overtaken. They go behind the packet that enters now.
 func (a *adversary) overtaken(half int) {
 	for _, h := range a.held {
 		if h.half != half {
@@ -143,7 +144,7 @@ func (a *adversary) overtaken(half int) {
 	}
 }
 
-// send puts a packet that was held back on its link.
+// send puts a packet that was held back on its link, unless it was sent before.
 func (a *adversary) send(h *heldBack) {
 	if !h.sent {
 		h.sent = true
@@ -163,7 +164,7 @@ func (a *adversary) delivered(ev *sim.Event) {
 	if !a.on || ev.Kind != sim.Delivered || !isPlanned(ev.Frame) {
 		return
 	}
-	where := uint64(ev.Link()[2]-'0') << 1 // number of the link and the direction, in three bits
+	where := uint64(ev.Link()[2]-'0') << 1 // number of the link and direction, in three bits
 	if ev.Link() == server {
 		where |= 4
 	}
@@ -185,7 +186,8 @@ const digestPrime = 1099511628211
 // IPv4.
 const bthAt = 14 + 20 + 8
 
-// isPlanned reports whether a packet belongs to a connection, and not to the connection manager.
+// isPlanned reports whether a packet belongs to a connection. Only these packets are planned; those
+// of the connection manager are not.
 func isPlanned(frame []byte) bool {
 	if len(frame) < bthAt+12 {
 		return false

@@ -7,34 +7,35 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// coverage counts the transitions of the switch's state tables. It wraps the switch and compares
-// the states before and after each packet and each tick of the phase.
+// coverage records the transitions of the switch's state tables. It stands around the switch and
+// compares the states after each packet and each tick of the phase with the states before it.
 type coverage struct {
 	run    *smallRun
 	node   sim.Node
 	states map[entry]*visited
 	seen   map[transition]struct{}
-	// order has the users in the order in which the last sample visited them: nearly always, the next
-	// sample visits them in the same order, and needs no lookup. at is the next place in it.
+	// order has the users in the order in which the last sample visited them. The next sample
+	// nearly always visits them in the same order, and then needs no lookup. at is its next
+	// position in order.
 	order []*visited
 	at    int
-	cause wire.Opcode // opcode of the packet that is being processed; ticked: none is
+	cause wire.Opcode // opcode of the packet that the switch processes; ticked if there is none
 	visit func(table string, n uint32, state string)
 }
 
-// entry identifies a user of a state table.
+// entry names a user (such as a flow) of one of the switch's state tables.
 type entry struct {
 	table string
 	n     uint32
 }
 
-// visited is a user of a state table with the state that the last sample found.
+// visited is a user of a state table, with the state that it had in the last sample.
 type visited struct {
 	entry
 	state string
 }
 
-// transition is a change of state, or a state that a packet has not changed.
+// transition is a change of a user's state; from is "" for a new user.
 type transition struct {
 	table, from, to string
 	cause           wire.Opcode
@@ -62,7 +63,8 @@ func (c *coverage) Tick(now clock.Time, out *packetio.Batch) {
 // Deadline returns the switch's deadline.
 func (c *coverage) Deadline() clock.Time { return c.node.Deadline() }
 
-// sample compares all states with the last sample and counts the transitions.
+// sample compares the states of all users with those of the last sample and records the
+// transitions.
 func (c *coverage) sample(cause wire.Opcode) {
 	if !c.run.adv.on {
 		return
@@ -86,7 +88,7 @@ func (c *coverage) look(table string, n uint32, state string) {
 	c.seen[transition{table, before, state, c.cause}] = struct{}{}
 }
 
-// user returns the user that is visited next; its state is "" if it is new.
+// user returns the user k, which the sample visits next. Its state is "" if it is new.
 func (c *coverage) user(k entry) *visited {
 	if c.at == len(c.order) {
 		c.order = append(c.order, nil)

@@ -29,12 +29,12 @@ type smallRun struct {
 	adv     adversary
 	cover   coverage
 	memory  []byte
-	wordsAt int // offset of word x; y follows it
+	wordsAt int // offset of word x; word y follows it
 	log     history.Log
 	clients [2]*smallClient
 }
 
-// smallRack is the rack of the setups; the switch gets the first rules of the setup.
+// smallRack is the rack of the small setups. setRules gives the switch its rules.
 const smallRack = `
 name: sim
 hosts:
@@ -45,7 +45,7 @@ switch: {program: swordbox}
 
 const (
 	smallService = "small"
-	// smallReady is when the phase begins: all connections are made and were used.
+	// smallReady is when the phase begins: by then all connections are made and were used.
 	smallReady = clock.Time(40 * time.Millisecond)
 	// smallPatience is longer than any retry limit of the setups.
 	smallPatience = time.Second
@@ -97,12 +97,13 @@ func (r *smallRun) play(s *spec.Rack) error {
 }
 
 // makeProgram makes the switch's program. Its tables are small, because clearing large ones would
-// take longer than a run. It has no journal, because the switch does not crash.
+// take longer than a run. It has no journal (which a switch reads after a crash), because the
+// switch does not crash.
 func (r *smallRun) makeProgram(s *spec.Rack) (pipeline.Program, error) {
 	return apps.New(s, apps.Config{Rand: newDraw(r.env.seed).Rand, Connections: 16})
 }
 
-// watch wraps the switch in a coverage.
+// watch puts a coverage around the switch.
 func (r *smallRun) watch(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName || r.forward {
 		return n
@@ -118,7 +119,7 @@ func (r *smallRun) program() *swordbox.Program {
 	return p
 }
 
-// setRules gives the switch the n-th list of rules of the setup.
+// setRules gives the switch the n-th list of rules of the setup, unless the run is without rules.
 func (r *smallRun) setRules(n int) {
 	if r.forward || n >= len(r.setup.rules) {
 		return
@@ -144,7 +145,8 @@ func (r *smallRun) setRules(n int) {
 	}
 }
 
-// serve starts the memory server, which is passive except that it accepts connections.
+// serve starts the memory server. It registers the memory, accepts connections, and does nothing
+// else.
 func (r *smallRun) serve() {
 	host := r.env.rack.Host("ms0")
 	s := &lockServer{run: &lockRun{env: r.env, plan: &lockPlan{params: smallParams}}}
@@ -173,11 +175,11 @@ func (r *smallRun) serve() {
 	})
 }
 
-// placeWords places x and y, which follows x, so that requests for x take the first shared
-// connection and requests for y the second.
+// placeWords chooses the place of word x and of word y, which follows x, such that requests for x
+// take the first shared connection and requests for y the second.
 func (r *smallRun) placeWords(base uint64) {
 	const shards = 2
-	for r.wordsAt = longWord; r.wordsAt+16 <= farAt; r.wordsAt += 8 { // there is room for a long WRITE that begins before x
+	for r.wordsAt = longWord; r.wordsAt+16 <= farAt; r.wordsAt += 8 { // a long WRITE, which begins before x, fits in
 		x := base + uint64(r.wordsAt)
 		if serialize.ShardOf(x, shards) == 0 && serialize.ShardOf(x+8, shards) == 1 {
 			return
@@ -186,9 +188,10 @@ func (r *smallRun) placeWords(base uint64) {
 	r.env.fail("no two neighbours have different shards")
 }
 
-// judge checks the run: the answers to clients have an order that ends with the present contents of
-// memory, and the values in the switch's tables are right. This also holds if a client has died:
-// its requests without an answer may have been executed or not, and nothing else may differ.
+// judge checks the run. The answers to clients must have an order that ends with the present
+// contents of memory, and the switch's tables must be right. This must also hold if a client has
+// died: its requests without an answer may have been executed or not. A dead client is an error of
+// its own.
 func (r *smallRun) judge() error {
 	if err := r.damage(); err != nil {
 		return err
@@ -201,7 +204,8 @@ func (r *smallRun) judge() error {
 	return nil
 }
 
-// damage returns an error for a wrong answer, a wrong word or a wrong value in the switch's tables.
+// damage returns an error for a wrong answer, a wrong word in memory or a wrong value in the
+// switch's tables.
 func (r *smallRun) damage() error {
 	if err := r.log.Check(r.final, history.MostSteps); err != nil {
 		return err
@@ -228,7 +232,8 @@ func (e *deadClientError) Error() string {
 
 func (e *deadClientError) Unwrap() error { return e.err }
 
-// beliefs compares what the switch's tables have at the end with the memory.
+// beliefs compares the values that the switch's tables have for words at the end of the run with
+// the memory. No request may be in flight, queued or held then.
 func (r *smallRun) beliefs() error {
 	p := r.program()
 	if p == nil {
@@ -261,7 +266,7 @@ func (r *smallRun) beliefs() error {
 
 func (r *smallRun) word(off int) uint64 { return binary.NativeEndian.Uint64(r.memory[off:]) }
 
-// final returns the last value of a word.
+// final returns the value that word w has in memory at the end of the run.
 func (r *smallRun) final(w int) (uint64, bool) { return r.word(r.wordsAt + 8*w), true }
 
 // smallClient executes one script.
@@ -271,18 +276,18 @@ type smallClient struct {
 	host *simrack.Host
 	end  *ends
 	mem  remote
-	// far is what the acknowledged WRITEs have left in the memory that only this client uses.
-	// farLast is the last value that was posted for each slot.
+	// far has, for each slot of the memory that only this client uses, the value of the last WRITE
+	// that was acknowledged; farLast that of the last WRITE that was posted.
 	far, farLast map[int]uint64
 	failed       error
 	wcs          [64]verbs.WC
 }
 
-// farOff is the offset of a slot of the memory that only this client uses.
+// farOff returns the offset of a slot of the memory that only this client uses.
 func (c *smallClient) farOff(slot int) int { return farAt + (c.id*farSlots+slot)*farStep }
 
 const (
-	// opBytes is the length of the local memory of a request that is not long.
+	// opBytes is the length of the local memory of a request, unless the setup has long WRITEs.
 	opBytes = 16
 	// A long WRITE takes three packets of up to longMTU bytes. Word x is the end of its second
 	// packet, and word y the beginning of its third.
@@ -299,8 +304,8 @@ func (c *smallClient) stride() int {
 	return opBytes
 }
 
-// work connects and warms up, and waits until all clients have done so (smallReady, when the
-// adversary begins). Then it executes the script.
+// work connects the client, makes the requests that prepare the switch (warm), and waits until
+// smallReady, when the adversary begins. Then it executes the script.
 func (c *smallClient) work(ctx verbs.Context) error {
 	c.far, c.farLast = make(map[int]uint64), make(map[int]uint64)
 	warm, script := c.run.setup.warm[c.id], c.run.setup.script[c.id]
@@ -313,13 +318,13 @@ func (c *smallClient) work(ctx verbs.Context) error {
 		return err
 	}
 	rt := c.end.rt
-	rt.Sleep(5 * time.Millisecond) // the connections of the switch are made first
+	rt.Sleep(5 * time.Millisecond) // the switch makes its connections first
 	private, err := c.host.ConnManager(ctx).Dial(c.end.qp, c.run.env.rack.Host("ms0").Addr(), smallService, c.run.params(), nil, rt.Now().Add(smallPatience))
 	if err != nil {
 		return err
 	}
 	c.mem = parseRemotes(private)[0]
-	for range 2 { // after a change of rules, the first requests wait; after the second round none waits
+	for range 2 { // the first requests after a change of rules wait in the switch; those of the second round do not
 		if err := c.steps(warm, false); err != nil {
 			return fmt.Errorf("before the phase: %w", err)
 		}
@@ -333,7 +338,7 @@ func (c *smallClient) work(ctx verbs.Context) error {
 	return nil
 }
 
-// steps executes steps; those of the phase are recorded in the history.
+// steps executes steps. With phase, their operations are recorded in the history.
 func (c *smallClient) steps(list []step, phase bool) error {
 	for i := range list {
 		if list[i].pause > 0 && list[i].paced == 0 {
@@ -346,7 +351,8 @@ func (c *smallClient) steps(list []step, phase bool) error {
 	return nil
 }
 
-// together posts the requests of a step with one doorbell and waits for all answers.
+// together posts the requests of a step with one doorbell, or in groups of s.paced, and waits for
+// all answers.
 func (c *smallClient) together(s *step, phase bool) error {
 	ops := s.ops
 	wrs := make([]verbs.SendWR, len(ops))

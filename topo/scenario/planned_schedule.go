@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// schedule is the list of acts of the planned adversary in one run of a small setup. Its text,
+// schedule is the list of acts that the adversary does in one run of a small setup. Its text,
 // SETUP/ACT/ACT..., replays the run.
 type schedule struct {
 	setup string
 	acts  []act
 }
 
-// joins reports whether both acts may apply to the same packet with an effect that neither has
+// joins reports whether a after before, on the same packet, may have an effect that neither act has
 // alone. There are three such pairs: new rules and then another act; new rules and then another
 // list of rules; and a late packet with a copy that is late by another number of packets.
 func (a act) joins(before act) bool {
@@ -30,15 +30,15 @@ func (a act) joins(before act) bool {
 	return false
 }
 
-// act is one act of the adversary. It applies to the index-th packet of the phase that enters one
+// act is one act of the adversary on one packet: the index-th packet of the phase that enters a
 // direction of a link. Its text is KIND@LINK-DIRECTION.INDEX.
 type act struct {
 	kind actKind
-	// n is the number of later packets of the direction that overtake a late packet or copy, or the
-	// number of the list of rules that the switch gets.
+	// n is, by kind: how many later packets of the direction overtake the late packet or copy, the
+	// milliseconds of a silence, or the number of the list of rules that the switch gets.
 	n     int
-	half  int // index of halves
-	index int // from 1
+	half  int // the direction, as an index of halves
+	index int // number of the packet in its direction, from 1
 }
 
 // actKind is the effect of an act.
@@ -47,10 +47,10 @@ type actKind uint8
 const (
 	// drop loses the packet.
 	drop actKind = iota
-	// late delays the packet until n later ones of its direction have passed, but not longer than
-	// lateLimit or until the clients have ended.
+	// late delays the packet until n later packets of its direction have passed, for at most
+	// lateLimit, and at most until the clients have ended.
 	late
-	// twice passes the packet, and sends a copy behind n later packets; 0 means at once.
+	// twice passes the packet, and sends a copy of it behind n later packets; n = 0 means at once.
 	twice
 	// silence loses the packet and all packets of its direction in the next n milliseconds.
 	silence
@@ -68,10 +68,10 @@ const (
 	maxActs      = 64
 )
 
-// halves names the directions of the small rack's links.
+// halves has the names of the directions of the small rack's links.
 var halves = [...]string{"cn0-up", "cn0-down", "cn1-up", "cn1-down", "ms0-up", "ms0-down"}
 
-// String is the text of the act.
+// String returns the text of the act.
 func (a act) String() string {
 	n := ""
 	switch a.kind {
@@ -84,7 +84,7 @@ func (a act) String() string {
 	return fmt.Sprintf("%s%s@%s.%d", actNames[a.kind], n, halves[a.half], a.index)
 }
 
-// String is the text of the schedule.
+// String returns the text of the schedule.
 func (s schedule) String() string {
 	out := s.setup
 	for _, a := range s.acts {

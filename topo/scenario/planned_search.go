@@ -6,40 +6,41 @@ import (
 	"slices"
 )
 
-// searcher searches for schedules of one setup that do damage.
+// searcher searches for schedules (lists of the adversary's acts) of one setup that do damage.
 //
-// It runs level by level: first the schedules of one act, then those of two. An act is on a later
-// packet than the acts before it, or on the same packet if that makes a difference (act.joins). The
-// simulator repeats a run exactly up to the packet of the act that is added. So the levels contain
-// all schedules with the setup's acts on the packets that the setup chooses. A run is not continued
-// if it delivers the same packets in the same order as an earlier one, even at other times, or if a
-// client dies in it.
+// It runs level by level: first the schedules of one act, then those of two, and so on. The new act
+// of a schedule is on a later packet than the acts before it, or on the same packet if that makes a
+// difference (act.joins). The simulator repeats a run exactly up to the packet of the new act. So
+// the levels contain all schedules with the setup's acts on the packets that the setup chooses. A
+// schedule is not continued by more acts if a client dies in its run, or if the run delivers the
+// same packets in the same order as an earlier one, even at other times.
 //
-// Within a level, the searcher first continues the schedules that have shown new transitions of the
-// state tables. The others take turns, in an order that the seed draws. Each is continued first
-// with the acts nearest to its last act, because acts that have an effect together are mostly near
-// each other.
+// Within a level, the searcher first continues the schedules whose runs have shown new transitions
+// of the switch's state tables. The others take turns, in an order that the seed draws. Each
+// schedule is continued first with the acts on the packets nearest to its last act, because acts
+// that have an effect together are mostly near each other.
 type searcher struct {
 	env      *env
 	setup    *smallSetup
 	depth    int
 	budget   int // how many schedules may run
 	ran      int
-	pruned   int // runs that were equal to earlier ones
+	pruned   int // runs that delivered the same packets as earlier ones
 	excused  int
 	findings []finding
 	digests  map[uint64]struct{}
 	covered  map[transition]struct{}
-	whole    bool // all schedules up to the depth were tried
+	whole    bool // all schedules up to the depth have run
 }
 
 const (
-	// maxFindings is the number of findings after which the search of a setup ends; more would add
-	// little.
+	// maxFindings is the number of findings after which the search of a setup ends; more findings
+	// would tell little.
 	maxFindings = 3
-	// turnLength is how many continuations of one schedule are tried before the next schedule's turn.
+	// turnLength is how many continuations of one schedule are run before it is the next schedule's
+	// turn.
 	turnLength = 8
-	// batchLength is how many schedules run before the next ones are chosen.
+	// batchLength is how many schedules run in parallel before the next ones are chosen.
 	batchLength = 256
 )
 
@@ -47,19 +48,19 @@ const (
 type finding struct {
 	schedule schedule
 	err      error
-	after    int // number of schedules that ran before
+	after    int // number of schedules that had run, with this one
 }
 
-// node is a schedule that has run and can be continued.
+// node is a schedule that has run and can be continued by one more act.
 type node struct {
 	schedule schedule
-	// next are the acts that can follow, the nearest first.
+	// next are the acts that can continue the schedule, the nearest first.
 	next    []act
-	novelty int // number of transitions that it was the first to show
-	turn    int // how many turns it has had
+	novelty int // number of transitions that no earlier run had shown
+	turn    int // how many turns the node has had
 }
 
-// String is the summary of the search.
+// String returns the summary of the search.
 func (x *searcher) String() string {
 	why := "all up to the depth"
 	switch {
@@ -72,7 +73,7 @@ func (x *searcher) String() string {
 		x.setup.name, x.ran, why, x.pruned, x.excused, len(x.covered), len(x.findings))
 }
 
-// search tries the schedules.
+// search runs the schedules up to the depth, as many as the budget allows.
 func (x *searcher) search() {
 	x.digests, x.covered = make(map[uint64]struct{}), make(map[transition]struct{})
 	level := x.run([]schedule{{setup: x.setup.name}}, x.depth > 0)
@@ -82,8 +83,8 @@ func (x *searcher) search() {
 	x.whole = !x.ended()
 }
 
-// extend tries the schedules of a level with one more act. It returns the next level if more is
-// set.
+// extend runs the schedules of a level with one more act. If more is true, it returns the new
+// schedules that can be continued, which are the next level.
 func (x *searcher) extend(level []*node, more bool) (next []*node) {
 	d := rand.New(rand.NewPCG(x.env.seed, uint64(x.ran)))
 	d.Shuffle(len(level), func(i, j int) { level[i], level[j] = level[j], level[i] })
@@ -110,13 +111,13 @@ func (x *searcher) extend(level []*node, more bool) (next []*node) {
 	return append(next, x.run(batch, more)...)
 }
 
-// ended reports whether no more schedules may run.
+// ended reports whether the search must end, by its budget, its findings or the user.
 func (x *searcher) ended() bool {
 	return x.ran >= x.budget || len(x.findings) >= maxFindings || x.env.cancelled()
 }
 
-// turn returns the next continuations of a node, those whose act is nearest to the last one first.
-// If the node has shown something new, it returns all.
+// turn returns the next continuations of node n, turnLength of them, those with the nearest acts
+// first. If the node's run has shown new transitions, turn returns all continuations.
 func (x *searcher) turn(n *node) []schedule {
 	from, to := n.turn*turnLength, (n.turn+1)*turnLength
 	if n.novelty > 0 {
@@ -131,9 +132,10 @@ func (x *searcher) turn(n *node) []schedule {
 	return out
 }
 
-// next lists the acts that can follow a run, the nearest first: on the packet of the last act and
-// on later packets, as far as the setup allows. A change of rules comes between two steps of the
-// switch, so one of several packets between the same steps is enough.
+// next lists the acts that can continue schedule s, whose run had outcome o, the nearest first:
+// acts on the packet of the last act and on later packets, as far as the setup allows. A change of
+// rules happens between two steps of the switch. So of several packets between the same two steps,
+// only the first one gets it.
 func (x *searcher) next(s schedule, o *outcomeOf) []act {
 	limit := x.setup.perHalf
 	if limit == 0 {
@@ -163,8 +165,8 @@ func (x *searcher) next(s schedule, o *outcomeOf) []act {
 	return out
 }
 
-// run runs schedules on all processors and handles their outcomes in order. If more is set, it
-// returns those that can be continued.
+// run runs the schedules of list on all processors, as far as the budget allows, and handles their
+// outcomes in the order of list. If more is true, it returns those that can be continued.
 func (x *searcher) run(list []schedule, more bool) (nodes []*node) {
 	list = list[:max(0, min(len(list), x.budget-x.ran))]
 	inOrder(list, x.ended, x.alone, func(s schedule, o *outcomeOf) {
@@ -176,7 +178,7 @@ func (x *searcher) run(list []schedule, more bool) (nodes []*node) {
 	return nodes
 }
 
-// alone runs a schedule in its own environment.
+// alone runs schedule s in an environment of its own, so that schedules can run in parallel.
 func (x *searcher) alone(s schedule) *outcomeOf {
 	e := newEnv(Scenario{}, x.env.seed, Options{Cancelled: x.env.opt.Cancelled, Wrap: x.env.opt.Wrap})
 	out := judged(e, x.setup, s)
@@ -185,7 +187,7 @@ func (x *searcher) alone(s schedule) *outcomeOf {
 	return out
 }
 
-// take counts an outcome; it returns a node if the schedule can be continued.
+// take counts outcome o of schedule s. It returns a node if s can be continued, otherwise nil.
 func (x *searcher) take(s schedule, o *outcomeOf) *node {
 	x.ran++
 	x.env.report.Events += o.events

@@ -17,8 +17,8 @@ type smallSetup struct {
 	// rules holds the switch's lists of rules. The switch starts with the first list; the act
 	// newRules loads another one.
 	rules []string
-	// warm has the steps of each client before the phase, which make the switch know words and
-	// keys. script has the steps in the phase.
+	// warm has the steps that each client does before the phase, by which the switch learns words
+	// and R_Keys. script has the client's steps in the phase.
 	warm, script [2][]step
 	window       int       // window of the NICs in packets; 0 means their default
 	mtu          verbs.MTU // path MTU of the clients' connections; 0 means the largest
@@ -30,23 +30,23 @@ type smallSetup struct {
 	halves []int
 }
 
-// step is a pause, or requests that a client posts together and waits for.
+// step is either a pause, or requests that a client posts together and whose answers it awaits.
 type step struct {
 	ops   []wordOp
 	pause time.Duration
-	// paced is how many of the requests are posted at a time, each time after the pause; the client
-	// waits for the answers at the end. 0 means that all are posted at once.
+	// paced is how many of the requests the client posts at a time, after each pause. It waits for
+	// the answers when it has posted all. 0 means that it posts all at once.
 	paced int
 }
 
-// wordOp is a request for one word, or for both.
+// wordOp is a request for word x, word y, or both.
 type wordOp struct {
 	history.Op
-	word int // the word, or the first of both
+	word int // wordX or wordY; with far, the number of a slot
 	both bool
-	// long: a WRITE of three packets, which sets both words.
+	// long: true for a WRITE of three packets, which sets both words.
 	long bool
-	// far: a WRITE to a slot of memory that only this client uses.
+	// far: true for a WRITE to a slot of memory that only this client uses.
 	far bool
 }
 
@@ -57,9 +57,10 @@ const (
 
 	farAt   = 1024 // offset of the clients' slots in the server's memory, behind the words
 	farStep = 64
-	// defaultPerHalf is the number of packets of a direction on which acts are tried.
+	// defaultPerHalf is on how many packets of each direction acts are tried, unless the setup says
+	// it.
 	defaultPerHalf = 64
-	// farSlots is the number of slots that only one client uses.
+	// farSlots is the number of slots that each client has for itself.
 	farSlots = 16
 	// smallMemory is the server's memory in bytes.
 	smallMemory = farAt + 2*farSlots*farStep
@@ -89,25 +90,26 @@ func readWord(w int) wordOp { return wordOp{Op: history.Op{Kind: history.Read}, 
 
 func readBoth() wordOp { return wordOp{Op: history.Op{Kind: history.Read}, both: true} }
 
-// do returns a step that posts requests together.
+// do returns a step that posts the requests ops together.
 func do(ops ...wordOp) step { return step{ops: ops} }
 
-// later is longer than the switch waits for an answer before it sends a request again.
+// later is a pause that is longer than the switch waits for an answer before it sends a request
+// again.
 var later = step{pause: rto}
 
-// settled is longer than the switch waits, after a change of rules, for packets that it has not
-// seen.
+// settled is a pause that is longer than the switch waits, after a change of rules, for packets
+// that were sent before the change.
 var settled = step{pause: 12 * time.Millisecond}
 
-// soon is the time that a packet takes over a few links.
+// soon is a pause of about the time that a packet takes over a few links.
 var soon = step{pause: 10 * time.Microsecond}
 
-// farWrite returns a WRITE to a slot that only this client uses.
+// farWrite returns a WRITE of v to a slot that only this client uses.
 func farWrite(slot int, v uint64) wordOp {
 	return wordOp{Op: history.Op{Kind: history.Write, Value: v}, far: true, word: slot}
 }
 
-// farWrites returns n such WRITEs.
+// farWrites returns n WRITEs to slots that only this client uses.
 func farWrites(n int) []wordOp {
 	out := make([]wordOp, n)
 	for i := range out {
@@ -116,7 +118,7 @@ func farWrites(n int) []wordOp {
 	return out
 }
 
-// knows returns steps that make words known to the switch without changing them.
+// knows returns steps that make words known to the switch without changing them: each adds 0.
 func knows(words ...int) []step {
 	var out []step
 	for range 3 {
@@ -127,7 +129,7 @@ func knows(words ...int) []step {
 	return out
 }
 
-// adds returns n steps that add 1 to words.
+// adds returns n steps, each of which adds 1 to every one of the words.
 func adds(n int, words ...int) []step {
 	out := make([]step, n)
 	for i := range out {
@@ -138,7 +140,8 @@ func adds(n int, words ...int) []step {
 	return out
 }
 
-// proves returns steps by which a client proves that its R_Key is valid for all of the memory.
+// proves returns steps by which the switch sees that a client's R_Key is valid for all of the
+// memory.
 func proves() []step {
 	return []step{do(farWrite(0, 1)), do(farWrite(farSlots-1, 1))}
 }
@@ -150,10 +153,11 @@ const (
 	ruleTrack   = "server=ms0 action=track"
 )
 
-// packetActs are the acts that apply to every packet.
+// packetActs are the acts that a setup tries on each packet if it names no others.
 var packetActs = []act{{kind: drop}, {kind: late, n: 1}, {kind: late, n: 3}, {kind: twice}, {kind: twice, n: 2}}
 
-// ruleActs are the acts of a setup whose rules change: newRules with every list except the first.
+// ruleActs are the acts of a setup whose rules change: mostly newRules, with each of five lists of
+// rules.
 var ruleActs = []act{{kind: newRules, n: 1}, {kind: drop}, {kind: newRules, n: 2}, {kind: newRules, n: 3}, {kind: newRules, n: 4}, {kind: newRules}, {kind: late, n: 1}}
 
 // smallSetups lists all setups, in the order in which they are tried.

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// inOrder calls do for all items of a list, on all processors. One goroutine calls done with the
-// results in the order of the list. When ended returns true after a result, no further results are
-// handled.
+// inOrder calls do for all items of list, on all processors. The calling goroutine hands each
+// result to done, in the order of list. If ended returns true after that, inOrder returns and drops
+// the other results.
 func inOrder[T, R any](list []T, ended func() bool, do func(T) R, done func(T, R)) {
 	workers := min(runtime.GOMAXPROCS(0), len(list))
 	results := make([]chan R, workers)

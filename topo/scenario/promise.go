@@ -10,10 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// With 10 % loss in both directions, one in some hundred thousand requests, or its answer, is lost
-// eight times in a row. A queue pair that gives up then is correct; one that gives up without eight
-// such losses is not. To decide this, the run is repeated, event for event, and a witness counts
-// the losses on the links.
+// With 10 % loss in both directions, one of some hundred thousand requests, or its answer, is lost
+// eight times in a row. A queue pair that then gives up behaves correctly; one that gives up
+// without eight such losses does not. To decide this, the run is repeated, event for event, and a
+// witness counts the losses on the links.
 
 // retries is the retry count of all transport clients.
 const retries = 7
@@ -28,7 +28,7 @@ type gaveUp struct {
 func (g *gaveUp) Error() string { return g.err.Error() }
 func (g *gaveUp) Unwrap() error { return g.err }
 
-// limit converts err into a gaveUp if it says that the queue pair qpn of a host has reached its
+// limit returns a gaveUp with err if err says that the queue pair qpn of a host has reached its
 // retry limit. peer is the number of the peer's queue pair. Other errors are returned unchanged.
 func limit(err error, host string, qpn, peer wire.QPN) error {
 	var ce *perf.CompletionError
@@ -47,21 +47,22 @@ func (e *ends) limit(err error, host string) error {
 	return limit(err, host, attr.QPN, attr.RTR.DestQPN)
 }
 
-// witness follows the packets of one connection over all links. When a requester retries, it sends
-// again from the oldest packet that was not acknowledged. A round is one such retransmission;
-// rounds that begin with the same packet are a series, and the requester gives up on that packet.
+// witness follows the packets of the connection of a gaveUp over all links. When the requester
+// retries, it sends again from the oldest packet that was not acknowledged. Such a retransmission
+// is called a round here. Rounds that begin with the same packet are a series, and the requester
+// gives up after a series on that packet.
 type witness struct {
 	*gaveUp
 	frame wire.Frame
-	last  wire.PSN // of the last request packet
+	last  wire.PSN // PSN of the requester's last request packet
 	any   bool
 	// row is the PSN with which the rounds of the present series begin.
 	row    wire.PSN
-	own    bool // the packet has its own answer
+	own    bool // the packet row gets an answer with its own PSN
 	rounds int
-	// Counts of this series: packets of the connection that links lost or corrupted, first packets of
-	// rounds that arrived at the server, and packets that the server sent. answered: an answer
-	// arrived.
+	// Counts of the present series. lost: packets of the connection that links lost or corrupted.
+	// arrived: first packets of rounds that arrived at the server. replies: packets that the server
+	// sent. answered: true if an answer arrived at the requester.
 	lost, arrived, replies int
 	answered               bool
 }
@@ -94,7 +95,8 @@ func (w *witness) see(ev *sim.Event) {
 	}
 }
 
-// ask records a request packet. A packet whose PSN is not after the last one's begins a round.
+// ask records a request packet of the requester. If its PSN is not after that of the packet before,
+// the packet begins a round.
 func (w *witness) ask(psn wire.PSN, own bool) {
 	if w.any && wire.Diff(psn, w.last) <= 0 {
 		if psn != w.row || w.rounds == 0 {
@@ -105,8 +107,8 @@ func (w *witness) ask(psn wire.PSN, own bool) {
 	w.last, w.any = psn, true
 }
 
-// verdict reports whether the requester was right to give up: it made as many rounds as promised,
-// each round had a loss and no answer, and the server answered the packets that arrived.
+// verdict reports whether the requester was right to give up: it made as many rounds as its retry
+// count, with as many losses and no answer, and the server has answered packets that arrived.
 func (w *witness) verdict() (note string, kept bool) {
 	if w.rounds < retries || w.lost < retries || w.answered || w.arrived > 0 && w.replies == 0 {
 		return "", false
@@ -115,12 +117,13 @@ func (w *witness) verdict() (note string, kept bool) {
 		w.host, w.row, w.peer, w.rounds), true
 }
 
-// keptPromise repeats the run of a seed and reports whether the client was right to give up.
+// keptPromise repeats the run of a seed and reports whether the client that gave up in it was
+// right.
 func (s Scenario) keptPromise(seed uint64, g *gaveUp, opt Options) (note string, kept bool) {
 	w := &witness{gaveUp: g}
 	opt.Pcap, opt.Hash, opt.observe = nil, false, w.see
 	e := newEnv(s, seed, opt)
-	_ = e.guarded(s.run) // the repeated run fails as the first did
+	_ = e.guarded(s.run) // the repeated run fails as the first run did
 	e.finish()
 	return w.verdict()
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// recorder writes each frame to a capture when it enters a link, or is lost. Each direction of a
-// link is an interface of the capture. Times are virtual and begin at the epoch.
+// recorder writes a frame to a capture when the frame enters a link or is lost. Each direction of a
+// link is an interface of the capture. Times are virtual and begin at the Unix epoch.
 type recorder struct {
 	w          *pcapng.Writer
 	interfaces map[string]int

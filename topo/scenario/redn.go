@@ -10,19 +10,19 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Programs of the scenario redn, one for each client.
+// Programs of the scenario redn. Each client uses one of them.
 const (
 	chainSequential = "sequential"
 	chainParallel   = "parallel"
 	chainList       = "list"
-	chainRecycled   = "recycled" // lookups by a loop; each lap of the loop answers one
+	chainRecycled   = "recycled" // lookups by a loop, each round of which answers one lookup
 )
 
-// What happens to the server of redn.
+// Faults of the server in the scenario redn.
 const (
 	chainCalm  = "none"
-	chainKill  = "kill"  // its process is killed; no request may fail
-	chainCrash = "crash" // its NIC crashes; the clients get the status for that
+	chainKill  = "kill"  // the server's process is killed; no request may fail, because the NIC alone answers
+	chainCrash = "crash" // the server's NIC crashes; the clients' requests end with the status for that
 )
 
 // Sizes of the scenario redn.
@@ -30,26 +30,27 @@ const (
 	chainHosts   = 4
 	chainDepth   = 4 // lookups in flight of a client, at most
 	chainNodeLen = 64
-	// chainSlotOff is the offset of the slot in a place (a bucket or a list's node), for programs
-	// that need a slot.
+	// chainSlotOff is the offset of the slot in a place (a bucket, or a node of a list). Only the
+	// recycled program uses slots.
 	chainSlotOff = 32
-	// chainManyKeys is how many keys the largest table has: four of five buckets have one.
+	// chainManyKeys is the number of keys in the largest table, in which four of five buckets have
+	// a key.
 	chainManyKeys = 10_000
 )
 
 // chainPlan is what a seed decides for a run of redn.
 type chainPlan struct {
 	wirePlan
-	programs  []string // by client
+	programs  []string // by client: the program that answers it
 	rounds    int      // requests of a client
 	probes    int
 	buckets   int
-	nodes     []int // by list
+	nodes     []int // by list: its number of nodes
 	value     int   // bytes
 	depth     int
-	published bool // the answers are in a queue that the NIC reads ahead
+	published bool // the answers are in a queue that the NIC reads ahead (see runChainsPublished)
 	fault     string
-	when      time.Duration // of the fault, after the last client is served
+	when      time.Duration // time from the last client's connection to the fault
 }
 
 func drawChains(e *env) *chainPlan {
@@ -91,19 +92,20 @@ type chainRun struct {
 	plan      *chainPlan
 	clients   []*chainClient
 	server    *chainServer
-	connected int
+	connected int  // clients whose connections are made and whose programs run
 	failed    bool // the fault has happened
 	answered  int
 	hits      int
-	stale     int // requests whose hits were answered as misses
+	stale     int // lookups of keys that exist and were answered as misses
 	broken    int // clients whose connection has failed
-	unserved  int // answers after the death of the server's process
+	unserved  int // requests that were answered after the death of the server's process
 }
 
 func runChains(e *env) error { return runChainPlan(e, drawChains(e)) }
 
-// runChainsPublished runs lookups whose answers wait for the CAS in a queue that is not managed: the NIC
-// has read them before the CAS changes them. Damage is not a failure of the run: the report has it.
+// runChainsPublished runs lookups whose answers are in a queue that is not managed. The NIC reads
+// ahead in such a queue: it may have read an answer before the CAS changes it. Damage is not a
+// failure of the run: it is written into the report.
 func runChainsPublished(e *env) error {
 	p := drawChains(e)
 	p.published, p.fault = true, chainCalm
@@ -113,7 +115,8 @@ func runChainsPublished(e *env) error {
 	return runChainPlan(e, p)
 }
 
-// chainsVariant returns the run of redn with published or hardened queues.
+// chainsVariant returns the run of redn with published or hardened queues for the answers, by
+// p.Mode.
 func chainsVariant(p Params) (func(*env) error, error) {
 	if p.Mode == modePublished {
 		return runChainsPublished, nil
@@ -129,7 +132,7 @@ func runChainPlan(e *env, p *chainPlan) error {
 	return r.finish()
 }
 
-// beginChains makes the rack and starts server and clients.
+// beginChains builds the rack and starts the server and the clients.
 func beginChains(e *env, p *chainPlan) (*chainRun, error) {
 	e.report.Plan = p.String()
 	if err := e.build(passiveRack(1, chainHosts), p.rack); err != nil {
@@ -145,7 +148,7 @@ func beginChains(e *env, p *chainPlan) (*chainRun, error) {
 	return r, nil
 }
 
-// finish runs until all clients have returned, and judges.
+// finish runs the rack until all clients have returned, and judges the run.
 func (r *chainRun) finish() error {
 	if err := r.run(); err != nil {
 		return err
@@ -153,8 +156,8 @@ func (r *chainRun) finish() error {
 	return r.judge()
 }
 
-// served is called when the program of a client has its receives, and does not need the server's
-// process any more. When all clients are served, the time to the fault begins.
+// served is called when the program of a client has its receives, so that this client does not need
+// the server's process any more. When this is so for all clients, the time to the fault begins.
 func (r *chainRun) served() {
 	if r.connected++; r.connected < len(r.plan.programs) || r.plan.fault == chainCalm {
 		return
@@ -183,12 +186,13 @@ func (r *chainRun) lossy() bool {
 	return false
 }
 
-// mayBreak says whether a connection may end with this status.
+// mayBreak reports whether a connection may end with status s: after a crash of the NIC, or with
+// links that lose packets.
 func (r *chainRun) mayBreak(s verbs.Status) bool {
 	return s == verbs.RetryExcErr && (r.crashed() || r.lossy())
 }
 
-// judge checks what is left at the end of a run.
+// judge judges the run by its counts and the server's memory.
 func (r *chainRun) judge() error {
 	c := r.rack.Host(server).Counters()
 	r.note("%d requests answered, %d with a value, %d after the death of the server's process; the NIC executed %d entries; %d connections failed",

@@ -13,8 +13,8 @@ import (
 // chainWant is a request in flight with the answer that it must have.
 type chainWant struct {
 	slot int
-	hits int // answers with a value, before the one that says that there are no more
-	// place is where the last of the values is; -1: nowhere.
+	hits int // answers with a value that the request must get before the one that says that there are no more
+	// place is the place of the last value among the answers; -1: there is none.
 	place int
 	got   int
 }
@@ -30,13 +30,13 @@ type chainClient struct {
 	base    uint64 // address of the server's data
 	wants   []*chainWant
 	asked   int
-	spare   int // receives that no answer has taken
-	sends   int // SENDs that are not complete: their bytes must stay
+	spare   int // receives that are posted and that no answer has used
+	sends   int // SENDs in flight, whose bytes must not change
 }
 
 const (
 	chainAskLen = 512
-	// chainPatience is longer than a request takes with all retries.
+	// chainPatience is longer than a request takes with all its retries.
 	chainPatience = 20 * time.Second
 )
 
@@ -116,7 +116,8 @@ func (c *chainClient) ask() error {
 	return c.end.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{c.end.mr.SGE(off, len(request))}})
 }
 
-// choose draws a key and the places where the program looks, and says what the answer is.
+// choose draws a key and the places in which the program looks for it. w says which answer is
+// right.
 func (c *chainClient) choose() (w *chainWant, key redn.Operand, places []int) {
 	s, d := c.run.server, c.draw
 	w = &chainWant{place: -1}
@@ -147,7 +148,8 @@ func (c *chainClient) choose() (w *chainWant, key redn.Operand, places []int) {
 	return w, key, places
 }
 
-// await takes completions. It returns false when the connection has ended as it may.
+// await handles completions. It returns false when the connection has ended in a way that the
+// faults allow.
 func (c *chainClient) await() (alive bool, err error) {
 	var wcs [8]verbs.WC
 	n, err := c.end.await(wcs[:], chainPatience)
@@ -174,7 +176,8 @@ func (c *chainClient) await() (alive bool, err error) {
 }
 
 // silent is called when a request got no answer. If the server may have crashed, or links lose
-// packets, silent posts one more SEND, whose status shows whether the connection has ended rightly.
+// packets, silent posts one more SEND, whose status shows whether the connection has ended as the
+// faults allow.
 func (c *chainClient) silent(err error) (bool, error) {
 	if !c.run.crashed() && !c.run.lossy() {
 		return false, err
@@ -190,7 +193,7 @@ func (c *chainClient) silent(err error) (bool, error) {
 	return false, err
 }
 
-// answer compares an answer with what it must be.
+// answer compares an answer with the one that the oldest request in flight must have.
 func (c *chainClient) answer(wc *verbs.WC) error {
 	c.spare--
 	if len(c.wants) == 0 {

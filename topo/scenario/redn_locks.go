@@ -17,18 +17,18 @@ import (
 
 const (
 	turnsService = "redn-locks"
-	// turnsLease is how long after the death of a client the server's process ends its connection. Until
-	// then the lock of the client stays taken.
+	// turnsLease is how long after the death of a client the server's process ends the client's
+	// connection. Until then the client's lock stays taken.
 	turnsLease = 5 * time.Millisecond
-	turnsPause = 200 * time.Microsecond // of the server's process between two looks
-	turnsAsk   = 8                      // offset of the request in a client's buffer; the ticket is at 0
+	turnsPause = 200 * time.Microsecond // pause of the server's process between two looks at r.gone
+	turnsAsk   = 8                      // offset of the request in a client's buffer; the ticket is at offset 0
 )
 
 // turnsPlan is what a seed decides for a run of redn-locks.
 type turnsPlan struct {
 	wirePlan
 	locks, clients, rounds int
-	dies                   map[int]int // clients that die, and in which round
+	dies                   map[int]int // clients that die: number of the client, and in which round
 	kill                   bool        // the server's process is killed when all clients are connected
 }
 
@@ -59,13 +59,13 @@ func (p *turnsPlan) String() string {
 type turnsRun struct {
 	*env
 	plan     *turnsPlan
-	answers  map[int]verbs.QP // of the programs, by client
-	gone     []int            // clients whose connection the server must end
-	ended    int              // clients that have ended
-	holder   []int            // by lock; -1: none
+	answers  map[int]verbs.QP // queue pairs of the programs' answers, by client
+	gone     []int            // clients that died, whose connections the server must end
+	ended    int              // clients that have returned
+	holder   []int            // by lock: the client that has it; -1: none
 	next     []int64          // by lock: the smallest ticket that may come next
-	taken    int
-	unserved int // taken after the death of the server's process
+	taken    int              // how often a lock was taken
+	unserved int              // how often a lock was taken after the death of the server's process
 	broken   int
 	killed   bool
 }
@@ -104,8 +104,8 @@ func runTurns(e *env) error {
 	return nil
 }
 
-// serve makes the locks and the program of each client. Then it ends the connections of clients
-// that have gone.
+// serve is the server's process. It makes the locks, and builds the program of each client that
+// connects. After that it only ends the connections of clients that have died.
 func (r *turnsRun) serve(h *simrack.Host, ctx verbs.Context) error {
 	l, err := h.Manager(ctx).Listen(turnsService)
 	if err != nil {
@@ -158,7 +158,8 @@ func memoryOf(mr verbs.MR) redn.Mem {
 	return redn.Mem{Addr: mr.Addr(), LKey: mr.LKey(), RKey: mr.RKey(), Len: mr.Len()}
 }
 
-// makeLocks makes the locks.
+// makeLocks makes the memory and the queues of the locks, by which the NIC hands them out, and
+// returns the memory.
 func (r *turnsRun) makeLocks(h *simrack.Host, ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
 	mr, err := pd.RegMR(nil, r.plan.locks*redn.LockLen, verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite|verbs.RemoteAtomic)
 	if err != nil {
@@ -181,7 +182,7 @@ func (r *turnsRun) makeLocks(h *simrack.Host, ctx verbs.Context, pd verbs.PD) (v
 	return mr, b.start()
 }
 
-// lockProgram builds and starts the program of a client.
+// lockProgram builds and starts the program that answers the requests of one client.
 func (b *chainBuild) lockProgram(locks redn.Mem) (err error) {
 	if b.mr, err = b.pd.RegMR(nil, 4*chainPool, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
 		return err
@@ -219,7 +220,7 @@ type turnsClient struct {
 	index int
 	draw  *draw
 	end   *ends
-	sends int // without completion
+	sends int // SENDs in flight
 }
 
 var errTurnsBroken = errors.New("the connection has failed")
@@ -256,16 +257,17 @@ func (c *turnsClient) serve(ctx verbs.Context) error {
 	return nil
 }
 
-// leave ends a client that keeps its connection, and what it has taken.
+// leave is called when the client dies, or when its connection has failed. The client does not use
+// its lock any more, and the server's process must end its connection.
 func (c *turnsClient) leave() {
 	if i := slices.Index(c.run.holder, c.index); i >= 0 {
-		c.run.holder[i] = -1 // it does not use the lock any more
+		c.run.holder[i] = -1 // the client does not use the lock any more
 	}
 	c.run.gone = append(c.run.gone, c.index)
 }
 
-// round takes a lock and releases it. With die, the client dies while it waits, or while it has the
-// lock, or before.
+// round takes a lock and releases it. With die, the client dies: before it requests the lock, while
+// it waits for it, or while it has it.
 func (c *turnsClient) round(lock int, base uint64, die bool) error {
 	r := c.run
 	step := -1
@@ -320,13 +322,13 @@ func (c *turnsClient) send(n int) error {
 	return c.end.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{c.end.mr.SGE(turnsAsk, n)}})
 }
 
-// until takes completions until done, or until an answer has come.
+// until handles completions until done returns true, or until the answer to a request has come.
 func (c *turnsClient) until(done func() bool) error {
 	for !done() {
 		var wc [1]verbs.WC
 		_, err := c.end.await(wc[:], chainPatience)
 		switch {
-		case err != nil && c.run.broken > 0 && c.run.killed: // no process ends the connection of a client that has gone
+		case err != nil && c.run.broken > 0 && c.run.killed: // no process ends the connection of a dead client: its lock stays taken
 			return errTurnsBroken
 		case err != nil:
 			return err

@@ -14,15 +14,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// chainServer is the server of redn. Its process fills its memory, builds a program for each client
-// when it connects, and does nothing more: no request needs it.
+// chainServer is the server of redn. Its process fills its memory, and builds a program for each
+// client that connects. After that no request needs the process: the NIC answers by the programs.
 type chainServer struct {
 	run   *chainRun
 	host  *simrack.Host
-	keys  []redn.Operand // by bucket; 0 means that it has none
+	keys  []redn.Operand // by bucket; 0 means that the bucket has no key
 	lists [][]redn.Operand
-	// data is the memory: the buckets, the nodes, and the values of both. filled is the expected
-	// copy of data; no program may change data.
+	// data is the server's memory: the buckets, the nodes, and the values of both. filled is a copy
+	// of data from the beginning. No program may change data.
 	data, filled []byte
 	mr           verbs.MR
 }
@@ -49,7 +49,8 @@ func newChainServer(r *chainRun) *chainServer {
 	return s
 }
 
-// A place is the index of a bucket or node: first the buckets, then each list's nodes and end.
+// A place is the index of a bucket or node in the memory: first the buckets, then the nodes and the
+// end of each list.
 
 func (s *chainServer) places() int {
 	n := len(s.keys)
@@ -59,7 +60,7 @@ func (s *chainServer) places() int {
 	return n
 }
 
-// node returns the place of a node of a list.
+// node returns the place of node i of a list; i may be the list's length, for its end.
 func (s *chainServer) node(list, i int) int {
 	n := len(s.keys)
 	for _, l := range s.lists[:list] {
@@ -72,7 +73,7 @@ func placeOff(place int) int { return place * chainNodeLen }
 
 func (s *chainServer) valueOff(place int) int { return placeOff(s.places()) + place*s.run.plan.value }
 
-// value returns the bytes of the value of a place.
+// value returns the bytes that the value of a place has.
 func (s *chainServer) value(place int) []byte {
 	b := make([]byte, s.run.plan.value)
 	for i := range b {
@@ -81,7 +82,7 @@ func (s *chainServer) value(place int) []byte {
 	return b
 }
 
-// fill writes buckets, nodes and values to the memory, which begins at base.
+// fill writes buckets, nodes and values to the memory, whose address is base.
 func (s *chainServer) fill(base uint64) {
 	at := func(off int) uint64 { return base + uint64(off) }
 	for i, key := range s.keys {
@@ -146,12 +147,12 @@ func (s *chainServer) serve(ctx verbs.Context) error {
 	return nil
 }
 
-// table is the memory with the data.
+// table returns the description of the memory data for programs.
 func (s *chainServer) table() redn.Mem {
 	return redn.Mem{Addr: s.mr.Addr(), LKey: s.mr.LKey(), RKey: s.mr.RKey(), Len: s.mr.Len()}
 }
 
-// accept builds the program of a client and accepts its connection.
+// accept builds the program of a client, starts it, and accepts the client's connection.
 func (s *chainServer) accept(ctx verbs.Context, pd verbs.PD, req rdmacm.Request) error {
 	private := req.Private()
 	client := parseRemotes(private[1:])[0]
@@ -168,14 +169,14 @@ func (s *chainServer) accept(ctx verbs.Context, pd verbs.PD, req rdmacm.Request)
 	return b.answersQP.PostRecv(b.receives...)
 }
 
-// chainBuild is the program of one client.
+// chainBuild has what is made for the program of one client: its memory, queues and receives.
 type chainBuild struct {
 	server    *chainServer
 	ctx       verbs.Context
 	pd        verbs.PD
 	client    redn.Mem
 	mr        verbs.MR
-	used      int // bytes of mr
+	used      int // bytes of mr that take has given out
 	queues    []*redn.Queue
 	qps       []verbs.RingQP
 	answersQP verbs.RingQP
@@ -187,14 +188,15 @@ type chainBuild struct {
 	poolOff   int
 }
 
-// take returns n bytes of the memory of the program.
+// take gives out n bytes of the program's memory mr: their description, and their offset in mr.
 func (b *chainBuild) take(n int) (m redn.Mem, off int) {
 	off = b.used
 	b.used += (n + sendring.BlockSize - 1) &^ (sendring.BlockSize - 1)
 	return redn.Mem{Addr: b.mr.Addr() + uint64(off), LKey: b.mr.LKey(), RKey: b.mr.RKey(), Len: n}, off
 }
 
-// queue makes a queue with a ring of that many blocks.
+// queue makes a queue pair whose send ring has the given number of blocks. Its completion queues
+// only count.
 func (b *chainBuild) queue(name string, blocks int, init verbs.RingInit) (*redn.Queue, error) {
 	ring, _ := b.take(blocks * sendring.BlockSize)
 	counted := func() (verbs.CQ, uint32, error) {
@@ -231,7 +233,8 @@ func (b *chainBuild) queue(name string, blocks int, init verbs.RingInit) (*redn.
 	return q, b.loop(qp)
 }
 
-// loop connects a queue pair to itself.
+// loop connects a queue pair to itself, because the entries of its ring work on the memory of the
+// same NIC.
 func (b *chainBuild) loop(qp verbs.QP) error {
 	if err := qp.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic}); err != nil {
 		return err
@@ -244,14 +247,14 @@ func (b *chainBuild) loop(qp verbs.QP) error {
 }
 
 const (
-	chainPool   = 4096 // bytes
+	chainPool   = 4096 // bytes of the memory for operands of a program
 	chainMemory = 1 << 20
 )
 
-// ringFor returns the size of a ring that has room for a number of blocks: the next power of two.
+// ringFor returns the number of blocks of a ring that has room for blocks: the next power of two.
 func ringFor(blocks int) int { return 1 << bits.Len(uint(blocks-1)) }
 
-// build makes the queues and the program.
+// build makes the program of a client with this name, and its queues.
 func (b *chainBuild) build(program string) error {
 	buf := make([]byte, chainMemory)
 	var err error
@@ -272,8 +275,8 @@ func (b *chainBuild) build(program string) error {
 	return b.lookup(program == chainParallel)
 }
 
-// lookup builds all lookups of a client, and one more: a lookup enables the first requests of the
-// next.
+// lookup builds all lookups of a client, and one more, because each lookup enables the first
+// entries of the next one. parallel: the probes of a lookup run on queues beside each other.
 func (b *chainBuild) lookup(parallel bool) error {
 	plan := b.server.run.plan
 	n := plan.rounds + 1
@@ -309,7 +312,7 @@ func (b *chainBuild) lookup(parallel bool) error {
 	return b.verify(l.Received, n)
 }
 
-// list builds the loop that walks lists.
+// list builds a loop whose rounds walk lists.
 func (b *chainBuild) list() error {
 	plan := b.server.run.plan
 	s := &redn.ListServer{Lists: b.server.table(), Client: b.client.At(0, plan.value)}
@@ -333,7 +336,8 @@ func (b *chainBuild) list() error {
 	return b.verify(s.Received, plan.rounds)
 }
 
-// recycled builds the loop that looks keys up, with one receive that each lap lets be used again.
+// recycled builds a loop whose rounds look keys up. It has one receive, which each round makes
+// usable again.
 func (b *chainBuild) recycled() error {
 	plan := b.server.run.plan
 	b.recvs = 1
@@ -356,12 +360,13 @@ func (b *chainBuild) recycled() error {
 	return b.verify(s.Received, plan.rounds)
 }
 
-// verify checks that the program's requests neither hang nor overrun a ring; see redn.Verify.
+// verify checks that the program neither hangs nor overruns a ring while it handles n requests; see
+// redn.Verify.
 func (b *chainBuild) verify(received *redn.Counter, n int) error {
 	return redn.Verify(map[*redn.Counter]uint32{received: uint32(n)}, b.queues...)
 }
 
-// start writes the program to the memory and rings the doorbells.
+// start writes the program's operands to the memory and rings the doorbells of its queues.
 func (b *chainBuild) start() error {
 	if err := b.mr.WriteAt(b.pool.Image(), b.poolOff); err != nil {
 		return err
@@ -369,7 +374,7 @@ func (b *chainBuild) start() error {
 	return redn.Start(b.mr, b.queues, b.qps)
 }
 
-// ask appends the request of a client for a key in these places.
+// ask appends the request of a client to look for key in the given places, for a program.
 func (s *chainServer) ask(b []byte, base uint64, program string, key redn.Operand, places []int) []byte {
 	if program == chainList {
 		return redn.AppendWalk(b, key, base+uint64(placeOff(places[0])))

@@ -13,9 +13,9 @@ import (
 // sleepy is a receiver that posts its first receive late or never.
 type sleepy struct {
 	service string
-	delay   time.Duration // until the first receive; negative: never
-	params  rdmacm.Params // of the sender's connection
-	timer   uint8         // RNR timer of the receiver
+	delay   time.Duration // time until the first receive; negative: there is none
+	params  rdmacm.Params // parameters of the sender's connection
+	timer   uint8         // code of the receiver's RNR timer
 	status  verbs.Status
 	took    time.Duration
 	got     int

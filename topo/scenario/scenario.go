@@ -21,22 +21,24 @@ import (
 type Options struct {
 	// Pcap receives the capture of every link, in virtual time; nil means none.
 	Pcap io.Writer
-	// Hash: the report gets a digest of the trace.
+	// Hash is true if the report gets a digest of the trace.
 	Hash bool
-	// Short shortens long scenarios for tests.
+	// Short makes long scenarios shorter, for tests.
 	Short bool
-	// Cancelled is called at intervals; true ends the run with sim.ErrCancelled. nil means never.
+	// Cancelled, if not nil, is called at intervals. When it returns true, the run ends with
+	// sim.ErrCancelled.
 	Cancelled func() bool
-	// Wrap puts a node around another one. Tests plant bugs with it and check that they are found.
+	// Wrap, if not nil, may put a node around a host or the switch. Tests plant bugs with it and
+	// check that the scenario finds them.
 	Wrap func(name string, n sim.Node) sim.Node
 
-	observe func(*sim.Event) // sees the events of a repeated run
+	observe func(*sim.Event) // sees the events of a run that is repeated for keptPromise
 	rules   []fault.Rule     // for tests: replaces what transport draws
-	skew    int              // for tests: is added to the limit that srq sets
+	skew    int              // for tests: is added to the limit at which the scenario srq refills its queue
 	events  uint64           // for tests: bounds the events of the run; 0 means maxEvents
 }
 
-// Report is the result of a run. Err nil means that every check held.
+// Report is the result of a run. Err is nil if every check held.
 type Report struct {
 	Scenario string `json:"scenario"`
 	Seed     uint64 `json:"seed"`
@@ -45,18 +47,19 @@ type Report struct {
 	Err  error  `json:"-"`
 	// Error is Err as text.
 	Error string `json:"error,omitempty"`
-	// GaveUp: a client was right to reach its retry limit, because the links lost one request, or
-	// its answers, that often. The run ended there; Notes has the details.
+	// GaveUp is true if a client rightly reached its retry limit, because the links lost one
+	// request, or its answers, that often. The run ended there; Notes has the details.
 	GaveUp bool `json:"gaveUp,omitempty"`
 	// Damage describes what a run under published rules did to its clients, and the holes that may
 	// cause it. It is not a failure.
 	Damage string `json:"damage,omitempty"`
-	// Events is the number of events of the network. Virtual is the virtual time. Took is the time
-	// on this machine.
+	// Events is the number of events of the simulated network. Virtual is how long the run took in
+	// virtual time, Took how long on this machine.
 	Events  uint64        `json:"events"`
 	Virtual time.Duration `json:"virtualNs"`
 	Took    time.Duration `json:"tookNs"`
-	// Counters has the sums over all NICs; Activity has those that are not zero, by name.
+	// Counters has the sums of the counters of all NICs. Activity has those that are not zero, by
+	// name.
 	Counters metrics.NIC       `json:"-"`
 	Activity map[string]uint64 `json:"counters,omitempty"`
 	// Links counts the frames that links lost, duplicated, delayed and corrupted.
@@ -67,20 +70,20 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Scenario is one entry of the list.
+// Scenario is one entry of the list of scenarios.
 type Scenario struct {
 	Name string
-	// Doc is one line for a help text.
+	// Doc is its description for a help text, on one line.
 	Doc string
 	run func(*env) error
-	// cost is nil for a rack without costs. label is the name of the cost model on the command
-	// line.
+	// cost is the cost model of the rack; nil means that nothing takes time by it. label is the
+	// model's name on the command line.
 	cost  *cost.Model
 	label string
 }
 
-// With returns the scenario on a rack with the costs of m; nil means no costs. label is the
-// value of --cost for m.
+// With returns the scenario on a rack with the cost model m; nil means none. label is the value of
+// --cost for m.
 func (s Scenario) With(label string, m *cost.Model) Scenario {
 	s.label, s.cost = label, m
 	return s
@@ -95,7 +98,7 @@ func (s *Scenario) Args(seed uint64) string {
 	return args
 }
 
-// All lists the scenarios in the order of a help text.
+// All lists the scenarios in the order in which a help text shows them.
 func All() []Scenario {
 	return slices.Concat([]Scenario{
 		{Name: "transport", Doc: "random faults and operations; checks every byte, atomic, completion and counter", run: runTransport},
@@ -148,8 +151,8 @@ func All() []Scenario {
 }
 
 // Find returns the scenario with the given name: one of All, a single hole of the paper (such as
-// hole-7), or a variant by its name from before variants became flags. The error for an unknown
-// name lists the scenarios and holes.
+// hole-7), or a variant of a scenario by the name that it had before variants became flags. The
+// error for an unknown name lists the scenarios and holes.
 func Find(name string) (Scenario, error) {
 	listed := append(All(), holeScenarios()[1:]...)
 	all := append(Variants(), holeScenarios()[1:]...)
@@ -188,26 +191,26 @@ func newEnv(s Scenario, seed uint64, opt Options) *env {
 	return &env{seed: seed, opt: opt, draw: newDraw(seed), cost: s.cost, report: Report{Scenario: s.Name, Seed: seed}}
 }
 
-// env is one run in progress.
+// env is the environment of one run: its seed, options, rack and report.
 type env struct {
 	seed uint64
 	opt  Options
 	draw *draw
 	cost *cost.Model
 	v6   bool // the clients use IPv6
-	// threads is how many threads of the metadata server take requests; 0 means that its only
-	// thread does everything.
+	// threads is how many threads of Clover's metadata server execute requests; 0 means that its
+	// only thread does everything.
 	threads int
-	// replicas is how many copies each node of clover has; 0 means one.
+	// replicas is how many copies each node of Clover has; 0 means one.
 	replicas int
 	rack     *simrack.Rack
 	rec      *recorder
 	hash     sim.Hash
-	spy      func(*sim.Event) // of the scenario itself; nil means none
+	spy      func(*sim.Event) // the scenario's function that sees all events; nil means none
 	report   Report
 }
 
-// guarded converts a panic of the code under test into a failure of this seed.
+// guarded runs run and converts a panic of the code under test into an error of this seed.
 func (e *env) guarded(run func(*env) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -217,14 +220,14 @@ func (e *env) guarded(run func(*env) error) (err error) {
 	return run(e)
 }
 
-// Bounds of one run. The longest, soak, takes about three million events and half a minute of
-// virtual time.
+// Bounds of one run. The longest scenario, soak, needs about three million events and half a minute
+// of virtual time.
 const (
 	maxEvents  = 100_000_000
 	maxVirtual = clock.Time(10 * time.Minute)
 )
 
-// build makes the rack that yaml describes.
+// build builds the rack that the text of a rack file, yaml, describes.
 func (e *env) build(yaml string, opt simrack.Options) error {
 	s, err := spec.Parse([]byte(yaml))
 	if err != nil {
@@ -233,7 +236,7 @@ func (e *env) build(yaml string, opt simrack.Options) error {
 	return e.buildOf(s, opt)
 }
 
-// buildOf is build for a rack file that was parsed already; s is not changed.
+// buildOf is build for a rack file s that was parsed already. It does not change s.
 func (e *env) buildOf(s *spec.Rack, opt simrack.Options) error {
 	var err error
 	opt.Seed, opt.Wrap, opt.Cost = e.seed, wrapTwice(e.opt.Wrap, opt.Wrap), e.cost
@@ -265,7 +268,8 @@ func (e *env) trace(ev *sim.Event) {
 	}
 }
 
-// wrapTwice combines two functions that wrap nodes; either may be nil.
+// wrapTwice returns a function that wraps a node by inner, and the result by outer; either may be
+// nil.
 func wrapTwice(inner, outer func(string, sim.Node) sim.Node) func(string, sim.Node) sim.Node {
 	switch {
 	case inner == nil:
@@ -276,7 +280,7 @@ func wrapTwice(inner, outer func(string, sim.Node) sim.Node) func(string, sim.No
 	return func(name string, n sim.Node) sim.Node { return outer(name, inner(name, n)) }
 }
 
-// fail records that an application's check failed, and ends the run.
+// fail ends the run with an error, because a check of an application has failed.
 func (e *env) fail(format string, args ...any) {
 	e.rack.Stop(fmt.Errorf("at %v: %w", e.rack.Now(), fmt.Errorf(format, args...)))
 }
@@ -286,8 +290,8 @@ func (e *env) note(format string, args ...any) {
 	e.report.Notes = append(e.report.Notes, fmt.Sprintf(format, args...))
 }
 
-// settleTime is how long the rack runs on, in virtual time, after the last client has returned:
-// late frames arrive meanwhile.
+// settleTime is how long the rack runs on, in virtual time, after the last client has returned, so
+// that late frames arrive.
 const settleTime = 100 * time.Millisecond
 
 // run runs the rack until all clients have returned and late frames have arrived.
@@ -299,7 +303,7 @@ func (e *env) run() error {
 	return e.rack.Settle(settleTime)
 }
 
-// finish fills in the report and ends the rack.
+// finish fills in the report and closes the rack.
 func (e *env) finish() {
 	if e.rack == nil {
 		return

@@ -28,10 +28,10 @@ type treeRun struct {
 	nodes    []*sherman.Node   // of each compute host
 	trigger  *treeTrigger
 	ready    bool                  // the tree was formatted
-	down     map[string]clock.Time // until when a victim is down; "" is the switch
-	injected int                   // number of faults so far
-	absent   map[uint64]bool       // keys for which there was no room at the end
-	lost     bool                  // memory was lost
+	down     map[string]clock.Time // for each victim the time until which it is down; "" is the switch
+	injected int                   // number of faults injected so far
+	absent   map[uint64]bool       // keys for which the last client found no room
+	lost     bool                  // a server's memory was lost
 	unknown  int
 	refused  int // operations that found a server's memory lost
 	full     int // operations that found no free page
@@ -40,11 +40,12 @@ type treeRun struct {
 	plant    func(kv.Scanner) kv.Scanner // for tests: wraps each client of the tree in one with a bug
 }
 
-// treePatience is the deadline of one operation. It is longer than any fault, and than a lease.
+// treePatience is the time from the beginning of an operation to its deadline. It is longer than
+// any fault, and than a lease.
 const treePatience = 2 * time.Second
 
-// slack is how long after its deadline an operation may end: a client that hangs does not notice
-// its deadline.
+// slack is how long after its deadline an operation may end: treeSlack, and the time for which
+// hosts hang, because a client that hangs does not notice its deadline.
 func (r *treeRun) slack() time.Duration {
 	slack := treeSlack
 	for _, f := range r.plan.faults {
@@ -55,14 +56,14 @@ func (r *treeRun) slack() time.Duration {
 	return slack
 }
 
-// treeSlack is how long after its deadline an operation may still take, to find out whether it
-// holds its lock.
+// treeSlack is how long after its deadline an operation may still take, because its client must
+// find out whether it has its lock.
 const treeSlack = 200 * time.Millisecond
 
 func runTree(e *env) error { return runTreeMixed(e, "", false, nil) }
 
-// runTreeMixed runs one seed with the mixes that mixes names. inSwitch: the switch serves the
-// locks. plant, if not nil, is treeRun.plant.
+// runTreeMixed runs one seed with the mixes whose names mixes lists. inSwitch: the switch, not the
+// servers' NICs, executes the atomics on lock words. plant is treeRun.plant and may be nil.
 func runTreeMixed(e *env, mixes string, inSwitch bool, plant func(kv.Scanner) kv.Scanner) error {
 	p := drawTree(e)
 	p.blend(e, mixes)
@@ -72,8 +73,8 @@ func runTreeMixed(e *env, mixes string, inSwitch bool, plant func(kv.Scanner) kv
 	return (&treeRun{env: e, plan: p, plant: plant}).run()
 }
 
-// runTreePublished runs the published layout. Damage is not a failure of the run: the report has
-// it.
+// runTreePublished runs the published layout. Damage is not a failure of the run: it is written
+// into the report.
 func runTreePublished(e *env) error {
 	r := tornRun(e, layout.Published)
 	err := r.run()
@@ -85,7 +86,8 @@ func runTreePublished(e *env) error {
 	return nil
 }
 
-// tornRun returns a run in which copies are torn, without other faults.
+// tornRun returns a run with a layout of this kind in which memory copies are torn, without other
+// faults.
 func tornRun(e *env, kind layout.Kind) *treeRun {
 	p := drawTree(e)
 	p.published(e.draw)
@@ -93,8 +95,8 @@ func tornRun(e *env, kind layout.Kind) *treeRun {
 	return &treeRun{env: e, plan: p}
 }
 
-// stepRun returns a run of a design between FG+ and Sherman: with random faults, or with torn copies
-// alone.
+// stepRun returns a run of step, one of the designs between FG+ and Sherman: with random faults, or
+// with torn copies alone if torn is true.
 func stepRun(e *env, step sherman.Step, torn bool) *treeRun {
 	if torn {
 		r := tornRun(e, step.Kind)
@@ -107,7 +109,7 @@ func stepRun(e *env, step sherman.Step, torn bool) *treeRun {
 	return &treeRun{env: e, plan: p}
 }
 
-// damage describes the damage that torn copies have done.
+// damage names the damage of torn copies that the error err of a run shows.
 func (r *treeRun) damage(err error) string {
 	var structure *brokenTree
 	switch {
@@ -176,8 +178,8 @@ func (r *treeRun) addrs() []netip.Addr {
 	return out
 }
 
-// serve starts the memory service of a host. The memory survives a crash of the host unless the
-// plan says otherwise.
+// serve starts the memory service of a host. The memory survives a crash of the host, except in the
+// fault treeMemoryCrash.
 func (r *treeRun) serve(name string) {
 	if r.memory[name] == nil {
 		r.memory[name] = make([]byte, r.plan.region)
@@ -189,12 +191,12 @@ func (r *treeRun) serve(name string) {
 	r.env.serveMemory(name, memservice.Config{Buffer: r.memory[name], Locks: 8 * r.plan.locks}, begun)
 }
 
-// config is the configuration of a client on a host.
+// config returns the configuration of a client on a host.
 func (r *treeRun) config(h *simrack.Host, ctx verbs.Context) sherman.Config {
 	return sherman.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.params}
 }
 
-// format makes the tree from the first compute host.
+// format makes a client on the first compute host format the tree.
 func (r *treeRun) format() {
 	h := r.env.rack.Host("cn0")
 	r.env.client("cn0", "format", func(ctx verbs.Context) error {
@@ -208,7 +210,7 @@ func (r *treeRun) format() {
 	})
 }
 
-// start runs a client on one of the compute hosts.
+// start runs client number id on one of the compute hosts.
 func (r *treeRun) start(id int) {
 	host := id % computeHosts
 	h := r.env.rack.Host(fmt.Sprintf("cn%d", host))
@@ -295,8 +297,8 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	return err
 }
 
-// wave draws a key for plans with little memory: for a while all clients insert keys that are near
-// each other, and then they delete most of them.
+// wave draws a key and the shares of operations for plans with little memory: for 600 µs all
+// clients insert keys that are near each other, and then for 600 µs they delete most of them.
 func (r *treeRun) wave(d *draw, now clock.Time) (key uint64, mix [4]float64) {
 	const length = 600 * time.Microsecond
 	n := int(now / clock.Time(length))

@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// treeTrigger waits until a host has sent a number of frames of a kind.
+// treeTrigger calls fire when a host has sent a number of requests of a kind.
 type treeTrigger struct {
 	host string // "" means any compute host
 	when treeMoment
@@ -38,8 +38,8 @@ func (t *treeTrigger) see(ev *sim.Event) {
 	}
 }
 
-// treeLoss is a node in front of a memory server. It drops one request of the trigger's host, and
-// begins the first fault at that moment.
+// treeLoss stands in front of a memory server. It drops one request of the trigger's host, and
+// injects the first fault at that moment.
 type treeLoss struct {
 	sim.Node
 	run *treeRun
@@ -68,7 +68,7 @@ func (f *treeLoss) Frame(now clock.Time, port int, in packetio.Frame, out *packe
 	f.Node.Frame(now, port, in, out)
 }
 
-// matches reports whether an opcode belongs to the trigger's moment.
+// matches reports whether requests with opcode op count for the trigger's moment when.
 func (t *treeTrigger) matches(op wire.Opcode) bool {
 	write := op == wire.RCWriteOnly || op == wire.RCWriteFirst
 	switch t.when {
@@ -83,7 +83,7 @@ func (t *treeTrigger) matches(op wire.Opcode) bool {
 	}
 }
 
-// arm sets the trigger of the first fault.
+// arm sets the trigger of the first fault of the plan.
 func (r *treeRun) arm() {
 	p := r.plan
 	if len(p.faults) == 0 {
@@ -108,7 +108,7 @@ func (r *treeRun) arm() {
 	}
 }
 
-// inject injects fault i, and schedules its end and the next fault.
+// inject injects fault number i of the plan, and schedules its end and the next fault.
 func (r *treeRun) inject(i int) {
 	rack, p := r.env.rack, r.plan.faults[i]
 	if over := r.down[p.victim]; over > rack.Now() { // the victim is down already
@@ -121,7 +121,7 @@ func (r *treeRun) inject(i int) {
 	end := func() {}
 	switch p.what {
 	case treeClientCrash:
-		h.CrashApps() // its posted requests may still be executed, late
+		h.CrashApps() // requests that the clients have posted may still be executed, late
 	case treeClientHang, treeServerHang:
 		h.Hang()
 		end = h.Resume
@@ -163,8 +163,9 @@ func (r *treeRun) inject(i int) {
 	r.env.goOnUntil(over, "cn3")
 }
 
-// rules makes the switch replace the atomics on a server's lock words. The rule selects them by the
-// R_Key of the lock table.
+// rules is called when the memory service of server has started. It gives the switch a rule to
+// replace the atomics on the server's lock words, which the rule selects by the R_Key of the lock
+// table.
 func (r *treeRun) rules(server string, table verbs.MR) {
 	box, ok := r.env.rack.Program().(*swordbox.Program)
 	if !ok || table == nil {

@@ -12,21 +12,21 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// brokenTree is a defect of the tree at the end of a run.
+// brokenTree is the error for a defect of the tree at the end of a run.
 type brokenTree struct{ err error }
 
 func (b *brokenTree) Error() string { return b.err.Error() }
 func (b *brokenTree) Unwrap() error { return b.err }
 
-// judge checks the whole run: a last client reads and writes every key, and then reads the whole
-// tree.
+// judge judges the run, with links that have no faults any more: a last client reads and writes
+// every key, and then reads the whole tree. If memory was lost, only the history is checked.
 func (r *treeRun) judge() error {
 	e := r.env
 	for _, h := range e.rack.Hosts() {
 		h.SetFaults(nil)
 	}
 	if r.trigger != nil {
-		r.trigger.left = 0 // no fault is injected any more
+		r.trigger.left = 0 // the trigger injects no fault any more
 	}
 	if !r.lost {
 		r.env.client("cn3", "judge", r.last)
@@ -52,15 +52,15 @@ func (r *treeRun) judge() error {
 	return r.verdict()
 }
 
-// last runs the last client.
+// last runs the last client: it reads and writes every key, and then checks the tree.
 func (r *treeRun) last(ctx verbs.Context) error {
 	rt := ctx.Runtime()
 	n, err := sherman.NewNode(r.nodeConfig())
 	if err != nil {
 		return err
 	}
-	// A server may have accepted a connection from a client that died afterwards. It then waits for
-	// this client for some seconds.
+	// The deadline is long: a server may have accepted the connection of a client that died then,
+	// and waits for that client for some seconds before it accepts this one.
 	c, err := n.Open(r.config(r.env.rack.Host("cn3"), ctx), rt.Now().Add(20*treePatience))
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (r *treeRun) last(ctx verbs.Context) error {
 	return errors.Join(err, c.Close())
 }
 
-// readTree reads the whole tree.
+// readTree reads the whole tree and checks its pages, keys and values.
 func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, error) {
 	cfg, err := audit.Config(c, rt.Now().Add(time.Minute))
 	if err != nil {
@@ -110,12 +110,12 @@ func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, 
 	return check.Check(cfg)
 }
 
-// wrecks bounds the pages that may be unreachable: one for each interrupted operation, and those of
-// clients that raced to make a new root.
+// wrecks bounds the pages that may be unreachable: one for each operation that was interrupted, and
+// those of clients that made a new root at the same time.
 func (r *treeRun) wrecks() int { return r.unknown + (2+r.injected)*r.plan.clients }
 
-// verdict checks the tree at the end. Dead owners may leave locks that no client has needed since;
-// other clients may leave none.
+// verdict judges the report on the tree. Locks may be left only by owners that are dead, and only
+// if operations were interrupted; there are at most as many as clients.
 func (r *treeRun) verdict() error {
 	rep, allowed := r.final, 0
 	if r.injected > 0 || r.unknown > 0 {
@@ -133,7 +133,7 @@ func (r *treeRun) verdict() error {
 	return nil
 }
 
-// noteNodes adds the counters of the compute nodes to the report.
+// noteNodes adds the sums of the compute nodes' counters to the report.
 func (r *treeRun) noteNodes() {
 	var sum sherman.NodeStats
 	for _, n := range r.nodes {

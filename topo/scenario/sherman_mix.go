@@ -11,8 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// treeMixes are variations of a plan, which `--mix` adds to any run. Without `--mix`, a run has
-// each of them with its chance. Those with chance 0 are drawn by drawTree, for some seeds.
+// treeMixes are named variations of a plan, which `--mix` adds to any run. Without `--mix`, a run
+// has each of them with its probability. Those with probability 0 are otherwise drawn by drawTree,
+// for some seeds.
 var treeMixes = planMixes[*treePlan]{
 	{"sizes", 0.3, (*treePlan).mixSizes, []string{"wear"}},
 	{"wear", 0, (*treePlan).mixWear, []string{"sizes", "keys", "format"}},
@@ -25,7 +26,7 @@ var treeMixes = planMixes[*treePlan]{
 	{"locks", 0.2, (*treePlan).mixLocks, []string{"format", "hangs"}},
 }
 
-// blend applies the mixes that list names, or draws them if it is "".
+// blend applies the mixes whose names list has to the plan. If list is "", the seed draws them.
 func (p *treePlan) blend(e *env, list string) {
 	chosen := treeMixes.choose(e.seed, list)
 	if p.shape.Kind == layout.Published && list == "" {
@@ -50,12 +51,12 @@ func (p *treePlan) hardened(d *draw) {
 	p.shape.Kind, p.lease = layout.Hardened, d.span(4*time.Millisecond, 20*time.Millisecond)
 }
 
-// mixSizes chooses any length of pages and of values.
+// mixSizes draws any length of pages and of values.
 func (p *treePlan) mixSizes(d *draw) {
 	p.shape.Page, p.shape.Value = one(d, 256, 512, 1024, 2048, 4096), d.between(kv.MinValue, layout.MaxHardenedValue)
 }
 
-// mixWear makes the memory small, and clients delete many keys.
+// mixWear makes the memory small and makes clients delete many keys (see wear).
 func (p *treePlan) mixWear(d *draw) {
 	p.wear(d) // may reduce the number of servers
 	for i := range p.faults {
@@ -88,8 +89,8 @@ func (p *treePlan) mixFaults(d *draw) {
 	p.paced(d)
 }
 
-// mixHangs makes the first fault a hang of a NIC, a whole host, or the switch. It begins when
-// clients hold locks or change pages.
+// mixHangs makes the first fault a hang of a NIC, a whole host, or the switch. It begins at the
+// moment that the fault has, such as when a client has a lock.
 func (p *treePlan) mixHangs(d *draw) {
 	p.hasFault(d)
 	s := &p.faults[0]
@@ -104,8 +105,8 @@ func (p *treePlan) mixHangs(d *draw) {
 	p.paced(d)
 }
 
-// mixAfter moves each later fault behind lease and fence of the fault before it. If there is no
-// later fault, it adds one.
+// mixAfter moves each later fault so far that the lease is over since the end of the fault before
+// it, and a dead owner is fenced. If there is no later fault, mixAfter adds one.
 func (p *treePlan) mixAfter(d *draw) {
 	p.hasFault(d)
 	if len(p.faults) == 1 {
@@ -117,9 +118,10 @@ func (p *treePlan) mixAfter(d *draw) {
 	p.paced(d)
 }
 
-// mixLocks loses a CMP_SWAP of a lock word or a WRITE to a page, and hangs the client's host at
-// that moment for longer than the lease. Others take the lock over, and afterwards the NIC sends
-// the request again. There are few lock words and pages, so that others need that lock.
+// mixLocks loses a CMP_SWAP of a lock word, or a WRITE to a page, and hangs the client's NIC or
+// host at that moment for longer than the lease. Other clients take the lock over, and when the
+// hang ends, the NIC sends the lost request again. There may be few lock words, so that others need
+// that lock.
 func (p *treePlan) mixLocks(d *draw) {
 	p.hasFault(d)
 	p.loses, p.locks, p.skew = true, one(d, 1, 4, p.locks), max(p.skew, 0.3)
@@ -147,7 +149,7 @@ func (p *treePlan) paced(d *draw) {
 		whole += max(0, s.pause) + s.down
 	}
 	p.pace = whole * time.Duration(d.between(1, 3)) / time.Duration(p.rounds)
-	if p.small { // the alternation of inserts and deletes needs no pauses
+	if p.small { // for the waves of inserts and deletes, long pauses would leave too few operations
 		p.pace /= 20
 	}
 }

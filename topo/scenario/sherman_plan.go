@@ -10,25 +10,28 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// treePlan is what a seed decides for a run of the tree.
+// treePlan is what the seed decides for a run of the tree.
 type treePlan struct {
 	treeWork
-	// faults are the planned faults. The first is injected at its moment, each further one when its
-	// pause has passed since the end of the one before; a negative pause means before that end.
+	// faults are the planned faults. The first is injected at its moment. Each further one is
+	// injected when its pause has passed since the end of the fault before it; a negative pause
+	// means before that end.
 	faults []treeFaultAt
 	shape  layout.Shape
 	locks  int // lock words of each server
-	region int // bytes of each server
-	// mixes names the mixes of the run.
+	region int // bytes of memory of each server
+	// mixes has the names of the mixes of the run, separated by commas.
 	mixes string
-	// loses: the request with which the first fault begins is lost, and the victim's NIC sends it
-	// again later.
+	// loses: true if the first fault begins when a certain request of the victim is lost. The
+	// victim's NIC sends the request again later.
 	loses bool
-	// small: there are hardly more pages than the keys need, so that pages are reused. For a while,
-	// clients then use near keys that are beside each other.
+	// small: true if there are hardly more pages than the keys need, so that pages are reused. Then
+	// the clients use at a time only some of the keys: near ones that are beside each other (see
+	// treeRun.wave).
 	small bool
 	near  int
-	// lostSearch keeps the published search, which does not find a key while its record is written.
+	// lostSearch: true if the tree has the published search, which does not find a key while its
+	// record is written.
 	lostSearch bool
 	// step is the design of the tree; its zero value is Sherman.
 	step     sherman.Step
@@ -47,19 +50,19 @@ type treeWork struct {
 	first, stride                  uint64 // the first key, and the distance between keys
 	skew                           float64
 	// mix has the upper bounds of get, put, insert and scan for a random number from 0 to 1. A
-	// larger number is a delete.
+	// number above all four is a delete.
 	mix [4]float64
 	// pace is the mean pause between two operations of a client; 0 means none.
 	pace time.Duration
 }
 
-// treeFaultAt is a fault and when it begins.
+// treeFaultAt is a fault of a run, and when it begins.
 type treeFaultAt struct {
 	what   treeFault
 	victim string
 	pause  time.Duration
 	when   treeMoment
-	after  int // how often the moment is reached before the fault begins
+	after  int // number of requests of the kind when that are sent before the fault begins
 	late   time.Duration
 	down   time.Duration
 }
@@ -77,22 +80,22 @@ const (
 	treeLinkCut
 	treeServerHang
 	treeSwitchHang
-	// treeHostHang: the NIC and the applications of a host hang.
+	// treeHostHang is a hang of a host's NIC and applications.
 	treeHostHang
 )
 
 var treeFaults = [...]string{"nothing", "client crash", "client hang", "crash of the NIC", "crash with all memory", "switch crash", "link cut", "hang of the NIC", "switch hang", "hang of the host"}
 
-// treeMoment is when a fault begins, by what the victim has just sent.
+// treeMoment is the kind of request after which a fault begins.
 type treeMoment uint8
 
 const (
 	atAnything treeMoment = iota
-	// atLock: the victim has a lock, or its CAS for one is not yet answered.
+	// atLock: the victim has sent a CAS for a lock. It has the lock, or no answer yet.
 	atLock
-	// atSplit: the victim has written a new page to which no other page points yet.
+	// atSplit: the victim has written a new page, which no other page names yet.
 	atSplit
-	// atWrite: the victim's change is in flight, and the release of the lock behind it.
+	// atWrite: the victim's change of a page is in flight, and with it the release of the lock.
 	atWrite
 )
 
@@ -139,32 +142,33 @@ func (p *treePlan) wear(d *draw) {
 		d, layout.Shape{Page: 256, Value: 40}, layout.Shape{Page: 256, Value: layout.MaxHardenedValue}, layout.Shape{Page: 256, Value: 16},
 		layout.Shape{Page: 512, Value: 40}, layout.Shape{Page: 512, Value: 16}, layout.Shape{Page: 1024, Value: 24},
 	)
-	slots := p.shape.Slots(0) // 3 to 15; the more records fill a leaf, the more keys and operations
+	slots := p.shape.Slots(0) // 3 to 15. With more records in a leaf, the run needs more keys and operations
 	p.small, p.skew, p.near = true, 0, 17+slots
 	p.keys, p.rounds = p.near*d.between(2, 6), d.between(60, 120)*slots/3
 	p.servers, p.region = one(d, 1, 1, 2), 16<<10+max(layout.MinChunk, 8*p.shape.Page) // the first pages begin at 16 KiB
 }
 
-// mixLate delays packets by up to 15 ms, until the requesters have given up their connections.
+// mixLate delays packets by up to 15 ms. That is so long that the requesters give up their
+// connections.
 func (p *treePlan) mixLate(d *draw) { p.belated(d, passiveHosts(p.servers)) }
 
-// publishedCalm chooses the published layout, within its limits: copies are not torn, and no client
-// dies or is taken for dead.
+// publishedCalm chooses the published layout, and removes what that is not made for: no copy is
+// torn, and the lease is so long that no client is taken for dead.
 func (p *treePlan) publishedCalm(d *draw) {
 	p.shape = layout.Shape{Kind: layout.Published, Page: one(d, 256, 512, 1024), Value: one(d, 16, 40)}
 	p.untear()
 	p.lease = treePatience
 }
 
-// drawFaults draws up to three faults. A later fault comes soon after the one before, or after
-// lease and fence.
+// drawFaults draws up to three faults. A later fault comes soon after the end of the one before, or
+// after lease and fence, or overlaps the one before.
 func (p *treePlan) drawFaults(d *draw) {
 	for range one(d, 0, 1, 1, 1, 2, 2, 3) {
 		s := p.drawFaultAt(d)
 		if n := len(p.faults); n > 0 {
 			s.pause = one(d, d.span(0, 5*time.Millisecond), d.span(p.lease, 4*p.lease))
 			if last := p.faults[n-1]; last.victim != s.victim && d.chance(0.3) {
-				s.pause = -last.down + d.span(0, last.down) // overlaps the fault before
+				s.pause = -last.down + d.span(0, last.down) // overlaps the fault before it
 			}
 		}
 		p.faults = append(p.faults, s)
@@ -193,9 +197,9 @@ func (p *treePlan) drawFaultAt(d *draw) (s treeFaultAt) {
 	return s
 }
 
-// design makes a plan for a step between FG+ and Sherman. A checksummed page is not safe against a
-// writer that dies if it needs several packets, nor against a NIC that dies within a copy; it never
-// leaves the tree, so memory is not small.
+// design changes the plan for step, a design between FG+ and Sherman. If its pages have a checksum,
+// they are not safe against a writer that dies when a page takes several packets, so pages are
+// small and the MTU is large. Such pages never leave the tree, so memory is not small.
 func (p *treePlan) design(d *draw, step sherman.Step) {
 	if p.step = step; step.Kind != layout.Checksummed {
 		return
@@ -210,17 +214,18 @@ func (p *treePlan) design(d *draw, step sherman.Step) {
 	}
 }
 
-// inSwitch makes the switch replace the atomics on the lock words. The rules are set when the
-// R_Keys of the lock tables are known.
+// inSwitch makes the switch replace the atomics on the lock words. treeRun.rules sets the rules
+// when the R_Keys of the lock tables are known.
 func (p *treePlan) inSwitch() {
 	p.box = "switch:\n  program: swordbox\n"
 	p.rack.Datagrams = true // the switch makes connections by datagrams
 }
 
-// published makes a plan for the published layout: copies are torn, without other faults.
+// published changes the plan for a run with torn copies and the published layout, without other
+// faults.
 func (p *treePlan) published(d *draw) {
 	p.faults, p.rules, p.links, p.small, p.region, p.lostSearch, p.lease = nil, nil, "", false, 1<<20, true, min(p.lease, 20*time.Millisecond)
-	// Few keys are read and written all the time, so a torn copy is soon read.
+	// Few keys are read and written all the time, so that a torn copy is soon read.
 	p.keys, p.skew, p.mix = one(d, 2, 8, 24), one(d, 0.5, 0.8), [4]float64{0.5, 0.9, 0.94, 0.97}
 	p.clients, p.rounds = d.between(4, 10), d.between(30, 60)
 	p.shape = layout.Shape{Kind: layout.Published, Page: one(d, 256, 512, 1024), Value: 40}

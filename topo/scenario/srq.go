@@ -14,7 +14,7 @@ import (
 const srqService = "srq"
 
 // srqRun is a run of reliable connections that share one receive queue. The server posts receives
-// only after the limit event of the queue.
+// only after the queue's limit event, which says that fewer receives are left than the limit.
 type srqRun struct {
 	env    *env
 	params rdmacm.Params
@@ -65,7 +65,8 @@ func runSRQ(e *env) error {
 	return r.check()
 }
 
-// message describes message k, which depends only on its number.
+// message describes message k of a connection. It depends only on k, so that the server knows it,
+// too.
 func (p *srqPair) message(k int) (op verbs.WROpcode, size int, imm uint32) {
 	d := newDraw(p.msgs.Seed ^ uint64(k)*0x9e3779b97f4a7c15)
 	op, size = one(d, verbs.OpSend, verbs.OpSendImm, verbs.OpWriteImm), d.size(int(p.run.params.PathMTU), p.run.maxLen)
@@ -94,7 +95,7 @@ func (p *srqPair) client(ctx verbs.Context) error {
 	return o.close()
 }
 
-// check checks after the run that no message or event is missing.
+// check checks after the run that no message and no limit event is missing.
 func (r *srqRun) check() error {
 	for _, p := range r.pairs {
 		if p.received != p.ops {

@@ -11,8 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// srqServer is the server's side. It counts what the queue must contain: each receive that it has
-// posted is in the queue, in use by a connection (at most one each), or complete.
+// srqServer is the server's side of all connections. It counts what the queue must contain: each
+// receive that it has posted is in the queue, in use by a connection (at most one each), or
+// complete.
 type srqServer struct {
 	*srqRun
 	rt    verbs.Runtime
@@ -27,22 +28,22 @@ type srqServer struct {
 	draw  *draw
 
 	posted, received int
-	// armed is the value of received when all messages that had arrived before the limit was armed
-	// were counted; -1 means that they are not yet counted.
+	// armed is for mustBeTold: the value of received when all messages that had arrived before the
+	// limit was armed were counted; -1 means that they are not counted yet.
 	armed  int
 	events int
-	fired  bool // a limit event has come that attend has not handled
-	known  bool // after the event the completion queue was empty
+	fired  bool // a limit event has come that attend has not handled yet
+	known  bool // since the event, the completion queue was found empty once
 	need   bool // receives must be posted as soon as slots are free
-	// low is the time since which the queue must be below its limit without an event; 0 means that
-	// it may be above.
+	// low is the time since which the queue must be below its limit and no event has come; 0 means
+	// that it may be above the limit.
 	low clock.Time
 }
 
 const (
-	// eventTime bounds the time until an event must have been handled.
+	// eventTime bounds the time in which a limit event must come.
 	eventTime = 500 * time.Microsecond
-	// tick is the interval at which the server checks for an event.
+	// tick is the interval at which the server looks for an event.
 	tick = 10 * time.Microsecond
 )
 
@@ -92,8 +93,9 @@ func (r *srqRun) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	return nil
 }
 
-// refill posts up to n free slots and arms the limit. If the queue has been emptied meanwhile, no
-// limit event comes, because no receive is left that could be taken.
+// refill posts receives for up to n free slots and arms the limit. If connections have taken all
+// receives meanwhile, no limit event will come, because none is left to be taken. Then s.need asks
+// for the next refill.
 func (s *srqServer) refill(n int) error {
 	for ; n > 0 && len(s.free) > 0; n-- {
 		i := s.free[0]
@@ -112,7 +114,8 @@ func (s *srqServer) refill(n int) error {
 	return err
 }
 
-// hearEvents receives events until an error. Each time the limit is armed, one limit event comes.
+// hearEvents takes the events of the NIC until an error. For each arming of the limit, at most one
+// limit event may come.
 func (s *srqServer) hearEvents() error {
 	attr, err := s.srq.Query()
 	if err != nil {
@@ -156,7 +159,7 @@ func (s *srqServer) receive() error {
 		}
 		if n > 0 || s.fired && !s.known {
 			s.known = s.fired && n == 0
-			continue // counts the messages that arrived before the event first
+			continue // the messages that arrived before the event are counted first
 		}
 		if err := s.attend(); err != nil {
 			return err
@@ -167,7 +170,8 @@ func (s *srqServer) receive() error {
 	}
 }
 
-// attend handles an event once every message that has arrived is counted.
+// attend handles a limit event, when every message that has arrived is counted, and refills the
+// queue.
 func (s *srqServer) attend() error {
 	if s.fired {
 		s.fired, s.known, s.need = false, false, true
@@ -186,13 +190,13 @@ func (s *srqServer) attend() error {
 	return s.mustBeTold()
 }
 
-// disarm prevents events while receives are posted one by one, because the queue is below the limit
-// only during that time.
+// disarm switches limit events off while receives are posted one by one: meanwhile the queue may be
+// below the limit, which must cause no event.
 func (s *srqServer) disarm() error {
 	if err := s.srq.SetLimit(0); err != nil {
 		return err
 	}
-	s.rt.Sleep(time.Nanosecond) // gives hearEvents the chance to take an event that was raised before
+	s.rt.Sleep(time.Nanosecond) // lets hearEvents take an event that was raised before
 	if s.fired {
 		s.fired, s.known = false, false
 		s.events++
@@ -200,9 +204,9 @@ func (s *srqServer) disarm() error {
 	return nil
 }
 
-// mustBeTold returns an error if no event comes within eventTime although the queue has fallen
-// below the limit since the limit was armed. Of the messages that have completed since then, all
-// except one for each connection have also taken their receive since then.
+// mustBeTold returns an error if the queue has fallen below the limit since the limit was armed,
+// and no event has come within eventTime. Of the messages that have completed since then, all
+// except one for each connection have also taken their receives since then.
 func (s *srqServer) mustBeTold() error {
 	now := s.rt.Now()
 	switch {
@@ -217,8 +221,8 @@ func (s *srqServer) mustBeTold() error {
 	return nil
 }
 
-// take compares a received message with the one that has its number: each arrives once and in
-// order.
+// take compares a received message with the message that has its number: each must arrive once and
+// in order.
 func (p *srqPair) take(wc *verbs.WC, buf []byte) error {
 	k := p.received
 	p.received++

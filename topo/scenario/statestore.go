@@ -15,15 +15,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The rack of state-store: clients send requests to ms0, and the switch counts them in the memory of
-// ms1 and ms2.
+// The rack of the scenario state-store: clients send requests to ms0, and the switch counts them in
+// the memory of ms1 and ms2, the stores.
 const (
 	stateServed = 64 << 10 // bytes of memory of ms0
 	stateBytes  = 64 << 10 // of each store
 	stateHosts  = 4
 )
 
-// statePlan is what a seed decides for a run of state-store.
+// statePlan is what the seed decides for a run of state-store.
 type statePlan struct {
 	wirePlan
 	mode                  string
@@ -35,7 +35,7 @@ type statePlan struct {
 	midFault
 }
 
-// rule returns the rule of the plan, in the form of a rack file.
+// rule returns the text of the plan's switch rule, in the form of a rack file.
 func (p *statePlan) rule() string {
 	return fmt.Sprintf("{id: count, server: ms0, action: count, store: %q, mode: %s, slots: %d, rows: %d, at: %d, per: %s, add: %s, unit: %s, depth: %d, shards: %d}",
 		strings.Join([]string{"ms1", "ms2"}[:p.stores], ","), p.mode, p.slots, p.rows, p.at, p.per, p.add, p.unit, p.depth, p.shards)
@@ -77,12 +77,12 @@ func drawState(e *env) *statePlan {
 // counters returns how many counters the rule has.
 func (p *statePlan) counters() int { return p.slots * p.rows }
 
-// stateRun is one run of state-store.
+// stateRun is one run of the scenario state-store.
 type stateRun struct {
 	lenders
 	plan   *statePlan
 	oracle *stateOracle
-	ended  int    // clients that have ended
+	ended  int    // clients that have returned
 	before uint64 // amount that earlier incarnations of the switch have counted and not dropped
 	gone   uint64 // amount that earlier incarnations of the switch have dropped
 	broken int    // clients whose connection has failed
@@ -103,7 +103,7 @@ func runStatePlan(e *env, p *statePlan) error {
 	return r.judge()
 }
 
-// beginState makes the rack and starts servers, clients, faults and checks.
+// beginState builds the rack, starts servers and clients, and schedules the fault and the checks.
 func beginState(e *env, p *statePlan) (*stateRun, error) {
 	r := &stateRun{lenders: lenders{env: e, group: "count"}, plan: p}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
@@ -125,7 +125,7 @@ func beginState(e *env, p *statePlan) (*stateRun, error) {
 	return r, nil
 }
 
-// start starts a client, which sends requests to ms0 and waits for their completions.
+// start starts client number id, which sends requests to ms0 and waits for their completions.
 func (r *stateRun) start(id int) {
 	host := fmt.Sprintf("cn%d", id%stateHosts)
 	d := newDraw(r.env.draw.Uint64())
@@ -159,7 +159,7 @@ func (r *stateRun) start(id int) {
 				for _, wc := range wcs[:k] {
 					if wc.Status != verbs.Success {
 						r.broken++
-						return nil // the switch may have seen requests that were never executed
+						return nil // the switch may have counted requests that were never executed
 					}
 				}
 				got += k
@@ -200,7 +200,8 @@ func (r *stateRun) remote() (sum uint64) {
 	return sum
 }
 
-// slot returns a counter in the stores' memory: counter i is word i/stores of store i modulo stores.
+// slot returns the value of counter i in the stores' memory: it is word i/stores of store number i
+// modulo stores.
 func (r *stateRun) slot(i int) uint64 {
 	return binary.LittleEndian.Uint64(r.memory[1+i%r.plan.stores][r.plan.at+i/r.plan.stores*8:])
 }
@@ -208,13 +209,13 @@ func (r *stateRun) slot(i int) uint64 {
 // Bounds of the watcher, in virtual time.
 const (
 	stateEvery = 300 * time.Microsecond
-	// stateQuiet is how long after the last client and the last fault the switch may take to bring
-	// everything to the stores.
+	// stateQuiet is how long after the last request and the end of the fault the switch may take to
+	// bring all counts to the stores.
 	stateQuiet = 5 * time.Second
 )
 
-// watch starts an application that checks the sums at intervals, until the last client has ended
-// and nothing waits in the switch.
+// watch starts an application that calls check at intervals, until the last client has returned and
+// no count waits in the switch.
 func (r *stateRun) watch() {
 	r.env.client(survivor, "watcher", func(ctx verbs.Context) error {
 		rt := ctx.Runtime()
@@ -242,7 +243,7 @@ func (r *stateRun) watch() {
 	})
 }
 
-// check compares what the switch says it has counted with what is in the stores' memory, in the
+// check compares what the switch says it has counted with what the stores' memory has, in the
 // middle of a run.
 func (r *stateRun) check() error {
 	r.checks++
@@ -270,7 +271,8 @@ func (r *stateRun) check() error {
 	return nil
 }
 
-// judge checks the counters one by one after the run.
+// judge compares each counter with the sum that the requests have added to it, after the run. It
+// does so only if nothing could be lost.
 func (r *stateRun) judge() error {
 	if err := r.oracle.err; err != nil {
 		return err
@@ -295,8 +297,9 @@ func (r *stateRun) judge() error {
 	return r.sketch()
 }
 
-// sketch checks that no estimate of a sketch is below the count of its flow or address, and that each
-// row has counted all.
+// sketch checks a rule with several rows (a count-min sketch). The estimate for a flow or address,
+// the least of its counters in all rows, must not be below its count, and each row must have
+// counted everything.
 func (r *stateRun) sketch() error {
 	o := r.oracle
 	total := uint64(0)
@@ -322,7 +325,7 @@ func (r *stateRun) sketch() error {
 	return nil
 }
 
-// exact reports whether every counter equals the sum that requests have added to it.
+// exact reports whether every counter in the stores equals the sum that requests have added to it.
 func (r *stateRun) exact() bool {
 	for i := range r.plan.counters() {
 		if r.slot(i) != r.oracle.want[i] {
@@ -332,7 +335,8 @@ func (r *stateRun) exact() bool {
 	return true
 }
 
-// stateFaultOn returns a rule that hits the first count packets with an opcode on a link.
+// stateFaultOn returns a fault rule that hits the first count packets with opcode op in one
+// direction of a link.
 func stateFaultOn(link string, dir fault.Dir, kind fault.Kind, op wire.Opcode, count int) fault.Rule {
 	f := fault.Rule{Link: link, Dir: dir, Kind: kind, Count: count}
 	f.Match.Opcodes = []wire.Opcode{op}

@@ -13,12 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// stateOracle sees all packets of a run of state-store: at the switch the requests that must be
-// counted, at the stores the FETCH_ADDs. It uses no state of the switch.
+// stateOracle sees all packets of a run of state-store: in front of the switch the requests that
+// must be counted, in front of the stores the switch's FETCH_ADDs. It uses no state of the switch.
 type stateOracle struct {
 	run      *stateRun
 	requests int
-	want     []uint64 // what requests have added, by counter
+	want     []uint64 // by counter: the sum that requests have added
 	keys     map[stateCounted]*stateSum
 	seen     map[stateKey]bool
 	adds     map[stateKey]wire.AtomicETH
@@ -26,7 +26,7 @@ type stateOracle struct {
 	err      error
 }
 
-// stateKey names a packet: its retransmissions have the same one.
+// stateKey names a request packet. Its retransmissions have the same stateKey.
 type stateKey struct {
 	from, to netip.Addr
 	qpn      wire.QPN
@@ -37,7 +37,7 @@ func newStateOracle(r *stateRun) *stateOracle {
 	return &stateOracle{run: r, want: make([]uint64, r.plan.counters()), keys: make(map[stateCounted]*stateSum), seen: make(map[stateKey]bool), adds: make(map[stateKey]wire.AtomicETH)}
 }
 
-// wrap puts the oracle before the switch and the stores.
+// wrap puts the oracle in front of the switch and of the stores.
 func (o *stateOracle) wrap(name string, n sim.Node) sim.Node {
 	switch name {
 	case spec.SwitchName:
@@ -48,7 +48,7 @@ func (o *stateOracle) wrap(name string, n sim.Node) sim.Node {
 	return n
 }
 
-// statePoint is a node that shows the oracle the intact packets that arrive at another node.
+// statePoint stands in front of a node and shows the oracle the intact packets that arrive there.
 type statePoint struct {
 	sim.Node
 	see   func(f *wire.Frame)
@@ -66,7 +66,7 @@ func keyOf(f *wire.Frame) stateKey {
 	return stateKey{f.SrcAddr().Unmap(), f.DstAddr().Unmap(), f.BTH.DestQP, f.BTH.PSN}
 }
 
-// request counts a request to ms0, if it is no retransmission.
+// request counts a request to ms0, unless it is a retransmission.
 func (o *stateOracle) request(f *wire.Frame) {
 	h := o.run.env.rack.Host("ms0").Spec
 	t := handler.Target{Opcode: f.BTH.Opcode, From: f.SrcAddr().Unmap(), To: f.BTH.DestQP}
@@ -99,7 +99,7 @@ func (o *stateOracle) request(f *wire.Frame) {
 	o.sum(&t).amount += o.layout.Amount(&t)
 }
 
-// slotOf returns the number of the counter in a row that counts a request.
+// slotOf returns the number of the counter of a row in which request t is counted.
 func (o *stateOracle) slotOf(t *handler.Target, row int) int {
 	return o.layout.Slot(o.run.env.rack.Spec.Switch.Rules[0].Server, t, row)
 }
@@ -112,7 +112,7 @@ type stateCounted struct {
 }
 
 // stateSum is the amount that the oracle expects for one flow or unit of memory. target is the
-// first request that was counted for it; the counters of the flow or unit are found by target.
+// first request that was counted for it, by which slotOf finds its counters.
 type stateSum struct {
 	target handler.Target
 	amount uint64
@@ -130,8 +130,8 @@ func (o *stateOracle) sum(t *handler.Target) *stateSum {
 	return o.keys[k]
 }
 
-// span returns how many PSNs a request takes. A READ of which a part was answered is requested
-// again from there, with a PSN in its span.
+// span returns how many PSNs a request takes. A requester that has received a part of the response
+// to a READ requests the rest with a PSN in the middle of these.
 func (o *stateOracle) span(f *wire.Frame) int {
 	mtu := int(o.run.plan.params.PathMTU)
 	if f.BTH.Opcode != wire.RCReadRequest {
@@ -140,7 +140,8 @@ func (o *stateOracle) span(f *wire.Frame) int {
 	return max(1, (int(f.RETH.Length)+mtu-1)/mtu)
 }
 
-// add checks that a FETCH_ADD of the switch never changes, however often it is sent.
+// add checks a FETCH_ADD of the switch: each retransmission must be equal to the first
+// transmission.
 func (o *stateOracle) add(f *wire.Frame) {
 	if f.BTH.Opcode != wire.RCFetchAdd {
 		return

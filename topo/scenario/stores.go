@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// storeScenarios returns the scenarios that the registered stores define.
+// storeScenarios returns the scenarios that the stores registered in package store define.
 func storeScenarios() (out []Scenario) {
 	for _, s := range store.All() {
 		for _, one := range s.Scenarios {
@@ -19,7 +19,7 @@ func storeScenarios() (out []Scenario) {
 	return out
 }
 
-// rig is one run; it implements store.Rig for a store's scenario.
+// rig is one run, as the scenario of a store sees it: it implements store.Rig.
 type rig struct{ e *env }
 
 var _ store.Rig = rig{}

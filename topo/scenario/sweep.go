@@ -10,10 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// maxFailures is the number of failures after which a sweep ends; more would add little.
+// maxFailures is the number of failed seeds after which a sweep ends; more would tell little.
 const maxFailures = 10
 
-// Summary is the outcome of a sweep over many seeds.
+// Summary is the outcome of a sweep, the runs of many seeds.
 type Summary struct {
 	Scenario string        `json:"scenario"`
 	First    uint64        `json:"first"`
@@ -21,20 +21,20 @@ type Summary struct {
 	Events   uint64        `json:"events"`
 	Virtual  time.Duration `json:"virtualNs"`
 	Took     time.Duration `json:"tookNs"`
-	// GaveUp counts runs that ended because a client was right to reach its retry limit.
+	// GaveUp counts the runs that ended because a client rightly reached its retry limit.
 	GaveUp int `json:"gaveUp"`
-	// Damage counts the runs under published rules by the kind of damage.
+	// Damage counts the runs under published rules that did damage, by its kind.
 	Damage map[string]int `json:"damage,omitempty"`
-	// Failures are the first few reports with an error, in the order of their seeds.
+	// Failures are the reports of the first few failed seeds, in the order of the seeds.
 	Failures []Report          `json:"failures,omitempty"`
 	Counters metrics.NIC       `json:"-"`
 	Activity map[string]uint64 `json:"counters,omitempty"`
 	Links    sim.LinkStats     `json:"links"`
 }
 
-// Sweep runs n seeds from first on, on all processors. each, if not nil, is called for every
-// report, in the order of the seeds. Several goroutines call cancelled at intervals; when it
-// returns true the sweep ends, and runs in progress are not counted.
+// Sweep runs n seeds, from first on, on all processors. each, if not nil, is called for every
+// report, in the order of the seeds. Several goroutines call cancelled at intervals. When it
+// returns true the sweep ends, and runs that are not complete are not counted.
 func (s Scenario) Sweep(first uint64, n int, cancelled func() bool, each func(*Report)) Summary {
 	begun := wallNow()
 	sum := Summary{Scenario: s.Name, First: first}

@@ -16,7 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Hosts of the transport scenario.
+// The server and the rack of the transport scenario. Other scenarios use them, too.
 const (
 	server        = "ms0"
 	transportRack = `
@@ -76,7 +76,7 @@ func drawTransport(e *env) *transportPlan {
 		PathMTU: p.mtu, Timeout: uint8(d.between(8, 11)), RdAtomic: one(d, 1, 2, 4, 16), MinRNRTimer: uint8(d.between(1, 12)),
 	}
 	if m.slow {
-		p.params.Timeout = 12 // without congestion control, a shorter timer would make the congestion worse
+		p.params.Timeout = 12 // there is no congestion control: a shorter timer would make the congestion worse
 	}
 	p.kinds = []string{clientMix, one(d, clientMix, clientSoak), clientContend, clientContend}
 	if d.chance(0.5) {
@@ -159,7 +159,7 @@ func count(list []string, what string) int {
 	return n
 }
 
-// serve runs an application of the server. It listens for the service before any client dials.
+// serve runs an application on the server. It listens for the service before any client dials.
 func (e *env) serve(service string, f func(ctx verbs.Context, l rdmacm.Listener) error) {
 	h := e.rack.Host(server)
 	h.Go(service, true, func(ctx verbs.Context) {
@@ -173,7 +173,7 @@ func (e *env) serve(service string, f func(ctx verbs.Context, l rdmacm.Listener)
 	})
 }
 
-// client runs an application on a host.
+// client runs an application on a host. The run goes on until all such applications have returned.
 func (e *env) client(from, name string, f func(ctx verbs.Context) error) {
 	e.rack.Host(from).Go(name, false, func(ctx verbs.Context) {
 		if err := f(ctx); err != nil {
@@ -232,7 +232,7 @@ func (e *env) soakClient(from string, cfg perf.Config, res *perf.Result) func(ct
 	}
 }
 
-// checkTransport makes the checks for which all clients must have ended.
+// checkTransport makes the checks that are possible only when all clients have returned.
 func (e *env) checkTransport(p *transportPlan, c *clients) error {
 	atomics := 0
 	for _, m := range c.mixes {

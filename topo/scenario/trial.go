@@ -16,50 +16,51 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// trialRun is one run of a store.Trial; see store.Scenario.
+// trialRun is one run of a store.Trial (a store with the limits within which it is tested; see
+// store.Scenario): clients, faults and a history that must be linearizable.
 type trialRun struct {
 	env     *env
 	plan    *trialPlan
 	history *kv.History
 	memory  [][]byte     // of each server
 	ready   bool         // the store was created
-	losses  int          // how often memory was lost
-	lost    map[int]bool // the servers whose memory was lost
-	died    bool         // clients have died
+	losses  int          // how many memory servers have lost their memory so far
+	lost    map[int]bool // numbers of the servers that have lost their memory
+	died    bool         // the programs of a host have died, and with them clients
 	tally
 	at      func(client int) (host string)
 	prompt  bool                    // all clients begin at once
-	ended   func(client int)        // called when a client has ended; nil means that it is not called
+	ended   func(client int)        // called when a client has ended; may be nil
 	settled bool                    // TrialServer.Resident was called
-	spare   func(host string) bool  // reports whether the store survives without a memory server; nil means that it does
+	spare   func(host string) bool  // reports whether the store survives without this server; nil: it does
 	down    map[string]bool         // hosts that have crashed and are not up again
-	revive  func(host string)       // starts the programs of a host again
+	revive  func(host string)       // starts the programs of a host that has restarted
 	plant   func(kv.Store) kv.Store // for tests: wraps each client in one with a bug
 }
 
-// tally counts operations.
+// tally counts operations of all clients.
 type tally struct {
 	begun   int
-	unknown int // without an answer
-	full    int // that found no room
-	refused int // that found their key lost
+	unknown int // operations that ended with ErrTimeout
+	full    int // operations that found no room
+	refused int // operations whose key was lost
 	retries int
 }
 
-// trialPatience is the deadline of one operation. trialSlack is how long after its deadline the
-// operation may end.
+// trialPatience is the time from the beginning of an operation to its deadline. trialSlack is how
+// long after the deadline the operation may end.
 const (
 	trialPatience = 2 * time.Second
 	trialSlack    = 1200 * time.Millisecond
 )
 
-// upserts is the share of UPSERTs among the operations that give a key a value, of a store that has
-// them.
+// upserts is the share of UPSERTs among the operations that give a key a value, in a store that has
+// UPSERTs.
 const upserts = 1.0 / 3
 
-// calmSeeds is combined with the seed to draw which runs have no fault; in such a run every
-// operation must be answered. The plans of recorded seeds stay the same, because this draw is
-// separate.
+// calmSeeds is combined with the seed to draw which runs have no fault. In such a run every
+// operation must be answered. The draw has its own random numbers, so that all other seeds keep
+// their plans.
 const calmSeeds = 0x63616c6d
 
 func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store) kv.Store) error {
@@ -93,7 +94,7 @@ func newTrialRun(e *env, p *trialPlan, plant func(kv.Store) kv.Store) *trialRun 
 	}
 }
 
-// begin makes the rack with the given number of compute hosts, and starts servers and clients.
+// begin builds the rack with the given number of compute hosts, and starts servers and clients.
 func (r *trialRun) begin(hosts int) error {
 	e, p := r.env, r.plan
 	rack := passiveRack(p.servers, hosts)
@@ -122,12 +123,12 @@ func (r *trialRun) begin(hosts int) error {
 	return nil
 }
 
-// serve starts the memory service of a server. The memory survives the service.
+// serve starts the memory service of server i. The memory survives the end of the service.
 func (r *trialRun) serve(i int) {
 	r.env.serveMemory(fmt.Sprintf("ms%d", i), memservice.Config{Buffer: r.memory[i], Locks: r.plan.Locks}, nil)
 }
 
-// config is the configuration of a client on a host.
+// config returns the configuration of a client on a host.
 func (r *trialRun) config(h *simrack.Host, ctx verbs.Context) passive.Config {
 	cfg := passive.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.params}
 	for i := range r.plan.servers {
@@ -136,7 +137,7 @@ func (r *trialRun) config(h *simrack.Host, ctx verbs.Context) passive.Config {
 	return cfg
 }
 
-// start runs a client on one of the compute hosts.
+// start runs client number id on its compute host.
 func (r *trialRun) start(id int) {
 	h := r.env.rack.Host(r.at(id))
 	d := newDraw(r.env.draw.Uint64())
@@ -149,7 +150,7 @@ func (r *trialRun) start(id int) {
 			rt.Sleep(50 * time.Microsecond)
 		}
 		if !r.prompt && d.chance(0.3) {
-			rt.Sleep(d.span(0, 3*time.Millisecond)) // maybe after the deaths of others
+			rt.Sleep(d.span(0, 3*time.Millisecond)) // the client may begin after the deaths of others
 		}
 		c, err := r.open(r.config(h, ctx), rt.Now().Add(20*trialPatience))
 		if err != nil && r.losses > 0 {
@@ -221,10 +222,11 @@ func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime, w *opWatch) 
 	return s.Err()
 }
 
-// longest bounds the time of one operation.
+// longest bounds how long one operation may take, with all faults of the plan.
 func (r *trialRun) longest() time.Duration { return trialPatience + trialSlack + r.plan.longest() }
 
-// disturb counts an operation that begins, and injects the faults that are due after this number.
+// disturb is called when an operation begins. It counts the operation, and injects the faults that
+// are due after this number of operations.
 func (r *trialRun) disturb() {
 	r.begun++
 	for _, x := range r.plan.faults {
@@ -239,7 +241,7 @@ func (r *trialRun) disturb() {
 	}
 }
 
-// inject injects a fault and schedules its end.
+// inject injects fault x and schedules its end.
 func (r *trialRun) inject(x trialFault) {
 	rack, h, end := r.env.rack, (*simrack.Host)(nil), func() {}
 	if x.what != trialSwitchDies {
@@ -258,7 +260,7 @@ func (r *trialRun) inject(x trialFault) {
 		}
 	case trialClientsDie:
 		r.died = true
-		h.CrashApps() // their posted requests may still be executed, late
+		h.CrashApps() // requests that the clients have posted may still be executed, late
 	case trialMasterDies:
 		if r.down[x.victim] {
 			return
@@ -306,20 +308,22 @@ func (r *trialRun) inject(x trialFault) {
 	r.env.goOnUntil(over, survivor)
 }
 
-// afterLoss is a client of a store that may have lost memory. An operation that reports the loss
-// has changed nothing if it began after the last loss. If it began earlier, it may have been
-// executed. Every other answer must be correct, as in a run without losses. A client that is a
-// keyHolder may report a loss only for a key whose server has lost memory.
+// afterLoss is a client of a store that may lose memory. It adds to an error that reports the loss
+// what the operation may have done. If the operation began after the last loss, it has changed
+// nothing. If it began earlier, it may have been executed. Every other answer must be correct, as
+// in a run without losses. A client that is a keyHolder may report a loss only for a key whose
+// server has lost its memory.
 type afterLoss struct {
 	kv.Store
 	run *trialRun
 }
 
-// keyHolder is a client that says which server has a key, from 0.
+// keyHolder is a client that can say which server has a key; servers are counted from 0.
 type keyHolder interface{ HolderOf(key uint64) (server int) }
 
-// judge returns err, the error of an operation, with its effect on the history added. losses is how
-// often memory had been lost when the operation began.
+// judge is called when an operation on key has ended with the error err. It returns err with the
+// effect of the operation on the history added. losses is the value of run.losses when the
+// operation began.
 func (a *afterLoss) judge(key uint64, losses int, err error) error {
 	p, places := a.Store.(keyHolder)
 	switch {

@@ -9,26 +9,28 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// trialPlan is what a seed decides for a trial.
+// trialPlan is what the seed decides for a trial.
 type trialPlan struct {
 	store.Trial
 	wirePlan
 	servers, clients, rounds, keys int
 	skew                           float64
-	// pause, unless 0, is how long clients rest at most after some of their operations.
+	// pause is the longest pause of a client between two operations; 0 means that clients do not
+	// pause.
 	pause time.Duration
-	// more is how long operations may be stopped by other causes than the listed faults.
+	// more is the sum of the times for which other causes than the listed faults may stop
+	// operations.
 	more time.Duration
-	// mix has the upper bounds of get, put and insert for a random number from 0 to 1. A larger
-	// number is a delete.
+	// mix has the upper bounds of get, put and insert for a random number from 0 to 1. A number
+	// above all three is a delete.
 	mix    [3]float64
 	faults []trialFault
-	// serverFaults are those of the store's server, if it has one.
+	// serverFaults are the faults of the hosts of the store's server, if the store has one.
 	serverFaults []serverFault
 }
 
-// trialFault is a fault of a host. It begins when the operation with the number `after` has begun
-// and the time `late` has passed. It lasts for the time `down`.
+// trialFault is a fault of a host or of the switch. It begins when operation number after has begun
+// and the time late has passed. It lasts for the time down.
 type trialFault struct {
 	what       string
 	victim     string
@@ -44,18 +46,18 @@ const (
 	trialLinkCut    = "link cut"
 	trialNICCrash   = "NIC crashes"
 	trialMemoryLost = "memory lost"
-	// trialServerDies: as trialMemoryLost, but the store has further replicas.
+	// trialServerDies is trialMemoryLost for a store that has replicas, so that no key is lost.
 	trialServerDies = "memory server dies"
-	// trialMasterDies: the programs of a host end, and begin again later.
+	// trialMasterDies: the programs of a master's host are killed, and start again later.
 	trialMasterDies = "master dies"
-	// trialSwitchDies: no packet arrives anywhere, until the switch begins again.
+	// trialSwitchDies: no packet arrives anywhere until the switch has restarted.
 	trialSwitchDies = "dies"
 )
 
-// survivor is the compute host that never fails.
+// survivor is a compute host that never fails.
 const survivor = "cn3"
 
-// drawWork draws how many servers, clients, operations and keys there are.
+// drawWork draws the numbers of servers, clients, operations and keys.
 func (p *trialPlan) drawWork(d *draw) {
 	p.servers, p.clients, p.rounds = d.between(1, 3), d.between(2, 10), d.between(10, 50)
 	p.keys, p.skew = one(d, 1, 2, 4, 8, 14), one(d, 0.0, 0.3, 0.7)
@@ -89,7 +91,7 @@ func drawTrial(e *env, own func(*rand.Rand, int) store.Trial) *trialPlan {
 	return p
 }
 
-// fail draws faults of one to three different hosts.
+// fail draws one fault for each of one to three different hosts.
 func (p *trialPlan) fail(d *draw, servers []string) {
 	hosts := append([]string{"cn0", "cn1", "cn2"}, servers...)
 	d.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
@@ -108,7 +110,7 @@ func (p *trialPlan) fail(d *draw, servers []string) {
 	}
 }
 
-// longest bounds the time for which an operation may be stopped because its host is.
+// longest bounds how long the plan's faults may stop an operation.
 func (p *trialPlan) longest() time.Duration {
 	out := p.more
 	for _, x := range p.faults {

@@ -13,35 +13,35 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Faults of the host of a store's server. In all cases another server is started meanwhile or
-// later, on the same host or the other one.
+// Faults of the host that runs a store's server, besides those of trialFault. In all cases another
+// server is started, during the fault or later, on the same host or the other one.
 const (
 	trialServerStops = "server crashes"
 	// trialServerAgain: a second server starts though nothing has failed.
 	trialServerAgain = "another server starts"
-	// trialServerHangs: the server's process hangs, and its NIC does not.
+	// trialServerHangs: the server's process hangs, while its NIC goes on.
 	trialServerHangs = "server hangs"
-	// trialServerNIC: the NIC crashes, and with it the memory of a Resident server is lost. When the NIC is
-	// back, a server begins with an empty store.
+	// trialServerNIC: the server's NIC crashes. The memory of a Resident server, which lies with
+	// the NIC, is lost with it. When the NIC has restarted, a server begins with an empty store.
 	trialServerNIC = "server's NIC crashes"
 )
 
-// serverSeeds is combined with the seed to draw what happens to the servers of a store, so that the
-// plans of stores without one stay the same.
+// serverSeeds is combined with the seed to draw the faults of a store's servers from random numbers
+// of their own, so that stores without a server keep their plans.
 const serverSeeds = 0x73727672
 
 // serverHosts are the hosts that may run a store's server.
 var serverHosts = []string{"md0", "md1"}
 
-// serverFault is a fault of a server's host: see trialFault. again is the time from the beginning
-// of the fault until another server is started on the host `next`.
+// serverFault is a fault of the host that runs the store's server. again is the time from the
+// beginning of the fault until another server is started, on the host next.
 type serverFault struct {
 	trialFault
 	next  string
 	again time.Duration
 }
 
-// drawServers draws the faults of the servers.
+// drawServers draws the faults of the store's servers, if the store has any.
 func (p *trialPlan) drawServers(seed uint64) {
 	d := newDraw(seed ^ serverSeeds)
 	if p.Server == nil || !p.Crashes || d.chance(0.3) {
@@ -57,7 +57,7 @@ func (p *trialPlan) drawServers(seed uint64) {
 		x.victim, x.after, x.late = at, d.between(1, max(1, p.clients*p.rounds*3/4)), d.span(0, 30*time.Microsecond)
 		x.down, x.again = d.span(time.Millisecond, 120*time.Millisecond), d.span(0, 60*time.Millisecond)
 		x.what = one(d, trialServerStops, trialServerStops, trialServerAgain, trialNICHang, trialHostHang, trialLinkCut)
-		if x.what != trialServerStops && x.what != trialServerAgain { // the host may be down for long
+		if x.what != trialServerStops && x.what != trialServerAgain { // the host may be down for a long time, so the next server is on the other one
 			x.next = serverHosts[0]
 			if at == x.next {
 				x.next = serverHosts[1]
@@ -68,7 +68,7 @@ func (p *trialPlan) drawServers(seed uint64) {
 	}
 }
 
-// drawResident draws the faults of a server whose memory outlives it.
+// drawResident draws the faults of a Resident server, whose memory survives the server.
 func (p *trialPlan) drawResident(d *draw) {
 	at := serverHosts[0]
 	for range d.between(1, 3) {
@@ -80,7 +80,8 @@ func (p *trialPlan) drawResident(d *draw) {
 	}
 }
 
-// failResident injects a fault of a server whose memory outlives it, and schedules its end.
+// failResident injects a fault of a Resident server, whose memory survives the server, and
+// schedules the end of the fault.
 func (r *trialRun) failResident(x serverFault) {
 	rack, h := r.env.rack, r.env.rack.Host(x.victim)
 	over := rack.Now().Add(x.down)
@@ -92,7 +93,7 @@ func (r *trialRun) failResident(x serverFault) {
 		h.EndProcesses()
 		over = rack.Now().Add(x.again)
 		rack.At(over, func() {
-			if !r.down[x.next] { // otherwise a server is started when the NIC is back
+			if !r.down[x.next] { // otherwise a server is started when the NIC has restarted
 				r.startServer(x.next)
 			}
 		})
@@ -117,8 +118,8 @@ func (r *trialRun) failResident(x serverFault) {
 	r.env.goOnUntil(over, survivor)
 }
 
-// wipe records that all keys have gone at this moment: each gets a value that no GET may see, and is
-// deleted.
+// wipe records in the history that all keys are lost at this moment: each gets a value that no GET
+// may return, and is deleted.
 func (r *trialRun) wipe() {
 	s := kv.Record(wiped{}, r.history, r.plan.clients, r.env.rack.Now)
 	for key := range uint64(r.plan.keys) {
@@ -127,7 +128,7 @@ func (r *trialRun) wipe() {
 	}
 }
 
-// wiped is a store whose operations end at once.
+// wiped is a store whose operations do nothing, for the records of wipe.
 type wiped struct{ kv.Store }
 
 // Upsert implements kv.Upserter.
@@ -141,7 +142,8 @@ func (x serverFault) String() string {
 	return fmt.Sprintf("; %s: %s after %d operations and %v, for %v, the next on %s after %v", x.victim, x.what, x.after, x.late, x.down, x.next, x.again)
 }
 
-// startServer runs a server of the store on a host.
+// startServer runs a server of the store on a host. If it cannot start or ends too early, it is
+// started again.
 func (r *trialRun) startServer(host string) {
 	h, s := r.env.rack.Host(host), r.plan.Server
 	h.Go("server", true, func(ctx verbs.Context) {
@@ -173,7 +175,8 @@ func (r *trialRun) startServer(host string) {
 	})
 }
 
-// failServer injects a fault of a server's host, and schedules its end and the next server.
+// failServer injects a fault of the host that runs the store's server, and schedules the end of the
+// fault and the next server.
 func (r *trialRun) failServer(x serverFault) {
 	if r.plan.Server.Resident != nil {
 		r.failResident(x)
@@ -183,12 +186,12 @@ func (r *trialRun) failServer(x serverFault) {
 	again := x.again
 	switch x.what {
 	case trialServerStops:
-		h.CrashApps() // requests that it has posted may still be executed
+		h.CrashApps() // requests that the server has posted may still be executed
 		if x.next == x.victim {
 			again = max(again, x.down)
 		}
 		over := rack.Now().Add(x.down)
-		rack.At(over, func() { // perhaps the next server, or one after it, runs there by now
+		rack.At(over, func() { // another server may run on this host by now, and is started again
 			h.Crash()
 			h.Restart()
 			r.startServer(x.next)

@@ -13,39 +13,39 @@ import (
 
 const ucService = "uc"
 
-// ucRun is a run of unreliable connections: clients send and write, and the server predicts, from
-// the packets that reach it, what its NIC must deliver.
+// ucRun is a run of unreliable connections: clients SEND and WRITE, and an oracle predicts, from
+// the packets that reach the server, what the server's NIC must deliver.
 type ucRun struct {
 	env    *env
 	mtu    int
 	maxLen int
-	recvs  int // receives of each queue pair, or of all if they share a queue
+	recvs  int // receives of each queue pair; with shared, they are all in one queue
 	shared bool
 	late   bool
 	pairs  []*ucPair
 	byQPN  map[wire.QPN]*ucPair
 }
 
-// letter is a message as it was sent.
+// letter is a message as the client has sent it.
 type letter struct {
 	op    verbs.WROpcode
 	size  int
 	imm   uint32
-	first int // number of its first packet since the beginning of the connection
+	first int // number of its first packet on the connection, from 0
 	n     int // number of packets
 	off   int // offset of a WRITE in the server's region
 }
 
 func (l *letter) takesReceive() bool { return l.op != verbs.OpWrite }
 
-// ucPair is one connection.
+// ucPair is one connection of a run.
 type ucPair struct {
 	pair
 	run      *ucRun
 	firstPSN wire.PSN
 	letters  []letter
 	packets  int
-	region   []byte // memory of the server, in which each WRITE has its own place
+	region   []byte // memory of the server; each WRITE has its own place in it
 	used     int
 	oracle   ucOracle
 }
@@ -84,7 +84,7 @@ func runUC(e *env) error {
 	return r.check()
 }
 
-// disturb applies the rules of m to the links of the clients or to that of the server.
+// disturb applies the rules of m to the links of both clients' hosts or to that of the server.
 func (e *env) disturb(m faultMix) {
 	for _, link := range one(e.draw, []string{"cn0", "cn1"}, []string{server}) {
 		rules := m.rules(e.draw)
@@ -124,7 +124,7 @@ func (p *ucPair) client(ctx verbs.Context) error {
 	return o.close()
 }
 
-// next draws message k.
+// next draws message k of the connection.
 func (p *ucPair) next(k int) letter {
 	d := p.draw
 	l := letter{op: one(d, verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm), size: d.size(p.run.mtu, p.run.maxLen), first: p.packets}

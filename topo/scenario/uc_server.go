@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// noLetter means that no message is in progress.
+// noLetter is the value of ucOracle.cur when no message is in progress.
 const noLetter = -1
 
 // ucOracle predicts what the responder of an unreliable connection delivers: each message of which
@@ -19,15 +19,15 @@ const noLetter = -1
 // which a receive was posted (IBTA 9.8.2.2.1).
 type ucOracle struct {
 	grip
-	cur, next int  // the message in progress, and its next packet
+	cur, next int  // number of the message in progress, and of its next packet
 	dropped   bool // no receive was posted when the message began
 	foretold  []int
-	// written are the packets of WRITEs that must be in memory. unsure are packets of messages for
-	// which no receive was posted when the message ended; they may be in memory.
-	written, unsure map[int]bool // by number of the packet
+	// written has the packets of WRITEs that must be in memory. unsure has the last packets of
+	// WRITEs with immediate data for which no receive was posted: they may be in memory or not.
+	written, unsure map[int]bool // by number of the packet on the connection
 }
 
-// see records that packet number i of message k has arrived.
+// see records that packet i of message l, which has number k, has arrived.
 func (o *ucOracle) see(l *letter, k, i int) {
 	if i != 0 && (o.cur != k || o.next != i) {
 		o.cur = noLetter
@@ -60,7 +60,8 @@ func (o *ucOracle) see(l *letter, k, i int) {
 	}
 }
 
-// see finds the message to which a packet belongs and records the packet.
+// see is called for each packet that reaches the server. It finds the message to which the packet
+// belongs, and tells the oracle of the connection.
 func (r *ucRun) see(f *wire.Frame) {
 	p := r.byQPN[f.BTH.DestQP]
 	if p == nil || f.BTH.Opcode.Service() != wire.ServiceUC {
@@ -128,7 +129,7 @@ func (r *ucRun) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	return s.receive()
 }
 
-// accept accepts one connection. The receives are posted before the client can send.
+// accept accepts one connection and posts its receives.
 func (s *ucServer) accept(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, stocks []*stock) error {
 	req, err := l.Accept(clock.Never)
 	if err != nil {
@@ -157,7 +158,7 @@ func (s *ucServer) accept(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, sto
 	return nil
 }
 
-// post posts the receive of a slot to connection i, or to the shared queue.
+// post posts the receive of a slot to the queue pair of connection i, or to the shared queue.
 func (s *ucServer) post(i, slot int) error {
 	at := slot * s.slot
 	wr := verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{s.mr.SGE(at, s.slot)}}
@@ -199,7 +200,7 @@ func (s *ucServer) receive() error {
 	}
 }
 
-// take compares a received message with the predicted one.
+// take compares a received message with the next one that the oracle has predicted.
 func (p *ucPair) take(wc *verbs.WC, buf []byte) error {
 	if p.received == len(p.oracle.foretold) {
 		return fmt.Errorf("a message of %d bytes was delivered, but none has come whole since message %d", wc.ByteLen, p.received)
@@ -210,8 +211,8 @@ func (p *ucPair) take(wc *verbs.WC, buf []byte) error {
 	return arrived(wc, buf, p.msgs, k, l.op, l.size, l.imm)
 }
 
-// check checks after the run that no message is missing, and checks every byte that a WRITE could
-// have written.
+// check checks after the run that every predicted message was received, and every byte that a WRITE
+// could have written.
 func (r *ucRun) check() error {
 	delivered, sent := 0, 0
 	for _, p := range r.pairs {
@@ -232,8 +233,9 @@ func (r *ucRun) check() error {
 	return r.env.checkConservation()
 }
 
-// checkWrite checks the memory of WRITE k, packet by packet: a packet is written if it and all
-// packets of the message before it arrived in sequence, otherwise its memory is unchanged.
+// checkWrite checks the memory of message k if it is a WRITE, packet by packet. A packet's bytes
+// are in memory if the packet and all packets of the message before it arrived in sequence;
+// otherwise the memory is unchanged.
 func (p *ucPair) checkWrite(k int) error {
 	l := &p.letters[k]
 	if l.op != verbs.OpWrite && l.op != verbs.OpWriteImm {

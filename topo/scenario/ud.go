@@ -12,15 +12,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// udRun is a run of datagrams: senders address several queue pairs of a server, with correct and
-// with wrong Q_Keys, and the server predicts, from the packets that reach it, what its NIC must
-// deliver.
+// udRun is a run of unreliable datagrams: senders address several queue pairs of a server, with
+// correct and with wrong Q_Keys. The run predicts, from the packets that reach the server, what its
+// NIC must deliver.
 type udRun struct {
 	env     *env
-	recvs   int // receives of each target, or of all if they share a queue
+	recvs   int // receives of each target; with shared, they are all in one queue
 	shared  bool
 	late    bool
-	mtu     int // of the server's port
+	mtu     int // path MTU of the server's port in bytes
 	targets []*udTarget
 	senders []*udSender
 	byQPN   map[wire.QPN]*udTarget
@@ -28,49 +28,49 @@ type udRun struct {
 	ready   bool
 }
 
-// udTarget is a queue pair of the server.
+// udTarget is a queue pair of the server, to which datagrams are sent.
 type udTarget struct {
 	grip
 	qp       verbs.QP
 	qkey     uint32
 	foretold []udArrival
 	received int
-	v6       bool // reached over IPv6
+	v6       bool // senders use the server's IPv6 address
 }
 
-// udArrival is a datagram that must be delivered.
+// udArrival is a datagram that must be delivered: entry k in the list sent of a sender.
 type udArrival struct {
 	from *udSender
 	k    int
 }
 
-// udSender is a queue pair of a client.
+// udSender is a queue pair of a client, which sends datagrams.
 type udSender struct {
 	run      *udRun
 	host     string
 	ops      int
 	depth    int
-	qkey     uint32 // the queue pair's Q_Key, which is sent instead of a privileged one
+	qkey     uint32 // the queue pair's own Q_Key, which is sent if a work request has a privileged one
 	draw     *draw
 	msgs     perf.Pattern
 	firstPSN wire.PSN
 	qpn      wire.QPN
 	gid      verbs.GID
-	sent     []datagram // those that are short enough to be sent, in order
+	sent     []datagram // the datagrams that are short enough to be sent, in their order
 }
 
-// datagram is a datagram that was posted.
+// datagram is a datagram that a sender has posted.
 type datagram struct {
-	k      int // its number among all, which determines its content
+	k      int // number among all posted datagrams of the sender, which determines its content
 	target int
-	opens  bool // its Q_Key is that of the target
+	opens  bool // its Q_Key is that of the target, so that it may be delivered
 	op     verbs.WROpcode
 	size   int
 	imm    uint32
 }
 
-// maxDatagram is more than any port's MTU. A datagram that is too long is not sent, and that is no
-// error (C10-93.1.1).
+// maxDatagram is more than any port's MTU. A NIC does not send a datagram that is too long, and
+// that is no error (C10-93.1.1).
 const maxDatagram = 4096 + 64
 
 // privileged is the bit of a Q_Key in a work request that selects the queue pair's Q_Key instead
@@ -117,7 +117,7 @@ func runUD(e *env) error {
 	return r.check()
 }
 
-// setUp brings a UD queue pair to RTS.
+// setUp brings a UD queue pair to the state RTS.
 func setUp(qp verbs.QP, qkey uint32, psn wire.PSN) error {
 	err := qp.ToInit(verbs.ToInit{QKey: qkey})
 	if err == nil {
@@ -129,7 +129,7 @@ func setUp(qp verbs.QP, qkey uint32, psn wire.PSN) error {
 	return err
 }
 
-// gidTo returns the index of the GID of the address family that the run uses.
+// gidTo returns the index of the NIC's GID of the address family that the run uses.
 func (r *udRun) gidTo(ctx verbs.Context) int {
 	return slices.IndexFunc(ctx.Device().GIDs, func(g verbs.GID) bool {
 		a := g.Addr()
@@ -177,7 +177,7 @@ func (s *udSender) client(ctx verbs.Context) error {
 	return end.close()
 }
 
-// next draws datagram k and the Q_Key with which it is posted.
+// next draws datagram k of a sender and the Q_Key with which it is posted.
 func (s *udSender) next(k int) (g datagram, qkey uint32) {
 	d := s.draw
 	g = datagram{k: k, target: d.IntN(len(s.run.targets)), op: one(d, verbs.OpSend, verbs.OpSendImm), size: d.size(s.run.mtu, maxDatagram)}
@@ -200,9 +200,9 @@ func (s *udSender) next(k int) (g datagram, qkey uint32) {
 	return g, qkey
 }
 
-// see finds the datagram that a packet carries, and predicts whether it is delivered: it is if its
-// Q_Key is correct and a receive is posted (IBTA 9.8.3.1), also if it is a duplicate or out of
-// order.
+// see is called for each packet that reaches the server. It finds the datagram in the packet and
+// predicts that it is delivered if its Q_Key is correct and a receive is posted (IBTA 9.8.3.1).
+// Duplicates and datagrams out of order are delivered, too.
 func (r *udRun) see(f *wire.Frame) {
 	t, s := r.byQPN[f.BTH.DestQP], r.bySrc[f.DETH.SrcQP]
 	if t == nil || f.BTH.Opcode.Service() != wire.ServiceUD {
@@ -223,10 +223,10 @@ func (r *udRun) see(f *wire.Frame) {
 	}
 }
 
-// udSlot is the length of the memory of one receive.
+// udSlot is the length of the memory of one receive: a GRH and the longest datagram.
 const udSlot = verbs.GRHLen + maxDatagram
 
-// serve is the server's side.
+// serve is the server's side: it makes the targets, posts receives and receives datagrams.
 func (r *udRun) serve(ctx verbs.Context) error {
 	pd, err := ctx.AllocPD()
 	if err != nil {
@@ -310,7 +310,7 @@ func (r *udRun) receive(rt verbs.Runtime, cq verbs.CQ, buf []byte, post func(*ud
 	}
 }
 
-// check compares a received datagram with the predicted one.
+// check compares a received datagram with the next one that was predicted for the target.
 func (t *udTarget) check(wc *verbs.WC, buf []byte) error {
 	if wc.Status != verbs.Success {
 		return fmt.Errorf("receive: %v", wc.Status)
@@ -342,7 +342,7 @@ func (t *udTarget) check(wc *verbs.WC, buf []byte) error {
 	return nil
 }
 
-// check checks at the end that no datagram is missing.
+// check checks after the run that every predicted datagram was received.
 func (r *udRun) check() error {
 	delivered, sent := 0, 0
 	for _, t := range r.targets {

@@ -14,44 +14,48 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// Params choose a variant of a scenario. The zero value is the scenario itself. Each scenario
-// accepts some of the parameters.
+// Params choose a variant of a scenario by the flags of rdmalab sim. The zero value is the scenario
+// itself. Each scenario accepts some of the parameters.
 type Params struct {
-	// Steer says what the switch steers for the store clover: write, read, both, or any: the seed
-	// chooses one of these.
+	// Steer says what the switch steers for the store clover: write, read, both, or any, with which
+	// the seed chooses one of these.
 	Steer string
-	// ShareQP: in the store clover, the clients of a host share a queue pair to each memory server.
+	// ShareQP: true if the clients of a host share a queue pair to each memory server, in clover.
 	ShareQP bool
-	// Threads is how many threads of clover's metadata server take requests; 0 means that its only
-	// thread does everything.
+	// Threads is how many threads of clover's metadata server execute requests; 0 means that its
+	// only thread does everything.
 	Threads int
 	// Replicas is how many copies each node of clover has, on as many memory servers; 0 means one.
 	Replicas int
-	// Mix names the mixes of clover or sherman, separated by commas: kinds of keys, memory, links
-	// and faults. none: no mix. "" means that the seed draws them.
+	// Mix has the names of mixes of clover or sherman, separated by commas: variations of keys,
+	// memory, links and faults. "none" means no mix, "" that the seed draws them.
 	Mix string
-	// Program is what the switch does in locks: forward, track or swordbox, which replaces atomics
+	// Program is the switch program in locks: forward, track, or swordbox, which replaces atomics
 	// and is the default.
 	Program string
-	// Move: the switch in locks moves every request that can be moved, and does not replace atomics.
+	// Move: true if the switch in locks moves every request that can be moved, and does not replace
+	// atomics.
 	Move bool
-	// Change makes an operator change the switch in locks or buffer at random times: rules (hardened
-	// rules, and in locks the program) or modes (published rules, too).
+	// Change makes an operator change the switch in locks or buffer at random times. Its value
+	// rules means that he sets hardened rules and, in locks, changes the program; modes means that
+	// he also sets published rules.
 	Change string
-	// Mode is published or hardened, which is the default: the mode in which the switch in locks
-	// replaces atomics, of the rule of buffer or lookup, of the layout of sherman's pages, of the
-	// decisions of fusee's clients, or of the queues of redn's programs.
+	// Mode is published or hardened, which is the default. It is the mode of the switch's rules in
+	// locks, buffer and lookup, of the layout of sherman's pages, of the decisions of fusee's
+	// clients, or of the queues of redn's programs.
 	Mode string
-	// Torn: for sherman, copies are torn, without other faults. With the published layout this is
-	// always so.
+	// Torn: true if memory copies are torn in sherman, without other faults. With the published
+	// layout this is always so.
 	Torn bool
-	// Locks says where sherman's lock words are served: nic, which is the default, or switch.
+	// Locks says what executes the atomics on sherman's lock words: nic (the servers' NICs), which
+	// is the default, or switch.
 	Locks string
-	// Step is one of the designs between FG+ and Sherman for the scenario sherman (sherman.Steps).
+	// Step is the name of one of the designs between FG+ and Sherman, for the scenario sherman
+	// (sherman.Steps).
 	Step string
-	// Setup restricts planned to one of the small setups. Depth bounds the acts of a schedule.
-	// Schedules bounds the schedules that are tried; 0 means the defaults. Plan is a single
-	// schedule that is run instead.
+	// Setup restricts the scenario planned to one of the small setups. Depth bounds the acts of a
+	// schedule, and Schedules the number of schedules that run; 0 means the defaults. Plan is a
+	// single schedule that runs instead.
 	Setup, Plan      string
 	Depth, Schedules int
 }
@@ -73,10 +77,11 @@ var Choices = map[string][]string{
 	"change": {changeRules, changeModes}, "step": sherman.StepNames(),
 }
 
-// formerValues are old names of values, which are still accepted.
+// formerValues maps values of Mode that earlier versions used, and that are still accepted, to the
+// present ones.
 var formerValues = map[string]string{"hard": modeHardened, "sound": modeHardened, "paper": modePublished, "faithful": modePublished}
 
-// args returns the parameters as on a command line.
+// args returns the parameters that are set as flags of a command line.
 func (p *Params) args() string {
 	var out []string
 	for _, f := range p.fields() {
@@ -90,7 +95,7 @@ func (p *Params) args() string {
 	return strings.Join(out, " ")
 }
 
-// param is one parameter with its value.
+// param is one parameter with its name and its value as text.
 type param struct {
 	name, value string
 	set         bool
@@ -125,7 +130,7 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// families lists the scenarios that have variants, with the names of the parameters and the
+// families has the scenarios with variants: the names of the parameters that each takes, and the
 // function that makes the run of a variant.
 var families = map[string]struct {
 	takes []string
@@ -141,7 +146,7 @@ var families = map[string]struct {
 	"sherman": {[]string{"mode", "torn", "locks", "step", "mix"}, treeVariant},
 }
 
-// Vary returns a variant of the scenario.
+// Vary returns the variant of the scenario that p describes.
 func (s Scenario) Vary(p Params) (Scenario, error) {
 	if p == (Params{}) {
 		return s, nil
@@ -166,8 +171,8 @@ func (s Scenario) Vary(p Params) (Scenario, error) {
 	return s, nil
 }
 
-// cloverVariant returns the run of the store clover with a switch that steers, with shared queue
-// pairs, with threads of the metadata server, or with some mixes.
+// cloverVariant returns the run of the store clover with what p asks for: a switch that steers,
+// shared queue pairs, several threads of the metadata server, copies of nodes, or mixes.
 func cloverVariant(p Params) (func(*env) error, error) {
 	if err := storeMixes.check(p.Mix); err != nil {
 		return nil, err
@@ -204,7 +209,8 @@ func cloverVariant(p Params) (func(*env) error, error) {
 	}, nil
 }
 
-// locksVariant returns the run of locks with another switch program, other rules, or an operator.
+// locksVariant returns the run of locks with the switch program, the mode or the operator that p
+// asks for.
 func locksVariant(p Params) (func(*env) error, error) {
 	program, mode := cmp.Or(p.Program, programSwordBox), cmp.Or(p.Mode, modeHardened)
 	switch {
@@ -226,8 +232,9 @@ func locksVariant(p Params) (func(*env) error, error) {
 	return runLocks(recordedHardened), nil
 }
 
-// treeVariant returns the function that runs sherman: in the published layout, with torn copies alone,
-// as a step between FG+ and Sherman, or with the mixes of p and locks in the NIC or in the switch.
+// treeVariant returns the function that runs sherman: in the published layout, with torn copies
+// alone, as a step between FG+ and Sherman, or with the mixes of p and lock words served by NICs or
+// by the switch.
 func treeVariant(p Params) (func(*env) error, error) {
 	torn := p.Torn || p.Mode == modePublished
 	if err := treeMixes.check(p.Mix); err != nil {
@@ -253,7 +260,8 @@ func treeVariant(p Params) (func(*env) error, error) {
 	return func(e *env) error { return runTreeMixed(e, p.Mix, p.Locks == locksSwitch, nil) }, nil
 }
 
-// alias is a former name of a variant, by which recorded seeds are replayed.
+// alias is the name that a variant had before variants became flags. Recorded seeds are replayed by
+// it.
 type alias struct {
 	name, of string
 	params   Params
@@ -281,7 +289,8 @@ var aliases = []alias{
 	{"locks-change-modes", "locks", Params{Change: changeModes}},
 }
 
-// Variants lists all scenarios and their variants, each variant under its former name.
+// Variants lists all scenarios and their variants. Each variant has the name that it had before
+// variants became flags.
 func Variants() []Scenario {
 	out := All()
 	for _, a := range aliases {

@@ -7,9 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// watched is a server's NIC with a function that sees each frame for the NIC, in order. These
-// frames and the messages that were sent determine which messages a NIC must deliver by an
-// unreliable service, so a scenario can predict them without counters.
+// watched stands around a server's NIC and shows each frame for the NIC to see, in order. These
+// frames and the messages that clients have sent determine which messages a NIC must deliver by an
+// unreliable service, so that a scenario can predict them without counters.
 type watched struct {
 	sim.Node
 	env   *env
@@ -17,8 +17,8 @@ type watched struct {
 	frame wire.Frame
 }
 
-// Frame calls see with the frame, unless the frame is damaged or for another host. It then passes
-// the frame to the NIC.
+// Frame calls see with the frame unless it is damaged or for another host, and then passes the
+// frame to the NIC.
 func (w *watched) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if wire.ParseFrame(f.Data, &w.frame) == nil && wire.CheckICRC(f.Data) && w.frame.Eth.Dst == w.env.rack.Host(server).Spec.MAC {
 		w.see(&w.frame)
@@ -36,18 +36,18 @@ func (e *env) watching(see func(f *wire.Frame)) func(string, sim.Node) sim.Node 
 	}
 }
 
-// stock predicts how many receives of a queue are posted and not taken.
+// stock predicts how many receives of a queue are posted and not taken by a message.
 type stock struct{ free int }
 
-// grip says whether a queue pair has taken a receive from its stock for the message that is
+// grip says in held whether a queue pair has taken a receive from its stock for the message that is
 // arriving.
 type grip struct {
 	from *stock
 	held bool
 }
 
-// take takes a receive from the stock unless the queue pair has one; false means that the stock is
-// empty.
+// take takes a receive from the stock, unless the queue pair has taken one already. It returns
+// false if the stock is empty.
 func (g *grip) take() bool {
 	if !g.held && g.from.free > 0 {
 		g.from.free--
@@ -56,5 +56,5 @@ func (g *grip) take() bool {
 	return g.held
 }
 
-// use is called when the message is complete: its receive is used up.
+// use is called when a message is complete. It has used up its receive.
 func (g *grip) use() { g.held = false }

@@ -12,7 +12,7 @@ import (
 // in one state; a few hundred operations take some ten thousand steps.
 const MostSteps = 1 << 25
 
-// UndecidedError is the error of a search that reached the bound of its steps without a result.
+// UndecidedError is the error of a search that has reached its bound of steps without a result.
 type UndecidedError struct {
 	Word       string
 	Ops, Steps int
@@ -22,12 +22,12 @@ func (e *UndecidedError) Error() string {
 	return fmt.Sprintf("word %s: no verdict on %d operations in %d steps", e.Word, e.Ops, e.Steps)
 }
 
-// BrokenError is the error for a word on which the answers fit no order of the operations.
+// BrokenError is the error for a word whose answers no order of the operations explains.
 type BrokenError struct {
 	Word string
 	Ops  int
-	// Explained is the length of the longest sequence of operations that has an order. Around lists
-	// the operations that would have to follow next and cannot.
+	// Explained is the length of the longest sequence of operations that has an order. Around
+	// describes the operations one of which would have to follow, and none of which can.
 	Explained int
 	Around    []string
 }
@@ -37,19 +37,21 @@ func (e *BrokenError) Error() string {
 		e.Word, e.Explained, e.Ops, strings.Join(e.Around, "\n    "))
 }
 
-// state is the state of a word: its value, and whether the end has come.
+// state is the state of a word in the search: its value, and whether the input end has come.
 type state struct {
 	value uint64
 	ended bool
 }
 
-// end is an input behind all operations that were answered. An operation that was never answered
-// takes place before it if it changes the word there, and otherwise after it, where it does nothing.
-// This loses no order of the operations: an operation without an answer and without an effect can
-// be moved to the end of the order. Without the end, a search would try each of them at each place.
+// end is an input that the search puts behind all operations that were answered. An operation that
+// was never answered must stand before end if it changes the word there. Otherwise it must stand
+// behind end, where it does nothing. This loses no order of the operations: an operation without an
+// answer and without an effect can be moved to the end of any order. Without end, the search would
+// try each such operation at each place.
 type end struct{}
 
-// model describes a word to the checker porcupine: the input is an Op or end, the output an answer.
+// model describes a word with the value first to the checker porcupine. An input is an Op or end,
+// an output is an answer.
 func model(first uint64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return state{value: first} },
@@ -63,7 +65,7 @@ func model(first uint64) porcupine.Model {
 			switch {
 			case out.known && op.Kind != Write && out.before != st.value:
 				return false, s
-			case st.ended: // only operations that were never answered are left
+			case st.ended: // only operations that were never answered may follow
 				return out.never, s
 			}
 			next := op.Apply(st.value)
@@ -83,7 +85,7 @@ func model(first uint64) porcupine.Model {
 	}
 }
 
-// withEnd appends the end to operations.
+// withEnd appends the input end to operations.
 func withEnd(ops []porcupine.Operation) []porcupine.Operation {
 	var last int64
 	for _, o := range ops {
@@ -95,8 +97,8 @@ func withEnd(ops []porcupine.Operation) []porcupine.Operation {
 	return append(slices.Clone(ops), porcupine.Operation{ClientId: -2, Input: end{}, Output: answer{}, Call: last + 1, Return: last + 2})
 }
 
-// decide is porcupine.CheckOperations with a bound on the steps. After `most` steps the model
-// rejects every operation, so that the search ends, and decided is false.
+// decide is porcupine.CheckOperations with a bound on the steps. After most steps the model rejects
+// every operation, so that the search ends; then decided is false.
 func decide(m porcupine.Model, ops []porcupine.Operation, most int) (explained, decided bool) {
 	steps, step := 0, m.Step
 	m.Step = func(state, input, output any) (bool, any) {
@@ -109,16 +111,16 @@ func decide(m porcupine.Model, ops []porcupine.Operation, most int) (explained, 
 	return explained, explained || steps <= most
 }
 
-// answer is what a client knows of an operation: the value before it, if known. never: the operation
-// has no answer, and may take place at any time.
+// answer is what a client knows of an operation's outcome. known: the value before the operation is
+// known, and is before. never: the operation has no answer, and may take place at any time.
 type answer struct {
 	known, never bool
 	before       uint64
 }
 
-// Check checks every word. final returns the value that a word has at the end, and false if that is
-// not known. most bounds the steps of the search for each word. The error is a *BrokenError or an
-// *UndecidedError of the first word that has one.
+// Check checks the history of every word. final returns the value that a word has at the end, and
+// false if that is not known. most bounds the steps of the search for each word. The error is a
+// *BrokenError or an *UndecidedError for the first word that has one.
 func (l *Log) Check(final func(w int) (uint64, bool), most int) error {
 	for w := range l.words {
 		if err := l.check(w, final, most); err != nil {
@@ -135,7 +137,8 @@ func (l *Log) check(w int, final func(w int) (uint64, bool), most int) error {
 		events = append(events, event{op: Op{Kind: Read}, client: -1, call: l.clock + 1, ret: l.clock + 2, answered: true, answer: v})
 	}
 	m := model(x.first)
-	// In most histories the order in which the memory changed is known, which makes the search short.
+	// For most histories the order in which the memory changed is enough to find an order, and this
+	// search is short.
 	if x.watched {
 		if explained, _ := decide(m, x.asSeen(events), most/4); explained {
 			return nil
@@ -151,10 +154,10 @@ func (l *Log) check(w int, final func(w int) (uint64, bool), most int) error {
 	return x.explain(m, ops)
 }
 
-// asSeen assigns every change of the memory to one of the operations that may have made it, which
-// then takes place at the instant of the change. It omits other operations without an answer. If
-// the remaining operations have a linearizable order, the whole history has one, whichever
-// operations were chosen.
+// asSeen assigns every change of the memory to one of the operations that may have made it. This
+// operation then takes place at the instant of the change. asSeen omits other operations without an
+// answer. If the remaining operations have a linearizable order, the whole history has one,
+// whichever operations were chosen. If not, the history may still have one.
 func (x *word) asSeen(events []event) []porcupine.Operation {
 	events = slices.Clone(events)
 	for _, c := range x.changes {
@@ -162,8 +165,8 @@ func (x *word) asSeen(events []event) []porcupine.Operation {
 		for _, i := range c.by {
 			e := &events[i]
 			switch {
-			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // such an operation has made another change
-			case best < 0, e.ret < events[best].ret: // of several, the operation that was answered first is chosen: it cannot have made a later change
+			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // this operation has made another change
+			case best < 0, e.ret < events[best].ret: // of several, the one that was answered first: it cannot have made a later change
 				best = i
 			}
 		}
@@ -180,9 +183,9 @@ func (x *word) asSeen(events []event) []porcupine.Operation {
 	return out
 }
 
-// operations omits the operations that are not needed to explain the answer of another one: those
-// without an answer that changed nothing in watched memory, or whose value no other operation
-// mentions. If values can arise that no operation mentions, it keeps the latter.
+// operations omits operations without an answer that are not needed to explain any other answer:
+// those that have changed nothing in watched memory, READs, and a CAS whose new value no other
+// operation mentions. It keeps such a CAS if values can arise that no operation mentions.
 func operations(events []event, watched bool) []porcupine.Operation {
 	mentions := make(map[uint64]int)
 	derived := false
@@ -220,7 +223,7 @@ func (e *event) operation() porcupine.Operation {
 	return porcupine.Operation{ClientId: e.client, Input: e.op, Output: out, Call: e.call, Return: e.ret}
 }
 
-// maxAround bounds the operations that an error names.
+// maxAround bounds the number of operations that an error describes.
 const maxAround = 12
 
 // explain repeats the search to find out how many operations can be put in order, and returns a
@@ -243,8 +246,8 @@ func (x *word) explain(m porcupine.Model, ops []porcupine.Operation) error {
 		done[o.Call] = true
 	}
 	e.Around = append(e.Around, fmt.Sprintf("the word is %#x here", at.(state).value))
-	// An operation can come next if no other remaining operation was answered before this one was
-	// invoked.
+	// An operation can come next if none of the other remaining operations was answered before this
+	// one was invoked.
 	earliest := int64(never)
 	for _, o := range ops {
 		if !done[o.Call] {

@@ -18,7 +18,7 @@ import (
 // Kind is an operation on a word.
 type Kind uint8
 
-// Kinds of operations. A Write changes the bits of its mask, and its answer has no value.
+// Kinds of operations. A Write changes the bits of its mask; its answer has no value.
 const (
 	Read Kind = iota
 	Write
@@ -28,7 +28,7 @@ const (
 
 var kindNames = [...]string{"READ", "WRITE", "CMP_SWAP", "FETCH_ADD"}
 
-// String returns the name of the verb.
+// String returns the name of the operation.
 func (k Kind) String() string { return kindNames[k] }
 
 // Op is an operation as it was requested. Words are numbers in host byte order.
@@ -42,7 +42,7 @@ type Op struct {
 	Mask uint64
 }
 
-// Apply returns the word after the operation.
+// Apply returns the value of a word after the operation, if its value before is word.
 func (o Op) Apply(word uint64) uint64 {
 	switch o.Kind {
 	case Write:
@@ -78,7 +78,7 @@ func (o Op) String() string {
 	return "READ"
 }
 
-// never is the time of an answer that did not come.
+// never is the time of an answer that has not come.
 const never = math.MaxInt64
 
 // event is an operation in the history of a word.
@@ -86,10 +86,10 @@ type event struct {
 	op        Op
 	client    int
 	call, ret int64
-	answer    uint64 // of a Read, CmpSwap or FetchAdd: the word before the operation
+	answer    uint64 // of a Read, CmpSwap or FetchAdd: the value of the word before the operation
 	answered  bool
-	// Changed sets seen when the operation took effect, and maybe if the operation may have made a
-	// change.
+	// If the memory is watched: seen is the time at which this operation is known to have changed
+	// the word, 0 if none is. maybe is true if the operation may have made a change.
 	seen  int64
 	maybe bool
 }
@@ -112,20 +112,20 @@ type word struct {
 	events  []event
 	open    []int // indices of events without an answer
 	watched bool
-	// The value and changes of the memory, if it is watched.
+	// value is the word's present value, and changes are its changes, if the memory is watched.
 	value   uint64
 	changes []change
 }
 
-// change is a change of the word in memory, with the operations without an answer that may have
-// made it.
+// change is a change of the word in memory. by has the indices of the events without an answer that
+// may have made it.
 type change struct {
 	at            int64
 	before, after uint64
 	by            []int
 }
 
-// Add begins the history of another word, whose value is first, and returns its number.
+// Add begins the history of a further word, whose value is first, and returns the word's number.
 func (l *Log) Add(name string, first uint64) int {
 	l.words = append(l.words, word{name: name, first: first, value: first})
 	return len(l.words) - 1
@@ -134,7 +134,8 @@ func (l *Log) Add(name string, first uint64) int {
 // Words returns the number of words.
 func (l *Log) Words() int { return len(l.words) }
 
-// Invoke records that a client is about to request an operation.
+// Invoke records that a client is about to request operation op on word w. It returns the
+// operation's ID.
 func (l *Log) Invoke(w, client int, op Op) ID {
 	l.clock++
 	l.Ops++
@@ -145,7 +146,8 @@ func (l *Log) Invoke(w, client int, op Op) ID {
 	return ID{w, len(x.events) - 1}
 }
 
-// Return records the answer: the word before the operation; for a Write it is ignored.
+// Return records the answer to an operation: the value of the word before it. For a Write, answer
+// is ignored.
 func (l *Log) Return(id ID, answer uint64) {
 	x := &l.words[id.word]
 	e := &x.events[id.index]
@@ -158,11 +160,11 @@ func (l *Log) Return(id ID, answer uint64) {
 	x.open = slices.DeleteFunc(x.open, func(i int) bool { return i == id.index })
 }
 
-// Watch says that Changed will be called after every operation that changes a word.
+// Watch says that Changed will be called after every operation that changes word w.
 func (l *Log) Watch(w int) { l.words[w].watched = true }
 
-// Changed records a change of the word in memory. It returns a *ChangedError if no operation that
-// was invoked and is not yet answered makes that change.
+// Changed records that word w has the value value in memory now. It returns a *ChangedError if no
+// operation that was invoked and is not yet answered makes that change.
 func (l *Log) Changed(w int, value uint64) error {
 	x := &l.words[w]
 	l.clock++
@@ -185,8 +187,9 @@ func (l *Log) Changed(w int, value uint64) error {
 	return nil
 }
 
-// ChangedError is a change of memory that no operation explains: an operation was executed twice,
-// an old packet has arrived, or a value was written that no client has requested.
+// ChangedError is a change of memory that no operation in flight explains. Either an operation was
+// executed twice, or an old packet has arrived, or a value was written that no client has
+// requested.
 type ChangedError struct {
 	Word          string
 	Before, After uint64
