@@ -57,8 +57,8 @@ func (a Apps) Resume(ctx context.Context) (int, error) {
 
 // States of a stopped process in /proc/PID/stat.
 const (
-	stoppedProc = 'T' // by a signal
-	tracedProc  = 't' // by a debugger
+	stoppedProc = 'T' // stopped by a signal
+	tracedProc  = 't' // stopped by a debugger
 )
 
 // signal sends a signal to all programs for which needs returns true, until there is none left. It

@@ -249,7 +249,7 @@ const maxLook = time.Second
 func leftContainers(names map[string]bool) error {
 	socket, err := container.SocketFromEnv()
 	if err != nil {
-		return nil // the engine is on another machine
+		return nil // the engine is on another machine, so it has no containers of racks here
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxLook)
 	defer cancel()

@@ -42,7 +42,7 @@ func (r observer) observeContainers(ctx context.Context, s *Status) {
 	for i := range s.Hosts {
 		c, err := b.h.Container(ctx, s.Hosts[i].Name, container.PartHost)
 		if err != nil {
-			continue // no container, or the engine does not answer; Status.Watcher says which is the case
+			continue // there is no container, or the engine does not answer; Status.Watcher says which
 		}
 		cs := s.Hosts[i].Container
 		cs.Name, cs.State, cs.Plug = c.Name, c.State, c.Plug

@@ -151,7 +151,7 @@ func mountPoints() ([]string, error) {
 	}
 	var points []string
 	for line := range strings.Lines(string(b)) {
-		const pointField = 4 // of proc(5)'s mountinfo
+		const pointField = 4 // index of the mount point in a line of mountinfo, see proc(5)
 		if f := strings.Fields(line); len(f) > pointField {
 			points = append(points, unescape.Replace(f[pointField]))
 		}

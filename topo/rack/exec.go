@@ -59,7 +59,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		cmd.Env = append(os.Environ(), env...) // of several values of a variable, the last one is valid
+		cmd.Env = append(os.Environ(), env...) // if a variable is set twice, the last value is valid
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	tty := foreground()
@@ -179,7 +179,7 @@ func wait(pid int, tty *terminal, signals <-chan os.Signal) (int, error) {
 	}
 	events := make(chan event)
 	goOn := make(chan struct{})
-	go func() { // ends with the program
+	go func() { // the goroutine ends with the program
 		for {
 			var e event
 			if _, e.err = unix.Wait4(pid, &e.ws, unix.WUNTRACED, nil); errors.Is(e.err, unix.EINTR) {

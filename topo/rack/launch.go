@@ -50,7 +50,7 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 
 // detach lets a launched process go on when this program ends, and reaps it if it ends first.
 func detach(cmd *exec.Cmd) {
-	go func() { _ = cmd.Wait() }() // only reaps the process while this program runs
+	go func() { _ = cmd.Wait() }() // reaps the process, if it ends before this program
 }
 
 // passGate waits until the controller has added the calling process to the cgroup of its node. It
@@ -60,7 +60,7 @@ func passGate() error {
 	if gate == nil {
 		return errGate
 	}
-	n, _ := gate.Read(make([]byte, 1)) // only the number of bytes matters
+	n, _ := gate.Read(make([]byte, 1)) // after an error, the number of bytes is 0
 	if err := gate.Close(); err != nil || n != 1 {
 		return errGate
 	}

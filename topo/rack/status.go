@@ -43,7 +43,7 @@ const (
 // NodeStatus describes one node.
 type NodeStatus struct {
 	Name  string `json:"name"`
-	Role  string `json:"role"` // of spec.Role, or "switch"
+	Role  string `json:"role"` // a spec.Role, or "switch"
 	State State  `json:"state"`
 	// PID is the process ID of the node's daemon on this machine. InitPID is that of the node's
 	// process 1. 0 means that there is no such process.

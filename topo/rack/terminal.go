@@ -33,7 +33,7 @@ func (t *terminal) lend(group int) error {
 
 // takeBack makes this process's group the foreground group of the terminal again.
 func (t *terminal) takeBack() {
-	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) // the terminal may have been hung up
+	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) // an error means that the terminal is gone
 }
 
 // suspend is called when the program has stopped, for example by Ctrl-Z. It stops this process,
@@ -57,7 +57,7 @@ func terminalSends(s os.Signal) bool {
 	if err != nil {
 		return false
 	}
-	defer tty.Close() // the terminal is opened only to read its process group
+	defer tty.Close() // the terminal is opened only to learn its foreground group
 	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }

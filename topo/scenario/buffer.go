@@ -118,7 +118,7 @@ type bufferRun struct {
 
 func runBuffer(e *env) error { return runBufferPlan(e, drawBuffer(e)) }
 
-// runBufferPlan runs a plan.
+// runBufferPlan makes one run of the scenario buffer by plan p.
 func runBufferPlan(e *env, p *bufferPlan) error {
 	r, err := beginBuffer(e, p)
 	if err == nil {
@@ -228,7 +228,7 @@ func (r *bufferRun) client() {
 				return err
 			}
 			if wcs[0].Status != verbs.Success {
-				return nil // the retries may run out while the request waits in the queue
+				return nil // the client's retries may run out while its request waits in the queue of the slow port
 			}
 		}
 		return nil
@@ -277,7 +277,7 @@ func (r *bufferRun) watch() {
 				empty := r.count("waiting")+r.count("remote") == 0
 				late := rt.Now() > clock.Time(bufferQuiet/10)
 				switch {
-				case r.connected() && (empty || late && r.hazards()): // a lost READ keeps its frames in the ring for ever
+				case r.connected() && (empty || late && r.hazards()): // if the switch has lost a READ, the frames of that entry stay in the ring for ever
 					r.begin()
 				case rt.Now() > clock.Time(bufferQuiet):
 					return fmt.Errorf("the switch has no connection to the ring, or %d frames are still in it, after %v", r.count("remote"), bufferQuiet)
@@ -347,7 +347,7 @@ func (r *bufferRun) judge() error {
 	case r.plan.whole() && gone != 0:
 		return fmt.Errorf("%d frames did not arrive, though nothing was lost on a link and the ring has room: %v", gone, c)
 	}
-	if r.oracle.arrived == 0 && r.plan.requests == 0 { // the clients' packets may take all places of the queue
+	if r.oracle.arrived == 0 && r.plan.requests == 0 { // with clients, their packets may take all places of the queue
 		return errors.New("no frame arrived")
 	}
 	return nil

@@ -19,7 +19,7 @@ const bufferType = 0x88b5
 type bufferOracle struct {
 	run     *bufferRun
 	arrived int
-	last    clock.Time            // when the last frame has arrived
+	last    clock.Time            // when the last frame has arrived so far
 	next    [bufferSenders]uint32 // for each sender, the number behind that of its last frame that arrived
 	err     error
 }

@@ -49,10 +49,10 @@ type storeRun struct {
 	dialer func(rdmacm.Manager) rdmacm.Manager
 }
 
-// runClover runs one seed.
+// runClover makes one run of the scenario clover, by the seed of e.
 func runClover(e *env) error { return runCloverMixed(e, "", nil) }
 
-// runCloverMixed runs one seed with a plan to which storePlan.blend applies the mixes (named
+// runCloverMixed is runClover with a plan to which storePlan.blend applies the mixes (named
 // variations) that the text mixes lists. plant is storeRun.plant and may be nil.
 func runCloverMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
 	p := drawStore(e)

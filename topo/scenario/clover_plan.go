@@ -56,7 +56,7 @@ type storePlan struct {
 // storeWork describes the operations of the clients.
 type storeWork struct {
 	keys, clients, rounds int
-	first, stride         uint64 // the first key, and the distance between keys
+	first, stride         uint64 // the first key, and the distance from one key to the next
 	// sizes are the lengths of values in bytes.
 	sizes []int
 	// mix has the upper bounds of get, put and insert for a random number from 0 to 1. A number
@@ -88,7 +88,7 @@ type storeWork struct {
 // key draws the key of an operation.
 func (w *storeWork) key(d *draw) uint64 {
 	i := uint64(d.IntN(w.keys))
-	if w.first == math.MaxUint64 { // keys from the last one downwards
+	if w.first == math.MaxUint64 { // the first key is the largest one, so the others lie below it
 		return w.first - i*w.stride
 	}
 	return w.first + i*w.stride

@@ -23,7 +23,7 @@ func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) erro
 		p.steer = steer
 	}
 	p.box = steerBox(p.steer, one(d, "all", "all", "hot:1", "hot:4"))
-	p.rack.Datagrams = !d.chance(0.2) // if false, the switch must learn connections from their packets alone
+	p.rack.Datagrams = !d.chance(0.2) // without datagrams, the switch must learn connections from their packets alone
 	if d.chance(0.5) {
 		p.keys = d.between(1, 3) // with few keys, more appends and READs need steering
 	}
@@ -129,7 +129,7 @@ func drawAppendLoss(e *env, p *storePlan) {
 	if a.answer {
 		what = "answers of compare-and-swaps are lost"
 	}
-	p.storeFaultAt, p.then, p.loses, p.pace = storeFaultAt{}, nil, 0, 0 // no other fault
+	p.storeFaultAt, p.then, p.loses, p.pace = storeFaultAt{}, nil, 0, 0 // the losses replace all other faults
 	if a.client {
 		p.what, what = storeClientCrash, what+", the client of the first one dies"
 	}

@@ -16,7 +16,7 @@ import (
 type contention struct {
 	env     *env
 	clients int
-	rounds  int // operations of each client, of each kind
+	rounds  int // operations that each client does of each kind
 	params  rdmacm.Params
 	adds    []uint64 // original values that FETCH_ADDs have returned to any client
 	swaps   []uint64 // values that CASes have replaced

@@ -85,7 +85,7 @@ func (c *crowd) client(h *simrack.Host, ctx verbs.Context) error {
 		return err
 	}
 	rt, d := end.rt, newDraw(ctx.Runtime().Rand().Uint64())
-	rt.Sleep(d.span(0, time.Second)) // not all clients begin at once
+	rt.Sleep(d.span(0, time.Second)) // spreads the dials of the clients over a second
 	private, err := h.ConnManager(ctx).Dial(end.qp, c.rack.Host("ms0").Addr(), holeService, c.params, nil, c.start)
 	if err != nil {
 		return err

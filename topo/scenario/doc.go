@@ -16,12 +16,13 @@
 //	            fail and the switch replaces their atomics; histories are linearizable, and
 //	            guardians at the memory see mutual exclusion (Params: with a switch that only
 //	            forwards or only tracks, or with published rules)
-//	planned     2 clients, 2 words, 2 shared connections: an adversary tries every schedule of a few
-//	            packets that are lost, late or doubled, and of rules that change, in the order of what
-//	            they show of the switch's state tables, up to a depth or a number of schedules
-//	holes       what the paper leaves open, by the numbers of swordbox/HOLES.md: each does damage
-//	            under a published rule and none under a hardened one; one of them is hole-1, hole-16
-//	            and so on
+//	planned     2 clients, 2 words, 2 shared connections: an adversary tries every schedule in
+//	            which a few packets are lost, late or doubled and the switch's rules change, up to
+//	            a number of such acts or of schedules; schedules with new transitions of the
+//	            switch's state tables are continued first
+//	holes       the holes of the SwordBox paper, by the numbers of swordbox/HOLES.md: most do
+//	            damage under a published rule, none under a hardened one; hole-1, hole-16 and so
+//	            on run one of them
 //	crowd       1,000 connections on 4 words; ACKs are coalesced by 1, 4 and 16 as the seeds take
 //	            turns
 //	hostile     one host attacks the connections of the others: spoofed sources, forged PSNs and
@@ -40,13 +41,13 @@
 //
 //	scenario, variants, sweep        Scenario, All, Find, one run; its flags; many seeds
 //	draw, faults                     random choices from the seed; random faults of links
-//	endpoint, outbox, record, watch  what clients and servers of scenarios share
+//	endpoint, outbox, record, watch  what several scenarios use: ends of connections, captures
 //	transport, mix, fixed, contend   transport; its operations; soak, crash, partition; counting
 //	uc, ud, srq, rnr                 the scenarios of these names
 //	locks, crowd, hostile            locks on words behind the switch; the scenarios of these names
 //	planned                          planned: setups, schedules, the adversary, the search
 //	holes                            holes, by what they damage (safety, liveness, wire, steer, client)
-//	clover, sherman, fusee           each store: _plan or _mix draws a run, others do it and judge
+//	clover, sherman, fusee           each store: _plan and _mix draw a run, the others run and judge it
 //	onerma                           onerma: plan and run, _client and _bulk its processes, _watch the
 //	                                 check of messages
 //	redn                             redn: plan and run, _server the memory and the programs, _client

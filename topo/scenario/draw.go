@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// draw makes the random choices of a seed.
+// draw makes the random choices of a run, from its seed.
 type draw struct{ *rand.Rand }
 
 func newDraw(seed uint64) *draw { return &draw{rand.New(rand.NewPCG(seed, 0x7363656e))} }

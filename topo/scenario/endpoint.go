@@ -23,7 +23,7 @@ type ends struct {
 	cq  verbs.CQ
 	qp  verbs.QP
 	mr  verbs.MR
-	buf []byte // memory of mr
+	buf []byte // the memory of the region mr
 }
 
 // newEnds makes the objects of one side: a memory region of n bytes, and queues with room for depth

@@ -24,7 +24,7 @@ const (
 // midFault is a fault in the middle of a run: it begins at the time when and lasts for down.
 type midFault struct {
 	fault      stateFault
-	victim     string // a server; with stateSwitchCrash, the switch
+	victim     string // the name of a server; with stateSwitchCrash, "the switch"
 	when, down time.Duration
 }
 
@@ -50,7 +50,7 @@ type lenders struct {
 	env    *env
 	group  string // name of the group of counters of the switch's hardened handler
 	memory [][]byte
-	down   bool // the switch is down
+	down   bool // the switch is down after a crash
 }
 
 // lend starts the memory services of n servers with size bytes each.

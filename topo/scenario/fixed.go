@@ -87,7 +87,7 @@ type writer struct {
 	posted   clock.Time // when the last WRITE was posted; after a failure, the one that failed
 	failed   clock.Time
 	status   verbs.Status
-	longest  time.Duration // the longest time that a WRITE took
+	longest  time.Duration // how long the slowest WRITE that succeeded took
 }
 
 const (

@@ -24,7 +24,7 @@ type tableRun struct {
 	plan  *tablePlan
 	super layout.Superblock
 	gone  map[int]bool // clients that have ended or died, by number
-	made  bool         // the store was formatted
+	made  bool         // the store has been formatted
 	// reigns counts how often a master has taken charge of the store.
 	reigns int
 }
@@ -116,7 +116,8 @@ func (p *tablePlan) String() string {
 
 func runTable(e *env) error { return runTableWith(e, nil) }
 
-// runTableWith runs one seed. plant is trialRun.plant and may be nil.
+// runTableWith makes one run of the scenario fusee, by the seed of e. plant is trialRun.plant and
+// may be nil.
 func runTableWith(e *env, plant func(kv.Store) kv.Store) error {
 	return newTableRun(e, drawTable(e), plant).run()
 }

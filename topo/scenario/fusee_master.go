@@ -14,8 +14,8 @@ import (
 // maxMasters bounds the number of masters of one run. Each of them has a host for itself.
 const maxMasters = 2
 
-// masterLane is combined with the seed to draw masters and crashes of memory servers from random
-// numbers of their own (see deathLane).
+// masterLane makes the sequence of random numbers for masters and crashes of memory servers (see
+// deathLane).
 const masterLane = 0x3a57e5 << 32
 
 // masterHost returns the name of master i's host.
@@ -126,7 +126,7 @@ func (r *tableRun) resume(i int) {
 		was := r.reignWords()
 		for end := rt.Now().Add(r.plan.patience()); rt.Now() < end; rt.Sleep(time.Millisecond) {
 			for k, word := range r.reignWords() {
-				if word != 0 && word != was[k] { // 0 means that the server has lost its memory
+				if word != 0 && word != was[k] { // a master has changed the word; 0 means that the server has lost its memory
 					r.rule(i, true)
 					return
 				}

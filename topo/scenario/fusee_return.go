@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// returnLane is combined with the seed to draw the blows (see deathLane).
+// returnLane makes the sequence of random numbers for blows (see tableBlow and deathLane).
 const returnLane = 0x2e7a21 << 32
 
 // maxBlows bounds the blows (see tableBlow) of one run.

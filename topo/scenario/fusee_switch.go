@@ -2,10 +2,10 @@ package scenario
 
 import "time"
 
-// switchLane is combined with the seed to draw crashes of the switch (see deathLane).
+// switchLane makes the sequence of random numbers for crashes of the switch (see deathLane).
 const switchLane = 0x5c0ff << 32
 
-// theSwitch is the victim of a crash of the switch.
+// theSwitch names the switch as the victim of a fault.
 const theSwitch = "the switch"
 
 // drawSwitch draws whether the switch crashes, at any time, or about the time of another crash. A

@@ -41,7 +41,7 @@ func passiveHosts(servers int) []string {
 
 // wirePlan is what the seed decides about links and connections for a history of a store.
 type wirePlan struct {
-	links  string // the faults of the links in words
+	links  string // the names of the links' faults, for the report
 	rules  []fault.Rule
 	rack   simrack.Options
 	params rdmacm.Params
@@ -63,9 +63,9 @@ func (p *wirePlan) drawWire(e *env, hosts, servers []string, torn float64) {
 	p.params = rdmacm.Params{PathMTU: one(d, verbs.MTU256, verbs.MTU1024), Timeout: uint8(d.between(6, 8)), RdAtomic: one(d, 2, 16)}
 }
 
-// windowLane is combined with the seed to draw wide windows (see widen) from a sequence of random
-// numbers of their own: the other parts of a plan are the same with and without them. None of the
-// seeds that tests and documents name has a wide window.
+// windowLane is XORed with the seed of a run. The result is the seed of a second sequence of random
+// numbers, which decide about a wide window (see widen), so that the other parts of a plan do not
+// depend on that. None of the seeds that tests and documents name has a wide window.
 const windowLane = 0x317865 << 32
 
 // widen gives the NICs of a few runs as many packets in flight as hardware NICs allow.

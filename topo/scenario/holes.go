@@ -25,8 +25,8 @@ import (
 type hole struct {
 	number int
 	title  string
-	action string          // action of the rule
-	params rdmacm.Params   // parameters of all connections
+	action string          // key action of the switch's rule
+	params rdmacm.Params   // parameters of all connections; zero means holeParams
 	rack   simrack.Options // options of the rack, such as delays of links
 	script func(h *holeRun)
 	same   bool // no damage is expected under the published rule either
@@ -87,7 +87,7 @@ type holeRun struct {
 	memory  []byte
 	mr      verbs.MR
 	rt      verbs.Runtime
-	begin   func() // called when the rack is built; nil means that nothing is called
+	begin   func() // called when the rack is built and before it runs; may be nil
 	damage  []string
 	err     error
 
@@ -130,7 +130,7 @@ func (h *holeRun) play() error {
 	e := h.env
 	if e.rack != nil {
 		e.finish()
-		e.rack, e.rec, e.opt.Pcap = nil, nil, nil // the capture shows the run with the published rule
+		e.rack, e.rec, e.opt.Pcap = nil, nil, nil // only the first run, that with the published rule, is captured
 	}
 	opt := h.hole.rack
 	opt.Datagrams = true

@@ -85,7 +85,7 @@ func holeFailingCAS(h *holeRun) {
 	h.faults("ms0", delay(fault.Down, 30*time.Microsecond, 1, wire.RCWriteOnly, wire.RCCmpSwap))
 	in := h.clients[2].cas(lockAt, 0, 88)
 	h.rt.Sleep(3 * time.Microsecond)
-	release := h.clients[1].write(lockAt-2048, 0, 2048+8) // several packets, so it is not moved
+	release := h.clients[1].write(lockAt-2048, 0, 2048+8) // of several packets, so the switch does not move it
 	h.expect(release, "the release")
 	h.expect(in, "the CAS that fails")
 	h.rt.Sleep(50 * time.Microsecond)
@@ -112,7 +112,7 @@ func holeRelease(h *holeRun) {
 func holeNode(h *holeRun) {
 	h.warm(lockAt, 77)
 	c := h.clients[1]
-	h.expect(c.write(lockAt, 77, 8), "WRITE of the lock") // makes the R_Key known to the switch
+	h.expect(c.write(lockAt, 77, 8), "WRITE of the lock") // the switch learns from it that the R_Key is valid
 	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteFirst))
 	var node, release *answer
 	c.together(func() {

@@ -120,7 +120,7 @@ func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layo
 		b := c.end.buf[a.slot*holeSlot:][:layout.MinSlab]
 		header, v, err := layout.Keyed.ParseNode(b, binary.LittleEndian.Uint64(b[layout.HeaderLen:]))
 		if err != nil || header.EntryVersion() != at.Version {
-			return 0, false // a real client asks the metadata server now
+			return 0, false // the node was reused; a real client would now ask the metadata server
 		}
 		next, more := header.Next()
 		if !more {

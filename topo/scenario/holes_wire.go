@@ -85,7 +85,7 @@ func holeCongestion(h *holeRun) {
 		f.UDP = wire.UDP{SrcPort: 0xc000, DstPort: wire.UDPPort}
 		f.BTH = wire.BTH{Opcode: wire.CNP, PKey: wire.DefaultPKey, DestQP: s.OwnQPN, BECN: true}
 		f.Payload = make([]byte, 16)
-		h.server.frames = append(h.server.frames, f.AppendTo(nil)) // sent when the first request arrives
+		h.server.frames = append(h.server.frames, f.AppendTo(nil)) // the server's link sends it when the first request arrives
 	}
 	var all []*answer
 	for _, c := range h.clients {

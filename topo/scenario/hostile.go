@@ -45,7 +45,7 @@ func (s *sender) Deadline() clock.Time {
 // every packet of client 1: seen has the client's packets, answers those to it.
 type hostile struct {
 	*holeRun
-	attacker *sender // on the attacker's link
+	attacker *sender // sends the attacker's frames, on the link of the attacker's host
 	echo     *sender // on the link of client 1, to repeat packets that client 1 has sent
 	seen     [][]byte
 	answers  [][]byte
@@ -119,7 +119,7 @@ func (a *hostile) script() {
 		replaced := a.count("replaced")
 		k.do()
 		total += a.traffic(trafficRounds)
-		a.rt.Sleep(20 * time.Millisecond) // time for all retransmissions
+		a.rt.Sleep(20 * time.Millisecond) // so long that all retransmissions are over
 		a.want(lockAt, uint64(total), "the sum of all additions, after: "+k.name)
 		n := uint64(0)
 		var where []string

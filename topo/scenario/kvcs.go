@@ -102,9 +102,9 @@ type cacheRun struct {
 	// crashed and begun another store, so there is more than one.
 	histories map[uint64]*kv.History
 	replaced  bool
-	down      map[int]bool // compute hosts that have crashed
+	down      map[int]bool // client hosts that are down after a crash
 	procs     []*sim.Proc
-	late      int // operations without an answer
+	late      int // operations that ended with ErrTimeout
 	ended     int // clients that ended because their store did
 	stats     kvcs.ClientStats
 }

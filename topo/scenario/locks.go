@@ -24,7 +24,7 @@ type lockRun struct {
 	log     history.Log
 	words   [lockWords]*lockWord
 	servers [2]*lockServer
-	memory  [2][]byte // the servers' memory, for words in host memory
+	memory  [2][]byte // the servers' host memory, for words that are not in device memory
 	clients []*lockClient
 	stamps  map[uint64]holder
 	scratch [areaBytes]byte
@@ -70,13 +70,14 @@ func lockScenarios() []Scenario {
 	}
 }
 
-// runLocks returns a function that runs one seed with the switch program or mode mode.
+// runLocks returns a function that makes one run of lock histories with the switch program or mode
+// mode.
 func runLocks(mode string) func(*env) error {
 	return func(e *env) error { return runLocksWith(e, mode, nil) }
 }
 
-// runLocksWith runs one seed. If begin is not nil, it is called with the run before the rack is
-// built.
+// runLocksWith makes one run of lock histories, by the seed of e. If begin is not nil, it is called
+// with the run before the rack is built.
 func runLocksWith(e *env, mode string, begin func(*lockRun)) error {
 	r := &lockRun{env: e, mode: mode, plan: drawLocks(e), stamps: make(map[uint64]holder)}
 	if begin != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// lazyAcks stands around a NIC and coalesces its acknowledgements as some adapters do: of up to
-// every positive ACKs of a queue pair, it sends only the last, at the latest ackWait after the
-// first. Any other answer of the queue pair is sent at once, and acknowledges the requests whose
-// ACKs were held back.
+// lazyAcks stands around a NIC and coalesces its acknowledgements as some adapters do. It holds back
+// positive ACKs of a queue pair, and sends only the last of them: when there are as many as the field
+// every says, or ackWait after the first. Any other answer of the queue pair is sent at once, and
+// acknowledges the requests whose ACKs were held back.
 type lazyAcks struct {
 	sim.Node
 	every int

@@ -42,12 +42,14 @@ type operator struct {
 // succession would use up the retries of the NICs, which last for at least 33 ms.
 const programRest = 100 * time.Millisecond
 
-// runLocksChanging returns a function that runs one seed while an operator changes the switch.
+// runLocksChanging returns a function that makes one run of lock histories while an operator
+// changes the switch. change is changeRules or changeModes.
 func runLocksChanging(change string) func(*env) error {
 	return func(e *env) error { return (&operator{modes: change == changeModes}).watch(e) }
 }
 
-// watch runs one seed while the operator changes the switch.
+// watch makes one run of lock histories while the operator changes the switch. After a published
+// rule, an error is reported as damage.
 func (o *operator) watch(e *env) error {
 	err := runLocksWith(e, modeHardened, func(r *lockRun) {
 		o.run, o.draw = r, newDraw(e.draw.Uint64())

@@ -44,11 +44,11 @@ type lockClient struct {
 	has      *lockWord // the lock that the client has
 	hasEpoch int
 
-	done     int // rounds that are done
+	done     int // rounds that the client has done
 	starved  int // rounds that the client gave up because the lock was never free
-	failures int // queue pairs that failed
+	failures int // queue pairs of the client that failed
 	grants   int
-	longest  time.Duration // the longest time of one operation
+	longest  time.Duration // how long the slowest operation took
 	finished bool
 }
 
@@ -65,7 +65,7 @@ type handle struct {
 }
 
 const (
-	lockDepth = 8 // work requests in flight
+	lockDepth = 8 // the most work requests of a client in flight
 	lockSlot  = areaBytes
 )
 

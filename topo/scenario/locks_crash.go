@@ -31,10 +31,10 @@ func (s crashStep) String() string { return crashStepNames[s] }
 // trigger follows the packets on all links and calls fire once. With a victim, it does so when the
 // victim's n-th request has reached the stage step; without one, when all clients together have
 // sent n requests. The switch may give a request another queue pair and PSN, by which trigger could
-// not recognise it. So trigger takes the next request that leaves the switch for the victim's, and
-// the next answer for that to it.
+// not recognise it. So trigger assumes that the next request that leaves the switch is the
+// victim's, and that the next answer of a server is the answer to it.
 type trigger struct {
-	victim string // "" means any client
+	victim string // a host whose requests are counted; "" means all clients
 	n      int
 	step   crashStep
 	fire   func()

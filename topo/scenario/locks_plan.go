@@ -48,7 +48,7 @@ var wordKinds = [...]string{"tag", "bit", "counter", "register"}
 type wordPlan struct {
 	kind   wordKind
 	server int
-	device bool // in the memory of the server's NIC
+	device bool // the word is in device memory, that of the server's NIC
 }
 
 // machineFault is the fault of a machine in the middle of a run.
@@ -67,7 +67,7 @@ var machineFaults = [...]string{"nothing", "client crash", "server crash", "swit
 // lockPlan is what a seed decides for a run of lock histories.
 type lockPlan struct {
 	words  [lockWords]wordPlan
-	hops   [4]string // faults of the links, as text, by hop
+	hops   [4]string // names of the links' faults, by hop (see hopNames)
 	rules  []fault.Rule
 	rack   simrack.Options
 	params rdmacm.Params
@@ -76,9 +76,9 @@ type lockPlan struct {
 	acks   int  // the servers send an ACK for every acks requests; 0 means that each NIC decides itself
 
 	what     machineFault
-	victim   string        // a host
+	victim   string        // the host that fails
 	after    int           // number of requests of the victim, or of all clients, before the fault
-	step     crashStep     // stage at which a client crashes
+	step     crashStep     // the stage that a request has reached when its client crashes
 	down     time.Duration // duration of the fault
 	survives bool          // host memory survives the crash of its server
 	again    bool          // the host that crashed uses the same QPNs, keys and addresses again

@@ -93,7 +93,7 @@ func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 	stamp, free := c.stamp(w), uint64(0)
 	pause, until := firstPause, c.rt.Now().Add(lockHopeful)
 	for try := 0; try < maxTries && c.rt.Now() < until; try++ {
-		if c.draw.chance(0.1) { // reads the lock first, as many protocols do
+		if c.draw.chance(0.1) { // in one of ten attempts, the client READs the lock first, as many protocols do
 			if _, err := c.one(get(w, wordOff, 8)); err != nil {
 				return 0, err
 			}
@@ -103,14 +103,14 @@ func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 		case err != nil:
 			return 0, err
 		case !r.ok && w.kind == bitLock:
-			w.contested = true // it is unknown whether this client has set it
+			w.contested = true // it is unknown whether this client has got the lock
 			return 0, nil
 		case !r.ok:
 			stamp = c.stamp(w)
 		case r.value == free:
 			return stamp, nil
 		case w.kind == tagLock && c.run.stamps[r.value].client == c:
-			return r.value, nil // an attempt whose answer was lost has succeeded
+			return r.value, nil // an earlier attempt, whose answer was lost, has succeeded
 		default:
 			free = c.heir(w, r.value)
 			c.rt.Sleep(c.draw.span(pause/2, pause))

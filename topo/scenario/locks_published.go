@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
 )
 
-// runLocksPublished runs a seed of lock histories under published rules. Damage is not a failure of
-// the run: it is written into the report, with the holes that may cause it. In every second seed
-// clients change words by atomics alone, because WRITEs to words do damage so early that it would
-// hide all other damage.
+// runLocksPublished makes one run of lock histories under published rules. Damage is not a failure
+// of the run: it is written into the report, with the holes that may cause it. With every second
+// seed, clients change words by atomics alone, because WRITEs to words do damage so early that it
+// would hide all other damage.
 func runLocksPublished(e *env) error {
 	var r *lockRun
 	err := runLocksWith(e, recordedPublished, func(run *lockRun) { r, run.polite = run, e.seed%2 == 0 })
@@ -20,7 +20,7 @@ func runLocksPublished(e *env) error {
 		return nil
 	}
 	if e.rack == nil {
-		return err // the rack was not built
+		return err // the rack was not built, so nothing ran
 	}
 	e.report.Damage = r.holesHit(err)
 	e.note("%s", err)

@@ -28,7 +28,7 @@ type lockWord struct {
 	log   int // number of the history in which operations on the word are recorded
 	area  []byte
 	mr    verbs.MR
-	base  int // offset of the area in mr
+	base  int // offset of the word's area in mr
 	lost  bool
 	epoch int // number of the server's start at which the word's present history began
 
@@ -37,7 +37,7 @@ type lockWord struct {
 	// contested: true if a client may have a bit lock without knowing it, because the answer to its
 	// CAS or release was lost.
 	contested bool
-	granted   int    // how often a client has entered
+	granted   int    // how often a client has entered, as the guardian has seen it
 	lastSeen  uint64 // the value that any client saw last, used to guess the present one
 }
 
@@ -79,7 +79,7 @@ type lockServer struct {
 	host  *simrack.Host
 	index int
 	words []*lockWord
-	start int // how often it was started
+	start int // how often boot has started the server
 }
 
 const (

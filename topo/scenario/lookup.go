@@ -27,7 +27,7 @@ import (
 const (
 	lookupHosts   = 4
 	lookupServers = 2
-	lookupBytes   = 1 << 20 // of each server of the table
+	lookupBytes   = 1 << 20 // memory of each server of the table
 	lookupRule    = "look"
 	lookupBase    = 72 // not a multiple of the slots' length, so that copies of slots can tear
 )
@@ -38,7 +38,7 @@ type lookupChanges string
 const (
 	changesNone    lookupChanges = "no one"
 	changesControl lookupChanges = "the control plane"
-	changesWriter  lookupChanges = "another writer" // whose WRITEs tear
+	changesWriter  lookupChanges = "another writer" // a client that WRITEs to the table; its WRITEs tear
 )
 
 // lookupPlan is what a seed decides for a run of lookup.
@@ -50,7 +50,7 @@ type lookupPlan struct {
 	flows                     int
 	theta                     float64 // exponent of the Zipf distribution by which packets are spread over flows
 	frames, burst             int
-	least, most               int // bytes of the payload
+	least, most               int // bounds of the length of a frame's payload, in bytes
 	gap                       time.Duration
 	drop                      bool // the switch drops a packet without an entry; otherwise it forwards the packet
 	churn                     int  // number of entries of flows that do not send, which come and go during the run
@@ -116,7 +116,7 @@ type lookupRun struct {
 	loaded bool // all entries are in the table in the servers' memory
 	// written: true if the switch has sent the WRITEs of all entries.
 	written bool
-	sent    int  // frames that cn0 has sent
+	sent    int  // frames that cn0 has sent so far
 	over    bool // the plan's fault is over, or the plan has none
 	checks  int
 	// changed counts the changes of entries of flows that send. quiet counts those of them before
@@ -137,7 +137,7 @@ func lookupVariant(p Params) (func(*env) error, error) {
 	}, nil
 }
 
-// runLookupPlan runs a plan.
+// runLookupPlan makes one run of the scenario lookup by plan p.
 func runLookupPlan(e *env, p *lookupPlan) error {
 	r, err := beginLookup(e, p)
 	if err == nil {
@@ -317,7 +317,7 @@ func (r *lookupRun) judge() error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	if r.plan.fault == stateSwitchCrash { // the counters begin at 0 again
+	if r.plan.fault == stateSwitchCrash { // the restarted switch has counted from 0 again
 		return nil
 	}
 	found, missed := c["cached"]+c["hits"]-c["denied"], c["misses"]

@@ -53,7 +53,7 @@ func (r *lookupRun) changeFlow(d *draw) {
 // otherWriter changes the plan so that a client, and not the switch, changes entries in the memory
 // of ms1.
 func (p *lookupPlan) otherWriter() {
-	p.changes, p.churn, p.cache = changesWriter, 0, 0 // the switch's cache does not know of other writers
+	p.changes, p.churn, p.cache = changesWriter, 0, 0 // no cache: the switch would not notice that another writer changes an entry
 	p.rules = append(p.rules, fault.Rule{Link: "ms1", Kind: fault.Tear, Probability: 1, Delay: 20 * time.Microsecond})
 }
 

@@ -24,7 +24,7 @@ type lookupOracle struct {
 	// without one.
 	found, missed uint64
 	wrong         map[string]int // how often a frame was wrong, by what was wrong
-	err           error          // describes the first wrong frame
+	err           error          // the first error, such as a wrong frame
 }
 
 // lookupFlow is what the oracle knows of a flow.

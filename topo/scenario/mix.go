@@ -37,11 +37,11 @@ type mix struct {
 	sent, received int // messages that consume a receive at the server
 	end            *ends
 	mem            remote
-	extra          remote // a region that an operation invalidates
+	extra          remote // a second region of the server, which endInvalidate makes invalid
 	shadow         []byte
 	draw           *draw
-	fill           perf.Pattern // content of WRITEs, by operation
-	msgs           perf.Pattern // content of messages, by number
+	fill           perf.Pattern // content of WRITEs, by number of the operation
+	msgs           perf.Pattern // content of messages, by number of the message
 }
 
 // mixPlan is what the seed decides for a mix.
@@ -50,11 +50,11 @@ type mixPlan struct {
 	mtu    int
 	ops    int
 	depth  int
-	region int  // bytes of memory at the server
+	region int  // bytes of the client's memory at the server
 	maxLen int  // the most bytes of an operation; not more than region
-	late   bool // the server posts receives late
+	late   bool // the server posts each receive again only after a pause
 	recvs  int
-	lossy  bool // links may lose packets
+	lossy  bool // links may lose packets, so that retries may run out
 	epilog epilog
 }
 
@@ -63,7 +63,7 @@ type mixWindow struct {
 	ring      []mixOp
 	complete  int
 	posted    int
-	signalled int // the last operation that requests a completion
+	signalled int // number of the last operation that requests a completion; -1: none
 }
 
 // epilog is the way in which a mix ends.
@@ -79,8 +79,8 @@ const (
 type mixOp struct {
 	op     verbs.WROpcode
 	off, n int
-	expect []byte // expected data of a READ
-	want   uint64 // expected original value of an atomic
+	expect []byte // the bytes that a READ must return
+	want   uint64 // the original value that an atomic must return
 }
 
 // message describes message number n of those that consume a receive. Opcode, length and immediate

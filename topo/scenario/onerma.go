@@ -23,10 +23,10 @@ import (
 // so that the check knows what each byte must be.
 const (
 	soloArea     = 4096
-	soloSlots    = 6 // of a process, at most
-	soloProcs    = 2 // of a NIC, at most
-	soloNICs     = 4 // at most
-	soloRegions  = 2 // of a NIC, for peers
+	soloSlots    = 6 // the most slots of a process
+	soloProcs    = 2 // the most processes of a NIC
+	soloNICs     = 4 // the most NICs
+	soloRegions  = 2 // regions of each NIC that its peers read and write
 	soloSize     = soloArea * soloSlots * soloProcs * soloNICs
 	soloFirstPID = 100
 	// Each NIC has one executor (for large transfers) with its own bytes behind the areas in each
@@ -38,8 +38,8 @@ const (
 // soloPlan is what the seed decides for a run of onerma.
 type soloPlan struct {
 	nics, procs, slots, ops int
-	bulk                    int           // transfers of each executor
-	delay                   time.Duration // of a link
+	bulk                    int           // large transfers of each executor
+	delay                   time.Duration // delay of each link
 	rtt                     time.Duration
 	rate                    int64
 	mtu, window, threshold  int
@@ -53,7 +53,7 @@ type soloPlan struct {
 
 // soloLinks says which faults the links have.
 type soloLinks struct {
-	faults         string // the name of each link's faults
+	faults         string // the names of the links' faults, for the report
 	rules          []fault.Rule
 	corrupt, quiet bool // corrupt: some links damage messages; quiet: no link has faults
 }

@@ -20,7 +20,7 @@ type soloCarrier struct {
 	portal *nic.Portal
 }
 
-// carry starts the carrier of a host.
+// carry starts a soloCarrier, a process for large transfers, on the host.
 func (h *soloHost) carry() error {
 	r := h.run
 	r.pids++

@@ -25,7 +25,7 @@ type soloOp struct {
 	granted *nic.Region
 	key     nic.Key
 	bad     bool
-	old     []byte // the area before a WRITE
+	old     []byte // the bytes of the area before a WRITE
 	data    []byte // the bytes of a WRITE
 }
 

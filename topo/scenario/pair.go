@@ -12,9 +12,9 @@ import (
 // has drawn its parameters.
 type pair struct {
 	index    int
-	host     string // of the sender
-	ops      int    // messages
-	depth    int    // bounds the messages in flight
+	host     string // the sender's host
+	ops      int    // number of messages
+	depth    int    // the most messages in flight
 	draw     *draw
 	msgs     perf.Pattern
 	received int // messages that the server has received

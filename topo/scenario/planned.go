@@ -56,7 +56,7 @@ func replayPlanned(e *env, s schedule) error {
 
 // outcomeOf is the result of the run of one schedule.
 type outcomeOf struct {
-	err error // a finding; nil means none
+	err error // what is wrong; nil means that the schedule does no damage
 	// excused: true if a client failed, and also fails under the same schedule when the switch only
 	// forwards. Then the failure is no finding.
 	excused bool

@@ -22,20 +22,22 @@ type adversary struct {
 
 	on    bool
 	count [len(halves)]int
-	deaf  [len(halves)]clock.Time // until when a direction loses all packets
+	deaf  [len(halves)]clock.Time // by direction: the time until which it loses all packets
 	held  []*heldBack
-	// entered are the packets of the phase that have entered a link, in their order. reached is the
-	// length of entered when the last act was done.
+	// entered are the packets of the phase (the time from smallReady on) that have entered a link,
+	// in their order. reached is the length of entered when the last act was done.
 	entered []place
 	reached int
-	done    int    // acts that were done
+	done    int    // number of acts that were done
 	steps   uint32 // steps (frames and ticks) that the switch has made in the phase
-	// digest covers all packets that were delivered in the phase, in order. Two runs with the same
-	// digest have delivered the same packets in the same order, even if their acts differ.
+	// digest covers all packets that were delivered in the phase (from smallReady on), in order.
+	// Two runs with the same digest have delivered the same packets in the same order, even if
+	// their acts differ.
 	digest uint64
 }
 
-// place identifies a packet of the phase by its direction of a link and its number there.
+// place identifies a packet of the phase (the time from smallReady on) by its direction of a link
+// and its number there.
 type place struct {
 	half  uint8
 	index uint16

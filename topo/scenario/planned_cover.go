@@ -7,8 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// coverage records the transitions of the switch's state tables. It stands around the switch and
-// compares the states after each packet and each tick of the phase with the states before it.
+// coverage records the transitions of the switch's state tables. It stands around the switch and,
+// from smallReady on, compares the states after each packet and each tick with the states before
+// it.
 type coverage struct {
 	run    *smallRun
 	node   sim.Node

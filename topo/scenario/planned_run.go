@@ -170,7 +170,7 @@ func (r *smallRun) serve() {
 				return
 			}
 			private := remoteOf(mr).appendTo(nil)
-			ctx.Runtime().Go(service, func() { _ = s.take(ctx, pd, l, private) }) // ends with the host
+			ctx.Runtime().Go(service, func() { _ = s.take(ctx, pd, l, private) }) // the goroutine ends with the host
 		}
 	})
 }

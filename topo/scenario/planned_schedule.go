@@ -30,8 +30,8 @@ func (a act) joins(before act) bool {
 	return false
 }
 
-// act is one act of the adversary on one packet: the index-th packet of the phase that enters a
-// direction of a link. Its text is KIND@LINK-DIRECTION.INDEX.
+// act is one act of the adversary on one packet: the index-th packet that enters a direction of a
+// link, counted from smallReady on. Its text is KIND@LINK-DIRECTION.INDEX.
 type act struct {
 	kind actKind
 	// n is, by kind: how many later packets of the direction overtake the late packet or copy, the

@@ -23,7 +23,7 @@ type searcher struct {
 	env      *env
 	setup    *smallSetup
 	depth    int
-	budget   int // how many schedules may run
+	budget   int // how many schedules may run in this search
 	ran      int
 	pruned   int // runs that delivered the same packets as earlier ones
 	excused  int

@@ -117,8 +117,8 @@ func (w *witness) verdict() (note string, kept bool) {
 		w.host, w.row, w.peer, w.rounds), true
 }
 
-// keptPromise repeats the run of a seed and reports whether the client that gave up in it was
-// right.
+// keptPromise repeats the run of a seed in which a client gave up, and reports whether the client
+// was right to do so.
 func (s Scenario) keptPromise(seed uint64, g *gaveUp, opt Options) (note string, kept bool) {
 	w := &witness{gaveUp: g}
 	opt.Pcap, opt.Hash, opt.observe = nil, false, w.see

@@ -23,7 +23,7 @@ func newRecorder(w io.Writer) (*recorder, error) {
 
 func (r *recorder) record(ev *sim.Event) {
 	if r.err != nil || ev.Kind == sim.Delivered || ev.Kind == sim.Corrupted || ev.Kind == sim.Duplicated {
-		return // these events have no frame of their own: the capture has the frame as it entered the link
+		return // the capture has this frame already, as it entered the link
 	}
 	name := ev.Link() + "-" + string(ev.Dir())
 	id, ok := r.interfaces[name]

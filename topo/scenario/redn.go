@@ -28,7 +28,7 @@ const (
 // Sizes of the scenario redn.
 const (
 	chainHosts   = 4
-	chainDepth   = 4 // lookups in flight of a client, at most
+	chainDepth   = 4 // the most lookups of a client in flight
 	chainNodeLen = 64
 	// chainSlotOff is the offset of the slot in a place (a bucket, or a node of a list). Only the
 	// recycled program uses slots.
@@ -42,11 +42,11 @@ const (
 type chainPlan struct {
 	wirePlan
 	programs  []string // by client: the program that answers it
-	rounds    int      // requests of a client
+	rounds    int      // requests that each client makes
 	probes    int
 	buckets   int
 	nodes     []int // by list: its number of nodes
-	value     int   // bytes
+	value     int   // bytes of a value
 	depth     int
 	published bool // the answers are in a queue that the NIC reads ahead (see runChainsPublished)
 	fault     string
@@ -93,7 +93,7 @@ type chainRun struct {
 	clients   []*chainClient
 	server    *chainServer
 	connected int  // clients whose connections are made and whose programs run
-	failed    bool // the fault has happened
+	failed    bool // the plan's fault has happened
 	answered  int
 	hits      int
 	stale     int // lookups of keys that exist and were answered as misses

@@ -27,7 +27,7 @@ type chainClient struct {
 	host    string
 	draw    *draw
 	end     *ends
-	base    uint64 // address of the server's data
+	base    uint64 // address of the server's data: buckets, nodes and values
 	wants   []*chainWant
 	asked   int
 	spare   int // receives that are posted and that no answer has used

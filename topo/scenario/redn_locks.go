@@ -63,7 +63,7 @@ type turnsRun struct {
 	gone     []int            // clients that died, whose connections the server must end
 	ended    int              // clients that have returned
 	holder   []int            // by lock: the client that has it; -1: none
-	next     []int64          // by lock: the smallest ticket that may come next
+	next     []int64          // by lock: the smallest ticket that the next holder may have
 	taken    int              // how often a lock was taken
 	unserved int              // how often a lock was taken after the death of the server's process
 	broken   int

@@ -183,7 +183,7 @@ type chainBuild struct {
 	master    *redn.Queue
 	received  *redn.Counter
 	receives  []verbs.RecvWR
-	recvs     int // MaxRecvWR of the queue pairs
+	recvs     int // MaxRecvWR of the program's queue pairs
 	pool      *redn.Pool
 	poolOff   int
 }

@@ -33,7 +33,7 @@ type Options struct {
 	Wrap func(name string, n sim.Node) sim.Node
 
 	observe func(*sim.Event) // sees the events of a run that is repeated for keptPromise
-	rules   []fault.Rule     // for tests: replaces what transport draws
+	rules   []fault.Rule     // for tests: replaces the fault rules that the scenario transport draws
 	skew    int              // for tests: is added to the limit at which the scenario srq refills its queue
 	events  uint64           // for tests: bounds the events of the run; 0 means maxEvents
 }
@@ -167,7 +167,7 @@ func Find(name string) (Scenario, error) {
 	return all[i], nil
 }
 
-// Run runs the scenario with a seed.
+// Run makes one run of the scenario with a seed.
 func (s Scenario) Run(seed uint64, opt Options) Report {
 	e := newEnv(s, seed, opt)
 	begun := wallNow()

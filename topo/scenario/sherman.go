@@ -24,8 +24,8 @@ type treeRun struct {
 	plan     *treePlan
 	history  *kv.History
 	keys     []uint64
-	memory   map[string][]byte // of each server
-	nodes    []*sherman.Node   // of each compute host
+	memory   map[string][]byte // by name of the server: its memory
+	nodes    []*sherman.Node   // by number of the compute host: its node of Sherman
 	trigger  *treeTrigger
 	ready    bool                  // the tree was formatted
 	down     map[string]clock.Time // for each victim the time until which it is down; "" is the switch
@@ -33,8 +33,8 @@ type treeRun struct {
 	absent   map[uint64]bool       // keys for which the last client found no room
 	lost     bool                  // a server's memory was lost
 	unknown  int
-	refused  int // operations that found a server's memory lost
-	full     int // operations that found no free page
+	refused  int // operations that ended with ErrLost
+	full     int // operations that ended with ErrFull, as no page was free
 	longest  time.Duration
 	final    *check.Report
 	plant    func(kv.Scanner) kv.Scanner // for tests: wraps each client of the tree in one with a bug
@@ -62,8 +62,9 @@ const treeSlack = 200 * time.Millisecond
 
 func runTree(e *env) error { return runTreeMixed(e, "", false, nil) }
 
-// runTreeMixed runs one seed with the mixes whose names mixes lists. inSwitch: the switch, not the
-// servers' NICs, executes the atomics on lock words. plant is treeRun.plant and may be nil.
+// runTreeMixed makes one run of the scenario sherman with the mixes (named variations of the plan)
+// whose names mixes lists. inSwitch: the switch, not the servers' NICs, executes the atomics on
+// lock words. plant is treeRun.plant and may be nil.
 func runTreeMixed(e *env, mixes string, inSwitch bool, plant func(kv.Scanner) kv.Scanner) error {
 	p := drawTree(e)
 	p.blend(e, mixes)
@@ -95,8 +96,8 @@ func tornRun(e *env, kind layout.Kind) *treeRun {
 	return &treeRun{env: e, plan: p}
 }
 
-// stepRun returns a run of step, one of the designs between FG+ and Sherman: with random faults, or
-// with torn copies alone if torn is true.
+// stepRun returns a run of step, one of the designs between FG+ (the baseline of Sherman's paper)
+// and Sherman: with random faults, or with torn copies alone if torn is true.
 func stepRun(e *env, step sherman.Step, torn bool) *treeRun {
 	if torn {
 		r := tornRun(e, step.Kind)
@@ -131,7 +132,7 @@ func (r *treeRun) run() error {
 	r.history, r.memory = kv.NewHistory(), make(map[string][]byte)
 	r.absent, r.down = make(map[uint64]bool), make(map[string]clock.Time)
 	for i := range p.keys {
-		if p.first == layout.MaxKey { // keys from the last one downwards
+		if p.first == layout.MaxKey { // the first key is the largest one, so the others lie below it
 			r.keys = append(r.keys, p.first-uint64(i)*p.stride)
 			continue
 		}

@@ -16,9 +16,9 @@ import (
 
 // treeTrigger calls fire when a host has sent a number of requests of a kind.
 type treeTrigger struct {
-	host string // "" means any compute host
+	host string // the host whose requests are counted; "" means any compute host
 	when treeMoment
-	page int // bytes of a page
+	page int // length of a page, by which atSplit recognises the WRITE of a new one
 	left int
 	fire func()
 

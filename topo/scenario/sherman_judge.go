@@ -94,7 +94,7 @@ func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, 
 	}
 	cfg.Unreachable, cfg.HalfSplits = r.wrecks(), r.wrecks()
 	if r.plan.small {
-		cfg.HalfSplits = -1 // there may have been no free page to split a parent
+		cfg.HalfSplits = -1 // any number: clients may have found no free page to split a parent
 	}
 	want := new(check.Content)
 	for _, key := range r.keys {
@@ -114,8 +114,9 @@ func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, 
 // those of clients that made a new root at the same time.
 func (r *treeRun) wrecks() int { return r.unknown + (2+r.injected)*r.plan.clients }
 
-// verdict judges the report on the tree. Locks may be left only by owners that are dead, and only
-// if operations were interrupted; there are at most as many as clients.
+// verdict judges the report on the tree. Owners that are dead may leave locks that no client has
+// needed since: at most as many as there are clients, and only if operations were interrupted. Live
+// clients may leave none.
 func (r *treeRun) verdict() error {
 	rep, allowed := r.final, 0
 	if r.injected > 0 || r.unknown > 0 {

@@ -58,7 +58,7 @@ func (p *treePlan) mixSizes(d *draw) {
 
 // mixWear makes the memory small and makes clients delete many keys (see wear).
 func (p *treePlan) mixWear(d *draw) {
-	p.wear(d) // may reduce the number of servers
+	p.wear(d) // wear may reduce the number of servers, so victims are drawn again
 	for i := range p.faults {
 		if s := &p.faults[i]; strings.HasPrefix(s.victim, "ms") {
 			s.victim = fmt.Sprintf("ms%d", d.IntN(p.servers))

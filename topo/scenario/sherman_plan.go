@@ -18,7 +18,7 @@ type treePlan struct {
 	// means before that end.
 	faults []treeFaultAt
 	shape  layout.Shape
-	locks  int // lock words of each server
+	locks  int // number of lock words on each server
 	region int // bytes of memory of each server
 	// mixes has the names of the mixes of the run, separated by commas.
 	mixes string
@@ -47,7 +47,7 @@ type treePlan struct {
 // treeWork describes the operations of the clients.
 type treeWork struct {
 	servers, clients, rounds, keys int
-	first, stride                  uint64 // the first key, and the distance between keys
+	first, stride                  uint64 // the first key, and the distance from one key to the next
 	skew                           float64
 	// mix has the upper bounds of get, put, insert and scan for a random number from 0 to 1. A
 	// number above all four is a delete.
@@ -145,7 +145,7 @@ func (p *treePlan) wear(d *draw) {
 	slots := p.shape.Slots(0) // 3 to 15. With more records in a leaf, the run needs more keys and operations
 	p.small, p.skew, p.near = true, 0, 17+slots
 	p.keys, p.rounds = p.near*d.between(2, 6), d.between(60, 120)*slots/3
-	p.servers, p.region = one(d, 1, 1, 2), 16<<10+max(layout.MinChunk, 8*p.shape.Page) // the first pages begin at 16 KiB
+	p.servers, p.region = one(d, 1, 1, 2), 16<<10+max(layout.MinChunk, 8*p.shape.Page) // the first pages begin at 16 KiB of a server's memory
 }
 
 // mixLate delays packets by up to 15 ms. That is so long that the requesters give up their
@@ -191,15 +191,16 @@ func (p *treePlan) drawFaultAt(d *draw) (s treeFaultAt) {
 	case treeLinkCut:
 		s.victim = one(d, "ms0", "cn0", "cn1")
 	case treeSwitchCrash, treeSwitchHang:
-		s.victim = "" // the switch
+		s.victim = "" // "" stands for the switch
 	case treeNothing, treeClientCrash, treeClientHang, treeHostHang:
 	}
 	return s
 }
 
-// design changes the plan for step, a design between FG+ and Sherman. If its pages have a checksum,
-// they are not safe against a writer that dies when a page takes several packets, so pages are
-// small and the MTU is large. Such pages never leave the tree, so memory is not small.
+// design changes the plan for step, a design between FG+ (the baseline of Sherman's paper) and
+// Sherman. If its pages have a checksum, they are not safe against a writer that dies when a page
+// takes several packets, so pages are small and the MTU is large. Such pages never leave the tree,
+// so memory is not small.
 func (p *treePlan) design(d *draw, step sherman.Step) {
 	if p.step = step; step.Kind != layout.Checksummed {
 		return

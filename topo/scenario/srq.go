@@ -19,7 +19,7 @@ type srqRun struct {
 	env    *env
 	params rdmacm.Params
 	maxLen int
-	recvs  int // number of receives
+	recvs  int // number of receives that the server has memory for
 	limit  int
 	pairs  []*srqPair
 	srv    *srqServer

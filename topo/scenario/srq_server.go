@@ -34,7 +34,7 @@ type srqServer struct {
 	events int
 	fired  bool // a limit event has come that attend has not handled yet
 	known  bool // since the event, the completion queue was found empty once
-	need   bool // receives must be posted as soon as slots are free
+	need   bool // attend must post receives as soon as slots are free
 	// low is the time since which the queue must be below its limit and no event has come; 0 means
 	// that it may be above the limit.
 	low clock.Time

@@ -19,7 +19,7 @@ import (
 // the memory of ms1 and ms2, the stores.
 const (
 	stateServed = 64 << 10 // bytes of memory of ms0
-	stateBytes  = 64 << 10 // of each store
+	stateBytes  = 64 << 10 // memory of each store
 	stateHosts  = 4
 )
 
@@ -91,7 +91,7 @@ type stateRun struct {
 
 func runStateStore(e *env) error { return runStatePlan(e, drawState(e)) }
 
-// runStatePlan runs a plan.
+// runStatePlan makes one run of the scenario state-store by plan p.
 func runStatePlan(e *env, p *statePlan) error {
 	r, err := beginState(e, p)
 	if err == nil {

@@ -17,7 +17,7 @@ const maxFailures = 10
 type Summary struct {
 	Scenario string        `json:"scenario"`
 	First    uint64        `json:"first"`
-	Seeds    int           `json:"seeds"` // seeds that ran
+	Seeds    int           `json:"seeds"` // number of seeds that ran
 	Events   uint64        `json:"events"`
 	Virtual  time.Duration `json:"virtualNs"`
 	Took     time.Duration `json:"tookNs"`

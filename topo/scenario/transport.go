@@ -36,7 +36,7 @@ type transportPlan struct {
 	mtu    verbs.MTU
 	late   bool
 	params rdmacm.Params
-	kinds  []string // kinds of the clients
+	kinds  []string // kinds of the clients, one entry for each client
 }
 
 // Kinds of clients.
@@ -91,7 +91,7 @@ func (p *transportPlan) String() string {
 		p.faults, p.mtu, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.late, strings.Join(p.kinds, "+"))
 }
 
-// runTransport runs one seed.
+// runTransport makes one run of the scenario transport, by the seed of e.
 func runTransport(e *env) error {
 	p := drawTransport(e)
 	if e.opt.rules != nil {

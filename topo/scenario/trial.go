@@ -22,8 +22,8 @@ type trialRun struct {
 	env     *env
 	plan    *trialPlan
 	history *kv.History
-	memory  [][]byte     // of each server
-	ready   bool         // the store was created
+	memory  [][]byte     // by number of the server: its memory
+	ready   bool         // the store has been formatted
 	losses  int          // how many memory servers have lost their memory so far
 	lost    map[int]bool // numbers of the servers that have lost their memory
 	died    bool         // the programs of a host have died, and with them clients
@@ -31,7 +31,7 @@ type trialRun struct {
 	at      func(client int) (host string)
 	prompt  bool                    // all clients begin at once
 	ended   func(client int)        // called when a client has ended; may be nil
-	settled bool                    // TrialServer.Resident was called
+	settled bool                    // TrialServer.Resident was called since the NIC started
 	spare   func(host string) bool  // reports whether the store survives without this server; nil: it does
 	down    map[string]bool         // hosts that have crashed and are not up again
 	revive  func(host string)       // starts the programs of a host that has restarted
@@ -58,9 +58,9 @@ const (
 // UPSERTs.
 const upserts = 1.0 / 3
 
-// calmSeeds is combined with the seed to draw which runs have no fault. In such a run every
-// operation must be answered. The draw has its own random numbers, so that all other seeds keep
-// their plans.
+// calmSeeds is XORed with the seed of a run. The result is the seed of a second sequence of random
+// numbers, which decide whether the run has no fault. In such a run every operation must be
+// answered. The other parts of plans do not depend on this draw.
 const calmSeeds = 0x63616c6d
 
 func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store) kv.Store) error {

@@ -26,8 +26,9 @@ const (
 	trialServerNIC = "server's NIC crashes"
 )
 
-// serverSeeds is combined with the seed to draw the faults of a store's servers from random numbers
-// of their own, so that stores without a server keep their plans.
+// serverSeeds is XORed with the seed of a run. The result is the seed of a second sequence of
+// random numbers, from which the faults of a store's servers are drawn, so that the plans of stores
+// without a server do not depend on them.
 const serverSeeds = 0x73727672
 
 // serverHosts are the hosts that may run a store's server.
@@ -123,7 +124,7 @@ func (r *trialRun) failResident(x serverFault) {
 func (r *trialRun) wipe() {
 	s := kv.Record(wiped{}, r.history, r.plan.clients, r.env.rack.Now)
 	for key := range uint64(r.plan.keys) {
-		_ = s.Upsert(key, s.Value(key, kv.MinValue), clock.Never) // cannot fail
+		_ = s.Upsert(key, s.Value(key, kv.MinValue), clock.Never) // wiped returns no errors
 		_ = s.Delete(key, clock.Never)
 	}
 }

@@ -32,8 +32,8 @@ type letter struct {
 	size  int
 	imm   uint32
 	first int // number of its first packet on the connection, from 0
-	n     int // number of packets
-	off   int // offset of a WRITE in the server's region
+	n     int // number of its packets
+	off   int // offset of a WRITE's bytes in the server's region
 }
 
 func (l *letter) takesReceive() bool { return l.op != verbs.OpWrite }

@@ -20,7 +20,7 @@ const noLetter = -1
 type ucOracle struct {
 	grip
 	cur, next int  // number of the message in progress, and of its next packet
-	dropped   bool // no receive was posted when the message began
+	dropped   bool // no receive was posted when the message in progress began, so it is not delivered
 	foretold  []int
 	// written has the packets of WRITEs that must be in memory. unsure has the last packets of
 	// WRITEs with immediate data for which no receive was posted: they may be in memory or not.

@@ -36,9 +36,9 @@ type Params struct {
 	// Move: true if the switch in locks moves every request that can be moved, and does not replace
 	// atomics.
 	Move bool
-	// Change makes an operator change the switch in locks or buffer at random times. Its value
-	// rules means that he sets hardened rules and, in locks, changes the program; modes means that
-	// he also sets published rules.
+	// Change makes an operator change the switch in locks or buffer at random times. With the value
+	// rules, the operator sets hardened rules and, in locks, changes the program; with modes, the
+	// operator also sets published rules.
 	Change string
 	// Mode is published or hardened, which is the default. It is the mode of the switch's rules in
 	// locks, buffer and lookup, of the layout of sherman's pages, of the decisions of fusee's
@@ -50,8 +50,8 @@ type Params struct {
 	// Locks says what executes the atomics on sherman's lock words: nic (the servers' NICs), which
 	// is the default, or switch.
 	Locks string
-	// Step is the name of one of the designs between FG+ and Sherman, for the scenario sherman
-	// (sherman.Steps).
+	// Step is the name of one of the designs between FG+ (the baseline of Sherman's paper) and
+	// Sherman, for the scenario sherman (sherman.Steps).
 	Step string
 	// Setup restricts the scenario planned to one of the small setups. Depth bounds the acts of a
 	// schedule, and Schedules the number of schedules that run; 0 means the defaults. Plan is a
@@ -297,7 +297,7 @@ func Variants() []Scenario {
 		i := slices.IndexFunc(out, func(s Scenario) bool { return s.Name == a.of })
 		s, err := out[i].Vary(a.params)
 		if err != nil {
-			panic(err) // the table above is wrong
+			panic(err) // an entry of aliases is wrong
 		}
 		s.Name, s.Doc = a.name, "sim "+s.Name
 		out = append(out, s)

@@ -81,7 +81,7 @@ type nodeState struct {
 	node  Node
 	up    bool
 	keyed clock.Time // the node's deadline as it stands in Net.ticks
-	links []*half    // by port; nil if no link is connected
+	links []*half    // by port: the direction of a link that leaves the node there; nil: no link
 	// timing is the node's Timing; nil means that the node takes no time. held is the number of
 	// frames that timing keeps inside the node.
 	timing Timing
@@ -94,18 +94,18 @@ type Net struct {
 	now    clock.Time
 	nodes  []nodeState
 	links  []*Link
-	ticks  clock.Queue // deadlines of nodes
+	ticks  clock.Queue // the deadlines of nodes
 	heap   eventHeap
 	pool   framePool
 	out    packetio.Batch
 	busy   bool // a step of a node is in progress (between Begin and End)
 	events uint64
-	step   uint64 // events since the virtual time last advanced
+	step   uint64 // events that were handled since the virtual time last advanced
 	event  Event  // the event that is being traced
 
 	procs   []*Proc
 	ready   []*Proc
-	wakes   clock.Queue // deadlines of threads
+	wakes   clock.Queue // the deadlines of parked threads
 	live    int         // threads that are not daemons and have not returned
 	current *Proc
 	failure error

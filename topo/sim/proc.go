@@ -162,7 +162,7 @@ func (p *Proc) Kill() {
 	n.current = p
 	p.stop()
 	n.current = before
-	if p.state != procDone { // the thread has never run
+	if p.state != procDone { // the coroutine has never run, so it did not call finish
 		p.finish()
 	}
 }

@@ -72,8 +72,8 @@ func (n *Net) trace(e Event) {
 	}
 }
 
-// Hash computes a digest of a trace. Runs with equal digests have delivered the same frames at the
-// same times. The zero value is ready to use.
+// Hash computes a digest of a trace. Two runs with equal digests have had the same events. The zero
+// value is ready to use.
 type Hash struct {
 	sum   uint64
 	count uint64

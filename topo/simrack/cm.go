@@ -60,7 +60,7 @@ func (h *Host) ConnManager(ctx verbs.Context) *rdmacm.CM {
 // request is a connection that is being made. The dialer and the server use the same value.
 type request struct {
 	dialer   *Host
-	proc     *sim.Proc // the dialing thread
+	proc     *sim.Proc // the thread that dials
 	service  string
 	private  []byte
 	endpoint rdmacm.Endpoint
@@ -216,13 +216,13 @@ func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline 
 	r.answer("")
 	for !r.ready {
 		if net.Now() >= deadline {
-			_ = qp.ToError() // the queue pair is not used any more
+			_ = qp.ToError() // the queue pair must not be used
 			return fmt.Errorf("accept from %v: %w", r.peer, verbs.ErrTimeout)
 		}
 		r.acceptor.Park(deadline, "the peer to be ready")
 	}
 	if r.failed != "" {
-		_ = qp.ToError() // the queue pair is not used any more
+		_ = qp.ToError() // the queue pair must not be used
 		return fmt.Errorf("accept from %v: the peer failed: %s", r.peer, r.failed)
 	}
 	return nil

@@ -35,7 +35,7 @@ type Host struct {
 	link  *sim.Link
 	eng   *engine.Engine
 	rules []fault.Rule
-	card  *cost.Card // nil if the rack has no cost model
+	card  *cost.Card // what the NIC costs, by the cost model; nil if the rack has none
 
 	activity  uint64
 	waiters   []*waiter
@@ -248,7 +248,7 @@ func (h *Host) Resume() { h.rack.net.SetUp(h.node, true) }
 func (h *Host) EndProcesses() {
 	h.CrashApps()
 	for _, service := range slices.Sorted(maps.Keys(h.listeners)) {
-		_ = h.listeners[service].Close() // cannot fail
+		_ = h.listeners[service].Close() // Close of a listener returns no error
 	}
 	for _, r := range h.taken {
 		if !r.over() {
@@ -256,7 +256,7 @@ func (h *Host) EndProcesses() {
 		}
 	}
 	for _, m := range h.managers {
-		_ = m.Close() // cannot fail
+		_ = m.Close() // Close of a connection manager returns no error
 	}
 	h.taken, h.managers = nil, nil
 }

@@ -25,7 +25,7 @@ type shell struct {
 	daemon  bool
 	rand    *rand.Rand
 	threads []*sim.Proc
-	idle    int // number of polls in succession that have found nothing
+	idle    int // number of polls in succession that have found no completion
 	// spent is the processor time, by the cost model, of the call in progress.
 	spent time.Duration
 	out   *packetio.Batch // the frames that the call in progress sends

@@ -56,7 +56,7 @@ type end struct {
 
 // connection is what transits knows of one connection.
 type connection struct {
-	posts []post // posted by the client's threads, in the order of their PSNs
+	posts []post // packets that the client's threads have posted, in the order of their PSNs
 	moved []move // requests that the switch has moved onto this connection, in the order of their PSNs here
 }
 
@@ -111,7 +111,7 @@ func (t *transits) posted(frames []packetio.Frame) {
 		}
 		c := t.conn(connID{f.DstAddr().Unmap(), f.BTH.DestQP})
 		if n := len(c.posts); n > 0 && wire.Diff(f.BTH.PSN, c.posts[n-1].psn) <= 0 {
-			continue // a retransmission
+			continue // f is a retransmission
 		}
 		by := t.threads[p]
 		if by == nil {
@@ -263,7 +263,7 @@ func (t *transits) Moved(from, to pipeline.RequestID) {
 	p := packet{connID: connID{from.Server.Unmap(), from.QPN}, psn: from.PSN}
 	c := t.conn(connID{to.Server.Unmap(), to.QPN})
 	if n := len(c.moved); n > 0 && wire.Diff(to.PSN, c.moved[n-1].psn) <= 0 {
-		return // a retransmission
+		return // the request is sent again
 	}
 	c.moved = push(c.moved, move{to.PSN, p})
 }

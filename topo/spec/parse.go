@@ -71,7 +71,7 @@ type hostEntry struct {
 	at, nameAt ast.Node
 	names      []string
 	role       Role
-	memory     int64 // -1 means the default of the role
+	memory     int64 // size in bytes; -1 means the default of the role
 	spin       time.Duration
 	cpu        int
 	gso        bool
@@ -82,7 +82,7 @@ type hostEntry struct {
 
 type faultEntry struct {
 	at, linkAt ast.Node
-	sound      bool // no mistake was found in it
+	sound      bool // no mistake was found in this fault
 	rule       fault.Rule
 }
 
