@@ -35,7 +35,7 @@ type LinkConfig struct {
 	// Queue is how many frames may wait in one direction until the link is free, if Rate is set; 0
 	// means 1024. Further frames are dropped and counted.
 	Queue int
-	// Up and Down decide about the frames of their direction; nil means no faults.
+	// Up and Down decide by fault rules about the frames of their direction; nil means no faults.
 	Up, Down Verdict
 }
 
@@ -55,7 +55,7 @@ type LinkStats struct {
 	Duplicated, Corrupted, Delayed uint64
 }
 
-// Link joins two ports.
+// Link joins two ports, with a direction from host to switch (up) and one back (down).
 type Link struct {
 	Name     string
 	up, down half
@@ -108,7 +108,8 @@ func (n *Net) plug(e End, h *half) {
 // SetUp raises or cuts the link. Frames in flight are lost when it is cut.
 func (l *Link) SetUp(up bool) { l.up.up, l.down.up = up, up }
 
-// SetFaults replaces the verdicts of both directions; nil means no faults.
+// SetFaults replaces the functions that decide about the frames of both directions; nil means no
+// faults.
 func (l *Link) SetFaults(up, down Verdict) { l.up.fault, l.down.fault = up, down }
 
 // Stats returns the counters of a direction.
@@ -119,7 +120,7 @@ func (l *Link) Stats(d fault.Dir) LinkStats {
 	return l.down.Stats
 }
 
-// send puts one frame on a link.
+// send puts a frame on one direction of a link, and asks the fault verdict what happens to it.
 func (n *Net) send(h *half, f *packetio.Frame) {
 	h.Stats.Sent++
 	if !h.up {

@@ -30,7 +30,7 @@ type Timing interface {
 	Depart(now clock.Time, port int, frame []byte, cause Cause) clock.Time
 }
 
-// Cause says why a node has appended a frame.
+// Cause says why a node has made a frame.
 type Cause struct {
 	// Frame is the frame that the node handled when it made its own frame; nil means that it
 	// handled none.
@@ -149,7 +149,7 @@ func (n *Net) Replace(id NodeID, node Node) {
 func (n *Net) SetTiming(id NodeID, t Timing) { n.nodes[id].timing = t }
 
 // SetUp switches a node on or off. While a node is off, frames to it are lost and none of its
-// methods is called; it keeps its state.
+// methods is called. The node keeps its state.
 func (n *Net) SetUp(id NodeID, up bool) {
 	n.nodes[id].up = up
 	n.rekey(id)
