@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// setupDelay is how long one message takes while a connection is being made, in virtual time.
+	// setupDelay is how long one message between dialer and server takes while a connection is made
+	// over TCP, in virtual time.
 	setupDelay = 50 * time.Microsecond
 	// maxBacklog bounds how many requests to connect may wait for Accept of one listener.
 	maxBacklog = 128
@@ -57,7 +58,7 @@ func (h *Host) ConnManager(ctx verbs.Context) *rdmacm.CM {
 	return m
 }
 
-// request is a connection that is being made. The dialer and the server use the same value.
+// request is a connection that is being made. Dialer and server share the value.
 type request struct {
 	dialer   *Host
 	proc     *sim.Proc // the thread that dials
@@ -228,7 +229,7 @@ func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline 
 	return nil
 }
 
-// listener receives the requests for one service.
+// listener has the requests to connect to one service of a host.
 type listener struct {
 	manager *manager
 	service string

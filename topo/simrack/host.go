@@ -202,7 +202,7 @@ func (h *Host) CrashApps() {
 	h.apps = nil
 }
 
-// Crash ends applications and listeners, and crashes the NIC.
+// Crash crashes the host: its applications and listeners end, and its NIC crashes.
 func (h *Host) Crash() {
 	h.crashed = true
 	h.CrashApps()
@@ -240,7 +240,7 @@ func (h *Host) Reboot() error {
 // Hang stops the NIC until Resume. The NIC keeps its state. Frames that arrive meanwhile are lost.
 func (h *Host) Hang() { h.rack.net.SetUp(h.node, false) }
 
-// Resume ends Hang.
+// Resume ends Hang: the NIC goes on with the state that it had.
 func (h *Host) Resume() { h.rack.net.SetUp(h.node, true) }
 
 // EndProcesses does what a host's daemon does when a process ends: after CrashApps, it closes the
@@ -278,13 +278,13 @@ func (h *Host) HangApps() {
 	}
 }
 
-// ResumeAll ends HangAll.
+// ResumeAll ends HangAll: the NIC and the stopped threads go on.
 func (h *Host) ResumeAll() {
 	h.Resume()
 	h.ResumeApps()
 }
 
-// ResumeApps ends HangApps.
+// ResumeApps ends HangApps: the stopped threads go on.
 func (h *Host) ResumeApps() {
 	for _, p := range h.hung {
 		p.Resume()

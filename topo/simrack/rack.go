@@ -224,7 +224,7 @@ func (r *Rack) Stop(err error) { r.net.Stop(err) }
 // in flight arrive.
 func (r *Rack) Settle(d time.Duration) error { return r.net.RunUntil(r.net.Now().Add(d)) }
 
-// Close ends the remaining threads.
+// Close ends the threads that are left. The rack cannot be used afterwards.
 func (r *Rack) Close() { r.net.Close() }
 
 // Partition cuts every path between the hosts of a group and all others. An empty group ends the

@@ -68,7 +68,7 @@ func (b *shell) Sleep(d time.Duration) {
 // Go starts another thread of the application.
 func (b *shell) Go(name string, f func()) { b.start(b.name+"/"+name, f) }
 
-// Wait waits until all threads except the caller have ended.
+// Wait waits until all threads of the application, except the calling one, have ended.
 func (b *shell) Wait() {
 	self := b.net().Current()
 	for i := 0; i < len(b.threads); i++ { // threads may start others meanwhile

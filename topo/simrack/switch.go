@@ -86,7 +86,8 @@ func (r *Rack) Program() pipeline.Program { return r.box }
 // Switch returns the switch's pipeline.
 func (r *Rack) Switch() *pipeline.Switch { return r.pipe }
 
-// CrashSwitch stops the switch. Frames to it and inside it are lost. Only its journal survives.
+// CrashSwitch crashes the switch. Frames to it and inside it are lost. Of its state, only the
+// journal survives.
 func (r *Rack) CrashSwitch() { r.net.SetUp(r.sw, false) }
 
 // RestartSwitch starts the switch with empty tables and the journal of its earlier incarnation.
@@ -102,7 +103,7 @@ func (r *Rack) RestartSwitch() error {
 // meanwhile are lost.
 func (r *Rack) HangSwitch() { r.net.SetUp(r.sw, false) }
 
-// ResumeSwitch ends HangSwitch.
+// ResumeSwitch ends HangSwitch: the switch goes on with the state that it had.
 func (r *Rack) ResumeSwitch() { r.net.SetUp(r.sw, true) }
 
 // StepSwitch calls f as a step of the switch, as the switch executes an operator's command. f may

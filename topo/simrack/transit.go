@@ -91,7 +91,7 @@ type thread struct {
 	stays  []stay
 }
 
-// stay is the time from the arrival of a packet at the switch until it leaves.
+// stay is the stay of one packet in the switch: from its arrival until it leaves.
 type stay struct{ from, to clock.Time }
 
 func newTransits(r *Rack) *transits {
