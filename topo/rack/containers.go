@@ -121,8 +121,8 @@ func (b containerHosts) cut(host string) error {
 	return ignoreMissing(nl.SetUp(netns, spec.HostIfname, false))
 }
 
-// restore brings up the NIC of a host if a holder has kept it. A holder is a container that only
-// holds a host's network. Without a holder, the host gets its NIC when it starts.
+// restore brings up the NIC of a host if a holder (a container that only holds a host's network)
+// has kept it. Without a holder, the host gets its NIC when it starts.
 func (b containerHosts) restore(h *spec.Host) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()

@@ -88,7 +88,8 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	return wait(pid, tty, signals)
 }
 
-// initFD returns a pidfd of a node's process 1. It returns an error if this process does not run.
+// initFD returns a pidfd of a node's process 1. It returns an error if this process does not run,
+// or if the node hangs.
 func (r *Rack) initFD(node string) (int, error) {
 	pids, err := r.keep.pids(node)
 	if err != nil {

@@ -49,7 +49,7 @@ func (r *Rack) Hang(ctx context.Context, node string) error {
 	return r.hang(ctx, node, true)
 }
 
-// Resume continues the processes that Hang has stopped.
+// Resume continues the processes of a node that Hang has stopped.
 func (r *Rack) Resume(ctx context.Context, node string) error {
 	return r.hang(ctx, node, false)
 }

@@ -120,7 +120,8 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 	}
 }
 
-// macs returns the owner of each MAC address of the rack: the switch, hosts and guests.
+// macs returns the name of the owner of each MAC address of the rack: the switch, a host or a
+// guest.
 func (gs Guests) macs(list []guests.Guest) map[wire.MAC]string {
 	m := map[wire.MAC]string{gs.r.Spec.Switch.MAC: spec.SwitchName}
 	for i := range gs.r.Spec.Hosts {

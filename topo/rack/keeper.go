@@ -47,7 +47,7 @@ type keeper interface {
 // timerNode returns the name of the node for a timer's process.
 func timerNode(name string) string { return "timers/" + name }
 
-// procStat holds the fields of /proc/PID that this package uses.
+// procStat has the fields of a process in /proc/PID that this package uses.
 type procStat struct {
 	pid, ppid int
 	state     byte
@@ -55,7 +55,7 @@ type procStat struct {
 	nspid     int    // the process ID in the innermost pid namespace of the process
 }
 
-// readProc reads a process. ok is false if the process is gone.
+// readProc reads the state of a process from /proc. ok is false if the process is gone.
 func readProc(pid int) (p procStat, ok bool) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))

@@ -89,7 +89,7 @@ func (l *lock) release(remove bool) error {
 	return errors.Join(err, l.f.Close())
 }
 
-// privilege adds the advice to use sudo to a permission error.
+// privilege returns err with the advice to use sudo, if it is an error for lack of permission.
 func privilege(err error) error {
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) && os.Geteuid() != 0 {
 		return fmt.Errorf("%w (%w)", ErrPrivilege, err)

@@ -25,7 +25,7 @@ const (
 	readyWait = 30 * time.Second
 	// readyPoll is the interval at which a starting daemon is asked for its status.
 	readyPoll = 3 * time.Millisecond
-	// answerWait bounds one answer of a daemon.
+	// answerWait bounds how long a daemon may take for one answer.
 	answerWait = time.Second
 	// logTail is how many lines from the end of a dead node's log an error shows.
 	logTail = 5

@@ -129,7 +129,7 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 	return s, rackError(s.Name, errors.Join(errs...))
 }
 
-// observer inspects links, processes and containers for Status.
+// observer finds out the state of links, processes and containers, for Status.
 type observer struct{ *Rack }
 
 func (r *Rack) observer() observer { return observer{r} }

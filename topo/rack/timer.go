@@ -14,7 +14,7 @@ import (
 // Action is what a timer (a process of the rack) does to end a fault.
 type Action string
 
-// Actions.
+// Actions, each of which ends a fault of a node, its link, its NIC, its programs or the partition.
 const (
 	ActionResume       Action = "resume"
 	ActionRestart      Action = "restart"
