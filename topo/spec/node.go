@@ -241,7 +241,7 @@ func parseSpin(s string) (time.Duration, error) {
 	return d, err
 }
 
-// word returns a parser that accepts one of the words.
+// word returns a parser that accepts each of the words and nothing else.
 func word[T ~string](words ...T) func(s string) (T, error) {
 	return func(s string) (T, error) {
 		if !slices.Contains(words, T(s)) {

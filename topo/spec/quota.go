@@ -31,7 +31,7 @@ type Quota struct {
 	CQs  int `json:"cqs,omitempty"`
 	SRQs int `json:"srqs,omitempty"`
 	QPs  int `json:"qps,omitempty"`
-	// Attachments is how often each program may attach queue pairs to multicast groups.
+	// Attachments is how many attachments of queue pairs to multicast groups each program may have.
 	Attachments int `json:"attachments,omitempty"`
 	// Bounds of each program in librdmacm: its identifiers (IDs), its memberships in multicast
 	// groups (Joins), and its events that it has not read (Events).

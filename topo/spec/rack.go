@@ -29,7 +29,7 @@ const (
 // Roles lists the roles in the order in which the documentation explains them.
 func Roles() []Role { return []Role{Compute, Memory, Metadata} }
 
-// Values of CPU that are not the number of a processor.
+// Values of the fields CPU that are not the number of a processor.
 const (
 	// NoCPU: the process is not bound to a processor.
 	NoCPU = -1
@@ -39,7 +39,7 @@ const (
 	AutoCPU = -2
 )
 
-// Values of Connect.
+// Values of Rack.Connect.
 const (
 	// ConnectCM: queue pairs are connected by datagrams of the RDMA connection manager. Faults of
 	// links affect these datagrams, too.
@@ -48,7 +48,7 @@ const (
 	ConnectTCP = "tcp"
 )
 
-// Values of Cable.
+// Values of Rack.Cable.
 const (
 	// CableVeth: RoCEv2 packets cross the pair of interfaces between a host and the switch.
 	CableVeth = "veth"
