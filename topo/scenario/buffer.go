@@ -101,7 +101,7 @@ func (p *bufferPlan) whole() bool {
 	return p.change == "" && len(p.rules) == 0 && p.fault == stateCalm && p.requests == 0 && p.entries >= bufferSenders*p.frames*((p.most+room-1)/room)
 }
 
-// bufferRun is one run of buffer.
+// bufferRun is one run of the scenario buffer.
 type bufferRun struct {
 	lenders
 	plan     *bufferPlan
@@ -112,7 +112,8 @@ type bufferRun struct {
 	begun    bool
 	ended    int // clients that have ended; 1 from the beginning if the plan has none
 	checks   int
-	// before is how many frames the switch had dropped before the senders began.
+	// before is how many frames the switch had dropped when the senders began. judge does not count
+	// these.
 	before uint64
 }
 
@@ -263,8 +264,8 @@ func (r *bufferRun) hazards() bool {
 	return r.operator.published && (r.plan.change == "" || len(r.plan.rules) > 0 || r.plan.fault != stateCalm)
 }
 
-// watch starts an application that starts the senders when the ring can be reached, and checks the
-// counters at intervals until the queue is empty.
+// watch starts an application that waits until the switch can reach the ring, starts the senders,
+// and checks the counters at intervals until the queue is empty.
 func (r *bufferRun) watch() {
 	r.env.client("cn7", "watcher", func(ctx verbs.Context) error {
 		rt := ctx.Runtime()

@@ -55,7 +55,7 @@ func (o *bufferOperator) change() {
 	o.set(o.rule())
 }
 
-// set replaces the rule; nil means that there is none any more.
+// set gives the switch a new rule; nil means that the switch has no rule any more.
 func (o *bufferOperator) set(rule *bufferRule) {
 	r, list := o.run, []rules.Rule(nil)
 	var set *rules.Set
@@ -81,7 +81,8 @@ func (o *bufferOperator) set(rule *bufferRule) {
 	r.env.rack.StepSwitch(func(c *pipeline.Ctx) { box.Tick(c) })
 }
 
-// rule draws the next rule.
+// rule draws the next rule from the plan's rule: its rate and, in some cases, its mode, bounds and
+// ring.
 func (o *bufferOperator) rule() *bufferRule {
 	d, rule := o.draw, o.run.plan.bufferRule
 	if o.run.plan.change == changeModes && d.chance(0.6) {

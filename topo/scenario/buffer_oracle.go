@@ -26,7 +26,7 @@ type bufferOracle struct {
 
 const bufferHead = 14 + 7
 
-// frame makes frame n of a sender.
+// frame makes frame number n of a sender, with a random length.
 func (o *bufferOracle) frame(d *draw, sender, n int) []byte {
 	r := o.run
 	size := max(bufferHead, d.between(r.plan.least, r.plan.most))
@@ -49,7 +49,7 @@ func (o *bufferOracle) build(sender int, n uint32, size int) []byte {
 	return b
 }
 
-// wrap puts the oracle before the host behind the slow port.
+// wrap puts a bufferPoint in front of the host behind the slow port.
 func (o *bufferOracle) wrap(name string, n sim.Node) sim.Node {
 	if name == bufferTo {
 		return &bufferPoint{Node: n, oracle: o}
@@ -57,7 +57,8 @@ func (o *bufferOracle) wrap(name string, n sim.Node) sim.Node {
 	return n
 }
 
-// bufferPoint is a node that passes frames on, and shows those that arrive to the oracle.
+// bufferPoint stands in front of a host. It gives the senders' frames to the oracle, and all other
+// frames to the host.
 type bufferPoint struct {
 	sim.Node
 	oracle *bufferOracle
@@ -72,8 +73,8 @@ func (p *bufferPoint) Frame(now clock.Time, port int, f packetio.Frame, out *pac
 	p.Node.Frame(now, port, f, out)
 }
 
-// see checks a frame that has arrived: its bytes, and that it is behind all earlier ones of its
-// sender.
+// see checks a frame of a sender that has arrived: its bytes must be those that were sent, and no
+// later frame of the sender may have arrived before it.
 func (o *bufferOracle) see(b []byte) {
 	o.arrived++
 	if o.err != nil {

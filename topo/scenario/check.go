@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// addCounters adds b to a, field by field.
+// addCounters adds the counters of b to those of a.
 func addCounters(a, b *metrics.NIC) {
 	va, vb := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
 	for i := range va.NumField() {
@@ -19,7 +19,7 @@ func addCounters(a, b *metrics.NIC) {
 	}
 }
 
-// nonZero returns the counters that are not zero, by name.
+// nonZero returns the counters of c that are not zero, by their names.
 func nonZero(c *metrics.NIC) map[string]uint64 {
 	out := make(map[string]uint64)
 	for _, s := range metrics.Samples(c) {

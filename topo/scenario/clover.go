@@ -43,8 +43,8 @@ type storeRun struct {
 	living    []*clover.Client
 	explained bool
 	most      time.Duration // how long linger waits for the other clients; 0 means maxLinger
-	// For tests: plant wraps the store of each client in one with a bug; dialer replaces the
-	// connection manager through which the metadata server requests fences.
+	// For tests: plant puts the store of each client into one with a bug; dialer replaces the
+	// connection manager by which the metadata server asks memory servers for fences.
 	plant  func(kv.Store) kv.Store
 	dialer func(rdmacm.Manager) rdmacm.Manager
 }
@@ -60,7 +60,7 @@ func runCloverMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
 	return (&storeRun{env: e, plan: p, plant: plant}).run()
 }
 
-// run executes the plan.
+// run makes the run that the plan describes, and checks it.
 func (r *storeRun) run() error {
 	e := r.env
 	r.history, r.down = kv.NewHistory(), make(map[string]clock.Time)
@@ -91,7 +91,8 @@ func (r *storeRun) serveMemory(name string) {
 	r.env.serveMemory(name, memservice.Config{Region: r.plan.region * max(1, r.plan.replicas)}, nil)
 }
 
-// serveMeta starts the metadata server, again and again until the memory servers can be reached.
+// serveMeta starts the metadata server, and starts it again whenever it fails, for example because
+// the memory servers cannot be reached yet.
 func (r *storeRun) serveMeta() {
 	h := r.env.rack.Host("md0")
 	h.Go("meta", true, func(ctx verbs.Context) {
@@ -128,7 +129,7 @@ const storePatience = 2 * time.Second
 // connection before it returns.
 const storeSlack = 100 * time.Millisecond
 
-// start runs a client on one of the compute hosts.
+// start runs client number id on one of the compute hosts.
 func (r *storeRun) start(id int) {
 	h := r.env.rack.Host(fmt.Sprintf("cn%d", id%computeHosts))
 	d := newDraw(r.env.draw.Uint64())
@@ -173,7 +174,7 @@ func (r *storeRun) turnsOf(host string) *clover.Turns {
 	return r.turns[host]
 }
 
-// config returns the configuration of a client.
+// config returns the configuration of a client on a host, as the plan says.
 func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Config {
 	return clover.Config{
 		Cache: r.cacheOf(h.Spec.Name, d), Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: max(256, slices.Max(r.plan.sizes)),
@@ -182,7 +183,7 @@ func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Co
 	}
 }
 
-// work executes a client's operations.
+// work does all operations of client number id, records them in the history, and closes the client.
 func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) error {
 	var store kv.Store = c
 	if r.plant != nil {
@@ -201,7 +202,8 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 	return errors.Join(s.Err(), r.linger(c, rt), c.Close())
 }
 
-// round executes one operation.
+// round does one random operation. If faults or changes of rules are due after this number of
+// operations, it causes them.
 func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	if r.ops++; r.ops == r.plan.after && r.plan.what != storeNothing && r.plan.loses == 0 {
 		r.env.rack.At(r.env.rack.Now(), r.inject)
@@ -254,7 +256,8 @@ func (r *storeRun) inject() {
 	}
 }
 
-// cause injects one fault.
+// cause injects the fault p and schedules its end. If the victim is down already, it waits until
+// that is over.
 func (r *storeRun) cause(p *storeFaultAt) {
 	rack := r.env.rack
 	if over := r.down[p.victim]; over > rack.Now() { // the victim is already down: this fault begins when that one is over
@@ -336,8 +339,8 @@ func (r *storeRun) slack() time.Duration {
 // to end the client's connections.
 const maxSettle = 20 * time.Second
 
-// settle restores the links and waits until the metadata server has taken back the nodes that the
-// clients have left.
+// settle removes the faults of links and waits until the metadata server has taken back the nodes
+// that the clients have left.
 func (r *storeRun) settle() (rpc.Stats, error) {
 	rack := r.env.rack
 	for _, h := range rack.Hosts() {

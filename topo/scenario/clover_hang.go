@@ -38,7 +38,8 @@ func (r *storeRun) loseOne() {
 	}
 }
 
-// Frame passes frames on to the server. It drops the chosen request and hangs the host.
+// Frame passes frames on to the server. It drops the request that the plan chooses, and injects the
+// hang of the victim.
 func (f *hanging) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
 	var g wire.Frame
 	if *f.left > 0 && wire.ParseFrame(in.Data, &g) == nil && changes(&g) && sentBy(f.run.env.rack.Host(f.run.plan.victim), &g) {
@@ -56,7 +57,7 @@ func changes(g *wire.Frame) bool {
 	return g.BTH.Opcode == wire.RCCmpSwap || g.BTH.Opcode == wire.RCWriteOnly && g.RETH.Length >= 128
 }
 
-// sentBy reports whether a frame's source address is that of a host.
+// sentBy reports whether the source address of frame g is that of host h.
 func sentBy(h *simrack.Host, g *wire.Frame) bool {
 	if a := h.Addr(); !g.V6 && a.Is4() {
 		return a.As4() == g.IPv4.Src

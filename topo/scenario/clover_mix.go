@@ -44,9 +44,9 @@ func (p *storePlan) blend(e *env, list string, without ...string) {
 	p.mixes = strings.Join(chosen, ",")
 }
 
-// mixSizes gives the values several lengths, in some runs many. The size classes of nodes share the
-// memory, or have fixed parts of it. Shared memory has segments of 32 KiB, or so little room that
-// they have 4 KiB.
+// mixSizes draws several lengths of values, in some runs very different ones. Then the size classes
+// of nodes share the memory, which has segments of 32 KiB, or so little room that its segments have
+// 4 KiB. With similar lengths, the classes have fixed parts of the memory.
 func (p *storePlan) mixSizes(d *draw) {
 	switch {
 	case d.chance(0.3):
@@ -74,7 +74,7 @@ func (p *storePlan) mixWear(d *draw) {
 	}
 }
 
-// mixKeys makes many keys, with numbers from their whole range.
+// mixKeys makes many keys, whose numbers lie anywhere in the range of 64 bits.
 func (p *storePlan) mixKeys(d *draw) {
 	p.keys = d.between(9, 60)
 	p.first, p.stride = one(d, uint64(0), 1, 1<<40, math.MaxUint64), one(d, uint64(1), 7, 1<<32, 1<<57)
@@ -222,13 +222,13 @@ func (p *storePlan) faultList() []*storeFaultAt {
 	return list
 }
 
-// lastDown is the duration of the last fault.
+// lastDown returns the duration of the last fault of the plan.
 func (p *storePlan) lastDown() time.Duration {
 	list := p.faultList()
 	return list[len(list)-1].down
 }
 
-// paced adds pauses between operations, so that some operations come after all faults.
+// paced adds pauses between operations, so that some operations begin after all faults are over.
 func (p *storePlan) paced(d *draw) {
 	whole := 2 * p.lease
 	for _, s := range p.faultList() {
@@ -237,7 +237,7 @@ func (p *storePlan) paced(d *draw) {
 	p.pace = whole * time.Duration(d.between(1, 3)) / time.Duration(p.rounds)
 }
 
-// storeHostNames lists the hosts of storeRack.
+// storeHostNames returns the names of the hosts of storeRack.
 func storeHostNames(servers int) []string {
 	return append([]string{"md0"}, passiveHosts(servers)...)
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// storeRack is the rack of store histories.
+// storeRack returns the rack file of the scenario clover: a metadata server, memory servers and
+// compute hosts.
 func storeRack(servers int) string {
 	return fmt.Sprintf("\nname: sim\nhosts:\n  - {name: md0, role: metadata}\n  - {name: \"ms[0-%d]\", role: memory}\n"+
 		"  - {name: \"cn[0-3]\", role: compute}\n", servers-1)
 }
 
-// storePlan is what a seed decides for a run of the store.
+// storePlan is what the seed decides for a run of the scenario clover.
 type storePlan struct {
 	storeWork
 	// mixes has the names of the mixes of the run, separated by commas.
@@ -53,7 +54,7 @@ type storePlan struct {
 	loses int
 }
 
-// storeWork describes the operations of the clients.
+// storeWork describes the clients and their operations.
 type storeWork struct {
 	keys, clients, rounds int
 	first, stride         uint64 // the first key, and the distance from one key to the next

@@ -92,7 +92,8 @@ func (p *storePlan) prompt() bool {
 	})
 }
 
-// steerBox is the switch section of a rack file.
+// steerBox returns the switch section of a rack file whose rules steer what (write, read or both)
+// for keys (all or hot:N).
 func steerBox(what, keys string) string {
 	s := "switch:\n  program: swordbox\n  rules:\n"
 	for _, ms := range memoryServers(steeredServers) {
@@ -152,7 +153,8 @@ type losing struct {
 	*appendLoss
 }
 
-// Frame passes a frame on, drops it, or drops the frames with which the server answers it.
+// Frame passes a frame on to the server, drops it, or drops the frames with which the server
+// answers it.
 func (l *losing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	var g wire.Frame
 	hit := false

@@ -31,7 +31,8 @@ const (
 	swapWord       = 8
 )
 
-// serve sends every client the address of the words.
+// serve registers the words, and accepts the connections of all clients with the words' address in
+// the answer.
 func (c *contention) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 	pd, err := ctx.AllocPD()
@@ -132,7 +133,8 @@ func (c *contention) swap(end *ends, mem remote) error {
 	return nil
 }
 
-// check returns an error unless every value was seen exactly once.
+// check returns an error unless the clients together have seen every value of both words exactly
+// once.
 func (c *contention) check() error {
 	for kind, values := range map[string][]uint64{"FETCH_ADD": c.adds, "CMP_SWAP": c.swaps} {
 		total := c.clients * c.rounds

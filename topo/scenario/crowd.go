@@ -37,7 +37,8 @@ const (
 	crowdPause = 500 * time.Microsecond
 )
 
-// crowdWord is the offset of a word that clients add to. The word behind it is incremented by CAS.
+// crowdWord returns the offset of word i, to which clients add 1. They increment the word behind it
+// by CAS.
 func crowdWord(i int) int { return lockAt + 64*i }
 
 // runCrowd runs 1,000 connections, or a fifth of them with the options Short and Hash of tests.

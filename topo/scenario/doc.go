@@ -47,7 +47,7 @@
 //	locks, crowd, hostile            locks on words behind the switch; the scenarios of these names
 //	planned                          planned: setups, schedules, the adversary, the search
 //	holes                            holes, by what they damage (safety, liveness, wire, steer, client)
-//	clover, sherman, fusee           each store: _plan and _mix draw a run, the others run and judge it
+//	clover, sherman, fusee           a store: _plan, _mix draw a run, others run and judge it
 //	onerma                           onerma: plan and run, _client and _bulk its processes, _watch the
 //	                                 check of messages
 //	redn                             redn: plan and run, _server the memory and the programs, _client

@@ -15,7 +15,7 @@ func newDraw(seed uint64) *draw { return &draw{rand.New(rand.NewPCG(seed, 0x7363
 // between returns a number from low to high.
 func (d *draw) between(low, high int) int { return low + d.IntN(high-low+1) }
 
-// one returns an element of the list.
+// one returns an element of the list; all are equally probable.
 func one[T any](d *draw, list ...T) T { return list[d.IntN(len(list))] }
 
 // chance returns true with probability p.

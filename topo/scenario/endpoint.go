@@ -13,10 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// dialPatience bounds a dial, in virtual time.
+// dialPatience bounds the time in which a connection is made, in virtual time.
 const dialPatience = time.Minute
 
-// ends has the verbs objects of one side of a connection.
+// ends has the verbs objects of one end of a connection: a queue pair, its completion queue, and a
+// memory region.
 type ends struct {
 	rt  verbs.Runtime
 	pd  verbs.PD
@@ -71,7 +72,7 @@ func (e *ends) await(wcs []verbs.WC, patience time.Duration) (int, error) {
 	}
 }
 
-// one awaits a single completion.
+// one waits for a single completion and returns it.
 func (e *ends) one() (verbs.WC, error) {
 	var wc [1]verbs.WC
 	_, err := e.await(wc[:], mixPatience)

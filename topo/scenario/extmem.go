@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 )
 
-// stateFault is what fails in the middle of a run in which the switch uses servers' memory.
+// stateFault names what fails in the middle of a run in which the switch keeps data in servers'
+// memory.
 type stateFault string
 
 const (
@@ -28,7 +29,8 @@ type midFault struct {
 	when, down time.Duration
 }
 
-// drawTimes draws when the fault happens to a server, or to the switch.
+// drawTimes draws when the fault begins and how long it lasts. Its victim is the server, or the
+// switch if the fault is a crash of the switch.
 func (f *midFault) drawTimes(d *draw, server string) {
 	if f.victim = server; f.fault == stateSwitchCrash {
 		f.victim = "the switch"

@@ -63,7 +63,7 @@ func faultMixes() []faultMix {
 	}
 }
 
-// drawMix draws the faults of a link.
+// drawMix draws one of the mixes, for the faults of a link.
 func drawMix(d *draw) faultMix {
 	mixes := faultMixes()
 	return mixes[d.IntN(len(mixes))]
@@ -88,8 +88,8 @@ func drawLinks(d *draw, hosts []string) (names string, rules []fault.Rule) {
 	return names, rules
 }
 
-// exactRules are rules that lose, duplicate or corrupt single packets with certain opcodes, each in
-// up to three transmissions.
+// exactRules draws rules that lose, duplicate or corrupt single packets with certain opcodes. Each
+// rule hits one packet and up to two retransmissions of it.
 func exactRules(d *draw) []fault.Rule {
 	var out []fault.Rule
 	for range d.between(1, 6) {

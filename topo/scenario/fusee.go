@@ -86,7 +86,7 @@ func drawTable(e *env) *tablePlan {
 	return p
 }
 
-// String is the plan on one line.
+// String returns the plan on one line.
 func (p *tablePlan) String() string {
 	f := &p.format
 	text := fmt.Sprintf("%d servers, %d replicas of objects, %d of the index, %d clients, %d keys, %d rounds, values to %d bytes, depth %d and %d more, %d groups, cache %d; links %s",
@@ -162,7 +162,8 @@ func (p *tablePlan) config(c passive.Config) fusee.Config {
 	return fusee.Config{Context: c.Context, Manager: c.Manager, Servers: c.Servers, Params: c.Params, Cache: p.cache, Lease: p.lease, Published: p.published}
 }
 
-// judge checks the run.
+// judge checks the run: the history must be linearizable, the replicas alike, and, if servers come
+// back, all of them members.
 func (r *tableRun) judge() error {
 	r.env.note("%d operations, %d without an answer, %d repeated, %d found no room, %d masters", r.history.Len(), r.unknown, r.retries, r.full, r.reigns)
 	if err := r.history.Check(kv.MostStates); err != nil {

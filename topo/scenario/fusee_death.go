@@ -41,7 +41,7 @@ type tableDeath struct {
 	blow bool
 }
 
-// String is the death in words.
+// String describes the death in words.
 func (x *tableDeath) String() string {
 	what := "dies"
 	if x.nic {

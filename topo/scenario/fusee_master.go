@@ -80,7 +80,8 @@ func (p *tablePlan) drawReign(d *draw) {
 	}
 }
 
-// masterPatience bounds the time in which a master takes charge of the store.
+// masterPatience bounds how long a master may take to take charge of the store, and the members to
+// settle.
 const masterPatience = 20 * time.Second
 
 // reign starts the masters of the plan, and prepares that a master's host which restarts runs a

@@ -44,7 +44,7 @@ const (
 
 var returnStages = [...]string{isUp: "up", isClaimed: "claimed", isFilled: "being filled", isMember: "a member"}
 
-// String is the blow in words.
+// String describes the blow in words.
 func (x *tableBlow) String() string {
 	when := fmt.Sprintf("%v after a server that has come back is %s", x.late, returnStages[x.stage])
 	if x.client >= 0 {
@@ -87,7 +87,7 @@ func (p *tablePlan) drawReturn(d *draw) {
 	}
 }
 
-// watchEvery is the interval at which the run looks at the stages of servers that have come back.
+// watchEvery is the interval at which await looks at the stages of servers that have come back.
 const watchEvery = 100 * time.Microsecond
 
 // await makes the planned blows happen when memory servers have come back and have reached the
@@ -178,7 +178,7 @@ func (r *tableRun) latest() (last layout.View) {
 	return last
 }
 
-// whole checks that all servers are members of the store again.
+// whole returns an error unless all servers are members of the store.
 func (r *tableRun) whole() error {
 	if last := r.latest(); last.Members() != r.plan.servers {
 		return fmt.Errorf("%d of %d memory servers are members in the end", last.Members(), r.plan.servers)

@@ -124,7 +124,7 @@ func (e *env) serveMemory(host string, cfg memservice.Config, begun func(*memser
 	})
 }
 
-// restartSwitch restarts the switch after a crash.
+// restartSwitch restarts the switch after a crash. If that fails, the run ends.
 func (e *env) restartSwitch() {
 	if err := e.rack.RestartSwitch(); err != nil {
 		e.rack.Stop(err)

@@ -73,11 +73,11 @@ switch:
 `
 	// holeSettled is a time at which the clients and the switch have made all their connections.
 	holeSettled = clock.Time(50 * time.Millisecond)
-	// holePatience is longer than all retries of a request take.
+	// holePatience is how long a script waits for an answer. All retries of a request take less.
 	holePatience = 2 * time.Second
 )
 
-// holeRun is one run of a script, in one mode.
+// holeRun is one run of a hole's script, in the mode published or hardened.
 type holeRun struct {
 	*hole
 	env     *env
@@ -199,12 +199,12 @@ func (h *holeRun) serve() {
 	})
 }
 
-// harm records damage.
+// harm records a damage that the script has found.
 func (h *holeRun) harm(format string, args ...any) {
 	h.damage = append(h.damage, fmt.Sprintf(format, args...))
 }
 
-// word returns a word of the server's memory.
+// word returns the word at the offset off of the server's memory.
 func (h *holeRun) word(off int) uint64 { return binary.NativeEndian.Uint64(h.memory[off:]) }
 
 // want records damage unless the word at off has the value v.
@@ -225,7 +225,8 @@ func (h *holeRun) warm(off int, v uint64) {
 	}
 }
 
-// expect waits for an answer and records damage if there is none, or if it is an error.
+// expect waits for the answer a to a request, and records damage if there is none or if it is an
+// error.
 func (h *holeRun) expect(a *answer, what string) {
 	if a.wait(holePatience); a.status != verbs.Success || !a.done {
 		h.harm("%s: %s", what, a)
@@ -247,7 +248,7 @@ func (h *holeRun) faults(host string, rules ...fault.Rule) {
 	h.rack.Host(host).SetFaults(rules)
 }
 
-// machine returns the report of the switch's handler in the mode of the run.
+// machine returns the report of the switch's handler of rules in the mode of the run.
 func (h *holeRun) machine() handler.Info {
 	p, ok := h.rack.Program().(*swordbox.Program)
 	var mode rules.Mode

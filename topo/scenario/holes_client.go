@@ -30,7 +30,7 @@ const (
 	holeSlot  = 8192
 )
 
-// answer is the outcome of one request.
+// answer is the outcome of one request, which may not have an answer yet.
 type answer struct {
 	client *holeClient
 	posted clock.Time
@@ -103,7 +103,7 @@ func (c *holeClient) add(off int, v uint64) *answer {
 
 func (c *holeClient) read(off, n int) *answer { return c.post(verbs.SendWR{Op: verbs.OpRead}, off, n) }
 
-// write posts a WRITE of n bytes, each word of which is v.
+// write posts a WRITE of n bytes to the offset off; each word of them is v.
 func (c *holeClient) write(off int, v uint64, n int) *answer {
 	b := c.end.buf[int(c.next%holeDepth)*holeSlot:][:n]
 	for i := 0; i+8 <= n; i += 8 {
@@ -112,7 +112,7 @@ func (c *holeClient) write(off int, v uint64, n int) *answer {
 	return c.post(verbs.SendWR{Op: verbs.OpWrite}, off, n)
 }
 
-// prior returns the value that an atomic found.
+// prior returns the value that an atomic has found in memory.
 func (a *answer) prior() uint64 {
 	return binary.NativeEndian.Uint64(a.client.end.buf[a.slot*holeSlot:])
 }

@@ -41,10 +41,11 @@ func holeUnmoved(h *holeRun) {
 	h.want(lockAt, 8, "three additions of 1")
 }
 
-// lazyEvery is how many requests the server of hole 9 acknowledges with one ACK.
+// lazyEvery is how many requests the memory server acknowledges with one ACK in the script of hole
+// 9.
 const lazyEvery = 4
 
-// wrapLazy makes the server acknowledge several requests with one ACK.
+// wrapLazy makes the memory server acknowledge lazyEvery requests with one ACK.
 func wrapLazy(_ *holeRun, name string, n sim.Node) sim.Node {
 	if name != "ms0" {
 		return n
@@ -111,7 +112,7 @@ type roaming struct {
 // settledPackets is how many packets of client 1 keep their source port.
 const settledPackets = 5
 
-// Frame changes the source port of client 1's packets.
+// Frame changes the source port of client 1's packets, and passes all packets on to the switch.
 func (r *roaming) Frame(now clock.Time, port int, p packetio.Frame, out *packetio.Batch) {
 	var f wire.Frame
 	if port == 1 && wire.ParseFrame(p.Data, &f) == nil && f.BTH.Opcode.Service() == wire.ServiceRC {

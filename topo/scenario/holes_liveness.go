@@ -168,7 +168,8 @@ func holeRing(h *holeRun) {
 	h.want(lockAt, holeClients*40, "additions of 1")
 }
 
-// holeBadKey: one client uses a wrong R_Key for a word that all others use.
+// holeBadKey: one client uses a wrong R_Key for a word that all others use. The server's fatal NAK
+// must end only that client's connection.
 func holeBadKey(h *holeRun) {
 	h.warm(lockAt, 5)
 	bad := h.clients[3].post(verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: 5, Swap: 9, RKey: h.clients[3].mem.rkey ^ 0x5a5a}, lockAt, 8)

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Offsets of words and nodes in the server's memory.
+// Offsets in the server's memory: of two words, and of a node (a block that a lock protects).
 const (
 	lockAt  = 0x1000
 	otherAt = 0x2000
@@ -94,7 +94,8 @@ func holeFailingCAS(h *holeRun) {
 	}
 }
 
-// holeRelease: the lock is taken by CAS and released by a WRITE, as in Sherman.
+// holeRelease: the lock is taken by CAS and released by a WRITE, as in Sherman. The switch must
+// notice the WRITE.
 func holeRelease(h *holeRun) {
 	h.warm(lockAt, 0)
 	h.expect(h.clients[1].cas(lockAt, 0, 77), "the holder's CAS")
@@ -107,8 +108,8 @@ func holeRelease(h *holeRun) {
 	h.want(lockAt, 88, "the next client took the lock")
 }
 
-// holeNode: a node and the release of its lock are posted with one doorbell, and the node's first
-// packet is lost.
+// holeNode: a client posts a WRITE of a node and the release of its lock with one doorbell, and the
+// node's first packet is lost. The lock must not become free before the node is there.
 func holeNode(h *holeRun) {
 	h.warm(lockAt, 77)
 	c := h.clients[1]
@@ -130,8 +131,8 @@ func holeNode(h *holeRun) {
 	h.expect(release, "the release")
 }
 
-// holeFirstAnswer: two FETCH_ADDs are in flight to an unknown word; the answer to the second is
-// late, and a third FETCH_ADD arrives in between.
+// holeFirstAnswer: two FETCH_ADDs to a word that the switch does not know are in flight. The answer
+// to the second is late, and a third FETCH_ADD arrives before it.
 func holeFirstAnswer(h *holeRun) {
 	h.warm(otherAt, 0) // moves requests of all connections; the word at lockAt stays unknown to the switch
 	first := h.clients[2].add(lockAt, 1)

@@ -63,7 +63,7 @@ func holeNotReady(h *holeRun) {
 	h.soon(h.clients[3].cas(lockAt, 6, 7), "client 3, after client 0 gave up")
 }
 
-// wrapServer lets scripts send raw frames from the server.
+// wrapServer puts a sender on the server's link, by which scripts send raw frames as the server.
 func wrapServer(h *holeRun, name string, n sim.Node) sim.Node {
 	if name != "ms0" {
 		return n

@@ -170,7 +170,8 @@ func (a *hostile) traffic(rounds int) int {
 	return n
 }
 
-// lockRound checks that taking and releasing a lock still works.
+// lockRound checks after the attacks that clients can still take a lock by CAS and release it by a
+// WRITE.
 func (a *hostile) lockRound() {
 	a.expect(a.clients[2].cas(otherAt, a.word(otherAt), 77), "CAS")
 	in := a.clients[3].cas(otherAt, 0, 88)
@@ -207,7 +208,7 @@ func (a *hostile) refused() map[string]uint64 {
 	return out
 }
 
-// count returns a counter of the switch's handler.
+// count returns the counter with this name of the switch's handler.
 func (a *hostile) count(name string) uint64 {
 	for _, c := range a.machine().Counters {
 		if c.Name == name {
@@ -217,8 +218,8 @@ func (a *hostile) count(name string) uint64 {
 	return 0
 }
 
-// settledRows bounds the flows that the switch tracks for the connections of the clients and
-// servers of a run.
+// settledRows bounds the number of flows that the switch tracks for the connections of the clients
+// and servers of a run.
 const settledRows = 64
 
 // rows returns how many flows the switch tracks, and how many flows without a peer it may learn of

@@ -86,7 +86,7 @@ func (p *cachePlan) drawFaults(d *draw, cfg *virtual.Config) {
 	}
 }
 
-// String is the plan on one line.
+// String returns the plan on one line.
 func (p *cachePlan) String() string {
 	c := &p.cfg
 	return fmt.Sprintf("%d servers, %d clients on %d hosts, %d operations each on %d keys, values to %d bytes, %d buckets, %d cells, RTT %v, rate %d Gbit/s, MTU %d, lease %v, patience %v, %d failures, %d deaths of clients, %d crashes of their hosts, crash of the coordinator %t; links%s",

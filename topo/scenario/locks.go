@@ -51,7 +51,7 @@ const (
 	recordedPublished = "paper"
 )
 
-// lockScenarios lists the scenarios of the switch program that replaces atomics.
+// lockScenarios returns the scenarios of a switch that replaces atomics.
 func lockScenarios() []Scenario {
 	return []Scenario{
 		holeScenarios()[0],
@@ -218,7 +218,7 @@ func (r *lockRun) arm() {
 	r.trigger = t
 }
 
-// inject injects the fault and schedules its end after plan.down.
+// inject injects the plan's fault and schedules its end after plan.down.
 func (r *lockRun) inject() {
 	r.injected = true
 	rack, p := r.env.rack, r.plan
@@ -322,8 +322,8 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 		// its earlier incarnation had to the server have ended.
 		ok = (long || r.moves()) && status == verbs.RetryExcErr || told
 	case serverCrash:
-		// RemAccessErr: on the switch's new connection, the server refuses R_Keys from before its
-		// crash.
+		// RemAccessErr: on a new connection of the switch, the restarted server refuses R_Keys from
+		// before its crash.
 		ok = server == 0 && (status == verbs.RetryExcErr || told || r.moves() && status == verbs.RemAccessErr)
 	}
 	ok = ok && r.injected

@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// lazyAcks stands around a NIC and coalesces its acknowledgements as some adapters do. It holds back
-// positive ACKs of a queue pair, and sends only the last of them: when there are as many as the field
-// every says, or ackWait after the first. Any other answer of the queue pair is sent at once, and
-// acknowledges the requests whose ACKs were held back.
+// lazyAcks stands around a NIC and coalesces its acknowledgements as some adapters do. It holds
+// back positive ACKs of a queue pair, and sends only the last of them: when there are as many as
+// the field every says, or ackWait after the first. Any other answer of the queue pair is sent at
+// once, and acknowledges the requests whose ACKs were held back.
 type lazyAcks struct {
 	sim.Node
 	every int
@@ -33,7 +33,7 @@ type heldAck struct {
 	due  clock.Time
 }
 
-// Frame gives the packet to the NIC and handles the NIC's answers.
+// Frame gives the packet to the NIC, and holds back or sends the NIC's answers.
 func (l *lazyAcks) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	l.Node.Frame(now, port, f, &l.made)
 	l.pass(now, out)

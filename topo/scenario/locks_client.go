@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Virtual times of a client.
+// Bounds of a client, in virtual time.
 const (
 	// quiet is how long a client waits before it makes a new connection. No packet stays in the
 	// links for longer, so no packet of the old queue pair arrives after the first one of the new
@@ -27,7 +27,8 @@ const (
 	dialTry = 500 * time.Millisecond
 )
 
-// lockClient is an application that uses the words, with one queue pair to each memory server.
+// lockClient is an application that uses the words of both memory servers, with one queue pair to
+// each.
 type lockClient struct {
 	run    *lockRun
 	id     int
@@ -58,7 +59,8 @@ type lockConn struct {
 	words map[*lockWord]handle
 }
 
-// handle is what a connection knows of a word: its address, history and epoch.
+// handle is what a connection knows of a word: the address and R_Key of its area, its history and
+// its epoch.
 type handle struct {
 	remote
 	log, epoch int
@@ -245,7 +247,7 @@ func (c *lockClient) one(r request) (reply, error) {
 	return out[0], nil
 }
 
-// cas returns a CMP_SWAP of a word, which is recorded in the history.
+// cas returns a request for a CMP_SWAP of word w, which is recorded in the word's history.
 func cas(w *lockWord, compare, swap uint64) request {
 	return request{
 		op: verbs.OpCmpSwap, word: w, off: wordOff, cmpAdd: compare, swap: swap,
@@ -253,7 +255,7 @@ func cas(w *lockWord, compare, swap uint64) request {
 	}
 }
 
-// add returns a FETCH_ADD of a word.
+// add returns a request for a FETCH_ADD of v to word w, which is recorded.
 func add(w *lockWord, v uint64) request {
 	return request{
 		op: verbs.OpFetchAdd, word: w, off: wordOff, cmpAdd: v,
@@ -261,7 +263,7 @@ func add(w *lockWord, v uint64) request {
 	}
 }
 
-// put returns a WRITE of a word.
+// put returns a request for a WRITE of v to word w, which is recorded.
 func put(w *lockWord, v uint64) request {
 	return request{
 		op: verbs.OpWrite, word: w, off: wordOff, data: binary.NativeEndian.AppendUint64(nil, v),
@@ -269,7 +271,8 @@ func put(w *lockWord, v uint64) request {
 	}
 }
 
-// get returns a READ of n bytes of the word's area that contain the word.
+// get returns a request for a READ of n bytes at offset off of the word's area. The bytes must
+// contain the word; its value is recorded.
 func get(w *lockWord, off, n int) request {
 	return request{op: verbs.OpRead, word: w, off: off, n: n, rec: true, as: history.Op{Kind: history.Read}}
 }

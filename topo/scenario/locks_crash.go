@@ -16,9 +16,9 @@ const (
 	atSwitch
 	// atServer: the request has arrived at the server, which has executed it.
 	atServer
-	// answerAtSwitch: the server's answer has arrived at the switch.
+	// answerAtSwitch: the server's answer to the request has arrived at the switch.
 	answerAtSwitch
-	// answered: the answer has arrived at the victim.
+	// answered: the answer to the request has arrived at the victim.
 	answered
 	crashSteps
 )

@@ -36,9 +36,9 @@ const (
 	tagLock wordKind = iota
 	// bitLock is a lock whose word is 1 when a client has it, or 0 when it is free.
 	bitLock
-	// counter is a word to which clients only add.
+	// counter is a word to which clients only add, by FETCH_ADD.
 	counter
-	// register is a word on which clients do all operations.
+	// register is a word on which clients do all operations: CAS, FETCH_ADD, READ and WRITE.
 	register
 )
 
@@ -64,7 +64,7 @@ const (
 
 var machineFaults = [...]string{"nothing", "client crash", "server crash", "switch crash", "link cut"}
 
-// lockPlan is what a seed decides for a run of lock histories.
+// lockPlan is what the seed decides for a run of lock histories.
 type lockPlan struct {
 	words  [lockWords]wordPlan
 	hops   [4]string // names of the links' faults, by hop (see hopNames)
@@ -152,7 +152,7 @@ func (p *lockPlan) drawHops(d *draw) {
 	}
 }
 
-// hopLinks lists the links of a hop.
+// hopLinks returns the names of the links of a hop.
 func hopLinks(hop int) []string {
 	if hop == 1 || hop == 2 {
 		return []string{"ms0", "ms1"}

@@ -19,7 +19,7 @@ const (
 	lockHopeful = 10 * time.Second
 )
 
-// work executes the rounds of a client.
+// work does the rounds of a client: each uses one random word as its kind says.
 func (c *lockClient) work(ctx verbs.Context) error {
 	c.ctx, c.rt = ctx, ctx.Runtime()
 	for c.done < c.rounds && c.rt.Now() < lockPatience {

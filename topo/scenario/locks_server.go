@@ -32,7 +32,7 @@ type lockWord struct {
 	lost  bool
 	epoch int // number of the server's start at which the word's present history began
 
-	// The word and the guard as the guardian saw them last.
+	// word and guard are the values that the guardian has seen last.
 	word, guard uint64
 	// contested: true if a client may have a bit lock without knowing it, because the answer to its
 	// CAS or release was lost.
@@ -84,11 +84,11 @@ type lockServer struct {
 
 const (
 	lockService = "locks"
-	// switchService is the service to which the switch connects.
+	// switchService is the service of the memory server to which the switch connects.
 	switchService = "memory"
 )
 
-// boot starts the server's application, for the first time or after a crash.
+// boot starts the server's application, at the beginning or after a crash.
 func (s *lockServer) boot() {
 	s.start++
 	s.host.Go(fmt.Sprintf("locks-%d", s.start), true, func(ctx verbs.Context) {

@@ -41,7 +41,7 @@ const (
 	changesWriter  lookupChanges = "another writer" // a client that WRITEs to the table; its WRITEs tear
 )
 
-// lookupPlan is what a seed decides for a run of lookup.
+// lookupPlan is what the seed decides for a run of lookup.
 type lookupPlan struct {
 	wirePlan
 	mode                      string

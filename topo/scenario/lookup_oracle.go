@@ -27,7 +27,7 @@ type lookupOracle struct {
 	err           error          // the first error, such as a wrong frame
 }
 
-// lookupFlow is what the oracle knows of a flow.
+// lookupFlow is what the oracle knows of one flow.
 type lookupFlow struct {
 	// kinds are the kinds of entry that the flow has had, in the order of changes. The first known
 	// of them are certainly not in force any more.
@@ -129,7 +129,7 @@ func (o *lookupOracle) action(flow, kind int) string {
 // other returns an entry, as text, for the n-th flow that sends nothing.
 func (o *lookupOracle) other(n int) string { return o.key(o.run.plan.flows+n) + " drop" }
 
-// lookupSlot is the place of an entry in a server's memory.
+// lookupSlot is the place of a flow's entry in a server's memory.
 type lookupSlot struct {
 	server int
 	offset int
@@ -179,7 +179,7 @@ func (f *lookupFlow) change(kind int) {
 	}
 }
 
-// next makes the next frame of a flow.
+// next makes the next frame of a flow, with a random length.
 func (o *lookupOracle) next(d *draw, flow int) []byte {
 	f := &o.flows[flow]
 	n := uint32(len(f.sent))

@@ -66,7 +66,7 @@ type mixWindow struct {
 	signalled int // number of the last operation that requests a completion; -1: none
 }
 
-// epilog is the way in which a mix ends.
+// epilog is what a mix does after its operations.
 type epilog uint8
 
 const (
@@ -75,7 +75,7 @@ const (
 	endInvalidate
 )
 
-// mixOp is an operation in the window.
+// mixOp is an operation in flight, with its expected result.
 type mixOp struct {
 	op     verbs.WROpcode
 	off, n int
@@ -90,7 +90,7 @@ func (m *mix) message(n int) (op verbs.WROpcode, size int, imm uint32) {
 	return one(d, verbs.OpSend, verbs.OpSendImm, verbs.OpWriteImm), d.size(m.mtu, m.maxLen), d.Uint32()
 }
 
-// client executes the mix.
+// client runs the mix on its host.
 func (m *mix) client(ctx verbs.Context) error {
 	var err error
 	m.end, err = newEnds(ctx, m.depth*m.slotLen(), m.depth, verbs.LocalWrite)
@@ -254,7 +254,7 @@ func (m *mix) expect(id uint64, want ...verbs.Status) error {
 	return nil
 }
 
-// finish checks the state of the queue pair and ends the mix as the seed has drawn.
+// finish checks the state of the queue pair, and does the epilog that the seed has drawn.
 func (m *mix) finish() error {
 	attr, err := m.end.qp.Query()
 	if err != nil {

@@ -84,8 +84,8 @@ func (m *mix) write(k int, op *mixOp, wr *verbs.SendWR) {
 	m.maybeInline(k, op, wr)
 }
 
-// maybeInline makes some short payloads inline, and then overwrites the buffer, which belongs to
-// the application again after the post.
+// maybeInline sends some short payloads inline. It then overwrites their buffer, which the NIC must
+// not read any more after the post.
 func (m *mix) maybeInline(k int, op *mixOp, wr *verbs.SendWR) {
 	if op.n > maxInline || m.draw.IntN(2) == 0 {
 		return

@@ -24,7 +24,7 @@ type planMixes[P any] []planMix[P]
 // mixNone is the value of --mix for a run without mixes.
 const mixNone = "none"
 
-// MixNames lists the values of --mix for each store.
+// MixNames returns a text with the values of --mix for each store.
 func MixNames() string { return "clover: " + storeMixes.names() + "; sherman: " + treeMixes.names() }
 
 func (list planMixes[P]) names() string {

@@ -128,7 +128,7 @@ func (p *soloPlan) drawFaults(d *draw) {
 	}
 }
 
-// String is the plan on one line.
+// String returns the plan on one line.
 func (p *soloPlan) String() string {
 	return fmt.Sprintf("%d NICs with %d processes of %d slots, %d operations each, %d large transfers, RTT %v, rate %d Gbit/s, MTU %d, window %d, threshold %d, bad keys %g, replays %t, forgeries %t, %d rekeys, %d crashes; links%s",
 		p.nics, p.procs, p.slots, p.ops, p.bulk, p.rtt, p.rate/1_000_000_000, p.mtu, p.window, p.threshold, p.badKeys, p.replays, p.forgeries, p.rekeys, p.crashes, p.faults)
@@ -335,7 +335,7 @@ func (r *soloRun) bound(read bool) time.Duration {
 	return t + t + t/32
 }
 
-// stop ends the run with a failure.
+// stop ends the run with an error.
 func (r *soloRun) stop(format string, args ...any) {
 	r.net.Stop(fmt.Errorf("at %v: %w", r.net.Now(), fmt.Errorf(format, args...)))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// soloOp is a command in flight.
+// soloOp is a command in flight, with what the check must know of it.
 type soloOp struct {
 	cmd    nic.Command
 	slot   int
@@ -42,7 +42,8 @@ type soloClient struct {
 	left int
 }
 
-// start starts the processes of a host.
+// start starts the processes of a host: those that issue commands, and a carrier if the plan has
+// large transfers.
 func (h *soloHost) start() {
 	r := h.run
 	for i := range r.plan.procs {
@@ -210,7 +211,8 @@ func (c *soloClient) poll() error {
 	return nil
 }
 
-// check checks how a command has ended, and the bytes that it has moved.
+// check checks the completion x of a command: its status, its times, and the bytes that it has
+// moved.
 func (c *soloClient) check(o *soloOp, x *nic.Completion) error {
 	r := c.host.run
 	r.ended[x.Status]++
@@ -279,7 +281,7 @@ func (o *soloOp) checkWrite(s nic.Status) error {
 	return nil
 }
 
-// manage starts a process that replaces keys of regions.
+// manage starts a process that replaces keys of regions by REKEY, as often as the plan says.
 func (r *soloRun) manage() {
 	if r.plan.rekeys == 0 {
 		return

@@ -71,7 +71,7 @@ func (w *soloWatch) Frame(now clock.Time, port int, f packetio.Frame, out *packe
 	w.sent(now, out)
 }
 
-// Tick implements sim.Node.
+// Tick implements sim.Node: it runs the NIC's timers and checks what the NIC sends.
 func (w *soloWatch) Tick(now clock.Time, out *packetio.Batch) {
 	w.machine.Tick(now, out)
 	w.sent(now, out)

@@ -19,7 +19,7 @@ type outbox struct {
 	wcs              [16]verbs.WC
 }
 
-// pause bounds the time between two bursts of messages.
+// pause is the longest time between two bursts of messages of an outbox.
 const pause = 60 * time.Microsecond
 
 // send sends messages 0 to ops-1. The function next makes the work request of message k.

@@ -20,7 +20,7 @@ type pair struct {
 	received int // messages that the server has received
 }
 
-// drawPair draws connection i.
+// drawPair draws the parameters of connection number i.
 func drawPair(d *draw, i int) pair {
 	return pair{
 		index: i, host: fmt.Sprintf("cn%d", i%2), ops: d.between(50, 300), depth: d.between(1, 32),

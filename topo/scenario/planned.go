@@ -100,7 +100,7 @@ func once(e *env, setup *smallSetup, s schedule, forward bool) (*smallRun, error
 	return r, err
 }
 
-// smallSpec returns the rack of all runs, which is parsed once.
+// smallSpec returns the rack of all small setups, which is parsed only once.
 var smallSpec = sync.OnceValues(func() (*spec.Rack, error) { return spec.Parse([]byte(smallRack)) })
 
 // searchPlanned searches all setups, or the setup of p, within the bounds of p; with the options

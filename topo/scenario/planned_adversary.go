@@ -49,7 +49,8 @@ type place struct {
 // and the switch relies on that after a change of rules.
 const lateLimit = 5 * time.Millisecond
 
-// heldBack is a packet that is delayed until n later packets have passed, or for lateLimit.
+// heldBack is a packet that the adversary holds back until n later packets of its direction have
+// passed, or for lateLimit.
 type heldBack struct {
 	sent  bool
 	half  int
@@ -161,7 +162,7 @@ func (a *adversary) release() {
 	}
 }
 
-// delivered adds a packet that reaches a host or the switch to the digest.
+// delivered adds a packet that has reached a host or the switch to the digest.
 func (a *adversary) delivered(ev *sim.Event) {
 	if !a.on || ev.Kind != sim.Delivered || !isPlanned(ev.Frame) {
 		return

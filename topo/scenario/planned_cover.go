@@ -45,7 +45,7 @@ type transition struct {
 // ticked is the cause of transitions that no packet has caused. No opcode has this value.
 const ticked wire.Opcode = 0xff
 
-// Frame passes a frame to the switch and samples the states.
+// Frame passes a frame to the switch and then samples the states of its tables.
 func (c *coverage) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	op := ticked
 	if isPlanned(f.Data) {
@@ -55,7 +55,7 @@ func (c *coverage) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 	c.sample(op)
 }
 
-// Tick ticks the switch and samples the states.
+// Tick runs the switch's timers and then samples the states of its tables.
 func (c *coverage) Tick(now clock.Time, out *packetio.Batch) {
 	c.node.Tick(now, out)
 	c.sample(ticked)

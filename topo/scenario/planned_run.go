@@ -21,7 +21,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// smallRun is one run of a small setup under a schedule.
+// smallRun is one run of a small setup (two clients, two words) under a schedule of the adversary.
 type smallRun struct {
 	env     *env
 	setup   *smallSetup
@@ -47,11 +47,13 @@ const (
 	smallService = "small"
 	// smallReady is when the phase begins: by then all connections are made and were used.
 	smallReady = clock.Time(40 * time.Millisecond)
-	// smallPatience is longer than any retry limit of the setups.
+	// smallPatience is how long a client waits for a connection or a completion. All retries take
+	// less.
 	smallPatience = time.Second
 )
 
-// smallParams are the parameters of all connections. With them, retries take at least 33 ms.
+// smallParams are the parameters of all connections. With them, a requester retries for at least 33
+// ms.
 var smallParams = rdmacm.Params{Timeout: 10, RdAtomic: 4}
 
 // params returns the parameters of the clients' connections.
@@ -269,7 +271,7 @@ func (r *smallRun) word(off int) uint64 { return binary.NativeEndian.Uint64(r.me
 // final returns the value that word w has in memory at the end of the run.
 func (r *smallRun) final(w int) (uint64, bool) { return r.word(r.wordsAt + 8*w), true }
 
-// smallClient executes one script.
+// smallClient is a client that does the steps of its script.
 type smallClient struct {
 	run  *smallRun
 	id   int

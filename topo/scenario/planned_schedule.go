@@ -41,11 +41,11 @@ type act struct {
 	index int // number of the packet in its direction, from 1
 }
 
-// actKind is the effect of an act.
+// actKind is what an act does to its packet, or to the switch.
 type actKind uint8
 
 const (
-	// drop loses the packet.
+	// drop loses the packet of the act.
 	drop actKind = iota
 	// late delays the packet until n later packets of its direction have passed, for at most
 	// lateLimit, and at most until the clients have ended.
@@ -93,14 +93,14 @@ func (s schedule) String() string {
 	return out
 }
 
-// with returns the schedule with one more act.
+// with returns the schedule with the further act a.
 func (s schedule) with(a act) schedule {
 	acts := make([]act, len(s.acts), len(s.acts)+1)
 	copy(acts, s.acts)
 	return schedule{s.setup, append(acts, a)}
 }
 
-// parseSchedule parses the text that String returns.
+// parseSchedule parses the text of a schedule, as String returns it.
 func parseSchedule(text string) (schedule, error) {
 	parts := strings.Split(text, "/")
 	s := schedule{setup: parts[0]}
@@ -165,5 +165,5 @@ func parseAct(text string) (act, error) {
 	return a, nil
 }
 
-// silenceTime returns how long a silence lasts.
+// silenceTime returns for how long an act of kind silence makes its direction lose all packets.
 func (a act) silenceTime() time.Duration { return time.Duration(a.n) * time.Millisecond }

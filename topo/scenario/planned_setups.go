@@ -26,7 +26,8 @@ type smallSetup struct {
 	// perHalf packets of each direction of a link; 0 means defaultPerHalf.
 	kinds   []act
 	perHalf int
-	// halves are the directions in which acts are tried; nil means all.
+	// halves are the directions of links, as indices of the list halves, in which acts are tried;
+	// nil means all.
 	halves []int
 }
 
@@ -264,7 +265,7 @@ func findSetup(name string) (*smallSetup, error) {
 	return nil, fmt.Errorf("%.40q is no small setup: there are %v", name, names)
 }
 
-// acts returns the acts that are tried on each packet.
+// acts returns the acts that the search tries on each packet of the setup.
 func (s *smallSetup) acts() []act {
 	if s.kinds == nil {
 		return packetActs

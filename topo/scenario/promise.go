@@ -15,7 +15,7 @@ import (
 // without eight such losses does not. To decide this, the run is repeated, event for event, and a
 // witness counts the losses on the links.
 
-// retries is the retry count of all transport clients.
+// retries is the retry count of all clients of the scenario transport.
 const retries = 7
 
 // gaveUp is the error of a client that has reached its retry limit.
@@ -38,7 +38,7 @@ func limit(err error, host string, qpn, peer wire.QPN) error {
 	return err
 }
 
-// limit calls the function limit for the queue pair of these ends.
+// limit calls the function limit for the queue pair of e.
 func (e *ends) limit(err error, host string) error {
 	attr, qerr := e.qp.Query()
 	if qerr != nil {
@@ -56,7 +56,7 @@ type witness struct {
 	frame wire.Frame
 	last  wire.PSN // PSN of the requester's last request packet
 	any   bool
-	// row is the PSN with which the rounds of the present series begin.
+	// row is the PSN of the packet with which the rounds of the present series begin.
 	row    wire.PSN
 	own    bool // the packet row gets an answer with its own PSN
 	rounds int

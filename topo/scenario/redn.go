@@ -38,7 +38,7 @@ const (
 	chainManyKeys = 10_000
 )
 
-// chainPlan is what a seed decides for a run of redn.
+// chainPlan is what the seed decides for a run of redn.
 type chainPlan struct {
 	wirePlan
 	programs  []string // by client: the program that answers it

@@ -55,7 +55,7 @@ func (c *chainClient) depth() int {
 	return c.run.plan.depth
 }
 
-// answers returns how many answers a request may have.
+// answers returns the largest number of answers to one request.
 func (c *chainClient) answers() int {
 	if c.program == chainList {
 		return 1
@@ -94,7 +94,7 @@ func (c *chainClient) serve(ctx verbs.Context) error {
 	return nil
 }
 
-// ask sends a request for a key that the server may have or not have.
+// ask sends a request for a key, which the server may have or not have.
 func (c *chainClient) ask() error {
 	p := c.run.plan
 	for ; c.spare < c.depth()*c.answers(); c.spare++ {

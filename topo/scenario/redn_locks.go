@@ -24,7 +24,7 @@ const (
 	turnsAsk   = 8                      // offset of the request in a client's buffer; the ticket is at offset 0
 )
 
-// turnsPlan is what a seed decides for a run of redn-locks.
+// turnsPlan is what the seed decides for a run of redn-locks.
 type turnsPlan struct {
 	wirePlan
 	locks, clients, rounds int
@@ -214,7 +214,7 @@ func (b *chainBuild) lockProgram(locks redn.Mem) (err error) {
 	return b.start()
 }
 
-// turnsClient is a client of redn-locks.
+// turnsClient is a client of redn-locks, which takes and releases locks.
 type turnsClient struct {
 	run   *turnsRun
 	index int

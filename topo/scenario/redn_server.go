@@ -104,7 +104,7 @@ func (s *chainServer) fill(base uint64) {
 	s.filled = bytes.Clone(s.data)
 }
 
-// unchanged checks that no program has written to the data.
+// unchanged returns an error if a program has written to the server's data.
 func (s *chainServer) unchanged() error {
 	if !bytes.Equal(s.data, s.filled) {
 		return errors.New("a program has changed the server's data")

@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// sleepy is a receiver that posts its first receive late or never.
+// sleepy is a receiver that posts its first receive late or never, so that its NIC answers with RNR
+// NAKs.
 type sleepy struct {
 	service string
 	delay   time.Duration // time until the first receive; negative: there is none

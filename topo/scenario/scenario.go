@@ -42,7 +42,7 @@ type Options struct {
 type Report struct {
 	Scenario string `json:"scenario"`
 	Seed     uint64 `json:"seed"`
-	// Plan describes what the seed has drawn.
+	// Plan describes what the seed has decided.
 	Plan string `json:"plan"`
 	Err  error  `json:"-"`
 	// Error is Err as text.
@@ -66,7 +66,7 @@ type Report struct {
 	Links sim.LinkStats `json:"links"`
 	// Hash is the digest of the trace, if Options.Hash was set.
 	Hash uint64 `json:"hash,omitempty"`
-	// Notes are lines for the reader of a single run.
+	// Notes are lines for a user who looks at a single run.
 	Notes []string `json:"notes,omitempty"`
 }
 

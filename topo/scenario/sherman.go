@@ -126,7 +126,7 @@ func (r *treeRun) damage(err error) string {
 	return "answers that no order explains (lost searches, stale or torn reads)"
 }
 
-// run executes the plan.
+// run makes the run that the plan describes, and judges it.
 func (r *treeRun) run() error {
 	e, p := r.env, r.plan
 	r.history, r.memory = kv.NewHistory(), make(map[string][]byte)
@@ -242,7 +242,7 @@ func (r *treeRun) start(id int) {
 	})
 }
 
-// round executes one operation.
+// round does one random operation on the tree.
 func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	p := r.plan
 	key := r.keys[d.IntN(len(r.keys))]

@@ -45,7 +45,7 @@ type treeLoss struct {
 	run *treeRun
 }
 
-// loseOne puts a treeLoss in front of every memory server.
+// loseOne puts a treeLoss, which drops one request, in front of every memory server.
 func (r *treeRun) loseOne() {
 	r.plan.rack.Wrap = func(name string, n sim.Node) sim.Node {
 		if name[0] == 'm' {
@@ -55,8 +55,8 @@ func (r *treeRun) loseOne() {
 	}
 }
 
-// Frame passes frames on to the server. It drops the frame that the trigger selects, and begins the
-// first fault.
+// Frame passes frames on to the server. It drops the frame for which the trigger waits, and injects
+// the first fault.
 func (f *treeLoss) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
 	t := f.run.trigger
 	if t.left > 0 && f.run.ready && wire.ParseFrame(in.Data, &t.frame) == nil && sentBy(f.run.env.rack.Host(t.host), &t.frame) && t.matches(t.frame.BTH.Opcode) {

@@ -66,7 +66,7 @@ func (p *treePlan) mixWear(d *draw) {
 	}
 }
 
-// mixKeys makes many keys, with numbers from their whole range, so that the tree has several
+// mixKeys makes many keys, whose numbers lie anywhere in their range, so that the tree has several
 // levels.
 func (p *treePlan) mixKeys(d *draw) {
 	p.keys = d.between(90, 300)
@@ -135,14 +135,14 @@ func (p *treePlan) mixLocks(d *draw) {
 	p.paced(d)
 }
 
-// hasFault ensures that the plan has a fault.
+// hasFault adds a fault to the plan if it has none.
 func (p *treePlan) hasFault(d *draw) {
 	if len(p.faults) == 0 {
 		p.faults = append(p.faults, p.drawFaultAt(d))
 	}
 }
 
-// paced adds pauses between operations, so that some operations come after all faults.
+// paced adds pauses between operations, so that some operations begin after all faults are over.
 func (p *treePlan) paced(d *draw) {
 	whole := 2 * p.lease
 	for _, s := range p.faults {

@@ -44,7 +44,7 @@ type treePlan struct {
 	box string
 }
 
-// treeWork describes the operations of the clients.
+// treeWork describes the servers, the clients and their operations.
 type treeWork struct {
 	servers, clients, rounds, keys int
 	first, stride                  uint64 // the first key, and the distance from one key to the next

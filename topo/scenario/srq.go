@@ -25,7 +25,7 @@ type srqRun struct {
 	srv    *srqServer
 }
 
-// srqPair is one connection.
+// srqPair is one connection of a run, with the server's queue pair.
 type srqPair struct {
 	pair
 	run *srqRun
@@ -76,7 +76,7 @@ func (p *srqPair) message(k int) (op verbs.WROpcode, size int, imm uint32) {
 	return op, size, imm
 }
 
-// client sends all messages of its connection.
+// client is the sender of a connection: it sends all messages.
 func (p *srqPair) client(ctx verbs.Context) error {
 	slot := max(p.run.maxLen, 1)
 	o, mem, err := p.open(p.run.env, ctx, verbs.RC, srqService, p.run.params, slot)

@@ -138,7 +138,8 @@ func (s *srqServer) hearEvents() error {
 	}
 }
 
-// receive receives messages, and posts receives after a limit event, until an error.
+// receive handles the completions of received messages, and posts receives after a limit event,
+// until an error.
 func (s *srqServer) receive() error {
 	var wcs [4]verbs.WC
 	for {

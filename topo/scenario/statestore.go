@@ -74,7 +74,7 @@ func drawState(e *env) *statePlan {
 	return p
 }
 
-// counters returns how many counters the rule has.
+// counters returns the number of counters that the rule of the plan has.
 func (p *statePlan) counters() int { return p.slots * p.rows }
 
 // stateRun is one run of the scenario state-store.
@@ -170,7 +170,7 @@ func (r *stateRun) start(id int) {
 	})
 }
 
-// request draws a request to ms0.
+// request draws a WRITE, READ or FETCH_ADD to the memory of ms0.
 func (r *stateRun) request(d *draw, end *ends, mem memservice.Region) verbs.SendWR {
 	n := one(d, 0, 8, d.between(1, 600), d.between(1, 3000))
 	wr := verbs.SendWR{Op: one(d, verbs.OpWrite, verbs.OpRead, verbs.OpFetchAdd), RKey: mem.RKey, Flags: verbs.Signalled, CompareAdd: 1}
@@ -258,8 +258,8 @@ func (r *stateRun) check() error {
 			amount, sum, applied, pending, inFlight, uncertain, dropped)
 	}
 	remote := r.remote()
-	// The stores' memory has what earlier incarnations counted, except at most the amount former
-	// that their journal says they lost.
+	// The stores must have what earlier incarnations of the switch have counted, except the amount
+	// former: the most that they have lost in crashes, by their journal.
 	if low := r.before - former + applied; former > r.before || remote < low {
 		return fmt.Errorf("the stores have %d: less than %d, which earlier incarnations counted without the %d that they lost at most, and %d applied",
 			remote, r.before, former, applied)

@@ -27,7 +27,7 @@ hosts:
 `
 )
 
-// transportPlan is what a seed decides for the transport scenario.
+// transportPlan is what the seed decides for a run of the scenario transport.
 type transportPlan struct {
 	faults string
 	rules  []fault.Rule
@@ -39,7 +39,7 @@ type transportPlan struct {
 	kinds  []string // kinds of the clients, one entry for each client
 }
 
-// Kinds of clients.
+// Kinds of clients: random operations with a shadow, perf soak, atomics on shared words.
 const (
 	clientMix     = "mix"
 	clientSoak    = "soak"
@@ -111,7 +111,7 @@ func runTransport(e *env) error {
 	return e.checkTransport(p, clients)
 }
 
-// clients has the clients of one run.
+// clients has the clients of one run, by their kind.
 type clients struct {
 	mixes  []*mix
 	soaks  []*perf.Result

@@ -178,7 +178,7 @@ func (r *trialRun) start(id int) {
 	})
 }
 
-// round executes one operation.
+// round does one random operation and records it. w ends the run if the operation takes too long.
 func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime, w *opWatch) error {
 	p := r.plan
 	key := uint64(d.IntN(p.keys))

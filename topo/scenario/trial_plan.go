@@ -38,7 +38,7 @@ type trialFault struct {
 	late, down time.Duration
 }
 
-// Faults of hosts.
+// Faults of hosts and of the switch.
 const (
 	trialClientsDie = "clients die"
 	trialNICHang    = "NIC hangs"

@@ -17,7 +17,7 @@ import (
 // server is started, during the fault or later, on the same host or the other one.
 const (
 	trialServerStops = "server crashes"
-	// trialServerAgain: a second server starts though nothing has failed.
+	// trialServerAgain: a second server is started though the first one works.
 	trialServerAgain = "another server starts"
 	// trialServerHangs: the server's process hangs, while its NIC goes on.
 	trialServerHangs = "server hangs"
@@ -207,7 +207,7 @@ func (r *trialRun) failServer(x serverFault) {
 	r.env.goOnUntil(next, survivor)
 }
 
-// open opens a client of the store.
+// open opens a client of the store, by its server if it has one.
 func (r *trialRun) open(cfg passive.Config, deadline clock.Time) (kv.Store, error) {
 	if r.plan.Server == nil {
 		return r.plan.Open(cfg, deadline)

@@ -95,7 +95,7 @@ func (e *env) disturb(m faultMix) {
 	}
 }
 
-// client sends all messages of its connection.
+// client is the sender of a connection: it sends all messages.
 func (p *ucPair) client(ctx verbs.Context) error {
 	r := p.run
 	slot := max(r.maxLen, 1)

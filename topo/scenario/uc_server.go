@@ -169,7 +169,7 @@ func (s *ucServer) post(i, slot int) error {
 	return s.qps[i].PostRecv(wr)
 }
 
-// receive receives messages until the run ends.
+// receive handles the completions of received messages until the run ends.
 func (s *ucServer) receive() error {
 	var wcs [4]verbs.WC
 	for {

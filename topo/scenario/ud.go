@@ -137,7 +137,7 @@ func (r *udRun) gidTo(ctx verbs.Context) int {
 	})
 }
 
-// client sends all datagrams of one sender.
+// client is one sender: it sends all its datagrams.
 func (s *udSender) client(ctx verbs.Context) error {
 	r := s.run
 	end, err := newEndsOf(ctx, verbs.QPInit{Type: verbs.UD, MaxSendWR: s.depth, MaxInline: maxInline}, s.depth*maxDatagram, 2*s.depth, verbs.LocalWrite)
@@ -278,7 +278,7 @@ func (r *udRun) serve(ctx verbs.Context) error {
 	return r.receive(ctx.Runtime(), cq, buf, post)
 }
 
-// receive receives datagrams until the run ends.
+// receive handles the completions of received datagrams until the run ends.
 func (r *udRun) receive(rt verbs.Runtime, cq verbs.CQ, buf []byte, post func(*udTarget, int) error) error {
 	d := newDraw(r.env.draw.Uint64())
 	var wcs [4]verbs.WC

@@ -226,8 +226,8 @@ func (e *event) operation() porcupine.Operation {
 // maxAround bounds the number of operations that an error describes.
 const maxAround = 12
 
-// explain repeats the search to find out how many operations can be put in order, and returns a
-// *BrokenError.
+// explain is called when no order was found. It repeats the search to find out how many operations
+// can be put in order, and returns a *BrokenError.
 func (x *word) explain(m porcupine.Model, ops []porcupine.Operation) error {
 	_, info := porcupine.CheckOperationsVerbose(m, withEnd(ops), 0)
 	var longest []porcupine.Operation
