@@ -102,7 +102,8 @@ func (w *soloWatch) compare(spot int, f *onerma.Frame) {
 	}
 }
 
-// arrived removes from solicited what a received message answers.
+// arrived is called for a message that the NIC receives. It takes what the message answers out of
+// solicited.
 func (w *soloWatch) arrived(now clock.Time, f *onerma.Frame) {
 	w.expire(now)
 	id := soloID{name: uint32(f.Slot)}
