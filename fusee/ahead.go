@@ -12,16 +12,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// aheadTimeout is how long the thread of a request waits for the answer.
+// aheadTimeout is how long the thread that makes a request ahead waits for the memory server's
+// answer.
 const aheadTimeout = time.Second
 
 // requests are the client's requests to memory servers for blocks.
 type requests struct {
-	// turn chooses the server for the next block.
+	// turn counts the requests, and so chooses the server for the next block (see next).
 	turn int
-	// asked is, by server, the last request.
+	// asked is, by server, the last request that the client has made.
 	asked []request
-	// ahead is the request that a thread makes, or nil.
+	// ahead is the request that a thread of its own makes now or has made, or nil.
 	ahead *ahead
 }
 
@@ -34,11 +35,11 @@ type ahead struct {
 	// the client when the thread began.
 	id, number uint32
 	view       layout.View
-	// done opens when the thread has set block and err, and ends.
+	// done is opened by the thread when it has set block and err, and ends.
 	done  verbs.Gate
 	block int
 	err   error
-	// ended: the client has seen that the thread has ended.
+	// ended is true if the client knows that the thread has ended.
 	ended bool
 }
 
@@ -52,10 +53,12 @@ func (a *ahead) wait(deadline clock.Time) (err error) {
 }
 
 // askAhead is called after an operation has taken an object of class c, which has the given number
-// of units. If few are left, askAhead requests a block. It does so only if the last block of the class was
-// one that was never used: other clients may have freed objects, or left blocks, otherwise.
+// of units. If few free objects are left, askAhead requests a block. It does so only if the last
+// block of the class was one that was never used. Otherwise the client first looks for freed
+// objects and for blocks that other clients have left (see refill).
 func (q *requests) askAhead(s *space, c *class, units int) {
-	// A request of a former number has no use, nor has one to a server that is no member any more.
+	// Forget a request that has ended and is of no use: the client has another number now, or the
+	// request was answered, or the server is no member any more.
 	if a := q.ahead; a != nil && (a.id != s.id || !q.asked[a.server].open) && a.wait(s.rt.Now()) == nil {
 		q.ahead = nil
 	}
@@ -82,9 +85,9 @@ func (q *requests) askAhead(s *space, c *class, units int) {
 	}
 }
 
-// answered returns the outcome of the request ahead to a server, and waits for it. known is false
-// if there is none, or if it must not be used: then the client repeats the request, which has the
-// same number and so the same outcome.
+// answered waits for the outcome of the request ahead to a server, and returns it. known is false
+// if there is no such request, or if its outcome must not be used: then the client repeats the
+// request, which has the same number and so the same outcome.
 func (q *requests) answered(s *space, server int, deadline clock.Time) (block int, known bool, err error) {
 	a := q.ahead
 	if a == nil || a.server != server {
@@ -127,8 +130,8 @@ func (q *requests) next(s *space) int {
 	return (q.turn + int(s.id) - 2) % len(s.cfg.Servers)
 }
 
-// recall is called when the client leaves its blocks. It gets the blocks of requests whose outcome is
-// unknown, so that these are left as well.
+// recall is called when the client leaves its blocks. It repeats the requests whose outcome is
+// unknown, and so gets their blocks, which the client can leave then as well.
 func (q *requests) recall(s *space, deadline clock.Time) (err error) {
 	for server := range q.asked {
 		if r := &q.asked[server]; r.open && s.has(server) {
@@ -145,7 +148,7 @@ func (q *requests) unknown() bool {
 	return slices.ContainsFunc(q.asked, func(r request) bool { return r.open })
 }
 
-// join waits until no thread of the client runs.
+// join waits until the thread of the request ahead has ended, if there is one.
 func (q *requests) join() {
 	if a := q.ahead; a != nil {
 		_ = a.wait(clock.Never)

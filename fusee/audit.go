@@ -25,24 +25,25 @@ type Report struct {
 	// leave such slots for some round trips; clients that have died leave them until they are
 	// recovered.
 	Unfinished int `json:"unfinished"`
-	// Members are the servers that belong to the store. The others were lost. Filling are those of the
-	// others that have come back, and that a master is about to make members again (Client.Audit alone).
+	// Members are the servers that belong to the store. The others were lost. Filling are those of
+	// the others that have come back, and that a master is about to make members again. Only
+	// Client.Audit sets it.
 	Members []int `json:"members"`
 	Filling []int `json:"filling,omitempty"`
 	// Taken is, for each server, how many blocks belong to clients or were left by them. Blocks is
 	// how many blocks a server has.
 	Taken  []int `json:"taken"`
 	Blocks int   `json:"blocks"`
-	// Left is how many of the taken blocks their clients have left, so that other clients can take
-	// them. Owners is, for each client, how many of the other taken blocks it owns.
+	// Left is how many of the taken blocks have no owner, because their clients have left them to
+	// other clients. Owners is, for each client, how many of the other taken blocks it owns.
 	Left   int            `json:"left"`
 	Owners map[uint32]int `json:"owners,omitempty"`
 	// Defects describes slots and other parts that are wrong, at most 20.
 	Defects []string `json:"defects,omitempty"`
 }
 
-// Reader reads n bytes at offset off in the region of a memory server. The bytes are valid until
-// the next call.
+// Reader is a function that reads n bytes at offset off in the region of a memory server. The bytes
+// are valid until the next call.
 type Reader func(server int, off uint64, n int) ([]byte, error)
 
 // auditor is the state of an Audit.
@@ -67,8 +68,9 @@ type auditor struct {
 // object that is complete in all its replicas and belongs to that bucket; no key has two slots; and
 // the replicas of the index are equal. Each object that a slot names is in a block that a client
 // owns, or that a client has left with objects of that length. The object's version is not greater
-// than the block's. An error is one that read has returned. Clients should not change the store
-// meanwhile. Of servers that are no members any more (layout.View), Audit reads only the views.
+// than the block's. The error is one that read has returned, not a defect. Clients should not
+// change the store meanwhile. From servers that are no members any more (layout.View), Audit reads
+// only the views.
 func Audit(super layout.Superblock, read Reader) (Report, error) {
 	var view layout.View
 	for i := range super.Shape.Servers {
@@ -83,7 +85,7 @@ func Audit(super layout.Superblock, read Reader) (Report, error) {
 	return audit(super, view, read)
 }
 
-// audit is Audit for a store whose view is known.
+// audit does what Audit does, for a store whose view is known.
 func audit(super layout.Superblock, view layout.View, read Reader) (Report, error) {
 	a := &auditor{Superblock: super, read: read, where: make(map[uint64]uint64), view: view}
 	a.out.Members = []int{}
@@ -136,7 +138,7 @@ func audit(super layout.Superblock, view layout.View, read Reader) (Report, erro
 	return a.out, nil
 }
 
-// views checks that all members have the same, settled view.
+// views checks that all members have the same view, and that it is settled.
 func (a *auditor) views() error {
 	for _, i := range a.out.Members {
 		b, err := a.read(i, layout.ViewWord, 8)
@@ -172,7 +174,7 @@ func (a *auditor) all(server int, off uint64, n int) ([]byte, error) {
 	return out, nil
 }
 
-// blocks reads the block table of a server and counts its blocks.
+// blocks reads the block tables of a server, and counts its taken and left blocks.
 func (a *auditor) blocks(server int) error {
 	if !a.view.Has(server) {
 		a.uses, a.out.Taken = append(a.uses, nil), append(a.out.Taken, 0)
@@ -207,7 +209,7 @@ func (a *auditor) blocks(server int) error {
 	return nil
 }
 
-// table reads the block table of an area.
+// table reads the block table of an area of a server.
 func (a *auditor) table(server, area int) ([]layout.BlockUse, error) {
 	table, err := a.all(server, a.Shape.BlockTable(area), 8*a.Shape.Blocks)
 	uses := make([]layout.BlockUse, len(table)/8)
@@ -264,7 +266,8 @@ func (a *auditor) subtable(n int) error {
 	return nil
 }
 
-// slot checks one slot, which is at offset `off` in a group of buckets.
+// slot checks one slot: it is at offset `off`, in the given group of buckets of a subtable, and
+// head is the header of its bucket.
 func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot layout.Slot) error {
 	s := &a.Shape
 	if s.Format.Leaving(slot) {
@@ -282,7 +285,8 @@ func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot
 		return nil
 	}
 	if !a.view.Has(ref.Server) {
-		// the block table is lost, and no client uses the block any more
+		// nothing to compare: the block table was lost with the server, and no client uses the
+		// block any more
 	} else if u := a.uses[ref.Server][s.BlockOf(ref.Place)]; u.Units() != ref.Units || ref.Version > u.Version() || s.IndexOf(ref.Place, ref.Units) < 0 {
 		a.defect("slot at %d: its object of %d units and version %d is in block %d of server %d, which has the use %#x", off, ref.Units, ref.Version,
 			s.BlockOf(ref.Place), ref.Server, uint64(u))
@@ -397,8 +401,8 @@ func (a *auditor) unused(n int) error {
 	return nil
 }
 
-// moved checks a slot whose key is leaving its subtable. If the key is not in the twin yet, the
-// slot counts as unfinished.
+// moved checks the leaving slot at offset off of a subtable that is being split. If the key is not
+// in the twin yet, the slot counts as unfinished.
 func (a *auditor) moved(subtable int, off uint64) error {
 	s := &a.Shape
 	twin, _ := s.Twin(subtable, a.dir.At(subtable).Depth)
@@ -409,7 +413,7 @@ func (a *auditor) moved(subtable int, off uint64) error {
 	return err
 }
 
-// Audit reads and checks the store by this client: see the function Audit.
+// Audit reads and checks the store over the connections of this client: see the function Audit.
 func (c *Client) Audit(deadline clock.Time) (Report, error) {
 	if err := c.begin(deadline); err != nil {
 		return Report{}, err
@@ -427,7 +431,7 @@ func (c *Client) Audit(deadline clock.Time) (Report, error) {
 	return out, err
 }
 
-// reader returns a Reader that reads by this client.
+// reader returns a Reader that uses the connections of this client.
 func (c *Client) reader(deadline clock.Time) Reader {
 	return func(server int, off uint64, n int) ([]byte, error) {
 		c.read(server, off, atIn, n)

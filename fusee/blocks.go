@@ -21,14 +21,15 @@ const (
 	// tablePiece is how many words of a block table one READ reads.
 	tablePiece = 2048
 	// versionsAhead is how many versions the word of a block is ahead of the block's objects after
-	// a client has raised it. When a client dies, each object loses at most so many versions.
+	// a client has raised it. When a client dies, each object loses at most so many versions,
+	// because the next owner begins after the word's version.
 	versionsAhead = 256
 	// lookAgain is how long a client that has found no room in the blocks left by others waits
 	// before it looks into all of them again.
 	lookAgain = time.Second
 )
 
-// blockID names a block.
+// blockID names a block: by its server, and by its number on that server.
 type blockID struct{ server, block int }
 
 // heir is a block that another client has left, or has lost because it was taken for dead. use is
@@ -38,19 +39,20 @@ type heir struct {
 	use layout.BlockUse
 }
 
-// limbo is a block that the client has tried to take over. Because of an error it does not know the
-// block's word or its objects. The word is use as before, or word. settleLimbo gives the block
-// back.
+// limbo is a block that the client has tried to take over. Because of an error the client does not
+// know the block's word or its objects. In remote memory the block's word is use, as before, or
+// word. settleLimbo gives the block back.
 type limbo struct {
 	heir
 	word layout.BlockUse
 }
 
-// request is a request to a memory server for a block.
+// request is a request to a memory server for a block of objects with the given number of units. If
+// a client repeats a request with the same number, the server gives it the same block.
 type request struct {
 	number uint32
 	units  int
-	// open: the outcome of the request is unknown.
+	// open is true while the outcome of the request is unknown.
 	open bool
 }
 
@@ -70,12 +72,13 @@ type block struct {
 	versions []uint32
 	keys     []uint64
 	used     []bool
-	// hints: a bit in the bitmap does not prove that an object is free. The bit may come from a
-	// free that a client decided on when the block had another owner, or be for an object that a
-	// sweep has found already. In such a block only the index says which objects are free. A bit
-	// only shows that a sweep may find some.
+	// hints is true if a bit in the bitmap does not prove that an object is free. The bit may come
+	// from a free that a client decided on when the block had another owner, or be for an object
+	// that a sweep has found already. In such a block only the index says which objects are free. A
+	// bit only shows that a sweep may find free objects.
 	hints bool
-	// swept is the value of DoubtWord before the last sweep of the block.
+	// swept is the value that DoubtWord had before the last sweep of the block. If the word has
+	// another value now, frees may have been lost, and the block is swept again.
 	swept uint64
 }
 
@@ -99,7 +102,8 @@ func (b *block) last() uint32 {
 // free reports whether object i can be used: no slot names it, and it has a further version.
 func (b *block) free(i int) bool { return !b.used[i] && b.versions[i] < layout.MaxVersion }
 
-// leaves returns the word of the block for after this client has left it.
+// leaves returns the value that the block's word gets when this client leaves the block to other
+// clients.
 func (b *block) leaves() layout.BlockUse {
 	room := 0
 	for _, used := range b.used {
@@ -117,7 +121,8 @@ func (b *block) leaves() layout.BlockUse {
 // useAt returns the offset of a block's word in the memory of its server.
 func (s *space) useAt(id blockID) uint64 { return s.super.Shape.BlockTable(0) + 8*uint64(id.block) }
 
-// refill finds objects that other clients have freed, or gets another block.
+// refill gets free objects for a class: objects in its blocks that other clients have freed, or
+// those of another block.
 func (s *space) refill(c *class, units int, deadline clock.Time) error {
 	if err := s.confess(deadline); err != nil {
 		return err
@@ -136,10 +141,10 @@ func (s *space) refill(c *class, units int, deadline clock.Time) error {
 	return err
 }
 
-// stock is called after an operation with an object of the given number of units has succeeded. If the
-// client will need its next block soon, and the server has answered the request for it, stock gets it,
-// unless the operation has taken many round trips. So an operation that is repeated seldom has to get
-// a block as well.
+// stock is called after an operation with an object of the given number of units has succeeded. If
+// the client will need its next block soon, and the server has answered the request for it, stock
+// gets it, unless the operation has taken many round trips. So an operation that must repeat its
+// attempts seldom has to get a block as well.
 func stock(s *space, units int, deadline clock.Time) {
 	c, q := s.class(units), &s.requests
 	if len(c.queue) > stockAt || s.cost.RTTs+refillRTTs > pauseRTTs || !q.expects(s, units) || q.ahead.wait(s.rt.Now()) != nil {
@@ -149,7 +154,8 @@ func stock(s *space, units int, deadline clock.Time) {
 }
 
 const (
-	// stockAt: an operation gets further objects at its end if so few are left.
+	// stockAt: an operation gets further free objects at its end if its class has no more than so
+	// many left.
 	stockAt = 4
 	// refillRTTs is how many round trips it takes to look for freed objects, to find none, and to get
 	// a block that was requested ahead.
@@ -157,7 +163,7 @@ const (
 )
 
 // reclaimAtOnce is in how many blocks a client looks for freed objects before it gets another
-// block. The next time it looks in the following blocks.
+// block. Each call of reclaim continues with the blocks after those of the call before.
 const reclaimAtOnce = 2
 
 // reclaim calls space.reclaim for up to n blocks of the class, until it finds free objects.
@@ -175,8 +181,8 @@ func (c *class) reclaim(s *space, n int, deadline clock.Time) (found bool, err e
 	return false, nil
 }
 
-// reclaim takes back the objects of a block that other clients have freed. It reads the bitmap and
-// subtracts what it has read.
+// reclaim makes the objects of a block that other clients have freed ready for use. It reads the
+// block's bitmap, and clears the bits that it has read by FETCH_ADDs of their negative value.
 func (s *space) reclaim(b *block, deadline clock.Time) error {
 	shape := &s.super.Shape
 	n := shape.BitmapLen()
@@ -202,7 +208,8 @@ func (s *space) reclaim(b *block, deadline clock.Time) error {
 			continue
 		}
 		s.add(server, off+uint64(at), -word)
-		// After an error the bitmap is unchanged, or the subtraction takes effect later.
+		// After an error it is unknown whether the bits were cleared, or will be later. So the
+		// block is swept.
 		if err := s.once(deadline); err != nil {
 			s.drop()
 			b.hints, b.swept = true, s.doubts-1
@@ -225,8 +232,8 @@ func (s *space) reclaim(b *block, deadline clock.Time) error {
 	return s.sweep(b, deadline)
 }
 
-// grow gets another block: the one that it has requested ahead, one that a client has left, or one
-// that was never used.
+// grow gets another block for class c: the one that the client has requested ahead, one that a
+// client has left, or one that was never used.
 func (s *space) grow(c *class, units int, deadline clock.Time) error {
 	if done, err := s.requests.arrived(s, units, deadline); done || err != nil {
 		return err
@@ -260,8 +267,9 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 	}
 }
 
-// scrape is called when no server has a block that was never used: it looks for room in the blocks that
-// adopt has left out.
+// scrape is called when no server has a block that was never used. It looks for room in the left
+// blocks that do not suit: those with objects of another length, or without room when they were
+// left.
 func scrape(s *space, c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) error {
 	if s.rt.Now() < s.nextLook {
 		return kv.ErrFull
@@ -307,7 +315,7 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 			return kv.TimedOut(err)
 		}
 		id := blockID{server, n}
-		if s.managed { // a server that has lost its memory would give out the same blocks again
+		if s.managed { // this READ fails if the server has lost its memory since then, because it would give out the same blocks again
 			s.read(server, layout.ViewWord, atLog, 8)
 		}
 		if s.copied = nil; n < shape.Blocks {
@@ -329,15 +337,16 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 	}
 }
 
-// takePatience is how long a client waits for a memory service to give it a block, or to end a dead
-// client. After that it finds out whether the server is a member, and asks another one, or this one
-// again.
+// takePatience is how long a client waits for a memory service to give it a block, or to end the
+// connections of a dead client. After that it finds out whether the server is a member, and asks
+// another one, or this one again.
 const takePatience = time.Second
 
 // errSilent: the service of a memory server does not answer.
 var errSilent = errors.New("the memory service does not answer")
 
-// insist makes the last request to a server, and repeats it until it has an answer.
+// insist sends the client's last request for a block to a server, and repeats it until it has an
+// answer or takePatience is over. word is the value that the block's word gets.
 func insist(s *space, server int, word layout.BlockUse, deadline clock.Time) (int, error) {
 	shape, until := &s.super.Shape, min(deadline, s.rt.Now().Add(takePatience))
 	for {
@@ -388,7 +397,8 @@ func (s *space) raise(b *block, deadline clock.Time) error {
 	return nil
 }
 
-// table calls f for each block of a server, until f returns false or an error.
+// table reads the block table of a server and calls f for each block, until f returns false or an
+// error.
 func (s *space) table(server int, deadline clock.Time, f func(heir) (bool, error)) error {
 	for from := 0; from < s.super.Shape.Blocks; from += tablePiece {
 		n := 8 * min(tablePiece, s.super.Shape.Blocks-from)
@@ -411,8 +421,8 @@ func (s *space) table(server int, deadline clock.Time, f func(heir) (bool, error
 }
 
 // adopt takes over blocks that other clients have left and for which suits returns true, until one
-// of them has room for an object of class c. done: it has found room. For the operation's cost,
-// such a block counts as one request, like a fresh block, and its round trips do not count.
+// of them has room for an object of class c. done is true if it has found room. For the operation's
+// cost, such a block counts as one request, like a fresh block, and its round trips do not count.
 func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) (done bool, err error) {
 	defer func(rtts int) { s.cost.RTTs = rtts }(s.cost.RTTs)
 	for n := range s.cfg.Servers {
@@ -439,8 +449,8 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 }
 
 // adoptOne takes over a block, unless another client is faster. If the block has no room for
-// objects with the given number of units, the client gives it back. As long as the block's word
-// does not name this length, the block has no object of it.
+// objects with the given number of units, the client gives it back. The client first changes the
+// block's word to this length, and uses objects of this length only after that.
 func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 	word := h.use.By(s.id).Ahead(versionsAhead)
 	if h.use.Units() == 0 {
@@ -485,15 +495,16 @@ func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 	return nil
 }
 
-// adopted returns the block that the client has taken over. Frees from before may still arrive.
+// adopted returns the block that the client has taken over. Frees of the time of its former owner
+// may still arrive, so the bits in its bitmap are only hints.
 func (s *space) adopted(h heir, word layout.BlockUse) *block {
 	b := newBlock(h.blockID, word, h.use.Version(), s.doubts, &s.super.Shape)
 	b.hints, b.swept = true, s.doubts-1
 	return b
 }
 
-// settleLimbo gives back the blocks that the client has tried to take over. They are unchanged,
-// because the client has used none of their objects. After that any client can take them over.
+// settleLimbo gives back the blocks that the client has tried to take over. Their objects are
+// unchanged, because the client has used none of them. After that any client can take them over.
 func (s *space) settleLimbo(deadline clock.Time) error {
 	for len(s.limbo) > 0 {
 		h := s.limbo[0]
@@ -506,7 +517,7 @@ func (s *space) settleLimbo(deadline clock.Time) error {
 }
 
 // become changes the word of a block from h.use to the value `to`. It returns true if the word now
-// has that value; no other client gives the word this value.
+// has that value; no other client gives the word this value, so the CAS may be repeated.
 func (s *space) become(h heir, to layout.BlockUse, deadline clock.Time) (bool, error) {
 	at := s.swap(h.server, s.useAt(h.blockID), uint64(h.use), uint64(to))
 	if err := s.do(deadline); err != nil {
@@ -522,7 +533,8 @@ func (s *space) leave(deadline clock.Time) error {
 	if err := s.settleLimbo(deadline); err != nil {
 		return err
 	}
-	// The blocks that the client has come first: a service that does not answer may take all the time.
+	// The client leaves the blocks that it knows first, and then gets and leaves those of open
+	// requests: a memory service that does not answer may take all the time.
 	d := departure{space: s, left: make(map[blockID]bool)}
 	if err := d.blocks(deadline); err != nil {
 		return err
@@ -534,10 +546,11 @@ func (s *space) leave(deadline clock.Time) error {
 	return late
 }
 
-// departure is a client that leaves its blocks.
+// departure is the state of space.leave: the blocks that the closing client has left to other
+// clients already.
 type departure struct {
 	*space
-	left map[blockID]bool // the blocks that the client has left
+	left map[blockID]bool // the blocks that are left to other clients
 }
 
 // blocks leaves the client's blocks that it has not left yet.

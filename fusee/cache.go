@@ -2,14 +2,14 @@ package fusee
 
 import "github.com/rdmalab/rdmalab/fusee/layout"
 
-// cache remembers at which offsets the slots of keys are. Each key has one place in the cache,
-// which it shares with other keys.
+// cache remembers at which offsets the slots of keys are, and their values. Each key has one place
+// in the cache, which it shares with other keys. threshold is Config.Threshold.
 type cache struct {
 	places    []remembered
 	threshold float64
 }
 
-// remembered is what a client remembers of a key.
+// remembered is one place of the cache: what a client remembers of a key.
 type remembered struct {
 	key uint64
 	// at is the offset of the key's slot. slot is the value that the slot had; 0 means that the
@@ -40,7 +40,8 @@ func (c *cache) get(key uint64, h layout.Hash) *remembered {
 // the slot.
 func (c *cache) trusts(r *remembered) bool { return r != nil && r.wrong <= c.threshold*r.uses }
 
-// used records a use of the entry. right: the slot had the remembered value.
+// used records that an operation has used the entry. right is true if the slot still had the
+// remembered value.
 func (r *remembered) used(right bool) {
 	if r.uses++; !right {
 		r.wrong++
@@ -48,7 +49,7 @@ func (r *remembered) used(right bool) {
 }
 
 // in reports whether the slot still has the remembered value. list has the slots that may name the
-// key.
+// key, as they were read just now.
 func (r *remembered) in(list []entry) bool {
 	for _, e := range list {
 		if e.at == r.at {

@@ -9,16 +9,17 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Client is one client thread, with a connection to each memory server. See the package comment. It
-// consists of layers. Each layer embeds the one below it and calls nothing above it. From the
-// bottom: memory (operations on the servers), space (objects and blocks), finder (the index),
-// changer (changes of slots), grower (splits of subtables), and Client itself (the operations of
-// kv.Store).
+// Client is one client thread of a store, with a connection to each memory server. See the package
+// comment. It consists of layers. Each layer embeds the one below it and calls nothing above it.
+// From the bottom: memory (operations on the servers), space (objects and blocks), finder (the
+// index), changer (changes of slots), grower (splits of subtables), and Client itself (the
+// operations of kv.Store).
 type Client struct {
 	grower
 	out   []byte
 	ended bool
-	// rival is an INSERT of another client for the key that this client is inserting.
+	// rival is what this client knows of another client's INSERT of the key that it is inserting
+	// itself.
 	rival rival
 	// nextSettle is the earliest time at which the client tries again to settle operations with an
 	// unknown outcome.
@@ -76,7 +77,7 @@ func (c *Client) register(deadline clock.Time) error {
 			return err
 		}
 	}
-	return c.breakAll() // connect again, as the owner with the new number
+	return c.breakAll() // connect again: the connections belong to the owner with the new number
 }
 
 // begin is called at the start of each operation.
@@ -112,7 +113,7 @@ func (c *Client) begin(deadline clock.Time) error {
 }
 
 // rejoin is called after another client has taken this one for dead. The client takes a new number.
-// It has lost all that it owned.
+// It has lost all blocks that it owned.
 func (c *Client) rejoin(deadline clock.Time) error {
 	was := c.super
 	c.id, c.heirs = 0, nil
@@ -122,7 +123,7 @@ func (c *Client) rejoin(deadline clock.Time) error {
 	}
 	c.fenced = false
 	err := c.introduce(deadline)
-	// A member that is absent is replaced by a master.
+	// If a member is only absent, the store is not lost: a master removes that member.
 	if !errors.Is(err, errAbsent) && (errors.Is(err, layout.ErrSuperblock) || errors.Is(err, errServers) || errors.Is(err, errFormatted)) {
 		err = fmt.Errorf("%w: %w", kv.ErrLost, err)
 	}
@@ -143,8 +144,9 @@ func (c *Client) Last() kv.Cost { return c.cost }
 func (c *Client) MaxValue() int { return c.largest()*layout.Unit - layout.Overhead }
 
 // Leaked returns how many objects this client may have leaked: objects of its operations with an
-// unknown outcome, and frees that were perhaps not executed. The former are reused when their
-// outcome is known. The latter are reused when the owners of their blocks have found them.
+// unknown outcome, and frees that were perhaps not executed. An object of an operation is reused
+// when the outcome is known. An object whose free was lost is reused when the owner of its block
+// has found it by a sweep.
 func (c *Client) Leaked() uint64 { return uint64(len(c.unsure)) + c.lost }
 
 // Close sends the frees that the client has collected, leaves its blocks to other clients, and ends
@@ -156,7 +158,8 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.ended = true
-	// Keys that are being moved reach their places. Any client can continue the split after that.
+	// First the client completes the moves of keys that it has begun for a split. Any other client
+	// can continue the split after that.
 	if !c.fenced {
 		_ = c.complete(false, c.rt.Now().Add(leaveTimeout))
 	}

@@ -27,20 +27,21 @@ type Config struct {
 	// share of them, a GET reads the slot before it reads the object. 0 means 0.1, as published.
 	Threshold float64
 	// Lease is how long a client waits for another client that must go on. After that it takes the
-	// other one for dead, and makes the memory servers end its connections (see Client.Recover); 0
-	// means 500 ms. A client that was only slow loses nothing but time. For a master, Lease is how
-	// long a memory server may be silent; at least MinMasterLease.
+	// other client for dead, and makes the memory servers end that client's connections (see
+	// Client.Recover); 0 means 500 ms. If the other client was only slow, it goes on with a new
+	// number, and loses nothing but time. For a master, Lease is how long a memory server may be
+	// silent; at least MinMasterLease.
 	Lease time.Duration
 	// ClientLease is how long a client that owns blocks may be silent. After that the master
-	// recovers it, as Client.Recover does. 0 means 20 times Lease, but at least 10 s. Negative: the
-	// master never recovers a client. A client that works shows that it is alive once in half of
-	// its own Lease, which must be much shorter than ClientLease. A client that waits until the
-	// master has settled a block treats the master in the same way: it may be silent for
+	// recovers the client, as Client.Recover does. 0 means 20 times Lease, but at least 10 s.
+	// Negative: the master never recovers a client. A client that works shows that it is alive once
+	// in half of its own Lease, which must be much shorter than ClientLease. A client that waits
+	// until the master has settled a block treats the master in the same way: it may be silent for
 	// ClientLease.
 	ClientLease time.Duration
-	// Ahead: a client requests its next block when it has so many free objects of a length left, so
-	// that no operation waits for the memory server's answer. 0 means 32. Negative: the client
-	// requests a block when it needs one.
+	// Ahead is how many free objects of a length a client has left when it requests its next block,
+	// early enough that no operation waits for the memory server's answer. 0 means 32. Negative:
+	// the client requests a block when it needs one.
 	Ahead int
 	// Published makes the client decide as the public code does, with the holes 1 to 4 of HOLES.md:
 	// for measurements, and to show these holes. All clients of a store should have the same value.
@@ -48,7 +49,8 @@ type Config struct {
 	Published bool
 }
 
-// MinMasterLease is the shortest lease of a master. Servers answer in much less time.
+// MinMasterLease is the shortest lease of a master. A memory server that is alive answers in much
+// less time.
 const MinMasterLease = time.Millisecond
 
 const (
@@ -56,28 +58,29 @@ const (
 	clientLeases     = 20
 	defaultCache     = 1 << 14
 	defaultThreshold = 0.1
-	// defaultAhead: a request for a block takes as long as about 30 round trips, and an INSERT takes 3
-	// at least.
+	// defaultAhead is for requests that take as long as about 30 round trips, and for INSERTs,
+	// which take 3 round trips at least.
 	defaultAhead = 32
 	// pause is how long a client waits before it repeats an attempt that failed.
 	pause = 200 * time.Microsecond
 	// poll is how long a client waits before it checks again whether the winner of a slot has
 	// changed the primary.
 	poll = 10 * time.Microsecond
-	// stuckAfter is how long an INSERT waits for the winner of its slot before it chooses another
-	// slot: some round trips. avoidFor is how long the client does not choose the first slot again.
-	// maxStuck is the largest number of slots that it avoids.
+	// stuckAfter is how long an INSERT that has lost its slot waits for the winner to change the
+	// primary before it chooses another slot. avoidFor is how long the client does not choose the
+	// first slot again. maxStuck is the largest number of slots that the client avoids.
 	stuckAfter = 5 * time.Millisecond
 	avoidFor   = time.Second
 	maxStuck   = 64
-	// settleTimeout is by how much an operation may exceed its deadline. After it has swapped a
-	// backup of a slot, other clients wait for it.
+	// settleTimeout is by how much an operation may exceed its deadline after it has swapped a
+	// backup of a slot. Other clients wait for the operation then, so it should not give up.
 	settleTimeout = time.Second
 	// farewellTimeout is how long a client waits for a server to confirm the end of a connection.
 	// Without a confirmation the server notices the end later.
 	farewellTimeout = 100 * time.Millisecond
-	// leaveTimeout is how long a closing client may take to leave its blocks to others: longer than
-	// it takes to notice that a connection has failed, which is 1.07 s (docs/explain/patience.md).
+	// leaveTimeout is how long a closing client may take to leave its blocks to other clients. This
+	// is more than the 1.07 s that it takes to notice that a connection has failed
+	// (docs/explain/patience.md).
 	leaveTimeout = 2 * time.Second
 )
 
@@ -119,14 +122,15 @@ type FormatConfig struct {
 	Generation uint64
 }
 
-// Limits and defaults of a format.
+// Limits and defaults of a FormatConfig. indexShare: the index gets one part in indexShare of the
+// memory.
 const (
 	defaultBlock = 256 << 10
 	minBlock     = 64 * layout.Unit
-	minBlocks    = 1024 // of an area, if the memory allows it, because each client takes some
+	minBlocks    = 1024 // how many blocks an area has at least, if the memory allows it, because each client takes some
 	groupLen     = 3 * layout.BucketLen
 	indexShare   = 8
-	growReplicas = 3 // of an index that can grow
+	growReplicas = 3 // the largest number of replicas of an index that can grow
 )
 
 // shape computes the arrangement of the memory. memory is the number of bytes of each server.

@@ -5,10 +5,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// copied is a copy of a block's word which the client is changing. The other servers with replicas of a
-// block's objects have such copies: they are all that remains of the word when the block's server loses its
-// memory (see Master.fill). A client raises the copies before an object gets a version that they do not
-// have, so no slot has a value twice, whatever is lost.
+// copied is a copy, on another server, of a block's word in the block table. The client is changing
+// it from was to now by a CAS; word is where the value that the CAS finds goes in the buffer. The
+// other servers with replicas of a block's objects have such copies: they are all that remains of
+// the word when the block's server loses its memory (see Master.fill). A client raises the copies
+// before an object gets a version that they do not have, so no slot has a value twice, whatever is
+// lost.
 type copied struct {
 	server   int
 	at       uint64
@@ -16,8 +18,9 @@ type copied struct {
 	word     int
 }
 
-// copyWord adds CASes of the copies of a block's word to the batch. was is what the copies are as far as
-// the client knows. After the batch, settleCopies finds out what they were.
+// copyWord adds CASes of the copies of a block's word to the batch. was is the value that the
+// copies have as far as the client knows, now is the new one. After the batch was executed,
+// settleCopies checks the values that the CASes have found.
 func copyWord(s *space, id blockID, was, now layout.BlockUse) {
 	shape := &s.super.Shape
 	s.copied = s.copied[:0]

@@ -1,6 +1,7 @@
 // Package fusee is a client of FUSEE, a key-value store whose index, log and memory management are
 // in passive memory (FUSEE, FAST 2023). Clients search and change the store by one-sided operations
-// alone. The memory servers' processors only give out blocks (memservice.Take).
+// alone. The memory servers' processors only give out blocks, the units of memory for objects
+// (memservice.Take).
 //
 // The index is a hash table (package layout) whose slots are replicated by SNAPSHOT (package
 // snapshot). A GET takes one round trip if the client remembers where the value is, otherwise two.
@@ -27,9 +28,9 @@
 //     buckets again after its CAS of the primary, in the same round trip. Until then its object is
 //     pending, and the key is absent for all other clients. Then the client marks the object as
 //     valid, which takes one round trip more than in the paper. If two clients see each other's
-//     object, the client whose slot is at the higher offset gives up, and the other one waits for
-//     that. A client that sees a valid object of the key gives up with kv.ErrExists. Two clients
-//     that do not see each other are never both pending.
+//     object, the client whose slot is at the higher offset gives up, and the other client waits
+//     until it has. A client that sees a valid object of the key gives up with kv.ErrExists. It
+//     cannot happen that both objects are pending and neither client sees the other's.
 //
 // # Blocks and clients that end
 //
@@ -48,10 +49,11 @@
 // owners sweep their blocks when it changes.
 //
 // No slot has the same value twice. So a client that was hung may go on at any later time: its CAS
-// finds what the client has read, or fails. Each use of an object has a greater version than all
-// earlier uses of that memory. The word of the block has a version before an object gets it, so a
-// later owner begins after it even if the object itself is torn. A block whose version is
-// layout.MaxVersion is spent: its objects are not reused until the store is formatted.
+// succeeds only if the slot is unchanged since the client has read it. Each use of an object has a
+// greater version than all earlier uses of that memory. The word of the block has a version before
+// an object gets it, so a later owner begins after it even if the object itself is torn. When the
+// version of a block has reached layout.MaxVersion, its objects are not reused until the store is
+// formatted again.
 //
 // If a client has waited for another client for Config.Lease, and a READ that it has begun after
 // the lease shows no progress of the other one, it takes the other one for dead. Client.Recover
@@ -75,9 +77,9 @@
 //
 // A Master changes the members of the store (layout.View) when a memory server has crashed: the
 // server has not answered for the master's lease, or its memory is another incarnation. If the
-// master itself was hung, it begins all leases again. A new master fences the number of the former
-// one. A master replaces a view only by a CAS from the view that it has read. So a former master
-// that goes on changes nothing.
+// master itself was hung, it begins all leases again. A new master fences the client number of the
+// former one: the servers execute no request of it any more. A master replaces a view only by a CAS
+// from the view that it has read. So a former master that goes on changes nothing.
 //
 // First the remaining servers get a view in preparation, and end all connections except those of
 // the master. A client reads the view on each new connection before it sends anything else. The
@@ -92,12 +94,14 @@
 //
 // # Memory servers that come back
 //
-// A server that answers again, with or without its memory, is filled by the master and becomes a member
-// again. Clients are at work until the last step, which is a change of the members (see above):
+// A server that answers again, with or without its old memory, is filled by the master (it gets all
+// data that it must have) and becomes a member again. Clients are at work until the last step,
+// which is a change of the members (see above):
 //
-//   - The master claims the server. One READ shows the server's view and its master: a server on which another
-//     master has made a later view, or a view without any present member, is left as it is. It takes back
-//     the view of the server, has it end all connections, and clears its memory in slices (Master.clearSome).
+//   - The master claims the server. One READ shows the server's view and its master: a server on
+//     which another master has made a later view, or a view without any present member, is left as
+//     it is. The master sets the server's view to 0, has the server end all connections, and clears
+//     its memory in slices (Master.clearSome).
 //   - It prepares a view without the server, and makes the replicas of the index alike. It copies the index, and
 //     the blocks of which the server has a replica (Master.fill), and shows its standby meanwhile that it is
 //     alive. If the master dies here, the former members have all that there is.
@@ -114,8 +118,8 @@
 // A client takes another incarnation of a server for a member only if that has a later view of the same store. If
 // a member is silent, it also asks the servers that were no members: perhaps they are now.
 //
-// A Standby takes the master's place when the master is silent (see there why two masters never go
-// on both).
+// A Standby takes the master's place when the master is silent. The comment of Standby explains why
+// two masters never change the store at the same time.
 //
 // A client of a store with a master shows that it is alive (see pulse). The master recovers clients
 // that own blocks and have been silent for Config.ClientLease.
@@ -128,11 +132,11 @@
 // All slots of the twin are 0 before the split; a slot that was ever used is never 0 again.
 //
 // Any number of clients may work on a split, and none of them owns it. They change each word by a
-// CAS, from a value that never comes back to a value that is the same for all of them. So if a
-// client dies or is late, the other clients can go on. An INSERT that leaves few empty slots in the
-// buckets of its key begins a split. Each client that inserts a key into that subtable joins the
-// split, and then works on it for some round trips in each of its operations that change keys. The
-// words change like this:
+// CAS: the value that it expects never occurs again after the change, and the new value is the same
+// for all clients. So if a client dies or is late, the other clients can go on. An INSERT that
+// leaves few empty slots in the buckets of its key begins a split. Each client that inserts a key
+// into that subtable joins the split, and then works on it for some round trips in each of its
+// operations that change keys. The words change like this:
 //
 //	directory      depth d               -> d, being split  -> d + 1
 //	bucket header  open: d               -> moving: d + 1   -> settled: d + 1
@@ -144,7 +148,7 @@
 //	flip    The headers become moving; after that the slots are read. An INSERT of a key that
 //	        moves reads the headers again after its CAS. If its bucket is not open, it puts its
 //	        object, which is pending, into the same place of the twin, and empties the first
-//	        slot beside that. So the keys that were read are all that must be moved.
+//	        slot at the same time. So the keys that were read are all that must be moved.
 //	inspect The objects say which keys move. Their versions show that they are those of the slots.
 //	        A key that stays is not looked at again: clients change its slot as they like. If an
 //	        object is pending, the split waits until its client marks it as valid, and then moves

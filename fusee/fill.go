@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 )
 
-// guestStage is what a master has done with a server that is no member.
+// guestStage is how far a master has come with making a server a member again.
 type guestStage uint8
 
 const (
@@ -22,7 +22,7 @@ const (
 	clearing
 	// cleared: the next change of the members fills the server.
 	cleared
-	// filling: clients wait.
+	// filling: a change of the members is filling the server, and clients wait.
 	filling
 )
 
@@ -30,25 +30,26 @@ const (
 type guest struct {
 	stage  guestStage
 	server int
-	// off is how much of its memory is cleared.
+	// off is how many bytes of its memory are cleared.
 	off uint64
-	// turn is the server that is asked next. next is, by server, when it may be asked, and waits is how long
-	// the master waits after the next failure.
+	// turn is the server that the master asks next. next is, by server, the earliest time for that,
+	// and waits is how long the master leaves the server alone after its next failure.
 	turn  int
 	next  [layout.MaxServers]clock.Time
 	waits [layout.MaxServers]time.Duration
 }
 
-// maxWaits bounds the time, in leases, after which a server is filled again that could not be filled.
+// maxWaits is the longest time, in leases, for which a master leaves a server alone that it could
+// not fill.
 const maxWaits = 256
 
 // errGuest: a server that is being filled has failed.
 var errGuest = errors.New("a memory server that has come back cannot be filled")
 
-// errForeignMemory: another store, or something else, uses the memory of a server.
+// errForeignMemory: the memory of a server has the data of another store, or of something else.
 var errForeignMemory = errors.New("its memory is used for something else")
 
-// errForeignReign: another master has changed a server that is no member.
+// errForeignReign: another master has written a view to a server that is no member.
 var errForeignReign = errors.New("another master has made a later view there, or one without any of the present members; " +
 	"the server is left as it is")
 
@@ -87,7 +88,8 @@ func (m *Master) judge(members layout.View, err error) {
 	}
 }
 
-// visit asks the next server that is no member, and claims it if it answers.
+// visit asks the next server that is no member whether it answers, and claims it if it does. That
+// server is the guest then.
 func (m *Master) visit() error {
 	g, c := &m.guest, m.c
 	for range c.links {
@@ -108,7 +110,7 @@ func (m *Master) visit() error {
 			g.server = i
 			m.refuse()
 			return fmt.Errorf("fill memory server %d: %w", i, err)
-		default: // it does not answer, or its connections are changing: it is asked again later
+		default: // the server does not answer, or another master is claiming it: visit asks it again later
 			err = c.fab.Break(i)
 		}
 		return err
@@ -116,9 +118,9 @@ func (m *Master) visit() error {
 	return nil
 }
 
-// greet claims a server that is no member, and has it end all connections but this master's. One READ shows
-// the server's view and the number of its last master. If that is a later master, this one was deposed
-// and does not know it yet: it claims nothing.
+// greet claims a server that is no member, and has it end all connections but this master's. One
+// READ shows the server's view and the number of its last master. If the last master is a later one
+// than this, this master was deposed and does not know it yet: it does not claim the server.
 //
 // Words of another master on this server do not prove that this master was deposed: only the members
 // know that, and they end a deposed master's connections. While the network was divided, a master that
@@ -192,7 +194,8 @@ func (m *Master) fillable(i int) bool {
 	return !slices.ContainsFunc(head, func(b byte) bool { return b != 0 })
 }
 
-// clearSome clears the memory of the guest for an eighth of the lease: all but the word of the master.
+// clearSome continues to clear the memory of the guest, for an eighth of the lease in each call. It
+// leaves the word with the master's number as it is.
 func (m *Master) clearSome() error {
 	g, c := &m.guest, m.c
 	size := c.super.Shape.Len()
@@ -224,7 +227,7 @@ func (m *Master) clearSome() error {
 	return nil
 }
 
-// fillPieces is how many pieces of memory are in flight at a time.
+// fillPieces is how many pieces of memory, of 32 KiB each, are in flight at a time.
 const fillPieces = 7
 
 // guestDo executes a batch of operations on the guest.
@@ -242,8 +245,8 @@ func (m *Master) guestDo() error {
 func (m *Master) patience() time.Duration { return max(2*m.c.cfg.Lease, minPatience) }
 
 // admit fills the guest, if there is one, in the middle of a change to the view `next`, and returns
-// the view that is to be settled. No client is at work. If the guest fails, the view has the other
-// members.
+// the view that is to be settled. No client is at work. If the guest fails, this view has only the
+// members of next.
 func (m *Master) admit(next layout.View) (layout.View, error) {
 	g := &m.guest
 	settled := next.As(layout.Settled)
@@ -264,16 +267,17 @@ func (m *Master) admit(next layout.View) (layout.View, error) {
 	return settled, err
 }
 
-// filler copies the parts of the store that a server must have to that server.
+// filler copies to server `to` the parts of the store that it must have as a member.
 type filler struct {
 	*Master
 	to int
-	// next is when the master shows again that it is alive.
+	// next is when the master shows its standby again that it is alive.
 	next clock.Time
 }
 
-// fill writes all that server i must have as a member: the index, and replicas of all objects. Its own block
-// table was lost, and is made from the copies (see copied): no block there has an owner now.
+// fill writes to server i all that it must have as a member: the index, and replicas of objects.
+// Its own block table was lost, and fill makes it from the copies on other servers (see copied). So
+// no block of the server has an owner then.
 func (m *Master) fill(i int, members layout.View) error {
 	f := &filler{Master: m, to: i}
 	shape := &m.c.super.Shape
@@ -295,7 +299,8 @@ func (m *Master) fill(i int, members layout.View) error {
 	return nil
 }
 
-// head writes the superblock and the words behind it, but for those of masters.
+// head writes the superblock to the guest, and the words behind it, except those of master and
+// standby.
 func (f *filler) head(epoch uint32) error {
 	c := f.c
 	words := []uint64{uint64(epoch)}
@@ -321,8 +326,9 @@ func (f *filler) head(epoch uint32) error {
 	return f.guestDo()
 }
 
-// area copies area j of the server with its block table. The area has the replicas of the objects whose
-// first replica is on the server that is j places before this one.
+// area copies area j of the guest, and the block table of this area, from other servers. The area
+// has the replicas of the objects whose first replica is on the server that is j places before this
+// one.
 func (f *filler) area(j int) error {
 	shape := &f.c.super.Shape
 	first := (f.to - j + shape.Servers) % shape.Servers
@@ -369,7 +375,7 @@ func (f *filler) read() error {
 	return c.do(now.Add(f.patience()))
 }
 
-// all reads n bytes of a member.
+// all reads n bytes at offset off of a member.
 func (f *filler) all(server int, off uint64, n int) ([]byte, error) {
 	var out []byte
 	for len(out) < n {
@@ -387,7 +393,7 @@ func (f *filler) all(server int, off uint64, n int) ([]byte, error) {
 	return out, nil
 }
 
-// put writes bytes to the guest.
+// put writes b to the guest at offset off.
 func (f *filler) put(off uint64, b []byte) error {
 	for len(b) > 0 {
 		n := min(piece, len(b))

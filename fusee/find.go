@@ -13,12 +13,14 @@ import (
 type finder struct {
 	space
 	cache cache
-	// sight is what the client has read last for the key. stale: the subtable was split since then.
-	// leaving are slots in the key's buckets whose keys are being moved and are not in the twin yet.
+	// sight is what the client has read last of the key's buckets. stale is true if they have shown
+	// that the client's copy of the directory is out of date. leaving are slots in the key's
+	// buckets whose keys a split is moving and that are not in the twin yet.
 	sight   sight
 	stale   bool
 	leaving []entry
-	// vacant is how many slots in the buckets of the key are empty. vacancy counts them.
+	// vacant is how many slots in the buckets of the key were empty when vacancy counted them.
+	// found is the list that look returns.
 	vacant int
 	found  []entry
 	// strangers are slots that inspect has found to name other keys than the one of this operation. They
@@ -32,20 +34,22 @@ type finder struct {
 	object layout.Object
 }
 
-// entry is a slot, by its offset at, with its value.
+// entry is a slot of the index: its offset at, and the value that was read there.
 type entry struct {
 	at   uint64
 	slot layout.Slot
 	// mark is the mark of the object that the slot names, after inspect has read the object.
 	mark layout.Mark
-	// passing: a split moves the key, and the twin does not have it yet. slot is what the twin will have.
+	// passing is true if a split is moving the key, and the twin does not have it yet. Then slot is
+	// the value that the twin's slot will get.
 	passing bool
 }
 
-// maxStrangers bounds the slots that a client does not inspect again.
+// maxStrangers is the largest number of slots with other keys that a client remembers in one
+// operation.
 const maxStrangers = 64
 
-// errDirectory: the buckets do not belong to the subtable that the directory names.
+// errDirectory: the buckets or the directory have contents that no client of this store writes.
 var errDirectory = errors.New("the index is damaged or not the one that this client knows")
 
 // loadDirectory reads the whole directory.
@@ -71,8 +75,8 @@ func (f *finder) loadDirectory(deadline clock.Time) error {
 	return nil
 }
 
-// readBuckets adds READs of the buckets of hash h to the batch. set chooses one of two parts of the
-// buffer.
+// readBuckets adds READs of the buckets of hash h to the batch. set, 0 or 1, chooses the part of
+// the buffer for them: 1 is for READs behind the CAS of a primary.
 func (f *finder) readBuckets(h layout.Hash, set int) {
 	f.aim(&f.sight, h)
 	f.readSight(&f.sight, bucketsAt(set))
@@ -80,10 +84,10 @@ func (f *finder) readBuckets(h layout.Hash, set int) {
 
 func bucketsAt(set int) int { return atBuckets + set*sightLen }
 
-// look parses the buckets that readBuckets has read with the same set, and returns the slots that may
-// name the key, but for those that are in f.leaving then. The list is valid until the next call. The
-// error errChanged means that the client's copy of the directory is out of date. The caller must call
-// catchUp and read the buckets again.
+// look parses the buckets that readBuckets has read with the same set, and returns the slots that
+// may name the key. Leaving slots are not among these, but in f.leaving. The list is valid until
+// the next call. The error errChanged means that the client's copy of the directory is out of date:
+// the caller must call catchUp and read the buckets again.
 func (f *finder) look(set int) ([]entry, error) {
 	f.found, f.leaving = f.found[:0], f.leaving[:0]
 	err := f.parseSight(&f.sight, bucketsAt(set))
@@ -125,8 +129,8 @@ type avoided struct {
 	until clock.Time
 }
 
-// avoid makes vacancy choose other slots than the one at offset `at`, because the winner of that
-// slot makes no progress.
+// avoid makes vacancy choose other slots than the one at offset `at`, because the client that has
+// won that slot makes no progress.
 func (f *finder) avoid(at uint64) {
 	now := f.rt.Now()
 	f.stuck = slices.DeleteFunc(f.stuck, func(a avoided) bool { return a.at == at || a.until <= now })
@@ -141,9 +145,9 @@ func (f *finder) avoids(at uint64) bool {
 	return slices.ContainsFunc(f.stuck, func(a avoided) bool { return a.at == at && f.rt.Now() < a.until })
 }
 
-// vacancy chooses an empty slot in the combined bucket with fewer keys. It chooses a slot that the
-// client avoids, or that a key has left, only if there is no other empty slot. ok is false if there is
-// none.
+// vacancy chooses an empty slot for an INSERT, in that of the key's two combined buckets which has
+// fewer keys. It chooses a slot that the client avoids, or that a key has left, only if there is no
+// other empty slot. ok is false if there is none.
 func (f *finder) vacancy() (e entry, ok bool) {
 	least := 2 * layout.CombinedSlots
 	f.vacant = 0
@@ -158,7 +162,8 @@ func (f *finder) vacancy() (e entry, ok bool) {
 			if room++; first.at == 0 {
 				first = one
 			}
-			// A slot that a key has left is about to be cleaned.
+			// A leaving slot counts as empty, but clients that work on the split are about to
+			// change it.
 			if free.at == 0 && !f.avoids(one.at) && !f.super.Shape.Format.Leaving(one.slot) {
 				free = one
 			}
@@ -176,8 +181,8 @@ func (f *finder) vacancy() (e entry, ok bool) {
 	return e, ok
 }
 
-// readObject adds a READ of the object that slot s names to the batch. part is the part of the
-// buffer for it. It returns false if the slot names no object.
+// readObject adds a READ of the object that slot s names to the batch. part, 0 to maxIn-1, is the
+// part of the buffer for it. It returns false if the slot names no object.
 func (f *finder) readObject(s layout.Slot, part int) bool {
 	shape := &f.super.Shape
 	r := shape.Format.Ref(s)
@@ -245,8 +250,9 @@ func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry
 	return out, nil
 }
 
-// stranger returns what the client remembers of an entry that names another key. A published value can
-// name other objects elsewhere.
+// stranger returns what the client remembers of an entry that names another key: the value, which
+// is enough in the hardened format, because no slot has a value twice. In the published format it
+// needs the offset, too.
 func (f *finder) stranger(e entry) entry {
 	if f.super.Shape.Format == layout.Published {
 		return entry{at: e.at, slot: e.slot}
@@ -254,9 +260,9 @@ func (f *finder) stranger(e entry) entry {
 	return entry{slot: e.slot}
 }
 
-// search is inspect for the entries that look has found, and for those of keys that are being moved: such
-// a key has its value, although no slot names it now. If the key is one of them, search returns its entry
-// alone, with the mark Valid, because a split moves no other objects.
+// search inspects the entries that look has found, and also the leaving slots: a key that is being
+// moved exists, although no slot names its object now. If the key is one of these, search returns
+// its entry alone, with the mark Valid, because a split moves only valid objects.
 func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry, error) {
 	format := f.super.Shape.Format
 	known := f.cache.get(key, f.sight.hash)
@@ -272,7 +278,7 @@ func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry,
 	if err != nil || len(f.leaving) == 0 || len(list) > 0 && list[0].mark == layout.Valid {
 		return list, err
 	}
-	if len(f.batch) > 0 { // inspect has had nothing to read
+	if len(f.batch) > 0 { // inspect has had nothing to read, so the heads were not read yet
 		if err := f.do(deadline); err != nil {
 			return nil, err
 		}
@@ -281,7 +287,7 @@ func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry,
 		switch head, err := f.headOf(i); {
 		case err != nil:
 			return nil, err
-		case head.Version != format.Ref(e.slot).Version: // the twin has the key by now, or another value of it
+		case head.Version != format.Ref(e.slot).Version: // the object is in use again: the twin has got the key meanwhile, or a newer value of it
 			return nil, errChanged
 		case head.Key == key:
 			return append(list[:0], f.passer(e)), nil
@@ -290,13 +296,15 @@ func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry,
 	return list, nil
 }
 
-// passer returns the entry of a key that is on its way to the twin. e is its leaving slot.
+// passer returns the entry of a key that a split is moving to the twin. e is the key's leaving
+// slot.
 func (f *finder) passer(e entry) entry {
 	return entry{e.at, f.super.Shape.Format.Left(e.slot, f.sight.hash.Fingerprint()), layout.Valid, true}
 }
 
-// readHeads adds READs of the heads of the objects that n slots name or, if they are leaving, have named
-// to the batch. They go to the part of the buffer for an object to be written.
+// readHeads adds READs of the heads of the objects that n slots name or, if they are leaving, have
+// named to the batch. The heads go to that part of the buffer which is otherwise for the object
+// that the client writes (atOut).
 func (f *finder) readHeads(n int, slot func(i int) layout.Slot) error {
 	shape := &f.super.Shape
 	for i := range n {

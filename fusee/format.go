@@ -9,10 +9,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 )
 
-// piece is the number of bytes of one WRITE of Format.
+// piece is the number of bytes of one WRITE by which Format, or a master that fills a server,
+// writes memory.
 const piece = 32 << 10
 
-// maker makes a store: see Format.
+// maker is the state of Format: access to the memory servers on which it makes a store.
 type maker struct {
 	memory
 	deadline clock.Time
@@ -65,7 +66,7 @@ func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superbloc
 			return s, err
 		}
 	}
-	for i := range cfg.Servers { // the superblocks last: no client opens the store before
+	for i := range cfg.Servers { // the superblocks are written last, so that no client opens the store before it is complete
 		var b [layout.SuperblockLen]byte
 		s.Server = i
 		s.Put(b[:])
@@ -90,8 +91,8 @@ func (m *maker) withdraw() error {
 	return nil
 }
 
-// retire makes the servers end the connections of all clients. It returns the largest client
-// number, and the memory size of the smallest server in bytes.
+// retire makes the servers end the connections of all clients. It returns the largest client number
+// that was ever used, and the size in bytes of the smallest region of a server.
 func (m *maker) retire() (last uint32, memory uint64, err error) {
 	memory = ^uint64(0)
 	for i, addr := range m.cfg.Servers {
@@ -109,7 +110,7 @@ func (m *maker) retire() (last uint32, memory uint64, err error) {
 	return last, memory, nil
 }
 
-// bytesAt writes b to server i at offset `off`.
+// bytesAt writes b to offset `off` of the region of server i.
 func (m *maker) bytesAt(i int, off uint64, b []byte) error {
 	for len(b) > 0 {
 		n := min(piece, len(b))

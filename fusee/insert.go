@@ -48,9 +48,10 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 // errCrowded: the buckets of a key have no empty slot.
 var errCrowded = errors.New("the buckets of the key are full")
 
-// makeRoom is called when the buckets of a key are full. It splits the key's subtable, or works on
-// the present split, until the key's buckets are settled or, if they are settled already, until the
-// split is complete.
+// makeRoom is called when the buckets of a key are full. It begins a split of the key's subtable,
+// unless the subtable is being split. It works on the split until the key's buckets are settled
+// (all their keys that move are in the twin). If they are settled already, it works until the split
+// is complete.
 func (c *grower) makeRoom(deadline clock.Time) error {
 	v := &c.sight
 	if !v.entry.Splitting {
@@ -64,14 +65,14 @@ func (c *grower) makeRoom(deadline clock.Time) error {
 	if err := c.complete(v.settled(), deadline); err != nil {
 		return err
 	}
-	if mine != nil { // the client continues its earlier split, like a client that was slow
+	if mine != nil { // the client goes back to the split on which it had worked before; others may have ended that meanwhile
 		c.split = mine
 	}
 	return nil
 }
 
 // foresee is called after an INSERT. If the buckets of the key are almost full, it begins a split
-// of the subtable. It joins a split of the subtable if there is one.
+// of the subtable. If the subtable is being split, the client works on that split from now on.
 func (c *grower) foresee(deadline clock.Time) error {
 	v := &c.sight
 	if c.split != nil {
@@ -79,7 +80,7 @@ func (c *grower) foresee(deadline clock.Time) error {
 	}
 	if _, ok := c.super.Shape.Twin(v.subtable, v.entry.Depth); ok && !v.entry.Splitting && c.vacant < splitRoom {
 		if c.cost.RTTs+c.trips() > pauseRTTs {
-			return nil // the next INSERT into these buckets begins it
+			return nil // this INSERT has taken long already: the next INSERT into these buckets begins the split
 		}
 		if err := c.begins(v.subtable, v.entry, deadline); err != nil {
 			return err
@@ -92,14 +93,16 @@ func (c *grower) foresee(deadline clock.Time) error {
 // errPending: another client is inserting the same key and has not finished.
 var errPending = errors.New("another client inserts the key")
 
-// rival is an INSERT of another client for the same key. slot is its slot. since is when this
-// client first saw that value; last is when it began the READ that saw the value last.
+// rival is an INSERT of another client for the same key. slot is the value of the other client's
+// slot, which names its pending object. since is when this client first saw that value; last is
+// when it began the READ that has shown the value last.
 type rival struct {
 	slot        layout.Slot
 	since, last clock.Time
 }
 
-// see records that a READ, begun at time `asked`, has shown the rival's slot.
+// see records that a READ that was begun at the time `asked` has shown the value of the rival's
+// slot.
 func (r *rival) see(slot layout.Slot, asked, now clock.Time) {
 	if r.slot != slot {
 		*r = rival{slot: slot, since: now}
@@ -107,9 +110,9 @@ func (r *rival) see(slot layout.Slot, asked, now clock.Time) {
 	r.last = asked
 }
 
-// outwait recovers the owner of the rival if the rival has made no progress for the lease. It uses
-// the time at which the last READ began, not the present time, because this client may have been
-// hung since then.
+// outwait recovers the client of the rival INSERT if that has made no progress for Config.Lease.
+// The lease must have ended before the last READ began. The present time does not count, because
+// this client may have been hung since then.
 func (c *Client) outwait(deadline clock.Time) error {
 	if c.rival.slot == 0 || c.rival.last < c.rival.since.Add(c.cfg.Lease) {
 		return nil
@@ -119,8 +122,8 @@ func (c *Client) outwait(deadline clock.Time) error {
 	return c.recoverOwner(slot, deadline)
 }
 
-// insert is one attempt of Insert. The errors errChanged, errPending and errCrowded make Insert try
-// again.
+// insert is one attempt of Insert. After the errors errView, errChanged, errPending and errCrowded
+// Insert tries again.
 func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.Time) error {
 	f, o, err := c.compose(key, h, value, layout.OpInsert, deadline)
 	if err != nil {
@@ -150,8 +153,8 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	}
 }
 
-// unrivalled is alone, also while the members change. After an error the object is withdrawn, unless the
-// error is errMoved or the outcome is unknown.
+// unrivalled calls alone, and calls it again after a change of the members. After an error the
+// object is withdrawn (no slot names it), unless the error is errMoved or the outcome is unknown.
 func (p *placing) unrivalled(c *Client, own entry, deadline clock.Time) error {
 	err := c.alone(p.key, p.hash, own, p.asked, deadline)
 	for ; errors.Is(err, errView); err = c.alone(p.key, p.hash, own, p.asked, deadline) {
@@ -185,7 +188,7 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 		return entry{}, err
 	}
 	into, free := c.vacancy()
-	list, err = c.inspect(key, list, deadline) // alone finds a key that is on its way
+	list, err = c.inspect(key, list, deadline) // inspect does not find a key that a split is moving; alone does later
 	switch {
 	case err != nil:
 		return entry{}, err
@@ -204,12 +207,12 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 // alone decides between clients that insert one key into different slots (see the package comment).
 // own is this client's slot, whose object is pending. The buckets were read after the CAS that
 // changed this slot, by READs begun after `asked`. alone returns nil when no other client has a
-// slot for the key.
+// slot for the key: then the object may become valid.
 func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clock.Time) error {
 	for set := 1; ; set = 0 {
 		list, err := c.look(set)
 		if err == nil && !c.sight.takes(own.at) || errors.Is(err, errChanged) && c.sight.closes(own.at) {
-			return errChanged // a split has begun; it may not have seen the slot
+			return errChanged // a split of the subtable has begun, and may not have seen this slot
 		}
 		if err == nil {
 			for i, e := range list {
@@ -239,8 +242,8 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 		if c.cost.Retries++; c.rt.Now() >= deadline {
 			return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 		}
-		// Not retry, which goes on with the members of another view: the master may have withdrawn
-		// the object.
+		// Client.retry must not be used here: it would go on with the members of a new view,
+		// although the master may have withdrawn the object. So the caller gets errView.
 		if err := c.catchUp(deadline); err != nil {
 			return err
 		}
@@ -256,8 +259,9 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 	}
 }
 
-// before reports whether slot `one` is at a lower place in its subtable than slot `other`. So the
-// result does not depend on whether a split has moved the slots.
+// before reports whether slot `one` is at a lower place in its subtable than slot `other`. The
+// place in the subtable is compared, not the offset, so that the result does not depend on whether
+// a split has moved the keys to the twin.
 func (c *grower) before(one, other uint64) bool {
 	_, a := c.super.Shape.Within(one)
 	_, b := c.super.Shape.Within(other)
@@ -277,14 +281,16 @@ func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) er
 	return unchanged(why)
 }
 
-// show marks the object of an INSERT as valid.
+// show marks the object of an INSERT, which slot own names, as valid: the INSERT has succeeded
+// then.
 func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline clock.Time) error {
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)
 	err := c.showAll(f.Ref, late)
 	for errors.Is(err, errView) {
 		if err = c.remains(own, h, 0, late); err == nil {
-			// If the object's server was lost, the block may have another owner by now, who uses the object
-			// again at any time. The master has marked the object then: otherwise it had emptied the slot.
+			// If the object's server was lost, the block may have another owner by now, who may
+			// reuse the object at any time. Then the master has marked the object as valid:
+			// otherwise it would have emptied the slot.
 			if !f.object.of(&c.space) {
 				break
 			}
@@ -293,7 +299,8 @@ func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline cl
 	}
 	if err != nil {
 		c.unsure = append(c.unsure, f.object)
-		// Also if the slot has changed: another client may have seen the object before that.
+		// The outcome is unknown even if the slot has changed, because another client may have read
+		// the valid object before that.
 		return ended(err)
 	}
 	c.cache.put(key, h, own.at, own.slot)

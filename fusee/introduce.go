@@ -19,8 +19,8 @@ var errServers = errors.New("the store was formatted on another list of memory s
 // errFormatted: another store was made while a client connected.
 var errFormatted = errors.New("another store is being made, or was made a moment ago")
 
-// introduce reads the superblocks and the view, takes the client's number, and connects again as its
-// owner.
+// introduce makes the client known to the store: it reads the superblocks and the view, takes a
+// client number, and connects again as the owner with this number.
 func (c *Client) introduce(deadline clock.Time) error {
 	for {
 		err := c.meet(deadline)
@@ -34,11 +34,11 @@ func (c *Client) introduce(deadline clock.Time) error {
 		if err == nil {
 			return nil
 		}
-		// Another client may have taken the number of this attempt for that of a dead client, and fenced it:
-		// the next attempt begins without one.
+		// Another client may have taken the number of this attempt for that of a dead client, and
+		// fenced it: the next attempt begins without a number.
 		c.view, c.id, c.fenced = 0, 0, false
-		// A member that is absent may have lost its memory, and is replaced by a master: the store
-		// is not lost.
+		// If a member is absent, perhaps because it has lost its memory, a master removes it: the
+		// store is not lost, and the client waits for that.
 		waits := errors.Is(err, errReborn) || errors.Is(err, kv.ErrTimeout) && !c.exempt
 		retry := errors.Is(err, errView) || errors.Is(err, errAbsent) || waits && !errors.Is(err, kv.ErrLost)
 		if !retry || c.rt.Now() >= deadline {
@@ -54,7 +54,8 @@ func (c *Client) introduce(deadline clock.Time) error {
 // errAbsent: a member of the store does not answer, or has lost its memory.
 var errAbsent = errors.New("a member of the store is absent")
 
-// meet reads the superblocks and views of all servers that answer. All members must be among them.
+// meet reads the superblocks and views of all servers that answer. For a client, all members must
+// answer and have the superblock of one store. A master may begin while members are absent.
 func (c *Client) meet(deadline clock.Time) error {
 	c.view, c.newer, c.until, c.missing = 0, 0, 0, 0
 	for i := range c.links {
@@ -114,7 +115,7 @@ func (c *Client) meet(deadline clock.Time) error {
 	}
 	lost := c.newer != 0 && !c.super.Shape.Survives(c.newer)
 	switch {
-	case c.newer.State() != layout.Settled && !c.exempt && (!c.awaits || lost): // a master may wait for servers that answer later
+	case c.newer.State() != layout.Settled && !c.exempt && (!c.awaits || lost): // if lost is true, a master may be waiting for servers that answer later
 		return errView
 	case lost:
 		return errHostile
@@ -122,10 +123,11 @@ func (c *Client) meet(deadline clock.Time) error {
 	return nil
 }
 
-// enter takes a number, and connects again as its owner.
+// enter takes a client number, and connects again as the owner with this number.
 //
-// Without a master, it waits until its deadline for a server that does not answer. A master removes
-// such a server, so each step has a limit then, and introduce begins again.
+// In a store without a master, enter waits until its deadline for a server that does not answer. A
+// master removes such a server. So in a store with a master each step waits only for meetPatience,
+// and introduce begins again after that.
 func (c *Client) enter(deadline clock.Time) error {
 	limit := func() clock.Time {
 		if c.exempt || !c.managed {
@@ -134,13 +136,14 @@ func (c *Client) enter(deadline clock.Time) error {
 		return min(deadline, c.rt.Now().Add(meetPatience))
 	}
 	c.use(c.newer)
-	// In the middle of a change the primary may be another one, which does not know the last number yet.
+	// In the middle of a change the primary may be on another server, which does not know the last
+	// client number yet.
 	if c.missing != 0 || c.exempt && c.newer.State() == layout.Preparing {
 		if err := c.passOver(deadline); err != nil {
 			return err
 		}
 	}
-	c.view = 0 // the connections until now have no owner
+	c.view = 0 // the connections that were made until now have no owner
 	for {
 		if err := c.register(limit()); err != nil {
 			return err
@@ -148,7 +151,7 @@ func (c *Client) enter(deadline clock.Time) error {
 		if c.newer.State() == layout.Settled || c.exempt {
 			break
 		}
-		if used, err := c.used(limit()); err != nil || !used { // a new primary does not know the last number yet
+		if used, err := c.used(limit()); err != nil || !used { // a new primary may not know the last client number yet, and give out a number twice
 			if err != nil {
 				return err
 			}
@@ -180,8 +183,9 @@ func (c *Client) enter(deadline clock.Time) error {
 	return nil
 }
 
-// used reports whether another client has connected to a member with the number of this client. (A
-// client that has taken a number and has not connected yet finds another view, and takes a number again.)
+// used reports whether another client has connected to a member with the number of this client.
+// (Another client that has taken the number and has not connected yet finds another view when it
+// connects, and takes another number.)
 func (m *memory) used(deadline clock.Time) (bool, error) {
 	for i, to := range m.cfg.Servers {
 		if !m.newer.Has(i) {
@@ -191,7 +195,7 @@ func (m *memory) used(deadline clock.Time) (bool, error) {
 		switch {
 		case errors.Is(err, verbs.ErrClosed):
 			return true, err
-		case err != nil: // a caller that begins again does so only after a timeout
+		case err != nil: // introduce begins again only after errors that are timeouts
 			return true, kv.TimedOut(err)
 		case h.Peer != "" || h.Fenced:
 			return true, nil
@@ -200,9 +204,10 @@ func (m *memory) used(deadline clock.Time) (bool, error) {
 	return false, nil
 }
 
-// passOver is called by a master that begins while members do not answer. It leaves these out of the
-// replicas of the index. Numbers of clients then come from the first server that remains: they are
-// greater than the number of a former master, because that one is fenced by its number.
+// passOver is called by a master that begins while members do not answer. It does not use the
+// replicas of the index on these members. Client numbers then come from the first of the other
+// servers. They must be greater than all numbers that clients and former masters have used, because
+// the servers may have fenced those: see numberFrom.
 func (c *Client) passOver(deadline clock.Time) error {
 	c.index = slices.DeleteFunc(c.index, func(i int) bool { return c.missing>>i&1 == 1 })
 	if len(c.index) == 0 {
@@ -222,9 +227,10 @@ func (c *Client) passOver(deadline clock.Time) error {
 	return c.numberFrom(last, deadline)
 }
 
-// numberFrom raises the word with the last number of a client, on the server with the primary, to at
-// least last: the greatest number that has connected to any server. A client may have a number from a
-// former primary without a connection. It finds another view when it connects, and takes a number again.
+// numberFrom raises the word with the last number of a client, on the server with the primary, to
+// at least last: the greatest number that has connected to any server. A client may have taken a
+// number from the former primary and not have connected yet. It finds another view when it
+// connects, and takes another number.
 func (c *Client) numberFrom(last uint32, deadline clock.Time) error {
 	for {
 		found, err := c.slotAt(c.root(), layout.ClientWord, deadline)

@@ -13,9 +13,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Master watches the memory servers of a store, and removes a server from the members when that has
-// crashed. The lasting state of a master is in the memory servers (layout.View), so another master can
-// continue its work.
+// Master watches the memory servers of a store, and removes a server from the members when the
+// server has crashed. The lasting state of a master is in the memory servers (layout.View), so
+// another master can continue its work.
 //
 // A change of the members has two steps. First the master writes a view in the state Preparing into
 // the servers that remain, and has them end all connections but its own. After that these servers
@@ -24,16 +24,17 @@ import (
 // index alike (see repair), and writes the view in the state Settled.
 type Master struct {
 	c *Client
-	// signs has what the master knows of the life of each server.
+	// signs has, by server, what the master knows about whether the server is alive.
 	signs []sign
-	// words are the views that the servers have, as far as the master knows. tried are the views that
-	// the master has tried to write in their place; the outcome may be unknown. Another master has
-	// written any other view.
+	// words are the views that the servers have, as far as the master knows. tried are the views
+	// that this master has tried to write in their place; the outcome may be unknown. If a server
+	// has neither of the two, another master has written its view.
 	words, tried []layout.View
 	// awake is the last time at which the master has noticed that it is not hung.
 	awake clock.Time
-	// second is what the master knows of its standby. beats counts the signs of life of this master.
-	// takes is true for a standby that takes charge, until it has settled its first view.
+	// second is what the master knows of its standby. beats counts the signs of life of this
+	// master. takes is true if this master was the standby and takes charge, until it has settled
+	// its first view.
 	second second
 	beats  uint32
 	takes  bool
@@ -41,47 +42,53 @@ type Master struct {
 	Changed func(was, now layout.View)
 	// Recovered, if set, is called after the master has recovered a client.
 	Recovered func(owner uint32)
-	// Counted, if set, is called with the number of a standby when the master begins to count on it,
-	// and with 0 when the master has retired it.
+	// Counted, if set, is called with the number of a standby when the master begins to count on it
+	// (it needs that standby's agreement to go on with few servers), and with 0 when the master has
+	// retired it.
 	Counted func(standby uint32)
 	// Failed, if set, is called when the master cannot recover clients, or cannot fill a server. The master
 	// tries it again, and calls Failed again only if the error is another one.
 	Failed func(err error)
 	// Filling, if set, is called when the master begins to fill a server that answers again.
 	Filling func(server int)
-	// failed is the last error.
+	// failed is the text of the error for which Failed was called last; "" after a success.
 	failed string
 	// wards are the clients that own blocks. nextTend is when the master examines them again. ended are
 	// dead clients whose blocks the master has taken over and has not settled completely.
 	wards    map[uint32]ward
 	nextTend clock.Time
 	ended    []uint32
-	// guest is the server that the master makes a member again.
+	// guest is the server that the master makes a member again, if there is one.
 	guest guest
 }
 
-// sign is what a master knows of the life of a server.
+// sign is what a master knows about whether a server is alive.
 type sign struct {
 	// since is the begin of the last READ that the server has answered, or the time at which the master
 	// began to watch the server. failed counts the failed READs since then.
 	since  clock.Time
 	failed int
 	// lost is true if the server has lost its memory and runs again. dead is true if the server has
-	// been silent for so many leases that the master takes it for crashed: waited.
+	// been silent for so many leases that the master takes it for crashed; waited is the number of
+	// these leases.
 	lost, dead bool
 	waited     int
 	// claimed is true if the server executes no request of the former master any more.
 	claimed bool
 }
 
-// ErrDeposed means that another master has taken charge of the store. This one changes nothing any more.
+// ErrDeposed means that another master has taken charge of the store. The master that gets this
+// error changes nothing any more.
 var ErrDeposed = errors.New("another master has taken charge of the store")
 
-// deadAfter is how many READs in sequence must fail until a server is taken for crashed.
+// deadAfter is how many READs in sequence must fail, for each lease that a server may be silent,
+// before the server counts as crashed. For a client (see tend) it is how many checks must find no
+// sign of life.
 const deadAfter = 2
 
-// OpenMaster makes the master of a store. It ends the former master first, and changes the view once: so
-// that clients know that there is a master, and so that a change which the former one has begun is ended.
+// OpenMaster makes the master of a store. It ends the former master first. Then it changes the view
+// once, so that clients know that there is a master, and so that a change of the members which the
+// former master has begun is completed.
 func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
 	m, err := newMaster(cfg)
 	if err != nil {
@@ -112,7 +119,8 @@ func (m *Master) start(cfg Config, deadline clock.Time) error {
 	return m.c.start(cfg, deadline)
 }
 
-// watch begins the leases of all servers again.
+// watch begins the leases of all servers and of the standby again: their silence counts from now
+// on.
 func (m *Master) watch(now clock.Time) {
 	m.awake, m.second.since = now, now
 	for i := range m.signs {
@@ -120,7 +128,7 @@ func (m *Master) watch(now clock.Time) {
 	}
 }
 
-// View is the view of the store.
+// View returns the view of the store: which servers are its members.
 func (m *Master) View() layout.View { return m.c.view }
 
 // Close ends the connections. The members remain as they are.
@@ -171,11 +179,11 @@ func (m *Master) Step() error {
 	case errors.Is(err, verbs.ErrClosed), errors.Is(err, kv.ErrLost), errors.Is(err, ErrDeposed):
 		return err
 	}
-	m.report(err) // if a server does not answer, that shows when it is asked again
+	m.report(err) // no error ends the master: if a server does not answer, the next probe shows it
 	return nil
 }
 
-// report calls Failed for an error that is not the last one.
+// report calls Failed for err, unless it is nil or the same error as in the last call.
 func (m *Master) report(err error) {
 	was := m.failed
 	m.failed = ""
@@ -197,7 +205,7 @@ func persist(m *Master) error {
 			return err
 		}
 		m.report(err)
-		m.c.rt.Sleep(glancePause) // the change may fail at once
+		m.c.rt.Sleep(glancePause) // a change may fail without any delay, and must not be repeated without a pause
 	}
 }
 
@@ -207,12 +215,13 @@ const changePatience = 30 * time.Second
 // minPatience is how long a master waits at least for an answer in the middle of a change.
 const minPatience = 100 * time.Millisecond
 
-// probe reads the views of all members, each with a patience of its own. quiet counts those that have not
-// answered and are not dead yet.
+// probe reads the views of all members, and waits for each at most a quarter of the lease. quiet is
+// how many members have not answered and do not count as crashed yet.
 func (m *Master) probe() (quiet int, err error) {
 	for i := range m.signs {
 		s := &m.signs[i]
-		// When a master begins, the former one may have settled a view that is newer than its own.
+		// When a master begins, the former master may have settled a newer view than the one that
+		// this master knows.
 		if !m.c.view.Has(i) && !m.c.newer.Has(i) || s.lost || s.dead {
 			continue
 		}
@@ -251,15 +260,19 @@ func (m *Master) probe() (quiet int, err error) {
 	return quiet, nil
 }
 
-// errKept: the NIC of a member was down, and the member has its memory yet.
+// errKept: the NIC of a member was down, and the member has kept its memory.
 var errKept = errors.New("the memory server was restarted with its memory")
 
-// reborn is called when a member's service is another incarnation than the one that this master
-// knows, with that error. If the memory has a view of the store, and another master, that one has
-// filled it: this one was hung meanwhile. If it has this master, it is the memory that this one
-// knows: a host's memory survives a crash of its NIC. Clients take that incarnation for a member
-// only in a later view, so the master changes the members. The server remains one if the store
-// needs it (see again). It is no lost one, because a standby may count on it.
+// reborn is called when the memory service of member i is another incarnation than the one that
+// this master knows; why is the error that has shown this. reborn looks at the view and the
+// master's number in the server's memory. Without a view the memory was lost, and reborn returns
+// why. With a view and another master's number, that master has filled the server while this one
+// was hung: reborn returns ErrDeposed.
+//
+// With a view and the number of this master it is still the same memory, because a host's memory
+// survives a crash of its NIC: reborn returns errKept. Clients accept the new incarnation as a
+// member only with a later view, so the master then changes the view. The server remains a member
+// if the store needs it (see again). It does not count as lost, because a standby may count on it.
 func (m *Master) reborn(i int, why error, deadline clock.Time) error {
 	if !m.signs[i].claimed {
 		return why
@@ -279,7 +292,8 @@ func (m *Master) reborn(i int, why error, deadline clock.Time) error {
 // nothing if the master removes such a server early, and perhaps only its link loses packets.
 const lastLeases = 8
 
-// leases is how many leases a server may be silent.
+// leases returns how many leases server i may be silent before it counts as crashed: 1 if the store
+// survives without it, otherwise lastLeases.
 func (m *Master) leases(i int) int {
 	rest := m.c.view.Next(func(j int) bool { return j != i && !m.signs[j].lost && !m.signs[j].dead })
 	if m.c.super.Shape.Survives(rest) {
@@ -292,9 +306,10 @@ func (m *Master) leases(i int) int {
 // answered since then.
 var errDoubt = fmt.Errorf("memory servers without which the store is lost do not answer: %w", kv.ErrTimeout)
 
-// doubts is called when the store is lost without the servers that were taken for crashed. Those that were
-// silent for less than lastLeases, because another server was a member then, get the rest of the time: perhaps
-// the network was down. doubts reports whether there are any.
+// doubts is called when the store is lost without the servers that were taken for crashed. Some of
+// them were perhaps silent for less than lastLeases, because the store did not need them then.
+// doubts counts these as alive again until lastLeases have passed, because perhaps only the network
+// was down. It reports whether there are any.
 func (m *Master) doubts() (any bool) {
 	for i := range m.signs {
 		if s := &m.signs[i]; s.dead && s.waited < lastLeases {
@@ -304,13 +319,15 @@ func (m *Master) doubts() (any bool) {
 	return any
 }
 
-// errSeparated: no server answers this master, which proves nothing about the servers.
+// errSeparated: no server answers this master. Perhaps only the master's link is down, so no server
+// is taken for crashed.
 var errSeparated = fmt.Errorf("no memory server answers the master: %w", kv.ErrTimeout)
 
-// again is called when the store is lost without the servers that were taken for crashed. It asks all servers
-// once more, members or not. A server that answers has not crashed: the master examines it again. If none
-// answers, the master is cut off while clients may go on, and it waits until it reaches a server. again returns
-// nil if what the master knows of the servers is right.
+// again is called when the store is lost without the servers that were taken for crashed. It asks
+// all servers once more, members or not. A server that answers has not crashed: the master examines
+// it again (errDoubt). If no server answers, the master is cut off while clients may go on, and it
+// waits until it reaches a server (errSeparated). again returns nil if the servers that were taken
+// for crashed do not answer and another server does.
 func again(m *Master) error {
 	silent, wrong := true, false
 	for i := range m.c.links {
@@ -345,9 +362,10 @@ func (m *Master) notice(now clock.Time) (hung bool) {
 	return hung
 }
 
-// ask claims a server, if it is not claimed yet, and reads its view.
+// ask claims a server, if it is not claimed yet, shows it that the master is alive, and reads its
+// view. If another master has written the view, it returns ErrDeposed.
 func (m *Master) ask(i int, deadline clock.Time) error {
-	if !m.signs[i].claimed { // a standby may have to do with another incarnation of the server
+	if !m.signs[i].claimed { // the server may be another incarnation than the one that this master knew as a standby
 		if _, err := m.c.peek(i, m.c.newer.As(layout.NoView), deadline); err != nil {
 			return err
 		}
@@ -372,8 +390,8 @@ func (m *Master) ask(i int, deadline clock.Time) error {
 	return ErrDeposed
 }
 
-// claim ends the former master at a server: none of its requests is executed there after that. Of several
-// masters that begin, one goes on at the most on each server.
+// claim ends the former master at a server: none of its requests is executed there after that. If
+// several masters begin at the same time, at most one of them can claim each server.
 func (m *Master) claim(i int, deadline clock.Time) error {
 	c := m.c
 	slot, err := c.slotAt(i, layout.MasterWord, deadline)
@@ -426,7 +444,7 @@ func (m *Master) change(deadline clock.Time) error {
 			return ErrDeposed
 		case errors.Is(err, ErrDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 			return err
-		case errors.Is(err, errAlone): // until a standby or the other servers answer
+		case errors.Is(err, errAlone): // try again until a standby or the other servers answer
 			m.hope()
 			deadline = m.c.rt.Now().Add(changePatience)
 		case errors.Is(err, errSeparated): // until servers answer
@@ -434,7 +452,7 @@ func (m *Master) change(deadline clock.Time) error {
 		case m.c.rt.Now() >= deadline:
 			return fmt.Errorf("change the members of the store: %w", err)
 		}
-		m.watch(m.c.rt.Now()) // perhaps another server has crashed
+		m.watch(m.c.rt.Now()) // meanwhile another server has perhaps crashed: its silence counts from now on
 	}
 }
 
@@ -453,7 +471,7 @@ func (m *Master) survey(deadline clock.Time) error {
 	}
 }
 
-// attempt is one attempt of change.
+// attempt is one attempt of change. All members have answered, or are known to have crashed.
 func (m *Master) attempt(deadline clock.Time) error {
 	c := m.c
 	next := c.newer.Next(func(i int) bool { return !m.signs[i].lost && !m.signs[i].dead })
@@ -476,7 +494,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 		}
 	}
 	limit := min(deadline, c.rt.Now().Add(max(2*c.cfg.Lease, minPatience)))
-	c.newer = next // the epoch is used up
+	c.newer = next // the next attempt takes a later epoch, because a server may have this one
 	if err := m.announce(next, next, limit); err != nil {
 		return err
 	}
@@ -485,7 +503,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 	}
 	limit = max(limit, c.rt.Now().Add(minPatience))
 	if !c.super.Shape.Survives(next) {
-		if c.elsewhere(c.view, limit) != c.view { // of a master that has filled servers while this one was hung
+		if c.elsewhere(c.view, limit) != c.view { // another master has filled servers while this one was hung
 			return ErrDeposed
 		}
 		c.view = next.As(layout.Gone)
@@ -530,13 +548,14 @@ func (m *Master) attempt(deadline clock.Time) error {
 	c.use(members)
 	m.takes = false
 	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return !c.has(e.server) })
-	m.wards = nil // the words of leases are perhaps on another server
+	m.wards = nil // the primary, which has the lease words of clients, is perhaps on another server now
 	return nil
 }
 
-// conclude settles the view members in the place of next. A server that is not in next is told last: no
-// client uses the view before all its members have it. From the time at which that server may have the
-// view, it may have requests of clients: if it does not answer then, it counts as a member that is lost.
+// conclude settles the view `members` in place of the prepared view next. If a server was filled,
+// it is in `members` but not in next, and gets the view last: no client uses the view before all
+// its members have it. As soon as that server may have the view, clients may send it requests. If
+// it does not answer then, it counts as a member that is lost.
 func (m *Master) conclude(next, members layout.View) error {
 	if members.Members() == next.Members() {
 		return m.announce(members, next, m.c.rt.Now().Add(minPatience))
@@ -549,7 +568,8 @@ func (m *Master) conclude(next, members layout.View) error {
 	return m.announce(members, members, m.c.rt.Now().Add(minPatience))
 }
 
-// announce puts a view in the place of those that the servers in the view `to` are known to have.
+// announce writes view v to all servers in the view `to`, each by a CAS from the view that the
+// server is known to have. If a server has another view, announce returns ErrDeposed.
 func (m *Master) announce(v, to layout.View, deadline clock.Time) error {
 	c := m.c
 	var found [layout.MaxServers]int

@@ -19,18 +19,20 @@ type memory struct {
 	rt    *kv.Timeline
 	fab   *remotemem.Fabric
 	links []link
-	// id is the number of the client, the owner of its connections; 0 means not known yet.
+	// id is the number of the client, under which it owns its connections; 0 means that it has no
+	// number yet.
 	id uint32
-	// ops are the operations of a batch that is being prepared; batch are those that are prepared
-	// and not executed yet.
+	// ops has room for the operations of a batch. batch are those that are prepared and not
+	// executed yet; n of ops are used.
 	ops   [maxOps]remotemem.Op
 	batch []*remotemem.Op
 	n     int
-	// repeated reports that the servers may have executed an operation of the last batch more than
-	// once.
+	// repeated is true if the servers may have executed an operation of the last batch more than
+	// once. cost is what the present operation of the client has taken so far.
 	repeated bool
 	cost     kv.Cost
-	// fenced: the client was taken for dead, and its number has ended.
+	// fenced is true if another client has taken this one for dead: no server accepts its number
+	// any more.
 	fenced bool
 	members
 	pulse pulse
@@ -52,12 +54,14 @@ type link struct {
 
 // Areas of the registered buffer.
 const (
-	// maxOps bounds the operations of a batch: with two backups those for all slots of the groups that
-	// a client splits at a time fit (groupsAtOnce), with a sign of life.
+	// maxOps is the largest number of operations of a batch. With two backups there is room for the
+	// operations on all slots of the groups that a client splits at a time (groupsAtOnce), and for
+	// a sign of life.
 	maxOps = 128
-	// atWords: a word for each operation of a batch.
+	// atWords: a word for each operation of a batch, for the value that a CAS or FETCH_ADD finds.
 	atWords = 0
-	// atBuckets: the buckets of a key, twice: as they were before and after the CAS of the primary.
+	// atBuckets: the buckets of a key, twice, as READs before and after the CAS of the primary have
+	// found them. atLog: bytes for a log entry, and single words.
 	atBuckets = atWords + 8*maxOps
 	bucketsIn = 2
 	atLog     = atBuckets + bucketsIn*sightLen
@@ -69,12 +73,13 @@ const (
 	viewLen = layout.MasterWord + 8
 	// atBeat: the word by which the client shows that it is alive.
 	atBeat = atViews + viewLen*layout.MaxServers
-	// atTidings: what masters have written to each server, and what this one writes.
+	// atTidings: the words of master and standby that were read from each server. atTold: those
+	// that this client writes. atOut: the object that the client writes.
 	atTidings = atBeat + 8
 	atTold    = atTidings + tidingsLen*layout.MaxServers
 	atOut     = atTold + tidingsLen
 	maxOut    = layout.MaxUnits * layout.Unit
-	// atIn: the objects that were read.
+	// atIn: objects and other parts of the store that were read.
 	atIn      = atOut + maxOut
 	maxIn     = 4
 	bufferLen = atIn + maxIn*maxOut
@@ -95,7 +100,8 @@ func (m *memory) open(cfg Config, deadline clock.Time) (err error) {
 	return nil
 }
 
-// reach connects to server i. It repeats failed attempts as long as that makes sense.
+// reach connects to server i. It repeats failed attempts until the deadline, unless the error shows
+// that further ones cannot succeed.
 func (m *memory) reach(i int, deadline clock.Time) error {
 	for {
 		err := m.fab.Open(i, deadline)
@@ -162,23 +168,26 @@ func (m *memory) write(server int, off uint64, from, n int) {
 	m.fab.Write(o, m.target(server, off), from, n)
 }
 
-// swap adds a CAS to the batch. The word at the result will have the value that the CAS finds.
+// swap adds a CAS to the batch. When the batch is executed, the word of the buffer at offset `word`
+// has the value that the CAS has found.
 func (m *memory) swap(server int, off, compare, value uint64) (word int) {
 	o, word := m.next()
 	m.fab.CompareSwap(o, m.target(server, off), compare, value, word)
 	return word
 }
 
-// add adds a FETCH_ADD to the batch. The word at the result will have the value that it finds.
+// add adds a FETCH_ADD to the batch. When the batch is executed, the word of the buffer at offset
+// `word` has the value that the FETCH_ADD has found.
 func (m *memory) add(server int, off, value uint64) (word int) {
 	o, word := m.next()
 	m.fab.FetchAdd(o, m.target(server, off), value, word)
 	return word
 }
 
-// do executes the batch and counts a round trip. If connections fail, it repeats their operations
-// on new ones. So the batch may only have READs, WRITEs to memory that no other client writes, and
-// CASes to a value that no other operation writes.
+// do executes the batch and counts a round trip. If connections fail, it repeats the operations
+// that have not succeeded on new connections, so that an operation may be executed twice. So a
+// batch may only have READs, WRITEs to memory that no other client writes, and CASes to a value
+// that no other operation writes.
 func (m *memory) do(deadline clock.Time) error {
 	m.repeated = false
 	if m.pulsate != nil {
@@ -205,10 +214,12 @@ func (m *memory) do(deadline clock.Time) error {
 	}
 }
 
-// Timeline returns the timeline of the client's operations.
+// Timeline returns the timeline of the client's operations: how much time they spend in which
+// phase.
 func (m *memory) Timeline() *kv.Timeline { return m.rt }
 
-// once executes the batch and repeats nothing. After an error the batch is unchanged.
+// once executes the batch, and repeats no operation. After an error the batch is unchanged, and the
+// caller repeats or drops it.
 func (m *memory) once(deadline clock.Time) error {
 	m.cost.RTTs++
 	err := m.attach(deadline)
@@ -226,7 +237,7 @@ func (m *memory) once(deadline clock.Time) error {
 	return err
 }
 
-// drop forgets the batch.
+// drop removes all operations from the batch.
 func (m *memory) drop() { m.batch, m.n = m.batch[:0], 0 }
 
 // prepareRetry decides whether an attempt that has failed with err is repeated. It returns nil,

@@ -18,8 +18,9 @@ func (c *grower) replaceChunks(list []move, deadline clock.Time) error {
 	return nil
 }
 
-// replaceAll replaces the slots of several moves at the same time, by the rules of SNAPSHOT. If the
-// slot gets another client's value instead, replaceAll does not wait for it.
+// replaceAll replaces the values of several slots (each move.slot by move.to) at the same time, by
+// the rules of SNAPSHOT. If a slot gets another client's value instead, replaceAll does not wait
+// until the primary has it.
 //
 // Several clients may replace one slot by the same value. If this value wins, all of them win, and
 // all know it. If it does not win, all of them lose.
@@ -50,7 +51,8 @@ func (c *grower) replaceAll(list []move, deadline clock.Time) error {
 // propose adds the next operations of a move to the batch.
 func (c *grower) propose(m *move) {
 	m.words = m.words[:0]
-	// The log entry of the object belongs to the operation that has made the object.
+	// A move writes no outcome: the log entry of the object belongs to the operation that has made
+	// the object.
 	if m.action == snapshot.Log {
 		m.action = m.w.Logged()
 	}
@@ -64,7 +66,8 @@ func (c *grower) propose(m *move) {
 		}
 	case m.action == snapshot.SwapPrimary:
 		m.words = append(m.words, c.swap(c.root(), m.at, m.w.Old(), m.w.Value()))
-	// A CAS from a value that the slot does not have reads the slot.
+	// This CAS changes nothing, because it replaces a value by the same value. It reads the slot,
+	// and is handled like the other CASes.
 	case m.action == snapshot.ReadPrimary:
 		m.words = append(m.words, c.swap(c.root(), m.at, m.w.Value(), m.w.Value()))
 	}
@@ -101,8 +104,8 @@ func (c *grower) plantGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// cleanGroups empties the slots that keys have left, because a later split must not take them for
-// slots of its own.
+// cleanGroups empties the leaving slots, because a later split of the subtable must not take them
+// for slots whose keys it moves itself.
 func (c *grower) cleanGroups(s *split, deadline clock.Time) error {
 	format := c.super.Shape.Format
 	for i := range s.moves {
@@ -125,8 +128,8 @@ func (c *grower) cleanGroups(s *split, deadline clock.Time) error {
 }
 
 // plant puts keys that have left the subtable into the twin. It changes the backups first, so that
-// all of them have the slot when the primary has it. A slot of the twin that was ever used is not
-// 0, and stays as it is.
+// all of them have the slot when the primary has it. If a slot of the twin was ever used, it is not
+// 0, so the CASes leave it as it is.
 func (c *changer) plant(list []move, shift uint64, deadline clock.Time) error {
 	format := c.super.Shape.Format
 	put := func(server int, m move) {
@@ -177,8 +180,9 @@ func (c *grower) finishSplit(s *split, deadline clock.Time) error {
 	return c.enter(s.subtable, layout.Entry{Depth: s.depth, Splitting: true}, layout.Entry{Depth: s.depth + 1}, deadline)
 }
 
-// catchUp is called before the buckets are read again. If look has found that the client's copy of the
-// directory is out of date, catchUp reads the words of the key.
+// catchUp is called before the buckets of a key are read again. If look has found that the client's
+// copy of the directory is out of date, catchUp reads the directory's words of all subtables in
+// which the key can be.
 func (c *grower) catchUp(deadline clock.Time) error {
 	if !c.stale {
 		return nil
@@ -187,14 +191,15 @@ func (c *grower) catchUp(deadline clock.Time) error {
 	return c.refresh(c.sight.hash, deadline)
 }
 
-// bring puts a key into the twin which is on its way there, and which this client wants to change: the
-// client that moves it may have died. e has the offset of the leaving slot, and the value that the twin
-// gets. bring returns the entry of the twin. The error errChanged means that the twin has another value
-// by now.
+// bring puts a key into the twin that a split is moving there. This client wants to change the key
+// and does not wait, because the client that moves it may have died. e has the offset of the
+// leaving slot, and the value that the twin gets. bring returns the key's entry in the twin. The
+// error errChanged means that the twin has another value by now.
 //
-// left: the slot is not leaving, but empty already. Then bring only reads the twin. A key that has moved
-// is there. But perhaps an INSERT has emptied the slot, has lost the place of the twin to another one that
-// has not changed the primary yet, and has put the object elsewhere (see placing).
+// left is true if the slot is not leaving any more but empty. Then bring only reads the twin, where
+// a key that was moved is. If the twin does not have the value, the error is errChanged: perhaps an
+// INSERT has emptied the slot, and has put its object elsewhere because another INSERT has won the
+// place in the twin (see placing).
 func (c *changer) bring(key uint64, e entry, left bool, deadline clock.Time) (entry, error) {
 	v := &c.sight
 	e.at, e.passing = e.at+v.shift, false

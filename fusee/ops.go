@@ -57,8 +57,8 @@ func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool
 		known.used(right)
 		if right && early {
 			same, err := c.parse(known.slot, 0)
-			// Another client replaced the object after the slot was read, and its memory is used
-			// again.
+			// After the slot was read, another client has replaced the object, and its memory is in
+			// use again.
 			if err == nil && !same {
 				err = errChanged
 			}
@@ -76,7 +76,8 @@ func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool
 	return true, nil
 }
 
-// retry prepares another attempt of an operation. It returns an error when the deadline has passed.
+// retry prepares another attempt of an operation that has changed nothing: it brings the view and
+// the copy of the directory up to date. It returns an error when the deadline has passed.
 func (c *Client) retry(deadline clock.Time) error {
 	c.cost.Retries++
 	if c.rt.Now() >= deadline {
@@ -131,7 +132,7 @@ func (c *Client) write1(key uint64, value []byte, op layout.Op, deadline clock.T
 	}
 }
 
-// update is one attempt of write1. done: the operation has taken effect.
+// update is one attempt of write1. done is true if the operation has taken effect.
 func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, deadline clock.Time) (done bool, err error) {
 	f, o, err := c.compose(key, h, value, op, deadline)
 	if err != nil {
@@ -149,14 +150,15 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 		switch to, shift = slot, 0; {
 		case op == layout.OpDelete:
 			to = format.Emptied(f.Ref)
-		// A PUT moves its key itself. Otherwise PUTs without pause would delay the split.
+		// While a split moves the keys of this bucket, a PUT moves its key itself. Otherwise PUTs
+		// without pause would delay the split.
 		case c.sight.moving(e.at):
 			to, shift = format.Leave(slot), c.sight.shift
 		}
 		return c.replace(change{at: e.at, old: e.slot, new: to, log: &o, ref: f.Ref}, deadline)
 	}
 	won, err := attempt()
-	if err == nil && !won && c.passes(e) { // no replica names the object
+	if err == nil && !won && c.passes(e) { // the change has lost to a split, and no replica names the object
 		c.cost.Retries++
 		if e, err = c.bring(key, e, !format.Leaving(c.beaten), deadline); err != nil {
 			c.giveBack(f)
@@ -167,8 +169,9 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	if err != nil {
 		c.forsake(f, err)
 		if errors.Is(err, errReplaced) {
-			c.lose() // perhaps the free of the object that this change has replaced
-			// If another PUT or a DELETE has won the slot, this PUT is in the order before it.
+			c.lose() // if this change took place, the object that it has replaced was not freed
+			// If another PUT or a DELETE has replaced the value, this PUT takes effect immediately
+			// before it.
 			if op == layout.OpUpdate && c.surpassed(e, deadline) {
 				return true, nil
 			}
@@ -181,7 +184,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	}
 	if won {
 		c.free(format.Ref(e.slot))
-		if shift != 0 { // the PUT has succeeded; if it is not planted, any client plants it
+		if shift != 0 { // the PUT has succeeded; if this client fails to put the key into the twin, any other client does it
 			_ = c.plant([]move{{entry: entry{at: e.at, slot: to}, fingerprint: h.Fingerprint()}}, shift, deadline)
 		}
 		if op == layout.OpUpdate {
@@ -189,7 +192,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 		}
 	}
 	if !won && op == layout.OpDelete && c.cfg.Published {
-		return true, nil // hole 2: another DELETE may have removed the key
+		return true, nil // hole 2 of HOLES.md: another DELETE may have removed the key
 	}
 	if !won && op == layout.OpUpdate {
 		return c.overtaken(e, deadline)
@@ -205,8 +208,8 @@ func (c *changer) passes(e entry) bool {
 	return shape.Format.Vacated(c.beaten, e.slot) && subtable == v.subtable && v.hash.Moves(v.entry.Depth)
 }
 
-// surpassed is overtaken after a change of the members, for a PUT that may also have won before it was
-// replaced. If surpassed returns false, it is not known whether the PUT took place.
+// surpassed calls overtaken after a change of the members, for a PUT that has lost, or has won and
+// was replaced already. If surpassed returns false, it is not known whether the PUT took place.
 func (c *changer) surpassed(e entry, deadline clock.Time) (done bool) {
 	err := c.following(deadline, func() (err error) {
 		done, err = c.overtaken(e, deadline)
@@ -216,14 +219,15 @@ func (c *changer) surpassed(e entry, deadline clock.Time) (done bool) {
 }
 
 // overtaken reports whether a PUT that has lost its slot to another change takes effect immediately
-// before that change. It does if the winner has replaced the same value of the key by another
-// value. It does not if the winner is a split, which only moves the value.
+// before that change. That is so if the winner is a PUT or DELETE that has replaced the same value.
+// It is not so if the winner is a split, which only moves the value.
 func (c *changer) overtaken(e entry, deadline clock.Time) (bool, error) {
 	if !c.divides(e.at) {
 		return true, nil
 	}
-	// Before keys are moved from a bucket, its header shows it. What the CASes have found may come
-	// from later changes, and does not say what has replaced the value.
+	// Before a split moves keys from a bucket, the bucket's header shows that the bucket is moving.
+	// The values that the CASes have found do not say what has replaced the old value, because they
+	// may come from later changes.
 	if !c.headed {
 		word, err := c.slotAt(c.root(), e.at/layout.BucketLen*layout.BucketLen, deadline)
 		if err != nil {
@@ -234,8 +238,9 @@ func (c *changer) overtaken(e entry, deadline clock.Time) (bool, error) {
 	v, shape := &c.sight, &c.super.Shape
 	was, stays := v.head(e.at)
 	if c.header == was.Word() {
-		// Under one header, a key leaves its slot only once. The slot leaves with another object than this
-		// PUT has read (see passes). So a PUT has replaced the value.
+		// The header is unchanged, so a split can have made this slot leaving only once. If the
+		// slot is leaving, it is with another object than this PUT has read (see passes): another
+		// PUT has replaced the value.
 		return stays || shape.Format.Leaving(c.beaten), nil
 	}
 	var now layout.Header
@@ -245,7 +250,7 @@ func (c *changer) overtaken(e entry, deadline clock.Time) (bool, error) {
 	if was.Remain(now, v.hash) {
 		return true, nil
 	}
-	_ = v.stale(&c.dir, shape, now) // perhaps the client knows of the split now
+	_ = v.stale(&c.dir, shape, now) // correct the client's copy of the directory, if the header shows a new split
 	return false, nil
 }
 
@@ -257,8 +262,8 @@ func unchanged(err error) error {
 	return err
 }
 
-// compose takes a spare object. It adds the WRITEs of the object's replicas and the READs of the
-// key's buckets to the batch.
+// compose takes a free object f and fills it: o is its content. It adds the WRITEs of the object's
+// replicas and the READs of the key's buckets to the batch.
 func (c *Client) compose(key uint64, h layout.Hash, value []byte, op layout.Op, deadline clock.Time) (f fresh, o layout.Object, err error) {
 	if f, err = c.take(c.unitsFor(len(value)), key, h, deadline); err != nil {
 		return f, o, err
@@ -276,7 +281,8 @@ func (c *Client) compose(key uint64, h layout.Hash, value []byte, op layout.Op, 
 	return f, o, nil
 }
 
-// existing executes the batch and returns the slot of the key.
+// existing executes the batch that compose has prepared, and returns the slot of the key, which
+// must exist.
 func (c *Client) existing(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
 	if err := c.do(deadline); err != nil {
 		return entry{}, err

@@ -9,31 +9,36 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// placing is an object that an INSERT has written and puts into a slot. If it does not get the slot, it
-// puts the same object into another one, so that this takes few round trips.
+// placing is the state of an INSERT that has written its object and puts it into a slot. If another
+// client gets the slot, the INSERT puts the same object into another slot, which takes fewer round
+// trips than to write another object.
 type placing struct {
 	fresh
 	key  uint64
 	hash layout.Hash
 	log  layout.Object
-	// slot is the value that names the object. logged: the log entry has the outcome.
+	// slot is the value that names the object. logged is true if the object's log entry has the
+	// outcome.
 	slot   layout.Slot
 	logged bool
-	// asked is when the client began to change the slot. again: it has read the buckets since then.
+	// asked is when the client began to change the slot. again is true if the client has read the
+	// buckets since then.
 	asked clock.Time
 	again bool
 	// outdated is a slot that names the object and from which a split has begun to move keys, or nil.
 	outdated *outdated
-	// lost are the offsets of slots that have got another value. They do not get this object any more: a
-	// backup may have had it, and clients that clean the slot may be late with a CAS from that value.
+	// lost are the offsets of slots that this INSERT has lost to other clients. The INSERT does not
+	// try them again: a backup may have had the object's value, and a late CAS of a client that
+	// cleans the slot may expect this value.
 	lost []uint64
 }
 
-// outdated is a slot that an INSERT empties while it puts its object, which is pending, into another slot,
-// so that this takes no round trips of its own. The backups change with those of the other slot, and the
-// primary with the primary, before the object can become valid. No other client changes the slot: splits
-// move valid objects alone. So whatever is executed twice, or not at all before the client dies, the
-// slot has one of two values, and the one that recovers the client empties it.
+// outdated is a slot that an INSERT empties while it puts its object, which is pending, into
+// another slot. The CASes that empty it are in the same batches as those of the other slot, so they
+// take no round trips of their own: backups with backups, and the primary with the primary, before
+// the object can become valid. No other client changes the slot: splits move valid objects alone.
+// So even if CASes are executed twice, or are missing because the client dies, the slot has one of
+// two values, and the client that recovers the dead one empties it.
 type outdated struct {
 	entry
 	emptied layout.Slot
@@ -43,9 +48,9 @@ type outdated struct {
 // errMoved: a split has begun to move the keys of the slot into which an INSERT has put its object.
 var errMoved = fmt.Errorf("%w: a split has begun", errChanged)
 
-// occupy puts the object into an empty slot: into, or another one if that has got another object. It
-// returns the slot with the object. If it returns neither an entry nor an error, the INSERT ends with
-// success.
+// occupy puts the object into an empty slot: the slot `into`, or another one if another client has
+// got that slot. It returns the slot with the object. If it returns neither an entry nor an error,
+// the INSERT ends with success.
 func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry, err error) {
 	for {
 		p.asked, p.again = c.rt.Now(), false
@@ -61,7 +66,7 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 		}
 		switch {
 		case won:
-			if c.cfg.Published { // hole 3: another client may have inserted the key into another slot
+			if c.cfg.Published { // hole 3 of HOLES.md: another client may have inserted the key into another slot
 				c.cache.put(p.key, p.hash, into.at, p.slot)
 				return entry{}, nil
 			}
@@ -75,11 +80,11 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 			return entry{at: into.at, slot: p.slot}, nil
 		case err == nil && c.cfg.Published && len(c.index) > 1:
 			c.giveBack(p.fresh)
-			return entry{}, nil // hole 1: the winner may have inserted another key
+			return entry{}, nil // hole 1 of HOLES.md: the winner may have inserted another key
 		case err != nil && !errors.Is(err, kv.ErrNoEffect): // a replica may name the object
 			_ = p.discard(c, deadline)
 			c.unsure = append(c.unsure, p.object)
-			if stuck { // this change of the slot has no effect, whatever happens to the winner
+			if stuck { // this INSERT has lost the slot and has no effect, whatever becomes of the winner
 				err = errChanged
 			}
 			return entry{}, err
@@ -92,8 +97,9 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 	}
 }
 
-// another chooses another empty slot after slot lost has got another value. No replica of that slot names
-// this object. A published client looks for the key again instead: it does not do so after its CAS.
+// another chooses another empty slot after the INSERT has lost the slot `lost`. No replica of that
+// slot names this object. A published client returns errChanged instead, so that Insert begins
+// again and looks for the key: it does not look for it after its CAS.
 func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, error) {
 	if c.cfg.Published {
 		return entry{}, errChanged
@@ -107,13 +113,13 @@ func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, er
 		return entry{}, errChanged
 	}
 	switch {
-	case p.again: // the primary has decided, without backups
+	case p.again: // there are no backups: the READs of the buckets were executed behind the CAS of the primary
 		p.outdated = nil
 		if _, err := c.look(1); err != nil {
 			return entry{}, err
 		}
-	// The client has perhaps not read the twin. Or the slots that keys have left are being cleaned, all
-	// of them at the same time.
+	// The buckets must be read again: the client has perhaps not read the twin, or other clients
+	// are cleaning the slots that keys have left, all of them at the same time.
 	case o != nil || c.super.Shape.Format.Leaving(lost.slot):
 		c.retract(o, c.index[:1])
 		c.readBuckets(p.hash, 0)
@@ -136,10 +142,10 @@ func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, er
 	return into, nil
 }
 
-// follows is called when a split has begun to move the keys of slot own, after the object was put there:
-// the split may not have seen it. follows returns the slot into which the object goes now, which is the
-// same place in the twin. It is empty unless another client has inserted a key there since the split
-// began.
+// follows is called when a split has begun to move keys from the bucket of slot own, in which the
+// object is: the split may not have seen the object. follows returns the slot into which the object
+// goes now, which is the same place in the twin. It is empty unless another client has inserted a
+// key there since the split began.
 func (p *placing) follows(c *Client, own entry, deadline clock.Time) (entry, error) {
 	c.cost.Retries++
 	shape := &c.super.Shape
@@ -153,7 +159,7 @@ func (p *placing) follows(c *Client, own entry, deadline clock.Time) (entry, err
 
 // retract adds the CASes that empty an outdated slot on some servers to the batch.
 func (c *changer) retract(o *outdated, servers []int) {
-	if o == nil || o.view != c.view { // after a change of the members, discard does it
+	if o == nil || o.view != c.view { // after a change of the members, discard empties the slot
 		return
 	}
 	for _, server := range servers {
@@ -161,7 +167,7 @@ func (c *changer) retract(o *outdated, servers []int) {
 	}
 }
 
-// discard empties the outdated slot, if there is one.
+// discard empties the outdated slot, if there is one, by a change of its own.
 func (p *placing) discard(c *Client, deadline clock.Time) error {
 	o := p.outdated
 	if o == nil {
@@ -181,8 +187,8 @@ func (p *placing) discard(c *Client, deadline clock.Time) error {
 	return err
 }
 
-// abandon ends an attempt because of the error `why`. No slot names the object, except perhaps an outdated
-// one.
+// abandon ends an attempt of an INSERT because of the error `why`. No slot names the object, except
+// perhaps the outdated one, which abandon empties first.
 func (p *placing) abandon(c *Client, why error, deadline clock.Time) error {
 	if err := p.discard(c, deadline); err != nil {
 		c.unsure = append(c.unsure, p.object)

@@ -12,16 +12,17 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// pulse is how a client of a store with a master shows that it is alive: from time to time it
-// writes its word of leases, in a batch that it sends anyway. So no operation takes longer. An idle
-// client is silent: a master takes it for dead after Config.ClientLease, and its next operation
-// begins by taking a new number (see Client.renew).
+// pulse is how a client of a store with a master shows that it is alive: every half of its Lease it
+// writes its lease word (layout.LeaseAt), in a batch that it sends anyway. So no operation takes
+// longer. next is when the client writes the word next, count how often it has. An idle client is
+// silent: a master takes it for dead after Config.ClientLease, and its next operation begins by
+// taking a new number (see Client.renew).
 type pulse struct {
 	next  clock.Time
 	count uint32
 }
 
-// beat adds the WRITE of the client's word to the batch, if it is time for it.
+// beat adds the WRITE of the client's lease word to the batch, if it is time for it.
 func (c *changer) beat() {
 	now := c.rt.Now()
 	if !c.managed || c.exempt || c.view == 0 || c.id == 0 || c.room() == 0 || now < c.pulse.next {
@@ -40,23 +41,22 @@ func (c *Client) renew(err error, deadline clock.Time) bool {
 	return c.fenced && errors.Is(err, kv.ErrTimeout) && c.rt.Now() < deadline && c.rejoin(deadline) == nil
 }
 
-// ward is what a master knows of a client that owns blocks: the value of the client's word of
-// leases, since when it is unchanged, and how many checks after the end of the lease have found it
-// unchanged.
+// ward is what a master knows of a client that owns blocks: the value of the client's lease word
+// (beat), since when it is unchanged, and how many checks after the end of the client's lease have
+// found it unchanged (silent).
 type ward struct {
 	beat   uint64
 	since  clock.Time
 	silent int
 }
 
-// tend recovers clients that own blocks and have been silent for their lease. That is harmless for
-// a client that is alive: it takes a new number. A word that is unchanged between two READs proves
-// silence even if the master was hung in between. The master repeats the second READ, so that what
-// a client has sent while its memory server was hung can arrive.
+// tend recovers clients that own blocks and have been silent for Config.ClientLease. A client that
+// is alive after all is not harmed: it takes a new number. A lease word that is unchanged between
+// two READs proves silence even if the master was hung in between. The master repeats the second
+// READ, so that a lease word which a client has sent while the memory server was hung can arrive.
 //
-// Settling the objects of all blocks may take longer than the master may stay away from the memory
-// servers. So it settles some of them in each call. A client that dies meanwhile need not wait for
-// that.
+// To settle the objects of all blocks may take longer than the master may go without a probe of the
+// memory servers. So each call settles some of them (Master.settle).
 func (m *Master) tend() error {
 	if m.c.cfg.ClientLease < 0 {
 		return nil
@@ -89,8 +89,8 @@ func (m *Master) settle() error {
 	return err
 }
 
-// look reads the words of leases and the block tables, and takes over the blocks of clients that
-// have been silent for their lease.
+// look reads the lease words and the block tables, and takes over the blocks of clients that have
+// been silent for Config.ClientLease.
 func (m *Master) look() error {
 	c := m.c
 	end := c.rt.Now().Add(max(c.cfg.Lease/4, minPatience))
@@ -124,7 +124,7 @@ func (m *Master) look() error {
 	}
 	m.wards = wards
 	var failed error
-	// in a fixed order, so that a seed can be replayed
+	// in a fixed order, so that a simulation with the same seed does the same
 	for _, owner := range slices.Sorted(maps.Keys(wards)) {
 		w := wards[owner]
 		if asked < w.since.Add(c.cfg.ClientLease) {

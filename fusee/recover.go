@@ -14,16 +14,17 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// maxUnsure bounds the objects with an unknown outcome that a client settles at a time.
+// maxUnsure is how many objects, of operations with an unknown outcome, a client settles in one
+// call of settleUnsure at most.
 const maxUnsure = 64
 
-// recover settles what another client has left, and leaves its blocks to others.
+// recover completes or withdraws what another client (owner) has begun, and leaves its blocks to
+// other clients. If owner is this client, only its operations with an unknown outcome are settled.
 //
 // First the memory servers end the connections of its number, all of them, before anything is read:
 // no request of it is executed later. Then this client takes the blocks over, one at a time; so of
 // several clients that recover one number each has blocks of its own to settle. What the dead
-// client has begun shows in the slots, since a slot's value names an object of it: see
-// settleObject.
+// client has begun shows in the slots, because their new values name its objects: see settleObject.
 func (c *changer) recover(owner uint32, deadline clock.Time) error {
 	if owner == 0 || owner == c.id {
 		return c.settleUnsure(deadline)
@@ -39,7 +40,8 @@ func (m *memory) fence(to netip.Addr, owner uint32, deadline clock.Time) error {
 	return memservice.Fence(m.cfg.Context, m.cfg.Manager, to, owner, deadline)
 }
 
-// inherit is the first part of recover: it ends another client, and takes its blocks over.
+// inherit is the first part of recover: it ends the connections of another client, and takes its
+// blocks over.
 func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 	for i, to := range c.cfg.Servers {
 		for c.has(i) {
@@ -55,7 +57,7 @@ func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 			}
 		}
 	}
-	c.lose() // frees that it has collected
+	c.lose() // the dead client may have had frees that it has not sent
 	for server := range c.cfg.Servers {
 		if !c.has(server) {
 			continue
@@ -95,7 +97,7 @@ func (c *changer) settleHeirs(until, deadline clock.Time) error {
 	for len(c.heirs) > 0 {
 		e := &c.heirs[0]
 		if err := c.settleBlock(e, until, deadline); err != nil {
-			if !errors.Is(err, errLater) { // the others do not wait for this one
+			if !errors.Is(err, errLater) { // the other blocks do not wait for this one
 				c.heirs = append(c.heirs[1:], *e)
 			}
 			return err
@@ -108,7 +110,7 @@ func (c *changer) settleHeirs(until, deadline clock.Time) error {
 // settleBlock settles the objects of a block whose owner has died, and leaves it.
 func (c *changer) settleBlock(e *estate, until, deadline clock.Time) error {
 	word, err := c.slotAt(e.server, c.useAt(e.blockID), deadline)
-	if err != nil || layout.BlockUse(word) != e.use { // it was left already, or was never taken
+	if err != nil || layout.BlockUse(word) != e.use { // the block was left already, or this client has never got it
 		return err
 	}
 	if e.block == nil {
@@ -137,9 +139,9 @@ func (c *changer) settleUnsure(deadline clock.Time) error {
 			return err
 		}
 		used := o.used[o.i]
-		o.versions[o.i], o.used[o.i], o.hints = version, true, true // if it was named, its free may be on its way
+		o.versions[o.i], o.used[o.i], o.hints = version, true, true // if a slot has named the object, another client's free of it may still arrive
 		c.unsure = slices.DeleteFunc(c.unsure, func(other object) bool { return other == o })
-		c.lose() // what the operation has replaced, if it has won
+		c.lose() // if the operation has won, the object that it has replaced was not freed
 		if !used {
 			c.ready(o)
 		}
@@ -147,21 +149,21 @@ func (c *changer) settleUnsure(deadline clock.Time) error {
 	return nil
 }
 
-// vote is a value of a replica of a slot.
+// vote is the value that one replica of the slot at offset `at` has.
 type vote struct {
 	at   uint64
 	slot layout.Slot
 }
 
-// settleObject settles what the owner of an object has begun with it, and notes whether a slot
-// names it, and the version. No request of the owner is executed meanwhile, and no other client
-// settles the object.
+// settleObject completes or withdraws the operation for which the owner of an object has used it.
+// It notes in the block whether a slot names the object, and with which version. No request of the
+// owner is executed meanwhile, and no other client settles the object.
 //
-// A value that names the object and is in a backup but not in the primary is one of an operation
-// that was not finished: its CASes are made once more, by the rules, as those of its owner would
-// have been. The operation wins then, or another client does. Either way the slot goes on. An
-// INSERT that has not marked its object in the replica from which clients read is withdrawn: no
-// client has seen it.
+// If a backup has a value that names the object and the primary does not have it, the owner's
+// operation was not finished. Its CASes are repeated by the rules of SNAPSHOT, as its owner would
+// have done. Then this operation or that of another client wins, and no client has to wait any
+// more. An INSERT that has not marked its object in the replica from which clients read is
+// withdrawn: no client has seen it.
 func (c *changer) settleObject(o object, deadline clock.Time) error {
 	shape := &c.super.Shape
 	server, off := c.replica(o.server, shape.PlaceOf(o.block.block, o.i, o.units))
@@ -175,10 +177,10 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 	}
 	o.used[o.i] = false
 	if err := c.object.Parse(shape.Format, raw); err != nil {
-		return nil // its WRITE has not ended: no CAS has followed
+		return nil // the object is not complete, so its owner has not begun to change a slot
 	}
 	key, mark, version := c.object.Key, c.object.Mark, c.object.Version
-	var lost []vote // the rules have decided against them
+	var lost []vote // values of backups that have lost by the rules
 	for {
 		primary, votes, err := c.votes(o, version, layout.HashOf(key), deadline)
 		if err != nil {
@@ -215,10 +217,12 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 	}
 }
 
-// votes reads the slots of a hash, in all subtables in which they can be: primary is the slot whose
-// primary names an object, and votes are values of backups that name it, or are what its DELETE or
-// its move leaves, where the primary has another value. A leaving slot of another version belongs
-// to an earlier use of the object, perhaps by another key.
+// votes reads the slots of hash h in all subtables in which its keys can be. primary is the slot
+// that names object o in the primary; its value is 0 if there is none. votes are the slots in which
+// a backup differs from the primary, and names o or has the value that a DELETE or a move of o
+// leaves. A leaving slot with another version does not count: it belongs to an earlier use of the
+// object's memory, perhaps for another key. If a slot in the primary is leaving and the twin does
+// not have the key yet, votes first plants it there.
 func (c *changer) votes(o object, version uint32, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
 	shape := &c.super.Shape
 	c.homes = shape.Homes(h, c.homes[:0])
@@ -247,7 +251,7 @@ func (c *changer) votes(o object, version uint32, h layout.Hash, deadline clock.
 			return primary, nil, err
 		}
 	}
-	for _, m := range moves { // plant what is not in the twin yet
+	for _, m := range moves { // put the key into the twin, if it is not there yet
 		subtable, _ := shape.Within(m.at)
 		i := slices.Index(c.homes, subtable)
 		if i+1 == len(c.homes) {
@@ -318,22 +322,22 @@ func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 	}
 	won, err := c.replace(change{at: v.at, old: before, new: v.slot, heir: true}, deadline)
 	if errors.Is(err, errForeign) {
-		return false, nil // another client has gone on
+		return false, nil // another client has changed the slot meanwhile
 	}
-	c.owed = true // what the change has replaced
+	c.owed = true // if the change has won, the object that it has replaced was not freed
 	if err != nil || won {
 		return false, err
 	}
-	// A backup may have the value for as long as the winner does not go on, and a repair could
-	// choose it. So the winner gets that backup, before the object counts as free.
+	// As long as the winner does not go on, a backup may keep the value that has lost, and a repair
+	// could choose it. So the backup gets the winner's value before the object counts as free.
 	return true, c.yield(v.at, before, deadline)
 }
 
-// yield swaps the value that has won a slot by the rules into all backups, if the primary still has the
-// value `before`. Any client may do that, because the winner's value is all that is needed. It is called when
-// all backups have values of writers. It leaves the primary to the winner, or to the recovery of that: a
-// winner that is alive and has yet to read the primary could not tell its own value, and later ones, from
-// those of another winner.
+// yield swaps the value that has won a slot by the rules into all backups, if the primary still has
+// the value `before`. Any client may do that, because the winner's value is all that is needed. It
+// is called when all backups have values of writers. yield does not swap the primary, which the
+// winner does, or the client that recovers the winner. Otherwise a winner that is alive and has not
+// read the primary yet could not tell whether its own change has won or another one.
 func (c *changer) yield(at uint64, before layout.Slot, deadline clock.Time) error {
 	var values []uint64
 	for _, server := range c.backups() {
@@ -384,7 +388,9 @@ func (c *changer) showAll(r layout.Ref, deadline clock.Time) error {
 	return c.do(deadline)
 }
 
-// recoverOwner recovers the client that has made a value of a slot, if it is another one.
+// recoverOwner recovers the client that wants to give a slot the value `slot`: the owner of the
+// block with the object that this value names. If that owner is a master that is alive, it does
+// nothing, because the master settles the block.
 func (c *changer) recoverOwner(slot layout.Slot, deadline clock.Time) error {
 	r := c.super.Shape.Format.Ref(slot)
 	id := blockID{r.Server, c.super.Shape.BlockOf(r.Place)}
@@ -416,9 +422,9 @@ type reign struct {
 	since clock.Time
 }
 
-// reigns reports whether an owner of blocks is the master, and alive: then the blocks are those of
-// a dead client, and the master settles them. One that was silent for Config.ClientLease counts as
-// dead.
+// reigns reports whether an owner of blocks is the master and is alive. Then the blocks were those
+// of a dead client, and the master settles them. A master that was silent for Config.ClientLease
+// counts as dead.
 func (c *changer) reigns(owner uint32, deadline clock.Time) (bool, error) {
 	if !c.managed || c.exempt {
 		return false, nil
@@ -440,8 +446,8 @@ func (c *changer) reigns(owner uint32, deadline clock.Time) (bool, error) {
 	return c.cfg.ClientLease < 0 || asked < r.since.Add(c.cfg.ClientLease), nil
 }
 
-// outlast waits until the master has settled the blocks that it has taken from dead clients, if an
-// owner of blocks is the master, and reports whether it has.
+// outlast waits, if owner is a master that is alive, until that master has settled all blocks that
+// it has taken over from dead clients. settled is false if owner is no such master.
 func (c *changer) outlast(owner uint32, deadline clock.Time) (settled bool, err error) {
 	for {
 		reigns, err := c.reigns(owner, deadline)
@@ -515,7 +521,7 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 		if err != nil {
 			return owners, fmt.Errorf("recover client %d: %w", owner, err)
 		}
-		if i++; settled { // that is the master, which is alive
+		if i++; settled { // the owner is a master that is alive, and was not recovered
 			i--
 			owners = slices.Delete(owners, i, i+1)
 		}
@@ -523,7 +529,8 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 	return owners, c.following(deadline, func() error { return c.finishAll(deadline) })
 }
 
-// tableOf is table for a server that may not be a member any more.
+// tableOf calls table for a server. If the server is not a member of the store any more, it does
+// nothing.
 func (c *Client) tableOf(server int, deadline clock.Time, f func(heir) (bool, error)) error {
 	return c.following(deadline, func() error {
 		if !c.has(server) {
@@ -533,6 +540,6 @@ func (c *Client) tableOf(server int, deadline clock.Time, f func(heir) (bool, er
 	})
 }
 
-// Number is the number of the client, the owner of its connections and blocks. It changes when
-// another client has taken this one for dead.
+// Number returns the number of the client, under which it owns its connections and blocks. The
+// client takes another number when another client has taken it for dead.
 func (c *Client) Number() uint32 { return c.id }

@@ -23,11 +23,12 @@ import (
 // its owner marks the first replica as valid last.
 type repair struct {
 	*changer
-	// same: the primary is on the same server as before.
+	// same is true if the primary is on the same server as before the change of the members.
 	same bool
 	// patience is how long a server may take to answer.
 	patience time.Duration
-	// orphans are slots whose objects have their first replica on a lost server.
+	// orphans are slots whose objects have their first replica on a lost server. words has a piece
+	// of each replica, and list the values that one word has in all replicas.
 	orphans []entry
 	words   [][]byte
 	list    []uint64
@@ -102,8 +103,9 @@ func (r *repair) piece(off uint64, n int, slots bool) error {
 	return r.withdraw()
 }
 
-// chosen returns the value that a word gets in all replicas. same: values[0] is the primary's;
-// otherwise all values are those of backups.
+// chosen returns the value that a word gets in all replicas. If same is true, values[0] is the
+// primary's value, which counts. Otherwise all values are those of backups, and the rules of
+// SNAPSHOT decide.
 func chosen(values []uint64, same bool) uint64 {
 	if same {
 		return values[0]
@@ -140,7 +142,7 @@ func (r *repair) withdraw() error {
 		}
 		for i, e := range some {
 			if layout.Mark(marks[8*i]) != layout.Pending {
-				if layout.Mark(marks[8*i]) == layout.Valid { // clients have seen the object
+				if layout.Mark(marks[8*i]) == layout.Valid { // clients may have read the object already
 					if err := r.showAll(r.super.Shape.Format.Ref(e.slot), r.rt.Now().Add(r.patience)); err != nil {
 						return err
 					}

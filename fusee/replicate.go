@@ -18,15 +18,16 @@ type changer struct {
 	swaps []snapshot.Swap
 	words []int
 	seen  []uint64
-	// beaten is the value that all replicas had when the last change tried to change them first; 0
-	// means that their values differed.
+	// beaten is the value that the first CASes of the last change have found in all backups (or in
+	// the primary, if there are no backups); 0 means that their values differed.
 	beaten layout.Slot
-	// header is the header of the bucket with the slot of the last change, behind the READ that has
-	// shown that the slot has changed. headed: the client has read it.
+	// header is the header of the bucket with the slot of the last change. It was read after the
+	// READ of the primary that has shown that the slot has changed. headed is true if the client
+	// has read it.
 	header uint64
 	headed bool
-	// heirs are blocks of dead clients that this client settles. reign is what it knows of a master
-	// that settles such blocks.
+	// heirs are blocks of dead clients that this client has taken over and settles. reign is what
+	// this client knows of a master that settles such blocks.
 	heirs []estate
 	reign reign
 }
@@ -36,35 +37,37 @@ type changer struct {
 func (c *changer) follow(deadline clock.Time) error {
 	err := c.space.follow(deadline)
 	if err != nil {
-		return err // the view is the former one, and departed of the change before
+		return err // the client still has its former view, and departed is that of an earlier change
 	}
 	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return c.departed>>e.server&1 == 1 })
 	return nil
 }
 
-// change is one change of a slot, from the value old to the value new.
+// change is one change of the slot at offset `at`, from the value old to the value new, in all
+// replicas of the index.
 type change struct {
 	at       uint64
 	old, new layout.Slot
 	// log is the object whose log entry gets the outcome; nil means that the outcome is not logged.
-	// logged: the entry has the outcome already.
+	// logged is true if the entry has the outcome already. ref says where that object is.
 	log    *layout.Object
 	logged bool
 	ref    layout.Ref
-	// patience, if set, limits the wait for the winner: see errStuck. hasty: if no replica has the new
-	// value, the client does not wait at all.
+	// patience, if set, is how long a change that has lost waits for the winner: see errStuck. If
+	// hasty is true and no replica has the new value, the client does not wait at all.
 	patience time.Duration
 	hasty    bool
 	// again, if set, adds READs to the batch which are executed after the CAS of the primary.
 	again func()
 	// before, if set, adds operations on another slot to the batch with the first CASes of the backups.
 	before func()
-	// heir: the client that has begun the change is dead. If the change loses, replace does not
-	// wait for the winner.
+	// heir is true if the client that has begun the change is dead, and this one carries the change
+	// out. If the change loses, replace does not wait for the winner.
 	heir bool
 }
 
-// helpAfter is how many times a client reads a slot that a split has won before it carries the move on.
+// helpAfter is how many times a client that has lost a slot to a split reads the primary before it
+// completes the move of the key itself.
 const helpAfter = 3
 
 // errStuck: a change has lost, and the winner has not changed the primary within change.patience.
@@ -82,7 +85,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)
 	w := snapshot.New(uint64(ch.old), uint64(ch.new), len(c.index)-1)
 	c.headed = false
-	polls, lease := 0, clock.Time(0) // the lease begins when this client knows the winner
+	polls, lease := 0, clock.Time(0) // lease is when the winner's lease ends; it begins when this client knows the winner
 	for action := w.Begin(); !w.State().Ended(); {
 		switch action {
 		case snapshot.SwapBackups:
@@ -95,22 +98,24 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 			if ch.heir && w.State() == snapshot.Waiting {
 				return false, nil
 			}
-			// beaten is of this change, not of those that it carries out for other clients
-			// meanwhile.
+			// Changes that this client carries out for other clients meanwhile change c.beaten.
 			beaten := c.beaten
 			if polls++; polls > 1 {
 				c.rt.Sleep(poll)
 			}
 			moved := c.super.Shape.Format.Leave(ch.old)
-			// All clients that move the key write this value, and all backups have it. So this client goes
-			// on like one of them, and does not wait.
+			// A split moves the key, and all backups have the value that all clients write which
+			// move it. So this client swaps the primary as they would do, and does not wait for
+			// them.
 			if w.State() == snapshot.Waiting && beaten == moved && c.super.Shape.Format.Leaving(moved) {
 				if action, err = c.carryOn(&w, ch.at, late); err != nil {
 					break
 				}
 				continue
 			}
-			// Any client may finish the move of a key, but not a move by a PUT.
+			// The winner is a split that moves the key, and any client may complete such a move. (A
+			// PUT that moves the key itself has another value, and only its own client completes
+			// it.)
 			if winner := layout.Slot(w.Winner()); polls > helpAfter && w.State() == snapshot.Waiting && winner == moved {
 				if _, err := c.redo(vote{ch.at, winner}, late); err != nil {
 					return false, c.givenUp(&w, err)
@@ -120,7 +125,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 			if lease == 0 {
 				lease = c.rt.Now().Add(c.cfg.Lease)
 			}
-			if w.State() == snapshot.Waiting { // no other client waits for this one
+			if w.State() == snapshot.Waiting { // the change has lost: no other client waits for this one
 				if until = deadline; ch.hasty && !w.Left() || ch.patience > 0 && c.rt.Now() >= min(until, began.Add(ch.patience)) {
 					return false, c.givenUp(&w, errStuck)
 				}
@@ -132,8 +137,8 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 				lease = c.rt.Now().Add(c.cfg.Lease)
 				err = c.recoverOwner(layout.Slot(w.Winner()), until)
 			}
-			// The primary had the old value after the backups had others, so these come from changes of the
-			// same value: of one key.
+			// The primary still had the old value after the backups had new ones. So these come
+			// from changes that replace this old value, and the winner's value names the same key.
 			if winner := layout.Slot(w.Winner()); ch.log != nil && ch.log.Op != layout.OpInsert && w.State() == snapshot.Waiting && !c.super.Shape.Format.Empty(winner) {
 				c.friend = winner
 			}
@@ -155,7 +160,8 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 	return w.State() == snapshot.Won, nil
 }
 
-// givenUp ends a change because of the error `why`. It returns the error of the operation.
+// givenUp ends a change because of the error `why`. It returns the error of the operation, with
+// kv.ErrNoEffect if no replica can have the new value.
 func (c *changer) givenUp(w *snapshot.Writer, why error) error {
 	left := w.Left()
 	w.Down()
@@ -224,14 +230,16 @@ func (c *changer) swapPrimary(w *snapshot.Writer, ch change, deadline clock.Time
 	if len(c.index) == 1 {
 		c.beaten = layout.Slot(v)
 	}
-	// This change has lost, or it has won and was replaced already.
+	// The CAS may have been executed twice. Either this change has lost, or it has won and another
+	// change has replaced its value already.
 	if c.repeated && len(c.index) == 1 && v != w.Old() && v != w.Value() {
 		return snapshot.None, kv.ErrTimeout
 	}
 	return w.Primary(v), nil
 }
 
-// carryOn swaps the primary to the value with which a split moves a key, after the backups have it.
+// carryOn swaps the primary to the value by which a split makes a slot leaving. All backups have
+// this value already.
 func (c *changer) carryOn(w *snapshot.Writer, at uint64, deadline clock.Time) (snapshot.Action, error) {
 	c.headed = false
 	word := c.swap(c.root(), at, w.Old(), w.Winner())
@@ -265,7 +273,8 @@ func (c *changer) readPrimary(w *snapshot.Writer, at uint64, deadline clock.Time
 	return w.Primary(binary.LittleEndian.Uint64(c.scratch)), nil
 }
 
-// divides reports whether a split can move the key of the slot at offset `at`.
+// divides reports whether a split can move the key of the slot at offset `at`, because there is
+// room for another twin of its subtable.
 func (c *changer) divides(at uint64) bool {
 	subtable, _ := c.super.Shape.Within(at)
 	v := &c.sight
@@ -277,7 +286,8 @@ func (c *changer) divides(at uint64) bool {
 	return ok
 }
 
-// writeReplicas adds WRITEs of n bytes of an object, from offset part, to all its replicas.
+// writeReplicas adds WRITEs to all replicas of object r to the batch: n bytes of the buffer, at
+// offset from, go to offset part of the object.
 func (c *changer) writeReplicas(r layout.Ref, part, from, n int) {
 	shape := &c.super.Shape
 	for j := range shape.Replicas {

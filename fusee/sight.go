@@ -17,15 +17,17 @@ type sight struct {
 	subtable int
 	entry    layout.Entry
 	twin     int
-	// shift is the distance from a place in the subtable to the same place in the twin.
+	// shift is the distance in bytes from a place in the subtable to the same place in the twin.
 	shift uint64
-	// moves: the split moves this key to the twin.
+	// moves is true if the split moves this key to the twin. old are the key's buckets in the
+	// subtable, new those in the twin.
 	moves bool
 	old   [2]bucket
 	new   [2]layout.Combined
 }
 
-// bucket is a combined bucket with its offset and the index of its main bucket.
+// bucket is a combined bucket with its offset in the region and the index of its main bucket in the
+// subtable.
 type bucket struct {
 	layout.Combined
 	off  uint64
@@ -33,13 +35,14 @@ type bucket struct {
 }
 
 // sightLen is how many bytes of the buffer a sight takes: four combined buckets, and the word of
-// the directory. sightReads is how many READs it takes.
+// the directory. sightReads is how many READs a sight takes.
 const (
 	sightLen   = 4*layout.CombinedLen + 8
 	sightReads = 5
 )
 
-// errStale: the buckets do not fit the client's copy of the directory.
+// errStale: the headers of the buckets do not fit the client's copy of the directory, which is
+// older than a split.
 var errStale = errors.New("a subtable was split")
 
 // errSplits is errStale after the client has corrected its copy of the directory.
@@ -60,8 +63,8 @@ func (s *space) aim(v *sight, h layout.Hash) {
 }
 
 // readSight adds READs of the buckets to the batch. The twin's buckets are read later than the
-// others: if a slot shows that its key has moved, the twin has the key when it is read. The word of
-// the directory says whether the split has ended.
+// others: if a slot shows that its key has moved, the key is in the twin when the twin is read. The
+// word of the directory says whether the split has ended.
 func (s *space) readSight(v *sight, to int) {
 	for i := range v.old {
 		s.read(s.root(), v.old[i].off, to+i*layout.CombinedLen, layout.CombinedLen)
@@ -93,8 +96,8 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 		if !errors.Is(err, errSplits) || v.hash.Moves(v.entry.Depth) {
 			return err
 		}
-		// The split leaves the key where it is, and whatever the twin has, an INSERT into a slot that is
-		// not leaving is right.
+		// The split does not move this key, so the client need not read the twin. An INSERT may use
+		// any empty slot of these buckets that is not leaving.
 		v.entry.Splitting, v.new = true, [2]layout.Combined{}
 		if _, ok := v.unexpected(); ok {
 			return errStale
@@ -119,7 +122,8 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 	return s.learn(v.subtable, from+4*layout.CombinedLen)
 }
 
-// unexpected returns a header that does not fit v.entry. ok is false if all fit.
+// unexpected returns a header of the key's buckets that does not fit v.entry. ok is false if all
+// headers fit.
 func (v *sight) unexpected() (h layout.Header, ok bool) {
 	for i := range v.old {
 		for _, head := range v.old[i].Heads {
@@ -131,9 +135,10 @@ func (v *sight) unexpected() (h layout.Header, ok bool) {
 	return h, false
 }
 
-// stale returns errStale. If the header itself says that a split of the subtable has begun, stale
-// corrects the client's copy of the directory and returns errSplits. If that split has ended, the client
-// reads that in the directory with the buckets.
+// stale is called for a header h that does not fit v.entry, and returns errStale. If the header
+// itself says that a split of the subtable has begun, stale corrects the client's copy of the
+// directory and returns errSplits. If that split has ended, the client reads that in the directory
+// with the buckets.
 func (v *sight) stale(dir *layout.Directory, shape *layout.Shape, h layout.Header) error {
 	e := layout.Entry{Depth: v.entry.Depth, Splitting: true}
 	if v.entry.Splitting || h.Depth != e.Depth+1 || h.Prefix != uint32(v.subtable) || dir.Set(shape, v.subtable, e) != nil {
@@ -181,8 +186,8 @@ type stage uint8
 const (
 	// open: all keys are in the bucket, and keys are inserted there.
 	open stage = iota
-	// moving: some of the keys that the split moves may be in the twin already. New keys of this
-	// kind are inserted into the twin.
+	// moving: some of the keys that the split moves may be in the twin already. Clients insert new
+	// keys that the split would move into the twin.
 	moving
 	// settled: all keys that the split moves are in the twin.
 	settled
@@ -203,7 +208,7 @@ func (v *sight) state(h layout.Header) (s stage, ok bool) {
 	return settled, true
 }
 
-// kind says what is in a place of the key's buckets, as far as the key is concerned.
+// kind says what a place in the key's buckets means for this key.
 type kind uint8
 
 const (
@@ -217,9 +222,10 @@ const (
 	reserved
 )
 
-// cell returns what is in place n of combined bucket i: the slot of the subtable or of the twin. A
-// slot of the twin is 0 until a key is moved or inserted there, and never becomes 0 again. So if
-// the twin's slot is not 0, it counts, whatever the subtable has in that place.
+// cell returns the slot that counts in place n of combined bucket i, which is that of the subtable
+// or that of the twin, and what the slot means for the key. A slot of the twin is 0 until a key is
+// moved or inserted there, and never becomes 0 again. So if the twin's slot is not 0, it counts,
+// whatever the subtable has in that place.
 func (v *sight) cell(f layout.Format, i, n int) (entry, kind) {
 	e := entry{at: layout.SlotAt(v.old[i].off, n), slot: v.old[i].Slots[n]}
 	if !v.entry.Splitting {
@@ -254,8 +260,8 @@ func empty(f layout.Format, s layout.Slot) kind {
 	return taken
 }
 
-// find returns the combined bucket i and the index n of the slot at offset `at`. there: the slot is
-// in the twin. ok is false if the slot is not in the sight.
+// find returns the combined bucket i and the index n of the slot at offset `at`. there is true if
+// the slot is in the twin. ok is false if the slot is not in the sight.
 func (v *sight) find(at uint64) (i, n int, there, ok bool) {
 	for i := range v.old {
 		for n := range layout.CombinedSlots {
@@ -284,10 +290,11 @@ func (v *sight) fill(at uint64) {
 	}
 }
 
-// filled is a value that stands for any object.
+// filled is a value that stands for any object: fill marks a slot as not empty by it.
 const filled = ^layout.Slot(0)
 
-// takes reports whether the key may be inserted into the slot at offset `at`.
+// takes reports whether the key may be inserted into the slot at offset `at`: no split moves the
+// key from there.
 func (v *sight) takes(at uint64) bool {
 	i, n, there, ok := v.find(at)
 	if !ok || there || !v.moves {
@@ -314,8 +321,8 @@ func (v *sight) moving(at uint64) bool {
 	return state == moving
 }
 
-// head returns the header of the bucket with the slot at offset `at`. stays: no key was moved out
-// of the slot while the bucket had this header.
+// head returns the header of the bucket with the slot at offset `at`. stays is true if no key was
+// moved out of the slot while the bucket had this header.
 func (v *sight) head(at uint64) (h layout.Header, stays bool) {
 	i, n, there, ok := v.find(at)
 	if there {

@@ -14,7 +14,8 @@ import (
 const (
 	// freeBatch is how many frees a client collects before it sends them (see space.free).
 	freeBatch = 16
-	// maxFrees is how many frees may wait while a connection has failed.
+	// maxFrees is how many frees may wait until a failed connection works again. Further frees are
+	// lost.
 	maxFrees = 1024
 )
 
@@ -23,7 +24,8 @@ const (
 type space struct {
 	memory
 	super layout.Superblock
-	// dir is a copy of the directory. homes and raw are buffers.
+	// dir is a copy of the directory. homes (subtables of a key) and raw (bytes that were read) are
+	// buffers for reuse.
 	dir   layout.Directory
 	homes []int
 	raw   []byte
@@ -47,25 +49,27 @@ type space struct {
 	// unsure are objects of this client whose operations have an unknown outcome, so that a slot
 	// may name them.
 	unsure []object
-	// lost counts frees that were perhaps not executed. owed: DoubtWord does not count them yet.
+	// lost counts frees that were perhaps not executed. owed is true if DoubtWord does not count
+	// all of them yet.
 	lost uint64
 	owed bool
 }
 
-// class has the client's objects of one length.
+// class has the client's blocks and free objects of one length.
 type class struct {
 	blocks []*block
 	// turn is the index of the block in which the client has last looked for freed objects.
 	turn int
 	// queue has the free objects in the order in which the client will use them. So the log entry
-	// of an object can name the next one.
+	// of an object can name the object that the client will use next. last is the link to the
+	// object that the client has used last.
 	queue []object
 	last  layout.Link
-	// fresh: the class got its last objects with a block that was never used.
+	// fresh is true if the class got its last free objects with a block that was never used.
 	fresh bool
 }
 
-// object is one object of a block.
+// object is object number i of a block.
 type object struct {
 	*block
 	i int
@@ -92,7 +96,8 @@ type fresh struct {
 	prev   layout.Link
 }
 
-// clear forgets all blocks and frees. It is called when the client's number has ended.
+// clear forgets all blocks and frees. It is called when a client starts, and when its number has
+// ended because it was taken for dead.
 func (s *space) clear() {
 	s.classes, s.blocks = make(map[int]*class), make(map[blockID]*block)
 	s.asked = make([]request, len(s.cfg.Servers))
@@ -109,9 +114,9 @@ func (s *space) largest() int {
 	return units
 }
 
-// unitsFor returns the length, in units, of the objects for values of n bytes. Each length that a
-// client uses takes a block. So above 8 units only some lengths are used: powers of two, and three
-// between two of them.
+// unitsFor returns the length, in units, of the objects for values of n bytes. A client needs a
+// block for each length that it uses. To use few lengths, unitsFor rounds lengths of more than 8
+// units up: to a power of two, or to one of three lengths between two powers of two.
 func (s *space) unitsFor(n int) int {
 	units := layout.Units(n)
 	if shift := bits.Len(uint(units-1)) - 3; shift > 0 {
@@ -130,8 +135,8 @@ func (s *space) class(units int) *class {
 	return c
 }
 
-// take returns an object with the given number of units for a key. It gets further objects if few
-// are left.
+// take returns a free object with the given number of units for a key. If fewer than two are left,
+// it gets further ones first.
 func (s *space) take(units int, key uint64, h layout.Hash, deadline clock.Time) (fresh, error) {
 	c := s.class(units)
 	if len(c.queue) < 2 {
@@ -170,15 +175,16 @@ func (s *space) ready(o object) {
 	}
 }
 
-// of reports whether the object's block is still that of a client. If the members have changed, it may
-// have another owner.
+// of reports whether the object's block still belongs to the client of space s. After a change of
+// the members it may have another owner.
 func (o object) of(s *space) bool { return s.blocks[o.blockID] == o.block }
 
 // giveBack makes an object that no slot names ready for use.
 func (s *space) giveBack(f fresh) { s.ready(f.object) }
 
-// forsake is called when the operation of an object has failed. It gives the object back, unless a
-// replica of a slot may name it.
+// forsake is called when the operation for which an object was taken has failed. It makes the
+// object ready for use again. If a replica of a slot may name the object, it adds the object to
+// unsure instead.
 func (s *space) forsake(f fresh, err error) {
 	if errors.Is(err, kv.ErrNoEffect) {
 		s.giveBack(f)
@@ -187,7 +193,8 @@ func (s *space) forsake(f fresh, err error) {
 	s.unsure = append(s.unsure, f.object)
 }
 
-// free frees an object that a slot has named and this client has replaced.
+// free frees the object that a slot has named until this client has replaced the slot's value. If
+// another client owns the object's block, the free is sent later.
 func (s *space) free(r layout.Ref) {
 	shape := &s.super.Shape
 	if !shape.Holds(r) || !s.has(r.Server) {
@@ -208,7 +215,8 @@ func (s *space) free(r layout.Ref) {
 	}
 }
 
-// lose records that a free was lost. The owner of the object will find it by a sweep.
+// lose records that a free was perhaps lost. The client counts it in DoubtWord (see confess), so
+// the owner of the object will find the object by a sweep.
 func (s *space) lose() {
 	s.lost++
 	s.owed = true
@@ -231,19 +239,19 @@ func (s *space) flush() {
 		at, off := s.super.Shape.Replica(r.Server, 0, 0)
 		shape := s.super.Shape
 		if s.cfg.Published {
-			shape.Format = layout.Published // hole 4
+			shape.Format = layout.Published // hole 4 of HOLES.md: the public code shifts the bit as a number of 32 bits
 		}
 		word, add := shape.FreeBit(r.Place)
 		o := &s.store[i]
 		s.fab.FetchAdd(o, s.target(at, off+word), add, atFrees+8*i)
-		_ = s.fab.Start(o) // a failure is found by settle
+		_ = s.fab.Start(o) // settle handles a failure
 		s.flight = append(s.flight, o)
 		return true
 	})
 }
 
-// settle counts the frees that have failed, whose outcome is unknown. They are not repeated: a bit
-// that is added twice frees another object.
+// settle counts the frees that have failed, whose outcome is unknown. They are not repeated: if a
+// bit is added twice, the carry sets another object's bit.
 func (s *space) settle() {
 	for _, o := range s.flight {
 		if o.Status != 0 {
@@ -253,8 +261,9 @@ func (s *space) settle() {
 	s.flight = s.flight[:0]
 }
 
-// confess increments DoubtWord if frees of this client were lost. If it is repeated, it may
-// increment the word more than once.
+// confess increments DoubtWord if frees of this client were perhaps lost, so that owners sweep
+// their blocks. The batch may be executed twice and increment the word more than once, which does
+// no harm.
 func (s *space) confess(deadline clock.Time) error {
 	if !s.owed {
 		return nil

@@ -12,24 +12,25 @@ import (
 )
 
 const (
-	// splitRoom: an INSERT begins a split if it leaves fewer empty slots than that in the buckets
-	// of its key.
+	// splitRoom: an INSERT begins a split if it leaves fewer empty slots than this in the buckets
+	// of its key, which have 28 at most.
 	splitRoom = 9
 	// sliceRTTs is how many round trips an operation spends on the client's split.
 	sliceRTTs = 4
 	// pauseRTTs is the largest number of round trips of an operation, including those that it
-	// spends on a split. An INSERT spends all of them if it leaves fewer empty slots than
+	// spends on a split. An INSERT uses all 10 for a split if it leaves fewer empty slots than
 	// urgentRoom in the buckets of its key.
 	pauseRTTs  = 10
 	urgentRoom = 5
-	// groupsAtOnce is how many groups of buckets a client splits at a time. With them it reads
-	// groupsAhead further groups, to pass over those that other clients have split already.
+	// groupsAtOnce is how many groups of buckets a client splits at a time. In the same batch it
+	// reads groupsAhead further groups, to skip those that other clients have split already.
+	// groupSlots is how many slots a group has.
 	groupsAtOnce = 3
 	groupsAhead  = 16
 	groupSlots   = 3 * layout.BucketSlots
 )
 
-// grower splits subtables.
+// grower is the layer of a client that splits subtables, so that the index grows.
 type grower struct {
 	changer
 	// split is the split on which this client works, or nil.
@@ -37,23 +38,24 @@ type grower struct {
 }
 
 // split is a client's work on the split of a subtable. Any number of clients may work on the same
-// split. They write only by CAS. The value that a CAS expects never occurs again once it is
+// split. They write only by CAS. The value that such a CAS expects never occurs again after it was
 // replaced, and the new value is the same for all clients. So a late CAS does no harm, and no
 // client has to wait for another.
 type split struct {
 	subtable, twin int
 	depth          int
 	does           task
-	// The done groups before next are settled (numbers are modulo the number of groups). groups are
-	// those on which the client works; if there are none, it chooses some. ahead are groups after
-	// them.
+	// The `done` groups before group number next are settled (numbers are modulo the number of
+	// groups). groups are those on which the client works; if there are none, it chooses some.
+	// ahead are the groups after them, which it has read to find those that are settled. moves are
+	// the keys of groups that the split moves.
 	next, done    int
 	groups, ahead []int
 	moves         []move
-	// blocked: other clients must change slots first, and the client works on the groups again
-	// later. held: the last step has found that. pending is a slot whose object is pending. suspect
-	// is the value of a client that has made no progress since the time since. asked is when the
-	// last flip began.
+	// blocked is true if other clients must change slots first, so that this client works on the
+	// groups again later. held is true if the last step has found that. pending is the value of a
+	// slot whose object is pending. suspect is a value for a slot whose client has made no progress
+	// since the time `since`. asked is when the last flip began.
 	blocked          bool
 	held             bool
 	pending, suspect layout.Slot
@@ -61,13 +63,15 @@ type split struct {
 	asked            clock.Time
 }
 
-// move is a key that a split moves: its slot in the subtable, and its fingerprint.
+// move is a key that a split moves, or a slot that may have such a key: the slot in the subtable,
+// and the key's fingerprint.
 type move struct {
 	entry
 	fingerprint byte
-	// to is the value that the slot gets.
+	// to is the value that replaceAll gives the slot. w decides whether it wins, and action is what
+	// w must do next.
 	to layout.Slot
-	// left: the slot in the subtable is leaving already.
+	// left is true if the slot in the subtable is leaving already.
 	left   bool
 	w      snapshot.Writer
 	action snapshot.Action
@@ -75,23 +79,25 @@ type move struct {
 	words []int
 }
 
-// task is what a client does next for a split.
+// task is what a client does next for a split. The tasks follow one another for each set of groups;
+// see the package comment.
 type task uint8
 
 const (
 	// flip makes the headers of buckets moving, and reads the buckets.
 	flip task = iota
-	// inspect reads the heads of the objects.
+	// inspect reads the heads of the objects (their marks, versions and keys), which show the keys
+	// that move.
 	inspect
 	// vacate makes the slots of keys that move leaving.
 	vacate
-	// plant puts the keys into the twin.
+	// plant puts the keys into their slots in the twin.
 	plant
 	// clean empties the slots of these keys in the subtable.
 	clean
 	// settle makes the headers of buckets settled.
 	settle
-	// finish ends the split.
+	// finish ends the split, in the directory, when all groups are settled.
 	finish
 )
 
@@ -115,7 +121,8 @@ func (c *grower) begins(subtable int, e layout.Entry, deadline clock.Time) error
 	return c.enter(subtable, e, layout.Entry{Depth: e.Depth, Splitting: true}, deadline)
 }
 
-// enter changes the entry of a subtable from `from` to `to`, and reads what the entry is then.
+// enter changes the entry of a subtable from `from` to `to` in the directories of all replicas, and
+// reads what the entry is then.
 func (c *grower) enter(subtable int, from, to layout.Entry, deadline clock.Time) error {
 	at := c.super.Shape.EntryAt(subtable)
 	for _, server := range c.backups() {
@@ -158,7 +165,7 @@ func (c *grower) joins(v *sight) {
 	c.split = s
 }
 
-// finishAll works on the splits of all subtables until they have ended.
+// finishAll works on all splits of subtables that have begun, until they have ended.
 func (c *grower) finishAll(deadline clock.Time) error {
 	if err := c.loadDirectory(deadline); err != nil {
 		return err
@@ -183,7 +190,8 @@ func (c *grower) finishAll(deadline clock.Time) error {
 	return nil
 }
 
-// startsBegun begins the split of a subtable if a client has begun it in a backup only.
+// startsBegun begins the split of a subtable everywhere if a client that died has begun it in a
+// backup only.
 func (c *grower) startsBegun(subtable int, deadline clock.Time) error {
 	e := c.dir.At(subtable)
 	next := layout.Entry{Depth: e.Depth, Splitting: true}
@@ -199,9 +207,9 @@ func (c *grower) startsBegun(subtable int, deadline clock.Time) error {
 	return nil
 }
 
-// assist works on the client's split after an operation that has succeeded. The operation has
-// succeeded whatever happens to the split. After an operation that took many round trips, assist
-// works less.
+// assist works on the client's split after an operation that has succeeded. An error of the split
+// is ignored, because the operation has succeeded. After an operation that took many round trips,
+// assist works less.
 func (c *grower) assist(urgent bool, deadline clock.Time) {
 	rtts := sliceRTTs
 	if urgent {
@@ -224,8 +232,8 @@ func (c *grower) advance(rtts int, deadline clock.Time) error {
 	return nil
 }
 
-// complete works on the client's split until its groups are settled or, if `all` is true, until the
-// split has ended.
+// complete works on the client's split until the groups on which the client works are settled or,
+// if `all` is true, until the split has ended.
 func (c *grower) complete(all bool, deadline clock.Time) error {
 	for c.split != nil && (all || c.split.does != flip || len(c.split.groups) > 0) {
 		if err := c.step(deadline); err != nil {
@@ -251,23 +259,24 @@ func (c *grower) step(deadline clock.Time) error {
 		flip: c.flipGroups, inspect: c.inspectGroups, vacate: c.vacateGroups, plant: c.plantGroups, clean: c.cleanGroups, settle: c.settleGroups, finish: c.finishSplit,
 	}[s.does](s, deadline)
 	switch {
-	case errors.Is(err, errStale): // the split has ended
+	case errors.Is(err, errStale): // another client has ended the split
 		c.split = nil
 		return c.learn(s.subtable, entryIn)
-	case err != nil: // begin these groups again, with what their slots are then
+	case err != nil: // begin these groups again, with the values that their slots have then
 		s.does, s.moves = flip, nil
 	}
 	return err
 }
 
-// heads returns the headers of a bucket before, while and after its keys are moved.
+// heads returns the three headers that a bucket of the subtable has before, while and after its
+// keys are moved.
 func (s *split) heads() (open, moving, settled layout.Header) {
 	n := uint32(s.subtable)
 	return layout.Header{Depth: s.depth, Prefix: n}, layout.Header{Depth: s.depth + 1, Prefix: n, Moving: true}, layout.Header{Depth: s.depth + 1, Prefix: n}
 }
 
-// stageOf returns the earliest stage of the buckets of a group, which is at offset `from` in the
-// buffer.
+// stageOf returns the earliest stage of the three buckets of a group, which was read to offset
+// `from` of the buffer. errStale means that the split has ended.
 func (c *grower) stageOf(s *split, from int) (least stage, err error) {
 	v := sight{subtable: s.subtable, entry: layout.Entry{Depth: s.depth, Splitting: true}}
 	least = settled
@@ -288,8 +297,9 @@ func (c *grower) stageOf(s *split, from int) (least stage, err error) {
 	return least, nil
 }
 
-// head changes the headers of the groups in all replicas of the index, the primary last. behind
-// adds operations to the batch that are executed after the CASes on the primary.
+// head changes the headers of the client's groups from `from` to `to` in all replicas of the index,
+// the primary last. behind adds operations to the last batch, which are executed after the CASes on
+// the primary.
 func (c *grower) head(s *split, from, to layout.Header, deadline clock.Time, behind func()) error {
 	swap := func(server int) {
 		for _, g := range s.groups {
@@ -316,9 +326,9 @@ func (c *grower) head(s *split, from, to layout.Header, deadline clock.Time, beh
 }
 
 // flipGroups makes the headers of the groups moving. After that no key that moves is inserted into
-// these buckets: an INSERT reads the headers again after its CAS. So the keys that are read after
-// the flip are all that must be moved. Any others are pending, and their clients will withdraw
-// them.
+// these buckets: an INSERT reads the headers again after its CAS. So the slots that are read after
+// the flip have all keys that must be moved. If a late INSERT puts a key there, its object is
+// pending, and its client will withdraw it.
 func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	shape := &c.super.Shape
 	s.ahead = s.ahead[:0]
@@ -340,7 +350,7 @@ func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	s.asked = c.rt.Now()
 	err := c.head(s, open, moves, deadline, func() {
 		c.readGroups(s)
-		c.read(c.root(), shape.EntryAt(s.subtable), entryIn, 8) // in case that the split has ended
+		c.read(c.root(), shape.EntryAt(s.subtable), entryIn, 8) // if the split has ended, the client learns the entry from it
 	})
 	if err != nil {
 		return err
@@ -368,15 +378,16 @@ func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// pass is called when a group is settled.
+// pass is called when a group is settled. It counts the group as done if that is the next one;
+// groups is the number of groups of the subtable.
 func (s *split) pass(group, groups int) {
 	if group == s.next && s.done < groups {
 		s.next, s.done = (s.next+1)%groups, s.done+1
 	}
 }
 
-// listGroup adds the slots of group number group, the n-th in the buffer, to s.moves: slots that
-// name objects, and leaving slots.
+// listGroup adds slots of a group to s.moves: those that name objects, and leaving slots. The group
+// was read as the n-th of the buffer.
 func (c *grower) listGroup(s *split, group, n int) (err error) {
 	shape := &c.super.Shape
 	if c.scratch, err = c.bytes(c.scratch, groupIn(n), layout.GroupLen); err != nil {
@@ -392,8 +403,8 @@ func (c *grower) listGroup(s *split, group, n int) (err error) {
 	return nil
 }
 
-// groupIn returns the offset in the buffer of the n-th group. The word of the directory is behind all
-// groups.
+// groupIn returns the offset in the buffer of the n-th group. The word of the directory is behind
+// all groups, at entryIn.
 func groupIn(n int) int { return atIn + n*layout.GroupLen }
 
 const entryIn = atIn + (groupsAtOnce+groupsAhead)*layout.GroupLen
@@ -405,11 +416,11 @@ func (c *grower) readGroups(s *split) {
 	}
 }
 
-// inspectGroups reads the marks, versions and keys of the objects, and so finds out which keys move.
-// An object with the version that its slot names has the key that the slot had when the client read
-// the slot, after the flip. A slot whose key stays need not be read again, however often its clients
-// change it: after the flip no key that moves gets into it. A key that moves is also moved by its next
-// PUT (see Client.update).
+// inspectGroups reads the marks, versions and keys of the objects, and so finds out which keys
+// move. If an object has the version that its slot names, the object's key is the one that the slot
+// had when the client read it after the flip. A slot whose key stays need not be read again,
+// however often its clients change it: after the flip no key that moves gets into it. A key that
+// moves is also moved by its next PUT (see Client.update).
 func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 	if err := c.readHeads(len(s.moves), func(i int) layout.Slot { return s.moves[i].slot }); err != nil {
 		return err
@@ -435,7 +446,7 @@ func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 		case !h.Moves(s.depth):
 		case head.Mark == layout.Valid:
 			list = append(list, m)
-		default: // its client marks it as valid or withdraws it
+		default: // an INSERT has not ended: its client will mark the object as valid, or withdraw it
 			s.blocked, s.pending = true, m.slot
 		}
 	}
@@ -445,8 +456,8 @@ func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 }
 
 // suspects recovers the client that has begun to change a slot to the value slot, if it has made no
-// progress for the lease. That client is never one that moves the key, because all of those write
-// the same value.
+// progress for the lease. The clients that move the key are never suspected: all of them write the
+// same value, and any of them can complete the move.
 func (c *grower) suspects(s *split, slot layout.Slot, deadline clock.Time) error {
 	switch {
 	case slot == 0:

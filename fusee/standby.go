@@ -18,15 +18,16 @@ import (
 // the memory servers:
 //
 //   - The standby takes charge only if it has read the words of at least half of the members of the
-//     last view. It ends the connections of the former master there.
+//     last view that it knows. It ends the connections of the former master there.
 //   - A master with a standby goes on with fewer servers only if the standby has seen the new view,
 //     or if more than half of the former members are among these servers. So the standby knows each
 //     view with which a master goes on.
 //
 // A master retires a standby that is silent, if all members answer. Then the master goes on alone.
 type Standby struct {
-	// Counted, if not nil, is called when the standby sees for the first time that the master counts
-	// it. Before that it does not take charge, even if the master is silent.
+	// Counted, if not nil, is called when the standby sees for the first time that the master
+	// counts on it: the standby's number is in the master's word. Before that the standby does not
+	// take charge, even if the master is silent.
 	Counted func()
 
 	m *Master
@@ -34,7 +35,7 @@ type Standby struct {
 	known layout.View
 	// reigns has the words by which the master shows that it is alive, as the servers had them
 	// last. heard is the time of the last change of such a word. counted is true if that word had
-	// the number of this standby.
+	// the number of this standby. beats counts the signs of life that this standby has written.
 	reigns  [layout.MaxServers]uint64
 	heard   clock.Time
 	counted bool
@@ -61,9 +62,10 @@ func OpenStandby(cfg Config, deadline clock.Time) (*Standby, error) {
 	return &Standby{m: m, known: m.c.view, heard: m.c.rt.Now()}, nil
 }
 
-// Run waits until the master is silent, and then takes its place. It returns nil without an error
-// when the context has ended. It returns ErrDeposed when the master has retired this standby, or has a larger
-// number than this standby: then the caller may open another one, which has a larger number than that master.
+// Run waits until the master is silent, and then takes its place. It returns nil and no error when
+// the context has ended. It returns ErrDeposed when the master has retired this standby, or has a
+// larger number than this standby: then the caller may open another one, which has a larger number
+// than that master.
 func (s *Standby) Run() (*Master, error) {
 	for {
 		takes, err := s.step()
@@ -131,7 +133,7 @@ func (s *Standby) round() (answers int, err error) {
 			continue
 		case t.view.State() == layout.Gone:
 			return 0, errGone
-		case t.master > c.id: // the number of a successor must be the larger one
+		case t.master > c.id: // a standby can take the place only of a master with a smaller number
 			return 0, ErrDeposed
 		}
 		if t.view.Newer(s.known) {
@@ -148,7 +150,7 @@ func (s *Standby) round() (answers int, err error) {
 	return answers, nil
 }
 
-// take takes charge of the store.
+// take takes charge of the store: the standby becomes the master, and changes the view.
 func (s *Standby) take() error {
 	m := s.m
 	m.takes = true
@@ -161,9 +163,11 @@ func (s *Standby) take() error {
 // halfOf reports whether n members are at least half of the members of a view.
 func halfOf(v layout.View, n int) bool { return 2*n >= v.Members() }
 
-// enough returns nil if the standby that takes charge has at least half of the members of the last
-// view. Then no other master goes on with the others. Otherwise it returns an error. So the store
-// does not go on when too many members are missing, because the former master may have them.
+// enough checks whether a standby that takes charge may go on with the members of view next. It
+// returns nil if these are at least half of the members of the last view, and the store survives
+// with them: then no other master can go on with the other members. Otherwise it returns an error,
+// because the former master may go on with the missing members. For any other master it returns
+// nil.
 func (m *Master) enough(next layout.View) error {
 	if m.takes && (!halfOf(m.c.newer, next.Members()) || !m.c.super.Shape.Survives(next)) {
 		return fmt.Errorf("%w: %d of %d memory servers answer the standby; the former master may have the others", kv.ErrTimeout, next.Members(), m.c.newer.Members())
@@ -171,10 +175,10 @@ func (m *Master) enough(next layout.View) error {
 	return nil
 }
 
-// Reign runs masters on a host. The first one is m, or the master that the standby s becomes. If
-// another master has taken the place of this one and `again` is true, Reign becomes the standby of
-// that one. ready, if not nil, is called with each master that has taken charge, before it runs.
-// Reign returns nil when the context has ended.
+// Reign runs masters on a host. The first master is m, or the one that the standby s becomes. If
+// another master takes its place and `again` is true, Reign runs a standby of that other master,
+// which may become the next master on this host. ready, if not nil, is called with each master that
+// has taken charge, before it runs. Reign returns nil when the context has ended.
 func Reign(m *Master, s *Standby, cfg Config, again bool, ready func(*Master)) error {
 	for {
 		if m == nil {

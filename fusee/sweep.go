@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// sweep finds out from the index which objects of a block are in use, whatever the bitmap says. It
-// leaves out objects whose operations have an unknown outcome.
+// sweep finds out from the index which objects of a block are free, without regard to the bitmap,
+// and makes them ready for use. It leaves out objects whose operations have an unknown outcome.
 func (s *space) sweep(b *block, deadline clock.Time) error {
 	doubts := s.doubts
 	var list []int
@@ -23,7 +23,7 @@ func (s *space) sweep(b *block, deadline clock.Time) error {
 		o := object{b, i}
 		if slot != s.super.Shape.Format.Slot(o.ref(&s.super.Shape, byte(slot))) {
 			s.ready(o)
-			b.hints = true // the client that has replaced the object may still free it
+			b.hints = true // the free by the client that has replaced the object may still arrive
 		}
 	})
 	if err == nil {
@@ -33,8 +33,8 @@ func (s *space) sweep(b *block, deadline clock.Time) error {
 }
 
 // inspectBlock finds out which objects are in use in a block that another client has left. It reads
-// the objects' keys from their heads, and their versions from the slots of these keys. A head is
-// right if a slot names its object.
+// the objects' keys from their heads, and their versions from the slots of these keys. Heads of
+// objects that are not in use may be wrong, but then no slot names the object.
 func (s *space) inspectBlock(b *block, deadline clock.Time) error {
 	shape := &s.super.Shape
 	list := make([]int, len(b.used))
@@ -85,7 +85,7 @@ func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, s
 					err = s.refresh(sights[n].hash, deadline)
 				}
 				if errors.Is(err, errSplits) || err == nil {
-					break // what was read for the other objects is read again
+					break // the loop begins again with this object: the READs of the remaining ones are repeated
 				}
 			}
 			if err != nil {
@@ -98,7 +98,7 @@ func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, s
 	return nil
 }
 
-// namedIn returns the slot in a sight that names the object, or 0.
+// namedIn returns the value of the slot in a sight that names the object, or 0 if none does.
 func (o object) namedIn(v *sight, shape *layout.Shape) (found layout.Slot) {
 	format, place := shape.Format, o.ref(shape, 0).Place
 	for i := range v.old {

@@ -10,12 +10,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// tidings are what the master and its standby tell each other by words of a memory server.
+// tidings are the words of a memory server by which the master and its standby tell each other that
+// they are alive, and which view they know.
 type tidings struct {
-	// standby is the sign of life of the standby, and seen the last view that it knows.
+	// standby is the sign of life of the standby (layout.Beat), and seen the last view that the
+	// standby knows.
 	standby uint64
 	seen    layout.View
 	// reign is the sign of life of the master, with the number of the standby on which it counts.
+	// view is the view of the server.
 	reign uint64
 	view  layout.View
 	// master is the number of the last master that has claimed the server.
@@ -24,8 +27,8 @@ type tidings struct {
 
 const tidingsLen = layout.MasterWord + 8 - layout.StandbyWord
 
-// exchange writes words to a server, and then reads its tidings, in the same round trip. An error
-// of a server whose memory is not that of a member is errReborn.
+// exchange writes words to a server, and then reads its tidings, in the same round trip. If the
+// server's memory has no view, which means that it was lost, the error is errReborn.
 func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time) (t tidings, err error) {
 	var raw []byte
 	for _, w := range words {
@@ -34,7 +37,7 @@ func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time)
 	if err := m.put(raw, atTold); err != nil {
 		return t, err
 	}
-	if err := m.fab.Open(i, deadline); err != nil { // the target is known then
+	if err := m.fab.Open(i, deadline); err != nil { // only a connection tells the address and the R_Key of the target
 		return t, err
 	}
 	var write, read remotemem.Op
@@ -64,22 +67,24 @@ func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time)
 // second is what a master knows of its standby.
 type second struct {
 	// number is that of the standby on which the master counts; 0 means that there is none. since
-	// is when it has shown last that it is alive.
+	// is when that standby has shown last that it is alive.
 	number uint32
 	since  clock.Time
-	// words are its words as the servers had them last; known: the master has read them.
+	// words are, by server, the signs of life of a standby as the server had them last; known is
+	// true if the master has read the word of that server.
 	words [layout.MaxServers]uint64
 	known [layout.MaxServers]bool
 	// base is the last view on which the master has agreed with its standby.
 	base layout.View
 }
 
-// hear handles the standby's word, as a server has it. A word that has not changed since the master
-// began may be that of a standby that died before. While the master counts on a standby, it takes
-// no word of another one: the first standby, if it is only separated from the master, may take
-// charge of the other half of the servers. The master counts on another standby after it has
-// retired the first. A standby that takes charge counts on none before it has settled its first
-// view: until then no other standby may take its place, and it waits for none.
+// hear handles the sign of life of a standby that the master has read from server i at the time
+// now. A word that has not changed since the master began may be that of a standby that died
+// before. While the master counts on a standby, it takes no word of another one: the first standby,
+// if it is only separated from the master, may take charge of the other half of the servers. The
+// master counts on another standby only after it has retired the first. A standby that takes charge
+// counts on no other standby before it has settled its first view: until then no other standby may
+// take its place, and it needs no agreement.
 func (m *Master) hear(i int, t tidings, now clock.Time) {
 	s := &m.second
 	was, known := s.words[i], s.known[i]
@@ -98,11 +103,13 @@ func (m *Master) hear(i int, t tidings, now clock.Time) {
 	s.since = now
 }
 
-// retireAfter is how many leases a standby is silent until the master counts on it no more.
+// retireAfter is how many leases a standby must be silent before the master retires it, and counts
+// on it no more.
 const retireAfter = 8
 
-// retire ends a standby that is silent, when all members answer: it cannot connect any more to more
-// than half of them, and so does not take charge.
+// retire ends the connections of a standby that is silent, at all members. The master calls it when
+// all members answer. After that the standby cannot connect to any of them, so it does not take
+// charge.
 func (m *Master) retire() error {
 	s := &m.second
 	if s.number == 0 || m.c.rt.Now() < s.since.Add(retireAfter*m.c.cfg.Lease) {
@@ -122,13 +129,14 @@ func (m *Master) retire() error {
 	return nil
 }
 
-// errAlone: the standby has not seen a view, and no majority knows of it.
+// errAlone: the standby has not seen the master's new view, and the members of this view are not
+// more than half of the former members.
 var errAlone = errors.New("the standby does not answer, and too few memory servers do: it may have taken charge of the others")
 
-// hope is called when the master must not go on without servers that it has taken for crashed. The
-// master asks these servers again. Its next view may have all members of second.base, the last view
-// on which it has agreed with its standby: since then it has repaired nothing, and clients still use
-// that view.
+// hope is called after errAlone: the master must not go on without servers that it has taken for
+// crashed. It counts them as alive again, so that the master asks them again. Its next view may
+// have all members of second.base, the last view on which it has agreed with its standby: since
+// then it has repaired nothing, and clients still use that view.
 func (m *Master) hope() {
 	m.c.view, m.c.newer = m.second.base, m.second.base.WithEpoch(m.c.newer.Epoch())
 	for i := range m.signs {
@@ -136,8 +144,8 @@ func (m *Master) hope() {
 	}
 }
 
-// lost counts the members of a view that have lost their memory. A standby cannot count on such a
-// member when it takes charge, because the server has no words of the store any more.
+// lost counts the members of a view that have lost their memory. A standby that takes charge cannot
+// use such a member, because the server has no words of the store any more.
 func (m *Master) lost(v layout.View) (n int) {
 	for i, s := range m.signs {
 		if v.Has(i) && s.lost {
@@ -153,9 +161,9 @@ func (m *Master) lost(v layout.View) (n int) {
 const agreePatience = 3 * time.Second
 
 // agree decides whether the master may go on with a view that all its members have. The standby
-// takes charge of a store with half of the members of the last view that it knows. So it must know
-// the new view, or more than half of the members of the one before must have it, or have lost their
-// memory.
+// takes charge if half of the members of the last view that it knows answer. So the master goes on
+// only if the standby has seen the new view, or if more than half of the members of the view before
+// have the new view or have lost their memory. Otherwise agree returns errAlone.
 func (m *Master) agree(next layout.View) error {
 	s, deadline := &m.second, m.c.rt.Now().Add(agreePatience)
 	for s.number != 0 && 2*(next.Members()+m.lost(s.base)) <= s.base.Members() {
@@ -184,7 +192,7 @@ func (m *Master) agree(next layout.View) error {
 	return nil
 }
 
-// beat is the next sign of life of the master.
+// beat returns the next sign of life of the master, as the word that it writes to the servers.
 func (m *Master) beat() []uint64 {
 	m.beats++
 	return []uint64{layout.Beat(m.second.number, m.beats)}

@@ -18,12 +18,14 @@ const (
 	// A master that changes the members waits for viewLease before it changes anything that a
 	// client reads.
 	viewLease = 10 * time.Millisecond
-	// joinPatience bounds one attempt to connect to a member, which may have crashed.
+	// joinPatience is how long one attempt to connect to a member takes at most, because the member
+	// may have crashed.
 	joinPatience = 200 * time.Millisecond
 	// glancePause is how long a client waits for a change of the members after an operation has
 	// failed.
 	glancePause = 2 * time.Millisecond
-	// meetPatience bounds one attempt to read the superblock of a server, which may have crashed.
+	// meetPatience is how long one attempt to read the superblock of a server takes at most,
+	// because the server may have crashed.
 	meetPatience = 400 * time.Millisecond
 )
 
@@ -34,7 +36,7 @@ var errView = fmt.Errorf("%w: the members of the store have changed", kv.ErrTime
 // errGone means that no member has a replica of some part of the store.
 var errGone = fmt.Errorf("%w: too many memory servers of the store have crashed", kv.ErrLost)
 
-// errHostile means that the word of a memory server is not a view of the store.
+// errHostile means that the view word of a memory server has a value that is no view of the store.
 var errHostile = fmt.Errorf("%w: the word with the members of the store is damaged", kv.ErrLost)
 
 // errReborn means that a server has lost its memory. It is not a member any more.
@@ -44,25 +46,30 @@ var errReborn = errors.New("the memory server has lost its memory")
 //
 // A client reads the view on each new connection, before it sends anything else there. The master
 // ends all connections when it prepares a change; so no request of a client that does not know of
-// the change is executed by a server that remains. What a client reads from a server that does not
-// remain, and that the master cannot reach, counts only during the client's lease.
+// the change is executed by a server that remains. A server that does not remain may be out of the
+// master's reach and still answer clients. So what a client reads from any server counts only
+// during viewLease: after that the client reads the views of all members again (confirm).
 type members struct {
-	// view is what the operations of this client use; 0 means that it is not known yet. newer is
-	// another one that the client has read since.
+	// view is the view that the operations of this client use; 0 means that it is not known yet.
+	// newer is the latest view that the client has read; it differs from view if a master has
+	// changed the members since.
 	view, newer layout.View
-	// until is the end of the lease.
+	// until is the time to which the client may use its view before it reads the views of the
+	// members again.
 	until clock.Time
 	// exempt is true for the master, which changes the view itself. awaits is true for a client
-	// that becomes the standby. It begins also in the middle of a change of the members.
+	// that becomes the standby. Such a client may begin also in the middle of a change of the
+	// members.
 	exempt, awaits bool
 	// missing are members that have not answered a master when it has begun, as bits.
 	missing uint32
 	// managed is true if a master has ever taken charge of the store.
 	managed bool
-	// joined is, by server, the epoch in which it has become a member again (layout.JoinWord).
+	// joined is, by server, the epoch in which the server has become a member again
+	// (layout.JoinWord).
 	joined [layout.MaxServers]uint32
-	// departed are servers, as bits, on which the last change of the view has taken the client's
-	// blocks.
+	// departed are the servers, as bits, on which the client has lost its blocks by the last change
+	// of the view.
 	departed uint32
 	// generation is that of the store; 0 means that it is not known yet.
 	generation uint64
@@ -70,7 +77,8 @@ type members struct {
 	list       []*remotemem.Op
 }
 
-// has reports whether operations use a server.
+// has reports whether operations use a server: it is a member of the client's view, or the client
+// has no view yet.
 func (m *memory) has(server int) bool { return m.view == 0 || m.view.Has(server) }
 
 // attach is called before the requests of m's batch are posted. It connects to the servers to which
@@ -130,7 +138,7 @@ func (m *memory) peek(i int, after layout.View, deadline clock.Time) (v layout.V
 	switch {
 	case !reborn || errors.Is(err, errFenced):
 		return v, err
-	case err != nil && !errors.Is(err, errHostile): // it is not known what is in its memory
+	case err != nil && !errors.Is(err, errHostile): // it is not known what is in the server's memory
 	case err != nil || !v.Newer(after) || !m.belongs(i):
 		err = errReborn
 	default:
@@ -148,7 +156,8 @@ func (m *memory) belongs(i int) bool {
 // generationWord is the offset of the generation in a superblock.
 const generationWord = 8
 
-// wordAt is a word that was read from a server together with its view.
+// wordAt returns the word at offset `at` of server i, as viewOf has read it last, together with the
+// view.
 func (m *memory) wordAt(i int, at int) uint64 {
 	var b [8]byte
 	if m.fab.MR().ReadAt(b[:], atViews+viewLen*i+at) != nil {
@@ -171,10 +180,11 @@ func (m *memory) viewOf(i int, deadline clock.Time) (layout.View, error) {
 	return v, nil
 }
 
-// viewAt is the view that was read from a server.
+// viewAt returns the view of server i, as it was read last.
 func (m *memory) viewAt(i int) layout.View { return layout.View(m.wordAt(i, layout.ViewWord)) }
 
-// see compares a view that the client has read with its own.
+// see compares a view that the client has read with its own. It returns nil if they are the same,
+// errView if the view that was read is newer, and errGone if it says that the store has ended.
 func (m *memory) see(v layout.View) error {
 	m.managed = m.managed || v.Mastered()
 	switch {
@@ -189,7 +199,8 @@ func (m *memory) see(v layout.View) error {
 	return errors.New("the server has not been told of the members yet")
 }
 
-// confirm extends the lease of the view, if it is over.
+// confirm extends the lease of the client's view, if it is over: it reads the views of all members,
+// and compares them with its own.
 func (m *memory) confirm(deadline clock.Time) error {
 	if m.view == 0 || m.exempt || !m.managed || m.rt.Now() < m.until {
 		return nil
@@ -256,7 +267,7 @@ func (m *memory) glance(deadline clock.Time) (certain bool, err error) {
 	return certain, nil
 }
 
-// claimed reports whether a master has claimed a server that is no member.
+// claimed reports whether a master has claimed a server that is no member, in order to fill it.
 func (m *memory) claimed(i int, deadline clock.Time) bool {
 	l := &m.links[i]
 	was := l.boot
@@ -348,7 +359,7 @@ func (s *space) follow(deadline clock.Time) error {
 	if err != nil {
 		return err
 	}
-	for i := range s.links { // connections from before the end of the change show nothing of it
+	for i := range s.links { // such a connection must not be used later: the view is read only on new connections
 		if !v.Has(i) {
 			if err := s.fab.Break(i); err != nil {
 				return err
@@ -360,7 +371,8 @@ func (s *space) follow(deadline clock.Time) error {
 	return nil
 }
 
-// following repeats f, which has changed nothing, while the members change.
+// following calls f. If f returns errView, which means that f has changed nothing, following waits
+// until the change of the members has ended, and calls f again.
 func (c *changer) following(deadline clock.Time, f func() error) error {
 	for {
 		err := f()
@@ -373,7 +385,8 @@ func (c *changer) following(deadline clock.Time, f func() error) error {
 	}
 }
 
-// use makes a view the one that operations use.
+// use makes v the view that the client's operations use, and forgets the client's blocks on servers
+// that have lost them.
 func (s *space) use(v layout.View) {
 	was := s.view
 	s.view, s.newer, s.managed = v, v, s.managed || v.Mastered()
@@ -407,10 +420,11 @@ func (s *space) use(v layout.View) {
 	s.frees = slices.DeleteFunc(s.frees, func(r layout.Ref) bool { return lost(r.Server) })
 }
 
-// root is the server with the primary of the index.
+// root returns the server with the primary of the index.
 func (s *space) root() int { return s.index[0] }
 
-// replica returns where the first replica of an object is that a member has.
+// replica returns the server and the offset of an object's first replica that is on a member.
+// server and place say where the first replica of all is.
 func (s *space) replica(server int, place uint64) (at int, off uint64) {
 	shape := &s.super.Shape
 	for j := range shape.Replicas {
@@ -456,8 +470,8 @@ func (c *changer) resolve(ch change, deadline clock.Time) (won bool, err error) 
 	}
 }
 
-// ended is the error of an operation that is not repeated, although the members have changed: its
-// outcome is unknown.
+// ended returns the error of an operation that ends because of err after the members have changed,
+// and is not repeated: its outcome is unknown.
 func ended(err error) error {
 	if errors.Is(err, errView) || errors.Is(err, errChanged) {
 		return kv.ErrTimeout
@@ -487,6 +501,6 @@ func (c *changer) remains(own entry, h layout.Hash, set int, deadline clock.Time
 	}
 }
 
-// errReplaced: the slot has changed while the members have: by this change, and then by another
-// one, or by another one alone.
+// errReplaced: while the members changed, the slot has got the value of another change. It is not
+// known whether the client's own change had taken place before that.
 var errReplaced = fmt.Errorf("%w: whether the change took place is not known", kv.ErrTimeout)

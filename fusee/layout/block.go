@@ -5,15 +5,17 @@ package layout
 // All objects of a block have the same length.
 
 // BlockUse is a block's word in the block table. It names the client that owns the block. 0 means
-// that the block was never used. A block that was used and has no client waits for another one.
+// that the block was never used. A block that was used and has no client can be taken over by any
+// client.
 //
 //	bits 0 to 31   client | bits 32 to 39  length of the block's objects in units; 0: any
 //	bits 40 to 59  version | bit 60  used | bits 61 to 63  room
 //
 // No object of the block has a greater version than the word: a client raises the version in the
 // word before it gives it to an object. The version never decreases, also when the block changes
-// its owner or the length of its objects, and nothing comes after MaxVersion. So no slot has a
-// value twice. room is how many objects were free when the last owner left the block, at most 7.
+// its owner or the length of its objects, and no version comes after MaxVersion. So no slot has a
+// value twice. room is how many objects were free when the last owner left the block; 7 means 7 or
+// more.
 type BlockUse uint64
 
 const (
@@ -30,8 +32,8 @@ func UseBy(client uint32, units int) BlockUse {
 	return BlockUse(client) | BlockUse(byte(units))<<useUnits
 }
 
-// UseLeft returns the word for a block that its client leaves. units is 0 if no object of the block
-// is in use: then its objects may get any length.
+// UseLeft returns the word for a block that its client leaves to other clients. units is 0 if no
+// object of the block is in use: then the next owner may choose any length of objects.
 func UseLeft(units int, version uint32, room int) BlockUse {
 	return BlockUse(byte(units))<<useUnits | BlockUse(version&MaxVersion)<<useVersion | useUsed | BlockUse(min(room, maxRoom))<<useRoom
 }
@@ -39,7 +41,7 @@ func UseLeft(units int, version uint32, room int) BlockUse {
 // By returns the word for the block after a client has taken it over.
 func (u BlockUse) By(client uint32) BlockUse { return u>>32<<32 | BlockUse(client) }
 
-// For returns the word for the block with objects of another length.
+// For returns the word for the block when its objects have another length.
 func (u BlockUse) For(units int) BlockUse {
 	return u&^(0xff<<useUnits) | BlockUse(byte(units))<<useUnits
 }
@@ -54,8 +56,9 @@ func (u BlockUse) Ahead(versions uint32) BlockUse {
 // Left reports whether the block was used and has no client now.
 func (u BlockUse) Left() bool { return u != 0 && u.Client() == 0 }
 
-// Copy returns what the other servers with replicas of the block's objects have of the word: the
-// length of the objects and the version, as of a block that its client has left.
+// Copy returns the copy of the word that the other servers with replicas of the block's objects
+// keep: the length of the objects and the version, without a client, as in the word of a block that
+// its client has left.
 func (u BlockUse) Copy() BlockUse {
 	if u == 0 {
 		return 0
@@ -63,8 +66,8 @@ func (u BlockUse) Copy() BlockUse {
 	return UseLeft(u.Units(), u.Version(), maxRoom)
 }
 
-// Covers reports whether u, which is a copy of a block's word, says enough about the block: its
-// objects have that length and no greater version.
+// Covers reports whether u, a copy of a block's word, allows objects of the given length and
+// version: u has the same length, and no smaller version.
 func (u BlockUse) Covers(units int, version uint32) bool {
 	return u != 0 && u.Units() == units && u.Version() >= version
 }
@@ -72,7 +75,7 @@ func (u BlockUse) Covers(units int, version uint32) bool {
 // Client returns the number of the client that owns the block, or 0.
 func (u BlockUse) Client() uint32 { return uint32(u) }
 
-// Units returns the length of the block's objects in units, or 0 if it has none.
+// Units returns the length of the block's objects in units, or 0 if no length is chosen yet.
 func (u BlockUse) Units() int { return int(byte(u >> useUnits)) }
 
 // Version returns the greatest version that an object of the block may have.
@@ -82,10 +85,10 @@ func (u BlockUse) Version() uint32 { return uint32(u>>useVersion) & MaxVersion }
 // any more.
 func (u BlockUse) Spent() bool { return u.Version() == MaxVersion }
 
-// Room returns how many objects were free, at most 7, when the last client left the block.
+// Room returns how many objects were free when the last client left the block; 7 means 7 or more.
 func (u BlockUse) Room() int { return int(u >> useRoom) }
 
-// bitmapUnits returns how many units the bitmap of a block takes.
+// bitmapUnits returns how many units at the beginning of a block the block's bitmap takes.
 func (s *Shape) bitmapUnits() int { return (s.BlockUnits/8 + Unit - 1) / Unit }
 
 // BitmapLen returns the length of the bitmap of a block in bytes, a multiple of 8.
@@ -118,8 +121,8 @@ func (s *Shape) IndexOf(place uint64, units int) int {
 }
 
 // FreeBit returns how to free the object at a place: word is the offset in the area of the word
-// with its bit, and add is what a FETCH_ADD must add to this word. A client frees an object once;
-// it is freed again only after its owner has used it again.
+// with its bit, and add is what a FETCH_ADD must add to this word. The bit of an object is not set
+// twice, which would change other bits: a client frees an object only once after each use.
 func (s *Shape) FreeBit(place uint64) (word, add uint64) {
 	bit := place % uint64(s.BlockUnits)
 	word = (place-bit)*Unit + bit/64*8

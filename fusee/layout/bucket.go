@@ -21,7 +21,7 @@ const (
 	groupBuckets  = 3
 )
 
-// ErrBucket means that the bytes are no bucket of a subtable.
+// ErrBucket means that the bytes do not have the form of a bucket.
 var ErrBucket = errors.New("no bucket of the index")
 
 // Header is the header of a bucket. It says to which subtable the bucket belongs. Its word never
@@ -32,8 +32,8 @@ type Header struct {
 	// the subtable's keys, which are the same for all of them.
 	Depth  int
 	Prefix uint32
-	// Moving: the subtable is being split, and the bucket may still have keys that no longer belong
-	// to the subtable. Such keys are not inserted there any more.
+	// Moving is true while the subtable is being split and the bucket may still have keys that no
+	// longer belong to the subtable. Clients do not insert such keys there any more.
 	Moving bool
 }
 
@@ -96,7 +96,8 @@ func (h Header) Remain(now Header, k Hash) bool {
 type Combined struct {
 	// Heads are the headers of the two buckets. They may differ while the subtable is being split.
 	Heads [2]Header
-	// Main is the index, 0 or 1, of the main bucket. The other one is the overflow bucket.
+	// Main is the index, 0 or 1, of the main bucket. The other index is that of the overflow
+	// bucket.
 	Main  int
 	Slots [CombinedSlots]Slot
 }
@@ -126,6 +127,6 @@ func slotAt(i int) int {
 // GroupSlot returns the offset of slot i in a group of buckets.
 func GroupSlot(i int) int { return slotAt(i) }
 
-// Order returns the index of the n-th slot to try in a combined bucket. Slots of the main bucket
-// come before those of the overflow bucket, which another main bucket shares.
+// Order returns the index of the n-th slot that an INSERT tries in a combined bucket. Slots of the
+// main bucket come before those of the overflow bucket, which another main bucket shares.
 func (c *Combined) Order(n int) int { return (n + c.Main*BucketSlots) % CombinedSlots }

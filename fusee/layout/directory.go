@@ -13,17 +13,17 @@ const MaxDepth = 16
 var ErrDirectory = errors.New("no entry of the directory")
 
 // The directory has a word for each subtable for which there is room. A subtable of local depth d
-// has the keys whose prefixes have the number of the subtable in their lowest d bits. A split
-// moves the keys that have a 1 in bit d. They go to the subtable whose number has a 1 in bit d as
-// well. A key has the same place in both. So the number of a subtable says from which subtable it
-// was split, and at which depth.
+// has the keys whose prefixes have the number of the subtable in their lowest d bits. A split moves
+// the keys that have a 1 in bit d. These keys go to the subtable whose number is the same but for a
+// 1 in bit d (its twin). A key has the same place in both. So the number of a subtable says from
+// which subtable it was split, and at which depth.
 
 // Entry is the word of a subtable in the directory.
 //
 //	bits 0 to 7  local depth | bit 8  the subtable is being split
 //
 // The word never has a former value again: Splitting becomes true when a split begins, and when it
-// ends Depth grows. A subtable that is not in use has the depth with which its use begins.
+// ends Depth grows. A subtable that is not in use yet has the depth with which its use will begin.
 type Entry struct {
 	Depth     int
 	Splitting bool
@@ -49,13 +49,14 @@ func (e *Entry) Parse(w uint64) error {
 	return nil
 }
 
-// Begin returns the entry of a subtable before any split of it.
+// Begin returns the entry that a subtable has when its use begins, before the subtable itself is
+// split.
 func (s *Shape) Begin(subtable int) Entry {
 	return Entry{Depth: max(s.Depth, bits.Len(uint(subtable)))}
 }
 
 // Twin returns the subtable to which a split of a subtable with the given local depth moves keys.
-// ok is false if there is no room for it.
+// ok is false if the index has no room for the twin.
 func (s *Shape) Twin(subtable, depth int) (twin int, ok bool) {
 	twin = subtable | 1<<depth
 	return twin, depth < MaxDepth && twin < s.Subtables
@@ -96,8 +97,8 @@ func (d *Directory) Of(s *Shape, h Hash) (subtable int, e Entry) {
 // At returns the entry of a subtable.
 func (d *Directory) At(subtable int) Entry { return d.entries[subtable] }
 
-// Uses reports whether a subtable is in use: a split that makes it has begun, or it is there from
-// the beginning.
+// Uses reports whether a subtable is in use: it is one of those that Format has made, or the split
+// that moves keys to it has begun.
 func (d *Directory) Uses(s *Shape, subtable int) bool {
 	for begin := s.Begin(subtable).Depth; begin > s.Depth; begin = s.Begin(subtable).Depth {
 		subtable &= int(mask(begin - 1))
@@ -108,8 +109,8 @@ func (d *Directory) Uses(s *Shape, subtable int) bool {
 	return true
 }
 
-// Set changes the entry of a subtable. It returns ErrDirectory for an entry that the subtable
-// cannot have.
+// Set changes the entry of a subtable in this copy of the directory. It returns ErrDirectory for an
+// entry that the subtable cannot have.
 func (d *Directory) Set(s *Shape, subtable int, e Entry) error {
 	_, ok := s.Twin(subtable, max(e.Depth-1, 0))
 	if least := s.Begin(subtable).Depth; e.Depth < least || e.Depth > least && !ok {

@@ -6,10 +6,12 @@
 // The region of each memory server has these parts:
 //
 //	superblock   64 bytes: magic, format, arrangement, generation
+//	words        64 bytes: counters, the view of the members, signs of life of master and standby
 //	directory    a word for each subtable: its local depth, and whether it is being split
 //	subtables    groups of three buckets of 64 bytes: main, overflow, main
 //	block table  a word for each block: the client that owns it, and the size of its objects
 //	areas        blocks of objects; one area for each replica
+//	leases       words by which clients show that they are alive
 //
 // Replica i of the index is on server i; all replicas have the same bytes at the same offsets. The
 // first replica of an object is in area 0 of its server. Replica j is at the same offset in area j

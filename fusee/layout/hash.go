@@ -14,7 +14,7 @@ func HashOf(key uint64) Hash {
 	return Hash{mix(key + 0x9e3779b97f4a7c15), mix(key ^ 0xd6e8feb86659fd93)}
 }
 
-// mix is the finalizer of SplitMix64.
+// mix is the finalizer of SplitMix64, a function that distributes numbers evenly.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -25,8 +25,8 @@ func mix(x uint64) uint64 {
 // with the same lowest d bits in it.
 func (h Hash) Prefix() uint32 { return uint32(h.bits >> 32) }
 
-// Fingerprint returns the byte of the hash that a slot contains. With it a client reads few objects
-// of other keys.
+// Fingerprint returns the byte of the hash that a slot contains. A client reads an object only if
+// the fingerprint in its slot is that of the key. So it reads few objects of other keys.
 func (h Hash) Fingerprint() byte { return byte(h.bits>>48) ^ byte(h.bits>>56) }
 
 // Buckets returns the indices of the two main buckets of a hash, in a subtable with mains main

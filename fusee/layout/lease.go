@@ -4,7 +4,7 @@ package layout
 const Leases = 1024
 
 // LeaseAt returns the offset of the lease word of a client; number is the client's. Several clients
-// may share a word. Then all of them seem alive as long as one of them is.
+// may share a word. Then all of them seem alive as long as one of them is alive.
 func (s *Shape) LeaseAt(number uint32) uint64 { return s.AreaAt(s.Replicas) + uint64(number%Leases)*8 }
 
 // Beat returns the value that a client writes into its lease word at its n-th renewal; number is

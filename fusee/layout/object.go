@@ -13,7 +13,8 @@ import (
 //	published  0 mark 1 | 1 unused 1 | 2 length of the key 2 | 4 length of the value 4 | 8 key | value | log entry
 //
 // So the first 16 bytes say to which use of the memory and to which key the object belongs (Head).
-// No reader sees only a part of them.
+// A READ never returns a part of a change to these bytes, because memory copies tear only at
+// boundaries of 64 bytes.
 //
 // The log entry has 32 bytes and follows the value without padding, so that one WRITE writes both:
 //
@@ -60,19 +61,20 @@ const (
 // Mark is the first byte of an object. Clients write it again, alone, after the object was written.
 type Mark uint8
 
-// Marks.
+// Marks of an object.
 const (
 	// Invalid (Published only): the object was replaced. A client that has remembered its place
 	// does not use it any more.
 	Invalid Mark = iota
 	Valid
 	// Pending (Hardened only): the object was inserted, but its client does not know yet whether
-	// another client inserts the same key. The key is absent for all other clients.
+	// another client inserts the same key. Until the client knows that, the key is absent for all
+	// other clients.
 	Pending
 )
 
-// Link names an object, by its first replica, in the list of a client's objects of one size. 0:
-// none.
+// Link names an object, by its first replica, in the list of a client's objects of one size; 0
+// names no object.
 //
 //	bits 0 to 3  server | bits 4 to 47  place in units
 type Link uint64
@@ -150,7 +152,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// AppendTo appends the bytes of an object without an outcome. A client writes them by one WRITE.
+// AppendTo appends the bytes of an object to b. Its log entry has no outcome yet. A client writes
+// these bytes by one WRITE.
 func (o *Object) AppendTo(f Format, b []byte) []byte {
 	at := len(b)
 	b = append(b, byte(o.Mark), 0)
@@ -177,8 +180,8 @@ func (o *Object) AppendTo(f Format, b []byte) []byte {
 	return b
 }
 
-// sumOf returns the checksum of an object. It covers all bytes except the mark and the bytes that
-// are written later.
+// sumOf returns the checksum of the object b. It covers all bytes except the mark, the checksum
+// itself and the bytes of the log entry that are written later.
 func sumOf(b []byte) uint32 { return crc32.Checksum(b[1:len(b)-EntryLen+atSum], castagnoli) }
 
 func putLink(b []byte, l Link) {
@@ -190,8 +193,8 @@ func link(b []byte) Link {
 	return Link(binary.LittleEndian.Uint32(b)) | Link(binary.LittleEndian.Uint16(b[4:]))<<32
 }
 
-// Parse parses the object at the beginning of b. Value is a part of b. The error ErrTorn means that
-// the lengths are valid but the object is not complete.
+// Parse parses the object at the beginning of b. o.Value is a part of b afterwards, not a copy. The
+// error ErrTorn means that the lengths are valid but the object is not complete.
 func (o *Object) Parse(f Format, b []byte) error {
 	if len(b) < Overhead || b[0] > byte(Pending) || f == Published && b[0] > byte(Valid) || binary.LittleEndian.Uint16(b[2:]) != keyLen {
 		return ErrObject
@@ -243,7 +246,7 @@ type Head struct {
 	Key     uint64
 }
 
-// ParseHead parses the first HeadLen bytes of an object. b must have at least so many.
+// ParseHead parses the first HeadLen bytes of an object. b must have at least HeadLen bytes.
 func ParseHead(b []byte) Head {
 	return Head{Mark: Mark(b[0]), Version: versionIn(b), Key: binary.LittleEndian.Uint64(b[objectHeader:])}
 }
@@ -264,7 +267,8 @@ func (o *Object) parsePublished(e []byte) error {
 	return nil
 }
 
-// outcomeSum returns the checksum of an outcome. It is never 0, and differs from object to object.
+// outcomeSum returns the checksum of an outcome. The checksum is never 0, which stands for no
+// outcome, and depends on the object's own checksum.
 func outcomeSum(old Slot, object uint32) uint32 {
 	var b [12]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(old))

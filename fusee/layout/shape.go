@@ -52,13 +52,13 @@ func (s *Shape) Validate() error {
 // Mains returns the number of main buckets in a subtable.
 func (s *Shape) Mains() int { return 2 * s.Groups }
 
-// SubtableLen returns the length of a subtable in bytes, up to the end of its last bucket.
+// SubtableLen returns the length of a subtable in bytes, to the end of its last bucket.
 func (s *Shape) SubtableLen() uint64 { return uint64(s.Groups) * groupBuckets * BucketLen }
 
 // stride returns the distance in bytes from the beginning of a subtable to that of the next one.
 func (s *Shape) stride() uint64 {
 	if s.Format == Published {
-		// The public code does not count the overflow buckets.
+		// The public code does not count the overflow buckets, so subtables overlap.
 		return uint64(s.Mains()) * BucketLen
 	}
 	return s.SubtableLen()
@@ -69,8 +69,9 @@ const (
 	// ClientWord is the offset, on the server with the primary, of the word with the last client
 	// number.
 	ClientWord = SuperblockLen + 8
-	// DoubtWord is the offset, on the same server, of a word that counts how often clients may have
-	// lost frees: they died, or do not know whether a FETCH_ADD was executed.
+	// DoubtWord is the offset, on the server with the primary, of a word that counts how often
+	// frees of objects may have been lost: a client died, or does not know whether its FETCH_ADD on
+	// a bitmap was executed.
 	DoubtWord = SuperblockLen + 16
 	directory = SuperblockLen + 64
 )
@@ -106,8 +107,9 @@ func (s *Shape) CombinedAt(subtable, main int) uint64 {
 // SlotAt returns the offset of slot i in the combined bucket at offset combined.
 func SlotAt(combined uint64, i int) uint64 { return combined + uint64(slotAt(i)) }
 
-// BlockTable returns the offset of the block table of an area, which has a word for each block: for area
-// 0 the BlockUse, for the others its Copy. The tables of all areas follow one another.
+// BlockTable returns the offset of the block table of an area, which has a word for each block of
+// the area: the BlockUse in the table of area 0, a copy of it (BlockUse.Copy) in the tables of the
+// other areas. The tables of all areas follow one another.
 func (s *Shape) BlockTable(area int) uint64 {
 	end := s.SubtableAt(s.Subtables-1) + s.SubtableLen()
 	return align(end) + uint64(area)*uint64(s.Blocks)*8
@@ -130,11 +132,12 @@ func (s *Shape) Replica(server int, place uint64, j int) (at int, off uint64) {
 	return (server + j) % s.Servers, s.AreaAt(j) + place*Unit
 }
 
-// Holds reports whether the place and the length in r lie in one block of the areas.
+// Holds reports whether r can name an object of this store: its server exists, and the object lies
+// in one block.
 func (s *Shape) Holds(r Ref) bool {
 	return r.Server < s.Servers && r.Units > 0 && r.Place < uint64(s.Blocks)*uint64(s.BlockUnits) &&
 		r.Place%uint64(s.BlockUnits)+uint64(r.Units) <= uint64(s.BlockUnits)
 }
 
-// align rounds n up to a multiple of a unit.
+// align rounds n up to a multiple of Unit.
 func align(n uint64) uint64 { return (n + Unit - 1) / Unit * Unit }

@@ -28,7 +28,8 @@ const (
 	MaxServers = 16
 	// MaxUnits is the length of the longest object in units.
 	MaxUnits = 255
-	// MaxPlace is the number of units of an area in the hardened format: 4 GiB.
+	// MaxPlace is the largest number of units of an area in the hardened format. With units of 256
+	// bytes that is 4 GiB.
 	MaxPlace = 1 << 24
 	// MaxVersion is the last version of an object.
 	MaxVersion = 1<<20 - 1
@@ -53,7 +54,8 @@ type Ref struct {
 	// all servers.)
 	Server int
 	Place  uint64
-	// Version grows with each use of the object's memory (Hardened only).
+	// Version is the version of the object. It grows with each use of the object's memory (Hardened
+	// only).
 	Version uint32
 }
 
@@ -113,14 +115,16 @@ func (f Format) Leave(s Slot) Slot {
 // Leaving reports whether s is a value that Leave returns.
 func (f Format) Leaving(s Slot) bool { return f == Hardened && byte(s>>8) == 0 && byte(s) != 0 }
 
-// Vacated reports whether slot s, which once had the value was, has lost its key to another
-// subtable when it had that value: the key is leaving, or has left.
+// Vacated reports whether s is a value that a split leaves in a slot that had the value `was`: the
+// split moves the key of that value to another subtable (the key is leaving) or has moved it (the
+// key has left).
 func (f Format) Vacated(s, was Slot) bool {
 	r := f.Ref(was)
 	return f == Hardened && (r.Units > 0 && s == f.Leave(was) || (r.Units > 0 || f.Leaving(was)) && s == f.Emptied(r))
 }
 
-// Left returns the slot from which Leave has made s. fingerprint is that of the slot's key.
+// Left returns the value from which Leave has made s: the value that the slot had before its key
+// was leaving. fingerprint is that of the slot's key.
 func (f Format) Left(s Slot, fingerprint byte) Slot {
 	r := f.Ref(s)
 	r.Fingerprint, r.Units = fingerprint, int(r.Fingerprint)

@@ -24,7 +24,7 @@ var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or w
 type Superblock struct {
 	Shape Shape
 	// Generation is a random number, never 0, which is the same on all servers of a store. The
-	// memory of a restarted server has none.
+	// memory of a restarted server has no generation.
 	Generation uint64
 	// Server is the number of the server.
 	Server int

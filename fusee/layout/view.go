@@ -33,21 +33,22 @@ const (
 // Offsets of the words of membership, on each server.
 const (
 	// JoinWord has the epoch of the view with which the server became a member again; 0 means that
-	// it has been one since the store was formatted.
+	// the server has been a member since the store was formatted.
 	JoinWord = SuperblockLen
-	// StandbyWord has the Beat of the standby. SeenWord has the last View that the standby knows.
+	// StandbyWord has the Beat of the standby (a value that changes with each sign of life).
+	// SeenWord has the last View that the standby knows.
 	StandbyWord = SuperblockLen + 24
 	SeenWord    = SuperblockLen + 32
-	// ReignWord has the Beat of the master, which shows that the master is alive. The number in it
-	// is that of the standby on which the master counts; 0 means that there is none.
+	// ReignWord has the Beat of the master, which shows that the master is alive. The client number
+	// in it is that of the standby on which the master counts; 0 means that there is no standby.
 	ReignWord = SuperblockLen + 40
 	// ViewWord has the View.
 	ViewWord = SuperblockLen + 48
-	// MasterWord has the number of the master.
+	// MasterWord has the client number of the last master that has claimed the server.
 	MasterWord = SuperblockLen + 56
 )
 
-// FirstView is the view of a store that was formatted a moment ago.
+// FirstView returns the view of a newly formatted store: all servers are members.
 func FirstView(servers int) View { return View(1<<servers-1).in(Settled) | 1<<viewEpoch }
 
 func (v View) in(s ViewState) View { return v&^(15<<viewState) | View(s)<<viewState }
@@ -55,16 +56,16 @@ func (v View) in(s ViewState) View { return v&^(15<<viewState) | View(s)<<viewSt
 // Has reports whether a server is a member.
 func (v View) Has(server int) bool { return v>>server&1 == 1 && server < MaxServers }
 
-// Meets reports whether a server is a member of both views.
+// Meets reports whether at least one server is a member of both views.
 func (v View) Meets(w View) bool { return v&w&(1<<viewState-1) != 0 }
 
-// Epoch is the number of the change that has made the view.
+// Epoch returns the number of the change that has made the view.
 func (v View) Epoch() uint32 { return uint32(v >> viewEpoch) }
 
-// WithEpoch is the view with another epoch.
+// WithEpoch returns the view with another epoch.
 func (v View) WithEpoch(epoch uint32) View { return v&(1<<viewEpoch-1) | View(epoch)<<viewEpoch }
 
-// State is the state of the change.
+// State returns the state of the change that has made the view.
 func (v View) State() ViewState { return ViewState(v >> viewState & 15) }
 
 // Mastered reports whether a master has ever changed the view. If so, a client whose memory server
@@ -86,14 +87,14 @@ func (v View) Next(keep func(server int) bool) View {
 	return next.in(Preparing)
 }
 
-// Moved reports whether the primary of the index is another one than in the last view that was
-// settled.
+// Moved reports whether the primary of the index is on another server than in the last view that
+// was settled.
 func (v View) Moved() bool { return v&viewMoved != 0 }
 
-// With is the view with one more member.
+// With returns the view with one more member.
 func (v View) With(server int) View { return v | 1<<(server%MaxServers) }
 
-// As is the view in another state.
+// As returns the view in another state.
 func (v View) As(s ViewState) View {
 	if s == Settled {
 		v &^= viewMoved
@@ -101,10 +102,11 @@ func (v View) As(s ViewState) View {
 	return v.in(s)
 }
 
-// Valid reports whether a word that was read is a view of a store with that many servers.
+// Valid reports whether v, a word that was read from a server, can be a view of a store with that
+// many servers.
 func (v View) Valid(servers int) bool { return v.State() <= Gone && v&(1<<viewState-1)>>servers == 0 }
 
-// Members is the number of members.
+// Members returns the number of members.
 func (v View) Members() int { return bits.OnesCount64(uint64(v & (1<<viewState - 1))) }
 
 // Newer reports whether v is a later view than w, or a later state of the same change.
@@ -112,8 +114,8 @@ func (v View) Newer(w View) bool {
 	return v.Epoch() > w.Epoch() || v.Epoch() == w.Epoch() && v.State() > w.State()
 }
 
-// First returns the first of n servers, counted from server `from`, that is a member; -1 means that
-// none is. Servers follow one another in a ring of the size all.
+// First returns the first member among the n servers from, from+1, …; -1 means that none of them is
+// a member. The store has `all` servers, and server 0 follows the last one.
 func (v View) First(from, n, all int) int {
 	for j := range n {
 		if i := (from + j) % all; v.Has(i) {
@@ -123,7 +125,8 @@ func (v View) First(from, n, all int) int {
 	return -1
 }
 
-// Survives reports whether the members have a replica of the index, and one of each object.
+// Survives reports whether the store survives with the members of view v: they have a replica of
+// the index, and a replica of each object.
 func (s *Shape) Survives(v View) bool {
 	if v.First(0, s.IndexReplicas, s.Servers) < 0 {
 		return false

@@ -28,7 +28,7 @@ func init() {
 	store.Register(Store)
 }
 
-// cost describes what the last operation of a client took.
+// cost describes in words what the last operation of the client s took.
 func cost(s kv.Store) string {
 	c := s.(*fusee.Client).Last()
 	return fmt.Sprintf("%d round trips, %d attempts again, %d requests for blocks", c.RTTs, c.Retries, c.RPCs)

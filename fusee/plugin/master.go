@@ -43,7 +43,7 @@ func (n *node) rule(in MasterConfig) error {
 		if n.master.ctx != nil {
 			select {
 			case <-n.master.ended:
-				_ = n.master.end() // the master has failed, and logged why
+				_ = n.master.end() // the former master or standby has failed, and has logged why
 			default:
 				return nil
 			}
@@ -84,7 +84,7 @@ func (in *MasterConfig) role() string {
 	return "master"
 }
 
-// watch makes the host log what master m does. m has taken charge of the store.
+// watch makes the host log what master m does. It is called when m has taken charge of the store.
 func (n *node) watch(m *fusee.Master, in MasterConfig) {
 	m.Changed = func(was, now layout.View) {
 		n.Host.Log().Warn("the members of the table have changed", "epoch", now.Epoch(), "before", in.names(was), "now", in.names(now))
@@ -127,7 +127,8 @@ func (n *node) serve(m *fusee.Master, b *fusee.Standby, cfg fusee.Config, in Mas
 	}
 }
 
-// end ends the master. The caller holds mu. The members stay as they are.
+// end ends the master or the standby that the host runs, if any. The caller holds mu. The store
+// keeps its members.
 func (m *master) end() error {
 	if m.ctx == nil {
 		return nil
@@ -138,7 +139,7 @@ func (m *master) end() error {
 	return err
 }
 
-// Crash implements store.Node: the host forgets the table, and its master ends.
+// Crash implements store.Node: the host forgets the table, and the master or standby on it ends.
 func (n *node) Crash() error {
 	n.master.mu.Lock()
 	defer n.master.mu.Unlock()

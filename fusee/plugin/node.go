@@ -17,16 +17,16 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Control requests of the table: the last part of their paths. The memory services are the only
-// servers.
+// Control requests of the table to a host's daemon: each constant is the last part of the request's
+// path.
 const (
 	PathStat   = "stat"   // POST: Stat
 	PathCheck  = "check"  // POST CheckRequest: Checked
 	PathMaster = "master" // POST MasterConfig: a master or its standby
 )
 
-// node is the store's part of a host's daemon. When the host knows a table, it has the Use of its
-// clients.
+// node is the store's part of a host's daemon. Use is what the host's clients are told when the
+// host knows a table.
 type node struct {
 	store.Passive[Use, *fusee.Client]
 	master master
@@ -73,7 +73,7 @@ func (u *Use) config(cfg passive.Config) fusee.Config {
 	}
 }
 
-// open opens a client.
+// open opens a client of the table.
 func (u *Use) open(cfg passive.Config, deadline clock.Time) (*fusee.Client, error) {
 	return fusee.Open(u.config(cfg), deadline)
 }
@@ -89,11 +89,12 @@ type Info struct {
 	Most   int `json:"most"`
 	Blocks int `json:"blocks"`
 	Block  int `json:"block"`
-	// Made: this request has made the table; it did not exist before.
+	// Made is true if this request has made the table, which did not exist before.
 	Made bool `json:"made,omitempty"`
 	// Master is the host that runs the master; "" means that the start command named none.
 	Master string `json:"master,omitempty"`
-	// Standby is the host of its standby; "" means that start was not told of one.
+	// Standby is the host that runs the master's standby; "" means that the start command named
+	// none.
 	Standby string `json:"standby,omitempty"`
 }
 
@@ -157,10 +158,11 @@ func (n *node) stat(r *http.Request) (out Stat, err error) {
 
 // CheckRequest asks for a check of the table.
 type CheckRequest struct {
-	// Unfinished is how many slots may have changes that dead clients have not finished; negative:
-	// any number.
+	// Unfinished is how many slots may have changes that dead clients have not finished; a negative
+	// number allows any number.
 	Unfinished int `json:"unfinished"`
-	// Recover: the check first recovers all clients that own blocks (see fusee.Client.RecoverAll).
+	// Recover is true if the check first recovers all clients that own blocks (see
+	// fusee.Client.RecoverAll).
 	Recover bool `json:"recover,omitempty"`
 }
 
@@ -173,8 +175,8 @@ type Checked struct {
 	Recovered []uint32 `json:"recovered,omitempty"`
 }
 
-// audits is how many times check reads a table that seems to be wrong. A client that changes the
-// table during the check can be the cause.
+// audits is how many times check reads a table at most until it finds nothing wrong. A client that
+// changes the table during the check can make it seem wrong.
 const audits = 3
 
 // check reads the table and reports whether it is right.
@@ -191,7 +193,8 @@ func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) 
 				rt.Sleep(100 * time.Millisecond)
 			}
 			got, err := c.Audit(rt.Now().Add(wholePatience))
-			// If a history was made before the check, its verdict stays in the result.
+			// This is a result, not an error of the request: the verdict about a history that was
+			// made before stays in it.
 			if errors.Is(err, kv.ErrLost) {
 				out.Table, out.Why = nil, err.Error()
 				return nil

@@ -4,11 +4,11 @@ package snapshot
 type verdict uint8
 
 const (
-	wins1 verdict = iota // by Rule 1
-	wins2                // by Rule 2
-	wins3                // by Rule 3
+	wins1 verdict = iota // the writer wins by Rule 1 (see the package comment)
+	wins2                // the writer wins by Rule 2
+	wins3                // the writer wins by Rule 3
 	loses
-	open // Rule 3 must decide
+	open // Rules 1 and 2 do not decide: Rule 3 must
 	gone // the primary has changed, because another writer has won
 )
 
@@ -24,7 +24,8 @@ type rules struct {
 // theRules are the rules of the paper.
 var theRules = rules{byBackups, byPrimary}
 
-// byBackups is Rules 1 and 2. The list is not empty.
+// byBackups applies Rules 1 and 2 for the writer whose new value is mine. list is not empty: it has
+// the values of the backups (see rules).
 func byBackups(list []uint64, mine uint64) verdict {
 	value, most := majority(list)
 	switch {
@@ -40,7 +41,8 @@ func byBackups(list []uint64, mine uint64) verdict {
 	return open
 }
 
-// byPrimary is Rule 3. It compares values as numbers.
+// byPrimary applies Rule 3: the smallest of the values in list, compared as numbers, wins if the
+// primary still has the value old.
 func byPrimary(list []uint64, mine, old, primary uint64) verdict {
 	if primary != old {
 		return gone
@@ -53,7 +55,8 @@ func byPrimary(list []uint64, mine, old, primary uint64) verdict {
 	return wins3
 }
 
-// majority returns the value that more than half of the list has. ok is false if there is none.
+// majority returns the value that more than half of the list has. ok is false if there is no such
+// value.
 func majority(list []uint64) (value uint64, ok bool) {
 	for _, v := range list {
 		if 2*count(list, v) > len(list) {

@@ -8,7 +8,7 @@ const (
 	Idle State = iota
 	// Swapping: the writer swaps its value into the backups.
 	Swapping
-	// Looking: the backups have not decided, and the writer reads the primary.
+	// Looking: Rules 1 and 2 have not decided, so the writer reads the primary for Rule 3.
 	Looking
 	// Fixing: the writer has won, and swaps its value into the other backups.
 	Fixing
@@ -18,7 +18,8 @@ const (
 	Committing
 	// Waiting: the writer has lost, and waits for the winner to change the primary.
 	Waiting
-	// Won, Lost and Failed are final. In Won and Lost the primary has changed. For Failed see Down.
+	// Won, Lost and Failed are final. In Won and Lost the primary has changed. In Failed the
+	// outcome is unknown, because an operation has failed or a word had an unexpected value.
 	Won
 	Lost
 	Failed
@@ -86,7 +87,8 @@ var eventNames = [...]string{
 // String returns the name of the event.
 func (e event) String() string { return eventNames[e] }
 
-// edges is the state diagram.
+// edges is the state diagram: in state `from`, the event `on` leads to state `to`, and the owner
+// must do the action `does`.
 var edges = [...]struct {
 	from State
 	on   event
@@ -115,7 +117,7 @@ var edges = [...]struct {
 	{Logging, evDown, Failed, None},
 
 	{Committing, evSwapped, Won, None},
-	{Committing, evGone, Lost, None}, // only without backups
+	{Committing, evGone, Lost, None}, // only if the word has no backups: another writer has won
 	{Committing, evForeign, Failed, None},
 	{Committing, evDown, Failed, None},
 
@@ -124,7 +126,8 @@ var edges = [...]struct {
 	{Waiting, evDown, Failed, None},
 }
 
-// cell is an entry of diagram.
+// cell is an entry of diagram: the next state and the owner's action. ok is false if the state does
+// not expect the event.
 type cell struct {
 	to   State
 	does Action

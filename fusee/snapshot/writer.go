@@ -5,12 +5,13 @@ import "slices"
 // MaxBackups is the largest number of backups of a word.
 const MaxBackups = 15
 
-// Writer is one write of a replicated word. See the package comment.
+// Writer is one write of a replicated word, which replaces the value old by the value new. n is the
+// number of backups. See the package comment.
 type Writer struct {
 	state    State
 	n        uint8
 	old, new uint64
-	// has are the values of the backups as the writer knows them.
+	// has are the values of the backups as the writer knows them after its swaps.
 	has [MaxBackups]uint64
 }
 
@@ -29,13 +30,14 @@ func (w *Writer) Old() uint64 { return w.old }
 // Value returns the new value.
 func (w *Writer) Value() uint64 { return w.new }
 
-// Swap is a compare-and-swap of one backup to the writer's value.
+// Swap is a compare-and-swap of backup number Backup from the value Compare to the writer's value.
 type Swap struct {
 	Backup  int
 	Compare uint64
 }
 
-// Swaps appends to dst the swaps that the action SwapBackups stands for.
+// Swaps appends to dst the swaps that the owner must execute for the action SwapBackups: of all
+// backups at first, and after Rule 2 or 3 of those that have another writer's value.
 func (w *Writer) Swaps(dst []Swap) []Swap {
 	for i, v := range w.has[:w.n] {
 		switch {
@@ -60,7 +62,7 @@ func (w *Writer) Begin() Action {
 // Backups is called with the values that the swaps have found, in the order of Swaps.
 func (w *Writer) Backups(found []uint64) Action { return w.backups(found, theRules) }
 
-// verdicts maps each verdict to its event.
+// verdicts maps each verdict of the rules to the event that it is for the Writer.
 var verdicts = [...]event{wins1: evAll, wins2: evMost, wins3: evLeast, loses: evLost, open: evOpen, gone: evGone}
 
 func (w *Writer) backups(found []uint64, r rules) Action {
@@ -78,7 +80,8 @@ func (w *Writer) backups(found []uint64, r rules) Action {
 	return w.on(verdicts[r.backups(w.has[:w.n], w.new)])
 }
 
-// fixed checks that the winner's swaps have found the values that the winner has seen before.
+// fixed handles what the winner's swaps of the remaining backups have found. Any other value than
+// the one that the winner has seen there before, or its own, ends the writer in the state Failed.
 func (w *Writer) fixed(found []uint64) Action {
 	n := 0
 	for i, v := range w.has[:w.n] {
@@ -120,8 +123,8 @@ func (w *Writer) primary(found uint64, r rules) Action {
 	}
 }
 
-// Winner returns the value that wins by the rules, as far as this writer knows. It must have
-// swapped all backups.
+// Winner returns the value that wins by the rules, as far as this writer knows. The writer must
+// have swapped all backups before. Without backups Winner returns 0.
 func (w *Writer) Winner() uint64 {
 	if w.n == 0 {
 		return 0
@@ -140,7 +143,7 @@ func Decide(backups []uint64) uint64 {
 }
 
 // Left reports whether a backup or the primary may have the new value. If so, the owner must not
-// use what the value names for anything else.
+// reuse the object that the value names.
 func (w *Writer) Left() bool {
 	switch w.state {
 	case Idle, Lost:
@@ -152,7 +155,8 @@ func (w *Writer) Left() bool {
 	}
 }
 
-// Down is called when an operation has failed and the owner gives up.
+// Down is called when an operation of the owner has failed and the owner gives up: the writer
+// becomes Failed.
 func (w *Writer) Down() Action { return w.on(evDown) }
 
 // on handles an event. An event that has no edge in the present state changes nothing.
