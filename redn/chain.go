@@ -28,7 +28,8 @@ func (r *Request) operandPieces(n int) []Mem {
 	return []Mem{low, high.At(0, n-operandHalf)}
 }
 
-// limb is a part of a longer operand: 48 bits, or fewer at its end.
+// limb is a part of a longer operand, of 48 bits or, at its end, fewer: x is where it is in memory,
+// y the value with which it is compared.
 type limb struct {
 	x Mem
 	y Operand
@@ -50,10 +51,10 @@ func limbs(x Mem, y []byte) (all []limb) {
 // IfBytes appends requests that copy src to dst if the bytes at x are equal to y. y has at least
 // one byte; on and scratch are as in If.
 //
-// It appends one CAS for each 6 bytes. Each CAS decides over a conditional request on on. If the
-// part is equal, this request copies the next part of x into the place that the next CAS compares.
-// Until then this place has a value that differs. So after a part that differs no later CAS
-// succeeds, although all of them are executed.
+// It appends one CAS for each 6 bytes. Each CAS makes a conditional request of queue on effective,
+// or leaves it a NOP. If the part is equal, this request copies the next part of x into the place
+// that the next CAS compares. Until then this place has a value that differs. So after a part that
+// differs no later CAS succeeds, although all of them are executed.
 func (q *Queue) IfBytes(on *Queue, x Mem, y []byte, dst, src, scratch Mem) {
 	parts := limbs(x, y)
 	requests := make([]*Request, len(parts))

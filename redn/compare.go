@@ -2,7 +2,7 @@ package redn
 
 import "github.com/rdmalab/rdmalab/softrnic/sendring"
 
-// calculate appends a MAX or MIN of numbers of 1 to 8 bytes, little-endian; the result goes to
+// calculate appends a MAX or MIN (op) of numbers of 1 to 8 bytes, little-endian; the result goes to
 // word.
 func (q *Queue) calculate(op sendring.Opcode, f sendring.Flags, word Mem, numbers ...Mem) *Request {
 	e := sendring.Entry{Op: op, Flags: f, RemoteAddr: word.Addr, RKey: word.RKey, NSGE: len(numbers)}
@@ -23,9 +23,9 @@ func (q *Queue) Min(f sendring.Flags, word Mem, numbers ...Mem) *Request {
 	return q.calculate(sendring.Min, f, word.At(0, wordLen), numbers...)
 }
 
-// IfAtMost appends requests that copy src to dst if the operand at x is at most y. They compute the
-// maximum of both, and an If compares it with y. bound is memory that holds y; word and scratch are
-// 8 bytes each that may be overwritten. IfAtMost takes 1 copy more than If.
+// IfAtMost appends requests that copy src to dst if the operand at x is at most y. The NIC computes
+// the maximum of both, and an If compares this with y. bound is memory that holds y; word and
+// scratch are 8 bytes each that may be overwritten. IfAtMost takes 1 copy more than If.
 func (q *Queue) IfAtMost(on *Queue, x Mem, y Operand, bound, dst, src, word, scratch Mem) {
 	q.Max(0, word, x.At(0, OperandLen), bound.At(0, OperandLen))
 	q.If(on, word, y, dst, src, scratch)

@@ -13,8 +13,8 @@ type Operand uint64
 // first 8 bytes that the NIC ignores when its checks of entries are off.
 const OperandLen = 6
 
-// control returns the first 8 bytes of a request as a number in host order. y is in the 48 bits
-// that a ring without checks ignores.
+// control returns the first 8 bytes of a request as a number in host order. They have the opcode,
+// the number of segments and, in the 48 bits that a ring without checks ignores, the operand y.
 func control(op sendring.Opcode, segments int, y Operand) uint64 {
 	var b [8]byte
 	b[0], b[1], b[2] = byte(y), byte(y>>8), byte(y>>16)
@@ -25,10 +25,10 @@ func control(op sendring.Opcode, segments int, y Operand) uint64 {
 
 const writeSegments = 3 // control, remote, one SGE
 
-// conditional appends a WRITE to on that is executed only if the operand at x equals y; with
-// unless, only if it differs. To q it appends a READ that copies the operand into the WRITE, and a
-// CAS on the WRITE's first word that changes its opcode. The fence delays the CAS until the READ
-// has ended.
+// conditional appends to queue on a NOP that becomes a WRITE if the operand at x equals y. If
+// unless is true, it appends a WRITE that becomes a NOP if the operand equals y. To q it appends a
+// READ that copies the operand into this request, and a CAS on the request's first word that
+// changes its opcode. The fence delays the CAS until the READ has ended.
 func (q *Queue) conditional(on *Queue, x Mem, y Operand, dst, src, scratch Mem, unless bool) *Request {
 	is, becomes := sendring.NOP, sendring.Write
 	if unless {
@@ -62,7 +62,7 @@ func (q *Queue) decide(on *Queue) {
 	q.Wait(on.Done)
 }
 
-// release appends an ENABLE of on if on is managed. A queue that is not managed needs none: its
+// release appends an ENABLE of on if on is managed. If on is not managed, it needs no ENABLE: its
 // doorbell starts it.
 func (q *Queue) release(on *Queue) {
 	if on.Managed {
@@ -78,17 +78,17 @@ func (q *Queue) IfElse(on *Queue, x Mem, y Operand, dst, src, other, scratch Mem
 	q.decide(on)
 }
 
-// Move appends a copy of src to dst and waits until it is complete. It is the x86 instruction mov;
-// with an immediate operand if src is a constant.
+// Move appends a copy of src to dst and waits until it is complete. This is what the x86
+// instruction mov does, with an immediate operand if src is a constant.
 func (q *Queue) Move(dst, src Mem) {
 	q.Write(sendring.Signalled, dst, src)
 	q.Wait(q.Done)
 }
 
 // Load appends requests that read an address at pointer (8 bytes, big-endian) and copy the bytes at
-// this address to dst. It is the x86 instruction mov with indirect addressing. The copy is a
-// request of on, a managed queue. key is the R_Key of the memory at the address. The next request
-// of q waits until the copy is complete.
+// this address to dst. This is what the x86 instruction mov with indirect addressing does. The copy
+// is a request of on, a managed queue. key is the R_Key of the memory at the address. The next
+// request of q waits until the copy is complete.
 func (q *Queue) Load(on *Queue, dst, pointer Mem, key uint32) {
 	r := on.Read(sendring.Signalled, Mem{RKey: key}, dst)
 	q.Read(sendring.Signalled, pointer.At(0, 8), r.Remote())

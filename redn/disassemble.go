@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 )
 
-// Disassemble returns one line for each entry in b. index is the index of the first entry. Bytes
-// that are not a valid entry take one block.
+// Disassemble returns one line for each entry of a ring in b. index is the index of the first
+// entry. Bytes that are not a valid entry take one block.
 func Disassemble(b []byte, index uint32) (lines []string) {
 	for len(b) >= sendring.BlockSize {
 		n := min(sendring.Blocks(b), sendring.MaxBlocks, len(b)/sendring.BlockSize)

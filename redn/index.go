@@ -15,9 +15,9 @@ func reversed(m Mem) []Mem {
 	return pieces
 }
 
-// LoadIndexed appends requests that copy to dst the bytes at the address base + index. It is the
-// x86 instruction mov with indexed addressing. The base is at pointer, 8 bytes, big-endian as in
-// entries; the index is at index, 8 bytes, little-endian as in atomics.
+// LoadIndexed appends requests that copy to dst the bytes at the address base + index. This is what
+// the x86 instruction mov with indexed addressing does. The base is at pointer, 8 bytes, big-endian
+// as in entries; the index is at index, 8 bytes, little-endian as in atomics.
 //
 // An ADD makes the sum in word, after a READ has filled in its addend. word and scratch have 8
 // bytes each that may be overwritten. on and key are as in Load.

@@ -13,7 +13,8 @@ import (
 //	the immediate data of the answer
 //	seven bytes for the control segment of the request that ends a walk of a ListServer
 //
-// The two opcodes are NOP, except in the node behind the last one (AppendEnd).
+// The two opcodes are NOP in all nodes except the one behind the last node (AppendEnd): its opcodes
+// make the NIC end the walk.
 const (
 	keyLen = controlLen - 1
 	// NodeLen is the length of a node.
@@ -32,14 +33,15 @@ func appendKey(b []byte, op sendring.Opcode, key Operand) []byte {
 	return append(b, word[:keyLen]...)
 }
 
-// AppendNode appends a node.
+// AppendNode appends a node of a list: value is the address of the value of key, and next that of
+// the next node.
 func AppendNode(b []byte, key Operand, value, next uint64) []byte {
 	return appendNode(b, key, value, next, sendring.NOP, sendring.NOP, Hit)
 }
 
 // AppendEnd appends the node behind the last one, which ends a walk. self is the address at which
-// it will be; it names itself as its next node. Clients whose key is in no node of the list get the
-// bytes at value.
+// this node will be, because it names itself as its next node. Clients whose key is in no node of
+// the list get the bytes at value.
 func AppendEnd(b []byte, value, self uint64) []byte {
 	return appendNode(b, 0, value, self, sendring.WriteImm, sendring.MaskedFetchAdd, Miss)
 }
@@ -64,10 +66,11 @@ func AppendWalk(b []byte, key Operand, head uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, head)
 }
 
-// key returns the part of the compare value of a CAS that the client's key replaces.
+// key returns the memory of that part of a CAS's compare value which the client's key replaces.
 func (r *Request) key() Mem { return r.bytes(sendring.OffCompare+1, keyLen) }
 
-// head returns the memory of the first seven bytes of the control segment.
+// head returns the memory of the first seven bytes of the control segment: the opcode and the
+// operand.
 func (r *Request) head() Mem { return r.bytes(0, keyLen) }
 
 // immediate returns the memory of the immediate data.
@@ -76,8 +79,8 @@ func (r *Request) immediate() Mem { return r.bytes(sendring.OffImm, 4) }
 // dataAddr returns the memory of the address in the first data segment of a WRITE.
 func (r *Request) dataAddr() Mem { return r.bytes(offDataAddr, wordLen) }
 
-// answer returns a WRITE with immediate data imm to the client's buffer. Another request fills in
-// the address of the value; key is the L_Key of the value's memory.
+// answer returns a WRITE with immediate data imm to the client's buffer. Another request of the
+// program fills in the address of the value; key is the L_Key of the value's memory.
 func answer(client Mem, key uint32, imm uint32) sendring.Entry {
 	e := sendring.Entry{Op: sendring.WriteImm, Flags: sendring.Signalled, Imm: imm, RemoteAddr: client.Addr, RKey: client.RKey, NSGE: 1}
 	e.SGL[0].LKey, e.SGL[0].Length = key, uint32(client.Len)

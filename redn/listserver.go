@@ -17,9 +17,10 @@ const (
 // number of requests as long as receives are posted. It is a recycled loop (see Loop); each lap
 // looks at one node.
 //
-// At the beginning of a lap, Worker waits until as many receives have completed as a count says. A
-// lap that has found the key or the end of the list sends the answer, and adds one to the count:
-// the next lap waits for the next request. Otherwise the next lap looks at the next node.
+// At the beginning of a lap, a WAIT of Worker waits until as many receives have completed as its
+// count says. A lap that has found the key or the end of the list sends the answer, and adds one to
+// this count: the next lap waits for the next request. Otherwise the count is unchanged, and the
+// next lap looks at the next node at once.
 type ListServer struct {
 	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
 	// connected to the client. Both compare 16 bits (Counts16), and their rings have ListWorkerBlocks
@@ -27,21 +28,21 @@ type ListServer struct {
 	Worker, Answers *Queue
 	// Received counts the receives of the queue pair of Answers.
 	Received *Counter
-	// Lists is the memory with nodes and values. The program uses its keys, so a client needs to know
-	// only addresses.
+	// Lists is the memory with nodes and values. The program has its L_Key and R_Key, so a client
+	// needs to know only addresses.
 	Lists Mem
 	// Client is the client's buffer for a value, which the client has registered. Its length is that
 	// of a value.
 	Client Mem
-	// Skipped is memory of WalkLen bytes for the copies of the key in a request that this walk does
-	// not need.
+	// Skipped is memory of WalkLen bytes that nothing reads: a request has more copies of the key
+	// than a ListServer needs, and the receive scatters the others there.
 	Skipped Mem
 }
 
 // Build appends the loop, and returns the scatter list of each receive. The client sends a request
 // that AppendWalk has made, and sends the next one only after the answer. The answer is a WRITE
-// with immediate data Hit and the value. If no node has the key, it has Miss and the bytes that the
-// end of the list names (see AppendEnd).
+// with immediate data Hit and the value. If no node has the key, the answer has immediate data Miss
+// and the bytes that the end of the list names (see AppendEnd).
 func (s *ListServer) Build(pool *Pool) ([]verbs.SGE, error) {
 	l, err := Recycle(pool, s.Worker, s.Answers)
 	if err != nil {

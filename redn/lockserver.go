@@ -8,11 +8,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Sizes of locks and of the programs that serve them.
+// Sizes of locks in memory, and of the rings of the programs that serve them.
 const (
-	// LockLen is the length of a lock in memory. It has the number of the completion queue that counts
-	// its releases, the number of the queue pair of Turns, and the address of the next ticket, all
-	// big-endian; then the next ticket, little-endian as in atomics.
+	// LockLen is the length of a lock in memory. A lock has the number of the completion queue that
+	// counts its releases, the number of the queue pair of Turns, and the address of the next
+	// ticket, all big-endian; then the next ticket, little-endian as in atomics.
 	LockLen     = lockTicket + wordLen
 	lockTicket  = 16
 	lockObjects = 4 // length of the number of a completion queue or queue pair
@@ -28,10 +28,11 @@ const (
 	lockLapReceives = 2
 )
 
-// Lock is a lock that clients get in the order of their requests. A request that takes it draws a
-// ticket by FETCH_ADD, and a WAIT delays the answer until as many releases have been counted as the
-// ticket says. A release is an ENABLE of one more entry of Turns, a NOP whose completion is
-// counted. The limit of the ENABLE is absolute, so that releasing the same ticket twice has no effect.
+// Lock is a lock that clients get in the order of their requests. A request that takes the lock
+// draws a ticket by FETCH_ADD, and a WAIT delays the answer until as many releases have been
+// counted as the ticket says. A release is an ENABLE of one more entry of Turns, a NOP whose
+// completion is counted. The limit of the ENABLE is absolute, so that releasing the same ticket
+// twice has no effect.
 type Lock struct {
 	// Turns is a managed queue that is connected to itself and that no other lock has. Its ring has
 	// LockTurnBlocks, and compares 32 bits.
@@ -40,7 +41,8 @@ type Lock struct {
 	Memory Mem
 }
 
-// Build appends the request of Turns, and returns the bytes for Memory.
+// Build appends the only request of Turns, and returns the bytes that the caller must write to
+// Memory.
 func (l *Lock) Build() []byte {
 	l.Turns.Nop(sendring.Signalled)
 	b := binary.BigEndian.AppendUint32(nil, l.Turns.Done.Number)
@@ -55,12 +57,12 @@ func (l *Lock) Build() []byte {
 //
 // If the queue pair of Answers enters the error state, the NIC flushes its receives. These
 // completions end the WAITs of a lap like requests do, so that the NIC releases the client's lock,
-// or passes its turn on. After that the program stops. The NIC does so itself if an answer is not
-// acknowledged. It sends nothing to a client that holds a lock, so the server must notice that such
-// a client has gone, and move the queue pair to the error state. It must not destroy this queue
-// pair before the lap has ended: an ENABLE of a queue pair that does not exist stops the worker. A
-// client that was only slow may then still use what the lock guards; the ticket, which grows, tells
-// its requests from those of the next holder.
+// or passes its turn on. After that the program stops. The NIC moves the queue pair to the error
+// state itself if an answer is not acknowledged. It sends nothing to a client that holds a lock, so
+// the server must notice that such a client has gone, and move the queue pair to the error state.
+// It must not destroy this queue pair before the lap has ended: an ENABLE of a queue pair that does
+// not exist stops the worker. A client that was only slow may then still use what the lock guards;
+// the ticket, which grows, shows which requests are those of the former holder.
 type LockServer struct {
 	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
 	// connected to the client. Both compare 16 bits (Counts16), and their rings have LockWorkerBlocks
@@ -123,9 +125,9 @@ func (s *LockServer) received() {
 // countLen is the length of the count of a WAIT or ENABLE.
 const countLen = 4
 
-// taken are the requests of a lap that need the ticket.
+// taken is what take returns: the requests of a lap into which the lock's numbers are copied.
 type taken struct {
-	named         Mem // place for the address of the lock
+	named         Mem // where the client's request puts the address of the lock
 	turn, release *Request
 }
 
@@ -137,15 +139,15 @@ const (
 	lockRelease = lockTurn + 3
 )
 
-// take appends requests that draw a ticket, and wait for it. turn and release, which the caller appends
-// later, get the numbers of the lock's objects.
+// take appends requests that draw a ticket, and wait for it. The READ also copies the numbers of
+// the lock's completion queue and queue pair into turn and release, which the caller appends later.
 func (q *Queue) take(locks, ticket Mem) taken {
 	at := q.next
 	t := taken{turn: &Request{queue: q, index: at + lockTurn}, release: &Request{queue: q, index: at + lockRelease}}
 	draw := &Request{queue: q, index: at + lockDraw}
 	read := q.Read(sendring.Signalled, Mem{RKey: locks.RKey}, t.turn.object(), t.release.object(), draw.Remote())
 	t.named = read.Remote()
-	q.Wait(q.Done) // a fence would be too late: the NIC reads the ADD before it waits for the fence
+	q.Wait(q.Done) // a fence does not suffice: the NIC reads the ADD from the ring before it waits for the fence
 	q.Add(sendring.Signalled, Mem{RKey: locks.RKey}, ticket, 1)
 	q.Wait(q.Done)
 	return t

@@ -25,7 +25,7 @@ const (
 	offDataAddr = 40 // offset of the address in the data segment
 )
 
-// AppendBucket appends a bucket.
+// AppendBucket appends a bucket: key, and the address of its value.
 func AppendBucket(b []byte, key Operand, value uint64) []byte {
 	for i := range OperandLen {
 		b = append(b, byte(key>>(8*i)))
@@ -44,8 +44,9 @@ func AppendProbe(b []byte, key Operand, bucket uint64) []byte {
 
 // Lookup looks keys up in a table for one client without a processor. Worker is a managed queue
 // that is connected to itself. Answers is a managed queue that is connected to the client. If
-// Answers is not managed, each answer waits for its CAS; it is never sent if the NIC reads it
-// before the CAS. The server posts a receive for each request to the queue pair of Answers.
+// Answers is not managed, a WAIT in front of each answer waits for the CAS on it. The answer is
+// never sent if the NIC has read it from the ring, as a NOP, before the CAS. The server posts a
+// receive for each request to the queue pair of Answers.
 type Lookup struct {
 	Worker, Answers *Queue
 	// Beside are further queues like Worker, for parallel probes. If there are none, Worker executes
@@ -110,7 +111,7 @@ func (l *Lookup) workers() []*Queue { return append([]*Queue{l.Worker}, l.Beside
 // answer at once.
 func (l *Lookup) probe(w *Queue) []verbs.SGE {
 	if !l.Answers.Managed {
-		l.Answers.wait(w.Done, w.Done.Count+1) // until the CAS has ended
+		l.Answers.wait(w.Done, w.Done.Count+1) // the answer waits until the CAS on it has ended
 	}
 	e := answer(l.Client, l.Table.LKey, Hit)
 	e.Op, e.Segments = sendring.NOP, writeSegments
@@ -133,7 +134,8 @@ func (l *Lookup) probe(w *Queue) []verbs.SGE {
 // lookup before must enable.
 const lookupHead = 2
 
-// Start appends to master the requests that start the workers.
+// Start appends to master the ENABLEs that start the workers. They enable the first two requests of
+// the first lookup.
 func (l *Lookup) Start(master *Queue) {
 	for _, w := range l.workers() {
 		master.enable(w, w.first+lookupHead)

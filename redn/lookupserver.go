@@ -26,7 +26,8 @@ func AppendSlot(b []byte, key Operand, imm uint32, value Mem) []byte {
 	return binary.BigEndian.AppendUint64(b, value.Addr)
 }
 
-// LookupServerBlocks returns the sizes of the rings of a LookupServer in blocks.
+// LookupServerBlocks returns the sizes, in blocks, of the two rings of a LookupServer with the
+// given number of probes. They are powers of two.
 func LookupServerBlocks(probes int) (worker, answers int) {
 	size := func(n int) int { return 1 << bits.Len(uint(n-1)) }
 	return size(lookupLap + 3*probes), size(probes + 1)
@@ -38,8 +39,8 @@ func LookupServerBlocks(probes int) (worker, answers int) {
 const lookupLap = 13
 
 // LookupServer looks keys up for one client without a processor. It serves any number of requests:
-// it is a recycled loop (see Loop), and each lap answers one request. Unlike in Lookup, each value
-// has its own length.
+// it is a recycled loop (see Loop), and each lap answers one request. In contrast to Lookup, each
+// value has its own length.
 type LookupServer struct {
 	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
 	// connected to the client. Both compare 16 bits (Counts16), and their rings have the sizes that
@@ -47,9 +48,9 @@ type LookupServer struct {
 	Worker, Answers *Queue
 	// Received counts the receives of the queue pair of Answers.
 	Received *Counter
-	// Receives is the number of receives that the queue pair of Answers can hold (MaxRecvWR), a power
-	// of two. The caller posts this number of receives, and each lap lets the NIC use one of them
-	// again. 0 means that each request has a receive of its own.
+	// Receives is the number of receives that the queue pair of Answers can hold (MaxRecvWR), a
+	// power of two. The caller posts this number of receives, and each lap lets the NIC use one of
+	// them again. 0 means that the caller posts a receive for each request.
 	Receives int
 	// Table is the memory with the slots; the slots name the memory of the values.
 	Table Mem

@@ -10,22 +10,22 @@ import (
 
 // Loop is a recycled loop: the last request of a managed queue enables this queue for one more lap,
 // so that the NIC executes the same requests again. WAIT and ENABLE have absolute counts and
-// indexes, so each lap must raise them. The pool has a 16-bit copy of each count, its shadow. One
-// masked ADD raises four shadows, and a READ scatters shadows over the requests, in the other byte
-// order. Another READ restores requests that the lap has changed.
+// indexes, so each lap must raise them. The pool has a 16-bit copy of each count, its shadow. In
+// each lap a masked ADD raises four shadows, and a READ copies shadows into the requests, in the
+// other byte order. Other READs restore requests that the lap has changed.
 //
-// A lap must fill the rings of all queues of the loop; NOPs fill the rest. Recycle begins a loop,
-// its caller appends the requests of a lap to the queues, and End ends the loop. From then on the
-// queues cannot be used for anything else.
+// A lap must fill the rings of all queues of the loop; NOPs fill what the requests of the lap leave
+// free. Recycle begins a loop, its caller appends the requests of a lap to the queues, and End ends
+// the loop. From then on the queues cannot be used for anything else.
 type Loop struct {
 	q       *Queue
 	on      []*Queue
 	pool    *Pool
 	closing *Request
 	scratch Mem // 8 bytes
-	exit    Mem // the control segment that a break writes over that of closing
-	// original are the control segments of the requests that a lap restores, and at last that of
-	// closing.
+	exit    Mem // a NOP's control segment, which a break copies over that of closing
+	// original has the control segments, as they were built, of the requests in restored, and
+	// behind them that of closing.
 	original Mem
 	restored []*Request
 	counted  []*Request // requests whose counts each lap raises; the last one is closing
@@ -33,20 +33,20 @@ type Loop struct {
 	shadow   Mem
 	// outside counts the client's requests, if each lap answers one of them; otherwise it is nil.
 	outside *Counter
-	// receives is how many requests of the client a lap takes; 0 means one.
+	// receives is how many requests of the client one lap takes; 0 means one.
 	receives uint32
 }
 
 const (
 	countsInWord = 4 // shadows of 16 bits
-	controlLen   = 8 // bytes of a request that a CAS changes
+	controlLen   = 8 // bytes of the control segment of a request that a CAS can change
 	// maxCountLap is the most by which a lap may raise a count. With 16 bits, a ring can order two
 	// counts only if they differ by less than half of the range.
 	maxCountLap = 1<<15 - 1
 )
 
-// fix names a count that a READ or an ADD of a loop changes: the READ copies it from its shadow,
-// the ADD raises the shadow.
+// fix says that a READ or an ADD of a loop changes the count of request to: the READ copies the
+// count from its shadow, the ADD raises the shadow by `by`. Verify simulates this.
 type fix struct {
 	to *Request
 	by uint32
@@ -111,8 +111,9 @@ func (l *Loop) restore() {
 	l.again(l.q, l.restored)
 }
 
-// again appends READs to q that copy the original control segments over the requests in all. These
-// are the first ones of restored and closing, in this order.
+// again appends READs to q that copy the original control segments over the requests in all. The
+// list must be the beginning of restored followed by closing, because original has the segments in
+// this order.
 func (l *Loop) again(q *Queue, all []*Request) {
 	for at := 0; at < len(all); at += sendring.MaxSGE {
 		part := all[at:min(at+sendring.MaxSGE, len(all))]
@@ -124,8 +125,8 @@ func (l *Loop) again(q *Queue, all []*Request) {
 	}
 }
 
-// refresh appends READs that copy the counts for the next lap from their shadows into the requests,
-// also into closing.
+// refresh appends READs that copy the counts for the next lap from their shadows into the requests
+// that have counts. closing is one of them.
 func (l *Loop) refresh() {
 	for _, r := range l.q.requests {
 		if r.counts() {
@@ -178,8 +179,9 @@ func (l *Loop) perLap(r *Request) (n uint32) {
 	return 0
 }
 
-// raise appends the ADDs that raise the shadows. The first one has a fence: it waits for the READs
-// of the lap, so that all requests after it are executed with their new counts.
+// raise appends the ADDs that raise the shadows. The first ADD has a fence: it waits for the READs
+// of the lap. So the ADDs do not change shadows that the READs still copy, and the NIC executes all
+// later requests with their new counts.
 func (l *Loop) raise() {
 	for at := 0; at < len(l.by); at += countsInWord {
 		var addend, last uint64
@@ -201,8 +203,8 @@ func (l *Loop) raise() {
 }
 
 // Close fills the rings with NOPs and appends the request that enables the next lap, at the end of
-// the ring. End calls it. Without End, which raises the counts, the second lap hangs; Verify
-// reports this.
+// the ring. End calls it. A caller that uses Close without End gets a loop that does not raise its
+// counts: its second lap hangs, and Verify reports this.
 func (l *Loop) Close() error {
 	for i, by := range l.by {
 		if by > maxCountLap {
@@ -228,8 +230,8 @@ func (l *Loop) Close() error {
 }
 
 // Start appends to from, a managed queue, requests that start the loop for the first time or after
-// a break. They restore the requests that the last lap has changed. Then they enable as many
-// requests as closing would have enabled without the break.
+// a break. They restore the requests that the last lap has changed. Then an ENABLE starts the loop,
+// with the count that closing has now.
 func (l *Loop) Start(from *Queue) {
 	l.again(from, slices.Concat(l.restored, []*Request{l.closing}))
 	enable := &Request{queue: from, index: from.next + 2}

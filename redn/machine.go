@@ -24,8 +24,8 @@ const (
 )
 
 // Machine is a NIC in virtual time that executes programs on its own memory. Main is a queue with a
-// doorbell, Second is a managed queue, and Add makes more managed queues. Each queue is connected
-// to itself.
+// doorbell, Second is a managed queue, and the method Add makes more managed queues. Each queue is
+// connected to itself.
 type Machine struct {
 	NIC *engine.Engine
 	PD  *engine.PD
@@ -35,7 +35,7 @@ type Machine struct {
 	Memory       []byte
 	Data         Mem
 	Main, Second *Queue
-	queues       []machineQueue // queues with a doorbell are last: when they start, the requests of the managed ones must be in memory
+	queues       []machineQueue // queues with a doorbell are last, so that the requests of the managed queues are in memory when they start
 }
 
 // machineQueue is a queue of a machine with its ring.
@@ -131,7 +131,7 @@ func (m *Machine) add(name string, init verbs.RingInit) (*Queue, error) {
 }
 
 // Run writes the requests that were appended into the rings, rings the doorbells and lets the NIC
-// work until it is idle. It fails if a queue does not reach its end.
+// work until it is idle. It fails if a queue has not executed all of its requests.
 func (m *Machine) Run() error {
 	if err := m.Load(); err != nil {
 		return err
@@ -162,7 +162,8 @@ func (m *Machine) Load() error {
 	return nil
 }
 
-// State returns what the ring of a queue waits for, and the index of its next entry.
+// State returns the state of the ring of queue of, which says what it waits for, and the index of
+// its next entry.
 func (m *Machine) State(of *Queue) (sendring.State, uint32) {
 	for _, q := range m.queues {
 		if q.Queue == of {
@@ -173,7 +174,7 @@ func (m *Machine) State(of *Queue) (sendring.State, uint32) {
 	return sendring.Ended, 0
 }
 
-// Settle lets virtual time pass until nothing is due, at most a second.
+// Settle lets virtual time pass until the NIC has nothing to do, but at most a second.
 func (m *Machine) Settle() {
 	for end := m.Now.Add(machinePatience); m.NIC.Deadline() < end; {
 		m.Now = max(m.Now, m.NIC.Deadline())

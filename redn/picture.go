@@ -26,8 +26,9 @@ const (
 	arrowEnables  = "lets the NIC read and execute requests"
 )
 
-// Picture draws steps of the machine, as Observe has found them: the first PictureSteps ones. Each
-// queue has a column. Arrows lead from a request to those that it changes or enables.
+// Picture returns a drawing of the steps of a program, as Observe has passed them: of the first
+// PictureSteps steps. Each queue has a column. Arrows lead from a request to those that it changes
+// or enables.
 func (m *Machine) Picture(title string, steps []Step) *plot.Steps {
 	p := &plot.Steps{Title: title}
 	all := len(steps)
@@ -49,7 +50,7 @@ func (m *Machine) Picture(title string, steps []Step) *plot.Steps {
 	return p
 }
 
-// box returns the box of a step.
+// box returns the box that stands for a step in the picture.
 func (m *Machine) box(s *Step, column int) plot.Step {
 	b := plot.Step{Column: column, Time: s.Time.String(), Title: fmt.Sprintf("%d  %v", s.Index, s.Entry.Op), Lines: []string{m.detail(&s.Entry)}}
 	if s.Err != nil {
@@ -105,7 +106,7 @@ func (m *Machine) detail(e *sendring.Entry) string {
 		return fmt.Sprintf("%s + %#x", remote, e.SwapAdd)
 	case sendring.Max, sendring.Min:
 		return fmt.Sprintf("of %s → %s", local, remote)
-	default: // described as in a listing
+	default: // Text describes all others
 	}
 	_, rest, _ := strings.Cut(Text(e), " ")
 	return strings.TrimSpace(rest)
@@ -119,13 +120,14 @@ func controlText(word uint64) string {
 	return fmt.Sprintf("%v with %d", sendring.Opcode(b[sendring.OffOpcode]), operand)
 }
 
-// block is a block of the ring of a queue.
+// block is block number `place` of the ring of a queue.
 type block struct {
 	queue *Queue
 	place int
 }
 
-// request returns the block that has an address.
+// request returns the block of a ring that has the address addr. The bool is false if no ring has
+// it.
 func (m *Machine) request(addr uint64) (block, bool) {
 	for _, q := range m.queues {
 		if off := addr - q.Ring.Addr; off < uint64(q.Ring.Len) {
@@ -135,7 +137,8 @@ func (m *Machine) request(addr uint64) (block, bool) {
 	return block{}, false
 }
 
-// memory names an address.
+// memory describes the address addr: by queue and block, as an offset in the machine's data, or as
+// a number.
 func (m *Machine) memory(addr uint64) string {
 	if b, ok := m.request(addr); ok {
 		return fmt.Sprintf("%s %d", b.queue.Name, b.place)
@@ -146,7 +149,7 @@ func (m *Machine) memory(addr uint64) string {
 	return fmt.Sprintf("%#x", addr)
 }
 
-// changed returns the blocks of rings that an entry writes to.
+// changed returns the blocks of rings to which entry e writes.
 func (m *Machine) changed(e *sendring.Entry) (list []block) {
 	to := e.SGL[:e.NSGE]
 	switch e.Op {
@@ -170,7 +173,7 @@ func (s *Step) covers(b block) bool {
 	return s.Queue == b.queue && b.place >= at && b.place < at+max(1, len(s.Bytes)/sendring.BlockSize)
 }
 
-// arrows returns the arrows that begin at step i.
+// arrows returns the arrows from step i to the requests that it changes, compares or enables.
 func (m *Machine) arrows(steps []Step, i int) (list []plot.Arrow) {
 	e := &steps[i].Entry
 	for _, b := range m.changed(e) {

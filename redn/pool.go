@@ -14,15 +14,16 @@ const poolAlign = 8
 // NewPool returns an empty pool in m, whose address is a multiple of 8.
 func NewPool(m Mem) *Pool { return &Pool{mem: m, used: make([]byte, 0, m.Len)} }
 
-// Put adds a constant.
+// Put adds the constant b to the pool, and returns its memory.
 func (p *Pool) Put(b []byte) Mem {
 	m, place := p.Reserve(len(b))
 	copy(place, b)
 	return m
 }
 
-// Reserve adds n bytes, zero at first. b is their place in the image; the caller may set it until Image
-// is written. Reserve panics if the memory of the pool is used up.
+// Reserve adds n bytes to the pool, zero at first, and returns their memory m. b is their place in
+// the image; the caller may set it until Image is written. Reserve panics if the memory of the pool
+// is used up.
 func (p *Pool) Reserve(n int) (m Mem, b []byte) {
 	at := len(p.used)
 	m = p.mem.At(at, n)

@@ -28,8 +28,8 @@ func (m Mem) sge() verbs.SGE {
 	return verbs.SGE{Addr: m.Addr, Length: uint32(m.Len), LKey: m.LKey}
 }
 
-// Counter is a completion queue whose completions a WAIT counts. The count is absolute: it
-// continues from one program to the next.
+// Counter is a completion queue, with this Number, whose completions a WAIT counts. The count is
+// absolute: it continues from one program to the next.
 type Counter struct {
 	Number uint32
 	// Count is the number of completions when all requests that were built so far have completed.
@@ -42,12 +42,13 @@ type Queue struct {
 	QPN  wire.QPN
 	// Ring is the ring's memory, a power of two of blocks.
 	Ring Mem
-	// Managed: only an ENABLE lets the requests be executed.
+	// Managed is true if the NIC executes a request only after an ENABLE of another request has
+	// allowed it. Otherwise the doorbell does.
 	Managed bool
-	// Counts16: the ring compares only the low 16 bits of counts and indexes.
+	// Counts16 is true if the ring compares only the low 16 bits of counts and indexes.
 	Counts16 bool
-	// OneBlock: Verify refuses requests that are longer than one block. A program that counts requests
-	// instead of blocks needs this: its ENABLEs cannot count longer ones.
+	// OneBlock is true if Verify must refuse requests that are longer than one block. A program
+	// that counts requests instead of blocks needs this: its ENABLEs cannot count longer ones.
 	OneBlock bool
 	// Done counts the completions of this queue, and of no other queue.
 	Done *Counter
@@ -59,20 +60,20 @@ type Queue struct {
 	loop     *Loop  // the loop to which the queue belongs; nil means none
 }
 
-// Request is a request of a queue.
+// Request is a request of a queue. index is the index of its first block, entry its content.
 type Request struct {
 	queue   *Queue
 	index   uint32
 	entry   sendring.Entry
-	waits   *Counter // the completion queue for which a WAIT waits
-	to      *Queue   // the queue whose limit an ENABLE moves
+	waits   *Counter // the completion queue whose completions this request, a WAIT, waits for
+	to      *Queue   // the queue whose limit this request, an ENABLE, moves
 	receive bool     // the request is a RECV_ENABLE
 	pad     bool     // a NOP that fills the ring of a loop
 	// changed: other requests change the control segment of this request, so a loop restores it in
 	// each lap.
 	changed bool
 	fixes   []fix // what this request, a READ or ADD of a loop, does to the counts of other requests
-	held    bool  // a loop does not raise the count: the program does so itself
+	held    bool  // the loop does not raise the count of this request, because the program does so itself
 }
 
 // blocks returns the number of blocks of the ring.
@@ -127,7 +128,8 @@ func (q *Queue) Add(f sendring.Flags, word, old Mem, n uint64) *Request {
 	return q.Append(e)
 }
 
-// Wait appends a WAIT until all requests built so far that complete to c have completed.
+// Wait appends a WAIT until all signalled requests that were built so far and complete to c have
+// completed.
 func (q *Queue) Wait(c *Counter) *Request { return q.wait(c, c.Count) }
 
 func (q *Queue) wait(c *Counter, count uint32) *Request {
@@ -147,7 +149,7 @@ func (q *Queue) enable(to *Queue, limit uint32) *Request {
 }
 
 // EnableReceive appends a RECV_ENABLE: the queue pair of to may use its receives whose index is
-// below limit again. MaxRecvWR of the queue pair is a power of two, and so many receives were
+// below limit again. MaxRecvWR of the queue pair is a power of two, and MaxRecvWR receives were
 // posted.
 func (q *Queue) EnableReceive(to *Queue, limit uint32) *Request {
 	r := q.Append(sendring.Entry{Op: sendring.RecvEnable, Count: limit, Object: uint32(to.QPN)})
@@ -189,8 +191,9 @@ type Piece struct {
 	Bytes []byte
 }
 
-// Take returns the bytes of the requests that were appended since the last Take, and begins the
-// next program. limit is the index for the doorbell of a queue that is not managed.
+// Take returns the bytes of the requests that were appended since the last Take, for the caller to
+// write to the ring, and begins the next program. limit is the index for the doorbell of a queue
+// that is not managed.
 func (q *Queue) Take() (image []Piece, limit uint32) {
 	for _, r := range q.requests {
 		b := r.entry.AppendTo(nil)

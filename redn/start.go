@@ -2,9 +2,10 @@ package redn
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// Start writes what was appended to queues into their rings, which lie in mr, and rings the doorbells
-// of the queues that have one. qps are the queue pairs of the queues. The queues that start others come
-// first: Start begins with the last queue, so all requests are in memory when the first one starts.
+// Start writes what was appended to queues into their rings, which lie in mr, and rings the
+// doorbells of the queues that have one. qps are the queue pairs of the queues. The queues that
+// start others come first: Start begins with the last queue of the list, so all requests are in
+// memory when the first queue starts.
 func Start(mr verbs.MR, queues []*Queue, qps []verbs.RingQP) error {
 	for i := len(queues) - 1; i >= 0; i-- {
 		q := queues[i]

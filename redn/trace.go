@@ -15,7 +15,8 @@ import (
 
 // Step is a request that a machine has executed, or refused.
 type Step struct {
-	// Time is the virtual time at which the round of the NIC began that has executed the request.
+	// Time is the virtual time at which the NIC began the round of work in which it has executed
+	// the request.
 	Time  time.Duration
 	Queue *Queue
 	Index uint32
@@ -24,7 +25,8 @@ type Step struct {
 	Err error
 	// Bytes are the bytes of the request as they were executed.
 	Bytes []byte
-	// Changes are the bytes that were changed since the request was appended, before and after.
+	// Changes describes the bytes that were changed since the request was appended: their values
+	// before and after.
 	Changes []string
 }
 
@@ -42,8 +44,8 @@ func (s *Step) String() string {
 	return b.String()
 }
 
-// Observe is Run that calls f for each request when the NIC executes it. The step belongs to f. f
-// must not call the machine.
+// Observe does what Run does, and calls f for each request when the NIC executes it. The step
+// belongs to f. f must not call the machine.
 func (m *Machine) Observe(f func(*Step)) error {
 	posted := map[wire.QPN]map[uint32][]byte{}
 	queues := map[wire.QPN]*Queue{}
@@ -63,9 +65,9 @@ func (m *Machine) Observe(f func(*Step)) error {
 	return m.Run()
 }
 
-// RunTraced is Run that prints each request when the NIC executes it: virtual time, queue, index
-// and text. Below the request it prints the bytes that were changed since it was appended, before
-// and after.
+// RunTraced does what Run does, and prints each request to out when the NIC executes it: virtual
+// time, queue, index and text. Below the request it prints the bytes that other requests have
+// changed since the request was appended, before and after.
 func (m *Machine) RunTraced(out io.Writer) error {
 	var failed error
 	err := m.Observe(func(s *Step) {

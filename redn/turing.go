@@ -50,8 +50,8 @@ const (
 // requests can compute everything (the paper's section 3). It is a recycled loop (see Loop), and each lap is
 // one step: four indirect copies and one addition.
 //
-// A cell of the tape is a word that has the offset of the rule for its symbol in a state. So the address of
-// a rule is that of the state and the content of the cell.
+// A cell of the tape is a word that has the offset of the rule for its symbol in a state. So the
+// address of a rule is the sum of the state's address and the content of the cell.
 type Turing struct {
 	// Loop and On are managed queues that compare 16 bits (Counts16), with rings of TuringBlocks and
 	// TuringOnBlocks.
@@ -59,13 +59,14 @@ type Turing struct {
 	// Vars is memory of TuringVars bytes. States is memory for the states. Tape is memory for the cells;
 	// the machine must not leave it.
 	Vars, States, Tape Mem
-	// Limit, unless 0, ends a machine that has made so many steps.
+	// Limit, unless 0, is the number of steps after which the machine ends even if it has not
+	// halted.
 	Limit Operand
 
 	loop *Loop
 }
 
-// Build appends the loop.
+// Build appends the requests of the loop to the two queues.
 func (t *Turing) Build(pool *Pool) (err error) {
 	if t.loop, err = Recycle(pool, t.Loop, t.On); err != nil {
 		return err
@@ -73,7 +74,7 @@ func (t *Turing) Build(pool *Pool) (err error) {
 	q, on := t.Loop, t.On
 	v := func(at, n int) Mem { return t.Vars.At(at, n) }
 	head, cell, rule, scratch := v(turingHead, wordLen), v(turingCell, cellLen), v(turingRule, ruleLen), v(turingScratch, wordLen)
-	do := func(r *Request, from Mem, fields Mem) { // executes a request of on, of which a field is the word `from`
+	do := func(r *Request, from Mem, fields Mem) { // copies the word `from` into a field of r, a request of on, and executes r
 		q.Read(sendring.Signalled, from, reversed(fields)...)
 		q.Wait(q.Done)
 		q.Enable(on)
@@ -159,13 +160,14 @@ func (t *Turing) check(states, tape int, machine []State, symbols []int, head in
 // Result is what a Turing machine has done.
 type Result struct {
 	Tape  []int // the symbols
-	Head  int   // the cell under the head, which is no cell of the tape if the machine has left it
+	Head  int   // the number of the cell under the head; if the machine has left the tape, the tape has no such cell
 	Steps int
 	// Halted is false if the machine was ended by Limit, or has left the tape.
 	Halted bool
 }
 
-// Result reads what a machine has written to vars and to n cells of the tape.
+// Result returns what a machine has done, from the bytes of its variables (vars) and of n cells of
+// its tape.
 func (t *Turing) Result(vars, tape []byte, n int) Result {
 	le := binary.LittleEndian
 	r := Result{

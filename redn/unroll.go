@@ -7,13 +7,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 )
 
-// stopLen is the length of a WAIT in bytes: a control segment, and one with the count.
+// stopLen is the length in bytes of the WAIT that a break copies: a control segment, and a segment
+// with the count.
 const stopLen = 2 * 16
 
-// Unrolled appends n iterations. Each has the requests that body appends, and then: if the operand
-// at x equals y, break. A break replaces the next request of q by a WAIT for completions that never
-// come, so q executes nothing any more. (After the break of a Loop, the queue is idle and can be
-// started again.)
+// Unrolled appends n iterations. Each iteration has the requests that body appends, and then
+// requests that break if the operand at x equals y. A break replaces the next request of q by a
+// WAIT for completions that never come, so q executes nothing any more. (After the break of a Loop,
+// the queue is idle and can be started again.)
 //
 // Besides its body, an iteration takes 1 copy, 1 atomic, 3 WAIT or ENABLE (Table 2), and the
 // conditional request. q must be managed: the NIC reads requests of other queues ahead, before a
@@ -31,7 +32,7 @@ func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch
 		w.entry.RemoteAddr = next.bytes(0, stopLen).Addr
 		w.changed = false
 	}
-	q.Nop(0) // an entry that the last break can replace
+	q.Nop(0) // the break of the last iteration replaces this entry
 	return nil
 }
 

@@ -13,9 +13,10 @@ import (
 const verifiedLaps = 3
 
 // Verify returns an error if the requests of the queues would hang or overrun a ring. It simulates
-// them as they were built, and assumes that each signalled request completes. It ignores changes by
-// other requests, except that a Loop raises its counts. Of a loop it simulates the first laps.
-// external has the number of completions from outside, such as receives, for each counter.
+// them as they were built, and assumes that each signalled request completes. It ignores changes of
+// requests by other requests, except that a Loop raises its counts. Of a loop it simulates the
+// first laps. external has the number of completions from outside, such as receives, for each
+// counter.
 func Verify(external map[*Counter]uint32, queues ...*Queue) error {
 	v := verifier{at: make(map[*Queue]*place), count: make(map[*Counter]uint32), counts: make(map[*Request]*counts)}
 	for _, q := range queues {
@@ -59,7 +60,7 @@ type verifier struct {
 	counts map[*Request]*counts
 }
 
-// place is the position of a queue in the simulation.
+// place is how far a queue has come in the simulation.
 type place struct {
 	*Queue
 	next int // index in requests of the next request
@@ -71,7 +72,7 @@ type place struct {
 // counts are the present count of a WAIT or ENABLE and, in a loop, its shadow.
 type counts struct {
 	now, shadow uint32
-	used        uint32 // the count in the lap before
+	used        uint32 // the count that the request had in the lap before
 }
 
 // add checks the requests of a queue, and places the queue at its first request.
@@ -108,7 +109,7 @@ func (p *place) done() bool {
 		return p.next == len(p.requests)
 	case p.Queue == p.loop.q:
 		return p.lap >= verifiedLaps
-	default: // the NOPs that fill the ring need not be executed
+	default: // of the other queues of a loop, the NOPs that fill the ring need not be executed
 		return p.lap > 0 || p.next > 0
 	}
 }
@@ -167,7 +168,7 @@ func (v *verifier) step(p *place) error {
 func (v *verifier) enable(r *Request) error {
 	to, count := v.at[r.to], v.counts[r].now
 	if to == nil {
-		return nil // a queue that is not verified
+		return nil // the ENABLE is for a queue that is not verified
 	}
 	if ahead := int64(int32(count - to.index())); ahead > farthest(to.Queue) {
 		return fmt.Errorf("queue %s, index %d: ENABLE of %d blocks of queue %s; its counts overflow behind %d",

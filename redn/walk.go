@@ -22,7 +22,7 @@ type Walk struct {
 	Received *Counter
 	Lists    Mem
 	Client   Mem
-	// Pool gives memory to the requests of the walk; it must allow atomics.
+	// Pool is where the requests of the walk get their memory from; it must allow atomics.
 	Pool *Pool
 
 	scratch Mem
@@ -63,7 +63,7 @@ func (k *Walk) Request(n int) ([]verbs.SGE, error) {
 	}
 	first := w.next + uint32(spread*sendring.MaxBlocks)
 	if spread > 0 {
-		first++ // for the WAIT behind the READs
+		first++ // the block of the WAIT behind the READs
 	}
 	for i := range spread {
 		var dst []Mem
@@ -92,8 +92,8 @@ func (k *Walk) Request(n int) ([]verbs.SGE, error) {
 // Take.
 func (k *Walk) Start(master *Queue) { master.enable(k.Worker, k.Worker.first+lookupHead) }
 
-// spread appends a READ that copies the client's key to dst. With a NOP, if needed, it always takes
-// MaxBlocks blocks.
+// spread appends a READ that copies the client's key to dst. If the READ is shorter than MaxBlocks
+// blocks, a NOP fills the rest, so that the blocks behind it have known indexes.
 func (k *Walk) spread(dst []Mem, signal bool) {
 	flags := sendring.Flags(0)
 	if signal {
@@ -114,7 +114,8 @@ const (
 	segmentLen     = 16
 )
 
-// cas and read return the CAS and the READ of node j. first is the index of node 0's first block.
+// cas and read return the CAS and the READ of node j, which need not be appended yet. first is the
+// index of node 0's first block.
 func (k *Walk) cas(first uint32, j int) *Request {
 	return &Request{queue: k.Worker, index: first + uint32(j*walkBlocks+walkReadBlocks)}
 }
@@ -123,7 +124,7 @@ func (k *Walk) read(first uint32, j int) *Request {
 	return &Request{queue: k.Worker, index: first + uint32(j*walkBlocks)}
 }
 
-// receive returns the scatter list of the client's request.
+// receive returns the scatter list of the receive for the client's request, as Request returns it.
 func (k *Walk) receive(first uint32, n int, direct bool) (all []verbs.SGE) {
 	left := k.keys
 	if direct {
@@ -185,7 +186,7 @@ func (k *Walk) end(j int, first uint32) sendring.Entry {
 }
 
 // miss appends requests for a walk in which no node had the key. The first is a NOP that the break
-// of the last node replaces. The second replaces the answer with Hit by a NOP.
+// of the last node replaces. The second request, a WRITE, replaces the answer with Hit by a NOP.
 func (k *Walk) miss(reply *Request) {
 	w := k.Worker
 	w.Append(sendring.Entry{Op: sendring.NOP, Segments: walkReadBlocks * sendring.BlockSize / segmentLen})
