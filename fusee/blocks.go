@@ -306,7 +306,7 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		case errors.Is(err, memservice.ErrFenced):
 			s.fenced = true
 			return kv.TimedOut(errFenced)
-		case err != nil && s.rt.Now() < deadline && !errors.Is(err, verbs.ErrClosed): // perhaps the server has crashed
+		case err != nil && s.rt.Now() < deadline && !errors.Is(err, verbs.ErrClosed): // if the server has crashed, a master removes it, and glance notices that
 			if _, err := s.glance(deadline); err != nil {
 				return err
 			}

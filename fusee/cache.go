@@ -36,8 +36,8 @@ func (c *cache) get(key uint64, h layout.Hash) *remembered {
 	return nil
 }
 
-// trusts reports whether a GET should read the object at once, before it knows the present value of
-// the slot.
+// trusts reports whether a GET should read the object in the same round trip as the slot, because
+// what the client remembers was seldom wrong.
 func (c *cache) trusts(r *remembered) bool { return r != nil && r.wrong <= c.threshold*r.uses }
 
 // used records that an operation has used the entry. right is true if the slot still had the

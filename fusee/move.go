@@ -48,7 +48,7 @@ func (c *grower) replaceAll(list []move, deadline clock.Time) error {
 	}
 }
 
-// propose adds the next operations of a move to the batch.
+// propose adds the operations that the Writer of a move asks for next to the batch.
 func (c *grower) propose(m *move) {
 	m.words = m.words[:0]
 	// A move writes no outcome: the log entry of the object belongs to the operation that has made
@@ -93,7 +93,8 @@ func (c *grower) answer(m *move) error {
 	return nil
 }
 
-// plantGroups puts the keys that have left the subtable into the twin.
+// plantGroups puts the keys whose slots are leaving into the twin, the subtable to which the split
+// moves them.
 func (c *grower) plantGroups(s *split, deadline clock.Time) error {
 	shape := &c.super.Shape
 	shift := shape.SubtableAt(s.twin) - shape.SubtableAt(s.subtable)
@@ -127,9 +128,9 @@ func (c *grower) cleanGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// plant puts keys that have left the subtable into the twin. It changes the backups first, so that
-// all of them have the slot when the primary has it. If a slot of the twin was ever used, it is not
-// 0, so the CASes leave it as it is.
+// plant puts keys whose slots in the subtable are leaving into the twin, shift bytes behind these
+// slots. It changes the backups first, so that all of them have the slot when the primary has it.
+// If a slot of the twin was ever used, it is not 0, so the CASes leave it as it is.
 func (c *changer) plant(list []move, shift uint64, deadline clock.Time) error {
 	format := c.super.Shape.Format
 	put := func(server int, m move) {
@@ -160,7 +161,8 @@ func (c *changer) plant(list []move, shift uint64, deadline clock.Time) error {
 	return nil
 }
 
-// settleGroups makes the headers of the groups settled.
+// settleGroups marks the bucket headers of the groups as settled: all keys that the split moves are
+// in the twin.
 func (c *grower) settleGroups(s *split, deadline clock.Time) error {
 	_, moves, done := s.heads()
 	if err := c.head(s, moves, done, deadline, func() {}); err != nil {

@@ -52,7 +52,7 @@ func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 			if err := c.prepareRetry(err, deadline); err != nil {
 				return err
 			}
-			if _, err := c.glance(deadline); err != nil { // perhaps the server has crashed
+			if _, err := c.glance(deadline); err != nil { // if the server has crashed, a master removes it, and glance notices that
 				return err
 			}
 		}

@@ -36,7 +36,8 @@ type space struct {
 	requests
 	// copied are the copies of a block's word that the client is changing.
 	copied []copied
-	// doubts is the value of DoubtWord that the client has read last.
+	// doubts is the last value that the client has read of DoubtWord, which counts frees that were
+	// perhaps lost.
 	doubts uint64
 	// nextLook is when the client may look again for room in blocks that others have left.
 	nextLook clock.Time
@@ -49,8 +50,8 @@ type space struct {
 	// unsure are objects of this client whose operations have an unknown outcome, so that a slot
 	// may name them.
 	unsure []object
-	// lost counts frees that were perhaps not executed. owed is true if DoubtWord does not count
-	// all of them yet.
+	// lost counts frees that were perhaps not executed. owed is true if DoubtWord, the store's
+	// counter of such frees, does not count all of them yet.
 	lost uint64
 	owed bool
 }

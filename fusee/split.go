@@ -84,18 +84,21 @@ type move struct {
 type task uint8
 
 const (
-	// flip makes the headers of buckets moving, and reads the buckets.
+	// flip marks the headers of buckets as moving, so that clients insert no key there that the
+	// split moves, and then reads the buckets.
 	flip task = iota
 	// inspect reads the heads of the objects (their marks, versions and keys), which show the keys
 	// that move.
 	inspect
-	// vacate makes the slots of keys that move leaving.
+	// vacate makes the slots of keys that move leaving: such a value counts as empty, but still
+	// says which object the slot has named.
 	vacate
-	// plant puts the keys into their slots in the twin.
+	// plant puts the keys into their slots in the twin, the subtable to which the split moves them.
 	plant
-	// clean empties the slots of these keys in the subtable.
+	// clean replaces the leaving values in the subtable by values that say nothing about a key.
 	clean
-	// settle makes the headers of buckets settled.
+	// settle marks the headers of buckets as settled: all keys that the split moves are in the
+	// twin.
 	settle
 	// finish ends the split, in the directory, when all groups are settled.
 	finish
@@ -325,10 +328,10 @@ func (c *grower) head(s *split, from, to layout.Header, deadline clock.Time, beh
 	return c.do(deadline)
 }
 
-// flipGroups makes the headers of the groups moving. After that no key that moves is inserted into
-// these buckets: an INSERT reads the headers again after its CAS. So the slots that are read after
-// the flip have all keys that must be moved. If a late INSERT puts a key there, its object is
-// pending, and its client will withdraw it.
+// flipGroups marks the bucket headers of the groups as moving. After that no key that moves is
+// inserted into these buckets: an INSERT reads the headers again after its CAS. So the slots that
+// are read after the flip have all keys that must be moved. If a late INSERT puts a key there, its
+// object is pending, and its client will withdraw it.
 func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	shape := &c.super.Shape
 	s.ahead = s.ahead[:0]
@@ -455,9 +458,9 @@ func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// suspects recovers the client that has begun to change a slot to the value slot, if it has made no
-// progress for the lease. The clients that move the key are never suspected: all of them write the
-// same value, and any of them can complete the move.
+// suspects takes the client that has begun to change a slot to the value `slot` for dead, and
+// recovers it, if that client has made no progress for Config.Lease. The clients that move the key
+// are never suspected: all of them write the same value, and any of them can complete the move.
 func (c *grower) suspects(s *split, slot layout.Slot, deadline clock.Time) error {
 	switch {
 	case slot == 0:
@@ -472,7 +475,8 @@ func (c *grower) suspects(s *split, slot layout.Slot, deadline clock.Time) error
 	return c.recoverOwner(slot, deadline)
 }
 
-// vacateGroups makes the slots of the keys that move leaving.
+// vacateGroups makes the slots of the keys that move leaving: such a value counts as empty, but
+// still says which object the slot has named.
 func (c *grower) vacateGroups(s *split, deadline clock.Time) error {
 	var some []move
 	list := s.moves[:0]

@@ -39,7 +39,9 @@ var errGone = fmt.Errorf("%w: too many memory servers of the store have crashed"
 // errHostile means that the view word of a memory server has a value that is no view of the store.
 var errHostile = fmt.Errorf("%w: the word with the members of the store is damaged", kv.ErrLost)
 
-// errReborn means that a server has lost its memory. It is not a member any more.
+// errReborn means that the memory service of a server is another incarnation than the one that this
+// client knows, or that the server's memory has no view. The client takes the memory for lost, and
+// the server for no member, unless the server has a later view of the store (see peek).
 var errReborn = errors.New("the memory server has lost its memory")
 
 // members is what a client knows of the servers that belong to the store.
@@ -61,7 +63,7 @@ type members struct {
 	// that becomes the standby. Such a client may begin also in the middle of a change of the
 	// members.
 	exempt, awaits bool
-	// missing are members that have not answered a master when it has begun, as bits.
+	// missing are the members, as bits, that did not answer this master when it began.
 	missing uint32
 	// managed is true if a master has ever taken charge of the store.
 	managed bool
@@ -71,7 +73,8 @@ type members struct {
 	// departed are the servers, as bits, on which the client has lost its blocks by the last change
 	// of the view.
 	departed uint32
-	// generation is that of the store; 0 means that it is not known yet.
+	// generation is the random number that identifies the store (layout.Superblock); 0 means that
+	// it is not known yet.
 	generation uint64
 	viewOps    [layout.MaxServers]remotemem.Op
 	list       []*remotemem.Op
@@ -335,7 +338,8 @@ func (m *memory) settled(deadline clock.Time) (layout.View, error) {
 	}
 }
 
-// agreed reports whether all members of a view have it, and notes when they have joined.
+// agreed reports whether all members of view v have this view; views has the view that was read
+// from each server. If so, it notes when the members have joined.
 func (m *memory) agreed(v layout.View, views *[layout.MaxServers]layout.View) bool {
 	for i := range m.links {
 		if v.Has(i) && views[i] != v {
