@@ -306,7 +306,8 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		case errors.Is(err, memservice.ErrFenced):
 			s.fenced = true
 			return kv.TimedOut(errFenced)
-		case err != nil && s.rt.Now() < deadline && !errors.Is(err, verbs.ErrClosed): // if the server has crashed, a master removes it, and glance notices that
+		case err != nil && s.rt.Now() < deadline && !errors.Is(err, verbs.ErrClosed):
+			// If the server has crashed, a master removes it, and glance notices that.
 			if _, err := s.glance(deadline); err != nil {
 				return err
 			}
@@ -315,7 +316,9 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 			return kv.TimedOut(err)
 		}
 		id := blockID{server, n}
-		if s.managed { // this READ fails if the server has lost its memory since then, because it would give out the same blocks again
+		if s.managed {
+			// This READ fails if the server has lost its memory since then, because it would give
+			// out the same blocks again.
 			s.read(server, layout.ViewWord, atLog, 8)
 		}
 		if s.copied = nil; n < shape.Blocks {

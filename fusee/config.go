@@ -127,7 +127,9 @@ type FormatConfig struct {
 const (
 	defaultBlock = 256 << 10
 	minBlock     = 64 * layout.Unit
-	minBlocks    = 1024 // how many blocks an area has at least, if the memory allows it, because each client takes some
+	// minBlocks is how many blocks an area has at least, if the memory allows it, because each
+	// client takes some.
+	minBlocks    = 1024
 	groupLen     = 3 * layout.BucketLen
 	indexShare   = 8
 	growReplicas = 3 // the largest number of replicas of an index that can grow

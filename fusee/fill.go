@@ -110,7 +110,9 @@ func (m *Master) visit() error {
 			g.server = i
 			m.refuse()
 			return fmt.Errorf("fill memory server %d: %w", i, err)
-		default: // the server does not answer, or another master is claiming it: visit asks it again later
+		default:
+			// The server does not answer, or another master is claiming it: visit asks it again
+			// later.
 			err = c.fab.Break(i)
 		}
 		return err

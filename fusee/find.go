@@ -287,7 +287,9 @@ func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry,
 		switch head, err := f.headOf(i); {
 		case err != nil:
 			return nil, err
-		case head.Version != format.Ref(e.slot).Version: // the object is in use again: the twin has got the key meanwhile, or a newer value of it
+		case head.Version != format.Ref(e.slot).Version:
+			// The object is in use again: the twin has got the key meanwhile, or a newer value of
+			// it.
 			return nil, errChanged
 		case head.Key == key:
 			return append(list[:0], f.passer(e)), nil

@@ -66,7 +66,9 @@ func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superbloc
 			return s, err
 		}
 	}
-	for i := range cfg.Servers { // the superblocks are written last, so that no client opens the store before it is complete
+	for i := range cfg.Servers {
+		// The superblocks are written last, so that no client opens the store before it is
+		// complete.
 		var b [layout.SuperblockLen]byte
 		s.Server = i
 		s.Put(b[:])

@@ -65,7 +65,9 @@ func (c *grower) makeRoom(deadline clock.Time) error {
 	if err := c.complete(v.settled(), deadline); err != nil {
 		return err
 	}
-	if mine != nil { // the client goes back to the split on which it had worked before; others may have ended that meanwhile
+	if mine != nil {
+		// The client goes back to the split on which it had worked before; others may have ended
+		// that meanwhile.
 		c.split = mine
 	}
 	return nil
@@ -80,7 +82,9 @@ func (c *grower) foresee(deadline clock.Time) error {
 	}
 	if _, ok := c.super.Shape.Twin(v.subtable, v.entry.Depth); ok && !v.entry.Splitting && c.vacant < splitRoom {
 		if c.cost.RTTs+c.trips() > pauseRTTs {
-			return nil // this INSERT has taken long already: the next INSERT into these buckets begins the split
+			// This INSERT has taken long already: the next INSERT into these buckets begins the
+			// split.
+			return nil
 		}
 		if err := c.begins(v.subtable, v.entry, deadline); err != nil {
 			return err
@@ -188,7 +192,9 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 		return entry{}, err
 	}
 	into, free := c.vacancy()
-	list, err = c.inspect(key, list, deadline) // inspect does not find a key that a split is moving; alone does later
+	// The function inspect does not find a key that a split is moving; the function alone does so
+	// later.
+	list, err = c.inspect(key, list, deadline)
 	switch {
 	case err != nil:
 		return entry{}, err

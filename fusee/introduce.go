@@ -115,7 +115,8 @@ func (c *Client) meet(deadline clock.Time) error {
 	}
 	lost := c.newer != 0 && !c.super.Shape.Survives(c.newer)
 	switch {
-	case c.newer.State() != layout.Settled && !c.exempt && (!c.awaits || lost): // if lost is true, a master may be waiting for servers that answer later
+	case c.newer.State() != layout.Settled && !c.exempt && (!c.awaits || lost):
+		// If lost is true, a master may be waiting for servers that answer later.
 		return errView
 	case lost:
 		return errHostile
@@ -151,7 +152,8 @@ func (c *Client) enter(deadline clock.Time) error {
 		if c.newer.State() == layout.Settled || c.exempt {
 			break
 		}
-		if used, err := c.used(limit()); err != nil || !used { // a new primary may not know the last client number yet, and give out a number twice
+		if used, err := c.used(limit()); err != nil || !used {
+			// A new primary may not know the last client number yet, and give out a number twice.
 			if err != nil {
 				return err
 			}

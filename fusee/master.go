@@ -205,7 +205,7 @@ func persist(m *Master) error {
 			return err
 		}
 		m.report(err)
-		m.c.rt.Sleep(glancePause) // a change may fail without any delay, and must not be repeated without a pause
+		m.c.rt.Sleep(glancePause) // the change may have failed without any delay
 	}
 }
 
@@ -365,7 +365,8 @@ func (m *Master) notice(now clock.Time) (hung bool) {
 // ask claims a server, if it is not claimed yet, shows it that the master is alive, and reads its
 // view. If another master has written the view, it returns ErrDeposed.
 func (m *Master) ask(i int, deadline clock.Time) error {
-	if !m.signs[i].claimed { // the server may be another incarnation than the one that this master knew as a standby
+	if !m.signs[i].claimed {
+		// The server may be another incarnation than the one that this master knew as a standby.
 		if _, err := m.c.peek(i, m.c.newer.As(layout.NoView), deadline); err != nil {
 			return err
 		}
@@ -452,7 +453,8 @@ func (m *Master) change(deadline clock.Time) error {
 		case m.c.rt.Now() >= deadline:
 			return fmt.Errorf("change the members of the store: %w", err)
 		}
-		m.watch(m.c.rt.Now()) // meanwhile another server has perhaps crashed: its silence counts from now on
+		// Meanwhile another server has perhaps crashed: its silence counts from now on.
+		m.watch(m.c.rt.Now())
 	}
 }
 
@@ -503,7 +505,8 @@ func (m *Master) attempt(deadline clock.Time) error {
 	}
 	limit = max(limit, c.rt.Now().Add(minPatience))
 	if !c.super.Shape.Survives(next) {
-		if c.elsewhere(c.view, limit) != c.view { // another master has filled servers while this one was hung
+		if c.elsewhere(c.view, limit) != c.view {
+			// Another master has filled servers while this one was hung.
 			return ErrDeposed
 		}
 		c.view = next.As(layout.Gone)
@@ -548,7 +551,8 @@ func (m *Master) attempt(deadline clock.Time) error {
 	c.use(members)
 	m.takes = false
 	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return !c.has(e.server) })
-	m.wards = nil // the primary, which has the lease words of clients, is perhaps on another server now
+	// The primary, which has the lease words of clients, is perhaps on another server now.
+	m.wards = nil
 	return nil
 }
 

@@ -158,7 +158,8 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 		return c.replace(change{at: e.at, old: e.slot, new: to, log: &o, ref: f.Ref}, deadline)
 	}
 	won, err := attempt()
-	if err == nil && !won && c.passes(e) { // the change has lost to a split, and no replica names the object
+	if err == nil && !won && c.passes(e) {
+		// The change has lost to a split, and no replica names the object.
 		c.cost.Retries++
 		if e, err = c.bring(key, e, !format.Leaving(c.beaten), deadline); err != nil {
 			c.giveBack(f)
@@ -184,7 +185,9 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	}
 	if won {
 		c.free(format.Ref(e.slot))
-		if shift != 0 { // the PUT has succeeded; if this client fails to put the key into the twin, any other client does it
+		if shift != 0 {
+			// The PUT has succeeded; if this client fails to put the key into the twin, any other
+			// client does it.
 			_ = c.plant([]move{{entry: entry{at: e.at, slot: to}, fingerprint: h.Fingerprint()}}, shift, deadline)
 		}
 		if op == layout.OpUpdate {
@@ -250,7 +253,8 @@ func (c *changer) overtaken(e entry, deadline clock.Time) (bool, error) {
 	if was.Remain(now, v.hash) {
 		return true, nil
 	}
-	_ = v.stale(&c.dir, shape, now) // correct the client's copy of the directory, if the header shows a new split
+	// Correct the client's copy of the directory, if the header shows a new split.
+	_ = v.stale(&c.dir, shape, now)
 	return false, nil
 }
 

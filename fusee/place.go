@@ -66,7 +66,8 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 		}
 		switch {
 		case won:
-			if c.cfg.Published { // hole 3 of HOLES.md: another client may have inserted the key into another slot
+			if c.cfg.Published {
+				// Hole 3 of HOLES.md: another client may have inserted the key into another slot.
 				c.cache.put(p.key, p.hash, into.at, p.slot)
 				return entry{}, nil
 			}
@@ -84,7 +85,8 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 		case err != nil && !errors.Is(err, kv.ErrNoEffect): // a replica may name the object
 			_ = p.discard(c, deadline)
 			c.unsure = append(c.unsure, p.object)
-			if stuck { // this INSERT has lost the slot and has no effect, whatever becomes of the winner
+			if stuck {
+				// This INSERT has lost the slot and has no effect, whatever becomes of the winner.
 				err = errChanged
 			}
 			return entry{}, err
@@ -113,7 +115,9 @@ func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, er
 		return entry{}, errChanged
 	}
 	switch {
-	case p.again: // there are no backups: the READs of the buckets were executed behind the CAS of the primary
+	case p.again:
+		// There are no backups: the READs of the buckets were executed behind the CAS of the
+		// primary.
 		p.outdated = nil
 		if _, err := c.look(1); err != nil {
 			return entry{}, err

@@ -52,12 +52,13 @@ func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 			if err := c.prepareRetry(err, deadline); err != nil {
 				return err
 			}
-			if _, err := c.glance(deadline); err != nil { // if the server has crashed, a master removes it, and glance notices that
+			if _, err := c.glance(deadline); err != nil {
+				// If the server has crashed, a master removes it, and glance notices that.
 				return err
 			}
 		}
 	}
-	c.lose() // the dead client may have had frees that it has not sent
+	c.lose() // frees that the dead client has collected and not sent are lost
 	for server := range c.cfg.Servers {
 		if !c.has(server) {
 			continue
@@ -110,7 +111,8 @@ func (c *changer) settleHeirs(until, deadline clock.Time) error {
 // settleBlock settles the objects of a block whose owner has died, and leaves it.
 func (c *changer) settleBlock(e *estate, until, deadline clock.Time) error {
 	word, err := c.slotAt(e.server, c.useAt(e.blockID), deadline)
-	if err != nil || layout.BlockUse(word) != e.use { // the block was left already, or this client has never got it
+	if err != nil || layout.BlockUse(word) != e.use {
+		// The block was left already, or this client has never got it.
 		return err
 	}
 	if e.block == nil {
@@ -139,7 +141,8 @@ func (c *changer) settleUnsure(deadline clock.Time) error {
 			return err
 		}
 		used := o.used[o.i]
-		o.versions[o.i], o.used[o.i], o.hints = version, true, true // if a slot has named the object, another client's free of it may still arrive
+		// If a slot has named the object, another client's free of it may still arrive.
+		o.versions[o.i], o.used[o.i], o.hints = version, true, true
 		c.unsure = slices.DeleteFunc(c.unsure, func(other object) bool { return other == o })
 		c.lose() // if the operation has won, the object that it has replaced was not freed
 		if !used {

@@ -142,7 +142,9 @@ func (r *repair) withdraw() error {
 		}
 		for i, e := range some {
 			if layout.Mark(marks[8*i]) != layout.Pending {
-				if layout.Mark(marks[8*i]) == layout.Valid { // clients may have read the object already
+				if layout.Mark(marks[8*i]) == layout.Valid {
+					// Clients may have read the object already, so it must be valid in all
+					// replicas.
 					if err := r.showAll(r.super.Shape.Format.Ref(e.slot), r.rt.Now().Add(r.patience)); err != nil {
 						return err
 					}

@@ -37,7 +37,7 @@ type changer struct {
 func (c *changer) follow(deadline clock.Time) error {
 	err := c.space.follow(deadline)
 	if err != nil {
-		return err // the client still has its former view, and departed is that of an earlier change
+		return err // the view is still the former one, and departed belongs to an earlier change
 	}
 	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return c.departed>>e.server&1 == 1 })
 	return nil
@@ -85,7 +85,9 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)
 	w := snapshot.New(uint64(ch.old), uint64(ch.new), len(c.index)-1)
 	c.headed = false
-	polls, lease := 0, clock.Time(0) // lease is when the winner's lease ends; it begins when this client knows the winner
+	// The variable lease is when the winner's lease ends, which begins when this client knows the
+	// winner.
+	polls, lease := 0, clock.Time(0)
 	for action := w.Begin(); !w.State().Ended(); {
 		switch action {
 		case snapshot.SwapBackups:
@@ -125,7 +127,8 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 			if lease == 0 {
 				lease = c.rt.Now().Add(c.cfg.Lease)
 			}
-			if w.State() == snapshot.Waiting { // the change has lost: no other client waits for this one
+			if w.State() == snapshot.Waiting {
+				// The change has lost: no other client waits for this one.
 				if until = deadline; ch.hasty && !w.Left() || ch.patience > 0 && c.rt.Now() >= min(until, began.Add(ch.patience)) {
 					return false, c.givenUp(&w, errStuck)
 				}

@@ -240,7 +240,8 @@ func (s *space) flush() {
 		at, off := s.super.Shape.Replica(r.Server, 0, 0)
 		shape := s.super.Shape
 		if s.cfg.Published {
-			shape.Format = layout.Published // hole 4 of HOLES.md: the public code shifts the bit as a number of 32 bits
+			// Hole 4 of HOLES.md: the public code shifts the bit as a number of 32 bits.
+			shape.Format = layout.Published
 		}
 		word, add := shape.FreeBit(r.Place)
 		o := &s.store[i]

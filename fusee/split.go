@@ -353,7 +353,8 @@ func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	s.asked = c.rt.Now()
 	err := c.head(s, open, moves, deadline, func() {
 		c.readGroups(s)
-		c.read(c.root(), shape.EntryAt(s.subtable), entryIn, 8) // if the split has ended, the client learns the entry from it
+		// If the split has ended, the client learns the entry from it.
+		c.read(c.root(), shape.EntryAt(s.subtable), entryIn, 8)
 	})
 	if err != nil {
 		return err
@@ -449,7 +450,8 @@ func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 		case !h.Moves(s.depth):
 		case head.Mark == layout.Valid:
 			list = append(list, m)
-		default: // an INSERT has not ended: its client will mark the object as valid, or withdraw it
+		default:
+			// An INSERT has not ended: its client will mark the object as valid, or withdraw it.
 			s.blocked, s.pending = true, m.slot
 		}
 	}

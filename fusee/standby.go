@@ -96,7 +96,8 @@ func (s *Standby) step() (takes bool, err error) {
 		s.heard = began
 	}
 	answers := 0
-	for range layout.MaxServers { // if round finds a newer view, the standby writes its words to all members of that view
+	for range layout.MaxServers {
+		// If round finds a newer view, the standby writes its words to all members of that view.
 		was := s.known
 		if answers, err = s.round(); err != nil || s.known == was {
 			break

@@ -85,7 +85,9 @@ func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, s
 					err = s.refresh(sights[n].hash, deadline)
 				}
 				if errors.Is(err, errSplits) || err == nil {
-					break // the loop begins again with this object: the READs of the remaining ones are repeated
+					// The loop begins again with this object: the READs of the remaining ones are
+					// repeated.
+					break
 				}
 			}
 			if err != nil {

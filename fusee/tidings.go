@@ -37,7 +37,8 @@ func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time)
 	if err := m.put(raw, atTold); err != nil {
 		return t, err
 	}
-	if err := m.fab.Open(i, deadline); err != nil { // only a connection tells the address and the R_Key of the target
+	if err := m.fab.Open(i, deadline); err != nil {
+		// Only a connection tells the address and the R_Key of the target.
 		return t, err
 	}
 	var write, read remotemem.Op

@@ -141,7 +141,8 @@ func (m *memory) peek(i int, after layout.View, deadline clock.Time) (v layout.V
 	switch {
 	case !reborn || errors.Is(err, errFenced):
 		return v, err
-	case err != nil && !errors.Is(err, errHostile): // it is not known what is in the server's memory
+	case err != nil && !errors.Is(err, errHostile):
+		// It is not known what is in the server's memory.
 	case err != nil || !v.Newer(after) || !m.belongs(i):
 		err = errReborn
 	default:
@@ -363,7 +364,9 @@ func (s *space) follow(deadline clock.Time) error {
 	if err != nil {
 		return err
 	}
-	for i := range s.links { // such a connection must not be used later: the view is read only on new connections
+	for i := range s.links {
+		// End connections to servers that are no members. The client must not use such a connection
+		// if the server becomes a member again, because it reads the view only on new connections.
 		if !v.Has(i) {
 			if err := s.fab.Break(i); err != nil {
 				return err

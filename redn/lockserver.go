@@ -147,7 +147,7 @@ func (q *Queue) take(locks, ticket Mem) taken {
 	draw := &Request{queue: q, index: at + lockDraw}
 	read := q.Read(sendring.Signalled, Mem{RKey: locks.RKey}, t.turn.object(), t.release.object(), draw.Remote())
 	t.named = read.Remote()
-	q.Wait(q.Done) // a fence does not suffice: the NIC reads the ADD from the ring before it waits for the fence
+	q.Wait(q.Done) // a fence is too late: the NIC reads the ADD before it waits for the fence
 	q.Add(sendring.Signalled, Mem{RKey: locks.RKey}, ticket, 1)
 	q.Wait(q.Done)
 	return t

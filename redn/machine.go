@@ -35,7 +35,9 @@ type Machine struct {
 	Memory       []byte
 	Data         Mem
 	Main, Second *Queue
-	queues       []machineQueue // queues with a doorbell are last, so that the requests of the managed queues are in memory when they start
+	// queues are all queues of the machine. Those with a doorbell are last, so that the requests of
+	// the managed queues are in memory when they start.
+	queues []machineQueue
 }
 
 // machineQueue is a queue of a machine with its ring.

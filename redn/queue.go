@@ -73,7 +73,9 @@ type Request struct {
 	// each lap.
 	changed bool
 	fixes   []fix // what this request, a READ or ADD of a loop, does to the counts of other requests
-	held    bool  // the loop does not raise the count of this request, because the program does so itself
+	// held is true if the loop does not raise the count of this request, because the program raises
+	// it itself.
+	held bool
 }
 
 // blocks returns the number of blocks of the ring.

@@ -74,7 +74,8 @@ func (t *Turing) Build(pool *Pool) (err error) {
 	q, on := t.Loop, t.On
 	v := func(at, n int) Mem { return t.Vars.At(at, n) }
 	head, cell, rule, scratch := v(turingHead, wordLen), v(turingCell, cellLen), v(turingRule, ruleLen), v(turingScratch, wordLen)
-	do := func(r *Request, from Mem, fields Mem) { // copies the word `from` into a field of r, a request of on, and executes r
+	// do copies the word `from` into the given fields of r, a request of on, and executes r.
+	do := func(r *Request, from Mem, fields Mem) {
 		q.Read(sendring.Signalled, from, reversed(fields)...)
 		q.Wait(q.Done)
 		q.Enable(on)
@@ -159,8 +160,10 @@ func (t *Turing) check(states, tape int, machine []State, symbols []int, head in
 
 // Result is what a Turing machine has done.
 type Result struct {
-	Tape  []int // the symbols
-	Head  int   // the number of the cell under the head; if the machine has left the tape, the tape has no such cell
+	Tape []int // the symbols
+	// Head is the number of the cell under the head. If the machine has left the tape, the tape has
+	// no such cell.
+	Head  int
 	Steps int
 	// Halted is false if the machine was ended by Limit, or has left the tape.
 	Halted bool
