@@ -1,6 +1,6 @@
-// Package redn builds programs out of work requests that modify each other. The paper RedN (NSDI
-// 2022) shows that a NIC can execute any program in this form. A program is a set of queues, each
-// in a send ring (package sendring). A NIC executes it without a processor.
+// Package redn builds programs out of work requests that modify each other, as the paper RedN (NSDI
+// 2022) does: it shows that a NIC can execute any program in this form. A program is a set of
+// queues, each in a send ring (package sendring). A NIC executes it without a processor.
 //
 // A Queue appends requests to the image of a ring. The caller writes the image to the ring's memory
 // and rings the doorbell. A Request has methods that return its fields as memory, so that other
