@@ -76,7 +76,8 @@ func (m *Master) refuse() {
 	g.next[g.server], g.waits[g.server] = m.c.rt.Now().Add(wait), min(2*wait, maxWaits*m.c.cfg.Lease)
 }
 
-// judge is called when an attempt to change the members has ended. The attempt may have filled the guest.
+// judge is called when an attempt to change the members has ended with err. If the attempt was to
+// fill the guest, judge notes whether the guest is a member now; otherwise the guest has failed.
 func (m *Master) judge(members layout.View, err error) {
 	g := &m.guest
 	switch {
@@ -232,7 +233,8 @@ func (m *Master) clearSome() error {
 // fillPieces is how many pieces of memory, of 32 KiB each, are in flight at a time.
 const fillPieces = 7
 
-// guestDo executes a batch of operations on the guest.
+// guestDo executes a batch of operations on the guest, the server that the master fills. Any
+// failure is an errGuest.
 func (m *Master) guestDo() error {
 	m.notice(m.c.rt.Now())
 	err := m.c.do(m.c.rt.Now().Add(m.patience()))

@@ -123,7 +123,8 @@ func (f *finder) list(e entry) {
 	f.found = append(f.found, e)
 }
 
-// avoided is an empty slot that the client does not choose until a certain time.
+// avoided is an empty slot that INSERTs of this client do not choose until a certain time, because
+// the client that has won it makes no progress.
 type avoided struct {
 	at    uint64
 	until clock.Time

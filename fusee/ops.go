@@ -203,8 +203,8 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	return won, nil
 }
 
-// passes reports whether a change of the slot has lost to a split, which moves the key to the twin of the
-// sight.
+// passes reports whether a change of slot e has lost to a split, which moves the key to the twin
+// (the subtable that gets the keys).
 func (c *changer) passes(e entry) bool {
 	v, shape := &c.sight, &c.super.Shape
 	subtable, _ := shape.Within(e.at)

@@ -88,7 +88,8 @@ type estate struct {
 	next  int
 }
 
-// errLater: a client has spent the time that it had for the blocks of dead ones.
+// errLater: a client has spent the time that it had for the blocks of dead clients, and continues
+// later.
 var errLater = fmt.Errorf("%w: blocks of dead clients are not settled yet", kv.ErrTimeout)
 
 // settleHeirs completes or withdraws the operations that dead clients began in the blocks which this
@@ -152,7 +153,8 @@ func (c *changer) settleUnsure(deadline clock.Time) error {
 	return nil
 }
 
-// vote is the value that one replica of the slot at offset `at` has.
+// vote is the value that one replica of a slot has, which is at offset `at`. A value in a backup
+// shows how its writer wants to change the slot.
 type vote struct {
 	at   uint64
 	slot layout.Slot

@@ -17,7 +17,8 @@ const (
 	lockTicket  = 16
 	lockObjects = 4 // length of the number of a completion queue or queue pair
 
-	// LockTurnBlocks, LockWorkerBlocks and LockAnswerBlocks are the sizes of rings in blocks.
+	// LockTurnBlocks, LockWorkerBlocks and LockAnswerBlocks are the sizes, in blocks, of the rings
+	// of Lock.Turns, LockServer.Worker and LockServer.Answers.
 	LockTurnBlocks   = 1
 	LockWorkerBlocks = 32
 	LockAnswerBlocks = 1

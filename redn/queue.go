@@ -69,8 +69,8 @@ type Request struct {
 	to      *Queue   // the queue whose limit this request, an ENABLE, moves
 	receive bool     // the request is a RECV_ENABLE
 	pad     bool     // a NOP that fills the ring of a loop
-	// changed: other requests change the control segment of this request, so a loop restores it in
-	// each lap.
+	// changed is true if other requests change the control segment of this request, so that a loop
+	// must restore it in each lap.
 	changed bool
 	fixes   []fix // what this request, a READ or ADD of a loop, does to the counts of other requests
 	// held is true if the loop does not raise the count of this request, because the program raises

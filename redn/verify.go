@@ -193,8 +193,9 @@ func (v *verifier) overflows(p *place) error {
 	return nil
 }
 
-// farthest returns by how much the count of a WAIT may be ahead of the completions of the queue's
-// counter.
+// farthest returns by how much the count of a WAIT may be ahead of the completions that it waits
+// for, and that of an ENABLE ahead of the index that queue q has reached. Beyond that, the ring
+// takes the count for one of the past.
 func farthest(q *Queue) int64 {
 	if q.Counts16 {
 		return math.MaxInt16
