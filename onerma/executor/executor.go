@@ -29,24 +29,25 @@ type Transfer struct {
 	// Deadline ends the transfer. Operations in flight are not cut off, so the transfer may end later
 	// than Deadline by the longest time of one operation. clock.Never means no deadline.
 	Deadline clock.Time
-	// Once: the first failure of an operation ends the transfer. false means that failed operations
-	// are tried again until Deadline. A refused key always ends the transfer.
+	// Once is true if the first failure of an operation ends the transfer. Otherwise failed
+	// operations are tried again until Deadline. A refused key always ends the transfer.
 	Once bool
-	// Tag is returned in the result.
+	// Tag is a number of the caller, by which it finds the result and names the transfer in Cancel.
 	Tag uint64
 }
 
 // Result says how a transfer ended.
 type Result struct {
 	Tag    uint64
-	Status nic.Status // Status is nic.OK, or the status of the last failed operation that ended the transfer.
+	Status nic.Status // nic.OK, the status of the last operation that failed, or nic.Timeout
 	// Moved is the number of bytes whose operations have ended with status OK. Retries is how many
 	// operations were issued again.
 	Moved, Retries int
 	Delay          time.Duration
 }
 
-// chunk is a part of a transfer that one operation moves, at most 4096 bytes.
+// chunk is a part of a transfer that one operation moves: at most 4096 bytes, from offset at of the
+// transfer on.
 type chunk struct{ at, length int }
 
 // transfer is the state of a Transfer that has been started and has not ended.
@@ -59,9 +60,10 @@ type transfer struct {
 	moved   int
 	retries int
 	status  nic.Status
-	failed  bool // no more operations are issued for the transfer
-	place   int  // in flow.queue
-	// after follows the transfer in the turns of its flow. awaits: the transfer is among these.
+	failed  bool // the executor issues no more operations for the transfer
+	place   int  // index of the transfer in flow.queue
+	// after is the transfer that follows this one in flow.turns. awaits is true while this transfer
+	// is in that list.
 	after  *transfer
 	awaits bool
 }
@@ -69,8 +71,8 @@ type transfer struct {
 // more reports whether the transfer has bytes to issue: new ones, or those of failed operations.
 func (t *transfer) more() bool { return !t.failed && (len(t.again) > 0 || t.next < t.Length) }
 
-// take returns the chunk that the next operation moves: first chunks of failed operations, then new
-// bytes.
+// take returns the chunk that the next operation moves: chunks of failed operations come first,
+// then bytes that were never issued.
 func (t *transfer) take() chunk {
 	if k := len(t.again); k > 0 {
 		c := t.again[k-1]
@@ -85,14 +87,16 @@ func (t *transfer) take() chunk {
 // flow holds the transfers to one peer in one direction.
 type flow struct {
 	window
-	queue []*transfer // transfers in progress, in no order
+	queue []*transfer // transfers in progress, in no particular order
 	turns turns
 }
 
-// turns is the list of the transfers that have operations to issue. Each issues one in turn.
+// turns is the list of the transfers of a flow that have operations to issue. They take turns: the
+// first one issues an operation, and goes to the end of the list.
 type turns struct{ first, last *transfer }
 
-// join puts a transfer at the end, if it has operations to issue and is not in the list.
+// join puts a transfer at the end of the list, if it has operations to issue and is not in the
+// list.
 func (q *turns) join(t *transfer) {
 	if t.awaits || !t.more() {
 		return
@@ -105,7 +109,7 @@ func (q *turns) join(t *transfer) {
 	q.last = t
 }
 
-// leave removes a transfer; usually it is the first one.
+// leave removes a transfer from the list; usually it is the first one.
 func (q *turns) leave(t *transfer) {
 	if !t.awaits {
 		return
@@ -125,8 +129,8 @@ func (q *turns) leave(t *transfer) {
 	t.after, t.awaits = nil, false
 }
 
-// cut makes a transfer issue no more operations. It ends as TIMEOUT unless an operation has failed
-// otherwise.
+// cut ends a transfer early: it issues no more operations. Its status is that of the last failed
+// operation, or TIMEOUT if none has failed.
 func (f *flow) cut(t *transfer) {
 	t.failed = true
 	f.turns.leave(t)
@@ -140,7 +144,7 @@ type flowID struct {
 	op   onerma.Op
 }
 
-// command is an operation in flight.
+// command is an operation in flight: which chunk of which transfer it moves, and with which key.
 type command struct {
 	t *transfer
 	f *flow
@@ -162,12 +166,13 @@ type Executor struct {
 	done     []Result
 	pool     []*transfer
 	deadline clock.Time
-	// earliest: no transfer's deadline is before it. A transfer that ends does not move it, so that Tick
-	// looks through the transfers once in the time that they have, and not at each call.
+	// earliest is a time before which no transfer's deadline is. When a transfer ends, earliest
+	// stays as it is. So Tick need not look through all transfers at each call, but only when this
+	// time has come.
 	earliest clock.Time
 }
 
-// maxFlows bounds the number of flows: a flow for each peer and direction.
+// maxFlows is the largest number of flows. There is a flow for each peer and direction.
 const maxFlows = 4096
 
 // New makes the executor of a portal. Only the executor may issue commands at the portal.
@@ -234,9 +239,9 @@ func opError(err error, format string, args ...any) error {
 	return &verbs.OpError{Op: "onerma transfer", Err: err, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Cancel ends the transfer with a tag: no more of its operations are issued. Its result follows when
-// none of its operations is in flight. Cancel does nothing if there is no such transfer. The caller
-// must then call Tick.
+// Cancel ends the transfer with a tag: no more of its operations are issued. Its result is there
+// when none of its operations is in flight any more. Cancel does nothing if there is no such
+// transfer. The caller must then call Tick.
 func (e *Executor) Cancel(now clock.Time, tag uint64) {
 	for _, f := range e.order {
 		for _, t := range f.queue {
@@ -258,7 +263,8 @@ func (e *Executor) Results(out []Result) int {
 	return k
 }
 
-// Deadline returns when Tick must be called; clock.Never: only when the NIC's Activity changes.
+// Deadline returns when Tick must be called; clock.Never means that Tick is needed only when the
+// NIC's Activity changes.
 func (e *Executor) Deadline() clock.Time { return e.deadline }
 
 // Tick handles completions, and issues the operations that windows, pace and slots allow. If the
@@ -312,7 +318,7 @@ func (e *Executor) completed(now clock.Time, c *nic.Completion) {
 	e.settle(now, x.f, t)
 }
 
-// adapt updates the windows after a completion.
+// adapt updates the local window and that of flow f after completion c.
 func (e *Executor) adapt(now clock.Time, f *flow, c *nic.Completion) {
 	target, remote := e.cfg.RemoteTarget, c.TotalDelay-c.IssueDelay
 	if c.Op == onerma.Write {
@@ -335,7 +341,7 @@ func (e *Executor) adapt(now clock.Time, f *flow, c *nic.Completion) {
 		}
 	case nic.NACK, nic.Timeout:
 		f.failed(now, &e.cfg)
-	case nic.RemoteAuthenticationFailure: // a refused key says nothing about congestion
+	case nic.RemoteAuthenticationFailure: // no change: a refused key says nothing about congestion
 	}
 }
 
@@ -354,7 +360,8 @@ func (e *Executor) settle(now clock.Time, f *flow, t *transfer) {
 	e.pool = append(e.pool, t)
 }
 
-// expire ends the transfers whose deadline has passed, after their operations in flight.
+// expire makes the transfers whose deadline has passed issue nothing more. They end when their
+// operations in flight have ended.
 func (e *Executor) expire(now clock.Time) {
 	e.earliest = clock.Never
 	for _, f := range e.order {
@@ -390,7 +397,7 @@ func (e *Executor) issue(now clock.Time) (first error) {
 }
 
 // one issues one operation of flow f. The bool is false if f has no operation to issue, or must
-// wait.
+// wait for room in a window or for the pace.
 func (e *Executor) one(now clock.Time, f *flow) (bool, error) {
 	t := f.turns.first
 	if t == nil || !f.room() || !e.local.room() {

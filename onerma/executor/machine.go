@@ -8,13 +8,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Machine is a NIC with the executors of its processes. It is a state machine like the NIC alone.
+// Machine is a NIC with the executors of its processes. It is a sans-I/O state machine, as the NIC
+// alone is.
 type Machine struct {
 	nic       *nic.NIC
 	executors []*Executor
-	activity  uint64 // the NIC's Activity after the last step
-	steps     uint64 // number of steps in which an executor has acted
-	// Ended, if not nil, is called after a step of the machine in which a command ended.
+	activity  uint64 // the NIC's Activity after the last call of Frame or Tick
+	steps     uint64 // how often executors have acted
+	// Ended, if not nil, is called after each call of Frame or Tick in which a command has ended.
 	Ended func()
 	// Failed, if not nil, is called with the error of a command that the NIC has refused.
 	Failed func(error)
@@ -31,7 +32,7 @@ func (m *Machine) Remove(e *Executor) {
 	m.executors = slices.DeleteFunc(m.executors, func(x *Executor) bool { return x == e })
 }
 
-// Activity returns a number that changes when an executor has acted: it may have results.
+// Activity returns a number that changes when an executor has acted, which may have results then.
 func (m *Machine) Activity() uint64 { return m.steps }
 
 // Frame passes a frame to the NIC, and lets the executors act.
@@ -40,7 +41,7 @@ func (m *Machine) Frame(now clock.Time, port int, f packetio.Frame, out *packeti
 	m.after(now, out)
 }
 
-// Tick handles the deadlines that have passed.
+// Tick lets the NIC and the executors handle the deadlines that have passed.
 func (m *Machine) Tick(now clock.Time, out *packetio.Batch) {
 	m.nic.Tick(now, out)
 	m.after(now, out)

@@ -10,7 +10,7 @@ import (
 // Constants of algorithm 1.
 const (
 	additive        = 0.25 // a window grows by this number of operations in a round trip
-	beta            = 0.8  // how strongly a delay above the target shrinks a window
+	beta            = 0.8  // how strongly a delay above the target makes a window smaller
 	leastFactor     = 0.5  // a delay multiplies a window at least by this factor
 	timeoutDecrease = 0.1  // a failure multiplies a window by this factor
 )
@@ -21,8 +21,8 @@ type Config struct {
 	// RTT is the round-trip time of the rack; required.
 	RTT time.Duration
 	// LocalTarget is the target of the issue delay; 0 means RTT / 2. RemoteTarget is the target of
-	// the rest of a READ's time; 0 means 1.5 RTT. The messages of a WRITE take twice as many hops,
-	// so its target is twice RemoteTarget.
+	// the rest of a READ's time; 0 means 1.5 RTT. A WRITE takes two round trips instead of one, so
+	// its target is twice RemoteTarget.
 	LocalTarget, RemoteTarget time.Duration
 	// Least and Most are the bounds of a window, First is its first value, all in operations; 0
 	// means 0.01, 64 and 1.
@@ -31,9 +31,9 @@ type Config struct {
 	// time of an operation, whose target is the sum of both targets, and the local window stays at its
 	// upper bound.
 	TotalDelay bool
-	// Burst: only a window below 1 sets a pace; a larger one bounds the operations in flight, and
-	// nothing else. It is for real machines, whose timers are coarser than the time between two
-	// operations. The paper says that pacing is for windows below 1.
+	// Burst is true if only a window below 1 sets a pace, and a larger one only bounds the
+	// operations in flight. Burst is for real machines, whose timers are coarser than the time
+	// between two operations. The paper says that pacing is for windows below 1.
 	Burst bool
 }
 
@@ -68,7 +68,7 @@ type window struct {
 	cwnd     float64
 	flying   int        // operations in flight
 	next     clock.Time // when the pace allows another operation
-	lastDrop clock.Time // time of the last decrease
+	lastDrop clock.Time // time of the last decrease, if dropped is true
 	dropped  bool
 }
 

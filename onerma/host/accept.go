@@ -11,8 +11,8 @@ import (
 // descriptors.
 const acceptPause = 100 * time.Millisecond
 
-// AcceptAll calls serve with each connection that accept returns, until its listener is closed. After
-// another error it pauses, and goes on. what names the connections in the log.
+// AcceptAll calls serve with each connection that accept returns, until its listener is closed.
+// After any other error it pauses, and goes on. what says in the log what the connections are for.
 func AcceptAll[C net.Conn](accept func() (C, error), log *slog.Logger, what string, serve func(C)) {
 	for {
 		c, err := accept()

@@ -16,8 +16,8 @@ import (
 
 // Transfer is a READ or a WRITE of any size.
 type Transfer struct {
-	Op onerma.Op // of Start; Read and Write set it
-	// Class is 0 or 1; see the package nic.
+	Op onerma.Op // what Start does; the methods Read and Write set it themselves
+	// Class is the class of service, 0 or 1; class 0 is preferred (see package nic).
 	Class uint8
 	// Remote is the peer's memory, from Offset on.
 	Remote *Remote
@@ -26,19 +26,19 @@ type Transfer struct {
 	// Local is the memory of this process, from LocalOffset on.
 	Local       *Region
 	LocalOffset uint64
-	// Once: the first failed operation ends the transfer. Otherwise the executor tries failed
-	// operations again, until the deadline.
+	// Once is true if the first failed operation ends the transfer. Otherwise the executor tries
+	// failed operations again, until the deadline.
 	Once bool
 }
 
-// Result says how a transfer has ended; see executor.Result.
+// Result says how a transfer has ended: its status, and how many bytes were moved.
 type Result = executor.Result
 
 // StatusError is the error of a transfer that has not moved all of its bytes.
 type StatusError struct {
 	Op     onerma.Op
 	Status nic.Status
-	// Moved of Length bytes were moved; which ones is not known.
+	// Moved is how many of the Length bytes were moved. It is not known which bytes these are.
 	Moved, Length int
 }
 
@@ -60,11 +60,13 @@ const (
 	callLost
 )
 
-// Call is a transfer in progress. The zero value may be passed to Start, and again after Wait.
+// Call is a transfer in progress. A new Call is its zero value. After Wait it may be passed to
+// Start again.
 type Call struct {
 	proc    *Process
 	started bool // Wait has not returned since Start; only the caller of both uses it
-	// over says without exclusive use of the NIC that state and result do not change any more.
+	// over is true when state and result do not change any more. It can be read without exclusive
+	// use of the NIC.
 	over     atomic.Bool
 	state    callState
 	op       onerma.Op
@@ -75,14 +77,14 @@ type Call struct {
 	ready    func() bool
 }
 
-// Posting is a transfer of StartAll.
+// Posting is one of the transfers that StartAll starts.
 type Posting struct {
 	Call *Call
 	Transfer
 }
 
-// StartAll is Start for several transfers, whose requests are sent together. It returns how many were
-// started; the error is that of the next one.
+// StartAll starts several transfers, as Start does, and the NIC sends their requests together. It
+// returns how many were started. The error is that of the first transfer that was not started.
 func (p *Process) StartAll(list []Posting, deadline clock.Time) (n int, err error) {
 	p.gate()
 	now := p.nic.driver.Enter()
@@ -97,9 +99,9 @@ func (p *Process) StartAll(list []Posting, deadline clock.Time) (n int, err erro
 	return len(list), nil
 }
 
-// Start begins a transfer that ends at the latest some operation's time after the deadline;
-// clock.Never means that it is tried for ever. The call and the bytes belong to the NIC until Wait
-// has returned.
+// Start begins a transfer. After the deadline the transfer issues no more operations, and ends when
+// its last operation has; clock.Never means no deadline. The call and the bytes belong to the NIC
+// until Wait has returned.
 func (p *Process) Start(c *Call, t *Transfer, deadline clock.Time) error {
 	p.gate()
 	now := p.nic.driver.Enter()
@@ -165,10 +167,10 @@ func (p *Process) start(now clock.Time, c *Call, t *Transfer, deadline clock.Tim
 	return nil
 }
 
-// Done reports whether Wait would return at once.
+// Done reports whether Wait would return without waiting.
 func (c *Call) Done() bool { return !c.started || c.over.Load() }
 
-// Await blocks until Done returns true. Wait then takes the result.
+// Await blocks until the transfer has ended. It leaves the result for Wait.
 func (c *Call) Await() error {
 	if !c.started {
 		return nil
@@ -203,7 +205,7 @@ func (c *Call) Wait() (Result, error) {
 	return c.result, nil
 }
 
-// cancel makes a transfer end soon.
+// cancel makes a transfer end early: when its operations in flight have ended.
 func (c *Call) cancel() {
 	c.proc.nic.exclusive(func(now clock.Time) {
 		if c.state == callRunning {
@@ -212,14 +214,14 @@ func (c *Call) cancel() {
 	})
 }
 
-// Read copies bytes of a peer's memory to local memory. It returns when all have arrived, after the
-// context's deadline, or when the context ends, and then no byte changes any more.
+// Read copies bytes of a peer's memory to local memory. It returns when all bytes have arrived, or
+// soon after the context's deadline or its end. When it has returned, no byte changes any more.
 func (p *Process) Read(ctx context.Context, t Transfer) (Result, error) {
 	t.Op = onerma.Read
 	return p.move(ctx, &t)
 }
 
-// Write is Read in the other direction.
+// Write copies bytes of local memory to a peer's memory, and returns like Read.
 func (p *Process) Write(ctx context.Context, t Transfer) (Result, error) {
 	t.Op = onerma.Write
 	return p.move(ctx, &t)

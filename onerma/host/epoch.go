@@ -16,10 +16,10 @@ const pidBits = 16
 // maxEpoch is the largest number of an incarnation.
 const maxEpoch = 1<<(32-pidBits) - 1
 
-// nextEpoch returns the number of a new incarnation of a NIC, and stores in the file that the number
-// is taken. The file is on disk when nextEpoch returns, so no later incarnation gets the number, even
-// after a crash of the daemon: a message counter must not be used twice under one key. When the rack is taken down,
-// the file goes, and the keys go with it.
+// nextEpoch returns the number of a new incarnation of a NIC, and stores it in the file as the last
+// one that was used. The file is on disk when nextEpoch returns, so no later incarnation gets the
+// number, even after a crash of the daemon: a message counter must not be used twice under one key.
+// When the rack is taken down, the file goes, and the keys go with it.
 func nextEpoch(path string) (uint32, error) {
 	n := uint64(1)
 	data, err := os.ReadFile(path)

@@ -32,12 +32,13 @@ type Remote struct {
 	Addr   netip.Addr
 	Region nic.RegionID
 	Length uint64
-	// Ciphers of the keys K_d.
+	// read, write and rekey are the ciphers of the keys K_d, each for one operation; nil means that
+	// the process has no key for it.
 	read, write, rekey *nic.Cipher
 }
 
-// Keyed returns memory of the NIC with an address for which the process has a key of one operation
-// alone, for example from a service that derives keys itself.
+// Keyed returns memory of the NIC with address addr for which the process has a key for one
+// operation (op) only, for example from a service that derives keys itself.
 func Keyed(addr netip.Addr, id nic.RegionID, length uint64, op onerma.Op, key *nic.Cipher) *Remote {
 	r := &Remote{Addr: addr.Unmap(), Region: id, Length: length}
 	switch op {
@@ -51,8 +52,8 @@ func Keyed(addr netip.Addr, id nic.RegionID, length uint64, op onerma.Op, key *n
 	return r
 }
 
-// Remote returns the memory of a grant for the NIC with an address. The error says which key is
-// malformed.
+// Remote returns the memory that a grant names, on the NIC with address addr. An error says which
+// key is malformed, or that the address is wrong.
 func (g *Grant) Remote(addr netip.Addr) (*Remote, error) {
 	r := &Remote{Addr: addr.Unmap(), Region: g.Region, Length: g.Length}
 	for _, k := range []struct {

@@ -21,7 +21,8 @@ import (
 // LenderPort is the TCP port of a Lender.
 const LenderPort = 4792
 
-// Bounds of a Lender.
+// Bounds of a Lender. maxLine is the length of a request or answer in bytes; askWithin is how long
+// a peer may take to send its request.
 const (
 	MaxLoan   = 256 << 20 // bytes of a loan
 	maxLent   = 1 << 30   // bytes of all loans
@@ -56,21 +57,24 @@ type Lender struct {
 	ended bool
 }
 
-// Lend serves loans of a process. The listener and the process belong to the Lender, which Close ends.
+// Lend makes a Lender that lends memory of process p to the peers that connect to l. The listener
+// and the process belong to the Lender, which Close ends.
 func Lend(p *Process, l net.Listener, log *slog.Logger) *Lender {
 	s := &Lender{proc: p, listener: l, log: log, conns: make(map[net.Conn]struct{})}
 	s.wg.Go(func() { AcceptAll(l.Accept, log, "a loan", s.begin) })
 	return s
 }
 
-// begin serves a connection by a thread of its own, unless there are too many, or the Lender has ended.
+// begin serves a connection by a goroutine of its own. If there are too many connections, or the
+// Lender has ended, it ends the connection.
 func (s *Lender) begin(c net.Conn) {
 	s.mu.Lock()
 	full := len(s.conns) >= maxLoans
 	if ended := s.ended; ended || full {
 		s.mu.Unlock()
 		if full && !ended {
-			_ = reply(c, loanAnswer{Error: fmt.Sprintf("%d loans are open: end one", maxLoans)}) // the peer sees the end
+			// If this fails, the peer sees only the end of the connection.
+			_ = reply(c, loanAnswer{Error: fmt.Sprintf("%d loans are open: end one", maxLoans)})
 		}
 		_ = c.Close()
 		return
@@ -80,13 +84,13 @@ func (s *Lender) begin(c net.Conn) {
 	s.wg.Go(func() { s.serve(c) })
 }
 
-// serve serves one connection.
+// serve serves one connection: it reads the request, and lends memory until the loan ends.
 func (s *Lender) serve(c net.Conn) {
 	defer func() {
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()
-		_ = c.Close() // also ended by Close
+		_ = c.Close() // Close may have closed it already
 	}()
 	_ = c.SetDeadline(time.Now().Add(askWithin)) // an error is that of the next call
 	in := bufio.NewReaderSize(io.LimitReader(c, maxLine), maxLine)
@@ -96,15 +100,18 @@ func (s *Lender) serve(c net.Conn) {
 		err = json.Unmarshal(line, &ask)
 	}
 	if err != nil {
-		_ = reply(c, loanAnswer{Error: "the request is not a line of JSON with pid and bytes"}) // the peer sees the end
+		// If this fails, the peer sees only the end of the connection.
+		_ = reply(c, loanAnswer{Error: "the request is not a line of JSON with pid and bytes"})
 		return
 	}
 	if err := s.lend(c, &ask); err != nil {
-		_ = reply(c, loanAnswer{Error: err.Error()}) // the peer sees the end
+		// If this fails, the peer sees only the end of the connection.
+		_ = reply(c, loanAnswer{Error: err.Error()})
 	}
 }
 
-// lend serves a loan until the peer ends it.
+// lend registers new memory, sends the peer the keys, and waits until the peer or Close ends the
+// loan.
 func (s *Lender) lend(c net.Conn, ask *loanRequest) error {
 	from, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil || !from.Addr().Unmap().Is4() {
@@ -150,7 +157,7 @@ func (s *Lender) Close() error {
 	s.mu.Lock()
 	s.ended = true
 	for c := range s.conns {
-		_ = c.Close() // ends its Read
+		_ = c.Close() // ends the Read in lend
 	}
 	s.mu.Unlock()
 	err := s.listener.Close()
@@ -159,7 +166,7 @@ func (s *Lender) Close() error {
 	return err
 }
 
-// Loan is memory of a peer.
+// Loan is memory of a peer that a process has borrowed.
 type Loan struct {
 	*Remote
 	conn net.Conn
@@ -181,7 +188,8 @@ func Borrow(ctx context.Context, p *Process, addr netip.Addr, bytes int) (*Loan,
 }
 
 func borrow(ctx context.Context, p *Process, c net.Conn, addr netip.Addr, bytes int) (*Loan, error) {
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) }) // an error means that it is closed
+	// An error means that the connection is closed already.
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := json.NewEncoder(c).Encode(loanRequest{PID: p.PID(), Bytes: bytes}); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Driver runs a NIC. A device.SecondDriver is one.
+// Driver runs a NIC, and gives goroutines exclusive use of it. A device.SecondDriver is a Driver.
 type Driver interface {
 	// Enter gives the caller exclusive use of the NIC until Leave, and returns the time. Leave lets the
 	// NIC act.
@@ -33,7 +33,7 @@ type Driver interface {
 // Config describes the NIC of a host.
 type Config struct {
 	// NIC is the configuration of each incarnation. NIC.Epoch and NIC.Rand are not used: each
-	// incarnation has the next number, and numbers that cannot be predicted.
+	// incarnation gets the next epoch, and random numbers that cannot be predicted.
 	NIC nic.Config
 	// Executor has the parameters of congestion control.
 	Executor executor.Config
@@ -47,11 +47,12 @@ type NIC struct {
 	cfg    Config
 	driver Driver
 
-	// The fields below are used in calls of the driver only.
+	// The fields below are used only with exclusive use of the NIC: in calls of the driver, or
+	// between Enter and Leave.
 
 	epoch   uint32 // number of the present or last incarnation
 	last    uint32 // number of the last process of this incarnation
-	dead    bool   // the driver has ended
+	dead    bool   // the driver has ended, and the NIC cannot be started again
 	nic     *nic.NIC
 	machine *executor.Machine // nil while the NIC is down
 	seen    uint64            // the machine's Activity when results were last collected
@@ -59,12 +60,12 @@ type NIC struct {
 	pd      mem.PD
 	procs   map[*Process]struct{}
 	past    nic.Stats // counters of earlier incarnations
-	steps   uint64    // Activity
+	steps   uint64    // what Activity returns
 }
 
 // New makes a NIC that is down. The driver must have it as its second NIC before Up is called.
 func New(cfg Config) (*NIC, error) {
-	cfg.NIC.Rand = rand.New(rand.NewPCG(0, 0)) // Validate requires one; start replaces it
+	cfg.NIC.Rand = rand.New(rand.NewPCG(0, 0)) // Validate requires a Rand; start makes another one
 	if err := cfg.NIC.Validate(); err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func New(cfg Config) (*NIC, error) {
 	return &NIC{cfg: cfg, procs: make(map[*Process]struct{})}, nil
 }
 
-// Attach sets the driver. It is called once, before all methods but those that the driver calls.
+// Attach sets the driver. It is called once, before any method except those that the driver calls.
 func (n *NIC) Attach(d Driver) { n.driver = d }
 
 // exclusive calls f with exclusive use of the NIC.
@@ -92,7 +93,8 @@ func (n *NIC) Up() error {
 	if up {
 		return nil
 	}
-	if epoch, err = nextEpoch(n.cfg.EpochFile); err != nil { // a file is not to be written with exclusive use
+	if epoch, err = nextEpoch(n.cfg.EpochFile); err != nil {
+		// The file is written without exclusive use of the NIC, because that may take long.
 		return err
 	}
 	n.exclusive(func(clock.Time) { err = n.start(epoch) })
@@ -125,7 +127,7 @@ func (n *NIC) start(epoch uint32) error {
 // down.
 func (n *NIC) Crash() { n.exclusive(func(clock.Time) { n.end() }) }
 
-// end ends the incarnation.
+// end ends the present incarnation, with its processes and regions.
 func (n *NIC) end() {
 	if n.machine == nil {
 		return
@@ -183,7 +185,7 @@ func (n *NIC) Down() {
 	n.end()
 }
 
-// collect hands results to the calls of the processes.
+// collect passes the results of ended transfers to the calls of the processes.
 func (n *NIC) collect() {
 	if n.machine.Activity() == n.seen {
 		return
@@ -208,8 +210,8 @@ type Status struct {
 	// Processes and Regions are how many are open.
 	Processes int `json:"processes"`
 	Regions   int `json:"regions"`
-	// Requested is the number of bytes that were requested and have not arrived. Window is their
-	// bound.
+	// Requested is the number of bytes that were requested and have not arrived. Window is the
+	// solicitation window, their upper bound.
 	Requested int `json:"requestedBytes"`
 	Window    int `json:"windowBytes"`
 	// RTT, DispatchTimeout and Timeout are those of nic.Config.

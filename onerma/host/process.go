@@ -21,8 +21,8 @@ const (
 type ProcessConfig struct {
 	// Slots is how many operations of at most 4096 bytes may be in flight; 0 means 64.
 	Slots int
-	// Gate, if not nil, is called before the process begins a transfer or takes its result. It may
-	// block: the process hangs.
+	// Gate, if not nil, is called before the process begins a transfer or takes its result. While
+	// it blocks, the process hangs.
 	Gate func()
 }
 
@@ -35,7 +35,7 @@ type Process struct {
 	// keys is the portal of REKEYs, which are no transfers.
 	keys *nic.Portal
 	exec *executor.Executor
-	// regions are those that the process has registered and not deregistered.
+	// regions are the regions that the process has registered and not deregistered.
 	regions []*Region
 	// calls are the transfers in progress, by tag. free has the tags that are not in use.
 	calls []*Call
@@ -87,7 +87,7 @@ func (n *NIC) open(cfg ProcessConfig) (*Process, error) {
 	return p, nil
 }
 
-// PID returns the number that keys for this process are derived from.
+// PID returns the process's number, from which keys for the process are derived.
 func (p *Process) PID() nic.PID { return p.pid }
 
 // Addr returns the address of the NIC.
@@ -112,7 +112,8 @@ func (p *Process) Close() {
 	})
 }
 
-// abandon ends the calls of a process that has ended.
+// abandon ends the calls in progress of a process that has ended: their Wait returns
+// verbs.ErrClosed.
 func (p *Process) abandon() {
 	p.gone = true
 	for _, c := range p.calls {
@@ -126,7 +127,8 @@ func (p *Process) abandon() {
 	p.regions = nil
 }
 
-// collect takes the results of ended transfers, and returns their number.
+// collect takes the results of ended transfers and REKEYs for their callers, and returns their
+// number.
 func (p *Process) collect() (ended int) {
 	var out [16]executor.Result
 	for {
@@ -146,7 +148,7 @@ func (p *Process) collect() (ended int) {
 	}
 }
 
-// Region is memory of a process that its NIC can use, and peers that have a key.
+// Region is memory of a process that its NIC can use, and peers that have a key for it.
 type Region struct {
 	proc   *Process
 	nic    *nic.Region
@@ -174,7 +176,7 @@ func (p *Process) register(buf []byte, access verbs.Access) (*Region, error) {
 	}
 	made, err := p.nic.nic.Register(m)
 	if err != nil {
-		_ = p.nic.table.Dereg(m) // nothing uses it
+		_ = p.nic.table.Dereg(m) // the memory is not in use
 		return nil, err
 	}
 	r := &Region{proc: p, nic: made, mem: m, length: len(buf)}
@@ -182,20 +184,20 @@ func (p *Process) register(buf []byte, access verbs.Access) (*Region, error) {
 	return r, nil
 }
 
-// ID returns the name of the region.
+// ID returns the number by which peers name the region.
 func (r *Region) ID() nic.RegionID { return r.nic.ID() }
 
 // Len returns the length of the region in bytes.
 func (r *Region) Len() int { return r.length }
 
-// ReadAt copies bytes of the region from an offset on, and WriteAt copies bytes into it. Peers may use
-// the memory meanwhile. Both do nothing when the region has ended.
+// ReadAt copies bytes of the region from an offset on, and WriteAt copies bytes into it. Peers may
+// use the memory meanwhile. Both return an error when the region has ended.
 func (r *Region) ReadAt(b []byte, off int) (err error) {
 	r.proc.nic.exclusive(func(clock.Time) { err = r.mem.ReadAt(b, off) })
 	return err
 }
 
-// WriteAt is ReadAt in the other direction.
+// WriteAt copies b into the region, from an offset on; see ReadAt.
 func (r *Region) WriteAt(b []byte, off int) (err error) {
 	r.proc.nic.exclusive(func(clock.Time) { err = r.mem.WriteAt(b, off) })
 	return err

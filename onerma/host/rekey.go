@@ -51,7 +51,8 @@ func (p *Process) Rekey(to *Remote, k nic.Key) error {
 	return nil
 }
 
-// collectRekey takes the completion of a REKEY, and returns the number of completions.
+// collectRekey takes the completion of the process's REKEY, if there is one, and returns the number
+// of completions.
 func (p *Process) collectRekey() int {
 	if p.rekey == nil {
 		return 0

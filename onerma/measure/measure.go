@@ -26,7 +26,7 @@ const (
 	defaultDepth    = 128
 	defaultPatience = 30 * time.Second
 	slots           = 256 // operations in flight
-	mostUnsignaled  = 16  // as over queue pairs
+	mostUnsignaled  = 16  // the largest default of SignalEvery, as in tests over queue pairs
 )
 
 // run is one test.
@@ -43,13 +43,13 @@ type run struct {
 	perf.Teller
 	calls  []host.Call
 	posts  []host.Posting
-	tried  int // operations that were tried again
+	tried  int // operations that were issued again after a failure
 	result *perf.Result
 }
 
-// Run runs one of perf.OneRMATests with the host that has address addr, whose memory it borrows. tell
-// is called now and then. With an error, the Result has the measurements from before the error.
-// gate is that of host.ProcessConfig.
+// Run runs a test, one of perf.OneRMATests, against the host with address addr, whose memory it
+// borrows. It calls tell with its progress every 256 messages. With an error, the Result has the
+// measurements from before the error. gate is that of host.ProcessConfig.
 func Run(
 	ctx context.Context, n *host.NIC, gate func(), addr netip.Addr, cfg perf.Config, tell func(perf.Progress),
 ) (res perf.Result, err error) {
@@ -71,7 +71,8 @@ func Run(
 		return res, err
 	}
 	defer p.Close()
-	defer context.AfterFunc(ctx, p.Close)() // ends the waits
+	// When ctx ends, the process ends, and with it all waits for messages.
+	defer context.AfterFunc(ctx, p.Close)()
 	r := &run{ctx: ctx, n: n, proc: p, cfg: &cfg, op: onerma.Read, pat: perf.Pattern{Seed: cfg.Seed}, Teller: perf.Teller{Now: n.Now, Call: tell}, result: &res, calls: make([]host.Call, cfg.Depth)}
 	if cfg.Test == perf.OneRMAWriteBW || cfg.Test == perf.OneRMAWriteLat {
 		r.op = onerma.Write
@@ -94,7 +95,7 @@ func Run(
 	return res, err
 }
 
-// check refuses what Run cannot do.
+// check returns an error for a test that Run cannot do.
 func check(c *perf.Config) error {
 	switch {
 	case c.Size < 1 || c.Size > perf.MaxSize || c.Iters < 1 || c.Iters > perf.MaxIters || c.Depth < 1 || c.Depth > perf.MaxDepth/4 || c.SignalEvery < 1 || c.SignalEvery > c.Depth:
@@ -106,7 +107,7 @@ func check(c *perf.Config) error {
 	return nil
 }
 
-// grown says by how much the counters have grown.
+// grown returns the counters of NIC n that have grown since before, and by how much.
 func grown(before *nic.Stats, n *host.NIC) map[string]uint64 {
 	after := n.Stats()
 	old := before.Samples()
@@ -119,11 +120,11 @@ func grown(before *nic.Stats, n *host.NIC) map[string]uint64 {
 	return out
 }
 
-// slot returns the bytes of a message in flight.
+// slot returns the bytes of the message in flight with number i, from 0 to Depth-1.
 func (r *run) slot(i int) []byte { return r.buf[i*r.cfg.Size:][:r.cfg.Size] }
 
-// begin starts messages first to last-1, which send their requests together. It returns how many were
-// started.
+// begin starts messages first to last-1, whose requests the NIC sends together. It returns how many
+// were started.
 func (r *run) begin(op onerma.Op, first, last int) (int, error) {
 	r.posts = r.posts[:0]
 	for k := first; k < last; k++ {
@@ -136,10 +137,10 @@ func (r *run) begin(op onerma.Op, first, last int) (int, error) {
 	return r.proc.StartAll(r.posts, r.deadline())
 }
 
-// deadline returns until when a message is tried.
+// deadline returns the time until which a message that begins now is tried.
 func (r *run) deadline() clock.Time { return r.n.Now().Add(r.cfg.Patience) }
 
-// end waits for message k.
+// end waits until message k has ended, and returns its error.
 func (r *run) end(k int) error {
 	res, err := r.calls[k%r.cfg.Depth].Wait()
 	r.tried += res.Retries
@@ -149,8 +150,8 @@ func (r *run) end(k int) error {
 	return r.ctx.Err()
 }
 
-// all runs messages first to last-1 with at most Depth in flight. before is called before a message
-// begins, after when it has ended; nil means nothing.
+// all runs messages 0 to messages-1 with at most Depth in flight. It calls before when a message is
+// about to begin, and after when it has ended; each of the two may be nil.
 func (r *run) all(op onerma.Op, messages int, before func(k int), after func(k int) error) (err error) {
 	begun, ended := 0, 0
 	for {
@@ -165,8 +166,8 @@ func (r *run) all(op onerma.Op, messages int, before func(k int), after func(k i
 		if ended == begun {
 			return err
 		}
-		// The next ones begin when some have ended, and not after each, as a test over queue pairs asks
-		// for a completion of every n-th message.
+		// Further messages begin when SignalEvery messages have ended, not after each one: a test
+		// over queue pairs also gets a completion only of every n-th message.
 		last := min(begun, ended+r.cfg.SignalEvery) - 1
 		if werr := r.calls[last%r.cfg.Depth].Await(); err == nil {
 			err = werr
@@ -248,10 +249,11 @@ func (r *run) verifying() (before func(int), after func(int) error, err error) {
 	return func(k int) { clear(r.slot(k % r.cfg.Depth)) }, func(k int) error { return r.compare(k, k%r.cfg.Depth) }, nil
 }
 
-// readBack reads what the last of some WRITEs have written, and compares it.
+// readBack reads the memory back after `written` WRITEs, and compares each slot with the last
+// message that was written to it.
 func (r *run) readBack(written int) error {
 	slots := min(written, r.cfg.Depth)
-	last := func(i int) int { // of the messages of slot i
+	last := func(i int) int { // the number of the last message that was written to slot i
 		k := (written - 1) / r.cfg.Depth * r.cfg.Depth
 		if k+i >= written {
 			k -= r.cfg.Depth
@@ -261,7 +263,7 @@ func (r *run) readBack(written int) error {
 	return r.all(onerma.Read, slots, func(i int) { clear(r.slot(i)) }, func(i int) error { return r.compare(i, last(i)) })
 }
 
-// compare compares the bytes of message k with pattern number want.
+// compare compares the bytes in the buffer of message k with pattern number want.
 func (r *run) compare(k, want int) error {
 	if at := r.pat.Check(r.slot(k%r.cfg.Depth), uint64(want)); at >= 0 {
 		return fmt.Errorf("%s: message %d: byte %d is wrong", r.cfg.Test, k, at)

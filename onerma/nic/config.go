@@ -38,12 +38,12 @@ type Config struct {
 	// Window is the size of the solicitation window: how many inbound bytes may be requested and not
 	// yet have arrived. 0 means 65536.
 	Window int
-	// Threshold bounds the bytes of inbound requests that wait. When they reach it, the NIC answers
-	// further requests with a NACK. 0 means the bytes that the link sends in Timeout − RTT −
-	// DispatchTimeout, or 65536 if Rate is 0.
+	// Threshold is how many bytes the inbound requests that wait may ask for together. The NIC
+	// answers a request that would exceed it with a NACK. 0 means the bytes that the link sends in
+	// Timeout − RTT − DispatchTimeout, or 65536 if Rate is 0.
 	Threshold int
 	// Rate is the rate at which the NIC sends data, in bits per second; 0 means that it sends data
-	// at once, at most 64 messages in a step.
+	// at once, but at most 64 messages in one call of Frame or Tick.
 	Rate int64
 	// Slots is how many commands may be in flight. Tickets is how many inbound WRITEs and REKEYs may
 	// be in progress. Regions is the largest number of regions. 0 means 1024 each.

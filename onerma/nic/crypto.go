@@ -56,16 +56,17 @@ func NewCipher(k Key) *Cipher {
 	return &Cipher{aead}
 }
 
-// reservedKey seals the answer of a target that has no key for a request. It is publicly known, so
-// such an answer proves only that its sender has seen the request.
+// reservedKey is the key with which a target seals its AUTHFAIL if it has no valid key for a
+// request. It is publicly known, so such an answer proves only that its sender has seen the
+// request.
 var reservedKey = Key([]byte("ONERMA, reserved"))
 
 // ReservedKey returns the key with which a target seals the answer that it has no key for a
 // request.
 func ReservedKey() Key { return reservedKey }
 
-// vector is an initialisation vector: the sender's message counter and IPv4 address. It never
-// repeats.
+// vector is the initialisation vector of a message: the sender's message counter and IPv4 address.
+// No two messages have the same one.
 type vector [12]byte
 
 func (v *vector) set(counter uint64, sender [4]byte) {
@@ -76,8 +77,8 @@ func (v *vector) set(counter uint64, sender [4]byte) {
 // countBits is how many bits of a counter count the messages of one incarnation.
 const countBits = 40
 
-// sealer encrypts and decrypts messages. It holds the memory for this, so that no operation
-// allocates any.
+// sealer encrypts and decrypts messages. It holds the buffers for this, so that no operation
+// allocates memory.
 type sealer struct {
 	epoch uint64
 	count uint64 // number of messages that this incarnation has sent
@@ -88,9 +89,9 @@ type sealer struct {
 	plain    [onerma.MaxOp]byte
 	in, out  Key
 	reserved *Cipher
-	// known caches the ciphers of inbound requests; bytes of a key select an entry. The paper's
-	// hardware derives the key for each request. The cache only saves work: it holds no state of a
-	// peer.
+	// known caches the ciphers of inbound requests; two bytes of a key select the entry. The
+	// paper's hardware derives the key for each request. The cache only saves work: it holds no
+	// state of a peer.
 	known [1024]struct {
 		key    Key
 		cipher *Cipher
@@ -115,8 +116,8 @@ func (s *sealer) seal(b, body []byte, c *Cipher, prev *vector) []byte {
 	return c.aead.Seal(b, s.iv[:], body, s.aad[:])
 }
 
-// open checks and decrypts a message. body is valid until the next call. ok is false if the message
-// is not authentic.
+// open checks and decrypts a message. body is valid until the next call of open. ok is false if the
+// message is not authentic.
 func (s *sealer) open(f *onerma.Frame, c *Cipher, prev *vector) (body []byte, ok bool) {
 	copy(s.aad[:], f.Clear)
 	copy(s.aad[onerma.HeaderLen:], prev[:])

@@ -10,11 +10,13 @@
 //	Tick(now, out)                 Deadline has come
 //	Deadline()                     also changes when Portal.Issue is called
 //
-// Inbound bytes are admitted by their receiver. A READ command waits in one of two FIFOs until the
-// solicitation window has 4096 bytes free. It needs 4096 bytes whatever its size, so that small
-// operations cannot starve large ones. Then its size is debited and its request is sent. A WRITE is
-// a request to read: its target queues it under the target's own window, in the same FIFOs, and
-// then pulls the data. If both FIFOs wait, class 0 gets four turns for each turn of class 1.
+// The receiver of bytes decides when they may be sent, by its solicitation window: how many inbound
+// bytes may be requested and not yet have arrived. A READ command waits in one of two FIFOs until
+// the solicitation window has 4096 bytes free. It waits for 4096 bytes whatever its size, so that
+// small operations cannot starve large ones. Then its size is debited and its request is sent. The
+// request of a WRITE asks the target to read the data: the target queues it under the target's own
+// window, in the same FIFOs, and then pulls the data. There is a FIFO for each class of service. If
+// both have commands that wait, class 0 gets four turns for each turn of class 1.
 //
 // Bounds, with D the dispatch timeout and T the timeout: a READ ends within D + T, a WRITE or REKEY
 // within T + T·33/32. The target of a WRITE writes no byte later than T after it has sent its pull.

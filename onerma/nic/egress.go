@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// egress makes frames.
+// egress makes and seals the frames that the NIC sends, and counts them.
 type egress struct {
 	self   [4]byte
 	sealer sealer
@@ -45,7 +45,8 @@ func (e *egress) send(to *peer, h *onerma.Header, c *Cipher, prev *vector, body 
 	}
 }
 
-// answer sends a message without a body.
+// answer sends a message of kind k without a body, which answers a request: the rest of its header
+// is that of request.
 func (e *egress) answer(to *peer, request *onerma.Header, k onerma.Kind, c *Cipher, prev *vector, out *packetio.Batch) {
 	h := *request
 	h.Kind, h.At = k, 0

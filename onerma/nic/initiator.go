@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// end completes the command in slot i.
+// end completes the command in slot i with a status: its completion can be polled from now on.
 func (n *NIC) end(now clock.Time, i uint16, status Status) {
 	s := &n.slots[i]
 	if s.state == queued {
@@ -44,7 +44,8 @@ func (n *NIC) abandon(i uint16) {
 	s.state = ended
 }
 
-// request sends the request of a command that enters service.
+// request sends the request of the command in slot i, which so enters service, and starts the
+// command's timeout.
 func (n *NIC) request(now clock.Time, i uint16, out *packetio.Batch) {
 	s := &n.slots[i]
 	s.entered = now
@@ -108,7 +109,8 @@ func (n *NIC) landRead(now clock.Time, f *onerma.Frame) {
 		n.stats.Copies++
 		return
 	case s.cmd.Local.mem.WriteAt(body, int(s.cmd.LocalOffset)+int(f.At)) != nil:
-		return // the memory was deregistered in its table
+		// The owner has deregistered the memory in its mem.Table: the operation ends by timeout.
+		return
 	}
 	s.landed |= mask
 	if s.landed.complete(s.cmd.Length) {
@@ -117,8 +119,8 @@ func (n *NIC) landRead(now clock.Time, f *onerma.Frame) {
 }
 
 // pulled handles a pull, by which the target asks for the data. The initiator serves the first pull
-// that arrives, and copies of it. Another pull belongs to a copy of the request, and its timeout at
-// the target may be later than that of this command.
+// that arrives, and copies of it. Any other pull is ignored: it belongs to a copy of the request,
+// and its timeout at the target may be later than that of this command.
 func (n *NIC) pulled(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state != offered && (s.state != serving || s.ticket != f.Ticket) {
@@ -140,7 +142,8 @@ func (n *NIC) pulled(now clock.Time, f *onerma.Frame) {
 		return
 	}
 	if n.server.full() {
-		return // the queue of data is full; the target may time out
+		// The queue of data is full, so the pull is ignored, and the operation may end by timeout.
+		return
 	}
 	s.state, s.ticket = serving, f.Ticket
 	s.prev = n.egress.sealer.iv
@@ -164,7 +167,7 @@ func (n *NIC) pulledAgain(f *onerma.Frame, s *slot) {
 	n.serveWrite(f.Slot)
 }
 
-// finished handles the last message of a WRITE or REKEY.
+// finished handles a done, the last message of a WRITE or REKEY: the command ends as OK.
 func (n *NIC) finished(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state != serving || s.ticket != f.Ticket {
@@ -179,8 +182,8 @@ func (n *NIC) finished(now clock.Time, f *onerma.Frame) {
 }
 
 // refused handles a NACK or AUTHFAIL. Before its pull, the target seals a NACK with K_d and an
-// AUTHFAIL with the reserved key. After the pull, an AUTHFAIL ends the operation that the pull
-// began; the target has K_d by then and seals with it.
+// AUTHFAIL with the reserved key. After the pull, an AUTHFAIL ends the operation for which the pull
+// asked data. The target has K_d by then, and seals the AUTHFAIL with it.
 func (n *NIC) refused(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state == serving && f.Kind == onerma.Nack {

@@ -19,13 +19,14 @@ type NIC struct {
 	piece   int // largest body of a data message, in bytes; see pieceOf
 	regions []*Region
 
-	// State of the NIC as an initiator: the commands, the slots that no portal has, and the WRITEs and
-	// REKEYs whose requests must be sent.
+	// State of the NIC as an initiator: slots are its commands, freeSlots the slots that no portal
+	// has, and offers the WRITEs and REKEYs whose requests must be sent.
 	slots     []slot
 	freeSlots []uint16
 	offers    ring[waiter]
-	// State of the NIC as a target. tickets are its inbound WRITEs and REKEYs. inbound is the
-	// number of bytes of all inbound requests that wait.
+	// State of the NIC as a target. tickets are its inbound WRITEs and REKEYs, freeTickets the
+	// unused entries of tickets. inbound is how many bytes the inbound requests that wait ask for
+	// together.
 	tickets     []ticket
 	freeTickets []uint16
 	inbound     int
@@ -90,10 +91,12 @@ func (n *NIC) Stats() Stats { return n.stats }
 // solicitation window.
 func (n *NIC) Window() (used, size int) { return n.window.used, n.window.size }
 
-// Activity returns a number that changes when a command has ended.
+// Activity returns a number that changes when a command has ended, so that its completion can be
+// polled.
 func (n *NIC) Activity() uint64 { return n.activity }
 
-// Down ends the NIC. Its commands get no completions, and it sends and receives nothing any more.
+// Down ends this incarnation of the NIC. Its commands get no completions, and the NIC sends and
+// receives nothing any more.
 func (n *NIC) Down() { n.up = false }
 
 func errDown(op string) error {
@@ -112,7 +115,8 @@ func (n *NIC) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Batch
 	n.work(now, out)
 }
 
-// receive handles one message.
+// receive handles one received frame b: it ignores what is no message for this NIC, and passes
+// messages on by their kind.
 func (n *NIC) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	f := &n.rx
 	if err := onerma.ParseFrame(b, f); err != nil {
@@ -154,9 +158,9 @@ func (n *NIC) Tick(now clock.Time, out *packetio.Batch) {
 	n.work(now, out)
 }
 
-// expire ends operations, tickets and waiters of the window whose timeout has passed. It is called
-// first in Frame and Tick, so that no byte is written to memory at or after the timeout of its
-// operation.
+// expire ends operations and tickets (inbound WRITEs and REKEYs) whose timeout has passed, and
+// those that have waited for the window for the dispatch timeout. It is called first in Frame and
+// Tick, so that no byte is written to memory at or after the timeout of its operation.
 func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
 	for {
 		id, at := n.timers.Next()

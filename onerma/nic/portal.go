@@ -45,7 +45,8 @@ func (p *Portal) PID() PID { return p.pid }
 func (p *Portal) Free() int { return len(p.free) }
 
 // Close ends the portal. Its commands in flight get no completions, and move no more bytes, except
-// for the last data of a WRITE that the NIC has already sent. A second Close does nothing.
+// that a target may still receive data of a WRITE which the NIC has already sent. A second Close
+// does nothing.
 func (p *Portal) Close() {
 	if p.closed {
 		return
@@ -62,8 +63,9 @@ func (p *Portal) Close() {
 	p.nic.freeSlots = append(p.nic.freeSlots, p.slots...)
 }
 
-// Issue starts a command. Tick sends its request: Deadline is due at once. Issue fails with
-// ErrLimit if all slots have a command, and with ErrInvalid if no NIC could execute the command.
+// Issue starts a command. The next Tick sends its request, and Deadline says that Tick is due at
+// once. Issue fails with ErrLimit if all slots have a command, and with ErrInvalid if no NIC could
+// execute the command.
 func (p *Portal) Issue(now clock.Time, c *Command) error {
 	n := p.nic
 	if p.closed || !n.up {
@@ -93,7 +95,8 @@ func (p *Portal) Issue(now clock.Time, c *Command) error {
 	return nil
 }
 
-// check returns an error for a command that the initiator can refuse without asking the target.
+// check returns an error for a command that this NIC, the initiator, can refuse without asking the
+// target.
 func (n *NIC) check(c *Command) error {
 	bad := func(format string, args ...any) error {
 		return opError("issue", verbs.ErrInvalid, fmt.Sprintf(format, args...))

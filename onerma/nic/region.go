@@ -20,21 +20,22 @@ type Region struct {
 	mem   *mem.Region
 	key   Key
 	block cipher.Block // AES with the key of the region
-	// version counts the keys that the region has had. The NIC ends a transfer that began under an
+	// version counts the keys that the region has had. The NIC ends transfers that began under an
 	// earlier key.
 	version uint32
 	uses    int // number of commands whose local memory is this region
 	gone    bool
 }
 
-// ID returns the name of the region.
+// ID returns the number by which peers name the region.
 func (r *Region) ID() RegionID { return r.id }
 
-// Key returns the present K_r.
+// Key returns the present K_r, the key of the region.
 func (r *Region) Key() Key { return r.key }
 
-// Grant returns K_d for a process on the NIC with address from. The owner of the region sends K_d
-// to this process over an encrypted channel of its own.
+// Grant returns K_d, the derived key with which a process on the NIC with address from may do op on
+// the region. The owner of the region sends K_d to this process over an encrypted channel of its
+// own.
 func (r *Region) Grant(from netip.Addr, pid PID, op onerma.Op) Key {
 	return Derive(r.key, from, pid, op)
 }
@@ -95,9 +96,9 @@ func (n *NIC) Register(m *mem.Region) (*Region, error) {
 	return nil, opError("register", verbs.ErrLimit, "all entries of the region table are in use")
 }
 
-// SetKey replaces K_r without a REKEY operation; the driver calls it for the region's owner.
-// Inbound WRITEs of the region end, and from now on the NIC refuses keys that were derived from the
-// old K_r.
+// SetKey replaces K_r, the key of region r, without a REKEY operation; the driver calls it for the
+// region's owner. Inbound WRITEs of the region end, and from now on the NIC refuses keys that were
+// derived from the old K_r.
 func (n *NIC) SetKey(r *Region, k Key) error {
 	if r.gone || !n.up {
 		return opError("set key", verbs.ErrClosed, "the region was deregistered")
@@ -122,7 +123,7 @@ func (n *NIC) Deregister(r *Region) error {
 	return nil
 }
 
-// region returns the region with an ID; nil if there is none.
+// region returns the region with the given ID; nil if there is none.
 func (n *NIC) region(id uint32) *Region {
 	if id == 0 || id > uint32(len(n.regions)) {
 		return nil

@@ -8,20 +8,21 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// transfer is data to be sent: for a READ of a peer, or for a WRITE or REKEY of this NIC.
+// transfer is data that the NIC has to send: for a READ of a peer, or for a WRITE or REKEY of this
+// NIC.
 type transfer struct {
 	to     peer
 	head   onerma.Header // header of the next data message
 	cipher *Cipher
 	prev   vector
-	// source holds the bytes, which begin at offset from; nil for a REKEY. version is the version
-	// of the region's key when the READ was accepted.
+	// source is the region with the bytes, which begin at offset from; it is nil for a REKEY.
+	// version is the version of the region's key when the READ was accepted.
 	source  *Region
 	from    uint64
 	version uint32
 }
 
-// server sends data, first come, first served.
+// server sends the data of transfers, in the order in which they were queued.
 type server struct {
 	queue ring[transfer]
 	// free is when the link will have sent all data that the server has passed to it.
@@ -32,7 +33,7 @@ type server struct {
 const (
 	// maxQueued is how many inbound READs may wait, in addition to the NIC's own WRITEs.
 	maxQueued = 4096
-	// maxStep is how many data messages a step sends at most.
+	// maxStep is how many data messages one call of Frame or Tick sends at most.
 	maxStep = 64
 )
 
@@ -53,7 +54,7 @@ func (n *NIC) serveWrite(i uint16) {
 	})
 }
 
-// serve sends data while the link is free.
+// serve sends data of the queued transfers while the link is free, at most maxStep messages.
 func (n *NIC) serve(now clock.Time, out *packetio.Batch) {
 	for range maxStep {
 		n.charge(now)
@@ -77,8 +78,9 @@ func (n *NIC) serve(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// current reports whether transfer x may go on. If the region of a READ has a new key since the
-// READ was accepted, current sends an AUTHFAIL to the initiator.
+// current reports whether transfer x may go on: for a WRITE or REKEY of this NIC, whether the
+// command is still in service. If the region of a READ has a new key since the READ was accepted,
+// current sends an AUTHFAIL to the initiator.
 func (n *NIC) current(x *transfer, out *packetio.Batch) bool {
 	if x.head.Op != onerma.Read {
 		s := &n.slots[x.head.Slot]
@@ -100,14 +102,17 @@ func (n *NIC) sendData(x *transfer, size int, out *packetio.Batch) {
 	} else {
 		var err error
 		if body, err = x.source.mem.Span(int(x.from)+int(x.head.At), size); err != nil {
-			return // the memory was deregistered in its table
+			// The owner has deregistered the memory in its mem.Table: the peer's operation ends by
+			// timeout.
+			return
 		}
 	}
 	n.egress.send(&x.to, &x.head, x.cipher, &x.prev, body, out)
 }
 
 // charge adds the time that the link needs for the messages sent since the last call. Requests and
-// refusals take time of the link, too: without them, data would queue up behind the NIC.
+// refusals take time of the link, too: if they did not count, the NIC would send data faster than
+// the link, and they would queue up behind it.
 func (n *NIC) charge(now clock.Time) {
 	if n.cfg.Rate > 0 && n.egress.unpaid > 0 {
 		n.server.free = max(n.server.free, now).Add(time.Duration(n.egress.unpaid * 8 * int64(time.Second) / n.cfg.Rate))

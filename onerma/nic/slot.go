@@ -12,7 +12,7 @@ import (
 // Command is an operation that a program gives to a slot.
 type Command struct {
 	Op onerma.Op
-	// Class is 0 or 1; see the package comment.
+	// Class is the class of service, 0 or 1; class 0 is preferred (see the package comment).
 	Class uint8
 	// Length is 1 to 4096 bytes; for a REKEY it is 16.
 	Length int
@@ -29,7 +29,7 @@ type Command struct {
 	LocalOffset uint64
 	// NewKey is the new K_r of a REKEY.
 	NewKey Key
-	// Tag is returned in the completion.
+	// Tag is a number of the program that the completion returns.
 	Tag uint64
 }
 
@@ -70,7 +70,7 @@ type peer struct {
 	mac  wire.MAC
 }
 
-// slot holds one command in flight.
+// slot holds one command in flight. generation tells its uses apart: it grows with each command.
 type slot struct {
 	state      slotState
 	generation uint32
@@ -88,11 +88,11 @@ type slot struct {
 	completion Completion
 }
 
-// pieces is a bit set of the units of an operation whose bytes have been written to memory; see
-// onerma.Unit.
+// pieces is a bit set with a bit for each unit (onerma.Unit, 64 bytes) of an operation whose bytes
+// have been written to memory.
 type pieces uint64
 
-// maskOf returns the units of the n bytes from offset at on.
+// maskOf returns the set of the units that the n bytes from offset at on fill.
 func maskOf(at, n int) pieces {
 	units := (n + onerma.Unit - 1) / onerma.Unit
 	if units == 64 {

@@ -17,7 +17,8 @@ const (
 	// RemoteAuthenticationFailure: the target has refused K_d, or the request was damaged on the
 	// way.
 	RemoteAuthenticationFailure
-	// NACK: the target's queue of inbound requests is above its threshold, or full.
+	// NACK: the target has refused the request, because too many bytes or requests wait there, or
+	// because its window has not admitted a WRITE or REKEY in time.
 	NACK
 	// Timeout: the operation was not complete in time. The target is not reachable, a message was
 	// lost, the target has no such bytes, or it does not allow the operation. Some of the bytes may
@@ -57,9 +58,10 @@ type Stats struct {
 	AuthFails uint64 `json:"authFails" name:"onerma_auth_failures_sent" help:"inbound operations refused: no valid key"`
 	Nacks     uint64 `json:"nacks" name:"onerma_nacks_sent" help:"inbound operations refused: too many bytes wait"`
 	Refused   uint64 `json:"refused" name:"onerma_refused" help:"inbound operations with a correct key, but outside of the region or without the access right"`
-	// Abandoned counts inbound WRITEs and REKEYs.
+	// Abandoned counts inbound WRITEs and REKEYs that have ended by timeout at this NIC.
 	Abandoned uint64 `json:"abandoned" name:"onerma_abandoned" help:"inbound WRITEs and REKEYs whose data did not arrive in time"`
-	// Unresolved counts requests, Exhausted messages that were not sent.
+	// Unresolved counts requests that were not sent, Exhausted messages of any kind that were not
+	// sent.
 	Unresolved uint64 `json:"unresolved" name:"onerma_unresolved" help:"requests not sent: the target's MAC address is not known"`
 	Exhausted  uint64 `json:"exhausted" name:"onerma_exhausted" help:"messages not sent: this incarnation has used up its counters"`
 	Rekeys     uint64 `json:"rekeys" name:"onerma_rekeys" help:"keys of regions that peers have replaced"`
@@ -80,7 +82,7 @@ func (s *Stats) Samples() []metrics.Sample {
 	return list
 }
 
-// Add adds the counters of another incarnation.
+// Add adds the counters of another incarnation of the NIC.
 func (s *Stats) Add(from *Stats) {
 	metrics.Add(s, *from)
 	for i, n := range from.Ended {

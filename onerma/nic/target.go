@@ -20,7 +20,7 @@ const (
 	pulling
 )
 
-// ticket is an inbound WRITE or REKEY.
+// ticket is the state of an inbound WRITE or REKEY at its target.
 type ticket struct {
 	state      ticketState
 	generation uint16
@@ -33,10 +33,11 @@ type ticket struct {
 	body       Key // the new key of a REKEY
 }
 
-// name returns the ticket's name in messages. i is its index in tickets.
+// name returns the number by which messages name the ticket. i is its index in tickets.
 func (t *ticket) name(i uint16) uint32 { return uint32(t.generation)<<16 | uint32(i) }
 
-// requested handles a request.
+// requested handles the request of a peer: the NIC refuses it, queues the data of a READ, or makes
+// a ticket for a WRITE or REKEY.
 func (n *NIC) requested(now clock.Time, f *onerma.Frame, out *packetio.Batch) {
 	from := peer{f.IPv4.Src, f.Eth.Src}
 	r := n.region(f.Region)
@@ -94,7 +95,7 @@ func (n *NIC) pull(now clock.Time, i uint16, out *packetio.Batch) {
 	t.prev = n.egress.sealer.iv
 }
 
-// release frees a ticket.
+// release frees ticket i, with its part of the window and its timer.
 func (n *NIC) release(i uint16) {
 	t := &n.tickets[i]
 	switch t.state {
@@ -135,7 +136,8 @@ func (n *NIC) landWrite(f *onerma.Frame, out *packetio.Batch) {
 	case h.Op == onerma.Rekey:
 		copy(t.body[f.At:], body)
 	case t.region.mem.WriteAt(body, int(h.Offset)+int(f.At)) != nil:
-		return // the memory was deregistered in its table
+		// The owner has deregistered the memory in its mem.Table: the operation ends by timeout.
+		return
 	}
 	t.landed |= mask
 	if t.landed.complete(int(h.Length)) {
@@ -143,8 +145,8 @@ func (n *NIC) landWrite(f *onerma.Frame, out *packetio.Batch) {
 	}
 }
 
-// landed handles a ticket whose bytes have all arrived: it sends the last answer and frees the
-// ticket.
+// landed handles a ticket whose bytes have all arrived: for a REKEY it replaces the region's key.
+// Then it sends a done, the last answer, and frees the ticket.
 func (n *NIC) landed(i uint16, out *packetio.Batch) {
 	t := &n.tickets[i]
 	if t.head.Op == onerma.Rekey {
@@ -161,7 +163,8 @@ func (n *NIC) landed(i uint16, out *packetio.Batch) {
 }
 
 // revoke ends the tickets of a region that has a new key or was deregistered. If out is not nil,
-// revoke sends AUTHFAIL to their initiators; otherwise their commands end by timeout.
+// revoke sends AUTHFAIL to the initiators of these operations; otherwise the initiators' commands
+// end by timeout.
 func (n *NIC) revoke(r *Region, out *packetio.Batch) {
 	n.window.remove(func(w waiter) bool { return w.ticket && n.tickets[w.index].region == r })
 	for i := range n.tickets {

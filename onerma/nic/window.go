@@ -41,7 +41,8 @@ func (r *ring[T]) remove(match func(T) bool) {
 	}
 }
 
-// waiter is a command or a ticket that waits for the window.
+// waiter is a command, or a ticket (an inbound WRITE or REKEY), that waits for the window. deadline
+// is when its dispatch timeout has passed, size how many bytes it needs.
 type waiter struct {
 	ticket     bool
 	index      uint16
@@ -53,7 +54,8 @@ type waiter struct {
 // turnsOfFirst is how many turns class 0 gets for each turn of class 1 while both wait.
 const turnsOfFirst = 4
 
-// window is the solicitation window with its arbiter.
+// window is the solicitation window, which bounds the inbound bytes that are requested and have not
+// arrived, with the FIFOs of those that wait for it.
 type window struct {
 	size, used int // bytes
 	fifos      [onerma.Classes]ring[waiter]
@@ -73,8 +75,8 @@ func (w *window) ready() bool {
 	return w.size-w.used >= onerma.MaxOp && w.fifos[0].n+w.fifos[1].n > 0
 }
 
-// admit removes the next waiter from its FIFO and debits its size. The bool is false if none waits,
-// or fewer than 4096 bytes are free.
+// admit removes the next waiter from its FIFO and debits its size. The bool is false if there is no
+// waiter, or fewer than 4096 bytes of the window are free.
 func (w *window) admit() (waiter, bool) {
 	if !w.ready() {
 		return waiter{}, false
@@ -93,11 +95,11 @@ func (w *window) admit() (waiter, bool) {
 	return x, true
 }
 
-// refund returns bytes that admit has debited.
+// refund gives bytes back to the window that admit has debited.
 func (w *window) refund(size int) { w.used -= size }
 
 // expired removes a waiter that has waited for the dispatch timeout. The bool is false if there is
-// none.
+// no such waiter.
 func (w *window) expired(now clock.Time) (waiter, bool) {
 	for i := range w.fifos {
 		if f := &w.fifos[i]; f.n > 0 && f.front().deadline <= now {
@@ -107,8 +109,8 @@ func (w *window) expired(now clock.Time) (waiter, bool) {
 	return waiter{}, false
 }
 
-// deadline returns when the first waiter expires. All waiters wait equally long, so the first ones
-// of the FIFOs expire first.
+// deadline returns when the first waiter expires. All waiters have the same dispatch timeout, so
+// the first one of each FIFO expires first.
 func (w *window) deadline() clock.Time {
 	at := clock.Never
 	for i := range w.fifos {

@@ -26,7 +26,7 @@ type Client struct {
 	pid  nic.PID
 	addr netip.Addr
 	done chan struct{} // closed when the receiver has returned
-	busy chan struct{} // has an element for each request in flight
+	busy chan struct{} // has an element for each request in flight, and so bounds their number
 
 	mu      sync.Mutex // guards the fields below
 	last    uint64
@@ -34,7 +34,7 @@ type Client struct {
 	failure error // why the connection has ended
 }
 
-// reply is an answer with its descriptors.
+// reply is an answer of the daemon with the file descriptors that came with it.
 type reply struct {
 	answer
 	fds []int
@@ -62,13 +62,13 @@ func Open(ctx context.Context, path string) (*Client, error) {
 	return c, nil
 }
 
-// PID returns the number that keys for this program are derived from, Addr the address of the NIC.
+// PID returns the program's number, from which keys for the program are derived.
 func (c *Client) PID() nic.PID { return c.pid }
 
 // Addr returns the address of the NIC.
 func (c *Client) Addr() netip.Addr { return c.addr }
 
-// receive hands answers to their callers until the connection ends.
+// receive passes the daemon's answers to the callers that wait for them, until the connection ends.
 func (c *Client) receive() {
 	defer close(c.done)
 	buf, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(8*4))
@@ -81,7 +81,8 @@ func (c *Client) receive() {
 		if err == nil {
 			err = decode(buf[:n], &got.answer)
 		}
-		if err == nil && got.ID == 0 { // not the answer to a request
+		if err == nil && got.ID == 0 {
+			// The daemon has refused the connection or a message as a whole.
 			err = got.err()
 		}
 		c.mu.Lock()
@@ -108,12 +109,12 @@ func (c *Client) receive() {
 
 func closeAll(fds []int) {
 	for _, fd := range fds {
-		_ = unix.Close(fd) // a descriptor that is not needed
+		_ = unix.Close(fd) // an error does not matter: the descriptor is not needed
 	}
 }
 
 // call sends a request and waits for its answer. When ctx ends, it asks the daemon to cancel the
-// request, and waits for the answer all the same: until then, the NIC may use the memory.
+// request, and still waits for the answer, because the NIC may use the memory until then.
 func (c *Client) call(ctx context.Context, req request) (reply, error) {
 	if err := ctx.Err(); err != nil {
 		return reply{}, err
@@ -216,8 +217,8 @@ func (m *Memory) Grant(ctx context.Context, to netip.Addr, pid nic.PID) (host.Gr
 	return *got.answer.Grant, nil
 }
 
-// Close ends the memory. It fails with an error while transfers use it. After the end of the
-// connection it only unmaps it.
+// Close ends the memory. Close fails while transfers use the memory. After the end of the
+// connection Close only unmaps the memory.
 func (m *Memory) Close() error {
 	_, err := m.client.call(context.Background(), request{Do: doForget, Region: m.number})
 	if err != nil && !errors.Is(err, verbs.ErrClosed) {
@@ -257,7 +258,7 @@ func (c *Client) remote(ctx context.Context, req request) (*Remote, error) {
 	return &Remote{client: c, number: got.answer.Remote, length: got.Length}, nil
 }
 
-// Close ends the use of the memory, and the loan if it is one.
+// Close ends the use of the memory. If it was borrowed, Close ends the loan.
 func (r *Remote) Close() error {
 	_, err := r.client.call(context.Background(), request{Do: doGiveBack, Remote: r.number})
 	return err
@@ -274,14 +275,14 @@ type Transfer struct {
 	Once        bool
 }
 
-// Read copies bytes of a peer's memory to local memory. It returns when all have arrived, after the
-// context's deadline, or when the context ends, and then no byte changes any more. The error is nil,
-// a *host.StatusError, or wraps verbs.ErrClosed if the daemon or its NIC has ended.
+// Read copies bytes of a peer's memory to local memory. It returns when all bytes have arrived, or
+// soon after the context's deadline or its end. When it has returned, no byte changes any more. The
+// error is nil, a *host.StatusError, or wraps verbs.ErrClosed if the daemon or its NIC has ended.
 func (c *Client) Read(ctx context.Context, t Transfer) (host.Result, error) {
 	return c.move(ctx, doRead, &t)
 }
 
-// Write is Read in the other direction.
+// Write copies bytes of local memory to a peer's memory, and returns like Read.
 func (c *Client) Write(ctx context.Context, t Transfer) (host.Result, error) {
 	return c.move(ctx, doWrite, &t)
 }

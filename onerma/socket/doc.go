@@ -8,7 +8,8 @@
 //	copy(local.Bytes(), "hello")
 //	_, err = c.Write(ctx, socket.Transfer{Remote: peer, Length: 5, Local: local})
 //
-// A message is one packet of the socket with a JSON object, at most 4096 bytes. The answer to memory
-// has a descriptor of a sealed memory file, which both sides map. Nothing of a program outlives its
-// connection: the daemon ends its transfers, regions and loans, and then unmaps its memory.
+// A message is one packet of the socket with a JSON object, at most 4096 bytes. The answer to a
+// request for memory has a descriptor of a sealed memory file, which both sides map. Nothing of a
+// program outlives its connection: the daemon ends its transfers, regions and loans, and then
+// unmaps its memory.
 package socket

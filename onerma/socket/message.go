@@ -21,22 +21,24 @@ const Env = "RDMALAB_ONERMA"
 // MaxMessage is the largest length of a message in bytes.
 const MaxMessage = 4096
 
-// Values of request.Do.
+// Values of request.Do: what a program asks for. The comments say which fields of the request
+// count.
 const (
 	doWho      = "who"      // PID and address of the process
 	doMemory   = "memory"   // Bytes, Access: new memory
-	doForget   = "forget"   // Region: the end of memory
+	doForget   = "forget"   // Region: the program uses its memory no more
 	doGrant    = "grant"    // Region, Addr, PID: keys for another process
 	doBorrow   = "borrow"   // Addr, Bytes: memory of a host
 	doUse      = "use"      // Addr, Grant: memory that a peer has granted
-	doGiveBack = "giveBack" // Remote: the end of its use
-	doRead     = "read"     // the fields of Transfer
+	doGiveBack = "giveBack" // Remote: the program uses the peer's memory no more
+	doRead     = "read"     // the fields of Transfer: a READ
 	doWrite    = "write"
 	doRekey    = "rekey"  // Remote, Key
 	doCancel   = "cancel" // Of: the number of a request; it has no answer
 )
 
-// request is a message of a program.
+// request is a message of a program to the daemon. ID is the program's number for it; Do says which
+// other fields count.
 type request struct {
 	ID     uint64       `json:"id"`
 	Do     string       `json:"do"`
@@ -47,19 +49,21 @@ type request struct {
 	PID    nic.PID      `json:"pid,omitempty"`
 	Grant  *host.Grant  `json:"grant,omitempty"`
 	Key    string       `json:"key,omitempty"`
-	// Region and Remote are numbers that the daemon has given.
+	// Region and Remote are numbers that the daemon has given to memory of the program, and to
+	// memory of a peer.
 	Region uint32 `json:"region,omitempty"`
 	Remote uint32 `json:"remote,omitempty"`
 	Offset uint64 `json:"offset,omitempty"`
 	Length int    `json:"length,omitempty"`
-	At     uint64 `json:"at,omitempty"` // in Region
+	At     uint64 `json:"at,omitempty"` // offset in Region
 	Class  uint8  `json:"class,omitempty"`
 	Once   bool   `json:"once,omitempty"`
 	// Within is how long a transfer may be tried, in nanoseconds; 0 means that there is no limit.
 	Within time.Duration `json:"within,omitempty"`
 }
 
-// answer is a message of the daemon. Failed or Error is set if the request has failed.
+// answer is a message of the daemon to a program: the answer to the request with the same ID.
+// Failed or Error is set if the request has failed.
 type answer struct {
 	ID     uint64            `json:"id"`
 	PID    nic.PID           `json:"pid,omitempty"`
@@ -95,7 +99,7 @@ func (a *answer) fail(err error) {
 	a.Error, a.Closed = err.Error(), errors.Is(err, verbs.ErrClosed)
 }
 
-// decode decodes a message, in which unknown fields are an error.
+// decode decodes message b. Unknown fields are an error.
 func decode(b []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()

@@ -19,7 +19,7 @@ import (
 // writeWait is how long a program may leave an answer unread before it is disconnected.
 const writeWait = 2 * time.Second
 
-// borrowWait bounds the time of a loan's request.
+// borrowWait is how long a request to borrow memory may take.
 const borrowWait = 10 * time.Second
 
 // program is a program that is connected to the daemon.
@@ -40,13 +40,14 @@ type program struct {
 	cancels map[uint64]context.CancelFunc // of requests in flight, by number
 }
 
-// region is memory that the program shares with the daemon.
+// region is memory that the program shares with the daemon, as the daemon has mapped it.
 type region struct {
 	*host.Region
 	bytes []byte
 }
 
-// remote is memory of a peer. loan is nil if a peer has granted it.
+// remote is memory of a peer that the program may use. loan is nil if the peer has granted the
+// memory, and not lent it.
 type remote struct {
 	*host.Remote
 	loan *host.Loan
@@ -65,7 +66,7 @@ func newProgram(conn *net.UnixConn, proc *host.Process) *program {
 func (p *program) run() {
 	p.receive()
 	p.stop()
-	_ = p.conn.Close() // the program has gone, or is told so by this
+	_ = p.conn.Close() // if the program is still there, it sees the end of its connection
 	p.wg.Wait()
 	p.proc.Close() // the NIC does not use the memory any more
 	for _, r := range p.remotes {
@@ -120,8 +121,8 @@ func (p *program) receive() {
 	}
 }
 
-// begin notes that a request is in flight, so that it can be cancelled from now on. end must be called
-// when it is over.
+// begin notes that a request is in flight, so that it can be cancelled from now on. The caller must
+// call end when the request has been executed.
 func (p *program) begin(req *request) (ctx context.Context, end func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +146,7 @@ func (p *program) begin(req *request) (ctx context.Context, end func(), err erro
 	}, nil
 }
 
-// answer sends an answer with at most one descriptor, which it closes.
+// answer sends answer a with at most one file descriptor, and then closes that descriptor.
 func (p *program) answer(a *answer, fd []int) {
 	p.sending.Lock()
 	defer p.sending.Unlock()
@@ -153,11 +154,11 @@ func (p *program) answer(a *answer, fd []int) {
 		_ = p.conn.Close() // ends receive
 	}
 	for _, f := range fd {
-		_ = unix.Close(f) // the program has its own
+		_ = unix.Close(f) // the program has got a descriptor of its own
 	}
 }
 
-// send sends a message.
+// send sends a message, as one packet of JSON, with file descriptors.
 func send(conn *net.UnixConn, message any, fds []int) error {
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -177,7 +178,8 @@ func send(conn *net.UnixConn, message any, fds []int) error {
 	return err
 }
 
-// execute executes a request. It returns the descriptors of the answer.
+// execute executes a request and fills in its answer a. It returns the file descriptors to be sent
+// with the answer.
 func (p *program) execute(ctx context.Context, req *request, a *answer) (fds []int, err error) {
 	switch req.Do {
 	case doWho:
@@ -231,7 +233,8 @@ func (p *program) execute(ctx context.Context, req *request, a *answer) (fds []i
 	return nil, nil
 }
 
-// memory makes a region and shares it.
+// memory makes and registers new memory, and returns the file descriptor by which the program maps
+// it.
 func (p *program) memory(req *request, a *answer) (fds []int, err error) {
 	const allowed = verbs.LocalWrite | verbs.RemoteRead | verbs.RemoteWrite
 	if req.Bytes < 1 || req.Bytes > maxMemory || req.Access&^allowed != 0 {
@@ -261,7 +264,7 @@ func (p *program) memory(req *request, a *answer) (fds []int, err error) {
 	return []int{fd}, nil
 }
 
-// forget ends a region. It fails while transfers use it.
+// forget deregisters and unmaps a region of the program. It fails while transfers use the region.
 func (p *program) forget(number uint32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -295,7 +298,7 @@ func (p *program) remote(number uint32) (*remote, error) {
 	return nil, fmt.Errorf("no remote memory %d", number)
 }
 
-// keep gives remote memory a number.
+// keep gives memory of a peer a number, by which the program names it, and puts that into answer a.
 func (p *program) keep(r *remote, a *answer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -326,7 +329,7 @@ func (p *program) giveBack(number uint32) error {
 	return r.loan.Close()
 }
 
-// move executes a transfer.
+// move executes a READ or a WRITE of the program.
 func (p *program) move(ctx context.Context, req *request, a *answer) error {
 	r, err := p.remote(req.Remote)
 	if err != nil {
@@ -347,7 +350,8 @@ func (p *program) move(ctx context.Context, req *request, a *answer) error {
 	return err
 }
 
-// cancel makes a transfer end soon; it does nothing if there is none.
+// cancel cancels the request with a number, so that its transfer ends early. It does nothing if no
+// such request is in flight.
 func (p *program) cancel(request uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

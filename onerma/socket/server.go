@@ -15,15 +15,16 @@ import (
 // Bounds of a Server and of each program.
 const (
 	maxPrograms = 64
-	maxObjects  = 256     // regions, and remote memory, of a program
+	// maxObjects is how many regions a program may have, and how many pieces of remote memory.
+	maxObjects  = 256
 	maxMemory   = 1 << 30 // bytes of the regions of a program
 	maxInFlight = 64      // requests of a program that have no answer yet
 )
 
 // Config describes a Server.
 type Config struct {
-	// Path is the path of the socket; required. Group, if not 0, is the number of a group whose users
-	// may open it; others than its owner may not.
+	// Path is the path of the socket; required. Group, if not 0, is the number of a user group that
+	// may open the socket as well as its owner; 0 means that only the owner may.
 	Path  string
 	Group int
 	// NIC is the NIC that programs use; required.
@@ -31,7 +32,7 @@ type Config struct {
 	Log *slog.Logger // nil: nothing is logged
 }
 
-// Server serves the programs of a host.
+// Server lets programs on a host use the host's NIC over a unix socket.
 type Server struct {
 	cfg      Config
 	listener *net.UnixListener
@@ -42,7 +43,8 @@ type Server struct {
 	ended    bool
 }
 
-// Listen serves programs at a path. A socket that a former daemon has left there is replaced.
+// Listen makes a Server for programs that connect to the socket at cfg.Path. A socket that a former
+// daemon has left there is replaced.
 func Listen(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -80,8 +82,9 @@ func (s *Server) serve(conn *net.UnixConn) {
 	s.mu.Unlock()
 }
 
-// refuse answers the first request of a program with an error, and ends the connection. Without that
-// request the kernel would drop the answer.
+// refuse answers the first request of a program with an error, and ends the connection. It reads
+// the request first, because the kernel drops the answer if the connection is closed with an unread
+// message.
 func refuse(conn *net.UnixConn, why error) {
 	var req request
 	a := answer{}
@@ -92,7 +95,7 @@ func refuse(conn *net.UnixConn, why error) {
 		a.ID = req.ID
 	}
 	_ = send(conn, &a, nil) // the program sees the end of the connection
-	_ = conn.Close()        // as above
+	_ = conn.Close()        // the program sees the end of the connection in any case
 }
 
 func (s *Server) begin(conn *net.UnixConn) (*program, error) {
@@ -113,12 +116,12 @@ func (s *Server) begin(conn *net.UnixConn) (*program, error) {
 	return p, nil
 }
 
-// Close ends all programs.
+// Close ends the connections of all programs, and waits until their memory is unmapped.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.ended = true
 	for p := range s.programs {
-		_ = p.conn.Close() // ends its reader
+		_ = p.conn.Close() // ends program.receive
 	}
 	s.mu.Unlock()
 	err := s.listener.Close()

@@ -21,7 +21,7 @@ const (
 	MaxFrame = 18 + Overhead + MaxOp
 )
 
-// ErrNot is returned for a frame that is not a UDP datagram over IPv4 to port 4792.
+// ErrNot is what ParseFrame returns for a frame that is not a UDP datagram over IPv4 to port 4792.
 var ErrNot = errors.New("not an ONERMA frame")
 
 // Frame is a whole frame. Sealed and Clear point into the bytes that were passed to ParseFrame.
@@ -36,7 +36,7 @@ type Frame struct {
 
 // ParseFrame parses a frame without FCS into f. The error is ErrNot, or a *FormatError of this
 // package or of softrnic/wire. Padding behind the IP datagram is ignored. The UDP checksum is
-// ignored, too: the tag covers header and body, and also proves the addresses.
+// ignored, too: the tag authenticates header and body, and also the address of the sender.
 func ParseFrame(b []byte, f *Frame) error {
 	if err := f.Eth.Parse(b); err != nil || f.Eth.Type != wire.EtherTypeIPv4 {
 		return ErrNot

@@ -34,10 +34,11 @@ const (
 	TagLen    = 16
 	// MaxOp is the length of the largest operation.
 	MaxOp = 4096
-	// Unit divides an operation into at most 64 pieces. Each data message begins at a multiple of
-	// Unit, and ends at a multiple or at the end of the operation.
+	// Unit is the length of the pieces into which data messages divide an operation; an operation
+	// has at most 64 of them. Each data message begins at a multiple of Unit, and ends at a
+	// multiple or at the end of the operation.
 	Unit = 64
-	// KeyLen is the length of the body of a REKEY.
+	// KeyLen is the length of the data of a REKEY, which is the new key.
 	KeyLen = 16
 	// PullLen is the length of the body of a pull: the target's timeout in nanoseconds.
 	PullLen = 4
@@ -50,8 +51,9 @@ const (
 // Kind is the role of a message in its operation.
 type Kind uint8
 
-// Kinds of messages. Request begins every operation. Pull asks for the data of a WRITE or REKEY;
-// the target sends it. Done is the target's last answer. Nack and AuthFail refuse an operation.
+// Kinds of messages. Request begins every operation. By a Pull the target of a WRITE or REKEY asks
+// for the data. Done is the target's last answer. By Nack and AuthFail a target refuses an
+// operation.
 const (
 	Request Kind = 1 + iota
 	Pull
@@ -61,7 +63,7 @@ const (
 	AuthFail
 )
 
-// Op is an operation.
+// Op is an operation of an initiator on a region of a target.
 type Op uint8
 
 // Operations. Rekey replaces the key of a region.
@@ -75,19 +77,21 @@ const (
 type Header struct {
 	Kind  Kind
 	Op    Op
-	Class uint8 // 0 is served first
-	// Slot and Generation name the initiator's command. Messages of both ends have them.
+	Class uint8 // class of service: class 0 is preferred to class 1
+	// Slot and Generation name the initiator's command. The messages of both ends of the operation
+	// carry them.
 	Slot       uint16
 	Generation uint32
 	// At is the offset of a data message's body in the operation, in bytes; 0 in other messages.
 	At uint16
-	// Region, Offset and Length name the target's memory. All messages of the operation have them.
+	// Region, Offset and Length name the target's memory. All messages of the operation carry them.
 	Region uint32
 	Offset uint64
 	Length uint32
 	// PID is the PID of the initiator's process.
 	PID uint32
-	// Counter is the number of this message among all messages that its sender has ever sent.
+	// Counter differs in all messages that a NIC ever sends: the upper 24 bits are the number of
+	// the NIC's incarnation, the lower 40 count the messages of this incarnation.
 	Counter uint64
 	// Ticket is the number that the target has given to a WRITE or REKEY. The pull and all later
 	// messages of the operation carry it; in other messages it is 0.
@@ -127,7 +131,7 @@ func (h *Header) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.Ticket)
 }
 
-// Len returns 44, the length of the header in bytes.
+// Len returns the length of the header, which is always 44 bytes.
 func (h *Header) Len() int { return HeaderLen }
 
 // check returns an error if the header does not fit a message with a body of n bytes.

@@ -37,7 +37,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close() // the end of the program frees the same
+	defer c.Close() // an error does not matter: the end of the program frees everything, too
 	text := args[2]
 	local, err := c.Register(ctx, len(text), verbs.LocalWrite)
 	if err != nil {

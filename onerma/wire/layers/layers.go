@@ -5,7 +5,7 @@
 //	import _ "github.com/rdmalab/rdmalab/onerma/wire/layers"
 //
 // The package shares no code with package onerma/wire. So a test that compares both on the same
-// bytes can find mistakes. It is made for tools and tests.
+// bytes can find mistakes. The package is made for tools and tests.
 package layers
 
 import (
