@@ -22,18 +22,18 @@ func (m *Machine) Kind() *handler.Kind { return &Kind }
 var keysHelp = handler.Help{
 	Name:  "keys",
 	Short: "Show which keys of the store Clover clients request most",
-	Long: "keys shows the keys of the store Clover that clients request most, hottest first. The switch counts requests\n" +
-		"under hardened rules of action steer. A node is one version of a value. A write appends a node to the chain of\n" +
-		"its key. The newest node, the tail, has the present value.\n\n" +
+	Long: "keys shows the keys of the store Clover that clients request most, hottest first. The switch counts requests under\n" +
+		"hardened rules of action steer. In Clover a node is one version of a value. A write appends a node to the chain of\n" +
+		"its key by a CAS. The newest node, the tail, has the present value.\n\n" +
 		"  RATE/s    requests per second, measured over about the last second\n" +
-		"  READS     number of READs since the switch found the key\n" +
-		"  APPENDS   number of appends since the switch found the key\n" +
+		"  READS     number of READs since the key came into the list\n" +
+		"  APPENDS   number of appends since the key came into the list\n" +
 		"  STEERED   how many of these READs and appends the switch has sent to the tail, instead of the older node that the\n" +
 		"            client named\n" +
 		"  WAITING   number of appends that wait in the switch until the previous append is answered\n" +
 		"  TAIL      server and address of the tail; - if the switch does not know it\n" +
 		"  LENGTH    bytes of the tail\n" +
-		"  VERSION   number that changes when the memory of a node is reused\n" +
+		"  VERSION   number in the tail's header that changes when the memory of a node is reused\n" +
 		"  SEQUENCE  position of the tail among the nodes that were appended since the switch learnt the chain\n\n" +
 		"The list is approximate. The switch keeps a bounded number of keys, and halves their counts regularly. So a key\n" +
 		"that is no longer requested leaves the list. A rule with keys=hot:8 steers the first 8 keys of the list.",

@@ -125,10 +125,10 @@ var help = handler.Help{
 	Name:  "hot",
 	Short: "Show the addresses in the servers' memory that requests access most",
 	Long: "hot shows the addresses that requests access most, hottest first, as rules of action count have counted them. A\n" +
-		"rule counts units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units counts\n" +
-		"for each of them, but only for the first 16. Retransmissions are not counted, except on connections that the\n" +
-		"switch does not track yet. Counting changes and delays no packet.\n\n" +
-		"  COUNT    number of requests counted; the true number is between COUNT - OVER and COUNT\n" +
+		"rule counts units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units counts for\n" +
+		"each of them, but only for the first 16. Retransmissions are not counted, except on connections that the switch\n" +
+		"does not track yet. Counting changes and delays no packet.\n\n" +
+		"  COUNT    largest possible number of requests since counting began; the true number is between COUNT - OVER and COUNT\n" +
 		"  OVER     by how much COUNT can be too large. A rule counts only top=N addresses at a time. A new address takes the\n" +
 		"           place of the address with the smallest COUNT, and its own COUNT begins with that number\n" +
 		"  READS    number of READs since the address came into the table; exact\n" +

@@ -52,13 +52,13 @@ var Lookups = rules.Register(rules.Definition{
 		rules.Option(keyMatch, "destination", "with action lookup: what an entry matches: a flow (addresses, protocol and ports) or a destination (its address); "+
 			"RoCEv2 packets whose entry rewrites an address are dropped, because their ICRC covers it; "+
 			"default: flow", extmem.OneOf(matches...)),
-		rules.Option(keyCapacity, "65536", fmt.Sprintf("with action lookup: slots of 64 bytes on each server, 1 to %d; default: %d. Half of them can be used. In mode published a slot has the size of a cell", MaxCapacity, defaultCapacity),
+		rules.Option(keyCapacity, "65536", fmt.Sprintf("with action lookup: slots on each server, 64 bytes each, of which half can have an entry, 1 to %d; in mode published a slot has the size of a cell; default: %d", MaxCapacity, defaultCapacity),
 			extmem.Between(1, MaxCapacity)),
-		rules.Option(keyCells, "512", fmt.Sprintf("with action lookup: cells on each server for packets that wait for their entry, 1 to %d; default: %d", MaxCells, defaultCells),
+		rules.Option(keyCells, "512", fmt.Sprintf("with action lookup: cells (places for packets that wait for their entry) on each server, 1 to %d; default: %d", MaxCells, defaultCells),
 			extmem.Between(1, MaxCells)),
 		rules.Option(keyCell, "2048", fmt.Sprintf("with action lookup: bytes of a cell, of which %d are a header; one of %s, and at most the path MTU; default: %d",
 			framering.HeaderLen, strings.Join(cellSizes, ", "), defaultCell), extmem.OneOf(cellSizes...)),
-		rules.Option(keyCache, "1024", fmt.Sprintf("with action lookup: entries that the switch keeps, 0 to %d; default: %d", MaxCache, defaultCache), extmem.Between(0, MaxCache)),
+		rules.Option(keyCache, "1024", fmt.Sprintf("with action lookup: entries that the switch keeps in its cache, 0 to %d; 0 means no cache; default: %d", MaxCache, defaultCache), extmem.Between(0, MaxCache)),
 		rules.Option(keyMiss, "drop", "with action lookup: what happens to a packet without an entry: forward or drop; default: forward", extmem.OneOf(misses...)),
 		rules.Option(keyBase, "0x1000", "with action lookup: offset of the table in the region of each server's memory service, a multiple of 8; the cells follow it; "+
 			"default: 0", extmem.CheckOffset),

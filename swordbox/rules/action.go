@@ -72,7 +72,7 @@ const (
 // definitions holds the definition of each action, by its number. Register appends to it while
 // packages are initialised; after that it does not change.
 var definitions = []Definition{
-	{Name: "track", Doc: "follows connections and changes nothing"},
+	{Name: "track", Doc: "follows connections (`rdmalab switch connections`) and changes nothing"},
 	{Name: "move", Doc: "sends every one-sided request of a single packet on a shared connection", Service: serialized, Dials: hardened},
 	{Name: "atomics", Dials: hardened, Doc: "sends the atomics on a word, and WRITEs that cover the word, on a shared connection; when it knows the word's " +
 		"value, it replaces CMP_SWAP and FETCH_ADD by WRITE", Service: serialized},

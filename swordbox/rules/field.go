@@ -41,7 +41,8 @@ var fields = []Field{
 		func(r *Rule) string { return r.ID },
 	},
 	{
-		"server", "ms0", "memory server: a host's name or an address. Required",
+		"server", "ms0", "memory server whose requests the rule selects: a host's name or an address; with action lookup the host that sends the packets, with action " +
+			"buffer the host whose port is limited. Required",
 		setServer,
 		func(r *Rule) string {
 			if r.Host != "" {
@@ -68,7 +69,7 @@ var fields = []Field{
 		},
 	},
 	{
-		"rkey", "0x1234", "only requests with this R_Key; default: any",
+		"rkey", "0x1234", "only requests with this R_Key (the key of one memory region); default: any",
 		func(r *Rule, s string) error {
 			return setNumber(s, anyKey, 1, 1<<32-1, func(n uint64) { r.RKey = uint32(n) })
 		},
@@ -101,14 +102,14 @@ var fields = []Field{
 		},
 	},
 	{
-		"depth", "16", "how many READs and atomics may be in flight on a shared connection, 1 to 128; default: 16",
+		"depth", "16", "how many READs and atomics may be in flight on a connection of the switch, 1 to 128; default: 16",
 		func(r *Rule, s string) error {
 			return setNumber(s, "", 1, MaxDepth, func(n uint64) { r.MaxRdAtomic = int(n) })
 		},
 		func(r *Rule) string { return unless(r.MaxRdAtomic == 0, strconv.Itoa(r.MaxRdAtomic)) },
 	},
 	{
-		"mtu", "1024", "path MTU of shared connections; default: the largest possible",
+		"mtu", "1024", "path MTU of the switch's connections, 256 to 4096 bytes; default: the largest possible",
 		func(r *Rule, s string) error {
 			n, err := strconv.Atoi(s)
 			if err != nil || !slices.Contains(mtus, n) {
@@ -120,7 +121,7 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.MTU == 0, strconv.Itoa(r.MTU)) },
 	},
 	{
-		"misses", "wait", "what answers a CMP_SWAP of which the switch knows that it fails: server, switch, or wait[:TIME]. With wait the switch " +
+		"misses", "wait", "with action atomics, mode hardened: what answers a CMP_SWAP of which the switch knows that it fails: server, switch, or wait[:TIME]. With wait the switch " +
 			"holds the CMP_SWAP until the word has the value with which it compares, but not longer than TIME (1ms if not given), and then answers it; default: server",
 		setMisses,
 		func(r *Rule) string {
@@ -147,8 +148,8 @@ var fields = []Field{
 		},
 	},
 	{
-		"registers", "1024", "with action steer, mode published: number of registers, each for the newest node of a key, 1 to 16384; keys with the same " +
-			"remainder share a register; default: 256, as in the authors' P4 program",
+		"registers", "1024", "with action steer, mode published: number of registers, each for the newest node of a key, 1 to 16384; keys whose numbers are equal " +
+			"modulo this number share a register; default: 256, as in the authors' P4 program",
 		func(r *Rule, s string) error {
 			return setNumber(s, "", 1, MaxRegisters, func(n uint64) { r.Registers = int(n) })
 		},

@@ -16,15 +16,16 @@ const tableHeld = "held"
 var heldHelp = handler.Help{
 	Name:  tableHeld,
 	Short: "Show how many requests of each host the switch holds, and the limit",
-	Long: "Under hardened rules of action move and atomics, the switch holds a request if earlier requests of its client\n" +
-		"must be answered first. Under a rule with misses=wait it also holds a CAS that would fail, until the word has\n" +
-		"the value with which the CAS compares. held shows a line for each port of the switch whose requests it has held:\n\n" +
+	Long: "Under hardened rules of action move and atomics, the switch holds a request (keeps it, and sends it later) if\n" +
+		"earlier requests of its client must be answered first. Under a rule with misses=wait it also holds a CAS that would\n" +
+		"fail, until the word has the value with which the CAS compares. held shows a line for each port of the switch whose\n" +
+		"requests it has held:\n\n" +
 		"  HOST     host that sent the last request that was held or refused\n" +
 		"  HELD     number of requests that the switch holds now\n" +
 		"  PEAK     largest value of HELD so far\n" +
-		"  LIMIT    number of requests of this port that the switch would hold now. Each port has places of its own. In\n" +
-		"           addition it may use common places, at most twice as many as are free; so a single host gets at most two\n" +
-		"           thirds of the common places\n" +
+		"  LIMIT    number of requests of this port that the switch would hold at present. Each port has some places that only\n" +
+		"           its requests may use. All further places are common: a port may use at most twice as many of them as are\n" +
+		"           free at that moment, so a single host gets at most two thirds of the common places\n" +
 		"  REFUSED  number of requests that the switch dropped because of the limit; the host's NIC retransmits them",
 	Example: "  rdmalab switch held\n" +
 		"  rdmalab switch held --watch\n" +

@@ -33,9 +33,11 @@ var slotsHelp = handler.Help{
 	Name:  "slots",
 	Short: "Show which counter in a server's memory counts which flow or address",
 	Long: "slots shows counters that the switch keeps in the memory of servers (rules of action count with the key store),\n" +
-		"each with the last request that it has counted. A hash of a flow chooses the flow's counter, so several flows\n" +
-		"may share a counter. Under a rule with the key rows, each row has a counter for a request; the smallest of these\n" +
-		"counters is an upper bound of the count of the request's flow or address.\n\n" +
+		"each with the last request that it has counted. With per=flow, the default, a hash of a flow (client, server and\n" +
+		"queue pair) chooses the flow's counter, so several flows may share a counter. A rule with the key rows keeps a\n" +
+		"count-min sketch: a request is counted in one counter of each row, and the smallest of these counters is an upper\n" +
+		"bound of the count of the request's flow or address.\n\n" +
+		"  RULE     name of the rule\n" +
 		"  SLOT     number of the counter in its rule\n" +
 		"  STORE    memory server that has the counter\n" +
 		"  OFFSET   offset in bytes of the counter in the region of the server's memory service; `rdmalab read --at` takes it\n" +

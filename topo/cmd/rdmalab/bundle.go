@@ -26,12 +26,13 @@ func bundleCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle [DIR]",
 		Short: "Collect the rack's state, counters, logs and last packets in a folder",
-		Long: "bundle writes into folder DIR what helps to find out why something failed: counters, tables, faults, the state\n" +
-			"of every NIC and process, logs, and the last packets that the switch saw. It prints the path of README.txt in\n" +
-			"the folder, which lists what was collected and what could not be. DIR is by default a new folder in out/bundles.\n\n" +
-			"The packets are there only if the rack was brought up with " + switchd.EnvKeep + "=4MiB in the environment; the\n" +
-			"switch then keeps the last 4 MiB of packets, which slows it down as much as a capture. With " + bundlesEnv + "=FOLDER\n" +
-			"in the environment, a `rdmalab run` that fails writes a bundle into that folder.",
+		Long: "bundle writes into folder DIR what helps to find out why something failed: counters, tables, faults, the state of\n" +
+			"every NIC and process, logs, and the last packets that the switch saw. It prints the path of README.txt in the\n" +
+			"folder, which lists what was collected and what could not be. DIR is by default a new folder in out/bundles of the\n" +
+			"current folder.\n\n" +
+			"The packets are there only if the rack was brought up with RDMALAB_KEEP=4MiB (or another size) in the environment;\n" +
+			"the switch then keeps the last 4 MiB of packets, which slows it down as much as a capture. With\n" +
+			"RDMALAB_BUNDLES=FOLDER in the environment, a `rdmalab run` that fails writes a bundle into that folder.",
 		Example: "  " + switchd.EnvKeep + "=4MiB rdmalab up\n" +
 			"  rdmalab bundle out/bundles/lost-write\n" +
 			"  " + bundlesEnv + "=out/bundles rdmalab run ycsb --workload a",

@@ -32,15 +32,15 @@ func captureCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture [LINK…]",
 		Short: "Capture links as pcapng, with a comment on each packet that a fault or the switch touched",
-		Long: "capture records the packets on the links of the given hosts, or on all links, as the switch sees them, until it\n" +
-			"is interrupted. It writes pcapng with one interface for each link and direction (\"cn0 up\", \"cn0 down\"), and a\n" +
-			"comment on every packet that a fault or the switch touched, with the name of the rule. At the end it prints the\n" +
-			"number of packets.\n\n" +
+		Long: "capture records the packets on the links of the given hosts, or on all links, as the switch sees them, until it is\n" +
+			"interrupted or --for or --count ends it. It writes pcapng with one interface for each link and direction (\"cn0 up\",\n" +
+			"\"cn0 down\"), and a comment on every packet that a fault or the switch touched, with the name of the rule. At the\n" +
+			"end it prints the number of packets on standard error.\n\n" +
 			"The rack never waits for capture. If capture is too slow, packets are missing; capture prints how many, and the\n" +
 			"interface statistics of the file have the number, too.\n\n" +
-			"Each packet is recorded by itself. A tcpdump in a host or in the switch may see frames of several packets,\n" +
-			"unless the rack file has `gso: off` for the host. If the rack file has `cable: memory`, tcpdump sees no RoCEv2\n" +
-			"packets.",
+			"Each packet is recorded by itself. A tcpdump in a host or in the switch may see several packets as one long frame\n" +
+			"(segmentation offload), unless the rack file has `gso: off` for the host. If the rack file has `cable: memory`,\n" +
+			"RoCEv2 packets travel in shared memory, and tcpdump does not see them.",
 		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
 			"  rdmalab capture | wireshark -k -i -\n" +
 			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -",

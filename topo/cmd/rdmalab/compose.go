@@ -85,10 +85,10 @@ func composeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compose [RACK.yaml]",
 		Short: "Print a compose file with the hosts of a rack",
-		Long: "compose prints a file for docker compose 2 or docker-compose 1.29 whose services are the hosts of a rack file,\n" +
-			"or of the built-in rack. You may add services of your own to it. `rdmalab up --compose FILE` makes the rack's\n" +
-			"switch and links, runs compose, and waits for the hosts. Later compose commands on the same file work, too:\n" +
-			"rdmalab attaches each container that starts.",
+		Long: "compose prints a file for docker compose 2 or docker-compose 1.29. Its services are the hosts of a rack file, or of\n" +
+			"the built-in rack. You may add services of your own to it. Nothing is started: `rdmalab up --compose FILE` makes\n" +
+			"the rack's switch and links, runs compose, and waits for the hosts. Later compose commands on the same file work,\n" +
+			"too: rdmalab attaches each container that starts.",
 		Example: "  rdmalab compose > rack-in-containers.yaml\n" +
 			"  rdmalab compose myrack.yaml --plug driver",
 		Args: cobra.MaximumNArgs(1),

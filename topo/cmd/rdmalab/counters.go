@@ -28,11 +28,14 @@ func countersCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters HOST|switch",
 		Short: "Show the counters of a host's NIC, or of the switch",
-		Long: "counters shows the counters of a host's NIC, or of the switch, since it was started. The counters of a NIC have\n" +
-			"the names that `rdma statistic` uses. Each line has the name, the value, and what is counted. For the switch\n" +
-			"there is also a line for each port: packets received (RX) and SENT, RoCEv2 packets (ROCE), and how many\n" +
-			"packets were DROPPED, by reason. The table leaves out counters that are 0, unless --all is given; -o json has\n" +
-			"all.",
+		Long: "counters shows the counters of a host's NIC, or of the switch, since it was started. The counters of a NIC have the\n" +
+			"names that `rdma statistic` uses. Each line has the name, the value, and what is counted. The table leaves out\n" +
+			"counters that are 0, unless --all is given; -o json has all.\n\n" +
+			"For the switch, the first table has a line for each port: packets and bytes received from the host (RX), RoCEv2\n" +
+			"packets among them (ROCE) and malformed ones (MALFORMED), packets and bytes SENT to the host, and how many packets\n" +
+			"were DROPPED, by reason.\n\n" +
+			"With --flows, a line has source, destination and destination queue pair, the packets and bytes that the switch has\n" +
+			"seen, and the time since the last one; the flow with most packets is first.",
 		Example: "  rdmalab counters cn0\n" +
 			"  rdmalab counters ms0 --all\n" +
 			"  rdmalab counters cn0 --diff 5s\n" +

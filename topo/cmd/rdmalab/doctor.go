@@ -15,13 +15,15 @@ func doctorCmd() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check whether this machine can run a rack, and show how to fix what is missing",
 		Long: "doctor checks whether this machine has what a rack needs (privileges, namespaces, veth, packet sockets, cgroups)\n" +
-			"and finds optional tools (docker, podman, QEMU, tshark). As a test, it makes namespaces, a link and a cgroup,\n" +
-			"like `rdmalab up`, and removes them at once. It changes nothing else and installs nothing. Each finding has one\n" +
-			"of these states:\n\n" +
+			"and finds optional tools (docker, podman, QEMU, tshark). As a test, it makes namespaces, a link and a cgroup, like\n" +
+			"`rdmalab up`, and removes them at once. It changes nothing else and installs nothing.\n\n" +
+			"It prints a line for each check: its state, what was checked, what was found, and what follows from it (column\n" +
+			"MEANS). The states are\n\n" +
 			"  ok        rdmalab uses it\n" +
 			"  degraded  rdmalab works, but does less or is slower\n" +
 			"  missing   rdmalab cannot do what the column MEANS names\n\n" +
-			"The exit status is 1 only if no rack can be brought up.",
+			"Below the table, doctor prints what to install or to change. The exit status is 1 only if no rack can be brought\n" +
+			"up.",
 		Example: "  sudo rdmalab doctor\n" +
 			"  sudo rdmalab doctor -o json | jq -r '.findings[] | select(.state != \"ok\") | .mend'",
 		Args: cobra.NoArgs,

@@ -32,13 +32,15 @@ func dumpCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump FILE…",
 		Short: "Print the RoCEv2 packets of capture files",
-		Long: "dump prints one line for each RoCEv2 packet of pcap and pcapng files, and checks every ICRC. The file - is\n" +
-			"standard input. With --verify a second decoder, which is based on gopacket and shares no code with the first,\n" +
-			"also reads every packet that was captured in full; if the two differ, dump prints the difference after the\n" +
-			"packet. A summary goes to standard error.\n\n" +
+		Long: "dump prints one line for each RoCEv2 packet of pcap and pcapng files, and checks every ICRC. A line has the time in\n" +
+			"seconds, the link and direction, source and destination, opcode, queue pair, PSN and the other fields of the\n" +
+			"headers, and the packet's comment. The file - is standard input. A summary goes to standard error.\n\n" +
+			"With --verify a second decoder, which is based on gopacket and shares no code with the first, also reads every\n" +
+			"packet that was captured in full; if the two differ, dump prints the difference after the packet.\n\n" +
 			"The exit status is 1 if a file is damaged, if the decoders differ, or if a RoCEv2 packet is malformed or has a\n" +
 			"wrong ICRC, even one that flags hide.\n\n" +
-			"With --dissector it prints a program in Lua by which Wireshark and tshark show messages of 1RMA.",
+			"With --dissector dump prints a program in Lua by which Wireshark and tshark show messages of 1RMA, the protocol of\n" +
+			"NICs without connections (SIGCOMM 2020).",
 		Example: "  rdmalab dump trace.pcapng\n" +
 			"  rdmalab dump --opcode 'RC_READ_*' --qpn 0x111 trace.pcapng\n" +
 			"  rdmalab dump -o json trace.pcapng | jq -r 'select(.aeth) | .aeth.syndrome'\n" +
@@ -75,7 +77,7 @@ func dumpCmd() *cobra.Command {
 	f.BoolVar(&flags.all, "all", false, "also print a short line for each frame that is not RoCEv2")
 	f.BoolVar(&flags.verify, "verify", false, "decode every packet by gopacket too, and report fields on which the two decoders differ")
 	f.BoolVar(&flags.timeOfDay, "time-of-day", false, "print times of day (UTC) instead of seconds since the file's first packet")
-	f.BoolVar(&flags.dissector, "dissector", false, "print a dissector of 1RMA for Wireshark and tshark, and read no file")
+	f.BoolVar(&flags.dissector, "dissector", false, "print a dissector of 1RMA messages for Wireshark and tshark, and read no file")
 	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)
 	return cmd

@@ -14,11 +14,11 @@ func envCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "env HOST",
 		Short: "Print the variables by which a program finds a host's NIC",
-		Long: "env prints export commands for a shell: the environment variables that `rdmalab exec` sets for a program on a\n" +
-			"host. They name the socket of the host's NIC, and the library that an unmodified libibverbs program must load.\n" +
-			"With them a program uses the NIC from outside the host, for example from a shell of this machine. Such a program\n" +
-			"uses the network of this machine, not that of the host; use `rdmalab exec` for a program that needs the host's\n" +
-			"network. A user who is not root must be in the group that the rack file names.",
+		Long: "env prints export commands for a shell: the environment variables that `rdmalab exec` sets for a program on a host.\n" +
+			"They name the socket of the host's NIC, and the library that an unmodified libibverbs program must load. With them\n" +
+			"a program uses the NIC from outside the host, for example from a shell of this machine. Such a program uses the\n" +
+			"network of this machine, not that of the host; use `rdmalab exec` for a program that needs the host's network. A\n" +
+			"user who is not root must be in the group that the key group of the rack file names.",
 		Example:           "  eval \"$(rdmalab env cn0)\"\n  ibv_devices",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,

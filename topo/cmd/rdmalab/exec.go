@@ -11,11 +11,11 @@ func execCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec HOST -- CMD [ARG...]",
 		Short: "Run a program on a host",
-		Long: "exec runs any program of this machine inside a host: the program sees the host's network, processes, host name\n" +
-			"and /etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program. The\n" +
+		Long: "exec runs any program of this machine inside a host: the program sees the host's network, processes, host name and\n" +
+			"/etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program. The\n" +
 			"program dies when the host crashes, and is stopped while the host hangs. HOST may also be `" + spec.SwitchName + "`.\n\n" +
-			"A program that uses libibverbs finds the host's NIC as device rxe0. A Go program that uses package softrnic/ipc finds\n" +
-			"it by the environment variable " + spec.EnvVerbs + ".",
+			"A program that uses libibverbs finds the host's NIC as device rxe0: exec loads a library that replaces the kernel's\n" +
+			"driver. A Go program that uses package softrnic/ipc finds the NIC by the environment variable " + spec.EnvVerbs + ".",
 		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
 			"  rdmalab exec ms0 -- bash\n" +
 			"  rdmalab exec ms0 -- ibv_devinfo -v\n" +

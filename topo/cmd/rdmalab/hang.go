@@ -19,15 +19,14 @@ func hangCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hang HOST [--app] | hang switch",
 		Short: "Stop every process of a host, only its programs, or the switch, until `rdmalab resume`",
-		Long: "hang stops every process of a host until `rdmalab resume`. The daemon of the host, which is the host's NIC,\n" +
-			"stops, too. So the NIC sends and answers nothing. But the link keeps its carrier, and the kernel still answers\n" +
-			"ping. Memory and connections stay as they are.\n\n" +
-			"The clock does not stop. Timers of the host that expire in the meantime take effect as soon as the host is\n" +
-			"resumed.\n\n" +
-			"`hang HOST --app` stops only programs, and the services and tests of the daemon, as if the processors of the\n" +
-			"machine hung. The NIC goes on: it executes the requests of peers and the programs of work requests that are in\n" +
-			"its queues. A program that is started later on the host runs. `rdmalab crash` with --app or --nic ends the hang\n" +
-			"of the daemon's services.\n\n" +
+		Long: "hang stops every process of a host until `rdmalab resume`. The daemon of the host, which is the host's NIC, stops,\n" +
+			"too. So the NIC sends and answers nothing. But the link keeps its carrier, and the kernel still answers ping.\n" +
+			"Memory and connections stay as they are.\n\n" +
+			"The clock does not stop. Timers of the host that expire in the meantime take effect as soon as the host is resumed.\n\n" +
+			"`hang HOST --app` stops the programs on the host, and the services and tests that run in its daemon, as if the\n" +
+			"processors of the machine hung. The NIC goes on: it executes the requests of peers and the programs of work\n" +
+			"requests that are in its queues. A program that is started later on the host runs. Besides `rdmalab resume HOST\n" +
+			"--app`, `rdmalab crash` with --app or --nic ends the hang of the daemon's services.\n\n" +
 			"`hang switch` stops the switch: it forwards nothing.",
 		Example: "  rdmalab hang ms0 --for 2s\n" +
 			"  rdmalab hang md0 --app\n" +

@@ -23,23 +23,26 @@ func injectCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inject KIND [AMOUNT] {--link | --host} HOST",
 		Short: "Lose, delay, duplicate, corrupt … packets on a link, by chance or exactly",
-		Long: "inject installs a fault rule on a host's link, or with tear in a host's memory, and prints the rule with its\n" +
-			"name. The switch applies rules on links. What happens to a packet depends only on the seed and the name of the\n" +
-			"rule, on the link and the direction, and on how many packets have passed since the rule was installed. So a run\n" +
-			"can be repeated: after `rdmalab heal` the names of rules begin with f1 again.\n\n" +
+		Long: "inject installs a fault rule on a host's link, or with tear in a host's memory, and prints the rule with its name.\n" +
+			"The rule is in force until `rdmalab heal`, --for, --once or --next ends it. The kinds, with examples of\n" +
+			"their amounts, are\n\n" +
 			"  loss 10%         loses a share of the frames\n" +
 			"  drop             loses exactly the packets that flags like --opcode select\n" +
-			"  duplicate 5%     sends frames twice\n" +
+			"  duplicate 5%     sends a share of the frames twice\n" +
 			"  delay 1ms        delays every frame; frames overtake each other if --jitter is large\n" +
 			"  reorder 5%       delays a share of the frames, so that later frames overtake them\n" +
 			"  corrupt 1%       flips one bit of an IP packet; a frame of another kind is lost, as if its frame check failed at a NIC\n" +
 			"  rate 1Gbit       sends at this rate at most, from a queue of 1 MiB\n" +
 			"  blackhole        loses every frame, also those of ARP and TCP\n" +
-			"  tear 10%         tears copies in a host's memory at 64-byte boundaries (with --host)\n\n" +
-			"The flags --opcode, --class, --qpn, --psn, --psn-offset, --transmission and --same-packet select packets. A\n" +
-			"packet must satisfy all given flags. If any of these flags is given, the rule hits only RoCEv2 packets. `rdmalab\n" +
-			"faults` lists the rules and their hits, `rdmalab heal` ends them. `rdmalab inject nic` makes the NIC itself\n" +
-			"fail.",
+			"  tear 10%         tears a share of the copies in a host's memory at 64-byte boundaries (with --host)\n\n" +
+			"A torn copy is one with a pause: a READ or WRITE has copied a part of its bytes, and a concurrent reader of the\n" +
+			"memory sees old and new bytes.\n\n" +
+			"The flags --opcode, --class, --qpn, --psn, --psn-offset, --transmission and --same-packet select packets. A packet\n" +
+			"must satisfy all given flags. If any of these flags is given, the rule hits only RoCEv2 packets. `rdmalab faults`\n" +
+			"lists the rules and their hits. `rdmalab inject nic` makes the NIC itself fail.\n\n" +
+			"The switch applies the rules on links. What happens to a packet depends only on the seed and the name of the rule,\n" +
+			"on the link and the direction, and on how many packets have passed since the rule was installed. So a run can be\n" +
+			"repeated: after `rdmalab heal` the names of rules begin with f1 again.",
 		Example: "  rdmalab inject loss 10% --link cn0\n" +
 			"  rdmalab inject drop --opcode RC_ATOMIC_ACK --once --link cn0 --dir down\n" +
 			"  rdmalab inject drop --opcode 'RC_READ_RESPONSE_*' --once --link cn0 --dir down\n" +

@@ -22,16 +22,18 @@ func injectNICCmd() *cobra.Command {
 		Use:   "nic HOST FAULT [--qpn N]",
 		Short: "Make a host's NIC fail as hardware does",
 		Long: "inject nic makes a NIC fail with the events and completions that failing hardware reports, so that you can watch\n" +
-			"how programs react. It prints how many queue pairs were chosen.\n\n" +
+			"how programs react. It prints how many queue pairs were hit. FAULT is one of\n\n" +
 			"  qp-error    queue pairs go to the error state: event QP fatal error, their work requests are flushed\n" +
-			"  stop        the same for queue pairs that execute a program (`rdmalab redn`): it ends, though it may loop for ever\n" +
+			"  stop        the same, but only for queue pairs whose send queue is a program of work requests that modify each other\n" +
+			"              (see `rdmalab redn`); it ends even a program that is an endless loop\n" +
 			"  cq-overrun  the completion queues of queue pairs overrun: event CQ error, and every queue pair that uses them fails\n" +
 			"  unplug      the device is gone: event device fatal error; as `rdmalab crash HOST --nic`\n\n" +
-			"With --qpn the fault hits this queue pair (qp-error, stop) or its completion queues (cq-overrun). Without --qpn\n" +
-			"it hits all queue pairs in use, or their completion queues; stop hits those with a send ring alone.\n" +
-			"`rdmalab status -o json` lists the queue pairs of each host, with \"ring\": true if they execute a program.\n" +
-			"`rdmalab restart HOST --nic` ends unplug. After the other faults, programs must make new queue pairs and\n" +
-			"completion queues.",
+			"With --qpn the fault hits this queue pair (qp-error, stop) or its completion queues (cq-overrun). Without --qpn,\n" +
+			"qp-error hits all queue pairs in use, cq-overrun all their completion queues, and stop all queue pairs that execute\n" +
+			"such a program. `rdmalab status -o json` lists the queue pairs of each host, with \"ring\": true if they execute a\n" +
+			"program.\n\n" +
+			"`rdmalab restart HOST --nic` ends unplug. After the other faults, programs must make new queue pairs and completion\n" +
+			"queues.",
 		Example: "  rdmalab inject nic ms0 qp-error --qpn 0x5a31c2\n" +
 			"  rdmalab inject nic cn0 stop\n" +
 			"  rdmalab inject nic cn0 cq-overrun\n" +

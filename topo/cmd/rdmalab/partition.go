@@ -19,10 +19,11 @@ func partitionCmd() *cobra.Command {
 		Use:   "partition GROUP [GROUP...] | partition --mend",
 		Short: "Drop every frame between groups of hosts",
 		Long: "partition makes the switch drop every frame between hosts of different groups. A group is a list of hosts,\n" +
-			"separated by commas; cn[0-3] stands for four hosts. If one group is given, all other hosts are the second group.\n" +
-			"If several groups are given, a host that is in none of them still reaches all hosts.\n\n" +
+			"separated by commas; cn[0-3] stands for four hosts. If one group is given, all other hosts are the second group. If\n" +
+			"several groups are given, a host that is in none of them still reaches all hosts.\n\n" +
 			"A new partition replaces the present one. Links keep their carrier, so a host notices a partition only by lost\n" +
-			"packets. A reliable connection between two groups fails when its retries run out.",
+			"packets. A reliable connection between two groups fails when its retries run out. --mend or `rdmalab heal` ends the\n" +
+			"partition.",
 		Example: "  rdmalab partition cn0,cn1 ms0 --for 10s\n" +
 			"  rdmalab partition 'cn[0-1]'\n" +
 			"  rdmalab partition --mend",

@@ -43,26 +43,31 @@ func perfCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf TEST --from HOST --to HOST",
 		Short: "Measure and verify the path between two hosts",
-		Long: "perf runs a test between two hosts of the rack, the client (--from) and the server (--to), and prints its result\n" +
-			"in the form of the program perftest. TEST is one of\n\n" +
+		Long: "perf runs a test between two hosts of the rack, the client (--from) and the server (--to). It prints the result in\n" +
+			"the columns of the program perftest (bytes, iterations, MiB/s and millions of messages per second, or\n" +
+			"microseconds). TEST is one of\n\n" +
 			"  write_bw read_bw send_bw atomic_bw  bandwidth and message rate\n" +
 			"  write_lat read_lat atomic_lat       latency: time from the post of an operation to its completion\n" +
 			"  send_lat                            latency: half of the round trip of a message and its echo\n" +
-			"  contend                             clients (--clients) repeat CAS on one word of the server's memory\n" +
-			"  locks                               clients (--clients) take and release one lock, a word of the server's memory\n" +
+			"  contend                             clients (--clients) repeat CAS on one word of the server's memory; prints the\n" +
+			"                                      rate\n" +
+			"  locks                               clients (--clients) take and release one lock, a word of the server's memory;\n" +
+			"                                      prints the number of locks taken and the time to get one\n" +
 			"  verify                              one WRITE, READ, CAS and FAA each; compares the bytes\n" +
 			"  soak                                --iters WRITEs, as many READs and as many SENDs, then --atomics CAS and FAA;\n" +
 			"                                      verifies every byte\n" +
-			"  onerma_read_bw onerma_write_bw      over the NICs without connections (key onerma of the rack file), which divide a\n" +
-			"  onerma_read_lat onerma_write_lat    message into operations of at most 4 KiB, and try failed ones again\n" +
+			"  onerma_read_bw onerma_write_bw      the same over the hosts' 1RMA NICs, which have no connections (SIGCOMM 2020;\n" +
+			"                                      needs\n" +
+			"  onerma_read_lat onerma_write_lat    `onerma: {}` in the rack file). A message is divided into operations of at most 4\n" +
+			"                                      KiB, and an operation that fails is tried again\n" +
 			"  raw_bw raw_lat                      frames of the same size without RDMA, for comparison\n\n" +
 			"SEND tests can use RC, UC or UD (-c), several queue pairs (--qps), and a shared receive queue at the server\n" +
 			"(--srq). Their bandwidth counts only delivered messages.\n\n" +
 			"The exit status is 1 if an operation failed or had a wrong result. Over UC and UD, a lost message is no failure;\n" +
-			"perf prints how many were lost.\n\n" +
-			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it\n" +
-			"is the address of perftest's server. Otherwise the host of --from waits as the server. Both ends need the same\n" +
-			"--size and --iters.",
+			"perf prints how many were lost. No flag takes 0: leave it out for its default.\n\n" +
+			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it is\n" +
+			"the address of perftest's server. Otherwise the host of --from waits as the server. Both ends need the same --size\n" +
+			"and --iters.",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
 			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0 --timeout 12\n" +
@@ -91,16 +96,16 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program perftest (default: another host of the rack)")
 	fs.Uint16Var(&f.port, "port", 0, "TCP port on which the ends of --peer exchange parameters (default 18515)")
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 64KiB for bandwidth, 8 for latency)")
-	fs.IntVar(&c.Iters, "iters", 0, "number of messages (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak)")
+	fs.IntVar(&c.Iters, "iters", 0, "number of messages or operations (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak)")
 	fs.IntVar(&c.Atomics, "atomics", 0, "with soak: number of CAS and FAA together (default 20000)")
 	fs.IntVar(&c.Depth, "tx-depth", 0, "messages in flight (default 128; 16 for atomics and soak)")
 	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion of every n-th message (default: a quarter of --tx-depth, at most 16)")
 	fs.StringVarP(&c.Conn, "connection", "c", "", "service of SEND tests: rc, uc or ud (default rc)")
 	fs.IntVar(&c.QPs, "qps", 0, "with send_bw: number of queue pairs (default 1)")
-	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared queue")
+	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared receive queue")
 	fs.IntVar(&c.Clients, "clients", 0, "with contend and locks: number of clients, each with one operation in flight (default 1)")
 	fs.StringVar(&c.Type, "type", "", "with atomic tests: cas or faa (default faa)")
-	fs.StringVar(&f.inline, "inline", "", "send messages of up to this many bytes inline (default: none)")
+	fs.StringVar(&f.inline, "inline", "", "copy the bytes of messages up to this size into the work request (inline), like 64 (default: no message)")
 	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message")
 	fs.IntVar(&c.MTU, "mtu", 0, "path MTU: 256, 512, 1024, 2048 or 4096 (default: the largest that the link allows)")
 	fs.Uint8Var(&c.Timeout, "timeout", 0, "ACK timeout as code n: 4.096us * 2^n (default 15, which is 134 ms)")

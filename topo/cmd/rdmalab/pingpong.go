@@ -29,11 +29,11 @@ func pingpongCmd() *cobra.Command {
 		Use:   "pingpong rc|uc|ud|srq [SERVER] --on HOST",
 		Short: "Be one end of ibv_rc_pingpong, or of its variants for UC, UD and SRQ",
 		Long: "pingpong speaks the protocol of the programs ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong and\n" +
-			"ibv_srq_pingpong. The other end is such a program on any machine, or another `rdmalab pingpong`. With SERVER, an\n" +
-			"address or a host of the rack, pingpong is the client. Without SERVER it is the server: it prints its address\n" +
-			"and waits for a client. Both ends need the same --size, --iters and --mtu.\n\n" +
-			"pingpong compares every received byte with the byte that the peer must have sent, and fails if one differs. At\n" +
-			"the end it prints the queue pairs, the bytes, the time of an iteration and the throughput.",
+			"ibv_srq_pingpong: two ends send a message to and fro. The other end is such a program on any machine, or another\n" +
+			"`rdmalab pingpong`. With SERVER, an address or a host of the rack, pingpong is the client. Without SERVER it is the\n" +
+			"server: it prints its address and waits for a client. Both ends need the same --size, --iters and --mtu.\n\n" +
+			"pingpong compares every received byte with the byte that the peer must have sent, and fails if one differs. At the\n" +
+			"end it prints the queue pairs, the bytes, the time of an iteration and the throughput.",
 		Example: "  rdmalab pingpong rc --on ms0   # in one terminal\n" +
 			"  rdmalab pingpong rc ms0 --on cn0   # in another one\n" +
 			"  rdmalab pingpong rc 10.77.0.200 --on cn0 --size 4096 --iters 1000",

@@ -19,12 +19,13 @@ func readCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read SERVER --on HOST",
 		Short: "Read words of a server's memory by a READ, for example counters of the switch",
-		Long: "read connects from host --on to the memory service of a server. The host's NIC reads words of 8 bytes from the\n" +
-			"region of this service by a READ, and the command prints the words that are not 0. No program of the server\n" +
-			"takes part in the READ.\n\n" +
-			"A rule with action=count and store=SERVER makes the switch keep counters in this region. They begin at the\n" +
-			"offset that at= of the rule gives. If store= names one server, counter i is the i-th word from there. If it names\n" +
-			"N servers, counter i is word i/N of server i modulo N.",
+		Long: "read connects from host --on to the memory service of a server: the service of its daemon that registers memory, a\n" +
+			"region, for other hosts. The NIC of host --on reads words of 8 bytes from this region by a READ; no program of the\n" +
+			"server takes part in it. read prints a line for each word that is not 0: WORD (its number from 0), OFFSET (its\n" +
+			"place in the region, in bytes) and VALUE (a decimal number).\n\n" +
+			"A rule of the switch with action=count and store=SERVER makes the switch keep counters in this region (see `rdmalab\n" +
+			"switch counted`). They begin at the offset that at= of the rule gives. If store= names one server, counter i is the\n" +
+			"i-th word from there. If it names N servers, counter i is word i/N of server i modulo N.",
 		Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
 			"  rdmalab read ms1 --on cn0 --words 64\n" +
 			"  rdmalab read ms1 --on cn0 --at 0x1000 --words 8 --all",

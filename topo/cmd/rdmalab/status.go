@@ -19,10 +19,14 @@ func statusCmd() *cobra.Command {
 		Use:        "status",
 		SuggestFor: []string{"ls", "ps", "list", "show"},
 		Short:      "Show every host and the switch: state, addresses, link, process",
-		Long: "status asks the processes, links and daemons of hosts and switch for their state now, and prints a line for\n" +
-			"each. MEMORY is the size of the memory that a host registers for others, LINK the carrier of its link, PID the\n" +
-			"process of its daemon. More tables follow if there is something to show: guests, programs that use a NIC, quotas\n" +
-			"that programs use, memory regions that exist longer than their programs, and containers. STATE is one of\n\n" +
+		Long: "status asks the processes, links and daemons of hosts and switch for their state now, and prints a line for each:\n" +
+			"its name, role, state and addresses, and\n\n" +
+			"  MEMORY  size of the memory that a host registers for others\n" +
+			"  LINK    carrier of its link: up or down\n" +
+			"  PID     process of its daemon\n\n" +
+			"More tables follow if there is something to show: guests (containers that have joined the rack), programs that use\n" +
+			"a NIC, quotas (limits of what a program may take from a NIC) that are in use, memory regions that exist longer than\n" +
+			"their programs, and containers. STATE is one of\n\n" +
 			"  up           the daemon answers\n" +
 			"  app-crashed  the programs have crashed (`rdmalab crash --app`), and the NIC works\n" +
 			"  app-hung     the programs are stopped (`rdmalab hang --app`), and the NIC works\n" +

@@ -19,17 +19,22 @@ func switchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "switch",
 		Short: "Show and change what the switch does with RDMA packets: its program, rules, connections and tables",
-		Long: "The commands below show what the program of the switch knows and does, and change the program and its rules\n" +
-			"while the rack is up. There are two programs:\n\n" +
+		Long: "The commands below show what the program of the switch knows and does, and change the program and its rules while\n" +
+			"the rack is up. There are two programs:\n\n" +
 			"  forward    forwards packets; it has no rules\n" +
-			"  swordbox   works on requests to memory servers as its rules say; `rdmalab switch rules add --help` lists what\n" +
-			"             rules can do\n\n" +
+			"  swordbox   works on requests to memory servers as its rules say; `rdmalab switch rules add --help` lists what rules\n" +
+			"             can do\n\n" +
 			"The rack file chooses the program (default forward), as in `rdmalab up -f topo/racks/swordbox.yaml`; `rdmalab\n" +
-			"switch program` changes it. The commands rules, connections, counters, held, keys and hot need swordbox.\n\n" +
-			"A moved request is one that the switch sends on a shared connection instead of the client's connection. A shared\n" +
-			"connection carries moved requests of several clients to a memory server; the switch makes it (under published\n" +
-			"rules, it takes the connection of a client). Clients and servers do not notice this, because the switch\n" +
-			"translates PSNs.",
+			"switch program` changes it. With forward, only the commands program, tables, trace and budget work; all others need\n" +
+			"swordbox.\n\n" +
+			"Terms of these pages (docs/glossary.md has more):\n\n" +
+			"  hardened, published  a published rule works as in the SwordBox paper; a hardened rule, the default, has the paper's\n" +
+			"                       holes closed: ways in which the design loses data or hangs (swordbox/HOLES.md)\n" +
+			"  tracked              the switch knows both directions of a reliable connection, the expected PSN and the path MTU\n" +
+			"  shared connection    a reliable connection to a memory server that carries requests of several clients. The switch\n" +
+			"                       makes it; under published rules, the switch takes the connection of a client\n" +
+			"  moved request        a request that the switch sends on a shared connection instead of the client's connection.\n" +
+			"                       Clients and servers do not notice this, because the switch translates PSNs",
 		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
 			"  rdmalab switch connections\n" +
 			"  rdmalab switch trace cn0 ms0",

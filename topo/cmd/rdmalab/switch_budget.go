@@ -16,17 +16,24 @@ func switchBudgetCmd() *cobra.Command {
 		Use:   "budget",
 		Short: "Estimate how much of a programmable switching chip the program would use",
 		Long: "budget estimates whether the program of the switch would fit on a programmable switching chip like Tofino. It\n" +
-			"places the tables and registers that the program declares in the stages of the chip, once for published and once\n" +
-			"for hardened rules, and lists what does not fit:\n\n" +
-			"  memory   memory blocks that need more stages than the chip has. The program keeps a ring for each connection; the\n" +
-			"           blocks of these rings are also listed separately\n" +
+			"places the tables and registers that the program declares in the stages of the chip, once as published rules need\n" +
+			"them and once as hardened rules do (see `rdmalab switch --help`). A table or register has a line:\n\n" +
+			"  ENTRIES, BITS  number of its entries, and bits of each\n" +
+			"  SIZE           ENTRIES times BITS, in bytes\n" +
+			"  BLOCKS         memory blocks that it takes\n" +
+			"  BEYOND         those of its blocks that lie behind the chip's last stage\n" +
+			"  UNITS          stateful units (which let a packet change a register) that it takes\n" +
+			"  STAGES         stages in which it lies\n\n" +
+			"Then budget lists what does not fit:\n\n" +
+			"  memory   memory blocks that need more stages than the chip has. The program keeps a ring of requests in flight for\n" +
+			"           each connection; the blocks of these rings are also listed separately\n" +
 			"  tables   tables into which packets insert entries: on a chip, only the control plane can insert\n" +
 			"  state    registers that are wider than a packet can write\n" +
-			"  actions  what no stage can do: keep a packet to send it later, act on a timer, make more packets, compute the ICRC\n" +
-			"           of a changed packet\n\n" +
-			"For comparison, budget prints what the authors' compiler reports for their P4 program (Figure 8 of the SwordBox\n" +
-			"paper), which only steers. The estimate is rough: what it says not to fit does not fit on a chip, but what it\n" +
-			"says to fit may still not fit.",
+			"  actions  what no stage can do: keep a packet to send it later, act on a timer, make more packets, compute the ICRC of\n" +
+			"           a changed packet\n\n" +
+			"The last table compares the shares of the chip with what the authors' compiler reports for their P4 program (Figure\n" +
+			"8 of the SwordBox paper), which only steers requests of the store Clover. The estimate is rough: what it says not\n" +
+			"to fit does not fit on a chip, but what it says to fit may still not fit.",
 		Example: "  rdmalab switch budget\n" +
 			"  rdmalab switch budget -o json | jq '.modes[] | {mode, stages, beyondBlocks}'",
 		Args: cobra.NoArgs,

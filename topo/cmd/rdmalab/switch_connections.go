@@ -25,7 +25,8 @@ func switchConnectionsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "connections",
 		Short: "Show the reliable connections that the switch tracks, and its shared connections",
-		Long: "The first table has the shared connections, which carry moved requests of several clients to memory servers:\n\n" +
+		Long: "The first table has the shared connections: reliable connections to memory servers on which the switch sends moved\n" +
+			"requests, those that it takes from the connections of several clients.\n\n" +
 			"  SHARED         memory server and number of the connection\n" +
 			"  STATE          waiting (for the next attempt to connect), dialing, up or ending\n" +
 			"  GEN            number of this connection since the switch started; it changes when the switch makes the connection\n" +
@@ -38,20 +39,21 @@ func switchConnectionsCmd() *cobra.Command {
 			"  QUEUE          number of packets that wait because too many requests are in flight\n" +
 			"  TRIES          while the connection is up, retries since the server's last response; otherwise failed attempts to\n" +
 			"                 connect\n\n" +
-			"Below the table, each connection with requests in flight has lines with its oldest request and the waiting\n" +
-			"clients.\n\n" +
-			"The last table has one line for each flow, which is one direction of a connection: the requests from FROM to TO\n" +
-			"and the responses to them. Without --all, it shows one flow of each open connection. This is the flow whose\n" +
-			"requests go to a memory server. If neither end is a memory server, it is the busier flow.\n\n" +
-			"  STATE  learning, connecting, open, closing or closed\n" +
-			"         If requests of the flow were moved: shared (its requests are moved now), own (its requests are on the\n" +
-			"         client's connection again), waiting (the switch holds some requests) or dead (the switch refuses the flow)\n" +
-			"  MOVED  number of requests that were moved\n" +
-			"  SHIFT  difference between the client's PSNs and the PSNs that the server sees, because of moved requests\n" +
-			"  IDLE   time since the last packet\n\n" +
+			"Below the table, each connection with requests in flight has lines with its oldest request and the waiting clients.\n\n" +
+			"The last table has one line for each flow, which is one direction of a connection: the requests from FROM to TO and\n" +
+			"the responses to them. Without --all, it shows one flow of each open connection. This is the flow whose requests go\n" +
+			"to a memory server. If neither end is a memory server, it is the busier flow.\n\n" +
+			"  STATE     learning, connecting, open, closing or closed\n" +
+			"            If requests of the flow were moved: shared (its requests are moved now), own (its requests are on the\n" +
+			"            client's connection again), waiting (the switch holds some requests) or dead (the switch refuses the flow)\n" +
+			"  MTU       path MTU in bytes\n" +
+			"  NEXT PSN  PSN of the next request, as the client counts\n" +
+			"  MOVED     number of requests that were moved\n" +
+			"  SHIFT     difference between the client's PSNs and the PSNs that the server sees, because of moved requests\n" +
+			"  IDLE      time since the last packet\n\n" +
 			"? stands for what the switch does not know yet. After a restart of the switch, there may be a table BROKEN BY\n" +
-			"RESTART. It has the connections with moved requests that the restart has broken: the switch answers their\n" +
-			"requests with a fatal NAK, and their clients must connect again.",
+			"RESTART. It has the connections with moved requests that the restart has broken: the switch answers their requests\n" +
+			"with a fatal NAK, and their clients must connect again.",
 		Example: "  rdmalab switch connections\n" +
 			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'",
 		Args: cobra.NoArgs,
@@ -61,7 +63,7 @@ func switchConnectionsCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "both flows of each connection, and connections that have ended")
+	cmd.Flags().BoolVar(&all, "all", false, "also show the other flow of each connection, and connections that have ended")
 	outputFlag(cmd)
 	cmd.AddCommand(adoptCmd(), dropCmd())
 	return cmd
@@ -248,11 +250,11 @@ func adoptCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt SERVER",
 		Short: "Give the switch a shared connection that was set up by hand",
-		Long: "adopt is for a server without a connection manager. The switch cannot connect to such a server by itself; rules\n" +
-			"for it have service=none. First set up a queue pair of the server for a reliable connection to the switch. As\n" +
-			"the other end, give the addresses that `rdmalab status` shows for the switch, and a queue pair number of your\n" +
-			"choice (--qpn). adopt then makes the switch this other end, and the switch sends moved requests on the\n" +
-			"connection. If the connection fails, the switch forgets it: set up and adopt another one.",
+		Long: "adopt is for a server without a connection manager. The switch cannot connect to such a server by itself; rules for\n" +
+			"it have service=none. First set up a queue pair of the server for a reliable connection to the switch. As the other\n" +
+			"end, give the addresses that `rdmalab status` shows for the switch, and a queue pair number of your choice (--qpn).\n" +
+			"adopt then makes the switch this other end, and the switch sends clients' requests on the connection, as on shared\n" +
+			"connections that it has made itself. If the connection fails, the switch forgets it: set up and adopt another one.",
 		Example:           "  rdmalab switch connections adopt ms0 --server-qpn 0x11 --qpn 0x77 --send-psn 0 --recv-psn 0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,
@@ -270,7 +272,7 @@ func adoptCmd() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.IntVar(&f.shard, "shard", 0, "number of the shared connection, from 0 to one less than shards of the rules (default 0)")
+	fs.IntVar(&f.shard, "shard", 0, "number of the shared connection to the server: from 0 to N-1 if the rules have shards=N (default 0)")
 	fs.StringVar(&f.serverQPN, "server-qpn", "", "number of the server's queue pair, decimal or 0x… (required)")
 	fs.StringVar(&f.ownQPN, "qpn", "", "queue pair number of the switch, to which the server's queue pair sends (required)")
 	fs.StringVar(&f.sendPSN, "send-psn", "0", "first PSN that the server expects")

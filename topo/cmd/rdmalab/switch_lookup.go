@@ -34,14 +34,14 @@ func lookupAddCmd(remove bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add RULE KEY=VALUE…",
 		Short: "Write an entry into the table of a rule",
-		Long: "add writes an entry of RULE's table into a server's memory, and returns when the server has it. RULE is the id of\n" +
-			"a rule with action lookup (`rdmalab switch rules`). If there is an entry with the same key, its action is replaced.\n" +
+		Long: "add writes an entry of RULE's table into a server's memory, and returns when the server has it. RULE is the id of a\n" +
+			"rule with action lookup (`rdmalab switch rules`). If there is an entry with the same key, its action is replaced.\n" +
 			"These arguments are the key; an entry applies to the packets that have exactly these values:\n\n" +
 			"  to=ADDRESS[:PORT]    destination; if the rule has match=destination, it is the whole key and has no port\n" +
 			"  from=ADDRESS[:PORT]  source\n" +
 			"  proto=NAME           tcp, udp, icmp, icmpv6 or a number\n\n" +
-			"Without match=destination the key has all three. These arguments are the action, what the switch does with such a\n" +
-			"packet:\n\n" +
+			"Without match=destination the key has all three. The other arguments are the action: what the switch does with such\n" +
+			"a packet. An entry without an action lets the packet pass.\n\n" +
 			"  dst=ADDRESS[:PORT]   replaces the packet's destination address and, if PORT is given, its destination port\n" +
 			"  src=ADDRESS[:PORT]   the same for the source; an entry cannot have both src and dst\n" +
 			"  dscp=N               sets the DSCP, 0 to 63\n" +
@@ -49,7 +49,7 @@ func lookupAddCmd(remove bool) *cobra.Command {
 			"                       rule replaces or moves to a connection of the switch do not go there\n" +
 			"  drop                 drops the packet\n\n" +
 			"A host's name stands for its IPv4 address. Checksums of IPv4, TCP, UDP and ICMPv6 are corrected.",
-		Example: "  rdmalab switch lookup add nat to=cn1 dst=ms0\n" +
+		Example: "  rdmalab switch lookup add nat to=cn1 dst=ms0   # rule nat has match=destination\n" +
 			"  rdmalab switch lookup add flows from=cn0:4000 to=cn1:80 proto=tcp dscp=46",
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

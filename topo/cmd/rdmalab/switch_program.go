@@ -18,15 +18,16 @@ func switchProgramCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "program [NAME]",
 		Short: "Show or change the program that the switch runs",
-		Long: "Without NAME, program shows the program that the switch runs, the other programs, the number of rules, and the\n" +
-			"size of the tables and registers that the program declares. Programs are forward and swordbox (see `rdmalab\n" +
-			"switch --help`); the rack file chooses one by `switch: {program: NAME}`.\n\n" +
-			"With NAME, the switch runs that program from now on, also after a restart. The present rules are removed,\n" +
-			"even if NAME runs already. If the rack file chooses NAME, the rules of the file replace them. Connections of\n" +
-			"clients stay open.\n\n" +
-			"If swordbox has moved requests of a connection, only swordbox can translate the PSNs of that connection. While\n" +
-			"such a connection is open, the command fails and changes nothing. End the clients that `rdmalab switch\n" +
-			"connections` shows with moved requests, and try again.",
+		Long: "Without NAME, program shows the program that the switch runs, the other programs, the number of rules, and the size\n" +
+			"of the tables and registers that the program declares (what a switching chip would need; see `rdmalab switch\n" +
+			"budget`). Programs are forward and swordbox (see `rdmalab switch --help`); the rack file chooses one by `switch:\n" +
+			"{program: NAME}`.\n\n" +
+			"With NAME, the switch runs that program from now on, also after a restart. The present rules are removed, even if\n" +
+			"NAME runs already. If the rack file chooses NAME, the rules of the file replace them. Connections of clients stay\n" +
+			"open.\n\n" +
+			"If swordbox has moved requests of a connection (has sent them on a connection of the switch instead), only swordbox\n" +
+			"can translate the PSNs of that connection. While such a connection is open, the command fails and changes nothing.\n" +
+			"End the clients that `rdmalab switch connections` shows with moved requests, and try again.",
 		Example: "  rdmalab switch program\n" +
 			"  rdmalab switch program swordbox && rdmalab switch rules add server=ms0 action=steer\n" +
 			"  rdmalab switch program forward",

@@ -19,11 +19,12 @@ func switchRulesCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "List, add, remove and load the rules of program swordbox",
-		Long: "A rule of program swordbox selects requests by memory server, address and R_Key, and says what the switch does\n" +
-			"with them. `rdmalab switch rules add --help` explains its keys.\n\n" +
+		Long: "A rule of program swordbox selects requests by memory server, address and R_Key, and says what the switch does with\n" +
+			"them. `rdmalab switch rules add --help` explains its keys.\n\n" +
 			"rules lists the rules in force. The first rule that matches a request applies to it. Rules of action count only\n" +
-			"observe, so such a rule may apply in addition. Requests that no rule matches are forwarded unchanged. Columns\n" +
-			"have the names of the keys; SHARDS and SERVICE are shown for hardened rules of action move and atomics.\n\n" +
+			"observe, so such a rule may apply in addition. Requests that no rule matches are forwarded unchanged. Columns have\n" +
+			"the names of the keys; SHARDS and SERVICE are shown for rules of action move and atomics in mode hardened, and are\n" +
+			"- for all others.\n\n" +
 			"When the rack comes up, the rules are those of the rack file. Changes by `rules add`, `remove` and `load` last\n" +
 			"until `rdmalab down`; they survive a crash of the switch.",
 		Example: "  rdmalab switch rules\n" +
@@ -81,7 +82,10 @@ func addRuleCmd() *cobra.Command {
 		Short: "Add a rule behind or before the others",
 		Long: "add adds a rule behind the others, or with --first before them, and prints the rule with its name. It fails if\n" +
 			"an earlier rule matches every request that the new rule would match. The arguments are the keys of a rule, as in\n" +
-			"a rack file; server and action are required. Actions:\n\n" +
+			"a rack file; server and action are required. The switch must run program swordbox.\n\n" +
+			"A shared connection is a reliable connection of the switch to a memory server, on which it sends requests of\n" +
+			"several clients. In the store Clover a node is one version of a key's value, and an append is the CAS that puts a\n" +
+			"new node behind the newest one. Actions:\n\n" +
 			actions.String() + "\nKeys, with examples:\n\n" + keys.String(),
 		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
 			"  rdmalab switch rules add id=page server=ms1 action=move range=0x1000-0x2000",
@@ -109,8 +113,9 @@ func loadRulesCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "load RACKFILE",
 		Short: "Replace the rules in force by those of a rack file",
-		Long: "load replaces the rules in force by those of a rack file, and lists them. If a rule is refused, no rule changes.\n" +
-			"The rest of the file is checked and has no effect on the rack. Errors are reported with line and column.",
+		Long: "load replaces the rules in force by those of a rack file (its key switch: rules), and lists them. If a rule is\n" +
+			"refused, no rule changes. The rest of the file is checked and has no effect on the rack. Errors are reported with\n" +
+			"line and column.",
 		Example: "  rdmalab switch rules load topo/racks/swordbox.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -185,10 +190,10 @@ func removeRuleCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove ID…",
 		Short: "Remove rules by name",
-		Long: "remove ends the rules with these names; `rdmalab switch rules` lists them. Requests that arrive later are treated by\n" +
-			"the remaining rules, or forwarded unchanged.\n\n" +
-			"If a removed rule has made the switch send requests of a client on another connection, the packet sequence numbers\n" +
-			"(PSNs) of the client and of the server differ. The switch continues to translate them until the client's\n" +
+		Long: "remove ends the rules with these names; `rdmalab switch rules` lists them. Requests that arrive later are treated\n" +
+			"by the remaining rules, or forwarded unchanged.\n\n" +
+			"A removed rule may have moved requests of a client to a connection of the switch. Then the packet sequence numbers\n" +
+			"(PSNs) of the client and of the server differ, and the switch continues to translate them until the client's\n" +
 			"connection ends.",
 		Example: "  rdmalab switch rules remove locks",
 		Args:    cobra.MinimumNArgs(1),

@@ -23,18 +23,19 @@ func switchTablesCmd() *cobra.Command {
 		Use:   "tables [NAME]",
 		Short: "List the tables of the switch, show one, or empty one",
 		Long: "Without NAME, tables lists the tables of the switch and of its program. USED is the number of entries, OF is the\n" +
-			"largest possible number of entries, and CLEAR says whether --clear can empty the table. With NAME, tables shows\n" +
-			"the entries of a table:\n\n" +
+			"largest possible number of entries, and CLEAR says whether --clear can empty the table. With NAME, tables shows the\n" +
+			"entries of a table:\n\n" +
 			"  macs    MAC addresses, and the port where each was last seen\n" +
 			"  flows   counts of RoCEv2 packets and bytes by source, destination and queue pair, tracked or not\n" +
-			"  groups  multicast groups and their members\n" +
-			"  rows    with program swordbox: the flows that it tracks, of reliable connections, as `rdmalab switch\n" +
+			"  groups  multicast groups and their members\n\n" +
+			"With program swordbox, NAME may also be\n\n" +
+			"  rows    the two directions (flows) of the reliable connections that the program tracks, as `rdmalab switch\n" +
 			"          connections --all` shows them\n" +
-			"  words   with program swordbox: words of memory on which atomics under rules work\n" +
-			"  held    requests that wait in the switch, as `rdmalab switch held` shows them\n" +
-			"  keys    keys of Clover that clients request most, as `rdmalab switch keys` shows them\n" +
-			"  hot     addresses that requests access most, as `rdmalab switch hot` shows them\n\n" +
-			"The table words has these columns:\n\n" +
+			"  words   words of memory on which atomics under rules work\n" +
+			"  held, keys, hot, counted, slots, buffers, lookup\n" +
+			"          the same as `rdmalab switch held`, `rdmalab switch keys` and so on, with all lines\n\n" +
+			"The table words has these columns; a shared connection is one on which the switch sends the requests of several\n" +
+			"clients:\n\n" +
 			"  STATE    pass: operations on the word travel on clients' connections\n" +
 			"           unknown: operations travel on a shared connection, and the switch does not know the value of the word\n" +
 			"           known: operations travel on a shared connection, and the switch replaces atomics by WRITEs\n" +
@@ -44,9 +45,9 @@ func switchTablesCmd() *cobra.Command {
 			"  EPOCH    how often the value has become unknown\n" +
 			"  PENDING  number of requests for the word that are in flight\n\n" +
 			"--clear empties the table NAME; the switch fills it again from later packets. After the table words was emptied,\n" +
-			"the switch sends the next atomic on each word to the server unchanged, because it does not know the value. In\n" +
-			"the table rows, --clear keeps the entries of flows with moved requests: without these entries the switch could\n" +
-			"not translate PSNs, and the connections would break.",
+			"the switch sends the next atomic on each word to the server unchanged, because it does not know the value. In the\n" +
+			"table rows, --clear keeps the entries of flows with moved requests (sent on a shared connection): without these\n" +
+			"entries the switch could not translate PSNs, and the connections would break.",
 		Example: "  rdmalab switch tables\n" +
 			"  rdmalab switch tables words\n" +
 			"  rdmalab switch tables words --clear",
@@ -74,7 +75,7 @@ func switchTablesCmd() *cobra.Command {
 			return showTable(cmd, args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&clearIt, "clear", false, "empty the table NAME")
+	cmd.Flags().BoolVar(&clearIt, "clear", false, "empty the table NAME; it must have yes in column CLEAR")
 	outputFlag(cmd)
 	return cmd
 }

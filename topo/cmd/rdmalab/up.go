@@ -38,11 +38,12 @@ func upCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [-f RACK.yaml]",
 		Short: "Bring a rack up and verify every compute to memory path",
-		Long: "up makes the hosts, the switch and the links of a rack, and waits until every host answers. Then it verifies\n" +
-			"each path from a compute host to a memory host: it executes WRITE, READ, CAS and FAA on it and compares the\n" +
-			"bytes. It prints the hosts as `rdmalab status` does, and commands to try. Without -f it takes the built-in rack.\n" +
-			"The rack has the name that --rack or " + rackEnv + " gives. If neither is given, it has the name in the rack file; in the\n" +
-			"built-in rack this is \"default\".\n\n" +
+		Long: "up makes the hosts, the switch and the links of a rack, and waits until every host answers. Then it verifies each\n" +
+			"path from a compute host to a memory host: it executes WRITE, READ, CAS and FAA on it and compares the bytes. It\n" +
+			"prints the hosts as `rdmalab status` does, and commands to try. up needs root.\n\n" +
+			"Without -f it takes the built-in rack: the metadata host md0, the memory servers ms0 and ms1, and the compute hosts\n" +
+			"cn0 to cn3. docs/reference/rack-file.md explains rack files. The rack has the name that --rack or " + rackEnv + "\n" +
+			"gives. If neither is given, it has the name in the rack file; in the built-in rack this is \"default\".\n\n" +
 			"With --runtime docker the hosts are containers. Every command works for them as for any host.\n\n" +
 			"A rack that is up already stays as it is. What a crashed run has left behind is removed first. If up fails,\n" +
 			"`rdmalab doctor` says what the machine lacks; if a path does not work, the rack stays up, and `rdmalab logs` has\n" +
@@ -65,7 +66,7 @@ func upCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file to bring up (default: the built-in rack)")
-	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "do not verify the paths")
+	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "do not verify the paths from compute hosts to memory hosts")
 	in.add(cmd)
 	must(cmd.MarkFlagFilename("file", "yaml", "yml"))
 	return cmd
