@@ -19,24 +19,27 @@ func (s *Store) complete() {
 	or(
 		&c.Stop, "Let the hosts forget the store; it stays in memory",
 		fmt.Sprintf("stop stops the use of the store on all hosts, and prints nothing. Its keys stay in the memory of the memory\n"+
-			"servers. Operations fail until `rdmalab %s start`, which finds the keys again. After stop, another kind of\n"+
-			"store can use the memory: start it with --fresh, which destroys the keys of this store.", s.Name),
+			"servers. Operations fail until `rdmalab %s start`, which finds the keys again. Only one store can use the\n"+
+			"memory servers at a time: after stop, another one can be started with --fresh, which destroys the keys of this\n"+
+			"store.", s.Name),
 		fmt.Sprintf("  rdmalab %s stop\n  rdmalab %[1]s start # finds its keys again", s.Name),
 	)
 	or(
 		&c.Load, "Insert the keys from 0 to --keys minus 1",
 		"load lets clients on all compute hosts insert the keys 0, 1, 2 and so on, as many as --keys says. A key that\n"+
 			"exists already keeps its value. Each value contains its key and a checksum, so that `rdmalab run ycsb --no-load`\n"+
-			"can verify what it reads. If the store has not been started, load starts it.",
+			"can verify what it reads. load prints how long it took. If the store has not been started, load starts it.",
 		fmt.Sprintf("  rdmalab %s load --keys 1000\n  rdmalab run ycsb --store %[1]s --keys 1000 --no-load", s.Name),
 	)
 	if c.Check.New == nil {
 		or(
 			&c.Check, "Let clients work on a few keys, and check that their history is linearizable",
 			"check lets several clients on one host read, write, insert and delete a few keys, and records every operation\n"+
-				"with its answer. Then it proves for each key that one order of all operations explains all answers (that the\n"+
-				"history is linearizable). You may inject faults meanwhile.\n\n"+
-				"The exit status is 1 if there is no such order for a key.",
+				"with its answer (the history). Then it looks for one order of the operations on each key that explains all\n"+
+				"answers and agrees with the times of the operations: the history is linearizable if there is such an order. You\n"+
+				"may inject faults while check runs. The store must have been started.\n\n"+
+				"check prints the number of operations and how many had no answer, because they timed out. The exit status is 1\n"+
+				"if there is no such order for a key.",
 			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link ms0 && rdmalab %[1]s check --clients 8 --rounds 500", s.Name),
 		)
 		c.Check.From, c.Check.Output, c.Check.New = true, true, newHistory
@@ -54,7 +57,7 @@ func (s *Store) complete() {
 func newHistory(fs *pflag.FlagSet) func(*Call) (Result, error) {
 	in := HistoryRequest{Clients: 8, Keys: 16}
 	HistoryFlags(fs, &in)
-	fs.BoolVar(&in.Loss, "loss", false, "do not report keys that were lost with a memory server: use it if you crash memory servers during the check")
+	fs.BoolVar(&in.Loss, "loss", false, "accept that a key is missing whose memory server has crashed: use it if you crash memory servers during the check")
 	return func(c *Call) (Result, error) {
 		v, err := c.History(in)
 		if err != nil {

@@ -56,7 +56,7 @@ func (c *calls) add(o *calls) {
 }
 
 func newCalls(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
-	clients := fs.Int("clients", 8, "clients on all compute hosts together")
+	clients := fs.Int("clients", 8, "clients in all, spread over the compute hosts")
 	duration := fs.Duration("duration", 2*time.Second, "how long the clients make calls")
 	return func(c *store.Call) (store.Result, error) {
 		hosts := c.Rack.ByRole(spec.Compute)

@@ -48,22 +48,27 @@ func cost(c kv.Store) string {
 func commands() store.Commands {
 	return store.Commands{
 		Short: "Run the key-value store Clover on the rack",
-		Long: "Clover is a key-value store. Its values are in the memory of the rack's memory servers, where no program works\n" +
-			"for the store. The metadata server, a process on the metadata host, gives out space. Clients read and write the\n" +
-			"memory by one-sided verbs.\n\n" +
-			"If the metadata server crashes, no value is lost. If a memory server crashes, its values are lost, unless the\n" +
-			"store has copies of them on other memory servers (--replicas of `rdmalab clover start`).",
+		Long: "Clover is a key-value store (ATC 2020). Its values are in the memory of the rack's memory servers, where no program\n" +
+			"works for the store. The metadata server, a process on the metadata host, gives out space in this memory. Clients,\n" +
+			"in the daemons of the compute hosts, read and write the memory by one-sided verbs.\n\n" +
+			"A node is one version of a value; the nodes of a key, from the oldest to the newest, are its chain. A client\n" +
+			"changes a value by an append: it writes a new node, and puts it behind the newest one by a CAS.\n\n" +
+			"If the metadata server crashes, no value is lost. If a memory server crashes, its values are lost, unless the store\n" +
+			"has copies of them on other memory servers (--replicas of `rdmalab clover start`).",
 		Example: "  rdmalab clover start\n" +
 			"  rdmalab clover insert 7 hello && rdmalab clover get 7\n" +
 			"  rdmalab run ycsb --workload a --clients 16\n" +
 			"  rdmalab clover stat",
 		Start: store.Command{
 			Short: "Start the metadata server, and with it the store",
-			Long: "start starts the metadata server. The metadata server finds the store that is in the memory of the memory\n" +
-				"servers, or makes one if there is none. The store uses the memory that the rack file gives the memory servers.\n\n" +
-				"If the metadata server runs already, start does not change it. It fails if --fresh is given, or if --format, --keys,\n" +
-				"--region, --threads, --replicas, --balance or --lease differ from the present values. To change them, end all\n" +
-				"clients and use `rdmalab clover stop` first.",
+			Long: "start starts the metadata server, a process on the metadata host. It finds the store that is in the memory of the\n" +
+				"memory servers, or makes one if there is none. The store uses the memory that the rack file gives the memory\n" +
+				"servers.\n\n" +
+				"If the metadata server runs already, start does not change it. It fails if --fresh is given, or if --format,\n" +
+				"--keys, --region, --threads, --replicas, --balance or --lease differ from the present values. To change them, end\n" +
+				"all clients and use `rdmalab clover stop` first.\n\n" +
+				"A node, below, is one version of a value. Values are in nodes, and each node is on one memory server, or on several\n" +
+				"with --replicas.",
 			Example: "  rdmalab clover start\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --replicas 2 # every value on two memory servers",
@@ -72,23 +77,24 @@ func commands() store.Commands {
 		},
 		Stop: store.Command{
 			Short: "Stop the metadata server; the store stays in memory",
-			Long:  "stop ends the metadata server. `rdmalab clover start` finds the store again in the memory of the memory servers.",
+			Long: "stop ends the metadata server, and prints nothing. Operations fail until `rdmalab clover start`, which finds the store again\n" +
+				"in the memory of the memory servers.",
 			Example: "  rdmalab clover stop\n" +
 				"  rdmalab clover start # finds everything again",
 		},
 		Stat: store.Command{
 			Short: "Show how much of the store is used, and the metadata server's counters",
-			Long: "stat asks the metadata server. A node is one version of a value; the nodes of a key, from the oldest to the\n" +
-				"newest, are its chain.\n\n" +
+			Long: "stat asks the metadata server, which must run. A node is one version of a value; the nodes of a key, from the\n" +
+				"oldest to the newest, are its chain. An epoch is a step of the metadata server: memory that was given back is used\n" +
+				"again when all clients have confirmed a new epoch, because they no longer use the old addresses.\n\n" +
 				"  keys      number of keys that exist, and how many the store can hold; lost: number of keys whose value was on a\n" +
 				"            memory server that crashed\n" +
 				"  nodes     number of all nodes of the memory servers: those that are free, held by clients for later writes, in\n" +
-				"            chains, or waiting; a waiting node is reused when all clients have confirmed a new epoch\n" +
-				"  copies    if each node has several copies: how many, and how many memory servers have no copy of any node at\n" +
-				"            present\n" +
+				"            chains, or waiting for a new epoch\n" +
+				"  copies    if each node has several copies: how many, and how many memory servers have no copy of any node at present\n" +
 				"  segments  pieces of memory that are divided into nodes of one size (class), those that have no size yet, and those\n" +
-				"            that may be divided again when all clients have confirmed a new epoch; below are the nodes by size and\n" +
-				"            by memory server, with the share of new keys that get their nodes there\n" +
+				"            that may be divided again after a new epoch; below are the nodes by size and by memory server, with the\n" +
+				"            share of new keys that get their nodes there\n" +
 				"  clients   number of clients that are connected, and the number of the present epoch\n" +
 				"  requests  number of requests that the metadata server has answered, and that it has refused\n" +
 				"  chains    number of headers (first words of nodes) that the metadata server has read; keys that it has recovered,\n" +
@@ -100,19 +106,20 @@ func commands() store.Commands {
 		Check: store.Command{
 			Short: "Let clients work on a few keys, and check that their history is linearizable",
 			Long: "check lets several clients on one host read, write, insert and delete the same few keys, and records every\n" +
-				"operation with its response. Then it proves for each key that one order of all operations explains all responses\n" +
-				"(that the history is linearizable). The exit status is 1 if there is no such order. You may inject faults, and\n" +
-				"crash and restart hosts, while check runs. If a memory server may crash, add --loss: values that were in its\n" +
-				"memory may then be missing.",
+				"operation with its response (the history). Then it looks for one order of the operations on each key that explains\n" +
+				"all responses and agrees with the times of the operations: the history is linearizable if there is such an order.\n" +
+				"The exit status is 1 if there is none. The store must have been started. You may inject faults, and crash and\n" +
+				"restart hosts, while check runs. If a memory server may crash, add --loss.",
 			Example: "  rdmalab inject loss 5% --link ms0 && rdmalab clover check --clients 8\n" +
 				"  (sleep 1; rdmalab crash md0; rdmalab restart md0; rdmalab clover start) & rdmalab clover check --rounds 2000",
 			From: true, Output: true, Running: true, New: newCheck,
 		},
 		Further: map[string]store.Command{"calls": {
 			Short: "Measure how many calls a second the metadata server answers",
-			Long: "calls lets clients on all compute hosts ask the metadata server for a free node and give it back, again and\n" +
-				"again, and counts the calls that were answered. The memory servers take no part in this. Other clients may work\n" +
-				"at the same time; their calls are not counted.",
+			Long: "calls lets clients on all compute hosts ask the metadata server for a free node (a place for one version of a\n" +
+				"value) and give it back, again and again. It prints how many calls a second were answered. The memory servers take\n" +
+				"no part in this. Other clients may work at the same time; their calls are not counted. The store must have been\n" +
+				"started.",
 			Example: "  rdmalab clover stop; rdmalab clover start --threads 2\n" +
 				"  rdmalab clover calls --clients 16 --duration 2s",
 			Output: true, Running: true, New: newCalls,
@@ -125,16 +132,16 @@ func commands() store.Commands {
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var cfg Config
 	var region string
-	fs.StringVar(&cfg.Format, "format", "", "what a node contains besides the value: hardened (key, length, checksum), "+
-		"keyed (key), or published (nothing) (default hardened)")
+	fs.StringVar(&cfg.Format, "format", "", "what a node contains besides its header and the value: hardened (key, length, checksum), "+
+		"keyed (key), or published (nothing, as in Clover's paper) (default hardened)")
 	fs.IntVar(&cfg.Keys, "keys", 0, "how many keys the store can hold (default 65536)")
 	fs.StringVar(&region, "region", "", "bytes of each memory server to use, like 1MiB (default: all)")
 	fs.DurationVar(&cfg.Lease, "lease", 0, "how long after the metadata server's last response a client may use the "+
-		"addresses that it knows (default 2s)")
-	fs.IntVar(&cfg.Threads, "threads", 0, "how many threads of the metadata server answer requests that need no memory server; one "+
-		"more thread does the rest (default 0: one thread does everything)")
-	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many copies each node has, on as many memory servers: 1 to 3; have more memory "+
-		"servers than copies (default 1)")
+		"addresses of nodes that it remembers; then it must ask the metadata server again (default 2s)")
+	fs.IntVar(&cfg.Threads, "threads", 0, "how many threads of the metadata server answer those requests for which it need not access a memory server; "+
+		"one more thread does the rest (default 0: one thread does everything)")
+	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many copies each node has, each on another memory server: 1 to 3; a rack with more memory servers than "+
+		"copies survives more crashes (default 1)")
 	fs.BoolVar(&cfg.Balance, "balance", false, "place more new keys on memory servers that have more free room or answer faster "+
 		"(default: on all in turn)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty store, whatever the memory holds; clients of an earlier store "+
@@ -268,8 +275,8 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&in.Value, "value-size", 100, "bytes of a value")
 	store.Renamed(fs, map[string]string{"value": "value-size"})
 	fs.IntVar(&in.Share, "share-qp", 0, "how many clients share a queue pair to each memory server (default: each client has its own)")
-	fs.StringVar(&in.Reporter, "reporter", "", "how appends are reported to the metadata server: client (each client itself) or process (all together) (default client)")
-	fs.BoolVar(&in.Loss, "loss", false, "a memory server may crash while check runs: its values may be missing")
+	fs.StringVar(&in.Reporter, "reporter", "", "how the metadata server learns of appends (new versions of values): from each client itself (client), or from all clients together (process) (default client)")
+	fs.BoolVar(&in.Loss, "loss", false, "a memory server may crash while check runs: accept that values are missing that were in its memory")
 	return func(c *store.Call) (store.Result, error) {
 		v := new(verdict)
 		var err error

@@ -37,15 +37,17 @@ func cost(s kv.Store) string {
 func commands() store.Commands {
 	return store.Commands{
 		Short: "Run the hash table FUSEE on the rack",
-		Long: "FUSEE is a key-value store, a hash table in the memory of the rack's memory servers. Clients search and change\n" +
-			"it by one-sided verbs alone, and decide between themselves which change of a key wins. No process on a memory\n" +
-			"server takes part in an operation; the daemon of a memory server only gives out blocks of memory.\n\n" +
-			"If a client ends, other clients take over its blocks. If a client dies, the clients that wait for it finish what\n" +
-			"it has begun.\n\n" +
-			"With --master of `rdmalab fusee start`, a compute host runs a master. If a memory server crashes, the master\n" +
-			"lets the store go on without this server, and fills the server when it comes back. The master also recovers\n" +
-			"clients that have died. Without a master, no memory server may fail. With --standby of `rdmalab fusee start`,\n" +
-			"another compute host takes the master's place when the master dies or hangs.",
+		Long: "FUSEE is a key-value store (FAST 2023), a hash table in the memory of the rack's memory servers. Clients search and\n" +
+			"change it by one-sided verbs alone, and decide between themselves which change of a key wins. No process on a\n" +
+			"memory server takes part in an operation; the daemon of a memory server only gives out blocks of memory.\n\n" +
+			"The index of the table has slots: words that name objects. An object is a key with its value, and lies in a block\n" +
+			"that a client has taken. Objects have copies (replicas) on several memory servers, and so can the index.\n\n" +
+			"If a client ends, other clients take over its blocks. If a client dies, the clients that wait for it finish what it\n" +
+			"has begun.\n\n" +
+			"With --master of `rdmalab fusee start`, a compute host runs a master. If a memory server crashes, the master lets\n" +
+			"the store go on without this server, and fills the server when it comes back. The master also recovers clients that\n" +
+			"have died. Without a master, no memory server may fail. With --standby of `rdmalab fusee start`, another compute\n" +
+			"host takes the master's place when the master dies or hangs.",
 		Example: "  rdmalab fusee start\n" +
 			"  rdmalab fusee insert 7 hello && rdmalab fusee get 7 -v\n" +
 			"  rdmalab run ycsb --store fusee --workload a\n" +
@@ -53,8 +55,10 @@ func commands() store.Commands {
 		Start: store.Command{
 			Short: "Find the table, or make an empty one, and tell every compute host where it is",
 			Long: "start looks for a table in the memory of the memory servers, and makes an empty one if there is none. Then the\n" +
-				"clients of every compute host can use it. --replicas, --index-replicas, --groups and --block are used only when\n" +
-				"a table is made. --cache and --threshold apply to the compute hosts, from now on.",
+				"clients of every compute host can use it. --replicas, --index-replicas, --groups, --grow and --block are used only\n" +
+				"when a table is made. --cache and --threshold apply to the compute hosts, from now on.\n\n" +
+				"The index of the table has slots (words) in buckets of seven; a slot names an object, which is a key with its\n" +
+				"value. Clients take memory for objects in blocks.",
 			Example: "  rdmalab fusee start\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2 --master cn1 --standby cn2",
@@ -62,9 +66,10 @@ func commands() store.Commands {
 		},
 		Stat: store.Command{
 			Short: "Show the table: its keys, and the blocks that clients have taken",
-			Long: "stat reads the whole table and shows the number of keys, the slots of the index, and for each memory server the\n" +
-				"blocks that clients have taken. If a memory server is no member of the store, stat says so: the memory of this\n" +
-				"server was lost, or the master fills it now.\n\n" +
+			Long: "stat reads the whole table and shows the number of keys, the slots of the index (words that name objects, which are\n" +
+				"keys with their values), and for each memory server the blocks of memory that clients have taken for objects. If a\n" +
+				"memory server is no member of the store, stat says so: the memory of this server was lost, or the master fills it\n" +
+				"now.\n\n" +
 				"If a slot has a change that is not finished, the client that made the change is at work or has died. A line that\n" +
 				"begins with the word \"wrong\" describes a defect of the table.",
 			Example: "  rdmalab fusee stat\n" +
@@ -73,17 +78,18 @@ func commands() store.Commands {
 		},
 		Check: store.Command{
 			Short: "Check the whole table; with --clients also the responses to clients",
-			Long: "check reads every slot and every object (a key with its value) from the memory servers and proves that each slot\n" +
-				"names an object that is whole in all its replicas and belongs to this slot, that no key has two slots, and that\n" +
-				"the replicas of the index are equal.\n\n" +
-				"With --clients, that many clients on one host first read, write, insert and delete a few keys. Then check proves\n" +
-				"that one order of all operations on each key explains all responses (that their history is linearizable). You\n" +
-				"may inject faults while check runs.\n\n" +
-				"If a client dies and no other client waits for it, its blocks of memory stay taken until a master recovers the\n" +
-				"client. The master does so 20 of its leases after the client's last sign of life, but not before 10 s.\n\n" +
-				"With --recover, check first ends the connections of all clients that own blocks, finishes what they have begun,\n" +
-				"and leaves their blocks to others. If such a client is alive, it goes on as a new client; one of its operations\n" +
-				"may end without an answer.\n\n" +
+			Long: "check reads every slot of the index and every object (a key with its value) from the memory servers and proves that\n" +
+				"each slot names an object that is whole in all its replicas and belongs to this slot, that no key has two slots,\n" +
+				"and that the replicas of the index are equal.\n\n" +
+				"With --clients, that many clients on one host first read, write, insert and delete a few keys. Then check also\n" +
+				"proves that one order of the operations on each key explains all responses and agrees with their times (that their\n" +
+				"history is linearizable). You may inject faults while check runs.\n\n" +
+				"If a client dies and no other client waits for it, its blocks of memory stay taken until a master (--master of\n" +
+				"`rdmalab fusee start`) recovers the client. The master does so when the client has given no sign of life for 20\n" +
+				"times --lease of start, but for at least 10 s.\n\n" +
+				"With --recover, check first ends the connections of all clients that own blocks, finishes what they have begun, and\n" +
+				"leaves their blocks to others. If such a client is alive, it goes on as a new client; one of its operations may end\n" +
+				"without an answer.\n\n" +
 				"The exit status is 1 if something is wrong.",
 			Example: "  rdmalab fusee check\n" +
 				"  rdmalab inject loss 5% --link ms0 && rdmalab fusee check --clients 8 --rounds 500",
@@ -105,13 +111,13 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many memory servers have a copy of each object (default 2, or 1 with one server)")
 	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have the index (default 1)")
-	fs.IntVar(&cfg.Groups, "groups", 0, "groups of three buckets, of 21 slots together, in the index (default: an eighth "+
+	fs.IntVar(&cfg.Groups, "groups", 0, "size of the index, in groups of three buckets, which have 21 slots together (default: an eighth "+
 		"of a server's memory)")
-	fs.IntVar(&cfg.Grow, "grow", 0, "how often the index may double when it is full (default: never)")
-	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object fits into one (default: a server has about 1,000)")
-	fs.IntVar(&cfg.Cache, "cache", 0, "keys whose places a client remembers; a negative number means none (default 16384)")
-	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a client no longer uses the remembered place of a key when more than "+
-		"this share of its uses was wrong (default 0.1)")
+	fs.IntVar(&cfg.Grow, "grow", 0, "how many times the index may double when it is full (default: never)")
+	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object must fit into one block (default: so many that a server has about 1,000 blocks)")
+	fs.IntVar(&cfg.Cache, "cache", 0, "number of keys whose slots a client remembers, to find their objects without a search; a negative number means none (default 16384)")
+	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a client no longer uses the remembered slot of a key when it was out of date in more than "+
+		"this share of its uses, 0 to 1 (default 0.1)")
 	return func(c *store.Call) (store.Result, error) {
 		if cfg.Grow < 0 || cfg.Grow > layout.MaxDepth {
 			return nil, fmt.Errorf("--grow %d: want 0 to %d", cfg.Grow, layout.MaxDepth)

@@ -35,11 +35,12 @@ func cost(s kv.Store) string {
 func commands() store.Commands {
 	return store.Commands{
 		Short: "Run the B+tree Sherman on the rack",
-		Long: "Sherman is an ordered store, a B+tree in the memory of the rack's memory servers. Clients search and change it\n" +
-			"by one-sided verbs alone. The lock words of the tree's pages are in device memory of the memory servers' NICs.\n" +
-			"No process on a memory server takes part in an operation. The daemon of a memory server only shares the memory,\n" +
-			"and ends the connections of a compute host that is taken for dead. Each compute host is one compute node of the\n" +
-			"tree: its clients share an index cache and hand locks over to each other.",
+		Long: "Sherman is an ordered store (SIGMOD 2022), a B+tree in the memory of the rack's memory servers. Clients search and\n" +
+			"change it by one-sided verbs alone. Before a client changes a page, it takes the page's lock by a CAS on a lock\n" +
+			"word; the lock words are in device memory of the memory servers' NICs. No process on a memory server takes part in\n" +
+			"an operation. The daemon of a memory server only shares the memory, and ends the connections of a compute host that\n" +
+			"is taken for dead (it fences the host). Each compute host is one compute node of the tree: its clients share an\n" +
+			"index cache and hand locks over to each other.",
 		Example: "  rdmalab sherman start\n" +
 			"  rdmalab sherman insert 7 hello && rdmalab sherman get 7 -v\n" +
 			"  rdmalab run ycsb --store sherman --workload e\n" +
@@ -49,45 +50,53 @@ func commands() store.Commands {
 			Long: "start looks for a tree in the memory of the memory servers, and makes an empty one if there is none. Then every\n" +
 				"compute host is a compute node of the tree, and its clients can use the tree.\n\n" +
 				"--layout, --page, --value, --locks and --host-locks are used only when a tree is made. --back-off, --cache,\n" +
-				"--hand-over and --lease apply to the compute hosts, from now on. --step does both: it sets the layout of a new\n" +
-				"tree and the place of its locks, and for the compute hosts how they take and release locks.",
+				"--hand-over and --lease apply to the compute hosts, from now on. --step does both: it sets the layout of a new tree\n" +
+				"and the place of its locks, and for the compute hosts how they take and release locks. Each step adds one technique\n" +
+				"to the one before it:\n\n" +
+				"  fg+           the baseline of Sherman's paper: a lock in each page, no queues for locks, whole pages with a checksum\n" +
+				"  combine       the WRITE of a page and the release of its lock share a doorbell\n" +
+				"  on-chip       lock words in device memory of the NICs\n" +
+				"  hierarchical  clients of a compute node queue for locks, and hand them over to each other\n" +
+				"  sherman       a write changes one record of a page, not the whole page",
 			Example: "  rdmalab sherman start\n" +
 				"  rdmalab sherman start --fresh --value 54 --lease 2s",
 			New: newStart, Choices: map[string][]string{"layout": layouts, "step": sherman.StepNames()},
 		},
 		Stop: store.Command{
 			Short: "Let the compute hosts forget the tree; it stays in memory",
-			Long: "stop makes every compute host forget the tree: new operations are refused until `rdmalab sherman start`, which\n" +
-				"finds the tree again, because its pages stay in the memory of the memory servers. After stop another kind of\n" +
-				"store can be started with --fresh; that overwrites the tree.",
+			Long: "stop makes every compute host forget the tree, and prints nothing. New operations are refused until `rdmalab\n" +
+				"sherman start`, which finds the tree again, because its pages stay in the memory of the memory servers. Only one\n" +
+				"store can use the memory servers at a time: after stop, another one can be started with --fresh, which overwrites\n" +
+				"the tree.",
 			Example: "  rdmalab sherman stop\n" +
 				"  rdmalab sherman start # finds its keys again",
 		},
 		Stat: store.Command{
 			Short: "Show the tree, the locks that are held, and what a host's clients have done",
-			Long: "stat shows the tree, how much memory of each server it uses, and what the clients on the host of --from have\n" +
-				"done: locks that they got, locks that they got from a client of the same host (handed over), waiting times,\n" +
-				"locks taken over from dead owners, splits and merges of pages, and hits of the index cache.\n\n" +
+			Long: "stat shows the tree, how much memory of each server it uses, and what the clients on the host of --from have done:\n" +
+				"locks that they got, locks that they got from a client of the same host (handed over), waiting times, locks taken\n" +
+				"over from dead owners, splits and merges of pages, and hits of the index cache.\n\n" +
 				"Then stat reads all lock words twice, 20 ms apart, and lists the held locks whose word has not changed:\n\n" +
+				"  LOCK        memory server, and number of the lock word on it\n" +
 				"  OWNER       number of the compute node that holds the lock\n" +
 				"  HOST        host of this compute node, as far as the memory server knows it\n" +
-				"  STATE       what the memory server knows of the owner: alive (it has connections), gone (it has none) or fenced\n" +
-				"              (the server has ended its connections and refuses new ones)\n" +
-				"  LEASE LEFT  how long the host of --from still waits before it fences the owner. A host fences an owner after it has\n" +
-				"              seen the same lock word for a lease. Each host measures leases by itself, so another host may show\n" +
-				"              another time",
+				"  STATE       what the memory server knows of the owner: alive (it has connections), gone (it has none) or fenced (the\n" +
+				"              server has ended its connections and refuses new ones)\n" +
+				"  HELD FOR    how long the host of --from has seen the same lock word\n" +
+				"  LEASE LEFT  how long the host of --from still waits before it takes the owner for dead and has it fenced, of the\n" +
+				"              whole lease. Each host measures leases by itself, so another host may show another time",
 			Example: "  rdmalab sherman stat\n" +
 				"  rdmalab sherman stat --all --from cn1",
 			From: true, Output: true, New: newStat,
 		},
 		Check: store.Command{
 			Short: "Check the structure of the whole tree; with --clients also the answers to clients",
-			Long: "check reads every page of the tree from the memory servers and proves that key ranges cover every key exactly\n" +
-				"once, that each page has the right neighbours and children, that no key is in the tree twice, that the owner of\n" +
-				"each lock that is taken is alive, and that every written page is reachable from the root.\n\n" +
+			Long: "check reads every page of the tree from the memory servers and proves that key ranges cover every key exactly once,\n" +
+				"that each page has the right neighbours and children, that no key is in the tree twice, that the owner (the compute\n" +
+				"node) of each lock that is taken is alive, and that every written page is reachable from the root.\n\n" +
 				"With --clients, that many clients on one host first read, write, insert, delete and scan a few keys. Then check\n" +
-				"proves that one order of all operations on each key explains all answers (that their history is linearizable).\n" +
-				"You may inject faults, and crash and restart hosts, while check runs.\n\n" +
+				"also proves that one order of the operations on each key explains all answers and agrees with their times (that\n" +
+				"their history is linearizable). You may inject faults, and crash and restart hosts, while check runs.\n\n" +
 				"The exit status is 1 if something is wrong.",
 			Example: "  rdmalab sherman check\n" +
 				"  rdmalab inject loss 5% --link ms0 && rdmalab sherman check --clients 8 --rounds 500",
@@ -113,19 +122,19 @@ func commands() store.Commands {
 
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	cfg := Config{Finding: store.Finding{Format: true}}
-	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened, published (as in the paper), or checksummed (as in FG+, the baseline of the paper) (default hardened)")
-	fs.StringVar(&cfg.Step, "step", "", "design, from the paper's baseline to Sherman: "+strings.Join(sherman.StepNames(), ", ")+
-		"; each adds one technique (default sherman)")
+	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened (readers find every torn page), published (as in the paper), or checksummed (as in FG+, the baseline of the paper) (default hardened)")
+	fs.StringVar(&cfg.Step, "step", "", "design, one of the list above: "+strings.Join(sherman.StepNames(), ", ")+
+		" (default sherman)")
 	fs.IntVar(&cfg.Page, "page", 0, "bytes of a page, a power of two from 256 to 16384 (default 1024)")
 	fs.IntVar(&cfg.Value, "value", kv.MinValue, "bytes of the longest value, 8 to 54 (with layout published: 8; workloads and checks need 16)")
 	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server (default 32768)")
 	fs.BoolVar(&cfg.HostLocks, "host-locks", false, "keep lock words in host memory instead of device memory, for comparison")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty tree, whatever the memory holds")
-	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a compute host waits while a lock word does not change before it fences the owner (default 500ms)")
-	fs.IntVar(&cfg.Cache, "cache", 0, "bytes of the index cache of each compute host; a negative number means none (default 64 MiB)")
+	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a compute host waits while a held lock word does not change, before it takes the owner for dead and lets the memory servers fence it (end its connections) (default 500ms)")
+	fs.IntVar(&cfg.Cache, "cache", 0, "bytes of the cache of inner pages of each compute host; a negative number means no cache (default 64 MiB)")
 	fs.IntVar(&cfg.HandOver, "hand-over", 0, "how many times in succession a lock is handed over to a client of the same "+
 		"host; a negative number means never (default 8)")
-	fs.DurationVar(&cfg.BackOff, "back-off", 0, "longest pause after a failed CAS (default: no pause, as published)")
+	fs.DurationVar(&cfg.BackOff, "back-off", 0, "longest pause between two attempts at a lock (default: no pause, as in the paper)")
 	return func(c *store.Call) (store.Result, error) {
 		info, err := Start(c, cfg)
 		if err != nil {
@@ -177,7 +186,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	store.HistoryFlags(fs, &in)
 	fs.IntVar(&tree.Unreachable, "unreachable", 0, "how many written pages may be without a reference from another page, "+
 		"because a split was interrupted (default 0; -1 means any number)")
-	fs.IntVar(&tree.HalfSplits, "half-splits", -1, "how many pages may lack a reference from their parent, because a split was interrupted (-1: any number)")
+	fs.IntVar(&tree.HalfSplits, "half-splits", -1, "how many pages may lack a reference from their parent, because a split was interrupted; -1 means any number")
 	fs.IntVar(&tree.DeadLocks, "dead-locks", 0, "how many locks may have owners that are dead (default 0; -1 means any number)")
 	return func(c *store.Call) (store.Result, error) {
 		h, err := c.HistoryIfAny(in)

@@ -16,7 +16,7 @@ import (
 const lookAgain = 20 * time.Millisecond
 
 func newStat(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
-	all := fs.Bool("all", false, "also show locks whose word has changed")
+	all := fs.Bool("all", false, "also show locks whose word has changed between the two reads")
 	return func(c *store.Call) (store.Result, error) {
 		var first, st Stat
 		if err := c.Post("", Store.Path(PathStat), nil, &first); err != nil {

@@ -37,21 +37,22 @@ func init() {
 	Store.Node = func(h store.Host) store.Node { return &node{host: h} }
 	Store.Commands = store.Commands{
 		Short: "Run a key-value store whose GETs the NIC of its server executes",
-		Long: "The NIC's table is a hash table in the memory of the metadata host. For each client, the server's process makes a\n" +
-			"program of work requests that modify each other (RedN, NSDI 2022). The host's NIC executes it: GETs need no\n" +
-			"processor of the server. PUT, INSERT and DELETE are requests to the process.\n\n" +
-			"With start --memcached the process also serves memcached's text protocol over TCP. Its items can be read by RDMA,\n" +
-			"too: `rdmalab nictable item KEY`.\n\n" +
-			"`rdmalab crash HOST --app` ends the process. GETs of clients that are connected go on. After `rdmalab restart\n" +
-			"HOST --app`, start makes the next process, which takes the table over as it is.",
+		Long: "nictable is a key-value store: a hash table in the memory of the metadata host, which is its server. For each\n" +
+			"client, the server's process makes a program of work requests that modify each other (RedN, NSDI 2022), and posts\n" +
+			"it to the host's NIC. A client's GET is a message that makes the NIC execute this program, which looks the key up\n" +
+			"and sends the value: GETs need no processor of the server. PUT, INSERT and DELETE are requests to the process.\n\n" +
+			"With --memcached of `rdmalab nictable start` the process also serves memcached's text protocol over TCP. Its items\n" +
+			"can be read by RDMA, too: `rdmalab nictable item KEY`.\n\n" +
+			"`rdmalab crash HOST --app` ends the process. GETs of clients that are connected go on. After `rdmalab restart HOST\n" +
+			"--app`, `rdmalab nictable start` makes the next process, which takes the table over as it is.",
 		Example: "  rdmalab nictable start\n" +
 			"  rdmalab nictable insert 7 hello && rdmalab nictable get 7 -v\n" +
 			"  rdmalab run ycsb --store nictable --workload c & sleep 1; rdmalab crash md0 --app --for 1s; wait\n" +
 			"  rdmalab nictable check",
 		Start: store.Command{
 			Short: "Start the server, which takes the table over, or makes an empty one",
-			Long: "start starts the server's process. If a former process has left a table, it takes the table over: nothing is\n" +
-				"copied or built again. --items and --value are used only when a table is made.\n\n" +
+			Long: "start starts the server's process on the metadata host. If an earlier process has left a table, it takes the table\n" +
+				"over: nothing is copied or built again. --items and --value are used only when a table is made.\n\n" +
 				"With --memcached the process also listens on a TCP address of its host, and executes get, gets, set, add, replace,\n" +
 				"append, prepend, cas, incr, decr, delete, flush_all, stats, version, verbosity and quit of memcached's text\n" +
 				"protocol. An item is stored as one value: its data, its key and 6 bytes together must not exceed --value. Nothing\n" +
@@ -70,8 +71,9 @@ func init() {
 		},
 		Further: map[string]store.Command{"item": {
 			Short: "Read an item of memcached's protocol by RDMA",
-			Long: "item reads an item that a client of memcached's protocol has stored. A client on the host --from asks the server's\n" +
-				"NIC, which needs no processor for the answer. With -o json, item also prints the flags of the item.",
+			Long: "item reads an item that a client of memcached's protocol has stored (see --memcached of `rdmalab nictable start`),\n" +
+				"and prints its data. KEY is memcached's key, a text. A client on the host --from asks the server's NIC, which needs\n" +
+				"no processor of the server for the answer. With -o json, item also prints the flags of the item.",
 			Example: "  rdmalab nictable item README.md --from cn1",
 			From:    true, Output: true, Arg: "KEY", New: newItem,
 		}},
@@ -126,7 +128,7 @@ func (i *info) Write(out io.Writer) error {
 
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var in request
-	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty store, also if there is one")
+	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty store, even if there is one; all its keys are lost")
 	fs.IntVar(&in.Shape.Items, "items", 0, fmt.Sprintf("how many keys the table has room for (default %d)", defaultItems))
 	fs.IntVar(&in.Shape.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", defaultValue))
 	fs.StringVar(&in.Memcached, "memcached", "", "also serve memcached's text protocol on this TCP address of the host, like :11211")

@@ -36,26 +36,27 @@ func init() {
 	}
 	Central.Commands = store.Commands{
 		Short: "Run the key-value store pDPM-Central on the rack, a baseline of Clover's paper",
-		Long: "pDPM-Central is a key-value store, a baseline of the paper on Clover. Clients send each operation to a\n" +
-			"coordinator, which is a process on the host with role metadata. Only the coordinator reads and writes the memory of the\n" +
-			"memory servers. It knows where each key is. If it crashes, `rdmalab pdpm-central start` starts it again; then it\n" +
-			"reads all keys from the memory.",
+		Long: "pDPM-Central is a key-value store, a baseline of the paper on Clover (ATC 2020). Clients send each operation to a\n" +
+			"coordinator, which is a process on the host with role metadata. Only the coordinator reads and writes the memory of\n" +
+			"the memory servers, where the values are. It knows where each key is. If it crashes, `rdmalab pdpm-central start`\n" +
+			"starts it again; then it reads all keys from the memory.",
 		Example: "  rdmalab pdpm-central start\n" +
 			"  rdmalab pdpm-central insert 7 hello && rdmalab pdpm-central get 7 -v\n" +
 			"  rdmalab run ycsb --store pdpm-central --workload a\n" +
 			"  rdmalab pdpm-central check",
 		Start: store.Command{
 			Short: "Start the coordinator; it takes over the keys that are in the memory servers, or makes an empty store",
-			Long: "start starts the coordinator. The coordinator looks for a store in the memory of the memory servers, and makes\n" +
-				"an empty one if there is none. If a coordinator runs already, start changes nothing. --value and --entries are\n" +
-				"used only when an empty store is made.",
+			Long: "start starts the coordinator, the process on the metadata host that executes the operations of all clients. It\n" +
+				"looks for a store in the memory of the memory servers, and makes an empty one if there is none. If a coordinator\n" +
+				"runs already, start changes nothing. --value and --entries are used only when an empty store is made.",
 			Example: "  rdmalab pdpm-central start\n" +
 				"  rdmalab pdpm-central stop; rdmalab pdpm-central start --fresh --value 1000",
 			New: newCentralStart,
 		},
 		Stop: store.Command{
 			Short: "Stop the coordinator; the keys stay in the memory servers",
-			Long:  "stop ends the coordinator. `rdmalab pdpm-central start` finds the keys again in the memory of the memory servers.",
+			Long: "stop ends the coordinator, and prints nothing. Operations fail until `rdmalab pdpm-central start`, which finds the keys\n" +
+				"again in the memory of the memory servers.",
 			Example: "  rdmalab pdpm-central stop\n" +
 				"  rdmalab pdpm-central start # finds everything again",
 		},

@@ -16,9 +16,10 @@ var Direct = store.Table[Shape, *Client]{
 		Name: "pdpm-direct", Title: "pDPM-Direct", Note: "baseline of Clover's paper",
 		Commands: store.Commands{
 			Short: "Run the key-value store pDPM-Direct on the rack, a baseline of Clover's paper",
-			Long: "pDPM-Direct is a key-value store in the memory of the rack's memory servers, a baseline of the paper on Clover.\n" +
-				"There is no metadata server: a client locks the entry of a key by CAS, writes two copies of the value, and\n" +
-				"releases the lock. A read takes no lock; a checksum shows whether the copy that it reads is torn.",
+			Long: "pDPM-Direct is a key-value store in the memory of the rack's memory servers, a baseline of the paper on Clover (ATC\n" +
+				"2020). There is no metadata server: to change a key, a client locks the entry of the key by CAS, writes two copies\n" +
+				"of the value, and releases the lock. A read takes no lock; a checksum shows whether the copy that it reads is torn\n" +
+				"(has a part of an old and a part of a new value), and the client reads again.",
 			Start: store.Command{Example: "  rdmalab pdpm-direct start\n  rdmalab pdpm-direct start --fresh --value 1000 --lease 100ms"},
 		},
 	},
@@ -30,12 +31,12 @@ func init() { Direct.Register() }
 // flags adds the flags that start has in both stores.
 func flags(fs *pflag.FlagSet, s *Shape) {
 	fs.IntVar(&s.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", DefaultValue))
-	fs.IntVar(&s.Entries, "entries", 0, "keys for which each server has room (default: as many as fit)")
+	fs.IntVar(&s.Entries, "entries", 0, "number of keys for which each memory server has room (default: as many as fit)")
 }
 
 func directFlags(fs *pflag.FlagSet, s *Shape) {
 	flags(fs, s)
-	fs.DurationVar(&s.Lease, "lease", 0, fmt.Sprintf("how long a client sees a lock unchanged before it takes the lock over (default %v)", DefaultLease))
+	fs.DurationVar(&s.Lease, "lease", 0, fmt.Sprintf("a client takes over a lock that it has seen held and unchanged for this time, because its holder has died (default %v)", DefaultLease))
 }
 
 // fit returns the shape of a table for a workload.

@@ -19,8 +19,9 @@ var Table = store.Table[Shape, *Client]{
 		Name: "template", Title: "the template", Note: "the example for writing a new store",
 		Commands: store.Commands{
 			Short: "Run the template of a store on the rack, a hash table to copy",
-			Long: "The template is a small hash table in the memory of the rack's memory servers. It is a store that is made to be\n" +
-				"copied: docs/guide/your-store.md says how to make a store of your own from it.",
+			Long: "The template is a small hash table in the memory of the rack's memory servers; clients read and change it by\n" +
+				"one-sided verbs. It is a store that is made to be copied: docs/guide/your-store.md says how to make a store of your\n" +
+				"own from it.",
 		},
 	},
 	Format: Format, Open: Open, Flags: flags, Draw: draw,

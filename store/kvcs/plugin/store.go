@@ -27,35 +27,37 @@ func init() {
 	Store.Node = newNode
 	Store.Commands = store.Commands{
 		Short: "Run a key-value store on 1RMA NICs, with a replica on each memory host",
-		Long: "KVCS is a key-value caching service on NICs without connections (1RMA, SIGCOMM 2020). GETs are READs of a\n" +
-			"replica, one on each host with role memory. PUT, INSERT and DELETE are requests to a coordinator, a process on the\n" +
-			"host with role metadata, which sends them to all replicas. If a READ fails, the client turns to another replica at\n" +
-			"once. The rack file needs `onerma: {}`.\n\n" +
-			"The coordinator has the table in its memory. If it crashes, the store ends: start makes an empty one. A replica that\n" +
-			"has crashed gets a copy of the table after `rdmalab restart HOST` and `rdmalab kvcs start`.",
+		Long: "KVCS is a key-value caching service on NICs without connections (1RMA, SIGCOMM 2020). Each host with role memory\n" +
+			"has a replica: a copy of the table, in memory that clients READ. A GET is a READ of one replica; if it fails, the\n" +
+			"client turns to another replica at once. PUT, INSERT and DELETE are requests to a coordinator, a process on the\n" +
+			"host with role metadata, which sends the change to all replicas. The rack file needs `onerma: {}`.\n\n" +
+			"The coordinator has the table in its memory. If it crashes, the store ends: start makes an empty one. A replica\n" +
+			"that has crashed gets a copy of the table after `rdmalab restart HOST` and `rdmalab kvcs start`.",
 		Example: "  rdmalab kvcs start\n" +
 			"  rdmalab kvcs insert 7 hello && rdmalab kvcs get 7 -v\n" +
 			"  rdmalab run ycsb --store kvcs --workload b & sleep 2; rdmalab crash ms0; wait\n" +
 			"  rdmalab restart ms0 && rdmalab kvcs start && rdmalab kvcs stat",
 		Start: store.Command{
 			Short: "Start the coordinator with an empty table, and the replicas",
-			Long: "start starts the coordinator, and a replica on each memory host. What runs already stays as it is. A replica gets a\n" +
-				"copy of the table. --keys and --value are used only when the coordinator is started.",
+			Long: "start starts the coordinator on the metadata host, and a replica (a copy of the table that clients READ) on each\n" +
+				"memory host. What runs already stays as it is. A new replica gets the keys that the coordinator has. --keys and\n" +
+				"--value are used only when the coordinator is started. The rack file needs `onerma: {}`.",
 			Example: "  rdmalab kvcs start\n  rdmalab kvcs start --fresh --keys 100000 --value 64",
 			New:     newStart,
 		},
 		Stop: store.Command{
-			Short: "Stop replicas and coordinator; the table is lost", Long: "stop ends the replicas and the coordinator. The table is lost.",
+			Short: "Stop replicas and coordinator; the table is lost", Long: "stop ends the replicas and the coordinator, and prints nothing. The table is lost.",
 			Example: "  rdmalab kvcs stop", New: newStop,
 		},
 		Stat: store.Command{
-			Short: "Show the replicas, how many were fenced, and how often clients have turned to another one",
-			Long: "stat shows which replicas clients may use, and how many replicas have joined or were fenced. The coordinator fences\n" +
-				"a replica that does not answer in time, so that no client reads its old values: by a REKEY (the NIC of the replica\n" +
-				"gets a new key), by the end of all leases of clients, or because the replica has restarted.\n\n" +
-				"For each compute host, stat shows the number of clients that were opened there. It also shows how many READs made\n" +
-				"a client use another replica, how many returned memory that changed during the READ, and how many found a change\n" +
-				"in progress. The numbers of a client are added when the client ends.",
+			Short: "Show the replicas, how many were fenced, and how often clients have turned to another replica",
+			Long: "stat shows which replicas clients may READ, and how many replicas have joined or were fenced. The coordinator\n" +
+				"fences a replica that does not answer in time, so that no client reads its old values: by a REKEY (the NIC of the\n" +
+				"replica gets a new key for its memory, so that READs with the old key fail), or by waiting until the leases of all\n" +
+				"clients on the replica are over. A replica that has restarted needs no fence.\n\n" +
+				"For each compute host, stat shows the number of clients that were opened there. It also shows how many READs made a\n" +
+				"client use another replica, how many returned memory that changed during the READ, and how many found a change in\n" +
+				"progress. The numbers of a client are added when the client ends.",
 			Example: "  rdmalab kvcs stat\n  rdmalab kvcs stat -o json", Output: true, Running: true, New: newStat,
 		},
 		StatWord: "show the replicas, and what was counted",

@@ -56,10 +56,9 @@ func perfCmd() *cobra.Command {
 			"  verify                              one WRITE, READ, CAS and FAA each; compares the bytes\n" +
 			"  soak                                --iters WRITEs, as many READs and as many SENDs, then --atomics CAS and FAA;\n" +
 			"                                      verifies every byte\n" +
-			"  onerma_read_bw onerma_write_bw      the same over the hosts' 1RMA NICs, which have no connections (SIGCOMM 2020;\n" +
-			"                                      needs\n" +
-			"  onerma_read_lat onerma_write_lat    `onerma: {}` in the rack file). A message is divided into operations of at most 4\n" +
-			"                                      KiB, and an operation that fails is tried again\n" +
+			"  onerma_read_bw onerma_write_bw      the same over the hosts' 1RMA NICs, which have no connections (SIGCOMM 2020) and\n" +
+			"  onerma_read_lat onerma_write_lat    need `onerma: {}` in the rack file; a message is divided into operations of at\n" +
+			"                                      most 4 KiB, and an operation that fails is tried again\n" +
 			"  raw_bw raw_lat                      frames of the same size without RDMA, for comparison\n\n" +
 			"SEND tests can use RC, UC or UD (-c), several queue pairs (--qps), and a shared receive queue at the server\n" +
 			"(--srq). Their bandwidth counts only delivered messages.\n\n" +

@@ -26,7 +26,7 @@ func parseKey(s string) (uint64, error) {
 }
 
 func fromFlag(cmd *cobra.Command, from *string) {
-	cmd.Flags().StringVar(from, "from", "", "host of the rack on which the clients of this command run (default the first compute host)")
+	cmd.Flags().StringVar(from, "from", "", "host of the rack on which the clients of this command run (default: the first compute host)")
 	must(cmd.RegisterFlagCompletionFunc("from", completeAllHosts))
 }
 

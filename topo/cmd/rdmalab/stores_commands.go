@@ -169,7 +169,7 @@ func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 type storeOp struct{ name, use, short, long, example, word string }
 
 // keyNote explains keys in help texts.
-const keyNote = "KEY is a\nnumber from 0 to 2^64-1, like 7 or 0x7."
+const keyNote = "KEY is a number\nfrom 0 to 2^64-1, like 7 or 0x7. The store must have been started."
 
 // takesValue reports whether the operation has a value as second argument.
 func (o *storeOp) takesValue() bool { return o.name != "get" && o.name != "delete" }
@@ -178,7 +178,7 @@ func (o *storeOp) takesValue() bool { return o.name != "get" && o.name != "delet
 func opsOf(s *store.Store) []storeOp {
 	list := []storeOp{
 		{
-			"get", "get KEY", "Read the value of a key", "get reads KEY from the store as a client on a host, and prints its value. It fails if KEY does not exist.", "get 7 -v",
+			"get", "get KEY", "Read the value of a key", "get reads KEY from the store and prints its value. It fails if KEY does not exist.", "get 7 -v",
 			"print the value of a key",
 		},
 		{
@@ -270,8 +270,8 @@ func scanCmd(s *store.Store) *cobra.Command {
 		Use:   "scan KEY",
 		Short: "List keys in order, with their values",
 		Long: "scan lists the records with keys of KEY and above, in the order of keys. Each line has a key and its value; a\n" +
-			"value that is not printable text is printed in hexadecimal digits. KEY is a number; the tree need not have this\n" +
-			"key.",
+			"value that is not printable text is printed in hexadecimal digits. KEY is a number from 0 to 2^64-1; the tree need\n" +
+			"not have this key. The store must have been started.",
 		Example: "  rdmalab " + s.Name + " scan 0\n" +
 			"  rdmalab " + s.Name + " scan 1000 -n 5 -v",
 		Args: cobra.ExactArgs(1),

@@ -43,9 +43,10 @@ func shellCmd(s *store.Store) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shell",
 		Short: s.Commands.ShellShort,
-		Long: "shell reads commands line by line; `help` lists them. A value is the rest of its line. On a terminal lines can\n" +
-			"be edited and called up again. Input from a pipe or file is executed to its end, also after a line that failed;\n" +
-			"the exit status is then 1.",
+		Long: "shell reads commands line by line, from the terminal, a pipe or a file, and executes them on the store: those for\n" +
+			"single keys, as with `rdmalab " + s.Name + " get`, and others that the line `help` lists. A value is the rest of its\n" +
+			"line. On a terminal lines can be edited and called up again. Input from a pipe or file is executed to its end,\n" +
+			"also after a line that failed; the exit status is then 1. The store must have been started.",
 		Example: "  rdmalab " + s.Name + " shell\n" +
 			"  printf '" + s.Commands.ShellExample + "\\n' | rdmalab " + s.Name + " shell",
 		Args: cobra.NoArgs,
@@ -62,7 +63,7 @@ func shellCmd(s *store.Store) *cobra.Command {
 		},
 	}
 	fromFlag(cmd, &from)
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print the time and the round trips of each operation")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print how long each operation took, and its network round trips")
 	return cmd
 }
 
