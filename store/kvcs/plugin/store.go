@@ -52,12 +52,14 @@ func init() {
 		Stat: store.Command{
 			Short: "Show the replicas, how many were fenced, and how often clients have turned to another replica",
 			Long: "stat shows which replicas clients may READ, and how many replicas have joined or were fenced. The coordinator\n" +
-				"fences a replica that does not answer in time, so that no client reads its old values: by a REKEY (the NIC of the\n" +
-				"replica gets a new key for its memory, so that READs with the old key fail), or by waiting until the leases of all\n" +
-				"clients on the replica are over. A replica that has restarted needs no fence.\n\n" +
-				"For each compute host, stat shows the number of clients that were opened there. It also shows how many READs made a\n" +
-				"client use another replica, how many returned memory that changed during the READ, and how many found a change in\n" +
-				"progress. The numbers of a client are added when the client ends.",
+				"fences a replica that does not answer in time: it makes sure that no client reads its old values any more. It does\n" +
+				"so by a REKEY (the NIC of the replica gets a new key for its memory, so that READs with the old key fail), or by\n" +
+				"waiting until the leases of all clients are over; a replica that has restarted is fenced, too. Then there is a line\n" +
+				"for each compute host, with sums over the clients that have ended:\n\n" +
+				"  CLIENTS     number of clients that were opened on the host\n" +
+				"  REDIRECTED  number of READs that failed, so that the client used another replica\n" +
+				"  CHANGED     number of READs that returned memory that changed during the READ\n" +
+				"  PENDING     number of READs that found a change in progress",
 			Example: "  rdmalab kvcs stat\n  rdmalab kvcs stat -o json", Output: true, Running: true, New: newStat,
 		},
 		StatWord: "show the replicas, and what was counted",

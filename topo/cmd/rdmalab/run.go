@@ -57,24 +57,28 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run ycsb",
 		Short: "Run a workload on a store and print throughput and latency",
-		Long: "run loads keys and lets clients on all compute hosts execute operations on them. It fails if an operation failed\n" +
-			"or a value was wrong. It prints\n\n" +
+		Long: "run loads keys into a store and lets clients on all compute hosts execute operations on them. It fails if an\n" +
+			"operation failed or a value was wrong. A store that is not running is started. run prints\n\n" +
 			"  the number of operations per second,\n" +
 			"  the percentage of operations that succeeded at their first attempt,\n" +
 			"  the number of attempts that lost against another client (races),\n" +
 			"  round trips per operation, and bytes and packets per operation as the switch counted them,\n" +
 			"  percentiles of the latency of each kind of operation, in microseconds, and\n" +
-			"  where the time of an operation went, in microseconds: waiting for a lock, each round trip, the switch (only\n" +
-			"  with --on sim), pauses after a failed attempt (back-off), and calls of a server (RPC).\n\n" +
+			"  the mean time of an operation, and its parts, in microseconds: waiting for its turn with --rate (queue), for a\n" +
+			"  lock, each round trip (trip 1, trip 2 …), the switch (only with --on sim), pauses after a failed attempt\n" +
+			"  (back-off), calls of a server (rpc), and the client's own work (client).\n\n" +
 			"The value of --workload is a name of the list below (a to f are workloads of the benchmark YCSB), or a number, which\n" +
 			"is the percentage of updates. --mix describes a workload of your own by its percentages.\n\n" +
 			strings.Join(loads, "\n") + "\n\n" +
-			"A store that is not running is started. With --steer the switch gets the program and the rules that steering\n" +
-			"needs. When the run ends or is interrupted, the switch gets its earlier program and rules back.\n\n" +
+			"Flags for Clover use these terms: a node is one version of a key's value; an append is the CAS by which a write puts\n" +
+			"a new node behind the newest one; a key's shortcut is a word that names a node near the newest one. A switch that\n" +
+			"steers sends appends or READs to the newest node of their key instead of the older one that the client named. For\n" +
+			"--steer the switch gets the program and the rules that steering needs; when the run ends or is interrupted, it gets\n" +
+			"its earlier program and rules back.\n\n" +
 			"With --on sim the same code runs on the default rack in virtual time: no rack is needed, and the same seed gives\n" +
 			"the same numbers. The flag --cost chooses the times that NICs, links and the switch take, and the times of a\n" +
-			"client's posts and polls. All other work of a client or of a store's server takes no time; `rdmalab experiment`\n" +
-			"has models of that work.",
+			"client's posts and polls. All other work of a client or of a store's server takes no time; the experiments of\n" +
+			"`rdmalab experiment` have models of that work.",
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
 			"  rdmalab run ycsb --load-only --keys 20000 --clients 64\n" +
 			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value-size 1000 -o json\n" +
@@ -100,9 +104,9 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	fs.StringVar(&f.place.on, "on", experiment.OnRack, "where the clients run: rack, or sim for the default rack in virtual time; with sim, the default of --warmup is "+
 		simWarmup.String()+" and the default of --duration "+simDuration.String())
 	costFlag(cmd, &f.place.cost, "connectx5")
-	fs.Uint64Var(&f.place.seed, "seed", 1, "seed of a run in virtual time; a sweep adds its round to it")
+	fs.Uint64Var(&f.place.seed, "seed", 1, "with --on sim: seed of the run; a sweep adds the number of its round to it")
 	fs.StringVar(&f.steer, "steer", "", "which requests of Clover the switch steers during the run: none, write, read or both (default: as the rules of the switch say)")
-	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
+	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts; each executes one operation at a time")
 	fs.IntVar(&f.options.Share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+
 		"server (default: each client has its own)")
 	fs.StringVar(&f.options.Cache, "cache", "", "how clients of "+sharing()+" cache the locations of keys: process (the clients of a host share "+
@@ -115,20 +119,20 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	fs.StringVar(&f.start, "start", "", "start the store with these flags of its start command, separated by spaces, like 'threads=4 replicas=2' for "+
 		"Clover or step=fg+ for Sherman (default: a store that is not running is started without flags)")
 	f.keyFlags(fs)
-	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file, in place of a workload; keys are loaded only if --keys is given")
+	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file (format: see rdmalab run convert --help), in place of a workload; keys are loaded only if --keys is given")
 	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its timestamps say; 1 means at the recorded pace (default: a client begins its next "+
 		"operation when the one before has ended)")
 	fs.IntVar(&f.limit, "limit", 0, "replay at most this many operations of --trace (default: all)")
 	store.Renamed(fs, map[string]string{"value": "value-size", "patience": "op-timeout"})
-	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time before operations are counted")
+	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time before operations are counted; without this flag, a run with --trace has none")
 	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which operations are counted")
-	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations (default: --duration decides)")
-	fs.Float64Var(&c.Rate, "rate", 0, "operations that each client starts per second, even if earlier ones have not "+
-		"ended (default: a client starts its next operation when the one before has ended)")
+	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations (default 0: --duration decides)")
+	fs.Float64Var(&c.Rate, "rate", 0, "operations that are due per second for each client. A client executes one at a time: an operation that is due "+
+		"earlier waits, and its latency begins when it is due (default: a client starts its next operation when the one before has ended)")
 	fs.BoolVar(&c.Verify, "verify", true, "verify every value that was read")
 	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "an operation, or an attempt to connect, fails after this time")
 	fs.BoolVar(&f.noLoad, "no-load", false, "do not load keys, because they exist already")
-	fs.BoolVar(&f.loadOnly, "load-only", false, "load the keys, and report on that instead of running the workload")
+	fs.BoolVar(&f.loadOnly, "load-only", false, "load the keys and report on that, without running the workload")
 	fs.BoolVar(&f.csv, "csv", false, "print one line of comma-separated values, for plots")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
 	complete(cmd, "store", store.Names(nil)...)
@@ -165,7 +169,7 @@ func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.workload, "workload", "a", "workload of YCSB, a to f; w (only updates); or a number, which is the percentage of updates")
 	fs.StringVar(&f.mix, "mix", "", "a workload of your own, in place of --workload: percentages of get, put, insert, delete, scan and rmw "+
 		"(read-modify-write), like get=70,put=20,insert=5,delete=5")
-	fs.Uint64Var(&c.Keys, "keys", 1024, "how many keys")
+	fs.Uint64Var(&c.Keys, "keys", 1024, "number of keys that are loaded and used; the first is 0")
 	fs.StringVar(&f.value, "value-size", "100", "bytes of a value: a size, MIN-MAX (each size equally likely), zipf:THETA:MIN-MAX (smaller ones are more "+
 		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20")
 	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (each key equally likely) to 1.5")
@@ -173,7 +177,7 @@ func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.popular, "distribution", "", "which keys are used: zipf, uniform, latest (the keys inserted last are the most popular), or "+
 		"hotspot:KEYS:OPERATIONS, like hotspot:20%:80% for a fifth of the keys that gets 80% of the operations (default zipf; latest for "+
 		"workload d)")
-	fs.StringVar(&f.move, "move", "", "other keys become the popular ones after this time, like 5s, or this number of operations "+
+	fs.StringVar(&f.move, "move", "", "other keys become the popular ones each time that this time, like 5s, or this number of operations has passed "+
 		"(default: they stay)")
 }
 

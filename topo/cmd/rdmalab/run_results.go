@@ -182,7 +182,13 @@ func compareCmd() *cobra.Command {
 		Long: "A and B are files that `rdmalab run sweep` has written. compare prints a line for each combination of flags and\n" +
 			"each measure: the medians of the runs in A and in B, with the smallest and the largest value, and the ratio of the\n" +
 			"medians (B divided by A). Flags with the same value in all runs are not shown. With one file, compare prints the\n" +
-			"medians of this file. Runs that failed do not count.",
+			"medians of this file. Runs that failed do not count. These are the measures:\n\n" +
+			"  ops                   operations per second\n" +
+			"  rtts, packets, bytes  round trips, packets and bytes per operation\n" +
+			"  KIND-p50, KIND-p99    median and 99th percentile of the latency in microseconds; KIND is read, update, insert, scan,\n" +
+			"                        read-modify-write or delete, or queue for the time that operations wait with --rate\n" +
+			"  queue, lock, trip-1 to trip-4, more-trips, switch, back-off, rpc, client\n" +
+			"                        parts of the mean time of an operation in microseconds; see `rdmalab run --help`",
 		Example: "  rdmalab run compare before.jsonl after.jsonl\n" +
 			"  rdmalab run compare before.jsonl after.jsonl --measure ops,read-p99,packets",
 		Args: cobra.RangeArgs(1, 2),
@@ -198,7 +204,7 @@ func compareCmd() *cobra.Command {
 			return compare(cmd, args, lists, names)
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "measure", []string{"ops", "read-p50", "read-p99", "update-p99"}, "measures to compare, separated by commas")
+	cmd.Flags().StringSliceVar(&names, "measure", []string{"ops", "read-p50", "read-p99", "update-p99"}, "measures to compare, of the list above, separated by commas")
 	return cmd
 }
 
@@ -271,7 +277,8 @@ func plotCmd() *cobra.Command {
 		Use:   "plot FILE --x FLAG -w FILE.svg",
 		Short: "Draw the results of a sweep as SVG",
 		Long: "plot draws a diagram of FILE, which `rdmalab run sweep` has written. The x axis has the values of one flag, the y\n" +
-			"axis the medians of a measure. There is a line for each combination of the other flags' values.",
+			"axis the medians of a measure over the runs. There is a line for each combination of the other flags' values.\n" +
+			"`rdmalab run compare --help` lists the measures.",
 		Example: "  rdmalab run plot stores.jsonl --x clients -w stores.svg\n  rdmalab run plot stores.jsonl --x clients --y read-p99 -w p99.svg",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -291,7 +298,7 @@ func plotCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&x, "x", "clients", "the flag whose values are on the x axis")
-	cmd.Flags().StringVar(&y, "y", "ops", "the measure on the y axis; the values are those of --measure of rdmalab run compare")
+	cmd.Flags().StringVar(&y, "y", "ops", "the measure on the y axis, one of those that rdmalab run compare --help lists")
 	cmd.Flags().StringVarP(&out, "write", "w", "", "SVG file to write (required)")
 	_ = cmd.MarkFlagRequired("write") // the flag exists
 	return cmd

@@ -32,11 +32,12 @@ func sweepCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep --over FLAG=VALUE,VALUE… -w FILE",
 		Short: "Run a workload with all combinations of some flags' values",
-		Long: "sweep runs `rdmalab run ycsb` with every combination of the values that --over gives. Values are separated by\n" +
-			"commas, or by semicolons if a value itself has a comma. After each run, sweep appends its result to FILE: a line of\n" +
-			"JSON with all flags, the build and the report. `rdmalab run --help` explains workloads and stores.\n\n" +
-			"sweep runs all combinations one after the other, and then again, as often as --rounds says. So a slow minute of\n" +
-			"the machine does not affect one combination alone.\n\n" +
+		Long: "sweep runs `rdmalab run ycsb` with every combination of the values that the flags --over give; all other flags are\n" +
+			"the same in all runs. Values are separated by commas, or by semicolons if a value itself has a comma. After each run,\n" +
+			"sweep appends its result to FILE: a line of JSON with all flags, the version of this program and the report.\n" +
+			"`rdmalab run --help` explains workloads, stores, and the terms of the flags (node, append, shortcut, steer).\n\n" +
+			"sweep runs all combinations one after the other, and then all of them again, in --rounds rounds. So a slow minute\n" +
+			"of the machine does not affect one combination alone.\n\n" +
 			"If a sweep is interrupted, FILE keeps its results, and --resume runs the combinations that FILE lacks. If a run\n" +
 			"fails, sweep writes its error to FILE and goes on. If the next run has another --store, --value-size or --start,\n" +
 			"sweep stops the store and starts an empty one. `rdmalab run compare` and `rdmalab run plot` read FILE.\n\n" +
@@ -55,10 +56,10 @@ func sweepCmd() *cobra.Command {
 		}
 	})
 	fs := cmd.Flags()
-	fs.StringArrayVar(&s.over, "over", nil, "a flag of `rdmalab run ycsb` and its values, like clients=1,4,16 (repeatable)")
-	fs.StringVarP(&s.out, "write", "w", "", "file for the results")
-	fs.IntVar(&s.rounds, "rounds", 1, "how often each combination is run")
-	fs.BoolVar(&s.resume, "resume", false, "run only the combinations that the file lacks")
+	fs.StringArrayVar(&s.over, "over", nil, "a flag of `rdmalab run ycsb` and its values, like clients=1,4,16 (repeatable; required)")
+	fs.StringVarP(&s.out, "write", "w", "", "file to which the results are appended (required)")
+	fs.IntVar(&s.rounds, "rounds", 1, "number of rounds; each round runs every combination once")
+	fs.BoolVar(&s.resume, "resume", false, "run only the combinations and rounds whose results the file lacks")
 	_ = errors.Join(cmd.MarkFlagRequired("over"), cmd.MarkFlagRequired("write")) // the flags exist
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var typed []string

@@ -97,8 +97,8 @@ func convertCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert FILE --from FORMAT",
 		Short: "Convert a public cache trace to the format of `rdmalab run ycsb --trace`",
-		Long: "convert reads a trace in another format and prints it in the format that `rdmalab run ycsb --trace` replays.\n" +
-			"FILE - is standard input. --from names the format:\n\n" +
+		Long: "convert reads a trace in another format and prints it in the format that `rdmalab run ycsb --trace` replays. It needs\n" +
+			"no rack. FILE - is standard input. --from names the format:\n\n" +
 			"  twitter   the cache traces of Twitter (OSDI 2020): time, key, key size, value size, client, operation, TTL\n" +
 			"  cachelib  the key-value traces of CacheLib's CacheBench, whose header names the columns\n\n" +
 			"The output is CSV with a line for each operation, in the order of their times. Its columns are\n\n" +
