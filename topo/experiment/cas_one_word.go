@@ -9,14 +9,16 @@ var casOneWord = Experiment{
 	Short:    "CAS on one word by 1 to 64 clients: in host and NIC memory, and replaced by WRITE in the switch",
 	Figure:   "SwordBox fig. 10 (CAS replaced by a middlebox with one core), and the limits in fig. 4",
 	Examples: []string{"--on rack --series host,hardened --clients 1,16"},
-	Long: "Clients, each with one CAS in flight, all work on the same word of a memory server. The series differ in two\n" +
-		"ways. First, the word is in host memory of the server, or in device memory on the server's NIC. Second, the\n" +
-		"switch only forwards, or it replaces each CAS by a WRITE of the new value (CAS→WRITE), by hardened or published\n" +
-		"rules of action atomics.\n\n" +
+	Long: "Clients, each with one CAS in flight, all work on the same word of a memory server. A series is one way to do it.\n" +
+		"The series differ in two ways. First, the word is in host memory of the server, or in device memory on the server's\n" +
+		"NIC. Second, the switch only forwards, or it replaces each CAS by a WRITE of the new value (CAS→WRITE), which it\n" +
+		"can do while it knows the value of the word. It does so by rules of action atomics (`rdmalab switch rules add\n" +
+		"--help`), which are published, as in the SwordBox paper, or hardened, with the paper's holes closed.\n\n" +
 		"In the simulator, the switch of series hardened and published is as slow as the middlebox of the SwordBox paper;\n" +
 		"--cost says how slow. In the other series the switch keeps up with every load (line rate).\n\n" +
-		"On a rack, series as-is uses the switch's present program and rules. For every other series the experiment\n" +
-		"installs the program and the rules that the series needs. At the end it restores the earlier program and rules.\n\n" +
+		"On a rack, series as-is uses the switch's present program and rules. For every other series the experiment installs\n" +
+		"the program and the rules that the series needs. At the end it restores the earlier program and rules.\n\n" +
+		"The table has a line for each series and number of clients:\n\n" +
 		"  CAS Mops            answered CAS, in millions per second\n" +
 		"  SUCCEEDED Mops      CAS that changed the word, in millions per second\n" +
 		"  LATENCY us          mean time from post to completion of a CAS, in microseconds\n" +

@@ -52,12 +52,12 @@ var memoryRates = Experiment{
 
 // memoryChoices lists what the paper does not say, and what the model does not have.
 var memoryChoices = []string{
-	"frames have 1,500 bytes without check sequence, entries 1,552: a header of 32 bytes, and room for a frame of Ethernet",
-	"a NIC is limited by requests a second and by its link; the model has no PCIe bandwidth and no queue that overflows",
-	"links lose nothing: what waits for a link to a server counts as in the switch",
+	"frames have 1,500 bytes without check sequence; entries of the ring have 1,552: a header of 32, and room for any frame",
+	"a NIC is limited by its requests per second and by its link, not by PCIe bandwidth, and its queues do not overflow",
+	"links lose nothing; frames that wait for a link to a server count as frames in the switch",
 	"rates of FETCH_ADDs and latencies of the NIC are those of ConnectX-5, because no source gives those of ConnectX-3 Pro",
-	"the switch counts WRITEs of a client; the paper's counts packets of any protocol",
-	"a packet is looked up between sender and receiver, and its time is one way; the paper's NPtcp halves the round trip",
+	"the switch counts WRITEs of a client; the paper's switch counts packets of any protocol",
+	"the time of a lookup is measured on one way from sender to receiver; the paper's program NPtcp halves a round trip",
 }
 
 // Sizes in the authors' setting, in bytes: memoryFrame of a frame, memoryEntry of an entry of the
@@ -90,7 +90,7 @@ const nativeFrames = "native, messages of 1,500 bytes"
 func bufferRates(modes ...string) figure {
 	data := papers.MustLoad("extmem/rates")
 	f := figure{
-		key: "rates", title: "store and load of frames of 1,500 bytes, one server", x: data.X, unit: data.Unit, format: "%.3g",
+		key: "rates", title: "rates at which frames of 1,500 bytes are stored and loaded, one server", x: data.X, unit: data.Unit, format: "%.3g",
 		base: nativeFrames, gains: []string{Store},
 		why: []string{
 			"store takes the whole link here; the authors report the rate without loss, and beyond it their NIC drops requests, which the model's does not",
@@ -122,7 +122,7 @@ func bufferRates(modes ...string) figure {
 func loadDepth(quick bool) figure {
 	data := papers.MustLoad("extmem/rates")
 	f := figure{
-		key: "depth", title: "load of frames of 1,500 bytes by READs in flight", x: "READs in flight", unit: data.Unit, format: "%.1f",
+		key: "depth", title: "rate at which frames of 1,500 bytes are loaded, by READs in flight", x: "READs in flight", unit: data.Unit, format: "%.1f",
 		why: []string{"the authors do not say how many READs they have in flight; their rate is beside our largest number"},
 	}
 	for _, n := range few([]string{"1", "2", "4", "8", "16"}, quick) {
@@ -146,7 +146,7 @@ func loadDepth(quick bool) figure {
 func incastFigure(quick bool) figure {
 	data := papers.MustLoad("extmem/incast")
 	f := figure{
-		key: "incast", title: "50 MB of eight senders of 40 Gb/s into one port of 40 Gb/s, 12 MB in the switch", x: data.X, unit: "MB, ms", format: "%.3g",
+		key: "incast", title: "50 MB from eight senders of 40 Gb/s to one port of 40 Gb/s with 12 MB of buffer, by servers with a ring", x: data.X, unit: "MB, ms", format: "%.3g",
 		why: []string{
 			"a server takes 36.8 Gb/s of the 280 Gb/s that the port does not: few servers are full before the burst is over (figure rates)",
 			"frames and gaps between them take 1.6 % of the port beside their bytes, so 50 MB take 10.2 ms",
@@ -186,7 +186,7 @@ func incastFigure(quick bool) figure {
 func lookupLatency(quick bool) figure {
 	data := papers.MustLoad("extmem/lookup")
 	f := figure{
-		key: "latency", title: "time that a lookup adds to forwarding, median", x: data.X, unit: data.Unit, format: "%.2f",
+		key: "latency", title: "median time that a lookup adds to the forwarding of a packet, by bytes of the packet", x: data.X, unit: data.Unit, format: "%.2f",
 		why: []string{"no number of ours stands for one of theirs: they give a range for all sizes"},
 	}
 	sizes := few([]string{"64", "128", "256", "512", "1024"}, quick)
@@ -214,7 +214,7 @@ func lookupLatency(quick bool) figure {
 func lookupRates(quick bool) figure {
 	data := papers.MustLoad("extmem/lookups")
 	f := figure{
-		key: "lookups", title: "lookups a second of packets of 64 bytes by the number of servers", x: data.X, unit: data.Unit, format: "%.2f",
+		key: "lookups", title: "lookups per second of packets of 64 bytes, by the number of servers", x: data.X, unit: data.Unit, format: "%.2f",
 		why: []string{
 			"the model's NIC takes 18.6 million requests a second of a queue pair, and a lookup is three; TEA's NICs and connections are others, and " +
 				"its abstract does not name them",
@@ -238,7 +238,7 @@ func lookupRates(quick bool) figure {
 func countingFigure() figure {
 	data := papers.MustLoad("extmem/counters")
 	f := figure{
-		key: "counters", title: "counting the WRITEs of a client of 40 Gb/s in one counter of a server", x: data.X, unit: data.Unit, format: "%.4g",
+		key: "counters", title: "cost of counting a client's WRITEs in one counter of a server, by FETCH_ADDs in flight", x: data.X, unit: data.Unit, format: "%.4g",
 		why: []string{
 			"their rate is that of their NIC, 1.3 million FETCH_ADDs a second on one word; the model has ConnectX-5's",
 			"the published rule leaves in the switch what has waited when the requests end",

@@ -17,11 +17,15 @@ var swordboxFigures = Experiment{
 	Short:    "every figure of the SwordBox paper, each number beside the authors'",
 	Figure:   "SwordBox: the figures with measurements, and data of its authors that are in no figure",
 	Examples: []string{"--figures 4,11 --out figures"},
-	Long: "swordbox-figures measures the loads of the paper's figures in the simulator and prints a table for each figure,\n" +
-		"with the authors' numbers in parentheses. Below each table it compares each series with the authors' series:\n\n" +
+	Long: "swordbox-figures measures the loads of the SwordBox paper's figures in the simulator and prints a table for each\n" +
+		"figure, with the authors' numbers in parentheses. Below each table it compares each series with the authors'\n" +
+		"series:\n\n" +
 		"  OURS/THEIRS  our number divided by theirs, at the first and the last point and in the mean\n" +
 		"  SHAPE ±%     by how many percent this ratio differs between points: 0 means that both curves have the same shape\n\n" +
-		"The comparison also has gains, crossings of series, and the reasons of differences. --figures chooses among:\n\n" +
+		"The comparison also has gains over the baseline, points at which two series cross, and the reasons of differences.\n" +
+		"Clover is a key-value store in which a write is an append, a CAS that puts a new version of the value (a node)\n" +
+		"behind the newest one; the switch steers appends and READs to the newest node. \"By threads\" means that the x axis\n" +
+		"has the number of threads, which are clients. --figures chooses among:\n\n" +
 		figureList(swordbox) +
 		"\n" +
 		"With --out, a directory gets each figure as table, CSV, JSON and picture (SVG), and a summary of all figures. A\n" +

@@ -17,13 +17,15 @@ var fuseeFigures = Experiment{
 	Short:    "the figures of the FUSEE paper, each number beside the authors'",
 	Figure:   "FUSEE: figures 10 to 21",
 	Examples: []string{"--figures 13 --out figures"},
-	Long: "fusee-figures measures the loads of the paper's figures in the simulator and prints a table for each figure,\n" +
-		"with the authors' numbers in parentheses. Below each table it compares the series, as `rdmalab experiment\n" +
-		"swordbox-figures` does. A cell that has only a number in parentheses was not measured. --figures chooses among:\n\n" +
+	Long: "fusee-figures measures the loads of the figures of FUSEE's paper (FAST 2023) in the simulator and prints a table\n" +
+		"for each figure, with the authors' numbers in parentheses. FUSEE is a hash table in the memory of servers; a slot\n" +
+		"is a word of its index, which names an object (a key with its value). \"By clients\" means that the x axis has the\n" +
+		"number of clients. Below each table it compares the series, as `rdmalab experiment swordbox-figures` does. A cell\n" +
+		"that has only a number in parentheses was not measured. --figures chooses among:\n\n" +
 		figureList(fusee) +
 		"\n" +
-		"The authors' numbers are read from the drawings of their plots (package topo/papers). Where the paper does not\n" +
-		"say enough, or a smaller load saves time, the simulator's model makes a choice:\n\n" +
+		"The authors' numbers are read from the drawings of their plots (package topo/papers). Where the paper does not say\n" +
+		"enough, or a smaller load saves time, the simulator's model makes a choice:\n\n" +
 		"  " + strings.Join(fuseeChoices, "\n  ") + "\n",
 	Sim: "15 min with two processors, with --quick 3 min", Cost: "connectx3",
 	New: func() Body { return &figuresBody{all: fusee, choices: fuseeChoices} },
@@ -32,11 +34,11 @@ var fuseeFigures = Experiment{
 // fuseeChoices lists what the paper does not say, and what is smaller here so that measurements
 // take less time.
 var fuseeChoices = []string{
-	"5,000 keys; the paper has 100,000, so the most popular one gets 8.3 % of the operations, here 10.9 %",
-	"a client remembers the slots of all keys; the paper's clients learn them in seconds",
-	"a client has one operation in flight; a client of the paper runs coroutines, and the paper does not say how many",
-	"programs of FUSEE's clients take no time besides posts and polls; those of Clover take what SwordBox' authors measured",
-	"Clover's metadata server has 12 threads, as that of SwordBox' authors; FUSEE's paper gives it 8 cores",
+	"5,000 keys, of which the most popular gets 10.9 % of the operations; the paper has 100,000 keys, and 8.3 %",
+	"a client remembers the slots of all keys from the beginning; the paper's clients learn them within seconds",
+	"a client has one operation in flight; the paper's clients have one for each of an unknown number of coroutines",
+	"FUSEE's clients take time only for posts and polls; Clover's clients take what the authors of SwordBox measured",
+	"Clover's metadata server has 12 threads, as in the SwordBox paper; in FUSEE's paper it has 8 cores",
 }
 
 // The authors' setting, but for the number of keys: 128 clients on 16 machines, 2 memory servers.
@@ -257,7 +259,7 @@ func fuseeScale(quick bool) figure {
 // fuseeLinks is a figure of the bytes that the memory servers send in the runs for Figure 13. The
 // authors give no such numbers.
 func fuseeLinks(quick bool) figure {
-	f := figure{key: "links", title: "what the 2 memory servers send, without overhead of the link", x: "clients", unit: "Gbit/s"}
+	f := figure{key: "links", title: "rate at which each of the 2 memory servers sends, without overhead of the link", x: "clients", unit: "Gbit/s"}
 	for _, panel := range []string{"A", "C"} {
 		for server := range 2 {
 			for _, clients := range fuseeColumns(quick) {
@@ -285,7 +287,7 @@ func fuseeColumns(quick bool) []string {
 // CASes that lose are answered by the server or by the switch. In one series each client has its
 // own keys: no CAS loses there, so Rule 1 of FUSEE's protocol always decides.
 func fuseeSwitch(quick bool) figure {
-	f := figure{key: "switch", title: "UPDATEs of 100 keys, Zipf 0.99, 3 replicas, with a switch that orders the CASes of slots", x: "clients", unit: "see panel"}
+	f := figure{key: "switch", title: "UPDATEs of 100 keys, Zipf 0.99, 3 replicas, with a switch that replaces the CASes on slots by WRITEs", x: "clients", unit: "see panel"}
 	columns := []string{"1", "4", "16", "64"}
 	if quick {
 		columns = []string{"1", "16"}
@@ -401,7 +403,7 @@ const noThreshold = 1e-9
 // variant in which memory servers allocate each object is not measured.
 func fuseeAllocation(quick bool) figure {
 	data := papers.MustLoad("fusee/fig17")
-	f := figure{key: "17", title: "throughput by what allocates objects, 128 clients", x: data.X, unit: data.Unit, why: []string{whyIndex}}
+	f := figure{key: "17", title: "throughput by who allocates memory for objects (clients or servers), 128 clients", x: data.X, unit: data.Unit, why: []string{whyIndex}}
 	for _, x := range data.Columns {
 		f.cells = append(f.cells,
 			figureCell{series: "two-level", their: "two-level", x: x, theirs: at(data, "", "two-level", x, 1), load: fuseeLoad(fuseeClients, ycsb(x), quick), value: mops},

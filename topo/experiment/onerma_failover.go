@@ -31,7 +31,7 @@ type FailoverGETs struct{ Count, Median, P99, Max float64 }
 // oneRMAFailover is figure 9: a replica of the key-value store fails.
 func oneRMAFailover(quick bool) figure {
 	f := figure{
-		key: "fig9", title: "GETs by when they begin, when the NIC of one of three replicas dies at 0", x: "us since the failure", unit: "RTT, GETs", format: "%.2f",
+		key: "fig9", title: "time of GETs, by when they begin; the NIC of one of three replicas dies at 0", x: "us since the failure", unit: "RTT, GETs", format: "%.2f",
 		why: []string{
 			"the authors: the latency of the survivors is steady in less than 100 us (20 RTT), and there is no unavailability",
 			"a READ of the dead replica takes the time-out of 4 RTT; the clients of a host tell each other",

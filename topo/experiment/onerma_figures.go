@@ -30,11 +30,11 @@ var oneRMAFigures = Experiment{
 
 // oneRMAChoices lists what the paper does not say, and what the model does not have.
 var oneRMAChoices = []string{
-	"targets of the delays, bounds of the windows and the first window are not given: RTT / 2, 1.5 RTT, 0.01 to 64, and 1",
-	"the NIC has no PCIe bus: memory is read and written at once; encryption takes no time",
-	"RoCEv2: same links, NICs that take no time, a connection a pair of hosts, path MTU 4096, 16 READs in flight, no loss",
-	"the RoCEv2 NIC sends an answer at once, so READs on other connections wait for it; hardware takes turns",
-	"a link delays a frame by a quarter of the round trip and by the time of its bytes; the switch drops nothing",
+	"congestion control: target delays RTT / 2 (local) and 1.5 RTT (remote), windows of 0.01 to 64 operations, at first 1 or 15",
+	"the NIC has no PCIe bus: it reads and writes memory at once; encryption takes no time",
+	"RoCEv2: the same links, NICs that take no time, a connection for each pair of hosts, path MTU 4096, 16 READs in flight, no loss",
+	"a RoCEv2 NIC sends all packets of an answer, then the next answer, also on another connection; hardware takes turns",
+	"a link delays a frame by a quarter of the round trip and by the time that its bytes take; the switch drops nothing",
 }
 
 // oneRMA lists the figures for the simulator.
@@ -56,7 +56,7 @@ func oneRMASpan(quick bool, full time.Duration) time.Duration {
 // oneRMARandom is figure 10: uniform random traffic.
 func oneRMARandom(quick bool) figure {
 	f := figure{
-		key: "fig10", title: "READs of 4 KB from random hosts, Poisson arrivals: time in round trips by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f",
+		key: "fig10", title: "time of READs of 4 KB from random hosts (Poisson arrivals), by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f",
 		why: []string{"the authors show 40 hosts beside RDMA and a software NIC, as slowdown without numbers: close to RDMA at all loads"},
 	}
 	hosts := 40
@@ -76,7 +76,7 @@ func oneRMARandom(quick bool) figure {
 // oneRMABeside is figure 12: small operations beside one large transfer.
 func oneRMABeside(quick bool) figure {
 	f := figure{
-		key: "fig12", title: "10,000 READs of 64 bytes a second beside one transfer between the same hosts: time in round trips", x: "bytes of the transfer", unit: "RTT", format: "%.3f",
+		key: "fig12", title: "time of 10,000 READs of 64 bytes a second beside a transfer between the same hosts, by its bytes", x: "bytes of the transfer", unit: "RTT", format: "%.3f",
 		why: []string{"the authors: a small operation waits for about one chunk of 4 KB (0.07 RTT) and not for the transfer, as with RDMA"},
 	}
 	for _, large := range few([]string{"0", "4096", "65536", "262144", "1048576"}, quick) {
@@ -90,7 +90,7 @@ func oneRMABeside(quick bool) figure {
 func oneRMARamp(quick bool) figure {
 	data := papers.MustLoad("onerma/fig15")
 	f := figure{
-		key: "fig15", title: "round trips until a flow has the line rate, and until a second flow has its share", x: data.X, unit: data.Unit, format: "%.0f",
+		key: "fig15", title: "round trips until a flow has the line rate, and until a second flow has its fair share", x: data.X, unit: data.Unit, format: "%.0f",
 		why: []string{
 			"the authors' window is 15 at the line rate, and they do not give the first one",
 			"by their algorithm a window grows by 0.25 in a round trip, so from 1 to 15 it takes 56; their 8 need a growth of nearly 2",
@@ -118,7 +118,7 @@ func oneRMARamp(quick bool) figure {
 // oneRMAJitter is figure 16: goodput under jitter.
 func oneRMAJitter(quick bool) figure {
 	f := figure{
-		key: "fig16", title: "a client at the line rate whose links delay each frame at random, without congestion control",
+		key: "fig16", title: "goodput of a client without congestion control, by the largest random delay of a frame on its links",
 		x: "largest delay of a frame on a link, % of RTT", unit: "%", format: "%.1f",
 		why: []string{"the authors give curves: goodput falls with jitter, and less with a larger window; what is shed has mostly waited too long to be dispatched"},
 	}
@@ -144,7 +144,7 @@ func oneRMAJitter(quick bool) figure {
 // wait at a NIC.
 func oneRMAThreshold(quick bool) figure {
 	f := figure{
-		key: "fig16d", title: "two clients that each demand one server's link, by its bound of waiting requests",
+		key: "fig16d", title: "goodput of two clients that each demand a server's whole link, by its bound of waiting requests",
 		x: "threshold, KB", unit: "%, RTT", format: "%.2f",
 		why: []string{"the authors: above (timeout - RTT - dispatch time-out) x rate, 62.5 KB, goodput collapses; below it more is tried again"},
 	}

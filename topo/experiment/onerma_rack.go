@@ -78,7 +78,7 @@ func oneRMAOnRack(quick bool) []figure {
 // oneRMATrip is the figure with the measured round trip, the unit of the other figures on a rack.
 func oneRMATrip() figure {
 	f := figure{
-		key: "rtt", title: "one READ of 64 bytes at a time, without other load", x: "time", unit: "us", format: "%.1f",
+		key: "rtt", title: "round trip: time of READs of 64 bytes, one at a time, without other load", x: "time", unit: "us", format: "%.1f",
 		why: []string{"the round trip of the authors' testbed is 5 us; the median of 1RMA is the unit of the other figures"},
 	}
 	for _, s := range bothWays {
@@ -100,7 +100,7 @@ func inTrip(o *outcome) float64 { return o.solo.Rack.InTrip }
 // oneRMARackGets is figure 8 on a rack: GETs by the number of clients.
 func oneRMARackGets(quick bool) figure {
 	f := figure{
-		key: "fig8", title: "GETs of the store kvcs by 1RMA, and of the store nictable by READs of RoCEv2, by clients", x: "clients", unit: "RTT", format: "%.2f",
+		key: "fig8", title: "time of GETs of the store kvcs by 1RMA, and of the store nictable by RoCEv2 READs, by clients", x: "clients", unit: "RTT", format: "%.2f",
 		base: seriesSolo,
 		why: []string{
 			"the authors show curves for 10 nodes: 1RMA is faster than a software NIC at all loads",
@@ -121,7 +121,7 @@ func oneRMARackGets(quick bool) figure {
 // oneRMACrash is figure 9 on a rack: the NIC of a replica crashes.
 func oneRMACrash() figure {
 	f := figure{
-		key: "fig9", title: "GETs of 8 clients of the store kvcs, in whose second run the NIC of a replica crashes", x: "run", unit: "RTT, GETs", format: "%.1f",
+		key: "fig9", title: "time of GETs of 8 clients of the store kvcs in three runs; in the second, the NIC of a replica crashes", x: "run", unit: "RTT, GETs", format: "%.1f",
 		why: []string{
 			"the authors: the latency of the survivors is steady in less than 100 us (20 RTT), and there is no unavailability",
 			"a READ of the dead replica takes the time-out of the rack file, by default 20 ms: 5 of its rtt, many measured round trips",
@@ -148,7 +148,7 @@ func oneRMACrash() figure {
 // oneRMADepth is figure 11 on a rack: the rate by the number of operations in flight.
 func oneRMADepth(quick bool) figure {
 	f := figure{
-		key: "fig11", title: "operations of 4 KB of one client that end in a round trip, by operations in flight", x: "in flight", unit: "operations in a round trip", format: "%.2f",
+		key: "fig11", title: "operations of 4 KB of one client that end within a round trip, by operations in flight", x: "in flight", unit: "operations in a round trip", format: "%.2f",
 		why: []string{
 			"the authors show that the rate grows with the slots, and that WRITEs saturate earlier than READs",
 			"a connection of RoCEv2 has at most 16 READs in flight",
@@ -172,7 +172,7 @@ func oneRMADepth(quick bool) figure {
 // oneRMARackBeside is figure 12 on a rack: small READs beside one transfer.
 func oneRMARackBeside(quick bool) figure {
 	f := figure{
-		key: "fig12", title: "one READ of 64 bytes at a time beside READs of one size, one at a time, between the same hosts", x: "bytes of the other READs", unit: "RTT", format: "%.2f",
+		key: "fig12", title: "time of READs of 64 bytes beside other READs between the same hosts, by the bytes of those", x: "bytes of the other READs", unit: "RTT", format: "%.2f",
 		why: []string{
 			"the authors: a small operation waits for about one chunk of 4 KB and not for the transfer, as with RDMA",
 			"both loads have the same processors, so also a READ that waits for no other one takes longer beside them",
@@ -187,7 +187,7 @@ func oneRMARackBeside(quick bool) figure {
 // oneRMARackMixed is figure 13 in a smaller shape: one READ of 4 KB at a time beside READs of 200 KB.
 func oneRMARackMixed(quick bool) figure {
 	f := figure{
-		key: "fig13", title: "one READ of 4 KB at a time beside READs of 200 KB between the same hosts", x: "READs of 200 KB in flight", unit: "RTT", format: "%.2f",
+		key: "fig13", title: "time of READs of 4 KB beside READs of 200 KB between the same hosts, by READs of 200 KB in flight", x: "READs of 200 KB in flight", unit: "RTT", format: "%.2f",
 		why: []string{
 			"the authors: with 85 % of the operations of 4 KB and half the load, times of RDMA are 6 to 10 times as long",
 			"here the client always has that many READs of 200 KB in flight, and there are two hosts",
@@ -203,7 +203,7 @@ func oneRMARackMixed(quick bool) figure {
 func oneRMAKeys() figure {
 	data := papers.MustLoad("onerma/fig14")
 	f := figure{
-		key: "fig14", title: "a new key for a region by REKEY, and a new connection of RoCEv2", x: data.X, unit: "RTT", format: "%.2f",
+		key: "fig14", title: "time to get a new key for a region by REKEY, and a new connection of RoCEv2", x: data.X, unit: "RTT", format: "%.2f",
 		why: []string{
 			"the authors' times are 1 us and 2 ms of hardware and system calls, here divided by their round trip of 5 us",
 			"a REKEY has four hops, and here also two ways between program and daemon; then the owner hands out the next keys",

@@ -41,7 +41,7 @@ const (
 // oneRMAGets is figure 8: latency of the key-value store at load.
 func oneRMAGets(quick bool) figure {
 	f := figure{
-		key: "fig8", title: "GETs of 7 hosts from a store with 3 servers: time in round trips by load of the servers' links", x: "load, % of the line rate", unit: "RTT", format: "%.2f",
+		key: "fig8", title: "time of GETs of 7 hosts from a store with 3 servers, by load of the servers' links", x: "load, % of the line rate", unit: "RTT", format: "%.2f",
 		base: seriesSolo,
 		why: []string{
 			"the authors show curves for 10 nodes: 1RMA is faster than a software NIC at all loads",
@@ -58,7 +58,7 @@ func oneRMAGets(quick bool) figure {
 // oneRMAWrites is figure 11 a: READs and WRITEs by load.
 func oneRMAWrites(quick bool) figure {
 	f := figure{
-		key: "fig11a", title: "READs and WRITEs of 4 KB of random hosts by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f", logY: true,
+		key: "fig11a", title: "time and goodput of READs and WRITEs of 4 KB of random hosts, by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f", logY: true,
 		why: []string{
 			"the authors show curves: WRITEs saturate earlier than READs",
 			"a WRITE of 1RMA has four hops, and holds the window of its target for two of them while other WRITEs wait",
@@ -83,7 +83,7 @@ func oneRMAWrites(quick bool) figure {
 // oneRMASlots is figure 11 b: the rate by the number of command slots.
 func oneRMASlots(quick bool) figure {
 	f := figure{
-		key: "fig11b", title: "a client with READs of 4 KB in all its command slots: goodput by slots", x: "slots", unit: "% of the line rate", format: "%.1f",
+		key: "fig11b", title: "goodput of a client with a READ of 4 KB in each of its command slots, by slots", x: "slots", unit: "% of the line rate", format: "%.1f",
 		why: []string{"the authors show that the rate grows with the slots up to the line rate; a connection of RoCEv2 has at most 16 READs in flight"},
 	}
 	for _, n := range few([]string{"1", "2", "4", "8", "12", "16", "32", "64"}, quick) {
@@ -100,7 +100,7 @@ func oneRMAMixed(quick bool) figure {
 	data := papers.MustLoad("onerma/fig13")
 	const ratio, at50 = "RoCEv2 / 1RMA, 4 KB", "50"
 	f := figure{
-		key: "fig13", title: "READs from random hosts, 85 % of 4 KB and the others of 200 KB: time in round trips by load", x: data.X, unit: "RTT", format: "%.2f", logY: true,
+		key: "fig13", title: "time of READs from random hosts, 85 % of 4 KB and the others of 200 KB, by load", x: data.X, unit: "RTT", format: "%.2f", logY: true,
 		why: []string{
 			"the authors' 6 to 10 are for operations of a share that they do not name, with RDMA at 40 Gbit/s; here both have the same links",
 			"a connection answers READs in order, so a READ of 4 KB waits for all 50 frames of a READ of 200 KB before it; here the line rate sends them in 17 us",
@@ -151,7 +151,7 @@ func (l oneRMAGain) measure(ctx context.Context, p Platform) (outcome, error) {
 func oneRMARekey(quick bool) figure {
 	data := papers.MustLoad("onerma/fig14")
 	f := figure{
-		key: "fig14", title: "READs of two regions at 30 % of the line rate; the key of one is replaced every 50 round trips",
+		key: "fig14", title: "how long READs of two regions are delayed when one region gets a new key every 50 round trips",
 		x: data.X, unit: "RTT, us", format: "%.2f", logY: true,
 		why: []string{
 			"the time here is how much later a READ of a client ends at most: the refusal takes a round trip, as the paper allows. In the region table itself a REKEY takes no time",

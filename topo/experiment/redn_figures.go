@@ -47,13 +47,13 @@ const (
 
 // rednChoices lists what the paper does not say, and what the model does not have.
 var rednChoices = []string{
-	"a program sees a receive as late as an answer, 0.46 us after it has arrived",
-	"verbs alone: the client's program takes no time but for posts and polls, a process of the server 0.8 us",
-	"with programs: the client's takes 1.97 us for each round trip, so that a lookup of 64 B takes the 5.7 us of Table 5;",
-	"  the server's process takes the same time for a request, and wakes up 8 us after an event",
-	"each queue has a unit of the NIC of its own, and units do not wait for each other",
-	"packets of a NIC to itself take half of a READ's 0.34 us each way; there is no bandwidth of PCIe",
-	"a client that READs reads six buckets of 16 bytes, as FaRM does, and then the value",
+	"a program sees a received message 0.46 us after it has arrived, as late as an answer to a READ",
+	"tables \"verbs alone\": the client's program takes no time but for posts and polls; the server's process takes 0.8 us",
+	"tables \"with programs\": the client's program takes 1.97 us for each round trip, so that a lookup of 64 B takes the 5.7 us",
+	"  of Table 5; the server's process takes the same time for a request, and wakes up 8 us after an event",
+	"the NIC executes all queues at the same time: no queue waits for another one",
+	"a packet of a NIC to itself takes half of the 0.34 us that a READ's packets take each way; PCIe's bandwidth has no limit",
+	"a client that looks a key up by READs reads six buckets of 16 bytes, as FaRM does, and then the value",
 }
 
 // redn lists the figures.
@@ -85,7 +85,7 @@ var rednSizes = []string{"64", "256", "1024", "4096", "16384", "65536"}
 func rednLookup(quick bool) figure {
 	data := papers.MustLoad("redn/fig10")
 	f := figure{
-		key: "10", title: "lookup of a key in its first bucket", x: data.X, unit: data.Unit, format: "%.2f",
+		key: "10", title: "time to look up a key that is in its first bucket, by bytes of the value", x: data.X, unit: data.Unit, format: "%.2f",
 		why: []string{
 			"a READ of 64 KB takes 7.5 us here, of which the link has 5.5; one pass over PCIe of 126 Gb/s at each host, behind each other, would make it 15.8; " +
 				"the authors have 15.4",
@@ -158,7 +158,7 @@ func (l rednLargest) measure(ctx context.Context, p Platform) (out outcome, err 
 func rednRatios() figure {
 	data := papers.MustLoad("redn/fig10-ratios")
 	f := figure{
-		key: "ratios", title: "time of the baselines divided by that of RedN, the largest of all lengths", x: data.X, unit: data.Unit, format: "%.2f",
+		key: "ratios", title: "time of the baselines divided by RedN's in figures 10, 13 and 14: the largest ratio of each", x: data.X, unit: data.Unit, format: "%.2f",
 		why: []string{
 			"two READs take 3.6 us by figure 7, which is less than the 5.7 of RedN by Table 5: the authors' clients take time besides, and more for a READ than for " +
 				"an answer. The 1.7 of figure 14 are 9.7 us, 3.0 us of the program for each READ, where Table 5 leaves 2.0 us for an answer",
@@ -190,7 +190,7 @@ func rednRatios() figure {
 // rednSecond is figure 11: the key is in the second bucket.
 func rednSecond(quick bool) figure {
 	f := figure{
-		key: "11", title: "lookup of a key in its second bucket", x: "bytes of the value", unit: "µs", format: "%.2f",
+		key: "11", title: "time to look up a key that is in its second bucket, by bytes of the value", x: "bytes of the value", unit: "µs", format: "%.2f",
 		why: []string{
 			"a probe is a READ, a CAS, a WAIT and an ENABLE, 0.71 us by figure 8, and the time of READ and CAS in the NIC, 0.68 us, partly at the same time; " +
 				"the authors' 3 us are more than the 2 us that their NIC takes for a whole lookup in Table 4",
@@ -233,7 +233,7 @@ func (rednMore) measure(ctx context.Context, p Platform) (outcome, error) {
 func rednRate() figure {
 	data := papers.MustLoad("redn/table4")
 	f := figure{
-		key: "table4", title: "lookups a second of one port", x: data.X, unit: data.Unit, format: "%.0f",
+		key: "table4", title: "lookups per second through one port of the NIC", x: data.X, unit: data.Unit, format: "%.0f",
 		why: []string{"the authors do not say how many clients there were; one program here is as fast as their port, and two as their two ports"},
 	}
 	for _, clients := range []int{1, 2, 8} {
@@ -256,7 +256,7 @@ func rednRate() figure {
 func rednTails() figure {
 	data := papers.MustLoad("redn/table5")
 	f := figure{
-		key: "table5", title: "median and 99th percentile of a lookup", x: data.X, unit: data.Unit, format: "%.2f",
+		key: "table5", title: "median and 99th percentile of the time of a lookup", x: data.X, unit: data.Unit, format: "%.2f",
 		why: []string{"the client's time is chosen so that the median of 64 B is the authors'; nothing varies in the model from one lookup to the next"},
 	}
 	for _, x := range data.Columns {
@@ -277,7 +277,7 @@ var rednWalks = []struct{ way, name string }{
 // rednWalk is figure 13: walks of a list of 8 nodes.
 func rednWalk(quick bool) figure {
 	f := figure{
-		key: "13", title: "walk of a list of 8 nodes to a key in the first nodes", x: "the key is in the first nodes", unit: "µs", format: "%.2f",
+		key: "13", title: "time to find a key in a list of 8 nodes, if it is among the first N nodes", x: "the key is in the first nodes", unit: "µs", format: "%.2f",
 		why: []string{"the authors: RedN is faster than all baselines, by up to 2 times"},
 	}
 	for _, p := range rednPanels {
@@ -296,7 +296,7 @@ func rednWalk(quick bool) figure {
 // rednEntries is the figure of the numbers of entries that the walks of figure 13 take.
 func rednEntries() figure {
 	data := papers.MustLoad("redn/fig13")
-	f := figure{key: "entries", title: "entries that the server's NIC executes for a walk of a list of 8 nodes", x: data.X, unit: data.Unit, format: "%.1f"}
+	f := figure{key: "entries", title: "work requests that the server's NIC executes for a search of figure 13", x: data.X, unit: data.Unit, format: "%.1f"}
 	for _, w := range rednWalks[:3] {
 		for _, x := range []string{"1", "2", "4", "8"} {
 			f.cells = append(f.cells, figureCell{

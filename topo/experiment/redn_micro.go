@@ -12,7 +12,7 @@ var rednConstructs = []string{"if", "while unrolled", "while recycled"}
 // rednCosts is Table 2: how many requests of each kind a construct takes.
 func rednCosts() figure {
 	data := papers.MustLoad("redn/table2")
-	f := figure{key: "table2", title: "requests of a construct, without the conditional one", x: data.X, unit: data.Unit, format: "%.0f"}
+	f := figure{key: "table2", title: "number of work requests of a construct, without the conditional one", x: data.X, unit: data.Unit, format: "%.0f"}
 	for _, c := range rednConstructs {
 		for i, x := range data.Columns {
 			f.cells = append(f.cells, figureCell{
@@ -27,7 +27,7 @@ func rednCosts() figure {
 // rednVerbs is figure 7: the time of a request.
 func rednVerbs() figure {
 	data := papers.MustLoad("redn/fig7")
-	f := figure{key: "7", title: "time of one request of 64 bytes; NOP on the client's own NIC", x: data.X, unit: data.Unit, format: "%.2f"}
+	f := figure{key: "7", title: "time of one work request of 64 bytes; a NOP runs on the client's own NIC", x: data.X, unit: data.Unit, format: "%.2f"}
 	for _, x := range []string{"NOP", "WRITE", "READ", "CAS", "ADD"} {
 		l := RedN{Kind: ChainVerb, Way: x, Bytes: 64}
 		if x == "NOP" {
@@ -41,7 +41,7 @@ func rednVerbs() figure {
 // rednOrder is figure 8: chains of no-ops in the three ordering modes.
 func rednOrder(quick bool) figure {
 	data := papers.MustLoad("redn/fig8")
-	f := figure{key: "8", title: "time of a chain of no-ops by ordering mode", x: data.X, unit: data.Unit, format: "%.2f"}
+	f := figure{key: "8", title: "time of a chain of NOPs, by its length, in three ordering modes", x: data.X, unit: data.Unit, format: "%.2f"}
 	for _, mode := range []string{"WQ order", "completion order", "doorbell order"} {
 		for _, x := range few(data.Columns, quick) {
 			f.cells = append(f.cells, figureCell{
@@ -56,7 +56,7 @@ func rednOrder(quick bool) figure {
 func rednRates() figure {
 	data := papers.MustLoad("redn/table3")
 	f := figure{
-		key: "table3", title: "requests of 64 bytes and constructs a second", x: data.X, unit: data.Unit, format: "%.2f",
+		key: "table3", title: "rates of work requests of 64 bytes, and of constructs", x: data.X, unit: data.Unit, format: "%.2f",
 		why: []string{
 			"atomics: the model has the 55 million of the SwordBox paper on independent words of the same NIC; this paper does not say on how many words its 8.4 million are",
 			"READ and WRITE: as many as the link of 100 Gb/s carries, with 150 and 162 bytes a frame; the NIC of the SwordBox paper, whose rates the model has, is no " +

@@ -71,7 +71,7 @@ var rednServers = []struct {
 // rednMemcached is figure 14: GETs of Memcached by the length of the value.
 func rednMemcached(quick bool) figure {
 	f := figure{
-		key: "14", title: "GET of the store nictable, one client", x: "bytes of the value", unit: "µs", format: "%.2f",
+		key: "14", title: "time of a GET of the store nictable, one client, by bytes of the value", x: "bytes of the value", unit: "µs", format: "%.2f",
 		why: []string{"the authors: RedN is up to 1.7 times faster than READs and 2.6 times faster than a process"},
 	}
 	for _, s := range rednServers {
@@ -92,7 +92,7 @@ const rednTail = "99th percentile"
 func rednWriters(quick bool) figure {
 	data := papers.MustLoad("redn/fig15")
 	f := figure{
-		key: "15", title: "GETs of 64 B of one reader beside writers", x: data.X, unit: data.Unit, format: "%.2f",
+		key: "15", title: "time of a GET of 64 bytes by one reader, by the number of writing clients", x: data.X, unit: data.Unit, format: "%.2f",
 		why: []string{
 			"a GET that the process answers waits here for the PUT of each writer and for nothing else; the authors name switches of threads as the reason of theirs",
 			"the authors' 35 times RedN are 15 us for each writer, as long as a GET of theirs over sockets",
@@ -113,7 +113,7 @@ func rednWriters(quick bool) figure {
 // rednCrash is figure 16: the server's process dies and is started again.
 func rednCrash() figure {
 	f := figure{
-		key: "16", title: "GETs that are answered; the process dies at 1 s", x: "time, s", unit: "% of those that begin", format: "%.0f",
+		key: "16", title: "share of the GETs that are answered, over time; the process dies at 1 s", x: "time, s", unit: "% of those that begin", format: "%.0f",
 		why: []string{
 			"the authors: with RedN no GET fails; without it the process is away for 1 s, and needs 1.25 s more for its metadata and hash table",
 			"these two times are given here; a process of nictable takes over the table that it finds, so it needs no 1.25 s",

@@ -136,16 +136,18 @@ var writeContention = Experiment{
 	Short:    "throughput of the store Clover with 0 to 100 % writes by 8 to 240 clients; with --steer also with steering",
 	Figure:   "SwordBox fig. 5 (first attempts), 11 (throughput) and 12 (bytes)",
 	Examples: []string{"--steer both --writes 50 -o csv", "--on rack --clients 8"},
-	Long: "Clients read and write 1,024 keys of the store Clover with a popularity of Zipf 0.99. If several clients write a\n" +
-		"key at the same time, one of them succeeds and the others must try again. So throughput falls with the share of\n" +
-		"writes and with the number of clients. The table has a row for each share of writes and number of clients. With\n" +
-		"--steer, a second row follows each of these: the same load with a switch that steers. A node, one version of a\n" +
-		"value, has 128 bytes.\n\n" +
+	Long: "Clients read and write 1,024 keys of the store Clover with a popularity of Zipf 0.99. In the store Clover a node is\n" +
+		"one version of a key's value, here of 128 bytes. A write is an append: the CAS that puts a new node behind the\n" +
+		"newest one. A switch that steers sends appends and READs to the newest node of their key instead of the older one\n" +
+		"that the client named.\n\n" +
+		"If several clients write a key at the same time, one of them succeeds and the others must try again. So throughput\n" +
+		"falls with the share of writes and with the number of clients. The table has a row for each share of writes and\n" +
+		"number of clients. With --steer, a second row follows each of these: the same load with a switch that steers.\n\n" +
 		cloverColumnsHelp +
 		"\n" +
 		"Numbers in parentheses are the SwordBox paper's, with 1,000 keys and Zipf 1.0. The paper has 7, 14, 28, 56, 112,\n" +
-		"168, 224, 280, 336 and 392 clients; the nearest of these numbers is used. On a rack, Clover is started if it\n" +
-		"does not run. At the end the switch gets its earlier program and rules back.",
+		"168, 224, 280, 336 and 392 clients; the nearest of these numbers is used. On a rack, Clover is started if it does\n" +
+		"not run. At the end the switch gets its earlier program and rules back.",
 	Sim: "5 min, with --steer 10 min", Rack: "1 min", Cost: "connectx5",
 	New: func() Body {
 		return &contentionBody{writes: []float64{0, 5, 50, 100}, steer: steerNone}
@@ -168,10 +170,10 @@ type contentionBody struct {
 func (b *contentionBody) Flags(fs *pflag.FlagSet) {
 	fs.Float64SliceVar(&b.writes, "writes", b.writes, "percentages of writes, separated by commas")
 	fs.IntSliceVar(&b.clients, "clients", nil, "numbers of clients, separated by commas (default 8,64,240; on a rack 8,32)")
-	fs.StringVar(&b.steer, "steer", b.steer, "what the switch steers in the added rows: none, write, read or both")
+	fs.StringVar(&b.steer, "steer", b.steer, "add rows with a switch that steers appends (write), READs (read) or both; none adds no rows")
 	fs.IntVar(&b.share, "share-qp", 0, "how many clients of a host share a queue pair to the memory server (default: each client has its own)")
-	fs.StringVar(&b.reporter, "reporter", ofClient, "how appends are reported to the metadata server: client (each client itself) or process "+
-		"(the clients of a host report together)")
+	fs.StringVar(&b.reporter, "reporter", ofClient, "how Clover's metadata server learns of appends: from each client itself (client) or from all clients of a host "+
+		"together (process)")
 	b.start.flag(fs, "threads, replicas and balance, like 'threads=4 replicas=2'")
 }
 

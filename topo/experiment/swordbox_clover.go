@@ -46,7 +46,7 @@ func throughputFigure(quick bool) figure {
 func firstTriesFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig5")
 	f := figure{
-		key: "5", title: "appends of Clover that succeed, 50 % writes", x: data.X, unit: "%", format: "%.1f",
+		key: "5", title: "share of Clover's appends that succeed, 50 % writes", x: data.X, unit: "%", format: "%.1f",
 		why: []string{whyUnsteered, "the authors' number is successes ÷ 4 over attempts ÷ 3 of two counters"},
 	}
 	for _, panel := range []string{"successes of attempts", "successes at the first attempt"} {
@@ -86,7 +86,7 @@ func firstTries(o *outcome) float64 { return 100 * o.store.FirstTryShare() }
 func metadataFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig11")
 	f := figure{
-		key: "metadata", title: "the metadata server of Clover, 100 % writes", x: data.X, unit: "millions a second", logY: true,
+		key: "metadata", title: "rate of calls of Clover's metadata server, and of headers that it reads, 100 % writes", x: data.X, unit: "millions a second", logY: true,
 	}
 	for _, c := range []struct {
 		panel string

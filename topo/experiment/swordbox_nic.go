@@ -89,7 +89,7 @@ func (l Order) measure(ctx context.Context, p Platform) (outcome, error) {
 func orderFigure() figure {
 	data := papers.MustLoad("swordbox/fig2")
 	f := figure{
-		key: "2", title: "order of requests behind the switch, 32 connections, 1M requests a second", x: data.X, unit: data.Unit, format: "%.3g",
+		key: "2", title: "how far requests leave the switch out of order, 32 connections, 1M requests a second", x: data.X, unit: data.Unit, format: "%.3g",
 		why: []string{"only the switch's cores change the order here: links, switch and NIC are otherwise in order"},
 	}
 	for _, s := range []struct {
@@ -206,7 +206,7 @@ var chipPairs = map[string]string{
 // reports of the authors' compiler. Lines and parts without a counterpart have rows of their own.
 func chipFigure() figure {
 	data := papers.MustLoad("swordbox/fig8")
-	f := figure{key: "8", title: "resources of a switching chip", x: data.X, unit: data.Unit, logY: true, why: []string{
+	f := figure{key: "8", title: "share of a switching chip's resources that the program takes", x: data.X, unit: data.Unit, logY: true, why: []string{
 		"published steering has whole addresses where the authors' P4 has tags of 8 bits, and hardened steering has a table of nodes; " +
 			"logical tables of ours hold state, theirs also are what a compiler makes of matches and actions",
 		"exact crossbar, hash bits, gateways and map RAM are results of a compiler: our estimate places tables and registers in stages, and has " +

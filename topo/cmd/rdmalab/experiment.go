@@ -25,15 +25,16 @@ func experimentCmd() *cobra.Command {
 		Use:   "experiment [NAME]",
 		Short: "Repeat measurements of papers, in the simulator or on the rack",
 		Long: "experiment NAME makes the measurements of one experiment and prints a table, with the paper's numbers in\n" +
-			"parentheses. Without NAME it lists the experiments. Each experiment has flags of its own: `rdmalab experiment\n" +
-			"NAME --help` explains the measurements, the columns and the flags.\n\n" +
-			"With --on sim, the default, an experiment runs in the simulator. There, hardware takes the times that --cost\n" +
-			"chooses. With --on rack an experiment runs on the rack that is up, at the speed of this machine. Only\n" +
-			"experiments with a time for \"rack\" below can do that. If you press control-C, an experiment prints the results\n" +
-			"so far.\n\n" +
-			"Some experiments compare two versions of the switch's rules: published rules work as in the SwordBox paper, and\n" +
-			"hardened rules have the paper's holes closed (swordbox/HOLES.md). A switch that steers sends requests of the\n" +
-			"key-value store Clover to the newest version of their key. FG+ is the baseline of Sherman's paper.\n\n" +
+			"parentheses. Without NAME it lists the experiments. Each experiment has flags of its own: `rdmalab experiment NAME\n" +
+			"--help` explains the measurements, the columns and the flags.\n\n" +
+			"With --on sim, the default, an experiment runs in the simulator, in virtual time, and needs neither a rack nor\n" +
+			"root. There, hardware takes the times that --cost chooses. With --on rack an experiment runs on the rack that is\n" +
+			"up, at the speed of this machine. Only experiments with a time for \"rack\" below can do that. If you press\n" +
+			"control-C, an experiment prints the results so far.\n\n" +
+			"SwordBox is a switch that understands RDMA. Some experiments compare two versions of its rules: published rules\n" +
+			"work as in the SwordBox paper, and hardened rules have the paper's holes closed (swordbox/HOLES.md). A switch that\n" +
+			"steers sends requests of the key-value store Clover to the newest version of their key. FG+ is the baseline of\n" +
+			"Sherman's paper.\n\n" +
 			experimentList(),
 		Example: "  rdmalab experiment\n" +
 			"  rdmalab experiment cas-one-word\n" +
