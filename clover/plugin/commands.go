@@ -77,8 +77,8 @@ func commands() store.Commands {
 		},
 		Stop: store.Command{
 			Short: "Stop the metadata server; the store stays in memory",
-			Long: "stop ends the metadata server, and prints nothing. Operations fail until `rdmalab clover start`, which finds the store again\n" +
-				"in the memory of the memory servers.",
+			Long: "stop ends the metadata server, and prints nothing. Operations fail until `rdmalab clover start`, which finds the\n" +
+				"store again in the memory of the memory servers.",
 			Example: "  rdmalab clover stop\n" +
 				"  rdmalab clover start # finds everything again",
 		},

@@ -13,13 +13,15 @@ var memoryFigures = Experiment{
 	Name:   "memory-figures",
 	Short:  "the figures of the paper on external memory, each number beside the authors'",
 	Figure: "Generic External Memory for Switch Data Planes: packet buffer, lookup table, state store; TEA: lookups",
-	Long: "memory-figures measures in the simulator what a switch does with the memory of servers, and prints a table for\n" +
-		"each figure, with the authors' numbers in parentheses. A cell that has only a number in parentheses was not\n" +
-		"measured. --figures chooses among:\n\n" +
+	Long: "memory-figures measures in the simulator what a switch does with the memory of servers, and prints a table for each\n" +
+		"figure, with the authors' numbers in parentheses. The switch stores frames that wait for a port in a ring in this\n" +
+		"memory and loads them again (rules of action buffer), looks packets up in a table there (lookup), and counts\n" +
+		"requests there (count); `rdmalab switch rules add --help` explains these rules. They are published, as in the\n" +
+		"paper, or hardened. A cell that has only a number in parentheses was not measured. --figures chooses among:\n\n" +
 		figureList(memory) +
 		"\n" +
-		"The authors' numbers are from the text of the paper, and for TEA from the abstract of TEA's paper (package\n" +
-		"topo/papers). Where the paper does not say enough, the simulator's model makes a choice:\n\n" +
+		"The authors' numbers are from the text of the paper (HotNets 2018), and for TEA, a later paper, from its abstract\n" +
+		"(package topo/papers). Where the paper does not say enough, the simulator's model makes a choice:\n\n" +
 		"  " + strings.Join(memoryChoices, "\n  ") + "\n",
 	Sim: "1 min with two processors, with --quick 20 s", Cost: "connectx3-40g",
 	New: func() Body { return &figuresBody{all: memory, choices: memoryChoices} },
@@ -31,17 +33,19 @@ var memoryRates = Experiment{
 	Name:   "memory-rates",
 	Short:  "rates at which a switch stores frames in a server's memory and loads them, beside native RDMA in the same run",
 	Figure: "Generic External Memory for Switch Data Planes: rates of store and load",
-	Long: "memory-rates measures the figure \"rates\" of `rdmalab experiment memory-figures`: it compares the hardened packet\n" +
-		"buffer of the switch with WRITEs and READs of a host to the same server. The lines below the table have the\n" +
-		"ratios to native RDMA.\n\n" +
-		"On a rack the port of the last compute host is slow, and the first one sends it frames of 1,500 bytes by SENDs\n" +
-		"over UC. During the measurement the switch has a rule of action buffer whose ring is in the memory of server --to.\n" +
-		"The switch counts the bytes of the frames, and the time from the first frame until the server has acknowledged\n" +
-		"the last WRITE, or from the first READ until the last frame has come back. Native RDMA is `rdmalab perf write_bw`\n" +
-		"and `read_bw` with messages of 1,500 bytes from the first host to the same server. Switch and native RDMA take\n" +
-		"turns; the ratio is that of the two rates of one turn. The table has medians, and beside each the least and the\n" +
-		"largest value. No acknowledgement holds the sender back: frames that the server cannot take are dropped (blocked\n" +
-		"in `rdmalab switch counters`), and do not count.\n\n" +
+	Long: "memory-rates measures the figure \"rates\" of `rdmalab experiment memory-figures`: how many bytes per second the\n" +
+		"switch stores in the memory of a server (it WRITEs frames that find no room in the switch), and how many it loads\n" +
+		"(it READs them back). It compares the hardened packet buffer of the switch (rules of action buffer) with native\n" +
+		"RDMA: WRITEs and READs of a host to the same server. Rates are in Gbit/s. The lines below the table have the ratios\n" +
+		"to native RDMA.\n\n" +
+		"On a rack the port of the last compute host is slow, and the first one sends it frames of 1,500 bytes by SENDs over\n" +
+		"UC. During the measurement the switch has a rule of action buffer whose ring is in the memory of server --to. The\n" +
+		"switch counts the bytes of the frames, and the time from the first frame until the server has acknowledged the last\n" +
+		"WRITE, or from the first READ until the last frame has come back. Native RDMA is `rdmalab perf write_bw` and\n" +
+		"`read_bw` with messages of 1,500 bytes from the first host to the same server.\n\n" +
+		"The switch and native RDMA are measured in turns; a ratio is that of the two rates of one turn. The table has\n" +
+		"medians, and beside each the smallest and the largest value. The sender does not wait for acknowledgements: frames\n" +
+		"that the server cannot take are dropped (counter blocked of `rdmalab switch counters`), and do not count.\n\n" +
 		"All hosts and the switch share the machine's processors, so the rates are comparable only with one another, and\n" +
 		"only on a machine that has nothing else to do.",
 	Sim: "5 s", Rack: "1 min", Target: "ring", Cost: "connectx3-40g",

@@ -14,15 +14,20 @@ var oneRMAFigures = Experiment{
 	Name:   "onerma-figures",
 	Short:  "figures of the paper 1RMA, NICs without connections, each number beside the authors'",
 	Figure: "1RMA: Re-envisioning Remote Memory Access for Multi-tenant Datacenters (SIGCOMM 2020)",
-	Long: "onerma-figures measures figures of the paper 1RMA in the simulator, at 100 Gbit/s and a round trip of 5 us, and\n" +
-		"prints a table for each, with the authors' numbers in parentheses. Times are in round trips. --figures chooses\n" +
-		"among:\n\n" + figureList(oneRMA) +
+	Long: "1RMA is a design of NICs without connections (SIGCOMM 2020): software divides a transfer into operations of at most\n" +
+		"4 KiB and bounds those in flight by a window for each target, and a NIC keeps an operation in a command slot until\n" +
+		"it ends. onerma-figures measures figures of the paper in the simulator, at 100 Gbit/s and a round trip of 5 us, and\n" +
+		"prints a table for each, with the authors' numbers in parentheses. The other series is RoCEv2. Times are in round\n" +
+		"trips. --figures chooses among:\n\n" +
+		figureList(oneRMA) +
 		"\n" +
-		"On a rack with `onerma: {}` and kvcs's hosts, the same NIC, executor and store run in the daemons of the hosts, and\n" +
-		"RoCEv2 beside them on the same links. The unit is a round trip, measured before each load. --figures chooses among:\n\n" +
+		"On a rack with `onerma: {}` in its rack file and the hosts of the store kvcs (a metadata host and memory servers),\n" +
+		"the same NIC, software and store run in the daemons of the hosts, and RoCEv2 beside them on the same links. The\n" +
+		"unit is a round trip, measured before each load. --figures chooses among:\n\n" +
 		figureList(oneRMAOnRack) +
 		"\n" +
-		"The authors give shapes and few numbers. Where the paper does not say enough, the model makes a choice:\n\n" +
+		"REKEY is the operation by which the owner of a memory region replaces the region's key. The authors give the shapes\n" +
+		"of curves, and few numbers. Where the paper does not say enough, the model makes a choice:\n\n" +
 		"  " + strings.Join(oneRMAChoices, "\n  ") + "\n",
 	Sim: "1 min with two processors", Rack: "2 min, with --quick 1 min", Target: "memory of READs, WRITEs and keys; its NIC crashes in figure 9", Cost: "connectx5",
 	New: func() Body { return &oneRMABody{figuresBody{all: oneRMA, choices: oneRMAChoices}} },
@@ -30,9 +35,9 @@ var oneRMAFigures = Experiment{
 
 // oneRMAChoices lists what the paper does not say, and what the model does not have.
 var oneRMAChoices = []string{
-	"congestion control: target delays RTT / 2 (local) and 1.5 RTT (remote), windows of 0.01 to 64 operations, at first 1 or 15",
+	"congestion control: target delays RTT / 2 (local) and 1.5 RTT (remote); windows of 0.01 to 64 operations",
 	"the NIC has no PCIe bus: it reads and writes memory at once; encryption takes no time",
-	"RoCEv2: the same links, NICs that take no time, a connection for each pair of hosts, path MTU 4096, 16 READs in flight, no loss",
+	"RoCEv2: same links, NICs that take no time, a connection a pair of hosts, path MTU 4096, 16 READs in flight, no loss",
 	"a RoCEv2 NIC sends all packets of an answer, then the next answer, also on another connection; hardware takes turns",
 	"a link delays a frame by a quarter of the round trip and by the time that its bytes take; the switch drops nothing",
 }

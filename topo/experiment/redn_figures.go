@@ -15,15 +15,23 @@ var rednFigures = Experiment{
 	Name:   "redn-figures",
 	Short:  "tables and figures of the paper RedN, programs made of work requests, beside the authors' numbers",
 	Figure: "RedN: RDMA is Turing complete, we just did not know it yet (NSDI 2022)",
-	Long: "redn-figures measures tables and figures of the paper RedN: in the simulator between two hosts with ConnectX-5 and\n" +
-		"without a switch, as in the paper's testbed, or on a rack between a compute host and a memory server. It prints a\n" +
-		"table for each, with the authors' numbers in parentheses. The baselines are a client that READs, and a process of\n" +
-		"the server that answers. --figures chooses among:\n\n" + figureList(redn) +
+	Long: "RedN's paper makes programs of work requests that modify each other, which a NIC executes without a processor (see\n" +
+		"`rdmalab redn`). redn-figures measures its tables and figures: in the simulator between two hosts with ConnectX-5\n" +
+		"and without a switch, as in the paper's testbed, or on a rack between a compute host and a memory server. It prints\n" +
+		"a table for each, with the authors' numbers in parentheses. Times are in microseconds.\n\n" +
+		"A construct is an if or a while loop around one conditional work request; an \"unrolled\" loop has new requests for\n" +
+		"each lap, a \"recycled\" one uses the same requests again. The orders of figure 8 say when the NIC executes the next\n" +
+		"request of a queue: when it is its turn (WQ order), when the one before has completed (completion order, by a\n" +
+		"WAIT), or as before, but so that the NIC reads the request only then (doorbell order, by a WAIT and an ENABLE).\n" +
+		"Lookups of keys in a hash table by RedN are compared with baselines: a client that READs the buckets and the value\n" +
+		"(one-sided), and a process of the server that answers, polling or woken up by events (two-sided). --figures chooses\n" +
+		"among:\n\n" +
+		figureList(redn) +
 		"\n" +
 		"On a rack, the same programs run on the NICs of the hosts. Times are those of emulated NICs and of daemons that\n" +
-		"share the processors of one machine, so only ratios and shapes compare.\n" +
-		"\n" +
-		"The model's choices:\n\n  " + strings.Join(rednChoices, "\n  ") + "\n",
+		"share the processors of one machine, so only ratios and shapes compare.\n\n" +
+		"The model's choices:\n\n" +
+		"  " + strings.Join(rednChoices, "\n  ") + "\n",
 	Examples: []string{"--figures 10,ratios --out figures"},
 	Sim:      "2 min", Rack: "4 min, with --quick 2 min", Target: "programs, but for GETs of nictable", Cost: "connectx5",
 	New: func() Body { return &chainsBody{figuresBody{all: redn, choices: rednChoices}} },
@@ -49,10 +57,10 @@ const (
 var rednChoices = []string{
 	"a program sees a received message 0.46 us after it has arrived, as late as an answer to a READ",
 	"tables \"verbs alone\": the client's program takes no time but for posts and polls; the server's process takes 0.8 us",
-	"tables \"with programs\": the client's program takes 1.97 us for each round trip, so that a lookup of 64 B takes the 5.7 us",
+	"tables \"with programs\": the client's program takes 1.97 us a round trip, so that a lookup of 64 B takes the 5.7 us",
 	"  of Table 5; the server's process takes the same time for a request, and wakes up 8 us after an event",
 	"the NIC executes all queues at the same time: no queue waits for another one",
-	"a packet of a NIC to itself takes half of the 0.34 us that a READ's packets take each way; PCIe's bandwidth has no limit",
+	"a packet of a NIC to itself takes half of the 0.34 us of a READ's packets each way; PCIe's bandwidth has no limit",
 	"a client that looks a key up by READs reads six buckets of 16 bytes, as FaRM does, and then the value",
 }
 

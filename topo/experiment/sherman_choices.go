@@ -15,12 +15,16 @@ var shermanChoices = Experiment{
 	Name:   "sherman-choices",
 	Short:  "how much Sherman's gain over FG+ in the simulator depends on each choice of the model",
 	Figure: "Sherman §5 (throughput under skewed, write-intensive load), in a table that the paper does not have",
-	Long: "The first row has the throughput of FG+ (the baseline of Sherman's paper) and of Sherman under write-intensive\n" +
-		"load with Zipf 0.99, as `rdmalab experiment sherman-figures` measures it. The paper's claim is in parentheses.\n" +
-		"Each further row changes one choice of the simulator's model. Below, the value before *not* is that of the row, and\n" +
-		"the value after it is the model's:\n\n" +
+	Long: "Sherman is a B+tree in the memory of servers, whose pages have locks; FG+ is the baseline of its paper. The first\n" +
+		"row of the table has the throughput of FG+ and of Sherman under write-intensive load (half updates, half reads)\n" +
+		"with Zipf 0.99, as `rdmalab experiment sherman-figures` measures it. The paper's claim is in parentheses. Each\n" +
+		"further row changes one choice of the simulator's model. The rows are named by the change: \"X, not Y\" means that\n" +
+		"the row has X where the model has Y:\n\n" +
 		treeChoiceList() +
 		"\n" +
+		"\"Counted\" is the time in which operations are counted, from the start. \"12 bits of the address\" means that the NIC\n" +
+		"executes atomics one after the other if 12 bits of their addresses are equal; in the model only atomics on the same\n" +
+		"word wait for each other. A hand-over gives a lock to another client of the same compute node. The columns are\n\n" +
 		"  FG+, SHERMAN Mops  operations of FG+ and of Sherman, in millions per second\n" +
 		"  GAIN ×             Sherman's Mops divided by FG+'s\n" +
 		"  p99 ÷              99th percentile of the latency of updates with FG+, divided by that with Sherman\n" +

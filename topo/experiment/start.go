@@ -55,7 +55,7 @@ type startFlag struct{ text string }
 
 // flag defines the flag; allowed says which flags of the start command it may have, with an example.
 func (s *startFlag) flag(fs *pflag.FlagSet, allowed string) {
-	fs.StringVar(&s.text, "start", "", "flags with which Clover is started (see `rdmalab clover start --help`), separated by spaces; allowed are "+allowed+
+	fs.StringVar(&s.text, "start", "", "flags with which Clover is started (see rdmalab clover start --help), separated by spaces; allowed are "+allowed+
 		" (default: Clover is started without them)")
 }
 
