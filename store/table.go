@@ -59,7 +59,7 @@ func (t *Table[S, C]) Register() (remove func()) {
 		return &tableNode[S, C]{Passive[struct{}, C]{Host: h, Store: &t.Store, What: "table", Dial: dial}, t}
 	}
 	t.Scenarios = append(t.Scenarios, Scenario{
-		Name: t.Name, Doc: fmt.Sprintf("histories of %s under random faults and crashes: linearizable", t.Title),
+		Name: t.Name, Doc: fmt.Sprintf("clients of %s under random faults and crashes; checks that histories are linearizable", t.Title),
 		Trial: func(r *rand.Rand, _ int) Trial { return t.Trial(t.Draw(r)) },
 	})
 	c := &t.Commands

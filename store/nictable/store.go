@@ -29,7 +29,7 @@ var Store = store.Store{
 	Name: "nictable", Title: "the NIC's table", Note: "the server's NIC executes GETs", Server: serverHost, Value: 100,
 	Scenarios: []store.Scenario{{
 		Name: "nictable", Trial: trial,
-		Doc: "histories of the NIC's table under random faults, deaths and hangs of processes, also of its server: linearizable",
+		Doc: "clients of the store nictable under random faults, deaths and hangs of processes, also of its server; checks that histories are linearizable",
 	}},
 }
 

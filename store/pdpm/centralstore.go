@@ -25,7 +25,7 @@ import (
 var Central = store.Store{
 	Name: "pdpm-central", Title: "pDPM-Central", Join: 20 * time.Second, Note: "baseline of Clover's paper", Server: coordinatorHost,
 	Scenarios: []store.Scenario{{
-		Name: "pdpm-central", Doc: "histories of pDPM-Central under random faults and crashes, also of its coordinator: linearizable",
+		Name: "pdpm-central", Doc: "clients of pDPM-Central under random faults and crashes, also of its coordinator; checks that histories are linearizable",
 		Trial: centralTrial,
 	}},
 }

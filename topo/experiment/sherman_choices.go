@@ -23,8 +23,8 @@ var shermanChoices = Experiment{
 		treeChoiceList() +
 		"\n" +
 		"\"Counted\" is the time in which operations are counted, from the start. \"12 bits of the address\" means that the NIC\n" +
-		"executes atomics one after the other if 12 bits of their addresses are equal; in the model only atomics on the same\n" +
-		"word wait for each other. A hand-over gives a lock to another client of the same compute node. The columns are\n\n" +
+		"executes atomics one after the other if the lower 12 bits of their addresses are equal; in the model only atomics on\n" +
+		"the same word wait for each other. A hand-over gives a lock to another client of the same compute node. The columns are\n\n" +
 		"  FG+, SHERMAN Mops  operations of FG+ and of Sherman, in millions per second\n" +
 		"  GAIN ×             Sherman's Mops divided by FG+'s\n" +
 		"  p99 ÷              99th percentile of the latency of updates with FG+, divided by that with Sherman\n" +

@@ -59,13 +59,13 @@ func lockScenarios() []Scenario {
 		{Name: "hostile", Doc: "one host attacks the connections of the others; these stay undisturbed, tables stay bounded, refusals are counted", run: runHostile},
 		{
 			Name: "locks", run: runLocks(recordedHardened),
-			Doc: "16 clients lock and count on 4 words, whose atomics the switch replaces; histories are linearizable, and a lock never has two owners" +
+			Doc: "16 clients lock and count on 4 words, whose atomics the switch replaces; checks that histories are linearizable, and that a lock never has two owners" +
 				" (--program, --mode, --move, --change)",
 		},
 		{
 			Name: "planned", run: runPlanned,
-			Doc: "2 clients, 2 words, 2 shared connections: every schedule of a few packets lost, late or doubled, and of rules that change;" +
-				" atomics are linearizable, no client fails because of a rule (--setup, --depth, --schedules, --plan)",
+			Doc: "2 clients, 2 words, 2 connections of the switch to a server: tries every schedule of a few packets lost, late or doubled, and of rules that change;" +
+				" checks that atomics are linearizable and no client fails because of a rule (--setup, --depth, --schedules, --plan)",
 		},
 	}
 }

@@ -101,7 +101,7 @@ func (s *Scenario) Args(seed uint64) string {
 // All lists the scenarios in the order in which a help text shows them.
 func All() []Scenario {
 	return slices.Concat([]Scenario{
-		{Name: "transport", Doc: "random faults and operations; checks every byte, atomic, completion and counter", run: runTransport},
+		{Name: "transport", Doc: "random operations on reliable connections under random faults; checks every byte, atomic, completion and counter", run: runTransport},
 		{Name: "soak", Doc: "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: " +
 			"other faults)", run: runSoak},
 		{Name: "crash", Doc: "a memory server's NIC crashes; its clients get an error completion within the retry time; " +
@@ -113,23 +113,23 @@ func All() []Scenario {
 			"messages from the packets that arrived", run: runUD},
 		{Name: "srq", Doc: "connections under random faults to a shared receive queue, which is refilled at its limit event", run: runSRQ},
 		{Name: "clover", Doc: "clients of the store Clover under random faults and crashes; checks that histories are " +
-			"linearizable and no node is lost (--steer, --share-qp, --mix)", run: runClover},
+			"linearizable and no node (version of a value) is lost (--steer, --share-qp, --mix, --replicas, --threads)", run: runClover},
 		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: runRNR},
 		{Name: "sherman", Doc: "clients of the tree Sherman under random faults and crashes; checks that histories are " +
-			"linearizable, the tree is whole and no lock is left behind (--torn, --mode, --locks, --mix)", run: runTree},
+			"linearizable, the tree is whole and no lock is left behind (--torn, --mode, --locks, --mix, --step)", run: runTree},
 		{Name: "fusee", Doc: "clients of FUSEE's hash table under random faults of links and deaths of clients; checks that " +
 			"histories are linearizable, the replicas of the index are alike and no block is left behind (--mode)", run: runTable},
-		{Name: "onerma", Doc: "NICs without connections under random faults, replays, rekeys and crashes; checks bounds, windows, keys, " +
-			"bytes, and that no byte changes after the end of a WRITE", run: runSolo},
-		{Name: "kvcs", Doc: "clients of the service kvcs on NICs without connections under random faults; servers crash, hang and are cut off; " +
+		{Name: "onerma", Doc: "1RMA NICs, which have no connections, under random faults, replayed frames, new keys and crashes; checks bounds of queues, " +
+			"congestion windows, keys, bytes, and that no byte changes after the end of a WRITE", run: runSolo},
+		{Name: "kvcs", Doc: "clients of the store kvcs on 1RMA NICs under random faults; servers crash, hang and are cut off; " +
 			"checks that histories are linearizable", run: runCache},
 		{
-			Name: "bytekeys", Doc: "byte-string keys with the same hash, over the template, under random faults and crashes: linearizable",
+			Name: "bytekeys", Doc: "a store of byte-string keys, of which several have the same hash, over the store template, under random faults and crashes; checks that histories are linearizable",
 			run: func(e *env) error { return runTrial(e, byteKeysTrial, nil) },
 		},
 		{
 			Name: "state-store", Doc: "the switch counts requests in servers' memory under random faults and crashes; checks every counter, " +
-				"and at any time where each count is", run: runStateStore,
+				"and at any time that each count is in one place", run: runStateStore,
 		},
 		{
 			Name: "buffer", Doc: "the switch queues frames to a slow port in servers' memory under random faults and crashes; checks order, bytes, " +

@@ -23,11 +23,11 @@ func cniCmd() *cobra.Command {
 		Use:   "cni",
 		Short: "Attach containers of podman, nerdctl or Kubernetes to the rack (CNI plugin)",
 		Long: "Container runtimes call this program as a CNI plugin. A container that the runtime attaches to a network of type\n" +
-			cni.Program + " becomes a guest of the rack, which must be up. The guest gets an interface with the name that the\n" +
-			"runtime chooses, an address of the rack and a port of the switch. `rdmalab cni guests` shows the name of each\n" +
-			"guest in the column GUEST. `rdmalab capture` and `rdmalab inject` accept it as they do the name of a host.\n" +
-			"`rdmalab cni install` puts the plugin and a network where runtimes look for them; see compose/k8s for\n" +
-			"Kubernetes with Multus.",
+			cni.Program + " becomes a guest of the rack, which must be up: a container that is joined to the switch like a host. It gets\n" +
+			"an interface with the name that the runtime chooses, an address of the rack and a port of the switch.\n\n" +
+			"`rdmalab cni install` puts the plugin and the description of a network where runtimes look for them. `rdmalab cni\n" +
+			"guests` lists the guests with their names (column GUEST), which `rdmalab capture` and `rdmalab inject` accept as\n" +
+			"they do the name of a host. compose/k8s has files for Kubernetes with Multus.",
 		Example: "  rdmalab cni install\n" +
 			"  podman run --rm --network rack:interface_name=rack0 IMAGE\n" +
 			"  rdmalab cni guests",
@@ -54,8 +54,8 @@ func cniInstallCmd() *cobra.Command {
 		Use:   "install",
 		Short: "Install the plugin, and a network of the rack, where container runtimes look for them",
 		Long: "install copies this program into the folder of CNI plugins as " + cni.Program + ", and writes the configuration of a\n" +
-			"network whose containers join the rack of --rack. The rack need not be up. install starts and restarts nothing. To\n" +
-			"undo it, remove the two files that it prints.",
+			"network whose containers join the rack of --rack. It prints the names of the two files; to undo install, remove\n" +
+			"them. The rack need not be up. install starts and restarts nothing.",
 		Example: "  rdmalab cni install\n" +
 			"  rdmalab cni install --bin /usr/lib/cni --rack lab --network lab",
 		Args: cobra.NoArgs,
@@ -132,9 +132,10 @@ func cniGuestsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guests",
 		Short: "List the containers that are attached to the rack as guests",
-		Long: "guests lists the containers that have joined the rack through the CNI plugin. GUEST is the name that other\n" +
-			"commands accept, NETWORK, CONTAINER and INTERFACE are those of the container runtime. LINK is the carrier\n" +
-			"of the guest's link, and PORT is the interface of the switch to the guest. `rdmalab status` has the same list.",
+		Long: "guests lists the containers that have joined the rack through the CNI plugin. GUEST is the name that other commands\n" +
+			"accept. NETWORK, CONTAINER (the beginning of its id) and INTERFACE are those of the container runtime. ADDRESS, IPV6\n" +
+			"and MAC are those of the guest, LINK is the carrier of its link, up or down, and PORT is the interface of the switch\n" +
+			"to the guest. `rdmalab status` has the same list.",
 		Example: "  rdmalab cni guests -o json",
 		Args:    cobra.NoArgs,
 		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {

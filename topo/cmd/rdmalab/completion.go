@@ -41,7 +41,9 @@ func bashCompletion(root *cobra.Command) {
 	all := cmd.Parent()
 	all.Use, all.Short = "completion", "Print a script that lets a shell complete commands, flags and names"
 	all.Long = "completion prints a script for bash, zsh, fish or powershell. `rdmalab completion SHELL --help` says how to use it."
-	all.Example = "  source <(rdmalab completion bash) # this shell"
+	all.Example = "  source <(rdmalab completion bash)   # bash, this shell\n" +
+		"  rdmalab completion fish | source    # fish, this shell\n" +
+		"  rdmalab completion zsh --help       # how to load it in zsh; also for bash, fish and powershell"
 	cmd.Long = "bash prints a script that lets bash complete commands, flags, and names of hosts, links, faults, rules and opcodes of\n" +
 		"the rack that is up. It needs nothing but bash; with the package bash-completion, quoted words are complete, too."
 	cmd.Example = "  source <(rdmalab completion bash)                                    # this shell\n" +

@@ -38,9 +38,11 @@ func calibrateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Compare the results of a cost model with published figures",
-		Long: "calibrate repeats, on a rack in virtual time, measurements that were published for a NIC. Each line has the\n" +
-			"PUBLISHED figure, the figure IN SIM with the cost model of --cost, the difference (OFF), and the ALLOWED\n" +
-			"difference. If a difference is larger than allowed, the line ends with WRONG and the exit status is 1.",
+		Long: "calibrate repeats, on a rack in virtual time, measurements that were published for a NIC, and compares the results\n" +
+			"with the publications. It shows how well a cost model (the times that hardware takes, see `rdmalab sim cost`) fits\n" +
+			"the NIC. Each line has the PUBLISHED figure, the figure IN SIM with the cost model of --cost, the difference (OFF),\n" +
+			"and the ALLOWED difference. If a difference is larger than allowed, the line ends with WRONG and the exit status is\n" +
+			"1. --cost is required.",
 		Example: "  rdmalab sim calibrate --cost connectx5\n" +
 			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
 		Args: cobra.NoArgs,
@@ -78,8 +80,10 @@ func costCmd() *cobra.Command {
 		Use:   "cost [NAME]",
 		Short: "Print a built-in cost file, with the sources of its figures",
 		Long: "cost NAME prints a built-in cost file: the times that NICs, links, the switch and clients take in virtual time.\n" +
-			"Without a name it lists the built-in files. To use other figures, write a file with `base: NAME` and the figures\n" +
-			"that differ, and name it by the flag --cost of `rdmalab sim`, `rdmalab sim calibrate` or `rdmalab experiment`.",
+			"connectx3 and connectx5 describe these NICs, connectx3-40g links of 40 Gbit/s, and connectx5-dpdk the middlebox of\n" +
+			"the SwordBox paper (DPDK) instead of a switch at line rate. Without a name it lists the built-in files. To use\n" +
+			"other figures, write a file with `base: NAME` and the figures that differ, and name it by the flag --cost of\n" +
+			"`rdmalab sim`, `rdmalab sim calibrate` or `rdmalab experiment`.",
 		Example: "  rdmalab sim cost connectx5\n" +
 			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
 		Args:              cobra.MaximumNArgs(1),

@@ -16,9 +16,11 @@ import (
 func rednCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redn",
-		Short: "Programs made of work requests that modify each other",
-		Long: "redn shows programs that a NIC executes without a processor (RedN, NSDI 2022): work requests in memory, which\n" +
-			"other work requests modify. It needs no rack: the NIC runs in virtual time.",
+		Short: "Show programs made of work requests that modify each other",
+		Long: "redn shows programs that a NIC executes without a processor (RedN, NSDI 2022). Such a program consists of work\n" +
+			"requests in a send queue whose entries lie in registered memory; a work request can WRITE or CAS the fields of\n" +
+			"later ones, so that conditions and loops are possible. redn needs neither a rack nor root: the NIC runs in virtual\n" +
+			"time.",
 		Example: "  rdmalab redn trace\n" +
 			"  rdmalab redn turing",
 	}
@@ -34,11 +36,14 @@ func rednTraceCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace",
 		Short: "Execute a condition and print each work request, with the bytes that others have changed",
-		Long: "trace executes the program \"if x == y, the result is 1, else it is 2\" and prints each work request when the NIC\n" +
-			"executes it. A line has the virtual time, the queue, the index of the request in the queue, and the request.\n" +
-			"Lines below it show the bytes that other requests have changed since the request was posted.\n\n" +
-			"With --stale no request enables the second queue. So the NIC reads the requests of that queue before they are\n" +
-			"changed, the condition has no effect, and the result is 2.\n\n" +
+		Long: "trace executes the program \"if x == y, the result is 1, else it is 2\" on a NIC in virtual time and prints each work\n" +
+			"request when the NIC executes it. A line has the virtual time, the queue, the index of the request in the queue,\n" +
+			"and the request. Lines below it show the bytes that other requests have changed since the request was posted. The\n" +
+			"last line has the result.\n\n" +
+			"The program has two queues. Requests of the first one put x into a request of the second queue, compare it with y\n" +
+			"by a CAS that changes this request if they are equal, and then let the NIC execute the second queue (ENABLE). With\n" +
+			"--stale there is no ENABLE: the NIC reads the requests of the second queue ahead, before they are changed. So the\n" +
+			"condition has no effect, and the result is 2.\n\n" +
 			"With -w, trace also writes a picture of the same, as SVG: a column for each queue, and arrows from a request to\n" +
 			"those that it changes or enables.",
 		Example: "  rdmalab redn trace\n" +
@@ -84,7 +89,7 @@ func rednTraceCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.Uint64Var(&x, "x", 5, "operand in memory, of 48 bits")
 	f.Uint64Var(&y, "y", 5, "operand in the program, of 48 bits")
-	f.StringVarP(&file, "write", "w", "", "file for a picture, as SVG")
-	f.BoolVar(&stale, "stale", false, "let the NIC read the second queue ahead, without an ENABLE")
+	f.StringVarP(&file, "write", "w", "", "SVG file to write a picture to (default: no picture)")
+	f.BoolVar(&stale, "stale", false, "let the NIC read the second queue ahead, without an ENABLE; the result is then always 2")
 	return cmd
 }

@@ -36,12 +36,16 @@ func simCmd() *cobra.Command {
 		Use:   "sim [SCENARIO]",
 		Short: "Run a scenario in virtual time, replayable from a seed",
 		Long: "sim runs a scenario on a whole rack in memory: the same NICs, switch, faults and applications as on a rack of\n" +
-			"processes, in virtual time, without privileges. The seed decides everything that happens, so a run can be\n" +
-			"repeated. sim prints what was run and whether every check held. Without SCENARIO it lists the scenarios, with\n" +
-			"the flags that choose a variant:\n\n" +
+			"processes, in virtual time (a clock that moves from event to event). It needs neither a rack nor root. The seed\n" +
+			"decides everything that happens, so a run can be repeated. sim prints what was run and whether every check held.\n" +
+			"Without SCENARIO it lists the scenarios. \"Histories are linearizable\" means that one order of all operations\n" +
+			"explains every answer. The brackets have the flags that choose a variant:\n\n" +
 			scenarioList() + "\n" +
-			"If a check fails, sim prints the command that replays the seed, and the exit status is 1. Add -v to this command\n" +
-			"to print every packet, or --pcap to write a capture file.",
+			"The switch \"replaces\" an atomic if it sends the server a WRITE of the new value instead. Published variants work as\n" +
+			"the papers describe, and hardened ones, the default, have the papers' holes closed (swordbox/HOLES.md). Without\n" +
+			"--cost only links take time.\n\n" +
+			"If a check fails, sim prints the command that replays the seed, and the exit status is 1. Add -v to this command to\n" +
+			"print every packet, or --pcap to write a capture file.",
 		Example: "  rdmalab sim transport --seeds 1000\n" +
 			"  rdmalab sim transport --seed 291 -v\n" +
 			"  rdmalab sim soak\n" +
@@ -67,8 +71,8 @@ func simCmd() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.Uint64Var(&f.seed, "seed", 1, "the seed to run")
-	fs.IntVar(&f.seeds, "seeds", 0, "run this many seeds, on all processors")
+	fs.Uint64Var(&f.seed, "seed", 1, "the seed of a single run")
+	fs.IntVar(&f.seeds, "seeds", 0, "run this many seeds, from --first on, on all processors")
 	fs.Uint64Var(&f.first, "first", 1, "with --seeds: the first seed")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "with one seed: print every packet as it enters a link")
 	fs.StringVar(&f.pcap, "pcap", "", "with one seed: write every packet to this capture file")
@@ -85,21 +89,21 @@ func simCmd() *cobra.Command {
 // vary adds the flags that choose a variant of a scenario.
 func (f *simFlags) vary(cmd *cobra.Command) {
 	fs, p := cmd.Flags(), &f.params
-	fs.StringVar(&p.Steer, "steer", "", "clover: what the switch steers: write, read, both, or any, which the seed chooses (default: it only forwards)")
+	fs.StringVar(&p.Steer, "steer", "", "clover: which requests the switch steers to the newest node of their key: write (appends), read, both, or any, which the seed chooses (default: it only forwards)")
 	fs.BoolVar(&p.ShareQP, "share-qp", false, "clover: all clients of a host share one queue pair to each memory server")
 	fs.IntVar(&p.Replicas, "replicas", 0, "clover: how many copies each node has, on as many memory servers (default 1)")
-	fs.IntVar(&p.Threads, "threads", 0, "clover: how many threads of the metadata server take requests (default: its only thread does everything)")
-	fs.StringVar(&p.Mix, "mix", "", "variations that a run adds, joined by commas, or none (default: drawn from the "+
-		"seed; docs/guide/clover.md and sherman.md explain them); "+scenario.MixNames())
+	fs.IntVar(&p.Threads, "threads", 0, "clover: how many threads of the metadata server take requests (default 0: its only thread does everything)")
+	fs.StringVar(&p.Mix, "mix", "", "variations that a run adds to its random plan, joined by commas, or none (default: drawn from the "+
+		"seed; docs/guide/clover.md and docs/guide/sherman.md say what they are); "+scenario.MixNames())
 	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and "+
 		"changes nothing) or swordbox (default; it replaces atomics)")
 	fs.StringVar(&p.Change, "change", "", "locks, buffer: what an operator changes on the switch at random: "+strings.Join(scenario.Choices["change"], " or "))
 	fs.BoolVar(&p.Move, "move", false, "locks: the switch sends every request that it can on its own connections, and replaces no atomic by a WRITE")
-	fs.StringVar(&p.Mode, "mode", "", "locks, buffer, sherman, fusee: published or hardened (default hardened); published runs report what breaks")
+	fs.StringVar(&p.Mode, "mode", "", "locks, buffer, lookup, redn, sherman, fusee: published or hardened (default hardened); published runs report what breaks")
 	fs.BoolVar(&p.Torn, "torn", false, "sherman: inject no fault but torn copies (a READ or WRITE copies memory in parts); with --mode published this is always so")
-	fs.StringVar(&p.Step, "step", "", "sherman: design, from the paper's baseline to Sherman: "+strings.Join(scenario.Choices["step"], ", ")+" (default sherman)")
+	fs.StringVar(&p.Step, "step", "", "sherman: design (see rdmalab sherman start --help): "+strings.Join(scenario.Choices["step"], ", ")+" (default sherman)")
 	fs.StringVar(&p.Locks, "locks", "", "sherman: what serves lock words: nic or switch (default nic)")
-	fs.StringVar(&p.Setup, "setup", "", "planned: search this setup only (default all)")
+	fs.StringVar(&p.Setup, "setup", "", "planned: search this setup only: neighbour, mixed, rules, first-rules, churn, long, long-rules, lock, behind or silent (default all)")
 	fs.IntVar(&p.Depth, "depth", 0, "planned: a schedule has at most this many events: a packet lost, delayed or doubled, or a rule changed (default 2)")
 	fs.IntVar(&p.Schedules, "schedules", 0, "planned: how many schedules to run at most (default 4000)")
 	fs.StringVar(&p.Plan, "plan", "", "planned: the schedule to run, in the form that a failed run prints")
