@@ -21,11 +21,11 @@ type Workload struct {
 func Workloads() []Workload {
 	return []Workload{
 		{Name: "a", Read: 0.5, Update: 0.5, Doc: "update heavy: 50% reads, 50% updates"},
-		{Name: "b", Read: 0.95, Update: 0.05, Doc: "read mostly: 5% updates"},
+		{Name: "b", Read: 0.95, Update: 0.05, Doc: "read mostly: 95% reads, 5% updates"},
 		{Name: "c", Read: 1, Doc: "read only"},
-		{Name: "d", Read: 0.95, Insert: 0.05, Latest: true, Doc: "read latest: 5% inserts"},
+		{Name: "d", Read: 0.95, Insert: 0.05, Latest: true, Doc: "read latest: 95% reads, mostly of keys inserted last, 5% inserts"},
 		{Name: "e", Scan: 0.95, Insert: 0.05, Doc: "short ranges: 95% scans, 5% inserts"},
-		{Name: "f", Read: 0.5, ReadModify: 0.5, Doc: "read-modify-write: 50%"},
+		{Name: "f", Read: 0.5, ReadModify: 0.5, Doc: "read-modify-write: 50% reads, 50% reads followed by an update of the key"},
 		{Name: "w", Update: 1, Doc: "100% updates"},
 	}
 }

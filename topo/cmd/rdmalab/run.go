@@ -171,7 +171,7 @@ func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 		"(read-modify-write), like get=70,put=20,insert=5,delete=5")
 	fs.Uint64Var(&c.Keys, "keys", 1024, "number of keys that are loaded and used; the first is 0")
 	fs.StringVar(&f.value, "value-size", "100", "bytes of a value: a size, MIN-MAX (each size equally likely), zipf:THETA:MIN-MAX (smaller ones are more "+
-		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20")
+		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20; sherman has 16 unless this flag is given")
 	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (each key equally likely) to 1.5")
 	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space (default: the smallest keys are the most popular)")
 	fs.StringVar(&f.popular, "distribution", "", "which keys are used: zipf, uniform, latest (the keys inserted last are the most popular), or "+

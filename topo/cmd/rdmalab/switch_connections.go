@@ -26,7 +26,7 @@ func switchConnectionsCmd() *cobra.Command {
 		Use:   "connections",
 		Short: "Show the reliable connections that the switch tracks, and its shared connections",
 		Long: "The first table has the shared connections: reliable connections to memory servers on which the switch sends moved\n" +
-			"requests, those that it takes from the connections of several clients.\n\n" +
+			"requests. These are requests of several clients that it does not send on the clients' connections.\n\n" +
 			"  SHARED         memory server and number of the connection\n" +
 			"  STATE          waiting (for the next attempt to connect), dialing, up or ending\n" +
 			"  GEN            number of this connection since the switch started; it changes when the switch makes the connection\n" +
