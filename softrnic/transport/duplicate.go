@@ -14,6 +14,43 @@ type result struct {
 	value uint64
 }
 
+// results is a ring of results. It keeps as many as the peer may have requests in flight.
+type results struct {
+	all    []result
+	newest int // index of the result that add has stored last
+}
+
+// add stores a result. If there are already most results, it replaces the oldest one
+// (IBTA 9.4.5/replay).
+func (s *results) add(r result, most int) {
+	if len(s.all) < most {
+		s.newest = len(s.all)
+		s.all = append(s.all, r)
+		return
+	}
+	if s.newest++; s.newest == most {
+		s.newest = 0
+	}
+	s.all[s.newest] = r
+}
+
+// last returns the result that add has stored last.
+func (s *results) last() *result { return &s.all[s.newest] }
+
+// find returns the newest result of a request with a PSN; nil if there is none.
+func (s *results) find(psn wire.PSN) *result {
+	for i := range s.all {
+		at := s.newest - i
+		if at < 0 {
+			at += len(s.all)
+		}
+		if s.all[at].psn == psn {
+			return &s.all[at]
+		}
+	}
+	return nil
+}
+
 // oweResult adds the response with this result to those to be sent.
 func (a *answers) oweResult(r *result) *response {
 	if r.op == wire.RCAtomicWrite || r.op == wire.RCFlush {
@@ -43,23 +80,15 @@ func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	}
 }
 
-// replay answers a duplicate from the stored results, which it searches from the newest on. It
-// drops a duplicate without a stored result: its requester has already received the response.
+// replay answers a duplicate from the stored results. It drops a duplicate without a stored result: its requester has already received the response.
 // Otherwise the requester could not have sent as many later requests as there are stored results.
 func (r *responder) replay(p *wire.Packet) {
 	va := p.RETH.VA
 	if p.BTH.Opcode.Has(wire.HasAtomicETH) {
 		va = p.AtomicETH.VA
 	}
-	for i := len(r.exec.replay) - 1; i >= 0; i-- {
-		e := &r.exec.replay[i]
-		if e.psn != p.BTH.PSN {
-			continue
-		}
-		if e.op == p.BTH.Opcode && e.va == va && r.answers.oweResult(e) != nil {
-			r.env.Counters.ReplayedAtomics++
-		}
-		return
+	if e := r.exec.replay.find(p.BTH.PSN); e != nil && e.op == p.BTH.Opcode && e.va == va && r.answers.oweResult(e) != nil {
+		r.env.Counters.ReplayedAtomics++
 	}
 }
 

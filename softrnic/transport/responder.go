@@ -26,8 +26,8 @@ type responder struct {
 func (r *responder) start(a verbs.ToRTR) {
 	r.ePSN = a.RecvPSN
 	r.answers.start(a.MaxDestRdAtomic)
-	if cap(r.exec.replay) < a.MaxDestRdAtomic {
-		r.exec.replay = make([]result, 0, a.MaxDestRdAtomic)
+	if cap(r.exec.replay.all) < a.MaxDestRdAtomic {
+		r.exec.replay.all = make([]result, 0, a.MaxDestRdAtomic)
 	}
 }
 
@@ -44,7 +44,7 @@ func (r *responder) reset() {
 	r.answers.reset()
 }
 
-// verdict is the result of a check of a request (see chain).
+// verdict is the result of a check of a request (see executor.run).
 type verdict uint8
 
 const (
@@ -161,8 +161,8 @@ func (r *responder) outOfSequence() {
 	r.answers.owe(owedAck, r.ePSN, wire.NakPSNSequence)
 }
 
-// expected handles a request with the expected PSN. It runs the checks in chain, the last of which
-// executes the request; then it completes and acknowledges the request.
+// expected handles a request with the expected PSN. The executor checks and executes it; then
+// expected completes and acknowledges it.
 func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	if v := r.exec.run(p, info); v != pass {
 		r.refuse(v, out)
@@ -180,7 +180,7 @@ func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	case info.Flags&(wire.OpAtomic|wire.OpFlush) != 0:
 		r.answers.executed()
 		r.ePSN = r.ePSN.Next()
-		if e := r.answers.oweResult(&r.exec.replay[len(r.exec.replay)-1]); e != nil {
+		if e := r.answers.oweResult(r.exec.replay.last()); e != nil {
 			e.fresh = true
 		}
 		return
