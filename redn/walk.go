@@ -136,9 +136,10 @@ func (k *Walk) receive(first uint32, n int, direct bool) (all []verbs.SGE) {
 	return append(all, left.sge(), k.read(first, 0).Remote().sge())
 }
 
-// nodes appends the requests of n nodes. begin is an ENABLE; nodes sets its limit so that it
-// enables the first node. It returns the last ENABLE of the worker, whose limit the caller must set
-// so that it enables the requests behind the nodes.
+// nodes appends the requests that visit n nodes of the list to the ring Worker. begin is an ENABLE;
+// nodes sets its limit so that it enables the requests of the first node. The requests of each node
+// end with an ENABLE for those of the next node. nodes returns the ENABLE of the last node. The
+// caller sets the limit of this one, when it has appended the requests that follow.
 func (k *Walk) nodes(begin *Request, first uint32, n int) (last *Request) {
 	w, last := k.Worker, begin
 	var reply *Request

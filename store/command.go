@@ -143,12 +143,12 @@ func (c *Call) HistoryIfAny(in HistoryRequest) (*Verdict, error) {
 	return &v, err
 }
 
-// StartHosts starts a store that has no server except the memory services. It sends a start request
+// StartHosts starts a store whose only servers are the memory servers. It sends a start request
 // to each of the store's hosts, one after the other. request returns the body of a start request,
 // given the names of the memory servers; first is true for the first host. If the first host fails,
 // StartHosts returns its error. Otherwise info is the answer of the first host. For each later host
-// that fails, StartHosts prints a warning that the host does not know the store; what is the word
-// for the store there, such as "tree".
+// that fails, StartHosts prints a warning that the host does not know the store. The parameter what
+// is the noun for the store in this warning, such as "tree".
 func StartHosts[Info any](c *Call, what string, request func(servers []string, first bool) any) (info Info, err error) {
 	servers := c.Memory()
 	if len(servers) == 0 {

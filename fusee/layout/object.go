@@ -89,7 +89,7 @@ func LinkTo(server int, place uint64) Link {
 // Server returns the server with the first replica of the object.
 func (l Link) Server() int { return int(l % MaxServers) }
 
-// Place returns the offset of the object in its area, in units.
+// Place returns the offset of the object in its area, as a number of units of Unit bytes.
 func (l Link) Place() uint64 { return uint64(l >> 4) }
 
 // Object is an object in local memory.

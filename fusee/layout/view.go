@@ -65,7 +65,7 @@ func (v View) Epoch() uint32 { return uint32(v >> viewEpoch) }
 // WithEpoch returns the view with another epoch.
 func (v View) WithEpoch(epoch uint32) View { return v&(1<<viewEpoch-1) | View(epoch)<<viewEpoch }
 
-// State returns the state of the change that has made the view.
+// State returns how far the change of members has got that led to this view.
 func (v View) State() ViewState { return ViewState(v >> viewState & 15) }
 
 // Mastered reports whether a master has ever changed the view. If so, a client whose memory server

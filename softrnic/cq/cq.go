@@ -8,10 +8,11 @@
 // (IBTA 10.10: an overrun is an affiliated asynchronous error of the queue).
 //
 // The send queue and the receive queue of a queue pair add completions through a Source each. The
-// oldest completions are in a ring of limited size, in the order in which they were pushed. When
-// the ring is full, the completions that follow form a chain for each source, until no chain is
-// left. The chains are in a heap, ordered by their oldest completion. So Purge takes at most as
-// many steps as the ring has places, and the places of the completions are free at once.
+// oldest completions are in a ring, which is smaller than a large queue. When the ring is full, new
+// completions go to a chain of their source, and they do so until all chains are empty, so that the
+// order stays. A heap finds the chain with the oldest completion. When a queue pair is destroyed or
+// reset, Purge removes the completions of its sources: it drops their chains as a whole and goes
+// through the ring only, which bounds its time.
 package cq
 
 import (

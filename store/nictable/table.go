@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// table is what a process knows of the table of an Estate, which it alone changes: a cuckoo hash
-// table.
+// table is the server process's view of a cuckoo hash table that is in registered memory (see
+// Estate). Only this process changes the table; clients and the NIC's programs read it.
 type table struct {
 	e       *Estate
 	slots   []slot

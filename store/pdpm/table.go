@@ -55,7 +55,7 @@ type Client struct {
 	// the client may have left a lock under this number. Then it must take another number.
 	locks uint32
 	stray bool
-	// buf has the bytes that were read last, made the bytes that are written.
+	// buf has the bytes that the client has read last. made has the bytes that it writes.
 	buf, made []byte
 }
 

@@ -35,8 +35,9 @@ var keysHelp = handler.Help{
 		"  LENGTH    bytes of the tail\n" +
 		"  VERSION   number in the tail's header that changes when the memory of a node is reused\n" +
 		"  SEQUENCE  position of the tail among the nodes that were appended since the switch learnt the chain\n\n" +
-		"The list is approximate. The switch keeps a bounded number of keys, and halves their counts regularly. So a key\n" +
-		"that is no longer requested leaves the list. A rule with keys=hot:8 steers the first 8 keys of the list.",
+		"The list is approximate. The switch keeps a bounded number of keys, and regularly halves the numbers\n" +
+		"by which it ranks them. So a key that is no longer requested leaves the list. A rule with keys=hot:8 steers the\n" +
+		"first 8 keys of the list.",
 	Example: "  rdmalab switch keys\n" +
 		"  rdmalab switch keys --watch\n" +
 		"  rdmalab switch keys -o json | jq '.[0]'\n" +

@@ -86,9 +86,9 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// SetRules takes new rules. It forgets the part of a store on each server of which the machine no
-// longer sees all requests: it would not notice that the tails become stale. When the machine sees
-// the superblock again, it learns the part again.
+// SetRules replaces the rules. If the machine no longer sees all requests to a server, SetRules
+// forgets what the machine knows of the store's memory there, because the machine would not notice
+// that the tails become stale. It learns this again when it sees the superblock again.
 func (m *Machine) SetRules(set *rules.Set) {
 	for _, server := range slices.SortedFunc(maps.Keys(m.stores.parts), netip.Addr.Compare) {
 		if !m.stores.parts[server].shown(set.Lookup(server)) {

@@ -70,13 +70,13 @@ func New(cfg Config) Ring {
 	return r
 }
 
-// Empty reports whether no frame is in the ring.
+// Empty reports whether no entry is in use.
 func (r *Ring) Empty() bool { return r.read == r.written }
 
-// Remote returns how many frames are in the ring.
+// Remote returns how many frames are stored in the ring and have not come back yet.
 func (r *Ring) Remote() uint32 { return r.number - r.expected }
 
-// Used returns how many entries may have frames in them.
+// Used returns how many entries are in use. A frame takes one entry or several.
 func (r *Ring) Used() int { return int(r.written - r.read) }
 
 // Window returns how many entries may be asked for at a time.

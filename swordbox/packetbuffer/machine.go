@@ -102,10 +102,10 @@ func (l *Link) End(c *pipeline.Ctx) { l.carrier.Detach(c) }
 // Reads is false and Writes is 0.
 func (l *Link) Up() bool { return l.Usable() && l.carrier.Up() }
 
-// Reads reports whether a READ would be sent at once.
+// Reads reports whether a READ can be sent now without waiting for responses.
 func (l *Link) Reads() bool { return l.Usable() && l.carrier.Reads() }
 
-// Writes returns how many WRITEs would be sent at once.
+// Writes returns how many WRITEs can be sent now without waiting for responses.
 func (l *Link) Writes() int {
 	if !l.Usable() {
 		return 0
@@ -351,7 +351,8 @@ func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 // Mine reports whether a queue pair belongs to a connection to a server of a ring.
 func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
-// Attach uses a connection.
+// Attach gives the machine a connection of the switch, for the requests of a ring. It returns false
+// if no ring is on this server.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	l, ok := m.links.Attach(c, &s)
 	if ok {

@@ -98,7 +98,7 @@ type Rule struct {
 	Also   []netip.Addr `json:"also,omitempty"`
 	Action Action       `json:"action"`
 	Mode   Mode         `json:"mode"`
-	// From and To bound the range of addresses, To excluded; if both are 0, the range is all
+	// From and To bound the range of memory addresses, To excluded; if both are 0, the range is all
 	// addresses.
 	From uint64 `json:"from,omitempty"`
 	To   uint64 `json:"to,omitempty"`

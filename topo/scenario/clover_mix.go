@@ -169,8 +169,9 @@ func (p *storePlan) mixRules(d *draw) {
 		p.storeFaultAt, p.then, p.loses, p.pace = storeFaultAt{}, nil, 0, 0
 	}
 	if !p.shared && d.chance(0.5) {
-		// A wrongly steered operation ends when a client appends to the key. With few clients and
-		// many rounds this is rare, so that the run shows a switch that steers to a stale tail.
+		// If the switch steers an operation to a stale tail, the client repeats the operation until
+		// an append to the key corrects the switch. With few clients such appends are rare, so the
+		// operation fails and the run shows the error. Many rounds make up for the few clients.
 		p.clients, p.rounds = d.between(1, 3), d.between(60, 120)
 		if p.after > 0 {
 			p.after = d.between(1, p.clients*p.rounds/2)

@@ -151,8 +151,9 @@ func (m *programMemory) examine(start, end uint64, write bool) (far mem.Far, err
 	return nil, unix.EFAULT
 }
 
-// accessor returns the access to the program's memory, through a guard if the kernel may wait for
-// its pages.
+// accessor returns how the NIC reads and writes the program's memory. If waits is true, the kernel may
+// make the accessing thread wait for pages, for example for those of a userfaultfd. Then a guard, which
+// is another thread, makes the access, so that the NIC does not wait.
 func (m *programMemory) accessor(waits bool) (far mem.Far, err error) {
 	if !waits {
 		return m, nil

@@ -113,7 +113,8 @@ func (m *Machine) Mine(qpn wire.QPN) bool {
 	return slices.ContainsFunc(m.repair.links, func(l *link) bool { return l.OwnQPN == qpn })
 }
 
-// Owned handles the server's answer to a repair.
+// Owned handles a packet to a queue pair of the switch: the server's answer to a repair, which is the
+// CAS by which the control plane appends a node again.
 func (m *Machine) Owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	for _, l := range m.repair.links {
 		if l.OwnQPN != q.BTH.DestQP || l.Server != q.SrcAddr().Unmap() {

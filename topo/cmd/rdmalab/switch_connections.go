@@ -39,11 +39,13 @@ func switchConnectionsCmd() *cobra.Command {
 			"  QUEUE          number of packets that wait because too many requests are in flight\n" +
 			"  TRIES          while the connection is up, retries since the server's last response; otherwise failed attempts to\n" +
 			"                 connect\n\n" +
-			"Below the table, each connection with requests in flight has lines with its oldest request and the waiting clients.\n\n" +
+			"Below the table, each connection with requests in flight has lines with its oldest request and the clients that wait for\n" +
+			"its responses.\n\n" +
 			"The last table has one line for each flow, which is one direction of a connection: the requests from FROM to TO and\n" +
 			"the responses to them. Without --all, it shows one flow of each open connection. This is the flow whose requests go\n" +
 			"to a memory server. If neither end is a memory server, it is the busier flow.\n\n" +
-			"  STATE     learning, connecting, open, closing or closed\n" +
+			"  STATE     learning (the switch does not know the other direction yet), connecting (the connection manager's messages\n" +
+			"            are not complete), open, closing (the end was requested) or closed\n" +
 			"            If requests of the flow were moved: shared (its requests are moved now), own (its requests are on the\n" +
 			"            client's connection again), waiting (the switch holds some requests) or dead (the switch refuses the flow)\n" +
 			"  MTU       path MTU in bytes\n" +
