@@ -132,6 +132,7 @@ func (n *NIC) end() {
 	if n.machine == nil {
 		return
 	}
+	n.collect() // transfers that have ended get their results
 	n.nic.Down()
 	stats := n.nic.Stats()
 	n.past.Add(&stats)

@@ -106,6 +106,7 @@ func (n *NIC) sendData(x *transfer, size int, out *packetio.Batch) {
 			// timeout.
 			return
 		}
+		body = n.egress.sealer.source(body)
 	}
 	n.egress.send(&x.to, &x.head, x.cipher, &x.prev, body, out)
 }

@@ -13,7 +13,8 @@ type Second interface {
 	// engine.
 	Takes(f *packetio.Frame) bool
 	// Frame, Tick and Deadline are those of a state machine; see the package engine. Frame gets one
-	// packet: the device splits super-frames. EndBatch is called after the packets of a receive batch.
+	// packet: the device splits super-frames. EndBatch is called after the packets of a receive batch. Both
+	// may also be called after Down, and do nothing then.
 	Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch)
 	EndBatch()
 	Tick(now clock.Time, out *packetio.Batch)
@@ -46,7 +47,7 @@ func (s *secondNIC) tick(now clock.Time, out *packetio.Batch) {
 }
 
 // toSecond passes a frame to the second NIC. It sends the answers to a super-frame's packets while
-// it goes on with the rest: with 4 KiB for each request of 60 bytes, these are 2 MiB.
+// it goes on with the rest: those to 128 requests for 4 KiB each are 512 KiB.
 func (d *Device) toSecond(now clock.Time, f packetio.Frame) {
 	s := &d.second
 	s.busy = true

@@ -47,6 +47,7 @@ type Offload struct {
 type Batch struct {
 	Frames []Frame
 	arena  []byte
+	bytes  int // what Bytes returns
 }
 
 // arenaChunk is the size in bytes of the first arena, the memory of which Alloc gives parts: it
@@ -58,7 +59,7 @@ const arenaChunk = 9 << 10
 func (b *Batch) Reset() {
 	clear(b.Frames)
 	b.Frames = b.Frames[:0]
-	b.arena = b.arena[:0]
+	b.arena, b.bytes = b.arena[:0], 0
 }
 
 // Alloc returns an empty slice with room for n bytes, valid until Reset.
@@ -68,6 +69,7 @@ func (b *Batch) Alloc(n int) []byte {
 		// Reset.
 		b.arena = make([]byte, 0, max(arenaChunk, 2*cap(b.arena), n))
 	}
+	b.bytes += n
 	off := len(b.arena)
 	b.arena = b.arena[:off+n]
 	return b.arena[off : off : off+n]
@@ -78,8 +80,8 @@ func (b *Batch) Add(port int, data []byte) {
 	b.Frames = append(b.Frames, Frame{Data: data, Port: port})
 }
 
-// Bytes returns the number of bytes that Alloc has given since Reset.
-func (b *Batch) Bytes() int { return len(b.arena) }
+// Bytes returns for how many bytes Alloc was called since Reset.
+func (b *Batch) Bytes() int { return b.bytes }
 
 // Copy appends a copy of f whose bytes belong to b.
 func (b *Batch) Copy(f Frame) {

@@ -80,8 +80,9 @@ func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	}
 }
 
-// replay answers a duplicate from the stored results. It drops a duplicate without a stored result: its requester has already received the response.
-// Otherwise the requester could not have sent as many later requests as there are stored results.
+// replay answers a duplicate from the stored results. It drops a duplicate without a stored result:
+// its requester has already received the response. Otherwise the requester could not have sent as
+// many later requests as there are stored results.
 func (r *responder) replay(p *wire.Packet) {
 	va := p.RETH.VA
 	if p.BTH.Opcode.Has(wire.HasAtomicETH) {

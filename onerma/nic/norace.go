@@ -1,0 +1,6 @@
+//go:build !race
+
+package nic
+
+// raceEnabled is true if the race detector is compiled in.
+const raceEnabled = false
