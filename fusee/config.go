@@ -130,7 +130,6 @@ const (
 	// minBlocks is how many blocks an area has at least, if the memory allows it, because each
 	// client takes some.
 	minBlocks    = 1024
-	groupLen     = 3 * layout.BucketLen
 	indexShare   = 8
 	growReplicas = 3 // the largest number of replicas of an index that can grow
 )
@@ -146,7 +145,7 @@ func (f *FormatConfig) shape(servers int, memory uint64) (layout.Shape, error) {
 		return s, fmt.Errorf("fusee: an index that grows with %d replicas: want at most %d replicas of the index, or no growth", s.IndexReplicas, growReplicas)
 	}
 	if s.Groups == 0 {
-		s.Groups = int(max(1, memory/indexShare/groupLen/uint64(s.Subtables)))
+		s.Groups = int(max(1, memory/indexShare/layout.GroupLen/uint64(s.Subtables)))
 	}
 	if s.BlockUnits == 0 {
 		s.BlockUnits = defaultBlock / layout.Unit

@@ -534,7 +534,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 	if rest := told.Add(viewLease).Sub(c.rt.Now()); rest > 0 {
 		c.rt.Sleep(rest)
 	}
-	r := repair{changer: &c.changer, same: !next.Moved(), patience: max(2*c.cfg.Lease, minPatience)}
+	r := repair{changer: &c.changer, same: !next.Moved(), patience: m.patience()}
 	if err := r.all(); err != nil {
 		return err
 	}

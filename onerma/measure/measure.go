@@ -43,7 +43,6 @@ type run struct {
 	perf.Teller
 	calls  []host.Call
 	posts  []host.Posting
-	tried  int // operations that were issued again after a failure
 	result *perf.Result
 }
 
@@ -142,8 +141,7 @@ func (r *run) deadline() clock.Time { return r.n.Now().Add(r.cfg.Patience) }
 
 // end waits until message k has ended, and returns its error.
 func (r *run) end(k int) error {
-	res, err := r.calls[k%r.cfg.Depth].Wait()
-	r.tried += res.Retries
+	_, err := r.calls[k%r.cfg.Depth].Wait()
 	if err != nil {
 		return fmt.Errorf("message %d: %w", k, err)
 	}

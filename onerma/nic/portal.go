@@ -88,9 +88,9 @@ func (p *Portal) Issue(now clock.Time, c *Command) error {
 	}
 	n.last = max(n.last, now)
 	if c.Op == onerma.Read {
-		n.window.fifos[c.Class].push(waiter{index: i, generation: s.generation, deadline: now.Add(n.cfg.DispatchTimeout), size: c.Length})
+		n.window.fifos[c.Class].push(waiter{index: i, deadline: now.Add(n.cfg.DispatchTimeout), size: c.Length})
 	} else {
-		n.offers.push(waiter{index: i, generation: s.generation})
+		n.offers.push(waiter{index: i})
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (n *NIC) queue(now clock.Time, t *ticket) {
 	t.state = queuing
 	n.tickets[i] = *t
 	n.window.fifos[t.head.Class].push(waiter{
-		ticket: true, index: i, generation: uint32(t.generation), deadline: now.Add(n.cfg.DispatchTimeout), size: int(t.head.Length),
+		ticket: true, index: i, deadline: now.Add(n.cfg.DispatchTimeout), size: int(t.head.Length),
 	})
 }
 

@@ -44,11 +44,10 @@ func (r *ring[T]) remove(match func(T) bool) {
 // waiter is a command, or a ticket (an inbound WRITE or REKEY), that waits for the window. deadline
 // is when its dispatch timeout has passed, size how many bytes it needs.
 type waiter struct {
-	ticket     bool
-	index      uint16
-	generation uint32
-	deadline   clock.Time
-	size       int
+	ticket   bool
+	index    uint16
+	deadline clock.Time
+	size     int
 }
 
 // turnsOfFirst is how many turns class 0 gets for each turn of class 1 while both wait.

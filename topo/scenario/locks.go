@@ -34,11 +34,11 @@ type lockRun struct {
 	operator   *operator
 	switchDown bool
 
-	queuePairsFailed, refused, inherited int
-	atomics                              int // number of atomics that clients have requested
-	injected                             bool
-	blind                                bool // for tests: no guardian watches the memory
-	polite                               bool // clients change words by atomics alone, as the paper's clients do
+	queuePairsFailed, inherited int
+	atomics                     int // number of atomics that clients have requested
+	injected                    bool
+	blind                       bool // for tests: no guardian watches the memory
+	polite                      bool // clients change words by atomics alone, as the paper's clients do
 }
 
 // Switch programs and modes of lock histories. The names of recorded modes stand in plans that

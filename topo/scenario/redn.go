@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -176,20 +177,16 @@ func (r *chainRun) served() {
 // crashed reports whether the server's NIC has crashed.
 func (r *chainRun) crashed() bool { return r.failed && r.plan.fault == chainCrash }
 
-// lossy reports whether links lose packets, so that a connection may rightly reach its retry limit.
-func (r *chainRun) lossy() bool {
-	for _, f := range r.plan.rules {
-		if f.Kind == fault.Loss || f.Kind == fault.Corrupt {
-			return true
-		}
-	}
-	return false
+// lossy reports whether links lose packets by a list of fault rules, so that a connection may rightly
+// reach its retry limit.
+func lossy(list []fault.Rule) bool {
+	return slices.ContainsFunc(list, func(r fault.Rule) bool { return r.Kind == fault.Loss || r.Kind == fault.Corrupt })
 }
 
 // mayBreak reports whether a connection may end with status s: after a crash of the NIC, or with
 // links that lose packets.
 func (r *chainRun) mayBreak(s verbs.Status) bool {
-	return s == verbs.RetryExcErr && (r.crashed() || r.lossy())
+	return s == verbs.RetryExcErr && (r.crashed() || lossy(r.plan.rules))
 }
 
 // judge judges the run by its counts and the server's memory.

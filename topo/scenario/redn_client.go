@@ -179,7 +179,7 @@ func (c *chainClient) await() (alive bool, err error) {
 // packets, silent posts one more SEND, whose status shows whether the connection has ended as the
 // faults allow.
 func (c *chainClient) silent(err error) (bool, error) {
-	if !c.run.crashed() && !c.run.lossy() {
+	if !c.run.crashed() && !lossy(c.run.plan.rules) {
 		return false, err
 	}
 	if err := c.end.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{c.end.mr.SGE(0, 1)}}); err != nil {

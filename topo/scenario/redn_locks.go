@@ -10,7 +10,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
@@ -332,7 +331,7 @@ func (c *turnsClient) until(done func() bool) error {
 			return errTurnsBroken
 		case err != nil:
 			return err
-		case wc[0].Status == verbs.RetryExcErr && c.run.lossy():
+		case wc[0].Status == verbs.RetryExcErr && lossy(c.run.plan.rules):
 			return errTurnsBroken
 		case wc[0].Status != verbs.Success:
 			return fmt.Errorf("a request ends with %v", wc[0].Status)
@@ -342,9 +341,4 @@ func (c *turnsClient) until(done func() bool) error {
 		c.sends--
 	}
 	return nil
-}
-
-// lossy reports whether links lose packets, so that a connection may rightly reach its retry limit.
-func (r *turnsRun) lossy() bool {
-	return slices.ContainsFunc(r.plan.rules, func(x fault.Rule) bool { return x.Kind == fault.Loss || x.Kind == fault.Corrupt })
 }
