@@ -22,7 +22,8 @@ var swordboxFigures = Experiment{
 		"series:\n\n" +
 		"  OURS/THEIRS  our number divided by theirs, at the first and the last point and in the mean\n" +
 		"  SHAPE ±%     by how many percent this ratio differs between points: 0 means that both curves have the same shape\n\n" +
-		"The comparison also has gains over the same store without the switch's help, points at which two series cross, and the reasons of differences.\n" +
+		"The comparison also has gains over the same store without the switch's help, points at which two series\n" +
+		"cross, and the reasons of differences.\n" +
 		"Clover is a key-value store in which a write is an append, a CAS that puts a new version of the value (a node)\n" +
 		"behind the newest one; the switch steers appends and READs to the newest node. \"By threads\" means that the x axis\n" +
 		"has the number of threads, which are clients. --figures chooses among:\n\n" +

@@ -48,7 +48,7 @@ func TestAThirdStoreHasCommands(t *testing.T) {
 		t.Errorf("help: %v\n%s", err, out)
 	}
 	out, err = run(t, "run", "--help")
-	if err != nil || !strings.Contains(out, "tiny (small)") {
+	if err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "tiny (small)") {
 		t.Errorf("help of run: %v\n%s", err, out)
 	}
 	for args, want := range map[string]string{
