@@ -21,6 +21,8 @@ const (
 	// tens of microseconds and yields, too. A process with other work keeps the CPU for a time slice
 	// of a millisecond or more.
 	hogged = 500 * time.Microsecond
+	// emptyPause is how long a pause takes at most if no other process needs the CPU.
+	emptyPause = 2 * time.Microsecond
 	// After a pause that was longer than hogged, some of the next waits do not poll: at least
 	// leastSkip and at most mostSkip of them.
 	leastSkip, mostSkip = 16, 1024
@@ -70,8 +72,9 @@ type Spinner struct {
 	// Crowd is shared with the Spinners of other waits; nil means that the Spinner has its own.
 	Crowd *Crowd
 
-	own  Crowd
-	vain int // number of pauses in this wait without a result
+	own   Crowd
+	vain  int           // number of pauses in this wait without a result
+	spent time.Duration // what Spent returns
 }
 
 func (s *Spinner) crowd() *Crowd {
@@ -83,7 +86,7 @@ func (s *Spinner) crowd() *Crowd {
 
 // Begin is called at the beginning of a wait, and reports whether the wait may poll.
 func (s *Spinner) Begin() bool {
-	s.vain = 0
+	s.vain, s.spent = 0, 0
 	return s.crowd().begin()
 }
 
@@ -93,8 +96,18 @@ func (s *Spinner) Pause() bool {
 	s.vain++
 	start := time.Now()
 	Pause(s.vain, s.Inside)
-	return s.Took(time.Since(start))
+	return s.paused(time.Since(start))
 }
+
+// paused accounts for a pause of a length, and returns what Took returns.
+func (s *Spinner) paused(took time.Duration) bool {
+	s.spent += min(took, emptyPause)
+	return s.Took(took)
+}
+
+// Spent returns how long this wait has kept the CPU from other processes. Of a pause that another
+// process has used, it counts the part that an empty pause takes.
+func (s *Spinner) Spent() time.Duration { return s.spent }
 
 // Took is called with the length of a pause that the caller has made without Pause. Its result
 // means the same as that of Pause.

@@ -87,3 +87,23 @@ func BenchmarkPause(b *testing.B) {
 		s.Pause()
 	}
 }
+
+// A pause counts as spent up to the length of an empty one; the rest was another process's.
+func TestSpent(t *testing.T) {
+	var s Spinner
+	for wait := range 2 {
+		if !s.Begin() || s.Spent() != 0 {
+			t.Fatalf("wait %d: %v spent before the first pause", wait, s.Spent())
+		}
+		s.paused(600 * time.Nanosecond)
+		s.paused(hogged)
+		if s.paused(emptyPause); s.Spent() != 600*time.Nanosecond+2*emptyPause {
+			t.Errorf("wait %d: %v spent, want the first pause and two empty ones", wait, s.Spent())
+		}
+	}
+	s.Begin()
+	s.Pause()
+	if s.Spent() <= 0 || s.Spent() > emptyPause {
+		t.Errorf("a pause of this CPU has spent %v; want up to %v", s.Spent(), emptyPause)
+	}
+}

@@ -166,17 +166,14 @@ func (w *Waiter) Wait(d time.Duration) error {
 // for an eighth of the spin time.
 const leastBudget = 8
 
-// look polls until the budget has passed since start, at most for d, and reports whether a frame
-// has arrived.
+// look polls until it has spent the budget, or until d has passed since start, and reports whether a
+// frame has arrived. Pauses in which other processes work do not use up the budget: the frame for
+// which the Waiter waits may come from one of these, and it need not wake a thread then.
 func (w *Waiter) look(start time.Time, d time.Duration) bool {
-	budget := w.budget
-	if d > 0 {
-		budget = min(budget, d)
-	}
-	if budget <= 0 || !w.spinner.Begin() {
+	if w.budget <= 0 || !w.spinner.Begin() {
 		return false
 	}
-	for time.Since(start) < budget {
+	for w.spinner.Spent() < w.budget && (d < 0 || time.Since(start) < d) {
 		crowded := w.spinner.Pause()
 		if w.pending() {
 			w.budget = w.spin
