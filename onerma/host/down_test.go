@@ -1,11 +1,10 @@
 package host_test
 
 import (
+	"net/netip"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"net/netip"
 
 	"github.com/rdmalab/rdmalab/onerma/executor"
 	"github.com/rdmalab/rdmalab/onerma/host"
