@@ -188,7 +188,7 @@ func (s *memories) noTree(i int) error {
 func (s *chains) formatServer(i int) error {
 	m := &s.memory[i]
 	m.generation = s.rt.Rand().Uint64() | 1
-	first, _ := s.space.Place(s.space.First(i, s.firstClass()))
+	first, _ := s.space.Place(s.space.First(i, 0))
 	b := make([]byte, first.Offset)
 	if s.copied() {
 		if err := writeHeads(s, i); err != nil {
@@ -226,16 +226,6 @@ func (s *memories) writeOwner(i int) error {
 	b := make([]byte, layout.SuperblockLen)
 	super.Put(b)
 	return s.writeBulk(i, 0, b)
-}
-
-// firstClass returns the smallest class that has entries.
-func (s *memories) firstClass() layout.Class {
-	for c, n := range s.space.Entries {
-		if n > 0 {
-			return layout.Class(c)
-		}
-	}
-	return 0
 }
 
 // freeAll puts all nodes of all servers into the free lists.
