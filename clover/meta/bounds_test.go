@@ -1,0 +1,263 @@
+package meta
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	calls "github.com/rdmalab/rdmalab/store/rpc"
+	"github.com/rdmalab/rdmalab/store/slab"
+)
+
+// All nodes of a new store are free in version 1, class by class, in turn from all servers.
+func TestNodesOfANewStore(t *testing.T) {
+	s, _ := lossy()
+	clear(s.nodes.held)
+	s.space.Entries = layout.Counts{0: 2, 3: 2}
+	s.freeAll()
+	for _, c := range []layout.Class{0, 3} {
+		for n := range 2 {
+			for i := range 2 {
+				want := layout.Location{Handle: s.space.First(i, c) + layout.Handle(n), Version: 1}
+				if l, _ := s.nodes.free[c].Pop(anywhere); l != want {
+					t.Errorf("class %d: %v, want %v", c, l, want)
+				}
+			}
+		}
+		if left := s.nodes.free[c].Len(anywhere); left != 0 {
+			t.Errorf("class %d: %d more nodes", c, left)
+		}
+	}
+	if l := (layout.Location{Handle: 1 << 20, Version: 1}); s.onServer(l, 0) {
+		t.Error("a node that is none is on a server")
+	} else {
+		s.release(l)
+	}
+	if n := s.nodes.free[0].Len(anywhere); n != 0 {
+		t.Errorf("%d nodes are free", n)
+	}
+}
+
+// A node with its last version is worn, in the present epoch, and not free. Its successor is forgotten as of any other node.
+func TestNodeWithItsLastVersion(t *testing.T) {
+	s, _ := lossy()
+	last := layout.Version(1)
+	for next, ok := last.Next(); ok; next, ok = last.Next() {
+		last = next
+	}
+	s.epoch = 6
+	l := node(s, 1, 0, last)
+	s.walk.successors[l] = node(s, 1, 1, 1)
+	if s.retire(l); !slices.Equal(s.nodes.worn, []worn{{l.Handle, 6}}) || s.nodes.free[0].Len(anywhere) != 0 || len(s.walk.successors) != 0 {
+		t.Errorf("worn %v, %d free, %d headers", s.nodes.worn, s.nodes.free[0].Len(anywhere), len(s.walk.successors))
+	}
+	f := free{front: 8}
+	for _, c := range []struct{ v, want layout.Version }{{7, 8}, {8, 8}, {9, 9}} {
+		if got := f.pace(c.v); got != c.want {
+			t.Errorf("version %d is used as %d, want %d", c.v, got, c.want)
+		}
+	}
+}
+
+// The orphan's nodes of a whole store become free in turn from all servers. A fence that is over does not delay that.
+func TestAllNodesOfTheOrphan(t *testing.T) {
+	s, _ := lossy()
+	clear(s.nodes.held)
+	now := clock.Time(10)
+	s.rt, s.clients, s.orphans, s.void = ticking{now: &now}, map[uint32]*client{}, true, false
+	s.orphansAfter = s.fences.Add(3)
+	s.fences.Leave([]bool{true, true})
+	for i := range 2 {
+		for n := range 4 {
+			s.nodes.held[node(s, i, n, 1).Handle] = held{client: orphan, version: 4}
+		}
+	}
+	s.recoverOrphans(now)
+	for n := range 4 {
+		for i := range 2 {
+			if l, _ := s.nodes.free[0].Pop(anywhere); l != node(s, i, n, 6) {
+				t.Errorf("%v, want %v", l, node(s, i, n, 6))
+			}
+		}
+	}
+	if s.orphans || s.orphansAfter != nil {
+		t.Error("the fence that is over counts")
+	}
+}
+
+// A reported node of a key that does not exist is free, unless its memory was lost.
+func TestReportOfAKeyThatHasGone(t *testing.T) {
+	for _, void := range []bool{false, true} {
+		s, cl := lossy()
+		l := node(s, 1, 0, 1)
+		s.nodes.held[l.Handle] = held{client: cl.id, version: 1, void: void}
+		s.collect(cl.id, []rpc.Record{{Key: 9, New: l}})
+		if isFree(s, l.Handle) == void || s.heldAs(cl.id, l) != void || len(s.walk.hints) != 0 {
+			t.Errorf("void %v: free %v, held %v, %d reports", void, isFree(s, l.Handle), s.heldAs(cl.id, l), len(s.walk.hints))
+		}
+	}
+}
+
+// Neither a lost key nor a deleted one moves along its chain.
+func TestKeysThatDoNotMove(t *testing.T) {
+	for _, e := range []*entry{{lost: true}, {dead: true}, {}} {
+		s, _ := lossy()
+		e.at = node(s, 1, 0, 1)
+		s.walk.successors[e.at] = node(s, 1, 1, 1)
+		if s.stride(e); (e.at == node(s, 1, 1, 1)) != (!e.lost && !e.dead) {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// A node exists if its segment has its class. In a fixed space every node does.
+func TestNodesThatExist(t *testing.T) {
+	s := segmented(3)
+	other := s.segment(1, 2, 0) // the segment has no class
+	for h, want := range map[layout.Handle]bool{s.segment(0, 2, 0): true, s.segment(0, 2, 1): false, other: false, 1 << 30: false, 0: false} {
+		if got := s.exists(h); got != want {
+			t.Errorf("node %d exists: %v", h, got)
+		}
+	}
+	s.space.Shared = false
+	if !s.exists(other) {
+		t.Error("a node of a fixed space does not exist")
+	}
+}
+
+// A class takes no segment while the orphan has nodes, nor if its nodes are longer than a segment.
+func TestClassesThatTakeNoSegment(t *testing.T) {
+	withMemory(t, 2, func(c *Config) { c.Region = 256 << 10 }, func(_ *pair, s *Server, _ verbs.Runtime) {
+		unused := s.segments.Unused(anywhere)
+		if s.space.PerSegment(s.space.Largest()) != 1 || s.space.PerSegment(s.space.Largest()+1) != 0 {
+			t.Errorf("segments of %d bytes", s.space.SegmentLen())
+		}
+		if s.grow(s.space.Largest()+1) || s.segments.Unused(anywhere) != unused {
+			t.Error("a class takes a segment that is too short")
+		}
+		s.orphans = true
+		if s.grow(1) || s.segments.Unused(anywhere) != unused {
+			t.Error("a class takes a segment while chains may lead into it")
+		}
+		s.orphans = false
+		if !s.grow(s.space.Largest()) || s.segments.Unused(anywhere) != unused-2 || s.nodes.free[s.space.Largest()].Len(anywhere) != 2 {
+			t.Errorf("%d segments are unused, before %d", s.segments.Unused(anywhere), unused)
+		}
+		class := layout.Class(2)
+		s.grow(class) // one segment of each server, all of its nodes free
+		if s.segments.restAt = 0; s.nodes.free[class].Len(0) != s.space.PerSegment(class) {
+			t.Errorf("%d nodes", s.nodes.free[class].Len(0))
+		}
+		s.nodes.free[class].Remove(func(l layout.Location) bool { return s.onServer(l, 1) })
+		if s.rest(0); s.segments.Resting() != 3 { // and those of the largest class
+			t.Errorf("%d segments rest", s.segments.Resting())
+		}
+	})
+}
+
+// A client's share counts the nodes of segments without a class as well.
+func TestShareOfUnusedSegments(t *testing.T) {
+	s := segmented(8)
+	s.clients = map[uint32]*client{1: {}, 2: {}}
+	s.segments.Table = slab.NewTable(2, 3) // six segments
+	per := s.space.PerSegment(0)
+	for i := range 4 {
+		s.release(node(s, 0, i, 1))
+	}
+	if got, want := s.share(0, 1000), max(1, min(max(fewest, per), (4+6*per)/4)); got != want {
+		t.Errorf("%d nodes, want %d", got, want)
+	}
+	s.segments.Table = slab.NewTable(2, 0)
+	if got := s.share(0, 1000); got != 1 {
+		t.Errorf("%d nodes of four, for two clients", got)
+	}
+}
+
+// A client finds no free node: it is told to come back if others may give some back, or some will be free by themselves.
+func TestNoNodeNow(t *testing.T) {
+	for name, c := range map[string]struct {
+		holder, asks uint32
+		worn         bool
+		want         rpc.Status
+	}{
+		"all are its own":       {7, 7, false, rpc.Full},
+		"another one has some":  {8, 7, false, rpc.Busy},
+		"its own, and worn":     {7, 7, true, rpc.Busy},
+		"others have, and worn": {8, 7, true, rpc.Busy},
+	} {
+		s, now := segmented(8), clock.Time(1000)
+		s.rt, s.cfg.Lease = ticking{now: &now}, 100
+		s.segments.restAt = now + clock.Time(restPause) + 1 // no search
+		s.sweepAt = now + 1
+		s.clients = map[uint32]*client{7: {id: 7, heard: now, epoch: 0}, 8: {id: 8, heard: now}}
+		s.nodes.held[node(s, 1, 0, 1).Handle] = held{client: c.holder, version: 1}
+		if c.worn {
+			s.nodes.worn = []worn{{handle: node(s, 1, 1, 1).Handle, epoch: s.epoch}}
+		}
+		var a rpc.Answer
+		if s.alloc(s.clients[c.asks], &rpc.Request{Op: rpc.OpAlloc, N: 1}, &a); a.Status != c.want || a.N != 0 || a.Slot != 0 {
+			t.Errorf("%s: %v, %d nodes, %d segments", name, a.Status, a.N, a.Slot)
+		}
+	}
+}
+
+// A server has exactly the nodes that are kept for tombstones: another request takes nodes elsewhere, or new segments, and leaves those.
+func TestNodesForTombstonesAreLeft(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		cl := &client{id: 7, heard: s.rt.Now(), epoch: s.epoch}
+		s.clients[7] = cl
+		s.nodes.free[0].Remove(func(layout.Location) bool { return true })
+		for n := range tombstones {
+			s.release(node(s, 1, n, 1))
+		}
+		unused := s.segments.Unused(1)
+		var a rpc.Answer
+		if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 2}, &a); a.Status != rpc.OK || a.N != 1 || s.segments.Unused(1) != unused-1 || !s.onServer(a.Locations[0], 1) {
+			t.Errorf("%v, %d nodes, %d segments taken", a.Status, a.N, unused-s.segments.Unused(1))
+		}
+		var b rpc.Answer
+		s.nodes.free[0].Remove(func(l layout.Location) bool { return l.Handle >= node(s, 1, tombstones, 1).Handle || s.onServer(l, 0) })
+		if s.allocFree(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1}, &b) || !s.allocFree(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Tombstone: true}, &b) {
+			t.Error("nodes for tombstones are given for others, or not for tombstones")
+		}
+	})
+}
+
+// The server remembers at most so many headers.
+func TestHeadersAreBounded(t *testing.T) {
+	for _, room := range []bool{true, false} {
+		withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+			cl, n := holder(t, s, 1, 3)
+			e := opened(t, s, cl, 1, n[0])
+			if err := errors.Join(put(s, n[1], layout.Superseded(n[1].Version, n[2]), 1), put(s, n[2], layout.Header(n[2].Version), 1)); err != nil {
+				t.Error(err)
+			}
+			for h := layout.Handle(1 << 24); len(s.walk.successors) < maxSuccessors-1; h++ {
+				s.walk.successors[layout.Location{Handle: h, Version: 1}] = n[0]
+			}
+			if !room {
+				s.walk.successors[layout.Location{Handle: 1 << 23, Version: 1}] = n[0]
+			}
+			s.walk.batch = []hint{{e, n[1]}}
+			s.readHints()
+			if _, ok := s.walk.successors[n[1]]; ok != room {
+				t.Errorf("room %v: remembered %v", room, ok)
+			}
+		})
+	}
+}
+
+// A late OpHello ends no number, and a new one ends the number that its client had.
+func TestHelloEndsTheNumberBefore(t *testing.T) {
+	m := newMailbox(t)
+	m.s.nextID, m.s.endID = 5, 100
+	r := rpc.Request{Op: rpc.OpHello, Client: 1, Seq: 8, Quiet: true}
+	m.arrives(r.AppendTo(nil), func(r calls.Request) bool { m.s.request(r); return true })
+	if cl := m.s.clients[1]; !cl.gone || !cl.quiet || m.s.clients[6] == nil || m.s.clients[6].former != 1 {
+		t.Errorf("%+v, then %+v", cl, m.s.clients[6])
+	}
+}
