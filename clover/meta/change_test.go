@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"testing"
@@ -25,21 +26,25 @@ func sameCopies(t *testing.T, what string, s *Server) {
 	t.Helper()
 	for of := range s.memory {
 		p, _ := s.space.Place(s.segment(of, 0, 0))
-		var want layout.Word
+		var want []byte
 		for j, q := range s.copies(p) {
 			b, err := s.readBulk(q.Server, q.Offset, 8*p.Len)
 			if err != nil {
 				t.Errorf("%s: %v", what, err)
 				return
 			}
-			if got := layout.HeaderOf(b); j == 0 {
-				want = got
-			} else if got != want {
-				t.Errorf("%s: copy %d of the nodes of server %d begins with %v, want %v", what, j, of, got, want)
+			if j == 0 {
+				want = b
+			} else if !bytes.Equal(b, want) {
+				t.Errorf("%s: copy %d of the nodes of server %d has other bytes", what, j, of)
 			}
 		}
 		if s.memory[of].out {
 			continue
+		}
+		used := s.space.RegionLen()
+		if b, err := s.readBulk(of, used, s.memory[of].ways[0].region.Len-used); err != nil || slices.ContainsFunc(b, func(x byte) bool { return x != 0 }) {
+			t.Errorf("%s: server %d: bytes behind the store are written, %v", what, of, err)
 		}
 		if super, err := s.superblock(of); err != nil || super.View != s.view || super.Out != s.outs() || super.Generation != s.memory[of].generation {
 			t.Errorf("%s: server %d: %+v, %v; view %d, out %b", what, of, super, err, s.view, s.outs())
@@ -55,6 +60,11 @@ func TestChangeAfterALoss(t *testing.T) {
 		e := opened(t, s, cl, 1, n[0])
 		if err := errors.Join(put(s, n[0], layout.Superseded(n[0].Version, n[1]), 1), put(s, n[1], layout.Header(n[1].Version), 1)); err != nil {
 			t.Error(err)
+		}
+		for i := range s.memory {
+			if err := put(s, layout.Location{Handle: s.segment(i, 0, 0) + 7, Version: 1}, layout.Header(layout.Version(10+i)), 1); err != nil {
+				t.Error(err)
+			}
 		}
 		lending(s, rt)
 		before, epoch := s.memory[1].generation, s.epoch
@@ -207,6 +217,10 @@ func TestSilenceOfAllServers(t *testing.T) {
 		noteSilence(s)
 		if since := []bool{s.memory[0].since == rt.Now(), s.memory[1].since == 0, s.memory[2].since == rt.Now()}; slices.Contains(since, false) || !s.answering {
 			t.Errorf("%+v", s.memory)
+		}
+		s.memory[0].since = 0 // it was heard until now
+		if noteSilence(s); s.memory[0].since != rt.Now() {
+			t.Errorf("%+v", s.memory[0])
 		}
 		s.memory[0].since, s.memory[2].out = 5, true
 		if noteSilence(s); s.memory[0].since != 5 || s.memory[2].since != 0 {
