@@ -49,3 +49,26 @@ func TestAbsorbedNodesAreFreed(t *testing.T) {
 		}
 	}
 }
+
+// The chain has passed the successor of a node when no client holds it in that version any more.
+func TestSuccessorThatWasGivenAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		now  held
+		none bool
+		want bool
+	}{
+		"held":        {now: held{client: 7, version: 1}},
+		"given again": {now: held{client: 7, version: 2}, want: true},
+		"not held":    {none: true, want: true},
+	} {
+		s, _ := lossy()
+		l, next := node(s, 1, 0, 1), node(s, 1, 1, 1)
+		s.walk.successors[l] = next
+		if s.nodes.held[next.Handle] = c.now; c.none {
+			delete(s.nodes.held, next.Handle)
+		}
+		if got := leftOut(&s.chains, l); got != c.want {
+			t.Errorf("%s: the node is left out: %v", name, got)
+		}
+	}
+}

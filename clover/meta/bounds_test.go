@@ -261,3 +261,25 @@ func TestHelloEndsTheNumberBefore(t *testing.T) {
 		t.Errorf("%+v, then %+v", cl, m.s.clients[6])
 	}
 }
+
+// The last free node of another server is given without a search for more. The only node of a segment is given by the server that is named.
+func TestOneNodeIsEnough(t *testing.T) {
+	s, cl := lossy()
+	clear(s.nodes.held)
+	s.clients = map[uint32]*client{cl.id: cl}
+	now := clock.Time(1000)
+	s.rt = ticking{now: &now}
+	s.release(node(s, 1, 0, 1))
+	var a rpc.Answer
+	if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 1}, &a); a.N != 1 || s.sweepAt != 0 {
+		t.Errorf("%d nodes, next sweep not before %v", a.N, s.sweepAt)
+	}
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		cl := &client{id: 7, heard: s.rt.Now(), epoch: s.epoch}
+		s.clients[7] = cl
+		var a rpc.Answer
+		if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 2, Class: s.space.Largest()}, &a); a.N != 1 || !s.onServer(a.Locations[0], 1) {
+			t.Errorf("%v, %d nodes, %v", a.Status, a.N, a.Locations[0])
+		}
+	})
+}

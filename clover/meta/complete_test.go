@@ -49,8 +49,15 @@ func TestAppendOnTheLastCopyIsCompleted(t *testing.T) {
 			} else {
 				want = n[1]
 			}
+			walked, headers := s.stats.Walked, uint64(2) // of both copies of a node: the first one is read first, of each node
+			if !away {
+				headers = 4
+			}
 			s.follow([]*entry{e}, -1)
 			s.memory[2].blank = false
+			if s.stats.Walked != walked+headers {
+				t.Errorf("away %v: %d headers, want %d", away, s.stats.Walked-walked, headers)
+			}
 			if e.at != want || e.ended == away || e.lost {
 				t.Errorf("away %v: %+v", away, e)
 			}

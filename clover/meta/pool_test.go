@@ -46,6 +46,12 @@ func TestNodesThatWillBecomeFree(t *testing.T) {
 				s.segments.Set(slab.Segment{Server: i / 4, N: i % 4}, 0)
 			}
 		}, false},
+		"the orphan has some, and one segment is unused": {func(s *Server) {
+			s.orphans = true
+			for i := range 7 {
+				s.segments.Set(slab.Segment{Server: i / 4, N: i % 4}, 0)
+			}
+		}, true},
 		"a worn node": {func(s *Server) { s.nodes.worn = []worn{{handle: node(s, 0, 0, 1).Handle}} }, true},
 		"a client works": {func(s *Server) {
 			s.clients[7], s.nodes.held[node(s, 0, 0, 1).Handle] = &client{heard: 5}, held{client: 7}

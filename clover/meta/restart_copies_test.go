@@ -137,6 +137,15 @@ func TestOldRecordsNameLostKeys(t *testing.T) {
 			}
 			leaveOut(t, s, old, true)
 			erased(t, s, 1-old)
+			for j := range 2 { // what is in lost memory are no records of the store
+				if p, _ := s.space.RecordCopy(5, j); p.Server == 1-old {
+					b := make([]byte, layout.RecordLen)
+					layout.KeyRecord{Key: 77, Lost: true}.Put(b)
+					if err := s.writeBulk(p.Server, p.Offset, b); err != nil {
+						t.Error(err)
+					}
+				}
+			}
 			r.begin("md1", unwrapped, func(s *Server, _ verbs.Runtime) {
 				for key, slot := range slots {
 					if e := s.keys[key]; e == nil || !e.lost || e.slot != slot || !e.at.IsZero() {
