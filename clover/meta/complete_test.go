@@ -97,11 +97,20 @@ func TestFirstCopyDecides(t *testing.T) {
 	})
 }
 
-// An append cannot be completed while the server of another copy does not answer.
+// An append cannot be completed while the server of another copy does not answer, nor can a server be filled that does not.
 func TestAppendIsNotCompleted(t *testing.T) {
 	withMemory(t, 2, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		lending(s, rt)
 		l := node(s, 1, 0, 1)
+		r.crash(s, 1)
+		began := rt.Now()
+		if err := writeHeads(&s.chains, 1); err == nil || rt.Now() > began.Add(s.deadline().Sub(rt.Now())*3/2) {
+			t.Errorf("%v after %v: the first WRITE that fails ends it", err, rt.Now().Sub(began))
+		}
+		r.restart(1, rt)
+		if err := s.openWays(1, s.deadline()); err != nil {
+			t.Error(err)
+		}
 		r.Host("ms1").Crash() // the connection is there
 		if complete(&s.chains, l, layout.Superseded(1, node(s, 1, 1, 1))) {
 			t.Error("it is complete, though the first copy was not written")

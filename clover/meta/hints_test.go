@@ -63,7 +63,7 @@ func TestNodesOfReportedChainsComeFirst(t *testing.T) {
 	})
 }
 
-// A client that asks for nodes gets those of chains whose reports nobody has followed yet, before a segment is taken.
+// A client that asks for nodes gets those of chains whose reports were not followed yet, before a segment is taken.
 func TestReportsAreFollowedForARequest(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		cl, n := holder(t, s, 1, 2)
@@ -77,6 +77,26 @@ func TestReportsAreFollowedForARequest(t *testing.T) {
 		var a rpc.Answer
 		s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 2, Tombstone: true}, &a)
 		if a.N != 1 || a.Locations[0].Handle != n[0].Handle || e.at != n[1] || s.segments.Unused(1) != unused {
+			t.Errorf("%v, %d nodes, %v; want %v again; %d segments taken", a.Status, a.N, a.Locations[0], n[0], unused-s.segments.Unused(1))
+		}
+	})
+}
+
+// A client that asks for nodes also gets those of a chain that is behind and has moved since.
+func TestChainsBehindAreFollowedForARequest(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		cl, n := holder(t, s, 1, 2)
+		e := opened(t, s, cl, 1, n[0])
+		if err := errors.Join(put(s, n[0], layout.Superseded(n[0].Version, n[1]), 1), put(s, n[1], layout.Header(n[1].Version), 1)); err != nil {
+			t.Error(err)
+		}
+		e.ahead = 1
+		s.note(e)
+		s.nodes.free[0].Remove(func(layout.Location) bool { return true })
+		unused := s.segments.Unused(1)
+		var a rpc.Answer
+		s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 2, Tombstone: true}, &a)
+		if a.N != 1 || a.Locations[0].Handle != n[0].Handle || s.segments.Unused(1) != unused {
 			t.Errorf("%v, %d nodes, %v; want %v again; %d segments taken", a.Status, a.N, a.Locations[0], n[0], unused-s.segments.Unused(1))
 		}
 	})

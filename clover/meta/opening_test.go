@@ -204,3 +204,63 @@ func TestShortcutsAreErased(t *testing.T) {
 		}
 	})
 }
+
+// A key that exists is not opened again, and the client keeps its node. One that was deleted is.
+func TestKeyThatExists(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		cl, n := holder(t, s, 1, 3)
+		e := opened(t, s, cl, 1, n[0])
+		ask := func(at layout.Location) (a rpc.Answer) {
+			s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 1, At: at}, &a)
+			return a
+		}
+		if a := ask(n[1]); a.Status != rpc.Exists || s.keys[1] != e || !s.heldAs(cl.id, n[1]) {
+			t.Errorf("%v, %+v", a.Status, s.keys[1])
+		}
+		if err := put(s, n[0], layout.Tombstone(n[0].Version), 1); err != nil {
+			t.Error(err)
+		}
+		if a := ask(n[1]); a.Status != rpc.OK || s.keys[1] == e || s.keys[1].at != n[1] || a.Slot != s.keys[1].slot {
+			t.Errorf("after a DELETE: %v, %+v", a.Status, s.keys[1])
+		}
+	})
+}
+
+// A server that is formatted gets its own records and mirrors, at their places, and no others.
+func TestRecordsOfAFormattedServer(t *testing.T) {
+	withMemory(t, 3, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		at := node(s, 2, 0, 1)
+		for k := range uint64(6) {
+			s.keys[k+1] = &entry{key: k + 1, slot: uint32(k), at: at, recorded: true, mirrored: true}
+		}
+		for i := range s.memory {
+			if err := s.formatServer(i); err != nil {
+				t.Error(err)
+			}
+			n := 0
+			first, _ := s.space.Record(i)
+			mirrors, _ := s.space.Mirror((i + 2) % 3) // is on the next server
+			for what, p := range map[string]layout.Place{"record": first, "mirror": mirrors} {
+				of := i
+				if what == "mirror" {
+					of = (i + 2) % 3
+				}
+				if p.Server != i {
+					t.Errorf("the %ss are on server %d, want %d", what, p.Server, i)
+				}
+				err := s.readRecords(p, func(k int, rec layout.KeyRecord) {
+					e := s.keys[rec.Key]
+					if n++; e == nil || int(e.slot) != 3*k+of || rec.Lost != (what == "mirror" || i == 2) {
+						t.Errorf("server %d: %s %d is %+v", i, what, k, rec)
+					}
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			if n != 4 {
+				t.Errorf("server %d: %d records and mirrors, want 4", i, n)
+			}
+		}
+	})
+}

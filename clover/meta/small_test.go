@@ -239,3 +239,15 @@ func TestReportsAreFollowedWithoutAPause(t *testing.T) {
 		}
 	})
 }
+
+// The reports are followed a round trip at a time, between the requests: a server that ends leaves the others.
+func TestReportsAreFollowedBetweenRequests(t *testing.T) {
+	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
+		for range 40 * lanes {
+			s.walk.hints = append(s.walk.hints, hint{&entry{key: 9}, node(s, 1, 0, 1)})
+		}
+		if err := errors.Join(s.Close(), s.Serve()); err != nil || len(s.walk.hints)-s.walk.followed < 20*lanes {
+			t.Errorf("%v, %d of %d reports are left", err, len(s.walk.hints)-s.walk.followed, 40*lanes)
+		}
+	})
+}
