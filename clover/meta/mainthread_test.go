@@ -187,3 +187,27 @@ func TestRequestsAreDispatched(t *testing.T) {
 		t.Errorf("alloc: %+v", a)
 	}
 }
+
+// A request thread answers a query only if a node of the key is known, and its chain cannot lead into lost memory.
+func TestQueriesThatARequestThreadAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		known, lost, void, done bool
+	}{
+		"known":       {known: true, done: true},
+		"known, void": {known: true, void: true},
+		"not known":   {},
+		"lost":        {known: true, lost: true},
+	} {
+		s := alone()
+		h := &handoff{s: s, gate: lendGate{}}
+		s.hand, s.void = h, c.void
+		s.clients[1] = &client{id: 1}
+		if c.known {
+			s.keys[5] = &entry{key: 5, slot: 3, at: node(s, 1, 0, 1), lost: c.lost}
+		}
+		var a rpc.Answer
+		if done, answered := h.quick(&rpc.Request{Op: rpc.OpQuery, Client: 1, Seq: 4, Key: 5}, &a); done != c.done || answered != c.done || (a.N == 1) != c.done {
+			t.Errorf("%s: done %v, answered %v, %d nodes", name, done, answered, a.N)
+		}
+	}
+}
