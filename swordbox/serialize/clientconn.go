@@ -94,8 +94,6 @@ func (k *clientConn) drop(now clock.Time) {
 		switch {
 		case op.all:
 			k.s.m.words.EndAll(now, op.decision, k.s.index, op.va, op.n)
-		case op.word != nil && first:
-			op.word.Refused(now, op.decision)
 		case op.word != nil:
 			op.word.Undone(now, op.decision)
 		}
