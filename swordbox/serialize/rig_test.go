@@ -231,6 +231,7 @@ type rigConfig struct {
 	shards  int
 	depth   int
 	manual  bool // a shared connection that fails is not made again
+	follow  pipeline.Follower
 }
 
 const hop = clock.Time(2 * time.Microsecond)
@@ -256,7 +257,7 @@ func newRig(t testing.TB, rc rigConfig) *rig {
 	}})
 	var err error
 	r.sw, err = pipeline.New(pipeline.Config{
-		Ports: rc.clients + 1, Program: r.g, Self: pipeline.Self{MAC: macOf(switchIP), Addrs: []netip.Addr{ipOf(switchIP)}},
+		Ports: rc.clients + 1, Program: r.g, Follower: rc.follow, Self: pipeline.Self{MAC: macOf(switchIP), Addrs: []netip.Addr{ipOf(switchIP)}},
 	})
 	if err != nil {
 		t.Fatal(err)
