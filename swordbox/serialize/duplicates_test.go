@@ -228,7 +228,7 @@ func TestWhichDuplicatesMayPass(t *testing.T) {
 	}{
 		"not announced": {func(*duplicate, *atomiccache.Word) {}, true, 1},
 		"announced":     {func(d *duplicate, _ *atomiccache.Word) { d.announce(d.c.Now, &extent{99, 100, 64, 8}) }, true, 1},
-		"busy word":     {func(_ *duplicate, w *atomiccache.Word) { w.State = atomiccache.Busy; w.Foreign(0) }, false, 0},
+		"busy word":     {func(d *duplicate, w *atomiccache.Word) { w.State = atomiccache.Busy; w.Foreign(d.c.Now) }, false, 0},
 		"busy word, READ": {func(d *duplicate, w *atomiccache.Word) {
 			w.State = atomiccache.Busy
 			d.p.BTH.Opcode = wire.RCReadRequest

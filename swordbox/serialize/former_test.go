@@ -39,6 +39,7 @@ func TestLateRequests(t *testing.T) {
 		want  bool
 	}{
 		{reconnectAge - slack, ipOf(1), false},
+		{reconnectAge, ipOf(1), true},
 		{reconnectAge + slack, ipOf(1), true},
 		{reconnectAge + slack, ipOf(2), true},
 		{reconnectAge + slack, stranger, false},

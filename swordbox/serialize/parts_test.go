@@ -185,6 +185,9 @@ func TestTurnsOfBlockedFlows(t *testing.T) {
 	if len(b.list) != len(want) || l[1].blocked || !l[2].blocked || l[0].served {
 		t.Fatalf("%d wait", len(b.list))
 	}
+	if b.list[:5][4] != nil {
+		t.Error("a flow that does not wait any more is kept in memory")
+	}
 	for i := range want {
 		if b.list[i] != want[i] {
 			t.Errorf("place %d has another flow", i)

@@ -62,7 +62,7 @@ func TestLooseWritesAndTheirWords(t *testing.T) {
 		f.RETH, f.AtomicETH, f.Payload = wire.RETH{VA: va, Length: n}, wire.AtomicETH{VA: va}, make([]byte, min(n, 1024))
 		return f
 	}
-	busy := func(l *sequencer, w *atomiccache.Word) { w.State = atomiccache.Busy; w.Foreign(0) }
+	busy := func(l *sequencer, w *atomiccache.Word) { w.State = atomiccache.Busy; w.Foreign(l.m.scans.at) }
 	poor := func(l *sequencer, _ *atomiccache.Word) {
 		l.m.scans, l.hasMSN, l.flow.HasAcked = scans{at: l.m.scans.at}, false, false
 	}
@@ -137,7 +137,7 @@ func TestLooseRequestIsDropped(t *testing.T) {
 			r.do(func(ctx *pipeline.Ctx) {
 				w := r.m.words.Get(ctx.Now, atomiccache.Key{VA: 64})
 				w.State = atomiccache.Busy
-				w.Foreign(0)
+				w.Foreign(ctx.Now)
 				l.phase, l.s.watch = passing, watch
 				p := duplicateOf(op, l.psns.own)
 				p.RETH = wire.RETH{VA: 64, Length: 8}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -97,10 +98,14 @@ func TestResponsesOnTheClientsConnection(t *testing.T) {
 		p := heldRequest(l, c.op)
 		p.Eth, p.IPv4.Src, p.IPv4.Dst = wire.Ethernet{Src: macOf(serverIP), Dst: macOf(1)}, p.IPv4.Dst, p.IPv4.Src
 		p.BTH.PSN, p.AETH = own.Add(-c.back), wire.AETH{Syndrome: c.syndrome, MSN: 50}
-		before := r.m.stats
+		before, told := r.m.stats, 0
+		l.permit, r.m.cfg.Answered = permitGiven, func(*conntrack.Flow, wire.PSN) { told++ }
 		r.do(func(ctx *pipeline.Ctx) {
 			r.m.kick = false
 			v := l.response(ctx, p)
+			if (told == 1) != (c.want != pipeline.ActDrop) {
+				t.Errorf("%s: the journal was told %d times", name, told)
+			}
 			if v.Action != c.want || (v.Reason == ReasonGhost) != (c.want == pipeline.ActDrop) {
 				t.Errorf("%s: %+v", name, v)
 			}

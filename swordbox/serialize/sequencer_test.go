@@ -29,6 +29,7 @@ func TestStartOfASequencer(t *testing.T) {
 		"none forwarded":        {partial, false, 90, psn, 1, false},
 		"none forwarded, alone": {partial, true, 90, psn, 1, false},
 		"acknowledged ahead":    {passing, false, 105, psn, 1, false},
+		"acknowledged by one":   {passing, false, 101, psn, 1, false},
 		"some not seen, alone":  {partialPassing, true, 90, psn, 0, false},
 	} {
 		_, l, _ := answersTo(t)
