@@ -178,6 +178,9 @@ func TestExtentsOfMessages(t *testing.T) {
 	if x := k.extentOf(f, 21); x != (extent{21, 22, 0, atomiccache.Everything}) || x.isLong() {
 		t.Errorf("%+v", x)
 	}
+	if x := (extent{first: 20, end: 22}); !x.isLong() {
+		t.Error("a message of two packets has no second one")
+	}
 	now := clock.Time(1)
 	for range 2 {
 		k.keep(now, &known)

@@ -94,6 +94,26 @@ func TestResponseToAReadOfUnknownSpan(t *testing.T) {
 	}
 }
 
+// The refusal of a READ of unknown span passes, too, and ends the flow.
+func TestRefusalOfAReadOfUnknownSpan(t *testing.T) {
+	r, l, _ := answersTo(t)
+	l.window = window{max: 8}
+	rec := l.window.add(l.next, wire.RCReadRequest)
+	rec.own, rec.span, rec.place = l.psns.own, 1, placeOwn
+	l.msg = openRead
+	read := l.next
+	p := heldRequest(l, wire.RCAck)
+	p.BTH.PSN, p.AETH.Syndrome = l.psns.own, wire.NakRemoteAccess
+	r.do(func(ctx *pipeline.Ctx) {
+		if v := l.response(ctx, p); v.Action != pipeline.ActRewrite {
+			t.Errorf("%+v", v)
+		}
+	})
+	if p.BTH.PSN != read || l.phase != refused || l.deadPSN != read || l.fatal != wire.NakRemoteAccess || l.msg != between {
+		t.Errorf("PSN %v, want %v; %v from %v on, %v", p.BTH.PSN, read, l.phase, l.deadPSN, l.msg)
+	}
+}
+
 // Every packet of a WRITE behind the first one makes the words wait that do not wait for the WRITE yet, and no others.
 func TestPacketsBehindTheFirst(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -65,6 +65,27 @@ func TestResponseToAForgottenRead(t *testing.T) {
 	}
 }
 
+// Only the response to a READ is sent to its client: not the end of a READ without one, and no response that belongs
+// to another request.
+func TestWhichResponsesAreSent(t *testing.T) {
+	for _, c := range []struct {
+		op   wire.Opcode
+		kind requester.Kind
+		want int
+	}{{wire.RCReadRequest, requester.Read, 1}, {wire.RCReadRequest, requester.Lost, 0}, {wire.RCFetchAdd, requester.Read, 0}} {
+		r, l, got := answersTo(t)
+		l.window = window{max: 8}
+		rec := l.window.add(100, c.op)
+		l.window.finish(rec)
+		f := new(wire.Frame)
+		f.BTH.Opcode = wire.RCReadResponseOnly
+		r.do(func(ctx *pipeline.Ctx) { l.redone(ctx, rec, requester.Answer{Kind: c.kind, Frame: f}) })
+		if len(*got) != c.want || rec.state != done {
+			t.Errorf("%+v: responses %v, %v", c, *got, rec.state)
+		}
+	}
+}
+
 // While the PSN that the server expects is not known, all earlier requests of a flow have ended when
 // none was forwarded, when the newest is acknowledged, or when no NIC would repeat it any more.
 func TestEndOfLooseRequests(t *testing.T) {

@@ -216,6 +216,10 @@ func TestTickOfASequencer(t *testing.T) {
 			if r.m.due.Len() != 1 || l.held.n != 1 {
 				t.Errorf("%d deadlines, %d held", r.m.due.Len(), l.held.n)
 			}
+			l.awaits, r.m.kick = waiting{}, false
+			if l.tick(&later); r.m.kick {
+				t.Error("no CAS waits, and held requests are looked at")
+			}
 			l.giveUpHeld()
 		})
 	}

@@ -39,11 +39,19 @@ func TestRequestsOnAWord(t *testing.T) {
 		"own in flight":               {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.place, g.acked = placeOwn, g.acked.Add(-1) }, "waits", atomiccache.Known, 0},
 		"shared in flight":            {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.place, g.out = 0, 1 }, "shared, at once", atomiccache.Known, atomiccache.Write},
 		"other key, shared in flight": {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.f.AtomicETH.RKey++; g.place, g.out = 0, 1 }, "waits", atomiccache.Known, 0},
-		"busy, shared in flight":      {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) { w.Foreign(g.c.Now); g.place, g.out = 0, 1 }, "waits", atomiccache.Busy, 0},
-		"busy":                        {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) { w.Foreign(g.c.Now) }, "waits", atomiccache.Busy, 0},
-		"no record":                   {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.window.max = 0 }, "waits", atomiccache.Known, 0},
-		"no operation":                {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.ops.max = 0 }, "waits", atomiccache.Known, 0},
-		"in a message":                {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) { g.msg = inMessage }, "waits", atomiccache.Known, 0},
+		"unknown value, shared in flight": {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) {
+			w.Forget()
+			g.place, g.out = 0, 1
+		}, "shared, at once", atomiccache.Unknown, atomiccache.Shared},
+		"other key, own in flight": {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) {
+			g.f.AtomicETH.RKey++
+			g.place, g.acked = placeOwn, g.acked.Add(-1)
+		}, "own", atomiccache.Busy, 0},
+		"busy, shared in flight": {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) { w.Foreign(g.c.Now); g.place, g.out = 0, 1 }, "waits", atomiccache.Busy, 0},
+		"busy":                   {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) { w.Foreign(g.c.Now) }, "waits", atomiccache.Busy, 0},
+		"no record":              {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.window.max = 0 }, "waits", atomiccache.Known, 0},
+		"no operation":           {wire.RCFetchAdd, func(_ *rig, g *placing, _ *atomiccache.Word) { g.ops.max = 0 }, "waits", atomiccache.Known, 0},
+		"in a message":           {wire.RCFetchAdd, func(_ *rig, g *placing, w *atomiccache.Word) { g.msg = inMessage }, "waits", atomiccache.Known, 0},
 	} {
 		placed(t, atomicsRule(1), c.op, func(r *rig, g *placing) {
 			w := knownWord(r, g.c.Now)
