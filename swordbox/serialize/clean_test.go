@@ -44,7 +44,7 @@ func TestOldRequestsAfterAChange(t *testing.T) {
 	}
 }
 
-// The time before which all requests have ended is computed anew after cleanInterval, not earlier.
+// The time before which all requests have ended is computed again after cleanInterval, not earlier.
 func TestOldRequestsAreLookedAtAgain(t *testing.T) {
 	r, l := idleServer(t)
 	s := l.s
@@ -56,10 +56,10 @@ func TestOldRequestsAreLookedAtAgain(t *testing.T) {
 		}
 		s.clean = 77
 		if later.Now = begin + cleanInterval - 1; s.cleanSince(&later) != 77 {
-			t.Error("it was computed anew too early")
+			t.Error("it was computed again too early")
 		}
 		if later.Now = begin + cleanInterval; s.cleanSince(&later) != later.Now {
-			t.Error("it was not computed anew")
+			t.Error("it was not computed again")
 		}
 		s.clean = 0 // not computed yet
 		if s.cleanSince(&later) != later.Now {

@@ -2,6 +2,7 @@ package serialize
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -49,9 +50,9 @@ func TestLineOfASharedConnection(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	r.tap = func(up bool, port int, _ []byte) bool { return up || port != r.server.port }
 	conns[1].post(conns[1].faa(64, 1, 0), conns[1].faa(64, 1, 8))
-	r.run(10 * 1000)
+	r.run(10 * time.Microsecond)
 	conns[0].post(conns[0].faa(64, 1, 0))
-	r.run(10 * 1000)
+	r.run(10 * time.Microsecond)
 	k := r.m.servers[0].links[0]
 	since, _ := k.conn.Oldest()
 	now := since + clock.Time(777)

@@ -2,6 +2,7 @@ package serialize
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -126,7 +127,7 @@ func TestDeadlineOfTheMachine(t *testing.T) {
 	w.Foreign(100)
 	w.Decide(100, 101, 5, wire.RCFetchAdd, 0, 0) // busy, for a patience
 	m.due.Remove(l.index)
-	want := clock.Time(100).Add(1_000_000)
+	want := clock.Time(100).Add(time.Millisecond)
 	if at := m.Deadline(); at != want {
 		t.Errorf("%v, want the end of the word's patience %v", at, want)
 	}

@@ -75,7 +75,7 @@ func TestPathOfAnswers(t *testing.T) {
 // more, those before a PSN are not, and the answers behind them are sent.
 func TestOwedAnswers(t *testing.T) {
 	const first = wire.PSN(100)
-	make := func() (*rig, *sequencer, *[]wire.PSN) {
+	begin := func() (*rig, *sequencer, *[]wire.PSN) {
 		r, l, got := answersTo(t)
 		l.window = window{max: 16}
 		for i, op := range []wire.Opcode{wire.RCReadRequest, wire.RCFetchAdd, wire.RCFetchAdd, wire.RCReadRequest, wire.RCFetchAdd, wire.RCFetchAdd} {
@@ -91,7 +91,7 @@ func TestOwedAnswers(t *testing.T) {
 		return r, l, got
 	}
 	for psn, want := range map[int][]wire.PSN{0: nil, 1: {101}, 3: {101}, 4: {101, 104, 105}} {
-		r, l, got := make()
+		r, l, got := begin()
 		r.do(func(ctx *pipeline.Ctx) { l.endRedos(ctx, first.Add(psn)) })
 		redos := 2
 		if psn > 0 {
@@ -104,7 +104,7 @@ func TestOwedAnswers(t *testing.T) {
 			t.Errorf("READs before %d are not awaited: answers %v, want %v; %d READs, %d owed", psn, *got, want, l.window.redos, l.window.owed)
 		}
 	}
-	r, l, got := make()
+	r, l, got := begin()
 	r.do(func(ctx *pipeline.Ctx) {
 		l.answerOwed(ctx)
 		if l.window.owed != 3 {

@@ -55,32 +55,35 @@ func TestSpanOfARead(t *testing.T) {
 	}
 }
 
+// ownResponses are responses on the client's connection while two requests are in flight there.
+var ownResponses = map[string]struct {
+	op       wire.Opcode
+	syndrome wire.Syndrome
+	back     int // before the next PSN at the server
+	change   func(l *sequencer)
+	want     pipeline.Action
+	acked    int // PSNs that are acknowledged, of two in flight
+	dead     bool
+}{
+	"ACK of the first":        {wire.RCAck, wire.AckNoCredits, 2, nil, pipeline.ActRewrite, 1, false},
+	"ACK of both":             {wire.RCAck, wire.AckNoCredits, 1, nil, pipeline.ActRewrite, 2, false},
+	"ACK of the future":       {wire.RCAck, wire.AckNoCredits, 0, nil, pipeline.ActDrop, 0, false},
+	"old ACK":                 {wire.RCAck, wire.AckNoCredits, 3, nil, pipeline.ActForward, 0, false},
+	"far behind":              {wire.RCAck, wire.AckNoCredits, slack + 100, nil, pipeline.ActDrop, 0, false},
+	"sequence NAK":            {wire.RCAck, wire.NakPSNSequence, 1, nil, pipeline.ActRewrite, 1, false},
+	"not ready":               {wire.RCAck, wire.RNRNak | 1, 1, nil, pipeline.ActRewrite, 1, false},
+	"refused":                 {wire.RCAck, wire.NakRemoteAccess, 1, nil, pipeline.ActRewrite, 1, true},
+	"refused, the oldest":     {wire.RCAck, wire.NakRemoteAccess, 2, nil, pipeline.ActRewrite, 0, true},
+	"refused, answered":       {wire.RCAck, wire.NakRemoteAccess, 3, nil, pipeline.ActForward, 0, false},
+	"while requests are held": {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) { l.m.blocked.add(l) }, pipeline.ActConsume, 1, false},
+	"same numbers":            {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) { l.psns.start(l.psns.own, 8); l.next, l.hasMSN = l.psns.own, false }, pipeline.ActForward, 1, false},
+	"same PSN":                {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) { l.psns.start(l.psns.own, 8); l.next, l.msn = l.psns.own, 99 }, pipeline.ActRewrite, 1, false},
+}
+
 // A response on the client's connection gets the PSN and the MSN that the client expects; one that answers nothing
 // that is in flight is dropped; a fatal NAK of a request without an answer ends the flow.
 func TestResponsesOnTheClientsConnection(t *testing.T) {
-	for name, c := range map[string]struct {
-		op       wire.Opcode
-		syndrome wire.Syndrome
-		back     int // before the next PSN at the server
-		change   func(l *sequencer)
-		want     pipeline.Action
-		acked    int // PSNs that are acknowledged, of two in flight
-		dead     bool
-	}{
-		"ACK of the first":        {wire.RCAck, wire.AckNoCredits, 2, nil, pipeline.ActRewrite, 1, false},
-		"ACK of both":             {wire.RCAck, wire.AckNoCredits, 1, nil, pipeline.ActRewrite, 2, false},
-		"ACK of the future":       {wire.RCAck, wire.AckNoCredits, 0, nil, pipeline.ActDrop, 0, false},
-		"old ACK":                 {wire.RCAck, wire.AckNoCredits, 3, nil, pipeline.ActForward, 0, false},
-		"far behind":              {wire.RCAck, wire.AckNoCredits, slack + 100, nil, pipeline.ActDrop, 0, false},
-		"sequence NAK":            {wire.RCAck, wire.NakPSNSequence, 1, nil, pipeline.ActRewrite, 1, false},
-		"not ready":               {wire.RCAck, wire.RNRNak | 1, 1, nil, pipeline.ActRewrite, 1, false},
-		"refused":                 {wire.RCAck, wire.NakRemoteAccess, 1, nil, pipeline.ActRewrite, 1, true},
-		"refused, the oldest":     {wire.RCAck, wire.NakRemoteAccess, 2, nil, pipeline.ActRewrite, 0, true},
-		"refused, answered":       {wire.RCAck, wire.NakRemoteAccess, 3, nil, pipeline.ActForward, 0, false},
-		"while requests are held": {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) { l.m.blocked.add(l) }, pipeline.ActConsume, 1, false},
-		"same numbers":            {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) { l.psns.start(l.psns.own, 8); l.next, l.hasMSN = l.psns.own, false }, pipeline.ActForward, 1, false},
-		"same PSN":                {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) { l.psns.start(l.psns.own, 8); l.next, l.msn = l.psns.own, 99 }, pipeline.ActRewrite, 1, false},
-	} {
+	for name, c := range ownResponses {
 		r, l, got := answersTo(t)
 		if c.change != nil {
 			c.change(l)

@@ -2,7 +2,9 @@ package serialize
 
 import (
 	"testing"
+	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
@@ -47,7 +49,7 @@ func TestNumberOfShardsFollowsTheRules(t *testing.T) {
 	}{{1, true, 2, false}, {2, false, 2, false}, {1, false, 1, true}, {3, false, 3, false}, {3, false, 3, false}} {
 		if !step.busy && r.tap != nil {
 			r.tap = nil
-			r.run(20_000_000)
+			r.run(20 * time.Millisecond)
 			c.n.poll()
 		}
 		s.unsettled, s.want = false, step.want
@@ -61,7 +63,7 @@ func TestNumberOfShardsFollowsTheRules(t *testing.T) {
 			t.Errorf("connection %d is up, and its generation is forgotten", i)
 		}
 	}
-	// Connections that rules did not need, and that are down, begin anew. One that rules need does not.
+	// Connections that rules did not need, and that are down, begin again. One that rules need does not.
 	for i, kept := range []bool{true, false} {
 		k := s.links[i]
 		r.do(func(ctx *pipeline.Ctx) {
@@ -90,25 +92,19 @@ func TestIntervalOfCongestionNotifications(t *testing.T) {
 	}
 	conns[0].post(conns[0].faa(64, 1, 0))
 	r.settle()
-	for _, c := range []struct {
-		wait int
-		want int
-	}{{0, 1}, {1, 0}} {
+	for early, want := range map[clock.Time]int{0: 1, 1: 0} {
 		got = nil
 		r.do(func(ctx *pipeline.Ctx) {
-			l.cnpAt = ctx.Now + 0
-			if c.wait == 1 {
-				l.cnpAt++
-			}
+			l.cnpAt = ctx.Now + early
 			r.m.servers[0].links[0].congested(ctx)
-			if (l.cnpAt == ctx.Now+cnpInterval) != (c.want == 1) {
+			if (l.cnpAt == ctx.Now+cnpInterval) != (want == 1) {
 				t.Errorf("the next one is due at %v, now is %v", l.cnpAt, ctx.Now)
 			}
 		})
-		if len(got) != c.want {
-			t.Errorf("%d ns early: %d notifications", c.wait, len(got))
+		if len(got) != want {
+			t.Errorf("%d ns early: %d notifications", early, len(got))
 		}
-		if c.want == 1 && (got[0].BTH.Opcode != wire.CNP || !got[0].BTH.BECN || got[0].BTH.PSN != 0) {
+		if want == 1 && (got[0].BTH.Opcode != wire.CNP || !got[0].BTH.BECN || got[0].BTH.PSN != 0) {
 			t.Errorf("%v", &got[0])
 		}
 	}
