@@ -38,6 +38,36 @@ func TestRepeatedRequestOfARefusedFlow(t *testing.T) {
 	}
 }
 
+// A duplicate of a held request is not held again. It ends the wait of a CAS for its value. That of the first held
+// one shows the interval at which the client's NIC retransmits.
+func TestDuplicatesOfHeldRequests(t *testing.T) {
+	for at, heard := range []bool{true, false} {
+		for _, waits := range []bool{false, true} {
+			r, l, _ := answersTo(t)
+			first := l.next
+			r.do(func(ctx *pipeline.Ctx) {
+				holding(ctx, l, 2)
+				if waits {
+					l.awaits = waiting{word: new(atomiccache.Word), time: time.Hour}
+				}
+				before := r.m.stats
+				r.m.kick = false
+				d := duplicate{sequencer: l, c: ctx, p: duplicateOf(wire.RCSendOnly, first.Add(at))}
+				if v := d.handle(); v != pipeline.Consume() || l.held.n != 2 {
+					t.Errorf("request %d: %+v, %d held", at, v, l.held.n)
+				}
+				if s := r.m.stats; s.DuplicatesIgnored-before.DuplicatesIgnored != 1 || s.Duplicates-before.Duplicates != 1 || r.m.kick != waits || l.awaits.word != nil {
+					t.Errorf("request %d: held requests are looked at %v, %+v", at, r.m.kick, s)
+				}
+				if (l.heard.first == first && l.heard.sentAt == ctx.Now) != heard || (r.m.due.Len() == 1) != heard {
+					t.Errorf("request %d: %+v, %d deadlines", at, l.heard, r.m.due.Len())
+				}
+				l.giveUpHeld()
+			})
+		}
+	}
+}
+
 // What is said to a duplicate of which the switch knows only that it was executed: the answer names the newest
 // request that the server has executed, if no READ or atomic is between, and waits for a READ before it.
 func TestExecutedDuplicates(t *testing.T) {
