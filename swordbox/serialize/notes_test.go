@@ -1,10 +1,12 @@
 package serialize
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
@@ -104,6 +106,21 @@ func TestTextsOfAnswers(t *testing.T) {
 			r.sw.Observe(false)
 			r.m.step.from = transform.Note{Made: true}
 		})
+	}
+}
+
+// A capture says of an answer whether a packet of the server has caused it.
+func TestTextOfAMovedRequestsAnswer(t *testing.T) {
+	for op, want := range map[wire.Opcode]string{wire.RCAck: "ACK conn 1 psn 50→", 0: "made ACK conn 1 psn "} {
+		r, l, _ := answersTo(t)
+		rec := inFlightOn(l, l.psns.client.Add(-1), wire.RCWriteOnly)
+		r.sw.Observe(true)
+		r.do(func(ctx *pipeline.Ctx) {
+			r.m.servers[0].links[0].Done(ctx, l.tag(rec.psn), requester.Answer{Kind: requester.Acked, Op: op, PSN: 50})
+		})
+		if notes := r.sw.Notes(); len(notes) != 1 || !strings.HasPrefix(notes[0].Text, want) {
+			t.Errorf("%+v, want %s", notes, want)
+		}
 	}
 }
 

@@ -229,7 +229,8 @@ func (g *placing) submit(r *record, shard int) {
 	g.out++
 	g.leave()
 	g.m.stats.Moved++
-	conn, ok := g.s.links[shard].conn, false
+	conn := g.s.links[shard].conn
+	var ok bool
 	// If requests are blocked, the packet must not overtake the held requests that this step
 	// releases.
 	if g.arrived && len(g.m.blocked.list) == 0 {

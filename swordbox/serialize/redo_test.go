@@ -86,6 +86,22 @@ func TestWhichResponsesAreSent(t *testing.T) {
 	}
 }
 
+// A READ that no answer waits for any more is done when its response arrives again.
+func TestLateResponseToARead(t *testing.T) {
+	r, l, got := answersTo(t)
+	l.window = window{max: 8}
+	rec := l.window.add(100, wire.RCReadRequest)
+	l.window.finish(rec)
+	l.window.follow(rec, evRedoMoved)
+	l.window.follow(rec, evWaitNoMore)
+	f := new(wire.Frame)
+	f.BTH.Opcode = wire.RCReadResponseOnly
+	r.do(func(ctx *pipeline.Ctx) { l.redone(ctx, rec, requester.Answer{Kind: requester.Read, Frame: f}) })
+	if len(*got) != 1 || rec.state != done || l.window.redos != 0 {
+		t.Errorf("responses %v, %v, %d READs awaited", *got, rec.state, l.window.redos)
+	}
+}
+
 // While the PSN that the server expects is not known, all earlier requests of a flow have ended when
 // none was forwarded, when the newest is acknowledged, or when no NIC would repeat it any more.
 func TestEndOfLooseRequests(t *testing.T) {
