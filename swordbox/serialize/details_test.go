@@ -321,6 +321,9 @@ func TestPSNMapBegins(t *testing.T) {
 		if want := []where{whereOwn, whereOwn, whereMoved, whereOwn, whereOwn, whereFuture}; !slices.Equal(got, want) {
 			t.Errorf("from %v on: %v, want %v", at, got, want)
 		}
+		if w, own := m.find(at.Add(-1)); w != whereOwn || own != at.Add(-1) {
+			t.Errorf("PSN %v, before the first, is %v at the server", at.Add(-1), own)
+		}
 		if w, own := m.find(at.Add(4)); w != whereOwn || own != at.Add(3) {
 			t.Errorf("PSN %v is %v at the server", at.Add(4), own)
 		}

@@ -66,6 +66,16 @@ func TestNewFlowWaitsForHeldRequests(t *testing.T) {
 	}
 }
 
+// A request that came too early was dropped: the sequencer has then not seen all requests.
+func TestRequestThatCameTooEarly(t *testing.T) {
+	for before, after := range map[phase]phase{untouched: partial, passing: partialPassing} {
+		l := &sequencer{m: &Machine{}, phase: before}
+		if v := l.tooEarly(); v != pipeline.Drop(ReasonBusy) || l.phase != after || l.m.stats.TooEarly != 1 {
+			t.Errorf("%v: %+v, %v, %d counted", before, v, l.phase, l.m.stats.TooEarly)
+		}
+	}
+}
+
 // A change of the rules of a server makes its words wait, if hosts may have sent requests under the former
 // rules. Published rules are no concern of the machine. The longest patience counts.
 func TestChangeOfAServersRules(t *testing.T) {
