@@ -224,7 +224,6 @@ func TestWritesOverWords(t *testing.T) {
 				}
 			}
 			w.Pending, g.acked, g.out, g.msg = 0, g.psns.own, 0, between
-
 		})
 	}
 }
