@@ -32,4 +32,28 @@ var nicBugs = []planted{
 		"	case d < 0 && d > -64:\n		r.saw(p.BTH.Opcode, \"behind\")",
 		"softrnic/transport TestRandomTrafficWithOldPackets",
 	},
+	{
+		"transport: an older result answers a duplicate", "softrnic/transport/duplicate.go",
+		"		at := s.newest - i\n",
+		"		at := s.newest - len(s.all) + 1 + i\n",
+		"softrnic/transport TestResults",
+	},
+	{
+		"device: answers to a super-frame wait for its end", "softrnic/device/second.go",
+		"		if many(&d.out) {\n			d.flush()\n		}\n",
+		"",
+		"softrnic/device TestAnswersToASuperFrame",
+	},
+	{
+		"polling: the time of other processes counts", "softrnic/pollpace/pollpace.go",
+		"	s.spent += min(took, emptyPause)",
+		"	s.spent += took",
+		"softrnic/pollpace TestSpent",
+	},
+	{
+		"batch: bytes in a former arena do not count", "softrnic/packetio/packetio.go",
+		"func (b *Batch) Bytes() int { return b.bytes }",
+		"func (b *Batch) Bytes() int { return len(b.arena) }",
+		"softrnic/packetio TestBytesOfABatch",
+	},
 }
