@@ -26,6 +26,9 @@ type Master struct {
 	c *Client
 	// signs has, by server, what the master knows about whether the server is alive.
 	signs []sign
+	// complete is the last view since which the master has repaired nothing. An attempt of a change may
+	// have left out members of it. Their memory is still complete, and clients still use that view.
+	complete layout.View
 	// words are the views that the servers have, as far as the master knows. tried are the views
 	// that this master has tried to write in their place; the outcome may be unknown. If a server
 	// has neither of the two, another master has written its view.
@@ -430,6 +433,7 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 // change makes a view of the members that answer, repairs the store there, and settles the view.
 func (m *Master) change(deadline clock.Time) error {
 	was := m.c.view
+	m.complete = m.c.newer
 	for {
 		err := m.survey(deadline)
 		if err == nil {
@@ -445,6 +449,8 @@ func (m *Master) change(deadline clock.Time) error {
 			return ErrDeposed
 		case errors.Is(err, ErrDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 			return err
+		case errors.Is(err, errDoubt): // a member that an earlier attempt has left out may be alive and needed
+			m.c.view, m.c.newer = m.complete, m.complete.WithEpoch(m.c.newer.Epoch())
 		case errors.Is(err, errAlone): // try again until a standby or the other servers answer
 			m.hope()
 			deadline = m.c.rt.Now().Add(changePatience)
@@ -513,7 +519,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 		return errors.Join(errGone, m.announce(c.view, c.view, limit))
 	}
 	told := c.rt.Now()
-	c.view = next
+	c.view, m.complete = next, next // from here on, members of next are repaired
 	c.missing, c.index = 0, c.index[:0]
 	for i := range c.super.Shape.IndexReplicas {
 		if next.Has(i) {

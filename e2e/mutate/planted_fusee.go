@@ -45,6 +45,12 @@ var fuseeBugs = []planted{
 		"fusee TestAServerCrashesWhileAClientEndsADeadOne",
 	},
 	{
+		"fusee: a server that an attempt has left out cannot come back", "fusee/master.go",
+		"			m.c.view, m.c.newer = m.complete, m.complete.WithEpoch(m.c.newer.Epoch())\n",
+		"",
+		"topo/scenario TestFUSEEKeptSeeds",
+	},
+	{
 		"fusee: a master whose change takes long gives up", "fusee/master.go",
 		"		m.report(err)\n		m.c.rt.Sleep(glancePause)",
 		"		return err",
