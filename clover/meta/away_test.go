@@ -19,8 +19,8 @@ func (s *Server) quiet(now clock.Time) {
 	s.probeAt, s.probeDue, s.backAt = now.Add(time.Hour), false, now.Add(time.Hour)
 }
 
-// A server that is out and does not answer is tried again after a pause. If it answers, its superblock is read: what cannot be read cannot be
-// filled. Then it gets the present view.
+// A server that is out and does not answer is tried again after a pause. If it answers, its
+// superblock is read: what cannot be read cannot be filled. Then it gets the present view.
 func TestServerThatIsOutIsLookedAt(t *testing.T) {
 	withMemory(t, 2, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		m := &s.memory[1]
@@ -79,7 +79,8 @@ func TestLookReadsASuperblock(t *testing.T) {
 	})
 }
 
-// What is due at a time is done then: a probe, and not before. A server that is out does not make a change urgent.
+// What is due at a time is done then: a probe, and not before. A server that is out does not make a
+// change urgent.
 func TestProbesInTime(t *testing.T) {
 	for in, want := range map[time.Duration]bool{0: true, 1: false} {
 		withMemory(t, 2, withCopies, func(_ *pair, s *Server, rt verbs.Runtime) {
@@ -104,7 +105,8 @@ func TestProbesInTime(t *testing.T) {
 	}
 }
 
-// A server that is filled dies meanwhile. The attempt fails, the view stays as it was, and the next attempt writes all records again.
+// A server that is filled dies meanwhile. The attempt fails, the view stays as it was, and the next
+// attempt writes all records again.
 func TestAttemptThatFails(t *testing.T) {
 	failed := 0
 	for after := 100 * time.Microsecond; after < 1500*time.Microsecond; after += 50 * time.Microsecond {
@@ -147,8 +149,8 @@ func TestAttemptThatFails(t *testing.T) {
 	}
 }
 
-// Before a server is filled, its superblock is erased, unless it says that its copies do not count. If the chains cannot be followed after
-// a loss, the view stays.
+// Before a server is filled, its superblock is erased, unless it says that its copies do not count.
+// If the chains cannot be followed after a loss, the view stays.
 func TestSuperblocksBeforeServersAreFilled(t *testing.T) {
 	withMemory(t, 3, withCopies, func(r *pair, s *Server, _ verbs.Runtime) {
 		cl, n := holder(t, s, 0, 1) // copies on 0 and 1
@@ -168,7 +170,8 @@ func TestSuperblocksBeforeServersAreFilled(t *testing.T) {
 	})
 }
 
-// A server gets another number from all memory servers when one of them knows a greater one. It asks again those that it had asked before.
+// A server gets another number from all memory servers when one of them knows a greater one. It
+// asks again those that it had asked before.
 func TestNumberOfAllMemoryServers(t *testing.T) {
 	withMemory(t, 3, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		for i, greater := range map[int]uint32{1: s.owner + 5, 2: s.owner + 9} {

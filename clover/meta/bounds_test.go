@@ -42,7 +42,8 @@ func TestNodesOfANewStore(t *testing.T) {
 	}
 }
 
-// A node with its last version is worn, in the present epoch, and not free. Its successor is forgotten as of any other node.
+// A node with its last version is worn, in the present epoch, and not free. Its successor is
+// forgotten as of any other node.
 func TestNodeWithItsLastVersion(t *testing.T) {
 	s, _ := lossy()
 	last := layout.Version(1)
@@ -63,7 +64,8 @@ func TestNodeWithItsLastVersion(t *testing.T) {
 	}
 }
 
-// The orphan's nodes of a whole store become free in turn from all servers. A fence that is over does not delay that.
+// The orphan's nodes of a whole store become free in turn from all servers. A fence that is over
+// does not delay that.
 func TestAllNodesOfTheOrphan(t *testing.T) {
 	s, _ := lossy()
 	clear(s.nodes.held)
@@ -177,7 +179,8 @@ func TestShareOfUnusedSegments(t *testing.T) {
 	}
 }
 
-// A client finds no free node: it is told to come back if others may give some back, or some will be free by themselves.
+// A client finds no free node: it is told to come back if others may give some back, or some will
+// be free by themselves.
 func TestNoNodeNow(t *testing.T) {
 	for name, c := range map[string]struct {
 		holder, asks uint32
@@ -205,7 +208,8 @@ func TestNoNodeNow(t *testing.T) {
 	}
 }
 
-// A server has exactly the nodes that are kept for tombstones: another request takes nodes elsewhere, or new segments, and leaves those.
+// A server has exactly the nodes that are kept for tombstones: another request takes nodes
+// elsewhere, or new segments, and leaves those.
 func TestNodesForTombstonesAreLeft(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		cl := &client{id: 7, heard: s.rt.Now(), epoch: s.epoch}
@@ -262,7 +266,8 @@ func TestHelloEndsTheNumberBefore(t *testing.T) {
 	}
 }
 
-// The last free node of another server is given without a search for more. The only node of a segment is given by the server that is named.
+// The last free node of another server is given without a search for more. The only node of a
+// segment is given by the server that is named.
 func TestOneNodeIsEnough(t *testing.T) {
 	s, cl := lossy()
 	clear(s.nodes.held)

@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// works does the periodic work of the memory servers until the end is reached. It returns how long that took, at most `most`.
+// works does the periodic work of the memory servers until the end is reached. It returns how long
+// that took, at most `most`.
 func works(s *Server, rt verbs.Runtime, most time.Duration, end func() bool) time.Duration {
 	began := rt.Now()
 	for !end() && rt.Now() < began.Add(most) {
@@ -21,7 +22,8 @@ func works(s *Server, rt verbs.Runtime, most time.Duration, end func() bool) tim
 	return rt.Now().Sub(began)
 }
 
-// sameCopies checks that the copies of the first nodes of each server that count are the same, and the superblocks are those of the view.
+// sameCopies checks that the copies of the first nodes of each server that count are the same, and
+// the superblocks are those of the view.
 func sameCopies(t *testing.T, what string, s *Server) {
 	t.Helper()
 	for of := range s.memory {
@@ -52,8 +54,8 @@ func sameCopies(t *testing.T, what string, s *Server) {
 	}
 }
 
-// A memory server of a store with copies loses its memory: at once a change of the view begins, which fills it again. Its clients say hello
-// again, and no key is lost.
+// A memory server of a store with copies loses its memory: at once a change of the view begins,
+// which fills it again. Its clients say hello again, and no key is lost.
 func TestChangeAfterALoss(t *testing.T) {
 	withMemory(t, 3, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		cl, n := holder(t, s, 1, 2)
@@ -89,8 +91,8 @@ func TestChangeAfterALoss(t *testing.T) {
 	})
 }
 
-// A memory server does not answer. When it is silent for half a lease, and no client has a lease any more, the store goes on without it.
-// When it answers again, it is filled and counts again.
+// A memory server does not answer. When it is silent for half a lease, and no client has a lease
+// any more, the store goes on without it. When it answers again, it is filled and counts again.
 func TestChangeWithoutAServer(t *testing.T) {
 	withMemory(t, 3, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		cl, n := holder(t, s, 1, 2)
@@ -159,7 +161,8 @@ func TestServerWithTheOnlyCopy(t *testing.T) {
 	})
 }
 
-// Two of three servers lose their memory, and some nodes have both copies there. Their keys are lost, and the others are not.
+// Two of three servers lose their memory, and some nodes have both copies there. Their keys are
+// lost, and the others are not.
 func TestChangeAfterALossOfAllCopies(t *testing.T) {
 	withMemory(t, 3, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		cl, n1 := holder(t, s, 1, 1) // copies on 1 and 2
@@ -191,7 +194,8 @@ func TestChangeAfterALossOfAllCopies(t *testing.T) {
 	})
 }
 
-// All servers are silent for a while, as when the metadata server's link is cut. None goes out, also when they answer one after the other.
+// All servers are silent for a while, as when the metadata server's link is cut. None goes out,
+// also when they answer one after the other.
 func TestSilenceOfAllServers(t *testing.T) {
 	withMemory(t, 3, withCopies, func(_ *pair, s *Server, rt verbs.Runtime) {
 		s.answering = true

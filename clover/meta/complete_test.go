@@ -30,8 +30,9 @@ func headerOf(t *testing.T, s *Server, l layout.Location, j int) layout.Word {
 	return layout.HeaderOf(b)
 }
 
-// A client has died after its append on the last copy. The server finds that when it has followed the first copies to the end. It makes
-// the append on the other copies, from the last but one to the first, and goes on.
+// A client has died after its append on the last copy. The server finds that when it has followed
+// the first copies to the end. It makes the append on the other copies, from the last but one to
+// the first, and goes on.
 func TestAppendOnTheLastCopyIsCompleted(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		withMemory(t, 3, func(c *Config) { c.Replicas = 3 }, func(_ *pair, s *Server, rt verbs.Runtime) {
@@ -68,8 +69,9 @@ func TestAppendOnTheLastCopyIsCompleted(t *testing.T) {
 	}
 }
 
-// The first copy of a node is superseded and the last one is not: there the append was not made, but the chain has what the first copy says.
-// The append on the first copy goes elsewhere: nothing is changed there.
+// The first copy of a node is superseded and the last one is not: there the append was not made,
+// but the chain has what the first copy says. The append on the first copy goes elsewhere: nothing
+// is changed there.
 func TestFirstCopyDecides(t *testing.T) {
 	withMemory(t, 2, withCopies, func(_ *pair, s *Server, rt verbs.Runtime) {
 		lending(s, rt)
@@ -95,7 +97,8 @@ func TestFirstCopyDecides(t *testing.T) {
 	})
 }
 
-// An append cannot be completed while the server of another copy does not answer, nor can a server be filled that does not.
+// An append cannot be completed while the server of another copy does not answer, nor can a server
+// be filled that does not.
 func TestAppendIsNotCompleted(t *testing.T) {
 	withMemory(t, 2, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		lending(s, rt)
@@ -116,8 +119,8 @@ func TestAppendIsNotCompleted(t *testing.T) {
 	})
 }
 
-// What a server gets before its nodes: the records and mirrors that belong there, of all its copies, and the rows of the table, and nothing
-// else.
+// What a server gets before its nodes: the records and mirrors that belong there, of all its
+// copies, and the rows of the table, and nothing else.
 func TestHeadOfAServer(t *testing.T) {
 	withMemory(t, 3, withCopies, func(_ *pair, s *Server, _ verbs.Runtime) {
 		at := node(s, 1, 0, 1)

@@ -11,11 +11,13 @@ import (
 	calls "github.com/rdmalab/rdmalab/store/rpc"
 )
 
-// lending makes a server lend its tables during each wait, as with request threads: each lend needs one regain.
+// lending makes a server lend its tables during each wait, as with request threads: each lend needs
+// one regain.
 func lending(s *Server, rt verbs.Runtime) { s.hand = &handoff{s: s, gate: rt.NewGate()} }
 
-// leaves makes a client that holds seven nodes of server 1: the first one opened key 1, the second one was linked behind
-// it and not reported, and the others are in no chain, whatever their headers say.
+// leaves makes a client that holds seven nodes of server 1: the first one opened key 1, the second
+// one was linked behind it and not reported, and the others are in no chain, whatever their headers
+// say.
 func leaves(t *testing.T, s *Server) (e *entry, n []layout.Location) {
 	t.Helper()
 	cl, n := holder(t, s, 1, 8)
@@ -31,8 +33,8 @@ func leaves(t *testing.T, s *Server) (e *entry, n []layout.Location) {
 	return e, n
 }
 
-// A client has gone: its nodes become free, except those that it has linked. Only chains to which one of its nodes can
-// belong are followed.
+// A client has gone: its nodes become free, except those that it has linked. Only chains to which
+// one of its nodes can belong are followed.
 func TestNodesOfAClientThatHasGone(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, rt verbs.Runtime) {
 		lending(s, rt)
@@ -54,7 +56,8 @@ func TestNodesOfAClientThatHasGone(t *testing.T) {
 	})
 }
 
-// In a store whose nodes have no keys, all chains are followed before the nodes of a client are taken back.
+// In a store whose nodes have no keys, all chains are followed before the nodes of a client are
+// taken back.
 func TestNodesWithoutKeysOfAClientThatHasGone(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, _ verbs.Runtime) {
 		e, n := leaves(t, s)
@@ -69,8 +72,8 @@ func TestNodesWithoutKeysOfAClientThatHasGone(t *testing.T) {
 	})
 }
 
-// While a memory server does not answer, the nodes of a client that may be in a chain there stay held. Those in lost memory
-// are left to the function lose.
+// While a memory server does not answer, the nodes of a client that may be in a chain there stay
+// held. Those in lost memory are left to the function lose.
 func TestNodesOfAClientAndAServerThatIsAway(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, _ verbs.Runtime) {
 		cl, n1 := holder(t, s, 1, 2)
@@ -96,8 +99,8 @@ func TestNodesOfAClientAndAServerThatIsAway(t *testing.T) {
 	})
 }
 
-// When the lease of a client has ended, or the client has gone, or does not confirm the epoch, the server takes its nodes back, after
-// a fence if requests of it may be in flight.
+// When the lease of a client has ended, or the client has gone, or does not confirm the epoch, the
+// server takes its nodes back, after a fence if requests of it may be in flight.
 func TestClientsThatEnd(t *testing.T) {
 	const lease, grace = 10, 5
 	at := clock.Time(1000)
@@ -146,8 +149,8 @@ func TestClientsThatEnd(t *testing.T) {
 	}
 }
 
-// A client whose nodes cannot be taken back stays until they can. The periodic work also erases the keys that could not be opened,
-// follows the chains that are behind, and probes the memory servers.
+// A client whose nodes cannot be taken back stays until they can. The periodic work also erases the
+// keys that could not be opened, follows the chains that are behind, and probes the memory servers.
 func TestPeriodicWork(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, rt verbs.Runtime) {
 		cl, n := holder(t, s, 1, 3)

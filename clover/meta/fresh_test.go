@@ -27,8 +27,8 @@ func TestRegionOfAStore(t *testing.T) {
 	}
 }
 
-// What was found before the number was taken is compared with what is there after that, unless the memory is formatted anyway: then another
-// store there does not matter.
+// What was found before the number was taken is compared with what is there after that, unless the
+// memory is formatted anyway: then another store there does not matter.
 func TestFreshStartIsNotCompared(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
@@ -50,7 +50,8 @@ func TestFreshStartIsNotCompared(t *testing.T) {
 	}
 }
 
-// Segments of a server that rest when its memory is lost do not rest any more: all nodes of the server are the orphan's.
+// Segments of a server that rest when its memory is lost do not rest any more: all nodes of the
+// server are the orphan's.
 func TestRestingSegmentsOfLostMemory(t *testing.T) {
 	s := segmented(8)
 	x := slab.Segment{Server: 0, N: 2}
@@ -85,7 +86,8 @@ func TestEpochsOfRestingSegments(t *testing.T) {
 	}
 }
 
-// The records are written to the servers that are filled, and to the others that count only if an attempt has failed.
+// The records are written to the servers that are filled, and to the others that count only if an
+// attempt has failed.
 func TestRecordsOfServersThatAreNotFilled(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		withMemory(t, 3, withCopies, func(_ *pair, s *Server, _ verbs.Runtime) {
@@ -112,7 +114,8 @@ func TestRecordsOfServersThatAreNotFilled(t *testing.T) {
 	}
 }
 
-// Memory that is no store's and no tree's is free to be taken. A server that does not answer is not taken for empty.
+// Memory that is no store's and no tree's is free to be taken. A server that does not answer is not
+// taken for empty.
 func TestMemoryWithoutATree(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, rt verbs.Runtime) {
 		if err := errors.Join(s.writeBulk(0, 0, bytes.Repeat([]byte{7}, layout.SuperblockLen)), s.noTree(0), s.noTree(1)); err != nil {

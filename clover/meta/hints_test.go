@@ -63,7 +63,8 @@ func TestNodesOfReportedChainsComeFirst(t *testing.T) {
 	})
 }
 
-// A client that asks for nodes gets those of chains whose reports were not followed yet, before a segment is taken.
+// A client that asks for nodes gets those of chains whose reports were not followed yet, before a
+// segment is taken.
 func TestReportsAreFollowedForARequest(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		cl, n := holder(t, s, 1, 2)

@@ -57,7 +57,8 @@ func TestServicesThatAreAsked(t *testing.T) {
 	}
 }
 
-// When Serve returns, also with an error, the service has no listener any more, and no thread asks or fences memory servers.
+// When Serve returns, also with an error, the service has no listener any more, and no thread asks
+// or fences memory servers.
 func TestNothingGoesOnAfterServe(t *testing.T) {
 	withMemory(t, 2, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.Host("ms1").Crash()

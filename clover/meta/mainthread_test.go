@@ -30,8 +30,9 @@ func (r *stepRT) NewGate() verbs.Gate             { return stepGate{r: r} }
 func (r *stepRT) Sleep(d time.Duration)           { r.sleep(d) }
 func (g stepGate) Wait(deadline clock.Time) error { g.r.wait(deadline); return verbs.ErrTimeout }
 
-// The main thread executes the jobs and the reports that wait, and then waits with the tables lent. Meanwhile no request of a client counts as
-// the one that it executes. When it ends, it waits for the request threads.
+// The main thread executes the jobs and the reports that wait, and then waits with the tables lent.
+// Meanwhile no request of a client counts as the one that it executes. When it ends, it waits for
+// the request threads.
 func TestMainThreadExecutesJobs(t *testing.T) {
 	m := newMailbox(t)
 	s, posted, waits, pauses := m.s, 0, 0, 0
@@ -76,7 +77,8 @@ func TestMainThreadExecutesJobs(t *testing.T) {
 	}
 }
 
-// While the main thread executes a request, it is known of which client. A request thread that has failed ends the main thread.
+// While the main thread executes a request, it is known of which client. A request thread that has
+// failed ends the main thread.
 func TestClientThatIsServed(t *testing.T) {
 	m := newMailbox(t)
 	r := rpc.Request{Op: rpc.OpBeat, Client: 1, Seq: 10}
@@ -126,7 +128,8 @@ func TestTablesAreLentOnce(t *testing.T) {
 	}
 }
 
-// What the server answers to a client that it does not know any more, and to requests that need no client.
+// What the server answers to a client that it does not know any more, and to requests that need no
+// client.
 func TestRequestsOfUnknownClients(t *testing.T) {
 	for name, c := range map[string]struct {
 		r      rpc.Request
@@ -188,7 +191,8 @@ func TestRequestsAreDispatched(t *testing.T) {
 	}
 }
 
-// A request thread answers a query only if a node of the key is known, and its chain cannot lead into lost memory.
+// A request thread answers a query only if a node of the key is known, and its chain cannot lead
+// into lost memory.
 func TestQueriesThatARequestThreadAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		known, lost, void, done bool

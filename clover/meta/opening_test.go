@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A key that was lost is opened again: its record takes the slot of the lost one, and the nodes of the old chain are free.
+// A key that was lost is opened again: its record takes the slot of the lost one, and the nodes of
+// the old chain are free.
 func TestLostKeyIsOpenedAgain(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, rt verbs.Runtime) {
 		lending(s, rt)
@@ -35,7 +36,8 @@ func TestLostKeyIsOpenedAgain(t *testing.T) {
 	})
 }
 
-// A new key takes a slot near its node and the last one of the list, and its shortcut is there before the client has its answer.
+// A new key takes a slot near its node and the last one of the list, and its shortcut is there
+// before the client has its answer.
 func TestNewKeyTakesASlotNearItsNode(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, rt verbs.Runtime) {
 		lending(s, rt)
@@ -53,8 +55,8 @@ func TestNewKeyTakesASlotNearItsNode(t *testing.T) {
 	})
 }
 
-// The directory cannot be written: the key is not opened, and later what may have been written is erased, or the key is lost again. The
-// record is not written before the mirror.
+// The directory cannot be written: the key is not opened, and later what may have been written is
+// erased, or the key is lost again. The record is not written before the mirror.
 func TestKeyThatCannotBeOpened(t *testing.T) {
 	for name, c := range map[string]struct {
 		away     int // the server that does not answer; the mirror of slot 1 is on server 0, its record on server 1
@@ -128,8 +130,8 @@ func TestMirrorIsErasedAfterItsRecord(t *testing.T) {
 	}
 }
 
-// That there is no node of a key is said only while a memory server serves this metadata server: one that counts, has the store's memory
-// and is connected.
+// That there is no node of a key is said only while a memory server serves this metadata server:
+// one that counts, has the store's memory and is connected.
 func TestAnswersWithoutANode(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(r *pair, s *Server)
@@ -178,7 +180,8 @@ func TestQueryOfADeletedKeyWhileMemoryIsVoid(t *testing.T) {
 	})
 }
 
-// All shortcuts of a server are erased, and nothing else. Then the epoch may begin whose stamp old shortcuts could have.
+// All shortcuts of a server are erased, and nothing else. Then the epoch may begin whose stamp old
+// shortcuts could have.
 func TestShortcutsAreErased(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		n := s.space.Shortcuts * layout.ShortcutLen

@@ -13,7 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// When a server's connections end, a bulk transfer connects again and goes on, unless the server is another incarnation or does not answer.
+// When a server's connections end, a bulk transfer connects again and goes on, unless the server is
+// another incarnation or does not answer.
 func TestTransferOverANewConnection(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, rt verbs.Runtime) {
 		at, want := s.space.RegionLen()/2, bytes.Repeat([]byte{1, 2, 3, 4, 5}, bulkLen/4)
@@ -44,7 +45,8 @@ func TestTransferOverANewConnection(t *testing.T) {
 	})
 }
 
-// When an operation fails, transfer repeats it with a shorter piece over a new connection. Pieces do not become shorter than so many bytes.
+// When an operation fails, transfer repeats it with a shorter piece over a new connection. Pieces
+// do not become shorter than so many bytes.
 func TestPiecesOfATransfer(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, rt verbs.Runtime) {
 		var lengths []int
@@ -87,7 +89,8 @@ func TestPiecesOfATransfer(t *testing.T) {
 	})
 }
 
-// What a superblock says of a server that is connected again: the store's memory, lost memory, or another metadata server.
+// What a superblock says of a server that is connected again: the store's memory, lost memory, or
+// another metadata server.
 func TestSuperblockAfterAConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(s *Server) error
@@ -176,7 +179,8 @@ func putTree(s *Server) error {
 	return errors.Join(sb.Validate(), sb.Parse(b), s.writeBulk(0, 0, b))
 }
 
-// Another metadata server has served the store while this one started: a superblock has a later number, a later view, or another store.
+// Another metadata server has served the store while this one started: a superblock has a later
+// number, a later view, or another store.
 func TestAnotherServerServedDuringAStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(s *Server)
@@ -199,8 +203,8 @@ func TestAnotherServerServedDuringAStart(t *testing.T) {
 	}
 }
 
-// A new store has a number, all slots, and clients whose numbers begin where the earlier ones are fenced. A store that is formatted again is
-// another one, without keys.
+// A new store has a number, all slots, and clients whose numbers begin where the earlier ones are
+// fenced. A store that is formatted again is another one, without keys.
 func TestStoreThatIsFormattedAgain(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, _ verbs.Runtime) {
 		cl, n := holder(t, s, 1, 1)

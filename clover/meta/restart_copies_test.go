@@ -8,7 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// leaveOut makes the copies of server i count no more. marked is true if its own superblock gets to know that.
+// leaveOut makes the copies of server i count no more. marked is true if its own superblock gets to
+// know that.
 func leaveOut(t *testing.T, s *Server, i int, marked bool) {
 	t.Helper()
 	s.memory[i].out = true
@@ -33,8 +34,9 @@ func erased(t *testing.T, s *Server, servers ...int) {
 	}
 }
 
-// A metadata server restarts while a memory server is out: it fills that one, and the keys are those of the other copies. Whether the
-// server that is out knows it, knows an old view, or has no memory any more, makes no difference.
+// A metadata server restarts while a memory server is out: it fills that one, and the keys are
+// those of the other copies. Whether the server that is out knows it, knows an old view, or has no
+// memory any more, makes no difference.
 func TestRestartWhileAServerIsOut(t *testing.T) {
 	for name, how := range map[string]func(s *Server){
 		"marked":     func(s *Server) { leaveOut(t, s, 1, true) },
@@ -82,8 +84,9 @@ func TestRestartWhileAServerIsOut(t *testing.T) {
 	}
 }
 
-// All copies of some nodes are lost when the metadata server restarts. Mirrors on another server say which keys had their records there;
-// the other keys that need such a node are found in the directory. All of these are lost, and keep their slots.
+// All copies of some nodes are lost when the metadata server restarts. Mirrors on another server
+// say which keys had their records there; the other keys that need such a node are found in the
+// directory. All of these are lost, and keep their slots.
 func TestRestartAfterALossOfAllCopies(t *testing.T) {
 	withMemory(t, 3, withCopies, func(r *pair, s *Server, _ verbs.Runtime) {
 		cl, n1 := holder(t, s, 1, 2)
@@ -124,8 +127,8 @@ func TestRestartAfterALossOfAllCopies(t *testing.T) {
 	})
 }
 
-// With as many copies as servers there are no mirrors. If all copies that counted are lost, the old records on a server that was out name the
-// keys, which are lost.
+// With as many copies as servers there are no mirrors. If all copies that counted are lost, the old
+// records on a server that was out name the keys, which are lost.
 func TestOldRecordsNameLostKeys(t *testing.T) {
 	for _, old := range []int{0, 1} {
 		withMemory(t, 2, withCopies, func(r *pair, s *Server, _ verbs.Runtime) {

@@ -8,7 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// serving runs Serve while f uses the store as a client on another host. The clients' completions are counted.
+// serving runs Serve while f uses the store as a client on another host. The clients' completions
+// are counted.
 func serving(t *testing.T, change func(c *Config), f func(r *pair, s *Server, c *clover.Client, rt verbs.Runtime) error) (completions int) {
 	t.Helper()
 	withMemory(t, 2, func(c *Config) {
@@ -45,7 +46,8 @@ func serving(t *testing.T, change func(c *Config), f func(r *pair, s *Server, c 
 	return completions
 }
 
-// A metadata server with and without request threads answers its clients, soon and without a pause, and does its periodic work meanwhile.
+// A metadata server with and without request threads answers its clients, soon and without a pause,
+// and does its periodic work meanwhile.
 func TestAClientIsServed(t *testing.T) {
 	for _, threads := range []int{0, 1, 2} {
 		n := serving(t, func(c *Config) { c.Threads = threads }, func(_ *pair, s *Server, c *clover.Client, rt verbs.Runtime) error {

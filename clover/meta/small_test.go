@@ -32,8 +32,8 @@ func TestNodesByWeight(t *testing.T) {
 	}
 }
 
-// How long the servers take is an average of which a new READ is a quarter; the first one counts alone, and one that is not answered
-// ends it.
+// How long the servers take is an average of which a new READ is a quarter; the first one counts
+// alone, and one that is not answered ends it.
 func TestAverageOfReads(t *testing.T) {
 	withMemory(t, 2, func(c *Config) { c.Balance = true }, func(_ *pair, s *Server, rt verbs.Runtime) {
 		b := &s.balance
@@ -153,7 +153,8 @@ func TestEntryAtTheEndOfItsChain(t *testing.T) {
 	})
 }
 
-// Mirrors or old records name lost keys, except those that another record names, and those whose slot another key has.
+// Mirrors or old records name lost keys, except those that another record names, and those whose
+// slot another key has.
 func TestLostKeysOfMirrors(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		first, _ := s.space.Mirror(0)
@@ -240,7 +241,8 @@ func TestReportsAreFollowedWithoutAPause(t *testing.T) {
 	})
 }
 
-// The reports are followed a round trip at a time, between the requests: a server that ends leaves the others.
+// The reports are followed a round trip at a time, between the requests: a server that ends leaves
+// the others.
 func TestReportsAreFollowedBetweenRequests(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		for range 40 * lanes {

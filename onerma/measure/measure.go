@@ -47,8 +47,8 @@ type run struct {
 }
 
 // Run runs a test, one of perf.OneRMATests, against the host with address addr, whose memory it
-// borrows. It calls tell with its progress, at most five times a second. With an error, the Result has the
-// measurements from before the error. gate is that of host.ProcessConfig.
+// borrows. It calls tell with its progress, at most five times a second. With an error, the Result
+// has the measurements from before the error. gate is that of host.ProcessConfig.
 func Run(
 	ctx context.Context, n *host.NIC, gate func(), addr netip.Addr, cfg perf.Config, tell func(perf.Progress),
 ) (res perf.Result, err error) {

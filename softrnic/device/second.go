@@ -13,8 +13,8 @@ type Second interface {
 	// engine.
 	Takes(f *packetio.Frame) bool
 	// Frame, Tick and Deadline are those of a state machine; see the package engine. Frame gets one
-	// packet: the device splits super-frames. EndBatch is called after the packets of a receive batch. Both
-	// may also be called after Down, and do nothing then.
+	// packet: the device splits super-frames. EndBatch is called after the packets of a receive
+	// batch. Both may also be called after Down, and do nothing then.
 	Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch)
 	EndBatch()
 	Tick(now clock.Time, out *packetio.Batch)

@@ -40,8 +40,8 @@ func TestPSNsOfUnansweredRequests(t *testing.T) {
 	}
 }
 
-// operating is a connection with operations in flight that end before the PSNs 12, 13 and 14: on a word, on
-// the words of a range, and one that proves a key.
+// operating is a connection with operations in flight that end before the PSNs 12, 13 and 14: on a
+// word, on the words of a range, and one that proves a key.
 func operating(m *Machine) (k *clientConn, one, ranged *atomiccache.Word) {
 	k = &clientConn{s: &server{m: m}, ops: clientOps{max: 8}, acked: 10}
 	one, ranged = m.words.Get(1, atomiccache.Key{VA: 64}), m.words.Get(1, atomiccache.Key{VA: 128})
@@ -105,8 +105,8 @@ func TestOperationsOfARefusedConnection(t *testing.T) {
 	}
 }
 
-// A flow is proven for the present shared connection by the acknowledgement of a request that was sent for
-// the first time since that one was attached, and once.
+// A flow is proven for the present shared connection by the acknowledgement of a request that was
+// sent for the first time since that one was attached, and once.
 func TestProofOfAFlow(t *testing.T) {
 	m := New(Config{})
 	s := &server{m: m, incarnation: 3, breaks: 2}
@@ -164,8 +164,8 @@ func TestReachOfAConnection(t *testing.T) {
 	}
 }
 
-// A message names its bytes in its first packet. Of a later one, the switch knows them if it has kept them;
-// otherwise it may change the whole memory.
+// A message names its bytes in its first packet. Of a later one, the switch knows them if it has
+// kept them; otherwise it may change the whole memory.
 func TestExtentsOfMessages(t *testing.T) {
 	k := &clientConn{s: &server{m: New(Config{})}, ops: clientOps{max: 4}}
 	f := new(wire.Frame)

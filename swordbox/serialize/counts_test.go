@@ -45,8 +45,8 @@ func TestAgeOfRecords(t *testing.T) {
 	}
 }
 
-// A request waits for a READ that is executed again before it, not for itself or a later one, and for none when
-// no READ is executed again.
+// A request waits for a READ that is executed again before it, not for itself or a later one, and
+// for none when no READ is executed again.
 func TestWhoWaitsForARead(t *testing.T) {
 	w := window{max: 8}
 	w.finish(w.add(99, wire.RCWriteOnly))
@@ -82,8 +82,8 @@ func TestEachRecordIsFound(t *testing.T) {
 	}
 }
 
-// A window has room for its bound of requests without an answer. The records of WRITEs make room for those of
-// READs and atomics, which are remembered up to the bound.
+// A window has room for its bound of requests without an answer. The records of WRITEs make room
+// for those of READs and atomics, which are remembered up to the bound.
 func TestRoomInTheWindow(t *testing.T) {
 	w := window{max: 16}
 	for i := range 16 {

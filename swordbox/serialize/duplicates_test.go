@@ -17,8 +17,8 @@ func duplicateOf(op wire.Opcode, psn wire.PSN) *pipeline.Parsed {
 	return p
 }
 
-// A request that the server has refused draws the fatal NAK again when it is repeated, and so does one behind
-// it. One before it is answered.
+// A request that the server has refused draws the fatal NAK again when it is repeated, and so does
+// one behind it. One before it is answered.
 func TestRepeatedRequestOfARefusedFlow(t *testing.T) {
 	for at, again := range map[int]uint64{-1: 0, 0: 1, 1: 1} {
 		r, l, got := answersTo(t)
@@ -38,8 +38,8 @@ func TestRepeatedRequestOfARefusedFlow(t *testing.T) {
 	}
 }
 
-// A duplicate of a held request is not held again. It ends the wait of a CAS for its value. That of the first held
-// one shows the interval at which the client's NIC retransmits.
+// A duplicate of a held request is not held again. It ends the wait of a CAS for its value. That of
+// the first held one shows the interval at which the client's NIC retransmits.
 func TestDuplicatesOfHeldRequests(t *testing.T) {
 	for at, heard := range []bool{true, false} {
 		for _, waits := range []bool{false, true} {
@@ -68,8 +68,9 @@ func TestDuplicatesOfHeldRequests(t *testing.T) {
 	}
 }
 
-// What is said to a duplicate of which the switch knows only that it was executed: the answer names the newest
-// request that the server has executed, if no READ or atomic is between, and waits for a READ before it.
+// What is said to a duplicate of which the switch knows only that it was executed: the answer names
+// the newest request that the server has executed, if no READ or atomic is between, and waits for a
+// READ before it.
 func TestExecutedDuplicates(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(l *sequencer, p *pipeline.Parsed)
@@ -122,8 +123,8 @@ func TestExecutedDuplicates(t *testing.T) {
 	}
 }
 
-// A duplicate that may be the first request of another connection ends the flow. The NAK names the first
-// request that its client sends without an answer.
+// A duplicate that may be the first request of another connection ends the flow. The NAK names the
+// first request that its client sends without an answer.
 func TestSuspectDuplicates(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(l *sequencer)
@@ -248,8 +249,8 @@ func TestWaitForRepeatedReads(t *testing.T) {
 	}
 }
 
-// A duplicate on the client's connection that the server may not have executed passes if its words wait for it,
-// or can begin to do so now.
+// A duplicate on the client's connection that the server may not have executed passes if its words
+// wait for it, or can begin to do so now.
 func TestWhichDuplicatesMayPass(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(d *duplicate, w *atomiccache.Word)

@@ -8,8 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 )
 
-// A packet of a message whose first packet is not known joins the operation of the packet before it only
-// if that one concerns all words, ends where the packet begins, and still counts for each word.
+// A packet of a message whose first packet is not known joins the operation of the packet before it
+// only if that one concerns all words, ends where the packet begins, and still counts for each
+// word.
 func TestWhichPartsJoin(t *testing.T) {
 	const now = clock.Time(10)
 	everything := atomiccache.Everything
@@ -87,7 +88,8 @@ func TestRestOfAWriteBegins(t *testing.T) {
 	}
 }
 
-// Room for an operation will come if the oldest one in a full list ends before the message that needs it.
+// Room for an operation will come if the oldest one in a full list ends before the message that
+// needs it.
 func TestRoomForOperationsComes(t *testing.T) {
 	l := &sequencer{}
 	l.ops.max = 2

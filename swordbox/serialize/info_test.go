@@ -44,8 +44,8 @@ func TestLineOfAFlow(t *testing.T) {
 	}
 }
 
-// The line of a shared connection: how long its oldest request has waited and as what it was sent, and how many
-// requests wait of each client.
+// The line of a shared connection: how long its oldest request has waited and as what it was sent,
+// and how many requests wait of each client.
 func TestLineOfASharedConnection(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	r.tap = func(up bool, port int, _ []byte) bool { return up || port != r.server.port }
@@ -86,8 +86,8 @@ func TestLineOfASharedConnection(t *testing.T) {
 	}
 }
 
-// The words are shown with the address of their server, and the state of the machine says that its rules are
-// hardened.
+// The words are shown with the address of their server, and the state of the machine says that its
+// rules are hardened.
 func TestWordsAreShown(t *testing.T) {
 	r, _ := known(t, rigConfig{clients: 1})
 	info := r.m.Info(r.now)

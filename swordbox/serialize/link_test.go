@@ -22,9 +22,9 @@ func inFlightOn(l *sequencer, psn wire.PSN, op wire.Opcode) *record {
 	return r
 }
 
-// The end of a request on the shared connection is told to its client, unless the flow has ended or was
-// refused; requests behind a refused one are taken back. The sequencer of a closed flow goes with its last
-// request.
+// The end of a request on the shared connection is told to its client, unless the flow has ended or
+// was refused; requests behind a refused one are taken back. The sequencer of a closed flow goes
+// with its last request.
 func TestEndsOfMovedRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		change   func(l *sequencer, r *record, tag *requester.Tag)
@@ -213,8 +213,8 @@ func TestFailureIsReported(t *testing.T) {
 	}
 }
 
-// A capture names the original operation of a request on the shared connection, and the values of an atomic
-// that was replaced.
+// A capture names the original operation of a request on the shared connection, and the values of
+// an atomic that was replaced.
 func TestDescriptionOfAMovedRequest(t *testing.T) {
 	r, l, _ := answersTo(t)
 	k := r.m.servers[0].links[0]

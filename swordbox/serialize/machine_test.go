@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// What the rules make of the servers: their addresses, how many shared connections they need, and whether
-// words and keys count. Words and keys count from then on for good.
+// What the rules make of the servers: their addresses, how many shared connections they need, and
+// whether words and keys count. Words and keys count from then on for good.
 func TestRulesMakeServers(t *testing.T) {
 	m := New(Config{})
 	a, b, c, d := ipOf(1), ipOf(2), ipOf(3), ipOf(4)
@@ -111,7 +111,8 @@ func TestSharedConnectionsByKey(t *testing.T) {
 	}
 }
 
-// The machine is called at the earliest of its deadlines, and at once while held requests may be free to go.
+// The machine is called at the earliest of its deadlines, and at once while held requests may be
+// free to go.
 func TestDeadlineOfTheMachine(t *testing.T) {
 	r, l, _ := answersTo(t)
 	m := r.m
@@ -160,8 +161,8 @@ func TestNewSequencers(t *testing.T) {
 	}
 }
 
-// When a flow ends, its sequencer belongs to it no more. Old requests to the server have then not all ended if
-// one was in flight on the client's connection.
+// When a flow ends, its sequencer belongs to it no more. Old requests to the server have then not
+// all ended if one was in flight on the client's connection.
 func TestFlowsEnd(t *testing.T) {
 	for _, flying := range []bool{false, true} {
 		r, l, _ := answersTo(t)

@@ -114,7 +114,8 @@ func TestRefusalOfAReadOfUnknownSpan(t *testing.T) {
 	}
 }
 
-// Every packet of a WRITE behind the first one makes the words wait that do not wait for the WRITE yet, and no others.
+// Every packet of a WRITE behind the first one makes the words wait that do not wait for the WRITE
+// yet, and no others.
 func TestPacketsBehindTheFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(r *rig, g *placing, w *atomiccache.Word)
@@ -198,8 +199,8 @@ func TestPacketsOfAnUnknownWrite(t *testing.T) {
 	}
 }
 
-// Held requests go while the step may send packets; the rest goes in the next one. Afterwards the sequencer has no
-// deadline.
+// Held requests go while the step may send packets; the rest goes in the next one. Afterwards the
+// sequencer has no deadline.
 func TestReleaseStopsInTime(t *testing.T) {
 	for spare, want := range map[int]int{spareEmits - 1: 3, spareEmits: 2, spareEmits + 1: 1, spareEmits + 10: 0} {
 		r, l, _ := answersTo(t)
@@ -231,8 +232,8 @@ func TestReleaseStopsInTime(t *testing.T) {
 	}
 }
 
-// Packets that are no requests of a connection pass. A flow of another generation has another sequencer. A
-// request that passes without a sequencer moves the expected PSN, if it is new.
+// Packets that are no requests of a connection pass. A flow of another generation has another
+// sequencer. A request that passes without a sequencer moves the expected PSN, if it is new.
 func TestRequestsOfOtherFlows(t *testing.T) {
 	for name, c := range map[string]struct {
 		op     wire.Opcode

@@ -72,8 +72,8 @@ func TestTextsOfRenumberedPackets(t *testing.T) {
 	}
 }
 
-// The texts with which a capture describes answers to clients. A packet of the server that causes several of them
-// is described by all their texts.
+// The texts with which a capture describes answers to clients. A packet of the server that causes
+// several of them is described by all their texts.
 func TestTextsOfAnswers(t *testing.T) {
 	r, l, _ := answersTo(t)
 	l.msn = 7

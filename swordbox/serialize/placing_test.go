@@ -44,8 +44,8 @@ func placeOf(g *placing, out outcome) string {
 	return "waits"
 }
 
-// Under a rule of action move, a request moves if its key is proven, its payload fits, its flow may move and
-// nothing that it must not overtake is in flight elsewhere.
+// Under a rule of action move, a request moves if its key is proven, its payload fits, its flow may
+// move and nothing that it must not overtake is in flight elsewhere.
 func TestWhichRequestsMove(t *testing.T) {
 	none := func(*rig, *placing) {}
 	for name, c := range map[string]struct {
@@ -169,8 +169,9 @@ func TestRequestsOnTheClientsConnection(t *testing.T) {
 	}
 }
 
-// A request on the client's connection must wait while its place is not free; one whose span is not known, until
-// nothing is in flight; one with a record, until there is room for it. A key is proven once, if it is to be.
+// A request on the client's connection must wait while its place is not free; one whose span is not
+// known, until nothing is in flight; one with a record, until there is room for it. A key is proven
+// once, if it is to be.
 func TestRequestsThatStay(t *testing.T) {
 	for name, c := range map[string]struct {
 		op     wire.Opcode
@@ -235,7 +236,8 @@ func TestWhoMayAwaitAValue(t *testing.T) {
 	}
 }
 
-// The rule under which the atomics of a word are replaced is the first one with that action that covers it.
+// The rule under which the atomics of a word are replaced is the first one with that action that
+// covers it.
 func TestRuleOfAWord(t *testing.T) {
 	first, second := &rules.Rule{Action: rules.Atomics, From: 64, To: 128}, &rules.Rule{Action: rules.Atomics, From: 64, To: 256}
 	s := &server{rules: []*rules.Rule{{Action: rules.Move}, first, second}}

@@ -65,8 +65,8 @@ func TestResponseToAForgottenRead(t *testing.T) {
 	}
 }
 
-// Only the response to a READ is sent to its client: not the end of a READ without one, and no response that belongs
-// to another request.
+// Only the response to a READ is sent to its client: not the end of a READ without one, and no
+// response that belongs to another request.
 func TestWhichResponsesAreSent(t *testing.T) {
 	for _, c := range []struct {
 		op   wire.Opcode

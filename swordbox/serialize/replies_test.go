@@ -31,8 +31,8 @@ func TestMSNsOfAnswers(t *testing.T) {
 	}
 }
 
-// The fatal NAK of a refused flow names the request that the client sends, but none before the refused one or
-// behind the executed ones.
+// The fatal NAK of a refused flow names the request that the client sends, but none before the
+// refused one or behind the executed ones.
 func TestWhatTheFatalNakNames(t *testing.T) {
 	for psn, want := range map[wire.PSN]wire.PSN{40: 50, 50: 50, 51: 51, 54: 54, 55: 55, 56: 55, 60: 55} {
 		r, l, got := answersTo(t)
@@ -71,8 +71,8 @@ func TestPathOfAnswers(t *testing.T) {
 	}
 }
 
-// The answers that are owed are sent up to the next READ that is executed again. When READs are not awaited any
-// more, those before a PSN are not, and the answers behind them are sent.
+// The answers that are owed are sent up to the next READ that is executed again. When READs are not
+// awaited any more, those before a PSN are not, and the answers behind them are sent.
 func TestOwedAnswers(t *testing.T) {
 	const first = wire.PSN(100)
 	begin := func() (*rig, *sequencer, *[]wire.PSN) {
@@ -125,7 +125,8 @@ func TestOwedAnswers(t *testing.T) {
 	}
 }
 
-// A second duplicate of a request whose answer is owed shows that the client does not await the READ before it.
+// A second duplicate of a request whose answer is owed shows that the client does not await the
+// READ before it.
 func TestSecondDuplicateOfAnOwedAnswer(t *testing.T) {
 	r, l, got := answersTo(t)
 	l.window = window{max: 8}

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// While the expected PSN is not known, the sequencer remembers how far requests have gone, and takes one that is
-// sent for the first time as a question for the proof of its connection.
+// While the expected PSN is not known, the sequencer remembers how far requests have gone, and
+// takes one that is sent for the first time as a question for the proof of its connection.
 func TestLooseRequestsAreFollowed(t *testing.T) {
 	const own, acked = wire.PSN(100), wire.PSN(90)
 	for name, c := range map[string]struct {
@@ -152,8 +152,8 @@ func TestLooseRequestIsDropped(t *testing.T) {
 	}
 }
 
-// A request behind a gap draws one sequence NAK. If the switch has refused one before for lack of room, or waits
-// for the span of a READ, the NAK comes later; a refused flow gets the fatal one.
+// A request behind a gap draws one sequence NAK. If the switch has refused one before for lack of
+// room, or waits for the span of a READ, the NAK comes later; a refused flow gets the fatal one.
 func TestRequestsBehindAGap(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(l *sequencer)
@@ -200,8 +200,8 @@ func heldRequest(l *sequencer, op wire.Opcode) *pipeline.Parsed {
 	return p
 }
 
-// A request is held if its flow and its host have room, and if the PSN of the next request is known. A request
-// that may change a word ends the wait of a CAS before it.
+// A request is held if its flow and its host have room, and if the PSN of the next request is
+// known. A request that may change a word ends the wait of a CAS before it.
 func TestWhichRequestsAreHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		held, span int
@@ -251,8 +251,8 @@ func TestWhichRequestsAreHeld(t *testing.T) {
 	}
 }
 
-// The NAK that is owed is sent when nothing of the flow is held or in flight and there is room, and not to a
-// refused flow. In the middle of a message it is sent although the message is in flight.
+// The NAK that is owed is sent when nothing of the flow is held or in flight and there is room, and
+// not to a refused flow. In the middle of a message it is sent although the message is in flight.
 func TestOwedNakIsSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		change       func(ctx *pipeline.Ctx, l *sequencer)

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// The first packet of the response to a READ, or its refusal, shows how many PSNs the READ takes. Other packets do
-// not.
+// The first packet of the response to a READ, or its refusal, shows how many PSNs the READ takes.
+// Other packets do not.
 func TestSpanOfARead(t *testing.T) {
 	for name, c := range map[string]struct {
 		op       wire.Opcode
@@ -80,8 +80,9 @@ var ownResponses = map[string]struct {
 	"same PSN":                {wire.RCAck, wire.AckNoCredits, 2, func(l *sequencer) { l.psns.start(l.psns.own, 8); l.next, l.msn = l.psns.own, 99 }, pipeline.ActRewrite, 1, false},
 }
 
-// A response on the client's connection gets the PSN and the MSN that the client expects; one that answers nothing
-// that is in flight is dropped; a fatal NAK of a request without an answer ends the flow.
+// A response on the client's connection gets the PSN and the MSN that the client expects; one that
+// answers nothing that is in flight is dropped; a fatal NAK of a request without an answer ends the
+// flow.
 func TestResponsesOnTheClientsConnection(t *testing.T) {
 	for name, c := range ownResponses {
 		r, l, got := answersTo(t)
@@ -135,7 +136,8 @@ func TestResponsesOnTheClientsConnection(t *testing.T) {
 	}
 }
 
-// A response to a READ or an atomic whose PSN the map does not know any more is translated by its record.
+// A response to a READ or an atomic whose PSN the map does not know any more is translated by its
+// record.
 func TestResponseByItsRecord(t *testing.T) {
 	for op, want := range map[wire.Opcode]pipeline.Action{wire.RCReadResponseMiddle: pipeline.ActRewrite, wire.RCAtomicAck: pipeline.ActRewrite, wire.RCAck: pipeline.ActDrop} {
 		r, l, _ := answersTo(t)

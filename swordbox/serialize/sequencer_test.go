@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// When the expected PSN becomes known, the requests before it have been executed if nothing else is in flight.
-// Otherwise the acknowledgements go on.
+// When the expected PSN becomes known, the requests before it have been executed if nothing else is
+// in flight. Otherwise the acknowledgements go on.
 func TestStartOfASequencer(t *testing.T) {
 	const psn = wire.PSN(100)
 	for name, c := range map[string]struct {
@@ -70,7 +70,8 @@ func TestIdleFlows(t *testing.T) {
 	}
 }
 
-// The oldest request without an answer is on the client's connection or in the window, whichever comes first.
+// The oldest request without an answer is on the client's connection or in the window, whichever
+// comes first.
 func TestOldestUnansweredRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(l *sequencer)
@@ -98,8 +99,8 @@ func TestOldestUnansweredRequest(t *testing.T) {
 	}
 }
 
-// Whether requests of a flow may move is asked once. Those of a flow whose client or whose server's incarnation
-// is not known, or that has failed or is ending, do not.
+// Whether requests of a flow may move is asked once. Those of a flow whose client or whose server's
+// incarnation is not known, or that has failed or is ending, do not.
 func TestWhichFlowsMayMove(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(l *sequencer)
@@ -149,8 +150,8 @@ func holding(ctx *pipeline.Ctx, l *sequencer, n int) {
 	l.m.blocked.add(l)
 }
 
-// A sequencer is called when its held requests may be given up, when a CAS has waited for its value for long
-// enough, and when a READ is not awaited any more; not when there are none.
+// A sequencer is called when its held requests may be given up, when a CAS has waited for its value
+// for long enough, and when a READ is not awaited any more; not when there are none.
 func TestDeadlineOfASequencer(t *testing.T) {
 	r, l, _ := answersTo(t)
 	r.do(func(ctx *pipeline.Ctx) {

@@ -27,8 +27,9 @@ func TestNeighboursAreSpread(t *testing.T) {
 	}
 }
 
-// The number of shared connections changes when no request is in flight, also if nothing but a tick comes. With
-// fewer of them, words on the others have another connection: earlier requests have not all ended.
+// The number of shared connections changes when no request is in flight, also if nothing but a tick
+// comes. With fewer of them, words on the others have another connection: earlier requests have not
+// all ended.
 func TestNumberOfShardsFollowsTheRules(t *testing.T) {
 	r, c := moved(t, 2)
 	s := r.m.servers[0]
@@ -63,7 +64,8 @@ func TestNumberOfShardsFollowsTheRules(t *testing.T) {
 			t.Errorf("connection %d is up, and its generation is forgotten", i)
 		}
 	}
-	// Connections that rules did not need, and that are down, begin again. One that rules need does not.
+	// Connections that rules did not need, and that are down, begin again. One that rules need does
+	// not.
 	for i, kept := range []bool{true, false} {
 		k := s.links[i]
 		r.do(func(ctx *pipeline.Ctx) {
@@ -79,7 +81,8 @@ func TestNumberOfShardsFollowsTheRules(t *testing.T) {
 	}
 }
 
-// A congestion notification is due when its interval has passed, to the nanosecond. It says what a NIC's would.
+// A congestion notification is due when its interval has passed, to the nanosecond. It says what a
+// NIC's would.
 func TestIntervalOfCongestionNotifications(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1})
 	l := r.sequencerOf(conns[0])
@@ -110,8 +113,8 @@ func TestIntervalOfCongestionNotifications(t *testing.T) {
 	}
 }
 
-// Held requests are looked at when a shared connection comes, goes, or has a deadline: their place may have become
-// free.
+// Held requests are looked at when a shared connection comes, goes, or has a deadline: their place
+// may have become free.
 func TestHeldRequestsAreLookedAt(t *testing.T) {
 	for name, event := range map[string]func(r *rig, ctx *pipeline.Ctx){
 		"it comes": func(r *rig, ctx *pipeline.Ctx) { r.attach(ctx, 0, 16) },

@@ -82,8 +82,8 @@ func TestNothingWaitsForTheNextIncarnation(t *testing.T) {
 	}
 }
 
-// The requests that a refused one takes back count as not received when the last of them has ended, with those
-// that are held behind them. One NAK makes the client send them again.
+// The requests that a refused one takes back count as not received when the last of them has ended,
+// with those that are held behind them. One NAK makes the client send them again.
 func TestRequestsAreTakenBackTogether(t *testing.T) {
 	r, l, got := answersTo(t)
 	first := l.next

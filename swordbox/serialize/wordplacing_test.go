@@ -17,7 +17,8 @@ func knownWord(r *rig, now clock.Time) *atomiccache.Word {
 	return w
 }
 
-// Where a request on one word goes depends on the word, its key, the rules and what of its flow is in flight.
+// Where a request on one word goes depends on the word, its key, the rules and what of its flow is
+// in flight.
 func TestRequestsOnAWord(t *testing.T) {
 	for name, c := range map[string]struct {
 		op     wire.Opcode
@@ -115,7 +116,8 @@ func TestWordWithoutARule(t *testing.T) {
 	}
 }
 
-// A CAS that fails is answered by the switch if the rule says so and the value is certain, or waits for its value.
+// A CAS that fails is answered by the switch if the rule says so and the value is certain, or waits
+// for its value.
 func TestMissesByTheirRule(t *testing.T) {
 	for name, c := range map[string]struct {
 		how    rules.Answerer
@@ -159,7 +161,8 @@ func TestMissesByTheirRule(t *testing.T) {
 	}
 }
 
-// A CAS that waits for the value of a word does not go on waiting when the memory of the word is used for another.
+// A CAS that waits for the value of a word does not go on waiting when the memory of the word is
+// used for another.
 func TestWaitForAWordThatHasGone(t *testing.T) {
 	placed(t, missRule(rules.AnswerWait), wire.RCCmpSwap, func(r *rig, g *placing) {
 		w := knownWord(r, g.c.Now)
@@ -173,8 +176,8 @@ func TestWaitForAWordThatHasGone(t *testing.T) {
 	})
 }
 
-// A WRITE that touches several words, or goes on behind its packet, stays on the client's connection, and all its
-// words wait for it.
+// A WRITE that touches several words, or goes on behind its packet, stays on the client's
+// connection, and all its words wait for it.
 func TestWritesOverWords(t *testing.T) {
 	for name, c := range map[string]struct {
 		op     wire.Opcode

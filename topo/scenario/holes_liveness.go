@@ -44,7 +44,7 @@ func holeDeadClient(h *holeRun) {
 	}
 }
 
-// stalled is called when a request of the client who is not answered. It records as damage the
+// stalled is called when a request for which the client gets no answer. It records as damage the
 // request for whose answer all clients on the shared connection wait, as `rdmalab switch
 // connections` shows it.
 func (h *holeRun) stalled(who string) {

@@ -209,7 +209,7 @@ func (w *soloWatch) revoked(region uint32) {
 }
 
 // attack replays some messages of the NIC later. It also forges refusals of the NIC's requests: for
-// the command that had the slot before, and a NACK as an attacker sends it who has seen the request
+// the command that had the slot before, and a NACK of an attacker that has seen the request
 // and has no key.
 func (w *soloWatch) attack(frame []byte, f *onerma.Frame) {
 	r := w.run
