@@ -450,7 +450,7 @@ func (m *Master) change(deadline clock.Time) error {
 		case errors.Is(err, ErrDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 			return err
 		case errors.Is(err, errDoubt): // a member that an earlier attempt has left out may be alive and needed
-			m.c.view, m.c.newer = m.complete, m.complete.WithEpoch(m.c.newer.Epoch())
+			back(m, m.complete)
 		case errors.Is(err, errAlone): // try again until a standby or the other servers answer
 			m.hope()
 			deadline = m.c.rt.Now().Add(changePatience)

@@ -139,10 +139,16 @@ var errAlone = errors.New("the standby does not answer, and too few memory serve
 // have all members of second.base, the last view on which it has agreed with its standby: since
 // then it has repaired nothing, and clients still use that view.
 func (m *Master) hope() {
-	m.c.view, m.c.newer = m.second.base, m.second.base.WithEpoch(m.c.newer.Epoch())
+	back(m, m.second.base)
 	for i := range m.signs {
 		m.signs[i].dead = false
 	}
+}
+
+// back gives up the views that attempts have prepared after view v: the next attempt may have all
+// members of v. It takes a later epoch than those, because a server may have one of these views.
+func back(m *Master, v layout.View) {
+	m.c.view, m.c.newer = v, v.WithEpoch(m.c.newer.Epoch())
 }
 
 // lost counts the members of a view that have lost their memory. A standby that takes charge cannot

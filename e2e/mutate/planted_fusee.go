@@ -46,7 +46,7 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a server that an attempt has left out cannot come back", "fusee/master.go",
-		"			m.c.view, m.c.newer = m.complete, m.complete.WithEpoch(m.c.newer.Epoch())\n",
+		"			back(m, m.complete)\n",
 		"",
 		"topo/scenario TestFUSEEKeptSeeds",
 	},
@@ -382,7 +382,7 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a master that waits for a server does not take it back", "fusee/tidings.go",
-		"m.c.view, m.c.newer = m.second.base, m.second.base.WithEpoch(m.c.newer.Epoch())",
+		"back(m, m.second.base)",
 		"m.c.view = m.second.base",
 		"fusee TestTheMasterWaitsForAServer",
 	},
