@@ -66,6 +66,7 @@ type converter struct {
 	limit         int
 	keys, clients map[string]int // numbers by name
 	columns       map[string]int // columns by name, from the header of a cachelib trace
+	width         int            // the number of columns in that header
 	start         int64          // the time of the first operation, in seconds
 	out           Converted
 }
@@ -126,9 +127,13 @@ var cachelibOps = map[string]kv.Kind{
 func (c *converter) cachelib(text string, line int) (err error) {
 	f := strings.Split(text, ",")
 	if line == 1 {
-		c.columns = map[string]int{}
+		c.columns, c.width = map[string]int{}, len(f)
 		for i, name := range f {
-			c.columns[strings.TrimSpace(name)] = i
+			name = strings.TrimSpace(name)
+			if _, ok := c.columns[name]; ok && name != "" {
+				return fmt.Errorf("column %.60s is named twice", name)
+			}
+			c.columns[name] = i
 		}
 		for _, name := range []string{"key", "op", "size"} {
 			if _, ok := c.columns[name]; !ok {
@@ -137,8 +142,8 @@ func (c *converter) cachelib(text string, line int) (err error) {
 		}
 		return nil
 	}
-	if len(f) < len(c.columns) {
-		return fmt.Errorf("%d columns, and the header has %d", len(f), len(c.columns))
+	if len(f) < c.width {
+		return fmt.Errorf("%d columns, and the header has %d", len(f), c.width)
 	}
 	column := func(name, otherwise string) string {
 		if i, ok := c.columns[name]; ok {

@@ -121,6 +121,7 @@ func TestCacheLib(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"key,op\n": "no column size", "key,op,size\n1,GET\n": "line 2: 2 columns", "key,op,size,op_count\n1,GET,0,-1\n": "op_count",
+		"key,op,size,key\n1,GET,0\n": "line 1: column key is named twice", "key,op,size,,\n1,GET,0,\n": "line 2: 4 columns",
 	} {
 		if _, err := Convert(strings.NewReader(text), "cachelib", 0); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
