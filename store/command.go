@@ -104,11 +104,9 @@ type Call struct {
 }
 
 // Memory returns the names of the memory servers.
-func (c *Call) Memory() (out []string) {
-	for _, h := range c.Rack.ByRole(spec.Memory) {
-		out = append(out, h.Name)
-	}
-	return out
+func (c *Call) Memory() []string {
+	list, _ := c.Rack.NamesByRole(spec.Memory) // there may be none
+	return list
 }
 
 // Options returns the ClientOptions for the call's store.

@@ -62,14 +62,17 @@ func (s *Store) Places(rack *spec.Rack) ([]string, error) {
 		host, err := s.Server(rack)
 		return []string{host}, err
 	}
-	var out []string
-	for _, h := range rack.ByRole(spec.Compute) {
-		out = append(out, h.Name)
+	return rack.NamesByRole(spec.Compute)
+}
+
+// MetadataHost returns the host that runs the server of a store that has one: the first host with
+// the role metadata.
+func MetadataHost(rack *spec.Rack) (string, error) {
+	list, err := rack.NamesByRole(spec.Metadata)
+	if err != nil {
+		return "", err
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("rack %s has no compute host: give one `role: compute` in the rack file", rack.Name)
-	}
-	return out, nil
+	return list[0], nil
 }
 
 // NotOpened adds a hint to the error of a client that could not be opened: the store may not run.

@@ -59,12 +59,12 @@ func newCalls(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	clients := fs.Int("clients", 8, "clients in all, spread over the compute hosts")
 	duration := fs.Duration("duration", 2*time.Second, "how long the clients make calls")
 	return func(c *store.Call) (store.Result, error) {
-		hosts := c.Rack.ByRole(spec.Compute)
 		if *clients < 1 || *duration <= 0 || *duration > maxCalling {
 			return nil, store.BadUse("want --clients of 1 or more and --duration up to %v", maxCalling)
 		}
-		if len(hosts) == 0 {
-			return nil, fmt.Errorf("rack %s has no compute host: give one `role: compute` in the rack file", c.Rack.Name)
+		hosts, err := c.Rack.NamesByRole(spec.Compute)
+		if err != nil {
+			return nil, err
 		}
 		o, err := c.Options()
 		if err != nil {
@@ -75,7 +75,7 @@ func newCalls(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		var wg sync.WaitGroup
 		for i, h := range hosts {
 			in := callsRequest{ClientOptions: o, Clients: (*clients + i) / len(hosts), Duration: *duration}
-			wg.Go(func() { errs[i] = c.Post(h.Name, Store.Path(pathCalls), in, &list[i]) })
+			wg.Go(func() { errs[i] = c.Post(h, Store.Path(pathCalls), in, &list[i]) })
 		}
 		wg.Wait()
 		sum := new(calls)

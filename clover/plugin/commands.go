@@ -22,21 +22,13 @@ import (
 
 // Store is Clover's description.
 var Store = store.Store{
-	Name: "clover", Title: "Clover", Default: true, Shares: true, Server: metaHost, Cost: cost,
+	Name: "clover", Title: "Clover", Default: true, Shares: true, Server: store.MetadataHost, Cost: cost,
 }
 
 func init() {
 	Store.Node = newNode
 	Store.Commands = commands()
 	store.Register(Store)
-}
-
-// metaHost returns the host that runs the metadata server: the first one with the role metadata.
-func metaHost(r *spec.Rack) (string, error) {
-	if list := r.ByRole(spec.Metadata); len(list) > 0 {
-		return list[0].Name, nil
-	}
-	return "", fmt.Errorf("rack %s has no metadata host: give one `role: metadata` in the rack file", r.Name)
 }
 
 // cost describes what the last operation of a client took.
@@ -160,7 +152,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 
 // start starts the metadata server for the rack's memory servers.
 func start(c *store.Call, cfg Config) error {
-	host, err := metaHost(c.Rack)
+	host, err := store.MetadataHost(c.Rack)
 	if err != nil {
 		return err
 	}

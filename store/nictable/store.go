@@ -21,12 +21,11 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Store describes the store to the daemon of a host, the command line and `rdmalab sim`.
 var Store = store.Store{
-	Name: "nictable", Title: "the NIC's table", Note: "the server's NIC executes GETs", Server: serverHost, Value: 100,
+	Name: "nictable", Title: "the NIC's table", Note: "the server's NIC executes GETs", Server: store.MetadataHost, Value: 100,
 	Scenarios: []store.Scenario{{
 		Name: "nictable", Trial: trial,
 		Doc: "clients of the store nictable under random faults, deaths and hangs of processes, also of its server; checks that histories are linearizable",
@@ -86,14 +85,6 @@ func init() {
 	store.Register(Store)
 }
 
-// serverHost returns the host that runs the server: the first one with the role metadata.
-func serverHost(r *spec.Rack) (string, error) {
-	if list := r.ByRole(spec.Metadata); len(list) > 0 {
-		return list[0].Name, nil
-	}
-	return "", fmt.Errorf("rack %s has no host for the server: give one `role: metadata` in the rack file", r.Name)
-}
-
 // request and info are the body and the answer of store.PathStart.
 type request struct {
 	// Fresh is true if an empty table is to be made even if there is one.
@@ -146,7 +137,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 
 // startAt starts the server on its host.
 func startAt(c *store.Call, in request) (out info, err error) {
-	host, err := serverHost(c.Rack)
+	host, err := store.MetadataHost(c.Rack)
 	if err != nil {
 		return out, err
 	}

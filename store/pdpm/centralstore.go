@@ -18,12 +18,11 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Central describes pDPM-Central to the daemon of a host, the command line and `rdmalab sim`.
 var Central = store.Store{
-	Name: "pdpm-central", Title: "pDPM-Central", Join: 20 * time.Second, Note: "baseline of Clover's paper", Server: coordinatorHost,
+	Name: "pdpm-central", Title: "pDPM-Central", Join: 20 * time.Second, Note: "baseline of Clover's paper", Server: store.MetadataHost,
 	Scenarios: []store.Scenario{{
 		Name: "pdpm-central", Doc: "clients of pDPM-Central under random faults and crashes, also of its coordinator; checks that histories are linearizable",
 		Trial: centralTrial,
@@ -66,14 +65,6 @@ func init() {
 		},
 	}
 	store.Register(Central)
-}
-
-// coordinatorHost returns the host that runs the coordinator: the first one with the role metadata.
-func coordinatorHost(r *spec.Rack) (string, error) {
-	if list := r.ByRole(spec.Metadata); len(list) > 0 {
-		return list[0].Name, nil
-	}
-	return "", fmt.Errorf("rack %s has no host for the coordinator: give one `role: metadata` in the rack file", r.Name)
 }
 
 // request and info are the body and the answer of store.PathStart. A table of pDPM-Central has no
@@ -226,7 +217,7 @@ func newCentralStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) 
 
 // startCentral starts the coordinator on the rack's memory servers.
 func startCentral(c *store.Call, in request) (out info, err error) {
-	host, err := coordinatorHost(c.Rack)
+	host, err := store.MetadataHost(c.Rack)
 	if err != nil {
 		return out, err
 	}

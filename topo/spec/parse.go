@@ -191,8 +191,8 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		set(d, "name", &f.name, func(s string) (string, error) { return s, CheckName(s) }),
 		set(d, "seed", &f.seed, parseSeed),
 		set(d, "mtu", &f.mtu, number(minMTU, maxMTU)),
-		set(d, "connect", &f.connect, parseConnect),
-		set(d, "cable", &f.cable, parseCable),
+		set(d, "connect", &f.connect, either(ConnectCM, ConnectTCP)),
+		set(d, "cable", &f.cable, either(CableVeth, CableMemory)),
 		set(d, "group", &f.group, parseGroup),
 		{key: "onerma", set: func(n ast.Node) { f.oneRMA = d.oneRMA(n) }},
 		{key: "subnet", set: func(n ast.Node) {
@@ -296,26 +296,18 @@ func parseTOS(s string) (uint8, error) {
 
 // parseOnOff reads on or off.
 func parseOnOff(s string) (bool, error) {
-	if s != "on" && s != "off" {
-		return false, fmt.Errorf("%.40q is neither on nor off", s)
-	}
-	return s == "on", nil
+	s, err := either("on", "off")(s)
+	return s == "on", err
 }
 
-// parseConnect reads cm or tcp.
-func parseConnect(s string) (string, error) {
-	if s != ConnectCM && s != ConnectTCP {
-		return "", fmt.Errorf("%.40q is neither %s nor %s", s, ConnectCM, ConnectTCP)
+// either returns a function that reads one of two words.
+func either(a, b string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if s != a && s != b {
+			return "", fmt.Errorf("%.40q is neither %s nor %s", s, a, b)
+		}
+		return s, nil
 	}
-	return s, nil
-}
-
-// parseCable reads veth or memory.
-func parseCable(s string) (string, error) {
-	if s != CableVeth && s != CableMemory {
-		return "", fmt.Errorf("%.40q is neither %s nor %s", s, CableVeth, CableMemory)
-	}
-	return s, nil
 }
 
 // parseGroup reads the name or the number of a group. It does not check whether the group exists:

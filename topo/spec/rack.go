@@ -173,6 +173,18 @@ func (r *Rack) ByRole(role Role) []Host {
 	return hosts
 }
 
+// NamesByRole returns the names of the hosts with a role, in the order of Hosts. It fails if there is
+// none.
+func (r *Rack) NamesByRole(role Role) (names []string, err error) {
+	for _, h := range r.ByRole(role) {
+		names = append(names, h.Name)
+	}
+	if names == nil {
+		err = fmt.Errorf("rack %s has no %s host: give one `role: %s` in the rack file", r.Name, role, role)
+	}
+	return names, err
+}
+
 // ByAddr returns the host with the IPv4 or IPv6 address a, or false if there is none.
 func (r *Rack) ByAddr(a netip.Addr) (*Host, bool) {
 	a = a.Unmap()

@@ -20,7 +20,7 @@ import (
 
 // Store describes the store to the daemon of a host and the command line.
 var Store = store.Store{
-	Name: "kvcs", Title: "KVCS", Note: "a replica on each memory host, needs 1RMA NICs", Server: coordinatorHost, Upserts: true, Value: 100, Broken: kvcs.ErrEnded,
+	Name: "kvcs", Title: "KVCS", Note: "a replica on each memory host, needs 1RMA NICs", Server: store.MetadataHost, Upserts: true, Value: 100, Broken: kvcs.ErrEnded,
 }
 
 func init() {
@@ -98,14 +98,6 @@ func checkShape(s kvcs.Shape) error {
 	return nil
 }
 
-// coordinatorHost returns the host of the coordinator: the first one with the role metadata.
-func coordinatorHost(r *spec.Rack) (string, error) {
-	if list := r.ByRole(spec.Metadata); len(list) > 0 {
-		return list[0].Name, nil
-	}
-	return "", fmt.Errorf("rack %s has no host for the coordinator: give one `role: metadata` in the rack file", r.Name)
-}
-
 // request and info are the body and the answer of store.PathStart.
 type request struct {
 	// Coordinator is the host of the coordinator, for the start of a replica; "" starts the
@@ -158,7 +150,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 
 // start starts the coordinator and the replicas. It warns of memory hosts that run none.
 func start(c *store.Call, in request) (out info, err error) {
-	host, err := coordinatorHost(c.Rack)
+	host, err := store.MetadataHost(c.Rack)
 	if err != nil {
 		return out, err
 	}
@@ -221,7 +213,7 @@ func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 				_, _ = fmt.Fprintf(c.Err, "%v\n", err)
 			}
 		}
-		host, err := coordinatorHost(c.Rack)
+		host, err := store.MetadataHost(c.Rack)
 		if err != nil {
 			return nil, err
 		}
@@ -279,7 +271,7 @@ type hostReport struct {
 
 // collect asks the coordinator for its part of a report.
 func collect(c *store.Call) (*report, error) {
-	host, err := coordinatorHost(c.Rack)
+	host, err := store.MetadataHost(c.Rack)
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -190,14 +188,14 @@ func (p *soloRun) soloStore(ctx context.Context, l *experiment.OneRMA) (run *sto
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &runFlags{store: kvcs.Store.Name, clients: l.Hosts, quiet: true, config: rackConfig(w, l.Hosts)}
-	stop = p.stopKVCS
+	f := &runFlags{clients: l.Hosts, quiet: true, config: rackConfig(w, l.Hosts)}
+	used := &kvcs.Store
 	if l.Way == experiment.WayRoCE {
-		f.store, f.options, stop = nictable.Store.Name, store.ClientOptions{Gets: store.GetsReads}, p.stopTable
+		used, f.options = &nictable.Store, store.ClientOptions{Gets: store.GetsReads}
 	}
-	f.config.Value = soloValue
-	run, err = p.filled(ctx, f, stop)
-	return run, stop, err
+	f.store, f.config.Value = used.Name, soloValue
+	run, err = p.filled(ctx, f, used)
+	return run, func() error { return stopStore(p.cmd, used) }, err
 }
 
 // soloGets measures GETs of clients of a store.
@@ -267,14 +265,4 @@ func (p *soloRun) setNIC(state string) error {
 		return err
 	}
 	return ask(context.WithoutCancel(p.cmd.Context()), client, p.to, http.MethodPost, hostd.PathNIC, hostd.NICRequest{State: state}, nil)
-}
-
-// stopKVCS stops the store kvcs.
-func (p *soloRun) stopKVCS() error {
-	call, err := storeCall(unstopped(p.cmd), &kvcs.Store, "") // also after an interrupt
-	if err != nil {
-		return err
-	}
-	_, err = kvcs.Store.Commands.Stop.New(pflag.NewFlagSet("", pflag.ContinueOnError))(call)
-	return err
 }

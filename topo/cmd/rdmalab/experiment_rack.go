@@ -177,7 +177,11 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 	if err != nil {
 		return out, err
 	}
-	if err := p.box.set(ctx, &l.Switch, hostNamesOf(p.rack.ByRole(spec.Memory)), ""); err != nil {
+	memory, err := p.rack.NamesByRole(spec.Memory)
+	if err == nil {
+		err = p.box.set(ctx, &l.Switch, memory, "")
+	}
+	if err != nil {
 		return out, err
 	}
 	f := &runFlags{
@@ -273,10 +277,14 @@ func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out e
 	if l.Locks == experiment.LocksSwitch {
 		state = experiment.Switch{Action: experiment.ReplaceAtomics, Misses: l.Misses}
 	}
-	if err := p.box.set(ctx, &state, hostNamesOf(p.rack.ByRole(spec.Memory)), lockTableRange); err != nil {
+	memory, err := p.rack.NamesByRole(spec.Memory)
+	if err == nil {
+		err = p.box.set(ctx, &state, memory, lockTableRange)
+	}
+	if err != nil {
 		return out, err
 	}
-	defer func() { err = errors.Join(err, p.stopTree()) }()
+	defer func() { err = errors.Join(err, stopStore(p.cmd, &sherman.Store)) }()
 	cfg := sherman.Config{Finding: store.Finding{Format: true, Fresh: true}, Value: kv.MinValue, HostLocks: l.Locks == experiment.LocksHost, HandOver: l.HandOver, Step: l.Step}
 	call, err := storeCall(p.cmd, &sherman.Store, "")
 	if err != nil {
@@ -327,23 +335,6 @@ func (p *rackPlatform) treeStats(ctx context.Context) (*experiment.TreeStats, er
 	return out, nil
 }
 
-// stopTree makes the compute hosts forget the tree, also after an interrupt.
-func (p *rackPlatform) stopTree() error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.cmd.Context()), undoPatience)
-	defer cancel()
-	var errs []error
-	for _, h := range p.rack.ByRole(spec.Compute) {
-		client, err := hostControl(p.cmd, h.Name)
-		if err == nil {
-			err = client.Call(ctx, http.MethodPost, sherman.Store.Path(store.PathStop), nil, nil)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("host %s: %w", h.Name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Order is not supported, because a rack cannot trace single packets.
 func (*rackPlatform) Order(context.Context, experiment.Order) (map[int]float64, error) {
 	return nil, errors.ErrUnsupported
@@ -389,13 +380,6 @@ func (p *rackPlatform) NIC(ctx context.Context, l experiment.NIC) (float64, erro
 // TreeOperations is not supported: a trace of single packets needs a link without other traffic.
 func (*rackPlatform) TreeOperations(context.Context) ([]experiment.Operation, error) {
 	return nil, errors.ErrUnsupported
-}
-
-func hostNamesOf(list []spec.Host) (out []string) {
-	for _, h := range list {
-		out = append(out, h.Name)
-	}
-	return out
 }
 
 // Incast is not measured on a rack.

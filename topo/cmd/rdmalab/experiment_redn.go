@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -35,7 +33,7 @@ func (p *rackPlatform) gets(ctx context.Context, l experiment.RedN) (out experim
 	if err != nil {
 		return out, err
 	}
-	defer func() { err = errors.Join(err, p.stopTable()) }()
+	defer func() { err = errors.Join(err, stopStore(p.cmd, &nictable.Store)) }()
 	written := make(chan error, 1)
 	if l.N == 0 {
 		written <- nil
@@ -73,15 +71,15 @@ func failedGETs(res *kv.Result) error {
 	return nil
 }
 
-// filled starts a store, loads its keys, and returns the run of clients. If loading fails, it calls
-// stop, which stops the store.
-func (p *rackPlatform) filled(ctx context.Context, f *runFlags, stop func() error) (*storeRun, error) {
+// filled starts a store, loads its keys, and returns the run of clients. If loading fails, it stops
+// the store.
+func (p *rackPlatform) filled(ctx context.Context, f *runFlags, s *store.Store) (*storeRun, error) {
 	run, err := newStoreRun(p.cmd, p.rack, f)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := run.all(ctx, true); err != nil {
-		return nil, errors.Join(fmt.Errorf("load: %w", err), stop())
+		return nil, errors.Join(fmt.Errorf("load: %w", err), stopStore(p.cmd, s))
 	}
 	return run, nil
 }
@@ -103,7 +101,7 @@ func (p *rackPlatform) table(ctx context.Context, l experiment.RedN) (*storeRun,
 	if err != nil {
 		return nil, err
 	}
-	return p.filled(ctx, f, p.stopTable)
+	return p.filled(ctx, f, &nictable.Store)
 }
 
 const (
@@ -120,7 +118,7 @@ func (p *rackPlatform) timeline(ctx context.Context, l experiment.RedN) (out exp
 	if err != nil {
 		return out, err
 	}
-	defer func() { err = errors.Join(err, p.stopTable()) }()
+	defer func() { err = errors.Join(err, stopStore(p.cmd, &nictable.Store)) }()
 	server, _, _ := p.rack.Host(reads.client.Server)
 	nic, err := p.openNIC(p.hosts[0])
 	if err != nil {
@@ -182,24 +180,4 @@ func tableFlags(l experiment.RedN, workload, way string, clients int, further ti
 	f.config.Value = max(kv.MinValue, l.Bytes)
 	f.config.Duration += further
 	return f, nil
-}
-
-// unstopped returns a copy of a command whose requests an interrupt does not end.
-func unstopped(cmd *cobra.Command) *cobra.Command {
-	c := *cmd
-	c.SetContext(context.WithoutCancel(cmd.Context()))
-	return &c
-}
-
-// stopTable stops the store nictable.
-func (p *rackPlatform) stopTable() error {
-	call, err := storeCall(unstopped(p.cmd), &nictable.Store, "") // also after an interrupt
-	if err != nil {
-		return err
-	}
-	host, err := call.Options()
-	if err != nil {
-		return err
-	}
-	return call.Post(host.Server, nictable.Store.Path(store.PathStop), struct{}{}, nil)
 }

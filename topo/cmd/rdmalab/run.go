@@ -398,15 +398,17 @@ func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, e
 	if err := s.start(rack); err != nil {
 		return nil, err
 	}
-	for _, h := range rack.ByRole(spec.Compute) {
-		client, err := hostControl(cmd, h.Name)
+	hosts, err := rack.NamesByRole(spec.Compute)
+	if err != nil {
+		return nil, err
+	}
+	s.hosts = hosts
+	for _, h := range hosts {
+		client, err := hostControl(cmd, h)
 		if err != nil {
 			return nil, err
 		}
-		s.hosts, s.ctl = append(s.hosts, h.Name), append(s.ctl, client)
-	}
-	if len(s.hosts) == 0 {
-		return nil, fmt.Errorf("rack %s has no compute host: give one `role: compute` in the rack file", rack.Name)
+		s.ctl = append(s.ctl, client)
 	}
 	return s, nil
 }

@@ -23,8 +23,8 @@ import (
 // steerPrefix begins the IDs of the rules that run adds.
 const steerPrefix = "run-steer-"
 
-// undoPatience bounds the time for replacing the switch program. It applies also after an
-// interrupt.
+// undoPatience bounds the time for replacing the switch program or stopping a store. It applies
+// also after an interrupt.
 const undoPatience = 10 * time.Second
 
 // program is a switch program with its rules.

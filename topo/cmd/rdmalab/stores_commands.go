@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -26,10 +27,7 @@ func storeCmds() (out []*cobra.Command) {
 func storeCmd(s *store.Store) *cobra.Command {
 	c := &s.Commands
 	cmd := &cobra.Command{Use: s.Name + " COMMAND", Short: c.Short, Long: c.Long, Example: c.Example}
-	stop := c.Stop
-	if stop.New == nil {
-		stop.New = newStop
-	}
+	stop := stopOf(s)
 	load := loadCmd
 	if c.Load.New != nil {
 		load = func(s *store.Store) *cobra.Command { return subCmd(s, "load", &c.Load) }
@@ -149,6 +147,30 @@ func clientHost(rack *spec.Rack, from string) (string, error) {
 	return list[0].Name, nil
 }
 
+// stopOf describes the command that stops a store.
+func stopOf(s *store.Store) store.Command {
+	stop := s.Commands.Stop
+	if stop.New == nil {
+		stop.New = newStop
+	}
+	return stop
+}
+
+// stopStore stops a store as its command does, also after an interrupt of cmd.
+func stopStore(cmd *cobra.Command, s *store.Store) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), undoPatience)
+	defer cancel()
+	c := *cmd
+	c.SetContext(ctx)
+	call, err := storeCall(&c, s, "")
+	if err != nil {
+		return err
+	}
+	stop := stopOf(s)
+	_, err = stop.New(pflag.NewFlagSet("", pflag.ContinueOnError))(call)
+	return err
+}
+
 // newStop returns the command that stops a store, on all hosts on which it was started.
 func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	return func(c *store.Call) (store.Result, error) {
@@ -157,11 +179,9 @@ func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 			return nil, err
 		}
 		for _, host := range hosts {
-			if err := c.Post(host, c.Store.Path(store.PathStop), nil, nil); err != nil {
-				return nil, err
-			}
+			err = errors.Join(err, c.Post(host, c.Store.Path(store.PathStop), nil, nil))
 		}
-		return nil, nil
+		return nil, err
 	}
 }
 
