@@ -26,9 +26,10 @@ type Master struct {
 	c *Client
 	// signs has, by server, what the master knows about whether the server is alive.
 	signs []sign
-	// complete is the last view since which the master has repaired nothing. An attempt of a change may
-	// have left out members of it. Their memory is still complete, and clients still use that view.
-	complete layout.View
+	// usable is the last view that clients may use, as far as the master knows: its members have
+	// everything that was acknowledged. An attempt of a change may have left out some of them. Until
+	// the master settles another view, a later attempt may have them as members again.
+	usable layout.View
 	// words are the views that the servers have, as far as the master knows. tried are the views
 	// that this master has tried to write in their place; the outcome may be unknown. If a server
 	// has neither of the two, another master has written its view.
@@ -101,6 +102,7 @@ func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
 	if err := m.start(cfg, deadline); err != nil {
 		return nil, err
 	}
+	m.usable = m.c.newer
 	m.watch(m.c.rt.Now())
 	return m, m.change(deadline)
 }
@@ -423,8 +425,8 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 		return err
 	}
 	m.words[i], m.tried[i] = v, v
-	if v.Newer(c.newer) {
-		c.newer = v
+	if v.Newer(c.newer) { // the former master may have settled it
+		c.newer, m.usable = v, v
 	}
 	m.signs[i].claimed = true
 	return nil
@@ -433,7 +435,6 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 // change makes a view of the members that answer, repairs the store there, and settles the view.
 func (m *Master) change(deadline clock.Time) error {
 	was := m.c.view
-	m.complete = m.c.newer
 	for {
 		err := m.survey(deadline)
 		if err == nil {
@@ -450,7 +451,7 @@ func (m *Master) change(deadline clock.Time) error {
 		case errors.Is(err, ErrDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 			return err
 		case errors.Is(err, errDoubt): // a member that an earlier attempt has left out may be alive and needed
-			back(m, m.complete)
+			back(m)
 		case errors.Is(err, errAlone): // try again until a standby or the other servers answer
 			m.hope()
 			deadline = m.c.rt.Now().Add(changePatience)
@@ -519,7 +520,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 		return errors.Join(errGone, m.announce(c.view, c.view, limit))
 	}
 	told := c.rt.Now()
-	c.view, m.complete = next, next // from here on, members of next are repaired
+	c.view = next
 	c.missing, c.index = 0, c.index[:0]
 	for i := range c.super.Shape.IndexReplicas {
 		if next.Has(i) {
@@ -549,6 +550,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 	}
 	members, err := m.admit(next)
 	if err == nil {
+		m.usable = members
 		err = m.conclude(next, members)
 	}
 	if m.judge(members, err); err != nil {
@@ -574,7 +576,7 @@ func (m *Master) conclude(next, members layout.View) error {
 	if err := m.announce(members, next, m.c.rt.Now().Add(minPatience)); err != nil {
 		return err
 	}
-	m.second.base = members
+	m.second.agreed(members)
 	return m.announce(members, members, m.c.rt.Now().Add(minPatience))
 }
 
@@ -582,6 +584,7 @@ func (m *Master) conclude(next, members layout.View) error {
 // server is known to have. If a server has another view, announce returns ErrDeposed.
 func (m *Master) announce(v, to layout.View, deadline clock.Time) error {
 	c := m.c
+	m.second.announced(v)
 	var found [layout.MaxServers]int
 	for i := range c.links {
 		if to.Has(i) && m.words[i] != v {

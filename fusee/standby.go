@@ -20,8 +20,9 @@ import (
 //   - The standby takes charge only if it has read the words of at least half of the members of the
 //     last view that it knows. It ends the connections of the former master there.
 //   - A master with a standby goes on with fewer servers only if the standby has seen the new view,
-//     or if more than half of the former members are among these servers. So the standby knows each
-//     view with which a master goes on.
+//     or if more than half of the members of each view that the standby may know are among these
+//     servers. These views are the one with which the master went on last, and those that it has
+//     announced since then.
 //
 // A master retires a standby that is silent, if all members answer. Then the master goes on alone.
 type Standby struct {
@@ -156,7 +157,8 @@ func (s *Standby) take() error {
 	m := s.m
 	m.takes = true
 	m.c.view, m.c.newer = s.known, s.known
-	m.second.base = s.known
+	m.usable = s.known
+	m.second.agreed(s.known)
 	m.watch(m.c.rt.Now())
 	return persist(m)
 }

@@ -3,6 +3,7 @@ package fusee
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -75,8 +76,20 @@ type second struct {
 	// true if the master has read the word of that server.
 	words [layout.MaxServers]uint64
 	known [layout.MaxServers]bool
-	// base is the last view on which the master has agreed with its standby.
-	base layout.View
+	// base is the last view on which the master has agreed with its standby. given are views with
+	// other members that the master has announced since then. The standby may know any of them.
+	base  layout.View
+	given []layout.View
+}
+
+// agreed is called when the master goes on with view v.
+func (s *second) agreed(v layout.View) { s.base, s.given = v, s.given[:0] }
+
+// announced is called before the master writes view v to servers, where the standby may read it.
+func (s *second) announced(v layout.View) {
+	if !slices.ContainsFunc(append(s.given, s.base), v.Same) {
+		s.given = append(s.given, v)
+	}
 }
 
 // hear handles the sign of life of a standby that the master has read from server i at the time
@@ -134,32 +147,40 @@ func (m *Master) retire() error {
 // more than half of the former members.
 var errAlone = errors.New("the standby does not answer, and too few memory servers do: it may have taken charge of the others")
 
+// outvoted reports whether the standby cannot take charge without a member of next: whatever view it
+// knows, less than half of the members of that view are left to it. A standby that takes charge
+// cannot use a member that has lost its memory, because the server has no words of the store any
+// more.
+func (s *second) outvoted(next layout.View, lost func(server int) bool) bool {
+	for _, v := range append(s.given, s.base) {
+		n := 0
+		for i := range layout.MaxServers {
+			if v.Has(i) && (next.Has(i) || lost(i)) {
+				n++
+			}
+		}
+		if v != 0 && 2*n <= v.Members() {
+			return false
+		}
+	}
+	return true
+}
+
 // hope is called after errAlone: the master must not go on without servers that it has taken for
-// crashed. It counts them as alive again, so that the master asks them again. Its next view may
-// have all members of second.base, the last view on which it has agreed with its standby: since
-// then it has repaired nothing, and clients still use that view.
+// crashed. It counts them as alive again, so that the master asks them again.
 func (m *Master) hope() {
-	back(m, m.second.base)
+	back(m)
 	for i := range m.signs {
 		m.signs[i].dead = false
 	}
 }
 
-// back gives up the views that attempts have prepared after view v: the next attempt may have all
-// members of v. It takes a later epoch than those, because a server may have one of these views.
-func back(m *Master, v layout.View) {
-	m.c.view, m.c.newer = v, v.WithEpoch(m.c.newer.Epoch())
-}
-
-// lost counts the members of a view that have lost their memory. A standby that takes charge cannot
-// use such a member, because the server has no words of the store any more.
-func (m *Master) lost(v layout.View) (n int) {
-	for i, s := range m.signs {
-		if v.Has(i) && s.lost {
-			n++
-		}
-	}
-	return n
+// back gives up the views that attempts have prepared since the last usable view: the next attempt
+// may have all members of that view. What attempts have repaired does no harm: no client has seen it,
+// and the next attempt repairs all members again. It takes a later epoch than the attempts, because a
+// server may have one of their views.
+func back(m *Master) {
+	m.c.view, m.c.newer = m.usable, m.usable.WithEpoch(m.c.newer.Epoch())
 }
 
 // agreePatience is how long a master waits for its standby to see a new view. After that the master
@@ -169,11 +190,11 @@ const agreePatience = 3 * time.Second
 
 // agree decides whether the master may go on with a view that all its members have. The standby
 // takes charge if half of the members of the last view that it knows answer. So the master goes on
-// only if the standby has seen the new view, or if more than half of the members of the view before
-// have the new view or have lost their memory. Otherwise agree returns errAlone.
+// only if the standby has seen the new view, or cannot take charge without a member of it. Otherwise
+// agree returns errAlone.
 func (m *Master) agree(next layout.View) error {
 	s, deadline := &m.second, m.c.rt.Now().Add(agreePatience)
-	for s.number != 0 && 2*(next.Members()+m.lost(s.base)) <= s.base.Members() {
+	for s.number != 0 && !s.outvoted(next, func(i int) bool { return m.signs[i].lost }) {
 		for i := range m.c.links {
 			if !next.Has(i) {
 				continue
@@ -186,7 +207,7 @@ func (m *Master) agree(next layout.View) error {
 				return errors.Join(errAlone, err)
 			}
 			if m.hear(i, t, m.c.rt.Now()); t.seen == next && uint32(t.standby>>32) == s.number {
-				s.base = next
+				s.agreed(next)
 				return nil
 			}
 		}
@@ -195,7 +216,7 @@ func (m *Master) agree(next layout.View) error {
 		}
 		m.c.rt.Sleep(m.c.cfg.Lease / 16)
 	}
-	s.base = next
+	s.agreed(next)
 	return nil
 }
 

@@ -46,9 +46,39 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a server that an attempt has left out cannot come back", "fusee/master.go",
-		"			back(m, m.complete)\n",
-		"",
+		"alive and needed\n			back(m)\n",
+		"alive and needed\n",
 		"topo/scenario TestFUSEEKeptSeeds",
+	},
+	{
+		"fusee: a master that begins goes back to the view that it read before its claims", "fusee/master.go",
+		"c.newer, m.usable = v, v",
+		"c.newer = v",
+		"fusee TestAMasterThatBeginsGoesBackToNoOlderView",
+	},
+	{
+		"fusee: a prepared view is not given up", "fusee/master.go",
+		"	c.view = next\n",
+		"	c.view, m.usable = next, next\n",
+		"fusee TestAPreparedViewIsGivenUp",
+	},
+	{
+		"fusee: a master goes back to the view before the settled one", "fusee/master.go",
+		"		m.usable = members\n",
+		"",
+		"fusee TestASettledViewIsNotGivenUp",
+	},
+	{
+		"fusee: a server that has joined can be left out again", "fusee/master.go",
+		"		m.usable = members\n",
+		"		m.usable = next\n",
+		"fusee TestAServerThatHasJoinedRemainsAMember",
+	},
+	{
+		"fusee: a master forgets the views that its standby may know", "fusee/tidings.go",
+		"range append(s.given, s.base)",
+		"range []layout.View{s.base}",
+		"fusee TestTheStandbyKnowsAViewThatWasGivenUp",
 	},
 	{
 		"fusee: a master whose change takes long gives up", "fusee/master.go",
@@ -358,8 +388,8 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a master goes on with half of the servers, and its standby does not know", "fusee/tidings.go",
-		"for s.number != 0 && 2*(",
-		"for s.number == m.c.id && 2*(",
+		"for s.number != 0 && !",
+		"for s.number == m.c.id && !",
 		"fusee TestSeparatedMastersDoNotGoOnBoth",
 	},
 	{
@@ -382,8 +412,8 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a master that waits for a server does not take it back", "fusee/tidings.go",
-		"back(m, m.second.base)",
-		"m.c.view = m.second.base",
+		"	back(m)\n	for i",
+		"	m.c.view = m.usable\n	for i",
 		"fusee TestTheMasterWaitsForAServer",
 	},
 	{

@@ -59,6 +59,9 @@ func (v View) Has(server int) bool { return v>>server&1 == 1 && server < MaxServ
 // Meets reports whether at least one server is a member of both views.
 func (v View) Meets(w View) bool { return v&w&(1<<viewState-1) != 0 }
 
+// Same reports whether v and w have the same members.
+func (v View) Same(w View) bool { return (v^w)&(1<<viewState-1) == 0 }
+
 // Epoch returns the number of the change that has made the view.
 func (v View) Epoch() uint32 { return uint32(v >> viewEpoch) }
 

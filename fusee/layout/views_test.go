@@ -36,4 +36,7 @@ func TestMembersOfViews(t *testing.T) {
 	if one.Meets(two) || !one.Meets(both) || !both.Meets(two) || View(0).in(Gone).Meets(View(0).in(Gone)) {
 		t.Error("views meet by their members alone")
 	}
+	if !one.Same(FirstView(1)) || one.Same(both) || both.Same(one) || !View(1<<15|1).Same(View(1<<15|1).in(Gone)) || View(1).Same(View(1<<15|1)) {
+		t.Error("views are the same by their members alone")
+	}
 }
