@@ -40,8 +40,8 @@ var nicBugs = []planted{
 	},
 	{
 		"device: answers to a super-frame wait for its end", "softrnic/device/second.go",
-		"		if many(&d.out) {\n			d.flush()\n		}\n",
-		"",
+		"		if many(&d.out) {\n			d.flush()\n			now",
+		"		if len(d.out.Frames) < 0 {\n			d.flush()\n			now",
 		"softrnic/device TestAnswersToASuperFrame",
 	},
 	{

@@ -224,4 +224,40 @@ var onermaBugs = []planted{
 		"	a.running = a.running || err == nil\n",
 		"topo/hostd TestOneRMAStartFails",
 	},
+	{
+		"1RMA: bytes of a closed portal leave the window at once", "onerma/nic/portal.go",
+		"			p.nic.owe(s.cmd.Length)\n",
+		"",
+		"onerma/nic TestBytesOfAClosedPortalStayInTheWindow",
+	},
+	{
+		"1RMA: bytes of refused WRITEs leave the window at once", "onerma/nic/target.go",
+		"			n.owe(int(t.head.Length))\n",
+		"",
+		"onerma/nic TestBytesOfRefusedWritesStayInTheWindow",
+	},
+	{
+		"1RMA: two starts of a NIC read the file of its number at the same time", "onerma/host/nic.go",
+		"	n.up.Lock()\n	defer n.up.Unlock()\n",
+		"",
+		"onerma/host TestStartsAtTheSameTime",
+	},
+	{
+		"1RMA: memory of a transfer that waits for its next try can go", "onerma/host/process.go",
+		"if r.transfers > 0 &&",
+		"if r.transfers < 0 &&",
+		"onerma/host TestMemoryOfATransferStaysRegistered",
+	},
+	{
+		"device: the second NIC gets the time of the receive call", "softrnic/device/second.go",
+		"			d.flush()\n			now = d.clock.Now()\n",
+		"			d.flush()\n",
+		"softrnic/device TestTheSecondNICGetsThePresentTime",
+	},
+	{
+		"pdpm: a key that was not sent keeps its entry", "store/pdpm/index.go",
+		"case p.claimed || p.sent:",
+		"case p != nil:",
+		"store/pdpm TestAKeyThatWasNotSentLosesItsEntry",
+	},
 }

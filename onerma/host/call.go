@@ -73,6 +73,7 @@ type Call struct {
 	length   int
 	tag      int
 	deadline clock.Time
+	local    *Region
 	result   Result
 	ready    func() bool
 }
@@ -160,6 +161,8 @@ func (p *Process) start(now clock.Time, c *Call, t *Transfer, deadline clock.Tim
 	}
 	p.calls[tag] = c
 	c.over.Store(false)
+	t.Local.transfers++
+	c.local = t.Local
 	c.proc, c.state, c.op, c.length, c.tag, c.deadline = p, callRunning, t.Op, t.Length, tag, deadline
 	if c.ready == nil {
 		c.ready = func() bool { return c.state != callRunning }
@@ -208,7 +211,7 @@ func (c *Call) Wait() (Result, error) {
 // cancel makes a transfer end early: when its operations in flight have ended.
 func (c *Call) cancel() {
 	c.proc.nic.exclusive(func(now clock.Time) {
-		if c.state == callRunning {
+		if !c.over.Load() { // Wait changes the state without exclusive use of the NIC
 			c.proc.exec.Cancel(now, uint64(c.tag))
 		}
 	})

@@ -47,7 +47,7 @@ var macs = [2]wire.MAC{{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}}
 
 func addr(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 18, byte(31 + i)}) }
 
-func up(t testing.TB) *rack {
+func up(t testing.TB, change ...func(*host.Config)) *rack {
 	t.Helper()
 	r := &rack{dir: t.TempDir()}
 	var count atomic.Int64
@@ -60,12 +60,16 @@ func up(t testing.TB) *rack {
 	for i, port := range []*memcable.Port{a, b} {
 		resolve := func(x netip.Addr) (wire.MAC, bool) { return macs[1-i], x == addr(1-i) }
 		var err error
-		r.nics[i], err = host.New(host.Config{
+		cfg := host.Config{
 			NIC: nic.Config{
 				MAC: macs[i], Addr: addr(i), Resolve: resolve, RTT: 100 * time.Microsecond, DispatchTimeout: 20 * time.Millisecond, Timeout: 50 * time.Millisecond,
 			},
 			Executor: executor.Config{RTT: 100 * time.Microsecond}, EpochFile: filepath.Join(r.dir, string(rune('a'+i))),
-		})
+		}
+		for _, c := range change {
+			c(&cfg)
+		}
+		r.nics[i], err = host.New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,6 +240,36 @@ func TestATransferEnds(t *testing.T) {
 	tr.Once = false
 	if _, err := client.Write(t.Context(), tr); err != nil {
 		t.Errorf("WRITE after the loss: %v", err)
+	}
+	if err := local.Deregister(); err != nil {
+		t.Errorf("deregister: %v", err)
+	}
+}
+
+// Memory stays registered while a transfer uses it, also while the transfer waits before it tries
+// again.
+func TestMemoryOfATransferStaysRegistered(t *testing.T) {
+	r := up(t, func(c *host.Config) { c.Executor.RTT = 20 * time.Millisecond }) // tries are 200 ms apart after a TIMEOUT
+	server, client := r.process(t, 1), r.process(t, 0)
+	shared, _ := region(t, server, 64, remote)
+	local, _ := region(t, client, 64, verbs.LocalWrite)
+	var c host.Call
+	r.lose.Store(1)
+	tr := host.Transfer{Op: onerma.Read, Remote: granted(t, shared, 1, client), Length: 64, Local: local}
+	if err := client.Start(&c, &tr, r.nics[0].Now().Add(500*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for tries := 0; !c.Done(); tries++ {
+		if err := local.Deregister(); err == nil || !errors.Is(err, verbs.ErrBusy) {
+			if c.Done() {
+				break
+			}
+			t.Fatalf("deregister, try %d: %v", tries, err)
+		}
+	}
+	res, err := c.Wait()
+	if err == nil || res.Retries == 0 {
+		t.Errorf("READ without an answer: %+v, %v", res, err)
 	}
 	if err := local.Deregister(); err != nil {
 		t.Errorf("deregister: %v", err)
@@ -500,5 +534,38 @@ func TestTransfersDoNotAllocate(t *testing.T) {
 	}
 	if got := testing.AllocsPerRun(2000, run); got != 0 {
 		t.Errorf("%v allocations a transfer", got)
+	}
+}
+
+// Incarnations that are started at the same time have different numbers, and the file stays whole.
+func TestStartsAtTheSameTime(t *testing.T) {
+	r := up(t)
+	var mu sync.Mutex
+	pids := map[nic.PID]int{}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for range 40 {
+				if err := r.nics[0].Up(); err != nil {
+					t.Error(err)
+					return
+				}
+				if p, err := r.nics[0].Open(host.ProcessConfig{Slots: 1}); err == nil {
+					mu.Lock()
+					pids[p.PID()]++
+					mu.Unlock()
+				}
+				r.nics[0].Crash()
+			}
+		})
+	}
+	wg.Wait()
+	for pid, n := range pids {
+		if n > 1 {
+			t.Errorf("PID %#x was given out %d times", pid, n)
+		}
+	}
+	if len(pids) < 10 {
+		t.Errorf("%d processes were opened", len(pids))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/rdmalab/rdmalab/onerma/executor"
@@ -46,6 +47,7 @@ type Config struct {
 type NIC struct {
 	cfg    Config
 	driver Driver
+	up     sync.Mutex // guards the epoch file: each incarnation gets its number once
 
 	// The fields below are used only with exclusive use of the NIC: in calls of the driver, or
 	// between Enter and Leave.
@@ -87,6 +89,8 @@ func (n *NIC) exclusive(f func(now clock.Time)) {
 
 // Up starts a new incarnation. It does nothing if the NIC is up.
 func (n *NIC) Up() error {
+	n.up.Lock()
+	defer n.up.Unlock()
 	epoch, err := uint32(0), error(nil)
 	up := false
 	n.exclusive(func(clock.Time) { up = n.machine != nil })

@@ -139,6 +139,7 @@ func (p *Process) collect() (ended int) {
 			p.calls[tag] = nil
 			p.free = append(p.free, tag)
 			c.result, c.state = out[i], callEnded
+			c.local.transfers--
 			c.over.Store(true)
 		}
 		ended += k
@@ -154,6 +155,9 @@ type Region struct {
 	nic    *nic.Region
 	mem    *mem.Region
 	length int
+	// transfers is how many transfers in progress use the region. One that waits before it tries
+	// again has no command at the NIC.
+	transfers int
 }
 
 // Register lets the NIC use buf, until Deregister or Close. access has the rights of peers
@@ -232,7 +236,13 @@ func (r *Region) SetKey(k nic.Key) (err error) {
 // Deregister ends the region. It fails with verbs.ErrBusy while transfers of the process use it. When
 // it returns nil, the NIC does not use the memory any more.
 func (r *Region) Deregister() (err error) {
-	r.proc.nic.exclusive(func(clock.Time) { err = r.drop() })
+	r.proc.nic.exclusive(func(clock.Time) {
+		if r.transfers > 0 && !r.proc.gone {
+			err = opError("deregister", verbs.ErrBusy, "transfers use it: wait for them")
+			return
+		}
+		err = r.drop()
+	})
 	return err
 }
 

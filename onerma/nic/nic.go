@@ -162,6 +162,7 @@ func (n *NIC) Tick(now clock.Time, out *packetio.Batch) {
 // those that have waited for the window for the dispatch timeout. It is called first in Frame and
 // Tick, so that no byte is written to memory at or after the timeout of its operation.
 func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
+	n.window.settle(now)
 	for {
 		id, at := n.timers.Next()
 		if at > now {
@@ -190,6 +191,10 @@ func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
 		n.release(w.index)
 	}
 }
+
+// owe is called when an operation is ended early that has requested size bytes: they may still be on
+// the way, and count in the window until its timeout.
+func (n *NIC) owe(size int) { n.window.owe(size, n.last.Add(n.cfg.Timeout)) }
 
 // work sends all that may be sent now: requests of WRITEs and REKEYs, requests and pulls that the
 // window admits, and data.

@@ -57,6 +57,9 @@ func (p *Portal) Close() {
 	p.nic.offers.remove(mine)
 	for _, i := range p.slots {
 		s := &p.nic.slots[i]
+		if s.state == waiting {
+			p.nic.owe(s.cmd.Length)
+		}
 		p.nic.abandon(i)
 		s.state, s.portal, s.cmd = idle, nil, Command{}
 	}

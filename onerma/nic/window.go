@@ -1,6 +1,8 @@
 package nic
 
 import (
+	"slices"
+
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
@@ -59,6 +61,15 @@ type window struct {
 	size, used int // bytes
 	fifos      [onerma.Classes]ring[waiter]
 	turns      int // turns of class 0 since the last turn of class 1
+	// owed are bytes that operations had requested which were ended early, in the order of their
+	// times: they may arrive until then.
+	owed []debt
+}
+
+// debt is a number of bytes that may arrive until a time.
+type debt struct {
+	size  int
+	until clock.Time
 }
 
 func newWindow(size, waiters int) window {
@@ -97,6 +108,25 @@ func (w *window) admit() (waiter, bool) {
 // refund gives bytes back to the window that admit has debited.
 func (w *window) refund(size int) { w.used -= size }
 
+// owe debits size bytes until a time, which must not be before that of an earlier call.
+func (w *window) owe(size int, until clock.Time) {
+	w.used += size
+	if k := len(w.owed); k > 0 && w.owed[k-1].until == until {
+		w.owed[k-1].size += size
+		return
+	}
+	w.owed = append(w.owed, debt{size, until})
+}
+
+// settle gives back the bytes of owe whose time has come.
+func (w *window) settle(now clock.Time) {
+	k := 0
+	for ; k < len(w.owed) && w.owed[k].until <= now; k++ {
+		w.refund(w.owed[k].size)
+	}
+	w.owed = slices.Delete(w.owed, 0, k)
+}
+
 // expired removes a waiter that has waited for the dispatch timeout. The bool is false if there is
 // no such waiter.
 func (w *window) expired(now clock.Time) (waiter, bool) {
@@ -108,10 +138,13 @@ func (w *window) expired(now clock.Time) (waiter, bool) {
 	return waiter{}, false
 }
 
-// deadline returns when the first waiter expires. All waiters have the same dispatch timeout, so
-// the first one of each FIFO expires first.
+// deadline returns when the first waiter expires, or the first bytes of owe are given back. All
+// waiters have the same dispatch timeout, so the first one of each FIFO expires first.
 func (w *window) deadline() clock.Time {
 	at := clock.Never
+	if len(w.owed) > 0 {
+		at = w.owed[0].until
+	}
 	for i := range w.fifos {
 		if f := &w.fifos[i]; f.n > 0 {
 			at = clock.Min(at, f.front().deadline)

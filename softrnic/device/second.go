@@ -47,14 +47,18 @@ func (s *secondNIC) tick(now clock.Time, out *packetio.Batch) {
 }
 
 // toSecond passes a frame to the second NIC. It sends the answers to a super-frame's packets while
-// it goes on with the rest: those to 128 requests for 4 KiB each are 512 KiB.
-func (d *Device) toSecond(now clock.Time, f packetio.Frame) {
+// it goes on with the rest: those to 128 requests for 4 KiB each are 512 KiB. All that takes time, so
+// the NIC gets the present time and not that of the receive call: it writes no data to memory after
+// the timeout of their operation.
+func (d *Device) toSecond(f packetio.Frame) {
 	s := &d.second
 	s.busy = true
+	now := d.clock.Now()
 	pass := func(b []byte) {
 		s.nic.Frame(now, 0, packetio.Frame{Data: b, Port: f.Port}, &d.out)
 		if many(&d.out) {
 			d.flush()
+			now = d.clock.Now()
 		}
 	}
 	if f.SegSize == 0 {

@@ -58,6 +58,7 @@ func (w still) Close() error { return nil }
 type answering struct {
 	bytes   int
 	packets [][]byte
+	times   []clock.Time
 	batches int
 	downs   int
 	steps   uint64
@@ -65,11 +66,11 @@ type answering struct {
 
 func (a *answering) Takes(*packetio.Frame) bool { return true }
 
-func (a *answering) Frame(_ clock.Time, _ int, f packetio.Frame, out *packetio.Batch) {
+func (a *answering) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Batch) {
 	if a.downs > 0 {
 		return
 	}
-	a.packets = append(a.packets, slices.Clone(f.Data))
+	a.packets, a.times = append(a.packets, slices.Clone(f.Data)), append(a.times, now)
 	out.Add(0, append(out.Alloc(a.bytes), make([]byte, a.bytes)...))
 }
 
@@ -94,7 +95,7 @@ func requests(n int) packetio.Frame {
 }
 
 // openSecond starts a device with a second NIC at a port.
-func openSecond(t *testing.T, p *scriptPort, a *answering) *Device {
+func openSecond(t *testing.T, p packetio.Port, a *answering) *Device {
 	t.Helper()
 	d, err := Open(Config{
 		Port: p, Waiter: still{make(chan struct{}, 1)}, Spin: -1, Second: a,
@@ -113,6 +114,30 @@ func receive(d *Device) {
 	d.enter()
 	defer d.leave()
 	d.progress()
+}
+
+// slowPort is a port whose Send takes some time.
+type slowPort struct{ scriptPort }
+
+const slowSend = 2 * time.Millisecond
+
+func (p *slowPort) Send(b *packetio.Batch) (int, error) {
+	time.Sleep(slowSend)
+	return p.scriptPort.Send(b)
+}
+
+// The second NIC gets the time at which it handles a packet, and not that of the receive call.
+func TestTheSecondNICGetsThePresentTime(t *testing.T) {
+	p, a := &slowPort{scriptPort{in: []packetio.Frame{requests(32)}}}, &answering{bytes: 4 << 10}
+	receive(openSecond(t, p, a))
+	if len(a.times) != 32 {
+		t.Fatalf("%d packets", len(a.times))
+	}
+	for _, i := range []int{15, 30} { // the first one after a Send
+		if took := a.times[i].Sub(a.times[i-1]); took < slowSend {
+			t.Errorf("packet %d comes %v after packet %d, and a Send of %v is between them", i, took, i-1, slowSend)
+		}
+	}
 }
 
 // Answers leave in the sizes of one super-frame, or as 64 frames, while the device reads on.

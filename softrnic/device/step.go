@@ -143,7 +143,7 @@ func (d *Device) received(now clock.Time) {
 func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
 	for i := range frames {
 		if d.second.takes(&frames[i]) {
-			d.toSecond(now, frames[i])
+			d.toSecond(frames[i])
 			continue
 		}
 		d.e.Frame(now, 0, frames[i], &d.out)

@@ -152,6 +152,7 @@ type program struct {
 	receive verbs.RecvWR
 }
 
+// close frees what build has made.
 func (p *program) close() error {
 	var errs []error
 	for _, q := range p.qps {
@@ -160,7 +161,10 @@ func (p *program) close() error {
 	for _, c := range p.cqs {
 		errs = append(errs, c.Destroy())
 	}
-	return errors.Join(append(errs, p.mr.Dereg())...)
+	if p.mr != nil {
+		errs = append(errs, p.mr.Dereg())
+	}
+	return errors.Join(errs...)
 }
 
 // welcome makes a program for the client that asks for a connection, and accepts the connection.

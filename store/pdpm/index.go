@@ -18,8 +18,9 @@ type place struct {
 	alive   bool
 	// used is the greatest version that was written to one of the copies, or may have been.
 	used uint64
-	// claimed is true if the memory of the server has the key, too.
-	claimed bool
+	// claimed is true if the memory of the server has the key, too; sent is true if it may have it.
+	claimed, sent bool
+	key           uint64
 	// busy is true while a request changes the key. waiting has the gates of the requests that wait
 	// for it, in order.
 	busy    bool
@@ -99,7 +100,7 @@ func (x *index) add(key uint64) *place {
 	default:
 		x.end[server]++
 	}
-	p := &place{entry: entry{server, x.shape.entryAt(n)}}
+	p := &place{entry: entry{server, x.shape.entryAt(n)}, key: key}
 	x.keys[key] = p
 	return p
 }
@@ -124,14 +125,19 @@ func (x *index) change(f func()) {
 	f()
 }
 
-// release gives the key to the request that has waited longest.
+// release gives the key to the request that has waited longest. Without one, a key that add has
+// added and that was not sent to the server loses its entry again.
 func (x *index) release(p *place) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(p.waiting) == 0 {
+	switch {
+	case len(p.waiting) > 0:
+		p.waiting[0].Open()
+		p.waiting = p.waiting[1:]
+	case p.claimed || p.sent:
 		p.busy = false
-		return
+	default:
+		delete(x.keys, p.key)
+		x.holes[p.server] = append(x.holes[p.server], (p.at-x.shape.entryAt(0))/uint64(x.shape.entryLen()))
 	}
-	p.waiting[0].Open()
-	p.waiting = p.waiting[1:]
 }

@@ -83,7 +83,7 @@ func number(of map[string]int, name string) int {
 
 // at returns the time of an operation since the first one.
 func (c *converter) at(column, text string) (time.Duration, error) {
-	sec, err := natural(column, text, math.MaxInt64/int64(time.Second))
+	sec, err := natural(column, text, math.MaxInt64/int64(time.Second)-1)
 	if len(c.out.Ops) == 0 {
 		c.start = sec
 	}

@@ -127,6 +127,10 @@ func TestCacheLib(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
+	late := "0,a,1,1,c,get,0\n" + strings.Repeat("9223372036,a,1,1,c,get,0\n", 10) // spread over that second, they would end behind the last time
+	if _, err := Convert(strings.NewReader(late), "twitter", 0); err == nil {
+		t.Error("a time that is too large is accepted")
+	}
 	if _, err := Convert(strings.NewReader("x"), "redis", 0); err == nil || !strings.Contains(err.Error(), "twitter or cachelib") {
 		t.Error(err)
 	}
