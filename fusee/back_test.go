@@ -302,3 +302,39 @@ func TestASettledViewIsNotGivenUp(t *testing.T) {
 		g.run()
 	}
 }
+
+// The master is cut off from all servers for some leases. When the first one answers again, the silence
+// of the others begins anew: the master removes no server that answers a moment later.
+func TestSilenceWhileCutOffProvesNothing(t *testing.T) {
+	g := newRig(t, 3, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 8, Replicas: 3, IndexReplicas: 3, Block: 16 << 10})
+	var ready bool
+	var m *fusee.Master
+	var ended error
+	g.keep("cn3", begun, &ready, &m, &ended)
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+		if err := inserted(c, rt, &ready); err != nil {
+			return err
+		}
+		was := g.viewAt(1)
+		g.Host("cn3").SetLink(false)
+		rt.Sleep(5 * begun)
+		g.Host("ms0").SetLink(false)
+		g.Host("ms2").SetLink(false)
+		g.Host("cn3").SetLink(true)
+		heard := g.word(1, layout.ReignWord)
+		for end := soon(rt); g.word(1, layout.ReignWord) == heard && rt.Now() < end; {
+			rt.Sleep(10 * time.Microsecond)
+		}
+		rt.Sleep(begun / 2)
+		g.Host("ms0").SetLink(true)
+		g.Host("ms2").SetLink(true)
+		rt.Sleep(4 * begun)
+		if v := g.viewAt(1); v.Members() != 3 || v.Epoch() > was.Epoch()+1 {
+			t.Errorf("view %x became %x", was, v)
+		}
+		kept(t, c, rt, 1, "cut off", ended)
+		return nil
+	})
+	g.run()
+}

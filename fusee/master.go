@@ -34,8 +34,10 @@ type Master struct {
 	// that this master has tried to write in their place; the outcome may be unknown. If a server
 	// has neither of the two, another master has written its view.
 	words, tried []layout.View
-	// awake is the last time at which the master has noticed that it is not hung.
+	// awake is the last time at which the master has noticed that it is not hung. cut is true if no
+	// server has answered in the last round of probe: perhaps the master is cut off from all of them.
 	awake clock.Time
+	cut   bool
 	// second is what the master knows of its standby. beats counts the signs of life of this
 	// master. takes is true if this master was the standby and takes charge, until it has settled
 	// its first view.
@@ -223,6 +225,8 @@ const minPatience = 100 * time.Millisecond
 // probe reads the views of all members, and waits for each at most a quarter of the lease. quiet is
 // how many members have not answered and do not count as crashed yet.
 func (m *Master) probe() (quiet int, err error) {
+	answers := 0
+	defer func() { m.cut = err == nil && answers == 0 }()
 	for i := range m.signs {
 		s := &m.signs[i]
 		// When a master begins, the former master may have settled a newer view than the one that
@@ -244,7 +248,16 @@ func (m *Master) probe() (quiet int, err error) {
 			continue
 		}
 		switch {
+		case err == nil && m.cut: // the silence of the others while the master was cut off proves nothing
+			m.watch(asked)
+			for j := range m.signs {
+				m.signs[j].dead = false
+			}
+			quiet++
+			fallthrough
 		case err == nil:
+			m.cut = false
+			answers++
 			s.since, s.failed = asked, 0
 		case errors.Is(err, ErrDeposed), errors.Is(err, verbs.ErrClosed):
 			return 0, err

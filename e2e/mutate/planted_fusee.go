@@ -75,6 +75,12 @@ var fuseeBugs = []planted{
 		"fusee TestAServerThatHasJoinedRemainsAMember",
 	},
 	{
+		"fusee: the silence of servers counts while the master is cut off from all of them", "fusee/master.go",
+		"case err == nil && m.cut:",
+		"case err == nil && m.cut && m.takes:",
+		"fusee TestSilenceWhileCutOffProvesNothing",
+	},
+	{
 		"fusee: a master forgets the views that its standby may know", "fusee/tidings.go",
 		"range append(s.given, s.base)",
 		"range []layout.View{s.base}",
