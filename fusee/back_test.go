@@ -304,7 +304,7 @@ func TestASettledViewIsNotGivenUp(t *testing.T) {
 }
 
 // The master is cut off from all servers for some leases. When the first one answers again, the silence
-// of the others begins anew: the master removes no server that answers a moment later.
+// of the others begins again: the master removes no server that answers a moment later.
 func TestSilenceWhileCutOffProvesNothing(t *testing.T) {
 	g := newRig(t, 3, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 8, Replicas: 3, IndexReplicas: 3, Block: 16 << 10})
