@@ -36,8 +36,9 @@ type Store struct {
 	// trips.
 	Cost func(kv.Store) string
 	// Upserts is true if clients are Upserters, Scans if they are kv.Scanners, and Shares if
-	// several clients of a host can share a queue pair (ClientOptions.Share).
-	Upserts, Scans, Shares bool
+	// several clients of a host can share a queue pair (ClientOptions.Share). Steers is true if the
+	// switch can steer the clients' requests.
+	Upserts, Scans, Shares, Steers bool
 	// Value is the length of values in a workload, in bytes. Optional; 0 means 100. Note follows
 	// the store's name in the help of `run ycsb --store`. Optional.
 	Value int

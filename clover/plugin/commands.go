@@ -22,7 +22,7 @@ import (
 
 // Store is Clover's description.
 var Store = store.Store{
-	Name: "clover", Title: "Clover", Default: true, Shares: true, Server: store.MetadataHost, Cost: cost,
+	Name: "clover", Title: "Clover", Default: true, Shares: true, Steers: true, Server: store.MetadataHost, Cost: cost,
 }
 
 func init() {

@@ -226,13 +226,13 @@ var onermaBugs = []planted{
 	},
 	{
 		"1RMA: bytes of a closed portal leave the window at once", "onerma/nic/portal.go",
-		"			p.nic.owe(s.cmd.Length)\n",
+		"			owe(p.nic, s.cmd.Length)\n",
 		"",
 		"onerma/nic TestBytesOfAClosedPortalStayInTheWindow",
 	},
 	{
 		"1RMA: bytes of refused WRITEs leave the window at once", "onerma/nic/target.go",
-		"			n.owe(int(t.head.Length))\n",
+		"			owe(n, int(t.head.Length))\n",
 		"",
 		"onerma/nic TestBytesOfRefusedWritesStayInTheWindow",
 	},

@@ -56,6 +56,10 @@ var _ = Describe("the tree Sherman", func() {
 		for _, h := range both {
 			right(h)
 		}
+		rack.OK("heal", "tear-ms0")
+		again := rack.Run("heal", "tear-ms0")
+		Expect(again.Code).To(Equal(1), again.String())
+		Expect(again.Stderr).To(ContainSubstring("there is no fault tear-ms0"))
 		rack.OK("heal", "--all")
 
 		By("with locks in the switch from here on")

@@ -194,7 +194,7 @@ func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
 
 // owe is called when an operation is ended early that has requested size bytes: they may still be on
 // the way, and count in the window until its timeout.
-func (n *NIC) owe(size int) { n.window.owe(size, n.last.Add(n.cfg.Timeout)) }
+func owe(n *NIC, size int) { n.window.owe(size, n.last.Add(n.cfg.Timeout)) }
 
 // work sends all that may be sent now: requests of WRITEs and REKEYs, requests and pulls that the
 // window admits, and data.

@@ -184,7 +184,7 @@ func (n *NIC) revoke(r *Region, out *packetio.Batch) {
 			n.egress.answer(&t.from, &h, onerma.AuthFail, c, &t.prev, out)
 		}
 		if t.state == pulling {
-			n.owe(int(t.head.Length))
+			owe(n, int(t.head.Length))
 		}
 		n.release(uint16(i))
 	}

@@ -43,6 +43,7 @@ const (
 	// MaxReceives is the largest number of receives that the server of SEND tests posts to a queue
 	// pair. It is the depth of a work queue of the NIC.
 	MaxReceives = 4 * MaxDepth
+	maxCode     = 31 // largest code of an ACK timeout
 	// maxSpan is the longest run of locks.
 	maxSpan = time.Hour
 	// maxBuffer is the largest memory of one side in bytes.
@@ -161,6 +162,8 @@ func (c *Config) Validate() error {
 		return bad("span (%v) and bits (%v) are for %s, and a span is at most %v", c.Span, c.Bits, Locks, maxSpan)
 	case c.Device && !c.oneWord():
 		return bad("memory on the NIC is for %s and %s", Contend, Locks)
+	case c.Timeout > maxCode:
+		return bad("timeout %d: want a code from 1 to %d", c.Timeout, maxCode)
 	case c.MTU != 0 && !slices.Contains([]int{256, 512, 1024, 2048, 4096}, c.MTU):
 		return bad("mtu %d: want 256, 512, 1024, 2048 or 4096", c.MTU)
 	}

@@ -71,8 +71,9 @@ func List() ([]string, error) {
 			return nil, privilege(err)
 		}
 		for _, e := range entries {
-			if e.IsDir() && spec.CheckName(e.Name()) == nil {
-				names[e.Name()] = true
+			name, lock := strings.CutSuffix(e.Name(), spec.LockSuffix) // an up that was killed early leaves only its lock
+			if (e.IsDir() || lock) && spec.CheckName(name) == nil {
+				names[name] = true
 			}
 		}
 	}

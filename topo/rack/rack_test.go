@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,25 @@ func TestUpDown(t *testing.T) {
 	}
 	if _, err := Open(name); !errors.Is(err, ErrNotUp) {
 		t.Errorf("open after down: %v, want ErrNotUp", err)
+	}
+}
+
+// An up that is killed early leaves only the lock of its rack. List has the rack, and Down removes the
+// lock.
+func TestALockIsARack(t *testing.T) {
+	name := rackName(t, "lock")
+	lock := spec.PathsOf(name).Lock()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(lock), 0o755), os.WriteFile(lock, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := List(); err != nil || !slices.Contains(names, name) {
+		t.Errorf("%v, %v: %s is not there", names, err, name)
+	}
+	if found, err := Down(t.Context(), name); !found || err != nil {
+		t.Errorf("down: %v, %v", found, err)
+	}
+	if names, err := List(); err != nil || slices.Contains(names, name) {
+		t.Errorf("%v, %v: %s is still there", names, err, name)
 	}
 }
 

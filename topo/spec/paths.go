@@ -71,7 +71,10 @@ func (p Paths) Program() string { return filepath.Join(p.Dir, "switch.program") 
 
 // Lock returns the file whose flock a program holds while it changes the rack. The file is beside
 // Dir, because the tmpfs at Dir is made and removed while the lock is held.
-func (p Paths) Lock() string { return p.Dir + ".lock" }
+func (p Paths) Lock() string { return p.Dir + LockSuffix }
+
+// LockSuffix is the end of the name of a rack's lock file, behind the name of the rack.
+const LockSuffix = ".lock"
 
 // Ready returns the file that exists if the rack has come up completely.
 func (p Paths) Ready() string { return filepath.Join(p.Dir, "ready") }

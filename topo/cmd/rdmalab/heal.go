@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -87,6 +89,11 @@ func (h *healer) remove(ctx context.Context, node, path string, out any) error {
 func (h *healer) some(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		if host, ok := strings.CutPrefix(id, tearPrefix); ok {
+			tears, silent := listTears(ctx, h.rack, h.paths)
+			there := func(f fault.Status) bool { return f.Link == host }
+			if checkHost(h.rack, host) == nil && !slices.ContainsFunc(tears, there) && !slices.Contains(silent, host) {
+				return fmt.Errorf("there is no fault %s; `rdmalab faults` lists them", id)
+			}
 			if err := h.tear(ctx, host); err != nil {
 				return err
 			}

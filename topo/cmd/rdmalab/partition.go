@@ -60,7 +60,7 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 		for pattern := range strings.SplitSeq(arg, ",") {
 			names, err := spec.Expand(pattern)
 			if err != nil {
-				return nil, err
+				return nil, asUse(err)
 			}
 			for _, name := range names {
 				if err := r.CheckHost(name); err != nil {

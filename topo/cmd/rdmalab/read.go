@@ -39,6 +39,13 @@ func readCmd() *cobra.Command {
 			if words < 1 || words > hostd.MaxReadWords {
 				return badUse("--words %d: want 1 to %d", words, hostd.MaxReadWords)
 			}
+			rack, _, err := rackOf(cmd)
+			if err == nil {
+				err = checkHost(rack, args[0])
+			}
+			if err != nil {
+				return err
+			}
 			client, err := hostControl(cmd, on)
 			if err != nil {
 				return err

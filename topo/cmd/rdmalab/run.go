@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -242,6 +243,13 @@ func (f *runFlags) check() (err error) {
 	if f.options.Share > 1 && !desc.Shares {
 		return fmt.Errorf("--share-qp %d: %s's clients have queue pairs of their own; use --store %s", f.options.Share, desc.Name,
 			strings.Join(store.Names(func(s *store.Store) bool { return s.Shares }), " or "))
+	}
+	switch {
+	case f.steer != "" && !slices.Contains(steerChoices, f.steer):
+		return fmt.Errorf("--steer %.20q: use %s", f.steer, strings.Join(steerChoices, ", "))
+	case f.steer != "" && !desc.Steers:
+		return fmt.Errorf("--steer %s: the switch cannot steer requests of store %s; use --store %s", f.steer, desc.Name,
+			strings.Join(store.Names(func(s *store.Store) bool { return s.Steers }), " or "))
 	}
 	for _, own := range []struct{ flag, value, one, other string }{
 		{"cache", f.options.Cache, store.OfProcess, store.OfClient},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -116,6 +117,9 @@ func convertCmd() *cobra.Command {
 			"  rdmalab run convert kvcache_traces_1.csv --from cachelib --limit 50000 > kvcache.csv",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(trace.Formats, from) {
+				return badUse("--from %.20q: use %s", from, strings.Join(trace.Formats, " or "))
+			}
 			in := cmd.InOrStdin()
 			if args[0] != "-" {
 				file, err := os.Open(args[0])
