@@ -45,6 +45,18 @@ var lookupBugs = []planted{
 		"swordbox/lookuptable TestEveryEntryIsFoundDuringChanges",
 	},
 	{
+		"lookuptable: a change leaves the second copy of its entry", "swordbox/lookuptable/place.go",
+		"for j := i + 1; j < min(n, Probe); j++ {",
+		"for j := i + 1; j < min(i, Probe); j++ {",
+		"swordbox/lookuptable TestChangesThatEndHalfway",
+	},
+	{
+		"lookuptable: a change that is made again takes another slot", "swordbox/lookuptable/place.go",
+		"holds(span[:i*SlotLen], &x.Key)",
+		"holds(nil, &x.Key)",
+		"swordbox/lookuptable TestChangesThatEndHalfway",
+	},
+	{
 		"lookuptable: an entry of another flow is taken", "swordbox/lookuptable/slot.go",
 		"if e.Key == *k {",
 		"if e.Key.Dst == k.Dst {",

@@ -25,6 +25,10 @@ func (w *slotWrite) set(index int, version uint8, e *Entry, used bool) {
 // are in use, entries move to later slots, each within the slots that its own key may have
 // (hopscotch hashing). An entry is written to its new slot before its former slot is overwritten,
 // so a lookup finds every entry at any time.
+//
+// If a connection, or the switch, fails between these two WRITEs, the entry is in both slots. Both
+// have the same bytes, and lookups find the first. The second counts as free, and a change of the
+// entry clears the second before it writes the first.
 func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home func(*Key) int) ([]slotWrite, error) {
 	n := len(span) / SlotLen
 	slot := func(i int) []byte { return span[i*SlotLen:][:SlotLen] }
@@ -34,9 +38,15 @@ func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home f
 	for i := range n {
 		switch s := parseSlot(slot(i), &x); {
 		case s == slotUsed && i < Probe && x.Key == e.Key:
+			for j := i + 1; j < min(n, Probe); j++ {
+				if parseSlot(slot(j), &x) == slotUsed && x.Key == e.Key {
+					w.set(j, slot(j)[0], e, false)
+					list = append(list, w)
+				}
+			}
 			w.set(i, slot(i)[0], e, !remove)
 			return append(list, w), nil
-		case s == slotFree && free < 0:
+		case free < 0 && (s == slotFree || s == slotUsed && holds(span[:i*SlotLen], &x.Key)):
 			free = i
 		}
 	}
@@ -62,4 +72,10 @@ func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home f
 	}
 	w.set(free, slot(free)[0], e, true)
 	return append(list, w), nil
+}
+
+// holds reports whether a key has an entry in slots.
+func holds(slots []byte, k *Key) bool {
+	_, found, _ := search(slots, k)
+	return found
 }

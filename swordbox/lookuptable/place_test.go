@@ -118,6 +118,58 @@ func TestEveryEntryIsFoundDuringChanges(t *testing.T) {
 	}
 }
 
+// A change may end after some of its WRITEs, because a connection or the switch has failed, and is
+// made again or is not. Then the other entries are still found, each can be changed and removed, and
+// if the change was made again, no entry takes two slots.
+func TestChangesThatEndHalfway(t *testing.T) {
+	for _, again := range []bool{true, false} {
+		r := rand.New(rand.NewPCG(3, 9))
+		m, want, halfway := newMemory(100), make(map[Key]Action), 0
+		for step := range 5_000 {
+			e := Entry{keyOf(r.IntN(90)), Action{Ops: OpDSCP, Port: uint16(step)}}
+			remove := r.IntN(3) == 0
+			home := m.home(&e.Key)
+			list, err := plan(nil, m.bytes[home*SlotLen:min(home+maxSpan, m.Slots())*SlotLen], &e, remove, home, m.home)
+			if err != nil {
+				continue
+			}
+			if n := len(list); n > 1 {
+				halfway++
+				for _, w := range list[:1+r.IntN(n-1)] {
+					copy(m.bytes[(home+w.index)*SlotLen:], w.bytes[:])
+				}
+			}
+			if again || len(list) == 1 {
+				if err := m.change(&e, remove); err != nil {
+					t.Fatalf("step %d: %v", step, err)
+				}
+				if want[e.Key] = e.Action; remove {
+					delete(want, e.Key)
+				}
+			}
+			for i := range 90 {
+				k := keyOf(i)
+				a, had := want[k]
+				if got, ok := m.find(&k); ok != had || got != a {
+					t.Fatalf("step %d, again %v: key %d has %v, %v; want %v, %v", step, again, i, got, ok, a, had)
+				}
+			}
+			used := 0
+			for i := range m.Slots() {
+				if parseSlot(m.bytes[i*SlotLen:][:SlotLen], new(Entry)) == slotUsed {
+					used++
+				}
+			}
+			if again && used != len(want) {
+				t.Fatalf("step %d: %d entries take %d slots", step, len(want), used)
+			}
+		}
+		if halfway == 0 {
+			t.Error("no change has ended halfway")
+		}
+	}
+}
+
 // A slot with two versions is torn, and a key that is found elsewhere is found.
 func TestTornSlots(t *testing.T) {
 	m := newMemory(16)
