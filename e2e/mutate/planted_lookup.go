@@ -57,6 +57,12 @@ var lookupBugs = []planted{
 		"swordbox/lookuptable TestChangesThatEndHalfway",
 	},
 	{
+		"lookuptable: the cache keeps entries of a memory that is gone", "swordbox/lookuptable/machine.go",
+		"if g.Boot != l.grant.Boot || g.Region != l.grant.Region {",
+		"if g.Region != l.grant.Region {",
+		"swordbox/lookuptable TestCacheForgetsAnotherMemory",
+	},
+	{
 		"lookuptable: an entry of another flow is taken", "swordbox/lookuptable/slot.go",
 		"if e.Key == *k {",
 		"if e.Key.Dst == k.Dst {",

@@ -269,6 +269,62 @@ func TestCacheFollowsChanges(t *testing.T) {
 	}
 }
 
+// When a server comes back with another memory, its cached entries go, and those of the other server stay.
+// They stay, too, when the server comes back with the same memory.
+func TestCacheForgetsAnotherMemory(t *testing.T) {
+	s := newServed(t, "table=ms0,ms1 capacity=100 cells=8 cell=512 cache=1024")
+	s.attach()
+	flows := flowsOf(40)
+	s.add(false, flows...)
+	inTable := [2]int{}
+	for i := range flows {
+		s.send(ping(uint16(1000+i), 1, 9))
+		k := flowOf(ping(uint16(1000+i), 1, 9))
+		server, _ := s.m.tables[0].Place(k.Hash())
+		inTable[server]++
+	}
+	cache := &s.m.tables[0].cache
+	if cache.len() != 40 || inTable[0] == 0 || inTable[1] == 0 {
+		t.Fatalf("%d entries in the cache, %v in the servers", cache.len(), inTable)
+	}
+	again := func(change func(k *memoryServer)) int {
+		l := s.m.tables[0].links[0]
+		s.step(func(c *pipeline.Ctx) { s.m.Detach(c, l.Key(), l.Generation()) })
+		change(s.server(0))
+		s.offer(l, 4096)
+		return cache.len()
+	}
+	if n := again(func(*memoryServer) {}); n != 40 {
+		t.Errorf("after another connection to the same memory %d entries in the cache", n)
+	}
+	if n := again(func(k *memoryServer) { k.boot++; clear(k.memory) }); n != inTable[1] {
+		t.Errorf("after a restart of server 0 %d entries in the cache, want the %d of server 1", n, inTable[1])
+	}
+	before := s.m.Stats()
+	for i := range flows {
+		s.send(ping(uint16(1000+i), 1, 9))
+	}
+	if st := s.m.Stats(); st.Misses-before.Misses != uint64(inTable[0]) || st.Cached-before.Cached != uint64(inTable[1]) {
+		t.Errorf("%+v, want %d misses and %d cached", st, inTable[0], inTable[1])
+	}
+}
+
+// A removal takes an entry out of the cache also if the table does not have it any more.
+func TestRemovalOfACachedEntryAlone(t *testing.T) {
+	s := newServed(t, "table=ms0 capacity=16 cells=8 cell=512 cache=4")
+	s.attach()
+	s.add(false, pinged("80")+" drop")
+	s.send(ping(80, 1, 9))
+	clear(s.server(0).memory)
+	if s.send(ping(80, 1, 9)); s.m.Stats().Cached != 1 {
+		t.Fatalf("%+v", s.m.Stats())
+	}
+	s.add(true, pinged("80"))
+	if s.send(ping(80, 1, 9)); s.m.Stats().Misses != 1 || s.m.tables[0].cache.len() != 0 {
+		t.Errorf("%+v, %d entries in the cache", s.m.Stats(), s.m.tables[0].cache.len())
+	}
+}
+
 // What a lookup reads while another writer changes the slot is torn, and the packet is dropped.
 func TestTornSlotsAreCounted(t *testing.T) {
 	s := newServed(t, "table=ms0 capacity=16 cells=8 cell=512 cache=4")

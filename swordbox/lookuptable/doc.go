@@ -18,9 +18,10 @@
 // find no free cell (Full), or no connection or room in flight (Blocked), are dropped.
 //
 // The control plane writes entries by the same connection, so a lookup sees an entry before or after
-// a change, and the cache forgets an entry when its change is sent. Another writer could be in the
-// middle of one: a slot with two versions is Torn, and the frame is dropped. The cache does not know of
-// other writers.
+// a change, and the cache forgets an entry when its change is sent. If the memory of a server is
+// another one than before, because its service was restarted, the cache forgets all entries of that
+// server. Another writer could be in the middle of a change: a slot with two versions is Torn, and
+// the frame is dropped. The cache does not know of other writers.
 //
 // An ICMP error quotes a packet. The switch looks the error up as a packet in the opposite
 // direction of the quoted one. So the entry that rewrites the answers of a flow also rewrites ICMP

@@ -76,7 +76,8 @@ type Link struct {
 	extmem.Link
 	m     *Machine
 	srv   Server
-	table *Table // nil means that no table needs the server
+	table *Table         // nil means that no table needs the server
+	grant memgrant.Grant // the memory of the last connection; the zero value means that there was none
 }
 
 // Needed reports whether a table needs the server.
@@ -92,9 +93,14 @@ func (l *Link) Fit(s *switchconn.Shared) error {
 	return err
 }
 
-// Begin uses a new connection.
+// Begin uses a new connection. If the server lends another memory than before, for example because
+// its service was restarted, the cached entries that were in the former one go.
 func (l *Link) Begin(s *switchconn.Shared) {
 	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
+	if g.Boot != l.grant.Boot || g.Region != l.grant.Region {
+		l.table.forgetServer(slices.Index(l.table.links, l))
+	}
+	l.grant = g
 	l.srv.Begin(s, g)
 }
 

@@ -52,6 +52,7 @@ type memoryServer struct {
 	msn       uint32
 	deaf      bool
 	connected uint32 // how often
+	boot      uint64 // incarnation of the service
 	requests  []wire.Frame
 }
 
@@ -113,7 +114,7 @@ func (s *served) offer(l *Link, mtu int) (ok bool) {
 	if l.table != nil {
 		depth = max(depth, l.table.Depth)
 	}
-	g := memgrant.Grant{Region: memgrant.Region{Addr: regionAddr, RKey: regionKey, Len: len(k.memory)}}
+	g := memgrant.Grant{Boot: k.boot, Region: memgrant.Region{Addr: regionAddr, RKey: regionKey, Len: len(k.memory)}}
 	var to wire.Frame
 	to.Eth = wire.Ethernet{Src: wire.MAC{2, 0, 0, 0, 0, 9}, Dst: wire.MAC{2, 0, 0, 0, 0, 3}}
 	to.IPv4 = wire.IPv4{Src: [4]byte{10, 0, 0, 9}, Dst: l.Key().Server.As4(), TTL: 64, DF: true}

@@ -134,6 +134,16 @@ func (t *Table) forget(k *Key) {
 	t.cache.remove(k, k.Hash())
 }
 
+// forgetServer takes the entries of the server with an index out of the cache.
+func (t *Table) forgetServer(index int) {
+	t.changes++
+	for i := range t.cache.places {
+		if server, _ := t.Place(t.cache.places[i].Key.Hash()); server == index {
+			t.cache.places[i] = cached{}
+		}
+	}
+}
+
 // Stats returns the counters, which the servers of the table increment.
 func (t *Table) Stats() *Stats { return &t.stats }
 

@@ -177,6 +177,7 @@ func (b *bouncer) apply(c *pipeline.Ctx, x *change) {
 	case err != nil && x.sent && x.remove: // a WRITE without an answer has removed the entry
 		return
 	case err != nil:
+		t.forget(&x.Key) // the table does not have it
 		t.stats.Refused++
 		t.why = err.Error()
 		return
