@@ -63,6 +63,12 @@ var lookupBugs = []planted{
 		"swordbox/lookuptable TestCacheForgetsAnotherMemory",
 	},
 	{
+		"lookuptable: changes that wait are forgotten with the table", "swordbox/lookuptable/writer.go",
+		"list = append(list, x.again())",
+		"list = slices.Clone(list)",
+		"swordbox/lookuptable TestChangesThatWaitForAnotherRule",
+	},
+	{
 		"lookuptable: an entry of another flow is taken", "swordbox/lookuptable/slot.go",
 		"if e.Key == *k {",
 		"if e.Key.Dst == k.Dst {",

@@ -230,6 +230,59 @@ func TestChangesAreMadeAgain(t *testing.T) {
 	}
 }
 
+// Changes that wait when the rule changes are made in the new table if it has the same slots, those
+// that were begun, too. Otherwise they count as refused, with the reason, also for an operator who
+// has asked before.
+func TestChangesThatWaitForAnotherRule(t *testing.T) {
+	const rule = "table=ms0 capacity=400 cells=8 cell=512 cache=8 depth=8"
+	flows := flowsOf(5)
+	for _, tc := range []struct {
+		rule string
+		kept bool
+	}{
+		{rule + " miss=drop", true}, {"table=ms0 capacity=400 cells=8 cell=512 cache=16 depth=8", true},
+		{"table=ms0 capacity=400 cells=4 cell=1024 cache=8 depth=4", true}, {rule + " base=0x1000", false}, {rule + " match=destination", false},
+		{"table=ms0 capacity=300 cells=8 cell=512", false}, {"table=ms0,ms1 capacity=400 cells=8 cell=512", false},
+	} {
+		for _, begun := range []bool{false, true} {
+			s := newServed(t, rule)
+			if begun {
+				s.attach()
+				s.add(false, pinged("80")+" drop")
+				s.held = true
+			}
+			if out := s.add(false, flows...); out.Waiting != 5 {
+				t.Fatalf("%+v", out)
+			}
+			if begun {
+				s.deliver(1) // the slots of the first, so that its WRITE is on its way
+			}
+			before := s.add(false)
+			s.rule(tc.rule)
+			s.held, s.answers = false, nil
+			for _, l := range s.m.tables[0].links {
+				s.offer(l, 4096)
+			}
+			out := s.add(false)
+			if out.Waiting != 0 || out.Written+out.Refused < before.Written+before.Refused || (out.Refused == 5) == tc.kept || (out.Why == "") != tc.kept {
+				t.Errorf("%s, begun %v: %+v", tc.rule, begun, out)
+			}
+			if !tc.kept {
+				continue
+			}
+			want := slices.Clone(flows)
+			if begun {
+				want = append(want, pinged("80")+" drop")
+			}
+			got := s.entries()
+			slices.Sort(got)
+			if slices.Sort(want); !slices.Equal(got, want) || out.Written != uint64(len(want)) {
+				t.Errorf("%s, begun %v: entries %q, %+v", tc.rule, begun, got, out)
+			}
+		}
+	}
+}
+
 // When a change is sent, the switch forgets its entry, and a lookup that has read the slots before does not
 // bring it back.
 func TestCacheFollowsChanges(t *testing.T) {

@@ -150,8 +150,9 @@ func (m *Machine) InFlight() (n int) {
 	return n
 }
 
-// SetRules takes new rules. Frames in flight under a rule that has gone, or whose table has another
-// place, are lost.
+// SetRules takes new rules. Frames in flight under a rule that has gone, or whose table is another
+// one, are lost. Changes that wait go to the new table if it has the same slots, and are refused
+// otherwise.
 func (m *Machine) SetRules(set *rules.Set) {
 	former := m.tables
 	m.tables, m.idle = nil, nil
@@ -172,15 +173,17 @@ func (m *Machine) SetRules(set *rules.Set) {
 		t.id, t.Layout = r.ID, l
 		m.tables = append(m.tables, t)
 	}
+	former = slices.DeleteFunc(former, func(t *Table) bool { return slices.Contains(m.tables, t) })
 	for _, t := range former {
-		if !slices.Contains(m.tables, t) {
-			m.end(t)
-		}
+		t.stats.Lost += uint64(t.inFlight())
 	}
 	for _, t := range m.tables {
 		if t.links == nil {
 			m.begin(t)
 		}
+	}
+	for _, t := range former {
+		m.end(t)
 	}
 	m.links.Recheck()
 	m.links.Sweep(nil)
@@ -205,14 +208,20 @@ func (m *Machine) begin(t *Table) {
 	}
 }
 
-// end ends a table that no rule has any more. Its connections end later.
+// end ends a table that no rule has any more. Its connections end later, unless a new table has
+// them. The counters of a rule go on in its new table.
 func (m *Machine) end(t *Table) {
-	t.stats.Lost += uint64(t.inFlight())
-	metrics.Add(&m.stats, t.stats)
 	for _, l := range t.links {
-		l.table = nil
-		l.srv.Use(nil, 0)
+		if l.table == t {
+			l.table = nil
+			l.srv.Use(nil, 0)
+		}
 	}
+	sum := &m.stats
+	if at := slices.IndexFunc(m.tables, func(n *Table) bool { return n.id == t.id && n.port == t.port }); at >= 0 {
+		sum, m.tables[at].why = &m.tables[at].stats, t.why
+	}
+	metrics.Add(sum, t.stats)
 }
 
 // key returns the key of the connection to a server of a port's table.

@@ -141,6 +141,11 @@ func (l *Layout) same(o *Layout) bool {
 		l.Depth == o.Depth && l.Flow == o.Flow && l.Cache == o.Cache
 }
 
+// sameSlots reports whether both layouts have the same entries in the same slots.
+func (l *Layout) sameSlots(o *Layout) bool {
+	return slices.Equal(l.Servers, o.Servers) && l.Base == o.Base && l.Capacity == o.Capacity && l.Flow == o.Flow && l.At(1) == o.At(1)
+}
+
 // least returns the smallest path MTU with which the table can be used, in bytes.
 func (l *Layout) least() int { return max(l.Cell, l.probe()*SlotLen) }
 

@@ -10,7 +10,8 @@ import (
 // frame after another.
 type Server interface {
 	// Use assigns the server to a table, as number index of its servers; nil means that no table
-	// needs the server. The server forgets the frames in flight.
+	// needs the server. The server forgets the frames in flight, and changes that t does not take
+	// (Table.Takes).
 	Use(t *Table, index int)
 	// Bounce sends a frame that came in at port `in` through the server's memory. h is the hash of
 	// its key. It returns false if the frame was dropped; the reason is then counted.
@@ -61,7 +62,11 @@ func newBouncer(l *Link, number uint32) Server {
 
 func (b *bouncer) Use(t *Table, index int) {
 	b.epoch++
-	b.table, b.writer, b.flights = t, writer{}, [hashes]uint16{}
+	waiting := b.unfinished()
+	if !t.Takes(b.table, len(waiting)) {
+		waiting = nil
+	}
+	b.table, b.writer, b.flights = t, writer{queue: waiting}, [hashes]uint16{}
 	b.first, b.n, b.begun = 0, 0, 0
 	b.ring, b.frames = framering.Ring{}, nil
 	if t != nil {

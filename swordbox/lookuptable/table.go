@@ -144,6 +144,18 @@ func (t *Table) forgetServer(index int) {
 	}
 }
 
+// Takes reports whether the changes that wait for a former table may be made in this one, because
+// both have the same slots. If not, it counts them as refused; n is their number. Both tables may
+// be nil.
+func (t *Table) Takes(former *Table, n int) bool {
+	if n == 0 || t != nil && former != nil && t.sameSlots(&former.Layout) {
+		return true
+	}
+	former.stats.Refused += uint64(n)
+	former.why = "the rule has changed, and its table is another one"
+	return false
+}
+
 // Stats returns the counters, which the servers of the table increment.
 func (t *Table) Stats() *Stats { return &t.stats }
 

@@ -103,7 +103,7 @@ func (b *bouncer) change(c *pipeline.Ctx) {
 		}
 		switch {
 		case x.state == writing && x.left == 0 && x.lost || x.state == came && x.bytes == nil:
-			b.queue = slices.Insert(b.queue, 0, change{Entry: x.Entry, remove: x.remove, scan: x.scan, sent: x.sent, home: x.home})
+			b.queue = slices.Insert(b.queue, 0, x.again())
 		case x.state == writing && x.left == 0:
 			if !x.scan {
 				b.page = nil // the page was read before the change
@@ -123,6 +123,21 @@ func (b *bouncer) change(c *pipeline.Ctx) {
 		n := min(maxSpan, b.mtu/SlotLen, b.table.Slots()-x.home)
 		b.read(c, b.table.At(x.home), n*SlotLen, ofSpan, x.id)
 	}
+}
+
+// again returns a change that is to be made from its beginning.
+func (x *change) again() change {
+	return change{Entry: x.Entry, remove: x.remove, scan: x.scan, sent: x.sent, home: x.home}
+}
+
+// unfinished returns the changes that have not ended, in their order.
+func (w *writer) unfinished() (list []change) {
+	for _, x := range slices.Concat(w.running, w.queue) {
+		if !x.scan {
+			list = append(list, x.again())
+		}
+	}
+	return list
 }
 
 // near reports whether a change is running whose slots may be those of another one.

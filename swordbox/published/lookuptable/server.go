@@ -61,7 +61,10 @@ type change struct {
 
 // Use assigns the server to a table; nil means that no table needs the server.
 func (s *server) Use(t *lookuptable.Table, _ int) {
-	s.table, s.waits, s.asked, s.changes, s.page = t, nil, false, nil, nil
+	if !t.Takes(s.table, len(s.changes)) {
+		s.changes = nil
+	}
+	s.table, s.waits, s.asked, s.page = t, nil, false, nil
 }
 
 // Bounce writes a frame to the cell of its slot. The READ of both follows as soon as no other READ

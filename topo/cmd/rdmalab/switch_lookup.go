@@ -144,8 +144,8 @@ func changeEntries(cmd *cobra.Command, rule string, remove bool, list []string) 
 		case <-time.After(entriesEvery):
 		}
 	}
-	if n := r.Refused - first.Refused; n > 0 {
-		return fmt.Errorf("%d of %d entries were refused: %s", n, len(list), r.Why)
+	if err := allMade(len(list), &first, &r); err != nil {
+		return err
 	}
 	what := "written"
 	if remove {
@@ -153,6 +153,19 @@ func changeEntries(cmd *cobra.Command, rule string, remove bool, list []string) 
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%d entries are %s\n", len(list), what)
 	return err
+}
+
+// allMade returns nil if the switch has made n changes of entries between two reports, and has
+// refused none. The counters of a table begin again when its rule is removed and added.
+func allMade(n int, first, last *handler.EntriesReport) error {
+	ended := func(r *handler.EntriesReport) uint64 { return r.Written + r.Removed + r.Refused }
+	switch {
+	case ended(last) < ended(first)+uint64(n):
+		return fmt.Errorf("the rule was removed, and added again, before all of %d entries were changed; repeat the command", n)
+	case last.Refused > first.Refused:
+		return fmt.Errorf("%d of %d entries were refused: %s", last.Refused-first.Refused, n, last.Why)
+	}
+	return nil
 }
 
 func lookupListCmd() *cobra.Command {
