@@ -208,6 +208,12 @@ var bufferBugs = []planted{
 		"topo/scenario TestRefusedConnectionIsOfferedAgain",
 	},
 	{
+		"buffer: a connection to a former service is kept", "swordbox/apps/swordbox/own.go",
+		"if o.dialer.Redirect(c, i.Key) {",
+		"if c == nil {",
+		"swordbox/apps/swordbox TestServiceOfARuleChanges",
+	},
+	{
 		"buffer: a connection to the wrong service is kept", "swordbox/apps/swordbox/own.go",
 		"\t\t\to.dialer.Renew(c, i.Key)\n",
 		"",

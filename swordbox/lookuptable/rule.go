@@ -103,8 +103,10 @@ func together(list []*rules.Rule) error {
 
 // Layout says what a rule of action lookup asks for.
 type Layout struct {
-	// Servers are the addresses of the servers of the table. Each entry is in one of them.
+	// Servers are the addresses of the servers of the table. Each entry is in one of them. Service is
+	// the service that lends their memory.
 	Servers []netip.Addr
+	Service string
 	// Base is the offset of the table in each server's memory, in bytes. Capacity is the number of
 	// home slots on each server; Probe-1 slots follow them.
 	Base     uint64
@@ -128,7 +130,7 @@ func LayoutOf(r *rules.Rule) Layout {
 	number := func(key string, fallback int) int { return extmem.Number(r.Options[key], fallback) }
 	l := Layout{
 		Capacity: number(keyCapacity, defaultCapacity), Cells: number(keyCells, defaultCells), Cell: number(keyCell, defaultCell), Cache: number(keyCache, defaultCache),
-		Depth: r.Depth(), Flow: r.Options[keyMatch] != matches[1], DropMiss: r.Options[keyMiss] == misses[1], Published: r.Mode == rules.Published,
+		Service: r.Service, Depth: r.Depth(), Flow: r.Options[keyMatch] != matches[1], DropMiss: r.Options[keyMiss] == misses[1], Published: r.Mode == rules.Published,
 	}
 	l.Servers, l.Base = extmem.Servers(r.Options[keyTable]), extmem.Offset(r.Options[keyBase])
 	return l
@@ -137,13 +139,13 @@ func LayoutOf(r *rules.Rule) Layout {
 // same reports whether both layouts are equal in all that a rule says of the servers' memory, of the
 // key and of the cache. They may differ in what becomes of a packet without an entry.
 func (l *Layout) same(o *Layout) bool {
-	return slices.Equal(l.Servers, o.Servers) && l.Base == o.Base && l.Capacity == o.Capacity && l.Cells == o.Cells && l.Cell == o.Cell &&
-		l.Depth == o.Depth && l.Flow == o.Flow && l.Cache == o.Cache
+	return l.sameSlots(o) && l.Cells == o.Cells && l.Cell == o.Cell && l.Depth == o.Depth && l.Cache == o.Cache
 }
 
 // sameSlots reports whether both layouts have the same entries in the same slots.
 func (l *Layout) sameSlots(o *Layout) bool {
-	return slices.Equal(l.Servers, o.Servers) && l.Base == o.Base && l.Capacity == o.Capacity && l.Flow == o.Flow && l.At(1) == o.At(1)
+	return slices.Equal(l.Servers, o.Servers) && l.Service == o.Service && l.Base == o.Base && l.Capacity == o.Capacity && l.Flow == o.Flow &&
+		l.At(1) == o.At(1)
 }
 
 // least returns the smallest path MTU with which the table can be used, in bytes.

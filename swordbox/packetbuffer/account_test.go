@@ -35,7 +35,8 @@ func TestModeComesBack(t *testing.T) {
 	}
 }
 
-// The same rule again, also with another rate, moves no ring: no frame is lost. Another depth does.
+// The same rule again, also with another rate, moves no ring: no frame is lost. Another depth,
+// or another service, does.
 func TestSameRingStays(t *testing.T) {
 	const layout = "ring=ms0 high=2 low=2 entries=64 "
 	b := newBed(t, layout+"rate=8Mbit")
@@ -50,6 +51,13 @@ func TestSameRingStays(t *testing.T) {
 	_, remote := b.machines[0].Waiting()
 	b.rule(layout + "rate=8Mbit depth=3")
 	if s := b.machines[0].Stats(); s.Lost != uint64(remote) || remote < 10 {
+		t.Errorf("%+v, %d were in the ring", s, remote)
+	}
+	before := b.machines[0].Stats().Lost
+	b.send(20, 1000)
+	_, remote = b.machines[0].Waiting()
+	b.rule(layout + "rate=8Mbit depth=3 service=other")
+	if s := b.machines[0].Stats(); s.Lost != before+uint64(remote) || remote < 10 {
 		t.Errorf("%+v, %d were in the ring", s, remote)
 	}
 	b.run(time.Second)

@@ -114,8 +114,9 @@ func together(list []*rules.Rule) error {
 
 // Layout is the queue and the ring for which a rule of action buffer asks.
 type Layout struct {
-	// Area is where the entries of the ring are.
+	// Area is where the entries of the ring are, and Service the service that lends this memory.
 	extmem.Area
+	Service string
 	// Depth is how many READs may be in flight to each server.
 	Depth int
 	// High and Low are the numbers of waiting frames at which frames go to the ring, and come back.
@@ -132,7 +133,7 @@ func LayoutOf(r *rules.Rule) Layout {
 			Servers: extmem.Servers(r.Options[keyRing]), Offset: extmem.Offset(r.Options[keyOffset]),
 			Cells: number(keyEntries, defaultEntries), Size: number(keyEntry, defaultEntry),
 		},
-		Depth: r.Depth(), High: number(keyHigh, defaultHigh),
+		Service: r.Service, Depth: r.Depth(), High: number(keyHigh, defaultHigh),
 	}
 	l.Low = number(keyLow, min(defaultLow, l.High))
 	l.Rate, _ = spec.ParseRate(r.Options[keyRate]) // a valid rule has one
@@ -140,4 +141,6 @@ func LayoutOf(r *rules.Rule) Layout {
 }
 
 // sameRing reports whether both layouts have the same ring.
-func (l *Layout) sameRing(o *Layout) bool { return l.Same(&o.Area) && l.Depth == o.Depth }
+func (l *Layout) sameRing(o *Layout) bool {
+	return l.Same(&o.Area) && l.Service == o.Service && l.Depth == o.Depth
+}

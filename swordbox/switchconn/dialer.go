@@ -190,6 +190,18 @@ func (d *Dialer) Renew(c *pipeline.Ctx, k Key) {
 	}
 }
 
+// Redirect ends a connection, or the attempt to make it, if Want has asked for another service since
+// it began. The next attempt follows. Redirect reports whether it has ended something. An adopted
+// connection stays.
+func (d *Dialer) Redirect(c *pipeline.Ctx, k Key) bool {
+	l := d.byKey[k]
+	if l == nil || !l.want || l.adopted || l.state != Up && l.state != Dialing || l.made.Service == l.target.Service {
+		return false
+	}
+	d.end(c, l, "the rule asks for another service")
+	return true
+}
+
 // Clear reports whether the server can no longer execute any request that the switch sent on an
 // earlier connection. Earlier connections are those that have failed, and those of an earlier
 // incarnation of the switch. Such a connection no longer counts when the server has confirmed its

@@ -388,6 +388,55 @@ func TestForeignPackets(t *testing.T) {
 	}
 }
 
+// A connection to another service than the rule now asks for ends, and the next attempt is one to the
+// new service; so does an attempt. A connection to the same service, or an adopted one, stays.
+func TestServiceChanges(t *testing.T) {
+	w := newWorld(t, 13)
+	w.serve()
+	k := w.key(0)
+	redirect := func(k switchconn.Key, target switchconn.Target) (ended bool) {
+		w.want(k, target)
+		w.step(func(c *pipeline.Ctx) { ended = w.p.d.Redirect(c, k) })
+		w.tick()
+		return ended
+	}
+	w.want(k, memory)
+	w.settle(2 * time.Second)
+	first := w.upNow(k)
+	deeper := memory
+	deeper.Depth++
+	if redirect(k, deeper) || w.p.d.Redirect(nil, w.key(7)) || w.upNow(k).Generation != first.Generation {
+		t.Errorf("a connection to the same service ends: %v", w.describe())
+	}
+	other := memory
+	other.Service = "other"
+	if !redirect(k, other) || w.p.up[k].Generation != 0 {
+		t.Errorf("a connection to another service stays: %v", w.describe())
+	}
+	w.settle(2 * time.Second)
+	if list := w.p.d.List(); len(list) != 1 || list[0].Attempts == 0 {
+		t.Fatalf("nothing was asked of the new service: %v", w.describe())
+	}
+	for w.p.d.List()[0].State != switchconn.Dialing {
+		w.settle(time.Millisecond)
+	}
+	if !redirect(k, memory) {
+		t.Errorf("an attempt goes on: %v", w.describe())
+	}
+	w.settle(2 * time.Second)
+	if w.upNow(k).Generation == first.Generation {
+		t.Errorf("%v", w.describe())
+	}
+	adopted := switchconn.Shared{Key: w.key(1), ServerQPN: 0x99, OwnQPN: 0x77, SendPSN: 5, RecvPSN: 6, MTU: 1024, Depth: 1}
+	if err := w.p.d.Adopt(adopted); err != nil {
+		t.Fatal(err)
+	}
+	w.tick()
+	if redirect(adopted.Key, other) || !w.upNow(adopted.Key).Adopted {
+		t.Error("an adopted connection ends")
+	}
+}
+
 // A connection is made again for a rule that asks for another one, when its user cannot use it.
 // Otherwise it stays, and so does one that an operator has adopted.
 func TestRenew(t *testing.T) {

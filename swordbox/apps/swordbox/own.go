@@ -156,9 +156,10 @@ func StoredRules(rec *journal.Journal) (*rules.Set, bool, error) {
 	return set, err == nil, err
 }
 
-// dial asks the dialer for the connections that the rules need. It offers existing connections to
-// the handlers again, because a handler may have refused one under the former rules. It schedules
-// the end of connections that no rule needs any more.
+// dial asks the dialer for the connections that the rules need. It ends those to another service
+// than a rule names now, which the dialer then makes again. It offers the others to the handlers
+// again, because a handler may have refused one under the former rules. It schedules the end of
+// connections that no rule needs any more.
 func (o *Own) dial(c *pipeline.Ctx) {
 	o.dirty = false
 	want := make(map[switchconn.Key]bool)
@@ -171,6 +172,9 @@ func (o *Own) dial(c *pipeline.Ctx) {
 		adopted := i.Shared != nil && i.Shared.Adopted
 		if !want[i.Key] && !adopted && !slices.ContainsFunc(o.ending, func(l leaving) bool { return l.key == i.Key }) {
 			o.ending = append(o.ending, leaving{i.Key, c.Now.Add(linger)})
+		}
+		if o.dialer.Redirect(c, i.Key) {
+			continue
 		}
 		if i.Shared != nil && !o.offer(c, *i.Shared) {
 			o.dialer.Renew(c, i.Key)

@@ -1,0 +1,98 @@
+package swordbox_test
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// dialing is a switch that reaches any server. asked are the services that it has asked for.
+type dialing struct {
+	*bench
+	p     *swordbox.Program
+	d     *switchconn.Dialer
+	asked []mad.ServiceID
+}
+
+func newDialing(t *testing.T, list ...rules.Rule) *dialing {
+	t.Helper()
+	d, err := switchconn.New(switchconn.Config{
+		MAC: benchMAC(benchSwitch), IPv4: benchIP(benchSwitch), Rand: rand.New(rand.NewPCG(1, 1)),
+		Resolve: func(netip.Addr) (wire.MAC, bool) { return benchMAC(benchServer), true },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &dialing{d: d}
+	w.p = swordbox.New(swordbox.Config{Own: swordbox.NewOwn(d, nil), Handlers: []handler.Handler{serialize.New(serialize.Config{})}})
+	w.bench = newBench(t, w.p)
+	w.rules(list...)
+	return w
+}
+
+// rules replaces the rules, and lets the switch act on them.
+func (w *dialing) rules(list ...rules.Rule) {
+	w.tb.Helper()
+	set, err := rules.NewSet(list)
+	if err == nil {
+		err = w.p.SetRules(set)
+	}
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	w.tick(0)
+}
+
+// tick lets d pass.
+func (w *dialing) tick(d time.Duration) {
+	w.tb.Helper()
+	for end := w.now.Add(d); ; {
+		at := w.sw.Deadline()
+		if at > end {
+			w.now = end
+			return
+		}
+		w.now = max(w.now, at)
+		w.out.Reset()
+		w.sw.Tick(w.now, &w.out)
+		for _, x := range w.out.Frames {
+			var f wire.Frame
+			var h mad.Header
+			if wire.ParseFrame(slices.Clone(x.Data), &f) != nil || h.Parse(f.Payload) != nil {
+				continue
+			}
+			if m, err := mad.Parse(f.Payload, &h); err == nil {
+				if req, ok := m.(*mad.REQ); ok {
+					w.asked = append(w.asked, req.Service)
+				}
+			}
+		}
+	}
+}
+
+func moving(server netip.Addr, service string, shards int) rules.Rule {
+	return rules.Rule{Server: server, Action: rules.Move, Service: service, Shards: shards}
+}
+
+// When the service of a rule changes, the switch asks for the new one at once.
+func TestServiceOfARuleChanges(t *testing.T) {
+	server := benchIP(benchServer)
+	w := newDialing(t, moving(server, "memory", 1))
+	w.rules(moving(server, "other", 1))
+	w.rules(moving(server, "other", 1))
+	want := []mad.ServiceID{cm.ServiceOf("memory").ID, cm.ServiceOf("other").ID}
+	if !slices.Equal(w.asked, want) {
+		t.Errorf("the switch asks for %v, want %v", w.asked, want)
+	}
+}
