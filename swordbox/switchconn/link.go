@@ -229,7 +229,7 @@ func (d *Dialer) end(c *pipeline.Ctx, l *link, why string) {
 		d.events = append(d.events, Event{Kind: EventDown, Shared: l.shared, Reason: why})
 		if l.adopted {
 			d.release(l)
-			l.want = false // the operator who adopted the connection must adopt the next one
+			l.want = false // the operator adopts the next one, or the user calls Want again
 			l.state.on(chRemoved)
 			return
 		}

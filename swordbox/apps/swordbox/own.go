@@ -30,7 +30,7 @@ type Own struct {
 	journal *journal.Journal
 	parts   *parts
 	rules   *rules.Set
-	dirty   bool // the rules have changed since the last call of dial
+	dirty   bool // the rules have changed since the last call of dial, or an adopted connection has ended
 	slots   []flowSlot
 	ending  []leaving
 }
@@ -230,6 +230,9 @@ func (o *Own) news(c *pipeline.Ctx) {
 		case switchconn.EventDown:
 			if u := o.parts.user(e.Shared.Key); u != nil {
 				u.Detach(c, e.Shared.Key, e.Shared.Generation)
+			}
+			if e.Shared.Adopted { // the dialer has forgotten it, also if rules need a connection in its place
+				o.dirty = true
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/serialize"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
@@ -94,5 +95,31 @@ func TestServiceOfARuleChanges(t *testing.T) {
 	want := []mad.ServiceID{cm.ServiceOf("memory").ID, cm.ServiceOf("other").ID}
 	if !slices.Equal(w.asked, want) {
 		t.Errorf("the switch asks for %v, want %v", w.asked, want)
+	}
+}
+
+// When an adopted connection ends, the switch makes one in its place if a rule needs it; otherwise it
+// makes none.
+func TestAdoptedConnectionIsReplaced(t *testing.T) {
+	server := benchIP(benchServer)
+	for service, want := range map[string]int{"memory": 1, "": 0} {
+		w := newDialing(t)
+		k := switchconn.Key{Server: server}
+		if err := w.d.Adopt(switchconn.Shared{Key: k, ServerQPN: 0x99, OwnQPN: 0x77, MTU: 1024, Depth: 1}); err != nil {
+			t.Fatal(err)
+		}
+		w.rules(moving(server, service, 1))
+		list := w.d.List()
+		if len(list) != 1 || list[0].State != switchconn.Up || len(w.asked) != 0 {
+			t.Fatalf("%+v", list)
+		}
+		w.sw.Step(w.now, &w.out, func(c *pipeline.Ctx) {
+			w.d.Again(c, k, list[0].Shared.Generation)
+			w.p.Tick(c)
+		})
+		w.tick(0)
+		if list := w.d.List(); len(list) != want || len(w.asked) != want {
+			t.Errorf("service %q: %+v, asked for %v", service, list, w.asked)
+		}
 	}
 }
