@@ -109,19 +109,24 @@ func guid(m wire.MAC) uint64 {
 
 // Want asks for a connection. The attempts to make it begin with the next Tick. A second call for
 // the same key only sets the target of the next attempt. If there are already MaxShared
-// connections, the call is counted and has no other effect.
-func (d *Dialer) Want(k Key, t Target) {
+// connections, the call is counted and has no other effect, and Want returns false.
+func (d *Dialer) Want(k Key, t Target) bool {
 	l := d.byKey[k]
 	switch {
 	case l != nil:
 		l.want, l.target = true, t
-		return
-	case len(d.links) >= MaxShared:
+		return true
+	case !d.Room():
 		d.stats.Refused++
-		return
+		return false
 	}
 	d.add(&link{Key: k, target: t, want: true})
+	return true
 }
+
+// Room reports whether there can be another connection. One that is not wanted any more takes its
+// place until it has ended.
+func (d *Dialer) Room() bool { return len(d.links) < MaxShared }
 
 func (d *Dialer) add(l *link) {
 	d.links = append(d.links, l)
@@ -151,7 +156,7 @@ func (d *Dialer) Adopt(s Shared) error {
 		return fmt.Errorf("the switch itself makes the connection to %v, shard %d; a rule with service none allows adopting one", s.Server, s.Shard)
 	case d.byQPN[s.OwnQPN] != nil:
 		return fmt.Errorf("queue pair %#x of the switch is in use", uint32(s.OwnQPN))
-	case l == nil && len(d.links) >= MaxShared:
+	case l == nil && !d.Room():
 		d.stats.Refused++
 		return fmt.Errorf("there are %d connections already, the maximum", MaxShared)
 	}

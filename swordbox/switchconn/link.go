@@ -164,7 +164,7 @@ func (d *Dialer) accepted(c *pipeline.Ctx, l *link, rep *mad.REP) {
 		err = fmt.Errorf("the server answers with the invalid queue pair %#x", uint32(rep.QPN))
 	default:
 		l.peer = rep.LocalID
-		l.slot, err = d.cfg.Journal.Dial(d.recorded(l, rep.QPN))
+		l.slot, err = d.cfg.Journal.Dial(l.recorded(rep.QPN))
 	}
 	if err == nil {
 		err = d.m.Ready(l.conn, &d.acts)
@@ -185,8 +185,8 @@ func (d *Dialer) accepted(c *pipeline.Ctx, l *link, rep *mad.REP) {
 	d.up(l, s)
 }
 
-// recorded returns the journal's entry for the connection of a link.
-func (d *Dialer) recorded(l *link, qpn wire.QPN) journal.Conn {
+// recorded returns the journal's entry for the connection of the link.
+func (l *link) recorded(qpn wire.QPN) journal.Conn {
 	return journal.Conn{Server: l.Server, OwnID: uint32(l.conn), ServerID: uint32(l.peer), ServerQPN: qpn}
 }
 
@@ -233,7 +233,7 @@ func (d *Dialer) end(c *pipeline.Ctx, l *link, why string) {
 			l.state.on(chRemoved)
 			return
 		}
-		f := &former{conn: d.recorded(l, l.shared.ServerQPN), link: l, next: c.Now.Add(dreqTimeout)}
+		f := &former{conn: l.recorded(l.shared.ServerQPN), link: l, next: c.Now.Add(dreqTimeout)}
 		f.conn.Slot, l.slot = l.slot, 0
 		d.former = append(d.former, f)
 		l.state.on(chEnd)

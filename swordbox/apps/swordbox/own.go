@@ -31,6 +31,7 @@ type Own struct {
 	parts   *parts
 	rules   *rules.Set
 	dirty   bool // the rules have changed since the last call of dial, or an adopted connection has ended
+	short   bool // the dialer had no room for a connection that the rules need
 	slots   []flowSlot
 	ending  []leaving
 }
@@ -161,11 +162,13 @@ func StoredRules(rec *journal.Journal) (*rules.Set, bool, error) {
 // again, because a handler may have refused one under the former rules. It schedules the end of
 // connections that no rule needs any more.
 func (o *Own) dial(c *pipeline.Ctx) {
-	o.dirty = false
+	o.dirty, o.short = false, false
 	want := make(map[switchconn.Key]bool)
 	for _, w := range o.parts.wants(o.rules) {
 		want[w.Key] = true
-		o.dialer.Want(w.Key, w.Target)
+		if !o.dialer.Want(w.Key, w.Target) {
+			o.short = true
+		}
 	}
 	o.ending = slices.DeleteFunc(o.ending, func(l leaving) bool { return want[l.key] })
 	for _, i := range o.dialer.List() {
@@ -182,6 +185,10 @@ func (o *Own) dial(c *pipeline.Ctx) {
 	}
 }
 
+// stale reports whether dial has something to do: something has changed since its last call, or there
+// is room now for connections for which there was none.
+func (o *Own) stale() bool { return o.dirty || o.short && o.dialer.Room() }
+
 // offer offers a connection to the handler that uses its key. The result is false if no handler can
 // use it.
 func (o *Own) offer(c *pipeline.Ctx, s switchconn.Shared) bool {
@@ -191,7 +198,7 @@ func (o *Own) offer(c *pipeline.Ctx, s switchconn.Shared) bool {
 
 // tick handles the deadlines that have passed.
 func (o *Own) tick(c *pipeline.Ctx) {
-	if o.dirty {
+	if o.stale() {
 		o.dial(c)
 	}
 	if o.former.Deadline() <= c.Now {
@@ -207,7 +214,7 @@ func (o *Own) tick(c *pipeline.Ctx) {
 }
 
 func (o *Own) deadline() clock.Time {
-	if o.dirty {
+	if o.stale() {
 		return 0
 	}
 	at := clock.Min(o.former.Deadline(), o.dialer.Deadline())

@@ -123,3 +123,35 @@ func TestAdoptedConnectionIsReplaced(t *testing.T) {
 		}
 	}
 }
+
+// Connections for which there was no room are made when others have ended.
+func TestConnectionsWaitForRoom(t *testing.T) {
+	const most = switchconn.MaxShared / rules.MaxShards
+	all := func(first, n int) (list []rules.Rule) {
+		for i := range n {
+			list = append(list, moving(netip.AddrFrom4([4]byte{10, 9, 0, byte(first + i)}), "memory", rules.MaxShards))
+		}
+		return list
+	}
+	w := newDialing(t, all(0, most)...)
+	w.rules(all(most, most)...)
+	count := func(first int) (n int) {
+		for _, i := range w.d.List() {
+			if int(i.Server.As4()[3])/most == first/most {
+				n++
+			}
+		}
+		return n
+	}
+	refused := w.d.Stats().Refused
+	if count(0) != switchconn.MaxShared || count(most) != 0 || refused != switchconn.MaxShared {
+		t.Fatalf("%d former connections, %d new ones, %d refused", count(0), count(most), refused)
+	}
+	w.tick(10 * time.Second)
+	if count(0) != 0 || count(most) != switchconn.MaxShared {
+		t.Errorf("%d former connections, %d new ones", count(0), count(most))
+	}
+	if n := w.d.Stats().Refused; n > 3*refused {
+		t.Errorf("%d refusals", n)
+	}
+}
