@@ -69,6 +69,12 @@ var lookupBugs = []planted{
 		"swordbox/lookuptable TestChangesThatWaitForAnotherRule",
 	},
 	{
+		"rules: a table and counters share memory", "swordbox/rules/memory.go",
+		"q.Action != r.Action && ",
+		"q.Action == r.Action && ",
+		"swordbox/apps/swordbox TestRulesNeedTheirOwnMemory",
+	},
+	{
 		"lookuptable: an entry of another flow is taken", "swordbox/lookuptable/slot.go",
 		"if e.Key == *k {",
 		"if e.Key.Dst == k.Dst {",

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
@@ -47,6 +48,11 @@ func (a *Area) Overlaps(b *Area) bool {
 // Same reports whether both areas have the same cells in the same places.
 func (a *Area) Same(b *Area) bool {
 	return slices.Equal(a.Servers, b.Servers) && a.Offset == b.Offset && a.Cells == b.Cells && a.Size == b.Size
+}
+
+// Memory describes the area for a rule whose key sets the offset. service lends the memory.
+func (a *Area) Memory(service, key string) rules.Memory {
+	return rules.Memory{Servers: a.Servers, Service: service, From: a.Offset, To: a.End(), Key: key}
 }
 
 // Grant returns the memory that a server lends to the switch on a connection. The error says why the

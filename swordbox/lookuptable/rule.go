@@ -46,7 +46,7 @@ var cellSizes = []string{"512", "1024", "2048", "4096"}
 var Lookups = rules.Register(rules.Definition{
 	Name: "lookup", Doc: "looks up the IP packets that a host sends in a table in the memory of servers, and does with each what its entry says; " +
 		"see `rdmalab switch lookup`",
-	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Hosts: []string{keyTable},
+	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Memory: memoryOf, Hosts: []string{keyTable},
 	Keys: []rules.Field{
 		extmem.ServersKey(keyTable, "ms0,ms1", fmt.Sprintf("with action lookup: up to %d memory servers, separated by commas, that have the table. Required", extmem.MaxServers)),
 		rules.Option(keyMatch, "destination", "with action lookup: what an entry matches: a flow (addresses, protocol and ports) or a destination (its address); "+
@@ -99,6 +99,13 @@ func together(list []*rules.Rule) error {
 		}
 	}
 	return nil
+}
+
+// memoryOf returns the memory that a rule needs.
+func memoryOf(r *rules.Rule) rules.Memory {
+	l := LayoutOf(r)
+	a := l.all()
+	return a.Memory(r.Service, keyBase)
 }
 
 // Layout says what a rule of action lookup asks for.

@@ -42,7 +42,7 @@ var entrySizes = []string{"512", "1024", "1552", "2048", "4096"}
 // Buffer is the action buffer.
 var Buffer = rules.Register(rules.Definition{
 	Name: "buffer", Doc: "limits the rate of the port to a host, and keeps frames that must wait in the memory of servers; see `rdmalab switch buffers`",
-	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Hosts: []string{keyRing},
+	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Memory: memoryOf, Hosts: []string{keyRing},
 	Keys: []rules.Field{
 		extmem.ServersKey(keyRing, "ms0,ms1", fmt.Sprintf("with action buffer: up to %d memory servers, separated by commas, that have the ring, the queue for frames that find no room in the switch. Required", extmem.MaxServers)),
 		rules.Option(keyRate, "1Gbit", "with action buffer: rate of the port to the host, in bits a second. Required", checkRate),
@@ -110,6 +110,12 @@ func together(list []*rules.Rule) error {
 		}
 	}
 	return nil
+}
+
+// memoryOf returns the memory that a rule needs.
+func memoryOf(r *rules.Rule) rules.Memory {
+	l := LayoutOf(r)
+	return l.Area.Memory(r.Service, keyOffset)
 }
 
 // Layout is the queue and the ring for which a rule of action buffer asks.

@@ -57,6 +57,9 @@ type Definition struct {
 	// Together returns what is wrong with the rules of the action in one set; nil means that there
 	// is nothing to check.
 	Together func(list []*Rule) error
+	// Memory returns the memory of servers in which the switch keeps state of rule r; nil means that
+	// it keeps none there. The memory of rules of different actions must not overlap.
+	Memory func(r *Rule) Memory
 }
 
 // Service is a way in which the switch serves a server. Error messages use its text as a
@@ -100,7 +103,7 @@ func Register(d Definition) Action {
 }
 
 // Extend adds the keys, the hosts and the checks of d to an action that another package has
-// registered, and sets its Dials. The package of a second handler of the action calls it while
+// registered, and sets its Dials and its Memory. The package of a second handler of the action calls it while
 // packages are initialised.
 func Extend(a Action, d Definition) {
 	to := &definitions[a]
@@ -114,6 +117,9 @@ func Extend(a Action, d Definition) {
 	fields = append(fields, d.Keys...)
 	if d.Dials != nil {
 		to.Dials = d.Dials
+	}
+	if d.Memory != nil {
+		to.Memory = d.Memory
 	}
 	if one, other := to.Check, d.Check; other != nil {
 		to.Check = func(r *Rule) error {

@@ -47,6 +47,9 @@ func NewSet(list []Rule) (*Set, error) {
 	if err := s.together(); err != nil {
 		return nil, err
 	}
+	if err := s.apart(); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 

@@ -51,7 +51,7 @@ func init() {
 			rules.Option(keyAdd, "bytes", "with the key store: what a request adds: 1 (requests) or its length (bytes); default: requests", extmem.OneOf(adds...)),
 		},
 		Hosts: []string{hotwords.KeyStore},
-		Dials: Selects, Check: check, Together: together,
+		Dials: Selects, Check: check, Together: together, Memory: memoryOf,
 	})
 }
 
@@ -96,6 +96,12 @@ func together(list []*rules.Rule) error {
 		}
 	}
 	return nil
+}
+
+// memoryOf returns the memory that a rule needs.
+func memoryOf(r *rules.Rule) rules.Memory {
+	l := LayoutOf(r)
+	return l.Area.Memory(r.Service, keyAt)
 }
 
 // wordLen is the size of a counter in bytes.
