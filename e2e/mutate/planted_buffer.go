@@ -142,6 +142,12 @@ var bufferBugs = []planted{
 		"swordbox/packetbuffer TestNewQueueWaitsForTheFormerRing",
 	},
 	{
+		"buffer: a queue writes over the ring of another port", "swordbox/packetbuffer/queue.go",
+		"func(o *queue) bool { return !o.empty() }",
+		"func(o *queue) bool { return o.gone && o.idle() }",
+		"swordbox/packetbuffer TestRingOfAnotherPortIsTakenOver",
+	},
+	{
 		"buffer: the queue of the former mode takes new frames", "swordbox/packetbuffer/machine.go",
 		"if q == nil || m.busy || !q.place.Newest() {",
 		"if q == nil || m.busy {",

@@ -195,7 +195,8 @@ func (m *Machine) Waiting() (local, remote int) {
 }
 
 // SetRules takes new rules. The queue of a host whose rule has gone, or has another mode now,
-// remains until it is empty.
+// remains until it is empty. Until then a new queue whose ring has the same memory stores no frames
+// there.
 func (m *Machine) SetRules(set *rules.Set) {
 	for _, q := range m.queues {
 		q.gone = true
@@ -214,6 +215,14 @@ func (m *Machine) SetRules(set *rules.Set) {
 			m.later = set // the queue's frames leave first; then the queue begins again, and waits for the queue of the other mode
 		default:
 			m.use(r.ID, port, l)
+		}
+	}
+	for _, q := range m.queues {
+		q.rivals = nil
+		for _, o := range m.queues {
+			if o != q && o.Service == q.Service && o.Overlaps(&q.Area) {
+				q.rivals = append(q.rivals, o)
+			}
 		}
 	}
 	m.links.Recheck()

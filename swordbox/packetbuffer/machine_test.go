@@ -366,6 +366,77 @@ func TestNewQueueWaitsForTheFormerRing(t *testing.T) {
 	b.want("both modes", 28)
 }
 
+// While frames of a rule that has gone are in a ring, the queue of another port whose ring has the same
+// memory stores none. Afterwards it does. No frame is lost or takes the place of another one.
+func TestRingOfAnotherPortIsTakenOver(t *testing.T) {
+	const layout = " rate=8Mbit high=4 low=4 entries=64"
+	cn1 := netip.MustParseAddr("10.0.0.2")
+	for name, tc := range map[string]struct {
+		ring string
+		wait bool
+	}{
+		"the same ring": {"ring=ms0", true}, "a part of it": {"ring=ms0 offset=0x800", true},
+		"behind it": {"ring=ms0 offset=0x20000", false}, "of another service": {"ring=ms0 service=other", false},
+	} {
+		b := newBed(t, "")
+		bytes := make(map[uint64][]byte)
+		b.machines[0] = New(Config{
+			Kind: &Kind,
+			Port: func(a netip.Addr) int {
+				if a == cn1 {
+					return portOfHost + 1
+				}
+				return portOfHost
+			},
+			Carrier: func(l *Link, _ uint32) Carrier {
+				k := &memory{link: l, bytes: bytes}
+				if !tc.wait {
+					k.bytes = make(map[uint64][]byte)
+				}
+				b.servers[0] = append(b.servers[0], k)
+				return k
+			},
+		})
+		m := b.machines[0]
+		m.MarkIn(&b.ports)
+		use := func(text string) {
+			set, err := ruleSet(t, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.SetRules(set)
+			for _, l := range slices.Clone(m.links.All) {
+				if l.Needed() && !l.Connected() {
+					b.attach(m, l, 1<<20)
+				}
+			}
+		}
+		send := func(n int) {
+			for range n {
+				f := make([]byte, 1000)
+				f[0], f[13] = 2, 1
+				b.step(func(c *pipeline.Ctx) { m.Queue(c, portOfHost+1, packetio.Frame{Data: f}) })
+			}
+		}
+		use("server=cn0 action=buffer ring=ms0" + layout)
+		b.send(20, 1000)
+		stored := m.Stats().Stored
+		use("server=cn1 action=buffer " + tc.ring + layout)
+		send(12)
+		if s := m.Stats(); (s.Stored == stored) != tc.wait || (s.Blocked > 0) != tc.wait || stored == 0 {
+			t.Errorf("%s: %+v, %d before", name, s, stored)
+		}
+		b.run(time.Second)
+		b.want(name, 20)
+		stored = m.Stats().Stored
+		send(12)
+		b.run(time.Second)
+		if s := m.Stats(); s.Stored == stored || s.Lost != 0 || s.Frames != s.Sent+s.Blocked || len(m.queues) != 1 {
+			t.Errorf("%s: %+v, %d queues", name, s, len(m.queues))
+		}
+	}
+}
+
 // Frames that leave when the program is replaced leave in their order, too, and those in the switch
 // come to the port before anything that follows.
 func TestFlushBeginsWithTheFormerQueue(t *testing.T) {

@@ -1,6 +1,7 @@
 package packetbuffer
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -27,7 +28,10 @@ type queue struct {
 	ring        framering.Ring
 	// links are those to the servers of the ring.
 	links []*Link
-	stats Stats
+	// rivals are the queues of other ports whose rings have memory of this one: rules that have gone
+	// have left them. At most one of these rings has frames.
+	rivals []*queue
+	stats  Stats
 	// stores and loads measure how fast frames go to the ring, and come back.
 	stores, loads meter
 }
@@ -63,10 +67,13 @@ func (q *queue) accept(c *pipeline.Ctx, f packetio.Frame) {
 }
 
 // store puts a frame into the ring, or drops it. It returns false if the frame must wait: no server
-// can take it at present, or the ring of a former queue of the port, which may have the same
-// memory, is not empty yet.
+// can take it at present, or the ring of a former queue, which has the same memory or, at the same
+// port, may have it, is not empty yet.
 func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
 	if !q.place.Oldest() {
+		return false
+	}
+	if slices.ContainsFunc(q.rivals, func(o *queue) bool { return !o.empty() }) {
 		return false
 	}
 	switch q.ring.Store(c, f) {
