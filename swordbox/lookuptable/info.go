@@ -10,7 +10,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
@@ -110,14 +109,10 @@ func Print(out io.Writer, host func(netip.Addr) string, list []Item) error {
 // Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
 	cells, waiting := 0, 0
-	var sum requester.Stats
 	for _, t := range m.tables {
 		waiting += t.waiting()
 		for _, l := range t.links {
 			cells += l.srv.Cells()
-			if b, ok := l.srv.(*bouncer); ok {
-				metrics.Add(&sum, b.Stats())
-			}
 		}
 	}
 	list := append(handler.Counters("", m.Stats()),
@@ -125,6 +120,10 @@ func (m *Machine) Info(clock.Time) handler.Info {
 		handler.Counter{Name: "waiting", Value: uint64(waiting), Help: "changes of entries that have not ended"},
 		handler.Counter{Name: "cells", Value: uint64(cells), Help: "cells in use in servers' memory"})
 	if m.cfg.Kind.Mode == rules.Hardened {
+		sum := m.sent
+		for _, l := range m.links.All {
+			metrics.Add(&sum, l.requested())
+		}
 		list = append(list, handler.Counters("requester_", sum)...)
 	}
 	return handler.Info{Mode: m.cfg.Kind.Mode, Counters: list}

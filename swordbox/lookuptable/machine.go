@@ -14,6 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
@@ -67,7 +68,8 @@ type Machine struct {
 	links  extmem.Links[*Link]
 	made   uint32 // number of links made so far
 	marks  *pipeline.MarkedPorts
-	stats  Stats // counters of tables that have gone, and of links
+	stats  Stats           // counters of tables that have gone, and of links
+	sent   requester.Stats // counters of requesters of links that have gone
 	idle   []string
 }
 
@@ -106,6 +108,14 @@ func (l *Link) Begin(s *switchconn.Shared) {
 
 // End is called when the connection has ended.
 func (l *Link) End(c *pipeline.Ctx) { l.srv.End(c) }
+
+// requested returns the counters of the server's requester. A published server has none.
+func (l *Link) requested() (s requester.Stats) {
+	if b, ok := l.srv.(*bouncer); ok {
+		s = b.Stats()
+	}
+	return s
+}
 
 // failed makes the program replace the connection.
 func (l *Link) failed(c *pipeline.Ctx, why string) {
@@ -186,7 +196,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 		m.end(t)
 	}
 	m.links.Recheck()
-	m.links.Sweep(nil)
+	m.links.Sweep(func(l *Link) { metrics.Add(&m.sent, l.requested()) })
 	m.mark()
 }
 
@@ -288,7 +298,7 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	if l, ok := m.links.Detach(c, k, generation); ok {
 		l.srv.Work(c)
 	}
-	m.links.Sweep(nil)
+	m.links.Sweep(func(l *Link) { metrics.Add(&m.sent, l.requested()) })
 }
 
 // MarkIn makes q the MarkedPorts in which the machine counts the ports whose frames are looked up.

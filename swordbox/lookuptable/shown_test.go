@@ -234,3 +234,27 @@ func TestPacketsByTheCache(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// The counters of requests count those of connections that have gone, too.
+func TestRequestsOfFormerConnectionsCount(t *testing.T) {
+	s := newServed(t, "table=ms0 capacity=16 cells=8 cell=512")
+	s.attach()
+	s.add(false, pinged("80")+" drop")
+	before, l := submitted(s.m), s.m.links.All[0]
+	s.rule("")
+	during := submitted(s.m)
+	s.step(func(c *pipeline.Ctx) { s.m.Detach(c, l.Key(), l.Generation()) })
+	if after := submitted(s.m); before != 2 || during != before || after != before || len(s.m.links.All) != 0 {
+		t.Errorf("%d requests, without the rule %d, without the connection %d", before, during, after)
+	}
+}
+
+// submitted returns the counter of requests that the machine has submitted.
+func submitted(m *Machine) uint64 {
+	for _, c := range m.Info(0).Counters {
+		if c.Name == "requester_submitted" {
+			return c.Value
+		}
+	}
+	return 0
+}

@@ -239,3 +239,30 @@ func TestUnfitLinkIsNotUsed(t *testing.T) {
 		t.Error("a link that does not fit is used")
 	}
 }
+
+// The counters of requests count those of connections that have gone, too.
+func TestRequestsOfFormerConnectionsCount(t *testing.T) {
+	w := newWired(t, "ring=ms0 rate=8Mbit high=4 low=2 entries=8 entry=2048")
+	w.attach()
+	for i := range 13 {
+		w.send(i)
+	}
+	w.run(time.Second)
+	before, l := submitted(w.m), w.m.links.All[0]
+	w.m.SetRules(nil)
+	during := submitted(w.m)
+	w.step(func(c *pipeline.Ctx) { w.m.Detach(c, l.Key(), l.Generation()) })
+	if after := submitted(w.m); before < 12 || during != before || after != before || len(w.m.links.All) != 0 {
+		t.Errorf("%d requests, without the rule %d, without the connection %d", before, during, after)
+	}
+}
+
+// submitted returns the counter of requests that the machine has submitted.
+func submitted(m *Machine) uint64 {
+	for _, c := range m.Info(0).Counters {
+		if c.Name == "requester_submitted" {
+			return c.Value
+		}
+	}
+	return 0
+}

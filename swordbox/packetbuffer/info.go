@@ -11,7 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
@@ -112,15 +111,11 @@ func (m *Machine) Info(clock.Time) handler.Info {
 	list := append(handler.Counters("", m.Stats()),
 		handler.Counter{Name: "waiting", Value: uint64(local), Help: "frames that wait in the switch"},
 		handler.Counter{Name: "remote", Value: uint64(remote), Help: "frames in rings in servers' memory"})
-	var sum requester.Stats
-	hardened := false
-	for _, l := range m.links.All {
-		if ch, ok := l.carrier.(*channel); ok {
-			hardened = true
-			metrics.Add(&sum, ch.Stats())
+	if m.cfg.Kind.Mode == rules.Hardened {
+		sum := m.sent
+		for _, l := range m.links.All {
+			metrics.Add(&sum, l.requested())
 		}
-	}
-	if hardened {
 		list = append(list, handler.Counters("requester_", sum)...)
 	}
 	return handler.Info{Mode: m.cfg.Kind.Mode, Counters: list}

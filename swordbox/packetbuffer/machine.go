@@ -14,6 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
@@ -135,9 +136,10 @@ type Machine struct {
 	ports  []*queue // index is the port; nil means that the port has no queue
 	links  extmem.Links[*Link]
 	epoch  uint32
-	made   uint32 // number of links made so far
-	busy   bool   // true while the machine sends: frames that it sends itself bypass all queues
-	stats  Stats  // counters of queues that have gone, and of links
+	made   uint32          // number of links made so far
+	busy   bool            // true while the machine sends: frames that it sends itself bypass all queues
+	stats  Stats           // counters of queues that have gone, and of links
+	sent   requester.Stats // counters of requesters of links that have gone
 	idle   []string
 	marks  *pipeline.QueuedPorts
 	// later is the set of rules of which at least one waits until a former queue of its port is
@@ -326,10 +328,19 @@ func (m *Machine) sweep() {
 		}
 		return true
 	})
-	m.links.Sweep(nil)
+	m.links.Sweep(func(l *Link) { metrics.Add(&m.sent, l.requested()) })
 	if m.later != nil && len(m.queues) < before {
 		m.SetRules(m.later)
 	}
+}
+
+// requested returns the counters of the carrier's requester. A carrier of a published machine has
+// none.
+func (l *Link) requested() (s requester.Stats) {
+	if ch, ok := l.carrier.(*channel); ok {
+		s = ch.Stats()
+	}
+	return s
 }
 
 // settle is called at the end of a step: it removes the queues that have become empty.

@@ -196,3 +196,40 @@ func TestListingsAfterTheRule(t *testing.T) {
 		t.Error("a published rule is served")
 	}
 }
+
+// The counters of requests count those of connections that have gone, too, and of a depth that has
+// changed.
+func TestRequestsOfFormerConnectionsCount(t *testing.T) {
+	const rule = "store=ms1 slots=64 per=address "
+	b := newBed(t, "slots=64 per=address depth=4")
+	request := func(psn wire.PSN) {
+		b.attach(16, psn)
+		b.observe(0)
+		b.answer(psn, wire.AckNoCredits)
+		b.step(func(c *pipeline.Ctx) { b.m.Detach(c, storeKeyOfBed, b.connected) })
+	}
+	request(7)
+	b.setRules(rule + "depth=8")
+	request(100)
+	b.m.SetRules(nil)
+	if n := submitted(b.m); n != 2 || len(b.m.links.All) != 0 {
+		t.Errorf("after the rule %d requests, %d connections", n, len(b.m.links.All))
+	}
+	b.setRules(rule + "depth=8")
+	b.attach(16, 200)
+	b.observe(0)
+	b.m.SetRules(nil)
+	if b.step(func(c *pipeline.Ctx) { b.m.Detach(c, storeKeyOfBed, b.connected) }); submitted(b.m) != 3 || len(b.m.links.All) != 0 {
+		t.Errorf("after the connection %d requests, %d connections", submitted(b.m), len(b.m.links.All))
+	}
+}
+
+// submitted returns the counter of requests that the machine has submitted.
+func submitted(m *Machine) uint64 {
+	for _, c := range m.Info(0).Counters {
+		if c.Name == "requester_submitted" {
+			return c.Value
+		}
+	}
+	return 0
+}

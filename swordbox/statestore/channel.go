@@ -2,6 +2,7 @@ package statestore
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -68,6 +69,9 @@ func newChannel(m *Machine, depth int, number uint32) *channel {
 func (ch *channel) resize(depth int) {
 	if ch.conn != nil && ch.depth == depth {
 		return
+	}
+	if ch.conn != nil {
+		metrics.Add(&ch.m.sent, ch.conn.Stats())
 	}
 	n := 1
 	for n < depth {

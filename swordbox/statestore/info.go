@@ -111,7 +111,7 @@ func PrintStores(out io.Writer, host func(netip.Addr) string, list []Store) erro
 // Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
 	pending, inFlight := m.Waiting()
-	var sum requester.Stats
+	sum := m.sent
 	for _, ch := range m.links.All {
 		metrics.Add(&sum, ch.conn.Stats())
 	}

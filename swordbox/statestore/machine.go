@@ -4,10 +4,12 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
@@ -35,10 +37,11 @@ type Machine struct {
 	links  extmem.Links[*channel]
 	labels labels
 	stats  Stats
-	made   uint32 // number of channels made so far
-	behind uint64 // the last argument of Config.Behind
-	former uint64 // the result of Config.FormerlyBehind
-	asked  bool   // Config.FormerlyBehind was called
+	sent   requester.Stats // counters of requesters that have gone
+	made   uint32          // number of channels made so far
+	behind uint64          // the last argument of Config.Behind
+	former uint64          // the result of Config.FormerlyBehind
+	asked  bool            // Config.FormerlyBehind was called
 }
 
 // counted is a rule with the channels to its memory servers. The channel of shard j to server i is
@@ -117,7 +120,10 @@ func (m *Machine) SetRules(set *rules.Set) {
 		m.counts = append(m.counts, k)
 	}
 	var dropped uint64
-	m.links.Sweep(func(ch *channel) { dropped += ch.pending.sum })
+	m.links.Sweep(func(ch *channel) {
+		dropped += ch.pending.sum
+		metrics.Add(&m.sent, ch.conn.Stats())
+	})
 	if dropped > 0 { // otherwise this program may not run yet, and the journal belongs to another one
 		m.stats.Dropped += dropped
 		m.record()
@@ -177,7 +183,7 @@ func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	if _, ok := m.links.Detach(c, k, generation); ok {
 		m.record()
-		m.links.Sweep(nil)
+		m.links.Sweep(func(ch *channel) { metrics.Add(&m.sent, ch.conn.Stats()) })
 	}
 }
 
