@@ -90,12 +90,10 @@ func (p *parser) word(key, value string) (err error) {
 
 // end reads an address, or a host's name, with or without a port.
 func (p *parser) end(s string) (b [16]byte, port uint16, err error) {
-	if ap, err := netip.ParseAddrPort(s); err == nil {
-		p.addrs = append(p.addrs, ap.Addr().Unmap())
-		return bytesOf(ap.Addr()), ap.Port(), nil
-	}
 	name, number, numbered := s, "", false
-	if strings.Count(s, ":") == 1 {
+	if ap, err := netip.ParseAddrPort(s); err == nil {
+		name, number, numbered = ap.Addr().String(), strconv.Itoa(int(ap.Port())), true
+	} else if strings.Count(s, ":") == 1 {
 		name, number, numbered = strings.Cut(s, ":")
 	}
 	if numbered {
@@ -111,10 +109,10 @@ func (p *parser) end(s string) (b [16]byte, port uint16, err error) {
 			return b, 0, err
 		}
 	}
-	if a.Zone() != "" || !a.IsValid() || a.IsMulticast() || a.IsUnspecified() {
+	if a = a.Unmap(); a.Zone() != "" || !a.IsValid() || a.IsMulticast() || a.IsUnspecified() {
 		return b, 0, fmt.Errorf("%.60q is no address of a machine", name)
 	}
-	p.addrs = append(p.addrs, a.Unmap())
+	p.addrs = append(p.addrs, a)
 	return bytesOf(a), port, nil
 }
 
