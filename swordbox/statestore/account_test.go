@@ -224,6 +224,25 @@ func TestRequestsOfFormerConnectionsCount(t *testing.T) {
 	}
 }
 
+// A change of other rules leaves the counters their last requests; a change of the rule itself does not.
+func TestLastRequestsStay(t *testing.T) {
+	const rule = "id=a server=ms0 action=count store=ms1 slots=64 per=address"
+	b := newBed(t, "id=a slots=64 per=address")
+	b.attach(16, 7)
+	b.observe(8)
+	want := b.m.slots(0)
+	for i, text := range []string{rule, rule + " depth=8"} {
+		set, err := ruleSet(t, "server=ms1 action=count", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.m.SetRules(set)
+		if got := b.m.slots(0); len(want) != 1 || slices.Equal(got, want) != (i == 0) || i == 1 && len(got) != 0 {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
 // submitted returns the counter of requests that the machine has submitted.
 func submitted(m *Machine) uint64 {
 	for _, c := range m.Info(0).Counters {

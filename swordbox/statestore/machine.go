@@ -102,6 +102,7 @@ func (m *Machine) Formerly() uint64 {
 // SetRules replaces the rules. If no rule names a memory server any more, amounts that wait for it
 // are sent while its connection is up; without a connection they are dropped.
 func (m *Machine) SetRules(set *rules.Set) {
+	former := m.counts
 	m.counts = nil
 	for _, ch := range m.links.All {
 		ch.users = 0
@@ -119,6 +120,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 		}
 		m.counts = append(m.counts, k)
 	}
+	m.labels.follow(former, m.counts)
 	var dropped uint64
 	m.links.Sweep(func(ch *channel) {
 		dropped += ch.pending.sum

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"reflect"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -28,6 +29,21 @@ type label struct {
 }
 
 func (l *labels) set(x label) { l[x.slot%MaxLabels] = x }
+
+// follow moves the labels of former rules to the equal ones of a new set. The others go.
+func (l *labels) follow(former, now []counted) {
+	heirs := make(map[*rules.Rule]*rules.Rule)
+	for i := range former {
+		for j := range now {
+			if reflect.DeepEqual(former[i].rule, now[j].rule) {
+				heirs[former[i].rule] = now[j].rule
+			}
+		}
+	}
+	for i := range l {
+		l[i].rule = heirs[l[i].rule]
+	}
+}
 
 var slotsHelp = handler.Help{
 	Name:  "slots",
