@@ -322,8 +322,8 @@ func TestCacheFollowsChanges(t *testing.T) {
 	}
 }
 
-// When a server comes back with another memory, its cached entries go, and those of the other server stay.
-// They stay, too, when the server comes back with the same memory.
+// When a server comes back with another memory, its cached entries go, and those of the other server
+// stay. They stay, too, when the server comes back with the same memory.
 func TestCacheForgetsAnotherMemory(t *testing.T) {
 	s := newServed(t, "table=ms0,ms1 capacity=100 cells=8 cell=512 cache=1024")
 	s.attach()

@@ -366,8 +366,8 @@ func TestNewQueueWaitsForTheFormerRing(t *testing.T) {
 	b.want("both modes", 28)
 }
 
-// While frames of a rule that has gone are in a ring, the queue of another port whose ring has the same
-// memory stores none. Afterwards it does. No frame is lost or takes the place of another one.
+// While frames of a rule that has gone are in a ring, the queue of another port whose ring has the
+// same memory stores none. Afterwards it does. No frame is lost or takes the place of another one.
 func TestRingOfAnotherPortIsTakenOver(t *testing.T) {
 	const layout = " rate=8Mbit high=4 low=4 entries=64"
 	cn1 := netip.MustParseAddr("10.0.0.2")

@@ -224,7 +224,8 @@ func TestRequestsOfFormerConnectionsCount(t *testing.T) {
 	}
 }
 
-// A change of other rules leaves the counters their last requests; a change of the rule itself does not.
+// A change of other rules leaves the counters their last requests; a change of the rule itself does
+// not.
 func TestLastRequestsStay(t *testing.T) {
 	const rule = "id=a server=ms0 action=count store=ms1 slots=64 per=address"
 	b := newBed(t, "id=a slots=64 per=address")

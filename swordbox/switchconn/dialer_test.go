@@ -388,8 +388,8 @@ func TestForeignPackets(t *testing.T) {
 	}
 }
 
-// A connection to another service than the rule now asks for ends, and the next attempt is one to the
-// new service; so does an attempt. A connection to the same service, or an adopted one, stays.
+// A connection to another service than the rule now asks for ends, and the next attempt is one to
+// the new service; so does an attempt. A connection to the same service, or an adopted one, stays.
 func TestServiceChanges(t *testing.T) {
 	w := newWorld(t, 13)
 	w.serve()

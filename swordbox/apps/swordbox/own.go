@@ -185,8 +185,8 @@ func (o *Own) dial(c *pipeline.Ctx) {
 	}
 }
 
-// stale reports whether dial has something to do: something has changed since its last call, or there
-// is room now for connections for which there was none.
+// stale reports whether dial has something to do: something has changed since its last call, or
+// there is room now for connections for which there was none.
 func (o *Own) stale() bool { return o.dirty || o.short && o.dialer.Room() }
 
 // offer offers a connection to the handler that uses its key. The result is false if no handler can

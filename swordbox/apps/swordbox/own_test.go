@@ -98,8 +98,8 @@ func TestServiceOfARuleChanges(t *testing.T) {
 	}
 }
 
-// When an adopted connection ends, the switch makes one in its place if a rule needs it; otherwise it
-// makes none.
+// When an adopted connection ends, the switch makes one in its place if a rule needs it; otherwise
+// it makes none.
 func TestAdoptedConnectionIsReplaced(t *testing.T) {
 	server := benchIP(benchServer)
 	for service, want := range map[string]int{"memory": 1, "": 0} {

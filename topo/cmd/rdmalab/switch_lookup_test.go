@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
 
-// A command that changes entries succeeds if the switch has made all of its changes, and says otherwise
-// how many were refused, or that the counters of the table have begun again.
+// A command that changes entries succeeds if the switch has made all of its changes, and says
+// otherwise how many were refused, or that the counters of the table have begun again.
 func TestAllEntriesAreChanged(t *testing.T) {
 	first := handler.EntriesReport{Written: 10, Removed: 2, Refused: 3}
 	for _, tc := range []struct {
