@@ -240,9 +240,14 @@ func TestChangesThatWaitForAnotherRule(t *testing.T) {
 		rule string
 		kept bool
 	}{
-		{rule + " miss=drop", true}, {"table=ms0 capacity=400 cells=8 cell=512 cache=16 depth=8", true},
-		{"table=ms0 capacity=400 cells=4 cell=1024 cache=8 depth=4", true}, {rule + " base=0x1000", false}, {rule + " match=destination", false}, {rule + " service=other", false},
-		{"table=ms0 capacity=300 cells=8 cell=512", false}, {"table=ms0,ms1 capacity=400 cells=8 cell=512", false},
+		{rule + " miss=drop", true},
+		{"table=ms0 capacity=400 cells=8 cell=512 cache=16 depth=8", true},
+		{"table=ms0 capacity=400 cells=4 cell=1024 cache=8 depth=4", true},
+		{rule + " base=0x1000", false},
+		{rule + " match=destination", false},
+		{rule + " service=other", false},
+		{"table=ms0 capacity=300 cells=8 cell=512", false},
+		{"table=ms0,ms1 capacity=400 cells=8 cell=512", false},
 	} {
 		for _, begun := range []bool{false, true} {
 			s := newServed(t, rule)
