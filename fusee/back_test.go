@@ -173,7 +173,7 @@ func TestAServerThatHasJoinedRemainsAMember(t *testing.T) {
 			}
 			rt.Sleep(begun)
 			g.restart(2)
-			for end := soon(rt); !(g.viewAt(0).Has(2) && g.viewAt(0).State() == layout.Settled) && rt.Now() < end; {
+			for end := soon(rt); (!g.viewAt(0).Has(2) || g.viewAt(0).State() != layout.Settled) && rt.Now() < end; {
 				rt.Sleep(100 * time.Nanosecond)
 			}
 			rt.Sleep(blip)
@@ -289,7 +289,7 @@ func TestASettledViewIsNotGivenUp(t *testing.T) {
 			g.restart(0)
 			g.Host("ms2").SetLink(true)
 			g.Host("ms3").SetLink(true)
-			for end := soon(rt); !(g.viewAt(1).State() == layout.Settled && g.viewAt(1).Has(2)) && rt.Now() < end; {
+			for end := soon(rt); (g.viewAt(1).State() != layout.Settled || !g.viewAt(1).Has(2)) && rt.Now() < end; {
 				rt.Sleep(10 * time.Microsecond)
 			}
 			if v := g.viewAt(1); v.Has(3) && !v.Has(0) {
