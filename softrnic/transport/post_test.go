@@ -199,6 +199,38 @@ func TestReceivesOfARing(t *testing.T) {
 	}
 }
 
+// endless is a ring to which its program adds a receive whenever one is taken.
+type endless struct{ taken int }
+
+func (r *endless) Len() int { return 3 }
+
+func (r *endless) Next([]verbs.SGE) (id uint64, nsge int, ok bool) {
+	r.taken++
+	return uint64(r.taken), 0, r.taken < 1000
+}
+
+// A flush ends although the program adds receives to its ring meanwhile: it takes those that were
+// there when it began, behind the one that the queue pair holds.
+func TestFlushOfARingThatGrows(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		_, b := newPair(t)
+		ring := &endless{}
+		b.qp.rcv.rq = newRecvQueue(1, 4)
+		b.qp.TakeReceives(ring)
+		want := 3
+		if held {
+			want++
+			b.qp.rcv.ready()
+		}
+		if err := b.qp.ToError(0, &b.out); err != nil {
+			t.Fatal(err)
+		}
+		if ring.taken != want || len(b.out.Done) != want || b.out.Done[want-1].WC.ID != uint64(want) {
+			t.Errorf("held %v: %d receives taken, %d completions, want %d", held, ring.taken, len(b.out.Done), want)
+		}
+	}
+}
+
 // A queue pair that was reset within a message, and connected again, begins with the first packet
 // of a message.
 func TestResetWithinAMessage(t *testing.T) {

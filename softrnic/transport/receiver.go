@@ -75,9 +75,14 @@ func (r *receiver) complete(status verbs.Status, out *Actions) *verbs.WC {
 	return wc
 }
 
-// flush completes all receives with WRFlushErr.
+// flush completes all receives with WRFlushErr. It reads the length of outside only once, because
+// the program may add receives all the time.
 func (r *receiver) flush(out *Actions) {
-	for r.rq.len() > 0 || r.fetch() {
+	n := r.rq.len()
+	if r.outside != nil {
+		n += r.outside.Len()
+	}
+	for ; n > 0 && (r.rq.len() > 0 || r.fetch()); n-- {
 		r.complete(verbs.WRFlushErr, out)
 	}
 }
