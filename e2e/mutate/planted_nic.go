@@ -51,6 +51,18 @@ var nicBugs = []planted{
 		"softrnic/device TestAnswersToASuperFrame",
 	},
 	{
+		"engine: a refused send completes before those in flight", "softrnic/engine/qp.go",
+		"	if q.ToError(now, out) != nil {\n		return // the queue pair is destroyed\n	}\n	q.e.counters.CqeErr++\n",
+		"	defer q.ToError(now, out)\n	q.e.counters.CqeErr++\n",
+		"softrnic/uverbs TestRefusedSends",
+	},
+	{
+		"serve: entries behind a refused one stay in the ring", "softrnic/ipc/serve/program_rings.go",
+		"			waiting--\n			most = 1",
+		"			waiting, most = 0, 1",
+		"softrnic/uverbs TestRefusedSends",
+	},
+	{
 		"polling: the time of other processes counts", "softrnic/pollpace/pollpace.go",
 		"	s.spent += min(took, emptyPause)",
 		"	s.spent += took",

@@ -220,6 +220,18 @@ func (q *QP) ToError(now clock.Time, out *packetio.Batch) error {
 	return q.transition("modify QP to ERROR", q.q.ToError, now, out)
 }
 
+// FailSend moves the queue pair to ERROR, which flushes the work requests that are not complete, and
+// then completes with LocQPOpErr the work request id, which PostSend has refused.
+func (q *QP) FailSend(now clock.Time, id uint64, out *packetio.Batch) {
+	if q.ToError(now, out) != nil {
+		return // the queue pair is destroyed
+	}
+	q.e.counters.CqeErr++
+	q.e.rings.push(now, q.e, q, &verbs.WC{ID: id, Status: verbs.LocQPOpErr, QPN: q.Num()})
+	q.e.apply(now, q, out)
+	q.e.drainLoop(now, out)
+}
+
 func (q *QP) transition(op string, step func(clock.Time, *transport.Actions) error, now clock.Time, out *packetio.Batch) error {
 	if err := alive(op, q.dead); err != nil {
 		return err

@@ -152,26 +152,34 @@ func TestSharedReceiveQueue(t *testing.T) {
 	}
 }
 
+// onChannel is queuePair with a completion queue that has the name 5 and a completion channel, from
+// which reads end after 20 s.
+func (c *client) onChannel() (e *ends, channel int) {
+	c.t.Helper()
+	do[uverbs.Handle](c, uverbs.CreateCompChannel)
+	channel = c.fds[len(c.fds)-1]
+	must(c.t, unix.SetsockoptTimeval(channel, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 20}))
+	e = c.queuePair(uverbs.TypeRC)
+	data, errno := c.raw(uverbs.CreateCQ, 0, uverbs.Encode(uverbs.CQArgs{User: 5, CQE: 15, Channel: int32(channel)}))
+	if errno != 0 {
+		c.t.Fatal(errno)
+	}
+	var cq madeCQ
+	_, err := binary.Decode(data, binary.NativeEndian, &cq)
+	must(c.t, err)
+	qp := do[made](c, uverbs.CreateQP, uverbs.QPArgs{
+		User: 9, PD: e.pd, SendCQ: cq.CQ.H, RecvCQ: cq.CQ.H, MaxSend: 7, MaxRecv: 15, MaxSGE: 1, MaxRecvSGE: 1, Type: uverbs.TypeRC,
+	})
+	e.cq, e.done, e.qp, e.send, e.recv = cq.CQ.H, c.view(cq.At), qp.QP, c.view(qp.Send), c.view(qp.Recv)
+	return e, channel
+}
+
 // An event for solicited completions comes with a message that its sender has marked, and with no
 // other one.
 func TestSolicitedEvent(t *testing.T) {
 	h := newHouse(t, serve.Limits{})
 	a, c := h.attach(t, 1).queuePair(uverbs.TypeRC), h.attach(t, 0)
-	do[uverbs.Handle](c, uverbs.CreateCompChannel)
-	channel := c.fds[len(c.fds)-1]
-	must(t, unix.SetsockoptTimeval(channel, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 20}))
-	e := c.queuePair(uverbs.TypeRC)
-	data, errno := c.raw(uverbs.CreateCQ, 0, uverbs.Encode(uverbs.CQArgs{User: 5, CQE: 15, Channel: int32(channel)}))
-	if errno != 0 {
-		t.Fatal(errno)
-	}
-	var cq madeCQ
-	_, err := binary.Decode(data, binary.NativeEndian, &cq)
-	must(t, err)
-	qp := do[made](c, uverbs.CreateQP, uverbs.QPArgs{
-		User: 9, PD: e.pd, SendCQ: cq.CQ.H, RecvCQ: cq.CQ.H, MaxSend: 4, MaxRecv: 15, MaxSGE: 1, MaxRecvSGE: 1, Type: uverbs.TypeRC,
-	})
-	e.cq, e.done, e.qp, e.recv = cq.CQ.H, c.view(cq.At), qp.QP, c.view(qp.Recv)
+	e, channel := c.onChannel()
 	a.connect(e, 0)
 	e.connect(a, 1)
 	do[none](c, uverbs.ReqNotifyCQ, uverbs.Notify{H: e.cq, Solicited: 1})

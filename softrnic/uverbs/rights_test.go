@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -66,4 +67,52 @@ func TestSmallestCompletionQueue(t *testing.T) {
 	if _, errno := c.raw(uverbs.CreateCQ, uverbs.NoChannel, uverbs.Encode(uverbs.CQArgs{Channel: -1})); errno != unix.EINVAL {
 		t.Errorf("without entries: %v", errno)
 	}
+}
+
+// Of sends that one doorbell announces, those that cannot be executed fail, and the others are
+// flushed: those in flight before them, and those behind them. All complete in their order, and the
+// first one raises the event for which the queue is armed.
+func TestRefusedSends(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	b := h.attach(t, 1).queuePair(uverbs.TypeRC)
+	e, channel := h.attach(t, 0).onChannel()
+	b.connect(e, 0)
+	e.connect(b, 1)
+	b.receive(0, 100)
+	do[none](e.client, uverbs.ReqNotifyCQ, uverbs.Notify{H: e.cq})
+	const noOp = 200
+	h.devices[0].With(func(*engine.Engine) { // so that the daemon sees all of them at once
+		for i, op := range []uint32{opSend, noOp, opSend, noOp, noOp, opSend} {
+			e.post(op, i, 8, 0, 0)
+		}
+	})
+	for i, want := range []verbs.Status{verbs.WRFlushErr, verbs.LocQPOpErr, verbs.WRFlushErr, verbs.LocQPOpErr, verbs.LocQPOpErr, verbs.WRFlushErr} {
+		if c := e.next(); c.ID != uint64(i) || verbs.Status(c.Status) != want || c.QPN != e.qp.QPN {
+			t.Errorf("completion %d: %+v, want %v", i, c, want)
+		}
+	}
+	if e.send.Consumer() != e.send.Producer() {
+		t.Errorf("entries up to %d of %d are free", e.send.Consumer(), e.send.Producer())
+	}
+	var ev [8]byte
+	if n, err := unix.Read(channel, ev[:]); n != 8 || err != nil {
+		t.Errorf("event of %d bytes, %v", n, err)
+	}
+}
+
+// A completion queue that has no room for the completion of a refused send is in error.
+func TestRefusedSendsOverrun(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	b, e := h.attach(t, 1).queuePair(uverbs.TypeRC), h.attach(t, 0).queuePair(uverbs.TypeRC)
+	cq := do[madeCQ](e.client, uverbs.CreateCQ, uverbs.CQArgs{User: 6, CQE: 1, Channel: -1})
+	qp := do[made](e.client, uverbs.CreateQP, uverbs.QPArgs{
+		User: 9, PD: e.pd, SendCQ: cq.CQ.H, RecvCQ: e.cq, MaxSend: 7, MaxRecv: 7, MaxSGE: 1, MaxRecvSGE: 1, Type: uverbs.TypeRC,
+	})
+	e.qp, e.send, e.recv = qp.QP, e.view(qp.Send), e.view(qp.Recv)
+	events := e.asyncEvents()
+	e.connect(b, 1)
+	for range 3 { // one in the program's ring, one in the NIC's queue
+		e.post(200, 0, 8, 0, 0)
+	}
+	wantEvent(t, events, 6, eventCQErr)
 }

@@ -73,7 +73,6 @@ func malformed(op string, index int) error {
 // rings from which the pump posts sends and receives.
 type qpPort struct {
 	qp   *engine.QP
-	done *engine.CQ // completion queue of its sends
 	send posts
 	// published is the value that the daemon has last written to ring.Queue.Done of the send ring,
 	// which tells the application how many sends no longer count against MaxSendWR.
@@ -83,6 +82,10 @@ type qpPort struct {
 
 // rung posts the work requests that wait in both rings. It posts receives first, because answers to
 // the sends may need them.
+//
+// If the NIC refuses an entry although the application did not wait for a refusal, the queue pair
+// goes to the error state, and the entry completes with an error. Package ipc checks such entries
+// before it posts them, so only an application that writes to the ring itself can cause this.
 func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 	if q.recv != nil {
 		q.recv.drain(p, "post recv", q.qp.PostRecv)
@@ -94,7 +97,8 @@ func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 			break
 		}
 		q.send.finish(p, taken, nil)
-		q.fail(now, p, p.c.s.pump.scratch.sends[taken].ID, out)
+		q.send.finish(p, 1, nil)
+		q.qp.FailSend(now, p.c.s.pump.scratch.sends[taken].ID, out)
 		n -= taken + 1
 	}
 	if done := q.send.head - uint64(q.qp.Sending()); done != q.published {
@@ -107,21 +111,6 @@ func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 // (see ring.Early). index is the place of the entry among those that post has just copied.
 func (q *qpPort) early(p *port, index int) bool {
 	return ring.Early(p.c.s.pump.scratch.bytes[index*q.send.slot:])
-}
-
-// fail handles the entry at head, which the NIC has refused although the application did not wait
-// for a refusal. It completes the entry with an error, and moves the queue pair to the error state.
-// Package ipc checks such entries before it posts them, so only an application that writes to the
-// ring itself can cause this.
-func (q *qpPort) fail(now clock.Time, p *port, id uint64, out *packetio.Batch) {
-	q.send.finish(p, 1, nil)
-	if c, err := q.done.Queue(); err == nil {
-		c.Source().Push(now, &verbs.WC{ID: id, Status: verbs.LocQPOpErr, QPN: q.qp.Num()})
-	}
-	_ = q.qp.ToError(now, out) // fails if the queue pair is already in error
-	for _, c := range p.cqs {
-		c.move(p)
-	}
 }
 
 // post passes n send work requests to the engine, and returns how many the engine took. err says

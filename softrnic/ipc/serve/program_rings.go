@@ -33,17 +33,19 @@ type programQP struct {
 func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
 	q.settle()
 	waiting := min(q.ring.Between(q.head, q.ring.Producer()), q.ring.Cap()-q.qp.Sending())
-	for waiting > 0 {
-		n := min(waiting, ring.MaxPosts)
-		taken, err := q.post(now, p, n, out)
+	for most := ring.MaxPosts; waiting > 0; {
+		taken, err := q.post(now, p, min(waiting, most), out)
 		q.head += uint32(taken)
-		if err != nil {
-			if !errors.Is(err, verbs.ErrState) && !errors.Is(err, verbs.ErrNoSpace) && !isClosed(err) {
-				q.fail(now, p, out)
-			}
+		waiting -= taken
+		switch {
+		case err == nil:
+		case errors.Is(err, verbs.ErrState) || errors.Is(err, verbs.ErrNoSpace) || isClosed(err):
 			return
+		default:
+			q.fail(now, out)
+			waiting--
+			most = 1 // so that entries behind further refused ones are not decoded again and again
 		}
-		waiting -= n
 	}
 }
 
@@ -70,13 +72,12 @@ func (q *programQP) post(now clock.Time, p *port, n int, out *packetio.Batch) (t
 	return good, bad
 }
 
-// fail handles the entry at head, which cannot be executed: like a driver, it completes the entry
-// with an error and moves the queue pair to the error state.
-func (q *programQP) fail(now clock.Time, p *port, out *packetio.Batch) {
+// fail handles the entry at head, which cannot be executed: like a driver, it moves the queue pair
+// to the error state and completes the entry with an error.
+func (q *programQP) fail(now clock.Time, out *packetio.Batch) {
 	id := binary.NativeEndian.Uint64(q.ring.Slot(q.head))
 	q.head++
-	q.done.put(p, verbs.WC{ID: id, Status: verbs.LocQPOpErr, QPN: q.qp.Num()})
-	_ = q.qp.ToError(now, out) // fails if the queue pair is destroyed or already in error
+	q.qp.FailSend(now, id, out)
 }
 
 // settle frees the send ring entries whose work requests are complete.
@@ -143,18 +144,6 @@ type programCQ struct {
 
 // room returns how many completions fit into the ring.
 func (c *programCQ) room() int { return c.ring.Cap() - c.ring.Between(c.ring.Consumer(), c.tail) }
-
-// put writes a completion that does not come from the engine. If the ring is full, the completion
-// is lost, as in a queue that overruns.
-func (c *programCQ) put(p *port, wc verbs.WC) {
-	c.fetch(p)
-	if c.room() == 0 {
-		return
-	}
-	uverbs.PutWC(c.ring.Slot(c.tail), &wc)
-	c.tail++
-	c.ring.SetProducer(c.tail)
-}
 
 // fetch frees the send ring entries whose completions go to this queue, and then copies the
 // completions to the program.

@@ -63,7 +63,7 @@ func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 		out.Length += ring.QueueLen(slots, recvSlot)
 	}
 	return x.publish(&queueObject{qp: qp, kind: kindQP, queued: queued}, qp.Destroy, out, func(b []byte) belled {
-		q := &qpPort{qp: e, done: verbsengine.EngineCQ(init.SendCQ), send: posts{q: ring.NewQueue(b, slots, sendSlot), slot: sendSlot, maxSGE: sge}}
+		q := &qpPort{qp: e, send: posts{q: ring.NewQueue(b, slots, sendSlot), slot: sendSlot, maxSGE: sge}}
 		if a.SRQ == 0 {
 			q.recv = &posts{q: ring.NewQueue(b[sendLen:], slots, recvSlot), slot: recvSlot, maxSGE: sge}
 		}
