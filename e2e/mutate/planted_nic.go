@@ -63,6 +63,18 @@ var nicBugs = []planted{
 		"softrnic/uverbs TestRefusedSends",
 	},
 	{
+		"serve: events of an object wait although it has ended", "softrnic/ipc/serve/program_events.go",
+		"	before := len(q.pending)\n	q.pending = slices.DeleteFunc(",
+		"	before := len(q.pending)\n	_ = slices.DeleteFunc(",
+		"softrnic/uverbs TestEventsThatWaitAtTheEnd",
+	},
+	{
+		"serve: a lost event of a completion queue counts", "softrnic/ipc/serve/program_rings.go",
+		"	if q.Fired() && c.channel != nil && c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user)) {\n		c.told++\n",
+		"	if q.Fired() && c.channel != nil {\n		c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user))\n		c.told++\n",
+		"softrnic/uverbs TestEventsThatWaitAtTheEnd",
+	},
+	{
 		"polling: the time of other processes counts", "softrnic/pollpace/pollpace.go",
 		"	s.spent += min(took, emptyPause)",
 		"	s.spent += took",

@@ -205,3 +205,71 @@ func TestSolicitedEvent(t *testing.T) {
 		t.Errorf("event of %d bytes, %v: %x", n, err, ev)
 	}
 }
+
+// giveBack gives back n events whose bytes are all b, as the preloaded library does.
+func (c *client) giveBack(channel uint32, size, n int, b byte) {
+	c.t.Helper()
+	for ; n > 0; n -= 250 {
+		if _, errno := c.raw(uverbs.Repost, channel, bytes.Repeat([]byte{b}, size*min(n, 250))); errno != 0 {
+			c.t.Fatal(errno)
+		}
+	}
+}
+
+// count reads all events from a descriptor and returns how many of them are of an object.
+func (c *client) count(fd int, channel uint32, size int, element uint64) (found uint32) {
+	c.t.Helper()
+	const last, other = 0x77, 0x66
+	must(c.t, unix.SetNonblock(fd, true))
+	c.giveBack(channel, size, 1, last)
+	ev := make([]byte, size)
+	for reads := 0; ev[0] != last; reads++ {
+		if reads == 1<<15 {
+			c.t.Fatal("the last event is lost")
+		}
+		if n, err := unix.Read(fd, ev); err == unix.EAGAIN {
+			c.giveBack(channel, size, 1, other) // now those that wait come
+		} else if n != size || err != nil {
+			c.t.Fatalf("%d bytes, %v", n, err)
+		} else if binary.NativeEndian.Uint64(ev) == element {
+			found++
+		}
+	}
+	return found
+}
+
+// The answer to the end of an object counts the events that the program has read or can read from
+// the descriptor: not those for which it had no room, and not those that are lost because too many
+// wait. Such events do not come after the end of the object either.
+func TestEventsThatWaitAtTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		others int
+		want   uint32
+	}{"room": {0, 1}, "no room": {1000, 0}, "lost": {6000, 0}} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, serve.Limits{})
+			e, channel := h.attach(t, 0).onChannel()
+			b := h.attach(t, 1).queuePair(uverbs.TypeRC)
+			async := e.asyncEvents()
+			e.connect(b, 1)
+			e.giveBack(uverbs.NoChannel, 16, c.others, 1)
+			e.giveBack(0, 8, c.others, 1)
+			do[none](e.client, uverbs.ReqNotifyCQ, uverbs.Notify{H: e.cq})
+			e.receive(0, 100)
+			must(t, h.devices[0].FailQP(wire.QPN(e.qp.QPN)))
+			e.next() // of the receive
+			if r := do[uverbs.Reported](e.client, uverbs.DestroyQP, uverbs.Handle{H: e.qp.H}, uint32(0)); r.Events != c.want {
+				t.Errorf("the end of the queue pair says %+v, want %d", r, c.want)
+			}
+			if r := do[uverbs.CQReported](e.client, uverbs.DestroyCQ, uverbs.Handle{H: e.cq}, uint32(0)); r.Completions != c.want {
+				t.Errorf("the end of the completion queue says %+v, want %d", r, c.want)
+			}
+			if n := e.count(async, uverbs.NoChannel, 16, 9); n != c.want {
+				t.Errorf("%d events of the queue pair, want %d", n, c.want)
+			}
+			if n := e.count(channel, 0, 8, 5); n != c.want {
+				t.Errorf("%d events of the completion queue, want %d", n, c.want)
+			}
+		})
+	}
+}

@@ -127,8 +127,7 @@ func TestEventsOfAProgram(t *testing.T) {
 	for ; len(q.pending) < maxPending; sent++ {
 		q.send([]byte{byte(sent), byte(sent >> 8)})
 	}
-	q.send([]byte{0})
-	if q.lost != 1 || len(q.pending) != maxPending {
+	if q.send([]byte{0}) || q.lost != 1 || len(q.pending) != maxPending {
 		t.Errorf("%d lost, %d wait", q.lost, len(q.pending))
 	}
 	if rest := q.drop(3); rest != 0 || len(q.pending) != maxPending-3 {

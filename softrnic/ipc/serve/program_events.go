@@ -1,19 +1,25 @@
 package serve
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
-
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// maxPending is the largest number of events that wait until the program has read earlier ones.
-const maxPending = 4096
+const (
+	// maxPending is the largest number of events that wait until the program has read earlier ones.
+	maxPending = 4096
+	// maxReturned is this number together with events that the preloaded library gives back. It is
+	// larger, so that none of those is lost: their objects already count them.
+	maxReturned = 2 * maxPending
+)
 
 // eventQueue is the daemon's side of a descriptor from which a program reads events: those of a
 // completion channel, or asynchronous ones. Exclusive use of the engine guards it. open and close
@@ -49,19 +55,23 @@ func (q *eventQueue) close() {
 }
 
 // send sends an event. If the socket is full, the event waits behind earlier ones; if maxPending
-// events wait, it is lost.
-func (q *eventQueue) send(ev []byte) {
+// events wait, it is lost, and send returns false.
+func (q *eventQueue) send(ev []byte) bool { return q.put(ev, maxPending) }
+
+// put is send with another bound than maxPending.
+func (q *eventQueue) put(ev []byte, most int) bool {
 	if q.sock == 0 {
-		return
+		return false
 	}
 	if q.flush(); len(q.pending) == 0 && q.try(ev) {
-		return
+		return true
 	}
-	if len(q.pending) >= maxPending {
+	if len(q.pending) >= most {
 		q.lost++
-		return
+		return false
 	}
 	q.pending = append(q.pending, ev)
+	return true
 }
 
 // flush sends events that wait, until the socket is full.
@@ -77,6 +87,17 @@ func (q *eventQueue) drop(n uint32) uint32 {
 	k := min(n, uint32(len(q.pending)))
 	q.pending = q.pending[:uint32(len(q.pending))-k]
 	return n - k
+}
+
+// withdraw removes the waiting events of an object that has ended, of which n events were sent. It
+// returns n minus the number of removed events, as drop does. A q of nil has sent none.
+func (q *eventQueue) withdraw(user uint64, n uint32) uint32 {
+	if q == nil {
+		return n
+	}
+	before := len(q.pending)
+	q.pending = slices.DeleteFunc(q.pending, func(ev []byte) bool { return binary.NativeEndian.Uint64(ev) == user })
+	return n - min(n, uint32(before-len(q.pending)))
 }
 
 // gone reports whether the program has closed its side.
@@ -139,7 +160,7 @@ func (p *program) repost(c uverbs.Command) (result, error) {
 	}
 	p.c.s.pump.with(func(*engine.Engine) {
 		for b := c.Args; len(b) >= size; b = b[size:] {
-			q.send(append([]byte(nil), b[:size]...))
+			q.put(bytes.Clone(b[:size]), maxReturned)
 		}
 	})
 	return result{}, nil
@@ -159,7 +180,7 @@ var asyncKinds = map[verbs.AsyncKind]uint32{
 }
 
 // owner is an object to which asynchronous events refer. user is the program's own name for the
-// object; events is how many events of it were sent.
+// object; events is how many events of it were sent, without those that are lost.
 type owner struct {
 	user   uint64
 	events uint32
@@ -185,8 +206,13 @@ func (p *program) event(ev verbs.AsyncEvent) {
 	if o == nil {
 		return
 	}
-	o.events++
 	b := binary.NativeEndian.AppendUint64(nil, o.user)
 	b = binary.NativeEndian.AppendUint32(b, asyncKinds[ev.Kind])
-	p.async.send(binary.NativeEndian.AppendUint32(b, 0))
+	if p.async.send(binary.NativeEndian.AppendUint32(b, 0)) {
+		o.events++
+	}
 }
+
+// ended returns how many asynchronous events of an object that has ended the program has received
+// or may still receive. libibverbs waits until the program has acknowledged that many.
+func (p *program) ended(o *owner) uint32 { return p.async.withdraw(o.user, o.events) }

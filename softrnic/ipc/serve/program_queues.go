@@ -175,7 +175,7 @@ func (p programQueues) destroyCQ(a uverbs.Handle) (result, error) {
 		port.cqs = slices.DeleteFunc(port.cqs, func(m mover) bool { return m == o.own })
 		delete(p.cqOwners, o.own.cq.ID())
 		disown(p.c.s.pump.cqs, o.own.cq.ID(), port)
-		r = answer(uverbs.CQReported{Completions: o.own.told, Events: o.own.events})
+		r = answer(uverbs.CQReported{Completions: o.own.channel.withdraw(o.own.user, o.own.told), Events: p.ended(&o.own.owner)})
 	})
 	r.Element, r.Channel = o.own.user, uverbs.NoChannel
 	r.Drain = 1 << 1
@@ -304,7 +304,7 @@ func (p programQueues) destroySRQ(a uverbs.Handle) (result, error) {
 		p.c.s.pump.tell()
 		delete(p.srqOwners, o.attr.ID)
 		disown(p.c.s.pump.srqs, o.attr.ID, port)
-		r = answer(uverbs.Reported{Events: o.own.events})
+		r = answer(uverbs.Reported{Events: p.ended(&o.own)})
 	})
 	r.Element, r.Channel, r.Drain = o.own.user, uverbs.NoChannel, 1
 	p.drop(o.place)
@@ -465,7 +465,7 @@ func (p programQueues) destroyQP(a uverbs.Handle) (result, error) {
 		port.settled = slices.DeleteFunc(port.settled, func(q *programQP) bool { return q == o.own })
 		delete(p.qpOwners, n)
 		disown(p.c.s.pump.qps, n, port)
-		r = answer(uverbs.Reported{Events: o.owner.events})
+		r = answer(uverbs.Reported{Events: p.ended(&o.owner)})
 	})
 	r.Element, r.Channel, r.Drain = o.owner.user, uverbs.NoChannel, 1
 	p.drop(o.places...)

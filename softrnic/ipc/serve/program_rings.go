@@ -139,7 +139,7 @@ type programCQ struct {
 	tail    uint32
 	channel *eventQueue // nil means none
 	number  uint32      // number of the channel
-	told    uint32      // number of events sent to the channel
+	told    uint32      // number of events sent to the channel, without those that are lost
 }
 
 // room returns how many completions fit into the ring.
@@ -177,8 +177,7 @@ func (c *programCQ) move(p *port) {
 		p.wcs += uint64(n)
 		c.ring.SetProducer(c.tail)
 	}
-	if q.Fired() && c.channel != nil {
+	if q.Fired() && c.channel != nil && c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user)) {
 		c.told++
-		c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user))
 	}
 }
