@@ -75,6 +75,12 @@ var nicBugs = []planted{
 		"softrnic/uverbs TestEventsThatWaitAtTheEnd",
 	},
 	{
+		"serve: a request whose acceptance has refused the peer still counts", "softrnic/ipc/serve/connect.go",
+		"x.deadline(a.Timeout))\n	if !errors.Is(err, rdmacm.ErrUnanswered) {\n",
+		"x.deadline(a.Timeout))\n	if !errors.Is(err, verbs.ErrInvalid) {\n",
+		"softrnic/ipc TestAcceptanceThatRefuses",
+	},
+	{
 		"polling: the time of other processes counts", "softrnic/pollpace/pollpace.go",
 		"	s.spent += min(took, emptyPause)",
 		"	s.spent += took",

@@ -92,6 +92,27 @@ func TestRequestsAreAnsweredOnce(t *testing.T) {
 	}
 }
 
+// A request counts no more when its acceptance fails with the peer's wishes, which answers it: a peer
+// cannot use up the program's requests.
+func TestAcceptanceThatRefuses(t *testing.T) {
+	h := newHouse(t, 0, nil)
+	x := h.asked(t)
+	must(t, x.call(proto.OpModifyQP, proto.ModifyQP{H: x.qp.H, To: proto.ToReset}, nil))
+	accept := proto.Connect{H: x.in.H, QP: x.qp.H, Params: rdmacm.Params{PathMTU: verbs.MTU256}} // the peer wants a larger one
+	if err := x.call(proto.OpAccept, accept, nil); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("an acceptance with a smaller path MTU: %v", err)
+	}
+	if err := <-x.dialled; !errors.Is(err, rdmacm.ErrRejected) {
+		t.Errorf("the peer's result is %v", err)
+	}
+	if n := used(h.servers[0])["requests"]; n != 0 {
+		t.Errorf("%d requests after the answer", n)
+	}
+	if err := x.call(proto.OpAccept, accept, nil); !errors.Is(err, verbs.ErrState) {
+		t.Errorf("a second answer: %v", err)
+	}
+}
+
 // When a program closes its manager, its listeners and its unanswered requests end, and nothing
 // else; it goes on with a new one.
 func TestClosedManager(t *testing.T) {

@@ -75,10 +75,10 @@ func (r *cmRequest) Accept(qp verbs.QP, p Params, private []byte, deadline clock
 	const op = "accept"
 	m, s := r.l.m, r.l.service
 	if err := checkNames(op, r.l.name, private); err != nil {
-		return err
+		return unanswered(err)
 	}
 	if _, err := s.Reply(private, verbs.MTU256); err != nil {
-		return err
+		return unanswered(err)
 	}
 	if err := r.answer(op); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (r *cmRequest) Reject(reason string) error {
 func (r *cmRequest) Answer(reason string, private []byte) error {
 	s := r.l.service
 	if err := checkAnswer(private, s.Port); err != nil {
-		return err
+		return unanswered(err)
 	}
 	if err := r.answer("reject"); err != nil {
 		return err

@@ -93,7 +93,9 @@ func TestPrivateData(t *testing.T) {
 				t.Errorf("%d bytes arrive, want %d", len(r.Private()), n)
 			}
 			qb := b.newQP(t)
-			wantErr(t, "long reply", r.Accept(qb, rdmacm.Params{}, make([]byte, rdmacm.MaxReplyPrivate+1), b.in(patience)), verbs.ErrInvalid)
+			err := r.Accept(qb, rdmacm.Params{}, make([]byte, rdmacm.MaxReplyPrivate+1), b.in(patience))
+			wantErr(t, "long reply", err, verbs.ErrInvalid)
+			wantErr(t, "long reply", err, rdmacm.ErrUnanswered)
 			return r.Accept(qb, rdmacm.Params{}, back, b.in(patience))
 		})
 		got, err := a.cm.Dial(a.newQP(t), ips[1], "svc", rdmacm.Params{}, data, a.in(patience))

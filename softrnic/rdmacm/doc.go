@@ -38,6 +38,9 @@ var (
 	ErrRejected = errors.New("connection rejected")
 	ErrProtocol = cm.ErrProtocol
 	ErrInUse    = errors.New("service has a listener already")
+	// ErrUnanswered is wrapped when Request.Accept or Request.Answer refuses its arguments before it
+	// answers: the request still waits, and can be answered by another call.
+	ErrUnanswered = errors.New("the request is not answered")
 )
 
 // RejectError is the error of a Dial that the peer refused or answered without a connection.

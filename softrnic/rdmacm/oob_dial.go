@@ -100,6 +100,9 @@ func checkAnswer(private []byte, port bool) error {
 	return nil
 }
 
+// unanswered marks an error of a request's answer: the request still waits for one.
+func unanswered(err error) error { return fmt.Errorf("%w: %w", ErrUnanswered, err) }
+
 func checkNames(op, service string, private []byte) error {
 	switch {
 	case service == "" || len(service) > MaxService:

@@ -212,7 +212,7 @@ func (r *request) Private() []byte  { return r.m.private }
 func (r *request) Accept(qp verbs.QP, p Params, private []byte, deadline clock.Time) error {
 	const op = "accept"
 	if err := checkNames(op, r.m.text, private); err != nil {
-		return err
+		return unanswered(err)
 	}
 	err := opError(op, verbs.ErrState, "the request was answered already")
 	r.once.Do(func() {
@@ -268,7 +268,7 @@ func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
 // Answer answers the request with a reject message that carries the private data.
 func (r *request) Answer(reason string, private []byte) error {
 	if err := checkAnswer(private, false); err != nil {
-		return err
+		return unanswered(err)
 	}
 	err := opError("reject", verbs.ErrState, "the request was answered already")
 	r.once.Do(func() {

@@ -181,7 +181,7 @@ func (x *connections) accept(a proto.Connect) (any, error) {
 		return nil, err
 	}
 	err = r.Accept(o.qp, a.Params, a.Private, x.deadline(a.Timeout))
-	if !errors.Is(err, verbs.ErrInvalid) { // ErrInvalid: the request was not answered
+	if !errors.Is(err, rdmacm.ErrUnanswered) {
 		x.answered(a.H)
 	}
 	return nil, err
@@ -192,7 +192,7 @@ func (x *connections) reject(a proto.Reject) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = r.Answer(a.Reason, a.Private); !errors.Is(err, verbs.ErrInvalid) { // ErrInvalid: the request was not answered
+	if err = r.Answer(a.Reason, a.Private); !errors.Is(err, rdmacm.ErrUnanswered) {
 		x.answered(a.H)
 	}
 	return nil, err
