@@ -81,6 +81,12 @@ var nicBugs = []planted{
 		"softrnic/ipc TestAcceptanceThatRefuses",
 	},
 	{
+		"serve: the memory of a program that was not attached is closed twice", "softrnic/ipc/serve/program.go",
+		"	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)\n",
+		"	c.prog = p\n	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)\n",
+		"softrnic/ipc/serve TestAttachWithFewDescriptors",
+	},
+	{
 		"polling: the time of other processes counts", "softrnic/pollpace/pollpace.go",
 		"	s.spent += min(took, emptyPause)",
 		"	s.spent += took",

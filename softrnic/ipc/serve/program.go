@@ -119,7 +119,8 @@ func (c *client) attachProgram(name string, fds []int) error {
 }
 
 // open makes the program's verbs context, its area (the memory file of its rings) and the socket by
-// which daemon and program wake each other.
+// which daemon and program wake each other. If it fails, the client is not a program: the caller
+// closes the program's memory.
 func (p *program) open(name string) (fds []int, err error) {
 	c := p.c
 	length := areaLen(&c.s.cfg.Limits)
@@ -127,9 +128,13 @@ func (p *program) open(name string) (fds []int, err error) {
 	if err != nil {
 		return nil, err
 	}
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(limitError("attach", "memory file: %v", err), unix.Close(fd), ring.Unmap(bytes))
+	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, errors.Join(limitError("attach", "wake socket: %v", err), unix.Close(fd), ring.Unmap(bytes))
+		return nil, errors.Join(limitError("attach", "wake socket: %v", err), closeAll([]int{fd, own}), ring.Unmap(bytes))
 	}
 	c.wake = os.NewFile(uintptr(pair[0]), "verbs-wake")
 	p.area = newArea(fd, bytes)
@@ -143,10 +148,6 @@ func (p *program) open(name string) (fds []int, err error) {
 		c.s.pump.add(port, e)
 	})
 	c.tasks.Go(c.listenWake)
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, errors.Join(limitError("attach", "memory file: %v", err), unix.Close(pair[1]))
-	}
 	return []int{own, pair[1]}, nil
 }
 
