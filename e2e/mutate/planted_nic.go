@@ -87,6 +87,12 @@ var nicBugs = []planted{
 		"softrnic/ipc/serve TestAttachWithFewDescriptors",
 	},
 	{
+		"serve: a process owns the queue pairs of another one with its process ID", "softrnic/ipc/serve/program_manager.go",
+		" && p.c.token == x.c.token",
+		"",
+		"softrnic/uverbs TestQueuePairOfAnotherProcess",
+	},
+	{
 		"polling: the time of other processes counts", "softrnic/pollpace/pollpace.go",
 		"	s.spent += min(took, emptyPause)",
 		"	s.spent += took",

@@ -62,7 +62,10 @@ func hello(t testing.TB, socket, first string, fds []int) (conn *net.UnixConn, e
 	return conn, errno, got, ok
 }
 
-const magic = uverbs.Magic + "test\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+const magic = uverbs.Magic + "test\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" + token
+
+// token is that of the test's process.
+const token = "0123456789abcdef"
 
 func receive(t testing.TB, conn *net.UnixConn) (data []byte, errno uint32, fds []int, ok bool) {
 	b, oob := make([]byte, 8192), make([]byte, 128)

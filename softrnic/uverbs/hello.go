@@ -7,14 +7,18 @@ import (
 
 // Magic begins the first message of the preloaded library. Its last character is the version of the
 // protocol between the library and the daemon.
-const Magic = "rxeshim1"
+const Magic = "rxeshim2"
 
 // MagicManager begins the first message of a connection for the commands of librdmacm. That message
 // carries no descriptors; see package ucma. MagicManager is as long as Magic.
-const MagicManager = "rxecmgr1"
+const MagicManager = "rxecmgr2"
 
-// HelloLen is the length of the first message: Magic and the program's name, padded with zeros.
-const HelloLen = len(Magic) + 16
+// TokenLen is the length of Hello.Token.
+const TokenLen = 16
+
+// HelloLen is the length of the first message: Magic, the program's name, padded with zeros, and the
+// token.
+const HelloLen = len(Magic) + 16 + TokenLen
 
 // Descriptors in the first message, in this order: the program's own /proc/self/mem and
 // /proc/self/maps.
@@ -36,6 +40,9 @@ const (
 type Hello struct {
 	// Name is the name of the program.
 	Name string
+	// Token is a random number of the process, the same in all its connections. No other process knows
+	// it.
+	Token [TokenLen]byte
 	// Manager: the connection is for the commands of librdmacm.
 	Manager bool
 }
@@ -52,8 +59,9 @@ func ParseHello(b []byte) (h Hello, ok bool) {
 	default:
 		return h, false
 	}
-	name, _, _ := bytes.Cut(b[len(Magic):], []byte{0})
-	h.Name = string(name)
+	name, token := b[len(Magic):HelloLen-TokenLen], b[HelloLen-TokenLen:]
+	name, _, _ = bytes.Cut(name, []byte{0})
+	h.Name, h.Token = string(name), [TokenLen]byte(token)
 	return h, true
 }
 

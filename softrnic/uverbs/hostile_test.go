@@ -125,7 +125,7 @@ func TestWrongMemory(t *testing.T) {
 		}
 		must(t, conn.Close())
 	}
-	conn, _, _, ok := hello(t, h.sockets[0], "rxeshim2"+magic[8:], selfFiles(t, mem, maps))
+	conn, _, _, ok := hello(t, h.sockets[0], "rxeshim1"+magic[8:], selfFiles(t, mem, maps))
 	if ok {
 		t.Error("another version of the library was answered")
 	}

@@ -29,11 +29,17 @@ type manager struct {
 // manages is a program that has opened the connection manager of a NIC.
 func (h *house) manages(t testing.TB, nic int) *manager {
 	t.Helper()
+	return h.managesAs(t, nic, uverbs.MagicManager+magic[len(uverbs.Magic):])
+}
+
+// managesAs is manages with this first message.
+func (h *house) managesAs(t testing.TB, nic int, first string) *manager {
+	t.Helper()
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: h.sockets[nic], Net: "unixpacket"})
 	must(t, err)
 	m := &manager{t: t, conn: conn, fds: make(map[uint32]int)}
 	t.Cleanup(m.close)
-	_, err = conn.Write([]byte(uverbs.MagicManager + magic[len(uverbs.Magic):]))
+	_, err = conn.Write([]byte(first))
 	must(t, err)
 	if _, errno, _, ok := receive(t, conn); !ok || errno != 0 {
 		t.Fatalf("the connection manager is refused: %v, %v", ok, unix.Errno(errno))
@@ -389,6 +395,22 @@ func TestRefusals(t *testing.T) {
 	b.none()
 	if e := a.next(eventRejected); e.UID != 12 {
 		t.Errorf("event %+v", e)
+	}
+}
+
+// A process cannot connect the queue pair of another one that has the same user and, as in another
+// PID namespace, the same process ID.
+func TestQueuePairOfAnotherProcess(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	x := h.attach(t, 0).queuePair(uverbs.TypeRC)
+	to := netip.AddrPortFrom(ips[1], servicePort)
+	for first, want := range map[string]unix.Errno{magic: 0, magic[:len(magic)-1] + "g": unix.EINVAL, magic[:len(magic)-len(token)] + "1" + token[1:]: unix.EINVAL} {
+		m := h.managesAs(t, 0, uverbs.MagicManager+first[len(uverbs.Magic):])
+		id := m.create(10, spaceTCP)
+		m.resolve(id, to)
+		if r, _ := m.raw(ucma.Connect, m.channel, terms(x.qp.QPN, ""), id, uint32(0)); unix.Errno(r.Errno) != want {
+			t.Errorf("the process with %q: %v, want %v", first, unix.Errno(r.Errno), want)
+		}
 	}
 }
 

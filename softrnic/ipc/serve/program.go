@@ -68,6 +68,7 @@ func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 	if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
 		return errors.Join(err, closeAll(fds))
 	}
+	c.token = h.Token
 	attach, execute := c.attachProgram, c.executeProgram
 	if h.Manager {
 		attach, execute = c.attachManager, c.executeManager

@@ -80,8 +80,7 @@ func (s *Server) Clients() []ClientStatus {
 }
 
 // oneRow merges the two connections of an unmodified program, that of libibverbs and that of
-// librdmacm, into one row. The daemon cannot distinguish programs of other PID namespaces: they
-// have PID 0, and are not merged.
+// librdmacm, into one row. Programs of other PID namespaces have PID 0, and are not merged.
 func oneRow(in []ClientStatus) (out []ClientStatus) {
 	for _, c := range in {
 		i := slices.IndexFunc(out, func(o ClientStatus) bool {

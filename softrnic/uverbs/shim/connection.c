@@ -11,13 +11,25 @@
 #include "shim.h"
 
 // The magic of the first messages.
-#define MAGIC "rxeshim1"
-#define MAGIC_MANAGER "rxecmgr1"
+#define MAGIC "rxeshim2"
+#define MAGIC_MANAGER "rxecmgr2"
 #define NAME_LEN 16
-#define FIRST_LEN (sizeof MAGIC - 1 + NAME_LEN)
+#define TOKEN_LEN 16
+#define FIRST_LEN (sizeof MAGIC - 1 + NAME_LEN + TOKEN_LEN)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pid_t self; // the process to which this memory belongs
+
+// token is a random number of the process. By it the daemon knows which connections are of the same
+// process; the process ID does not say this for processes of other PID namespaces.
+static uint8_t token[TOKEN_LEN];
+
+// be makes this process the one to which this memory belongs.
+static void be(void)
+{
+	self = getpid();
+	syscall(SYS_getrandom, token, sizeof token, 0);
+}
 
 // privates has a bit for each descriptor that the library uses itself. close_range of the program
 // spares these: the program has not opened them.
@@ -25,7 +37,7 @@ static _Atomic uint64_t privates[MAX_FDS / 64];
 
 static void in_child(void)
 {
-	self = getpid();
+	be();
 	for (int i = 0; i < MAX_FDS / 64; i++)
 		if (privates[i]) privates[i] = 0; // the child may close them
 	forget_devices();
@@ -38,7 +50,7 @@ extern int pthread_atfork(void (*)(void), void (*)(void), void (*)(void)) __attr
 
 static void begin(void)
 {
-	self = getpid();
+	be();
 	if (__register_atfork) __register_atfork(NULL, NULL, in_child, NULL);
 	else if (pthread_atfork) pthread_atfork(NULL, NULL, in_child);
 }
@@ -102,12 +114,13 @@ ssize_t recv_fds(int sock, void *b, size_t n, int *fds, int max, int *nfds)
 	return got;
 }
 
-// first builds the first message, which names the program.
+// first builds the first message, which names the program and has its token.
 static void first(char b[FIRST_LEN], const char *magic)
 {
 	memset(b, 0, FIRST_LEN);
 	memcpy(b, magic, sizeof MAGIC - 1);
 	memcpy(b + sizeof MAGIC - 1, program_invocation_short_name, strnlen(program_invocation_short_name, NAME_LEN));
+	memcpy(b + FIRST_LEN - TOKEN_LEN, token, TOKEN_LEN);
 }
 
 // hello_manager sends the first message of the connection for librdmacm.
