@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -334,6 +335,161 @@ func TestSilenceWhileCutOffProvesNothing(t *testing.T) {
 			t.Errorf("view %x became %x", was, v)
 		}
 		kept(t, c, rt, 1, "cut off", ended)
+		return nil
+	})
+	g.run()
+}
+
+// The master is cut off while it prepares a view without server 2, and server 0 loses its memory.
+// Server 2 is alive again, so nothing is lost.
+func TestCutOffWhileAViewIsPrepared(t *testing.T) {
+	for _, late := range []time.Duration{0, 5 * time.Millisecond} {
+		var g *rig
+		var frame wire.Frame
+		armed, hit := false, false
+		g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
+			if !armed || ev.Kind != sim.Sent || ev.Link() != "cn3" || ev.Dir() == fault.Down || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCCmpSwap {
+				return
+			}
+			if v := layout.View(frame.AtomicETH.SwapOrAdd); v.State() == layout.Preparing && !v.Has(2) {
+				armed, hit = false, true
+				g.At(g.Now().Add(late), func() { g.Host("cn3").SetLink(false) })
+			}
+		}})
+		g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 3, Block: 16 << 10})
+		var ready bool
+		var m *fusee.Master
+		var ended error
+		g.keep("cn3", begun, &ready, &m, &ended)
+		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+			if err := inserted(c, rt, &ready); err != nil {
+				return err
+			}
+			armed = true
+			g.Host("ms2").SetLink(false)
+			for end := soon(rt); !hit && rt.Now() < end; {
+				rt.Sleep(100 * time.Microsecond)
+			}
+			rt.Sleep(late + time.Millisecond)
+			g.Host("ms0").Crash()
+			g.restart(0)
+			g.Host("ms2").SetLink(true)
+			rt.Sleep(7 * begun)
+			g.Host("cn3").SetLink(true)
+			rt.Sleep(8 * begun)
+			kept(t, c, rt, 1, late, ended)
+			return nil
+		})
+		g.run()
+	}
+}
+
+// The NIC of server 0 restarts with its memory while the master is cut off for a moment. Clients accept
+// the new incarnation only with a later view, so the master makes one.
+func TestANICRestartsWhileTheMasterIsCutOff(t *testing.T) {
+	for cut := 150 * time.Millisecond; cut < 700*time.Millisecond; cut += 45 * time.Millisecond {
+		g := newRig(t, 3, simrack.Options{})
+		var owners [3]memservice.Owners
+		for i := range owners {
+			h := g.Host(fmt.Sprintf("ms%d", i))
+			h.Crash()
+			h.Restart()
+			g.serveKept(i, &owners[i])
+		}
+		g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 3, Block: 16 << 10})
+		var ready bool
+		var m *fusee.Master
+		var ended error
+		g.keep("cn3", begun, &ready, &m, &ended)
+		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+			if err := inserted(c, rt, &ready); err != nil {
+				return err
+			}
+			was := g.viewAt(1)
+			g.Host("cn3").SetLink(false)
+			rt.Sleep(10 * time.Millisecond)
+			g.Host("ms0").Crash()
+			rt.Sleep(5 * time.Millisecond)
+			g.Host("ms0").Restart()
+			g.serveKept(0, &owners[0])
+			rt.Sleep(cut - 15*time.Millisecond)
+			g.Host("cn3").SetLink(true)
+			rt.Sleep(20 * begun)
+			if v := g.viewAt(1); v.Epoch() == was.Epoch() || v.State() != layout.Settled {
+				t.Errorf("cut off for %v: view %x became %x", cut, was, v)
+			}
+			kept(t, c, rt, 1, cut, ended)
+			return nil
+		})
+		g.run()
+	}
+}
+
+// A server has crashed, and the link of the other one or of the master goes down and up all the time.
+// The master removes the crashed server nevertheless.
+func TestAServerCrashesWhileLinksFlap(t *testing.T) {
+	for _, host := range []string{"cn3", "ms0"} {
+		for _, period := range []time.Duration{150 * time.Millisecond, 300 * time.Millisecond, 800 * time.Millisecond} {
+			g := newRig(t, 2, simrack.Options{})
+			g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
+			var ready bool
+			var m *fusee.Master
+			var ended error
+			g.keep("cn3", begun, &ready, &m, &ended)
+			g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+				if err := inserted(c, rt, &ready); err != nil {
+					return err
+				}
+				g.Host("ms1").Crash()
+				end := rt.Now().Add(60 * begun)
+				for rt.Now() < end && (g.viewAt(0).Has(1) || g.viewAt(0).State() != layout.Settled) {
+					g.Host(host).SetLink(false)
+					rt.Sleep(period / 2)
+					g.Host(host).SetLink(true)
+					rt.Sleep(period / 2)
+				}
+				if rt.Now() >= end {
+					t.Errorf("%s flaps with a period of %v: view %x", host, period, g.viewAt(0))
+				}
+				return nil
+			})
+			g.run()
+		}
+	}
+}
+
+// The view of servers 1 and 2 is prepared and given up, and server 0 alone goes on. Servers 1 and 2
+// answer again, with a view that has no member in common: the master that has written it fills them.
+func TestServersOfAViewThatWasGivenUpComeBack(t *testing.T) {
+	g := newRig(t, 3, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 8, Replicas: 3, IndexReplicas: 3, Block: 16 << 10})
+	var ready bool
+	var m *fusee.Master
+	var ended error
+	g.keep("cn3", begun, &ready, &m, &ended)
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+		if err := inserted(c, rt, &ready); err != nil {
+			return err
+		}
+		g.Host("ms0").SetLink(false)
+		for end := soon(rt); g.viewAt(1).Has(0) && rt.Now() < end; {
+			rt.Sleep(500 * time.Nanosecond)
+		}
+		rt.Sleep(5 * time.Millisecond)
+		g.Host("ms1").SetLink(false)
+		g.Host("ms2").SetLink(false)
+		g.Host("ms0").SetLink(true)
+		rt.Sleep(20 * begun)
+		if v := g.viewAt(0); v.Members() != 1 || v.State() != layout.Settled || ended != nil {
+			t.Errorf("server 0 has view %x, the master %v", v, ended)
+		}
+		g.Host("ms1").SetLink(true)
+		g.Host("ms2").SetLink(true)
+		rt.Sleep(60 * begun)
+		if v := g.viewAt(0); v.Members() != 3 {
+			t.Errorf("view %x: servers 1 and 2 are not members again", v)
+		}
+		kept(t, c, rt, 1, "given up", ended)
 		return nil
 	})
 	g.run()

@@ -147,7 +147,7 @@ func (m *Master) greet(i int, deadline clock.Time) error {
 		return errForeignMemory
 	case err != nil:
 		return err
-	case v.Newer(c.newer), former > c.id, v != 0 && !v.Meets(c.view):
+	case v.Newer(c.newer), former > c.id, v != 0 && former != c.id && !v.Meets(c.view):
 		return errForeignReign
 	}
 	if former != c.id {

@@ -34,10 +34,9 @@ type Master struct {
 	// that this master has tried to write in their place; the outcome may be unknown. If a server
 	// has neither of the two, another master has written its view.
 	words, tried []layout.View
-	// awake is the last time at which the master has noticed that it is not hung. cut is true if no
-	// server has answered in the last round of probe: perhaps the master is cut off from all of them.
-	awake clock.Time
-	cut   bool
+	// awake is the last time at which the master has noticed that it is not hung.
+	awake   clock.Time
+	contact contact
 	// second is what the master knows of its standby. beats counts the signs of life of this
 	// master. takes is true if this master was the standby and takes charge, until it has settled
 	// its first view.
@@ -68,6 +67,15 @@ type Master struct {
 	guest guest
 }
 
+// contact is whether a master reaches any server. silent is true if none has answered in the last
+// round of probe, and last is when one has answered last. excused is true if leases began again after
+// such a silence, and not all members have answered since then: that happens once, so that a link that
+// goes down and up all the time does not protect a server that has crashed.
+type contact struct {
+	silent, excused bool
+	last            clock.Time
+}
+
 // sign is what a master knows about whether a server is alive.
 type sign struct {
 	// since is the begin of the last READ that the server has answered, or the time at which the master
@@ -76,9 +84,10 @@ type sign struct {
 	failed int
 	// lost is true if the server has lost its memory and runs again. dead is true if the server has
 	// been silent for so many leases that the master takes it for crashed; waited is the number of
-	// these leases.
-	lost, dead bool
-	waited     int
+	// these leases. kept is true if the server was restarted with its memory (see reborn), and no later
+	// view was made since then.
+	lost, dead, kept bool
+	waited           int
 	// claimed is true if the server executes no request of the former master any more.
 	claimed bool
 }
@@ -226,7 +235,10 @@ const minPatience = 100 * time.Millisecond
 // how many members have not answered and do not count as crashed yet.
 func (m *Master) probe() (quiet int, err error) {
 	answers := 0
-	defer func() { m.cut = err == nil && answers == 0 }()
+	defer func() {
+		x := &m.contact
+		x.silent, x.excused = err == nil && answers == 0, x.excused && answers < m.c.view.Members()
+	}()
 	for i := range m.signs {
 		s := &m.signs[i]
 		// When a master begins, the former master may have settled a newer view than the one that
@@ -248,23 +260,25 @@ func (m *Master) probe() (quiet int, err error) {
 			continue
 		}
 		switch {
-		case err == nil && m.cut: // the silence of the others while the master was cut off proves nothing
-			m.watch(asked)
-			for j := range m.signs {
-				m.signs[j].dead = false
-			}
-			quiet++
-			fallthrough
 		case err == nil:
-			m.cut = false
+			if x := &m.contact; x.silent && !x.excused && asked > x.last.Add(m.c.cfg.Lease) {
+				x.excused = true
+				// The silence of the others while the master was cut off proves nothing.
+				m.watch(asked)
+				for j := range m.signs {
+					m.signs[j].dead = m.signs[j].dead && m.signs[j].kept
+				}
+				quiet++
+			}
 			answers++
+			m.contact.silent, m.contact.last = false, asked
 			s.since, s.failed = asked, 0
 		case errors.Is(err, ErrDeposed), errors.Is(err, verbs.ErrClosed):
 			return 0, err
 		case errors.Is(err, errReborn):
 			s.lost = true
 		case errors.Is(err, errKept):
-			s.dead, s.waited = true, lastLeases
+			s.dead, s.kept, s.waited = true, true, lastLeases
 		default:
 			s.failed++
 			n := m.leases(i)
@@ -353,7 +367,7 @@ func again(m *Master) error {
 		m.notice(m.c.rt.Now())
 		if err == nil || errors.Is(err, errReborn) || m.c.fenced {
 			silent = false
-			wrong = wrong || m.signs[i].dead
+			wrong = wrong || m.signs[i].dead || m.usable.Has(i) && !m.c.newer.Has(i) && !m.signs[i].lost
 			m.signs[i].dead = false
 		}
 	}
@@ -438,8 +452,8 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 		return err
 	}
 	m.words[i], m.tried[i] = v, v
-	if v.Newer(c.newer) { // the former master may have settled it
-		c.newer, m.usable = v, v
+	if v.Newer(m.usable) { // the former master may have settled it
+		m.usable, c.newer = v, v.WithEpoch(max(v.Epoch(), c.newer.Epoch()))
 	}
 	m.signs[i].claimed = true
 	return nil
@@ -571,6 +585,9 @@ func (m *Master) attempt(deadline clock.Time) error {
 	}
 	c.use(members)
 	m.takes = false
+	for i := range m.signs {
+		m.signs[i].kept = false
+	}
 	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return !c.has(e.server) })
 	// The primary, which has the lease words of clients, is perhaps on another server now.
 	m.wards = nil

@@ -180,6 +180,7 @@ func (m *Master) hope() {
 // and the next attempt repairs all members again. It takes a later epoch than the attempts, because a
 // server may have one of their views.
 func back(m *Master) {
+	m.second.announced(m.usable) // the standby may know it
 	m.c.view, m.c.newer = m.usable, m.usable.WithEpoch(m.c.newer.Epoch())
 }
 

@@ -52,7 +52,7 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a master that begins goes back to the view that it read before its claims", "fusee/master.go",
-		"c.newer, m.usable = v, v",
+		"m.usable, c.newer = v, v",
 		"c.newer = v",
 		"fusee TestAMasterThatBeginsGoesBackToNoOlderView",
 	},
@@ -76,9 +76,33 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: the silence of servers counts while the master is cut off from all of them", "fusee/master.go",
-		"case err == nil && m.cut:",
-		"case err == nil && m.cut && m.takes:",
+		"x.silent && !x.excused &&",
+		"x.silent && x.excused &&",
 		"fusee TestSilenceWhileCutOffProvesNothing",
+	},
+	{
+		"fusee: a server that the view before has, and that answers, is not asked for", "fusee/master.go",
+		" || m.usable.Has(i) && !m.c.newer.Has(i) && !m.signs[i].lost",
+		"",
+		"fusee TestCutOffWhileAViewIsPrepared",
+	},
+	{
+		"fusee: a NIC that has restarted while the master was cut off needs no later view", "fusee/master.go",
+		"m.signs[j].dead && m.signs[j].kept",
+		"false",
+		"fusee TestANICRestartsWhileTheMasterIsCutOff",
+	},
+	{
+		"fusee: a link that flaps protects a server that has crashed", "fusee/master.go",
+		"x.silent && !x.excused &&",
+		"x.silent &&",
+		"fusee TestAServerCrashesWhileLinksFlap",
+	},
+	{
+		"fusee: a master does not fill servers with a view of its own that it has given up", "fusee/fill.go",
+		"former != c.id && !v.Meets(c.view)",
+		"!v.Meets(c.view)",
+		"fusee TestServersOfAViewThatWasGivenUpComeBack",
 	},
 	{
 		"fusee: a master forgets the views that its standby may know", "fusee/tidings.go",
@@ -280,7 +304,7 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a server that was ruled without the members is cleared", "fusee/fill.go",
-		", v != 0 && !v.Meets(c.view):",
+		", v != 0 && former != c.id && !v.Meets(c.view):",
 		":",
 		"fusee TestMemoryOfADividedStoreIsKept",
 	},

@@ -52,9 +52,15 @@ var lookupBugs = []planted{
 	},
 	{
 		"lookuptable: a change that is made again takes another slot", "swordbox/lookuptable/place.go",
-		"holds(span[:i*SlotLen], &x.Key)",
-		"holds(nil, &x.Key)",
+		"twice(span, i, home(&x.Key)-base, &x.Key)",
+		"false",
 		"swordbox/lookuptable TestChangesThatEndHalfway",
+	},
+	{
+		"lookuptable: a slot of a former table makes a later one a copy", "swordbox/lookuptable/place.go",
+		"	home = max(home, 0)\n",
+		"	home = 0\n",
+		"swordbox/lookuptable TestEntriesOverAFormerTable",
 	},
 	{
 		"lookuptable: the cache keeps entries of a memory that is gone", "swordbox/lookuptable/machine.go",

@@ -38,8 +38,9 @@ var (
 	ErrRejected = errors.New("connection rejected")
 	ErrProtocol = cm.ErrProtocol
 	ErrInUse    = errors.New("service has a listener already")
-	// ErrUnanswered is wrapped when Request.Accept or Request.Answer refuses its arguments before it
-	// answers: the request still waits, and can be answered by another call.
+	// ErrUnanswered is wrapped when Request.Accept or Request.Answer of a Manager of this package
+	// refuses its arguments before it answers: the request still waits, and can be answered by another
+	// call.
 	ErrUnanswered = errors.New("the request is not answered")
 )
 

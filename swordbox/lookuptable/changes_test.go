@@ -3,7 +3,9 @@ package lookuptable
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -439,5 +441,41 @@ func TestChangesThatEndTogether(t *testing.T) {
 	s.answers = s.answers[1:]
 	if s.deliver(1); s.m.tables[0].waiting() != 0 {
 		t.Errorf("%d changes wait", s.m.tables[0].waiting())
+	}
+}
+
+// A rule whose table gets another place finds slots of the former table there. When the entries are
+// loaded again, each that is reported as written is found.
+func TestEntriesOverAFormerTable(t *testing.T) {
+	for _, place := range []string{"base=0x40", "base=0x200", "base=0x400"} {
+		const keys = "table=ms0 capacity=400 cells=8 cell=512 cache=8 "
+		s := newServed(t, keys)
+		s.attach()
+		var flows []string
+		for i := range 150 {
+			flows = append(flows, pinged(strconv.Itoa(1000+i))+" drop")
+		}
+		s.add(false, flows...)
+		s.rule(keys + place)
+		for _, l := range s.m.tables[0].links {
+			s.offer(l, 4096)
+		}
+		if out := s.add(false, flows...); out.Refused > 0 {
+			t.Fatalf("%s: %+v", place, out)
+		}
+		table, missing := s.m.tables[0], 0
+		for _, f := range flows {
+			e, err := ParseEntry(f, true, netip.ParseAddr, s.m.port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, home := table.Place(e.Key.Hash())
+			if _, found, _ := search(s.server(0).memory[table.At(home):][:Probe*SlotLen], &e.Key); !found {
+				missing++
+			}
+		}
+		if missing > 0 {
+			t.Errorf("%s: %d of %d entries are not found", place, missing, len(flows))
+		}
 	}
 }

@@ -46,7 +46,7 @@ func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home f
 			}
 			w.set(i, slot(i)[0], e, !remove)
 			return append(list, w), nil
-		case free < 0 && (s == slotFree || s == slotUsed && holds(span[:i*SlotLen], &x.Key)):
+		case free < 0 && (s == slotFree || s == slotUsed && twice(span, i, home(&x.Key)-base, &x.Key)):
 			free = i
 		}
 	}
@@ -74,8 +74,14 @@ func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home f
 	return append(list, w), nil
 }
 
-// holds reports whether a key has an entry in slots.
-func holds(slots []byte, k *Key) bool {
-	_, found, _ := search(slots, k)
+// twice reports whether slot i of span is a second copy of the entry of key k: whether a slot before
+// it has the key, too. home is the place of the key's home slot in the span. A slot before the home
+// slot does not count: no lookup of the key reads it, and it may be left from a former table.
+func twice(span []byte, i, home int, k *Key) bool {
+	home = max(home, 0)
+	if home >= i {
+		return false
+	}
+	_, found, _ := search(span[home*SlotLen:i*SlotLen], k)
 	return found
 }

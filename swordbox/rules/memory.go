@@ -36,7 +36,7 @@ func (s *Set) apart() error {
 		list[i] = of(r)
 		for j := range s.rules[:i] {
 			if q := &s.rules[j]; q.Action != r.Action && list[i].overlaps(&list[j]) {
-				return fmt.Errorf("rules %s and %s need the same memory of a server; give rule %s %s=%#x", q.ID, r.ID, r.ID, list[i].Key, list[j].To)
+				return fmt.Errorf("rules %s and %s need the same memory of a server; give one of them another place, for example rule %s %s=%#x", q.ID, r.ID, r.ID, list[i].Key, list[j].To)
 			}
 		}
 	}

@@ -19,6 +19,20 @@ type Set struct {
 // NewSet compiles rules. It gives an ID to each rule that has none. The error says which rule is
 // wrong, why, and what to do.
 func NewSet(list []Rule) (*Set, error) {
+	s, err := StoredSet(list)
+	if err == nil {
+		err = s.apart()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// StoredSet is NewSet for rules that a switch has stored. Rules of different actions may need the same
+// memory, because earlier versions accepted that: the switch must start before its rules can be
+// changed.
+func StoredSet(list []Rule) (*Set, error) {
 	if len(list) > MaxRules {
 		return nil, fmt.Errorf("%d rules; at most %d are allowed", len(list), MaxRules)
 	}
@@ -45,9 +59,6 @@ func NewSet(list []Rule) (*Set, error) {
 		}
 	}
 	if err := s.together(); err != nil {
-		return nil, err
-	}
-	if err := s.apart(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -139,7 +150,7 @@ func (s *Set) Remove(id string) (*Set, error) {
 	if s.Get(id) == nil {
 		return nil, fmt.Errorf("there is no rule %.40q; there are %v", id, s.ids())
 	}
-	return NewSet(slices.DeleteFunc(slices.Clone(s.All()), func(r Rule) bool { return r.ID == id }))
+	return StoredSet(slices.DeleteFunc(slices.Clone(s.All()), func(r Rule) bool { return r.ID == id }))
 }
 
 func (s *Set) ids() []string {

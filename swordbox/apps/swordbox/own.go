@@ -153,7 +153,7 @@ func StoredRules(rec *journal.Journal) (*rules.Set, bool, error) {
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		return nil, false, fmt.Errorf("rules of the switch's journal: %w", err)
 	}
-	set, err := rules.NewSet(list)
+	set, err := rules.StoredSet(list)
 	return set, err == nil, err
 }
 
