@@ -494,3 +494,87 @@ func TestServersOfAViewThatWasGivenUpComeBack(t *testing.T) {
 	})
 	g.run()
 }
+
+// Both halves of a divided network start a master by hand, and both get the same number. When the
+// network is whole again, each finds its own number on the other's server, and clears nothing there.
+func TestMastersWithOneNumberClearNothing(t *testing.T) {
+	g := newRig(t, 2, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
+	x := &throne{g: g, ended: map[string]error{}}
+	x.run("cn2", false)
+	h := g.Host("cn0")
+	h.Go("divide", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		for !x.ready {
+			rt.Sleep(time.Millisecond)
+		}
+		rt.Sleep(5 * reignLease)
+		g.Host("cn2").CrashApps()
+		x.dial = func(from string, to netip.Addr) bool { return (from == "cn2") == (slices.Index(g.servers, to) == 0) }
+		x.run("cn2", false)
+		x.run("cn3", false)
+		rt.Sleep(3 * time.Second)
+		was := [...]layout.View{g.viewAt(0), g.viewAt(1)}
+		if one, other := g.word(0, layout.MasterWord), g.word(1, layout.MasterWord); one != other || was[0].Has(1) || was[1].Has(0) {
+			t.Errorf("masters %d and %d, views %x: the network is not divided", one, other, was)
+		}
+		x.dial = nil
+		rt.Sleep(4 * time.Second)
+		if now := [...]layout.View{g.viewAt(0), g.viewAt(1)}; now != was {
+			t.Errorf("views %x became %x", was, now)
+		}
+	})
+	g.run()
+}
+
+// A standby takes charge while server 1 is down, and server 0 loses its memory in the middle of the
+// change. Server 1 comes back with its memory: it has the view from before the change, and is used.
+func TestAServerThatWasDownHasTheMemory(t *testing.T) {
+	var g *rig
+	var frame wire.Frame
+	armed, hit := false, false
+	var owners memservice.Owners
+	g = newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
+		if !armed || ev.Kind != sim.Sent || ev.Link() != "cn3" || ev.Dir() == fault.Down || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCCmpSwap {
+			return
+		}
+		if v := layout.View(frame.AtomicETH.SwapOrAdd); v.State() == layout.Preparing && !v.Has(1) && v.Has(0) {
+			armed, hit = false, true
+			g.At(g.Now().Add(3*time.Millisecond), func() {
+				g.Host("ms0").Crash()
+				g.Host("ms1").Restart()
+				g.serveKept(1, &owners)
+			})
+		}
+	}})
+	g.Host("ms1").Crash()
+	g.Host("ms1").Restart()
+	g.serveKept(1, &owners)
+	g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
+	x := &throne{g: g, ended: map[string]error{}}
+	x.run("cn2", false)
+	x.run("cn3", true)
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+		counted := false
+		for !counted {
+			rt.Sleep(time.Millisecond)
+			counted = x.counted != 0
+		}
+		if err := inserted(c, rt, &counted); err != nil {
+			return err
+		}
+		rt.Sleep(5 * reignLease)
+		armed = true
+		g.Host("cn2").CrashApps()
+		g.Host("ms1").Crash()
+		rt.Sleep(3 * time.Second)
+		g.restart(0)
+		rt.Sleep(10 * time.Second)
+		if !hit || len(x.reigns) != 2 {
+			t.Errorf("the standby's change was reached: %v, reigns %v", hit, x.reigns)
+		}
+		kept(t, c, rt, 1, "server 1")
+		return nil
+	})
+	g.run()
+}

@@ -142,12 +142,14 @@ func (m *Master) greet(i int, deadline clock.Time) error {
 		return err
 	}
 	former := uint32(c.wordAt(i, layout.MasterWord))
+	// A master on the other side of a divided network may have the same number, so the view counts.
+	own := former == c.id && (v == m.words[i] || v == m.tried[i])
 	switch {
 	case !m.fillable(i):
 		return errForeignMemory
 	case err != nil:
 		return err
-	case v.Newer(c.newer), former > c.id, v != 0 && former != c.id && !v.Meets(c.view):
+	case v.Newer(c.newer), former > c.id, v != 0 && !own && !v.Meets(c.view):
 		return errForeignReign
 	}
 	if former != c.id {

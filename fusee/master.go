@@ -255,7 +255,7 @@ func (m *Master) probe() (quiet int, err error) {
 		if m.c.fenced {
 			return 0, ErrDeposed
 		}
-		if now := m.c.rt.Now(); m.notice(now) {
+		if m.notice(m.c.rt.Now()) && !errors.Is(err, errKept) {
 			quiet++ // the answer may have come while the master was hung
 			continue
 		}
@@ -399,7 +399,7 @@ func (m *Master) notice(now clock.Time) (hung bool) {
 func (m *Master) ask(i int, deadline clock.Time) error {
 	if !m.signs[i].claimed {
 		// The server may be another incarnation than the one that this master knew as a standby.
-		if _, err := m.c.peek(i, m.c.newer.As(layout.NoView), deadline); err != nil {
+		if _, err := m.c.peek(i, m.usable.As(layout.NoView), deadline); err != nil {
 			return err
 		}
 	}

@@ -100,9 +100,21 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a master does not fill servers with a view of its own that it has given up", "fusee/fill.go",
-		"former != c.id && !v.Meets(c.view)",
-		"!v.Meets(c.view)",
+		"!own && !v.Meets(c.view)",
+		"(own || !v.Meets(c.view))",
 		"fusee TestServersOfAViewThatWasGivenUpComeBack",
+	},
+	{
+		"fusee: a master takes the view of another one with its number for its own", "fusee/fill.go",
+		"former == c.id && (v == m.words[i] || v == m.tried[i])",
+		"former == c.id",
+		"fusee TestMastersWithOneNumberClearNothing",
+	},
+	{
+		"fusee: a server with the view before the attempts has lost its memory", "fusee/master.go",
+		"m.c.peek(i, m.usable.As(layout.NoView), deadline)",
+		"m.c.peek(i, m.c.newer.As(layout.NoView), deadline)",
+		"fusee TestAServerThatWasDownHasTheMemory",
 	},
 	{
 		"fusee: a master forgets the views that its standby may know", "fusee/tidings.go",
@@ -304,8 +316,8 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a server that was ruled without the members is cleared", "fusee/fill.go",
-		", v != 0 && former != c.id && !v.Meets(c.view):",
-		":",
+		", v != 0 && !own && !v.Meets(c.view):",
+		", v == 0 && own:",
 		"fusee TestMemoryOfADividedStoreIsKept",
 	},
 	{

@@ -52,14 +52,14 @@ var lookupBugs = []planted{
 	},
 	{
 		"lookuptable: a change that is made again takes another slot", "swordbox/lookuptable/place.go",
-		"twice(span, i, home(&x.Key)-base, &x.Key)",
+		"unread(span, i, home(&x.Key)-base, &x.Key)",
 		"false",
 		"swordbox/lookuptable TestChangesThatEndHalfway",
 	},
 	{
 		"lookuptable: a slot of a former table makes a later one a copy", "swordbox/lookuptable/place.go",
-		"	home = max(home, 0)\n",
-		"	home = 0\n",
+		"if home > i || i-home >= Probe {",
+		"if i < 0 {",
 		"swordbox/lookuptable TestEntriesOverAFormerTable",
 	},
 	{

@@ -27,8 +27,8 @@ func (w *slotWrite) set(index int, version uint8, e *Entry, used bool) {
 // so a lookup finds every entry at any time.
 //
 // If a connection, or the switch, fails between these two WRITEs, the entry is in both slots. Both
-// have the same bytes, and lookups find the first. The second counts as free, and a change of the
-// entry clears the second before it writes the first.
+// have the same bytes, and lookups find the first. The second counts as free, as all slots that no
+// lookup reads, and a change of the entry clears the second before it writes the first.
 func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home func(*Key) int) ([]slotWrite, error) {
 	n := len(span) / SlotLen
 	slot := func(i int) []byte { return span[i*SlotLen:][:SlotLen] }
@@ -46,7 +46,7 @@ func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home f
 			}
 			w.set(i, slot(i)[0], e, !remove)
 			return append(list, w), nil
-		case free < 0 && (s == slotFree || s == slotUsed && twice(span, i, home(&x.Key)-base, &x.Key)):
+		case free < 0 && (s == slotFree || s == slotUsed && unread(span, i, home(&x.Key)-base, &x.Key)):
 			free = i
 		}
 	}
@@ -74,14 +74,13 @@ func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home f
 	return append(list, w), nil
 }
 
-// twice reports whether slot i of span is a second copy of the entry of key k: whether a slot before
-// it has the key, too. home is the place of the key's home slot in the span. A slot before the home
-// slot does not count: no lookup of the key reads it, and it may be left from a former table.
-func twice(span []byte, i, home int, k *Key) bool {
-	home = max(home, 0)
-	if home >= i {
-		return false
+// unread reports whether no lookup of key k reads slot i of span, which has the key: the slot is not
+// among those of the key, so that it is left from a former table, or a slot before it has the key,
+// too. home is the place of the key's home slot in the span.
+func unread(span []byte, i, home int, k *Key) bool {
+	if home > i || i-home >= Probe {
+		return true
 	}
-	_, found, _ := search(span[home*SlotLen:i*SlotLen], k)
+	_, found, _ := search(span[:i*SlotLen], k)
 	return found
 }

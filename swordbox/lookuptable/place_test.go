@@ -208,3 +208,37 @@ func FuzzSlot(f *testing.F) {
 		search(b, &e.Key)
 	})
 }
+
+// A slot that is left from a former table lies before the home slot of its key, which has a live entry
+// behind it. An entry that is added takes that slot, and does not move it in front of the live one.
+func TestASlotOfAFormerTableHidesNoEntry(t *testing.T) {
+	const n, stray, live, home = 16, 5, 10, 7
+	key := func(i int) (k Key) { k.SrcPort = uint16(i); return k }
+	homes := map[Key]int{key(99): home, key(50): 0}
+	var mem []byte
+	for i := range n {
+		e := Entry{Key: key(i)}
+		switch i {
+		case stray:
+			e = Entry{Key: key(99), Action: Action{DSCP: 1}}
+		case live:
+			e = Entry{Key: key(99), Action: Action{DSCP: 2}}
+		default:
+			homes[e.Key] = max(i-Probe+1, 0)
+		}
+		mem = AppendSlot(mem, 1, &e, i != 8)
+	}
+	list, err := plan(nil, mem, &Entry{Key: key(50)}, false, 0, func(k *Key) int { return homes[*k] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range list {
+		copy(mem[w.index*SlotLen:], w.bytes[:])
+	}
+	for i, from := range map[int]int{99: home, 50: 0} {
+		k := key(i)
+		if a, found, _ := search(mem[from*SlotLen:][:Probe*SlotLen], &k); !found || i == 99 && a.DSCP != 2 {
+			t.Errorf("key %d: found %v, %+v", i, found, a)
+		}
+	}
+}
