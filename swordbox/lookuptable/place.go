@@ -81,6 +81,6 @@ func unread(span []byte, i, home int, k *Key) bool {
 	if home > i || i-home >= Probe {
 		return true
 	}
-	_, found, _ := search(span[:i*SlotLen], k)
+	_, found, _ := search(span[max(home, 0)*SlotLen:i*SlotLen], k)
 	return found
 }
