@@ -25,8 +25,9 @@ type tableRun struct {
 	super layout.Superblock
 	gone  map[int]bool // clients that have ended or died, by number
 	made  bool         // the store has been formatted
-	// reigns counts how often a master has taken charge of the store.
-	reigns int
+	// reigns counts how often a master has taken charge of the store, and resumed how often the host
+	// of a master has restarted.
+	reigns, resumed int
 }
 
 // tablePlan is what the seed decides for a run of FUSEE.

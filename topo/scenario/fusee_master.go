@@ -118,14 +118,16 @@ const latePatience = 100 * time.Millisecond
 // resume is called when the host of master i has restarted, and starts its program again. The
 // program becomes the standby of the master that is in charge. If no master shows that it is alive
 // within patience, no standby has taken charge, because the dead master had none. Then resume
-// starts a master, as an operator would.
+// starts a master, as an operator would: one after the other, because two that begin at the same time
+// may end each other.
 func (r *tableRun) resume(i int) {
 	h := r.env.rack.Host(masterHost(i))
 	h.Go("master", true, func(ctx verbs.Context) {
 		rt := ctx.Runtime()
 		rt.Sleep(latePatience)
 		was := r.reignWords()
-		for end := rt.Now().Add(r.plan.patience()); rt.Now() < end; rt.Sleep(time.Millisecond) {
+		r.resumed++
+		for end := rt.Now().Add(time.Duration(r.resumed) * r.plan.patience()); rt.Now() < end; rt.Sleep(time.Millisecond) {
 			for k, word := range r.reignWords() {
 				if word != 0 && word != was[k] { // a master has changed the word; 0 means that the server has lost its memory
 					r.rule(i, true)
