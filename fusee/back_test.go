@@ -44,6 +44,33 @@ func put(c *fusee.Client, rt verbs.Runtime) error {
 	return nil
 }
 
+// ruled formats the store of a rig, and runs a master on cn3 and a client on cn0. It calls f when the
+// client has inserted the keys. ended is what the master has ended with.
+func ruled(g *rig, replicas int, f func(c *fusee.Client, rt verbs.Runtime, ended *error) error) {
+	g.format(fusee.FormatConfig{Groups: 8, Replicas: replicas, IndexReplicas: min(3, len(g.servers)), Block: 16 << 10})
+	var ready bool
+	var m *fusee.Master
+	var ended error
+	g.keep("cn3", begun, &ready, &m, &ended)
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+		if err := inserted(c, rt, &ready); err != nil {
+			return err
+		}
+		return f(c, rt, &ended)
+	})
+	g.run()
+}
+
+// prepares reports whether a host sends a CAS that prepares a view without a server.
+func prepares(ev *sim.Event, host string, without int) bool {
+	var frame wire.Frame
+	if ev.Kind != sim.Sent || ev.Link() != host || ev.Dir() == fault.Down || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCCmpSwap {
+		return false
+	}
+	v := layout.View(frame.AtomicETH.SwapOrAdd)
+	return v.State() == layout.Preparing && v.Members() > 0 && !v.Has(without)
+}
+
 // kept checks that all keys have their n-th values, and that no master has ended.
 func kept(t *testing.T, c *fusee.Client, rt verbs.Runtime, n int, what any, ended ...error) {
 	t.Helper()
@@ -125,15 +152,7 @@ func TestAMasterThatBeginsGoesBackToNoOlderView(t *testing.T) {
 func TestAPreparedViewIsGivenUp(t *testing.T) {
 	for _, late := range []time.Duration{0, 5 * time.Microsecond, 100 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond} {
 		g := newRig(t, 3, simrack.Options{})
-		g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 3, Block: 16 << 10})
-		var ready bool
-		var m *fusee.Master
-		var ended error
-		g.keep("cn3", begun, &ready, &m, &ended)
-		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
-			if err := inserted(c, rt, &ready); err != nil {
-				return err
-			}
+		ruled(g, 2, func(c *fusee.Client, rt verbs.Runtime, ended *error) error {
 			g.Host("ms2").SetLink(false)
 			for end := soon(rt); g.viewAt(0).Has(2) && rt.Now() < end; {
 				rt.Sleep(500 * time.Nanosecond)
@@ -146,10 +165,9 @@ func TestAPreparedViewIsGivenUp(t *testing.T) {
 			g.restart(0)
 			g.Host("ms2").SetLink(true)
 			rt.Sleep(8 * begun)
-			kept(t, c, rt, 1, late, ended)
+			kept(t, c, rt, 1, late, *ended)
 			return nil
 		})
-		g.run()
 	}
 }
 
@@ -159,15 +177,7 @@ func TestAServerThatHasJoinedRemainsAMember(t *testing.T) {
 	joined := 0
 	for blip := 3500 * time.Nanosecond; blip < 6*time.Microsecond; blip += 500 * time.Nanosecond {
 		g := newRig(t, 3, simrack.Options{})
-		g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 3, Block: 16 << 10})
-		var ready bool
-		var m *fusee.Master
-		var ended error
-		g.keep("cn3", begun, &ready, &m, &ended)
-		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
-			if err := inserted(c, rt, &ready); err != nil {
-				return err
-			}
+		ruled(g, 2, func(c *fusee.Client, rt verbs.Runtime, ended *error) error {
 			g.Host("ms2").Crash()
 			if err := put(c, rt); err != nil {
 				return err
@@ -193,10 +203,9 @@ func TestAServerThatHasJoinedRemainsAMember(t *testing.T) {
 			rt.Sleep(3 * begun / 2)
 			g.Host("ms1").SetLink(true)
 			rt.Sleep(8 * begun)
-			kept(t, c, rt, 2, blip, ended)
+			kept(t, c, rt, 2, blip, *ended)
 			return nil
 		})
-		g.run()
 	}
 	if joined < 2 {
 		t.Errorf("server 2 has joined in %d runs: choose other times", joined)
@@ -208,13 +217,9 @@ func TestAServerThatHasJoinedRemainsAMember(t *testing.T) {
 // server 0 is half of the view that the standby knows, so the master does not go on.
 func TestTheStandbyKnowsAViewThatWasGivenUp(t *testing.T) {
 	var g *rig
-	var frame wire.Frame
 	armed := false
 	g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
-		if !armed || ev.Kind != sim.Sent || ev.Link() != "cn2" || ev.Dir() == fault.Down || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCCmpSwap {
-			return
-		}
-		if v := layout.View(frame.AtomicETH.SwapOrAdd); v.State() == layout.Preparing && !v.Has(2) {
+		if armed && prepares(ev, "cn2", 2) {
 			armed = false
 			g.At(g.Now(), func() { g.Host("ms1").SetLink(false) })
 		}
@@ -262,15 +267,7 @@ func TestTheStandbyKnowsAViewThatWasGivenUp(t *testing.T) {
 func TestASettledViewIsNotGivenUp(t *testing.T) {
 	for _, late := range []time.Duration{0, 100 * time.Microsecond, 5 * time.Millisecond} {
 		g := newRig(t, 4, simrack.Options{})
-		g.format(fusee.FormatConfig{Groups: 8, Replicas: 3, IndexReplicas: 3, Block: 16 << 10})
-		var ready bool
-		var m *fusee.Master
-		var ended error
-		g.keep("cn3", begun, &ready, &m, &ended)
-		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
-			if err := inserted(c, rt, &ready); err != nil {
-				return err
-			}
+		ruled(g, 3, func(c *fusee.Client, rt verbs.Runtime, ended *error) error {
 			without := func(i int) {
 				g.Host(fmt.Sprintf("ms%d", i)).SetLink(false)
 				for end := soon(rt); g.viewAt(1).Has(i) && rt.Now() < end; {
@@ -297,10 +294,9 @@ func TestASettledViewIsNotGivenUp(t *testing.T) {
 				t.Errorf("%v: server 3 is a member of view %x without having been filled", late, v)
 			}
 			rt.Sleep(8 * begun)
-			kept(t, c, rt, 2, late, ended)
+			kept(t, c, rt, 2, late, *ended)
 			return nil
 		})
-		g.run()
 	}
 }
 
@@ -308,15 +304,7 @@ func TestASettledViewIsNotGivenUp(t *testing.T) {
 // of the others begins again: the master removes no server that answers a moment later.
 func TestSilenceWhileCutOffProvesNothing(t *testing.T) {
 	g := newRig(t, 3, simrack.Options{})
-	g.format(fusee.FormatConfig{Groups: 8, Replicas: 3, IndexReplicas: 3, Block: 16 << 10})
-	var ready bool
-	var m *fusee.Master
-	var ended error
-	g.keep("cn3", begun, &ready, &m, &ended)
-	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
-		if err := inserted(c, rt, &ready); err != nil {
-			return err
-		}
+	ruled(g, 3, func(c *fusee.Client, rt verbs.Runtime, ended *error) error {
 		was := g.viewAt(1)
 		g.Host("cn3").SetLink(false)
 		rt.Sleep(5 * begun)
@@ -334,10 +322,9 @@ func TestSilenceWhileCutOffProvesNothing(t *testing.T) {
 		if v := g.viewAt(1); v.Members() != 3 || v.Epoch() > was.Epoch()+1 {
 			t.Errorf("view %x became %x", was, v)
 		}
-		kept(t, c, rt, 1, "cut off", ended)
+		kept(t, c, rt, 1, "cut off", *ended)
 		return nil
 	})
-	g.run()
 }
 
 // The master is cut off while it prepares a view without server 2, and server 0 loses its memory.
@@ -345,26 +332,14 @@ func TestSilenceWhileCutOffProvesNothing(t *testing.T) {
 func TestCutOffWhileAViewIsPrepared(t *testing.T) {
 	for _, late := range []time.Duration{0, 5 * time.Millisecond} {
 		var g *rig
-		var frame wire.Frame
 		armed, hit := false, false
 		g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
-			if !armed || ev.Kind != sim.Sent || ev.Link() != "cn3" || ev.Dir() == fault.Down || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCCmpSwap {
-				return
-			}
-			if v := layout.View(frame.AtomicETH.SwapOrAdd); v.State() == layout.Preparing && !v.Has(2) {
+			if armed && prepares(ev, "cn3", 2) {
 				armed, hit = false, true
 				g.At(g.Now().Add(late), func() { g.Host("cn3").SetLink(false) })
 			}
 		}})
-		g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 3, Block: 16 << 10})
-		var ready bool
-		var m *fusee.Master
-		var ended error
-		g.keep("cn3", begun, &ready, &m, &ended)
-		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
-			if err := inserted(c, rt, &ready); err != nil {
-				return err
-			}
+		ruled(g, 2, func(c *fusee.Client, rt verbs.Runtime, ended *error) error {
 			armed = true
 			g.Host("ms2").SetLink(false)
 			for end := soon(rt); !hit && rt.Now() < end; {
@@ -377,10 +352,9 @@ func TestCutOffWhileAViewIsPrepared(t *testing.T) {
 			rt.Sleep(7 * begun)
 			g.Host("cn3").SetLink(true)
 			rt.Sleep(8 * begun)
-			kept(t, c, rt, 1, late, ended)
+			kept(t, c, rt, 1, late, *ended)
 			return nil
 		})
-		g.run()
 	}
 }
 
@@ -396,15 +370,7 @@ func TestANICRestartsWhileTheMasterIsCutOff(t *testing.T) {
 			h.Restart()
 			g.serveKept(i, &owners[i])
 		}
-		g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 3, Block: 16 << 10})
-		var ready bool
-		var m *fusee.Master
-		var ended error
-		g.keep("cn3", begun, &ready, &m, &ended)
-		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
-			if err := inserted(c, rt, &ready); err != nil {
-				return err
-			}
+		ruled(g, 2, func(c *fusee.Client, rt verbs.Runtime, ended *error) error {
 			was := g.viewAt(1)
 			g.Host("cn3").SetLink(false)
 			rt.Sleep(10 * time.Millisecond)
@@ -418,10 +384,9 @@ func TestANICRestartsWhileTheMasterIsCutOff(t *testing.T) {
 			if v := g.viewAt(1); v.Epoch() == was.Epoch() || v.State() != layout.Settled {
 				t.Errorf("cut off for %v: view %x became %x", cut, was, v)
 			}
-			kept(t, c, rt, 1, cut, ended)
+			kept(t, c, rt, 1, cut, *ended)
 			return nil
 		})
-		g.run()
 	}
 }
 
@@ -431,15 +396,7 @@ func TestAServerCrashesWhileLinksFlap(t *testing.T) {
 	for _, host := range []string{"cn3", "ms0"} {
 		for _, period := range []time.Duration{150 * time.Millisecond, 300 * time.Millisecond, 800 * time.Millisecond} {
 			g := newRig(t, 2, simrack.Options{})
-			g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
-			var ready bool
-			var m *fusee.Master
-			var ended error
-			g.keep("cn3", begun, &ready, &m, &ended)
-			g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
-				if err := inserted(c, rt, &ready); err != nil {
-					return err
-				}
+			ruled(g, 2, func(c *fusee.Client, rt verbs.Runtime, _ *error) error {
 				g.Host("ms1").Crash()
 				end := rt.Now().Add(60 * begun)
 				for rt.Now() < end && (g.viewAt(0).Has(1) || g.viewAt(0).State() != layout.Settled) {
@@ -453,7 +410,6 @@ func TestAServerCrashesWhileLinksFlap(t *testing.T) {
 				}
 				return nil
 			})
-			g.run()
 		}
 	}
 }
@@ -462,15 +418,7 @@ func TestAServerCrashesWhileLinksFlap(t *testing.T) {
 // answer again, with a view that has no member in common: the master that has written it fills them.
 func TestServersOfAViewThatWasGivenUpComeBack(t *testing.T) {
 	g := newRig(t, 3, simrack.Options{})
-	g.format(fusee.FormatConfig{Groups: 8, Replicas: 3, IndexReplicas: 3, Block: 16 << 10})
-	var ready bool
-	var m *fusee.Master
-	var ended error
-	g.keep("cn3", begun, &ready, &m, &ended)
-	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
-		if err := inserted(c, rt, &ready); err != nil {
-			return err
-		}
+	ruled(g, 3, func(c *fusee.Client, rt verbs.Runtime, ended *error) error {
 		g.Host("ms0").SetLink(false)
 		for end := soon(rt); g.viewAt(1).Has(0) && rt.Now() < end; {
 			rt.Sleep(500 * time.Nanosecond)
@@ -480,8 +428,8 @@ func TestServersOfAViewThatWasGivenUpComeBack(t *testing.T) {
 		g.Host("ms2").SetLink(false)
 		g.Host("ms0").SetLink(true)
 		rt.Sleep(20 * begun)
-		if v := g.viewAt(0); v.Members() != 1 || v.State() != layout.Settled || ended != nil {
-			t.Errorf("server 0 has view %x, the master %v", v, ended)
+		if v := g.viewAt(0); v.Members() != 1 || v.State() != layout.Settled || *ended != nil {
+			t.Errorf("server 0 has view %x, the master %v", v, *ended)
 		}
 		g.Host("ms1").SetLink(true)
 		g.Host("ms2").SetLink(true)
@@ -489,10 +437,9 @@ func TestServersOfAViewThatWasGivenUpComeBack(t *testing.T) {
 		if v := g.viewAt(0); v.Members() != 3 {
 			t.Errorf("view %x: servers 1 and 2 are not members again", v)
 		}
-		kept(t, c, rt, 1, "given up", ended)
+		kept(t, c, rt, 1, "given up", *ended)
 		return nil
 	})
-	g.run()
 }
 
 // Both halves of a divided network start a master by hand, and both get the same number. When the
@@ -531,14 +478,10 @@ func TestMastersWithOneNumberClearNothing(t *testing.T) {
 // change. Server 1 comes back with its memory: it has the view from before the change, and is used.
 func TestAServerThatWasDownHasTheMemory(t *testing.T) {
 	var g *rig
-	var frame wire.Frame
 	armed, hit := false, false
 	var owners memservice.Owners
 	g = newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
-		if !armed || ev.Kind != sim.Sent || ev.Link() != "cn3" || ev.Dir() == fault.Down || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCCmpSwap {
-			return
-		}
-		if v := layout.View(frame.AtomicETH.SwapOrAdd); v.State() == layout.Preparing && !v.Has(1) && v.Has(0) {
+		if armed && prepares(ev, "cn3", 1) {
 			armed, hit = false, true
 			g.At(g.Now().Add(3*time.Millisecond), func() {
 				g.Host("ms0").Crash()

@@ -261,17 +261,10 @@ func (m *Master) probe() (quiet int, err error) {
 		}
 		switch {
 		case err == nil:
-			if x := &m.contact; x.silent && !x.excused && asked > x.last.Add(m.c.cfg.Lease) {
-				x.excused = true
-				// The silence of the others while the master was cut off proves nothing.
-				m.watch(asked)
-				for j := range m.signs {
-					m.signs[j].dead = m.signs[j].dead && m.signs[j].kept
-				}
-				quiet++
+			if excuse(m, asked) {
+				quiet++ // so that the others are asked again
 			}
 			answers++
-			m.contact.silent, m.contact.last = false, asked
 			s.since, s.failed = asked, 0
 		case errors.Is(err, ErrDeposed), errors.Is(err, verbs.ErrClosed):
 			return 0, err
@@ -290,6 +283,24 @@ func (m *Master) probe() (quiet int, err error) {
 		}
 	}
 	return quiet, nil
+}
+
+// excuse is called when a server has answered a READ that began at the time asked. If the master was
+// cut off from all servers before, the silence of the others proves nothing: their leases begin again,
+// and excuse returns true.
+func excuse(m *Master, asked clock.Time) bool {
+	x := &m.contact
+	cut := x.silent && !x.excused && asked > x.last.Add(m.c.cfg.Lease)
+	x.silent, x.last = false, asked
+	if !cut {
+		return false
+	}
+	x.excused = true
+	m.watch(asked)
+	for i := range m.signs {
+		m.signs[i].dead = m.signs[i].dead && m.signs[i].kept
+	}
+	return true
 }
 
 // errKept: the NIC of a member was down, and the member has kept its memory.

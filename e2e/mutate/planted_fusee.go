@@ -88,7 +88,7 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a NIC that has restarted while the master was cut off needs no later view", "fusee/master.go",
-		"m.signs[j].dead && m.signs[j].kept",
+		"m.signs[i].dead && m.signs[i].kept",
 		"false",
 		"fusee TestANICRestartsWhileTheMasterIsCutOff",
 	},

@@ -304,9 +304,8 @@ func (h *handler) write(q *query, p *place, deadline clock.Time) status {
 	if !p.claimed {
 		var b [keyLen]byte
 		binary.LittleEndian.PutUint64(b[:], q.key+1)
-		n := (p.at - s.entryAt(0)) / uint64(s.entryLen())
 		x.change(func() { p.sent = true })
-		if err := h.conn.Write(p.server, s.keyAt(n), b[:], deadline); err != nil {
+		if err := h.conn.Write(p.server, s.keyAt(s.entryOf(p.at)), b[:], deadline); err != nil {
 			// the key may be there now, but without a whole copy it does not exist
 			return h.fate(err)
 		}

@@ -138,6 +138,6 @@ func (x *index) release(p *place) {
 		p.busy = false
 	default:
 		delete(x.keys, p.key)
-		x.holes[p.server] = append(x.holes[p.server], (p.at-x.shape.entryAt(0))/uint64(x.shape.entryLen()))
+		x.holes[p.server] = append(x.holes[p.server], x.shape.entryOf(p.at))
 	}
 }

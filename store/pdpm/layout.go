@@ -57,6 +57,9 @@ func (s Shape) entryAt(i uint64) uint64 {
 	return (s.keyAt(uint64(s.Entries))+line-1)&^(line-1) + i*uint64(s.entryLen())
 }
 
+// entryOf returns the number of the entry whose place is at.
+func (s Shape) entryOf(at uint64) uint64 { return (at - s.entryAt(0)) / uint64(s.entryLen()) }
+
 // end returns where a server's part ends.
 func (s Shape) end() uint64 { return s.entryAt(uint64(s.Entries)) }
 

@@ -196,8 +196,13 @@ func (m *Machine) SetRules(set *rules.Set) {
 		m.end(t)
 	}
 	m.links.Recheck()
-	m.links.Sweep(func(l *Link) { metrics.Add(&m.sent, l.requested()) })
+	m.sweep()
 	m.mark()
+}
+
+// sweep removes links that no table needs, and keeps their counters.
+func (m *Machine) sweep() {
+	m.links.Sweep(func(l *Link) { metrics.Add(&m.sent, l.requested()) })
 }
 
 // begin gives a new table its servers.
@@ -298,7 +303,7 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	if l, ok := m.links.Detach(c, k, generation); ok {
 		l.srv.Work(c)
 	}
-	m.links.Sweep(func(l *Link) { metrics.Add(&m.sent, l.requested()) })
+	m.sweep()
 }
 
 // MarkIn makes q the MarkedPorts in which the machine counts the ports whose frames are looked up.
