@@ -129,22 +129,29 @@ func (e exchange) args(gid string, iters int) []string {
 }
 
 // programs measures perftest, unmodified, on the hosts of a rack beside the same exchange by the
-// daemons themselves.
+// daemons themselves: with memory that the daemons access by system calls, and with memory that the
+// programs share with them.
 func programs() (ms []measure) {
 	for _, e := range exchanges {
 		inside := []string{"perf", e.test, "--size", e.size, "--iters", strconv.Itoa(e.iters), "-q", "-o", "json"}
-		by := func(host string, more ...string) []string {
-			return slices.Concat([]string{"exec", host, "--"}, e.args("0", e.iters), more)
+		by := func(kind, host string, more ...string) []string {
+			return slices.Concat([]string{"exec"}, flagsOf[kind], []string{host, "--"}, e.args("0", e.iters), more)
 		}
 		daemons := measure{name: "daemon_" + e.name, unit: e.unit, read: e.read, args: append(inside, "--from", "cn0", "--to", "ms0")}
 		if e.test == "write_lat" { // perftest measures half of a round trip of two WRITEs; perf does so with the peer perftest only
 			daemons.server = append(inside[:len(inside):len(inside)], "--peer", "perftest", "--from", "ms0")
 			daemons.args = append(inside[:len(inside):len(inside)], "--peer", "perftest", "--from", "cn0", "--to", ms0Address)
 		}
-		ms = append(ms, daemons, measure{
-			name: "program_" + e.name, unit: e.unit, base: "daemon_" + e.name, read: column(e.column, e.scale),
-			server: by("ms0"), args: by("cn0", ms0Address),
-		})
+		ms = append(ms, daemons)
+		for _, kind := range []string{"program_", "shared_"} {
+			ms = append(ms, measure{
+				name: kind + e.name, unit: e.unit, base: daemons.name, read: column(e.column, e.scale),
+				server: by(kind, "ms0"), args: by(kind, "cn0", ms0Address),
+			})
+		}
 	}
 	return ms
 }
+
+// flagsOf has the flags of exec for the programs of a measure, by the beginning of its name.
+var flagsOf = map[string][]string{"program_": nil, "shared_": {"--shared-memory"}}

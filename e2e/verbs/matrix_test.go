@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 )
 
 // ways are switches, and links, through which the programs of other packages run besides the plain
@@ -15,7 +16,7 @@ import (
 // reason.
 var ways = []struct {
 	what, section string
-	loss          bool
+	loss, shared  bool // packets are lost; the programs share their memory with the daemon
 	only          *regexp.Regexp
 	without       map[string]string
 }{
@@ -31,12 +32,16 @@ var ways = []struct {
 		"libfabric, datagrams": "it sends none again",
 		"qperf, RC":            "its connection ends while the other side waits for an acknowledgement",
 	}},
+	{what: "with memory that they share with the daemon", shared: true},
 }
 
 var _ = Describe("unmodified programs of other packages", func() {
 	for _, way := range ways {
 		It("run "+way.what, func() {
 			rack := fixture.Up(fixture.Small + way.section)
+			if way.shared {
+				GinkgoT().Setenv(uverbs.EnvMemory, uverbs.SharedMemory)
+			}
 			if way.loss {
 				// Not acknowledgements: a program that ends with its last completion answers no
 				// retransmission, and its peer fails if the acknowledgement before was lost.

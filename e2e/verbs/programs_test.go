@@ -73,6 +73,13 @@ var _ = Describe("unmodified programs over libibverbs", Ordered, func() {
 		Expect(out).To(MatchRegexp(`(?m)^export LD_PRELOAD='.*'$`))
 	})
 
+	It("share registered memory with the daemon if that is asked for", func() {
+		Expect(rack.OK("env", "--shared-memory", "cn0")).To(ContainSubstring("\nexport RDMALAB_VERBS_MEMORY='shared'\n"))
+		// The program waits for its peer with a region; until exits when the program is gone.
+		registered := "ibv_rc_pingpong -g 0 >/dev/null & until grep -q /memfd:rdmalab-share- /proc/$!/maps; do kill -0 $! || exit 1; done; kill $!"
+		rack.OK("exec", "--shared-memory", "cn0", "--", "sh", "-c", registered)
+	})
+
 	DescribeTable("exchange messages", func(program string) { pingpong(rack, program) },
 		Entry("over RC", "ibv_rc_pingpong -g 0 -c -n 100"),
 		Entry("over UC", "ibv_uc_pingpong -g 0 -c -n 100"),

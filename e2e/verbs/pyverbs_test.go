@@ -114,7 +114,7 @@ func complaints(verdicts []verdict, skips map[string]skip) (wrong []string, pass
 }
 
 var _ = Describe("the tests of rdma-core in Python", func() {
-	It("pass, or are skipped for a reason that is listed", func() {
+	DescribeTable("pass, or are skipped for a reason that is listed", func(memory string) {
 		from := testsOfPyverbs()
 		if from == "" {
 			Skip("the tests are not here: apt-get install python3-pyverbs")
@@ -127,7 +127,7 @@ var _ = Describe("the tests of rdma-core in Python", func() {
 		list, err := os.ReadFile("testdata/skips-44.txt")
 		Expect(err).NotTo(HaveOccurred())
 		rack := fixture.Up(fixture.Small)
-		script := fmt.Sprintf("cd %s && PYTHONDONTWRITEBYTECODE=1 exec timeout 400 /usr/bin/python3 %s --dev rxe0 --port 1 --gid 1", dir, run)
+		script := fmt.Sprintf("cd %s && PYTHONDONTWRITEBYTECODE=1 RDMALAB_VERBS_MEMORY=%s exec timeout 400 /usr/bin/python3 %s --dev rxe0 --port 1 --gid 1", dir, memory, run)
 		out := rack.Run("exec", "cn0", "--", "sh", "-c", script)
 		Expect(out).To(fixture.HaveExited(0))
 		var verdicts []verdict
@@ -139,7 +139,10 @@ var _ = Describe("the tests of rdma-core in Python", func() {
 		wrong, passed := complaints(verdicts, skipsOf(string(list)))
 		Expect(wrong).To(BeEmpty(), out.Stderr)
 		Expect(passed).To(BeNumerically(">=", 97))
-	})
+	},
+		Entry("", ""),
+		Entry("with memory that they share with the daemon", "shared"),
+	)
 
 	It("pass between two hosts where a test makes both ends by itself", func() {
 		from := testsOfPyverbs()

@@ -122,7 +122,7 @@ func (c *client) raw(op uverbs.Op, channel uint32, args []byte) (data []byte, er
 	b := uverbs.Encode(channel, uint32(0), uint32(op), uint32(0))
 	switch op {
 	case uverbs.DeallocPD, uverbs.DestroyAH, uverbs.DeregMR, uverbs.DeallocMW, uverbs.ReqNotifyCQ, uverbs.ModifyQP, uverbs.ModifySRQ, uverbs.Repost,
-		uverbs.AttachMulticast, uverbs.DetachMulticast:
+		uverbs.AttachMulticast, uverbs.DetachMulticast, uverbs.ShareMemory, uverbs.UnshareMemory:
 	default:
 		b = append(b, make([]byte, 8)...)
 		if op&uverbs.Extended != 0 {

@@ -8,9 +8,11 @@ import (
 // Op is the number of a command.
 type Op uint32
 
-// Commands (enum ib_uverbs_write_cmds). Repost exists only between the preloaded library and the
-// daemon. By it the library returns events that it has read from a completion channel, but that
-// belong to other queues.
+// Commands (enum ib_uverbs_write_cmds). The last three exist only between the preloaded library and
+// the daemon. By Repost the library returns events that it has read from a completion channel, but
+// that belong to other queues. By ShareMemory it asks for memory with which it replaces pages of the
+// program that are about to be registered, so that the daemon has them mapped; by UnshareMemory it
+// asks which of these pages it may make private again.
 const (
 	GetContext        Op = 0
 	QueryDevice       Op = 1
@@ -43,6 +45,9 @@ const (
 
 	Extended Op = 0x80000000
 	Repost   Op = 0x7fff0000
+
+	ShareMemory   Op = 0x7fff0003
+	UnshareMemory Op = 0x7fff0004
 )
 
 const (
@@ -83,7 +88,7 @@ func ParseCommand(b []byte) (c Command, err error) {
 	op := Op(binary.NativeEndian.Uint32(b))
 	b = b[headerLen:]
 	switch {
-	case op == Repost:
+	case op == Repost || op == ShareMemory || op == UnshareMemory:
 		c.Op, c.Args = op, b
 		return c, nil
 	case op&Extended != 0:

@@ -11,6 +11,13 @@ import (
 // instead of /sys.
 const EnvTree = "SYSFS_PATH"
 
+// EnvMemory is the environment variable that makes the preloaded library share registered memory with
+// the daemon, if its value is SharedMemory.
+const (
+	EnvMemory    = "RDMALAB_VERBS_MEMORY"
+	SharedMemory = "shared"
+)
+
 // DeviceName is the name of the NIC for programs. The rxe provider accepts only names that begin
 // with "rxe".
 const DeviceName = "rxe0"

@@ -24,6 +24,10 @@ type program struct {
 	c    *client
 	area area
 	mem  *programMemory
+	// process is that of the program; unshared has the shares that unshare has ended while there were
+	// regions over them.
+	process  *process
+	unshared []*share
 	// async is the daemon's side of the descriptor for asynchronous events.
 	async   eventQueue
 	objects map[uverbsKind]map[uint32]any
@@ -115,6 +119,7 @@ func (c *client) attachProgram(name string, fds []int) error {
 	if err != nil {
 		return errors.Join(err, mem.close())
 	}
+	p.process = c.s.processes.enter(c.processKey())
 	a := uverbs.Answer{Data: uverbs.Encode(uint64(p.area.size()))}
 	return c.put(a, out)
 }
@@ -168,7 +173,7 @@ func (p *program) close() error {
 		o.(*eventQueue).close()
 	}
 	p.async.close()
-	return errors.Join(p.mem.close(), unix.Close(p.area.fd))
+	return errors.Join(p.closeShares(), p.mem.close(), unix.Close(p.area.fd))
 }
 
 // result is the answer to a command.
@@ -238,6 +243,8 @@ func init() { // a composite literal at the declaration would be an initializati
 		uverbs.AttachMulticast:               ofQueues(programQueues.attachMulticast),
 		uverbs.DetachMulticast:               ofQueues(programQueues.detachMulticast),
 		uverbs.Repost:                        (*program).repost,
+		uverbs.ShareMemory:                   command((*program).share),
+		uverbs.UnshareMemory:                 command((*program).unshare),
 	}
 }
 

@@ -85,11 +85,10 @@ func stepOf(now clock.Time, e *engine.Engine, out *packetio.Batch) ucma.Step {
 	return ucma.Step{Now: now, NIC: g, Out: out}
 }
 
-// owns reports whether a queue pair belongs to the same process. All processes of other PID
-// namespaces have PID 0 here; only their tokens differ.
+// owns reports whether a queue pair belongs to the same process.
 func (x *programManager) owns(n wire.QPN) bool {
 	p := x.c.s.pump.qps[n]
-	return p != nil && p.c.cred.Pid == x.c.cred.Pid && p.c.cred.Uid == x.c.cred.Uid && p.c.token == x.c.token
+	return p != nil && p.c.processKey() == x.c.processKey()
 }
 
 // tell announces an event on a channel.

@@ -116,39 +116,72 @@ func (m *programMemory) Store64(addr, v uint64) bool {
 // maxMaps is the largest number of a program's mappings that a registration examines.
 const maxMaps = 1 << 20
 
-// examine checks that the program has mapped all of [start, end) readable, and also writable if
-// write is set. This is needed because /proc/self/mem can write even to pages that the program
-// cannot. far is the access to this memory for the NIC.
-func (m *programMemory) examine(start, end uint64, write bool) (far mem.Far, err error) {
+// mapping is a part of a program's address space, from a line of /proc/PID/maps.
+type mapping struct {
+	from, to, offset uint64 // addresses of the program, and the place of from in the file
+	rights           string // as in the line, for example rw-p
+	file             inode  // zero for memory that is of no file
+	name             string // path of the file, or a name like [heap]
+}
+
+// inode identifies a file.
+type inode struct{ device, number uint64 }
+
+// mappings returns the mappings that together are [start, end). It fails with EFAULT if the program
+// has not mapped all of it.
+func (m *programMemory) mappings(start, end uint64) (all []mapping, err error) {
 	r := bufio.NewScanner(io.NewSectionReader(m.maps, 0, 1<<40))
-	// A program of another user gets a guard for all its memory: it may map other pages at any time,
-	// and so block the daemon.
-	waits := m.user != uint32(os.Geteuid())
 	for range maxMaps {
 		if !r.Scan() {
 			break
 		}
-		var from, to, offset, inode uint64
-		var major, minor uint32
-		var rights string
-		_, err := fmt.Sscanf(r.Text(), "%x-%x %4s %x %x:%x %d",
-			&from, &to, &rights, &offset, &major, &minor, &inode)
-		if err != nil {
+		x, ok := parseMapping(r.Text())
+		if !ok {
 			return nil, unix.EFAULT
 		}
-		if to <= start {
+		if x.to <= start {
 			continue
 		}
-		if from > start || rights[0] != 'r' || write && rights[1] != 'w' {
+		if x.from > start {
 			return nil, unix.EFAULT
 		}
-		waits = waits || inode != 0 && !inMemory()[unix.Mkdev(major, minor)]
-		if to >= end {
-			return m.accessor(waits)
+		x.offset, x.from = x.offset+start-x.from, start
+		if x.to >= end {
+			x.to = end
+			return append(all, x), nil
 		}
-		start = to
+		start = x.to
+		all = append(all, x)
 	}
 	return nil, unix.EFAULT
+}
+
+// parseMapping parses a line of /proc/PID/maps.
+func parseMapping(line string) (x mapping, ok bool) {
+	var major, minor uint32
+	n, _ := fmt.Sscanf(line, "%x-%x %4s %x %x:%x %d %s", &x.from, &x.to, &x.rights, &x.offset, &major, &minor, &x.file.number, &x.name)
+	if x.file.number != 0 {
+		x.file.device = unix.Mkdev(major, minor)
+	}
+	return x, n >= 7 && len(x.rights) == 4 && x.from < x.to // a line without name has 7 fields
+}
+
+// examine checks that the program has mapped all of [start, end) readable, and also writable if
+// write is set. This is needed because /proc/self/mem can write even to pages that the program
+// cannot. It returns the mappings, and whether the kernel may make a thread wait for one of their
+// pages.
+func (m *programMemory) examine(start, end uint64, write bool) (all []mapping, waits bool, err error) {
+	all, err = m.mappings(start, end)
+	// A program of another user gets a guard for all its memory: it may map other pages at any time,
+	// and so block the daemon.
+	waits = m.user != uint32(os.Geteuid())
+	for _, x := range all {
+		if x.rights[0] != 'r' || write && x.rights[1] != 'w' {
+			return nil, false, unix.EFAULT
+		}
+		waits = waits || x.file.number != 0 && !inMemory()[x.file.device]
+	}
+	return all, waits, err
 }
 
 // accessor returns how the NIC reads and writes the program's memory. If waits is true, the kernel may
@@ -239,29 +272,40 @@ func (p *program) regMR(a uverbs.RegMRArgs) (result, error) {
 	case p.mem.lost.Load():
 		return result{}, unix.EFAULT
 	}
-	far, err := p.mem.examine(a.Start, a.Start+a.Length, access&verbs.LocalWrite != 0)
-	if err != nil {
-		return result{}, err
-	}
 	base := a.VA
 	if zero {
 		base = 0
 	}
-	mr, err := made(&p.c.objects, "reg MR", kindMR, 0, func() (verbs.MR, error) {
+	all, waits, err := p.mem.examine(a.Start, a.Start+a.Length, access&verbs.LocalWrite != 0)
+	if err != nil {
+		return result{}, err
+	}
+	far, err := p.mem.accessor(waits)
+	if err != nil {
+		return result{}, err
+	}
+	r := &programRegion{of: p.c, addresses: addresses{a.Start, a.Start + a.Length}}
+	far = p.process.register(r, all, far)
+	r.mr, err = made(&p.c.objects, "reg MR", kindMR, 0, func() (verbs.MR, error) {
 		return verbsengine.RegFarMR(pd, far, a.Start, base, a.Length, access)
 	})
 	if err != nil {
+		p.process.deregister(r)
 		return result{}, err
 	}
-	return answer(uverbs.MR{H: p.add(uMR, mr), LKey: mr.LKey(), RKey: mr.RKey()}), nil
+	return answer(uverbs.MR{H: p.add(uMR, r), LKey: r.mr.LKey(), RKey: r.mr.RKey()}), nil
 }
 
 func (p *program) deregMR(a uverbs.Handle) (result, error) {
-	mr, err := named[verbs.MR](p, uMR, a.H)
+	r, err := named[*programRegion](p, uMR, a.H)
 	if err != nil {
 		return result{}, err
 	}
-	return result{}, p.destroy(uMR, a.H, kindMR, 0, mr.Dereg)
+	err = p.destroy(uMR, a.H, kindMR, 0, r.mr.Dereg)
+	if gone(err) {
+		p.process.deregister(r)
+	}
+	return result{}, err
 }
 
 // allocMW makes a memory window.

@@ -26,6 +26,15 @@ func ownMemory(t testing.TB) *programMemory {
 	return m
 }
 
+// reach is what a registration does: it examines the memory and returns the access to it.
+func (m *programMemory) reach(start, end uint64, write bool) (mem.Far, error) {
+	_, waits, err := m.examine(start, end, write)
+	if err != nil {
+		return nil, err
+	}
+	return m.accessor(waits)
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -68,17 +77,17 @@ func TestWhatIsGuarded(t *testing.T) {
 		if c.foreign {
 			m.user++
 		}
-		far, err := m.examine(addr(b), addr(b)+n, true)
+		far, err := m.reach(addr(b), addr(b)+n, true)
 		if _, guards := far.(*guard); err != nil || guards != c.guards {
 			t.Errorf("%s: guarded: %v, %v", c.name, guards, err)
 		} else if !far.Write([]byte("bytes"), addr(b)+page-2) || string(b[page-2:page+3]) != "bytes" {
 			t.Errorf("%s: was not written", c.name)
 		}
 		must(t, unix.Mprotect(b[page:2*page], unix.PROT_READ))
-		if _, err := m.examine(addr(b), addr(b)+n, true); !errors.Is(err, unix.EFAULT) {
+		if _, err := m.reach(addr(b), addr(b)+n, true); !errors.Is(err, unix.EFAULT) {
 			t.Errorf("%s: a page that may not be written: %v", c.name, err)
 		}
-		if _, err := m.examine(addr(b), addr(b)+n, false); err != nil {
+		if _, err := m.reach(addr(b), addr(b)+n, false); err != nil {
 			t.Errorf("%s: a page that may be read: %v", c.name, err)
 		}
 		must(t, unix.Munmap(b))
@@ -109,7 +118,7 @@ func TestPagesBesideARegion(t *testing.T) {
 		{3 * page, 4 * page, false, false},
 		{2 * page, 3 * page, false, true},
 	} {
-		if _, err := m.examine(addr(b)+c.from, addr(b)+c.to, c.write); (err == nil) != c.ok {
+		if _, err := m.reach(addr(b)+c.from, addr(b)+c.to, c.write); (err == nil) != c.ok {
 			t.Errorf("from %d to %d, for writing: %v: %v", c.from, c.to, c.write, err)
 		}
 	}

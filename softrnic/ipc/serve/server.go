@@ -64,18 +64,19 @@ const (
 
 // Server serves a NIC to other processes.
 type Server struct {
-	cfg    Config
-	log    *slog.Logger
-	pump   *pump
-	pool   pool
-	groups groupShares
-	shared sharedRegions
-	ports  *ucma.Ports // of librdmacm; guarded by the engine's exclusiveness
-	stuck  *stuck
-	ln     *net.UnixListener
-	wg     sync.WaitGroup // the pump, the accepting goroutine and all clients
-	stop   chan struct{}
-	close  func() error
+	cfg       Config
+	log       *slog.Logger
+	pump      *pump
+	pool      pool
+	groups    groupShares
+	shared    sharedRegions
+	ports     *ucma.Ports // of librdmacm; guarded by the engine's exclusiveness
+	stuck     *stuck
+	processes processes
+	ln        *net.UnixListener
+	wg        sync.WaitGroup // the pump, the accepting goroutine and all clients
+	stop      chan struct{}
+	close     func() error
 
 	mu      sync.Mutex // guards the fields below
 	clients map[*client]struct{}

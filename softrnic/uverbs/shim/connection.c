@@ -42,6 +42,7 @@ static void in_child(void)
 		if (privates[i]) privates[i] = 0; // the child may close them
 	forget_devices();
 	forget_manager();
+	in_forked();
 }
 
 // glibc has the first function in its shared library, musl the second.
@@ -51,8 +52,8 @@ extern int pthread_atfork(void (*)(void), void (*)(void), void (*)(void)) __attr
 static void begin(void)
 {
 	be();
-	if (__register_atfork) __register_atfork(NULL, NULL, in_child, NULL);
-	else if (pthread_atfork) pthread_atfork(NULL, NULL, in_child);
+	if (__register_atfork) __register_atfork(before_fork, after_fork, in_child, NULL);
+	else if (pthread_atfork) pthread_atfork(before_fork, after_fork, in_child);
 }
 
 // keep_private makes a descriptor the library's, release_private ends that, drop_private closes it,
@@ -189,6 +190,9 @@ int enter(struct device *d, int *cancel)
 	errno = EBUSY;
 	return 0;
 }
+
+// is_nested reports whether this is a signal handler that has interrupted a command.
+int is_nested(void) { return entered > 1; }
 
 void leave(struct device *d, int cancel)
 {

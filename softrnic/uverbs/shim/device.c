@@ -48,6 +48,7 @@ static void retire(struct device *d)
 // end_device closes the connection of a device. It is called when its last descriptor is closed.
 static void end_device(struct device *d)
 {
+	if (d->shares) end_shares(d);
 	int sock = atomic_exchange(&d->sock, -1), wake = atomic_exchange(&d->wake, -1);
 	d->serial = 0;
 	syscall(SYS_munmap, d->page, CONTROL_LEN);
@@ -103,6 +104,7 @@ int open_device(int flags)
 	}
 	if (!(flags & O_CLOEXEC)) fcntl(fds[0], F_SETFD, 0);
 	d->page = page;
+	d->shares = shares_memory();
 	d->pid = getpid();
 	d->sock = sock;
 	d->wake = fds[1];
@@ -188,6 +190,18 @@ static uint32_t named_channel(struct device *d, const uint8_t *b, size_t n, uint
 	return NO_CHANNEL;
 }
 
+// registered returns the length of the memory that a command registers, which begins at *start. It
+// returns 0 for a command that ends a region, and -1 for all others.
+static int64_t registered(const uint8_t *b, size_t n, uint32_t op, int ex, uint64_t *start)
+{
+	const struct ib_uverbs_reg_mr *r = (const void *)(b + sizeof(struct ib_uverbs_cmd_hdr));
+	*start = 0;
+	if (ex || (op != IB_USER_VERBS_CMD_REG_MR && op != IB_USER_VERBS_CMD_DEREG_MR)) return -1;
+	if (op == IB_USER_VERBS_CMD_DEREG_MR || n < sizeof(struct ib_uverbs_cmd_hdr) + sizeof *r || r->length > INT64_MAX) return 0;
+	*start = r->start;
+	return (int64_t)r->length;
+}
+
 // put_fd gives the program a descriptor that came with an answer.
 static int put_fd(struct device *d, struct answer *a, size_t n, uint32_t op, int fd)
 {
@@ -233,7 +247,13 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 	struct prefix p = { named_channel(d, b, n, op, ex), 0 };
 	struct iovec v[2] = { { &p, sizeof p }, { (void *)b, n } };
 	int fd, rc = 0, cancel;
+	uint64_t start;
+	int64_t length = d->shares ? registered(b, n, op, ex, &start) : -1;
 	if (!enter(d, &cancel)) return -1;
+	if (length >= 0 && !share_region(d, start, (uint64_t)length)) {
+		leave(d, cancel);
+		return errno = EBUSY, -1;
+	}
 	ssize_t got = exchange(d, v, 2, buf, sizeof buf, &fd);
 	if (got >= 0 && a->error) errno = (int)a->error, rc = -1;
 	if (got < 0) rc = -1;
@@ -244,6 +264,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 		if (fd >= 0) rc = put_fd(d, a, (size_t)got, op, fd), fd = rc ? fd : -1;
 	}
 	int saved = errno;
+	if (length >= 0) shared_region(d);
 	leave(d, cancel);
 	if (fd >= 0) real_close(fd);
 	errno = saved;

@@ -1,5 +1,5 @@
 // Declarations for the parts of the library: libc.c replaces functions of libc, device.c is the
-// device below libibverbs, bells.c its doorbells, manager.c the device below librdmacm,
+// device below libibverbs, bells.c its doorbells, share.c its shared memory, manager.c the device below librdmacm,
 // connection.c the messages to the daemon; host.c finds the host.
 #ifndef RDMALAB_SHIM_H
 #define RDMALAB_SHIM_H
@@ -27,6 +27,7 @@
 
 #define ENV_SOCKET "RDMALAB_VERBS"
 #define ENV_TREE "SYSFS_PATH" // read by libibverbs
+#define ENV_MEMORY "RDMALAB_VERBS_MEMORY" // "shared": registered memory is shared with the daemon
 #define DEVICE "/dev/infiniband/uverbs0"
 #define MANAGER "/dev/infiniband/rdma_cm"
 
@@ -34,7 +35,7 @@
 enum { CONTROL_LEN = 8192 };
 
 enum { MAX_FDS = 65536, MAX_BELLS = 4096, MAX_MESSAGE = 8192, MAX_EVENTS = 4096 };
-enum { NO_CHANNEL = 0xffffffff, CMD_REPOST = 0x7fff0000 };
+enum { NO_CHANNEL = 0xffffffff, CMD_REPOST = 0x7fff0000, CMD_SHARE = 0x7fff0003, CMD_UNSHARE = 0x7fff0004 };
 enum { CMD_OPEN_CHANNEL = 0x7fff0001, CMD_CLOSE_CHANNEL = 0x7fff0002, MAX_MANAGER_COMMAND = 1024, MAX_OPTION = 1024 };
 
 // The headers of a command and of an answer; see package softrnic/uverbs.
@@ -56,6 +57,7 @@ struct device {
 	_Atomic uint32_t serial; // a number of this use of the struct, never 0
 	int copies;             // number of descriptors minus 1
 	struct device *next, *next_unused;
+	int shares;             // registered memory is shared with the daemon; see share.c
 	struct event_channel *closed; // of the manager: closed channels that the daemon does not know of yet
 	_Atomic uint64_t sends[MAX_BELLS / 64]; // by bell: the queue pair is in a state in which it sends
 };
@@ -102,6 +104,7 @@ int hello_manager(int sock);
 int enter(struct device *d, int *cancel);
 void leave(struct device *d, int cancel);
 void end_left(struct device *d);
+int is_nested(void);
 ssize_t exchange(struct device *d, struct iovec *v, int nv, void *out, size_t max, int *fd);
 void watch_forks(void);
 int is_own(pid_t pid);
@@ -126,6 +129,16 @@ ssize_t device_lost(int fd, void *b, size_t n);
 
 void ring(struct device *d, uint32_t bell);
 void note_state(struct device *d, const uint8_t *b, size_t n, uint32_t op, int ex, const struct answer *a, size_t got);
+
+// ---- share.c
+
+int shares_memory(void);
+int share_region(struct device *d, uint64_t start, uint64_t length);
+void shared_region(struct device *d);
+void end_shares(struct device *d);
+void before_fork(void);
+void after_fork(void);
+void in_forked(void);
 
 // ---- manager.c
 

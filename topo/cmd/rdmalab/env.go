@@ -7,12 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
 func envCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "env HOST",
+	var shared bool
+	cmd := &cobra.Command{
+		Use:   "env [--shared-memory] HOST",
 		Short: "Print the variables by which a program finds a host's NIC",
 		Long: "env prints export commands for a shell: the environment variables that `rdmalab exec` sets for a program on a host.\n" +
 			"They name the socket of the host's NIC, and the library that an unmodified libibverbs program must load. With them\n" +
@@ -30,6 +32,9 @@ func envCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if shared {
+				env = append(env, uverbs.EnvMemory+"="+uverbs.SharedMemory)
+			}
 			for _, v := range env {
 				name, value, _ := strings.Cut(v, "=")
 				fmt.Fprintf(cmd.OutOrStdout(), "export %s=%s\n", name, quote(value))
@@ -37,6 +42,8 @@ func envCmd() *cobra.Command {
 			return nil
 		}),
 	}
+	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon, see rdmalab exec")
+	return cmd
 }
 
 // quote quotes a word for a shell.

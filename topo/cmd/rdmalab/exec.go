@@ -1,24 +1,32 @@
 package main
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func execCmd() *cobra.Command {
+	var shared bool
 	cmd := &cobra.Command{
-		Use:   "exec HOST -- CMD [ARG...]",
+		Use:   "exec [--shared-memory] HOST -- CMD [ARG...]",
 		Short: "Run a program on a host",
 		Long: "exec runs any program of this machine inside a host: the program sees the host's network, processes, host name and\n" +
 			"/etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program. The\n" +
 			"program dies when the host crashes, and is stopped while the host hangs. HOST may also be `" + spec.SwitchName + "`.\n\n" +
 			"A program that uses libibverbs finds the host's NIC as device rxe0: exec loads a library that replaces the kernel's\n" +
-			"driver. A Go program that uses package softrnic/ipc finds the NIC by the environment variable " + spec.EnvVerbs + ".",
+			"driver. A Go program that uses package softrnic/ipc finds the NIC by the environment variable " + spec.EnvVerbs + ".\n\n" +
+			"The NIC reads and writes the memory of a libibverbs program by system calls. With --shared-memory the library\n" +
+			"replaces registered memory by memory that the program shares with the daemon of the host, while it is registered.\n" +
+			"That is faster; docs/guide/programs.md says for which programs it is not right.",
 		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
 			"  rdmalab exec ms0 -- bash\n" +
 			"  rdmalab exec ms0 -- ibv_devinfo -v\n" +
+			"  rdmalab exec --shared-memory cn0 -- ib_write_bw 10.77.0.2\n" +
 			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791   # may see several packets as one frame",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: completeNodes,
@@ -29,6 +37,11 @@ func execCmd() *cobra.Command {
 			}
 			if len(program) == 0 {
 				return badUse("no program to run: rdmalab exec HOST -- COMMAND")
+			}
+			if shared {
+				if err := os.Setenv(uverbs.EnvMemory, uverbs.SharedMemory); err != nil {
+					return err
+				}
 			}
 			code, err := r.Exec(args[0], program)
 			switch {
@@ -42,6 +55,7 @@ func execCmd() *cobra.Command {
 			return nil
 		}),
 	}
+	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon")
 	// Flags behind the name of the host belong to the program, also without "--".
 	cmd.Flags().SetInterspersed(false)
 	return cmd

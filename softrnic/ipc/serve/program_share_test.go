@@ -1,0 +1,50 @@
+package serve
+
+import (
+	"bytes"
+	"testing"
+)
+
+// A line of /proc/PID/maps has a file or none, with a name or without; nothing else is a mapping.
+func TestLinesOfMaps(t *testing.T) {
+	for line, want := range map[string]mapping{
+		"7f0000000000-7f0000002000 rw-p 00000000 00:00 0 ":                                  {from: 0x7f0000000000, to: 0x7f0000002000, rights: "rw-p"},
+		"00400000-00401000 r--p 00001000 fe:01 77                 /usr/bin/program":         {from: 0x400000, to: 0x401000, offset: 0x1000, rights: "r--p", file: inode{0xfe01, 77}, name: "/usr/bin/program"},
+		"7f0000000000-7f0000002000 rw-s 00003000 00:01 12 /memfd:rdmalab-share-7 (deleted)": {from: 0x7f0000000000, to: 0x7f0000002000, offset: 0x3000, rights: "rw-s", file: inode{1, 12}, name: "/memfd:rdmalab-share-7"},
+		"55d0c6d5e000-55d0c6d7f000 rw-p 00000000 00:00 0                          [heap]":   {from: 0x55d0c6d5e000, to: 0x55d0c6d7f000, rights: "rw-p", name: "[heap]"},
+		"7fffffffe000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]":  {from: 0x7fffffffe000, to: 0x7ffffffff000, rights: "rw-p", name: "[stack]"},
+		"": {}, "7f00-7f01": {}, "7f0000002000-7f0000000000 rw-p 00000000 00:00 0": {}, "7f0000000000-7f0000002000 rw 00000000 00:00 0": {},
+	} {
+		got, ok := parseMapping(line)
+		if ok != (want != mapping{}) || ok && got != want {
+			t.Errorf("%q: %+v, %v", line, got, ok)
+		}
+	}
+}
+
+// A view reads and writes over the border of its parts, and nothing outside of them.
+func TestViewOfShares(t *testing.T) {
+	a, b := bytes.Repeat([]byte("a"), 16), bytes.Repeat([]byte("b"), 16)
+	v := &sharedView{parts: []sharedPart{{0x1000, a}, {0x1010, b}}}
+	var got [6]byte
+	if !v.Read(got[:], 0x100d) || string(got[:]) != "aaabbb" {
+		t.Errorf("read %q", got)
+	}
+	if !v.Write([]byte("123456"), 0x100e) || string(a[12:]) != "aa12" || string(b[:6]) != "3456bb" {
+		t.Errorf("written %q %q", a, b)
+	}
+	if !v.Store64(0x100c, 0x0102030405060708) {
+		t.Error("a word over the border")
+	}
+	if w, ok := v.Load64(0x100c); !ok || w != 0x0102030405060708 {
+		t.Errorf("%#x, %v", w, ok)
+	}
+	for _, at := range []uint64{0xfff, 0x101b, 0x1020, 0} {
+		if v.Read(got[:], at) || v.Write(got[:], at) {
+			t.Errorf("at %#x", at)
+		}
+	}
+	if allocs := testing.AllocsPerRun(100, func() { v.Load64(0x1008); v.Store64(0x1008, 1); v.Read(got[:], 0x1000) }); allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}

@@ -1,0 +1,364 @@
+package uverbs_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+const page = 4096
+
+// share does what the library does before it registers memory: it replaces pages by those of the
+// daemon. It returns how many files have come.
+func (c *client) share(b []byte) (files int) {
+	c.t.Helper()
+	for {
+		before := len(c.fds)
+		s := do[uverbs.Share](c, uverbs.ShareMemory, uverbs.ShareArgs{Start: addr(b), End: addr(b) + uint64(len(b))})
+		if s.Length == 0 {
+			if len(c.fds) != before || s.Number != 0 {
+				c.t.Fatalf("no memory, and %+v with %d descriptors", s, len(c.fds)-before)
+			}
+			return files
+		}
+		fd := c.fds[len(c.fds)-1]
+		off := s.From - addr(b)&^(page-1)
+		first := unsafe.Add(unsafe.Pointer(&b[0]), -int(addr(b)%page))
+		part := unsafe.Slice((*byte)(unsafe.Add(first, off)), s.Length)
+		_, err := unix.Pwrite(fd, part, 0)
+		must(c.t, err)
+		_, err = unix.MmapPtr(fd, 0, unsafe.Pointer(&part[0]), uintptr(s.Length), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
+		must(c.t, err)
+		files++
+	}
+}
+
+// unshared returns the numbers of the files that the daemon ends.
+func (c *client) unshared(closing uint32) (all []uint32) {
+	c.t.Helper()
+	for {
+		u := do[uverbs.Unshare](c, uverbs.UnshareMemory, uverbs.UnshareArgs{Closing: closing})
+		if u.Number == 0 {
+			return all
+		}
+		all = append(all, u.Number)
+	}
+}
+
+// mapped is memory of the program. The test unmaps it by unmap, or it ends with the test.
+func mapped(t testing.TB, n int) []byte {
+	t.Helper()
+	at, err := unix.MmapPtr(-1, 0, nil, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	must(t, err)
+	b := unsafe.Slice((*byte)(at), n)
+	delete(unmapped, &b[0])
+	t.Cleanup(func() { unmap(t, b) })
+	return b
+}
+
+// unmapped has the memory that unmap has unmapped: something else may be there now.
+var unmapped = make(map[*byte]testing.TB)
+
+func unmap(t testing.TB, b []byte) {
+	t.Helper()
+	if unmapped[&b[0]] == t {
+		return
+	}
+	unmapped[&b[0]] = t
+	must(t, unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))))
+}
+
+// All operations reach memory that the program shares. The NIC accesses it by the daemon's mapping:
+// it does so also when the program has unmapped it, as a NIC of hardware does.
+func TestSharedMemory(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	a, b := h.attach(t, 0), h.attach(t, 1)
+	mine, theirs := mapped(t, 4*page), mapped(t, 4*page)
+	copy(theirs[100:], "before")
+	if n := a.share(mine) + b.share(theirs[100:3*page]); n != 2 {
+		t.Fatalf("%d files", n)
+	}
+	if string(theirs[100:106]) != "before" {
+		t.Fatalf("the pages have lost %q", theirs[100:106])
+	}
+	x, y := a.queuePairOn(uverbs.TypeRC, addr(mine), len(mine)), b.queuePairOn(uverbs.TypeRC, addr(theirs)+100, 3*page-100)
+	x.connect(y, 1)
+	y.connect(x, 0)
+	copy(mine, "from a program")
+	x.post(opWrite, 0, 14, y.at+page-107, y.mr.RKey) // over the border of two pages
+	x.succeeds()
+	if got := string(theirs[page-7 : page+7]); got != "from a program" {
+		t.Errorf("WRITE: %q", got)
+	}
+	x.post(opRead, 1000, 6, y.at, y.mr.RKey)
+	x.succeeds()
+	if got := string(mine[1000:1006]); got != "before" {
+		t.Errorf("READ: %q", got)
+	}
+	y.receive(2*page, 14)
+	x.post(opSend, 0, 14, 0, 0)
+	x.succeeds()
+	y.succeeds()
+	if got := string(theirs[100+2*page : 100+2*page+14]); got != "from a program" {
+		t.Errorf("SEND: %q", got)
+	}
+	word := (*uint64)(unsafe.Pointer(&theirs[2*page]))
+	*word = 40
+	x.post(opAdd, 2000, 8, addr(theirs)+2*page, y.mr.RKey, 2, 0)
+	x.succeeds()
+	if *word != 42 || mine[2000] != 40 {
+		t.Errorf("FETCH_ADD: %d, was %d", *word, mine[2000])
+	}
+	unmap(t, theirs)
+	x.post(opWrite, 0, 14, y.at, y.mr.RKey)
+	x.succeeds()
+	x.post(opRead, 500, 14, y.at, y.mr.RKey)
+	x.succeeds()
+	if got := string(mine[500:514]); got != "from a program" {
+		t.Errorf("after the unmapping: %q", got)
+	}
+	unmap(t, mine)
+	h.ends(t, a, b)
+}
+
+// ends closes programs and waits until nothing is left of them.
+func (h *house) ends(t *testing.T, all ...*client) {
+	t.Helper()
+	for _, c := range all {
+		c.close()
+	}
+	for i := range h.servers {
+		for end := time.Now().Add(20 * time.Second); len(h.servers[i].Clients()) > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("programs are left")
+			}
+		}
+	}
+	if n := mappedByDaemon(t); n != 0 {
+		t.Errorf("%d mappings of shared memory are left", n)
+	}
+}
+
+// mappedByDaemon is how many mappings of shared memory this process has. The test's process is
+// program and daemon, so programs unmap theirs before.
+func mappedByDaemon(t *testing.T) (n int) {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/maps")
+	must(t, err)
+	return bytes.Count(b, []byte("/memfd:"+uverbs.ShareName))
+}
+
+// What cannot be shared as a whole stays what it is, and is registered all the same.
+func TestWhatIsNotShared(t *testing.T) {
+	h := newHouse(t, serve.Limits{Bytes: 16 * page})
+	c := h.attach(t, 0)
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	must(t, err)
+	defer file.Close()
+	must(t, file.Truncate(page))
+	over := func(b []byte, at, n int, fd, prot, flags int) []byte {
+		_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(&b[at]), uintptr(n), prot, flags|unix.MAP_FIXED)
+		must(t, err)
+		return b
+	}
+	pd := do[uverbs.Handle](c, uverbs.AllocPD).H
+	reg := func(b []byte) uint32 {
+		return do[uverbs.MR](c, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(b), Length: uint64(len(b)), VA: addr(b), PD: pd, Access: 0}).H
+	}
+	const rw = unix.PROT_READ | unix.PROT_WRITE
+	registered := mapped(t, 2*page)
+	reg(registered[page:])
+	for what, b := range map[string][]byte{
+		"a page of a file":               over(mapped(t, 4*page), page, page, int(file.Fd()), rw, unix.MAP_SHARED),
+		"a private page of a file":       over(mapped(t, 4*page), page, page, int(file.Fd()), rw, unix.MAP_PRIVATE),
+		"a page that may not be written": over(mapped(t, 4*page), page, page, -1, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON),
+		"anonymous shared memory":        over(mapped(t, 4*page), page, page, -1, rw, unix.MAP_SHARED|unix.MAP_ANON),
+		"a page that is registered":      registered,
+		"more than the quota":            mapped(t, 17*page),
+	} {
+		if n := c.share(b); n != 0 {
+			t.Errorf("%s: %d files", what, n)
+		}
+		reg(b)
+	}
+	if _, errno := c.raw(uverbs.ShareMemory, 0, uverbs.Encode(uverbs.ShareArgs{Start: 8, End: 8})); errno != unix.EINVAL {
+		t.Errorf("no bytes: %v", errno)
+	}
+	if _, errno := c.raw(uverbs.ShareMemory, 0, uverbs.Encode(uverbs.ShareArgs{Start: 8, End: 1 << 63})); errno != unix.EINVAL {
+		t.Errorf("no address: %v", errno)
+	}
+	hole := mapped(t, 3*page)
+	must(t, unix.Mprotect(hole[page:2*page], unix.PROT_NONE))
+	if n := c.share(hole); n != 0 {
+		t.Errorf("a page without rights: %d files", n)
+	}
+	if n := c.share(mapped(t, 16*page)); n != 1 {
+		t.Errorf("the whole quota: %d files", n)
+	}
+	if all := c.unshared(0); len(all) != 1 {
+		t.Errorf("ended: %v", all)
+	}
+}
+
+// Regions may share pages: each page is shared once, and stays so until no region is over it.
+func TestSharesOfSeveralRegions(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	c := h.attach(t, 0)
+	pd := do[uverbs.Handle](c, uverbs.AllocPD).H
+	b := mapped(t, 6*page)
+	reg := func(c *client, pd uint32, from, to int) uint32 {
+		return do[uverbs.MR](c, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(b[from:]), Length: uint64(to - from), VA: addr(b[from:]), PD: pd, Access: allow}).H
+	}
+	dereg := func(c *client, h uint32) { do[none](c, uverbs.DeregMR, uverbs.Handle{H: h}) }
+	if n := c.share(b[10 : 2*page+10]); n != 1 {
+		t.Fatalf("%d files", n)
+	}
+	first := reg(c, pd, 10, 2*page+10) // pages 0 to 2: file 1
+	if n := c.share(b[2*page+20 : 5*page]); n != 1 {
+		t.Fatalf("%d files", n)
+	}
+	second := reg(c, pd, 2*page+20, 5*page) // pages 2 to 4: files 1 and 2
+	dereg(c, first)
+	if all := c.unshared(0); all != nil {
+		t.Errorf("ended below a region: %v", all)
+	}
+	// Another device of the same process uses what is shared; of another process it is refused.
+	other := h.attach(t, 0)
+	otherPD := do[uverbs.Handle](other, uverbs.AllocPD).H
+	if n := other.share(b[page : 4*page]); n != 0 {
+		t.Errorf("shared again: %d", n)
+	}
+	third := reg(other, otherPD, page, 4*page)
+	dereg(c, second)
+	if all := c.unshared(0); all != nil {
+		t.Errorf("ended below the region of another device: %v", all)
+	}
+	c.close()
+	for len(h.servers[0].Clients()) > 1 {
+		time.Sleep(time.Millisecond)
+	}
+	if all := other.unshared(0); all != nil {
+		t.Errorf("ended with the device that has made it: %v", all)
+	}
+	if all := other.unshared(1); !slices.Equal(all, []uint32{1, 2}) {
+		t.Errorf("before it closes: %v", all)
+	}
+	dereg(other, third)
+	unmap(t, b)
+	h.ends(t, other)
+}
+
+// Pages that the NIC accesses by the program's memory file stay shared below it: the library could
+// not make them private without refusing writes of the NIC.
+func TestSharesBelowOtherMemory(t *testing.T) {
+	h := newHouse(t, serve.Limits{Bytes: 4 * page})
+	c, other := h.attach(t, 0), h.attach(t, 0)
+	b := mapped(t, 8*page)
+	pds := [2]uint32{do[uverbs.Handle](c, uverbs.AllocPD).H, do[uverbs.Handle](other, uverbs.AllocPD).H}
+	if n := c.share(b[:4*page]); n != 1 {
+		t.Fatalf("%d files", n)
+	}
+	if n := other.share(b); n != 1 {
+		t.Fatalf("%d files of the second device", n)
+	}
+	// The second device cannot be charged for the file of the first.
+	far := do[uverbs.MR](other, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(b), Length: 8 * page, VA: addr(b), PD: pds[1], Access: allow}).H
+	if all := c.unshared(0); all != nil {
+		t.Errorf("ended below other memory: %v", all)
+	}
+	if all := c.unshared(1); all != nil {
+		t.Errorf("ended below other memory of a device that stays: %v", all)
+	}
+	do[none](other, uverbs.DeregMR, uverbs.Handle{H: far})
+	if all := c.unshared(0); !slices.Equal(all, []uint32{1, 2}) {
+		t.Errorf("ended: %v", all)
+	}
+	unmap(t, b)
+	h.ends(t, c, other)
+}
+
+// A mapping of the daemon's file that the program has made itself is used as far as the file goes.
+func TestStrangeMappingsOfShares(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	a, b := h.attach(t, 0), h.attach(t, 1)
+	base := mapped(t, 2*page)
+	if n := b.share(base); n != 1 {
+		t.Fatalf("%d files", n)
+	}
+	fd := b.fds[len(b.fds)-1]
+	for what, c := range map[string]struct {
+		off   int64
+		n     int
+		flags int
+		fails bool
+	}{
+		"moved":          {0, 2 * page, unix.MAP_SHARED, false},
+		"with an offset": {page, page, unix.MAP_SHARED, false},
+		"a private copy": {0, 2 * page, unix.MAP_PRIVATE, false},
+		"behind its end": {page, 2 * page, unix.MAP_SHARED, true},
+		"far behind it":  {1 << 40, page, unix.MAP_SHARED, true},
+	} {
+		at, err := unix.MmapPtr(fd, c.off, nil, uintptr(c.n), unix.PROT_READ|unix.PROT_WRITE, c.flags)
+		must(t, err)
+		there := unsafe.Slice((*byte)(at), c.n)
+		t.Cleanup(func() { must(t, unix.MunmapPtr(at, uintptr(c.n))) })
+		if c.flags == unix.MAP_PRIVATE {
+			clear(there) // from now on the pages are not those of the file
+		}
+		x := a.queuePair(uverbs.TypeRC)
+		y := b.queuePairOn(uverbs.TypeRC, addr(there), c.n)
+		x.connect(y, 1)
+		y.connect(x, 0)
+		copy(x.buf, what)
+		x.post(opWrite, 0, len(what), y.at+uint64(c.n-len(what)), y.mr.RKey)
+		got := verbs.Status(x.next().Status)
+		switch {
+		case c.fails != (got == verbs.RemAccessErr) || !c.fails && got != verbs.Success:
+			t.Errorf("%s: %v", what, got)
+		case !c.fails && string(there[c.n-len(what):]) != what:
+			t.Errorf("%s: %q", what, there[c.n-len(what):])
+		}
+	}
+	if all := b.unshared(0); all != nil {
+		t.Errorf("ended below regions: %v", all)
+	}
+}
+
+// The preloaded library shares what a program registers, and nothing that the program does with its
+// memory at the same time is lost.
+func TestLibraryShares(t *testing.T) {
+	h, lib := newHouse(t, serve.Limits{}), library(t)
+	program := filepath.Join(t.TempDir(), "shares")
+	compile(t, "gcc", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-o", program, "testdata/shares.c")
+	for _, s := range []string{"registered", "several", "written", "touched", "forked", "grown", "stack", "closed", "devices", "refused", "unasked"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		memory := "shared"
+		if s == "unasked" {
+			memory = ""
+		}
+		cmd := exec.CommandContext(ctx, program, s)
+		cmd.Env = append(os.Environ(), "RDMALAB_VERBS="+h.sockets[0], "LD_PRELOAD="+lib, "RDMALAB_VERBS_MEMORY="+memory)
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if strings.Contains(string(out), "no userfaultfd") {
+			t.Skip("needs the right to use userfaultfd")
+		}
+		if err != nil || string(out) != "ok\n" {
+			t.Errorf("%s: %v\n%s", s, err, out)
+		}
+	}
+	h.emptied(t)
+}

@@ -1,0 +1,235 @@
+// Memory that the program shares with the daemon, if the environment asks for it: the library
+// replaces private pages that are about to be registered by pages of a memory file that the daemon
+// has mapped, too. When no region is over them any more, it makes them private again.
+//
+// Other threads of the program may write to these pages at any time. While the library copies a
+// page, userfaultfd makes them wait. If the kernel does not allow that, nothing is shared, and the
+// daemon accesses the memory by /proc/self/mem.
+#define _GNU_SOURCE
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+
+#include "shim.h"
+
+#ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
+#define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+// NAME begins the names of the daemon's memory files; the number of the file follows. In
+// /proc/self/maps a space comes next.
+#define NAME "/memfd:rdmalab-share-"
+
+// share_mu is held while pages are replaced. No other thread then sends a command that concerns
+// memory, because the kernel refuses the daemon's writes to these pages.
+static pthread_mutex_t share_mu = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int used; // pages of this process have been replaced
+
+int shares_memory(void)
+{
+	const char *v = getenv(ENV_MEMORY);
+	return v && !strcmp(v, "shared");
+}
+
+// holds reports whether a range has memory that this function's thread may write to meanwhile: its
+// stack or errno.
+static int holds(uintptr_t from, size_t len)
+{
+	char here;
+	return (uintptr_t)&here - from < len || (uintptr_t)&errno - from < len;
+}
+
+static long control(int fd, unsigned long request, void *arg)
+{
+	long rc;
+	do rc = syscall(SYS_ioctl, fd, request, arg);
+	while (rc < 0 && errno == EAGAIN);
+	return rc;
+}
+
+// freeze makes all threads wait that write to a range of pages, until the descriptor that it returns
+// is closed. -1: the kernel does not allow it.
+static int freeze(uintptr_t from, size_t len)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM };
+	struct uffdio_register reg = { .range = { from, len }, .mode = UFFDIO_REGISTER_MODE_WP };
+	struct uffdio_writeprotect protect = { .range = { from, len }, .mode = UFFDIO_WRITEPROTECT_MODE_WP };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0) return -1;
+	// Only pages that exist can be protected.
+	if (control(fd, UFFDIO_API, &api) == 0 && control(fd, UFFDIO_REGISTER, &reg) == 0 &&
+	    syscall(SYS_madvise, from, len, MADV_POPULATE_WRITE) == 0 && control(fd, UFFDIO_WRITEPROTECT, &protect) == 0)
+		return fd;
+	real_close(fd);
+	return -1;
+}
+
+// to_shared replaces pages by a memory file, and reports success.
+static int to_shared(uintptr_t from, size_t len, int file)
+{
+	if (holds(from, len)) return 0;
+	uint64_t signals = defer_signals(); // a handler could write to the pages
+	size_t done = 0;
+	int ok = 0, frozen = freeze(from, len);
+	if (frozen >= 0) {
+		for (ssize_t n; done < len && (n = syscall(SYS_pwrite64, file, from + done, len - done, done)) > 0;) done += (size_t)n;
+		ok = done == len && syscall(SYS_mmap, from, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == (long)from;
+		real_close(frozen);
+	}
+	allow_signals(signals);
+	return ok;
+}
+
+// to_private replaces pages by private ones with the same contents. In a child of fork no other
+// thread runs.
+static void to_private(uintptr_t from, size_t len, int in_child)
+{
+	void *copy = (void *)syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (copy == MAP_FAILED) return;
+	uint64_t signals = defer_signals();
+	int frozen = -1, ok = 0;
+	if (in_child || (!holds(from, len) && (frozen = freeze(from, len)) >= 0)) {
+		memcpy(copy, (void *)from, len);
+		ok = syscall(SYS_mremap, copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, from) == (long)from;
+	}
+	if (frozen >= 0) real_close(frozen);
+	allow_signals(signals);
+	if (!ok) syscall(SYS_munmap, copy, len);
+}
+
+static uint64_t number(const char **s, int base)
+{
+	uint64_t v = 0;
+	for (;; ++*s) {
+		char c = **s;
+		int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : base;
+		if (digit >= base) return v;
+		v = v * (unsigned)base + (unsigned)digit;
+	}
+}
+
+// find returns in *from and *len the first writable mapping from address `after` on of a memory file
+// of the daemon: of the one with that number, or of any if it is 0.
+static int find(uint32_t file, uintptr_t after, uintptr_t *from, size_t *len)
+{
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC), found = 0;
+	char b[1024], line[128]; // a path that is longer is not the daemon's
+	size_t have = 0;
+	ssize_t n = 0;
+	while (fd >= 0 && !found && (n = syscall(SYS_read, fd, b, sizeof b)) > 0) {
+		for (ssize_t i = 0; i < n && !found; i++) {
+			if (b[i] != '\n') {
+				if (have < sizeof line - 1) line[have++] = b[i];
+				continue;
+			}
+			line[have] = 0, have = 0;
+			const char *s = line, *path = strstr(line, NAME);
+			if (!path) continue;
+			*from = number(&s, 16), s++;
+			*len = number(&s, 16) - *from;
+			path += sizeof NAME - 1;
+			found = *from >= after && s[2] == 'w' && (number(&path, 10) == file || file == 0);
+		}
+	}
+	if (fd >= 0) real_close(fd);
+	return found;
+}
+
+// make_private makes all mappings of a memory file of the daemon private, see find.
+static void make_private(uint32_t file, int in_child)
+{
+	uintptr_t from;
+	size_t len;
+	for (uintptr_t after = 0; find(file, after, &from, &len); after = from + len) to_private(from, len, in_child);
+}
+
+// end_unused makes those pages private that the process no longer needs to share. The caller has
+// entered the device and holds share_mu.
+static void end_unused(struct device *d, uint32_t closing)
+{
+	while (used && d->sock >= 0) {
+		struct { struct prefix p; struct ib_uverbs_cmd_hdr h; uint32_t closing; } ask = { { NO_CHANNEL, 0 }, { CMD_UNSHARE, 0, 0 }, closing };
+		struct { struct answer a; uint32_t number; } reply;
+		struct iovec v = { &ask, sizeof ask };
+		int none;
+		if (exchange(d, &v, 1, &reply, sizeof reply, &none) < (ssize_t)(sizeof reply.a + sizeof reply.number)) return;
+		if (reply.a.error || reply.number == 0) return;
+		make_private(reply.number, 0);
+	}
+}
+
+// lock_shares locks share_mu. A signal handler does not wait for it: it may have interrupted the
+// thread that holds it.
+static int lock_shares(int in_handler)
+{
+	return (in_handler ? pthread_mutex_trylock(&share_mu) : pthread_mutex_lock(&share_mu)) == 0;
+}
+
+// share_region is called before a command that registers memory, or ends a region. The caller calls
+// shared_region after the command, unless share_region has returned 0.
+int share_region(struct device *d, uint64_t start, uint64_t length)
+{
+	if (!lock_shares(is_nested())) return errno = EBUSY, 0;
+	while (length > 0) {
+		struct { struct prefix p; struct ib_uverbs_cmd_hdr h; uint64_t start, end; } ask = { { NO_CHANNEL, 0 }, { CMD_SHARE, 0, 0 }, start, start + length };
+		struct { struct answer a; uint64_t from, length; uint32_t number, reserved; } reply;
+		struct iovec v = { &ask, sizeof ask };
+		int file;
+		ssize_t n = exchange(d, &v, 1, &reply, sizeof reply, &file);
+		if (n < 0 || file < 0) break;
+		int ok = n >= (ssize_t)sizeof reply && reply.a.error == 0 && to_shared(reply.from, reply.length, file);
+		real_close(file);
+		used = 1; // the daemon has made a file
+		if (!ok) break;
+	}
+	return 1;
+}
+
+// shared_region is called after the command for which share_region was called.
+void shared_region(struct device *d)
+{
+	end_unused(d, 0);
+	pthread_mutex_unlock(&share_mu);
+}
+
+// end_shares is called before the connection of a device is closed. If a signal handler closes it
+// while pages are replaced, the pages of this device stay shared.
+void end_shares(struct device *d)
+{
+	if (!lock_shares(is_nested())) return;
+	end_unused(d, 1);
+	pthread_mutex_unlock(&share_mu);
+}
+
+// copying are the two ends of a pipe that ends when a child of fork has its own copy of shared pages.
+static __thread int copying[2] __attribute__((tls_model("initial-exec"))) = { -1, -1 };
+
+// before_fork, after_fork and in_forked are called around a fork, the last in the child. The parent
+// waits until the child has private pages, so that the child has the contents at the fork.
+void before_fork(void)
+{
+	copying[0] = -1;
+	if (used && syscall(SYS_pipe2, copying, O_CLOEXEC) < 0) copying[0] = -1;
+}
+
+void after_fork(void)
+{
+	char none;
+	if (copying[0] < 0) return;
+	real_close(copying[1]);
+	while (syscall(SYS_read, copying[0], &none, 1) < 0 && errno == EINTR) {}
+	real_close(copying[0]);
+}
+
+void in_forked(void)
+{
+	pthread_mutex_init(&share_mu, NULL);
+	if (!used) return;
+	make_private(0, 1);
+	used = 0;
+	if (copying[0] < 0) return;
+	real_close(copying[0]);
+	real_close(copying[1]);
+}

@@ -1,0 +1,375 @@
+// A program over the kernel's interface alone, which registers memory. Its argument names a story; it
+// prints "ok" when its memory was shared with the daemon where it should be, and has kept all that was
+// written. It needs no function that musl does not have.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <rdma/ib_user_verbs.h>
+
+#define CHECK(x) do { if (!(x)) { fprintf(stderr, "line %d: %s: %s\n", __LINE__, #x, strerror(errno)); _exit(1); } } while (0)
+
+enum { PAGE = 4096, ACCESS = 7 };
+
+static int device(void)
+{
+	int fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+static uint32_t alloc_pd(int fd)
+{
+	uint32_t pd;
+	struct { struct ib_uverbs_cmd_hdr h; uint64_t response; } b = { { IB_USER_VERBS_CMD_ALLOC_PD, 4, 1 }, (uintptr_t)&pd };
+	CHECK(write(fd, &b, sizeof b) == sizeof b);
+	return pd;
+}
+
+static int64_t reg(int fd, uint32_t pd, void *at, size_t n)
+{
+	struct ib_uverbs_reg_mr_resp r;
+	struct { struct ib_uverbs_cmd_hdr h; struct ib_uverbs_reg_mr a; } b = { { IB_USER_VERBS_CMD_REG_MR, sizeof b / 4, sizeof r / 4 }, { 0 } };
+	b.a.response = (uintptr_t)&r, b.a.start = b.a.hca_va = (uintptr_t)at, b.a.length = n, b.a.pd_handle = pd, b.a.access_flags = ACCESS;
+	return write(fd, &b, sizeof b) == sizeof b ? (int64_t)r.mr_handle : -1;
+}
+
+static void dereg(int fd, int64_t mr)
+{
+	struct { struct ib_uverbs_cmd_hdr h; uint32_t mr; } b = { { IB_USER_VERBS_CMD_DEREG_MR, 3, 0 }, (uint32_t)mr };
+	CHECK(write(fd, &b, sizeof b) == sizeof b);
+}
+
+// shared counts the bytes of the daemon's memory that are mapped in a range.
+static size_t shared(void *at, size_t n)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[600];
+	size_t sum = 0;
+	unsigned long from, to;
+	CHECK(f);
+	while (fgets(line, sizeof line, f)) {
+		if (!strstr(line, "/memfd:rdmalab-share-") || sscanf(line, "%lx-%lx", &from, &to) != 2) continue;
+		if (from < (uintptr_t)at) from = (uintptr_t)at;
+		if (to > (uintptr_t)at + n) to = (uintptr_t)at + n;
+		if (from < to) sum += to - from;
+	}
+	fclose(f);
+	return sum;
+}
+
+static char *anonymous(size_t n)
+{
+	char *b = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(b != MAP_FAILED);
+	return b;
+}
+
+static void fill(char *b, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++) b[i] = (char)(i * 31 + i / PAGE + seed);
+}
+
+static int filled(const char *b, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		if (b[i] != (char)(i * 31 + i / PAGE + seed)) return 0;
+	return 1;
+}
+
+// Registered memory is shared as long as it is registered, and keeps what is in it.
+static void registered(void)
+{
+	int fd = device();
+	uint32_t pd = alloc_pd(fd);
+	size_t n = 300 * PAGE;
+	char *b = anonymous(n), *other = anonymous(n);
+	for (int round = 0; round < 3; round++) {
+		fill(b, n, round);
+		CHECK(round != 1 || reg(fd, pd, other, n) >= 0);
+		int64_t mr = reg(fd, pd, b + 5, n - PAGE);
+		CHECK(mr >= 0 && filled(b, n, round));
+		if (syscall(SYS_userfaultfd, O_CLOEXEC) < 0) printf("no userfaultfd\n"), exit(1);
+		CHECK(shared(b, n) == n - PAGE + PAGE);
+		fill(b, n, round + 100);
+		dereg(fd, mr);
+		CHECK(shared(b, n) == 0 && filled(b, n, round + 100));
+		CHECK(shared(other, n) == (round < 1 ? 0 : n));
+	}
+	// A registration that fails leaves nothing shared.
+	CHECK(reg(fd, pd + 77, b, n) < 0 && errno == EINVAL);
+	CHECK(shared(b, n) == 0 && filled(b, n, 102));
+}
+
+// Regions over the same pages, from malloc.
+static void several(void)
+{
+	int fd = device();
+	uint32_t pd = alloc_pd(fd);
+	enum { N = 40 };
+	char *b[N];
+	int64_t mr[N];
+	for (int i = 0; i < N; i++) {
+		CHECK(b[i] = malloc(1000 + i * 100));
+		fill(b[i], 1000 + i * 100, i);
+		CHECK((mr[i] = reg(fd, pd, b[i], 1000 + i * 100)) >= 0);
+	}
+	CHECK(shared(b[0], 1000) == 1000);
+	for (int i = 0; i < N; i++) {
+		int k = i * 7 % N;
+		CHECK(filled(b[k], 1000 + k * 100, k));
+		dereg(fd, mr[k]);
+		CHECK(filled(b[k], 1000 + k * 100, k));
+		free(b[k]);
+	}
+	CHECK(shared(NULL, SIZE_MAX / 2) == 0);
+}
+
+static char *work;
+static atomic_int stop, started;
+
+// write_all counts in each page, again and again: a lost write is seen at the next round.
+static void *write_all(void *arg)
+{
+	size_t off = (size_t)arg;
+	for (uint64_t v = 0; !stop; v++) {
+		for (size_t p = 0; p < 64; p++) {
+			volatile uint64_t *w = (uint64_t *)(work + p * PAGE + off);
+			if (*w != v) return "a write is lost";
+			*w = v + 1;
+		}
+		started |= 1 << off / 8;
+	}
+	return NULL;
+}
+
+static _Atomic(char *) fresh;
+enum { FRESH = 2000 };
+
+// touch_all writes to each page of fresh memory for the first time.
+static void *touch_all(void *arg)
+{
+	(void)arg;
+	while (!stop) {
+		char *b = fresh;
+		for (size_t p = 0; b && p < FRESH; p++) ((volatile char *)b)[p * PAGE] = 1;
+		if (b) fresh = NULL;
+	}
+	return NULL;
+}
+
+// First writes of another thread while pages are replaced.
+static void touched(void)
+{
+	int fd = device();
+	uint32_t pd = alloc_pd(fd);
+	pthread_t t;
+	CHECK(pthread_create(&t, NULL, touch_all, NULL) == 0);
+	for (int round = 0; round < 60; round++) {
+		char *b = anonymous(FRESH * PAGE);
+		fresh = b;
+		int64_t mr = reg(fd, pd, b, FRESH * PAGE);
+		CHECK(mr >= 0 && shared(b, FRESH * PAGE) == FRESH * PAGE);
+		while (fresh) sched_yield();
+		for (size_t p = 0; p < FRESH; p++) CHECK(b[p * PAGE] == 1);
+		dereg(fd, mr);
+		CHECK(munmap(b, FRESH * PAGE) == 0);
+	}
+	stop = 1;
+	CHECK(pthread_join(t, NULL) == 0);
+}
+
+// Writes of other threads while pages are replaced.
+static void written(void)
+{
+	int fd = device();
+	uint32_t pd = alloc_pd(fd);
+	pthread_t t[3];
+	work = anonymous(64 * PAGE);
+	for (size_t i = 0; i < 3; i++) CHECK(pthread_create(&t[i], NULL, write_all, (void *)(i * 8)) == 0);
+	while (started != 7) sched_yield();
+	for (int round = 0; round < 60; round++) {
+		int64_t mr = reg(fd, pd, work, 64 * PAGE);
+		CHECK(mr >= 0 && shared(work, 64 * PAGE) == 64 * PAGE);
+		dereg(fd, mr);
+		CHECK(shared(work, 64 * PAGE) == 0);
+	}
+	stop = 1;
+	for (int i = 0; i < 3; i++) {
+		void *why;
+		CHECK(pthread_join(t[i], &why) == 0);
+		if (why) fprintf(stderr, "%s\n", (char *)why), exit(1);
+	}
+}
+
+// A child of fork has its own copy; its parent goes on with what is shared.
+static void forked(void)
+{
+	int fd = device();
+	uint32_t pd = alloc_pd(fd);
+	size_t n = 500 * PAGE;
+	char *b = anonymous(n), *small = malloc(100);
+	int64_t mr = reg(fd, pd, b, n), heap = reg(fd, pd, small, 100);
+	CHECK(mr >= 0 && heap >= 0 && shared(b, n) == n);
+	for (int round = 0; round < 5; round++) {
+		fill(b, n, round);
+		strcpy(small, "parent");
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			CHECK(shared(NULL, SIZE_MAX / 2) == 0 && filled(b, n, round) && !strcmp(small, "parent"));
+			memset(b, 'c', n);
+			strcpy(small, "child");
+			_exit(0);
+		}
+		fill(b, n, round + 50);
+		int status;
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+		CHECK(filled(b, n, round + 50) && !strcmp(small, "parent") && shared(b, n) == n);
+	}
+	// A child with a device of its own shares its own memory.
+	pid_t child = fork();
+	if (child == 0) {
+		int own = device();
+		CHECK((mr = reg(own, alloc_pd(own), b, n)) >= 0 && shared(b, n) == n);
+		dereg(own, mr);
+		CHECK(shared(b, n) == 0 && filled(b, n, 54));
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+// Memory that was registered may grow afterwards.
+static void grown(void)
+{
+	int fd = device();
+	uint32_t pd = alloc_pd(fd);
+	size_t n = 1 << 20;
+	char *b = malloc(n);
+	for (int round = 0; round < 4; round++) {
+		fill(b, n, round);
+		int64_t mr = reg(fd, pd, b, n);
+		CHECK(mr >= 0 && shared(b, n) == n);
+		dereg(fd, mr);
+		CHECK((b = realloc(b, 2 * n)) && filled(b, n, round));
+		n *= 2;
+	}
+}
+
+// Memory on a stack, the whole stack of a thread, too: the library runs on it.
+static void *on_stack(void *arg)
+{
+	int fd = *(int *)arg;
+	pthread_attr_t attr;
+	void *at;
+	size_t n;
+	char b[100];
+	strcpy(b, "on the stack");
+	CHECK(pthread_getattr_np(pthread_self(), &attr) == 0 && pthread_attr_getstack(&attr, &at, &n) == 0);
+	uint32_t pd = alloc_pd(fd);
+	int64_t part = reg(fd, pd, b, sizeof b);
+	int64_t rest = reg(fd, pd, (char *)(((uintptr_t)b & -PAGE) - PAGE), PAGE + 100);
+	CHECK(part >= 0 && rest >= 0 && !strcmp(b, "on the stack"));
+	if (getpid() != gettid()) {
+		int64_t all = reg(fd, pd, at, n);
+		CHECK(all >= 0 && !strcmp(b, "on the stack"));
+		dereg(fd, all);
+	} else {
+		CHECK(shared(b, sizeof b) == 0);
+	}
+	dereg(fd, rest);
+	dereg(fd, part);
+	CHECK(shared(b, sizeof b) == 0 && !strcmp(b, "on the stack"));
+	pthread_attr_destroy(&attr);
+	return NULL;
+}
+
+static void stack(void)
+{
+	int fd = device();
+	pthread_t t;
+	on_stack(&fd);
+	CHECK(pthread_create(&t, NULL, on_stack, &fd) == 0 && pthread_join(t, NULL) == 0);
+}
+
+// A device that is closed with regions leaves private memory.
+static void closed(void)
+{
+	int fd = device();
+	size_t n = 10 * PAGE;
+	char *b = anonymous(n);
+	fill(b, n, 3);
+	CHECK(reg(fd, alloc_pd(fd), b, n) >= 0 && shared(b, n) == n);
+	CHECK(close(fd) == 0);
+	CHECK(shared(b, n) == 0 && filled(b, n, 3));
+}
+
+// Two devices of a process, and moved memory.
+static void devices(void)
+{
+	int a = device(), b = device();
+	size_t n = 10 * PAGE;
+	char *m = anonymous(n), *to = anonymous(n);
+	int64_t x = reg(a, alloc_pd(a), m, n), y = reg(b, alloc_pd(b), m, n);
+	fill(m, n, 9);
+	CHECK(x >= 0 && y >= 0 && shared(m, n) == n);
+	dereg(a, x);
+	CHECK(shared(m, n) == n);
+	CHECK(close(a) == 0);
+	CHECK(shared(m, n) == n && filled(m, n, 9));
+	CHECK(mremap(m, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+	dereg(b, y);
+	CHECK(shared(to, n) == 0 && filled(to, n, 9));
+}
+
+// Where the kernel allows no userfaultfd, or there are no descriptors, memory is registered all the same.
+static void refused(void)
+{
+	int fd = device();
+	uint32_t pd = alloc_pd(fd);
+	char *b = anonymous(PAGE);
+	struct rlimit few = { (rlim_t)fd + 3, (rlim_t)fd + 3 };
+	fill(b, PAGE, 1);
+	CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+	int fill_up[8], n = 0;
+	while (n < 8 && (fill_up[n] = dup(0)) >= 0) n++;
+	int64_t mr = reg(fd, pd, b, PAGE);
+	CHECK(mr >= 0);
+	while (n > 0) close(fill_up[--n]);
+	CHECK(shared(b, PAGE) == 0 && filled(b, PAGE, 1));
+	dereg(fd, mr);
+}
+
+static void unasked(void)
+{
+	int fd = device();
+	char *b = anonymous(PAGE);
+	CHECK(reg(fd, alloc_pd(fd), b, PAGE) >= 0 && shared(b, PAGE) == 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct { const char *name; void (*f)(void); } stories[] = {
+		{ "registered", registered }, { "several", several }, { "written", written }, { "touched", touched }, { "forked", forked }, { "grown", grown },
+		{ "stack", stack }, { "closed", closed }, { "devices", devices }, { "refused", refused }, { "unasked", unasked },
+	};
+	for (size_t i = 0; argc == 2 && i < sizeof stories / sizeof *stories; i++) {
+		if (strcmp(argv[1], stories[i].name)) continue;
+		stories[i].f();
+		printf("ok\n");
+		return 0;
+	}
+	return 2;
+}
