@@ -10,7 +10,7 @@ import (
 // it may change. Only the first packet of a WRITE names the address. For the later packets the
 // switch keeps the extent in the flow's clientOps until the server has acknowledged the WRITE. If
 // the switch did not see the first packet, or had no room to keep the extent, each later packet
-// gets an extent of its own, which may change the whole memory.
+// gets its own extent, which covers the whole memory of the server.
 type extent struct {
 	first, end wire.PSN // end is the PSN after the last one
 	va         uint64
@@ -53,8 +53,8 @@ func (k *clientConn) isKept(x *extent) bool {
 	return op != nil && *x == extent{op.first, op.end, op.va, op.n}
 }
 
-// keep stores an extent in clientOps if there is room and it is not there yet. No word waits for
-// this message.
+// keep stores the extent of a message that touches no word of the table, for the later packets of
+// the message. It does nothing if clientOps has no room or already has the extent.
 func (k *clientConn) keep(now clock.Time, x *extent) {
 	if k.ops.room() && !k.isKept(x) {
 		k.addAll(x, k.s.m.words.ClientAll(now, k.s.index, x.va, x.n))

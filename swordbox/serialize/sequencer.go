@@ -183,8 +183,8 @@ func (l *sequencer) giveUpHeld() {
 	l.schedule()
 }
 
-// die handles a fatal NAK of the server for the request with PSN psn: the queue pairs at both ends
-// go to the error state.
+// die ends the flow because the server or the switch refuses the request with PSN psn by a fatal
+// NAK with syndrome s. The NAK puts the client's queue pair into the error state.
 func (l *sequencer) die(now clock.Time, psn wire.PSN, s wire.Syndrome) {
 	if l.phase == refused {
 		return
@@ -192,8 +192,8 @@ func (l *sequencer) die(now clock.Time, psn wire.PSN, s wire.Syndrome) {
 	l.phase.on(evRefused)
 	l.deadPSN, l.deadEnd, l.fatal = psn, psn, s
 	l.m.stats.Deaths++
-	// Both queue pairs are in the error state, so the table of flows may evict the flow when it is
-	// idle.
+	// The client's queue pair cannot be used any more, so the table of flows may evict the flow
+	// when it is idle.
 	l.flow.Pinned = false
 	l.drop(now)
 	l.giveUpHeld()

@@ -24,8 +24,8 @@ const (
 	partialPassing
 	// synced: the PSN that the server expects is known, and requests may move.
 	synced
-	// refused: the server has refused a request by a fatal NAK; the client's queue pair is in the
-	// error state, or will be.
+	// refused: the server or the switch has refused a request by a fatal NAK; the client's queue
+	// pair is in the error state, or will be.
 	refused
 	// closed: the flow has ended. Requests on shared connections may still be in flight.
 	closed
