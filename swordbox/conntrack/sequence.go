@@ -21,8 +21,8 @@ type Sequence struct {
 
 	sync sync
 	seen requests
-	// from is the PSN of the first request that was seen, or whose answer was seen. high is the PSN
-	// after the highest one; it is valid if a request was seen.
+	// from is the PSN of the first request that was seen, or whose answer was seen. high is one
+	// past the highest PSN of the requests that were seen; it is valid if there was one.
 	from, high wire.PSN
 	// loose is the newest request if it is a READ whose number of PSNs (its span) is not known;
 	// otherwise its length is 0. While there is a loose READ, high is an upper bound of the PSN
@@ -190,8 +190,8 @@ func (q *Sequence) acked(psn wire.PSN) {
 }
 
 // syncTo records that response f shows that the responder has accepted all requests up to psn. A
-// READ response without payload answers an ATOMIC_WRITE, a FLUSH, or a READ of no bytes; such a
-// READ is never loose.
+// READ response without payload answers an ATOMIC_WRITE, a FLUSH, or a READ of no bytes; the span
+// of such a READ is known, so it is never q.loose.
 func (q *Sequence) syncTo(psn wire.PSN, f *wire.Frame) {
 	if q.loose.length != 0 && wire.Diff(psn, q.loose.psn) >= 0 && f.BTH.Opcode.Is(wire.OpRead) && len(f.Payload) > 0 {
 		q.high, q.loose.length = psn.Next(), 0 // f is the last response to this READ

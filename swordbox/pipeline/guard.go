@@ -27,8 +27,8 @@ type guard struct {
 	scratch, segment []byte
 }
 
-// refusesWhole reports whether the program refuses a super-frame because its IP header is damaged. Its
-// packets would not show that, because splitting computes their checksums.
+// refusesWhole reports whether the program refuses a super-frame because its IP header is damaged.
+// The damage must be found before the super-frame is split: its packets get new header checksums.
 func (g *guard) refusesWhole(frame []byte) bool {
 	return g.program != nil && g.program.Guards() && wire.DamagedIP(frame)
 }

@@ -11,12 +11,12 @@ type Ingresser interface {
 	Program
 	// Ingress is called for each frame that comes in at a port, except those to the switch itself
 	// and to groups. The program returns false to let the switch handle the frame now. It returns
-	// true if it has taken the frame: it has copied it, and calls Resume with what becomes of it, now
-	// or later.
+	// true if it has taken the frame: it has copied the frame, and passes the copy, perhaps
+	// changed, to Ctx.Resume, now or later, or drops it.
 	Ingress(c *Ctx, in int, f packetio.Frame) bool
 	// Taken returns the ports at which the program decides about arriving frames. The switch calls
 	// it once, and Ingress is called only for these ports, so that other frames cost nothing more.
-	// The program owns the result, and changes it whenever it begins or ends to decide.
+	// The program owns the result, and changes it when it begins or stops deciding at a port.
 	Taken() *MarkedPorts
 }
 
@@ -43,9 +43,10 @@ type resumption struct {
 
 // Resume makes the switch go on with a frame that the program has taken (Ingresser), as if it came
 // in at port `in` now: at the end of the step, behind the frames that were resumed before. It
-// copies f. The program's Ingress is not asked again. If `to` is not negative and the switch forwards
-// the frame, it leaves through that port whatever its destination address is. What the program sends
-// in its place, or holds first, leaves by its own address. note explains the frame in captures.
+// copies f, and does not call the program's Ingress again. If `to` is not negative and the switch
+// forwards the frame, it leaves through that port, whatever its destination address is. If the
+// program emits a packet instead, or holds the packet first, the destination address decides the
+// port. note explains the frame in captures.
 func (c *Ctx) Resume(in, to int, f packetio.Frame, note string) {
 	f.Data = append(c.s.out.Alloc(len(f.Data)), f.Data...)
 	c.s.resumed = append(c.s.resumed, resumption{f, in, to, note})
@@ -70,7 +71,7 @@ func (e entrance) accept(in int, f packetio.Frame, packets int) {
 	}
 }
 
-// goOn handles the held frames that the switch program has released in this step.
+// goOn handles the taken frames that the program has resumed in this step.
 func (e entrance) goOn() {
 	s := e.s
 	for i := 0; i < len(s.resumed); i++ {

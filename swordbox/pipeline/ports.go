@@ -12,7 +12,7 @@ func (q *MarkedPorts) Add(port int) {
 	q.marks[port]++
 }
 
-// Remove counts one rule less at a port, which Add has counted.
+// Remove removes a rule that Add has counted at a port.
 func (q *MarkedPorts) Remove(port int) { q.marks[port]-- }
 
 // Has reports whether the count of a port is not 0.

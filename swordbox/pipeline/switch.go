@@ -123,7 +123,7 @@ type step struct {
 	out     *packetio.Batch
 	emitted int // packets that the program has emitted
 	notes   []Note
-	resumed []resumption // held frames that the switch program has released in this step
+	resumed []resumption // taken frames (Ingresser) that the program has resumed in this step
 	// note explains, for captures, the frame that the switch sends now. from is the port at which that
 	// frame has arrived; -1 means that the switch has made it. to is the port through which the frame
 	// that is being handled must leave; -1 means that its destination address decides.
