@@ -16,7 +16,8 @@ import (
 // Why that is correct:
 //
 //   - An append is absorbed only by one that was sent after it had arrived, and that has succeeded.
-//     So both were in progress when the later one took effect, and the order is a possible one.
+//     So both were in progress when the absorbing one took effect, and the absorbed value may come
+//     before it.
 //   - Until its client is answered, no other client knows the node of an absorbed append. After
 //     that, a client that reads the node finds a successor that is in the chain. An absorbed append
 //     makes no other node reachable, so chains stay whole, whichever of these requests are lost.
@@ -26,8 +27,8 @@ import (
 //     connects to that server again before it looks for the node, and the server ends the former
 //     connection before that. So a late copy of the request changes nothing. Otherwise the copy
 //     could give the node a successor after its client has appended the node elsewhere.
-//   - Tombstones neither absorb nor are absorbed, because appends before and after them have other
-//     outcomes.
+//   - Tombstones (nodes that delete their key) neither absorb nor are absorbed, because appends
+//     before and after them have other outcomes.
 //
 // absorbed_test.go has a model of this, which tries all orders of events.
 
@@ -47,8 +48,9 @@ func (m *Machine) absorb(c *pipeline.Ctx, k *chain, d *decision) {
 	}
 }
 
-// absorbOne sends the waiting append i to the header of its own node, with `by`'s node as the
-// successor. It does so only if that node is in the memory to which the request goes.
+// absorbOne changes the waiting append i into a CAS on the header of its own node, and sends it.
+// The CAS makes `node`, which append `by` has added to the chain, the successor of that node.
+// absorbOne does nothing if the append's own node is not in the memory that the request names.
 func (m *Machine) absorbOne(c *pipeline.Ctx, k *chain, i int32, by *decision, node *node) {
 	w := &m.wait.list[i]
 	n, f := m.chains.node(w.node), &w.frame
