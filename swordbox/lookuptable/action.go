@@ -17,7 +17,7 @@ const (
 	OpDrop Ops = 1 << iota
 	// OpDSCP sets the DSCP.
 	OpDSCP
-	// OpEgress chooses the port of the switch.
+	// OpEgress makes the frame leave the switch through port Egress.
 	OpEgress
 	// OpSource replaces the frame's source address by Addr, and its source port by Port if Port is
 	// not 0. OpDestination does so with the destination.
@@ -47,8 +47,9 @@ func (a *Action) fits(b []byte, v *view) bool {
 	return a.Ops&rewrites == 0 || !roce
 }
 
-// apply changes a frame in place, with its checksums. flow says what the key of the entry is. mac returns
-// the MAC address that belongs to an address of a host.
+// apply changes a frame in place, with its checksums. flow is true if the key of the entry is a
+// flow, and false if it is a destination. mac returns the MAC address of the host with an IP
+// address.
 func (a *Action) apply(f *packetio.Frame, v *view, flow bool, mac func(netip.Addr) (wire.MAC, bool)) {
 	b := f.Data
 	if a.Ops&OpDSCP != 0 {

@@ -58,7 +58,7 @@ func (c *cache) put(k *Key, a *Action, h uint64) {
 	*to = cached{Entry{*k, *a}, c.clock}
 }
 
-// remove takes a key out.
+// remove deletes the entry of a key.
 func (c *cache) remove(k *Key, h uint64) {
 	if len(c.places) == 0 {
 		return

@@ -17,8 +17,8 @@ import (
 type Connection interface {
 	// Up reports whether there is a connection that fits the present rules.
 	Up() bool
-	// Begin uses a new connection to a server that lends g. End is called when that connection has
-	// ended.
+	// Begin uses a new connection to a server that lends the memory g. End is called when that
+	// connection has ended.
 	Begin(s *switchconn.Shared, g memgrant.Grant)
 	End(c *pipeline.Ctx)
 	// Packet handles a packet of the server; false means that another host has sent it. Tick is

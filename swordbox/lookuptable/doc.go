@@ -5,30 +5,33 @@
 //
 // Contract. The key of a frame is its flow or its destination. If the cache of the switch does not
 // have the key, the frame bounces through a server's memory: the switch writes it to a cell, reads
-// the slots in which the entry may be, and reads the cell. It keeps the key of each frame in flight,
-// not the frame. At every moment
+// the slots in which the entry may be, and reads the cell. The switch keeps the key of each frame
+// in flight, not the frame. At every moment
 //
 //	Frames = Cached + Hits + Misses + in flight + Torn + Unfit + Lost + Full + Blocked + Long
 //
 // where all but in flight are fields of Stats. Cells are taken in the order of arrival (package
 // framering), and the entries of a key are in one server, so frames of a flow keep their order. No
-// frame gets the bytes of another one. A key with frames in flight is not looked up in the cache,
-// because its frames would overtake those. A frame whose cell did not come back is Lost: after a
-// loss on the link the requester sends a WRITE of no bytes in the place of a cell's. Frames that
-// find no free cell (Full), or no connection or room in flight (Blocked), are dropped.
+// frame gets the bytes of another one. While frames with a key are in flight, the switch does not
+// use the cache for this key: a frame found there would overtake them. A frame whose cell did not
+// come back is Lost: if the WRITE of a cell is lost on the link, the requester has no copy of the
+// frame, and retransmits a WRITE of no bytes instead. Frames that find no free cell (Full), or no
+// connection or room in flight (Blocked), are dropped.
 //
-// The control plane writes entries by the same connection, so a lookup sees an entry before or after
-// a change, and the cache forgets an entry when its change is sent. If the memory of a server is
-// another one than before, because its service was restarted, the cache forgets all entries of that
-// server. Another writer could be in the middle of a change: a slot with two versions is Torn, and
-// the frame is dropped. The cache does not know of other writers.
+// The control plane writes entries on the same connection, so a lookup sees an entry before or
+// after a change. The cache forgets an entry when its change is sent. If a server lends other
+// memory than before, because its service was restarted, the cache forgets all entries of that
+// server. Another writer may change a slot while the switch reads it: the slot then shows two
+// versions, the lookup is Torn, and the frame is dropped. Changes by other writers do not reach the
+// cache.
 //
 // An ICMP error quotes a packet. The switch looks the error up as a packet in the opposite
 // direction of the quoted one. So the entry that rewrites the answers of a flow also rewrites ICMP
 // errors about the flow, and the packet that they quote.
 //
-// Limits. RoCEv2 packets get no other addresses, because their ICRC covers them: such an entry is
-// refused if its key names RoCEv2, and otherwise the packets are dropped (Unfit). Later fragments have no ports. A crash of the switch
+// Limits. The addresses of RoCEv2 packets are not rewritten, because the ICRC covers them: an entry
+// that would do so is refused if its key names RoCEv2, and otherwise the packets are dropped
+// (Unfit). In a packet of several IP fragments, only the first has ports. A crash of the switch
 // loses the frames in flight; the table is in the servers' memory, and stays.
 //
 //	rule.go     keys of rules, and where slots and cells are
@@ -39,7 +42,7 @@
 //	slot.go     the bytes of an entry, and the search for a key
 //	place.go    which slots change when an entry is added
 //	cache.go    entries that the switch keeps
-//	table.go    what becomes of a frame, found in the cache or in memory
+//	table.go    what the switch does with a frame, by an entry in the cache or in memory
 //	server.go   lookups in one server: frames in flight and their keys
 //	channel.go  the connection to a server
 //	writer.go   changes of entries, and reading of the table

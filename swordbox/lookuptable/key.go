@@ -25,7 +25,7 @@ type Key struct {
 	V6               bool
 }
 
-// Hash returns a number that differs between keys. It decides the server and the home slot.
+// Hash returns a hash of the key. It decides the server and the home slot of the key's entry.
 func (k *Key) Hash() uint64 {
 	be := binary.BigEndian
 	h := uint64(0x9e3779b97f4a7c15)

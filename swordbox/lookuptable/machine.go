@@ -96,7 +96,7 @@ func (l *Link) Fit(s *switchconn.Shared) error {
 }
 
 // Begin uses a new connection. If the server lends another memory than before, for example because
-// its service was restarted, the cached entries that were in the former one go.
+// its service was restarted, the cache forgets the entries of the server.
 func (l *Link) Begin(s *switchconn.Shared) {
 	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
 	if g.Boot != l.grant.Boot || g.Region != l.grant.Region {
@@ -160,9 +160,9 @@ func (m *Machine) InFlight() (n int) {
 	return n
 }
 
-// SetRules takes new rules. Frames in flight under a rule that has gone, or whose table is another
-// one, are lost. Changes that wait go to the new table if it has the same slots, and are refused
-// otherwise.
+// SetRules takes new rules. If a rule has been removed, or has another table now, its frames in
+// flight are lost. Its waiting changes go to the new table if that has the same slots, and are
+// refused otherwise.
 func (m *Machine) SetRules(set *rules.Set) {
 	former := m.tables
 	m.tables, m.idle = nil, nil

@@ -27,8 +27,8 @@ func (w *slotWrite) set(index int, version uint8, e *Entry, used bool) {
 // so a lookup finds every entry at any time.
 //
 // If a connection, or the switch, fails between these two WRITEs, the entry is in both slots. Both
-// have the same bytes, and lookups find the first. The second counts as free, as all slots that no
-// lookup reads, and a change of the entry clears the second before it writes the first.
+// have the same bytes, and lookups find the first. The second counts as free, like every slot that
+// no lookup reads. A change of the entry clears the second before it writes the first.
 func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home func(*Key) int) ([]slotWrite, error) {
 	n := len(span) / SlotLen
 	slot := func(i int) []byte { return span[i*SlotLen:][:SlotLen] }

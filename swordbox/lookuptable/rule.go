@@ -185,7 +185,7 @@ func (l *Layout) At(slot int) uint64 {
 	return l.Base + uint64(slot)*SlotLen
 }
 
-// Ring returns where the cells of a server are, if they are a ring.
+// Ring returns where the ring of cells is on a server. Only hardened rules have such a ring.
 func (l *Layout) Ring(server int) extmem.Area {
 	return extmem.Area{Servers: l.Servers[server : server+1], Cells: l.Cells, Size: l.Cell, Offset: l.At(l.Slots())}
 }

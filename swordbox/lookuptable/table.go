@@ -128,13 +128,14 @@ func (t *Table) Changed(k *Key, remove bool) {
 	t.forget(k)
 }
 
-// forget takes an entry that changes out of the cache.
+// forget removes an entry that changes from the cache.
 func (t *Table) forget(k *Key) {
 	t.changes++
 	t.cache.remove(k, k.Hash())
 }
 
-// forgetServer takes the entries of the server with an index out of the cache.
+// forgetServer removes the entries of a server from the cache. index is the server's index in
+// links.
 func (t *Table) forgetServer(index int) {
 	t.changes++
 	for i := range t.cache.places {

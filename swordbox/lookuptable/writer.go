@@ -125,7 +125,7 @@ func (b *bouncer) change(c *pipeline.Ctx) {
 	}
 }
 
-// again returns a change that is to be made from its beginning.
+// again returns the change in its first state, so that it can be made again.
 func (x *change) again() change {
 	return change{Entry: x.Entry, remove: x.remove, scan: x.scan, sent: x.sent, home: x.home}
 }
@@ -140,7 +140,7 @@ func (w *writer) unfinished() (list []change) {
 	return list
 }
 
-// near reports whether a change is running whose slots may be those of another one.
+// near reports whether a running change may use slots that a change with this home slot needs.
 func (w *writer) near(home int) bool {
 	return slices.ContainsFunc(w.running, func(x change) bool { return x.home-home < maxSpan && home-x.home < maxSpan })
 }

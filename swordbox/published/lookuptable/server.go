@@ -215,7 +215,7 @@ func (s *server) scan(slot int, b []byte) {
 	s.waits = append(s.waits, read{slot: slot + 1, scan: true})
 }
 
-// Page returns the page that was read last, once; nil means that there is none.
+// Page returns the page that was read last, and returns it only once; nil means that there is none.
 func (s *server) Page() *lookuptable.Page {
 	p := s.page
 	s.page = nil

@@ -1,5 +1,5 @@
 // Package packetbuffer keeps frames in the memory of servers as "Generic External Memory for Switch
-// Data Planes" (HotNets 2018) describes it. It leaves open what the paper leaves open, and so shows
+// Data Planes" (HotNets 2018) describes it. It has the paper's holes, listed below, and so shows
 // which cases package swordbox/packetbuffer handles. The queue of the port, the layout of the ring
 // and the order rule are those of that package.
 //

@@ -1,6 +1,6 @@
 // Package statestore counts in the memory of servers as "Generic External Memory for Switch Data
-// Planes" (HotNets 2018) describes it. It leaves open what the paper leaves open, and so shows
-// which cases package swordbox/statestore handles. Never rely on its counters.
+// Planes" (HotNets 2018) describes it. It has the paper's holes, listed below, and so shows which
+// cases package swordbox/statestore handles. Never rely on its counters.
 //
 //   - Nothing is retransmitted, and ACKs and NAKs are ignored. If a FETCH_ADD is lost, or overtaken,
 //     the server answers no later one any more: the counters stop.
