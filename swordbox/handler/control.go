@@ -16,8 +16,8 @@ var (
 	// ErrGone is the kind of an error if the object of the request does not exist.
 	ErrGone = errors.New("not there")
 	// ErrNoRules is returned for requests that the running program does not serve.
-	ErrNoRules = errors.New("the switch's program has no rules: `rdmalab switch program swordbox` loads the one that has, and " +
-		"program: swordbox in the rack file begins with it")
+	ErrNoRules = errors.New("the switch's program has no rules: load the program swordbox with `rdmalab switch program swordbox`, or write " +
+		"program: swordbox in the rack file")
 )
 
 // kindError is the error err with a kind. Error returns the text of err only.

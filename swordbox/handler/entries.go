@@ -28,7 +28,7 @@ type EntriesReport struct {
 
 // EntriesPage is a part of the table of a rule.
 type EntriesPage struct {
-	// Ready is true if the other fields are set.
+	// Ready is true if the other fields are set. If it is false, the client asks again.
 	Ready   bool     `json:"ready"`
 	Entries []string `json:"entries,omitempty"`
 	// Server and From are the arguments for the next part. End is true if there is no further part.

@@ -47,9 +47,9 @@ type Env struct {
 	Answered func(r *conntrack.Flow, oldest wire.PSN)
 	// Failed makes the program replace a switch's connection that the handler cannot use any more.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
-	// Behind is called when the amount changes that rules of action count have counted and no
-	// server has confirmed. FormerlyBehind returns how much of it earlier incarnations of the
-	// switch may have lost. Both use the journal.
+	// Behind is called with the amount that rules of action count have counted and no server has
+	// confirmed, whenever this amount changes. FormerlyBehind returns how much earlier incarnations
+	// of the switch may have lost of it. Both use the journal.
 	Behind         func(amount uint64)
 	FormerlyBehind func() uint64
 	// Silence is how long the switch retransmits requests to a server that does not answer. After
@@ -125,7 +125,7 @@ func NewListing[H Handler, T any](help Help, items func(h H, now clock.Time) []T
 }
 
 // WriteTable writes a list as a table: the header, and a line for each item. Tabs separate columns.
-// If the list is empty, it writes the line none.
+// If the list is empty, it writes only the text none.
 func WriteTable[T any](out io.Writer, list []T, none, header string, line func(i *T) string) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, none)

@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// NoRequests has the methods of a Machine that works on no requests of flows, because its rules select
-// frames, or observe. The machine embeds it.
+// NoRequests has the methods of a Machine that changes no requests of flows, because its rules
+// select frames, or only observe requests. The machine embeds it.
 type NoRequests struct{}
 
 // Request forwards a request. The program never calls it.

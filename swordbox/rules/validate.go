@@ -48,7 +48,7 @@ func (r *Rule) Validate() error {
 	case r.Registers < 0 || r.Registers > MaxRegisters:
 		return fmt.Errorf("%d registers; use a number from 1 to %d", r.Registers, MaxRegisters)
 	case r.Registers != 0 && (r.Action != Steer || r.Mode != Published):
-		return errors.New("registers is allowed only with action steer in mode published; the hardened one has a tail for each key")
+		return errors.New("registers is allowed only with action steer in mode published; in mode hardened each key has its own tail")
 	case r.Action == Atomics && r.From%8 != 0 || r.Action == Atomics && r.To%8 != 0:
 		return fmt.Errorf("range %#x-%#x cuts a word in two; its bounds must be multiples of 8 with action atomics", r.From, r.To)
 	}

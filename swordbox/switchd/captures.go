@@ -49,8 +49,8 @@ func (c *captures) begin(name string, cancel context.CancelFunc) (done func(), e
 	}, nil
 }
 
-// end ends a capture by its name. Its stream still has all packets that the switch forwarded
-// before. If the client closed the stream instead, it would lose the packets that it has not read.
+// end ends a capture by its name. The stream still delivers all packets that were captured before.
+// If the client closed the stream instead, it would lose the packets that it has not read.
 func (c *captures) end(r *http.Request, _ none) (none, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,18 +25,18 @@ type none struct{}
 //	DELETE /faults?link=cn0      removes the fault rules of a link, or all
 //	POST   /partition            separates groups of hosts
 //	DELETE /partition            ends the partition
-//	GET    /capture?link=cn0&dir=up&snaplen=128&for=10s   streams pcapng, without
-//	                              for until the client goes; &commented=1 only packets
+//	GET    /capture?link=cn0&dir=up&snaplen=128&for=10s   streams pcapng; without for=,
+//	                              until the client disconnects; with commented=1, only packets
 //	                              that a fault or the program touched
+//	POST   /capture/{name}/end   ends the capture that was begun with name=
 //	POST   /ports                adds the port of a guest
-//	DELETE /ports/{host}         removes it
-//	POST   /capture/{name}/end   ends the capture that was begun with &name=
+//	DELETE /ports/{host}         removes the port of a guest
 //	GET    /past                 the last packets as pcapng, if the switch keeps them
 //	POST   /trace                records when packets pass: a pathtrace.Request
-//	DELETE /trace                ends that, returns a pathtrace.Trace
+//	DELETE /trace                ends the recording, returns a pathtrace.Trace
 //	GET    /program              the running program
-//	PUT    /program              replaces it by another, with rules
-//	GET    /budget               the resources of a switching chip that it would need
+//	PUT    /program              replaces the program and its rules
+//	GET    /budget               the resources of a switching chip that the program would need
 //	GET    /rules                the rules in force
 //	POST   /rules                adds a rule, returns it with its id
 //	PUT    /rules                replaces all rules

@@ -84,8 +84,8 @@ func (p *programControl) exchange(l *Loaded) error {
 	former, ruled := p.running.(apps.Ruled)
 	if ruled {
 		if n := former.Bound(); n > 0 {
-			return handler.WithKind(errBound, fmt.Errorf("requests of %d connections (each way counts) were moved, and only this program knows how "+
-				"to go on with them: end those that `rdmalab switch connections` lists as shared, and try again", n))
+			return handler.WithKind(errBound, fmt.Errorf("requests of %d flows (directions of connections) were moved, and only this program can "+
+				"continue them: end the connections that `rdmalab switch connections` lists as shared, and try again", n))
 		}
 	}
 	p.traffic.now = p.traffic.clk.Now()

@@ -129,7 +129,7 @@ func TestLoadIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, _ := loadable(t, spec.ProgramSwordBox, paths)
-	a.refused(http.StatusConflict, "only this program knows how to go on", "PUT", "/program", ProgramText{Name: spec.ProgramForward})
+	a.refused(http.StatusConflict, "only this program can continue them", "PUT", "/program", ProgramText{Name: spec.ProgramForward})
 	c, _, _ := boxed(t, spec.ProgramForward, "cm", nil)
 	a = caller{t, c}
 	a.refused(http.StatusConflict, "keeps its program", "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox})
