@@ -24,11 +24,12 @@ func (w *Word) Answered(now clock.Time, d Decision, orig uint64) {
 }
 
 // Undone is called when the server has not executed the operation of d and will not execute it. On
-// the shared connection it is also called if the connection has failed, so that this is not known.
-// Decisions about later operations on the word there may then be wrong. The caller ends these
-// decisions with Undone, too, and asks again for the requests that it has still to send. Undone
-// must not be called for an operation on a client's connection that may still reach the server: the
-// word counts that operation until no NIC would retransmit it (Config.Budget).
+// the shared connection it is also called if the connection has failed and it is not known whether
+// the server has executed the operation. Decisions about later operations on the word there may
+// then be wrong. The caller ends these decisions with Undone, too, and asks again for the requests
+// that it has still to send. Undone must not be called for an operation on a client's connection
+// that may still reach the server: the word counts that operation until no NIC would retransmit it
+// (Config.Budget).
 func (w *Word) Undone(now clock.Time, d Decision) {
 	switch d.Kind {
 	case Wait:

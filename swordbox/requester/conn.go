@@ -167,7 +167,7 @@ type entry struct {
 	atomic  wire.AtomicETH
 	class   uint8 // DSCP and ECN
 	sent    bool  // true if the request was sent at least once on this connection
-	once    bool  // of SubmitOnce: the entry is a WRITE of no bytes, which takes the place of the one that was sent
+	once    bool  // submitted by SubmitOnce: a retransmission is a WRITE of no bytes
 	payload []byte
 	tag     Tag
 	since   clock.Time
@@ -213,7 +213,7 @@ type requests struct {
 type recovery struct {
 	rtoAt, rnrAt clock.Time
 	tries, naks  int
-	silent       time.Duration // how long the server had not answered at the last timeout
+	silent       time.Duration // sum of the timeouts since the server last answered
 	// window is how many requests may be in flight: Config.Ring, or 1 while the server does not
 	// answer.
 	window  int

@@ -118,7 +118,7 @@ func (ch *channel) End(c *pipeline.Ctx) {
 }
 
 // count adds an amount to the counter at offset. It sends the amount at once if nothing else waits
-// and the limit allows. Otherwise it adds the amount to what waits for the counter.
+// and the limit allows. Otherwise it adds the amount to the pending amount of the counter.
 func (ch *channel) count(c *pipeline.Ctx, offset, amount uint64) {
 	if !ch.add(offset, amount) {
 		ch.m.stats.Dropped += amount

@@ -30,7 +30,7 @@ type label struct {
 
 func (l *labels) set(x label) { l[x.slot%MaxLabels] = x }
 
-// follow moves the labels of former rules to the equal ones of a new set. The others go.
+// follow keeps the labels of rules that a new set contains unchanged, and removes all others.
 func (l *labels) follow(former, now []counted) {
 	heirs := make(map[*rules.Rule]*rules.Rule)
 	for i := range former {
