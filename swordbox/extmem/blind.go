@@ -19,12 +19,12 @@ type Blind struct {
 	tx     wire.Frame // scratch
 }
 
-// Attach uses a new connection to a server that lends g. Detach is called when it has ended.
+// Attach uses a new connection to a server that lends the memory g.
 func (k *Blind) Attach(s *switchconn.Shared, g memgrant.Grant) {
 	k.up, k.link, k.region, k.psn = true, requester.LinkOf(s), g.Region, s.SendPSN
 }
 
-// Detach ends the use of the connection.
+// Detach is called when the connection has ended.
 func (k *Blind) Detach() { k.up = false }
 
 // Up reports whether there is a connection.

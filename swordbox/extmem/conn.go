@@ -28,15 +28,15 @@ type Conn struct {
 	tx    wire.Frame // scratch
 }
 
-// NewConn makes a Conn without a connection. number names it in captures, and user handles what
-// becomes of its requests. silence is how long the Conn retransmits to a server that does not
+// NewConn makes a Conn without a connection. number names it in captures, and user handles the ends
+// of its requests. silence is how long the Conn retransmits to a server that does not
 // answer; 0 means 255 ms.
 func NewConn(number uint32, silence time.Duration, user requester.User) Conn {
 	cfg := requester.Config{Number: number, Ring: InFlight, Waiting: 1, Silence: cmp.Or(silence, usualSilence)}
 	return Conn{Conn: requester.New(cfg, user)}
 }
 
-// Attach uses a new connection to a server that lends g.
+// Attach uses a new connection to a server that lends the memory g.
 func (k *Conn) Attach(s *switchconn.Shared, g memgrant.Grant) {
 	k.grant, k.nonce = g, uint32(s.OwnQPN)<<8^uint32(s.RecvPSN)<<1
 	k.Conn.Attach(requester.LinkOf(s))

@@ -11,7 +11,7 @@
 //	keys.go   values of rules: servers, offsets, numbers
 //	area.go   where numbered cells are in the memory of several servers
 //	links.go  connections to servers
-//	conn.go   READs and WRITEs on a connection, retransmitted
-//	blind.go  READs and WRITEs on a connection, forgotten
+//	conn.go   READs and WRITEs on a connection, with retransmission
+//	blind.go  READs and WRITEs on a connection, without retransmission
 //	info.go   servers in a listing
 package extmem

@@ -4,13 +4,13 @@
 //
 // Contract. Store writes a frame to the next entry, or to several ones if it is longer. Ask reads
 // entries back, in their order, and the user hands each answer to Came. Next returns the frames
-// that have come back, in the order of Store. An entry begins with a header that says which one it
-// is. A frame is left out if one of its entries does not come back; Count and End say how many are
+// that have come back, in the order of Store. An entry begins with a header that names the entry. A
+// frame is left out if one of its entries does not come back; Count and End say how many are
 // missing. The user calls one method at a time.
 //
-// Entries that follow one another in the memory of one server share a request, as many as it may have
-// bytes: the parts of a frame share a WRITE, and any entries a READ that brings whole entries. In a
-// ring on several servers no entry follows the one before it.
+// Consecutive entries in the memory of one server share a request, as far as its length allows: one
+// WRITE carries the parts of a frame, and one READ of whole entries brings those of any frames. In
+// a ring on several servers, consecutive entries are on different servers.
 //
 // The package keeps no copy of a stored frame. It makes no connection; a Carrier sends its requests.
 // The memory of the ring must belong to the ring alone: another writer that changes the bytes behind

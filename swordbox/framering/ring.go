@@ -130,9 +130,9 @@ func (r *Ring) Store(c *pipeline.Ctx, f packetio.Frame) Outcome {
 }
 
 // put writes the next parts of a frame by one WRITE: to the next entry whose server can take a
-// WRITE now, and to those behind it in the same piece of memory, as many as the WRITE may have. b
-// is what is left of the frame. put sets h to the part that follows, and returns how many bytes of
-// the frame it has written; 0 means that no entry was free.
+// WRITE now, and to the following entries in the same piece of memory, as far as the WRITE can
+// carry them. b is the rest of the frame. put sets h to the part that follows, and returns how many
+// bytes of the frame it has written; 0 means that no entry was free.
 func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) (n int) {
 	for skip := range uint64(len(r.cfg.Carriers)) {
 		at := r.written + skip
@@ -185,8 +185,8 @@ func (r *Ring) run(at, end uint64) int {
 	return int(min(n, (r.cfg.Layout.End()-offset)/uint64(r.cfg.Layout.Size))) // behind the last cell the ring begins again
 }
 
-// note keeps the length n of the entry at a position, if READs are exact. In the memory, a skipped
-// entry is only a header that names another entry.
+// note keeps the length n of the entry at a position, if READs are exact. Of a skipped entry only
+// the header is read, which does not name this entry.
 func (r *Ring) note(at uint64, n int) {
 	if r.lengths != nil {
 		r.lengths[at%uint64(len(r.lengths))] = uint16(n)

@@ -16,8 +16,8 @@
 // Waiting is in the switch and remote is in the ring. The other terms are fields of Stats. Entry i
 // of the ring (framering) is in server i modulo their number; an entry whose server cannot take it
 // now is skipped. If no server can, because too many WRITEs are in flight or a connection is down,
-// frames wait for that in the switch, at most as many as the key high says. Frames that wait in the
-// switch have at most frameBytes bytes on average, but one frame always finds room.
+// frames wait in the switch until one can, at most as many as the key high says. Frames that wait
+// in the switch have at most frameBytes bytes on average, but one frame always finds room.
 //
 // If a rule gets another mode, another handler begins to work on it. The queue of the former
 // handler keeps its rate until it is empty. The new handler's queue accepts the new frames, but
@@ -26,8 +26,8 @@
 //
 // The switch keeps no copies of frames in the ring. Package requester retransmits a WRITE without
 // its bytes (SubmitOnce), so later requests stay valid and one frame is lost. The header of an entry
-// says which one it is: the switch skips an entry that has another header, and counts frames whose
-// entries did not come back as Lost. A READ is retransmitted as it was.
+// names the entry's frame: the switch skips an entry with the header of another frame, and counts
+// frames whose entries did not come back as Lost. A READ is retransmitted unchanged.
 //
 // Limits. The memory of the ring must belong to the switch alone: the switch does not notice when
 // another writer changes the bytes behind a header. A crash of the switch loses the frames in the

@@ -37,7 +37,8 @@ type Config struct {
 // Carrier sends the requests of a ring to one server, and calls Link.Came once for each READ.
 type Carrier interface {
 	framering.Carrier
-	// Attach uses a new connection to a server that lends g. Detach is called when it has ended.
+	// Attach uses a new connection to a server that lends the memory g. Detach is called when the
+	// connection has ended.
 	Attach(s *switchconn.Shared, g memgrant.Grant)
 	Detach(c *pipeline.Ctx)
 	// Packet handles a packet of the server; false means that another host has sent it. Tick is
@@ -214,7 +215,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 		case port < 0 || len(l.Servers) == 0:
 			m.idle = append(m.idle, r.ID)
 		case q != nil && !q.place.Newest():
-			m.later = set // the queue's frames leave first; then the queue begins again, and waits for the queue of the other mode
+			m.later = set // the frames of this queue leave first; then the rule gets a new queue, behind that of the other mode
 		default:
 			m.use(r.ID, port, l)
 		}

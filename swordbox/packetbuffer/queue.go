@@ -28,8 +28,9 @@ type queue struct {
 	ring        framering.Ring
 	// links are those to the servers of the ring.
 	links []*Link
-	// rivals are the queues of other ports whose rings have memory of this one: rules that have gone
-	// have left them. At most one of these rings has frames.
+	// rivals are the queues of other ports whose rings overlap this one in memory. Rings of rules
+	// in force never overlap, so of two such queues one belongs to a removed rule. At most one of
+	// the two rings has frames.
 	rivals []*queue
 	stats  Stats
 	// stores and loads measure how fast frames go to the ring, and come back.
@@ -49,7 +50,8 @@ func (q *queue) room(f *packetio.Frame) bool {
 	return q.local.takes(len(f.Data), q.High) || q.unlimited() && q.place.Oldest()
 }
 
-// accept gives a frame to the port.
+// accept takes a frame for the port. The frame is sent at once, waits in the switch, goes to the
+// ring, or is dropped.
 func (q *queue) accept(c *pipeline.Ctx, f packetio.Frame) {
 	q.stats.Frames++
 	switch {
@@ -67,8 +69,8 @@ func (q *queue) accept(c *pipeline.Ctx, f packetio.Frame) {
 }
 
 // store puts a frame into the ring, or drops it. It returns false if the frame must wait: no server
-// can take it at present, or the ring of a former queue, which has the same memory or, at the same
-// port, may have it, is not empty yet.
+// can take it at present, an earlier queue of the port still has frames, or a queue in rivals still
+// has frames in its ring.
 func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
 	if !q.place.Oldest() {
 		return false
