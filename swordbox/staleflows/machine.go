@@ -212,7 +212,7 @@ func (m *Machine) datagram(now clock.Time, p *pipeline.Parsed) {
 	})
 }
 
-// forget forgets the flows that the function which selects, and frees their slots in the journal.
+// forget forgets the flows that `which` selects, and frees their slots in the journal.
 func (m *Machine) forget(which func(fl *flow) bool) {
 	m.flows = slices.DeleteFunc(m.flows, func(fl *flow) bool {
 		if !which(fl) {

@@ -124,8 +124,8 @@ func (d *Dialer) Want(k Key, t Target) bool {
 	return true
 }
 
-// Room reports whether there can be another connection. One that is not wanted any more takes its
-// place until it has ended.
+// Room reports whether there can be another connection. A connection that is not wanted any more
+// counts until it has ended.
 func (d *Dialer) Room() bool { return len(d.links) < MaxShared }
 
 func (d *Dialer) add(l *link) {

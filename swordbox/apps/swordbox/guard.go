@@ -11,10 +11,10 @@ import (
 
 // guarded are the servers whose packets handlers must see: the switch drops each of their packets
 // that has a wrong ICRC. A fault behind the switch could restore a damaged packet; its receiver
-// would then accept a packet that no handler has seen as it is. The damage may be anywhere: a wrong
-// bit in the opcode makes a request look like a response, and a wrong bit in a QPN makes the packet
-// seem to belong to another flow. A server stays guarded when its rules go, because flows with
-// moved requests may be left.
+// would then accept a packet that no handler has seen in this form. The damage may be anywhere: a
+// wrong bit in the opcode makes a request look like a response, and a wrong bit in a QPN makes the
+// packet seem to belong to another flow. A server stays guarded when its rules are removed, because
+// flows with moved requests may be left.
 type guarded struct {
 	servers map[netip.Addr]bool // nil means that no server is guarded
 }
@@ -58,9 +58,9 @@ func (g *guarded) packet(f *wire.Frame) bool {
 	return g.v6(f) || g.servers != nil && (g.servers[f.DstAddr()] || g.servers[f.SrcAddr()])
 }
 
-// Guards reports whether the switch must drop packets with a wrong ICRC, because a handler must see
-// every packet of some flows. The rules in force, earlier rules and those of an earlier incarnation
-// of the switch count.
+// Guards implements pipeline.Guard: it reports whether the switch must drop frames with damaged
+// headers, because a handler must see every packet of some flows. This is so if a server is
+// guarded, or an earlier incarnation of the switch has left flows or connections.
 func (p *Program) Guards() bool {
 	return p.guarded.servers != nil || p.cfg.Own != nil && !p.cfg.Own.first()
 }

@@ -248,7 +248,7 @@ func (o *Own) news(c *pipeline.Ctx) {
 // Close transmits the frames that wait in queues of handlers, and sends a DREQ on each of the
 // switch's connections. It does not wait for the answers.
 func (p *Program) Close(c *pipeline.Ctx) {
-	for range p.parts.queuers { // each handler has at most one queue at a port, and flushes the oldest of the port
+	for range p.parts.queuers { // a round flushes the oldest queue of each port, and each handler has at most one queue there
 		for _, q := range p.parts.queuers {
 			q.Flush(c)
 		}

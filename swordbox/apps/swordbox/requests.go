@@ -30,11 +30,11 @@ type Adopted struct {
 // Requests lists the control requests that the program serves.
 func Requests() []handler.Request {
 	return []handler.Request{
-		{Pattern: "GET /connections", Doc: "flows, moved ones, the switch's connections", Do: serve(func(p *Program, c *handler.Call) (any, error) {
+		{Pattern: "GET /connections", Doc: "flows, reports of handlers, the switch's connections", Do: serve(func(p *Program, c *handler.Call) (any, error) {
 			return p.Report(c.Now), nil
 		})},
 		{Pattern: "POST /connections", Doc: "adopts a switch's connection that was made elsewhere", Do: serve((*Program).adopt)},
-		{Pattern: "DELETE /connections/{server}/{shard}", Doc: "ends one", Do: serve((*Program).disown)},
+		{Pattern: "DELETE /connections/{server}/{shard}", Doc: "ends a switch's connection", Do: serve((*Program).disown)},
 		{Pattern: "GET /program/counters", Doc: "what the parts of the program counted", Do: serve(func(p *Program, c *handler.Call) (any, error) {
 			return p.Counters(c.Now), nil
 		})},
@@ -113,8 +113,8 @@ func (p *Program) adopt(c *handler.Call) (any, error) {
 	return switchconn.Info{}, nil
 }
 
-// disown ends an adopted connection of the switch. If rules need a connection to that server, the
-// dialer then makes one.
+// disown ends a switch's connection, usually an adopted one. If rules need a connection to that
+// server, the dialer then makes one.
 func (p *Program) disown(c *handler.Call) (any, error) {
 	server, shard := c.Value("server"), c.Value("shard")
 	addr, err := c.Address(server)

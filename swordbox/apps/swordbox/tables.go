@@ -22,7 +22,7 @@ func (p *Program) Tables(now clock.Time) []handler.Table {
 		moved += len(info.Flows)
 	}
 	list := []handler.Table{
-		{Name: tableFlows, Doc: "connections followed, a flow each way", Used: len(p.track.List(now)), Max: flows, Clear: true},
+		{Name: tableFlows, Doc: "tracked flows, two for each connection", Used: len(p.track.List(now)), Max: flows, Clear: true},
 		{Name: "moved", Doc: "flows of which requests were moved", Used: moved, Max: flows},
 		{Name: tableWords, Doc: "words of memory under rules", Used: words, Max: p.maxWords(), Clear: true},
 	}
