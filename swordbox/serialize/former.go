@@ -22,11 +22,11 @@ import (
 // retransmits them. Connections that existed before do not wait: the switch does not order them
 // behind requests that their host has lost on another connection.
 
-// formerAge is how long a request on a shared connection must have waited before the connections of
-// all hosts wait for it: its client may be dead, and a server may have ended its connections for
-// another host. reconnectAge is how long it must have waited before new connections of its own host
-// wait for it. NICs wait longer than that for an acknowledgement before they retry, so the queue
-// pair of a younger request has not failed.
+// formerAge is how long a request on a shared connection must have waited before the new
+// connections of all hosts wait for it: its client may be dead, and the server may have fenced the
+// client for another host, which now connects. reconnectAge is how long it must have waited before
+// new connections of its own host wait for it. NICs wait longer than that for an acknowledgement
+// before they retry, so the queue pair of a younger request has not failed.
 const (
 	formerAge    = 2 * time.Millisecond
 	reconnectAge = 250 * time.Microsecond
@@ -102,11 +102,12 @@ func (l *sequencer) awaitsFormer() bool {
 	return false
 }
 
-// tooEarly drops a request that arrived before the requests that it must not overtake have ended.
+// tooEarly drops a request of a new connection, because the older requests that it must not
+// overtake have not ended (awaitsFormer).
 func (l *sequencer) tooEarly() pipeline.Verdict {
 	l.m.stats.TooEarly++
-	// The server has not received this request. If later requests are forwarded before its
-	// retransmission arrives, the server takes the retransmission for a new request all the same.
+	// The server has not received this request. So it will take the retransmission for a new
+	// request, even if the switch forwards later requests before that.
 	l.phase.on(evDropped)
 	return pipeline.Drop(ReasonBusy)
 }

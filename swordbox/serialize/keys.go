@@ -34,8 +34,8 @@ type keyRight struct {
 // span is a range of addresses, last included.
 type span struct{ first, last uint64 }
 
-// keys records which addresses requests have reached with success under which R_Keys. A region is
-// one range of addresses, so all addresses between two proven ones are proven, too. A request to an
+// keys records at which addresses, under which R_Keys, requests have succeeded. A region is one
+// range of addresses, so all addresses between two proven ones are proven, too. A request to an
 // unproven address stays on the client's connection, where a wrong R_Key ends no other client's
 // connection (hole 20).
 type keys struct {

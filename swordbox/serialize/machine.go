@@ -276,8 +276,8 @@ func (m *Machine) Closed(c *pipeline.Ctx, r *conntrack.Flow) {
 		return
 	}
 	r.Ext = nil
-	// The last packet of a request may still be on its way to the server, and no counter knows the
-	// request any more.
+	// The last packet of a request may still be on its way to the server, and the machine does not
+	// count the request any more.
 	l.s.unsettled = l.s.unsettled || l.isForwarding()
 	l.close()
 	m.settle(c)

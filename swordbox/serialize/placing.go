@@ -25,7 +25,7 @@ const (
 type placing struct {
 	*sequencer
 	c *pipeline.Ctx
-	f *wire.Frame // the request as the client sent it, until it has its place
+	f *wire.Frame // the request as the client sent it; dispatch changes it into the packet to send
 	// span is how many PSNs the request takes; 0 means not known.
 	span int
 	// arrived is true if f is the packet that has just arrived, so that the switch may change it

@@ -78,9 +78,10 @@ func (a *replies) sendFatal(c *pipeline.Ctx) {
 	c.Emit(&a.m.step.tx, note)
 }
 
-// refuseAgain answers a request of a refused flow with the fatal NAK again. A client's NIC ignores
-// a NAK of a request that has been answered. So if the client sends a request behind an executed
-// one, the NAK names the request that the client sends.
+// refuseAgain answers the request with PSN psn of a refused flow with the fatal NAK again. A
+// client's NIC ignores a NAK of a request that has been answered. So if psn lies between deadPSN
+// and deadEnd, the NAK names psn: the requests before it were executed, and their answers may have
+// arrived.
 func (a *replies) refuseAgain(c *pipeline.Ctx, psn wire.PSN) pipeline.Verdict {
 	if wire.Diff(psn, a.deadEnd) > 0 {
 		psn = a.deadEnd

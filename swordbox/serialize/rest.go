@@ -6,7 +6,7 @@ import (
 )
 
 // rest is the part of a WRITE of several packets that the client has not sent yet. A client may
-// pause in the middle of a message, and meanwhile words in the rest may enter the table.
+// pause in the middle of a message, and meanwhile the switch may begin to track words in the rest.
 type rest struct {
 	va uint64 // address of the first byte of the next packet
 	n  uint32 // bytes from there to the end of the message

@@ -93,7 +93,8 @@ var nakEventNames = [...]string{"in order", "NAK", "no room", "room"}
 // String is the name of the event.
 func (e nakEvent) String() string { return nakEventNames[e] }
 
-// message says which message the next packet on the client's connection must continue.
+// message says whether the next packet on the client's connection begins a message or continues
+// one.
 type message uint8
 
 const (
