@@ -132,7 +132,7 @@ func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parse
 		raw = id(p)
 	}
 	if via == e.from && e.sentAs == asIs && e.at == p.BTH.PSN {
-		if c.Observed() { // other clients' requests on the connection may have changed PSNs
+		if c.Observed() { // the follower learns that this request keeps its PSN, unlike others on the connection
 			c.Moved(raw, raw)
 		}
 		return pipeline.Forward()

@@ -8,8 +8,8 @@ import (
 
 const wordBits = 64
 
-// slots is the set of the places in a ring whose requests have no answer. An acknowledgement that
-// covers few of the places looks at few entries.
+// slots is the set of the places in a ring whose requests have no answer. With it, an
+// acknowledgement need not look at all entries of the ring.
 type slots [ringSize / wordBits]uint64
 
 func (s *slots) add(at wire.PSN) { s[at%ringSize/wordBits] |= 1 << (at % wordBits) }

@@ -9,10 +9,10 @@ import (
 // through.
 const maxWords = 1 << 16
 
-// word is a memory word in the state cache. It has the value after every atomic that was sent on a
-// borrowed connection so far. The cache does not see WRITEs (hole 16) and operations that reach the
-// word on another connection (hole 19). It keeps the value after a loss or a restart of the server
-// (hole 19).
+// word is a memory word in the state cache. Its value is the one after all atomics that were sent
+// on the borrowed connection so far. The cache does not see WRITEs (hole 16) and operations that
+// reach the word on another connection (hole 19). It keeps the value after a loss or a restart of
+// the server (hole 19).
 type word struct {
 	va    uint64
 	known bool
