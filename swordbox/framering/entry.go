@@ -25,7 +25,7 @@ const (
 	// HeaderLen is the length of the header in bytes.
 	HeaderLen = 32
 	// MinFrame is the length of the shortest frame that a user takes from a ring: two addresses and a
-	// type. What comes back shorter was changed in the server's memory.
+	// type. A shorter frame that comes back was changed in the server's memory.
 	MinFrame = 14
 	maxParts = 1 << 8
 )

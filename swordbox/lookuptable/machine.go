@@ -223,8 +223,8 @@ func (m *Machine) begin(t *Table) {
 	}
 }
 
-// end ends a table that no rule has any more. Its connections end later, unless a new table has
-// them. The counters of a rule go on in its new table.
+// end ends a table that no rule has any more. Its connections end later, unless a new table uses
+// them. A new table of the same rule continues the counters.
 func (m *Machine) end(t *Table) {
 	for _, l := range t.links {
 		if l.table == t {
@@ -289,7 +289,7 @@ func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 // Mine reports whether a queue pair belongs to a connection to a server of a table.
 func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
-// Attach uses a connection.
+// Attach gives a connection to the link that is for it. The result is false if no table can use it.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	l, ok := m.links.Attach(c, &s)
 	if ok {

@@ -144,7 +144,7 @@ func LayoutOf(r *rules.Rule) Layout {
 }
 
 // same reports whether both layouts are equal in all that a rule says of the servers' memory, of the
-// key and of the cache. They may differ in what becomes of a packet without an entry.
+// key and of the cache. They may differ in what happens to a packet without an entry.
 func (l *Layout) same(o *Layout) bool {
 	return l.sameSlots(o) && l.Cells == o.Cells && l.Cell == o.Cell && l.Depth == o.Depth && l.Cache == o.Cache
 }
@@ -170,9 +170,9 @@ func (l *Layout) probe() int {
 func (l *Layout) Slots() int { return l.Capacity + l.probe() - 1 }
 
 // Place returns where the entry of a key with hash h is: the index of its server, and its home
-// slot. h modulo the number of slots chooses the slot: flows that differ only in a port have hashes
-// close to each other, and so different slots. The server is chosen by high bits of a product of h,
-// on which all low bits of h have an effect, so that such flows have different servers, too.
+// slot. h modulo Capacity chooses the slot: flows that differ only in a port have hashes close to
+// each other, and so different slots. The server is chosen by high bits of a product of h, on which
+// all low bits of h have an effect, so that such flows have different servers, too.
 func (l *Layout) Place(h uint64) (server, home int) {
 	return int(h * 0x9e3779b97f4a7c15 >> 40 % uint64(len(l.Servers))), int(h % uint64(l.Capacity))
 }

@@ -16,7 +16,7 @@ type Server interface {
 	// Bounce sends a frame that came in at port `in` through the server's memory. h is the hash of
 	// its key. It returns false if the frame was dropped; the reason is then counted.
 	Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h uint64) bool
-	// Busy reports whether a frame with a key of hash h is in flight.
+	// Busy reports whether a frame whose key has hash h may be in flight.
 	Busy(h uint64) bool
 	// InFlight returns how many frames are in flight. Cells returns how many cells are in use.
 	InFlight() int
@@ -77,7 +77,8 @@ func (b *bouncer) Use(t *Table, index int) {
 
 func (b *bouncer) at(i int) *flight { return &b.frames[(b.first+i)%len(b.frames)] }
 
-// Busy reports whether a frame with a key of hash h is in flight.
+// Busy reports whether a frame is in flight whose key has hash h, or a hash with the same remainder
+// modulo hashes.
 func (b *bouncer) Busy(h uint64) bool { return b.flights[h%hashes] != 0 }
 
 // InFlight returns how many frames are in flight.

@@ -54,7 +54,7 @@ type Item struct {
 	Rule string `json:"rule"`
 	Port int    `json:"port"`
 	Mode string `json:"mode"`
-	// Rate is in bits per second; 0 means that the rule has gone.
+	// Rate is in bits per second; 0 means that the rule was removed.
 	Rate int64 `json:"rate"`
 	// Waiting and Remote are numbers of frames. Used is how many entries of the ring are in use.
 	Waiting int `json:"waiting"`

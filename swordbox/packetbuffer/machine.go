@@ -126,7 +126,7 @@ func (l *Link) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry) {
 	l.carrier.Read(c, offset, n, e)
 }
 
-// Nonce returns the nonce of the carrier.
+// Nonce returns a number that differs between connections.
 func (l *Link) Nonce() uint32 { return l.carrier.Nonce() }
 
 // Machine queues frames under rules of action buffer. Make one with New.
@@ -197,7 +197,7 @@ func (m *Machine) Waiting() (local, remote int) {
 	return local, remote
 }
 
-// SetRules takes new rules. The queue of a host whose rule has gone, or has another mode now,
+// SetRules takes new rules. The queue of a host whose rule was removed, or has another mode now,
 // remains until it is empty. Until then a new queue whose ring has the same memory stores no frames
 // there.
 func (m *Machine) SetRules(set *rules.Set) {

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// queue is the queue of a port. It exists from the rule for its host on, until the rule has gone
+// queue is the queue of a port. It exists from when its host gets a rule until that rule is removed
 // and no frame is left.
 type queue struct {
 	Layout
