@@ -26,8 +26,8 @@ type host struct {
 	// learning lists the host's flows without a peer, in the order of their last packets, the
 	// oldest first.
 	learning list
-	// lost is when the table last evicted a learning flow of the host. It may have missed later
-	// packets of that flow. Valid if anyLost is true.
+	// lost is when the table last evicted a learning flow of the host. The table may have missed
+	// later packets of that flow. Valid if anyLost is true.
 	lost    clock.Time
 	anyLost bool
 	// setups counts the host's unanswered REQs. flows counts the flows whose requester is this

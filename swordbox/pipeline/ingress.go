@@ -34,7 +34,7 @@ func (c *Ctx) took(in int, f packetio.Frame) bool {
 	return !dst.IsMulticast() && !c.s.self.owns(dst) && c.s.ingress.Ingress(c, in, f)
 }
 
-// resumption is a frame that goes on after the program has taken it.
+// resumption is a frame that the program has taken and then resumed (Ctx.Resume).
 type resumption struct {
 	frame  packetio.Frame
 	in, to int
@@ -52,7 +52,7 @@ func (c *Ctx) Resume(in, to int, f packetio.Frame, note string) {
 	c.s.resumed = append(c.s.resumed, resumption{f, in, to, note})
 }
 
-// entrance is where frames enter the switch, or enter it again.
+// entrance handles the frames that arrive at the switch, and those that the program resumes.
 type entrance struct{ s *Switch }
 
 // accept handles the packets of a frame that has come in.

@@ -32,7 +32,7 @@ type Config struct {
 	MaxFlows int
 	// MaxHeld is how many packets a program may hold; 0 means 1024.
 	MaxHeld int
-	// Follower follows requests; nil means that none does.
+	// Follower traces requests through the switch; nil means that none does.
 	Follower Follower
 	// Self holds the addresses of the switch itself; the zero value: it has none.
 	Self Self
