@@ -23,9 +23,9 @@ import (
 //     makes no other node reachable, so chains stay whole, whichever of these requests are lost.
 //   - If the append in flight fails, or is not answered in time, the waiting ones are sent as
 //     ordinary appends: their nodes have no successor.
-//   - The request goes to the server of the client's node. A client that has given up the request
-//     connects to that server again before it looks for the node, and the server ends the former
-//     connection before that. So a late copy of the request changes nothing. Otherwise the copy
+//   - The CAS goes to the server on which the client's node is. A client that has given up the
+//     append connects to that server again before it looks for the node, and the server ends the
+//     former connection before that. So a late copy of the CAS changes nothing. Otherwise the copy
 //     could give the node a successor after its client has appended the node elsewhere.
 //   - Tombstones (nodes that delete their key) neither absorb nor are absorbed, because appends
 //     before and after them have other outcomes.

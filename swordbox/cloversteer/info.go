@@ -89,20 +89,20 @@ func (m *Machine) Spec() pipeline.Part {
 	const incarnationBits, serialBits, refBits, waiterBits = 32, 64, 64 + 32 + 64, 72 * 8
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{
-			// By address and incarnation of the memory: the key, serial, R_Key, length, version,
-			// tombstone and place.
+			// Maps address and incarnation of the memory to the node's key, serial, R_Key, length,
+			// version, tombstone flag and place.
 			{
 				Name: "steer nodes", KeyBits: 64 + incarnationBits, ValueBits: 64 + serialBits + 32 + 32 + 8 + 1 + 64 + 32,
 				Entries: capacity(m.cfg.Nodes), Learned: true,
 			},
-			// By key: the tail, place, append in flight and list of waiting requests.
+			// Maps the key to tail, place, append in flight and list of waiting requests.
 			{
 				Name: "steer keys", KeyBits: 64 + incarnationBits, ValueBits: refBits + 64 + 32 + 1 + 64 + 32 + 32,
 				Entries: capacity(m.cfg.Keys), Learned: true,
 			},
-			// By server: the base, R_Key, layout, incarnation and store.
+			// Maps the server to base, R_Key, layout, incarnation and store.
 			{Name: "steer stores", KeyBits: 128, ValueBits: 64 + 32 + 8*superLen + 2*incarnationBits, Entries: maxParts, Learned: true},
-			// By key: the counts, place and rate.
+			// Maps the key to its counts, rank and rate.
 			{
 				Name: "steer hot keys", KeyBits: 64 + incarnationBits, ValueBits: 32 + 16 + 3*64 + 64 + 64,
 				Entries: warmSets * warmWays, Learned: true,
