@@ -74,7 +74,7 @@ type guard uint8
 const (
 	always   guard = iota
 	clear_         // nothing is in flight on the connections that Word.occupied looks at
-	occupied       // an operation is in flight there
+	occupied       // an operation is in flight on those connections
 )
 
 var guardNames = [...]string{"", ", clear", ", occupied"}

@@ -83,7 +83,7 @@ type Table struct {
 	n        uint32 // slots in use
 	live     int
 	byKey    index
-	byPage   index   // first word of a page, by pageKey
+	byPage   index   // first word of a page, by pageOf
 	bounds   []bound // index is the number of the server
 	due      clock.Queue
 	serial   uint64 // counts new words and decisions for clients' connections together

@@ -216,8 +216,9 @@ type recovery struct {
 	silent       time.Duration // sum of the timeouts since the server last answered
 	// window is how many requests may be in flight: Config.Ring, or 1 while the server does not
 	// answer.
-	window  int
-	implied bool // requests were sent again because a response covered a request that needs its own response
+	window int
+	// implied is true if requests were sent again because an answer skipped a READ or an atomic.
+	implied bool
 	// refused is true if the server has refused the request at position guilty by a fatal NAK.
 	// syndrome is the syndrome of the NAK.
 	refused  bool

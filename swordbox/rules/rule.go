@@ -107,7 +107,8 @@ type Rule struct {
 	// Shards is how many shared connections there are to the server; 0 means 1.
 	Shards int `json:"shards,omitempty"`
 	// Service is the service to which the switch connects in mode hardened: a name or a port
-	// number. "" means that the switch makes no connection; an operator makes it adopt connections.
+	// number. "" means that the switch makes no connections; an operator hands it some (`switch
+	// connections adopt`).
 	Service string `json:"service,omitempty"`
 	// MaxRdAtomic bounds the READs and atomics in flight on a shared connection; 0 means 16. The
 	// server may grant less.

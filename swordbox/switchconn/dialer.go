@@ -196,7 +196,7 @@ func (d *Dialer) Renew(c *pipeline.Ctx, k Key) {
 }
 
 // Redirect ends a connection, or the attempt to make it, if Want has asked for another service since
-// it began. The next attempt follows. Redirect reports whether it has ended something. An adopted
+// it began. The next attempt follows. Redirect reports whether it has ended one. An adopted
 // connection stays.
 func (d *Dialer) Redirect(c *pipeline.Ctx, k Key) bool {
 	l := d.byKey[k]

@@ -116,8 +116,8 @@ func journalOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*journalF
 }
 
 // serverSilence is how long the switch waits for a silent server before it gives up the connection.
-// Clients then lose their connections. On a busy machine the process of a host may not run for a
-// while, and clients' NICs retry for about a second, too.
+// Clients then lose their connections. The time is long, because on a busy machine the process of a
+// host may not run for a while. Clients' NICs retry for about as long.
 const serverSilence = time.Second
 
 // appendHold is how long the switch holds an append while the previous append is in flight. Where

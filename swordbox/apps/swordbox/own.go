@@ -17,8 +17,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// linger is how long the switch keeps a connection after the last rule that needs it has gone, so
-// that requests in flight on it end.
+// linger is how long the switch keeps a connection after the last rule that needs it was removed,
+// so that requests in flight on it end.
 const linger = 5 * time.Second
 
 // Own manages the switch's connections and its journal. It asks the dialer for the connections that
