@@ -41,8 +41,8 @@ func (a *Actions) Reset() {
 }
 
 // grown appends a zero element to s and returns a pointer to it. The caller sets the fields there.
-// To build an element elsewhere and copy it would be slow: a processor cannot load 16 bytes at once
-// while they are in its store buffer as several stores.
+// Building the element elsewhere and copying it would be slow: the copy loads 16 bytes at once, and
+// store-to-load forwarding fails for bytes that several narrower stores have just written.
 func grown[T any](s *[]T) *T {
 	n := len(*s)
 	b := slices.Grow(*s, 1)[:n+1]

@@ -70,8 +70,8 @@ func (a *answers) start(rdAtomic int) {
 
 // last is called when the queue pair enters the error state. It sends the acknowledgements of
 // executed requests, so that the peer does not take them for lost, and the NAK of a refused
-// request. It drops READ responses and the responses that follow them. Only if a fatal NAK follows
-// the READ responses, it sends these so that the NAK can follow.
+// request. It drops READ responses and the responses behind them, except when a fatal NAK is behind
+// them: then it sends all, because the NAK must leave in PSN order.
 func (a *answers) last(now clock.Time, out *Actions) {
 	n := len(a.owed)
 	refused := n > 0 && isFatal(a.owed[n-1].kind, a.owed[n-1].syndrome)
@@ -193,7 +193,7 @@ func (a *answers) insert(i int, fatal bool) bool {
 }
 
 // withdrawNak removes an RNR NAK and a sequence NAK that wait to be sent behind a long READ. It is
-// called when the packet that the NAK requests has arrived.
+// called when the packet that these NAKs request has arrived.
 func (a *answers) withdrawNak() {
 	for n := len(a.owed); n > 0 && a.owed[n-1].kind == owedAck && !a.owed[n-1].syndrome.IsAck(); n-- {
 		a.owed = a.owed[:n-1]

@@ -63,7 +63,8 @@
 //
 // Different from most hardware on purpose: timeouts and sequence NAKs are counted apart, each up to
 // RetryCount, and an RNR NAK refills both counters, so that heavy injected loss does not look like
-// a dead peer. The requester gives up a silent peer after exactly RetryCount+1 transmissions. A
-// local invalidate and a bind are full barriers of their send queue. A repeated READ whose region
-// was deregistered is dropped, not refused, because it may be an old copy from the network.
+// a dead peer. If the peer does not answer, the requester fails with RetryExcErr after exactly
+// RetryCount+1 transmissions. A local invalidate and a bind are full barriers of their send queue.
+// A repeated READ whose region was deregistered is dropped, not refused, because it may be an old
+// copy from the network.
 package transport

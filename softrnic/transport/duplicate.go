@@ -14,7 +14,8 @@ type result struct {
 	value uint64
 }
 
-// results is a ring of results. It keeps as many as the peer may have requests in flight.
+// results is a ring of the last results. Its size is MaxDestRdAtomic, the number of READs, atomics
+// and FLUSHes that the peer may have in flight.
 type results struct {
 	all    []result
 	newest int // index of the result that add has stored last
@@ -80,9 +81,9 @@ func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	}
 }
 
-// replay answers a duplicate from the stored results. It drops a duplicate without a stored result:
-// its requester has already received the response. Otherwise the requester could not have sent as
-// many later requests as there are stored results.
+// replay answers a duplicate from the stored results. It drops a duplicate whose result was
+// replaced by later ones: the requester has no more such requests in flight than there are results,
+// so it has already received this response.
 func (r *responder) replay(p *wire.Packet) {
 	va := p.RETH.VA
 	if p.BTH.Opcode.Has(wire.HasAtomicETH) {

@@ -65,7 +65,7 @@ func validTimer(a verbs.ToRTR) error {
 func validRTS(a verbs.ToRTS) error {
 	switch {
 	case a.SendPSN > max24:
-		return badAttr("send PSN %#x has 24 bits", uint32(a.SendPSN))
+		return badAttr("send PSN %#x has more than 24 bits", uint32(a.SendPSN))
 	case a.Timeout > maxTimerCode:
 		return badAttr("timeout %d; choose a code from 0 to %d", a.Timeout, maxTimerCode)
 	case a.RetryCount > maxRetryCount:
@@ -100,7 +100,7 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 		return badAttr("path MTU %d; choose 256, 512, 1024, 2048 or 4096", a.PathMTU)
 	}
 	if a.DestQPN > max24 || a.RecvPSN > max24 {
-		return badAttr("destination QPN %#x and receive PSN %#x have 24 bits", uint32(a.DestQPN), uint32(a.RecvPSN))
+		return badAttr("destination QPN %#x or receive PSN %#x has more than 24 bits", uint32(a.DestQPN), uint32(a.RecvPSN))
 	}
 	if err := validTimer(a); err != nil {
 		return err

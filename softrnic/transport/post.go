@@ -122,7 +122,7 @@ func (c *Config) CheckSend(wr *verbs.SendWR) (uint32, error) {
 	case wr.Op == verbs.OpAtomicWrite:
 		length = atomicSize
 	case length != atomicSize:
-		return 0, postErr(op, verbs.ErrInvalid, "%v answers with 8 bytes; the SGL has %d", wr.Op, length)
+		return 0, postErr(op, verbs.ErrInvalid, "%v needs an SGL of 8 bytes for the original value; it has %d", wr.Op, length)
 	}
 	if wr.RemoteAddr%atomicSize != 0 {
 		return 0, postErr(op, verbs.ErrInvalid, "%v at %#x, which is not a multiple of 8", wr.Op, wr.RemoteAddr)

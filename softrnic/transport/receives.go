@@ -45,7 +45,8 @@ func (r *recvQueue) takeFrom(src Receives) bool {
 // If narrow is true, only the low 16 bits of limit are used. Of all indexes with these bits, the
 // limit is then the one nearest to the present limit. The limit moves forward only, and at most
 // MaxRecvWR receives are queued. EnableReceives returns false if MaxRecvWR is not a power of two,
-// if not all of the receives were posted, or if the receives come from an SRQ or from Receives.
+// if fewer than MaxRecvWR receives were posted since RESET, or if the receives come from an SRQ or
+// from Receives.
 func (q *QP) EnableReceives(limit uint32, narrow bool) bool {
 	r := &q.rcv.rq
 	n := uint32(len(r.ring))

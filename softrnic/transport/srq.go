@@ -14,8 +14,8 @@ type SRQ struct {
 	pd      mem.PD
 	rq      recvQueue
 	outside Receives // the source of receives instead of rq; nil means none
-	limit   int
-	reached bool
+	limit   int      // see SetLimit; 0 means that the limit event is not armed
+	reached bool     // see LimitReached
 }
 
 // NewSRQ returns an empty queue. Its receives name memory of pd. The caller chooses id, which

@@ -21,7 +21,7 @@ func checkDatagram(wr *verbs.SendWR) error {
 	case wr.AH == nil || wr.AH.Handle() == 0:
 		return postErr(op, verbs.ErrInvalid, "a datagram needs an address handle")
 	case wr.RemoteQPN > max24:
-		return postErr(op, verbs.ErrInvalid, "remote QPN %#x has 24 bits", uint32(wr.RemoteQPN))
+		return postErr(op, verbs.ErrInvalid, "remote QPN %#x has more than 24 bits", uint32(wr.RemoteQPN))
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ const minWindow = 16
 type flowWindow struct {
 	size, limit int // in packets: the present size and the largest one (Config.Window)
 	// flight counts the packets in flight since the last retry: request packets that are not
-	// acknowledged, and response packets of READs that are not received. It exceeds size at most by
-	// the rest of the last READ.
+	// acknowledged, and response packets of READs that are not received. It exceeds size by less than
+	// the response packets of one READ.
 	flight int
 	// sinceAckReq counts packets since the last one with AckReq.
 	sinceAckReq int
