@@ -61,7 +61,7 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 		return route{}, opError(op, verbs.ErrInvalid, "source GID %v and destination GID %v are of different families", src, dst)
 	}
 	if a.FlowLabel > maxLabel {
-		return route{}, opError(op, verbs.ErrInvalid, "flow label %#x has 20 bits", a.FlowLabel)
+		return route{}, opError(op, verbs.ErrInvalid, "flow label %#x has more than 20 bits", a.FlowLabel)
 	}
 	overhead := ipv4Overhead
 	if dst.Is6() {

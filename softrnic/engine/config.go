@@ -20,8 +20,8 @@ type Config struct {
 	LinkMTU int
 	// GIDs are the NIC's addresses; at least one.
 	GIDs []verbs.GID
-	// Rand generates queue pair numbers, keys and the first IP ID; required. From New on only the
-	// engine may use it.
+	// Rand generates queue pair numbers, keys and the first IP ID; required. After New, only the engine
+	// may use it.
 	Rand *rand.Rand
 	// Resolve returns the MAC address of a peer's IP address; required. It must not block.
 	Resolve func(netip.Addr) (wire.MAC, bool)
@@ -41,9 +41,9 @@ type Config struct {
 	CMTimeout uint8
 	// RingBudget is how many entries of one send ring are executed in one Tick. 0 means 4.
 	RingBudget int
-	// RingPaced makes each entry of a send ring take effect only after the time that it takes, and at
-	// most one entry of a ring in one Tick. If it is false, the entries of one Tick take effect at
-	// once, and the ring then waits as long as all of them take together.
+	// RingPaced delays each entry of a send ring by its execution time, and executes at most one entry
+	// of a ring in one Tick. If it is false, the entries of one Tick take effect at once, and the ring
+	// then waits for the sum of their execution times.
 	RingPaced bool
 	// Loopback is how long a packet from the NIC to itself takes. 0 means that it is delivered in the
 	// step in which it is sent. Only with a Loopback can the NIC fetch an entry of a send ring while a

@@ -10,13 +10,14 @@
 // the shell when to wake applications.
 //
 // A received frame must pass these checks, in this order. The frame is addressed to this NIC and
-// well-formed. Its ICRC is right. Its opcode is known, or one of reliable connections. Its queue
-// pair exists and is in a state that receives. The opcode belongs to the queue pair's transport
-// service. The sender is the queue pair's peer, if it has one. The P_Key matches. Each check has a
-// counter for the frames that it drops. The queue pair itself checks the Q_Key of datagrams. Frames
-// that are not RoCEv2 are ignored and not counted, except queries of IGMP and MLD, which the part
-// groups answers. A frame to a multicast group is for the NIC if a queue pair is attached to the
-// group; the last three checks are made for each such queue pair.
+// well-formed. Its ICRC is right. Its opcode is known, or is a reserved one of reliable
+// connections, for which the responder sends a NAK. Its queue pair exists and is in a state that
+// receives. The opcode belongs to the queue pair's transport service. The sender is the queue
+// pair's peer, if it has one. The P_Key matches. Each check has a counter for the frames that it
+// drops. The queue pair itself checks the Q_Key of datagrams. Frames that are not RoCEv2 are
+// ignored and not counted, except queries of IGMP and MLD, which the part groups answers. A frame
+// to a multicast group is for the NIC if a queue pair is attached to the group; the last three
+// checks are made for each such queue pair.
 //
 // Engine is composed of these parts: tables (the objects of one incarnation), events, port
 // (addresses and routes), groups (multicast), receivePath (rx.go), transmitPath (tx.go), schedule

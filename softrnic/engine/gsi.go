@@ -30,7 +30,7 @@ type GSI struct {
 	// listeners has each listener by its owner number, by which events of the connection manager m
 	// name the listener (cm.Event.Owner).
 	listeners map[uint64]*CMListener
-	owners    uint64
+	owners    uint64 // the owner number that was assigned last
 	// gone are queue pairs that were destroyed or reset: the next step ends their connections.
 	gone []wire.QPN
 	// refused are connection requests of the current step that the engine rejects itself, without
@@ -268,8 +268,8 @@ func (g *GSI) failQP(now clock.Time, c *CMConn, out *packetio.Batch) {
 	g.e.apply(now, qp, out)
 }
 
-// transmit builds the frame of one datagram. Without a route the datagram is dropped, like one that
-// is lost in the network: the connection manager retransmits it.
+// transmit builds the frame of one datagram. If there is no route, it drops the datagram, which the
+// connection manager retransmits like one that the network has lost.
 func (g *GSI) transmit(d *cm.Datagram, out *packetio.Batch) {
 	e := g.e
 	r, err := e.routeTo("send MAD", e.pathTo(d.Local, d.Remote), verbs.MTU256)

@@ -26,7 +26,7 @@ type CMConn struct {
 	// until it arrives.
 	Ask      *mad.SIDRReq
 	Answered *mad.SIDRRep
-	// Established: the initiator has sent the RTU, or a first packet on the connection.
+	// Established, at the responder: the RTU or the first packet of the initiator has arrived.
 	Established bool
 	// End says how the connection ended: cm.EventRejected, EventUnreachable or EventDisconnected; 0
 	// while it has not. Reject is the peer's REJ if the connection ended with one.
@@ -35,9 +35,9 @@ type CMConn struct {
 
 	listener *CMListener // the listener that received the request; nil at the initiator
 	watcher  CMWatcher   // nil means none
-	qp       *QP
-	dead     bool
-	gone     bool
+	qp       *QP         // this side's queue pair; nil if it is not known yet, or was destroyed or reset
+	dead     bool        // the NIC has gone down
+	gone     bool        // the other reasons of Dead
 }
 
 // CMWatcher gets the changes of listeners and connections by calls of its methods, so that no
@@ -68,7 +68,8 @@ func (c *CMConn) changed() {
 	}
 }
 
-// Dead reports whether the NIC has gone down, or this side's queue pair was destroyed or reset.
+// Dead reports whether the NIC has gone down, this side's queue pair was destroyed or reset, or the
+// connection manager has removed a peer's SIDR request.
 func (c *CMConn) Dead() bool { return c.dead || c.gone }
 
 // CMListener receives the requests for one service that arrive at some of the NIC's addresses.

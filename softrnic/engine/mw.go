@@ -38,7 +38,7 @@ func (m *MW) RKey() (uint32, error) {
 	return m.w.RKey(), nil
 }
 
-// Key is RKey without an error for a window that was deallocated.
+// Key returns the key of the last bind, as RKey does, also for a deallocated window.
 func (m *MW) Key() uint32 { return m.w.RKey() }
 
 // Dealloc ends the window, whether it is bound or not.

@@ -24,7 +24,7 @@ type ring struct {
 	*sendring.Ring
 	place uint32     // index in the agenda of rings
 	busy  clock.Time // until this time the NIC is busy with entries that it has fetched
-	paced bool       // with RingPaced: the time of the next entry is over at busy
+	paced bool       // with RingPaced: busy is when the next entry may be executed
 	// waits is the number of the completion queue on which the ring waits in a WAIT entry;
 	// rings.waiting then lists the ring under this number. 0 means that it does not wait.
 	waits uint32

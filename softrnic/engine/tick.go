@@ -13,8 +13,8 @@ const (
 	// one queue pair is limited by its window, so a Tick builds fewer frames than this plus one
 	// window.
 	maxTickFrames = 256
-	// maxTickRounds is how many times one Tick serves a queue pair that is due again at once each
-	// time.
+	// maxTickRounds is the number of rounds in one Tick. Each round serves every due queue pair once,
+	// so this limits how often one Tick serves a queue pair that is due again at once.
 	maxTickRounds = 8
 )
 

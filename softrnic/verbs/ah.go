@@ -40,7 +40,7 @@ type GRH struct {
 
 // ParseGRH parses the first GRHLen bytes of a receive whose completion has WithGRH. To answer the
 // sender, use Source as the DestGID of an address handle, as ibv_init_ah_from_wc does. It fails
-// with ErrInvalid if b has neither header.
+// with ErrInvalid if b has neither an IPv6 nor an IPv4 header.
 func ParseGRH(b []byte) (GRH, error) {
 	fail := func(format string, args ...any) (GRH, error) {
 		return GRH{}, &OpError{Op: "parse GRH", Err: ErrInvalid, Detail: fmt.Sprintf(format, args...)}

@@ -3,9 +3,9 @@
 // declares types.
 //
 // Applications are plain blocking code over these interfaces. An application waits only for
-// completions or, by a Gate, for another one of its threads. It takes time, random numbers and
-// threads from the Runtime of its Context. So the same code runs on a rack in real time and in the
-// simulator in virtual time.
+// completions and, by a Gate, for its other threads. It takes time, random numbers and threads from
+// the Runtime of its Context. So the same code runs on a rack in real time and in the simulator in
+// virtual time.
 //
 // Memory: the buffer of a work request belongs to the NIC from the post until the completion was
 // polled. Memory that peers may access is read and written locally only through the methods of its
