@@ -23,10 +23,10 @@ type Run struct {
 }
 
 // FirstRun returns the longest run at the beginning of frames. A run consists of RoCEv2 packets, or
-// of 1RMA messages, that differ only in the fields that a NIC increments when it segments a
-// super-frame. So Split makes the same packets of the super-frame again, byte for byte. A frame of
-// more than limit bytes is not merged, because the link does not compare packets of super-frames
-// with its MTU.
+// of 1RMA messages, with equal Ethernet, IP and UDP headers, except for the fields that
+// segmentation sets: IPv4 identification, lengths and IPv4 checksum. So Split makes the same
+// packets of the super-frame again, byte for byte. A frame of more than limit bytes is not merged,
+// because the link does not compare packets of super-frames with its MTU.
 func FirstRun(frames []Frame, limit int) Run {
 	run := Run{Frames: 1}
 	f := &frames[0]

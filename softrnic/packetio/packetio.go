@@ -24,7 +24,7 @@ type Frame struct {
 	// CsumStart and CsumOffset say where that checksum is if CsumPartial is set, in bytes from the
 	// frame's start.
 	CsumStart, CsumOffset uint16
-	// Offload says how the TCP of a host's kernel wants the link to segment this frame. Code that
+	// Offload is the segmentation that a host's kernel requests for a TCP super-frame. Code that
 	// forwards the frame passes it on unchanged. It is zero for RoCEv2.
 	Offload Offload
 	// Port is the ingress port of a received frame, and the egress port of a frame to be sent; 0 if
@@ -80,7 +80,7 @@ func (b *Batch) Add(port int, data []byte) {
 	b.Frames = append(b.Frames, Frame{Data: data, Port: port})
 }
 
-// Bytes returns for how many bytes Alloc was called since Reset.
+// Bytes returns the number of bytes that Alloc has given out since Reset.
 func (b *Batch) Bytes() int { return b.bytes }
 
 // Copy appends a copy of f whose bytes belong to b.

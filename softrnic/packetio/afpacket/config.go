@@ -61,9 +61,9 @@ type Config struct {
 	// UseQdisc sends through the interface's queueing discipline: slower, but visible to a tcpdump
 	// on the sending side.
 	UseQdisc bool
-	// Merge sends runs of RoCEv2 packets that differ only in PSN and content as one
-	// super-frame, as NICs with segmentation offload do. A receiver, or a capture in between,
-	// splits it.
+	// Merge sends consecutive RoCEv2 packets or 1RMA messages with the same addresses and UDP ports as
+	// one super-frame, as NICs with segmentation offload do (see packetio.FirstRun). A receiver, or a
+	// capture in between, splits it.
 	Merge bool
 	// NoRing receives with recvmmsg instead of a ring.
 	NoRing bool

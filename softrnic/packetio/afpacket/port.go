@@ -22,7 +22,10 @@ const healthEvery = 1 << 16
 
 // receiver receives frames: a ring or an mmsgReceiver.
 type receiver interface {
+	// recv appends the frames that have arrived to b; port becomes their Frame.Port. It returns how
+	// many frames were lost because they were truncated.
 	recv(b *packetio.Batch, port int) (cut uint64)
+	// ready reports whether there is a frame. It may be called concurrently with recv.
 	ready() bool
 	close()
 	String() string
@@ -32,8 +35,8 @@ type receiver interface {
 type Port struct {
 	cfg  Config
 	info Info
-	// down: the interface went down. The kernel reports this, but not if the interface is then
-	// removed.
+	// down: the interface went down, which the kernel reports. The kernel does not report that an
+	// interface that is down was removed, so the port then checks for that itself (see checkGone).
 	down atomic.Bool
 
 	// mu guards the fields below. Close may be called at any time.

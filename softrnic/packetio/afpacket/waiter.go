@@ -17,7 +17,7 @@ type Source interface {
 	// Ready reports whether there are frames. It makes no system call.
 	Ready() bool
 	// Sleeping(true) is called before the Waiter sleeps: frames that arrive later cause an event of
-	// Bell.
+	// Bell. Sleeping(false) is called when it has woken.
 	Sleeping(on bool)
 	// Bell returns a descriptor for epoll, which stays the same until the source is closed; then
 	// -1. The Waiter does not read it.
@@ -28,8 +28,8 @@ type Source interface {
 //
 // It first polls the rings for a while, at the pace of package pollpace, and then sleeps in a
 // parker. After a long sleep the next calls of Wait poll for a shorter time, until a frame arrives
-// so soon that polling would have found it. A silent port may stay silent, and empty polls take
-// processor time from busy threads.
+// so soon that polling would have found it: a port that has had no frames for long will probably
+// get none soon, and empty polls take processor time from busy threads.
 type Waiter struct {
 	spin    time.Duration
 	ports   []*Port
@@ -166,9 +166,9 @@ func (w *Waiter) Wait(d time.Duration) error {
 // for an eighth of the spin time.
 const leastBudget = 8
 
-// look polls until it has spent the budget, or until d has passed since start, and reports whether a
-// frame has arrived. Pauses in which other processes work do not use up the budget: the frame for
-// which the Waiter waits may come from one of these, and it need not wake a thread then.
+// look polls until it has spent the budget, or until d has passed since start, and reports whether
+// a frame has arrived. The time that other processes run during its pauses does not count: one of
+// them may send the awaited frame, and then need not wake this thread.
 func (w *Waiter) look(start time.Time, d time.Duration) bool {
 	if w.budget <= 0 || !w.spinner.Begin() {
 		return false

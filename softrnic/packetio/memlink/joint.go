@@ -23,14 +23,15 @@ type joint struct {
 	// counted is how many of the packets dropped by the peer this port's counters already contain. The
 	// port's mu guards it.
 	counted uint64
-	// rung: the bell has strokes, or will get one soon. stroke is a buffer for reading them. Only the
-	// waiting goroutine uses both.
+	// rung: the bell's socket has a message, or will get one soon. stroke is the buffer for reading it.
+	// Only the waiting goroutine uses both.
 	rung   bool
 	stroke [1]byte
 }
 
-// newJoint takes over a link's memory, peer, which rings the other end's bell, and bell, which is
-// this end's bell. out and in are the indexes of the two directions. The caller is the first user.
+// newJoint returns a joint that owns the memory of a link and two sockets: peer rings the other
+// end's bell, bell is this end's bell. release frees them. out and in are the indexes of the two
+// directions. The caller is the first user.
 func newJoint(mem []byte, out, in, peer, bell int, broken func()) *joint {
 	direction := func(i int) []byte { return mem[i*directLen : (i+1)*directLen : (i+1)*directLen] }
 	j := &joint{tx: newSender(direction(out)), mem: mem, peer: peer, bell: bell, broken: broken}
@@ -80,8 +81,9 @@ func (j *joint) fault() {
 	}
 }
 
-// sleeping sets whether the receiver waits for its bell. If a sender has already cleared the word,
-// it rings the bell once; the receiver reads this stroke before its next sleep.
+// sleeping sets the word asleep, which says whether the receiver waits for its bell. If the sender
+// has already cleared the word, it rings the bell once; the receiver reads this message before its
+// next sleep.
 func (j *joint) sleeping(on bool) {
 	if !on {
 		j.rung = j.rx.asleep.Swap(0) == 0 || j.rung

@@ -125,8 +125,8 @@ func (s *Listener) port(host string) *Port {
 	return s.ports[host]
 }
 
-// join makes the memory of the link of port p and passes it to the host. It takes over theirs, the
-// descriptor that rings the host's bell.
+// join makes the memory of the link of port p and passes it to the host. theirs is the descriptor
+// that rings the host's bell: the joint owns it, or join closes it on error.
 func (s *Listener) join(conn *net.UnixConn, h *hello, p *Port, theirs int) (j *joint, err error) {
 	defer func() {
 		if j == nil {

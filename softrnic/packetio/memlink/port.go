@@ -103,8 +103,8 @@ func (p *Port) done(j *joint) {
 	}
 }
 
-// attach makes j the link of the port, and ends the link that the port had before. It takes over j.
-// If the port is closed, it ends j at once and returns false.
+// attach makes j the link of the port, which then owns j, and ends the link that the port had
+// before. If the port is closed, attach ends j at once and returns false.
 func (p *Port) attach(j *joint) bool {
 	if !p.replace(j) {
 		j.fault()
