@@ -44,8 +44,8 @@ func (r *Region) PD() PD { return r.pd }
 // Access returns the access rights.
 func (r *Region) Access() verbs.Access { return r.access }
 
-// LKey returns the key for work requests of the region's own host. For memory for fast registration
-// the key changes with each registration.
+// LKey returns the key for work requests of the region's own host. The key of a region for fast
+// registration changes with each registration.
 func (r *Region) LKey() uint32 { return r.lkey }
 
 // RKey returns the key for peers.

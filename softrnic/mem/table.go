@@ -21,8 +21,8 @@ const (
 	maxPDs = 1 << 16
 
 	pageSize = 4096
-	// firstBase is an address as in the heap or a mapping of a C program. lastBase is the last address
-	// of a region, so that its end does not overflow.
+	// firstBase is an address as in the heap or a mapping of a C program. lastBase is the largest end
+	// address of a region, so that addresses do not overflow.
 	firstBase = 0x7f00_0000_0000
 	lastBase  = 1 << 62
 	// maxGap is the largest gap between two regions, in pages. The gaps ensure that an access beyond
@@ -73,7 +73,8 @@ func New(r *rand.Rand, maxRegions int) *Table {
 	return &Table{
 		rand: r,
 		max:  maxRegions,
-		// Both permutations come from one draw: a second one would change all addresses of a seed.
+		// Both permutations come from one draw of random numbers: a second draw would change the addresses
+		// that follow from a seed.
 		local: keys.other(), remote: keys,
 		lastLocal: noRegion, lastRemote: noRegion,
 		pds:  make(map[PD]int),
@@ -142,7 +143,7 @@ const maxFar = 1 << 47
 // the region.
 func (t *Table) RegFar(pd PD, far Far, start, base, length uint64, access verbs.Access) (*Region, error) {
 	if length > maxFar || start > maxFar-length || base > math.MaxUint64-length {
-		return nil, &verbs.OpError{Op: "reg mr", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d bytes at %#x, known as %#x", length, start, base)}
+		return nil, &verbs.OpError{Op: "reg mr", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d bytes at %#x, with base %#x, do not fit into the address space", length, start, base)}
 	}
 	return t.reg(pd, Region{far: far, start: start, base: base, size: length, access: access})
 }
@@ -367,8 +368,8 @@ func (t *Table) Remote(pd PD, qp wire.QPN, rkey uint32, va uint64, length uint32
 	return r.check(pd, va, uint64(length), need)
 }
 
-// Whole checks the access to a region or window that a request of queue pair qp's peer names
-// without a range.
+// Whole checks the rights of the peer of queue pair qp to a region or window that its request, a
+// FLUSH of a whole region, names without a range.
 func (t *Table) Whole(pd PD, qp wire.QPN, rkey uint32, need verbs.Access) Fault {
 	r := t.lookupRemote(rkey)
 	if r == nil || (r.owner != 0 && r.owner != qp) {

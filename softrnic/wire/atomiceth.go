@@ -22,8 +22,9 @@ import "encoding/binary"
 
 const atomicETHLen = 28
 
-// AtomicETH is the header of CMP_SWAP and FETCH_ADD requests (IBTA 9.3). The operands are numbers.
-// The responder applies them to a word of memory in the responder's own byte order.
+// AtomicETH is the header of CMP_SWAP and FETCH_ADD requests (IBTA 9.3). The operands are numbers
+// in big-endian byte order; the responder applies them to a word that its memory has in host byte
+// order.
 type AtomicETH struct {
 	VA        uint64
 	RKey      uint32

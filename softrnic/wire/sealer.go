@@ -22,9 +22,9 @@ const (
 	leadLen = 4
 )
 
-// sealLead is the lead as a little-endian word. The register after four bytes is a sum of one table
-// entry for each byte. The topmost byte of the wanted value identifies the entry of the last byte,
-// and so on back to the first byte.
+// sealLead is the lead as a little-endian word. The register after four bytes is the exclusive or
+// of one shifted table entry for each byte. The topmost byte of the wanted value identifies the
+// entry of the last byte, and so on back to the first byte.
 var sealLead = func() uint32 {
 	var top [256]byte // index of the table entry with this top byte
 	for i, c := range crc32.IEEETable {

@@ -18,9 +18,10 @@ const UDPPort = 4791
 // UDP is the header of a RoCEv2 datagram.
 type UDP struct {
 	SrcPort, DstPort uint16
-	// Checksum is 0 in packets that the NIC sends, also over IPv6. The NIC neither checks nor uses it
-	// in received packets, because over veth it may be unfinished. The ICRC does not cover it.
-	// AppendTo writes it as it is, so code that changes a frame must clear it.
+	// Checksum is 0 in packets that the NIC sends, also over IPv6. The NIC ignores it in received
+	// packets, because the kernel may send packets over veth with an unfinished checksum (checksum
+	// offload). The ICRC does not cover it. AppendTo writes it as it is, so code that changes a frame
+	// must clear it.
 	Checksum uint16
 
 	// Length is the length of header and payload in bytes, which Parse sets. AppendTo ignores it and
