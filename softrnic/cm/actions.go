@@ -46,17 +46,18 @@ const (
 	EventRequest EventKind = iota + 1
 	// EventReply: the peer accepts (REP). Call Ready or Reject.
 	EventReply
-	// EventEstablished: the peer of an accepted request is ready too.
+	// EventEstablished: the initiator of an accepted request is ready. Its RTU, or its first packet,
+	// has arrived.
 	EventEstablished
-	// EventRejected: the peer refuses or gives up (REJ, Reason) before the connection is
-	// established.
+	// EventRejected: before the connection was established, the peer has refused it, or has not
+	// received an answer in time (REJ, with a Reason).
 	EventRejected
 	// EventUnreachable: the peer did not answer, and the retries are used up.
 	EventUnreachable
 	// EventDisconnected: the connection has ended, by either side.
 	EventDisconnected
-	// EventClosed: the connection was removed and its number is free. It follows EventRejected,
-	// EventUnreachable and EventDisconnected.
+	// EventClosed: the connection was removed and its number is free. It is the last event of a
+	// connection.
 	EventClosed
 	// EventResolve: a peer asks for the queue pair of a datagram service (SIDR_REQ). Call Answer.
 	EventResolve

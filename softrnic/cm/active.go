@@ -109,7 +109,8 @@ func (m *Machine) Ready(id mad.CommID, out *Actions) error {
 	return nil
 }
 
-// handleMRA extends the wait for an answer, at most to the peer's service timeout (IBTA 12.6.6).
+// handleMRA extends the wait for an answer by the peer's service timeout, which the MRA has (IBTA
+// 12.6.6).
 func (in incoming) handleMRA(mra *mad.MRA) {
 	m := in.m
 	c := m.find(in, mra.RemoteID, mra.LocalID)

@@ -113,8 +113,11 @@ type Stats struct {
 	// Duplicates counts repeated messages that were answered again. Strays counts messages that
 	// match no connection or not its state. Malformed counts those that could not be parsed.
 	Duplicates, Strays, Malformed uint64
-	// Requests counts new requests. Refused counts those of them for which there was no service or
-	// no room.
-	Requests, Refused           uint64
+	// Requests counts new requests. Refused counts requests that the machine has refused without asking
+	// an application: invalid or stale ones, and those without a listener or a free connection.
+	Requests, Refused uint64
+	// Established counts established connections. Stale counts connections that ended here because the
+	// peer used its queue pair for a new one. Expired counts waits for a peer or an application that
+	// ended without an answer.
 	Established, Stale, Expired uint64
 }

@@ -129,9 +129,9 @@ type incoming struct {
 // way returns the way by which the message has come.
 func (in incoming) way() Way { return Way{in.local, in.peer, in.pkey} }
 
-// requested changes the state of a connection for a call of the application. It fails with
-// ErrClosed if there is no such connection, and with an illegalState if the state does not allow
-// the call.
+// requested changes the state of a connection because the application has called the method op. It
+// fails with ErrClosed if there is no such connection, and with an illegalState if the state does
+// not allow the call.
 func (m *Machine) requested(op string, id mad.CommID, on cause) (*conn, error) {
 	c := m.conns[id]
 	if c == nil || c.orphan {
