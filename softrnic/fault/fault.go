@@ -49,8 +49,8 @@ type Rule struct {
 	// Dir is the direction; empty means both.
 	Dir  Dir  `json:"dir,omitempty" yaml:"dir,omitempty"`
 	Kind Kind `json:"kind" yaml:"kind"`
-	// Probability is the probability, in (0,1], that the rule hits a selected frame. 0 means 1, which
-	// is for exact events.
+	// Probability is the probability, in (0,1], that the rule hits a selected frame. 0 means 1: the
+	// rule hits every selected frame.
 	Probability float64 `json:"probability,omitempty" yaml:"probability,omitempty"`
 	// Delay and Jitter depend on the kind. Delay: each frame waits for Delay plus a random time
 	// between −Jitter and +Jitter. Reorder: Delay is how long a frame is held back; 0 means one
@@ -71,8 +71,8 @@ type Rule struct {
 	Seed uint64 `json:"seed,omitempty" yaml:"seed,omitempty"`
 }
 
-// Match selects RoCEv2 packets. All set fields must hold. A match with any field set never selects
-// other traffic.
+// Match selects RoCEv2 packets or, by its class, 1RMA messages. All fields that are set must match.
+// If any field is set, frames of other protocols are never selected.
 type Match struct {
 	// Opcodes are the opcodes that match, spelled as wire.Opcode prints them (RC_WRITE_LAST). Empty
 	// means any.

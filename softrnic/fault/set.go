@@ -60,7 +60,7 @@ type Set struct {
 	links    []string
 	up, down map[string]*Injector
 	rules    []setRule
-	counter  int // number of rules added since the plan was last empty; names are made of it
+	counter  int // number of rules added since the plan was last empty; IDs of rules without one are made from it
 }
 
 type setRule struct {
@@ -125,7 +125,7 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 		return r, ErrNotOnLink
 	}
 	if s.forget(now) >= maxRules {
-		return r, fmt.Errorf("%w: %d are at work; heal some", ErrTooMany, maxRules)
+		return r, fmt.Errorf("%w: %d are active; heal some", ErrTooMany, maxRules)
 	}
 	if s.find(r.ID) >= 0 {
 		return r, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)

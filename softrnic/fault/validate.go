@@ -88,9 +88,9 @@ func (r *Rule) validateAmounts() error {
 	case r.Kind == Rate && (r.BitsPerSecond < MinRate || r.BitsPerSecond > MaxRate):
 		return bad("bitsPerSecond", "%d is not between 8kbit and 1Tbit", r.BitsPerSecond)
 	case r.Kind == Rate && r.Probability != 0 && r.Probability != 1:
-		return bad("probability", "a rate takes none: a line is as fast as it is for every frame")
+		return bad("probability", "kind rate takes none: it limits all selected frames")
 	case r.Kind == Blackhole && (r.Probability != 0 && r.Probability != 1 || !r.Match.empty() || r.Count != 0):
-		return bad("kind", "a blackhole drops everything; use loss for a share, a match or a count")
+		return bad("kind", "a blackhole drops all frames; use loss with a probability, a match or a count")
 	}
 	return nil
 }
