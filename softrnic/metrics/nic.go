@@ -14,22 +14,22 @@ type NIC struct {
 	RcvdBytes uint64 `name:"rcvd_bytes" help:"bytes of RoCEv2 frames received"`
 
 	// Counters of the requester.
-	RdmaSends           uint64 `name:"rdma_sends" help:"send work requests of any kind completed or failed"`
+	RdmaSends           uint64 `name:"rdma_sends" help:"send work requests of any kind that have completed, successfully or not"`
 	RetransPkts         uint64 `name:"roce_retrans_pkts" help:"request packets sent again"`
 	LocalAckTimeoutErr  uint64 `name:"local_ack_timeout_err" help:"expirations of the local ACK timer"`
 	PacketSeqErr        uint64 `name:"packet_seq_err" help:"NAKs for a PSN sequence error received"`
-	ImpliedNakSeqErr    uint64 `name:"implied_nak_seq_err" help:"losses inferred from a response beyond the expected one"`
+	ImpliedNakSeqErr    uint64 `name:"implied_nak_seq_err" help:"lost responses inferred from a later response (implied NAKs)"`
 	RcvdRnrErr          uint64 `name:"rcvd_rnr_err" help:"RNR NAKs received"`
 	RetryExceededErr    uint64 `name:"retry_exceeded_err" help:"requests failed because the retry counter ran out"`
 	RetryRnrExceededErr uint64 `name:"retry_rnr_exceeded_err" help:"requests failed because the RNR retry counter ran out"`
-	DuplicateAck        uint64 `name:"duplicate_ack" help:"duplicate, stale or ghost acknowledgements ignored"`
-	ReadTailRetry       uint64 `name:"read_tail_retry" help:"READs asked again for their missing tail only"`
+	DuplicateAck        uint64 `name:"duplicate_ack" help:"responses ignored: duplicate, late, or to no request in flight"`
+	ReadTailRetry       uint64 `name:"read_tail_retry" help:"READ retries that request only the missing part"`
 	RemoteAccessErr     uint64 `name:"req_remote_access_errors" help:"NAKs for a remote access error received"`
 	RemoteInvalidErr    uint64 `name:"req_remote_invalid_request" help:"NAKs for an invalid request received"`
 	RemoteOpErr         uint64 `name:"req_remote_op_errors" help:"NAKs for a remote operational error received"`
 	BadResponse         uint64 `name:"bad_response" help:"responses with an unexpected opcode or length"`
 	CqeFlushErr         uint64 `name:"req_cqe_flush_error" help:"work requests completed with a flush error"`
-	CqeErr              uint64 `name:"req_cqe_error" help:"work requests completed with an error that is no flush"`
+	CqeErr              uint64 `name:"req_cqe_error" help:"work requests completed with an error other than a flush"`
 
 	GroupReports    uint64 `name:"tx_group_reports" help:"reports of multicast groups sent, by IGMP and MLD"`
 	DatagramTooLong uint64 `name:"tx_datagram_too_long" help:"datagrams not sent because they exceed the MTU of the port"`
@@ -41,30 +41,30 @@ type NIC struct {
 	RxReadRequests   uint64 `name:"rx_read_requests" help:"READ requests executed, duplicates not counted"`
 	RxAtomicRequests uint64 `name:"rx_atomic_requests" help:"atomics executed, duplicates not counted"`
 	RxFlushRequests  uint64 `name:"rx_flush_requests" help:"FLUSHes executed, duplicates not counted"`
-	DuplicateRequest uint64 `name:"duplicate_request" help:"requests with a PSN already executed"`
+	DuplicateRequest uint64 `name:"duplicate_request" help:"requests whose PSN was already executed"`
 	OutOfSequence    uint64 `name:"out_of_seq_request" help:"requests with a PSN beyond the expected one"`
 	SendSeqNak       uint64 `name:"send_seq_nak" help:"NAKs for a PSN sequence error sent"`
 	SendRnrErr       uint64 `name:"send_rnr_err" help:"RNR NAKs sent"`
 	OutOfBuffer      uint64 `name:"out_of_buffer" help:"requests that found no receive posted"`
-	RespAccessErr    uint64 `name:"resp_remote_access_errors" help:"requests refused for rkey, bounds or access"`
+	RespAccessErr    uint64 `name:"resp_remote_access_errors" help:"requests refused because of their R_Key, address range or access rights"`
 	RespInvalidErr   uint64 `name:"resp_invalid_request" help:"requests refused as invalid (opcode sequence, length, alignment)"`
 	RespOpErr        uint64 `name:"resp_op_errors" help:"requests refused for a local operational error"`
-	AckCoalesced     uint64 `name:"ack_coalesced" help:"requests acknowledged by a later ACK"`
+	AckCoalesced     uint64 `name:"ack_coalesced" help:"ACKs not sent because a later response acknowledges the same requests"`
 	ReplayedAtomics  uint64 `name:"replayed_atomics" help:"duplicate atomics and FLUSHes answered from the stored result"`
-	DroppedMsgs      uint64 `name:"dropped_messages" help:"messages of unreliable connections dropped whole, for a lost packet or a refusal"`
+	DroppedMsgs      uint64 `name:"dropped_messages" help:"messages of unreliable connections dropped because a packet was lost or refused"`
 	ReplayedReads    uint64 `name:"replayed_reads" help:"duplicate READs executed again"`
 
 	// Counters of packets that were dropped before they reached a queue pair.
 	RxIcrcErr     uint64 `name:"rx_icrc_encapsulated" help:"packets dropped because the ICRC was wrong"`
-	RxMalformed   uint64 `name:"rx_malformed" help:"frames to UDP 4791 that do not parse"`
-	RxUnknownQP   uint64 `name:"rx_unknown_qp" help:"packets to a queue pair that is not there or not ready"`
+	RxMalformed   uint64 `name:"rx_malformed" help:"frames to UDP port 4791 that cannot be parsed"`
+	RxUnknownQP   uint64 `name:"rx_unknown_qp" help:"packets to a queue pair that does not exist, or does not receive in its state"`
 	RxWrongPeer   uint64 `name:"rx_wrong_peer" help:"packets whose source is not the queue pair's peer"`
 	RxNotMine     uint64 `name:"rx_not_mine" help:"frames to another address"`
 	RxUnsupported uint64 `name:"rx_unsupported" help:"well-formed packets of an opcode or transport this NIC does not serve"`
-	RxPkeyErr     uint64 `name:"rx_pkey_mismatch" help:"packets dropped for their P_Key"`
-	QKeyErr       uint64 `name:"qkey_violations" help:"datagrams dropped for their Q_Key"`
+	RxPkeyErr     uint64 `name:"rx_pkey_mismatch" help:"packets dropped because of their P_Key"`
+	QKeyErr       uint64 `name:"qkey_violations" help:"datagrams dropped because of their Q_Key"`
 	RxCnp         uint64 `name:"rp_cnp_handled" help:"congestion notification packets received"`
-	TornCopies    uint64 `name:"torn_copies" help:"memory copies torn at 64 bytes by the fault plan"`
+	TornCopies    uint64 `name:"torn_copies" help:"memory copies that the fault plan has torn at a boundary of 64 bytes"`
 	CqOverrun     uint64 `name:"cq_overrun" help:"completions lost because a CQ was full"`
 	AsyncEvents   uint64 `name:"async_events" help:"asynchronous events raised"`
 	LinkDowned    uint64 `name:"link_downed" help:"times the port lost its carrier"`
@@ -72,5 +72,5 @@ type NIC struct {
 	// Counters of send rings.
 	RingEntries  uint64 `name:"ring_entries" help:"entries of send rings executed"`
 	RingRefused  uint64 `name:"ring_refused" help:"entries of send rings that could not be executed"`
-	RingThrottle uint64 `name:"ring_throttle" help:"times a send ring had used up its share of a round and had more to execute"`
+	RingThrottle uint64 `name:"ring_throttle" help:"times a send ring reached its limit of entries in one step and had more to execute"`
 }
