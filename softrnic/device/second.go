@@ -46,10 +46,10 @@ func (s *secondNIC) tick(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// toSecond passes a frame to the second NIC. It sends the answers to a super-frame's packets while
-// it goes on with the rest: those to 128 requests for 4 KiB each are 512 KiB. All that takes time, so
-// the NIC gets the present time and not that of the receive call: it writes no data to memory after
-// the timeout of their operation.
+// toSecond passes a frame to the second NIC. The answers to one super-frame can be long: 128
+// requests for 4 KiB each are answered with 512 KiB. So toSecond sends answers before it has passed
+// all packets. Because this takes time, the NIC gets the present time and not that of the receive
+// call: otherwise it could write data to memory after the timeout of their operation.
 func (d *Device) toSecond(f packetio.Frame) {
 	s := &d.second
 	s.busy = true
@@ -70,7 +70,8 @@ func (d *Device) toSecond(f packetio.Frame) {
 	}
 }
 
-// endBatch ends a receive batch, and reports what changed does.
+// endBatch ends a receive batch. It reports whether the NIC was active since the last call of
+// changed.
 func (s *secondNIC) endBatch() bool {
 	if s.busy {
 		s.busy = false
@@ -104,7 +105,7 @@ func (d *Device) deadline() clock.Time {
 	return at
 }
 
-// SecondDriver calls the second NIC of a device for its programs.
+// SecondDriver gives programs of this process access to the second NIC of a device.
 type SecondDriver struct{ d *Device }
 
 // SecondDriver returns the driver of the second NIC.

@@ -26,9 +26,9 @@ var errLead = errors.New("poll the port")
 
 // await waits for cond, first by polling and then by blocking. One application thread at a time is
 // the leader: it polls the port for all waiting threads, for the spin time. The other threads
-// block. The leader wakes them when their conditions are true, and hands over to one of them when
-// its own condition is true. After the spin time the leader blocks, too, and the progress goroutine
-// takes over.
+// block. The leader wakes them when their conditions are true. When its own condition is true, it
+// makes one of them the leader. After the spin time the leader blocks, too, and the progress
+// goroutine polls the port.
 func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 	d.enter()
 	d.emptyPolls = 0

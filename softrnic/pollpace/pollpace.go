@@ -35,8 +35,8 @@ const (
 //
 // On such a CPU, polling takes time from the processes for which the thread waits. Linux then also
 // lets a thread that yields wait for a whole time slice. Sleeping costs little in this case,
-// because a CPU that is not idle wakes a sleeping thread at once. So after a pause that was so
-// long, some of the next waits do not poll.
+// because a CPU that is not idle wakes a sleeping thread at once. So after a pause longer than
+// hogged, some of the next waits do not poll.
 type Crowd struct {
 	left    atomic.Int32 // number of the next waits that must not poll
 	skipped atomic.Int32 // number of waits that must not poll after the last long pause
@@ -67,7 +67,7 @@ func (c *Crowd) found() {
 // Spinner paces the polling of one thread, or of several under a lock. Its zero value is ready to
 // use.
 type Spinner struct {
-	// Inside: the action may come from a goroutine of this process.
+	// Inside: the action for which the thread waits may come from a goroutine of this process.
 	Inside bool
 	// Crowd is shared with the Spinners of other waits; nil means that the Spinner has its own.
 	Crowd *Crowd
@@ -99,7 +99,7 @@ func (s *Spinner) Pause() bool {
 	return s.paused(time.Since(start))
 }
 
-// paused accounts for a pause of a length, and returns what Took returns.
+// paused adds a pause to the time that Spent returns, and returns the result of Took.
 func (s *Spinner) paused(took time.Duration) bool {
 	s.spent += min(took, emptyPause)
 	return s.Took(took)

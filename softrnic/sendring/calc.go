@@ -11,7 +11,7 @@ import (
 // bytes.
 const calcLen = 8
 
-var errNumber = errors.New("a number has 1 to 8 bytes, and there is at least one")
+var errNumber = errors.New("MAX and MIN need at least one number, each of 1 to 8 bytes")
 
 // calculate executes the entry e, a MAX or MIN: it reads the numbers now, and makes wr a WRITE of
 // the result. It returns false if the entry was refused.

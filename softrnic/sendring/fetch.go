@@ -9,8 +9,8 @@ import (
 var (
 	errObject  = errors.New("the entry names no completion queue, ring or receive queue of its protection domain")
 	errMemory  = errors.New("the memory of the ring is not registered")
-	errForeign = errors.New("index, opmod or queue pair number are not those of the entry")
-	errBeyond  = errors.New("the entry reaches over the limit")
+	errForeign = errors.New("the opmod is not 0, or the index or queue pair number is not that of the entry")
+	errBeyond  = errors.New("the entry extends beyond the limit")
 )
 
 // fetched are the n blocks that the ring has read ahead; the first of them has index `from`.

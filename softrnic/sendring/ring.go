@@ -92,10 +92,10 @@ type Ring struct {
 	state       State
 	next, limit uint32
 	fetched     fetched
-	cur         Entry // the entry at index next, if held is set
-	held        bool  // cur was parsed, and waits as state says
-	waited      bool
-	raw         [MaxBlocks * BlockSize]byte
+	cur         Entry                       // the entry at index next, if held is set
+	held        bool                        // cur was parsed, and waits as state says
+	waited      bool                        // the entry in cur had to wait; see Event.Waited
+	raw         [MaxBlocks * BlockSize]byte // bytes of the entry at index next
 	inFlight    inFlight
 	bad         verbs.Status // status of the entry that has failed, in state Failing
 	// Arguments for calls of the Host. They are fields, because local variables would be allocated on
@@ -207,7 +207,7 @@ func (r *Ring) Run(h Host, budget int) (ran int, took time.Duration) {
 }
 
 // Price returns the time that hardware would need for the next entry. It is 0 if there is none, or
-// if the entry was begun and waits. The entry may still change: Run reads it.
+// if the entry was begun and waits. The entry may still change before Run reads it.
 func (r *Ring) Price(h Host) time.Duration {
 	if r.state != Ready || r.held || r.next == r.limit {
 		return 0

@@ -63,9 +63,9 @@ func (w *Writer) AddInterface(name string, linkType LinkType) (id int, err error
 	return w.interfaces - 1, w.flushIfFull()
 }
 
-// WritePacket writes data as a packet of interface id at unixNanos nanoseconds since 1970. Earlier
-// times become 0, because the format has none. An empty comment is left out. Data and comment are
-// copied.
+// WritePacket writes data as a packet of interface id at unixNanos nanoseconds since 1970. Times
+// before 1970 become 0, because the format cannot express them. An empty comment is left out. Data
+// and comment are copied.
 func (w *Writer) WritePacket(id int, unixNanos int64, data []byte, comment string) error {
 	return w.WriteTruncated(id, unixNanos, data, len(data), comment)
 }
