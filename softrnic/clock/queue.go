@@ -11,7 +11,7 @@ type Queue struct {
 	far  map[uint32]int32
 }
 
-// nearIDs is the number of ids that the slice near serves; the map far serves the others.
+// nearIDs bounds the ids in the slice Queue.near; larger ids are in the map Queue.far.
 const nearIDs = 1 << 16
 
 type queueItem struct {
@@ -110,7 +110,7 @@ func (q *Queue) put(i int, k queueItem) {
 	}
 }
 
-// up places k, which belongs at index i or above it in the tree.
+// up puts k at index i of the heap, or nearer to the root if k is earlier than the items there.
 func (q *Queue) up(i int, k queueItem) {
 	for i > 0 {
 		parent := (i - 1) / 2
@@ -123,7 +123,7 @@ func (q *Queue) up(i int, k queueItem) {
 	q.put(i, k)
 }
 
-// down places k, which belongs at index i or below it in the tree.
+// down puts k at index i of the heap, or nearer to the leaves if items there are earlier than k.
 func (q *Queue) down(i int, k queueItem) {
 	for {
 		c := 2*i + 1

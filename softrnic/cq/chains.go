@@ -1,7 +1,7 @@
 package cq
 
-// chain is an entry of the heap. It stands for the completions of one source that are not in the
-// ring; oldest is the number of the first of them, counted by CQ.pushed.
+// chain is an entry of the heap (see chains). It represents the completions of one source that are
+// not in the ring; oldest is the number of the first of them, counted by CQ.pushed.
 type chain struct {
 	oldest uint64
 	s      *Source

@@ -156,6 +156,6 @@ func (c *CQ) Overrun() bool { return c.overrun }
 // that ignores overruns.
 func (c *CQ) Counted() uint64 { return c.pushed }
 
-// IgnoreOverrun makes the queue lose completions that do not fit without an error. It is for queues
-// whose completions are only counted (see Counted) and never polled.
+// IgnoreOverrun makes the queue lose completions that do not fit, without an error. It is for
+// queues whose completions are only counted (see Counted) and never polled.
 func (c *CQ) IgnoreOverrun() { c.lenient = true }

@@ -11,7 +11,7 @@ type place struct {
 	next   int32
 }
 
-// places has room for the completions in the chains of a queue.
+// places is the memory for the completions of a queue that are in chains instead of the ring.
 type places struct {
 	all   []place
 	taken int
@@ -21,8 +21,8 @@ type places struct {
 	spare int32
 }
 
-// take returns a free place, if possible one that was used recently. The caller knows that there is
-// one.
+// take returns a free place, if possible one that was used recently. The caller has checked that
+// one is free.
 func (p *places) take() int32 {
 	at := p.spare
 	if p.taken == int(p.used) { // no spare place

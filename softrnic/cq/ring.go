@@ -28,7 +28,7 @@ func (r *ring) at(i int) int {
 	return i
 }
 
-// add appends a completion of s. There is room for it.
+// add appends a completion of s. The caller has checked that the ring is not full.
 func (r *ring) add(s *Source, wc *verbs.WC) {
 	e := &r.all[r.at(r.n)]
 	e.wc, e.s = *wc, s

@@ -40,8 +40,8 @@ func (s *Source) Push(now clock.Time, wc *verbs.WC) bool {
 	return true
 }
 
-// chain appends a copy of wc to the chain of the source. The caller knows that the queue has room
-// for it.
+// chain appends a copy of wc to the chain of the source. The caller has checked that the queue is
+// not full.
 func (s *Source) chain(wc *verbs.WC) {
 	c := s.c
 	at := c.places.take()

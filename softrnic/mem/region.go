@@ -27,8 +27,8 @@ type Region struct {
 	zero    bool     // zero-based: device memory, or a window to it
 	valid   bool     // its keys are valid
 	gone    bool     // deregistered
-	// A region for fast registration has no valid keys of its own. While a part of it is registered,
-	// view is this part, which has valid keys. In the part, whole is the region.
+	// view is not nil in a region for fast registration, which has no valid keys itself. If view.valid
+	// is set, view is the part that is registered now, with valid keys. In a view, whole is the region.
 	view, whole *Region
 }
 

@@ -40,11 +40,11 @@ type Table struct {
 	// for R_Keys.
 	local, remote keySpace
 	slots         []slot
-	// The regions that were found last by an L_Key and by an R_Key: most traffic is to one region.
-	// They are never nil; noRegion stands for none.
+	// The regions that were found last by an L_Key and by an R_Key: most traffic is to one region. They
+	// are never nil; noRegion means none.
 	lastLocal, lastRemote *Region
 	free                  []uint32
-	pds                   map[PD]int // number of regions of each protection domain
+	pds                   map[PD]int // number of regions and windows of each protection domain
 	nextPD                PD
 	next                  uint64 // lowest virtual address that was not used yet
 	tear                  TearFunc
@@ -96,7 +96,7 @@ func (t *Table) AllocPD() (PD, error) {
 	}
 }
 
-// DeallocPD ends pd. It fails with ErrBusy while pd has regions.
+// DeallocPD ends pd. It fails with ErrBusy while pd has regions or windows.
 func (t *Table) DeallocPD(pd PD) error {
 	n, ok := t.pds[pd]
 	switch {
@@ -109,7 +109,7 @@ func (t *Table) DeallocPD(pd PD) error {
 	return nil
 }
 
-// Regions returns the number of regions of pd.
+// Regions returns the number of regions and windows of pd.
 func (t *Table) Regions(pd PD) int { return t.pds[pd] }
 
 // Reg registers buf, which still belongs to the caller and must exist until Dereg. Remote write and
