@@ -29,9 +29,8 @@ type Datagram struct {
 	MAD  [mad.Size]byte
 }
 
-// Way is the way by which a MAD arrived: its addresses and its partition. The addresses have no
-// zone. PKey is the entry of this port's P_Key table that matched the MAD. Answers are sent with
-// the same P_Key.
+// Way has the addresses and the partition of a MAD. The addresses have no zone. For a received MAD,
+// PKey is the entry of this port's P_Key table that matched; answers are sent with the same P_Key.
 type Way struct {
 	Local, Peer netip.Addr
 	PKey        uint16

@@ -158,9 +158,10 @@ func (m *Machine) abortStale(now clock.Time, c *conn, out *Actions) {
 	m.abort(now, c, out)
 }
 
+// abort ends a connection with the message that its state requires. Its owner gets no more events.
 func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
 	from := c.state
-	m.step(c, onAbort) // every state has this edge
+	m.step(c, onAbort) // every state except Idle has this edge
 	c.orphan = true
 	if m.byQPN[c.qpn] == c {
 		delete(m.byQPN, c.qpn) // the queue pair may be used for another connection
@@ -184,12 +185,13 @@ func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
 		m.forget(c, out)
 	case SIDRRcvd:
 		m.answer(now, c, mad.SIDRRep{Status: mad.SIDRRejected}, out)
-	default: // in states DREQSent and TimeWait the connection goes on without an owner
+	default: // in states DREQSent and TimeWait the connection ends as usual, without events for its owner
 	}
 }
 
-// enterTimeWait keeps a connection that has ended, so that late and repeated messages get the right
-// answer. If more than MaxTimeWait are kept, the oldest is removed.
+// enterTimeWait moves a connection that has ended into time-wait, so that late and repeated
+// messages get the right answer. If more than MaxTimeWait connections are in time-wait, it removes
+// the oldest.
 func (m *Machine) enterTimeWait(now clock.Time, c *conn, out *Actions) {
 	m.startTimeWait(c, now.Add(mad.Time(m.cfg.TimeWait)))
 	if m.waiting <= m.cfg.MaxTimeWait {

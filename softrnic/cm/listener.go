@@ -15,9 +15,9 @@ type listener struct {
 	owner uint64
 }
 
-// Listen accepts requests for a service that come to one of the addresses `at`; their events go to
-// owner. The zero Prefix stands for all addresses. Listeners of one service have no address in
-// common.
+// Listen accepts requests for a service that arrive at an address in `at`; the zero Prefix means
+// all addresses. Their events go to owner. It fails with ErrBusy if another listener of the service
+// has an address in common with `at`, and with ErrLimit if there are MaxListeners.
 func (m *Machine) Listen(s mad.ServiceID, at netip.Prefix, owner uint64) error {
 	const op = "listen"
 	n := 0

@@ -126,7 +126,7 @@ type incoming struct {
 	tid         uint64
 }
 
-// way returns the way by which the message has come.
+// way returns the addresses and the partition of the message, for an answer.
 func (in incoming) way() Way { return Way{in.local, in.peer, in.pkey} }
 
 // requested changes the state of a connection because the application has called the method op. It

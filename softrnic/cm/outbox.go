@@ -39,7 +39,7 @@ func (o *outbox) sendLast(c *conn, out *Actions) {
 	out.Tx = append(out.Tx, Datagram{Local: c.local, Remote: c.peer, PKey: c.pkey, MAD: c.last})
 }
 
-// send sends a message and does not keep it.
+// send sends a message without keeping it for retransmission.
 func (o *outbox) send(on Way, tid uint64, msg mad.Message, out *Actions) {
 	o.stats.Sent++
 	out.Tx = append(out.Tx, Datagram{Local: on.Local, Remote: on.Peer, PKey: on.PKey})

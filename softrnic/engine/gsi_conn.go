@@ -103,7 +103,7 @@ func (l *CMListener) admit(c *CMConn) (why cm.Refusal, ok bool) {
 // Dead reports whether the listener was closed or the NIC went down.
 func (l *CMListener) Dead() bool { return l.dead }
 
-// Next removes and returns the oldest request whose peer has not given up; nil if there is none.
+// Next removes and returns the oldest waiting request that has not ended; nil if there is none.
 func (l *CMListener) Next() *CMConn {
 	for len(l.waiting) > 0 {
 		c := l.waiting[0]
@@ -118,8 +118,8 @@ func (l *CMListener) Next() *CMConn {
 // Stats returns the connection manager's counters.
 func (g *GSI) Stats() cm.Stats { return g.m.Stats() }
 
-// Conns returns the number of connections that have not ended, and of those that are kept for a
-// time after their end.
+// Conns returns the number of connections that have not ended, and the number of those in
+// time-wait.
 func (g *GSI) Conns() (live, ended int) { return g.m.Conns() }
 
 // Notify makes all waiting goroutines check their conditions again.

@@ -67,8 +67,8 @@ func (e *Engine) AllocPD() (*PD, error) {
 	return pd, nil
 }
 
-// Dealloc ends the domain. It fails with ErrBusy while the domain has regions, queue pairs, shared
-// receive queues or address handles.
+// Dealloc ends the domain. It fails with ErrBusy while the domain has regions, windows, queue
+// pairs, shared receive queues or address handles.
 func (p *PD) Dealloc() error {
 	const op = "dealloc PD"
 	if err := alive(op, p.dead); err != nil {

@@ -186,9 +186,9 @@ func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 	e.drainLoop(now, out)
 }
 
-// pace is used with RingPaced. It returns false if the ring may execute its next entry now, because
-// the entry takes no time or its time is over. Otherwise it makes the ring due at the end of that
-// time.
+// pace is used with RingPaced. It returns false if the ring may execute its next entry now: the
+// entry has no execution time, or this time has passed. Otherwise it returns true, and makes the
+// ring due when the execution time will have passed.
 func (r *rings) pace(now clock.Time, h *ringHost) bool {
 	g := h.qp.ring
 	if g.paced {

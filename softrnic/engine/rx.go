@@ -117,8 +117,9 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	e.deliver(now, qp, out)
 }
 
-// wellFormed makes those checks of the package comment that need a parsed packet but no queue pair.
-// It counts the packets that it drops.
+// wellFormed makes the checks that need a parsed packet but no queue pair: VLAN, destination
+// address, ICRC and opcode. The package comment lists all checks. wellFormed counts the packets
+// that it drops.
 func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	c := &e.counters
 	mine := false
@@ -151,8 +152,8 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	return true
 }
 
-// accept makes the remaining checks and returns the queue pair. It counts the packets that it
-// drops.
+// accept makes the checks that need a queue pair: its state, its service, its peer and its P_Key.
+// It returns the queue pair, or nil for a packet that it drops and counts.
 func (e *Engine) accept(f *wire.Frame) *QP {
 	c := &e.counters
 	qp := e.qps[f.BTH.DestQP]

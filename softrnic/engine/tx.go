@@ -24,8 +24,9 @@ func (e *Engine) apply(now clock.Time, qp *QP, out *packetio.Batch) {
 
 // deliver adds the completions and events of a step of qp to their queues and builds its frames, in
 // the order that Actions prescribes. A completion queue that overflows raises at most one event,
-// and the queue pairs that use it go to the error state. This may flush work requests into other
-// queues and overflow them, too. The loop ends because each queue pair flushes only once.
+// and the queue pairs that use it go to the error state. The completions of work requests that this
+// flushes may overflow other completion queues, too. The loop ends because each queue pair flushes
+// only once.
 func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 	e.carryOut(now, qp, out)
 	for len(e.overflowed) > 0 {
@@ -48,6 +49,7 @@ func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 	}
 }
 
+// carryOut carries out the actions of one step of qp: completions, asynchronous events and packets.
 func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 	a := &e.acts
 	if len(a.Done) > 0 {
@@ -66,6 +68,8 @@ func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 	a.Reset()
 }
 
+// complete adds a completion to its completion queue. If the queue is full, complete adds the queue
+// to e.overflowed, which deliver handles.
 func (e *Engine) complete(now clock.Time, d *transport.Completion) {
 	q := d.To.CQ()
 	due := q.Deadline()

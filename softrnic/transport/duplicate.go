@@ -21,8 +21,8 @@ type results struct {
 	newest int // index of the result that add has stored last
 }
 
-// add stores a result. If there are already most results, it replaces the oldest one
-// (IBTA 9.4.5/replay).
+// add stores a result. If there are already `most` results, it replaces the oldest one (IBTA
+// 9.4.5/replay).
 func (s *results) add(r result, most int) {
 	if len(s.all) < most {
 		s.newest = len(s.all)

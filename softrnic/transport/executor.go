@@ -178,6 +178,8 @@ func (x *executor) checkLength(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
+// checkWriteLength compares n, the payload of a WRITE packet in bytes, with the length in the RETH
+// or with the rest of the message.
 func (x *executor) checkWriteLength(p *wire.Packet, info *wire.OpInfo, n uint32) verdict {
 	ok := false
 	switch {

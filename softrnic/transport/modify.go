@@ -192,6 +192,8 @@ func (q *QP) fault(out *Actions) {
 	}
 }
 
+// enterError moves the queue pair to the error state. It sends the responses that answers.last
+// selects, and flushes the send queue and then the receive queue.
 func (q *QP) enterError(on event, out *Actions) error {
 	to, err := next(q.svc.states, q.state, on)
 	if err != nil {
