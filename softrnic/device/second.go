@@ -6,8 +6,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Second is another NIC at the port of a device, with messages of its own. It is a state machine
-// like the engine, and the device calls it while it has exclusive use of both.
+// Second is another NIC at the port of a device, with another protocol than RoCEv2 (package
+// onerma/nic). It is a state machine like the engine, and the device calls it while it has
+// exclusive use of both.
 type Second interface {
 	// Takes reports whether a received frame is for the second NIC. Such a frame does not reach the
 	// engine.

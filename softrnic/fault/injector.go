@@ -235,7 +235,8 @@ func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict
 	return true
 }
 
-// jittered returns d plus a uniform share of ±jitter, never negative.
+// jittered returns d plus a time between −jitter and +jitter, at least 0. The random number x
+// determines the time, uniformly.
 func jittered(d, jitter time.Duration, x uint64) time.Duration {
 	if jitter > 0 {
 		d += time.Duration((2*unit(x) - 1) * float64(jitter))

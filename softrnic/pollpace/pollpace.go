@@ -17,16 +17,16 @@ import (
 
 // Limits of polling.
 const (
-	// hogged is the longest pause after which polling goes on. A peer that gets the CPU works for some
-	// tens of microseconds and yields, too. A process with other work keeps the CPU for a time slice
-	// of a millisecond or more.
+	// hogged is the longest pause after which a wait continues to poll. A peer that gets the CPU works
+	// for some tens of microseconds and yields, too. A process with other work keeps the CPU for a time
+	// slice of a millisecond or more.
 	hogged = 500 * time.Microsecond
 	// emptyPause is how long a pause takes at most if no other process needs the CPU.
 	emptyPause = 2 * time.Microsecond
 	// After a pause that was longer than hogged, some of the next waits do not poll: at least
 	// leastSkip and at most mostSkip of them.
 	leastSkip, mostSkip = 16, 1024
-	// After this number of pauses in a row, other goroutines may also run.
+	// Every goschedEvery-th pause in a row also lets other goroutines run (runtime.Gosched).
 	goschedEvery = 32
 )
 
@@ -105,8 +105,8 @@ func (s *Spinner) paused(took time.Duration) bool {
 	return s.Took(took)
 }
 
-// Spent returns how long this wait has kept the CPU from other processes. Of a pause that another
-// process has used, it counts the part that an empty pause takes.
+// Spent returns how long this wait has kept the CPU from other processes. Each pause counts as at
+// most emptyPause, because in a longer one another process has used the CPU.
 func (s *Spinner) Spent() time.Duration { return s.spent }
 
 // Took is called with the length of a pause that the caller has made without Pause. Its result

@@ -20,7 +20,7 @@ var (
 	}
 )
 
-// name returns names[i]; without such an entry, a text like kind(7).
+// name returns names[i], or a text like QPType(7) if there is no such entry.
 func name(names []string, kind string, i int) string {
 	if i < len(names) {
 		return names[i]

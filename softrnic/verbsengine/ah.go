@@ -26,9 +26,9 @@ func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 func (a *ah) Handle() uint32 { return a.ah.Handle() }
 func (a *ah) Destroy() error { return end(a.pd.ctx, a.pd.ahs, a, a.ah.Destroy) }
 
-// checkAHs finds address handles of other contexts, whose numbers may name other address handles
-// here. It returns how many work requests are in front of the first one with such a handle, and an
-// error if there is one.
+// checkAHs refuses address handles of other contexts, whose numbers may name other address handles
+// here. It returns the index of the first work request with such a handle, and an error; if there
+// is none, len(wrs) and nil.
 func (q *qp) checkAHs(wrs []verbs.SendWR) (int, error) {
 	for i := range wrs {
 		if wrs[i].AH == nil {

@@ -40,7 +40,7 @@ var icrcShifts = func() (t [icrcShiftBits][8][16]uint32) {
 // than 4<<14 = 65536 bytes, more than the longest IP datagram has.
 const icrcShiftBits = 14
 
-// icrcShiftBy advances the CRC register over as many zero bytes as table t stands for.
+// icrcShiftBy advances the CRC register over 4<<k bytes of zero, where t is icrcShifts[k].
 func icrcShiftBy(t *[8][16]uint32, crc uint32) uint32 {
 	return t[0][crc&15] ^ t[1][crc>>4&15] ^ t[2][crc>>8&15] ^ t[3][crc>>12&15] ^
 		t[4][crc>>16&15] ^ t[5][crc>>20&15] ^ t[6][crc>>24&15] ^ t[7][crc>>28]

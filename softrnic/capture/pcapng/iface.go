@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// iface is an interface of a section.
+// iface is a captured network interface, as a section of the file describes it.
 type iface struct {
 	name     string
 	linkType LinkType

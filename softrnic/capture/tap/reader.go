@@ -50,8 +50,8 @@ func (r *reader) add(unixNanos int64, id int, f *packetio.Frame, comment string)
 	}
 }
 
-// begin begins a record with about n bytes of data. It returns false if there is no room: then the
-// packet was counted as lost.
+// begin begins a record with about n bytes of data. If the queue is full, it counts the packet as
+// lost and returns false.
 func (r *reader) begin(unixNanos int64, id, n int, comment string) bool {
 	r.counts[id].seen++
 	if len(r.buf)+recordHeader+n+len(comment) > queueBytes {

@@ -37,8 +37,8 @@ func roceFilter(also uint16) []bpf.Instruction {
 }
 
 // roceIP returns instructions that test a frame. The frame's EtherType is in the accumulator, and
-// its VLAN tag is shift bytes long. They accept the frame if the NIC takes it; otherwise the
-// program goes on behind them.
+// its VLAN tag is shift bytes long. They accept the frame if it is for the NIC; otherwise the
+// instruction behind them is executed next.
 func roceIP(shift uint32, also uint16) []bpf.Instruction {
 	if also == 0 {
 		also = wire.UDPPort

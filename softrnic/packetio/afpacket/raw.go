@@ -25,8 +25,8 @@ func epollNow(fd uintptr, events []unix.EpollEvent) (n int, err error) {
 // takes longer; then other goroutines should run if the kernel suspends its thread.
 const brief = 2 << 10
 
-// sendNow is sendmmsg that does not wait for room. It returns the number of messages that were
-// sent.
+// sendNow calls sendmmsg, which does not wait if the send queue is full. It returns the number of
+// messages that were sent.
 func sendNow(fd int, messages []mmsghdr, bytes int) (n int, errno unix.Errno) {
 	var r uintptr
 	at, num := unsafe.Pointer(unsafe.SliceData(messages)), uintptr(len(messages))

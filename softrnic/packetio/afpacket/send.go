@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 )
 
-// sendRetries is how often one Send tries again, after it has yielded the processor, when the
-// kernel has no room.
+// sendRetries is how often one Send yields the processor and tries again when the kernel has no
+// buffer for a frame.
 const sendRetries = 8
 
 // sender has the vectors of one sendmmsg call. They are in the Go heap, so that the garbage
@@ -75,9 +75,9 @@ func (s *sender) fill(frames []packetio.Frame, limit int) (messages, n int) {
 	return messages, n
 }
 
-// Send transmits the frames of b in order. If the kernel has no room, it tries again a limited
-// number of times. Then it drops and counts the frame, as it does with frames that the link refuses
-// and while the link is down.
+// Send transmits the frames of b in order. If the kernel has no buffer for a frame, Send tries
+// again up to sendRetries times. Then it drops and counts the frame, as it does with frames that
+// the link refuses and while the link is down.
 func (p *Port) Send(b *packetio.Batch) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

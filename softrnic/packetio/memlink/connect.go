@@ -31,8 +31,9 @@ type Connector struct {
 	since time.Time // when the port was last detached
 }
 
-// Connect begins to attach a port, as the end of a host, to the switch that listens on path, and
-// goes on until Close. The caller must close the port.
+// Connect starts a goroutine that attaches port, the host's end of its memory link, to the switch
+// that listens on path. It attaches the port again whenever the switch has restarted, until Close.
+// The caller must close the port.
 func Connect(path, host string, port *Port, log *slog.Logger) *Connector {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Connector{path: path, host: host, port: port, log: log, stop: stop, first: make(chan struct{})}

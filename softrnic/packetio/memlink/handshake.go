@@ -64,7 +64,7 @@ func send(conn *net.UnixConn, message any, fds ...int) error {
 }
 
 // receive reads a message with exactly n descriptors, which the caller must close. After an error
-// there are none.
+// it returns none: it has closed those that it received.
 func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(answerWait)); err != nil {
 		return nil, err

@@ -4,9 +4,10 @@ import "github.com/rdmalab/rdmalab/softrnic/packetio"
 
 // sender puts frames into one direction of a link. Only one goroutine at a time uses it.
 //
-// The frames are contiguous in the data. The frames in flight extend from first to next, perhaps
-// across the end. When no frame is in flight, the next one begins at 0 again. So if the receiver is
-// fast enough, the link uses little memory, which stays in the processor's cache.
+// Each frame is contiguous in the data area of DataBytes. The frames in flight extend from offset
+// first to offset next, perhaps across the end of the area. When no frame is in flight, the next
+// one begins at offset 0 again. So if the receiver is fast enough, the link uses little memory,
+// which stays in the processor's cache.
 type sender struct {
 	words
 	mem  []byte
@@ -39,7 +40,8 @@ func (s *sender) refresh() bool {
 	return true
 }
 
-// place returns the offset at which n bytes have room; ok is false if there is none.
+// place reserves n bytes of the data area and returns their offset; ok is false if too few are
+// free.
 func (s *sender) place(n int) (offset int, ok bool) {
 	n = (n + align - 1) &^ (align - 1)
 	switch {

@@ -44,8 +44,9 @@ func (c chain) Decode(data []byte, p gopacket.PacketBuilder) error {
 	return c.after(h, p)
 }
 
-// after adds layer l, and makes c decode the bytes behind it. Every packet ends with an ICRC, so
-// fewer than 4 bytes behind l are an error; gopacket itself would accept that l ends the packet.
+// after adds layer l to the packet p, and makes c decode the bytes behind l. Every packet ends with
+// an ICRC, so fewer than 4 bytes behind l are an error; gopacket itself would accept a packet that
+// ends with l.
 func (c chain) after(l gopacket.Layer, p gopacket.PacketBuilder) error {
 	p.AddLayer(l)
 	if err := take(l.LayerPayload(), icrcLength, "ICRC", p); err != nil {
@@ -85,8 +86,8 @@ const (
 	serviceManufacturer = 6
 )
 
-// announced returns the extended headers of an opcode, by the number of the operation (IBTA 9.2,
-// 9.3). An opcode that is not assigned has none.
+// announced returns the extended headers of an opcode (IBTA 9.2, 9.3). An opcode that is not
+// assigned has none.
 func announced(opcode uint8) headers {
 	service, operation := opcode>>5, opcode&0x1f
 	switch service {
@@ -115,7 +116,7 @@ func announced(opcode uint8) headers {
 	return nil
 }
 
-// connected returns what announced returns, for the connected services.
+// connected returns the extended headers of an operation of the services RC and UC.
 func connected(operation uint8) headers {
 	switch operation {
 	case 0x06, 0x0a, 0x0c, 0x1d: // WRITE first and only, READ request, atomic write
