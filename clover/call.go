@@ -115,7 +115,9 @@ func (c *session) notified(imm uint32) {
 	c.call.Notify(imm)
 }
 
-// message returns the bytes of a request. The metadata server will write the answer into the slot.
+// message returns the bytes of a request, whose answer the metadata server will write into the
+// slot. First it confirms the client's epoch, if no request and no report of the client can still
+// name a location of an earlier epoch.
 func (c *session) message(r *rpc.Request, slot int) []byte {
 	if c.cfg.Reporter != nil && c.lease.confirmed != c.lease.epoch {
 		c.report(true)
@@ -182,8 +184,8 @@ func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 
 // renew extends the lease after the answer a to a request that was sent at the time `sent`. If the
 // answer names a newer epoch, renew makes it the client's epoch and forgets all locations, because
-// they may name other nodes now. The client reads the answer to a report later than those of calls
-// that it sent afterwards, so a may also name an older epoch.
+// they may name other nodes now. The client may read the answer to a report after the answers to
+// later calls, so the answer may also name an older epoch.
 func (c *session) renew(sent clock.Time, a *rpc.Answer) {
 	c.lease.Extend(sent)
 	c.scarce = a.Scarce

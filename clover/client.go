@@ -279,9 +279,9 @@ func (c *session) reach(i int, deadline clock.Time) error {
 // another client.
 //
 // A request may still leave or arrive after the lease. Therefore the memory servers end the
-// connection before the nodes are given to another client. They do not end a shared connection. A
-// request on a shared queue pair may wait there for requests of other clients, and must not leave
-// after the end of the lease.
+// connection before the nodes are given to another client. On a shared queue pair a request may
+// wait for requests of other clients. There a request must complete before the lease ends:
+// otherwise the client itself ends the connection.
 //
 // do does not connect again after a failure, because reach must read the superblock first.
 func (c *session) do(deadline clock.Time, ops ...*remotemem.Op) error {

@@ -11,10 +11,10 @@
 //	slabs        nodes of 128 to 32768 bytes: each class has a part of its own, as the published
 //	             system has it, or segments of 32768 bytes that have one class or another in turn
 //
-// If the nodes of a store have several copies, each key has as many records in the directory. If
-// there is a further server, it has the record's mirror, as in other stores: a second record that
-// shows which key is lost if the others are lost. Behind its own table and slabs, each server has
-// the copies of the tables and slabs of the servers before it.
+// If the nodes of a store have several copies, each key has as many records in the directory, on
+// different servers. A server without a copy of the record has its mirror, if there is such a
+// server: a further record that shows which key is lost if the others are lost. Behind its own
+// table and slabs, each server has the copies of the tables and slabs of the servers before it.
 //
 // The versions of a key's value are a chain of nodes. The first word of each node, its header,
 // names its successor; the header of the newest node names none. A client appends a node by writing

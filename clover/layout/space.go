@@ -20,8 +20,7 @@ const (
 
 // Space is the arrangement of a store in the memory of all servers. From it every client computes
 // the same addresses. The counts are per server, and equal on all servers. Handles are numbered
-// first through server 0, then through server 1, and so on. Within a server they are numbered
-// through the classes.
+// from 1 on: first all entries of server 0, class by class, then those of server 1, and so on.
 //
 // In a fixed space the entries of each class follow those of the class before. In a shared space
 // the entries of all classes begin at the same offset. The memory is divided into segments, and the

@@ -26,11 +26,10 @@ type balance struct {
 }
 
 // slowest bounds the weights: a server gives at least the part 1/slowest of the nodes that the
-// fastest server with the same free room gives. So clients go on measuring it, and the metadata
-// server notices soon when the server is fast again.
+// fastest server with the same free room gives.
 const (
 	slowest   = 64
-	keepsPart = 4 // a new READ replaces the part 1/keepsPart of the average took
+	keepsPart = 4 // a new measurement has the weight 1/keepsPart in the moving average took
 )
 
 // weigh measures the memory servers and computes their weights, once in a quarter of a lease.

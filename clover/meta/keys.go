@@ -98,9 +98,9 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	s.open(r, a)
 }
 
-// gone reports whether a node is in memory that the server knows to be lost, perhaps only since the
-// present request. The client does not know it yet. A key that is opened with such a node would be
-// lost at once.
+// gone reports whether a node is in memory that the server knows to be lost. The server may have
+// learnt it during the present request, and the client does not know it yet. A key that is opened
+// with such a node would be lost at once.
 func (s *chains) gone(l layout.Location) bool {
 	p, ok := s.space.Place(l.Handle)
 	return !ok || s.memory[p.Server].blank && !s.copied()

@@ -34,7 +34,7 @@ type memories struct {
 	// metadata server has taken over.
 	self    uint32
 	deposed bool
-	// starting is true until New returns: no client waits.
+	// starting is true until New returns. Until then no client waits, so timeouts may be long.
 	starting bool
 	// store is the number of the store, which all its superblocks contain.
 	store uint32

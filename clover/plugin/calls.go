@@ -19,7 +19,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// pathCalls is the path of the request: POST callsRequest, answered by calls.
+// pathCalls is the path of a POST to the host's daemon: the body is a callsRequest, the answer a
+// value of type calls.
 const pathCalls = "calls"
 
 // Limits of a measurement of calls.

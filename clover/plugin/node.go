@@ -19,7 +19,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// pathStat is the path of the request: POST store.ClientOptions, answered by rpc.Stats.
+// pathStat is the path of a POST to the host's daemon: the body is a store.ClientOptions, the
+// answer an rpc.Stats.
 const pathStat = "stat"
 
 // Config describes a store. It is the body of the request store.PathStart, which goes to the host

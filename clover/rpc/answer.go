@@ -41,8 +41,8 @@ type Stats struct {
 	Servers []Share
 }
 
-// Share is a memory server's share of the nodes. Permille is how many of 1,000 nodes come from it,
-// of those for which clients name no server.
+// Share is the number of a memory server's nodes, and of those that are free. Permille is the
+// server's part, in thousandths, of the nodes that clients request without naming a server.
 type Share struct{ Nodes, Free, Permille uint64 }
 
 // shareLen is the length of a Share in an answer.
@@ -165,8 +165,8 @@ func (w *Welcome) appendTo(b []byte) []byte {
 	return b
 }
 
-// Parse reads the answer to a request with the operation op, because the body depends on it. It
-// returns ErrMessage if the bytes are not such an answer.
+// Parse reads the answer to a request of kind op, on which the body depends. It returns ErrMessage
+// if b is no valid answer.
 func (a *Answer) Parse(b []byte, op Op) error {
 	if len(b) < answerHead {
 		return ErrMessage
