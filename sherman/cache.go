@@ -35,8 +35,7 @@ const cachedOverhead = 96
 
 func (p *cached) bytes() int { return cachedOverhead + 16*len(p.keys) + 8 }
 
-// place returns the index of the last page whose lowest key is not above key, or -1 if there is
-// none.
+// place returns the index of the last page whose lowest key is at most key, or -1 if there is none.
 func (c *cache) place(key uint64) int {
 	return sort.Search(len(c.pages), func(i int) bool { return c.pages[i].lowest > key }) - 1
 }

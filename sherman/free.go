@@ -12,7 +12,7 @@ import (
 // compare-and-swap of the word. If the client gets no answer to its compare-and-swap, the page may
 // never be reused.
 
-// readHead reads the word of the list of server i.
+// readHead reads FreeWord of server i: the head of its list of pages that can be reused.
 func (c *memory) readHead(i int, deadline clock.Time) (layout.FreeHead, error) {
 	if err := c.reach(i, deadline); err != nil {
 		return 0, err
@@ -21,7 +21,7 @@ func (c *memory) readHead(i int, deadline clock.Time) (layout.FreeHead, error) {
 	return layout.FreeHead(w), err
 }
 
-// swapHead changes the word of the list of server i from the value old to the value `to`, by a
+// swapHead changes FreeWord of server i from the value old to the value `to`, by a
 // compare-and-swap. won is true if the word was changed. lost is true if the outcome is unknown,
 // because there was no answer.
 func (c *memory) swapHead(i int, old, to layout.FreeHead, deadline clock.Time) (won, lost bool, err error) {
@@ -32,8 +32,8 @@ func (c *memory) swapHead(i int, old, to layout.FreeHead, deadline clock.Time) (
 	return err == nil && was == uint64(old), err != nil, err
 }
 
-// readUnused reads the first page of the list of server i. It returns nil if the list has changed
-// since head was read.
+// readUnused reads the first page of the list of unused pages of server i, which head names. It
+// returns nil if the list has changed since head was read.
 func (c *changer) readUnused(i int, head layout.FreeHead, deadline clock.Time) (*layout.Page, error) {
 	a := layout.At(i, head.Place())
 	if !c.inside(a) {
@@ -158,8 +158,7 @@ func (c *changer) leave(deadline clock.Time) {
 	}
 }
 
-// Unused counts the pages in a server's list of merged pages, and stops counting when it has
-// counted as many as most says.
+// Unused counts the pages in a server's list of merged pages, up to the limit most.
 func (c *Client) Unused(server, most int, deadline clock.Time) (int, error) {
 	for {
 		n, err := c.countUnused(server, most, deadline)

@@ -71,9 +71,9 @@ type piece struct {
 	server   int
 	off      uint64
 	buf      []byte
-	next     int // offset of the next unused page
-	open     int // how many of its pages the loader is still filling
-	detached bool
+	next     int  // offset of the next unused page
+	open     int  // how many of its pages the loader is still filling
+	detached bool // true if no further page fits into the piece
 }
 
 // loader makes a loader for the tree on the servers. To do so it reads the superblocks, the words

@@ -37,9 +37,10 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 		case errors.Is(err, errGone) && left.Cut > 0:
 			err = nil // by now the closed page names another sibling
 		case errors.Is(err, errGone):
-			// The sibling has left the tree. It leaves only when the page to its left in the chain
-			// names it (see bypass), so no page named this one any more. The client of this page's
-			// merge died before the last step, or was fenced.
+			// The sibling has left the tree. Before a page leaves, its left neighbour in the chain
+			// is made to name the next page (see bypass). The closed page still names the page that
+			// has left, so it was not that neighbour: no page of the chain names it any more. The
+			// client of its merge died before the last step, or was fenced.
 			if err = c.retire(left, deadline); err == nil {
 				return nil
 			}
@@ -401,7 +402,7 @@ func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline cl
 			}
 		case closed.Stage != layout.Closed || !closed.Absorbed(after.Lowest):
 			return nil
-		default: // the page left may name the closed page
+		default: // the chain still leads through the closed page: take it out first
 			if err := c.finish(next, depth+1, deadline); err != nil {
 				return err
 			}

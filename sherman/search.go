@@ -166,15 +166,16 @@ func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.
 	if from <= key {
 		return sibling, nil
 	}
-	// Only the page that a closed page names can take over its range, and keeps the range then: so
-	// the sibling had not done so when the closed page named it. A reused page is not mistaken for
-	// the closed one: all of its slots are younger than the header (layout.Page.Init).
+	// Only the sibling that a closed page names can take over its range, and the sibling then keeps
+	// the range. So it had not taken over the range when the closed page named it. A reused page is
+	// not mistaken for the closed one: all of its slots are younger than the header
+	// (layout.Page.Init).
 	err := c.readPage(a, &c.page, c.pageBuf, deadline)
 	if err == nil && !c.page.Covers(key) {
 		return a, nil
 	}
 	// The sibling may have taken over the range from a cut on. Then the closed page's records from
-	// there on are former ones, which a scan must not use.
+	// the cut on are out of date, and a scan must not use them.
 	c.page.Highest = min(c.page.Highest, from)
 	return 0, err
 }
@@ -185,8 +186,8 @@ func errEnds(a layout.Addr, key uint64) error {
 	return fmt.Errorf("%w: the path to key %d ends at page %v", ErrBroken, key, a)
 }
 
-// moved records that a search reached a page through so many (steps) siblings: the index cache is
-// out of date, or the separator s is missing.
+// moved records that a search reached a page through one or more siblings (steps is their number):
+// the index cache is out of date, or the separator s is missing.
 func (c *walker) moved(steps int, s separator) {
 	c.node.count(func(st *NodeStats) { st.Moves += uint64(steps) })
 	if s.level == 1 {

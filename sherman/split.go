@@ -183,7 +183,8 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 	return 0, c.heals(h, a, s, deadline)
 }
 
-// heals writes c.ranges of c.page, the page at a, which has the separator s now.
+// heals writes the changed ranges (c.ranges) of the page at a, to which the separator s was added,
+// and releases the lock h of the page.
 func (c *changer) heals(h *held, a layout.Addr, s separator, deadline clock.Time) error {
 	if err := c.commit(h, a, c.ranges, deadline); err != nil {
 		return err

@@ -16,10 +16,10 @@ import "encoding/binary"
 //
 // Because a Closed page does not change, each step needs the lock of one page only. A client that
 // finds a Closed page can do the remaining steps: if it repeats what another client has done in
-// part, it writes the same bytes. Before the sibling of a Closed page leaves the tree, the page on
-// its left comes to name the page on its right. So if the sibling of a Closed page has left the
-// tree, the Closed page is at step 4. The leftmost page of a level is never closed, so a remembered
-// root, or a root that is being replaced, always leads to the keys.
+// part, it writes the same bytes. Before a page leaves the tree, its left neighbour comes to name
+// its right neighbour. So if a Closed page still names a sibling that has left the tree, the Closed
+// page was no longer that neighbour, and is at step 4. The leftmost page of a level is never
+// closed, so a remembered root, or a root that is being replaced, always leads to the keys.
 //
 // If the sibling has no room for the records, the page becomes Live again, in two steps: the
 // sibling refuses (Refuse), which it cannot take back while the page is Closed; then the page is
@@ -28,7 +28,7 @@ import "encoding/binary"
 //
 // A full leaf gives some of its records away in the same manner (Cede): its Cut says from which key
 // on the sibling takes over the range. Then the page becomes Live again, and ends at the cut
-// (Shrink). Until then no record of the page changes, also below the cut.
+// (Shrink). Until then no record of the page changes, not even below the cut.
 //
 // A NIC may copy the lines of a page in any order. So a READ of the sibling that began before its
 // new header was written may see that header without the copies. Therefore a reader does not look

@@ -268,7 +268,8 @@ func SplitAt(p *Page, sep uint64, to Fresh, b []byte, sib *Page, ranges []Range)
 	return splitAt(p, order[before(p, sep, order):], sep, to, b, sib, ranges)
 }
 
-// before returns how many of the records, whose slots order has by key, have keys below key.
+// before returns how many records have keys below key. order has the slots of the records to count,
+// sorted by key.
 func before(p *Page, key uint64, order []uint16) (n int) {
 	for _, i := range order {
 		if r, _ := p.Slot(int(i)); r.Key < key {
@@ -278,8 +279,8 @@ func before(p *Page, key uint64, order []uint16) (n int) {
 	return n
 }
 
-// splitPoint returns how many of the records, whose slots order has by key, stay in the page, and
-// the separator.
+// splitPoint returns how many of the page's records stay in it, and the separator. order has the
+// slots of the records, sorted by key; key is that of the record to be added.
 func splitPoint(p *Page, key uint64, order []uint16) (at int, sep uint64) {
 	n, below := len(order), before(p, key, order)
 	switch at = n / 2; {

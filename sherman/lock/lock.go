@@ -25,8 +25,8 @@ type Held struct {
 	// server has ended that connection, one of these WRITEs may still release the word, so reading
 	// the word shows nothing. 0 means that the word certainly has Tag.
 	Doubt uint64
-	// Boot is the boot number of the memory server when Tag was written. Since is the time of that,
-	// by the node's clock.
+	// Boot is the boot number of the memory server when Tag was written. Since is when Tag was
+	// written, by the node's clock.
 	Boot  uint64
 	Since clock.Time
 }
@@ -72,8 +72,8 @@ func (t *Table) Enter(k Key, wake func()) *Ticket {
 	return tk
 }
 
-// Doubts lists, in order, the locks whose words may still have this node's tag although no client
-// is in the queue.
+// Doubts lists the locks whose words may still have this node's tag although no client is in the
+// queue. The list is sorted by server and index.
 func (t *Table) Doubts() []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
