@@ -41,7 +41,7 @@ type Host interface {
 // implement it, those of the simulator do not.
 type OneRMAHost interface {
 	Host
-	// OneRMA returns that NIC. If the host has none, the error says how to get one.
+	// OneRMA returns the host's 1RMA NIC. If the host has none, the error says how to get one.
 	OneRMA() (*onermahost.NIC, error)
 	// Awake blocks while the programs of the host hang. The threads of a service call it after they
 	// have waited for something other than a NIC.

@@ -62,11 +62,11 @@ type TrialServer struct {
 	// has replaced it: then serve returns Replaced.
 	Start    func(cfg passive.Config, m rdmacm.Manager, deadline clock.Time) (serve func() error, err error)
 	Replaced error
-	// Resident, if not nil, is called before the first Start, with a context of the server's host
-	// which outlives the server, as that of the host's daemon does: the store's data are in the
-	// memory of that host. Then servers are started on that host alone, the next one when the
-	// former one has ended. If the host's NIC crashes, the data are lost: Resident is called again
-	// when it is back, and the store is empty.
+	// Resident, if not nil, is called before the first Start. It is for a store whose data are in
+	// the memory of the server's host. ctx belongs to that host and outlives the server, like the
+	// context of the host's daemon. With Resident, servers are started on that host alone, the next
+	// one when the former one has ended. If the host's NIC crashes, the data are lost: when the NIC
+	// is back, Resident is called again, and the store is empty.
 	Resident func(ctx verbs.Context) error
 	// Open opens a client. hosts are the hosts on one of which a server may run.
 	Open func(cfg passive.Config, hosts []netip.Addr, deadline clock.Time) (kv.Store, error)

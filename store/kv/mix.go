@@ -40,7 +40,8 @@ func ParseMix(text string) (w Workload, err error) {
 	return w, nil
 }
 
-// maxSet is how many times set tries again when other clients delete and insert its key meanwhile.
+// maxSet is how many times set tries PUT and INSERT of a key that other clients delete and insert
+// meanwhile.
 const maxSet = 16
 
 // set sets the value of a key. If the workload deletes keys, it inserts a key that does not exist.

@@ -61,8 +61,8 @@ func (c *runner) replay(ops []Op, stop func() bool) *Result {
 }
 
 // Generate returns n operations that the clients of a workload would execute, at RunConfig.Rate for
-// each client. The seed decides all of them. If stop is not nil, Generate calls it between
-// operations, and ends early when it returns true.
+// each client, or 1,000 per second if Rate is 0. The seed decides all of them. If stop is not nil,
+// Generate calls it between operations, and ends early when it returns true.
 func Generate(cfg RunConfig, n int, seed uint64, stop func() bool) []Op {
 	cfg = cfg.withDefaults()
 	period := time.Duration(float64(time.Second) / cmp.Or(cfg.Rate, 1000))

@@ -100,9 +100,10 @@ type RunConfig struct {
 	Warmup, Duration time.Duration
 	// Ops is the number of counted operations after which a client ends; 0 means no limit.
 	Ops uint64
-	// Rate is how many operations a client starts per second, even if earlier ones have not ended
-	// (open loop). Latencies then count from the time at which an operation was due. 0 means that
-	// each operation starts when the client's previous one has ended (closed loop).
+	// Rate is how many operations of a client become due per second, whether or not earlier ones
+	// have ended (open loop). A due operation waits until the client has ended the previous one.
+	// Its latency counts from the time at which it was due. 0 means that each operation is due when
+	// the client's previous one has ended (closed loop).
 	Rate float64
 	// Pace is how many times faster than recorded Replay executes a trace; 0 means that each
 	// operation starts when the client's previous one has ended. Only Replay uses it.

@@ -32,13 +32,14 @@ type CoordinatorConfig struct {
 // Bounds of a coordinator.
 const (
 	maxSessions = 4096
-	// maxWaiting bounds the changes that have not begun. A client that has given one change up may
-	// have two of them.
+	// maxWaiting bounds the changes that wait to begin. A client whose deadline has passed during
+	// one change may have another one here.
 	maxWaiting = 2 * maxSessions
 	// sessionLeases is the number of leases without a message after which the coordinator may
 	// forget a session, to make room for another. A client that goes on later begins a new session.
 	sessionLeases = 2
-	// maxLog bounds the records that are kept for a server that is being copied.
+	// maxLog bounds the records that are kept for a server that does not have its whole copy of the
+	// table yet.
 	maxLog = 8192
 	// sendWindow and copyWindow bound what is in flight to a server, in records and bytes.
 	sendWindow = 64
@@ -83,7 +84,7 @@ type Coordinator struct {
 	store    uint64 // number of the store
 	table    *table
 	memory   Bytes
-	members  []*member // servers that are copied, used or fenced, in the order of their joins
+	members  []*member // servers in any memberState, in the order of their joins
 	last     map[netip.Addr]uint64
 	sessions map[uint64]*session
 	epoch    uint64

@@ -167,7 +167,8 @@ func (c *Coordinator) admit() {
 	}
 }
 
-// push sends what a member has room for.
+// push sends a member as much of its copy of the table, and as many records, as may be in flight
+// (copyWindow, sendWindow).
 func (c *Coordinator) push(now clock.Time, m *member, out *Outbox) {
 	if m.state != memberCopying && m.state != memberActive {
 		return

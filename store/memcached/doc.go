@@ -14,10 +14,10 @@
 //
 // Nothing is evicted: a full table refuses new keys with text.NoRoom. Nothing expires, because the
 // server could not hide an expired item from clients that read it without the server's process. A
-// command that would store an item with a future exptime is refused. One whose exptime has passed
-// is STORED and removes the item, as if it had expired at once. (Clients use such an add to find
-// out whether an item exists.) A set that is refused leaves the former item. The unique number of
-// gets and cas is the version of the item in the table.
+// command that would store an item with a future exptime is refused. A command whose exptime has
+// passed is answered STORED and removes the item, as if the item had expired at once. (Clients use
+// such an add to find out whether an item exists.) A set that is refused leaves the former item.
+// The unique number of gets and cas is the version of the item in the table.
 //
 // # Order
 //

@@ -151,7 +151,8 @@ func (c *Client) dial(qp verbs.QP, until clock.Time) error {
 	return nil
 }
 
-// connect connects to a program, unless there is a connection.
+// connect connects the queue pair for GETs, for which the server makes a program, unless it is
+// connected.
 func (c *Client) connect(deadline clock.Time) error {
 	for {
 		err := c.gets.Open(0, min(deadline, c.rt.Now().Add(openTime)))
@@ -165,7 +166,7 @@ func (c *Client) connect(deadline clock.Time) error {
 	}
 }
 
-// Get implements kv.Store. The server's NIC answers it, unless the client was opened with another
+// Get implements kv.Store. The server's NIC answers it, unless ClientConfig.Gets asks for another
 // way.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	c.cost = kv.Cost{}

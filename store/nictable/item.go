@@ -14,7 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/memcached"
 )
 
-// pathItem is POST itemRequest: Item.
+// pathItem is the path of a POST to the host's daemon: the body is an itemRequest, the answer an
+// Item.
 const pathItem = "item"
 
 // itemRequest asks a host to read an item of memcached's protocol. The host opens a client for it.

@@ -94,8 +94,8 @@ func (c *Conn) Expect(n int, check func(server int, first []byte) error) {
 	c.first, c.check = make([]byte, n), check
 }
 
-// Become ends all connections and sets the owner of the later ones. No other client may have the
-// same owner number.
+// Become ends all connections and sets the owner number of later connections. No other client may
+// have the same number.
 func (c *Conn) Become(owner uint32) error {
 	var errs []error
 	for i := range c.mems {

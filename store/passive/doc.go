@@ -13,7 +13,7 @@
 //   - A WRITE to memory that no other client writes, and that no client reads yet.
 //   - A CAS to a value that no other operation ever writes to this word. Change says whether it was
 //     made, or that this is unknown.
-//   - An addition to a counter that may leave numbers out.
+//   - A FETCH_ADD on a counter that may skip numbers.
 //
 // # Owners and other memory
 //

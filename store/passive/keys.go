@@ -20,7 +20,7 @@ type Keys struct {
 	Slots   int // 1 or more
 }
 
-// Validate returns an error, which wraps kv.ErrNoEffect, if no table can be like that.
+// Validate returns an error, which wraps kv.ErrNoEffect, if no table can have these fields.
 func (k Keys) Validate() error {
 	if k.At%8 != 0 || k.SlotLen%8 != 0 || k.SlotLen < 8 || k.SlotLen > window || k.Slots < 1 {
 		return fmt.Errorf("%w: %d slots of %d bytes from address %d on: want at least one, of 8 to %d bytes; length and address are multiples of 8",
@@ -45,9 +45,10 @@ func PlaceOf(key uint64, servers int) (server int, slot uint64) {
 	return int(h % uint64(servers)), h / uint64(servers)
 }
 
-// Find returns the server and the number of the slot of a key, and copies what follows the key
-// there into rest. If k is not valid, the error is that of Validate. If the key has no slot and
-// claim is true, Find claims a slot for it, by CAS. Otherwise the error is kv.ErrNotFound.
+// Find returns the server and the number of the slot of a key. It copies the bytes of the slot that
+// follow the key into rest. If k is not valid, the error is that of Validate. If the key has no
+// slot and claim is true, Find claims a slot for it, by CAS. If claim is false, the error is
+// kv.ErrNotFound.
 //
 // A key's slots are tried in one order, and a key takes the first one that is free. So all clients
 // find a key in the same slot, and a free slot ends the search.

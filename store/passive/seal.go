@@ -29,8 +29,8 @@ func Seal(b, value []byte, words ...uint64) []byte {
 	return b
 }
 
-// Unseal returns the sealed value at the beginning of b. ok is false if the words before it are
-// others than words, or if the value is not whole because it was being written during the read.
+// Unseal returns the sealed value at the beginning of b. ok is false if the words before the value
+// differ from words, or if the value is torn: it was being written during the read.
 func Unseal(b []byte, words ...uint64) (value []byte, ok bool) {
 	le, n := binary.LittleEndian, SealLen(len(words))
 	if len(b) < n {

@@ -52,11 +52,12 @@ const (
 	// twice as long, up to centralPauses.
 	centralPause  = 200 * time.Microsecond
 	centralPauses = 10 * time.Millisecond
-	// askAgain is the time that a client waits for the first answer to a request that changes
-	// nothing. Then it connects again and repeats the request. Each time it waits twice as long.
+	// askAgain is how long the first attempt of a request that changes nothing waits for the
+	// answer. Then the client connects again and repeats the request. Each attempt waits twice as
+	// long as the one before.
 	askAgain = 100 * time.Millisecond
-	// answerMargin decides which part of the time until the deadline is left for the coordinator's
-	// answer to arrive: 1/answerMargin.
+	// answerMargin: the part 1/answerMargin of the time until the deadline is reserved for the
+	// coordinator's answer to arrive.
 	answerMargin = 8
 )
 

@@ -21,8 +21,8 @@ const CentralService = "pdpm-central"
 // Bounds and times of a coordinator.
 const (
 	maxConns = 4096
-	// acceptors is the number of threads that accept connections. A client that gives up while it
-	// connects blocks only one of them.
+	// acceptors is the number of threads that accept connections. A client that does not complete
+	// its connection blocks only one of them.
 	acceptors     = 16
 	acceptTimeout = time.Second
 	// A coordinator looks once per watchPause whether another one has taken the table over. It
@@ -49,7 +49,7 @@ type CoordinatorConfig struct {
 type Coordinator struct {
 	cfg CoordinatorConfig
 	rt  verbs.Runtime
-	// number is the owner of this coordinator's connections to memory servers
+	// number is the owner number under which this coordinator connects to memory servers.
 	number   uint32
 	own      *passive.Conn // connections that takeOver uses, and later watch
 	super    passive.Super

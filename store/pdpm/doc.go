@@ -82,7 +82,7 @@
 // A new coordinator puts its number into the superblocks. Each memory server ends the connections
 // of the former coordinator. Then the new coordinator reads all entries. Of the two copies of an
 // entry, the whole one with the greater version counts. So a change that the former coordinator has
-// answered is kept. One that it has not answered may happen now.
+// answered is kept. A change that it has not answered may take effect now.
 //
 // A former coordinator may continue after a pause. Before it answers from its index, it confirms
 // the answer by a READ, which the memory server refuses. If a memory server has restarted and

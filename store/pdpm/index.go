@@ -125,8 +125,8 @@ func (x *index) change(f func()) {
 	f()
 }
 
-// release gives the key to the request that has waited longest. Without one, a key that add has
-// added and that was not sent to the server loses its entry again.
+// release gives the key to the request that has waited longest. If no request waits, a new key that
+// was not sent to the server loses its entry again.
 func (x *index) release(p *place) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

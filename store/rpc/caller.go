@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// Caller is a client's end: one call at a time, over one peer of a fabric. The fabric's buffer
+// Caller makes the calls of a client, one at a time, over one peer of a fabric. The fabric's buffer
 // needs verbs.RemoteWrite as access, and the peer at least one receive for each answer that may
 // come.
 type Caller struct {

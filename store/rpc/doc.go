@@ -1,6 +1,6 @@
 // Package rpc has both ends of calls over reliable connections, for a store that has a server: a
-// Server for many clients, and a Caller on a remotemem.Fabric. It moves bytes. What they mean, and
-// which calls may be made twice, belongs to the store.
+// Server for many clients, and a Caller on a remotemem.Fabric. It moves bytes. The store decides
+// what they mean, and which calls may be made twice.
 //
 // A request is one SEND. The answer is one WRITE with immediate data into a buffer of the client,
 // which the request names: so an answer needs no receive buffer of its length, and one that comes

@@ -74,9 +74,9 @@ const (
 	// answer may send its next request before the server has seen the acknowledgement of the
 	// answer.
 	maxAnswers = 16
-	// acceptors is how many threads accept connections. A client that answers slowly or has given
-	// up blocks only one of them, for acceptTimeout at most. stopPause is the period at which Stop
-	// polls.
+	// acceptors is how many threads accept connections. A client that answers slowly, or not at
+	// all, blocks only one of them, for acceptTimeout at most. stopPause is the period at which
+	// Stop polls.
 	acceptors     = 32
 	acceptTimeout = time.Second
 	stopPause     = time.Millisecond

@@ -11,18 +11,19 @@
 //
 // # Guarantees
 //
-// A Free gives each place at most as often as it was put in, and the one first that has been free
-// for longest. So a place rests as long as possible before it is used again, and a reader that
-// comes late finds what it looked for more often.
+// A Free gives each place at most as often as it was put in. Of a server's places it first gives
+// the one that has been free for longest. So a place rests as long as possible before it is used
+// again, and a late reader more often still finds what it looks for.
 //
 // A segment of a Table that has had a class gets another one only after Rest and a Wake for a later
 // epoch. An epoch is a step that every client confirms when it has forgotten all places that it
 // knew before. Without that wait, a request for a place of the former class could find the bytes of
 // another place that look like what it expects.
 //
-// The caller writes classes to the memory servers before it gives out a place of the segment, so
-// that they survive it. The caller also decides when no request can reach a place any more. The
-// passing of time alone does not show that: see package lease.
+// The caller writes a segment's class to the memory servers before it gives out a place of the
+// segment, so that the class survives a crash of the caller. The caller also decides when no
+// request can reach a place any more. The passing of time alone does not show that: see package
+// lease.
 //
 // Lengths and offsets are in bytes, servers and segments count from 0. Nothing here blocks, and one
 // thread at a time uses a value; the zero values of Free, Queue and Chunks are empty.

@@ -28,7 +28,7 @@ type loop struct {
 
 	mu     sync.Mutex // guards the fields below, and Machine
 	box    kvcs.Outbox
-	behind []kvcs.Rekey // REKEYs for which due has had no room
+	behind []kvcs.Rekey // REKEYs that wait because the channel due is full
 	closed bool
 	kvcs.Machine
 }

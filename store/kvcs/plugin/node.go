@@ -61,7 +61,7 @@ type node struct {
 
 func newNode(h store.Host) store.Node { return &node{host: h} }
 
-// onerma returns the host's 1RMA NIC and what stops its threads.
+// onerma returns the host's 1RMA NIC, and Awake of the host (store.OneRMAHost).
 func (n *node) onerma() (*onermahost.NIC, func(), error) {
 	h, ok := n.host.(store.OneRMAHost)
 	if !ok {
@@ -193,7 +193,7 @@ func (n *node) startReplica(s *onermahost.NIC, awake func(), in *request) error 
 	return nil
 }
 
-// open opens what a part needs. The caller holds mu.
+// open makes a part, with its UDP socket and its process on the NIC s. The caller holds mu.
 func (n *node) open(s *onermahost.NIC, awake func()) (*part, error) {
 	conn, err := listen(s.Addr())
 	if err != nil {
