@@ -32,7 +32,8 @@ func (c *session) copied() bool { return c.space.Backups > 0 }
 // maxCopies is the largest number of copies of a node.
 const maxCopies = layout.MaxBackups + 1
 
-// copies returns the copies of a node that count, beginning with the first.
+// copies returns the n copies of a node on servers whose copies count, beginning with the first.
+// The metadata server has given these servers a generation other than 0.
 func (c *session) copies(p layout.Place) (list [maxCopies]layout.Place, n int) {
 	for j := range c.space.Backups + 1 {
 		if q := c.space.Copy(p, j); c.servers[q.Server].generation != 0 {
@@ -43,7 +44,7 @@ func (c *session) copies(p layout.Place) (list [maxCopies]layout.Place, n int) {
 	return list, n
 }
 
-// first returns the copy of a node that readers read.
+// first returns the copy of a node that readers read: the first one that counts.
 func (c *session) first(p layout.Place) (layout.Place, error) {
 	if !c.copied() {
 		return p, nil
@@ -108,7 +109,7 @@ func (c *appender) swapCopies(at attempt, n node, deadline clock.Time) (was layo
 		return 0, err
 	}
 	if at.epoch != c.lease.epoch {
-		return 0, errEpoch // the client has called the metadata server while it connected
+		return 0, errEpoch // while it connected, the client has learnt of a new epoch
 	}
 	free, link := layout.Header(at.Version), layout.Superseded(at.Version, n.at)
 	for i := k - 1; i >= 0; i-- {
@@ -116,7 +117,7 @@ func (c *appender) swapCopies(at attempt, n node, deadline clock.Time) (was layo
 		c.fab.CompareSwap(o, c.servers[list[i].Server].target(list[i].Offset), uint64(free), uint64(link), c.at.words)
 		if err := c.do(deadline, o); err != nil {
 			if i < k-1 {
-				err = fmt.Errorf("%w: %v", errOpen, err) //nolint:errorlint // errLease would say that nothing was posted
+				err = fmt.Errorf("%w: %v", errOpen, err) //nolint:errorlint // a wrapped errLease would mean that nothing was posted
 			}
 			return 0, err
 		}

@@ -150,8 +150,9 @@ func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, e
 // request to another node, where it succeeded, and has been restarted since.
 var errOtherEnd = errors.New("the append found a node of another version")
 
-// follows reports whether n is the successor of node `at`, if a compare-and-swap on its header has
-// found the value was.
+// follows reports whether n is the successor of the node `at`. was is the header of `at` that the
+// client's compare-and-swap has found: the expected one, which it has replaced, or one that already
+// names n.
 func (n node) follows(at layout.Location, was layout.Word) bool {
 	next, more := was.Next()
 	return was == layout.Header(at.Version) || more && next == n.at && was.Valid()

@@ -2,7 +2,8 @@ package layout
 
 import "fmt"
 
-// Handle names a slab entry of any memory server. 0 names none.
+// Handle is the number of an entry, which is the memory of one node. The entries of all memory
+// servers are numbered together (see Space). 0 names none.
 type Handle uint32
 
 // Version counts the uses of a slab entry, from 1 to MaxVersion. After MaxVersion an epoch must end
@@ -102,8 +103,8 @@ func (w Word) String() string {
 	return fmt.Sprintf("v%d newest", w.EntryVersion())
 }
 
-// Location names one version of one entry, and so one node. Of a key's chain a client remembers
-// only the location of a node and the slot.
+// Location names one version of one entry, and so one node. Of a key, a client remembers only the
+// location of a node in its chain, and the slot.
 type Location struct {
 	Handle  Handle
 	Version Version

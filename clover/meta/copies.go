@@ -16,7 +16,8 @@ import (
 // copied reports whether the store has several copies of each node.
 func (s *memories) copied() bool { return s.space.Backups > 0 }
 
-// copies returns the copies of an entry or of a table that count, beginning with the first.
+// copies returns the copies of an entry or of a table on servers that are not out, beginning with
+// the first.
 func (s *memories) copies(p layout.Place) (list []layout.Place) {
 	for j := range s.space.Backups + 1 {
 		if q := s.space.Copy(p, j); !s.memory[q.Server].out {
@@ -27,7 +28,7 @@ func (s *memories) copies(p layout.Place) (list []layout.Place) {
 }
 
 // copyOf returns the first copy of an entry or of a table that counts, or the last one if `last` is
-// true.
+// true. If none counts, it returns errDown.
 func (s *memories) copyOf(p layout.Place, last bool) (layout.Place, error) {
 	if !s.copied() {
 		return p, nil
@@ -42,7 +43,7 @@ func (s *memories) copyOf(p layout.Place, last bool) (layout.Place, error) {
 	return list[0], nil
 }
 
-// writeCopies writes b to all copies of a table.
+// writeCopies writes b to all copies of a table that count.
 func (s *memories) writeCopies(p layout.Place, b []byte) error {
 	for _, q := range s.copies(p) {
 		if err := s.reach(q.Server); err != nil {

@@ -146,9 +146,9 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 }
 
 // late reports whether a request is a late copy from an earlier connection of its client. The
-// client has given the request up and has sent others since. A late OpHello would end the client's
-// present number. A late OpOpen would open a key with a node that the client now uses for another
-// key.
+// client no longer waits for its answer, and has sent other requests since. A late OpHello would
+// end the client's present number. A late OpOpen would open a key with a node that the client now
+// uses for another key.
 func (s *Server) late(r *rpc.Request) bool {
 	if r.Op != rpc.OpHello {
 		cl := s.clients[r.Client]

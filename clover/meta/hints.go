@@ -55,7 +55,7 @@ func (s *Server) gather(r *rpc.Request) {
 	}
 }
 
-// collect stores the appends that a client reports as hints.
+// collect stores, as hints, the appends that a client reports.
 func (s *chains) collect(client uint32, records []rpc.Record) {
 	for i := range records {
 		rec := &records[i]

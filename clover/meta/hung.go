@@ -64,7 +64,7 @@ func watchServices(s *Server, now clock.Time) error {
 	for i := range s.watched {
 		w := &s.watched[i]
 		ran, fresh, known := w.take(now)
-		if s.memory[i].out || !s.connected(i) { // the service has to answer before the server is connected again
+		if s.memory[i].out || !s.connected(i) { // a new connection needs an answer of the service, so earlier questions do not matter
 			w.missed, w.asked = 0, 0
 			continue
 		}

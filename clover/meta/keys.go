@@ -147,9 +147,9 @@ func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	s.writeShortcut(e)
 }
 
-// nearSlot moves a free slot whose shortcut is on the server of the node at to the end of the list.
-// It looks at the last slotsSearched slots. Clients that use the key are connected to that server
-// anyway.
+// nearSlot moves a free slot to the end of the list: one whose shortcut is on the same server as
+// the node `at`. It looks at the last slotsSearched slots. Clients that use the key are connected
+// to that server anyway.
 func nearSlot(space *layout.Space, slots []uint32, at layout.Location) {
 	last := len(slots) - 1
 	p, _ := space.Place(at.Handle)

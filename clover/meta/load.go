@@ -31,7 +31,7 @@ func (s *Server) load() error {
 		s.store = uint32(s.rt.Rand().Uint64()) | 1
 	}
 	// Clients of an earlier incarnation of the metadata server must not be taken for clients of
-	// this one, even if no superblock says how many incarnations there were.
+	// this one. If no superblock says how many incarnations there were, the number is random.
 	if !whole {
 		s.owner = s.store % firstIncarnations
 	}

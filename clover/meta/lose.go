@@ -136,8 +136,8 @@ func (s *Server) recoverOrphans(now clock.Time) {
 	list, per := s.heldBy(orphan), s.space.Entries.Total()
 	// the same order as in freeAll: in turn from all servers
 	slices.SortStableFunc(list, func(a, b layout.Handle) int { return cmp.Compare((int(a)-1)%per, (int(b)-1)%per) })
-	// A client may have got the node with its next version, or with the version free.front, and may
-	// have written nothing into it.
+	// A client may have got the node with the version after that in its header, or with the version
+	// free.front, without writing to it. Its next use must have a later version.
 	spared := func(h layout.Handle) layout.Version {
 		v := s.nodes.held[h].version
 		if next, ok := v.Next(); ok {

@@ -70,7 +70,8 @@ func (s *pool) readTable(i int) error {
 	return nil
 }
 
-// exists reports whether the segment of node h has the class of h.
+// exists reports whether the segment of node h has the class of h. If not, there is no such node at
+// present.
 func (s *pool) exists(h layout.Handle) bool {
 	if !s.space.Shared {
 		return true
@@ -157,8 +158,9 @@ func (s *pool) growFor(c layout.Class, server, n int) {
 	}
 }
 
-// rest makes segments whose nodes are all free rest (see above): they lose their class after the
-// next epoch. It spares segments of class asks and, on each server, the segment for tombstones.
+// rest makes segments rest whose nodes are all free: they lose their class when every client has
+// confirmed a new epoch. It spares segments of class asks and, on each server, the segment for
+// tombstones.
 func (s *pool) rest(asks layout.Class) {
 	if !s.space.Shared || s.segments.Resting() > 0 || s.rt.Now() < s.segments.restAt {
 		return
