@@ -37,7 +37,7 @@ const (
 	moved
 )
 
-// mover makes room for the record that the operation of its changer adds.
+// mover makes room in a full leaf for the record that an operation adds.
 type mover struct{ *changer }
 
 // room gets what an operation needs to add a record with a key to the full page at a: a page for a
@@ -48,7 +48,7 @@ func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
 	if !errors.Is(full, kv.ErrFull) || level > 0 || c.super.Shape.Kind != layout.Hardened || c.shifts >= maxShifts {
 		return full
 	}
-	wrote := c.wrote // WRITEs that only move records are not effects of the operation
+	wrote := c.wrote // WRITEs that only move records are no effect of the operation (kv.ErrNoEffect)
 	defer func() { c.wrote = wrote }()
 	out, err := c.shift(a, key, deadline)
 	if err == nil && out == noRoom {

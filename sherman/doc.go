@@ -50,9 +50,9 @@
 //     the owner of each connection. A client that has seen the same tag for longer than the lease
 //     makes the service end all connections of the owner (the fence), and only then swaps its own
 //     tag in. So no request that the owner had in flight can arrive afterwards. Formatting a tree
-//     over an older one begins with the fence of all earlier owners, whose numbers are never given
-//     out again. A hardened page needs no repair. If a split has no separator yet, the next writer
-//     that passes it adds the separator. Clocks of different machines are never compared.
+//     over an older one fences all earlier owners first, and their numbers are never given out
+//     again. A hardened page needs no repair. If a split has no separator yet, the next writer that
+//     passes it adds the separator. Clocks of different machines are never compared.
 //   - An operation whose connection fails finds out whether it took effect: the new connection
 //     first ends the old one, then the lock word shows the outcome (see resolve). kv.ErrTimeout,
 //     outcome unknown, remains for operations whose deadline passes and for nodes that were fenced.

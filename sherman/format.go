@@ -109,10 +109,10 @@ func (m *maker) close() error {
 // zeros is the number of bytes that one WRITE clears.
 const zeros = 64 << 10
 
-// Format makes an empty tree on memory servers, whatever they contain. Before it writes anything,
-// it fences the clients of an earlier tree: none of their requests arrives later, and no client of
-// the new tree gets one of their owner numbers. The operations of the earlier clients end with
-// kv.ErrLost.
+// Format makes an empty tree on memory servers, whatever they contain. On each server it first
+// clears the superblock and fences the clients of an earlier tree: none of their requests arrives
+// later, and no client of the new tree gets one of their owner numbers. The operations of the
+// earlier clients end with kv.ErrLost.
 func Format(cfg Config, servers []netip.Addr, f FormatConfig, deadline clock.Time) (_ layout.Superblock, err error) {
 	m, err := newMaker(cfg, servers, max(zeros, layout.MaxPage), deadline)
 	if err != nil {

@@ -301,7 +301,7 @@ func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 	if pass && len(ranges) == 0 && h.ticket.Pass(h.leaves(0)) {
 		return nil
 	}
-	// first is true if the WRITEs must be acknowledged before the client gives up the lock
+	// first is true if the WRITEs must be acknowledged before the lock is handed over or released.
 	first := len(ranges) > 0 && (pass || c.node.cfg.Uncombined)
 	if !first {
 		c.unlock(h, len(ranges))
@@ -326,7 +326,7 @@ func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 	return nil
 }
 
-// unlock makes operation i a WRITE that releases the lock word.
+// unlock prepares operation i of c.ops: the WRITE that releases the lock word of h.
 func (c *locker) unlock(h *held, i int) {
 	c.fab.Write(&c.ops[i], c.lockTarget(h.key), c.wordAt(wordZero), 8)
 }

@@ -25,7 +25,7 @@ const maxMerges = 16
 // returns nil when the page is out of the tree, or open again because its sibling has no room, also
 // if another client has done this. depth is the number of nested calls of finish.
 func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
-	wrote := c.wrote // WRITEs of a merge are not effects of the operation
+	wrote := c.wrote // WRITEs of a merge are no effect of the operation (kv.ErrNoEffect)
 	defer func() { c.wrote = wrote }()
 	for tries := 0; depth < maxMerges && tries < maxRestarts; tries++ {
 		left, err := c.header(a, deadline)
@@ -162,9 +162,9 @@ func (c *changer) repoint(w pointer, deadline clock.Time) error {
 	})
 }
 
-// absorb makes the sibling of the closed page left take over that page's range, or refuse it if the
-// sibling has no room for the records. This is rare, because there was room when the page was
-// closed.
+// absorb makes the sibling of the closed page `left` take over that page's range. If the sibling
+// has no room for the records, absorb makes it refuse the range. This is rare, because there was
+// room when the page was closed.
 func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Sibling, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Live || p.Lowest != left.Highest {
@@ -186,7 +186,7 @@ func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 	})
 }
 
-// open makes the closed page left Live again, because its sibling has refused to take over its
+// open makes the closed page `left` Live again, because its sibling has refused to take over its
 // range.
 func (c *changer) open(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Self, deadline, func(p *layout.Page) error {
@@ -259,8 +259,8 @@ func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) er
 	return c.retire(left, deadline)
 }
 
-// retire makes the closed page left Unused, and adds it to a list of its server. No page names it
-// any more.
+// retire makes the closed page `left` Unused, and adds it to its server's list of unused pages. No
+// page of the tree names it any more.
 func (c *changer) retire(left layout.Header, deadline clock.Time) error {
 	f, ok := layout.Fresh{}, false
 	err := c.under(left.Self, deadline, func(p *layout.Page) error {
@@ -310,9 +310,9 @@ func (c *changer) closeInner(p *layout.Page, deadline clock.Time) (layout.Addr, 
 	return p.Self, nil
 }
 
-// redirect replaces the pointers to the closed page left by pointers to its sibling. The pointers
-// are in the pages of the level above that cover the keys from the page's lowest key to its reach.
-// If such a page is closed, they may also be in its sibling, which has taken over its range.
+// redirect makes all pointers to the closed page `left` name its sibling instead. They are in the
+// pages of the level above that cover the keys from the lowest key of `left` to its reach. If such
+// a page is closed, they may also be in that page's sibling, which has taken over its range.
 func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) error {
 	at, err := c.descend(left.Lowest, left.Level+1, true, deadline)
 	for err == nil && at != 0 {
@@ -353,9 +353,9 @@ func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) e
 	return err
 }
 
-// bypass works on the left neighbours of the closed page `left`. It first takes out of the tree the
-// neighbours that are closed and whose ranges left has taken over. Then, if relink is true, it
-// makes the remaining left neighbour name the sibling of left.
+// bypass works on the left neighbours of the closed page `left`. First it takes out of the tree the
+// neighbours that are closed and whose ranges `left` has taken over. Then, if relink is true, it
+// makes the remaining left neighbour name the sibling of `left`.
 func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline clock.Time) error {
 	for range maxMerges {
 		at, err := c.descend(left.Lowest-1, left.Level, true, deadline)

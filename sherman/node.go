@@ -11,8 +11,8 @@ import (
 )
 
 // Node is a compute node: the state that its clients share. To the memory servers, all clients of a
-// node are one owner of locks, and a fence hits all of them. Any thread may call the methods of a
-// Node.
+// node are one owner of locks, and a fence ends the connections of all of them. Any thread may call
+// the methods of a Node.
 type Node struct {
 	cfg   NodeConfig
 	locks *lock.Table

@@ -12,8 +12,8 @@ import (
 // resolve finds the outcome of a commit whose connection failed. The client connects again. The
 // server first ends the old connection, so that none of its requests arrives later. Then, if the
 // node was not fenced, the lock word shows the outcome. If the word still has the node's tag, the
-// client repeats all WRITEs, which does no harm if they were executed before. If it does not, the
-// WRITE that releases the lock was executed, and so were all WRITEs before it.
+// client repeats all WRITEs, which does no harm if they were executed before. If the word has
+// another value, the WRITE that releases the lock was executed, and so were all WRITEs before it.
 func (c *locker) resolve(h *held, a layout.Addr, ranges []layout.Range, released bool, err error, deadline clock.Time) error {
 	late := max(deadline, c.rt.Now().Add(settleTimeout))
 	c.node.count(func(s *NodeStats) { s.Doubts++ })

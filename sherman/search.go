@@ -79,7 +79,8 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		if err = c.restart(err, key, deadline); err == nil {
 			continue
 		}
-		// The lost page may be an internal one, and the leaf with the key may be on another server.
+		// The lost page may be an internal one. Then the leaf with the key may be on another
+		// server, and the key may not be lost.
 		if errors.Is(err, kv.ErrLost) {
 			err = noEffect(err)
 		}

@@ -110,8 +110,8 @@ func (h *Header) RefusedBy(right *Header) bool {
 	return right.Lowest == h.Highest && right.Refuses != h.Opened
 }
 
-// Refuse makes page p refuse to take over the range of left, the closed page to its left, because p
-// has no room for its records.
+// Refuse makes page p refuse to take over the range of `left`, the closed page before it, because p
+// has no room for the records.
 func Refuse(p, left *Page) Range {
 	p.Refuses = !left.Opened
 	return p.putHeader()
@@ -172,9 +172,9 @@ func Shrink(p *Page, ranges []Range) []Range {
 	return append(ranges, p.putHeader())
 }
 
-// Absorb makes page p take over the range of left, the closed page to its left, with copies of its
-// records. It appends the ranges of p that must be written, in their order. It returns false if p
-// has too few free slots for the records.
+// Absorb makes page p take over the range of `left`, the closed page before it, with copies of the
+// records of `left`. It appends the ranges of p that must be written, in their order. It returns
+// false if p has too few free slots for the records.
 func (p *Page) Absorb(left *Page, ranges []Range) (_ []Range, ok bool) {
 	if p.Level > 0 {
 		if p.FreeSlot() < 0 {
@@ -193,9 +193,9 @@ func (p *Page) Absorb(left *Page, ranges []Range) (_ []Range, ok bool) {
 	return append(ranges, p.putHeader()), true
 }
 
-// adoptRecords copies the records of the closed leaf left into free slots of p. Readers do not see
-// the copies until the header of p says that the range belongs to p. A client that died before it
-// wrote the header may have left copies in other slots; adoptRecords removes them.
+// adoptRecords copies the records of the closed leaf `left` into free slots of p. Readers do not
+// see the copies until the header of p says that the range belongs to p. If another client has died
+// before it wrote the header, there may be its copies in other slots; adoptRecords removes them.
 func adoptRecords(p, left *Page, ranges []Range) (_ []Range, ok bool) {
 	var r Range // from the first to the last slot that changes
 	changed := func(piece Range) {

@@ -63,8 +63,8 @@ var columns = []string{"LOCKS", "HANDED", "FENCED"}
 // Config describes a tree and how a host uses it. It is the body of store.PathStart.
 type Config struct {
 	store.Finding
-	// Keep is true if a host that is a compute node of a tree on these servers already is to stay
-	// as it is.
+	// Keep is true if a host that already is a compute node of a tree on these servers is to keep
+	// its settings.
 	Keep bool `json:"keep,omitempty"`
 	// Layout is hardened, published, checksummed, or an older name (see kinds); "" means hardened.
 	// Page and Value are in bytes; 0 means 1024 and 8.
