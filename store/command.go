@@ -189,8 +189,8 @@ type Proof struct {
 // linearizable.
 func (p *Proof) Bad() bool { return p.Why != "" || p.History != nil && !p.History.Linearizable }
 
-// Print prints the verdict on the history, then the text memory, and then what is wrong with the
-// memory, or the text right if nothing is wrong.
+// Print prints the verdict on the history, then the string `memory`, and then what is wrong with
+// the memory, or the string `right` if nothing is wrong.
 func (p *Proof) Print(out io.Writer, memory, right string) error {
 	if p.History != nil {
 		if err := p.History.Write(out, false); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// complete fills in the default commands where the store brings none.
+// complete sets those commands that the store has not set to the default commands.
 func (s *Store) complete() {
 	c := &s.Commands
 	or := func(d *Command, short, long, example string) {

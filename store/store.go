@@ -30,7 +30,8 @@ type Store struct {
 	Server func(*spec.Rack) (string, error)
 	// Join is how long a client may take to connect. Optional; 0 means Patience.
 	Join time.Duration
-	// Broken is an error after which a client cannot continue a history. Optional.
+	// Broken is the error of a client that cannot be used any more. Optional: nil means that the
+	// store has no such error.
 	Broken error
 	// Cost describes the cost of a client's last operation. Optional; nil means the number of round
 	// trips.
@@ -76,8 +77,8 @@ func MetadataHost(rack *spec.Rack) (string, error) {
 	return list[0], nil
 }
 
-// NotOpened adds a hint to the error of a client that could not be opened: the store may not run.
-// If its memory was lost, or is not that of the store, the error itself says what to do.
+// NotOpened adds to the error of a client that could not be opened the hint that the store may not
+// run. It adds nothing if the memory was lost or has other data: the error itself says what to do.
 func (s *Store) NotOpened(err error) error {
 	for _, says := range []error{kv.ErrLost, passive.ErrPart, passive.ErrForeign, passive.ErrServers} {
 		if errors.Is(err, says) {

@@ -18,8 +18,8 @@ import (
 )
 
 // Table describes a store that has no server but passive memory. One function makes such a store,
-// and all clients use it alike. From a Table follow the store's part of a host, its commands and
-// its scenario of `rdmalab sim`.
+// and all clients use it alike. Register makes from a Table the store's part of a host, its
+// commands and its scenario of `rdmalab sim`.
 //
 // S is the shape of a table. Its String says what each memory server has, for example "10 slots for
 // values of up to 99 bytes". C is a client.
@@ -51,7 +51,7 @@ type Shaped[S any] interface {
 // takes many round trips.
 const tablePatience = 20 * time.Second
 
-// Register registers the store, like Store's function Register.
+// Register completes the fields of Store and registers it: see the function Register.
 func (t *Table[S, C]) Register() (remove func()) {
 	t.Join = cmp.Or(t.Join, tablePatience)
 	t.Node = func(h Host) Node {

@@ -17,7 +17,8 @@ func (p *Pool) Numbers() Keys[uint64] {
 	return Keys[uint64]{p: p, of: func(m *member) operations[uint64] { return numbers{m.s} }, clone: func(n uint64) uint64 { return n }}
 }
 
-// numbers is a client of a store that has an UPSERT in any case.
+// numbers adds Upsert to a client of a store. If the store has no UPSERT, Upsert tries PUT and
+// INSERT.
 type numbers struct{ kv.Store }
 
 // Upsert implements operations.

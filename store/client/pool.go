@@ -161,7 +161,7 @@ func (p *Pool) give(m *member, err error) {
 	<-p.tickets
 }
 
-// over returns the error of an operation whose context has ended.
+// over returns the error for an operation whose context has ended.
 func over(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", kv.ErrTimeout, context.Cause(ctx))
 }

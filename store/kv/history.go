@@ -128,8 +128,8 @@ var outcomeNames = [...]string{"ok", "not found", "exists", "lost", "unknown", "
 type output struct {
 	outcome outcome
 	value   uint64
-	// where is the set of servers that have what a successful write has written. exposed is the set
-	// of losses of memory of these servers since the write was called.
+	// where is the set of servers that have the data of a successful write. exposed is the set of
+	// losses of memory of these servers since the write was called.
 	where   Places
 	exposed lossSet
 	at      clock.Time
@@ -369,7 +369,7 @@ func (h *History) text(key uint64) string {
 type Recorded struct {
 	Store
 	// Where, if set, is called after a successful write. It returns the memory servers that have
-	// what the key needs of this write.
+	// data of this write: if one of them loses its memory, the key may be lost.
 	Where func() Places
 
 	history *History

@@ -57,8 +57,8 @@ func (r *Result) note(k Kind, took time.Duration, c Cost) {
 	r.record(k, took)
 }
 
-// spend adds the phases of an operation, which had waited for the time queued before it began.
-// spent is nil if the store has no timeline.
+// spend adds the times of an operation: `queued` before it began, and `spent` in its phases. spent
+// is nil if the store has no timeline.
 func (r *Result) spend(k Kind, queued time.Duration, spent *[phases]time.Duration) {
 	if spent == nil {
 		return

@@ -26,8 +26,9 @@ type Port interface {
 	// Closed reports whether the port was closed. From then on Receive and Read fail at once, and
 	// operations of the client end with kv.ErrClosed.
 	Closed() bool
-	// Send sends a datagram to the coordinator. Receive waits for one from the coordinator until a
-	// time; it returns false if none has arrived by then. The bytes are valid until the next call.
+	// Send sends a datagram to the coordinator. Receive waits for a datagram from the coordinator.
+	// It returns false if none has arrived at the time until. The bytes are valid until the next
+	// call.
 	Send(b []byte)
 	Receive(until clock.Time) ([]byte, bool)
 	// Read reads len(b) bytes of a replica's memory, by one or several operations of the NIC. It
@@ -100,7 +101,7 @@ func Open(cfg ClientConfig, deadline clock.Time) (*Client, error) {
 	return c, nil
 }
 
-// ErrEnded is joined with kv.ErrLost: the coordinator has begun again, with an empty table. A
+// ErrEnded is joined with kv.ErrLost: the coordinator was started again, with an empty table. A
 // client that is opened now uses the new table.
 var ErrEnded = errors.New("the coordinator has begun again with an empty table")
 
@@ -207,8 +208,8 @@ func (c *Client) handle(b []byte) {
 	}
 }
 
-// viewed takes over the view in message m. The client's lease counts from the time at which the
-// client asked for the view.
+// viewed handles a view that the coordinator has sent in message m. The client's lease counts from
+// the time at which the client asked for the view.
 func (c *Client) viewed(m *message) {
 	var v view
 	at := clock.Time(m.number) // when the client has asked

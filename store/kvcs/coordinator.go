@@ -49,9 +49,10 @@ const (
 
 // CoordinatorStats counts what a coordinator has done.
 type CoordinatorStats struct {
-	// Changes is the number of changes that have taken effect. Fenced is how often a server was
-	// fenced; of those, Rekeyed by a REKEY, Expired by the end of leases, and Left because the
-	// server had begun again. Joined is how often a server became a replica.
+	// Changes is the number of changes that have taken effect. Joined is how often a server became
+	// a replica. Fenced is how often the coordinator began to fence a replica. The fence ended
+	// Rekeyed times with a REKEY, and Expired times with the clients' leases. Left is how often a
+	// replica left because its server began a new instance.
 	Changes, Fenced, Rekeyed, Expired, Left, Joined uint64
 }
 
@@ -226,7 +227,7 @@ func (c *Coordinator) asked(s *session, m *message, out *Outbox) {
 // decided records the outcome of change x and tells the client.
 func (c *Coordinator) decided(x *change, err error, out *Outbox) {
 	if x.s.number != x.number {
-		return // the client has given this change up
+		return // the client has begun a later change and needs no answer to this one
 	}
 	x.s.known, x.s.result = true, resultOf(err)
 	c.answer(x.s, out)
@@ -309,7 +310,8 @@ func (c *Coordinator) append(r *record) uint64 {
 	return c.head()
 }
 
-// trim forgets the records that no member needs, and drops servers whose copy takes too long.
+// trim forgets the records that no member needs. It removes a server that still copies the table
+// when more than maxLog records wait for it.
 func (c *Coordinator) trim() {
 	least := c.head()
 	for _, m := range slices.Clone(c.members) {

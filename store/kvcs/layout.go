@@ -100,7 +100,7 @@ func (s *slot) encode(b *[slotLen]byte) {
 	binary.LittleEndian.PutUint32(b[28:], crc32.ChecksumIEEE(b[:28]))
 }
 
-// parse reads a slot. It returns false for bytes that no encode has written.
+// parse reads a slot. It returns false if the bytes are neither a slot of encode nor all zero.
 func (s *slot) parse(b []byte) bool {
 	b = b[:slotLen]
 	if [slotLen]byte(b) == [slotLen]byte{} {

@@ -154,8 +154,8 @@ func (c *Coordinator) copyAll(now clock.Time) {
 	}
 }
 
-// admit makes servers replicas that have all changes that have taken effect. From then on, each
-// change in progress waits for them, too.
+// admit makes a server a replica when it has its whole copy of the table and has executed all
+// changes that have taken effect. From then on, each change in progress waits for it, too.
 func (c *Coordinator) admit() {
 	for _, m := range c.members {
 		if m.state == memberCopying && m.copied == uint64(len(m.snapshot)) && m.acked >= c.effective {

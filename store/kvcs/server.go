@@ -23,8 +23,8 @@ type ServerConfig struct {
 	// have run on this host: the number of the NIC's incarnation << 32, for example.
 	First uint64
 	RTT   time.Duration
-	// Again is the time after which the server repeats to the coordinator how far it is; 0 means 64
-	// RTT.
+	// Again is the time after which the server reports its progress to the coordinator again (see
+	// tell); 0 means 64 RTT.
 	Again time.Duration
 }
 
@@ -116,14 +116,14 @@ func (s *Server) copy(m *message) {
 	s.table, s.position = t, m.number
 }
 
-// tell tells the coordinator how far the server is: how many bytes of the copy it has, and which
-// record it has executed last.
+// tell reports the server's progress to the coordinator: how many bytes of the copy it has, and
+// which record it has executed last.
 func (s *Server) tell(now clock.Time, out *Outbox) {
 	s.told = now
 	out.send(s.cfg.Coordinator, &message{kind: msgProgress, id: s.instance, store: s.store, number: s.position, at: uint32(s.copied)})
 }
 
-// Tick asks the coordinator for a copy, or tells it how far the server is.
+// Tick asks the coordinator for a copy of the table, or reports the progress (see tell).
 func (s *Server) Tick(now clock.Time, out *Outbox) {
 	if now < s.Deadline() {
 		return

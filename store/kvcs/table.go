@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Memory is the memory of a table. Clients read that of a server while the server writes it.
+// Memory is the memory of a table. In a server, clients READ the memory while the server writes it.
 type Memory interface {
 	Load(b []byte, at int)
 	Store(b []byte, at int)

@@ -66,8 +66,8 @@ func (e *Estate) table() redn.Mem {
 // queues of the NIC, and the programs outlive the process that made them.
 const maxPrograms = 1024
 
-// silence is how long a program must have had no request before it makes room for another client. A
-// client that lives makes a new connection at its next GET.
+// silence is how long a program must have had no request before it may be ended for the sake of
+// another client. If the program's client still runs, it makes a new connection at its next GET.
 const silence = time.Second
 
 // bury frees the programs of clients that have gone, and notes which programs have had requests.
@@ -91,9 +91,9 @@ func (e *Estate) bury() {
 	e.programs = kept
 }
 
-// makeRoom ends the program that had no request for longest, if there are too many. The queue pair
-// of a client that crashed or hung sends nothing, so the NIC does not notice that the client has
-// gone. It returns false if all programs had requests lately.
+// makeRoom ends the program that had no request for longest if there are maxPrograms already. The
+// NIC does not notice that a client has crashed or hangs, because the program's queue pair sends
+// nothing to it. makeRoom returns false if all programs had requests lately (see silence).
 func (e *Estate) makeRoom() bool {
 	e.mu.Lock()
 	full := len(e.programs) >= maxPrograms

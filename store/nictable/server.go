@@ -52,7 +52,8 @@ type Server struct {
 	ctx    verbs.Context
 	params rdmacm.Params
 	rpc    *rpc.Server
-	// Pace, if not nil, is called before each request is executed; it lets time pass.
+	// Pace, if not nil, is called before each request is executed. A simulator waits there for as
+	// long as the server's CPU would take.
 	Pace   func()
 	listen [2]rdmacm.Listener // the first for changes, the second for GETs
 	buf    []byte             // buf has the request, and value the value that a GET returns
@@ -62,8 +63,8 @@ type Server struct {
 	t  *table
 }
 
-// NewServer takes over an estate, and listens. ctx is the context of the process. The caller closes
-// it after Serve.
+// NewServer makes a server of the estate's table, and listens. ctx is the context of the server's
+// process. The caller closes ctx after Serve.
 func NewServer(ctx verbs.Context, m rdmacm.Manager, params rdmacm.Params, e *Estate) (_ *Server, err error) {
 	s := &Server{e: e, ctx: ctx, params: params, buf: make([]byte, requestHead+e.shape.Value)}
 	if s.t, err = take(e); err != nil {

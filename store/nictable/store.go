@@ -258,8 +258,7 @@ func (n *node) free() error {
 	return n.owner.Close()
 }
 
-// Crash ends the server like the process that it stands for. The estate stays, and its programs go
-// on.
+// Crash ends the server, as if its process had crashed. The estate stays, and its programs go on.
 func (n *node) Crash() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -27,9 +27,9 @@ const superAt = superServers + 4
 // knows them.
 type Numbers [3]int
 
-// Super is what the superblocks of all servers have in common. Generation is a random number by
-// which one store differs from all others. Servers is the number of servers. Numbers are the
-// store's own.
+// Super is what the superblocks of all servers have in common. Generation is a random number that
+// identifies the store. Servers is the number of servers. Numbers are the sizes that the kind of
+// store defines.
 type Super struct {
 	Generation uint64
 	Servers    int
@@ -231,8 +231,8 @@ func (f Form) Expect(c *Conn, s Super, word func(uint64) error) {
 	})
 }
 
-// Number gives a client that has joined a new owner number. To do so it ends all connections of the
-// client.
+// Number gives a new owner number to a client that has joined. To do so it ends all connections of
+// the client.
 func (f Form) Number(c *Conn, deadline clock.Time) error {
 	if err := c.Become(0); err != nil {
 		return err

@@ -225,7 +225,7 @@ func (x *index) scan(conn *passive.Conn, server int, deadline clock.Time) error 
 	return nil
 }
 
-// restore sets p from the bytes b of an entry: which of the two copies has the value.
+// restore finds out from the bytes b of an entry which of its two copies has the value.
 func (p *place) restore(s *Shape, key uint64, b []byte) {
 	for which := range 2 {
 		c := b[lockLen+which*s.copyLen():][:s.copyLen()]

@@ -18,7 +18,8 @@ type place struct {
 	alive   bool
 	// used is the greatest version that was written to one of the copies, or may have been.
 	used uint64
-	// claimed is true if the memory of the server has the key, too; sent is true if it may have it.
+	// claimed is true if the entry in the server's memory has the key. sent is true if the WRITE of
+	// the key was sent, so the entry may have it.
 	claimed, sent bool
 	key           uint64
 	// busy is true while a request changes the key. waiting has the gates of the requests that wait
@@ -61,10 +62,10 @@ func (x *index) look(key uint64) (p place, known bool) {
 	return p, false
 }
 
-// acquire gives the caller the right to change a key, until release. waited reports whether another
-// request had this right before. If the key is unknown, claim makes acquire add it. p is nil if the
-// key is unknown and claim is false, or if the server has no free entry. The error is
-// verbs.ErrTimeout.
+// acquire gives the caller the right to change a key, until release. waited is true if it had to
+// wait for another request that changed the key. If the key is unknown, claim makes acquire add it.
+// p is nil if the key is unknown and claim is false, or if the server has no free entry. The error
+// is verbs.ErrTimeout.
 func (x *index) acquire(key uint64, claim bool, deadline clock.Time) (p *place, waited bool, err error) {
 	x.mu.Lock()
 	p = x.keys[key]

@@ -25,8 +25,8 @@ type Config struct {
 	// MaxRequest and MaxAnswer are the lengths of the longest request and answer, in bytes.
 	MaxRequest, MaxAnswer int
 	// Requests is how many requests of all clients may wait. Conns is the largest number of
-	// connections. When there are so many and another client connects, the connection that has been
-	// silent for longest ends, if that is a second at least: clients that crash end no connection.
+	// connections. If another client connects then, the server ends the connection that has been
+	// silent for longest, for at least a second: a client that crashes ends no connection.
 	Requests, Conns int
 	// Slots is how many answers to a client may be written at a time: see Server.Answer.
 	Slots int
@@ -118,7 +118,7 @@ func New(cfg Config) (_ *Server, err error) {
 	return s, nil
 }
 
-// Threads returns the threads, of which the caller polls each.
+// Threads returns the threads. The caller polls each of them.
 func (s *Server) Threads() []*Thread { return s.threads }
 
 // post posts receive i to the shared receive queue.
@@ -268,9 +268,9 @@ func (s *Server) next() *Thread {
 	return s.threads[s.made%len(s.threads)]
 }
 
-// DropDead ends the connections whose queue pairs are in ERROR, because their clients have gone
-// without ending them. The caller calls it from time to time, because the receives of a shared
-// queue do not complete when a connection ends.
+// DropDead ends the connections whose queue pairs are in ERROR: their clients have gone and have
+// not ended them. No completion reports this, because the receives are in a queue that all
+// connections share. So the caller calls DropDead from time to time.
 func (s *Server) DropDead() {
 	for _, c := range s.all() {
 		if a, err := c.qp.Query(); err != nil || a.State == verbs.StateError {

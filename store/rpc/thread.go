@@ -42,7 +42,7 @@ func (t *Thread) Poll(handle func(Request) bool) (n int, err error) {
 	return n, err
 }
 
-// Wait waits for a completion until the deadline, which is no error.
+// Wait waits for a completion. It returns nil at the deadline, too.
 func (t *Thread) Wait(deadline clock.Time) error {
 	if err := t.cq.Wait(deadline); !errors.Is(err, verbs.ErrTimeout) {
 		return err
@@ -92,8 +92,8 @@ func (t *Thread) left() (list []*Conn) {
 	return list
 }
 
-// bury destroys connections that left has returned. Between the two calls Poll has found the
-// completion queue empty.
+// bury destroys connections that left has returned. Between the two calls Poll has emptied the
+// completion queue, so it has no completion of these connections any more.
 func (t *Thread) bury(list []*Conn) {
 	if len(list) == 0 {
 		return

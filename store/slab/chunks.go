@@ -31,7 +31,7 @@ func (c *Chunks) Want(length, most int, memory uint64) uint64 {
 	return min(n*uint64(length), uint64(most))
 }
 
-// Next returns the server to ask for memory next; the servers, whose number is given, take turns.
+// Next returns which of the `servers` servers to ask for memory next. They take turns.
 // unused is true if the server may have memory that is not taken.
 func (c *Chunks) Next(servers int) (server int, unused bool) {
 	server = c.turn
@@ -39,9 +39,9 @@ func (c *Chunks) Next(servers int) (server int, unused bool) {
 	return server, server >= len(c.exhausted) || !c.exhausted[server]
 }
 
-// Took notes what a server has given: the memory from offset `from` to `end`, in places of a
-// length. last is true if the server has no more. The caller has the first place; Took adds the
-// others, and returns false if there was none.
+// Took notes that a server has given the memory from offset `from` to `end`, for places of a
+// length. last is true if the server has no more. The caller uses the first place itself, and Took
+// keeps the others for Take. Took returns false if the server has given nothing.
 func (c *Chunks) Took(server int, from, end uint64, length int, last bool) bool {
 	for len(c.exhausted) <= server {
 		c.exhausted = append(c.exhausted, false)
@@ -57,7 +57,7 @@ func (c *Chunks) Took(server int, from, end uint64, length int, last bool) bool 
 	return true
 }
 
-// Take takes a place of a length out of what Took has added. ok is false if there is none.
+// Take takes a place of a length from the memory that Took has kept. ok is false if there is none.
 func (c *Chunks) Take(length int) (server int, at uint64, ok bool) {
 	for i := len(c.runs) - 1; i >= 0; i-- {
 		r := &c.runs[i]

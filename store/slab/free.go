@@ -42,7 +42,7 @@ const Anywhere = -1
 type Free[T any] struct {
 	on   []Queue[T]
 	turn int // the server from which Pop(Anywhere) takes the next place
-	// credit is what each server has collected for PopWeighed.
+	// credit is the credit of each server: see PopWeighed.
 	credit []int64
 }
 
@@ -83,10 +83,10 @@ func (f *Free[T]) Pop(server int) (v T, ok bool) {
 	return v, ok
 }
 
-// PopWeighed takes a place of a server that weights choose, one for each server. In every call,
-// each server that has places adds its weight to its credit. The server with the greatest credit
-// gives the place, and its credit decreases by the sum of the added weights. ok is false if no
-// server with a weight above 0 has a place.
+// PopWeighed takes a place. Its calls choose the servers in proportion to weights, which has one
+// weight for each server. In every call, each server that has places adds its weight to its credit.
+// The server with the greatest credit gives the place, and its credit decreases by the sum of the
+// added weights. ok is false if no server with a weight above 0 has a place.
 func (f *Free[T]) PopWeighed(weights []int64) (v T, ok bool) {
 	best, total := -1, int64(0)
 	for i := range f.on {

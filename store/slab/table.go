@@ -87,7 +87,7 @@ func (t *Table) Wake(oldest, now uint32) (waiting bool) {
 	return waiting
 }
 
-// Stir makes the resting segments of a server ordinary ones again: they keep their class.
+// Stir cancels Rest for the resting segments of a server: they keep their class.
 func (t *Table) Stir(server int) {
 	t.resting = slices.DeleteFunc(t.resting, func(r resting) bool { return r.Server == server })
 }

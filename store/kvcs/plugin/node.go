@@ -37,7 +37,8 @@ func (p *part) end() error {
 	return p.loop.close()
 }
 
-// discard ends a part that was opened and does not run, because of the error `why`.
+// discard frees a part that was opened but cannot run. It returns why, the reason, with the errors
+// of the part's ends.
 func (p *part) discard(why error) error {
 	p.proc.Close()
 	return errors.Join(why, p.conn.Close())

@@ -102,7 +102,8 @@ func (c *clients) open(coordinator netip.Addr, rtt time.Duration, number uint64,
 	return &client{k, p}, nil
 }
 
-// admit gives a port an area and a thread.
+// admit gives a port an area of the local memory, and starts the thread that receives its
+// datagrams.
 func (c *clients) admit(p *port) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

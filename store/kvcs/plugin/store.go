@@ -204,8 +204,8 @@ func awaitReplicas(c *store.Call, hosts []string) error {
 	}
 }
 
-// newStop ends the store on all hosts that answer. It returns an error if the coordinator's host
-// does not answer.
+// newStop makes the command stop. It ends the store on all hosts that answer, and returns an error
+// if the coordinator's host does not answer.
 func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	return func(c *store.Call) (store.Result, error) {
 		for _, m := range c.Memory() {
@@ -221,10 +221,10 @@ func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// pathStat is the last part of the path of the request for what a host has counted: hostStat.
+// pathStat ends the path of the request to a host for its hostStat.
 const pathStat = "stat"
 
-// hostStat is what a host has counted.
+// hostStat has the counters of a host.
 type hostStat struct {
 	Coordinator *coordinatorStat `json:"coordinator,omitempty"`
 	Clients     clientStat       `json:"clients"`
@@ -236,8 +236,8 @@ type coordinatorStat struct {
 	kvcs.CoordinatorStats
 }
 
-// clientStat counts what those clients of a host have done that have ended, and how many were
-// opened.
+// clientStat has counters of a host's clients: how many were opened, and what the clients that are
+// closed by now have done.
 type clientStat struct {
 	Opened     uint64 `json:"opened"`
 	Redirected uint64 `json:"redirected"`
