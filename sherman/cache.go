@@ -55,7 +55,7 @@ func (c *cache) leaf(key uint64) (layout.Addr, bool) {
 }
 
 func (p *cached) covers(key uint64) bool {
-	return key >= p.lowest && (key < p.highest || p.highest == layout.MaxKey)
+	return layout.Covers(p.lowest, p.highest, key)
 }
 
 // childIndex returns the index of the child for a key.

@@ -33,9 +33,9 @@ type child struct {
 	addr layout.Addr
 }
 
-// covers reports whether a key is in the page's range, like layout.Header.Covers.
+// covers reports whether a key is in the page's range.
 func (p *page) covers(key uint64) bool {
-	return key >= p.lowest && (key < p.highest || p.highest == layout.MaxKey)
+	return layout.Covers(p.lowest, p.highest, key)
 }
 
 // errNothing means that the page was never written.

@@ -41,8 +41,12 @@ type Header struct {
 }
 
 // Covers reports whether a key is in the page's range.
-func (h *Header) Covers(key uint64) bool {
-	return key >= h.Lowest && (key < h.Highest || h.Highest == MaxKey)
+func (h *Header) Covers(key uint64) bool { return Covers(h.Lowest, h.Highest, key) }
+
+// Covers reports whether a key is in the range of a page with these fences. The last page of a level
+// has MaxKey itself, too.
+func Covers(lowest, highest, key uint64) bool {
+	return key >= lowest && (key < highest || highest == MaxKey)
 }
 
 // Page is a page in local memory. The methods that change it return the range of bytes that must be

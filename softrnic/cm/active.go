@@ -14,14 +14,14 @@ import (
 func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, req mad.REQ, out *Actions) (mad.CommID, error) {
 	const op = "connect"
 	if local.Is4() != peer.Is4() || !local.IsValid() {
-		return 0, opError(op, verbs.ErrInvalid, "addresses %v and %v are of different families", local, peer)
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "addresses %v and %v are of different families", local, peer)
 	}
 	if old := m.byQPN[req.QPN]; old != nil {
-		return 0, opError(op, verbs.ErrBusy, "queue pair %#x has a connection in state %v", req.QPN, old.state)
+		return 0, verbs.Errorf(op, verbs.ErrBusy, "queue pair %#x has a connection in state %v", req.QPN, old.state)
 	}
 	c := m.newConn(&m.cfg, Way{local, peer, req.PKey})
 	if c == nil {
-		return 0, opError(op, verbs.ErrLimit, "%d connections exist", m.cfg.MaxConns)
+		return 0, verbs.Errorf(op, verbs.ErrLimit, "%d connections exist", m.cfg.MaxConns)
 	}
 	m.step(c, onConnect)
 	c.owner, c.service, c.qpn, c.tid = owner, req.Service, req.QPN, m.newTID()

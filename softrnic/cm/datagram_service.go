@@ -46,7 +46,7 @@ func (s DatagramService) Resolve(private []byte, local, to netip.Addr, port uint
 		b = ip.AppendTo(out[:0])
 	}
 	if len(private) > limit {
-		return out, opError("resolve", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a SIDR_REQ", len(private), limit)
+		return out, verbs.Errorf("resolve", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a SIDR_REQ", len(private), limit)
 	}
 	copy(out[len(b):], private)
 	return out, nil
@@ -69,7 +69,7 @@ func (s DatagramService) Answer(private []byte) (out [mad.SIDRRepPrivate]byte, e
 		limit, b = maxPortAnswerPrivate, out[:0]
 	}
 	if len(private) > limit {
-		return out, opError("answer", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a SIDR_REP", len(private), limit)
+		return out, verbs.Errorf("answer", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a SIDR_REP", len(private), limit)
 	}
 	copy(out[len(b):], private)
 	return out, nil

@@ -25,12 +25,12 @@ func (m *Machine) Listen(s mad.ServiceID, at netip.Prefix, owner uint64) error {
 		n += len(of)
 		for _, l := range of {
 			if service == s && (!at.IsValid() || !l.at.IsValid() || at.Overlaps(l.at)) {
-				return opError(op, verbs.ErrBusy, "service %v has a listener already", s)
+				return verbs.Errorf(op, verbs.ErrBusy, "service %v has a listener already", s)
 			}
 		}
 	}
 	if n >= m.cfg.MaxListeners {
-		return opError(op, verbs.ErrLimit, "there are %d listeners", n)
+		return verbs.Errorf(op, verbs.ErrLimit, "there are %d listeners", n)
 	}
 	m.listeners[s] = append(m.listeners[s], listener{at, owner})
 	return nil

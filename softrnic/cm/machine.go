@@ -1,7 +1,6 @@
 package cm
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -135,7 +134,7 @@ func (in incoming) way() Way { return Way{in.local, in.peer, in.pkey} }
 func (m *Machine) requested(op string, id mad.CommID, on cause) (*conn, error) {
 	c := m.conns[id]
 	if c == nil || c.orphan {
-		return nil, opError(op, verbs.ErrClosed, "there is no connection %#x; it may have ended", uint32(id))
+		return nil, verbs.Errorf(op, verbs.ErrClosed, "there is no connection %#x; it may have ended", uint32(id))
 	}
 	if from := c.state; !m.step(c, on) {
 		return nil, stateError(from, on)
@@ -147,8 +146,4 @@ func (m *Machine) event(c *conn, kind EventKind, msg mad.Message, out *Actions) 
 	if !c.orphan {
 		out.Events = append(out.Events, Event{Kind: kind, Conn: c.id, Owner: c.owner, Local: c.local, Peer: c.peer, Message: msg})
 	}
-}
-
-func opError(op string, sentinel error, format string, args ...any) error {
-	return &verbs.OpError{Op: op, Err: sentinel, Detail: fmt.Sprintf(format, args...)}
 }

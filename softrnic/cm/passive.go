@@ -127,7 +127,7 @@ func (m *Machine) repeatedREQ(c *conn, out *Actions) {
 func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Actions) error {
 	const op = "accept"
 	if old := m.byQPN[rep.QPN]; old != nil {
-		return opError(op, verbs.ErrBusy, "queue pair %#x has a connection in state %v", rep.QPN, old.state)
+		return verbs.Errorf(op, verbs.ErrBusy, "queue pair %#x has a connection in state %v", rep.QPN, old.state)
 	}
 	c, err := m.requested(op, id, onAccept)
 	if err != nil {

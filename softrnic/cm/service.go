@@ -68,7 +68,7 @@ func (s Service) Request(private []byte, local, to netip.Addr, port uint16) (out
 		b = ip.AppendTo(out[:0])
 	}
 	if len(private) > limit {
-		return out, opError("dial", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a REQ", len(private), limit)
+		return out, verbs.Errorf("dial", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a REQ", len(private), limit)
 	}
 	copy(out[len(b):], private)
 	return out, nil
@@ -91,7 +91,7 @@ func (s Service) Reply(private []byte, mtu verbs.MTU) (out [mad.REPPrivate]byte,
 		limit, b = MaxPortReplyPrivate, out[:0]
 	}
 	if len(private) > limit {
-		return out, opError("accept", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a REP", len(private), limit)
+		return out, verbs.Errorf("accept", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a REP", len(private), limit)
 	}
 	copy(out[len(b):], private)
 	return out, nil

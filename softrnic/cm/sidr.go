@@ -13,11 +13,11 @@ import (
 func (m *Machine) Resolve(now clock.Time, owner uint64, local, peer netip.Addr, req mad.SIDRReq, out *Actions) (mad.CommID, error) {
 	const op = "resolve"
 	if local.Is4() != peer.Is4() || !local.IsValid() {
-		return 0, opError(op, verbs.ErrInvalid, "addresses %v and %v are of different families", local, peer)
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "addresses %v and %v are of different families", local, peer)
 	}
 	c := m.newConn(&m.cfg, Way{local, peer, req.PKey})
 	if c == nil {
-		return 0, opError(op, verbs.ErrLimit, "%d connections exist", m.cfg.MaxConns)
+		return 0, verbs.Errorf(op, verbs.ErrLimit, "%d connections exist", m.cfg.MaxConns)
 	}
 	m.step(c, onResolve)
 	c.owner, c.service, c.tid, c.sidr = owner, req.Service, m.newTID(), true

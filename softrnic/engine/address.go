@@ -1,10 +1,10 @@
 package engine
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
+	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -14,9 +14,7 @@ import (
 const (
 	ipv4Overhead = 20 + 44
 	ipv6Overhead = 40 + 44
-	// defaultHopLimit is that of Linux rxe.
-	defaultHopLimit = 64
-	udpPortBase     = 0xc000
+	udpPortBase  = 0xc000
 )
 
 // port is the NIC's port: its addresses, and the routes to other addresses.
@@ -54,21 +52,21 @@ func labelPort(label uint32) uint16 { return udpPortBase | (uint16(label&0x3fff)
 // label, routeTo leaves the UDP source port 0, and the caller sets it.
 func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) {
 	if a.SourceGID < 0 || a.SourceGID >= len(p.cfg.GIDs) {
-		return route{}, opError(op, verbs.ErrInvalid, "source GID index %d; the port has %d", a.SourceGID, len(p.cfg.GIDs))
+		return route{}, verbs.Errorf(op, verbs.ErrInvalid, "source GID index %d; the port has %d", a.SourceGID, len(p.cfg.GIDs))
 	}
 	src, dst := p.cfg.GIDs[a.SourceGID].Addr(), a.DestGID.Addr()
 	if src.Is4() != dst.Is4() {
-		return route{}, opError(op, verbs.ErrInvalid, "source GID %v and destination GID %v are of different families", src, dst)
+		return route{}, verbs.Errorf(op, verbs.ErrInvalid, "source GID %v and destination GID %v are of different families", src, dst)
 	}
 	if a.FlowLabel > maxLabel {
-		return route{}, opError(op, verbs.ErrInvalid, "flow label %#x has more than 20 bits", a.FlowLabel)
+		return route{}, verbs.Errorf(op, verbs.ErrInvalid, "flow label %#x has more than 20 bits", a.FlowLabel)
 	}
 	overhead := ipv4Overhead
 	if dst.Is6() {
 		overhead = ipv6Overhead
 	}
 	if int(mtu)+overhead > p.cfg.LinkMTU {
-		return route{}, opError(op, verbs.ErrInvalid, "path MTU %d needs a link MTU of %d, it is %d; use a smaller path MTU",
+		return route{}, verbs.Errorf(op, verbs.ErrInvalid, "path MTU %d needs a link MTU of %d, it is %d; use a smaller path MTU",
 			mtu, int(mtu)+overhead, p.cfg.LinkMTU)
 	}
 	r := route{v6: dst.Is6(), local: p.isMine(a.DestGID), group: dst.IsMulticast()}
@@ -80,11 +78,11 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 		mac, ok = p.neighbour(a.DestGID)
 	}
 	if !ok {
-		return route{}, opError(op, verbs.ErrUnreachable, "no neighbour has the address %v", dst)
+		return route{}, verbs.Errorf(op, verbs.ErrUnreachable, "no neighbour has the address %v", dst)
 	}
 	hops := a.HopLimit
 	if hops == 0 {
-		hops = defaultHopLimit
+		hops = transport.DefaultHopLimit
 	}
 	class := a.TrafficClass
 	if class == 0 {
@@ -96,9 +94,9 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 		r.udp.SrcPort = labelPort(a.FlowLabel)
 	}
 	if r.v6 {
-		r.ipv6 = wire.IPv6{TrafficClass: class, FlowLabel: a.FlowLabel, NextHeader: protocolUDP, HopLimit: hops, Src: src.As16(), Dst: dst.As16()}
+		r.ipv6 = wire.IPv6{TrafficClass: class, FlowLabel: a.FlowLabel, NextHeader: wire.ProtocolUDP, HopLimit: hops, Src: src.As16(), Dst: dst.As16()}
 	} else {
-		r.ipv4 = wire.IPv4{TOS: class, DF: true, TTL: hops, Protocol: protocolUDP, Src: src.As4(), Dst: dst.As4()}
+		r.ipv4 = wire.IPv4{TOS: class, DF: true, TTL: hops, Protocol: wire.ProtocolUDP, Src: src.As4(), Dst: dst.As4()}
 	}
 	return r, nil
 }
@@ -111,9 +109,6 @@ func (p *port) neighbour(g verbs.GID) (wire.MAC, bool) {
 	}
 	return g.LinkLocalMAC()
 }
-
-// protocolUDP is the number of UDP in IP headers.
-const protocolUDP = 17
 
 // isMine reports whether g is one of the NIC's addresses.
 func (p *port) isMine(g verbs.GID) bool {
@@ -130,12 +125,7 @@ func destGID(f *wire.Frame) verbs.GID {
 	if f.V6 {
 		return f.IPv6.Dst
 	}
-	return mapped(f.IPv4.Dst)
-}
-
-// mapped returns the GID of an IPv4 address.
-func mapped(a [4]byte) verbs.GID {
-	return verbs.GID{10: 0xff, 11: 0xff, 12: a[0], 13: a[1], 14: a[2], 15: a[3]}
+	return verbs.GIDOf4(f.IPv4.Dst)
 }
 
 // fromPeer reports whether f came from r's peer to r's own address.
@@ -185,12 +175,7 @@ func (p *port) isMyMAC(b []byte) (mine, other bool) {
 // datagrams.
 func (p *port) checkPKey(op string, pkey uint16) error {
 	if !slices.Contains(p.cfg.PKeys, pkey) {
-		return opError(op, verbs.ErrInvalid, "P_Key %#x is not one of the port's: %#x", pkey, p.cfg.PKeys)
+		return verbs.Errorf(op, verbs.ErrInvalid, "P_Key %#x is not one of the port's: %#x", pkey, p.cfg.PKeys)
 	}
 	return nil
-}
-
-// opError returns the error for an invalid call.
-func opError(op string, sentinel error, format string, args ...any) error {
-	return &verbs.OpError{Op: op, Err: sentinel, Detail: fmt.Sprintf(format, args...)}
 }

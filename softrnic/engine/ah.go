@@ -21,7 +21,7 @@ func (e *Engine) CreateAH(pd *PD, a verbs.AHAttr) (*AH, error) {
 		return nil, err
 	}
 	if len(e.ahs) >= e.cfg.Limits.AHs {
-		return nil, opError(op, verbs.ErrLimit, "%d address handles exist", len(e.ahs))
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d address handles exist", len(e.ahs))
 	}
 	r, err := e.routeTo(op, a, e.activeMTU())
 	if err != nil {
@@ -53,7 +53,7 @@ func (a *AH) Destroy() error {
 // protection domain.
 func (q *QP) checkAH(ah verbs.AH) error {
 	if a := q.e.ahs[ah.Handle()]; a == nil || a.pd != q.pd {
-		return opError("post send", verbs.ErrInvalid, "no address handle %d in the protection domain of the queue pair", ah.Handle())
+		return verbs.Errorf("post send", verbs.ErrInvalid, "no address handle %d in the protection domain of the queue pair", ah.Handle())
 	}
 	return nil
 }

@@ -86,8 +86,6 @@ type Limits struct {
 
 const (
 	defaultLinkMTU = 4200
-	// maxMsgSize is the size of the longest message in bytes (IBTA 9.7/size).
-	maxMsgSize = 1 << 31
 	// MaxPKeys is the largest number of partitions of a port.
 	MaxPKeys = 128
 	// maxGIDs is the largest number of addresses of a port.

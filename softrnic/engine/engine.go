@@ -103,6 +103,6 @@ func (e *Engine) Device() verbs.DeviceAttr {
 		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU, ActiveMTU: e.activeMTU(),
 		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: l.SGE, MaxInline: l.Inline, MaxCQE: l.CQE,
 		MaxSRQ: l.SRQs, MaxAH: l.AHs, MaxRdAtomic: l.RdAtomic,
-		PKeys: append([]uint16(nil), e.cfg.PKeys...), MaxMsgSize: maxMsgSize, MaxDM: l.DeviceMemory, MaxAttachments: l.Attachments, MaxGroupQPs: l.GroupQPs,
+		PKeys: append([]uint16(nil), e.cfg.PKeys...), MaxMsgSize: transport.MaxMessage, MaxDM: l.DeviceMemory, MaxAttachments: l.Attachments, MaxGroupQPs: l.GroupQPs,
 	}
 }

@@ -80,9 +80,9 @@ func (q *QP) AttachMulticast(now clock.Time, gid verbs.GID, out *packetio.Batch)
 	case g != nil && slices.Contains(g.qps, q):
 		return nil // a queue pair attached twice still gets one copy of each datagram (IBTA 10.5.1/once)
 	case t.attached >= l.Attachments:
-		return opError(op, verbs.ErrLimit, "%d attachments exist", t.attached)
+		return verbs.Errorf(op, verbs.ErrLimit, "%d attachments exist", t.attached)
 	case g != nil && len(g.qps) >= l.GroupQPs:
-		return opError(op, verbs.ErrLimit, "%d queue pairs are attached to %v", len(g.qps), gid)
+		return verbs.Errorf(op, verbs.ErrLimit, "%d queue pairs are attached to %v", len(g.qps), gid)
 	}
 	if g == nil {
 		g = &group{addr: gid.Addr(), due: clock.Never}
@@ -107,7 +107,7 @@ func (q *QP) DetachMulticast(gid verbs.GID, out *packetio.Batch) error {
 		return err
 	}
 	if g := q.e.groups.byGID[gid]; g == nil || !slices.Contains(g.qps, q) {
-		return opError(op, verbs.ErrInvalid, "queue pair %#x is not attached to %v", uint32(q.Num()), gid)
+		return verbs.Errorf(op, verbs.ErrInvalid, "queue pair %#x is not attached to %v", uint32(q.Num()), gid)
 	}
 	q.detach(gid, out)
 	return nil
@@ -119,9 +119,9 @@ func (q *QP) checkGroup(op string, gid verbs.GID) error {
 	case err != nil:
 		return err
 	case q.connected():
-		return opError(op, verbs.ErrInvalid, "queue pair %#x is not for datagrams", uint32(q.Num()))
+		return verbs.Errorf(op, verbs.ErrInvalid, "queue pair %#x is not for datagrams", uint32(q.Num()))
 	case !gid.IsMulticast():
-		return opError(op, verbs.ErrInvalid, "%v is no multicast address", gid)
+		return verbs.Errorf(op, verbs.ErrInvalid, "%v is no multicast address", gid)
 	}
 	return nil
 }
@@ -212,7 +212,7 @@ func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out 
 func (t *groups) queried(now clock.Time, b []byte, r *rand.Rand) {
 	var eth wire.Ethernet
 	m := &t.message
-	if len(t.order) == 0 || eth.Parse(b) != nil || eth.Tagged && eth.TCI&vlanMask != 0 || m.Parse(b) != nil || !m.Query {
+	if len(t.order) == 0 || eth.Parse(b) != nil || eth.Tagged && eth.VLAN() != 0 || m.Parse(b) != nil || !m.Query {
 		return
 	}
 	old, asked := &t.oldIGMP, &t.asked4

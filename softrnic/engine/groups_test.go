@@ -314,13 +314,13 @@ func TestGroupQueries(t *testing.T) {
 	}
 }
 
-var netipUnspecified4 = mapped([4]byte{}).Addr()
+var netipUnspecified4 = verbs.GIDOf4([4]byte{}).Addr()
 
 // Groups that do not leave the link's hosts are not reported, and those of one family not for a
 // query of the other.
 func TestUnreported(t *testing.T) {
 	s := newUDPair(t, nil).b
-	attach(t, s, mapped([4]byte{224, 0, 0, 1}))
+	attach(t, s, verbs.GIDOf4([4]byte{224, 0, 0, 1}))
 	attach(t, s, verbs.GID{0: 0xff, 1: 2, 15: 1})
 	attach(t, s, verbs.GID{0: 0xff, 1: 1, 15: 9})
 	if at, _ := reportsUntil(t, s, 0, 10*second); len(at) != 0 {
@@ -341,7 +341,7 @@ func TestQueryFlood(t *testing.T) {
 	s := newUDPair(t, nil).b
 	const n = 3 * maxReports
 	for i := range n {
-		attach(t, s, mapped([4]byte{239, 1, byte(i >> 8), byte(i)}))
+		attach(t, s, verbs.GIDOf4([4]byte{239, 1, byte(i >> 8), byte(i)}))
 	}
 	reportsUntil(t, s, 0, 10*second)
 	now := 10 * second
@@ -386,7 +386,7 @@ func TestQueryFlood(t *testing.T) {
 func TestManyReports(t *testing.T) {
 	s := newUDPair(t, nil).b
 	for i := range 3 * maxReports {
-		attach(t, s, mapped([4]byte{239, 1, byte(i >> 8), byte(i)}))
+		attach(t, s, verbs.GIDOf4([4]byte{239, 1, byte(i >> 8), byte(i)}))
 	}
 	membership(t, s)
 	for i := range 3 {

@@ -50,7 +50,7 @@ func (e *Engine) GSI() (*GSI, error) {
 		return e.gsi, nil
 	}
 	m, err := cm.New(cm.Config{
-		Rand: rand.New(rand.NewPCG(e.cfg.Rand.Uint64(), e.cfg.Rand.Uint64())), GUID: guid(e.cfg.MAC), ResponseTimeout: e.cfg.CMTimeout,
+		Rand: rand.New(rand.NewPCG(e.cfg.Rand.Uint64(), e.cfg.Rand.Uint64())), GUID: verbs.EUI64(e.cfg.MAC), ResponseTimeout: e.cfg.CMTimeout,
 	})
 	if err != nil {
 		return nil, err
@@ -60,13 +60,6 @@ func (e *Engine) GSI() (*GSI, error) {
 		conns: make(map[mad.CommID]*CMConn), listeners: make(map[uint64]*CMListener),
 	}
 	return e.gsi, nil
-}
-
-// guid returns the EUI-64 of a MAC address: it identifies the NIC in management datagrams.
-func guid(m wire.MAC) uint64 {
-	const universal, middle = 0x02, 0xfffe
-	high := uint64(m[0]^universal)<<16 | uint64(m[1])<<8 | uint64(m[2])
-	return high<<40 | middle<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
 }
 
 // receiveMAD handles a packet to queue pair 1 after all checks that do not depend on the queue

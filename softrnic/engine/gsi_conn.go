@@ -158,7 +158,7 @@ func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *
 	const op = "connect"
 	qp := g.e.qps[req.QPN]
 	if qp == nil {
-		return nil, opError(op, verbs.ErrInvalid, "this NIC has no queue pair %#x", req.QPN)
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "this NIC has no queue pair %#x", req.QPN)
 	}
 	if err := g.e.checkPKey(op, req.PKey); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (g *GSI) Accept(now clock.Time, c *CMConn, rep mad.REP, out *packetio.Batch
 	const op = "accept"
 	qp := g.e.qps[rep.QPN]
 	if qp == nil {
-		return opError(op, verbs.ErrInvalid, "this NIC has no queue pair %#x", rep.QPN)
+		return verbs.Errorf(op, verbs.ErrInvalid, "this NIC has no queue pair %#x", rep.QPN)
 	}
 	return g.do(now, op, c, out, func() error {
 		g.endGone(now)

@@ -143,7 +143,7 @@ func TestNumbersOfQueuePairs(t *testing.T) {
 
 // A MAC's name in management datagrams is its EUI-64.
 func TestGUID(t *testing.T) {
-	if g := guid(wire.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}); g != 0x001122fffe334455 {
+	if g := verbs.EUI64(wire.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}); g != 0x001122fffe334455 {
 		t.Errorf("%#x", g)
 	}
 }

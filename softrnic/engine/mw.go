@@ -70,9 +70,9 @@ func (e *Engine) AllocDM(length int) (*DM, error) {
 	}
 	switch left := e.cfg.Limits.DeviceMemory - e.dmUsed; {
 	case length <= 0:
-		return nil, opError(op, verbs.ErrInvalid, "length %d; give at least one byte", length)
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "length %d; give at least one byte", length)
 	case length > left:
-		return nil, opError(op, verbs.ErrLimit, "%d bytes; %d of %d are left", length, left, e.cfg.Limits.DeviceMemory)
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d bytes; %d of %d are left", length, left, e.cfg.Limits.DeviceMemory)
 	}
 	d := &DM{e: e, buf: make([]byte, length)}
 	e.dmUsed += length
@@ -106,7 +106,7 @@ func (d *DM) span(op string, off, n int) ([]byte, error) {
 		return nil, err
 	}
 	if off < 0 || n < 0 || n > len(d.buf) || off > len(d.buf)-n {
-		return nil, opError(op, verbs.ErrInvalid, "bytes [%d,+%d) of a device memory of %d", off, n, len(d.buf))
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "bytes [%d,+%d) of a device memory of %d", off, n, len(d.buf))
 	}
 	return d.buf[off : off+n : off+n], nil
 }
@@ -138,7 +138,7 @@ func (d *DM) Free() error {
 		return err
 	}
 	if d.refs > 0 {
-		return opError(op, verbs.ErrBusy, "deregister its %d regions first", d.refs)
+		return verbs.Errorf(op, verbs.ErrBusy, "deregister its %d regions first", d.refs)
 	}
 	d.dead = true
 	d.e.dmUsed -= len(d.buf)

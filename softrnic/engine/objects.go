@@ -56,7 +56,7 @@ func (e *Engine) AllocPD() (*PD, error) {
 		return nil, err
 	}
 	if len(e.pds) >= e.cfg.Limits.PDs {
-		return nil, opError(op, verbs.ErrLimit, "%d protection domains exist", len(e.pds))
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d protection domains exist", len(e.pds))
 	}
 	num, err := e.env.Mem.AllocPD()
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *PD) Dealloc() error {
 		return err
 	}
 	if p.qps > 0 || p.srqs > 0 || p.ahs > 0 {
-		return opError(op, verbs.ErrBusy, "destroy its %d queue pairs, %d shared receive queues and %d address handles first", p.qps, p.srqs, p.ahs)
+		return verbs.Errorf(op, verbs.ErrBusy, "destroy its %d queue pairs, %d shared receive queues and %d address handles first", p.qps, p.srqs, p.ahs)
 	}
 	if err := p.e.env.Mem.DeallocPD(p.num); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (e *Engine) CreateCQ(depth int) (*CQ, error) {
 		return nil, err
 	}
 	if depth > e.cfg.Limits.CQE {
-		return nil, opError(op, verbs.ErrLimit, "depth %d; at most %d", depth, e.cfg.Limits.CQE)
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "depth %d; at most %d", depth, e.cfg.Limits.CQE)
 	}
 	q, err := cq.New(depth)
 	if err != nil {
@@ -198,7 +198,7 @@ func (e *Engine) AddCQ(q *cq.CQ) (*CQ, error) {
 		return nil, err
 	}
 	if len(e.cqs) >= e.cfg.Limits.CQs {
-		return nil, opError(op, verbs.ErrLimit, "%d completion queues exist", len(e.cqs))
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d completion queues exist", len(e.cqs))
 	}
 	for e.nextCQ++; e.cqs[e.nextCQ] != nil || e.nextCQ == 0; e.nextCQ++ { // ends, because there are fewer queues than numbers
 	}
@@ -226,7 +226,7 @@ func (c *CQ) Resize(q *cq.CQ) error {
 		return err
 	}
 	if most := c.e.cfg.Limits.CQE; q.Cap() > most {
-		return opError(op, verbs.ErrLimit, "depth %d; at most %d", q.Cap(), most)
+		return verbs.Errorf(op, verbs.ErrLimit, "depth %d; at most %d", q.Cap(), most)
 	}
 	return c.q.Resize(q)
 }
@@ -270,7 +270,7 @@ func (c *CQ) Destroy() error {
 		return err
 	}
 	if c.refs > 0 {
-		return opError(op, verbs.ErrBusy, "destroy the queue pairs that use it first")
+		return verbs.Errorf(op, verbs.ErrBusy, "destroy the queue pairs that use it first")
 	}
 	c.dead = true
 	c.e.activity++

@@ -57,19 +57,19 @@ func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit)
 	l := e.cfg.Limits
 	switch {
 	case init.MaxSendWR < 0 || init.MaxRecvWR < 0 || init.MaxSGE < 0 || init.MaxInline < 0:
-		return nil, opError(op, verbs.ErrInvalid, "negative queue size")
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "negative queue size")
 	case init.MaxSendWR > l.QPWR || init.MaxRecvWR > l.QPWR:
-		return nil, opError(op, verbs.ErrLimit, "%d send and %d receive work requests; at most %d", init.MaxSendWR, init.MaxRecvWR, l.QPWR)
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d send and %d receive work requests; at most %d", init.MaxSendWR, init.MaxRecvWR, l.QPWR)
 	case init.MaxSGE > l.SGE:
-		return nil, opError(op, verbs.ErrLimit, "%d scatter/gather elements; at most %d", init.MaxSGE, l.SGE)
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d scatter/gather elements; at most %d", init.MaxSGE, l.SGE)
 	case init.MaxInline > l.Inline:
-		return nil, opError(op, verbs.ErrLimit, "%d bytes inline; at most %d", init.MaxInline, l.Inline)
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d bytes inline; at most %d", init.MaxInline, l.Inline)
 	case len(e.qps) >= l.QPs:
-		return nil, opError(op, verbs.ErrLimit, "%d queue pairs exist", len(e.qps))
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d queue pairs exist", len(e.qps))
 	}
 	n, ok := e.newQPN(e.cfg.Rand)
 	if !ok {
-		return nil, opError(op, verbs.ErrLimit, "no free queue pair number")
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "no free queue pair number")
 	}
 	q, err := transport.New(e.env, transport.Config{
 		QPN: n, PD: pd.num, Type: init.Type, SendCQ: send.q, RecvCQ: recv.q, SRQ: shared,
@@ -125,7 +125,7 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 		return err
 	}
 	if n := len(q.e.cfg.PKeys); a.PKeyIndex < 0 || a.PKeyIndex >= n {
-		return opError(op, verbs.ErrInvalid, "P_Key index %d; the port has %d", a.PKeyIndex, n)
+		return verbs.Errorf(op, verbs.ErrInvalid, "P_Key index %d; the port has %d", a.PKeyIndex, n)
 	}
 	if err := q.q.ToInit(a); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 		return err
 	}
 	if a.MaxDestRdAtomic > q.e.cfg.Limits.RdAtomic {
-		return opError(op, verbs.ErrLimit, "%d responder resources; at most %d", a.MaxDestRdAtomic, q.e.cfg.Limits.RdAtomic)
+		return verbs.Errorf(op, verbs.ErrLimit, "%d responder resources; at most %d", a.MaxDestRdAtomic, q.e.cfg.Limits.RdAtomic)
 	}
 	r, err := q.routeTo(op, a)
 	if err != nil {
@@ -163,7 +163,7 @@ func (q *QP) routeTo(op string, a verbs.ToRTR) (route, error) {
 		return route{udp: wire.UDP{SrcPort: datagramPort(q.q.Num())}}, nil
 	}
 	if a.DestGID.IsMulticast() {
-		return route{}, opError(op, verbs.ErrInvalid, "destination GID %v is that of a group", a.DestGID)
+		return route{}, verbs.Errorf(op, verbs.ErrInvalid, "destination GID %v is that of a group", a.DestGID)
 	}
 	r, err := q.e.routeTo(op, verbs.AHAttr{
 		DestGID: a.DestGID, SourceGID: a.SourceGID, TrafficClass: a.TrafficClass, HopLimit: a.HopLimit,
@@ -185,7 +185,7 @@ func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 		return err
 	}
 	if a.MaxRdAtomic > q.e.cfg.Limits.RdAtomic {
-		return opError(op, verbs.ErrLimit, "%d READs and atomics in flight; at most %d", a.MaxRdAtomic, q.e.cfg.Limits.RdAtomic)
+		return verbs.Errorf(op, verbs.ErrLimit, "%d READs and atomics in flight; at most %d", a.MaxRdAtomic, q.e.cfg.Limits.RdAtomic)
 	}
 	if err := q.q.ToRTS(now, a); err != nil {
 		return err
@@ -264,7 +264,7 @@ func (q *QP) PostSend(now clock.Time, wrs []verbs.SendWR, out *packetio.Batch) e
 		return err
 	}
 	if q.ring != nil {
-		return opError("post send", verbs.ErrInvalid, "the queue pair takes its work requests from a ring; write them there")
+		return verbs.Errorf("post send", verbs.ErrInvalid, "the queue pair takes its work requests from a ring; write them there")
 	}
 	var refused error
 	for i := range wrs {
@@ -317,7 +317,7 @@ func (q *QP) Destroy() error {
 		return err
 	}
 	if q.attached > 0 {
-		return opError(op, verbs.ErrBusy, "detach it from its %d multicast groups first", q.attached)
+		return verbs.Errorf(op, verbs.ErrBusy, "detach it from its %d multicast groups first", q.attached)
 	}
 	e := q.e
 	q.dead = true

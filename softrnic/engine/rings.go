@@ -49,13 +49,13 @@ func (q *QP) UseRing(cfg sendring.Config) error {
 	}
 	switch {
 	case q.ring != nil:
-		return opError(op, verbs.ErrBusy, "the queue pair has a ring")
+		return verbs.Errorf(op, verbs.ErrBusy, "the queue pair has a ring")
 	case q.q.Service() != wire.ServiceRC:
-		return opError(op, verbs.ErrNotSupported, "only a reliable connection can have a ring")
+		return verbs.Errorf(op, verbs.ErrNotSupported, "only a reliable connection can have a ring")
 	case q.q.State() != verbs.StateReset && q.q.State() != verbs.StateInit:
-		return opError(op, verbs.ErrState, "the state is %v", q.q.State())
+		return verbs.Errorf(op, verbs.ErrState, "the state is %v", q.q.State())
 	case cfg.Blocks < 0 || cfg.Blocks > sendring.MaxRing:
-		return opError(op, verbs.ErrLimit, "%d blocks; at most %d", cfg.Blocks, sendring.MaxRing)
+		return verbs.Errorf(op, verbs.ErrLimit, "%d blocks; at most %d", cfg.Blocks, sendring.MaxRing)
 	}
 	r, err := sendring.New(q.Num(), cfg, q.q.Config().MaxSendWR)
 	if err != nil {
@@ -63,7 +63,7 @@ func (q *QP) UseRing(cfg sendring.Config) error {
 	}
 	s := verbs.SGE{Addr: cfg.Addr, Length: uint32(cfg.Blocks * sendring.BlockSize), LKey: cfg.LKey}
 	if _, fault := q.e.env.Mem.Local(q.pd.num, s, false); fault != mem.OK {
-		return opError(op, verbs.ErrAccess, "%d blocks at %#x: %v", cfg.Blocks, cfg.Addr, fault)
+		return verbs.Errorf(op, verbs.ErrAccess, "%d blocks at %#x: %v", cfg.Blocks, cfg.Addr, fault)
 	}
 	q.ring = &ring{Ring: r}
 	q.ring.place = q.e.rings.add(q)
@@ -80,9 +80,9 @@ func (q *QP) Doorbell(now clock.Time, limit uint32) error {
 	}
 	switch {
 	case q.ring == nil:
-		return opError(op, verbs.ErrInvalid, "the queue pair has no ring")
+		return verbs.Errorf(op, verbs.ErrInvalid, "the queue pair has no ring")
 	case q.ring.Config().Managed:
-		return opError(op, verbs.ErrInvalid, "the ring is managed: an ENABLE of another ring moves its limit")
+		return verbs.Errorf(op, verbs.ErrInvalid, "the ring is managed: an ENABLE of another ring moves its limit")
 	}
 	q.ring.Enable(limit)
 	q.e.rings.schedule(now, q)

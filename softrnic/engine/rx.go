@@ -130,7 +130,7 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	}
 	// The NIC has no address in any VLAN. VLAN 0 means no VLAN: the tag only carries a priority
 	// (IEEE 802.1Q).
-	if f.Eth.Tagged && f.Eth.TCI&vlanMask != 0 || !mine {
+	if f.Eth.Tagged && f.Eth.VLAN() != 0 || !mine {
 		c.RxNotMine++
 		return false
 	}
@@ -177,9 +177,6 @@ func (e *Engine) accept(f *wire.Frame) *QP {
 	}
 	return qp
 }
-
-// vlanMask selects the VLAN identifier in a tag.
-const vlanMask = 0xfff
 
 // receives reports whether the queue pair receives packets in its state.
 func (q *QP) receives() bool {

@@ -24,11 +24,11 @@ func (e *Engine) CreateSRQ(pd *PD, init verbs.SRQInit) (*SRQ, error) {
 	l := e.cfg.Limits
 	switch {
 	case init.MaxWR > l.QPWR:
-		return nil, opError(op, verbs.ErrLimit, "%d work requests; at most %d", init.MaxWR, l.QPWR)
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d work requests; at most %d", init.MaxWR, l.QPWR)
 	case init.MaxSGE > l.SGE:
-		return nil, opError(op, verbs.ErrLimit, "%d scatter/gather elements; at most %d", init.MaxSGE, l.SGE)
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d scatter/gather elements; at most %d", init.MaxSGE, l.SGE)
 	case len(e.srqs) >= l.SRQs:
-		return nil, opError(op, verbs.ErrLimit, "%d shared receive queues exist", len(e.srqs))
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d shared receive queues exist", len(e.srqs))
 	}
 	n := e.nextSRQ + 1
 	for ; e.srqs[n] != nil || n == 0; n++ { // ends, because there are fewer queues than numbers
@@ -80,7 +80,7 @@ func (s *SRQ) Resize(maxWR int) error {
 		return err
 	}
 	if most := s.e.cfg.Limits.QPWR; maxWR > most {
-		return opError(op, verbs.ErrLimit, "%d work requests; at most %d", maxWR, most)
+		return verbs.Errorf(op, verbs.ErrLimit, "%d work requests; at most %d", maxWR, most)
 	}
 	return s.s.Resize(maxWR)
 }
@@ -93,7 +93,7 @@ func (s *SRQ) Destroy() error {
 		return err
 	}
 	if s.refs > 0 {
-		return opError(op, verbs.ErrBusy, "destroy the %d queue pairs that use it first", s.refs)
+		return verbs.Errorf(op, verbs.ErrBusy, "destroy the %d queue pairs that use it first", s.refs)
 	}
 	s.dead = true
 	s.pd.srqs--

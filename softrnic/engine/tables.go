@@ -147,9 +147,9 @@ func (t *tables) target(op string, n wire.QPN) (*QP, error) {
 	qp := t.qps[n]
 	switch {
 	case qp == nil:
-		return nil, opError(op, verbs.ErrInvalid, "no queue pair %#x", uint32(n))
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "no queue pair %#x", uint32(n))
 	case !qp.live():
-		return nil, opError(op, verbs.ErrState, "queue pair %#x is in %v", uint32(n), qp.q.State())
+		return nil, verbs.Errorf(op, verbs.ErrState, "queue pair %#x is in %v", uint32(n), qp.q.State())
 	}
 	return qp, nil
 }

@@ -151,7 +151,7 @@ func TestAddressHandles(t *testing.T) {
 	}{
 		"no such GID":    {verbs.AHAttr{DestGID: verbs.GIDOf(ipB), SourceGID: 2}, verbs.ErrInvalid},
 		"other family":   {verbs.AHAttr{DestGID: verbs.GIDOf(ip6B)}, verbs.ErrInvalid},
-		"unknown":        {verbs.AHAttr{DestGID: mapped([4]byte{9, 9, 9, 9})}, verbs.ErrUnreachable},
+		"unknown":        {verbs.AHAttr{DestGID: verbs.GIDOf4([4]byte{9, 9, 9, 9})}, verbs.ErrUnreachable},
 		"negative index": {verbs.AHAttr{DestGID: verbs.GIDOf(ipB), SourceGID: -1}, verbs.ErrInvalid},
 	} {
 		if err := create(c.attr); !errors.Is(err, c.want) {

@@ -124,11 +124,11 @@ func (f *Frame) segment(l layout, i int, d []byte) []byte {
 type Segments struct {
 	frame Frame
 	l     layout
-	heads [maxHeaders]byte // a copy of the headers of the super-frame
+	heads [MaxHeaders]byte // a copy of the headers of the super-frame
 }
 
-// maxHeaders is the largest length of the headers: Ethernet with a tag, IPv4 with options, UDP.
-const maxHeaders = ethernetLen + vlanTagLen + 60 + udpLen
+// MaxHeaders is the largest length of a super-frame's headers: Ethernet with a tag, IPv4 with options, UDP.
+const MaxHeaders = ethernetLen + vlanTagLen + 60 + udpLen
 
 // Open begins to split f and returns the number of its packets; 0 if f is not Splittable.
 func (s *Segments) Open(f Frame) (n int) {

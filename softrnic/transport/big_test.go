@@ -14,12 +14,12 @@ func TestLargestRead(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("needs 4 GiB of memory; the race detector would need much more")
 	}
-	a := newSide(t, "a", 1, maxMsgSize, Config{QPN: 0x11})
-	b := newSide(t, "b", 2, maxMsgSize, Config{QPN: 0x12})
+	a := newSide(t, "a", 1, MaxMessage, Config{QPN: 0x11})
+	b := newSide(t, "b", 2, MaxMessage, Config{QPN: 0x12})
 	l := defaultLink
 	l.psnA = 0xfffff0
 	connect(t, a, b, l)
-	post(t, a, verbs.SendWR{ID: 1, Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.sge(0, maxMsgSize)}, RemoteAddr: b.mem.Base(), RKey: b.mem.RKey()})
+	post(t, a, verbs.SendWR{ID: 1, Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.sge(0, MaxMessage)}, RemoteAddr: b.mem.Base(), RKey: b.mem.RKey()})
 	post(t, a, writeTo(b))
 	if len(a.out.Tx) != 1 {
 		t.Fatalf("%d packets, want the READ request alone", len(a.out.Tx))
@@ -54,7 +54,7 @@ func TestLargestRead(t *testing.T) {
 	}
 	// A duplicate of the last packet: its PSN is as far behind as possible.
 	b.out.Reset()
-	dup := wire.Packet{BTH: wire.BTH{Opcode: wire.RCReadRequest, PSN: l.psnA}, RETH: wire.RETH{VA: b.mem.Base(), RKey: b.mem.RKey(), Length: maxMsgSize}}
+	dup := wire.Packet{BTH: wire.BTH{Opcode: wire.RCReadRequest, PSN: l.psnA}, RETH: wire.RETH{VA: b.mem.Base(), RKey: b.mem.RKey(), Length: MaxMessage}}
 	b.qp.Handle(0, &dup, &b.out)
 	if len(b.out.Tx) == 0 || b.out.Tx[0].Packet.BTH.PSN != l.psnA {
 		t.Error("the duplicate of the first packet is not answered from the start")

@@ -99,7 +99,7 @@ func (r *responder) replay(p *wire.Packet) {
 // responder is still sending the responses to this READ, it continues from the requested packet.
 func (r *responder) duplicateRead(p *wire.Packet) {
 	n := packetsOf(p.RETH.Length, r.mtu)
-	if p.RETH.Length > maxMsgSize || wire.Diff(p.BTH.PSN.Add(int(n-1)), r.ePSN) >= 0 || len(p.Payload) > 0 {
+	if p.RETH.Length > MaxMessage || wire.Diff(p.BTH.PSN.Add(int(n-1)), r.ePSN) >= 0 || len(p.Payload) > 0 {
 		return
 	}
 	for i := range r.answers.owed {

@@ -134,7 +134,7 @@ func (x *trial) before() int {
 func wrongLength(p *wire.Packet) {
 	switch op := p.BTH.Opcode; {
 	case op.Is(wire.OpRead | wire.OpFlush):
-		p.RETH.Length = maxMsgSize + 1
+		p.RETH.Length = MaxMessage + 1
 	case op.Is(wire.OpFirst | wire.OpMiddle):
 		p.Payload = p.Payload[:everyMTU-1]
 	case op.Is(wire.OpLast):

@@ -158,7 +158,7 @@ func (x *executor) checkLength(p *wire.Packet, info *wire.OpInfo) verdict {
 		}
 		return pass
 	case info.Flags&wire.OpAnswered != 0:
-		if n != 0 || p.RETH.Length > maxMsgSize && p.FETH.Level != wire.FlushRegion {
+		if n != 0 || p.RETH.Length > MaxMessage && p.FETH.Level != wire.FlushRegion {
 			return refuseLength
 		}
 		return pass
@@ -186,7 +186,7 @@ func (x *executor) checkWriteLength(p *wire.Packet, info *wire.OpInfo, n uint32)
 	case info.Flags&wire.OpOnly != 0:
 		ok = p.RETH.Length == n
 	case info.Flags&wire.OpFirst != 0:
-		ok = p.RETH.Length > n && p.RETH.Length <= maxMsgSize
+		ok = p.RETH.Length > n && p.RETH.Length <= MaxMessage
 	case info.Flags&wire.OpMiddle != 0:
 		ok = x.left > n
 	default:

@@ -12,9 +12,9 @@ func checkLocal(wr *verbs.SendWR) error {
 	const op = "post send"
 	switch {
 	case wr.Op == verbs.OpLocalInv && len(wr.SGL) > 0:
-		return postErr(op, verbs.ErrInvalid, "LOCAL_INV takes no SGL")
+		return verbs.Errorf(op, verbs.ErrInvalid, "LOCAL_INV takes no SGL")
 	case wr.Op != verbs.OpLocalInv && len(wr.SGL) != 1:
-		return postErr(op, verbs.ErrInvalid, "%v takes an SGL of one piece of a region, not %d", wr.Op, len(wr.SGL))
+		return verbs.Errorf(op, verbs.ErrInvalid, "%v takes an SGL of one piece of a region, not %d", wr.Op, len(wr.SGL))
 	}
 	return nil
 }

@@ -14,12 +14,15 @@ const (
 	maxRetryCount = 7
 	rnrForEver    = 7
 
-	// controlledQKey is the bit of Q_Keys that the system controls, such as that of queue pair 1; an
-	// application may not set a Q_Key with it (IBTA 10.2.5/q-key).
+	// controlledQKey is the bit of Q_Keys that the system controls, such as that of queue pair 1. An
+	// application may not set a Q_Key with it. If the Q_Key of a work request has it, the Q_Key of the
+	// queue pair is sent instead (IBTA 10.2.5/q-key).
 	controlledQKey = 1 << 31
 
 	defaultRdAtomic = 16
-	defaultHopLimit = 64
+
+	// DefaultHopLimit is the hop limit of packets if none is set, as in Linux rxe.
+	DefaultHopLimit = 64
 )
 
 func badAttr(format string, args ...any) error {
@@ -109,7 +112,7 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 		return err
 	}
 	if a.HopLimit == 0 {
-		a.HopLimit = defaultHopLimit
+		a.HopLimit = DefaultHopLimit
 	}
 	q.lastNow = now
 	q.rtr, q.state, q.mtu = a, to, uint32(a.PathMTU)

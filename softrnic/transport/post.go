@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"fmt"
-
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -40,10 +38,6 @@ var sendOps = [...]sendOp{
 	verbs.OpFlush:       {wc: verbs.WCFlush},
 }
 
-func postErr(op string, err error, format string, args ...any) error {
-	return &verbs.OpError{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
-}
-
 // PostSend queues a work request and sends what may be sent. The request and its SGL are copied;
 // the memory that the SGL names is not, unless the request is inline. Errors: ErrState before RTS,
 // ErrNoSpace when MaxSendWR work requests are not complete, ErrInvalid for a malformed request. In
@@ -54,11 +48,11 @@ func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 	case verbs.StateRTS, verbs.StateSQD, verbs.StateSQE, verbs.StateError:
 	default:
 		q.sawPost(wr.Op, verbs.ErrState)
-		return postErr("post send", verbs.ErrState, "the state is %v; bring the queue pair to RTS first", q.state)
+		return verbs.Errorf("post send", verbs.ErrState, "the state is %v; bring the queue pair to RTS first", q.state)
 	}
 	if q.req.sq.len() >= q.req.sq.limit {
 		q.sawPost(wr.Op, verbs.ErrNoSpace)
-		return postErr("post send", verbs.ErrNoSpace, "%d work requests are not complete; poll the send CQ", q.req.sq.len())
+		return verbs.Errorf("post send", verbs.ErrNoSpace, "%d work requests are not complete; poll the send CQ", q.req.sq.len())
 	}
 	length, err := q.req.cfg.CheckSend(wr)
 	q.sawPost(wr.Op, err)
@@ -85,10 +79,10 @@ func (c *Config) CheckSend(wr *verbs.SendWR) (uint32, error) {
 	const op = "post send"
 	svc := services[c.Type]
 	if int(wr.Op) >= len(sendOps) {
-		return 0, postErr(op, verbs.ErrInvalid, "unknown operation %v", wr.Op)
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "unknown operation %v", wr.Op)
 	}
 	if svc.ops&(1<<wr.Op) == 0 {
-		return 0, postErr(op, verbs.ErrInvalid, "%v is no operation of %v", wr.Op, c.Type)
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "%v is no operation of %v", wr.Op, c.Type)
 	}
 	if svc.datagram {
 		if err := checkDatagram(wr); err != nil {
@@ -99,11 +93,11 @@ func (c *Config) CheckSend(wr *verbs.SendWR) (uint32, error) {
 	if wr.Flags&verbs.Inline != 0 {
 		switch {
 		case !kind.inline:
-			return 0, postErr(op, verbs.ErrInvalid, "%v cannot be inline", wr.Op)
+			return 0, verbs.Errorf(op, verbs.ErrInvalid, "%v cannot be inline", wr.Op)
 		case len(wr.SGL) > 0:
-			return 0, postErr(op, verbs.ErrInvalid, "inline takes Data, not SGL")
+			return 0, verbs.Errorf(op, verbs.ErrInvalid, "inline takes Data, not SGL")
 		case len(wr.Data) > c.MaxInline:
-			return 0, postErr(op, verbs.ErrInvalid, "%d bytes inline; MaxInline is %d", len(wr.Data), c.MaxInline)
+			return 0, verbs.Errorf(op, verbs.ErrInvalid, "%d bytes inline; MaxInline is %d", len(wr.Data), c.MaxInline)
 		}
 		return uint32(len(wr.Data)), nil
 	}
@@ -116,16 +110,16 @@ func (c *Config) CheckSend(wr *verbs.SendWR) (uint32, error) {
 	case kind.local:
 		return 0, checkLocal(wr)
 	case (wr.Op == verbs.OpAtomicWrite || wr.Op == verbs.OpFlush) && len(wr.SGL) > 0:
-		return 0, postErr(op, verbs.ErrInvalid, "%v takes no SGL", wr.Op)
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "%v takes no SGL", wr.Op)
 	case wr.Op == verbs.OpFlush:
 		return 0, checkFlush(&wr.Flush)
 	case wr.Op == verbs.OpAtomicWrite:
 		length = atomicSize
 	case length != atomicSize:
-		return 0, postErr(op, verbs.ErrInvalid, "%v needs an SGL of 8 bytes for the original value; it has %d", wr.Op, length)
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "%v needs an SGL of 8 bytes for the original value; it has %d", wr.Op, length)
 	}
 	if wr.RemoteAddr%atomicSize != 0 {
-		return 0, postErr(op, verbs.ErrInvalid, "%v at %#x, which is not a multiple of 8", wr.Op, wr.RemoteAddr)
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "%v at %#x, which is not a multiple of 8", wr.Op, wr.RemoteAddr)
 	}
 	return uint32(length), nil
 }
@@ -135,9 +129,9 @@ func checkFlush(f *verbs.Flush) error {
 	const op = "post send"
 	switch {
 	case !f.Global && !f.Persistent:
-		return postErr(op, verbs.ErrInvalid, "a FLUSH that is neither global nor persistent")
-	case f.Length > maxMsgSize && !f.Region:
-		return postErr(op, verbs.ErrInvalid, "a FLUSH of %d bytes; at most %d", f.Length, maxMsgSize)
+		return verbs.Errorf(op, verbs.ErrInvalid, "a FLUSH that is neither global nor persistent")
+	case f.Length > MaxMessage && !f.Region:
+		return verbs.Errorf(op, verbs.ErrInvalid, "a FLUSH of %d bytes; at most %d", f.Length, MaxMessage)
 	}
 	return nil
 }
@@ -146,14 +140,14 @@ func checkFlush(f *verbs.Flush) error {
 // SGEs.
 func sglLength(op string, sgl []verbs.SGE, maxSGE int) (uint64, error) {
 	if len(sgl) > maxSGE {
-		return 0, postErr(op, verbs.ErrInvalid, "%d SGEs; MaxSGE is %d", len(sgl), maxSGE)
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "%d SGEs; MaxSGE is %d", len(sgl), maxSGE)
 	}
 	var n uint64
 	for i := range sgl {
 		n += uint64(sgl[i].Length)
 	}
-	if n > maxMsgSize {
-		return 0, postErr(op, verbs.ErrInvalid, "%d bytes; a message has at most %d", n, maxMsgSize)
+	if n > MaxMessage {
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "%d bytes; a message has at most %d", n, MaxMessage)
 	}
 	return n, nil
 }
@@ -188,10 +182,10 @@ func (s *sender) enqueue(wr *verbs.SendWR, length uint32) {
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	const op = "post recv"
 	if q.state == verbs.StateReset {
-		return postErr(op, verbs.ErrState, "the state is %v; bring the queue pair to INIT first", q.state)
+		return verbs.Errorf(op, verbs.ErrState, "the state is %v; bring the queue pair to INIT first", q.state)
 	}
 	if q.cfg.SRQ != nil {
-		return postErr(op, verbs.ErrInvalid, "the queue pair takes its receives from a shared receive queue; post to that")
+		return verbs.Errorf(op, verbs.ErrInvalid, "the queue pair takes its receives from a shared receive queue; post to that")
 	}
 	if err := q.rcv.rq.post(op, wr); err != nil {
 		return err

@@ -18,8 +18,8 @@ const (
 	maxInline   = 4096    // bytes
 	maxRdAtomic = 255     // READs and atomics in flight
 	maxWindow   = 1 << 14 // packets in flight
-	// maxMsgSize is the largest message in bytes (IBTA 9.7/size).
-	maxMsgSize = 1 << 31
+	// MaxMessage is the length of the largest message in bytes (IBTA 9.7/size).
+	MaxMessage = 1 << 31
 )
 
 // Env has the objects that all queue pairs of a NIC share.

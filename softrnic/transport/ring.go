@@ -156,7 +156,7 @@ func (r *recvQueue) at(pos uint32) *recvWQE { return &r.ring[pos&uint32(len(r.ri
 // post queues a receive.
 func (r *recvQueue) post(op string, wr *verbs.RecvWR) error {
 	if r.len() >= r.limit {
-		return postErr(op, verbs.ErrNoSpace, "%d receives are queued", r.len())
+		return verbs.Errorf(op, verbs.ErrNoSpace, "%d receives are queued", r.len())
 	}
 	length, err := sglLength(op, wr.SGL, r.maxSGE)
 	if err != nil {

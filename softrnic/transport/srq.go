@@ -33,7 +33,7 @@ func NewSRQ(id uint32, pd mem.PD, init verbs.SRQInit) (*SRQ, error) {
 			*f.v = f.def
 		}
 		if *f.v < 1 || *f.v > f.max {
-			return nil, postErr("create SRQ", verbs.ErrInvalid, "%s is %d; choose 1 to %d", f.name, *f.v, f.max)
+			return nil, verbs.Errorf("create SRQ", verbs.ErrInvalid, "%s is %d; choose 1 to %d", f.name, *f.v, f.max)
 		}
 	}
 	return &SRQ{id: id, pd: pd, rq: newRecvQueue(init.MaxWR, init.MaxSGE)}, nil
@@ -51,7 +51,7 @@ func (s *SRQ) PostRecv(wr *verbs.RecvWR) error { return s.rq.post("post SRQ recv
 // SetLimit arms the limit event, as verbs.SRQ says.
 func (s *SRQ) SetLimit(n int) error {
 	if n < 0 || n > s.rq.limit {
-		return postErr("modify SRQ", verbs.ErrInvalid, "limit %d; choose 1 to %d, or 0 for none", n, s.rq.limit)
+		return verbs.Errorf("modify SRQ", verbs.ErrInvalid, "limit %d; choose 1 to %d, or 0 for none", n, s.rq.limit)
 	}
 	s.limit = n
 	return nil
@@ -62,13 +62,13 @@ func (s *SRQ) Resize(n int) error {
 	const op = "modify SRQ"
 	switch {
 	case n < 1 || n > maxWR:
-		return postErr(op, verbs.ErrInvalid, "MaxWR is %d; choose 1 to %d", n, maxWR)
+		return verbs.Errorf(op, verbs.ErrInvalid, "MaxWR is %d; choose 1 to %d", n, maxWR)
 	case s.outside != nil:
-		return postErr(op, verbs.ErrNotSupported, "the receives are in a ring of another process")
+		return verbs.Errorf(op, verbs.ErrNotSupported, "the receives are in a ring of another process")
 	case n < s.rq.len():
-		return postErr(op, verbs.ErrInvalid, "MaxWR is %d, and %d receives are queued", n, s.rq.len())
+		return verbs.Errorf(op, verbs.ErrInvalid, "MaxWR is %d, and %d receives are queued", n, s.rq.len())
 	case n < s.limit:
-		return postErr(op, verbs.ErrInvalid, "MaxWR is %d, and the limit is %d; lower the limit first", n, s.limit)
+		return verbs.Errorf(op, verbs.ErrInvalid, "MaxWR is %d, and the limit is %d; lower the limit first", n, s.limit)
 	}
 	s.rq = s.rq.resized(n)
 	return nil

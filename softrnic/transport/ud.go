@@ -10,18 +10,14 @@ import (
 // The unreliable datagram: SENDs of one packet, each with its own destination. The responder does
 // not check PSNs; the Q_Key decides whether it accepts a datagram (IBTA 9.8.3).
 
-// privilegedQKey is a bit of a work request's Q_Key: if it is set, the Q_Key of the queue pair is
-// sent instead (IBTA 10.2.5/q-key).
-const privilegedQKey = 1 << 31
-
 // checkDatagram checks the attributes that only datagrams have.
 func checkDatagram(wr *verbs.SendWR) error {
 	const op = "post send"
 	switch {
 	case wr.AH == nil || wr.AH.Handle() == 0:
-		return postErr(op, verbs.ErrInvalid, "a datagram needs an address handle")
+		return verbs.Errorf(op, verbs.ErrInvalid, "a datagram needs an address handle")
 	case wr.RemoteQPN > max24:
-		return postErr(op, verbs.ErrInvalid, "remote QPN %#x has more than 24 bits", uint32(wr.RemoteQPN))
+		return verbs.Errorf(op, verbs.ErrInvalid, "remote QPN %#x has more than 24 bits", uint32(wr.RemoteQPN))
 	}
 	return nil
 }
@@ -42,7 +38,7 @@ func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {
 	tx.BTH.DestQP, tx.BTH.PSN = w.to.qpn, u.nextPSN
 	tx.BTH.Solicited = w.flags&verbs.Solicited != 0
 	tx.DETH = wire.DETH{QKey: w.to.qkey, SrcQP: u.cfg.QPN}
-	if w.to.qkey&privilegedQKey != 0 {
+	if w.to.qkey&controlledQKey != 0 {
 		tx.DETH.QKey = u.init.QKey
 	}
 	out.Tx[len(out.Tx)-1].AH = w.to.ah

@@ -49,7 +49,6 @@ func ParseGRH(b []byte) (GRH, error) {
 		return fail("%d bytes, want %d", len(b), GRHLen)
 	}
 	const v4 = GRHLen - 20
-	mapped := func(a []byte) GID { return GID{10: 0xff, 11: 0xff, 12: a[0], 13: a[1], 14: a[2], 15: a[3]} }
 	switch {
 	case b[0]>>4 == 6:
 		return GRH{
@@ -58,7 +57,7 @@ func ParseGRH(b []byte) (GRH, error) {
 			FlowLabel: binary.BigEndian.Uint32(b) & 0xfffff,
 		}, nil
 	case b[v4]>>4 == 4:
-		return GRH{Source: mapped(b[v4+12:]), Dest: mapped(b[v4+16:]), TrafficClass: b[v4+1], HopLimit: b[v4+8]}, nil
+		return GRH{Source: GIDOf4([4]byte(b[v4+12:])), Dest: GIDOf4([4]byte(b[v4+16:])), TrafficClass: b[v4+1], HopLimit: b[v4+8]}, nil
 	}
 	return fail("neither an IPv6 nor an IPv4 header: %x", b[:GRHLen])
 }

@@ -1,6 +1,9 @@
 package verbs
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Sentinels that an OpError wraps.
 var (
@@ -32,6 +35,11 @@ func (e *OpError) Error() string {
 		s += ": " + e.Detail
 	}
 	return s
+}
+
+// Errorf returns an *OpError whose description is formatted as by fmt.Sprintf.
+func Errorf(op string, sentinel error, format string, args ...any) error {
+	return &OpError{Op: op, Err: sentinel, Detail: fmt.Sprintf(format, args...)}
 }
 
 // Unwrap returns the sentinel.

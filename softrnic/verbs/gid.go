@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"encoding/binary"
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -11,6 +12,9 @@ type GID [16]byte
 
 // GIDOf returns the GID of an IP address.
 func GIDOf(a netip.Addr) GID { return GID(a.As16()) }
+
+// GIDOf4 returns the GID of an IPv4 address.
+func GIDOf4(a [4]byte) GID { return GID{10: 0xff, 11: 0xff, 12: a[0], 13: a[1], 14: a[2], 15: a[3]} }
 
 // Addr returns the IP address: for an IPv4-mapped address the IPv4 address.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
@@ -34,6 +38,13 @@ func LinkLocalGID(m wire.MAC) GID {
 	return GID{
 		0: 0xfe, 1: 0x80, 8: m[0] ^ eui64Flip, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5],
 	}
+}
+
+// EUI64 returns the modified EUI-64 identifier of a MAC address. It identifies a NIC in management
+// datagrams.
+func EUI64(m wire.MAC) uint64 {
+	g := LinkLocalGID(m)
+	return binary.BigEndian.Uint64(g[8:])
 }
 
 // LinkLocalMAC returns the MAC address in a link-local GID; false if g has none.

@@ -39,8 +39,6 @@ const (
 	maxSlots     = 1 << 16
 	// batchSize is the largest number of frames that one Recv returns and one system call sends.
 	batchSize = 64
-	// maxFrame is the longest frame: a TCP super-frame with its Ethernet header and two tags.
-	maxFrame = 65536 + 14 + 8
 )
 
 // Config describes a port to open.

@@ -29,13 +29,11 @@ type sender struct {
 func newSender() *sender {
 	s := new(sender)
 	for i := range s.heads {
-		s.heads[i] = make([]byte, 0, maxHeaders)
+		s.heads[i] = make([]byte, 0, packetio.MaxHeaders)
 	}
 	return s
 }
 
-// maxHeaders is the largest length of a super-frame's headers: Ethernet with a tag, IPv6, UDP.
-const maxHeaders = 14 + tagLen + 40 + udpHeaderLen
 
 // fill prepares messages for up to batchSize frames and returns the numbers of messages and frames.
 // With limit > 0 it merges runs of frames that are no longer than limit into super-frames.

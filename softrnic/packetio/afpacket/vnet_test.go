@@ -177,7 +177,7 @@ func TestRoceFilterWithAnotherPort(t *testing.T) {
 func FuzzDecodeVnet(f *testing.F) {
 	f.Add([]byte{1, 5, 42, 0, 0, 4, 34, 0, 6, 0}, 200)
 	f.Fuzz(func(t *testing.T, h []byte, n int) {
-		if len(h) < vnetLen || n < 0 || n > maxFrame {
+		if len(h) < vnetLen || n < 0 || n > packetio.MaxFrame {
 			return
 		}
 		fr := packetio.Frame{Data: make([]byte, n)}

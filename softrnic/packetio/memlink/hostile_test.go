@@ -39,7 +39,7 @@ func FuzzReceiver(f *testing.F) {
 			}
 			used := 0
 			for _, f := range b.Frames {
-				if used += len(f.Data); len(f.Data) < minFrame || len(f.Data) > maxFrame || used > recvBytes {
+				if used += len(f.Data); len(f.Data) < minFrame || len(f.Data) > packetio.MaxFrame || used > recvBytes {
 					t.Fatalf("a frame of %d bytes", len(f.Data))
 				}
 			}

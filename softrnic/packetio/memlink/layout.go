@@ -15,8 +15,6 @@ const (
 	DataBytes = 8 << 20
 	// batchSize is the largest number of frames that one Recv returns.
 	batchSize = 64
-	// maxFrame is the longest frame: a TCP super-frame with its Ethernet header and two tags.
-	maxFrame = 65536 + 14 + 8
 	// minFrame is the length of the shortest frame: an Ethernet header.
 	minFrame = 14
 )
@@ -76,7 +74,7 @@ func getEntry(shared []byte) (offset, length int, f packetio.Frame, ok bool) {
 	var b [entryLen]byte
 	copy(b[:], shared)
 	o, n, seg := le.Uint32(b[0:]), le.Uint32(b[4:]), le.Uint32(b[8:])
-	if n < minFrame || n > maxFrame || o > DataBytes-n || seg > maxFrame {
+	if n < minFrame || n > packetio.MaxFrame || o > DataBytes-n || seg > packetio.MaxFrame {
 		return 0, 0, f, false
 	}
 	f = packetio.Frame{

@@ -222,7 +222,7 @@ func TestDrops(t *testing.T) {
 	for _, f := range [][]byte{make([]byte, 1514), make([]byte, 1515), tagged, make([]byte, 13), nil} {
 		b.Add(0, f)
 	}
-	b.Frames = append(b.Frames, packetio.Frame{Data: make([]byte, maxFrame+1), SegSize: 1000})
+	b.Frames = append(b.Frames, packetio.Frame{Data: make([]byte, packetio.MaxFrame+1), SegSize: 1000})
 	mustSend(t, k.host, &b, 2)
 	if n := len(all(t, k.sw)); n != 2 {
 		t.Errorf("%d frames arrived", n)

@@ -62,13 +62,10 @@ type Port struct {
 
 var _ packetio.Port = (*Port)(nil)
 
-// maxHeaders is the largest length of a super-frame's headers: Ethernet with a tag, IPv6, UDP.
-const maxHeaders = 14 + 4 + 40 + 8
-
 // NewPort returns a port that is not attached yet.
 func NewPort(cfg Config) (*Port, error) {
-	if cfg.MTU < 1 || cfg.MTU > maxFrame {
-		return nil, fmt.Errorf("memory link: MTU %d: want 1 to %d", cfg.MTU, maxFrame)
+	if cfg.MTU < 1 || cfg.MTU > packetio.MaxFrame {
+		return nil, fmt.Errorf("memory link: MTU %d: want 1 to %d", cfg.MTU, packetio.MaxFrame)
 	}
 	bells, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -83,7 +80,7 @@ func NewPort(cfg Config) (*Port, error) {
 		shut(bells, own)
 		return nil, fmt.Errorf("memory link: %w", err)
 	}
-	return &Port{cfg: cfg, buf: make([]byte, recvBytes), head: make([]byte, 0, maxHeaders), bells: bells, own: own}, nil
+	return &Port{cfg: cfg, buf: make([]byte, recvBytes), head: make([]byte, 0, packetio.MaxHeaders), bells: bells, own: own}, nil
 }
 
 // use returns the current link, or nil. The link is not released until the caller calls done.
@@ -305,7 +302,7 @@ func (p *Port) putRun(j *joint, frames []packetio.Frame, run *packetio.Run) (n, 
 // its tag; a super-frame may be.
 func (p *Port) takes(f *packetio.Frame) bool {
 	n := len(f.Data)
-	if n < minFrame || n > maxFrame || f.SegSize > maxFrame {
+	if n < minFrame || n > packetio.MaxFrame || f.SegSize > packetio.MaxFrame {
 		return false
 	}
 	if f.SegSize > 0 || f.Offload.Type != 0 {
