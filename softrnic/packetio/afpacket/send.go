@@ -34,7 +34,6 @@ func newSender() *sender {
 	return s
 }
 
-
 // fill prepares messages for up to batchSize frames and returns the numbers of messages and frames.
 // With limit > 0 it merges runs of frames that are no longer than limit into super-frames.
 func (s *sender) fill(frames []packetio.Frame, limit int) (messages, n int) {
