@@ -157,7 +157,7 @@ var _ = Describe("the operator of the switch", func() {
 		Expect(rack.OK("switch", "budget")).To(ContainSubstring("declares no state"))
 		res := rack.Run("switch", "connections")
 		Expect(res).To(fixture.HaveExited(1))
-		Expect(res.Stderr).To(ContainSubstring("`rdmalab switch program swordbox` loads"))
+		Expect(res.Stderr).To(ContainSubstring("load the program swordbox with `rdmalab switch program swordbox`"))
 
 		By("loading another while a client works")
 		ended := atomics(rack, "cn0", "ms0")

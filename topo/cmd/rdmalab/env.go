@@ -14,7 +14,7 @@ import (
 func envCmd() *cobra.Command {
 	var shared bool
 	cmd := &cobra.Command{
-		Use:   "env [--shared-memory] HOST",
+		Use:   "env HOST",
 		Short: "Print the variables by which a program finds a host's NIC",
 		Long: "env prints export commands for a shell: the environment variables that `rdmalab exec` sets for a program on a host.\n" +
 			"They name the socket of the host's NIC, and the library that an unmodified libibverbs program must load. With them\n" +

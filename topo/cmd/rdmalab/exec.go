@@ -13,7 +13,7 @@ import (
 func execCmd() *cobra.Command {
 	var shared bool
 	cmd := &cobra.Command{
-		Use:   "exec [--shared-memory] HOST -- CMD [ARG...]",
+		Use:   "exec HOST -- CMD [ARG...]",
 		Short: "Run a program on a host",
 		Long: "exec runs any program of this machine inside a host: the program sees the host's network, processes, host name and\n" +
 			"/etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program. The\n" +
