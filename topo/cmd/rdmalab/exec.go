@@ -55,7 +55,7 @@ func execCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon")
+	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon; write it before HOST")
 	// Flags behind the name of the host belong to the program, also without "--".
 	cmd.Flags().SetInterspersed(false)
 	return cmd
