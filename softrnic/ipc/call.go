@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// session is the connection to the daemon. It carries calls, their answers, and asynchronous
-// events.
+// session is a program's connection to the daemon that owns the NIC. It carries calls, their
+// answers, and asynchronous events.
 type session struct {
 	conn *net.UnixConn
 	// patience is how long a Context (an open device) waits for an answer of the daemon before it

@@ -21,8 +21,8 @@ const maxEvents = 256
 // Context is a NIC that another process, the daemon, owns. All methods are safe for concurrent use.
 type Context struct {
 	session
-	wake    *os.File // the wake socket
-	page    []byte   // the control page
+	wake    *os.File // the socket by which the daemon and this program wake each other
+	page    []byte   // the control page, which the daemon and this program share; see ring.Control
 	ctl     *ring.Control
 	device  verbs.DeviceAttr
 	spin    time.Duration
@@ -49,7 +49,7 @@ func (c *Context) pacer() pollpace.Spinner {
 	return pollpace.Spinner{Inside: c.inside, Crowd: &c.crowd}
 }
 
-// Runtime returns the runtime of real time.
+// Runtime returns a runtime of real time: it uses the machine's clock, and goroutines as threads.
 func (c *Context) Runtime() verbs.Runtime { return c.runtime }
 
 // Device returns the attributes of the NIC.
@@ -130,7 +130,7 @@ type wakes struct {
 	ch chan struct{}
 }
 
-// next returns a channel that is closed by the next call of all.
+// next returns a channel that the next call of the method all closes.
 func (w *wakes) next() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -88,8 +88,9 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	return 0, nil
 }
 
-// missed is called after an empty poll; emptyPolls is the number of consecutive ones. From time to
-// time it tells the daemon that the program polls, and yields the processor to other processes.
+// missed is called after a poll that found no completion; emptyPolls is the number of such polls in
+// a row. From time to time missed tells the daemon that the program polls, and yields the processor
+// to other processes.
 func (c *Context) missed(emptyPolls int) {
 	if emptyPolls%looksPerClock == 1 {
 		c.ctl.Polls.Add(1)

@@ -1,5 +1,5 @@
-// Command example is a program that uses the NIC of the host it runs on: it measures or verifies a
-// path from there.
+// Command example is a program that uses the NIC of the host on which it runs: it measures or
+// verifies the path to another host.
 //
 //	rdmalab exec cn0 -- ./example 10.77.0.11 verify
 package main

@@ -100,7 +100,7 @@ type None struct{}
 // Hello is the first request of a connection.
 type Hello struct {
 	Version int `json:"version"`
-	// Name appears in listings.
+	// Name is the name of the application in the daemon's status.
 	Name string `json:"name,omitempty"`
 }
 

@@ -43,7 +43,7 @@ func NewControl(page []byte) *Control {
 	}
 }
 
-// Memory returns the bytes of the queue of memory accesses.
+// Memory returns the part of the page that holds the queue of memory accesses; see Access.
 func (c *Control) Memory() []byte { return c.page[offMemory:] }
 
 // Ring sets a bell. The daemon then sees all entries that were published before. Ring reports
@@ -62,8 +62,9 @@ func (c *Control) Ring(bell uint32) (asleep bool) {
 // Rung reports whether a bell is set.
 func (c *Control) Rung() bool { return c.summary.Load() != 0 }
 
-// Take clears set bells and calls f for each of them, at most limit times. It begins behind the
-// bell that it has served last, so that all bells get their turn; further bells stay set.
+// Take clears set bells and calls f for each of them, at most limit times. It begins with the bell
+// after the one that it served last, so that all bells get their turn. Bells beyond the limit stay
+// set.
 func (c *Control) Take(limit int, f func(bell uint32)) {
 	if c.summary.Load() == 0 {
 		return
@@ -79,7 +80,7 @@ func (c *Control) Take(limit int, f func(bell uint32)) {
 		rung &^= 1 << i
 		w := WordAt(c.page, offBells+i*8)
 		bells := w.Swap(0)
-		if k == 0 && bells&before != 0 { // bells in front of the first one come last
+		if k == 0 && bells&before != 0 { // bells before c.next get their turn last, when k is words
 			w.Or(bells & before)
 			rung |= 1 << i
 			bells &^= before

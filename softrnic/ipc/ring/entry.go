@@ -84,8 +84,8 @@ func MarkEarly(slot []byte) { le.PutUint32(slot[36:], le.Uint32(slot[36:])|early
 // Early reports whether the entry that Send has copied into buf is marked.
 func Early(buf []byte) bool { return le.Uint32(buf[36:])&early != 0 }
 
-// Bits of an OpFlush. Its entry has them, and the length of the FLUSH, in place of immediate data
-// and of a key to invalidate.
+// Flags of an OpFlush. In its entry, the length of the FLUSH is in the field for immediate data, and
+// these flags are in the field for the R_Key to invalidate.
 const (
 	flushRegion = 1 << iota
 	flushGlobal
@@ -99,8 +99,9 @@ func bit(set bool, b uint8) uint8 {
 	return 0
 }
 
-// masked reports whether the operation has masks. Its entry has them in place of immediate data, of
-// a key to invalidate and of a queue pair.
+// masked reports whether op is an atomic with masks. In its entry, the masks are in the fields that
+// other operations use for immediate data, the R_Key to invalidate, and the peer's queue pair and
+// Q_Key.
 func masked(op verbs.WROpcode) bool {
 	return op == verbs.OpMaskedCmpSwap || op == verbs.OpMaskedFetchAdd
 }

@@ -151,7 +151,7 @@ func (x *connections) nextRequest(a proto.Wait) (any, error) {
 	return in, nil
 }
 
-// request returns the request with a handle.
+// request returns the peer's unanswered connection request that has handle h.
 func (x *connections) request(op string, h uint32) (rdmacm.Request, error) {
 	o, err := get[*requestObject](&x.c.objects, op, h)
 	if err != nil {

@@ -20,12 +20,12 @@
 //
 //	server.go               Server: accepts and refuses applications
 //	client.go, link.go      client: one application; link: its control socket
-//	dispatch.go, calls.go   requests and their handlers; calls: those that wait
+//	dispatch.go, calls.go   requests and their handlers; calls: requests that wait for an event
 //	objects.go, limits.go   objects: handles and what counts against the limits
 //	memory.go, shared.go    memories: domains, regions, windows; regions that outlive applications
 //	queues.go, qp.go        queues: completion queues, queue pairs, shared receive queues, addresses
 //	connect.go              connections: listeners, requests, the connection manager
-//	pump.go, port.go        pump: the rings of all applications; port: what it knows of one of them
+//	pump.go, port.go        pump: the rings of all applications; port: the pump's state of one of them
 //	post.go                 the objects behind the doorbells
 //	events.go               asynchronous events of the NIC, and which applications get them
 //	multicast.go            attachments to multicast groups, with their quota

@@ -50,7 +50,7 @@ func (r *posts) finish(p *port, n int, err error) {
 	p.wakeIf(r.q)
 }
 
-// room returns memory for the copies of n entries and their pieces.
+// room returns memory for copies of n entries: slot bytes and sges SGEs for each.
 func (s *scratch) room(n, slot, sges int) (bytes []byte, pieces []verbs.SGE) {
 	if len(s.bytes) < n*slot {
 		s.bytes = make([]byte, n*slot)

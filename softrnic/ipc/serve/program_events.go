@@ -16,8 +16,9 @@ import (
 const (
 	// maxPending is the largest number of events that wait until the program has read earlier ones.
 	maxPending = 4096
-	// maxReturned is this number together with events that the preloaded library gives back. It is
-	// larger, so that none of those is lost: their objects already count them.
+	// maxReturned replaces maxPending for events that the preloaded library gives back (repost). It
+	// is larger, so that no such event is lost: the count of sent events of its object (such as
+	// owner.events) already includes it.
 	maxReturned = 2 * maxPending
 )
 

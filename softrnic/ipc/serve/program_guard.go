@@ -75,8 +75,8 @@ func newGuard(m *programMemory) (*guard, error) {
 	return g, nil
 }
 
-// close ends the goroutine. If the goroutine is waiting for a page, it ends when the kernel gives
-// up this page, at the latest when the file system is unmounted.
+// close ends the goroutine. A goroutine that waits for a page ends when the kernel provides the page
+// or fails the access, at the latest when the file system is unmounted.
 func (g *guard) close() {
 	if g.m.lost.Load() {
 		g.m.stuck.add(g.m.user, 1)

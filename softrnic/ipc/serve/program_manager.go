@@ -69,8 +69,8 @@ func (c *client) attachManager(name string, fds []int) error {
 	return c.put(uverbs.Answer{}, nil)
 }
 
-// step calls f with exclusive use of the engine. If the NIC is up, the step has its connection
-// manager.
+// step calls f with exclusive use of the engine. s.NIC is the NIC's connection manager; nil if the
+// NIC is down.
 func (x *programManager) step(f func(s ucma.Step)) {
 	now, e, out := x.c.s.pump.shell.Enter()
 	defer x.c.s.pump.shell.Leave()

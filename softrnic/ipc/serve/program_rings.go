@@ -28,8 +28,8 @@ type programQP struct {
 	recv  *receiveRing // nil if the queue pair uses a shared receive queue
 }
 
-// rung posts the entries that wait in the ring. If the queue pair does not send yet in its state,
-// they stay in the ring.
+// rung posts the entries that wait in the ring. If the state of the queue pair does not allow sends
+// yet, the entries stay in the ring.
 func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
 	q.settle()
 	waiting := min(q.ring.Between(q.head, q.ring.Producer()), q.ring.Cap()-q.qp.Sending())

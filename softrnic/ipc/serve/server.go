@@ -70,7 +70,7 @@ type Server struct {
 	pool      pool
 	groups    groupShares
 	shared    sharedRegions
-	ports     *ucma.Ports // of librdmacm; guarded by the engine's exclusiveness
+	ports     *ucma.Ports // ports of programs over librdmacm; guarded by exclusive use of the engine
 	stuck     *stuck
 	processes processes
 	ln        *net.UnixListener

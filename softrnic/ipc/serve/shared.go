@@ -80,7 +80,7 @@ func (c *client) openShared(a proto.Share, fail func(error, string, ...any) erro
 	case a.Length != 0 && (a.Length != len(r.bytes) || a.Access != r.access):
 		return out, nil, fail(verbs.ErrInvalid, "%q has %d bytes and access %#x", a.Name, len(r.bytes), r.access)
 	}
-	if _, err := r.mr.Load64(0); isClosed(err) { // the NIC was down: the region is lost, but its bytes are not
+	if _, err := r.mr.Load64(0); isClosed(err) { // the NIC was down: its region is gone, but the bytes still exist
 		if err := c.s.shared.register(r); err != nil {
 			return out, nil, err
 		}
