@@ -180,8 +180,9 @@ func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32,
 }
 
 // DisconnectOthers does the same as Disconnect for all connections except those of the given owner,
-// also for connections without an owner. It returns the largest owner that has ever connected.
-// After it, all other clients depend only on what they read over new connections.
+// also for connections without an owner. It returns the largest owner that has ever connected or was
+// retired. Afterwards no request of another client is in flight: other clients must connect again,
+// and read again what their requests depend on.
 func DisconnectOthers(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) (last uint32, err error) {
 	a, err := ask(ctx, d, to, request{kind: kindDisconnectOthers, owner: owner}, deadline)
 	if err != nil {
@@ -212,8 +213,7 @@ func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dead
 //
 // If several callers request the same number from one service, only one gets it. A caller does not
 // get a number if a larger one was retired before. So a caller whose answer was lost requests a
-// larger number. The service forgets the numbers when it is restarted
-// without its table of owners.
+// larger number. The service forgets the numbers when it is restarted without its table of owners.
 func Reserve(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) (before uint32, err error) {
 	return retire(ctx, d, to, request{kind: kindReserve, owner: upTo}, deadline)
 }

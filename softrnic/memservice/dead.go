@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// looks is the number of connections that the service checks at each request, to find dead ones.
+	// looks is the number of connections that bury checks at each request, to find dead ones.
 	looks = 4
 	// afterlife is how long the service keeps a connection that it has found dead. When a client was
 	// killed, the switch may still have requests of this client in flight on other connections; these
-	// requests must find the region. A switch gives up a silent server after a second.
+	// requests must find the region. A switch waits for a silent server for at most a second.
 	afterlife = 10 * time.Second
 	// shortAfterlife replaces afterlife when there is no memory for a new connection.
 	shortAfterlife = 2 * time.Second
@@ -37,8 +37,8 @@ func (s *Server) deadFor(c *Conn) time.Duration {
 	return now.Sub(c.died)
 }
 
-// bury checks some connections, each call the next ones, and ends those that have been dead for
-// longer than afterlife. It is called for each request.
+// bury checks the next `looks` connections in turn, and ends those that have been dead for longer
+// than afterlife. It is called for each request.
 func (s *Server) bury() {
 	for range min(looks, len(s.conns)) {
 		if s.next >= len(s.conns) {

@@ -7,7 +7,8 @@
 //
 // A client sends one request in the private data of a REQ of the connection manager and gets one
 // answer. (On a rack that connects by an exchange over TCP, this exchange carries both.) Request
-// and answer begin with a version and a kind; numbers are big-endian and lengths are exact:
+// and answer begin with a version and a kind. Each field below has its length in bytes behind its
+// name; numbers are big-endian:
 //
 //	request  0 version | 1 kind | 2 …
 //	  connect   owner 4 | replaces 8 | bytes 4 | work ≤ 64
@@ -16,7 +17,7 @@
 //	  who       owner 4
 //	  retire    owner 4
 //	  fence to  owner 4
-//	  join      owner 4 | replaces 8 | connection 8
+//	  join      owner 4 | replaces 8 | connection 8 | former owner 4, up to 8 of these
 //	  disconnect owner 4
 //	  take      owner 4 | number 4 | offset 8 | words 4 | value 8
 //	  disconnect others owner 4
@@ -57,8 +58,9 @@
 // (Join) ends with any of them. Every host that can connect may also fence: the service trusts its
 // network, as RDMA does.
 //
-// The service remembers 65,536 owners. When it knows so many, it forgets the older half, but for
-// those that have had a connection lately: the others count as fenced from then on.
+// The service remembers 65,536 owners. When its table of owners is full, it removes those of the
+// half with the smaller numbers, except owners that have had a connection lately. A removed owner
+// counts as fenced.
 //
 // # Tables
 //

@@ -17,10 +17,10 @@ type handshake struct {
 	a    answer
 }
 
-// handshakes has the connections whose clients have not yet reported that they are ready. Threads
-// of their own wait for these clients, so that one that dies during connection set-up delays no
-// fence, and no other connection unless there are maxHandshakes such clients. The thread of Serve
-// does all other work.
+// handshakes has the connections whose clients have not yet reported that they are ready. Separate
+// threads wait for these clients, and the thread of Serve does all other work. So a client that dies
+// during connection set-up delays no fence. It delays other connections only if there are
+// maxHandshakes such clients.
 type handshakes struct {
 	mu      sync.Mutex // not held while a thread waits
 	open    int        // how many threads there are
@@ -58,7 +58,7 @@ func (h *handshakes) end(id uint64, err error) (next handshake, more bool) {
 	return next, true
 }
 
-// shake executes a handshake, and then those that wait.
+// shake is a thread's work: it executes handshake h, and then further ones that wait for a thread.
 func (s *Server) shake(h handshake) {
 	for more := true; more; {
 		h, more = s.shaking.end(h.conn.id, s.accept(h))

@@ -220,7 +220,7 @@ type answer struct {
 	kind   kind
 	memory Memory  // result of a connect request
 	holder Holder  // result of a who request
-	owner  uint32  // of retire: the largest owner before; of disconnect others: the largest that has connected
+	owner  uint32  // largest owner: of retire, of those that are fenced now; of reserve and disconnect others, of those that had connected or were retired
 	index  uint32  // result of a take request
 	code   refusal // reason, in an answer that refuses the request
 }

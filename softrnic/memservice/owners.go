@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// maxOwners is the largest number of owners that a service remembers. When it is reached, the
-// service forgets old ones (see Owners.forget), and refuses a further one if none of these is gone.
-// When the table has lookAt owners, the service notes which ones have no connection.
+// maxOwners is the largest number of owners that a service remembers. When the table is full, the
+// service removes owners with small numbers (see Owners.forget). If it can remove none, it refuses
+// further owners. When the table has lookAt owners, the service notes which of them have no
+// connection.
 const (
 	maxOwners = 1 << 16
 	lookAt    = maxOwners / 4 * 3
@@ -25,7 +26,7 @@ type Owners struct {
 	// retired is the largest retired owner. All owners up to it are fenced, but for those in known:
 	// these were not gone when the service forgot the others.
 	retired uint32
-	looked  bool // forget has set which owners are gone, since the table was full last
+	looked  bool // forget has set owner.gone of all owners since the table was last full
 }
 
 // owner is the state of one owner, that is, of one number under which a client has connected.
@@ -83,10 +84,10 @@ func (o *Owners) fence(id uint32) error {
 	return o.note(id, was)
 }
 
-// forget makes room when the table is full: it removes owners of the older half, and fences them
-// and all smaller numbers that are not in the table. So a client that has ended needs no entry any
-// more, and one that was fenced never connects again. It is called before each request; connected
-// returns the owners with connections that work.
+// forget frees entries when the table is full: it removes owners of the half with the smaller
+// numbers. Removed owners, and all smaller numbers that are not in the table, count as fenced. So
+// a client that has ended needs no entry, and a fenced client never connects again. forget is called
+// before each request; connected returns the owners with connections that work.
 //
 // An owner that was not fenced is removed only if it is gone: it had no connection when the table
 // reached lookAt, and has not connected since. So a client that has just lost its connection can
@@ -108,7 +109,7 @@ func (o *Owners) forget(connected func() map[uint32]bool) {
 	}
 }
 
-// removeGone removes the owners of the older half that were fenced or are gone.
+// removeGone removes the owners that were fenced or are gone, of the half with the smaller numbers.
 func (o *Owners) removeGone() {
 	ids := slices.Sorted(maps.Keys(o.known))
 	for _, id := range ids[:len(ids)/2] {

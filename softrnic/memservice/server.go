@@ -391,10 +391,10 @@ func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 // its limit calls oldest for each new connection.
 const candidates = 16
 
-// oldest returns the index of the connection to end when there is no room. That is the oldest one
-// whose client would have sent an end request if it had ended normally, or a failed one that
-// follows it closely. A switch's connection, which carries requests of many clients, is chosen only
-// if all connections are switch's connections.
+// oldest returns the index of the connection to end when there is no room. Among the oldest
+// `candidates` connections whose requests had private data, that is the first one that has failed,
+// else the oldest one. A connection whose request had no private data (request.silent) carries
+// requests of several clients. It is chosen only if all connections are such ones.
 func (s *Server) oldest() int {
 	oldest, asked := 0, 0
 	for i, c := range s.conns {

@@ -62,7 +62,8 @@ func (m *meter) timed(j stream, res *Result) error {
 	return err
 }
 
-// seen is called during a part. It measures the rate, to find the fastest part of the run.
+// seen is called after each batch of completions of a timed part. It measures the rate, to find the
+// highest rate of the run.
 func (m *meter) seen(now clock.Time, complete int) {
 	m.part = complete
 	n := complete - m.marked
@@ -114,8 +115,8 @@ func planWriteBW(c *Config) plan {
 	return plan{local: local * c.Size, slot: c.Size, bytes: slots * c.Size, run: run}
 }
 
-// writeVerified writes a chunk, each message to its own slot of the peer. Then it READs the chunk
-// back and compares it.
+// writeVerified writes all messages, in chunks of `slots` messages. It writes each message of a
+// chunk to its own slot of the peer, and then READs the chunk back and compares it.
 func (s *session) writeVerified(c *Config, slots int, res *Result) error {
 	m := &meter{s: s, total: c.Iters}
 	same := func(k int) int { return k }

@@ -97,10 +97,10 @@ func unpackLane(w uint64) laneEnd {
 	return laneEnd{wire.QPN(w & mask), wire.PSN(w >> 24 & mask), verbs.MTU(w >> 48)}
 }
 
-// Offsets in the memory of the server's report, behind the words of the report: laneTable is that
-// of entry i in the server's table, laneAnswer that of entry i in the client's table, laneGo that
-// of the word that says that the client's table is complete. n is the number of lanes. laneBytes is
-// the length of all these words.
+// Offsets in the memory of the server's report, behind the words of the report: laneTable returns
+// the offset of entry i of the server's table, laneAnswer that of entry i of the client's table, and
+// laneGo that of the word that the client sets when its table is complete. n is the number of lanes.
+// laneBytes returns the length of all these words.
 func laneTable(i int) int     { return reportSize + 8*i }
 func laneAnswer(n, i int) int { return reportSize + 8*(n+i) }
 func laneGo(n int) int        { return reportSize + 16*n }

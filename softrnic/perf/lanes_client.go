@@ -45,8 +45,8 @@ const (
 	// lossPause is how long the server's count must stay the same before missing messages count as
 	// lost.
 	lossPause = 20 * time.Millisecond
-	// The client reads the server's count each time when it has used one part in creditParts of its
-	// credits, unless they are enough for all messages.
+	// The client reads the server's count whenever it has used 1/creditParts of its credits. It does
+	// not read the count if the credits are enough for all messages.
 	creditParts = 2
 )
 

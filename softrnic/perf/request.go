@@ -7,7 +7,7 @@ import (
 )
 
 // request describes the server's part in a SEND test. It is sent as the data for a Worker in a
-// connect request of package memservice:
+// connect request of package memservice. Each field has its length in bytes behind its name:
 //
 //	mode 1 | verify 1 | size 4 | receives 2 | seed 8 | transport service of lanes 1 | lanes 1 | shared 1
 //

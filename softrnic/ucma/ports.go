@@ -15,7 +15,7 @@ type Ports struct{ used map[mad.ServiceID][]*id }
 // NewPorts returns an empty set of ports.
 func NewPorts() *Ports { return &Ports{used: make(map[mad.ServiceID][]*id)} }
 
-// The range of free ports is that of Linux.
+// The range in which take searches for a free port. It is the default range of Linux.
 const (
 	firstPort = 32768
 	numPorts  = 28232

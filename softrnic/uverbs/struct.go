@@ -149,7 +149,9 @@ type (
 
 	// Notify has the arguments of ReqNotifyCQ.
 	Notify struct{ H, Solicited uint32 }
-	// Reported is the answer to DestroyQP and DestroySRQ. CQReported is the answer to DestroyCQ.
+	// Reported is the answer to DestroyQP and DestroySRQ. CQReported is the answer to DestroyCQ. They
+	// count the events that the program must acknowledge before the destroy function of libibverbs
+	// returns: asynchronous events, and those of the completion channel.
 	Reported   struct{ Events uint32 }
 	CQReported struct{ Completions, Events uint32 }
 

@@ -169,8 +169,9 @@ func (r *run) latency(res *perf.Result) error {
 	return nil
 }
 
-// bandwidth sends frames in one direction, with a window. From time to time the peer reports how
-// many have arrived. When the peer stops answering, the frames that it has not reported are lost.
+// bandwidth sends frames in one direction, with at most cfg.Depth of them in flight. From time to
+// time the peer reports how many have arrived. If the peer stops answering, the frames that it has
+// not reported count as lost.
 func (r *run) bandwidth(res *perf.Result) error {
 	frames := (r.cfg.Size + res.MTU - 1) / res.MTU // frames of a message
 	total := uint64(frames) * uint64(r.cfg.Iters)

@@ -17,7 +17,7 @@ void ring(struct device *d, uint32_t bell)
 	if (!atomic_load((_Atomic uint64_t *)(d->page + OFF_ASLEEP))) return;
 	int wake;
 	do (void)!syscall(SYS_sendto, wake = d->wake, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
-	while (wake != d->wake); // move_device has changed its number
+	while (wake != d->wake); // move_device has moved the socket to another number: send again
 }
 
 // note_state is called when a command has succeeded. It records whether the queue pair is in a

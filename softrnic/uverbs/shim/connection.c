@@ -24,7 +24,7 @@ static pid_t self; // the process to which this memory belongs
 // process; the process ID does not say this for processes of other PID namespaces.
 static uint8_t token[TOKEN_LEN];
 
-// be makes this process the one to which this memory belongs.
+// be records that this memory now belongs to the calling process, and draws the process's token.
 static void be(void)
 {
 	self = getpid();
@@ -56,8 +56,8 @@ static void begin(void)
 	else if (pthread_atfork) pthread_atfork(before_fork, after_fork, in_child);
 }
 
-// keep_private makes a descriptor the library's, release_private ends that, drop_private closes it,
-// too.
+// keep_private marks a descriptor as one that the library itself uses. release_private removes the
+// mark. drop_private removes the mark and closes the descriptor.
 void keep_private(int fd)
 {
 	if (fd >= 0 && fd < MAX_FDS) atomic_fetch_or(&privates[fd / 64], 1ull << fd % 64);
@@ -76,8 +76,8 @@ int is_private(int fd) { return fd >= 0 && fd < MAX_FDS && privates[fd / 64] & 1
 // watch_forks is called before the library opens anything.
 void watch_forks(void) { pthread_once(&once, begin); }
 
-// is_own reports whether what process pid has opened belongs to this process, and not to its
-// parent.
+// is_own reports whether process pid, which has opened a device or channel, is this process. If not,
+// it is the parent of this process, which was forked.
 int is_own(pid_t pid) { return pid == self; }
 
 // is_borrowed reports whether this is a child of vfork: it has descriptors of its own, but runs in
@@ -202,8 +202,9 @@ void leave(struct device *d, int cancel)
 	pthread_setcancelstate(cancel, NULL);
 }
 
-// end_left finishes what earlier closes have left. If a command is in progress, its thread does
-// that when it leaves the device: so a close never waits for a command of its own thread.
+// end_left does the work that closes of descriptors have left to do (d->left). If a command is in
+// progress, end_left does nothing: the thread of the command calls it again when it leaves the
+// device. So a close in a signal handler never waits for a command of its own thread.
 void end_left(struct device *d)
 {
 	int cancel, saved = errno;

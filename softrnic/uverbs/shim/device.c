@@ -6,9 +6,9 @@ enum { EVENT_DEVICE_FATAL = 8 }; // enum ibv_event_type
 
 static _Atomic(struct device *) devices[MAX_FDS];
 
-// ends says which device's events a descriptor has: the upper half is the serial number of the
-// device, the lower half the number of a completion channel, or NO_CHANNEL for asynchronous events.
-// 0: no events.
+// ends says, by descriptor, which events are read from it: the upper half of an entry is the serial
+// number of a device, the lower half the number of a completion channel, or NO_CHANNEL for
+// asynchronous events. 0: no events.
 static _Atomic uint64_t ends[MAX_FDS];
 // lost: the program has read on this descriptor of asynchronous events that the device failed.
 static _Atomic uint8_t lost[MAX_FDS];
@@ -288,9 +288,9 @@ static void forget_events(int fd)
 	ends[fd] = 0;
 }
 
-// close_device is called when a descriptor is closed: it removes it from the device or its events.
-// A child of vfork closes only its own descriptor, and a child of fork has none of its parent's
-// devices.
+// close_device is called when a descriptor is closed. It removes the descriptor from its device, or
+// its entry from ends. The last descriptor of a device ends the device. A child of vfork closes only
+// its own descriptor, and a child of fork has none of its parent's devices.
 void close_device(int fd)
 {
 	if (fd < 0 || fd >= MAX_FDS || (!devices[fd] && !ends[fd]) || is_borrowed()) return;
@@ -318,8 +318,9 @@ void copy_device(int from, int to)
 	let_go(&table_mu, h);
 }
 
-// move_device moves a descriptor that the library uses for a device to another number, between two
-// commands of that device. 0: it belongs to no device; -1: it cannot be moved now.
+// move_device records that a descriptor that the library uses for a device now has another number,
+// between two commands of that device. It returns 1; 0 if the descriptor belongs to no device; -1
+// if it cannot be moved now.
 int move_device(int fd, int to)
 {
 	int found = 0, cancel;

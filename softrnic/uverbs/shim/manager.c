@@ -21,8 +21,9 @@ struct event_channel *event_channel_of(int fd)
 	return event_channels[fd];
 }
 
-// ask_entered sends a command of a channel, followed by the bytes of value, if any. It returns the
-// errno of the command as an error. The caller has entered the connection; ask enters it first.
+// ask_entered sends a command of a channel, followed by the bytes of value, if any, and receives the
+// answer. If the command fails, it sets errno and returns -1. The caller has entered the connection;
+// ask is the same function for callers that have not.
 static ssize_t ask_entered(struct device *m, uint32_t channel, const void *b, size_t n, const void *value, size_t len, void *out, size_t max, int *fd)
 {
 	struct prefix p = { channel, 0 };
@@ -205,7 +206,8 @@ int move_manager(int fd, int to)
 	return found;
 }
 
-// withdraw removes n announcements from a channel: their events do not exist any more.
+// withdraw removes n announcements of events from a channel, because these events do not exist any
+// more.
 static void withdraw(struct device *m, uint32_t channel, uint32_t n)
 {
 	for (int fd = 0; n > 0 && fd < MAX_FDS; fd++) {
@@ -213,7 +215,7 @@ static void withdraw(struct device *m, uint32_t channel, uint32_t n)
 		if (!c || c->m != m || c->number != channel) continue;
 		char b;
 		while (n > 0 && recv(fd, &b, 1, MSG_DONTWAIT) == 1) n--;
-		return; // the others were read by a thread that will find no event
+		return; // another thread has read the other announcements, and will find no event
 	}
 }
 
@@ -226,7 +228,7 @@ static ssize_t get_event(struct event_channel *c, int fd, const uint8_t *b, size
 		int none;
 		ssize_t got = read(fd, &one, 1); // a cancellation point
 		if (got < 0) return -1;
-		while (got == 0 && event_channels[fd] != c) pause(); // another thread has closed the channel: the kernel waits, too
+		while (got == 0 && event_channels[fd] != c) pause(); // another thread has closed the channel: this read waits for ever, as with the kernel
 		if (got == 0) return errno = EIO, -1;
 		got = ask(c->m, c->number, b, n, NULL, 0, out, max, &none);
 		if (got >= 0 || errno != EAGAIN) return got;
