@@ -7,22 +7,22 @@
 // 10s); rates 1Gbit; probabilities 10% or 0.1. Anchors, aliases, tags and several documents in a
 // file are refused.
 //
-//	name: default            # a-z, 0-9, "-"; at most 24 bytes. Default "default".
-//	seed: 1                  # of the MAC addresses and of the random choices of faults. Default 1.
-//	mtu: 4200                # of every link, 1280 to 9216 bytes. Default 4200, which holds a path MTU of 4096.
+//	name: default            # name of the rack: a-z, 0-9, "-"; at most 24 bytes. Default "default".
+//	seed: 1                  # number that decides the MAC addresses and the random choices of faults. Default 1.
+//	mtu: 4200                # MTU of every link, 1280 to 9216 bytes. Default 4200, which holds a path MTU of 4096.
 //	connect: cm              # how queue pairs are connected: by datagrams of the RDMA connection manager (cm), or over TCP (tcp). Default cm.
-//	cable: veth              # what RoCEv2 packets cross between hosts and switch: a pair of interfaces (veth), or shared memory (memory). Default veth.
+//	cable: veth              # what carries RoCEv2 packets between hosts and switch: a pair of interfaces (veth), or shared memory (memory). Default veth.
 //	group: rdma              # a group of this machine, by name or number: its users may run programs on the NICs of the hosts. Default none: only root may.
 //	onerma:                  # every host also has a NIC without connections, 1RMA; {} for the defaults. Default none.
 //	  rtt: 4ms               # round-trip time on which its congestion control is based, 1us to 1s. Default 4ms.
 //	  dispatch: 8ms          # how long an operation may wait for its receiver's window. Default 8ms.
 //	  timeout: 20ms          # how long the next message of an operation may take, at least dispatch and two rtt. Default 20ms.
 //	  window: 512KiB         # how many bytes a NIC may request that have not arrived, 4KiB to 64MiB. Default 512KiB.
-//	subnet: 10.77.0.0/24     # of the hosts. Default 10.77.0.0/24.
-//	subnet6: fd00:77::/64    # of the hosts. Default fd00:77::/64.
+//	subnet: 10.77.0.0/24     # IPv4 addresses of the switch and the hosts. Default 10.77.0.0/24.
+//	subnet6: fd00:77::/64    # IPv6 addresses of the switch and the hosts. Default fd00:77::/64.
 //	switch:
 //	  program: forward       # switch program: forward or swordbox. Default forward.
-//	  queue: 1024            # packets in each egress queue, 1 to 65536. Default 1024.
+//	  queue: 1024            # capacity of each egress queue in packets, 1 to 65536. Default 1024.
 //	  spin: 50us             # how long the switch polls before it blocks, 0s to 1s. Default 50us.
 //	  cpu: 0                 # processor on which the switch runs: a number, auto (one that the hosts leave free) or none (any). Default auto.
 //	  rules:                 # Rules of program swordbox: the first that matches a request applies. Default none.
@@ -52,7 +52,7 @@
 //	      high: 64           # with action buffer: waiting frames at which the next ones go to the ring, 1 to 16384. Default 64.
 //	      low: 8             # with action buffer: frames come back when fewer wait in the switch. Default 8.
 //	      entries: 4096      # with action buffer: entries of the ring, 1 to 1048576. Default 4096.
-//	      entry: 2048        # with action buffer: bytes of an entry, 512, 1024, 2048 or 4096. Default 2048.
+//	      entry: 2048        # with action buffer: bytes of an entry, 512, 1024, 1552, 2048 or 4096. Default 2048.
 //	      offset: 0x1000     # with action buffer: offset of the ring in that memory, a multiple of 8. Default 0.
 //	      table: "ms0,ms1"   # with action lookup: memory servers, at most 8, whose memory holds the table. Required with it.
 //	      match: destination # with action lookup: an entry matches a flow or a destination's address. Default flow.
@@ -64,16 +64,16 @@
 //	      base: 0x1000       # with action lookup: offset of the table in that memory, a multiple of 8. Default 0.
 //	      misses: wait       # what answers a CMP_SWAP that the switch knows to fail: server; switch; or wait[:TIME], the switch, after waiting for the value at most 1ms or TIME. Default server.
 //	hosts:                   # 1 to 128 hosts. Required.
-//	  - name: cn[0-3]        # or cn[00-15], leaf[1-2]-cn[0-3]; a host name is at most 15 bytes. Required.
+//	  - name: cn[0-3]        # name of a host, at most 15 bytes; or of several hosts, such as cn[00-15] or leaf[1-2]-cn[0-3]. Required.
 //	    role: compute        # compute, memory or metadata. Required.
 //	    memory: 64MiB        # size of the region that other hosts access. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.
-//	    spin: 50us           # as for the switch.
-//	    cpu: 1               # as for the switch.
-//	    gso: off             # off: sends every packet as a frame of its own. Default: on.
+//	    spin: 50us           # how long the host's NIC polls before it blocks, 0s to 1s. Default 50us.
+//	    cpu: 1               # processor on which the host's daemon runs: a number, auto (any that the switch leaves free) or none (any). Default auto.
+//	    gso: off             # on: its NIC sends packets of equal length together in one long frame; off: each in a separate frame. Default on.
 //	    pkeys: [0xffff, 0x8001] # P_Keys (partitions) of its NIC, 1 to 128: 1 to 0x7fff for a limited member, plus 0x8000 for a full one. Default [0xffff].
 //	    tos: 104             # TOS byte or traffic class (DSCP and ECN, 0 to 255) of its NIC's packets if the connection or address handle sets none. Default 0.
 //	    quota:               # bounds for programs outside the daemon that use its NIC. Default: the defaults below.
-//	      programs: 64       # attached at the same time, 1 to 1024. Default 64.
+//	      programs: 64       # programs that use the NIC at the same time, 1 to 1024. Default 64.
 //	      pds: 256           # protection domains of a program, 1 to 1024. Default 256.
 //	      mrs: 4096          # memory regions of a program, 1 to 65536. Default 4096.
 //	      mws: 256           # memory windows of a program, 1 to 65536. Default 256.
@@ -85,29 +85,29 @@
 //	      ids: 4096          # a program's identifiers of librdmacm, including those of peers' requests, 1 to 16384. Default 4096.
 //	      joins: 512         # multicast groups that a program has joined by librdmacm, 1 to 16384. Default 512.
 //	      events: 16384      # events of librdmacm that a program has not read, 1 to 65536. Default 16384.
-//	      memory: 1GiB       # mapped by a program. Default 16GiB.
-//	      queueMemory: 64MiB # what the NIC keeps for the queues of a program. Default 256MiB.
-//	      deviceMemory: 64KiB # a program's memory on the NIC. Default: all that the daemon does not use.
-//	      shared: 1GiB       # in the shared regions of one user. Default 16GiB.
+//	      memory: 1GiB       # memory that a program has mapped. Default 16GiB.
+//	      queueMemory: 64MiB # memory that the NIC uses for the queues of a program. Default 256MiB.
+//	      deviceMemory: 64KiB # device memory of a program. Default: all that the daemon does not use.
+//	      shared: 1GiB       # memory in the shared regions of one user. Default 16GiB.
 //	      reserve: 12        # percent of each table of the NIC that programs together leave to the daemon, 1 to 90. Default 12.
 //	faults:                  # active from the start. Default none.
-//	  - link: cn0            # a host's name. Required.
+//	  - link: cn0            # name of the host whose link has the fault. Required.
 //	    kind: loss           # loss duplicate delay reorder corrupt rate blackhole tear. Required.
-//	    dir: up              # up (from the host), down or both. Default both.
-//	    probability: 10%     # of each selected frame. Default 100%.
-//	    delay: 1ms           # kinds delay and reorder
-//	    jitter: 100us        # kind delay
-//	    bitsPerSecond: 1Gbit # kind rate
-//	    count: 2             # the fault ends after this many hits
+//	    dir: up              # direction of the link: up (from the host), down or both. Default both.
+//	    probability: 10%     # probability that the fault hits a selected frame. Default 100%.
+//	    delay: 1ms           # with kind delay or reorder: how long a frame is held back; with kind tear: the longest pause in a copy
+//	    jitter: 100us        # with kind delay: the largest random time that is added to delay or subtracted from it
+//	    bitsPerSecond: 1Gbit # with kind rate: the rate of the link
+//	    count: 2             # the fault ends after this number of hits
 //	    for: 10s             # the fault ends after this time
-//	    seed: 7              # default: the rack's seed
-//	    id: name             # default: assigned
+//	    seed: 7              # number that decides the fault's random choices. Default: the rack's seed.
+//	    id: name             # name of the fault. Default: assigned.
 //	    match:               # only RoCEv2 packets with these properties, or 1RMA messages of a class. Default every frame.
-//	      opcodes: [RC_WRITE_LAST] # any of these
+//	      opcodes: [RC_WRITE_LAST] # the packet has one of these opcodes
 //	      class: ack         # request response ack nak rnr read_response atomic cnp roce, or onerma and onerma_request, _pull, _data, _done, _refusal, _read, _write, _rekey
 //	      qpn: 0x11          # destination queue pair
 //	      psn: 100           # packet sequence number
-//	      psnOffset: 3       # from the first PSN seen for the queue pair
+//	      psnOffset: 3       # packet sequence number, counted from the first one seen for the queue pair
 //	      transmission: 1    # the n-th time that the packet crosses the link
 //	      samePacket: true   # later hits must be the same packet as the first
 //

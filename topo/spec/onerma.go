@@ -9,8 +9,8 @@ import (
 
 // Defaults and bounds of the 1RMA NICs. The defaults have the ratios of the paper: dispatch is 2
 // RTT, timeout 5 RTT. The RTT of 4 ms is what a rack needs when its processes share few processors.
-// With a smaller RTT, congestion control would take the time slice of another process for a queue
-// in the network.
+// With a smaller RTT, congestion control would mistake the time slice of another process for
+// queueing in the network.
 const (
 	defaultOneRMARTT      = 4 * time.Millisecond
 	defaultOneRMADispatch = 8 * time.Millisecond

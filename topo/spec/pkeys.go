@@ -16,8 +16,8 @@ const (
 )
 
 // pkeys reads the list of a host's P_Keys. Each partition may be in the list once, with a full or
-// with a limited membership. If it were there with both, it would depend on the entry that the NIC
-// compares whether a packet is accepted.
+// with a limited membership. With both, a packet would be accepted or refused depending on which
+// entry the NIC compares with the packet's P_Key.
 func (d *decoder) pkeys(n ast.Node) (table []uint16) {
 	d.sequence(n, "pkeys", func(n ast.Node) {
 		k, ok := text(d, n, "pkeys", number(1, 0xffff))
@@ -48,8 +48,8 @@ func (h *Host) partitions() []uint16 {
 	return h.PKeys
 }
 
-// Reaches reports whether the host can connect to a peer: the peer must have the first partition in
-// the host's table, because the host's connections use that one.
+// Reaches reports whether the host can connect to a peer: the peer's table must have an entry that
+// matches the first P_Key of the host's table, which the host's connections use.
 func (h *Host) Reaches(peer *Host) bool {
 	_, ok := verbs.PKeyIndex(peer.partitions(), h.partitions()[0])
 	return ok

@@ -98,7 +98,8 @@ type Switch struct {
 	Spin time.Duration `json:"spin"`
 	// CPU is the processor to which the switch is bound, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
-	// Rules are those of the program swordbox. Each has an ID and the addresses of its server.
+	// Rules are the rules of the switch program swordbox. Each has an ID and the addresses of its
+	// server.
 	Rules []rules.Rule `json:"rules,omitempty"`
 	// Addresses of the switch as the end of connections. Only a switch program that makes
 	// connections answers at them.
@@ -126,7 +127,7 @@ type Host struct {
 	// GSO is true, which is the default, if the host's NIC sends runs of packets as super-frames,
 	// as segmentation offload does, and the switch sends such frames to the host. The switch splits
 	// them for faults, switch programs and captures; tcpdump shows them whole. Without GSO every
-	// packet from and to the host is a frame for itself.
+	// packet from and to the host is a separate frame.
 	GSO bool `json:"gso"`
 	// PKeys is the partition table of the host's NIC. The highest bit of a P_Key is set for a full
 	// member. nil means the default partition, 0xffff, alone.
