@@ -3,8 +3,8 @@
 //
 // A Model consists only of numbers: rates, latencies and sizes. The file from which a Model is read
 // gives a source for each number or marks it as an assumption. topo/spec reads these files;
-// topo/costs has those of the program. A cost of zero takes no time; the zero Model is a rack
-// without costs.
+// topo/costs has those that are built into rdmalab. A cost of zero takes no time; the zero Model is
+// a rack without costs.
 //
 // Card applies a model to a NIC, Box to a switch. The caller passes each frame with the time at
 // which it arrives there or is made there. It gets the time at which the frame takes effect or
@@ -13,6 +13,6 @@
 //
 // Two times are distinguished everywhere. Occupancy is how long a part is busy, and limits its
 // rate; latency delays without limiting a rate. A server serves frames in the order of their
-// arrival, also those that then wait for their queue pair or word; real NICs may let others
-// overtake them. Packets of a NIC to itself cost nothing.
+// arrival, even a frame that must then wait for its queue pair or word. In a real NIC, other frames
+// may overtake such a frame. Packets of a NIC to itself cost nothing.
 package cost

@@ -261,7 +261,7 @@ func (c *cq) Resize(depth int) error {
 	return c.ctx.call(proto.OpResizeCQ, proto.ResizeCQ{H: c.h, Depth: depth}, nil)
 }
 
-// Moderate delays the events of the NIC's queue.
+// Moderate delays the completion events of the NIC's queue; see verbs.CQ.
 func (c *cq) Moderate(count int, period time.Duration) error {
 	c.mu.Lock()
 	_, err := c.look("moderate CQ")

@@ -23,8 +23,8 @@ var errOwners = errors.New("too many owners: restart the memory server")
 // zero value is an empty table. Only one service at a time may use a table.
 type Owners struct {
 	known map[uint32]owner
-	// retired is the largest retired owner. All owners up to it are fenced, but for those in known:
-	// these were not gone when the service forgot the others.
+	// retired is the largest retired or removed owner. All owners up to retired are fenced, except
+	// those in known, which removeGone has kept because they were neither fenced nor gone.
 	retired uint32
 	looked  bool // forget has set owner.gone of all owners since the table was last full
 }

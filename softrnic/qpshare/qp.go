@@ -7,8 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// qp is the queue pair of one thread, which a Member stands for. Until Dial connects it, the device
-// has no queue pair for it. Then it has that of a shared connection, conn, or one of its own, real.
+// qp is a queue pair of a Member, that is, of one thread. Before Dial, the device has no queue pair
+// for it. After Dial, conn is the shared connection that it uses, or real is a queue pair of the
+// device for it alone.
 type qp struct {
 	member *Member
 	init   verbs.QPInit

@@ -21,8 +21,9 @@ import (
 
 // CMConfig configures a CM.
 type CMConfig struct {
-	// Context is the device whose queue pairs are connected, also those of other contexts of the
-	// device; required. It must have a connection manager, as contexts of package verbsengine do.
+	// Context is a context of the device whose queue pairs are connected; required. The queue pairs
+	// may belong to other contexts of this device. Context must have a connection manager, as
+	// contexts of package verbsengine do.
 	Context verbs.Context
 	// Backlog is how many requests of one service may wait for Accept. 0 means 64.
 	Backlog int

@@ -82,9 +82,9 @@ type Params struct {
 	// MinRNRTimer is the code of the RNR timer in the RNR NAKs of this side. 0 means 12 (0.64 ms).
 	MinRNRTimer  uint8
 	TrafficClass uint8
-	// PKeyIndex is the index of the connection's P_Key in verbs.DeviceAttr.PKeys. With CM only that
-	// of the initiator is used: the responder chooses the entry of its own table that matches the
-	// request.
+	// PKeyIndex is the index of the connection's P_Key in verbs.DeviceAttr.PKeys. With CM only the
+	// initiator's PKeyIndex is used: the responder takes the entry of its own table that matches the
+	// P_Key of the request.
 	PKeyIndex int
 }
 

@@ -177,7 +177,8 @@ const (
 	pathCount = 1
 )
 
-// query executes Query: it returns those addresses and that path of an identifier which are known.
+// query executes QueryRoute: it returns the addresses and the path of an identifier. Those that are
+// not known yet are zero.
 func (m *Manager) query(_ call, a query) (Result, error) {
 	x, err := m.find(a.ID)
 	if err != nil {

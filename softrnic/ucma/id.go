@@ -49,7 +49,8 @@ func (x *id) datagrams() bool { return x.space == mad.SpaceUDP }
 // service returns the service number of a port in the identifier's port space.
 func (x *id) service(port uint16) mad.ServiceID { return mad.PortService(x.space, port) }
 
-// answered is called when a peer's request was answered, or needs no answer any more.
+// answered is called when a peer's request was answered, or needs no answer any more. The request
+// then no longer counts as waiting at its listener.
 func (x *id) answered() {
 	if x.of != nil {
 		x.of.waiting--

@@ -140,8 +140,8 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 	return ah, ok
 }
 
-// word decodes the rest of an ATOMIC_WRITE. Its word is always inline, even without the flag for
-// inline data.
+// word decodes the address, the R_Key and the word of an ATOMIC_WRITE. The word is always inline,
+// even without the flag for inline data.
 func word(b []byte, wr *verbs.SendWR) (ah uint32, ok bool) {
 	if len(b) < sendLen+wordLen {
 		return 0, false
@@ -152,8 +152,8 @@ func word(b []byte, wr *verbs.SendWR) (ah uint32, ok bool) {
 	return 0, true
 }
 
-// bind decodes the rest of a bind. It ignores the right of local writes, which does not concern
-// peers.
+// bind decodes the memory, the new R_Key and the rights of a bind. It ignores the right of local
+// writes, which does not concern peers.
 func bind(b []byte, wr *verbs.SendWR, sges []verbs.SGE) bool {
 	length, rights := binary.NativeEndian.Uint64(b[sendBound:]), binary.NativeEndian.Uint32(b[sendRights:])
 	access, others := AccessOf(rights)

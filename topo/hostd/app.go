@@ -88,8 +88,8 @@ func (a *application) start() error {
 	return a.startRunning()
 }
 
-// startRunning starts the services. The application runs afterwards if all of them could be started. The
-// caller holds mu.
+// startRunning starts the services. If all of them could be started, the application runs; otherwise
+// it counts as crashed. The caller holds mu.
 func (a *application) startRunning() error {
 	err := a.startServices()
 	a.running = err == nil
@@ -175,8 +175,8 @@ func (a *application) nicGone() {
 	}
 }
 
-// nicBack starts the services again. It is called when the NIC has come up again. If a service cannot be
-// started, the application has crashed.
+// nicBack is called when the NIC has come up again. It starts the services, unless the application
+// has crashed. If a service cannot be started, the application counts as crashed.
 func (a *application) nicBack() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

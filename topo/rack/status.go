@@ -19,11 +19,11 @@ type State string
 
 // States of a node, the worst first. If several apply, the node's state is the first one of these.
 const (
-	StateCrashed State = "crashed"  // it has no process
-	StateHung    State = "hung"     // its processes are stopped
-	StateSilent  State = "silent"   // its processes run, but its daemon does not answer
-	StateNICDown State = "nic-down" // its NIC has crashed
-	StateCut     State = "link-down"
+	StateCrashed State = "crashed"     // it has no process
+	StateHung    State = "hung"        // its processes are stopped
+	StateSilent  State = "silent"      // its processes run, but its daemon does not answer
+	StateNICDown State = "nic-down"    // its NIC has crashed
+	StateCut     State = "link-down"   // its link is down, has no carrier or is missing
 	StateAppHung State = "app-hung"    // its programs are stopped, but its NIC works
 	StateApp     State = "app-crashed" // its programs have crashed, but its NIC works
 	StateUp      State = "up"

@@ -73,9 +73,8 @@ func (r builder) up(ctx context.Context) error {
 	return rackError(r.Spec.Name, errors.Join(err, r.remover().clear(), l.release(true)))
 }
 
-// existing returns nil if no rack of that name is up, so that up may go on. The remains of a rack
-// that has failed, or of which nodes have died, do not count. Otherwise existing returns the error
-// that Up returns.
+// existing returns the error that Up returns if a rack of that name is up, and nil otherwise. A rack
+// that did not come up completely, or of which nodes have died, counts as not up.
 func (r builder) existing(ctx context.Context) error {
 	if _, err := os.Stat(r.Paths.Ready()); err != nil {
 		return nil

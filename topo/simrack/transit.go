@@ -68,8 +68,8 @@ type post struct {
 	phase int
 }
 
-// move is a request that the switch has moved to another connection. psn is its PSN there; from
-// names the packet that the client has sent.
+// move is a request that the switch has moved to another connection. psn is its PSN on that
+// connection; from names the packet that the client has sent.
 type move struct {
 	psn  wire.PSN
 	from packet

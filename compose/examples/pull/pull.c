@@ -1,6 +1,6 @@
 // A small program over librdmacm and libibverbs: a client copies the file of a server, block by block.
-// The server has one buffer. It fills it with the next block and says so by a SEND ("ready"); the client
-// fetches the block by an RDMA READ and gives the buffer back by an empty SEND ("done").
+// The server has one buffer. It reads the next block into the buffer and announces it by a SEND ("ready");
+// the client fetches the block by an RDMA READ and gives the buffer back by an empty SEND ("done").
 //
 // It has a bug, which shows only where packets are lost: docs/guide/find-a-bug.md finds it.
 //
@@ -41,7 +41,7 @@ static void must_be_success(const struct ibv_wc *wc, const char *what)
 	exit(1);
 }
 
-// sent waits until the one signalled request in flight has ended.
+// sent waits for the completion of the only signalled request in flight.
 static void sent(struct rdma_cm_id *id)
 {
 	struct ibv_wc wc;

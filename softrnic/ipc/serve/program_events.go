@@ -83,7 +83,7 @@ func (q *eventQueue) flush() {
 }
 
 // drop removes up to n waiting events, newest first. It returns n minus the number of removed
-// events: so many the program has received or may still receive.
+// events: how many of the n events the program has received or may still receive.
 func (q *eventQueue) drop(n uint32) uint32 {
 	k := min(n, uint32(len(q.pending)))
 	q.pending = q.pending[:uint32(len(q.pending))-k]

@@ -63,8 +63,8 @@ func (o *programQPObject) keep(a *uverbs.ModifyQPArgs) {
 	}
 }
 
-// orNone converts a number of READs and atomics to that of package verbs, where 0 means the default
-// and -1 none.
+// orNone converts a program's limit of READs and atomics in flight, where 0 means none, to that of
+// package verbs, where 0 means the default and -1 none.
 func orNone(n uint8) int {
 	if n == 0 {
 		return -1

@@ -1,4 +1,4 @@
-// Command greet leaves a greeting in a store of the rack, and reads it back.
+// Command greet writes a greeting to a store of the rack, and reads it back.
 package main
 
 import (

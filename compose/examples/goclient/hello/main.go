@@ -1,4 +1,5 @@
-// Command hello leaves a line in the memory of a memory server, reads it back and counts visits.
+// Command hello writes a line to the memory of a memory server, reads it back, and counts its own
+// runs there by FETCH_ADD.
 package main
 
 import (
