@@ -38,7 +38,8 @@ type session struct {
 	closed   bool
 }
 
-// answer is a reply with its file descriptors.
+// answer is the daemon's reply to a call with the reply's file descriptors, or the error because of
+// which there is no reply.
 type answer struct {
 	reply proto.Reply
 	fds   []int

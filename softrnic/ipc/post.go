@@ -157,7 +157,8 @@ func (p *poster) postRecv(op string, wr []verbs.RecvWR) error {
 	return nil
 }
 
-// shifted adds `by` to the index in err. It is used when err is about a part of a list.
+// shifted adds `by` to the index of the refused work request in err. It is used when err is about a
+// part of a posted list, which begins at index `by`.
 func shifted(err error, by int) error {
 	if op, ok := err.(*verbs.OpError); ok { //nolint:errorlint // made here, not wrapped
 		op.Index += by

@@ -335,7 +335,8 @@ func (s *Server) connect(in rdmacm.Request, r request) error {
 	return s.welcome(in, c, a)
 }
 
-// parseWork passes the worker's data in the request to the worker.
+// parseWork makes the Work of connection c: it passes the request's data for the Worker to the
+// Worker. It does nothing if there are no such data.
 func (s *Server) parseWork(c *Conn) (err error) {
 	if len(c.req.work) == 0 {
 		return nil

@@ -87,7 +87,7 @@ func (s *session) onOneWord(res *Result, client func(w *sharedWord, i int) conte
 	return err
 }
 
-// connectWord connects one client.
+// connectWord makes the queue pair of one client and connects it to the shared word.
 func (s *session) connectWord(cq verbs.CQ) (*sharedWord, error) {
 	qp, err := s.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: s.rcq, MaxSendWR: 1, MaxRecvWR: 1, MaxSGE: 1})
 	if err != nil {

@@ -106,8 +106,8 @@ func laneAnswer(n, i int) int { return reportSize + 8*(n+i) }
 func laneGo(n int) int        { return reportSize + 16*n }
 func laneBytes(n int) int     { return 16*n + 8 }
 
-// laneQKey is the Q_Key of all lanes of UD. It is constant, because the tables have no room for
-// one.
+// laneQKey is the Q_Key of all lanes of UD. It is constant, because client and server do not exchange
+// Q_Keys.
 const laneQKey = 0x6c616e65
 
 // room returns how many bytes a receive of a lane has in front of the message: the GRH of a

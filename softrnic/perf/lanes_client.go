@@ -252,7 +252,7 @@ func (f *laneClient) post(c *Config, slots int) error {
 	return fmt.Errorf("send %d: %w", f.sent, err)
 }
 
-// next returns the request of the next message, which the caller posts.
+// next returns the work request that sends the next message. The caller posts it.
 func (f *laneClient) next(c *Config, slots int) verbs.SendWR {
 	i, k := f.sent%f.n, f.sent%slots
 	if c.Verify && c.Test != SendLat { // in a latency test echoes fills the slot before the measured time

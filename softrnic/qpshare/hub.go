@@ -37,7 +37,7 @@ type Hub struct {
 	wcs [64]verbs.WC // completions that the leader has just polled
 
 	mu sync.Mutex // guards the fields below, and those of members, queue pairs and connections; never held during a verb
-	// leader is the member that polls.
+	// leader is the member that polls for all members; nil means that none polls.
 	leader  *Member
 	members []*Member
 	// conns has the connections to which queue pairs can attach. all has every connection that was not

@@ -32,7 +32,7 @@ type CMConfig struct {
 	FirstPSN func(*rand.Rand) wire.PSN
 }
 
-// CMStats counts the outcomes of exchanges.
+// CMStats counts the outcomes of the exchanges by which a CM makes connections.
 type CMStats struct {
 	Dialed, Accepted, Rejected, TimedOut uint64
 	// Machine has the counters of the NIC's connection manager, which all its users share; zero
@@ -126,7 +126,7 @@ func (m *CM) count(f func(s *CMStats)) {
 	f(&m.stats)
 }
 
-// endpoint returns this side's values for a connection of qp.
+// endpoint returns what the peer must know of qp, the queue pair of this side, for a connection.
 func (m *CM) endpoint(qp verbs.QP, peer netip.Addr, p Params) (Endpoint, error) {
 	e, err := LocalEndpoint(m.cfg.Context, qp, peer, p)
 	if err == nil && m.cfg.FirstPSN != nil {

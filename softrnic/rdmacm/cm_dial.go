@@ -70,7 +70,7 @@ func redial(err error) (pause time.Duration, again bool) {
 	return 0, errors.Is(err, errSilent)
 }
 
-// dial makes one attempt.
+// dial makes one attempt of Dial.
 func (m *CM) dial(s service, qp verbs.QP, local Endpoint, to netip.Addr, p Params, private []byte, deadline clock.Time) ([]byte, error) {
 	const op = "dial"
 	req, err := m.request(s, local, to, p, private)

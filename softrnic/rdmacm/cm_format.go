@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// maxDepth is the largest value of the 8-bit depths in a message.
+// maxDepth is the largest number of READs and atomics in flight that the 8-bit fields of a message
+// can hold.
 const maxDepth = 255
 
 // Lengths of private data in messages of CM; see package cm.

@@ -88,7 +88,8 @@ func retries(n uint8) uint8 {
 	return n
 }
 
-// LocalEndpoint returns the values of qp for a peer with the address peer. The first PSN is random.
+// LocalEndpoint returns what a peer with the address peer must know of qp to connect to it. The first
+// PSN is random. It fails if qp is not in RESET.
 func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (Endpoint, error) {
 	attr, err := qp.Query()
 	if err != nil {
@@ -116,21 +117,22 @@ func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (E
 	}, nil
 }
 
-// Agree returns e with the smaller MTU and depth of both sides.
+// Agree returns e with the values that both sides support: the smaller path MTU, and the smaller
+// number of READs and atomics in flight.
 func (e Endpoint) Agree(remote Endpoint) Endpoint {
 	e.MTU = min(e.MTU, remote.MTU)
 	e.RdAtomic = min(e.RdAtomic, remote.RdAtomic)
 	return e
 }
 
-// BringUp moves qp from RESET to RTS, connected to remote, with the smaller MTU and depth of both
-// sides. On error qp is in ERROR, or still in RESET if not even the first step was possible.
+// BringUp moves qp from RESET to RTS, connected to remote, with the values that both sides support
+// (see Agree). On error qp is in ERROR, or still in RESET if not even the first step was possible.
 func BringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint) error {
 	depth := local.Agree(remote).RdAtomic
 	return bringUp(ctx, qp, p, local, remote, depth, depth)
 }
 
-// bringUp does the work of BringUp with different depths for both directions. incoming is how many
+// bringUp does the work of BringUp with a different limit for each direction: incoming is how many
 // READs and atomics the peer may have in flight, outgoing how many this side may. 0 means none.
 func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, incoming, outgoing int) error {
 	p = p.withDefaults()
@@ -157,7 +159,8 @@ func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, i
 	return err
 }
 
-// depthOf converts a depth to the encoding of package verbs, where -1 means none.
+// depthOf converts a number of READs and atomics in flight to that of package verbs, where -1 means
+// none.
 func depthOf(n int) int {
 	if n == 0 {
 		return -1

@@ -46,7 +46,7 @@ type OOBConfig struct {
 	HandshakeTimeout time.Duration
 }
 
-// OOBStats counts the outcomes of exchanges.
+// OOBStats counts the outcomes of the exchanges by which an OOB makes connections.
 type OOBStats struct {
 	Dialed, Accepted, Rejected uint64
 	// Malformed counts peers with malformed messages. TimedOut counts those that stopped during the

@@ -62,7 +62,7 @@ func (o *OOB) acceptLoop() {
 	}
 }
 
-// begin reserves a handshake. It returns false if all of them are in use.
+// begin counts a new handshake. It returns false if OOBConfig.Handshakes are in progress.
 func (o *OOB) begin() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -2,7 +2,7 @@ package ucma
 
 import "github.com/rdmalab/rdmalab/softrnic/uverbs"
 
-// Op is the number of a command.
+// Op is the number of a command that librdmacm writes to /dev/infiniband/rdma_cm.
 type Op uint32
 
 // Commands (RDMA_USER_CM_CMD_*).

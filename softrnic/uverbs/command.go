@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Op is the number of a command.
+// Op is the number of a command that libibverbs writes to /dev/infiniband/uverbs0.
 type Op uint32
 
 // Commands (enum ib_uverbs_write_cmds). The last three exist only between the preloaded library and

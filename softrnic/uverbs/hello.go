@@ -36,7 +36,7 @@ const (
 	WelcomeFDs
 )
 
-// Hello is a first message.
+// Hello is the first message that the preloaded library sends on a connection to the daemon.
 type Hello struct {
 	// Name is the name of the program.
 	Name string

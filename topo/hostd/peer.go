@@ -26,7 +26,8 @@ type PeerRequest struct {
 	Port uint16 `json:"port,omitempty"`
 }
 
-// PeerEvent is a line of the answer. A server first reports its address; the result comes last.
+// PeerEvent is one line of the answer to a PeerRequest. If the host is the server, the first line has
+// its address. The last line has the result.
 type PeerEvent struct {
 	Listening string               `json:"listening,omitempty"`
 	Result    *perftestpeer.Result `json:"result,omitempty"`

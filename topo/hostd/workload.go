@@ -35,7 +35,7 @@ type RunRequest struct {
 	Trace []byte `json:"trace,omitempty"`
 }
 
-// RunEvent is one line of the answer.
+// RunEvent is one line of the answer to a RunRequest.
 type RunEvent struct {
 	// Done is how many operations the clients on this host have finished so far; 0 during a load.
 	Done   uint64     `json:"done,omitempty"`

@@ -65,7 +65,8 @@ func (b containerHosts) prepare(ctx context.Context) error {
 	return b.h.Prepare(ctx, b.r.Spec, b.r.exe)
 }
 
-// startWatcher starts the process watcher, and waits until it answers.
+// startWatcher starts the watcher, the process that connects containers to the switch, and waits
+// until it answers.
 func (b containerHosts) startWatcher(ctx context.Context) error {
 	r := b.r
 	if err := r.keep.prepare(watcherNode); err != nil {

@@ -24,7 +24,7 @@ const (
 	nicWatch = 250 * time.Millisecond
 )
 
-// containerNode is what process 1 of a host's container knows.
+// containerNode has the state of process 1 of a host's container.
 type containerNode struct {
 	dir  string
 	rack *spec.Rack

@@ -79,14 +79,15 @@ const (
 	OpProgress     Op = "progress"      // Progress: Progress, with Working
 )
 
-// Request is a message of an application.
+// Request is a message of an application: it asks the daemon to execute Op.
 type Request struct {
 	ID   uint64          `json:"id"`
 	Op   Op              `json:"op"`
 	Args json.RawMessage `json:"args,omitempty"`
 }
 
-// Reply is a message of the daemon.
+// Reply is a message of the daemon: the answer to the Request with the same ID, or, if ID is 0, an
+// asynchronous event.
 type Reply struct {
 	ID     uint64            `json:"id"`
 	Error  *Error            `json:"error,omitempty"`
@@ -109,7 +110,8 @@ type Welcome struct {
 	Device verbs.DeviceAttr `json:"device"`
 	// Spin is how long an application should poll before it sleeps; 0 or less: it should not poll.
 	Spin time.Duration `json:"spin"`
-	Seed uint64        `json:"seed"`
+	// Seed seeds the application's random numbers (verbs.Runtime.Rand).
+	Seed uint64 `json:"seed"`
 	// Manager: the daemon can make connections for the application.
 	Manager bool `json:"manager"`
 }
@@ -262,7 +264,7 @@ type CreateQP struct {
 // Transition is a state transition of a queue pair.
 type Transition string
 
-// Transitions.
+// State transitions of a queue pair.
 const (
 	ToInit    Transition = "init"
 	ToRTR     Transition = "rtr"

@@ -5,7 +5,7 @@ import "encoding/binary"
 // HeaderLen is the length of a queue's header in bytes.
 const HeaderLen = 512
 
-// Offsets in the header.
+// Offsets in the header of a queue, in bytes.
 const (
 	offTail    = 0
 	offHead    = 64

@@ -54,7 +54,7 @@ func handle[P part, A any](f func(p P, a A) (any, []int, error)) handler {
 	}}
 }
 
-// plain is handle for a method that returns no file descriptors.
+// plain does what the function handle does, for a method that returns no file descriptors.
 func plain[P part, A any](f func(p P, a A) (any, error)) handler {
 	return handle(func(p P, a A) (any, []int, error) {
 		r, err := f(p, a)
@@ -62,7 +62,7 @@ func plain[P part, A any](f func(p P, a A) (any, error)) handler {
 	})
 }
 
-// waiting is plain for a method that may wait.
+// waiting does what plain does, for a method that may wait.
 func waiting[P part, A any](f func(p P, a A) (any, error)) handler {
 	h := plain(f)
 	h.waits = true

@@ -9,7 +9,7 @@ import (
 
 // Limits are the quotas of applications. The zero value of a field means its default.
 type Limits struct {
-	Clients int // attached at the same time; 0 means 64
+	Clients int // applications that are attached at the same time; 0 means 64
 	// The quotas of each application:
 	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each
 	MRs                           int // 0 means 4096

@@ -93,7 +93,7 @@ func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 	}
 }
 
-// executeProgram executes the command in a message.
+// executeProgram decodes and executes a command of an unmodified program.
 func (c *client) executeProgram(b []byte) error {
 	cmd, err := uverbs.ParseCommand(b)
 	if err != nil {
@@ -328,7 +328,8 @@ func (p *program) getContext(struct{}) (result, error) {
 	return r, nil
 }
 
-// Values that the rxe driver reports, and limits of this daemon.
+// Attributes of the NIC that a program sees: values that the Linux driver rxe reports, and limits of
+// this daemon.
 const (
 	programSGEs  = 32
 	programWRs   = 8192

@@ -38,7 +38,7 @@ func (q *eventQueue) fd() int {
 	return q.sock
 }
 
-// open makes the descriptor and returns the program's side.
+// open makes the queue's socket pair and returns the program's descriptor of it.
 func (q *eventQueue) open() (int, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -91,7 +91,7 @@ func (q *eventQueue) drop(n uint32) uint32 {
 }
 
 // withdraw removes the waiting events of an object that has ended, of which n events were sent. It
-// returns n minus the number of removed events, as drop does. A q of nil has sent none.
+// returns n minus the number of removed events, as drop does. If q is nil, no event waits.
 func (q *eventQueue) withdraw(user uint64, n uint32) uint32 {
 	if q == nil {
 		return n

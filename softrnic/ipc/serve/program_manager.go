@@ -85,7 +85,7 @@ func stepOf(now clock.Time, e *engine.Engine, out *packetio.Batch) ucma.Step {
 	return ucma.Step{Now: now, NIC: g, Out: out}
 }
 
-// owns reports whether a queue pair belongs to the same process.
+// owns reports whether a queue pair belongs to the process whose librdmacm uses x.
 func (x *programManager) owns(n wire.QPN) bool {
 	p := x.c.s.pump.qps[n]
 	return p != nil && p.c.processKey() == x.c.processKey()
@@ -98,7 +98,7 @@ func (x *programManager) tell(channel uint32) {
 	}
 }
 
-// executeManager executes the command in a message.
+// executeManager decodes and executes a command of a program's librdmacm.
 func (c *client) executeManager(b []byte) error {
 	cmd, err := ucma.ParseCommand(b)
 	if err != nil {

@@ -199,8 +199,8 @@ func (m *programMemory) accessor(waits bool) (far mem.Far, err error) {
 	return m.guard, nil
 }
 
-// inMemory has the devices of file systems whose files are always in memory: shared memory of all
-// kinds.
+// inMemory has the device numbers of file systems whose files are always in memory: shared memory of
+// all kinds.
 var inMemory = sync.OnceValue(func() map[uint64]bool {
 	devices := make(map[uint64]bool)
 	var st unix.Stat_t
@@ -253,7 +253,8 @@ func (p *program) deallocPD(a uverbs.Handle) (result, error) {
 	return result{}, p.destroy(uPD, a.H, kindPD, 0, pd.Dealloc)
 }
 
-// accessOptional are the optional access rights, which are ignored.
+// accessOptional has the bits of libibverbs for optional access rights
+// (IBV_ACCESS_OPTIONAL_RANGE), which are ignored.
 const accessOptional = 0x3ff << 20
 
 // regMR registers memory of the program.

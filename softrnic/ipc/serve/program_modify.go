@@ -183,7 +183,8 @@ var optional = map[uint8]uint32{
 	uverbs.TypeRC: uverbs.MaskAccess | uverbs.MaskRNRTimer, uverbs.TypeUC: uverbs.MaskAccess, uverbs.TypeUD: uverbs.MaskQKey,
 }
 
-// inState are the attributes that can change without a transition in at least one state.
+// inState are the attributes of a queue pair that a modify command can change without a transition,
+// in at least one state.
 const inState = uverbs.MaskAccess | uverbs.MaskQKey | uverbs.MaskRNRTimer | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry
 
 // changes returns the attributes that mask selects, in the form of package verbs. It takes the

@@ -16,8 +16,8 @@ import (
 
 const (
 	controlPages = ring.ControlLen
-	// maxProgramCQE is the largest number of entries of a completion queue; ring sizes are powers
-	// of two.
+	// maxProgramCQE is the largest number of entries of a program's completion queue. The size of
+	// its ring is a power of two, and one entry of the ring stays free.
 	maxProgramCQE = 1<<16 - 1
 )
 

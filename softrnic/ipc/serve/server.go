@@ -182,7 +182,7 @@ func (s *Server) accept() {
 	}
 }
 
-// attach starts a client, or refuses it.
+// attach makes a client of an application that has connected, or refuses the application.
 func (s *Server) attach(conn *net.UnixConn) {
 	cred, err := credentials(conn)
 	s.mu.Lock()

@@ -98,7 +98,8 @@ func (r *run) add(n int, op byte, number uint64) {
 	r.tx.Add(0, b)
 }
 
-// await returns the highest number in answers; ok is false if no answer arrived in time.
+// await waits for answers of the peer, at most for r.stall, and returns the highest number in them.
+// ok is false if none arrived.
 func (r *run) await() (number uint64, ok bool, err error) {
 	for end := time.Now().Add(r.stall); ; {
 		number, ok, err := r.poll()
