@@ -228,7 +228,7 @@ func NewClient(path string) *Client {
 // the caller.
 func ClientOf(m *Mux) *Client { return &Client{http: http.Client{Transport: direct{m}}} }
 
-// direct calls the handlers of a Mux.
+// direct is an http.RoundTripper that calls the handlers of a Mux in this process.
 type direct struct{ mux *Mux }
 
 // RoundTrip implements http.RoundTripper.

@@ -32,7 +32,7 @@ type pair struct {
 	// requests and answers are the times at which the last request and the last answer take effect. A
 	// queue pair handles its packets in order.
 	requests, answers pico
-	device            bool // the message whose packets arrive is to device memory
+	device            bool // the message that is arriving accesses device memory
 }
 
 // peer is a queue pair of another host.

@@ -165,7 +165,7 @@ func (c *session) await(req proto.Request, args any, ch <-chan answer) answer {
 	if limit, ok := proto.TimeLimit(args); ok {
 		left = looks + 1 + int(limit/look)
 	}
-	asked := 0 // checks since the last question to the daemon that has no answer yet
+	asked := 0 // number of checks since ask sent the question that the daemon has not answered yet
 	var state chan answer
 	for {
 		select {

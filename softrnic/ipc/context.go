@@ -108,7 +108,7 @@ func (c *Context) Close() error {
 	if errors.Is(err, verbs.ErrClosed) {
 		err = nil // the objects have ended with the daemon
 	}
-	if cerr := c.conn.Close(); !errors.Is(cerr, net.ErrClosed) { // giveUp has closed it
+	if cerr := c.conn.Close(); !errors.Is(cerr, net.ErrClosed) { // ErrClosed: giveUp has closed it already
 		err = errors.Join(err, cerr)
 	}
 	if c.wake != nil {
@@ -185,7 +185,7 @@ func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 // answer, doze abandons it, because nothing else would end the wait.
 func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 	now := c.runtime.Now()
-	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline ends the wait before the daemon could be found silent
+	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline comes before doze could find out that the daemon is silent
 		return c.sleep(wake, deadline)
 	}
 	if !c.sleep(wake, now.Add(c.patience)) {

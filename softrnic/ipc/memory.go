@@ -83,7 +83,7 @@ func (c *Context) Alloc(length int) ([]byte, error) {
 func (c *Context) Free(b []byte) error {
 	m, off := c.maps.memoryOf(b)
 	if m == nil || off != 0 || len(b) != len(m.bytes) {
-		return opError("free", verbs.ErrInvalid, "not what Alloc returned")
+		return opError("free", verbs.ErrInvalid, "the bytes are not the whole memory of one Alloc")
 	}
 	if err := c.call(proto.OpFree, proto.Handle{H: m.h}, nil); err != nil {
 		return err

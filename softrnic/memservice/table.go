@@ -57,7 +57,7 @@ func (s *Server) take(r request) (uint32, error) {
 	case r.number == was.took.number:
 		return was.took.index, nil
 	case r.number < was.took.number:
-		return 0, fmt.Errorf("request %d of owner %d comes after request %d", r.number, r.owner, was.took.number)
+		return 0, fmt.Errorf("request %d of owner %d is older than its request %d, which got a word", r.number, r.owner, was.took.number)
 	}
 	var b [8 * tablePiece]byte
 	for from := 0; from < r.table.words; from += tablePiece {

@@ -24,7 +24,7 @@ var hints = map[verbs.Status]string{
 	verbs.RNRRetryExcErr: "the peer posted no receive in time: see send_rnr_err and out_of_buffer in the peer's counters",
 	verbs.RemAccessErr:   "the peer refused address, length, key or right: was its region freed?",
 	verbs.RemInvReqErr:   "the peer refused the request itself: see resp_invalid_request in its counters",
-	verbs.RemOpErr:       "the peer failed inside: see its log",
+	verbs.RemOpErr:       "the peer, or a restarted switch in its place, could not execute the request: see its log",
 	verbs.WRFlushErr:     "the queue pair was in error before: an earlier completion has the reason, or the peer has ended the connection",
 	verbs.LocProtErr:     "the local buffer is not registered for this",
 	verbs.BadRespErr:     "the peer's answer did not fit the request: capture the link and look at the last response",

@@ -129,7 +129,7 @@ func addressOf(ctx verbs.Context, pd verbs.PD, to, own verbs.GID) (verbs.AH, err
 	return pd.CreateAH(verbs.AHAttr{DestGID: to, SourceGID: i})
 }
 
-// post posts a receive into a slot.
+// post posts the receive that uses a slot of the receive buffers.
 func (s *laneServer) post(qp verbs.QP, slot int) error {
 	wr := verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{s.data.SGE(slot*s.slot, s.slot)}}
 	if s.srq != nil {
@@ -161,7 +161,7 @@ func (s *laneServer) serve() error {
 	}
 }
 
-// one handles one completion.
+// one handles one completion: of a receive, or of the echo of a message.
 func (s *laneServer) one(wc *verbs.WC) error {
 	qp := s.byQPN[wc.QPN]
 	if wc.Status != verbs.Success || qp == nil {

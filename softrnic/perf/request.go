@@ -67,7 +67,7 @@ func (w *request) encode() []byte {
 // parseRequest decodes a request and checks its limits.
 func parseRequest(b []byte) (request, error) {
 	if len(b) != requestLen {
-		return request{}, fmt.Errorf("a request to the benchmark service has %d bytes of its own: want %d", len(b), requestLen)
+		return request{}, fmt.Errorf("a request to the benchmark service has %d bytes of data: want %d", len(b), requestLen)
 	}
 	w := request{
 		mode: mode(b[0]), verify: b[1] != 0, size: int(binary.BigEndian.Uint32(b[2:])), recvs: int(binary.BigEndian.Uint16(b[6:])),

@@ -275,7 +275,7 @@ func (t *perftestRun) greet() error {
 	return nil
 }
 
-// part makes the exchange that follows the traffic.
+// part executes the part of the exchange over TCP that follows the traffic.
 func (t *perftestRun) part(s script, r *Result) error {
 	for i := range s.after {
 		if err := t.swap(); err != nil {

@@ -19,7 +19,7 @@ type place struct {
 // placeLen is the length of a place as text.
 const placeLen = 52
 
-// AppendTo appends the text. The LID of RoCE is 0.
+// AppendTo appends the place as text. Its LID is 0, because RoCE has no LIDs.
 func (p *place) AppendTo(b []byte) []byte {
 	return fmt.Appendf(b, "0000:%06x:%06x:%032x\x00", uint32(p.QPN), uint32(p.PSN), p.GID[:])
 }

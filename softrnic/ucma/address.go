@@ -167,7 +167,7 @@ func (m *Manager) resolveRoute(_ call, a resolveRoute) (Result, error) {
 	return Result{}, nil
 }
 
-// Fields that are equal in all paths.
+// Values of fields that are the same in all paths that query returns.
 const (
 	exactly   = 2 // selector: the value that follows is exact
 	rate25    = 15
@@ -203,7 +203,7 @@ func (m *Manager) query(_ call, a query) (Result, error) {
 	return Result{Data: encode(r)}, nil
 }
 
-// pkey returns an entry of the port's P_Key table.
+// pkey returns an entry of the port's P_Key table, or the default P_Key if there is no such entry.
 func (c *Config) pkey(index uint16) uint16 {
 	if table := c.Device.PKeys; int(index) < len(table) {
 		return table[index]

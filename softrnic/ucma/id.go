@@ -33,7 +33,7 @@ type terms struct {
 	qpn, peerQPN wire.QPN
 	// psn is the first PSN that this side expects. peerPSN is the first PSN that the peer expects.
 	psn, peerPSN wire.PSN
-	mtu          uint8 // code
+	mtu          uint8 // code of the path MTU (enum ibv_mtu)
 	// resources is how many READs and atomics of the peer this side may have in execution. depth is
 	// how many of this side may be in flight to the peer.
 	resources, depth uint8

@@ -5,7 +5,7 @@ import "github.com/rdmalab/rdmalab/swordbox/transitions"
 // State is the state of an identifier (rdma_cm_id).
 type State uint8
 
-// States.
+// States of an identifier.
 const (
 	Fresh State = iota
 	// Bound: the identifier has a port and an address, which may be the unspecified one.

@@ -23,7 +23,7 @@ const (
 // and for the word of an ATOMIC_WRITE.
 func SendSlot(sges, inline int) int { return sendLen + max(sges*sgeLen, inline, wordLen) }
 
-// RecvSlot returns the size of a receive.
+// RecvSlot returns the size of a receive entry with the given number of SGEs, in bytes.
 func RecvSlot(sges int) int { return recvLen + sges*sgeLen }
 
 // Offsets in a send entry.
@@ -74,7 +74,7 @@ const (
 	atomicWrite = 15
 )
 
-// known has a bit for each operation that is supported.
+// known has the bit 1<<n set if number n of enum ibv_wr_opcode is supported.
 const known = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<flush | 1<<atomicWrite
 
 // Send copies slot to scratch and decodes the send entry. SGEs go into sges; inline data stay in

@@ -110,7 +110,7 @@ type (
 	}
 	AH struct{ H, Num, _ uint32 }
 
-	// Area is a range in the memory file of a context (mminfo).
+	// Area is the place of a ring in the memory file of a context (struct mminfo).
 	Area struct {
 		Offset  uint64
 		Size, _ uint32

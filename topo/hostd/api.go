@@ -61,7 +61,7 @@ type Status struct {
 	// App is StateRunning, StateHung or StateCrashed.
 	App      string   `json:"app"`
 	Services []string `json:"services"`
-	// Jobs lists the running tests.
+	// Jobs lists the running jobs: tests, and clients of stores.
 	Jobs    []string       `json:"jobs"`
 	Objects engine.Objects `json:"objects"`
 	QPs     []QPStatus     `json:"qps"`

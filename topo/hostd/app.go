@@ -18,7 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// maxJobs bounds the tests that run at the same time on a host.
+// maxJobs bounds the jobs that run at the same time on a host.
 const maxJobs = 64
 
 // LockTable is the size of the lock table of a memory service on the NIC, in bytes (the Sherman
@@ -59,7 +59,8 @@ type application struct {
 	stores *stores
 }
 
-// job is a running test.
+// job is the work of a control request that uses the NIC with its own verbs context: a test, or
+// clients of a store.
 type job struct {
 	name   string
 	ctx    verbs.Context
@@ -241,7 +242,7 @@ func (a *application) begin(j *job) error {
 		return err
 	}
 	if len(a.jobs) >= maxJobs {
-		return control.Errorf(http.StatusTooManyRequests, "%d tests run on %s; wait for one to end", maxJobs, a.h.self.Name)
+		return control.Errorf(http.StatusTooManyRequests, "%d jobs run on %s (tests and clients of stores); wait for one to end", maxJobs, a.h.self.Name)
 	}
 	j.ctx = a.context()
 	a.jobs[j] = struct{}{}

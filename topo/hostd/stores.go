@@ -49,7 +49,7 @@ func (s *stores) routes(all *control.Mux) {
 	all.Handle(PathRun, s.app.awake(m))
 }
 
-// op executes one operation. It opens a client for it.
+// op executes one operation of store d. It opens a client of the store for this operation.
 func (s *stores) op(r *http.Request, d *store.Store, in store.OpRequest) (out store.Answer, err error) {
 	clients, err := s.nodes[d.Name].Clients(in.ClientOptions)
 	if err = errors.Join(err, in.Check()); err != nil {

@@ -135,7 +135,7 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 	return errors.Join(s.errs...)
 }
 
-// one runs one client.
+// one runs the client with number id and adds its result to that of the run.
 func (s *storeRun) one(rt verbs.Runtime, id int) {
 	note := func(took time.Duration) { s.meter.note(time.Now(), took) }
 	stop := func() bool { s.done.Add(1); return s.ctx.Err() != nil }

@@ -22,7 +22,7 @@ type ContainerStatus struct {
 	Plugged bool   `json:"plugged"`
 	Plugs   int    `json:"plugs"`
 	Error   string `json:"error,omitempty"`
-	// Seen lists the latest events of the engine, oldest first.
+	// Seen lists the latest events of the container engine, oldest first.
 	Seen []container.Seen `json:"seen,omitempty"`
 }
 

@@ -31,7 +31,7 @@ type Rack struct {
 	Revived []string
 	keep    keeper
 	hosts   hostRuntime
-	// exe is the path of the program that nodes run.
+	// exe is the path of rdmalab, which is also the program of the nodes' daemons.
 	exe string
 	// reached is called after each step of Up and Down, with the name of the step. Tests kill the
 	// controller there.

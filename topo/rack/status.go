@@ -60,7 +60,7 @@ type NodeStatus struct {
 	Program string `json:"program,omitempty"`
 	// Memory is the size of the host's registered region in bytes.
 	Memory int64 `json:"memory,omitempty"`
-	// Daemon is the daemon's own status.
+	// Daemon is the status that the node's daemon has returned, as JSON.
 	Daemon json.RawMessage `json:"daemon,omitempty"`
 	// Container describes the host's container; nil if hosts are processes.
 	Container *ContainerStatus `json:"container,omitempty"`

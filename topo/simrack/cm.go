@@ -69,8 +69,8 @@ type request struct {
 	server   *Host
 	manager  *manager // the manager of the server's listener
 
-	// The fields from answered to remote hold the server's answer; given means that the dialer has
-	// given up. ready and failed hold the dialer's confirmation.
+	// The fields answered, reject, reply and remote hold the server's answer. ready and failed hold
+	// the dialer's confirmation.
 	answered, given bool // given: the dialer has given up
 	reject          string
 	reply           []byte // private data of the acceptance or rejection

@@ -41,10 +41,10 @@ type Host struct {
 	waiters   []*waiter
 	apps      []*shell
 	listeners map[string]*listener
-	taken     []*request // requests to connect that its applications have accepted, and may not have answered yet
+	taken     []*request // requests that the host's applications have taken from listeners, and may not have answered yet
 	managers  []*rdmacm.CM
 	crashed   bool
-	hung      []*sim.Proc // threads that HangAll has stopped
+	hung      []*sim.Proc // threads that HangApps has stopped
 }
 
 var _ sim.Node = (*Host)(nil)

@@ -209,7 +209,7 @@ func integer(low, high int64) func(s string) (int64, error) {
 	}
 }
 
-// number is integer with results of type int.
+// number does what integer does, with results of type int.
 func number(low, high int) func(s string) (int, error) {
 	parse := integer(int64(low), int64(high))
 	return func(s string) (int, error) {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// Version changes when messages or shared memory change.
+	// Version is the version of the protocol. It changes when messages or shared memory change.
 	Version = 6
 	// MaxMessage is the largest size of a message in bytes.
 	MaxMessage = 1 << 16
@@ -144,7 +144,7 @@ type ReregMR struct {
 	Access verbs.Access `json:"access"`
 }
 
-// MR is a region.
+// MR describes a memory region. Incarnation is the incarnation of the NIC in which it was made.
 type MR struct {
 	H           uint32 `json:"h"`
 	Addr        uint64 `json:"addr"`
@@ -283,7 +283,7 @@ type ModifyQP struct {
 	Init verbs.ToInit `json:"init,omitzero"`
 	RTR  verbs.ToRTR  `json:"rtr,omitzero"`
 	RTS  verbs.ToRTS  `json:"rts,omitzero"`
-	// Attr has the attributes of SameState.
+	// Attr has the attributes to change if To is SameState.
 	Attr verbs.QPModify `json:"attr,omitzero"`
 }
 
@@ -300,7 +300,7 @@ type Share struct {
 	Access verbs.Access `json:"access,omitempty"`
 }
 
-// Shared is a shared region.
+// Shared is the answer to Share: handles of the region and of its protection domain.
 type Shared struct {
 	PD      uint32 `json:"pd"`
 	MR      MR     `json:"mr"`

@@ -135,7 +135,7 @@ func noMessage(err error) error {
 func (c *client) hello(req proto.Request) error {
 	var in proto.Hello
 	if req.Op != proto.OpHello || strict(req.Args, &in) != nil {
-		return errors.New("no hello")
+		return errors.New("the first message is not a valid hello")
 	}
 	if in.Version != proto.Version {
 		c.refuse(req.ID, fmt.Errorf("%w: version %d of the protocol; this daemon speaks %d", verbs.ErrNotSupported, in.Version, proto.Version))

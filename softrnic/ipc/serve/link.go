@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 )
 
-// Limits of a connection.
+// Limits of an application's control socket.
 const (
 	// writeWait is how long an application may leave an answer unread before it is disconnected.
 	writeWait = 2 * time.Second

@@ -292,7 +292,7 @@ func errnoOf(err error) unix.Errno {
 	return unix.EIO
 }
 
-// add gives an object a handle.
+// add stores an object of kind k and returns its handle.
 func (p *program) add(k uverbsKind, o any) uint32 {
 	for {
 		h := p.next[k]
@@ -303,7 +303,7 @@ func (p *program) add(k uverbsKind, o any) uint32 {
 	}
 }
 
-// named returns the object with a handle.
+// named returns the object of kind k with handle h. It fails with EINVAL if there is none.
 func named[T any](p *program, k uverbsKind, h uint32) (T, error) {
 	o, ok := p.objects[k][h].(T)
 	if !ok {

@@ -41,7 +41,7 @@ type guard struct {
 	m    *programMemory
 	fd   int // /proc/PID/mem of the program; the goroutine closes it
 	ask  chan struct{}
-	done chan struct{} // has the end of a copy; capacity 1, because the NIC may have stopped waiting
+	done chan struct{} // the goroutine sends here at the end of each copy; capacity 1, because the NIC may have stopped waiting
 	late *time.Timer
 	word [8]byte
 	// thread is the number of the thread that makes the copy; 0 means that the goroutine has not begun
@@ -100,7 +100,8 @@ func (g *guard) run() {
 	}
 }
 
-// copy lets the goroutine copy p, and reports success.
+// copy makes the goroutine copy p to the program's memory at address `at` if write is set, otherwise
+// from there to p. It reports success.
 func (g *guard) copy(p []byte, at uint64, write bool) bool {
 	for len(p) > 0 {
 		n := min(len(p), guardPiece)

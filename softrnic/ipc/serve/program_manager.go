@@ -50,7 +50,7 @@ var announcement = []byte{1}
 // had no descriptors.
 func (c *client) attachManager(name string, fds []int) error {
 	if len(fds) > 0 {
-		return errors.Join(errors.New("descriptors in front of commands of librdmacm"), unix.EINVAL, closeAll(fds))
+		return errors.Join(errors.New("the first message of a connection for librdmacm must carry no descriptors"), unix.EINVAL, closeAll(fds))
 	}
 	base := c.s.cfg.Open()
 	x := &programManager{c: c, channels: make(map[uint32]*eventQueue)}
@@ -112,7 +112,7 @@ func (c *client) executeManager(b []byte) error {
 	return c.put(r.Answer, r.fds)
 }
 
-// execute executes one command.
+// execute executes one command of a program's librdmacm.
 func (x *programManager) execute(s ucma.Step, cmd ucma.Command) (r result, err error) {
 	q := x.channels[cmd.Channel]
 	switch {
@@ -162,7 +162,7 @@ func (x *programManager) closeChannel(s ucma.Step, n uint32) {
 	}
 }
 
-// close ends all objects of the program.
+// close ends all event channels of the program and their identifiers.
 func (x *programManager) close() {
 	x.step(func(s ucma.Step) {
 		for n := range x.channels {

@@ -91,7 +91,7 @@ func (p programQueues) destroyAH(a uverbs.Handle) (result, error) {
 	})
 }
 
-// flowLabel selects the flow label in a program's address.
+// flowLabel is the mask of a flow label, which has 20 bits.
 const flowLabel = 0xfffff
 
 // cqObject is a completion queue with the quotas that it uses.

@@ -157,7 +157,7 @@ func (s *Server) DetachAll() {
 	clients := slices.Collect(maps.Keys(s.clients))
 	s.mu.Unlock()
 	for _, c := range clients {
-		c.cut("the daemon ends it")
+		c.cut("the daemon detaches all applications")
 		<-c.done
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 )
 
-// Server listens for the connections of raw tests.
+// Server serves the raw tests of other hosts. It listens for their TCP connections.
 type Server struct {
 	h        Host
 	log      *slog.Logger
@@ -77,7 +77,7 @@ func (s *Server) drop(c net.Conn) {
 	_ = c.Close() // the test has ended
 }
 
-// handle serves one client.
+// handle serves one test: it answers the frames of the session until the client closes c.
 func (s *Server) handle(c net.Conn) error {
 	if err := c.SetDeadline(time.Now().Add(setupPatience)); err != nil {
 		return err

@@ -208,7 +208,7 @@ void leave(struct device *d, int cancel)
 void end_left(struct device *d)
 {
 	int cancel, saved = errno;
-	if (!is_own(d->pid)) return; // a signal handler has forked
+	if (!is_own(d->pid)) return; // this is a child that a signal handler has forked
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	entered++;
 	while (d->left && pthread_mutex_trylock(&d->mu) == 0) {

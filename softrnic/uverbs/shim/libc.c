@@ -86,7 +86,7 @@ int close(int fd)
 int close_range(unsigned first, unsigned last, int flags)
 {
 	const unsigned none = ~0u;
-	int ends = first <= last && !(flags & ~CLOSE_RANGE_UNSHARE) && syscall(SYS_close_range, none, none, 0) == 0; // and the kernel has close_range
+	int ends = first <= last && !(flags & ~CLOSE_RANGE_UNSHARE) && syscall(SYS_close_range, none, none, 0) == 0; // the call succeeds if the kernel has close_range
 	for (unsigned fd = first; ends && fd <= last && fd < MAX_FDS; fd++) {
 		if (!is_private((int)fd)) {
 			forget((int)fd);
