@@ -56,24 +56,26 @@ type Config struct {
 	Test string `json:"test"`
 	// To is the address or name of the peer. The caller resolves it; package perf only prints it.
 	To string `json:"to,omitempty"`
-	// Service is the service to connect to; "" means "perf", and "memory" for the test verify.
+	// Service is the service to connect to; "" means "perf", and "memory" for the tests verify,
+	// contend and locks.
 	Service string `json:"service,omitempty"`
 	Queues
 	OneWord
 	// Type is cas or faa for atomic tests; "" means faa.
 	Type string `json:"type,omitempty"`
-	// Size is the size of a message in bytes; 0 means 64 KiB for bandwidth and soak, 16 KiB for
-	// verify, 8 for latency and atomics.
+	// Size is the size of a message in bytes; 0 means 64 KiB for bandwidth (4 KiB over ud) and soak,
+	// 16 KiB for verify, 8 for latency and atomics.
 	Size int `json:"size,omitempty"`
 	// Iters is the number of messages; 0 means 5000 for bandwidth, 1000 for latency, 2000 of each
-	// kind for soak.
+	// kind for soak, 20000 for contend.
 	Iters int `json:"iters,omitempty"`
 	// Atomics is the number of CAS and FAA of a soak together; 0 means 20000. Negative: none.
 	Atomics int `json:"atomics,omitempty"`
 	// Depth is the largest number of messages in flight; 0 means 128 (16 for atomics and soak), 1
 	// for latency.
 	Depth int `json:"depth,omitempty"`
-	// SignalEvery signals every n-th message; 0 means at most a quarter of Depth, 1 with Verify.
+	// SignalEvery signals every n-th message; 0 means a quarter of Depth, but at most 16. With Verify
+	// and in latency tests every message is signalled.
 	SignalEvery int `json:"signalEvery,omitempty"`
 	// Inline is the size in bytes up to which messages are sent inline.
 	Inline int `json:"inline,omitempty"`
@@ -236,7 +238,7 @@ func (c Config) withDefaults() Config {
 		c.Seed = 1
 	}
 	if _, ok := c.lanes(); ok {
-		c.Seed &= 1<<32 - 1 // a request to the server has only 32 bits for the seed
+		c.Seed &= 1<<32 - 1 // with lanes only the low 32 bits are used
 	}
 	if c.Patience == 0 {
 		c.Patience = 30 * time.Second

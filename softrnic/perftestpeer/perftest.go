@@ -28,7 +28,8 @@ type Perftest struct {
 	// MTU is this side's path MTU in bytes, -m; 0 means the largest that the link allows. The
 	// smaller one of both sides is used.
 	MTU int `json:"mtu"`
-	// Depth is the number of messages in flight, -t; 0 means 128 for bandwidth, 16 for atomics.
+	// Depth is the number of messages in flight, -t; 0 means 128 for bandwidth, 16 for atomics. For
+	// latency it is always 1.
 	Depth int `json:"depth"`
 	// Outs is the number of READs and atomics in flight, -o; 0 means 16.
 	Outs int `json:"outs"`

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// maxDial is the time limit of a dial without a deadline.
+// maxDial limits the time of a Dial, also if its deadline is later or never.
 const maxDial = time.Minute
 
 // Dial connects qp to a service of the host with address addr.

@@ -78,9 +78,9 @@
 //	      mrs: 4096          # memory regions of a program, 1 to 65536. Default 4096.
 //	      mws: 256           # memory windows of a program, 1 to 65536. Default 256.
 //	      ahs: 4096          # address handles of a program, 1 to 65536. Default 4096.
-//	      cqs: 1024          # completion queues of a program, 1 to 16384. Default 1024.
-//	      srqs: 256          # shared receive queues of a program, 1 to 4096. Default 256.
-//	      qps: 1024          # queue pairs of a program, 1 to 16384. Default 1024.
+//	      cqs: 1024          # completion queues of a program, 1 to 16384; above 1024 the same as 1024. Default 1024.
+//	      srqs: 256          # shared receive queues of a program, 1 to 4096; above 512 the same as 512. Default 256.
+//	      qps: 1024          # queue pairs of a program, 1 to 16384; above 2048 the same as 2048. Default 1024.
 //	      attachments: 512   # attachments of a program's queue pairs to multicast groups, 1 to 16384. Default 512.
 //	      ids: 4096          # a program's identifiers of librdmacm, including those of peers' requests, 1 to 16384. Default 4096.
 //	      joins: 512         # multicast groups that a program has joined by librdmacm, 1 to 16384. Default 512.

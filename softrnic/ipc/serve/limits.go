@@ -11,9 +11,9 @@ import (
 type Limits struct {
 	Clients int // applications that are attached at the same time; 0 means 64
 	// The quotas of each application:
-	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each
+	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each; SRQs has at most the value 512
 	MRs                           int // 0 means 4096
-	CQs, QPs                      int // 0 means 1024 each
+	CQs, QPs                      int // 0 means 1024 each; CQs has at most the value 1024, QPs 2048, because each object has a bell
 	AHs                           int // 0 means 4096
 	Attachments                   int // attachments of queue pairs to multicast groups; 0 means 512
 	// Manager has the quotas of objects that make connections.
