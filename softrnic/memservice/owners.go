@@ -23,8 +23,8 @@ var errOwners = errors.New("too many owners: restart the memory server")
 // zero value is an empty table. Only one service at a time may use a table.
 type Owners struct {
 	known map[uint32]owner
-	// retired is the largest retired or removed owner. All owners up to retired are fenced, except
-	// those in known, which removeGone has kept because they were neither fenced nor gone.
+	// retired is the number up to which all owners are fenced, except those in known, whose entries
+	// say whether they are. Retire, FenceTo and removeGone raise it.
 	retired uint32
 	looked  bool // forget has set owner.gone of all owners since the table was last full
 }

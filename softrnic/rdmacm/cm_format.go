@@ -31,9 +31,9 @@ type service struct{ cm.Service }
 
 func serviceOf(name string) service { return service{cm.ServiceOf(name)} }
 
-// reject returns the private data of a REJ. It has a length and as much of the reason as fits, then
-// a length and the data of Request.Answer. If private is empty, reject writes no second length: the
-// receiver finds one of the zeros that pad the field there.
+// reject returns the private data of a REJ: a length and as much of the reason as fits, then a
+// length and the data of Request.Answer. If private is empty, there is no second length: the
+// receiver then reads a zero of the field's padding as this length.
 func (s service) reject(reason string, private []byte) []byte {
 	if s.Port {
 		return []byte(reason)

@@ -74,7 +74,7 @@ func (r builder) up(ctx context.Context) error {
 }
 
 // existing returns the error that Up returns if a rack of that name is up, and nil otherwise. A rack
-// that did not come up completely, or of which nodes have died, counts as not up.
+// that did not come up completely, or of which nodes have died without a command, counts as not up.
 func (r builder) existing(ctx context.Context) error {
 	if _, err := os.Stat(r.Paths.Ready()); err != nil {
 		return nil

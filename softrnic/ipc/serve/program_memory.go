@@ -43,8 +43,9 @@ type programMemory struct {
 
 var _ mem.Far = (*programMemory)(nil)
 
-// newProgramMemory takes over the descriptors of a first message. It refuses files that are not in
-// procfs, because such a file could block the daemon.
+// newProgramMemory makes a programMemory of the descriptors in a program's first message. The
+// programMemory owns them; after an error they are closed. It refuses files that are not in procfs,
+// because such a file could block the daemon.
 func newProgramMemory(fds []int, user uint32, s *stuck) (*programMemory, error) {
 	err := error(nil)
 	if len(fds) != uverbs.HelloFDs {

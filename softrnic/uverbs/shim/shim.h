@@ -54,7 +54,7 @@ struct device {
 	int async;              // the descriptor of asynchronous events that came with an answer; guarded by mu
 	uint8_t *page;          // the control page
 	_Atomic pid_t pid;      // the process that has opened it
-	_Atomic uint32_t serial; // a number of this use of the struct; 0: the device is closed
+	_Atomic uint32_t serial; // a number of this use of the struct; 0: the device is closed, or is the manager's
 	int copies;             // number of descriptors minus 1
 	struct device *next, *next_unused;
 	int shares;             // registered memory is shared with the daemon; see share.c
