@@ -224,8 +224,8 @@ func NewClient(path string) *Client {
 	return &Client{path: path, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// ClientOf returns a client for the requests of m in this process: handlers run in the goroutine of
-// the caller.
+// ClientOf returns a client that calls the handlers of m in this process, in the goroutine of the
+// caller.
 func ClientOf(m *Mux) *Client { return &Client{http: http.Client{Transport: direct{m}}} }
 
 // direct is an http.RoundTripper that calls the handlers of a Mux in this process.

@@ -55,7 +55,7 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 }
 
 // apart has the suffixes of timer names for actions that do not end a crash or hang of the node
-// itself. Each of these actions has a timer for itself on a node.
+// itself. Each of these actions has its own timer on a node.
 var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionApps: ".apps", ActionResumeApps: ".hung-apps", ActionEndPartition: ".partition"}
 
 // timerName returns the name of the timer of an action. A node, its link, its NIC, its programs and

@@ -67,9 +67,9 @@ type Rack struct {
 	LinkMTU int `json:"mtu"`
 	// Connect is how queue pairs are connected: ConnectCM or ConnectTCP; "" means ConnectCM.
 	Connect string `json:"connect,omitempty"`
-	// Cable is what RoCEv2 packets cross between a host's daemon and the switch: CableVeth or
-	// CableMemory; "" means CableVeth. Other frames, and all frames of guests, cross the pair of
-	// interfaces in both cases.
+	// Cable is what carries RoCEv2 packets between a host's daemon and the switch: CableVeth or
+	// CableMemory; "" means CableVeth. The pair of interfaces always carries all other frames, and
+	// all frames of guests.
 	Cable string `json:"cable,omitempty"`
 	// Group is the name or number of a group of this machine. Its users, and root, may run programs
 	// on the NICs of the hosts. "" means that only root may.
