@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// aheadTimeout is how long the thread that makes a request ahead waits for the memory server's
-// answer.
+// aheadTimeout is how long the thread that requests a block in advance waits for the memory
+// server's answer.
 const aheadTimeout = time.Second
 
 // requests are the client's requests to memory servers for blocks.
@@ -22,20 +22,21 @@ type requests struct {
 	turn int
 	// asked is, by server, the last request that the client has made.
 	asked []request
-	// ahead is the request that a thread of its own makes now or has made, or nil.
+	// ahead is the request for the next block that a separate thread makes or has made; nil: there
+	// is none.
 	ahead *ahead
 }
 
-// ahead is a request for a block that a thread of its own makes, before the client needs the block.
-// A request opens a connection, which takes as long as about 30 round trips. An operation that has
-// to wait for that would take much longer than others.
+// ahead is a request for a block that a separate thread makes before the client needs the block. A
+// request opens a connection, which takes as long as about 30 round trips. An operation that has to
+// wait for that would take much longer than others.
 type ahead struct {
 	server int
 	// id and number are those of the client and of the request (requests.asked). view is the view of
 	// the client when the thread began.
 	id, number uint32
 	view       layout.View
-	// done is opened by the thread when it has set block and err, and ends.
+	// The thread opens done when it has set block and err.
 	done  verbs.Gate
 	block int
 	err   error
@@ -85,9 +86,9 @@ func (q *requests) askAhead(s *space, c *class, units int) {
 	}
 }
 
-// answered waits for the outcome of the request ahead to a server, and returns it. known is false
-// if there is no such request, or if its outcome must not be used: then the client repeats the
-// request, which has the same number and so the same outcome.
+// answered waits for the outcome of requests.ahead, if it is a request to this server, and returns
+// the outcome. known is false if there is no such request, or if its outcome must not be used. Then
+// the client repeats the request, which has the same number and so the same outcome.
 func (q *requests) answered(s *space, server int, deadline clock.Time) (block int, known bool, err error) {
 	a := q.ahead
 	if a == nil || a.server != server {

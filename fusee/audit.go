@@ -25,9 +25,9 @@ type Report struct {
 	// leave such slots for some round trips; clients that have died leave them until they are
 	// recovered.
 	Unfinished int `json:"unfinished"`
-	// Members are the servers that belong to the store. The others were lost. Filling are those of
-	// the others that have come back, and that a master is about to make members again. Only
-	// Client.Audit sets it.
+	// Members are the servers that belong to the store. Filling are servers that have come back
+	// after a crash, and that a master is about to make members again. Only Client.Audit sets
+	// Filling.
 	Members []int `json:"members"`
 	Filling []int `json:"filling,omitempty"`
 	// Taken is, for each server, how many blocks belong to clients or were left by them. Blocks is
@@ -52,8 +52,8 @@ type auditor struct {
 	read Reader
 	out  Report
 	dir  layout.Directory
-	// uses are the block tables, by server. copies are the copies of their words, by the server that has
-	// them and the area.
+	// uses are the block tables, by server. copies[s][j] are the copies of words of block tables
+	// that server s has for area j.
 	uses   [][]layout.BlockUse
 	copies [][][]layout.BlockUse
 	// where has the offset of the slot of each key that was found.
@@ -246,7 +246,8 @@ func (a *auditor) subtable(n int) error {
 		}
 		for i, slot := range b.Slots {
 			if main%2 == 1 && i/layout.BucketSlots != b.Main {
-				// The slot is in the overflow bucket and was checked with the other main bucket.
+				// The two main buckets of a group share the overflow bucket. This slot is in the
+				// overflow bucket, and was checked with the other main bucket.
 				continue
 			}
 			a.out.Slots++

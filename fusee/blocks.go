@@ -39,9 +39,9 @@ type heir struct {
 	use layout.BlockUse
 }
 
-// limbo is a block that the client has tried to take over. Because of an error the client does not
-// know the block's word or its objects. In remote memory the block's word is use, as before, or
-// word. settleLimbo gives the block back.
+// limbo is a block that the client has tried to take over, with an unknown outcome: an error has
+// interrupted a CAS of the block's word, or what follows the CAS. In remote memory the word is use,
+// as before, or the field word. settleLimbo gives the block back.
 type limbo struct {
 	heir
 	word layout.BlockUse
@@ -60,10 +60,11 @@ type request struct {
 type block struct {
 	blockID
 	units int
-	// word is the block's word in the block table. maybe, unless 0, is what the word may be
-	// instead: the client does not know whether it has changed the word.
+	// word is the block's word in the block table. maybe, unless 0, is another value that the word
+	// may have: the outcome of a change of the word is unknown.
 	word, maybe layout.BlockUse
-	// copy is what the copies of the word are, as far as the client knows.
+	// copy is the value that the copies of the word on other servers have, as far as the client
+	// knows.
 	copy layout.BlockUse
 	// from is the greatest version of the block's objects before this client got the block. For
 	// each object, versions has the version of its last use (from, if this client has not used it),
@@ -99,7 +100,7 @@ func (b *block) last() uint32 {
 	return most
 }
 
-// free reports whether object i can be used: no slot names it, and it has a further version.
+// free reports whether object i can be used: no slot names it, and its version can still grow.
 func (b *block) free(i int) bool { return !b.used[i] && b.versions[i] < layout.MaxVersion }
 
 // leaves returns the value that the block's word gets when this client leaves the block to other
@@ -267,9 +268,9 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 	}
 }
 
-// scrape is called when no server has a block that was never used. It looks for room in the left
-// blocks that do not suit: those with objects of another length, or without room when they were
-// left.
+// scrape is called when no server has a block that was never used. It looks for free objects in the
+// blocks that other clients have left and that suits rejects: those with objects of another length,
+// or without a free object when they were left.
 func scrape(s *space, c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) error {
 	if s.rt.Now() < s.nextLook {
 		return kv.ErrFull
@@ -283,8 +284,9 @@ func scrape(s *space, c *class, units int, suits func(layout.BlockUse) bool, dea
 }
 
 // ask requests a block from a memory server, for objects with the given number of units. If the
-// outcome of an earlier request is unknown, ask first gets the block of that request. The error errSilent
-// means that the server does not answer, and that this client knows of no change of the members.
+// outcome of an earlier request is unknown, ask first gets the block of that request. The error
+// errSilent means that the server does not answer, and that this client knows of no change of the
+// members.
 func (s *space) ask(server, units int, deadline clock.Time) error {
 	shape, r := &s.super.Shape, &s.asked[server]
 	for {
@@ -317,8 +319,8 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		}
 		id := blockID{server, n}
 		if s.managed {
-			// This READ fails if the server has lost its memory since then, because it would give
-			// out the same blocks again.
+			// This READ fails if the server has lost its memory since it gave out the block. Such a
+			// server would give out the same blocks again.
 			s.read(server, layout.ViewWord, atLog, 8)
 		}
 		if s.copied = nil; n < shape.Blocks {
@@ -374,9 +376,9 @@ func (s *space) addBlock(b *block) {
 	}
 }
 
-// raise allows the objects of a block further versions. It changes the block's word first, before
-// an object gets such a version. So if this client dies, the next owner begins after all versions
-// that the objects may have.
+// raise increases the version in a block's word, so that the block's objects can be used again. The
+// word changes before an object gets a greater version. So if this client dies, the next owner
+// begins after all versions that the objects may have.
 func (s *space) raise(b *block, deadline clock.Time) error {
 	word := b.word.Ahead(versionsAhead)
 	b.maybe = word
@@ -498,8 +500,8 @@ func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 	return nil
 }
 
-// adopted returns the block that the client has taken over. Frees of the time of its former owner
-// may still arrive, so the bits in its bitmap are only hints.
+// adopted returns the block that the client has taken over. Frees that were sent while the block
+// had its former owner may still arrive, so the bits in its bitmap are only hints.
 func (s *space) adopted(h heir, word layout.BlockUse) *block {
 	b := newBlock(h.blockID, word, h.use.Version(), s.doubts, &s.super.Shape)
 	b.hints, b.swept = true, s.doubts-1
@@ -536,8 +538,9 @@ func (s *space) leave(deadline clock.Time) error {
 	if err := s.settleLimbo(deadline); err != nil {
 		return err
 	}
-	// The client leaves the blocks that it knows first, and then gets and leaves those of open
-	// requests: a memory service that does not answer may take all the time.
+	// First the client leaves the blocks that it knows, then it gets and leaves those of open
+	// requests. In the other order, a memory service that does not answer could use up all the
+	// time.
 	d := departure{space: s, left: make(map[blockID]bool)}
 	if err := d.blocks(deadline); err != nil {
 		return err

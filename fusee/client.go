@@ -80,7 +80,9 @@ func (c *Client) register(deadline clock.Time) error {
 	return c.breakAll() // connect again: the connections belong to the owner with the new number
 }
 
-// begin is called at the start of each operation.
+// begin starts an operation. If the client was fenced, it takes a new number; if the members have
+// changed, it uses the new view. It also tries to settle earlier operations with an unknown
+// outcome, at most once in a lease.
 func (c *Client) begin(deadline clock.Time) error {
 	c.cost, c.strangers, c.friend = kv.Cost{}, c.strangers[:0], 0
 	if c.ended {

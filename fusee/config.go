@@ -26,7 +26,7 @@ type Config struct {
 	// Threshold is a share of a key's uses. If the remembered slot was wrong in more than this
 	// share of them, a GET reads the slot before it reads the object. 0 means 0.1, as published.
 	Threshold float64
-	// Lease is how long a client waits for another client that must go on. After that it takes the
+	// Lease is how long a client waits for another client to make progress. After that it takes the
 	// other client for dead, and makes the memory servers end that client's connections (see
 	// Client.Recover); 0 means 500 ms. If the other client was only slow, it goes on with a new
 	// number, and loses nothing but time. For a master, Lease is how long a memory server may be
@@ -58,8 +58,8 @@ const (
 	clientLeases     = 20
 	defaultCache     = 1 << 14
 	defaultThreshold = 0.1
-	// defaultAhead is for requests that take as long as about 30 round trips, and for INSERTs,
-	// which take 3 round trips at least.
+	// With defaultAhead objects left, a request ends in time: it takes as long as about 30 round
+	// trips, and each INSERT takes at least 3.
 	defaultAhead = 32
 	// pause is how long a client waits before it repeats an attempt that failed.
 	pause = 200 * time.Microsecond

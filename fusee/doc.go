@@ -94,29 +94,33 @@
 //
 // # Memory servers that come back
 //
-// A server that answers again, with or without its old memory, is filled by the master (it gets all
-// data that it must have) and becomes a member again. Clients are at work until the last step,
+// When a server answers again, with or without its old memory, the master fills it (copies all data
+// to it that it must have) and makes it a member again. Clients are at work until the last step,
 // which is a change of the members (see above):
 //
 //   - The master claims the server. One READ shows the server's view and its master: a server on
 //     which another master has made a later view, or a view without any present member, is left as
 //     it is. The master sets the server's view to 0, has the server end all connections, and clears
 //     its memory in slices (Master.clearSome).
-//   - It prepares a view without the server, and makes the replicas of the index alike. It copies the index, and
-//     the blocks of which the server has a replica (Master.fill), and shows its standby meanwhile that it is
-//     alive. If the master dies here, the former members have all that there is.
-//   - It settles a view with the server: first on the former members, on the server last. A client uses a view when
-//     all its members have it. If the server fails before the end, the view has the former members, and the master
-//     waits before it tries again, each time twice as long.
+//   - The master prepares a view without the server, and makes the replicas of the index alike. It
+//     copies the index to the server, and the blocks of which the server has a replica
+//     (Master.fill). Meanwhile it shows its standby that it is alive. If the master dies here, the
+//     former members have all data.
+//   - The master settles a view with the server: first on the former members, on the server last. A
+//     client uses a view when all its members have it. If the server fails before the end, the
+//     members are the former ones, and the master waits before it tries again, each time twice as
+//     long.
 //
-// The block table of such a server was lost. The other servers with replicas of a block's objects have a copy of the
-// block's word, with the length of the objects and the version. A client changes the copies in the same batch as
-// the word, before an object gets a version that they do not have. After the fill no block of the server has an
-// owner, and clients take them over like other blocks that were left. A word on the server says in which epoch it has
-// joined: a client that has missed views drops its blocks there, and marks no object in them.
+// The block table of such a server was lost. The other servers with replicas of a block's objects
+// have a copy of the block's word, with the length of the objects and the version. A client changes
+// the copies in the same batch as the word, before an object gets a version that they do not have.
+// After the fill no block of the server has an owner, and clients take the blocks over like other
+// blocks that were left. A word on the server says in which epoch the server has joined. A client
+// that has missed views drops its blocks there, and marks no object in them.
 //
-// A client takes another incarnation of a server for a member only if that has a later view of the same store. If
-// a member is silent, it also asks the servers that were no members: perhaps they are now.
+// A client takes another incarnation of a server for a member only if it has a later view of the
+// same store. If a member is silent, the client also asks the servers that were no members: perhaps
+// they are now.
 //
 // A Standby takes the master's place when the master is silent. The comment of Standby explains why
 // two masters never change the store at the same time.
@@ -179,10 +183,11 @@
 // split leaves the key where it is, the client need not read the twin.
 //
 // A PUT that loses takes effect immediately before the winner, but not if the winner only moves the
-// key: then the PUT is repeated. To find out, the client reads the header of the bucket behind the
-// primary. The header shows moving before a move begins. While it shows moving, a slot that leaves
-// with another object than the PUT has read was changed by a PUT. So was the slot of a key that
-// none of the splits moves which the header shows.
+// key: then the PUT is repeated. To find out, the client reads the header of the bucket after the
+// primary. A split marks the header as moving before it moves a key, and moves a key only once. If
+// the header has not changed since the PUT read the slot, and the slot is leaving with another
+// object than the PUT has read, another PUT has changed the slot. If the header has changed, but no
+// split that it shows moves the key, a PUT or DELETE has changed the slot.
 //
 // Sweeps read as clients do, and count a leaving slot as one that names its object. A recovery
 // reads all subtables in which the key has ever been: a client that was hung may insert a key long

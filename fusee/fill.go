@@ -39,8 +39,8 @@ type guest struct {
 	waits [layout.MaxServers]time.Duration
 }
 
-// maxWaits is the longest time, in leases, for which a master leaves a server alone that it could
-// not fill.
+// maxWaits is the longest time, in leases, after which a master tries again to fill a server that
+// has failed.
 const maxWaits = 256
 
 // errGuest: a server that is being filled has failed.
@@ -179,8 +179,8 @@ func (m *Master) greet(i int, deadline clock.Time) error {
 	return err
 }
 
-// fillable reports whether the memory of a server, of which the beginning was read last, was lost or is
-// that of this store.
+// fillable reports whether a master may fill server i: the memory is large enough, and was lost or
+// is that of this store. The beginning of the memory must have been read by viewOf.
 func (m *Master) fillable(i int) bool {
 	c := m.c
 	if uint64(c.links[i].mem.Len) < c.super.Shape.Len() {

@@ -38,7 +38,8 @@ type finder struct {
 type entry struct {
 	at   uint64
 	slot layout.Slot
-	// mark is the mark of the object that the slot names, after inspect has read the object.
+	// mark says whether the object that the slot names is valid or pending. It is set by inspect,
+	// which reads the object.
 	mark layout.Mark
 	// passing is true if a split is moving the key, and the twin does not have it yet. Then slot is
 	// the value that the twin's slot will get.
@@ -305,9 +306,9 @@ func (f *finder) passer(e entry) entry {
 	return entry{e.at, f.super.Shape.Format.Left(e.slot, f.sight.hash.Fingerprint()), layout.Valid, true}
 }
 
-// readHeads adds READs of the heads of the objects that n slots name or, if they are leaving, have
-// named to the batch. The heads go to that part of the buffer which is otherwise for the object
-// that the client writes (atOut).
+// readHeads adds READs to the batch: of the heads of the objects that n slots name or, if the slots
+// are leaving, have named. The heads go to the part of the buffer for the object that the client
+// writes (atOut).
 func (f *finder) readHeads(n int, slot func(i int) layout.Slot) error {
 	shape := &f.super.Shape
 	for i := range n {

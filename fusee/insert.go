@@ -114,9 +114,9 @@ func (r *rival) see(slot layout.Slot, asked, now clock.Time) {
 	r.last = asked
 }
 
-// outwait recovers the client of the rival INSERT if that has made no progress for Config.Lease.
-// The lease must have ended before the last READ began. The present time does not count, because
-// this client may have been hung since then.
+// outwait recovers the client of the rival INSERT if that client has made no progress for
+// Config.Lease. The lease must have ended before the last READ began. The present time does not
+// count, because this client may have been hung since then.
 func (c *Client) outwait(deadline clock.Time) error {
 	if c.rival.slot == 0 || c.rival.last < c.rival.since.Add(c.cfg.Lease) {
 		return nil
@@ -157,8 +157,9 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	}
 }
 
-// unrivalled calls alone, and calls it again after a change of the members. After an error the
-// object is withdrawn (no slot names it), unless the error is errMoved or the outcome is unknown.
+// unrivalled waits until no other client inserts the key (see alone), also over changes of the
+// members. After an error the object is withdrawn (no slot names it), unless the error is errMoved
+// or the outcome is unknown.
 func (p *placing) unrivalled(c *Client, own entry, deadline clock.Time) error {
 	err := c.alone(p.key, p.hash, own, p.asked, deadline)
 	for ; errors.Is(err, errView); err = c.alone(p.key, p.hash, own, p.asked, deadline) {

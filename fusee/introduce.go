@@ -161,10 +161,10 @@ func (c *Client) enter(deadline clock.Time) error {
 		}
 	}
 	c.view = c.newer
-	// Format removes the superblocks before it ends the connections of owners: so a superblock that
-	// is read on a connection of this owner belongs to the store for which the connection was made. A
-	// master that changes the members ends these connections, too: a view that is the same on them all
-	// was that of the server which has given out the number.
+	// Format removes the superblocks before it ends the connections of owners. So a superblock that
+	// is read on a connection of this owner belongs to the store for which the connection was made.
+	// A master that changes the members ends these connections, too. So if all members show the
+	// same view on these connections, the server that has given out the number had this view.
 	for i := range c.links {
 		if !c.view.Has(i) || c.missing>>i&1 == 1 {
 			continue

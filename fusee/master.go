@@ -34,7 +34,7 @@ type Master struct {
 	// that this master has tried to write in their place; the outcome may be unknown. If a server
 	// has neither of the two, another master has written its view.
 	words, tried []layout.View
-	// awake is the last time at which the master has noticed that it is not hung.
+	// awake is when notice was called last. A long time since then means that the master was hung.
 	awake   clock.Time
 	contact contact
 	// second is what the master knows of its standby. beats counts the signs of life of this
@@ -68,9 +68,10 @@ type Master struct {
 }
 
 // contact is whether a master reaches any server. silent is true if none has answered in the last
-// round of probe, and last is when one has answered last. excused is true if leases began again after
-// such a silence, and not all members have answered since then: that happens once, so that a link that
-// goes down and up all the time does not protect a server that has crashed.
+// round of probe, and last is when one has answered last. excused is true if leases began again
+// after such a silence, and not all members have answered since then. While it is true, they do not
+// begin again: otherwise a link that goes down and up all the time would protect a server that has
+// crashed.
 type contact struct {
 	silent, excused bool
 	last            clock.Time
@@ -101,9 +102,9 @@ var ErrDeposed = errors.New("another master has taken charge of the store")
 // sign of life.
 const deadAfter = 2
 
-// OpenMaster makes the master of a store. It ends the former master first. Then it changes the view
-// once, so that clients know that there is a master, and so that a change of the members which the
-// former master has begun is completed.
+// OpenMaster makes the master of a store. First it fences the former master. Then it changes the
+// view once. So clients know that there is a master, and a change of the members that the former
+// master has begun is completed.
 func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
 	m, err := newMaster(cfg)
 	if err != nil {

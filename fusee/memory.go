@@ -22,8 +22,8 @@ type memory struct {
 	// id is the number of the client, under which it owns its connections; 0 means that it has no
 	// number yet.
 	id uint32
-	// ops has room for the operations of a batch. batch are those that are prepared and not
-	// executed yet; n of ops are used.
+	// ops is the memory for the operations of a batch; the first n are in use. batch are the
+	// operations that are prepared and not executed yet.
 	ops   [maxOps]remotemem.Op
 	batch []*remotemem.Op
 	n     int

@@ -49,8 +49,8 @@ type outdated struct {
 var errMoved = fmt.Errorf("%w: a split has begun", errChanged)
 
 // occupy puts the object into an empty slot: the slot `into`, or another one if another client has
-// got that slot. It returns the slot with the object. If it returns neither an entry nor an error,
-// the INSERT ends with success.
+// got that slot. It returns the slot with the object. It returns neither an entry nor an error if a
+// published client ends the INSERT here, with success.
 func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry, err error) {
 	for {
 		p.asked, p.again = c.rt.Now(), false
@@ -100,8 +100,8 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 }
 
 // another chooses another empty slot after the INSERT has lost the slot `lost`. No replica of that
-// slot names this object. A published client returns errChanged instead, so that Insert begins
-// again and looks for the key: it does not look for it after its CAS.
+// slot names this object. A published client does not look for the key after its CAS. So another
+// returns errChanged to it, and Insert begins again and looks for the key.
 func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, error) {
 	if c.cfg.Published {
 		return entry{}, errChanged

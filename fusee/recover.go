@@ -21,10 +21,10 @@ const maxUnsure = 64
 // recover completes or withdraws what another client (owner) has begun, and leaves its blocks to
 // other clients. If owner is this client, only its operations with an unknown outcome are settled.
 //
-// First the memory servers end the connections of its number, all of them, before anything is read:
-// no request of it is executed later. Then this client takes the blocks over, one at a time; so of
-// several clients that recover one number each has blocks of its own to settle. What the dead
-// client has begun shows in the slots, because their new values name its objects: see settleObject.
+// First all memory servers end the connections of the owner's number, so that none of its requests
+// is executed later. Only then is anything read. Next, this client takes the blocks over, one at a
+// time; if several clients recover the same owner, each settles the blocks that it has got. The
+// slots show what the owner has begun, because their new values name its objects: see settleObject.
 func (c *changer) recover(owner uint32, deadline clock.Time) error {
 	if owner == 0 || owner == c.id {
 		return c.settleUnsure(deadline)
@@ -305,9 +305,10 @@ func (c *changer) eachSlot(server int, h layout.Hash, deadline clock.Time, f fun
 	return nil
 }
 
-// redo carries out the change of a dead client whose value a backup of the slot has, if the backup
-// still has it. While the primary keeps its value, each backup has that value or the value of a
-// writer that wants to replace it. lost reports that the rules of SNAPSHOT have decided against the change.
+// redo completes the change that a dead client has begun by writing v.slot into a backup. It does
+// nothing if no backup has that value any more. While the primary keeps its value, each backup has
+// that value or the value of a writer that wants to replace it. lost reports that the rules of
+// SNAPSHOT have decided against the change.
 func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 	before, err := c.slotAt(c.root(), v.at, deadline)
 	if err != nil {
@@ -497,9 +498,9 @@ func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 }
 
 // RecoverAll recovers all other clients that own blocks, returns their numbers, and ends all splits
-// of subtables: for a program which knows that the clients have died, or may lose time. An idle
-// client looks like a dead one. It waits for a master that settles blocks, as long as that is
-// alive.
+// of subtables. An idle client looks like a dead one. So RecoverAll is for a program which knows
+// that the other clients have died, or that they may lose time. If an owner is a master that is
+// alive and settles blocks, RecoverAll waits until the master has settled them.
 func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 	if err := c.begin(deadline); err != nil {
 		return nil, err

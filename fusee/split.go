@@ -193,8 +193,8 @@ func (c *grower) finishAll(deadline clock.Time) error {
 	return nil
 }
 
-// startsBegun begins the split of a subtable everywhere if a client that died has begun it in a
-// backup only.
+// startsBegun looks for a split of a subtable that a dead client has begun in a backup only, and
+// begins it in all replicas of the directory.
 func (c *grower) startsBegun(subtable int, deadline clock.Time) error {
 	e := c.dir.At(subtable)
 	next := layout.Entry{Depth: e.Depth, Splitting: true}

@@ -88,7 +88,7 @@ func (s *Standby) Run() (*Master, error) {
 // Close ends the connections.
 func (s *Standby) Close() error { return s.m.c.Close() }
 
-// step reads the words of the members, and writes the standby's own words there as its sign of life. takes is
+// step writes the standby's words, its sign of life, into the members, and reads theirs. takes is
 // true if the master is silent and the standby may take charge.
 func (s *Standby) step() (takes bool, err error) {
 	c := s.m.c

@@ -24,9 +24,9 @@ const (
 // ErrBucket means that the bytes do not have the form of a bucket.
 var ErrBucket = errors.New("no bucket of the index")
 
-// Header is the header of a bucket. It says to which subtable the bucket belongs. Its word never
-// has a former value again: Depth grows by one and Moving becomes true, and later Moving becomes
-// false.
+// Header is the header of a bucket. It says to which subtable the bucket belongs. The word of a
+// header never returns to an earlier value: Depth grows by one and Moving becomes true, and later
+// Moving becomes false.
 type Header struct {
 	// Depth is the local depth of the subtable. Prefix has the lowest Depth bits of the prefixes of
 	// the subtable's keys, which are the same for all of them.

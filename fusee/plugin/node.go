@@ -25,8 +25,8 @@ const (
 	PathMaster = "master" // POST MasterConfig: a master or its standby
 )
 
-// node is the store's part of a host's daemon. Use is what the host's clients are told when the
-// host knows a table.
+// node is the store's part of a host's daemon. When the host knows a table, its clients use the
+// table as Use says.
 type node struct {
 	store.Passive[Use, *fusee.Client]
 	master master
@@ -193,8 +193,8 @@ func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) 
 				rt.Sleep(100 * time.Millisecond)
 			}
 			got, err := c.Audit(rt.Now().Add(wholePatience))
-			// This is a result, not an error of the request: the verdict about a history that was
-			// made before stays in it.
+			// A lost table is a result of the check, not an error of the request. Otherwise the
+			// caller would lose the verdict that it already has about the history of a workload.
 			if errors.Is(err, kv.ErrLost) {
 				out.Table, out.Why = nil, err.Error()
 				return nil
