@@ -49,12 +49,12 @@ func limbs(x Mem, y []byte) (all []limb) {
 }
 
 // IfBytes appends requests that copy src to dst if the bytes at x are equal to y. y has at least
-// one byte; on and scratch are as in If.
+// one byte; `on` and scratch are as in If.
 //
-// It appends one CAS for each 6 bytes. Each CAS makes a conditional request of queue on effective,
-// or leaves it a NOP. If the part is equal, this request copies the next part of x into the place
-// that the next CAS compares. Until then this place has a value that differs. So after a part that
-// differs no later CAS succeeds, although all of them are executed.
+// It appends one CAS for each part of y, of up to 6 bytes. Each CAS makes a conditional request of
+// queue `on` effective, or leaves it a NOP. If the part is equal, this request copies the next part
+// of x into the place that the next CAS compares. Until then this place has a value that differs.
+// So after a part that differs no later CAS succeeds, although all of them are executed.
 func (q *Queue) IfBytes(on *Queue, x Mem, y []byte, dst, src, scratch Mem) {
 	parts := limbs(x, y)
 	requests := make([]*Request, len(parts))

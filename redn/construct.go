@@ -25,7 +25,7 @@ func control(op sendring.Opcode, segments int, y Operand) uint64 {
 
 const writeSegments = 3 // control, remote, one SGE
 
-// conditional appends to queue on a NOP that becomes a WRITE if the operand at x equals y. If
+// conditional appends to queue `on` a NOP that becomes a WRITE if the operand at x equals y. If
 // unless is true, it appends a WRITE that becomes a NOP if the operand equals y. To q it appends a
 // READ that copies the operand into this request, and a CAS on the request's first word that
 // changes its opcode. The fence delays the CAS until the READ has ended.
@@ -45,7 +45,7 @@ func (q *Queue) conditional(on *Queue, x Mem, y Operand, dst, src, scratch Mem, 
 }
 
 // If appends requests that copy src to dst if the operand at x equals y. The copy is a request of
-// on, which must be a managed queue: otherwise the NIC may execute the copy before it is changed.
+// queue `on`, which must be managed: otherwise the NIC may execute the copy before it is changed.
 // All other requests are of q, and the next request of q waits until the copy is complete. scratch
 // is 8 bytes that may be overwritten. Besides the conditional request, If takes 1 copy, 1 atomic
 // and 3 WAIT or ENABLE (the paper's Table 2).
@@ -54,16 +54,16 @@ func (q *Queue) If(on *Queue, x Mem, y Operand, dst, src, scratch Mem) {
 	q.decide(on)
 }
 
-// decide appends to q the requests that let on execute its conditional requests when the CAS have
-// ended, and that wait for them.
+// decide appends to q the requests that enable the conditional requests of queue `on` when the CAS
+// have ended, and that wait until they are complete.
 func (q *Queue) decide(on *Queue) {
 	q.Wait(q.Done)
 	q.release(on)
 	q.Wait(on.Done)
 }
 
-// release appends an ENABLE of on if on is managed. If on is not managed, it needs no ENABLE: its
-// doorbell starts it.
+// release appends an ENABLE of queue `on` if that queue is managed. Otherwise its doorbell starts
+// it.
 func (q *Queue) release(on *Queue) {
 	if on.Managed {
 		q.Enable(on)
@@ -87,8 +87,8 @@ func (q *Queue) Move(dst, src Mem) {
 
 // Load appends requests that read an address at pointer (8 bytes, big-endian) and copy the bytes at
 // this address to dst. This is what the x86 instruction mov with indirect addressing does. The copy
-// is a request of on, a managed queue. key is the R_Key of the memory at the address. The next
-// request of q waits until the copy is complete.
+// is a request of queue `on`, which is managed. key is the R_Key of the memory at the address. The
+// next request of q waits until the copy is complete.
 func (q *Queue) Load(on *Queue, dst, pointer Mem, key uint32) {
 	r := on.Read(sendring.Signalled, Mem{RKey: key}, dst)
 	q.Read(sendring.Signalled, pointer.At(0, 8), r.Remote())

@@ -20,7 +20,7 @@ func reversed(m Mem) []Mem {
 // as in entries; the index is at index, 8 bytes, little-endian as in atomics.
 //
 // An ADD makes the sum in word, after a READ has filled in its addend. word and scratch have 8
-// bytes each that may be overwritten. on and key are as in Load.
+// bytes each that may be overwritten. `on` and key are as in Load.
 func (q *Queue) LoadIndexed(on *Queue, dst, pointer, index Mem, key uint32, word, scratch Mem) {
 	word = word.At(0, wordLen)
 	add := on.Add(sendring.Signalled, word, scratch.At(0, wordLen), 0)

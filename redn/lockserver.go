@@ -140,8 +140,9 @@ const (
 	lockRelease = lockTurn + 3
 )
 
-// take appends requests that draw a ticket, and wait for it. The READ also copies the numbers of
-// the lock's completion queue and queue pair into turn and release, which the caller appends later.
+// take appends requests that draw a ticket, and wait until it is drawn. The READ also copies the
+// numbers of the lock's completion queue and queue pair into turn and release, which the caller
+// appends later.
 func (q *Queue) take(locks, ticket Mem) taken {
 	at := q.next
 	t := taken{turn: &Request{queue: q, index: at + lockTurn}, release: &Request{queue: q, index: at + lockRelease}}

@@ -44,9 +44,10 @@ func AppendProbe(b []byte, key Operand, bucket uint64) []byte {
 
 // Lookup looks keys up in a table for one client without a processor. Worker is a managed queue
 // that is connected to itself. Answers is a managed queue that is connected to the client. If
-// Answers is not managed, a WAIT in front of each answer waits for the CAS on it. The answer is
-// never sent if the NIC has read it from the ring, as a NOP, before the CAS. The server posts a
-// receive for each request to the queue pair of Answers.
+// Answers is not managed, a WAIT in front of each answer waits for the CAS that turns the answer
+// from a NOP into a WRITE. The NIC may then read the answer from the ring before the CAS: it
+// executes the NOP and never sends the answer. The server posts a receive for each request to the
+// queue pair of Answers.
 type Lookup struct {
 	Worker, Answers *Queue
 	// Beside are further queues like Worker, for parallel probes. If there are none, Worker executes

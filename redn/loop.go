@@ -52,8 +52,8 @@ type fix struct {
 	by uint32
 }
 
-// Recycle begins a loop in q. on are the other queues of the loop: each lap enables their requests.
-// All queues are managed, compare 16 bits (Counts16), and have no requests yet.
+// Recycle begins a loop in q. `on` are the other queues of the loop: each lap enables their
+// requests. All queues are managed, compare 16 bits (Counts16), and have no requests yet.
 func Recycle(pool *Pool, q *Queue, on ...*Queue) (*Loop, error) {
 	l := &Loop{q: q, on: on, pool: pool}
 	for _, each := range l.queues() {

@@ -47,8 +47,8 @@ type machineQueue struct {
 	ring []byte
 }
 
-// NewMachine makes a machine. If managed is false, Second has a doorbell instead, and the NIC reads
-// its requests ahead.
+// NewMachine makes a machine. If managed is false, Second is not managed but has a doorbell, and
+// the NIC reads its requests ahead.
 func NewMachine(managed bool) (*Machine, error) {
 	mac := wire.MAC{2, 0, 0, 0, 0, 1}
 	e, err := engine.New(engine.Config{

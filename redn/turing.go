@@ -10,8 +10,9 @@ import (
 // Symbols is how many symbols a Turing machine has; 0 is the blank.
 const Symbols = 2
 
-// Rule is what a Turing machine does in one state when it reads one symbol: it writes Write, moves its
-// head one cell to the right (or left, if Left), and goes to state Next. Halt: this step is the last one.
+// Rule is what a Turing machine does in one state when it reads one symbol: it writes Write, moves
+// its head one cell to the right (or left, if Left), and goes to state Next. Halt is true if this
+// step is the last one.
 type Rule struct {
 	Write      int
 	Left, Halt bool
@@ -46,12 +47,12 @@ const (
 	TuringOnBlocks = 8
 )
 
-// Turing is a Turing machine that a NIC executes without a processor, which shows that chains of work
-// requests can compute everything (the paper's section 3). It is a recycled loop (see Loop), and each lap is
-// one step: four indirect copies and one addition.
+// Turing is a Turing machine that a NIC executes without a processor. It shows that chains of work
+// requests can compute everything (the paper's section 3). It is a recycled loop (see Loop), and
+// each lap is one step: four indirect copies and one addition.
 //
-// A cell of the tape is a word that has the offset of the rule for its symbol in a state. So the
-// address of a rule is the sum of the state's address and the content of the cell.
+// A cell of the tape is a word with the offset, in a state, of the rule for the cell's symbol. So
+// the address of a rule is the sum of the state's address and the content of the cell.
 type Turing struct {
 	// Loop and On are managed queues that compare 16 bits (Counts16), with rings of TuringBlocks and
 	// TuringOnBlocks.
@@ -101,9 +102,10 @@ func (t *Turing) Build(pool *Pool) (err error) {
 // Start appends to from, a managed queue, requests that start the machine.
 func (t *Turing) Start(from *Queue) { t.loop.Start(from) }
 
-// Place writes a machine to memory, before it is started: states to the memory of States, tape to that of Tape,
-// and the variables to that of Vars. The head is on cell `head`, and the first state is machine[0]. If something does
-// not fit, or a rule names a symbol or a state that does not exist, Place returns an error and writes nothing.
+// Place writes a machine to memory, before it is started: states to the memory of States, tape to
+// that of Tape, and the variables to that of Vars. The head is on cell `head`, and the first state
+// is machine[0]. If something does not fit, or a rule names a symbol or a state that does not
+// exist, Place returns an error and writes nothing.
 func (t *Turing) Place(vars, states, tape []byte, machine []State, symbols []int, head int) error {
 	if err := t.check(len(states), len(tape), machine, symbols, head); err != nil {
 		return err
@@ -134,8 +136,8 @@ func (t *Turing) Place(vars, states, tape []byte, machine []State, symbols []int
 	return nil
 }
 
-// check returns an error for a machine that cannot be placed. states and tape are the bytes that there are
-// for them.
+// check returns an error for a machine that cannot be placed. states and tape are the lengths in
+// bytes of the memory of States and Tape.
 func (t *Turing) check(states, tape int, machine []State, symbols []int, head int) error {
 	switch {
 	case len(machine)*stateLen > min(states, t.States.Len):

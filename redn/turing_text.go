@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// ParseStates parses the rules of a Turing machine in the usual notation, as in "1RB1LB_1LA0LC_1RH1LD_1RD0RA". The
-// states are separated by "_". Each has a rule for each symbol: the symbol that is written, the direction (R or L),
-// and the next state. A is the first state; any letter that is no state halts the machine.
+// ParseStates parses the rules of a Turing machine in the usual notation, as in
+// "1RB1LB_1LA0LC_1RH1LD_1RD0RA". The states are separated by "_". Each has a rule for each symbol:
+// the symbol that is written, the direction (R or L), and the next state. A is the first state; any
+// letter that is no state halts the machine.
 func ParseStates(text string) ([]State, error) {
 	rows := strings.Split(text, "_")
 	if len(rows) > 25 {
