@@ -32,7 +32,8 @@ type Process struct {
 	pid    nic.PID
 	gate   func()
 	portal *nic.Portal
-	// keys is the portal of REKEYs, which are no transfers.
+	// keys is the portal at which the process issues REKEYs. They are not transfers, so exec does
+	// not handle them.
 	keys *nic.Portal
 	exec *executor.Executor
 	// regions are the regions that the process has registered and not deregistered.
@@ -40,7 +41,7 @@ type Process struct {
 	// calls are the transfers in progress, by tag. free has the tags that are not in use.
 	calls []*Call
 	free  []int
-	// rekey is the REKEY in progress.
+	// rekey is the REKEY in progress; nil: there is none.
 	rekey *rekeying
 	gone  bool // the process was closed, or its incarnation of the NIC has ended
 }

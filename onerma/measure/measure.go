@@ -179,7 +179,7 @@ func (r *run) all(op onerma.Op, messages int, before func(k int), after func(k i
 				err = werr
 			}
 		}
-		if messages == r.cfg.Iters { // not while a test writes or reads what it verifies
+		if messages == r.cfg.Iters { // no progress while a test writes the memory beforehand or reads it back to verify it
 			r.Tell(r.cfg.Test, ended, messages)
 		}
 	}

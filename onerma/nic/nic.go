@@ -192,8 +192,8 @@ func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// owe is called when an operation is ended early that has requested size bytes: they may still be on
-// the way, and count in the window until its timeout.
+// owe is called when an operation that has requested size bytes is ended early. These bytes may
+// still be in flight, so they count in the window for the time of one more timeout.
 func owe(n *NIC, size int) { n.window.owe(size, n.last.Add(n.cfg.Timeout)) }
 
 // work sends all that may be sent now: requests of WRITEs and REKEYs, requests and pulls that the

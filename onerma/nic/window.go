@@ -55,18 +55,18 @@ type waiter struct {
 // turnsOfFirst is how many turns class 0 gets for each turn of class 1 while both wait.
 const turnsOfFirst = 4
 
-// window is the solicitation window, which bounds the inbound bytes that are requested and have not
-// arrived, with the FIFOs of those that wait for it.
+// window is the solicitation window. It bounds the inbound bytes that are requested and have not
+// arrived. It has the FIFOs of the commands and tickets that wait for it.
 type window struct {
 	size, used int // bytes
 	fifos      [onerma.Classes]ring[waiter]
 	turns      int // turns of class 0 since the last turn of class 1
-	// owed are bytes that operations had requested which were ended early, in the order of their
-	// times: they may arrive until then.
+	// owed are bytes that were requested by operations which were ended early (see owe). They are
+	// in the order of debt.until.
 	owed []debt
 }
 
-// debt is a number of bytes that may arrive until a time.
+// debt is a number of bytes that may still arrive until a time.
 type debt struct {
 	size  int
 	until clock.Time
@@ -108,7 +108,8 @@ func (w *window) admit() (waiter, bool) {
 // refund gives bytes back to the window that admit has debited.
 func (w *window) refund(size int) { w.used -= size }
 
-// owe debits size bytes until a time, which must not be before that of an earlier call.
+// owe debits size bytes until a time, because they may arrive until then. The time must not be
+// before that of an earlier call.
 func (w *window) owe(size int, until clock.Time) {
 	w.used += size
 	if k := len(w.owed); k > 0 && w.owed[k-1].until == until {
@@ -118,7 +119,7 @@ func (w *window) owe(size int, until clock.Time) {
 	w.owed = append(w.owed, debt{size, until})
 }
 
-// settle gives back the bytes of owe whose time has come.
+// settle gives back to the window the bytes that owe has debited and whose time has come.
 func (w *window) settle(now clock.Time) {
 	k := 0
 	for ; k < len(w.owed) && w.owed[k].until <= now; k++ {
