@@ -318,7 +318,7 @@ func (r *bufferRun) check() error {
 	}
 	c := r.counts()
 	if sum := c["sent"] + c["waiting"] + c["remote"] + c["lost"] + c["full"] + c["blocked"] + c["long"] + c["down"]; sum != c["frames"] {
-		return fmt.Errorf("the switch took %d frames, and says where %d are: %v", c["frames"], sum, c)
+		return fmt.Errorf("the switch took %d frames, and its counters account for %d: %v", c["frames"], sum, c)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ type storeRun struct {
 	living    []*clover.Client
 	explained bool
 	most      time.Duration // how long linger waits for the other clients; 0 means maxLinger
-	// For tests: plant puts the store of each client into one with a bug; dialer replaces the
+	// For tests: plant wraps the store of each client in one with a bug; dialer replaces the
 	// connection manager by which the metadata server asks memory servers for fences.
 	plant  func(kv.Store) kv.Store
 	dialer func(rdmacm.Manager) rdmacm.Manager

@@ -44,9 +44,9 @@ func (r *storeRun) lostWith(victim string) (lost kv.Places) {
 	return lost
 }
 
-// whole returns a list with an element for each memory server of a store with copies. It is true if
-// the server's copies are whole, and the metadata server counts them, or counted them when it
-// crashed.
+// whole returns a list with an element for each memory server of a store with copies. The element
+// is true if the server's copies are whole, and the metadata server counts them, or counted them
+// when it crashed.
 func (r *storeRun) whole() (list []bool) {
 	made, counted := r.server.Generations()
 	for i := range made {

@@ -14,8 +14,8 @@ import (
 // maxLinger bounds how long a client that has done its operations waits for the others.
 const maxLinger = time.Minute
 
-// calm reports whether nothing but links fails in the run. Then no client restarts, and so no node
-// is held by a client's number from before a crash.
+// calm reports whether nothing but links fails in the run. Then no client restarts, so no client
+// number from before a crash holds a node.
 func (p *storePlan) calm() bool { return p.what == storeNothing && p.rack.Wrap == nil }
 
 // linger keeps a client that has done its operations alive until all clients have done theirs, if

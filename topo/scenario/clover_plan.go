@@ -38,8 +38,8 @@ type storePlan struct {
 	// box is the switch section of the rack file; "" means that the switch only forwards. steer is
 	// what the switch steers: "write", "read" or "both".
 	box, steer string
-	// rests are the times at which the switch has no steering rules for some servers, in the order
-	// of time.
+	// rests are the periods in which the switch has no steering rules for some servers, in the
+	// order of time.
 	rests []storeRest
 
 	storeFaultAt

@@ -45,7 +45,7 @@ func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) erro
 // steeredServers is the number of memory servers of a run with a switch that steers.
 const steeredServers = 2
 
-// storeRest is a time at which the switch has no steering rules for some servers: from operation
+// storeRest is a period in which the switch has no steering rules for some servers: from operation
 // number from to operation number to, counted over all clients.
 type storeRest struct {
 	from, to int

@@ -147,10 +147,10 @@ func (c *crowd) check() error {
 	}
 	up := c.rack.Host("ms0").Link().Stats(fault.Up)
 	c.env.note("the memory server sent %d packets for %d requests", up.Sent, holeClients*c.each*c.adds)
-	c.env.note("%d rows of at most %d; %d requests moved, %d of them replaced; held %d, dropped for want of room %d",
+	c.env.note("%d flows of at most %d; %d requests moved, %d of them replaced; %d held, %d dropped because no place was free",
 		rows, p.Connections().MaxFlows(), count["moved"], count["replaced"]+count["replaced_empty"], count["held"], count["held_full"])
 	if want := 2 * holeClients * c.each; rows < want {
-		return fmt.Errorf("%d rows for %d half-connections", rows, want)
+		return fmt.Errorf("the switch tracks %d flows, want %d", rows, want)
 	}
 	if all := uint64(holeClients * c.each * c.adds); count["moved"] < all/2 {
 		return fmt.Errorf("%d of %d requests were moved", count["moved"], all)

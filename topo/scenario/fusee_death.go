@@ -22,8 +22,8 @@ const maxDeaths = 2
 // parts of plans.
 const deathLane = 0xdead << 32
 
-// growthLane makes the sequence of random numbers that decide whether the index grows (see
-// deathLane).
+// growthLane is XORed with the seed of a run, for the sequence of random numbers that decides
+// whether the index grows (see deathLane).
 const growthLane = 0x6707 << 32
 
 // tableDeath is the death of a client: the applications of its host end, or these and the NIC.
@@ -113,7 +113,7 @@ func (r *tableRun) kill(x tableDeath) {
 }
 
 // vigil, plus two leases of the clients, is how long a master may take to recover all dead clients.
-// It is long because a memory server may have crashed meanwhile.
+// It is long because a memory server may crash in this time.
 const vigil = 5 * time.Second
 
 // buryPatience bounds how long the last client takes to recover what all others have left,

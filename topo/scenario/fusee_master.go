@@ -14,8 +14,8 @@ import (
 // maxMasters bounds the number of masters of one run. Each of them has a host for itself.
 const maxMasters = 2
 
-// masterLane makes the sequence of random numbers for masters and crashes of memory servers (see
-// deathLane).
+// masterLane is XORed with the seed of a run, for the sequence of random numbers that decides about
+// masters and crashes of memory servers (see deathLane).
 const masterLane = 0x3a57e5 << 32
 
 // masterHost returns the name of master i's host.
@@ -118,8 +118,8 @@ const latePatience = 100 * time.Millisecond
 // resume is called when the host of master i has restarted, and starts its program again. The
 // program becomes the standby of the master that is in charge. If no master shows that it is alive
 // within patience, no standby has taken charge, because the dead master had none. Then resume
-// starts a master, as an operator would: one after the other, because two that begin at the same time
-// may end each other.
+// starts a master, as an operator would. Each further call waits longer than the one before,
+// because two masters that begin at the same time may end each other.
 func (r *tableRun) resume(i int) {
 	h := r.env.rack.Host(masterHost(i))
 	h.Go("master", true, func(ctx verbs.Context) {

@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// returnLane makes the sequence of random numbers for blows (see tableBlow and deathLane).
+// returnLane is XORed with the seed of a run, for the sequence of random numbers that decides about
+// blows (see tableBlow and deathLane).
 const returnLane = 0x2e7a21 << 32
 
 // maxBlows bounds the blows (see tableBlow) of one run.

@@ -2,7 +2,8 @@ package scenario
 
 import "time"
 
-// switchLane makes the sequence of random numbers for crashes of the switch (see deathLane).
+// switchLane is XORed with the seed of a run, for the sequence of random numbers that decides about
+// crashes of the switch (see deathLane).
 const switchLane = 0x5c0ff << 32
 
 // theSwitch names the switch as the victim of a fault.

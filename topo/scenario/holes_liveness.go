@@ -44,9 +44,8 @@ func holeDeadClient(h *holeRun) {
 	}
 }
 
-// stalled is called when a request for which the client gets no answer. It records as damage the
-// request for whose answer all clients on the shared connection wait, as `rdmalab switch
-// connections` shows it.
+// stalled is called when a client gets no answer to a request. It records as damage the request for
+// whose answer all clients on the shared connection wait, as `rdmalab switch connections` shows it.
 func (h *holeRun) stalled(who string) {
 	for _, s := range h.machine().Shared {
 		if w := s.Waits; w != nil {
@@ -98,7 +97,7 @@ func holeOwnerEnds(h *holeRun) {
 }
 
 // holeInterleaved: the client whose connection is shared sends a message of many packets. Meanwhile
-// another client posts a CAS, whose packet the switch puts between these.
+// another client posts a CAS, and the switch sends its packet between the packets of this message.
 func holeInterleaved(h *holeRun) {
 	h.warm(lockAt, 5)
 	long := h.clients[0].write(nodeAt, 9, 8192)

@@ -15,8 +15,8 @@ import (
 
 // lockRun is one run of lock histories: 16 clients use 4 words through the switch while machines
 // fail. Afterwards one order of all operations on each word must explain the answers that the
-// clients received. During the run, a guardian (see there) in front of each server checks its
-// memory after every packet.
+// clients received. During the run, a guardian in front of each server (type guardian) checks the
+// server's memory after every packet.
 type lockRun struct {
 	env     *env
 	mode    string
@@ -135,8 +135,8 @@ func (r *lockRun) build() error {
 	return nil
 }
 
-// missesIn returns what answers a CAS that the switch knows to fail, when it replaces atomics. The
-// seed decides.
+// missesIn returns what answers a CAS when the switch knows that it will fail: the server, the
+// switch at once, or the switch after a wait. The seed decides.
 func (e *env) missesIn() rules.Answerer { return rules.Answerer(e.seed % 3) }
 
 // switchOf returns the switch section of a rack file, with one rule for each memory server. For

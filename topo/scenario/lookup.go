@@ -119,8 +119,9 @@ type lookupRun struct {
 	sent    int  // frames that cn0 has sent so far
 	over    bool // the plan's fault is over, or the plan has none
 	checks  int
-	// changed counts the changes of entries of flows that send. quiet counts those of them before
-	// which no other change was incomplete, so that the oracle could read the table.
+	// changed counts the changes of entries of flows that send. quiet counts those of them that
+	// began when no other change was incomplete, so that the oracle could read the table before
+	// them.
 	changed, quiet int
 }
 
@@ -299,7 +300,7 @@ func (r *lookupRun) check() error {
 	}
 	c := r.counts()
 	if sum := c["cached"] + c["hits"] + c["misses"] + c["in_flight"] + c["torn"] + c["unfit"] + c["lost"] + c["full"] + c["blocked"] + c["long"]; sum != c["frames"] {
-		return fmt.Errorf("the switch took %d frames, and says where %d are: %v", c["frames"], sum, c)
+		return fmt.Errorf("the switch took %d frames, and its counters account for %d: %v", c["frames"], sum, c)
 	}
 	return nil
 }

@@ -182,7 +182,7 @@ type soloHost struct {
 type soloSpot struct {
 	model   []byte
 	writing *soloOp
-	// loose is a time. Until then, a WRITE that a NIC sent before its crash may change the area.
+	// loose is the time until which a WRITE that a NIC sent before its crash may change the area.
 	loose clock.Time
 }
 
@@ -367,7 +367,8 @@ func (r *soloRun) judge() error {
 }
 
 // unchanged checks that area i of a region has the bytes that it must have, unless a WRITE may
-// change it now. An area that was loose keeps what is found.
+// change it now. After the time loose, the first check accepts the bytes that it finds as the right
+// ones.
 func (h *soloHost) unchanged(region, i int) error {
 	a := &h.areas[region][i]
 	got := h.memory[region][i*soloArea:][:soloArea]

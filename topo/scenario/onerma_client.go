@@ -65,8 +65,8 @@ func (h *soloHost) start() {
 	}
 }
 
-// crashed is called after a crash of this process's NIC. It marks the areas that its WRITEs may
-// still change as loose.
+// crashed is called after a crash of this process's NIC. It sets the field loose of the areas that
+// the process's WRITEs may still change.
 func (c *soloClient) crashed() {
 	r := c.host.run
 	for _, o := range c.ops {

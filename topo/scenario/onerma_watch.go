@@ -102,8 +102,8 @@ func (w *soloWatch) compare(spot int, f *onerma.Frame) {
 	}
 }
 
-// arrived is called for a message that the NIC receives. It takes what the message answers out of
-// solicited.
+// arrived is called for a message that the NIC receives. It removes from solicited what the message
+// answers.
 func (w *soloWatch) arrived(now clock.Time, f *onerma.Frame) {
 	w.expire(now)
 	id := soloID{name: uint32(f.Slot)}
@@ -208,9 +208,9 @@ func (w *soloWatch) revoked(region uint32) {
 	}
 }
 
-// attack replays some messages of the NIC later. It also forges refusals of the NIC's requests: for
-// the command that had the slot before, and a NACK of an attacker that has seen the request
-// and has no key.
+// attack replays some messages of the NIC later. It also forges refusals of the NIC's requests: an
+// AUTHFAIL and a NACK for the former command of the slot, and a NACK for the present one. An
+// attacker can make them, because it sees the request and needs no key.
 func (w *soloWatch) attack(frame []byte, f *onerma.Frame) {
 	r := w.run
 	if r.over {

@@ -58,11 +58,12 @@ type witness struct {
 	any   bool
 	// row is the PSN of the packet with which the rounds of the present series begin.
 	row    wire.PSN
-	own    bool // the packet row gets an answer with its own PSN
+	own    bool // only an answer with the PSN row acknowledges the packet row; otherwise one with a later PSN does so, too
 	rounds int
 	// Counts of the present series. lost: packets of the connection that links lost or corrupted.
-	// arrived: first packets of rounds that arrived at the server. replies: packets that the server
-	// sent. answered: true if an answer arrived at the requester.
+	// arrived: how often the packet row arrived at the server. replies: answers that the server
+	// sent (with own, only those to the packet row). answered: true if an answer that acknowledges
+	// the packet row arrived at the requester.
 	lost, arrived, replies int
 	answered               bool
 }

@@ -23,7 +23,7 @@ const (
 const (
 	chainCalm  = "none"
 	chainKill  = "kill"  // the server's process is killed; no request may fail, because the NIC alone answers
-	chainCrash = "crash" // the server's NIC crashes; the clients' requests end with the status for that
+	chainCrash = "crash" // the server's NIC crashes; the clients' requests end with RetryExcErr
 )
 
 // Sizes of the scenario redn.

@@ -13,7 +13,7 @@ import (
 // chainWant is a request in flight with the answer that it must have.
 type chainWant struct {
 	slot int
-	hits int // answers with a value that the request must get before the one that says that there are no more
+	hits int // how many answers with a value the request must get; the answer that no more will come is not counted
 	// place is the place of the last value among the answers; -1: there is none.
 	place int
 	got   int

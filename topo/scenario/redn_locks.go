@@ -20,7 +20,7 @@ const (
 	// connection. Until then the client's lock stays taken.
 	turnsLease = 5 * time.Millisecond
 	turnsPause = 200 * time.Microsecond // pause of the server's process between two looks at r.gone
-	turnsAsk   = 8                      // offset of the request in a client's buffer; the ticket is at offset 0
+	turnsAsk   = 8                      // offset of a client's request in its buffer; the ticket is at offset 0
 )
 
 // turnsPlan is what the seed decides for a run of redn-locks.

@@ -76,8 +76,8 @@ type Scenario struct {
 	// Doc is its description for a help text, on one line.
 	Doc string
 	run func(*env) error
-	// cost is the cost model of the rack; nil means that nothing takes time by it. label is the
-	// model's name on the command line.
+	// cost is the cost model of the rack: what work takes in virtual time. nil means that work
+	// takes no time. label is the model's name on the command line.
 	cost  *cost.Model
 	label string
 }

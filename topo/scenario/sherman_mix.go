@@ -12,8 +12,8 @@ import (
 )
 
 // treeMixes are named variations of a plan, which `--mix` adds to any run. Without `--mix`, a run
-// has each of them with its probability. Those with probability 0 are otherwise drawn by drawTree,
-// for some seeds.
+// has each of them with its probability. Mixes with probability 0 are those that drawTree draws
+// itself, for some seeds.
 var treeMixes = planMixes[*treePlan]{
 	{"sizes", 0.3, (*treePlan).mixSizes, []string{"wear"}},
 	{"wear", 0, (*treePlan).mixWear, []string{"sizes", "keys", "format"}},

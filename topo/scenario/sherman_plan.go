@@ -26,7 +26,7 @@ type treePlan struct {
 	// victim's NIC sends the request again later.
 	loses bool
 	// small: true if there are hardly more pages than the keys need, so that pages are reused. Then
-	// the clients use at a time only some of the keys: near ones that are beside each other (see
+	// the clients use only a few adjacent keys at a time; near is the number of these (see
 	// treeRun.wave).
 	small bool
 	near  int

@@ -28,8 +28,8 @@ type srqServer struct {
 	draw  *draw
 
 	posted, received int
-	// armed is for mustBeTold: the value of received when all messages that had arrived before the
-	// limit was armed were counted; -1 means that they are not counted yet.
+	// armed is the value of received when the server had counted all messages that arrived before
+	// it armed the limit; -1 means that they are not counted yet. mustBeTold uses it.
 	armed  int
 	events int
 	fired  bool // a limit event has come that attend has not handled yet

@@ -129,7 +129,7 @@ func (r *trialRun) wipe() {
 	}
 }
 
-// wiped is a store whose operations do nothing, for the records of wipe.
+// wiped is a store whose operations do nothing. So wipe can record operations that no client did.
 type wiped struct{ kv.Store }
 
 // Upsert implements kv.Upserter.

@@ -253,7 +253,7 @@ func (p *ucPair) checkWrite(k int) error {
 			expect = make([]byte, to-from)
 		}
 		if got := p.region[l.off+from : l.off+to]; !slices.Equal(got, expect) {
-			return fmt.Errorf("WRITE %d, packet %d of %d: memory is not what the packets that came make of it (written: %v)", k, i, l.n, p.oracle.written[l.first+i])
+			return fmt.Errorf("WRITE %d, packet %d of %d: memory differs from what the packets that arrived leave there (written: %v)", k, i, l.n, p.oracle.written[l.first+i])
 		}
 	}
 	return nil

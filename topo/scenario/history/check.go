@@ -44,10 +44,10 @@ type state struct {
 }
 
 // end is an input that the search puts behind all operations that were answered. An operation that
-// was never answered must stand before end if it changes the word there. Otherwise it must stand
-// behind end, where it does nothing. This loses no order of the operations: an operation without an
-// answer and without an effect can be moved to the end of any order. Without end, the search would
-// try each such operation at each place.
+// was never answered stands before end if it changes the word there. Otherwise it stands behind
+// end, where it has no effect. This loses no order: an operation without an answer and without an
+// effect can be moved to the end of any order. Without end, the search would try each such
+// operation at each place.
 type end struct{}
 
 // model describes a word with the value first to the checker porcupine. An input is an Op or end,
@@ -97,8 +97,9 @@ func withEnd(ops []porcupine.Operation) []porcupine.Operation {
 	return append(slices.Clone(ops), porcupine.Operation{ClientId: -2, Input: end{}, Output: answer{}, Call: last + 1, Return: last + 2})
 }
 
-// decide is porcupine.CheckOperations with a bound on the steps. After most steps the model rejects
-// every operation, so that the search ends; then decided is false.
+// decide is porcupine.CheckOperations with a bound on the steps of the search. After `most` steps
+// the model rejects every operation, so that the search ends. Then decided is false, unless an
+// order was found.
 func decide(m porcupine.Model, ops []porcupine.Operation, most int) (explained, decided bool) {
 	steps, step := 0, m.Step
 	m.Step = func(state, input, output any) (bool, any) {
