@@ -309,7 +309,7 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 			s.fenced = true
 			return kv.TimedOut(errFenced)
 		case err != nil && s.rt.Now() < deadline && !errors.Is(err, verbs.ErrClosed):
-			// If the server has crashed, a master removes it, and glance notices that.
+			// The server may have crashed. If a master has removed it, glance returns an error.
 			if _, err := s.glance(deadline); err != nil {
 				return err
 			}

@@ -415,7 +415,7 @@ func (f *filler) put(off uint64, b []byte) error {
 	return nil
 }
 
-// copy copies n bytes at offset `off` of a member to offset to of the guest.
+// copy copies n bytes from offset `off` of a member to offset `to` of the guest.
 func (f *filler) copy(server int, off, to, n uint64) error {
 	c := f.c
 	for n > 0 {

@@ -34,7 +34,7 @@ type finder struct {
 	object layout.Object
 }
 
-// entry is a slot of the index: its offset at, and the value that was read there.
+// entry is a slot of the index: its offset `at`, and the value that was read there.
 type entry struct {
 	at   uint64
 	slot layout.Slot

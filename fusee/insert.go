@@ -82,8 +82,8 @@ func (c *grower) foresee(deadline clock.Time) error {
 	}
 	if _, ok := c.super.Shape.Twin(v.subtable, v.entry.Depth); ok && !v.entry.Splitting && c.vacant < splitRoom {
 		if c.cost.RTTs+c.trips() > pauseRTTs {
-			// This INSERT has taken long already: the next INSERT into these buckets begins the
-			// split.
+			// This INSERT has taken many round trips already, so the next INSERT into these buckets
+			// begins the split.
 			return nil
 		}
 		if err := c.begins(v.subtable, v.entry, deadline); err != nil {

@@ -146,7 +146,7 @@ func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, er
 	return into, nil
 }
 
-// follows is called when a split has begun to move keys from the bucket of slot own, in which the
+// follows is called when a split has begun to move keys from the bucket of slot `own`, in which the
 // object is: the split may not have seen the object. follows returns the slot into which the object
 // goes now, which is the same place in the twin. It is empty unless another client has inserted a
 // key there since the split began.

@@ -53,7 +53,8 @@ func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 				return err
 			}
 			if _, err := c.glance(deadline); err != nil {
-				// If the server has crashed, a master removes it, and glance notices that.
+				// The members have changed: perhaps the server has crashed, and a master has
+				// removed it.
 				return err
 			}
 		}

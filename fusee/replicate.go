@@ -290,7 +290,7 @@ func (c *changer) divides(at uint64) bool {
 }
 
 // writeReplicas adds WRITEs to all replicas of object r to the batch: n bytes of the buffer, at
-// offset from, go to offset part of the object.
+// offset `from`, go to offset `part` of the object.
 func (c *changer) writeReplicas(r layout.Ref, part, from, n int) {
 	shape := &c.super.Shape
 	for j := range shape.Replicas {
