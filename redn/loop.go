@@ -45,7 +45,7 @@ const (
 	maxCountLap = 1<<15 - 1
 )
 
-// fix says that a READ or an ADD of a loop changes the count of request to: the READ copies the
+// fix says that a READ or an ADD of a loop changes the count of request `to`: the READ copies the
 // count from its shadow, the ADD raises the shadow by `by`. Verify simulates this.
 type fix struct {
 	to *Request
@@ -229,9 +229,9 @@ func (l *Loop) Close() error {
 	return nil
 }
 
-// Start appends to from, a managed queue, requests that start the loop for the first time or after
-// a break. They restore the requests that the last lap has changed. Then an ENABLE starts the loop,
-// with the count that closing has now.
+// Start appends requests that start the loop, for the first time or after a break, to queue `from`,
+// which is managed. They restore the requests that the last lap has changed. Then an ENABLE starts
+// the loop, with the count that closing has now.
 func (l *Loop) Start(from *Queue) {
 	l.again(from, slices.Concat(l.restored, []*Request{l.closing}))
 	enable := &Request{queue: from, index: from.next + 2}

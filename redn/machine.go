@@ -164,7 +164,7 @@ func (m *Machine) Load() error {
 	return nil
 }
 
-// State returns the state of the ring of queue of, which says what it waits for, and the index of
+// State returns the state of the ring of queue `of`, which says what it waits for, and the index of
 // its next entry.
 func (m *Machine) State(of *Queue) (sendring.State, uint32) {
 	for _, q := range m.queues {

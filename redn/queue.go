@@ -140,19 +140,19 @@ func (q *Queue) wait(c *Counter, count uint32) *Request {
 	return r
 }
 
-// Enable appends an ENABLE of all requests that queue to has so far.
+// Enable appends an ENABLE of all requests that queue `to` has so far.
 func (q *Queue) Enable(to *Queue) *Request { return q.enable(to, to.next) }
 
-// enable appends an ENABLE of the requests of queue to whose index is below limit.
+// enable appends an ENABLE of the requests of queue `to` whose index is below limit.
 func (q *Queue) enable(to *Queue, limit uint32) *Request {
 	r := q.Append(sendring.Entry{Op: sendring.Enable, Count: limit, Object: uint32(to.QPN)})
 	r.to = to
 	return r
 }
 
-// EnableReceive appends a RECV_ENABLE: the queue pair of to may use its receives whose index is
-// below limit again. MaxRecvWR of the queue pair is a power of two, and MaxRecvWR receives were
-// posted.
+// EnableReceive appends a RECV_ENABLE: the queue pair of queue `to` may use its receives whose
+// index is below limit again. MaxRecvWR of the queue pair is a power of two, and MaxRecvWR receives
+// were posted.
 func (q *Queue) EnableReceive(to *Queue, limit uint32) *Request {
 	r := q.Append(sendring.Entry{Op: sendring.RecvEnable, Count: limit, Object: uint32(to.QPN)})
 	r.receive = true

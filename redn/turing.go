@@ -75,7 +75,8 @@ func (t *Turing) Build(pool *Pool) (err error) {
 	q, on := t.Loop, t.On
 	v := func(at, n int) Mem { return t.Vars.At(at, n) }
 	head, cell, rule, scratch := v(turingHead, wordLen), v(turingCell, cellLen), v(turingRule, ruleLen), v(turingScratch, wordLen)
-	// do copies the word `from` into the given fields of r, a request of on, and executes r.
+	// do copies the word `from` into the given fields of r, a request of queue `on`, and executes
+	// r.
 	do := func(r *Request, from Mem, fields Mem) {
 		q.Read(sendring.Signalled, from, reversed(fields)...)
 		q.Wait(q.Done)
@@ -99,7 +100,7 @@ func (t *Turing) Build(pool *Pool) (err error) {
 	return t.loop.End()
 }
 
-// Start appends to from, a managed queue, requests that start the machine.
+// Start appends requests that start the machine to queue `from`, which is managed.
 func (t *Turing) Start(from *Queue) { t.loop.Start(from) }
 
 // Place writes a machine to memory, before it is started: states to the memory of States, tape to

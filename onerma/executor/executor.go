@@ -46,8 +46,8 @@ type Result struct {
 	Delay          time.Duration
 }
 
-// chunk is a part of a transfer that one operation moves: at most 4096 bytes, from offset at of the
-// transfer on.
+// chunk is a part of a transfer that one operation moves: at most 4096 bytes, from offset `at` of
+// the transfer on.
 type chunk struct{ at, length int }
 
 // transfer is the state of a Transfer that has been started and has not ended.

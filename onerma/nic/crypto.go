@@ -18,8 +18,8 @@ type PID uint32
 // kind of operation.
 type Key [16]byte
 
-// Derive returns K_d, the key that allows process pid, on the NIC with IPv4 address from, to do op
-// on the region whose key is region.
+// Derive returns K_d, the key that allows process pid, on the NIC with IPv4 address `from`, to do
+// op on the region whose key is region.
 func Derive(region Key, from netip.Addr, pid PID, op onerma.Op) Key {
 	block, err := aes.NewCipher(region[:])
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *sealer) open(f *onerma.Frame, c *Cipher, prev *vector) (body []byte, ok
 	return body, err == nil
 }
 
-// derived returns the cipher of the K_d with which process pid, on the NIC with address from, may
+// derived returns the cipher of the K_d with which process pid, on the NIC with address `from`, may
 // do op on region r.
 func (s *sealer) derived(r *Region, from [4]byte, pid PID, op onerma.Op) *Cipher {
 	fillBlock(&s.in, from, pid, op)

@@ -15,7 +15,7 @@ type transfer struct {
 	head   onerma.Header // header of the next data message
 	cipher *Cipher
 	prev   vector
-	// source is the region with the bytes, which begin at offset from; it is nil for a REKEY.
+	// source is the region with the bytes, which begin at offset `from`; it is nil for a REKEY.
 	// version is the version of the region's key when the READ was accepted.
 	source  *Region
 	from    uint64

@@ -92,7 +92,7 @@ type slot struct {
 // have been written to memory.
 type pieces uint64
 
-// maskOf returns the set of the units that the n bytes from offset at on fill.
+// maskOf returns the set of the units that n bytes fill, from offset `at` on.
 func maskOf(at, n int) pieces {
 	units := (n + onerma.Unit - 1) / onerma.Unit
 	if units == 64 {
