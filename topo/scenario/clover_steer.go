@@ -46,7 +46,7 @@ func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) erro
 const steeredServers = 2
 
 // storeRest is a period in which the switch has no steering rules for some servers: from operation
-// number from to operation number to, counted over all clients.
+// number `from` to operation number `to`, counted over all clients.
 type storeRest struct {
 	from, to int
 	servers  []string

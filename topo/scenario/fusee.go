@@ -79,7 +79,7 @@ func drawTable(e *env) *tablePlan {
 	p.drawMasters(newDraw(e.seed ^ masterLane))
 	p.drawReturn(newDraw(e.seed ^ returnLane))
 	p.drawSwitch(newDraw(e.seed ^ switchLane))
-	if d := newDraw(e.seed ^ growthLane); (p.masters == 0 || p.format.IndexReplicas <= 3) && d.chance(0.6) { // with one group, the index is soon full
+	if d := newDraw(e.seed ^ growthLane); (p.masters == 0 || p.format.IndexReplicas <= 3) && d.chance(0.6) { // the index begins with one group, so it is soon full and grows
 		p.mix = [3]float64{0.2, 0.45, 0.9}
 		p.format.Depth, p.format.Groups, p.format.Grow, p.keys = 0, 1, d.between(1, 3), p.keys+d.between(20, 80)
 		p.format.IndexReplicas = min(p.format.IndexReplicas, 3) // an index with more replicas does not grow

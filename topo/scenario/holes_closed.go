@@ -102,8 +102,8 @@ func holeDecidedOnce(h *holeRun) {
 	h.want(lockAt, 5, "5→6, and then 6→5")
 }
 
-// roaming stands in front of the switch. It changes the UDP source port of client 1's packets after
-// the first settledPackets, as a NIC may do in the middle of a connection.
+// roaming stands in front of the switch. It gives each packet of client 1 after the first
+// settledPackets another UDP source port, as a NIC may do in the middle of a connection.
 type roaming struct {
 	sim.Node
 	seen uint16
@@ -130,8 +130,8 @@ func wrapRoaming(_ *holeRun, name string, n sim.Node) sim.Node {
 	return &roaming{Node: n}
 }
 
-// holeSourcePort: client 1's NIC changes its UDP source port with every packet; the switch must go
-// on to recognise the connection.
+// holeSourcePort: after its first packets, client 1's NIC changes its UDP source port with every
+// packet. The switch must still recognise the connection.
 func holeSourcePort(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]

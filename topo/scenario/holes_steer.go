@@ -77,7 +77,7 @@ func (c *holeClient) node(n layout.Handle, v layout.Version, key uint64) *answer
 	return c.put(steerAt(n), b)
 }
 
-// link appends node n of version v to the node with handle to, whose version is toV.
+// link appends node n of version v to the node with handle `to` and version toV.
 func (c *holeClient) link(to layout.Handle, toV layout.Version, n layout.Handle, v layout.Version) *answer {
 	return c.cas(steerAt(to), uint64(layout.Header(toV)), uint64(layout.Superseded(toV, layout.Location{Handle: n, Version: v})))
 }
@@ -108,8 +108,8 @@ func (h *holeRun) retry(c *holeClient, n layout.Handle) {
 	h.harm("client %d finds no end of the chain", n)
 }
 
-// get acts as a client that knows the node at of a key: it READs that node and follows the chain to
-// its end. It returns the value of the last node, which is a handle.
+// get acts as a client that knows the node at location `at` of a key: it READs that node and
+// follows the chain to its end. It returns the value of the last node, which is a handle.
 func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layout.Handle, ok bool) {
 	for range 16 {
 		a := c.read(steerAt(at.Handle), layout.MinSlab)
@@ -135,7 +135,7 @@ func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layo
 	return 0, false
 }
 
-// chain returns the nodes that can be reached from the node from, as the server's memory has them.
+// chain returns the nodes that can be reached from node `from`, as the server's memory has them.
 func (h *holeRun) chain(from layout.Handle) []layout.Handle {
 	list := []layout.Handle{from}
 	for len(list) < 64 {

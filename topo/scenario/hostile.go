@@ -100,7 +100,7 @@ func (a *hostile) spy(ev *sim.Event) {
 	}
 }
 
-// send sends raw frames by s, which stands at the host of the client from.
+// send sends raw frames by the sender s, which is on the link of the host of client `from`.
 func (a *hostile) send(s *sender, from *holeClient, frames ...[]byte) {
 	s.frames = append(s.frames, frames...)
 	_, _ = from.end.qp.Query() // makes the host take a step, after which the simulator reads the deadline of s

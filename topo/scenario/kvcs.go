@@ -170,7 +170,7 @@ func (r *cacheRun) build() (err error) {
 	return err
 }
 
-// client does the operations of client number number.
+// client does the operations of the client with this number.
 func (r *cacheRun) client(number int, c *kvcs.Client, p *virtual.Port) error {
 	d, rtt := r.draw, r.plan.cfg.RTT
 	history := r.histories[c.Store()]

@@ -70,8 +70,8 @@ func lockScenarios() []Scenario {
 	}
 }
 
-// runLocks returns a function that makes one run of lock histories with the switch program or mode
-// mode.
+// runLocks returns a function that makes one run of lock histories. mode is the mode of the
+// switch's rules, or the switch program.
 func runLocks(mode string) func(*env) error {
 	return func(e *env) error { return runLocksWith(e, mode, nil) }
 }

@@ -34,7 +34,9 @@ type mix struct {
 	host    *simrack.Host
 	atomics int // atomics that this client has drawn; the server must execute each of them once
 
-	sent, received int // messages that consume a receive at the server
+	// sent and received count the messages that consume a receive at the server: those that the
+	// client has sent, and those that the server has received.
+	sent, received int
 	end            *ends
 	mem            remote
 	extra          remote // a second region of the server, which endInvalidate makes invalid

@@ -57,8 +57,10 @@ type witness struct {
 	last  wire.PSN // PSN of the requester's last request packet
 	any   bool
 	// row is the PSN of the packet with which the rounds of the present series begin.
-	row    wire.PSN
-	own    bool // only an answer with the PSN row acknowledges the packet row; otherwise one with a later PSN does so, too
+	row wire.PSN
+	// own is true if only an answer with the PSN row acknowledges that packet. Otherwise an answer
+	// with a later PSN acknowledges it, too.
+	own    bool
 	rounds int
 	// Counts of the present series. lost: packets of the connection that links lost or corrupted.
 	// arrived: how often the packet row arrived at the server. replies: answers that the server

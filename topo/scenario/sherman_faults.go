@@ -163,8 +163,8 @@ func (r *treeRun) inject(i int) {
 	r.env.goOnUntil(over, "cn3")
 }
 
-// rules is called when the memory service of server has started. It gives the switch a rule to
-// replace the atomics on the server's lock words, which the rule selects by the R_Key of the lock
+// rules is called when the memory service of a server has started. It gives the switch a rule to
+// replace the atomics on the server's lock words. The rule selects them by the R_Key of the lock
 // table.
 func (r *treeRun) rules(server string, table verbs.MR) {
 	box, ok := r.env.rack.Program().(*swordbox.Program)

@@ -163,7 +163,7 @@ func (l *Log) Return(id ID, answer uint64) {
 // Watch says that Changed will be called after every operation that changes word w.
 func (l *Log) Watch(w int) { l.words[w].watched = true }
 
-// Changed records that word w has the value value in memory now. It returns a *ChangedError if no
+// Changed records that word w has this value in memory now. It returns a *ChangedError if no
 // operation that was invoked and is not yet answered makes that change.
 func (l *Log) Changed(w int, value uint64) error {
 	x := &l.words[w]
