@@ -453,9 +453,10 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 	return false, nil
 }
 
-// adoptOne takes over a block, unless another client is faster. If the block has no room for
-// objects with the given number of units, the client gives it back. The client first changes the
-// block's word to this length, and uses objects of this length only after that.
+// adoptOne takes over a block for objects with the given number of units, unless another client is
+// faster. If no object of the block is in use, the block gets this length: first in its word, and
+// only then are objects of this length used. If the block then has no free object of this length,
+// the client gives it back.
 func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 	word := h.use.By(s.id).Ahead(versionsAhead)
 	if h.use.Units() == 0 {

@@ -6,11 +6,12 @@ import (
 )
 
 // copied is a copy, on another server, of a block's word in the block table. The client is changing
-// it from was to now by a CAS; word is where the value that the CAS finds goes in the buffer. The
-// other servers with replicas of a block's objects have such copies: they are all that remains of
-// the word when the block's server loses its memory (see Master.fill). A client raises the copies
-// before an object gets a version that they do not have, so no slot has a value twice, whatever is
-// lost.
+// it from was to now by a CAS; word is the offset in the buffer of the value that the CAS finds.
+//
+// The other servers with replicas of a block's objects have such copies. They are all that remains
+// of the word when the block's server loses its memory (see Master.fill). A client raises the
+// copies before an object gets a version that they do not have. So no slot has a value twice,
+// whatever memory is lost.
 type copied struct {
 	server   int
 	at       uint64

@@ -28,25 +28,27 @@
 //     buckets again after its CAS of the primary, in the same round trip. Until then its object is
 //     pending, and the key is absent for all other clients. Then the client marks the object as
 //     valid, which takes one round trip more than in the paper. If two clients see each other's
-//     object, the client whose slot is at the higher offset gives up, and the other client waits
-//     until it has. A client that sees a valid object of the key gives up with kv.ErrExists. It
-//     cannot happen that both objects are pending and neither client sees the other's.
+//     pending object, the client whose slot is at the higher place in its subtable withdraws its
+//     object, and the other client waits for that. A client that sees a valid object of the key
+//     withdraws its own object and returns kv.ErrExists. While both objects are pending, at least
+//     one of the two clients sees the other's object.
 //
 // # Blocks and clients that end
 //
 // Each block has one owner, whose client number is in the block's word in the block table. When a
 // client closes, it leaves its blocks: it clears the number, and keeps the length of the objects
 // and their greatest version in the word. Before a client asks a memory server for a fresh block,
-// it takes over such a block by a CAS. If no object in the block is in use, it may choose another
-// length of objects. A client that has got a fresh block requests the next one while it still has
-// free objects (Config.Ahead): a request opens a connection, which takes as long as 30 round trips.
+// it takes over a block that was left, by a CAS. If no object in the block is in use, it may choose
+// another length of objects. A client that has got a fresh block requests the next one while it
+// still has free objects (Config.Ahead): a request opens a connection, which takes as long as 30
+// round trips.
 //
 // The index says which objects of a taken-over block are in use. The bitmap of the block does not:
 // a client may have replaced an object while the block had its former owner, and its FETCH_ADD on
 // the bitmap may arrive when the object is in use again. In such a block a bit only shows that a
 // sweep may find free objects (see block.hints). Frees can be lost, because a client has died or
-// does not know whether they were executed. Clients count such cases in a word of server 0, and
-// owners sweep their blocks when it changes.
+// does not know whether they were executed. Clients count such cases in a word on the server with
+// the primary (layout.DoubtWord), and owners sweep their blocks when the word changes.
 //
 // No slot has the same value twice. So a client that was hung may go on at any later time: its CAS
 // succeeds only if the slot is unchanged since the client has read it. Each use of an object has a
@@ -55,12 +57,11 @@
 // version of a block has reached layout.MaxVersion, its objects are not reused until the store is
 // formatted again.
 //
-// If a client has waited for another client for Config.Lease, and a READ that it has begun after
-// the lease shows no progress of the other one, it takes the other one for dead. Client.Recover
-// does the same for a client that the caller knows to be dead. The memory servers end all
-// connections of the dead client's number. Then its blocks are taken over, and each of their
-// objects is looked up in all replicas of the index. The paper's crash points show there as
-// follows:
+// Client A takes client B for dead if A has waited for B for Config.Lease, and a READ that A has
+// begun after this time shows no progress of B. Client.Recover does the same for a client that the
+// caller knows to be dead. The memory servers end all connections of B's number. Then A takes over
+// B's blocks, and looks up each of their objects in all replicas of the index. The paper's crash
+// points show there as follows:
 //
 //	c0  The object is not complete, or no replica names it: it is free.
 //	c1  A backup names it, and the primary has another value: the CASes are repeated by the
@@ -169,10 +170,10 @@
 // the same place of the subtable does not. If a slot is leaving and the twin's is 0, the key has
 // the value of the object that the slot has named. The client reads the keys of such objects. To
 // change such a key, it plants the key itself. It also does so if its change has lost to the client
-// that moves the key, which it does not wait for: the backups have the leaving value, so it swaps
-// the primary itself. Then it changes the slot of the twin, with the object that it has written
-// already. If the slot is empty already, the key has moved, or an INSERT has put its object
-// elsewhere. So the client plants nothing then, and reads the twin.
+// that moves the key. It does not wait for that client: the backups have the leaving value, so it
+// swaps the primary itself. Then it changes the slot of the twin, with the object that it has
+// already written. If the slot of the subtable is empty already, the key has moved, or an INSERT
+// has put its object elsewhere. Then the client plants nothing, and reads the twin.
 //
 // A PUT of a key in a moving bucket moves the key: it makes the slot leaving, with its own object
 // in place of the old one, and plants that object. So PUTs without pause do not delay a split.

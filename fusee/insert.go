@@ -276,7 +276,7 @@ func (c *grower) before(one, other uint64) bool {
 }
 
 // withdraw empties the slot of this client's pending object because of the error `why`. No other
-// client changes the slot.
+// client changes the slot of a pending object.
 func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) error {
 	emptied := c.super.Shape.Format.Emptied(f.Ref)
 	won, err := c.replace(change{at: own.at, old: own.slot, new: emptied}, deadline)

@@ -48,7 +48,7 @@ func (c *grower) replaceAll(list []move, deadline clock.Time) error {
 	}
 }
 
-// propose adds the operations that the Writer of a move asks for next to the batch.
+// propose adds to the batch the operations that the Writer of a move asks for.
 func (c *grower) propose(m *move) {
 	m.words = m.words[:0]
 	// A move writes no outcome: the log entry of the object belongs to the operation that has made
@@ -73,7 +73,7 @@ func (c *grower) propose(m *move) {
 	}
 }
 
-// answer passes what the operations of a move have found to its Writer.
+// answer passes the values that the operations of a move have found to the Writer of the move.
 func (c *grower) answer(m *move) error {
 	c.seen = c.seen[:0]
 	for _, at := range m.words {

@@ -32,8 +32,8 @@ type changer struct {
 	reign reign
 }
 
-// follow calls space.follow, and drops the blocks of dead clients that the change of the view has
-// taken.
+// follow calls space.follow, and forgets the blocks of dead clients that this client has lost by
+// the change of the view.
 func (c *changer) follow(deadline clock.Time) error {
 	err := c.space.follow(deadline)
 	if err != nil {

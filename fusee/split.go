@@ -382,8 +382,8 @@ func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// pass is called when a group is settled. It counts the group as done if that is the next one;
-// groups is the number of groups of the subtable.
+// pass is called when a group is settled. If it is the group after those that are done, pass counts
+// it as done; groups is the number of groups of the subtable.
 func (s *split) pass(group, groups int) {
 	if group == s.next && s.done < groups {
 		s.next, s.done = (s.next+1)%groups, s.done+1

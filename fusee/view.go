@@ -125,7 +125,7 @@ func (m *memory) join(i int, deadline clock.Time) error {
 
 // peek reads the view of a server that may have lost its memory and become a member again since
 // this client has connected to it. Another incarnation of the memory service counts only if its
-// memory belongs to the store and has a later view than after; otherwise the error is errReborn.
+// memory belongs to the store and has a later view than `after`; otherwise the error is errReborn.
 func (m *memory) peek(i int, after layout.View, deadline clock.Time) (v layout.View, err error) {
 	l := &m.links[i]
 	was := l.boot
@@ -355,9 +355,10 @@ func (m *memory) agreed(v layout.View, views *[layout.MaxServers]layout.View) bo
 	return true
 }
 
-// follow goes on with the members of a new view. Blocks of servers that are no member any more are
-// lost to this client, and those of servers that have lost their memory and become members again
-// since the client's last view: their objects remain readable, until they are replaced.
+// follow goes on with the members of a new view. The client loses its blocks on two kinds of
+// servers: those that are no member any more, and those that have lost their memory and become
+// members again since the client's last view. The objects of these blocks remain readable until
+// they are replaced.
 func (s *space) follow(deadline clock.Time) error {
 	asked := s.rt.Now()
 	v, err := s.settled(deadline)

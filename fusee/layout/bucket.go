@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// A bucket is 64 bytes:
+// A bucket is 64 bytes. Each part has its offset, its name and its length:
 //
 //	0 local depth 1 | 1 moving 1 | 2 0 2 | 4 prefix 4 | 8 slots, 7 of 8 bytes
 //

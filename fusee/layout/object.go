@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// An object:
+// An object, by its parts: offset, name and length of each.
 //
 //	hardened   0 mark 1 | 1 version, low byte 1 | 2 length of the key 2 | 4 length of the value 2
 //	           6 version, upper bytes 2 | 8 key | value | log entry

@@ -15,7 +15,7 @@ const superblockMagic = 0x3530_4545_5355_4652 // "RFUSEE05"
 var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or was lost")
 
 // Superblock is at the start of each region. It shows a client that the memory belongs to the
-// store, and that it is still the same memory.
+// store, and that it is still the same memory. Its parts, with offset, name and length:
 //
 //	 0 magic 8           24 depth 4        40 blocks 4
 //	 8 generation 8      28 subtables 4    44 units of a block 4

@@ -117,8 +117,8 @@ func (v View) Newer(w View) bool {
 	return v.Epoch() > w.Epoch() || v.Epoch() == w.Epoch() && v.State() > w.State()
 }
 
-// First returns the first member among the n servers from, from+1, …; -1 means that none of them is
-// a member. The store has `all` servers, and server 0 follows the last one.
+// First returns the first member among n servers, from server `from` on; -1 means that none of them
+// is a member. The store has `all` servers, and server 0 follows the last one.
 func (v View) First(from, n, all int) int {
 	for j := range n {
 		if i := (from + j) % all; v.Has(i) {

@@ -62,7 +62,7 @@ func (w *Writer) Begin() Action {
 // Backups is called with the values that the swaps have found, in the order of Swaps.
 func (w *Writer) Backups(found []uint64) Action { return w.backups(found, theRules) }
 
-// verdicts maps each verdict of the rules to the event that it is for the Writer.
+// verdicts has the Writer's event for each verdict of the rules.
 var verdicts = [...]event{wins1: evAll, wins2: evMost, wins3: evLeast, loses: evLost, open: evOpen, gone: evGone}
 
 func (w *Writer) backups(found []uint64, r rules) Action {
