@@ -21,11 +21,11 @@ type Loop struct {
 	q       *Queue
 	on      []*Queue
 	pool    *Pool
-	closing *Request
-	scratch Mem // 8 bytes
-	exit    Mem // a NOP's control segment, which a break copies over that of closing
-	// original has the control segments, as they were built, of the requests in restored, and
-	// behind them that of closing.
+	closing *Request // the ENABLE of the next lap, the last request of a lap
+	scratch Mem      // 8 bytes
+	exit    Mem      // the control segment of a NOP; a break copies it over that of closing
+	// original has the control segments of the requests in restored, as they were built, and behind
+	// them that of closing.
 	original Mem
 	restored []*Request
 	counted  []*Request // requests whose counts each lap raises; the last one is closing

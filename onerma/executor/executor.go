@@ -166,9 +166,8 @@ type Executor struct {
 	done     []Result
 	pool     []*transfer
 	deadline clock.Time
-	// earliest is a time before which no transfer's deadline is. When a transfer ends, earliest
-	// stays as it is. So Tick need not look through all transfers at each call, but only when this
-	// time has come.
+	// No transfer's deadline is before earliest: Tick looks for expired transfers only when this
+	// time has come. When a transfer ends, earliest stays as it is.
 	earliest clock.Time
 }
 
