@@ -20,7 +20,7 @@ type bufferOracle struct {
 	run     *bufferRun
 	arrived int
 	last    clock.Time            // when the last frame has arrived so far
-	next    [bufferSenders]uint32 // for each sender, the number behind that of its last frame that arrived
+	next    [bufferSenders]uint32 // for each sender, 1 + the number of its last frame that arrived
 	err     error
 }
 

@@ -260,7 +260,7 @@ func (r *storeRun) inject() {
 // that is over.
 func (r *storeRun) cause(p *storeFaultAt) {
 	rack := r.env.rack
-	if over := r.down[p.victim]; over > rack.Now() { // the victim is already down: this fault begins when that one is over
+	if over := r.down[p.victim]; over > rack.Now() { // the victim is already down: this fault begins when the earlier one is over
 		rack.At(over.Add(time.Microsecond), func() { r.cause(p) })
 		return
 	}

@@ -8,7 +8,7 @@ import (
 
 // copyLosses describes the crashes in a run of a store whose nodes have copies on other servers.
 type copyLosses struct {
-	crashed   map[int]uint64 // by server: the generation of its copies, as the metadata server counts them, when it crashed last
+	crashed   map[int]uint64 // by server: the generation of the server's copies at its last crash, as the metadata server counts generations
 	metaDown  bool           // the metadata server has crashed, and has not opened the store again yet
 	totalLoss bool           // the whole store is lost, and the history has ended: see noteTotalLoss
 }

@@ -27,13 +27,14 @@
 //	            turns
 //	hostile     one host attacks the connections of the others: spoofed sources, forged PSNs and
 //	            answers, foreign keys, old packets, a flood of queue pairs
-//	onerma      NICs without connections: every command ends within its bound, bytes are right, no byte
-//	            of a target changes after the end of a WRITE, the window is never exceeded, keys and
-//	            counters do what they must, under replays and forged refusals, too
-//	redn        a server's NIC answers lookups and list walks by programs made of work requests: every
-//	            answer is right and comes once, after the death of the server's process, too
-//	redn-locks  a server's NIC hands out locks by such programs: one client at a time has a lock, in the
-//	            order of the tickets, though clients die and the server's process is killed
+//	onerma      NICs without connections: every command ends within its bound, bytes are right, no
+//	            byte of a target changes after the end of a WRITE, the window is never exceeded;
+//	            refused keys and message counters are checked, also under replays and forged
+//	            refusals
+//	redn        a server's NIC answers lookups and list walks by programs made of work requests:
+//	            every answer is right and comes once, also after the death of the server's process
+//	redn-locks  a server's NIC hands out locks by such programs: one client at a time has a lock,
+//	            in the order of the tickets, while clients die and the server's process is killed
 //
 // All lists the rest.
 //
@@ -52,8 +53,11 @@
 //	                                 check of messages
 //	redn                             redn: plan and run, _server the memory and the programs, _client
 //	                                 clients that know every answer, _locks redn-locks
+//	buffer, lookup, statestore       the switch keeps data in servers' memory (extmem has what
+//	                                 these three share)
+//	kvcs, bytekeys                   the scenarios of these names
 //	trial, stores                    stores that define their own scenarios (store.Trial)
-//	mixes                            variations of a plan (--mix)
+//	histories, mixes                 what runs with histories share; variations of a plan (--mix)
 //	check, promise                   counters of NICs against links; whether a queue pair gave up rightly
 //
 // The checks do not trust the code under test. mix keeps a shadow of the peer's memory and predicts

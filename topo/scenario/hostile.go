@@ -42,7 +42,8 @@ func (s *sender) Deadline() clock.Time {
 }
 
 // hostile is a run in which one host attacks the connections of the others. The attacker can see
-// every packet of client 1: seen has the client's packets, answers those to it.
+// every packet of client 1: seen has the packets that the client sends, answers has the packets to
+// the client.
 type hostile struct {
 	*holeRun
 	attacker *sender // sends the attacker's frames, on the link of the attacker's host

@@ -31,8 +31,8 @@ func (a *hostile) attacks() []attack {
 	}
 }
 
-// change returns a copy of frame b to which how was applied, with a correct ICRC; nil if b is no
-// RoCEv2 frame.
+// change returns a copy of frame b that the function how has changed, with a correct ICRC; nil if b
+// is no RoCEv2 frame.
 func change(b []byte, how func(f *wire.Frame)) []byte {
 	var f wire.Frame
 	if wire.ParseFrame(b, &f) != nil {

@@ -270,8 +270,9 @@ func (r *cacheRun) deaths() {
 	}
 }
 
-// crashes plans crashes of client hosts and of the coordinator's host. When a host has restarted, a
-// new client begins, after a crash of the coordinator on the last client host.
+// crashes plans crashes of client hosts and of the coordinator's host. When a client host has
+// restarted, a new client begins there. When the coordinator's host has restarted, a new client
+// begins on the last client host.
 func (r *cacheRun) crashes() {
 	d, rtt := r.draw, r.plan.cfg.RTT
 	crash := func(h *virtual.Host, before, after func()) {

@@ -176,7 +176,7 @@ func (r *lockRun) wrap(name string, n sim.Node) sim.Node {
 }
 
 // renew is called for each word when its server starts, for the start-th time. If the word's memory
-// was lost, renew begins a new history of the word; otherwise the old one goes on.
+// was lost, renew begins a new history of the word. Otherwise the word's history goes on.
 func (r *lockRun) renew(w *lockWord, start int) {
 	w.lost = false
 	if start > 1 && !w.device && r.plan.survives {

@@ -58,8 +58,8 @@ const (
 
 	farAt   = 1024 // offset of the clients' slots in the server's memory, behind the words
 	farStep = 64
-	// defaultPerHalf is on how many packets of each direction acts are tried, unless the setup says
-	// it.
+	// defaultPerHalf is the number of packets of each direction on which acts are tried, if the
+	// setup does not give one.
 	defaultPerHalf = 64
 	// farSlots is the number of slots that each client has for itself.
 	farSlots = 16

@@ -10,10 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// With 10 % loss in both directions, one of some hundred thousand requests, or its answer, is lost
-// eight times in a row. A queue pair that then gives up behaves correctly; one that gives up
-// without eight such losses does not. To decide this, the run is repeated, event for event, and a
-// witness counts the losses on the links.
+// With 10 % loss in both directions, it happens once in some hundred thousand requests that a
+// request, or its answer, is lost eight times in a row. A queue pair that gives up then behaves
+// correctly; one that gives up without eight such losses does not. To decide this, the run is
+// repeated, event for event, and a witness counts the losses on the links.
 
 // retries is the retry count of all clients of the scenario transport.
 const retries = 7

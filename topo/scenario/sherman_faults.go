@@ -18,7 +18,7 @@ import (
 type treeTrigger struct {
 	host string // the host whose requests are counted; "" means any compute host
 	when treeMoment
-	page int // length of a page, by which atSplit recognises the WRITE of a new one
+	page int // length of a page in bytes: for atSplit only WRITEs of at least a page count
 	left int
 	fire func()
 

@@ -59,8 +59,8 @@ func (r *treeRun) last(ctx verbs.Context) error {
 	if err != nil {
 		return err
 	}
-	// The deadline is long: a server may have accepted the connection of a client that died then,
-	// and waits for that client for some seconds before it accepts this one.
+	// The deadline is long: a server may have accepted the connection of a client that died
+	// meanwhile. It waits for that client for some seconds before it accepts this one.
 	c, err := n.Open(r.config(r.env.rack.Host("cn3"), ctx), rt.Now().Add(20*treePatience))
 	if err != nil {
 		return err
