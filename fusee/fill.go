@@ -142,7 +142,8 @@ func (m *Master) greet(i int, deadline clock.Time) error {
 		return err
 	}
 	former := uint32(c.wordAt(i, layout.MasterWord))
-	// A master on the other side of a divided network may have the same number, so the view counts.
+	// A master on the other side of a divided network may have the same number. So the view must
+	// also be one that this master has written or tried to write.
 	own := former == c.id && (v == m.words[i] || v == m.tried[i])
 	switch {
 	case !m.fillable(i):

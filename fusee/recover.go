@@ -484,8 +484,8 @@ func (c *changer) outlast(owner uint32, deadline clock.Time) (settled bool, err 
 	}
 }
 
-// Recover settles what the client with a number has left when it died, and leaves its blocks to
-// other clients. The memory servers end the connections of the number first; if the client is alive
+// Recover settles what client number owner has left when it died, and leaves its blocks to other
+// clients. First the memory servers end the connections of this number. If the client is alive
 // after all, it takes another number and goes on without its blocks. An error means that something
 // may remain to be done: Recover can be called again, by any client.
 func (c *Client) Recover(owner uint32, deadline clock.Time) error {
