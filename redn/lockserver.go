@@ -78,9 +78,9 @@ type LockServer struct {
 	Client Mem
 }
 
-// AppendTake appends the request that takes the lock at an address. A client sends it as a SEND,
-// and gets one answer when the lock is its own: the ticket (8 bytes, little-endian), with immediate
-// data Hit. A SEND without data then releases the lock.
+// AppendTake appends the request that takes the lock whose address is lock. A client sends it as a
+// SEND, and gets one answer when the lock is its own: the ticket (8 bytes, little-endian), with
+// immediate data Hit. A SEND without data then releases the lock.
 func AppendTake(b []byte, lock uint64) []byte { return binary.BigEndian.AppendUint64(b, lock) }
 
 // Build appends the loop, and returns the scatter lists of the receives, which the caller posts in

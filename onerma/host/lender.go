@@ -172,8 +172,8 @@ type Loan struct {
 	conn net.Conn
 }
 
-// Borrow asks the Lender of the host with an address for memory. The loan ends with Close, or when one
-// of the two hosts crashes.
+// Borrow asks the Lender of the host with address addr for memory. The loan ends with Close, or
+// when one of the two hosts crashes.
 func Borrow(ctx context.Context, p *Process, addr netip.Addr, bytes int) (*Loan, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: p.Addr().AsSlice()}}
 	c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(addr.String(), strconv.Itoa(LenderPort)))

@@ -208,7 +208,7 @@ func (r *Region) WriteAt(b []byte, off int) (err error) {
 	return err
 }
 
-// Grant returns what a process with a PID on the NIC with an address needs to use the region.
+// Grant returns what process pid, on the NIC with address `to`, needs to use the region.
 func (r *Region) Grant(to netip.Addr, pid nic.PID) (g Grant, err error) {
 	if to = to.Unmap(); !to.Is4() {
 		return g, opError("grant", verbs.ErrInvalid, "grant it to the IPv4 address of a NIC, not to %v", to)

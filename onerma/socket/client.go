@@ -204,8 +204,8 @@ func (c *Client) Register(ctx context.Context, n int, access verbs.Access) (*Mem
 // Bytes returns the memory. It must not be used after Close.
 func (m *Memory) Bytes() []byte { return m.bytes }
 
-// Grant returns what a program with a PID on the NIC with an address needs to use the memory. The
-// caller sends it to that program.
+// Grant returns what the program with number pid, on the NIC with address `to`, needs to use the
+// memory. The caller sends it to that program.
 func (m *Memory) Grant(ctx context.Context, to netip.Addr, pid nic.PID) (host.Grant, error) {
 	got, err := m.client.call(ctx, request{Do: doGrant, Region: m.number, Addr: to, PID: pid})
 	if err != nil {
@@ -239,13 +239,13 @@ type Remote struct {
 // Len returns the length of the memory in bytes.
 func (r *Remote) Len() uint64 { return r.length }
 
-// Borrow asks the daemon of the host with an address for memory, whose bytes are 0. The loan ends
-// with Close, with the connection, or when one of the two hosts crashes.
+// Borrow asks the daemon of the host with address `from` for n bytes of memory, which are 0. The
+// loan ends with Close, with the connection, or when one of the two hosts crashes.
 func (c *Client) Borrow(ctx context.Context, from netip.Addr, n int) (*Remote, error) {
 	return c.remote(ctx, request{Do: doBorrow, Addr: from, Bytes: n})
 }
 
-// Use returns the memory of a grant of a program on the NIC with an address.
+// Use returns the memory that a program on the NIC with address `on` has granted by g.
 func (c *Client) Use(ctx context.Context, on netip.Addr, g host.Grant) (*Remote, error) {
 	return c.remote(ctx, request{Do: doUse, Addr: on, Grant: &g})
 }

@@ -350,8 +350,8 @@ func (p *program) move(ctx context.Context, req *request, a *answer) error {
 	return err
 }
 
-// cancel cancels the request with a number, so that its transfer ends early. It does nothing if no
-// such request is in flight.
+// cancel cancels the request with this number, so that its transfer ends early. It does nothing if
+// no such request is in flight.
 func (p *program) cancel(request uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
