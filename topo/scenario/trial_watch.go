@@ -16,7 +16,7 @@ type opWatch struct {
 	limit  time.Duration
 	began  clock.Time
 	key    uint64
-	busy   bool // an operation on key began at began and has not ended
+	busy   bool // an operation on the key `key` began at the time `began` and has not ended
 	set    bool // the rack will call look
 }
 
