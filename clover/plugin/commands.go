@@ -60,7 +60,7 @@ func commands() store.Commands {
 				"--keys, --region, --threads, --replicas, --balance or --lease differ from the present values. To change them, end\n" +
 				"all clients and use `rdmalab clover stop` first.\n\n" +
 				"A node, below, is one version of a value. Values are in nodes, and each node is on one memory server, or on several\n" +
-				"with --replicas.",
+				"with --replicas. start prints nothing, except a warning if nodes of each size have a fixed part of the memory.",
 			Example: "  rdmalab clover start\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --replicas 2 # every value on two memory servers",

@@ -111,7 +111,7 @@ var _ = Describe("a host", func() {
 		stop := rack.Start(doomed...)
 		received := func() uint64 { return rack.Counters("ms0")["rx_write_requests"] }
 		Eventually(received, fixture.Patience, "50ms").Should(BeNumerically(">", 100))
-		Expect(rack.OK("hang", "ms0", "--app")).To(MatchRegexp(`the daemon's jobs and [12] programs on ms0 hang`))
+		Expect(rack.OK("hang", "ms0", "--app")).To(MatchRegexp(`the services and tests of the daemon and [12] programs on ms0 hang`))
 		Expect(rack.State("ms0")()).To(Equal("app-hung"))
 		stood, before := made(), received()
 		Eventually(received, fixture.Patience, "50ms").Should(BeNumerically(">", before+100))

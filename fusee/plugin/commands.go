@@ -56,7 +56,8 @@ func commands() store.Commands {
 			Short: "Find the table, or make an empty one, and tell every compute host where it is",
 			Long: "start looks for a table in the memory of the memory servers, and makes an empty one if there is none. Then the\n" +
 				"clients of every compute host can use it. --replicas, --index-replicas, --groups, --grow and --block are used only\n" +
-				"when a table is made. --cache and --threshold apply to the compute hosts, from now on.\n\n" +
+				"when a table is made. --cache and --threshold apply to the compute hosts, from now on. start prints whether the\n" +
+				"table was found or made, and its size.\n\n" +
 				"The index of the table has slots (words) in buckets of seven; a slot names an object, which is a key with its\n" +
 				"value. Clients take memory for objects in blocks.",
 			Example: "  rdmalab fusee start\n" +

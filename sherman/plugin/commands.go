@@ -48,7 +48,8 @@ func commands() store.Commands {
 		Start: store.Command{
 			Short: "Find the tree, or make an empty one, and make every compute host a compute node of it",
 			Long: "start looks for a tree in the memory of the memory servers, and makes an empty one if there is none. Then every\n" +
-				"compute host is a compute node of the tree, and its clients can use the tree.\n\n" +
+				"compute host is a compute node of the tree, and its clients can use the tree. start prints whether the tree was\n" +
+				"found or made, and its layout.\n\n" +
 				"--layout, --page, --value, --locks and --host-locks are used only when a tree is made. --back-off, --cache,\n" +
 				"--hand-over and --lease apply to the compute hosts, from now on. --step does both: it sets the layout of a new tree\n" +
 				"and the place of its locks, and for the compute hosts how they take and release locks. Each step adds one technique\n" +

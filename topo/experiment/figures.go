@@ -20,10 +20,10 @@ var swordboxFigures = Experiment{
 	Long: "swordbox-figures measures the workloads of the SwordBox paper's figures in the simulator and prints a table for each\n" +
 		"figure, with the authors' numbers in parentheses. Below each table it compares each series with the authors'\n" +
 		"series:\n\n" +
-		"  OURS/THEIRS  our number divided by theirs, at the first and the last point and in the mean\n" +
+		"  OURS/THEIRS  our number divided by theirs, at the first and the last point, and the mean over all points\n" +
 		"  SHAPE ±%     by how many percent this ratio differs between points: 0 means that both curves have the same shape\n\n" +
 		"The comparison also has gains over the same store without the switch's help, points at which two series\n" +
-		"cross, and the reasons of differences.\n" +
+		"cross, and the reasons of differences.\n\n" +
 		"Clover is a key-value store in which a write is an append, a CAS that puts a new version of the value (a node)\n" +
 		"behind the newest one; the switch steers appends and READs to the newest node. \"By threads\" means that the x axis\n" +
 		"has the number of threads, which are clients. --figures chooses among:\n\n" +

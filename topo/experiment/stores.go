@@ -168,7 +168,7 @@ type contentionBody struct {
 }
 
 func (b *contentionBody) Flags(fs *pflag.FlagSet) {
-	fs.Float64SliceVar(&b.writes, "writes", b.writes, "percentages of writes, separated by commas")
+	fs.Float64SliceVar(&b.writes, "writes", b.writes, "`percentages` of writes, separated by commas")
 	fs.IntSliceVar(&b.clients, "clients", nil, "numbers of clients, separated by commas (default 8,64,240; on a rack 8,32)")
 	fs.StringVar(&b.steer, "steer", b.steer, "add rows with a switch that steers appends (write), READs (read) or both; none adds no rows")
 	fs.IntVar(&b.share, "share-qp", 0, "how many clients of a host share a queue pair to the memory server (default: each client has its own)")

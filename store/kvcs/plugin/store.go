@@ -41,7 +41,8 @@ func init() {
 			Short: "Start the coordinator with an empty table, and the replicas",
 			Long: "start starts the coordinator on the metadata host, and a replica (a copy of the table that clients READ) on each\n" +
 				"memory host. What runs already stays as it is. A new replica gets the keys that the coordinator has. --keys and\n" +
-				"--value are used only when the coordinator is started. The rack file needs `onerma: {}`.",
+				"--value are used only when the coordinator is started. start prints whether the table was found or made, and the\n" +
+				"hosts of the replicas. The rack file needs `onerma: {}`.",
 			Example: "  rdmalab kvcs start\n  rdmalab kvcs start --fresh --keys 100000 --value 64",
 			New:     newStart,
 		},

@@ -72,7 +72,8 @@ func bringUp(ctx context.Context, s *spec.Rack, in *container.Settings) (*rack.R
 	return rack.UpInContainers(ctx, s, *in)
 }
 
-// kindOfHosts returns what messages call the hosts of a rack that runs as `in` says.
+// kindOfHosts returns the word for a rack's hosts in messages. The hosts are processes if in is
+// nil, otherwise containers.
 func kindOfHosts(in *container.Settings) string {
 	if in == nil {
 		return "hosts"

@@ -16,7 +16,7 @@ func crashCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crash HOST [--app | --nic] | crash switch",
 		Short: "Crash a host, only its programs, only its NIC, or the switch",
-		Long: "crash kills processes, or makes a NIC fail, at once and without warning.\n\n" +
+		Long: "crash kills processes, or makes a NIC fail, at once and without warning, and prints what has crashed.\n\n" +
 			"  crash HOST        Every process on the host dies, and the host's link loses its carrier, as in a power failure.\n" +
 			"                    Registered memory and connections are lost.\n" +
 			"  crash HOST --app  All programs on the host die. The daemon of the host ends its services (for example, the service\n" +
@@ -58,7 +58,7 @@ func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.
 			return "", "", err
 		}
 		n, err := r.Apps(node).Crash(ctx)
-		return rack.ActionApps, fmt.Sprintf("the daemon's jobs and %d programs on %s have crashed", n, node), err
+		return rack.ActionApps, fmt.Sprintf("the services and tests of the daemon and %d programs on %s have crashed", n, node), err
 	case nic:
 		return rack.ActionNIC, "the NIC of " + node + " has crashed", setNIC(ctx, r, node, hostd.StateDown)
 	}

@@ -15,7 +15,8 @@ func downCmd() *cobra.Command {
 		Use:   "down",
 		Short: "Remove a rack, including the remains of a crashed one",
 		Long: "down ends every process of the rack and removes its namespaces, links, cgroups and files. It finds them by the\n" +
-			"name of the rack, so it works whatever has crashed before, and it touches nothing else.",
+			"name of the rack, so it works whatever has crashed before, and it touches nothing else. It prints for each rack\n" +
+			"whether it is down now or was not up. down needs root.",
 		Example: "  sudo rdmalab down\n" +
 			"  sudo rdmalab down --all",
 		Args: cobra.NoArgs,

@@ -137,7 +137,7 @@ func (x *experimentRun) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     x.Name,
 		Short:   strings.ToUpper(x.Short[:1]) + x.Short[1:],
-		Long:    long + "\n\nReproduces: " + x.Figure + ".",
+		Long:    strings.TrimRight(long, "\n") + "\n\nReproduces: " + x.Figure + ".",
 		Example: x.examples(),
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },

@@ -28,7 +28,7 @@ type experimentSwitch struct {
 	cmd  *cobra.Command
 	was  program
 	now  program
-	read bool   // true: was has been read from the switch
+	read bool   // true: the fields was and now have been read from the switch
 	free func() // ends the protection against signals; nil: the switch was not changed
 }
 
@@ -89,9 +89,9 @@ func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more str
 	return out
 }
 
-// steeredKeys restricts a rule to the hottest keys. The published program cannot find hot keys, so
-// the rule names them. A key is its rank in the Zipf distribution, so the first keys are the
-// hottest.
+// steeredKeys returns the part of a rule's text that restricts the rule to the s.Hot hottest keys;
+// "" if s.Hot is 0. Published rules cannot find hot keys, so such a rule lists them. The workload
+// numbers keys by popularity, so the keys from 0 on are the hottest.
 func steeredKeys(s *experiment.Switch) string {
 	if s.Hot == 0 {
 		return ""

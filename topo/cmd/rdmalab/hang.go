@@ -21,7 +21,7 @@ func hangCmd() *cobra.Command {
 		Short: "Stop every process of a host, only its programs, or the switch, until `rdmalab resume`",
 		Long: "hang stops every process of a host until `rdmalab resume`. The daemon of the host, which is the host's NIC, stops,\n" +
 			"too. So the NIC sends and answers nothing. But the link keeps its carrier, and the kernel still answers ping.\n" +
-			"Memory and connections stay as they are.\n\n" +
+			"Memory and connections stay as they are. hang prints what it has stopped.\n\n" +
 			"The clock does not stop. Timers of the host that expire in the meantime take effect as soon as the host is resumed.\n\n" +
 			"`hang HOST --app` stops the programs on the host, and the services and tests that run in its daemon, as if the\n" +
 			"processors of the machine hung. The NIC goes on: it executes the requests of peers and the programs of work\n" +
@@ -38,7 +38,7 @@ func hangCmd() *cobra.Command {
 			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
 				if app {
 					n, err := hangApps(cmd.Context(), r, args[0])
-					return rack.ActionResumeApps, fmt.Sprintf("the daemon's jobs and %d programs on %s hang", n, args[0]), err
+					return rack.ActionResumeApps, fmt.Sprintf("the services and tests of the daemon and %d programs on %s hang", n, args[0]), err
 				}
 				return rack.ActionResume, args[0] + " hangs", r.Hang(cmd.Context(), args[0])
 			}, args[0])
@@ -49,8 +49,8 @@ func hangCmd() *cobra.Command {
 	return cmd
 }
 
-// hangApps stops the programs on a host and the daemon's jobs. It returns how many programs it has
-// stopped.
+// hangApps stops the programs on a host, and the services and tests of the host's daemon. It
+// returns how many programs it has stopped.
 func hangApps(ctx context.Context, r *rack.Rack, host string) (int, error) {
 	if host == spec.SwitchName {
 		return 0, badUse("the switch hangs as a whole: `rdmalab hang %s`", host)
@@ -61,8 +61,8 @@ func hangApps(ctx context.Context, r *rack.Rack, host string) (int, error) {
 	return r.Apps(host).Hang(ctx)
 }
 
-// resumeApps undoes hangApps. It resumes the programs even if the daemon's jobs do not hang any
-// more, because a crash has ended them.
+// resumeApps undoes hangApps. It resumes the programs even if the services and tests of the daemon
+// no longer hang, because a crash has ended them.
 func resumeApps(ctx context.Context, r *rack.Rack, host string) error {
 	n, err := r.Apps(host).Resume(ctx)
 	if err != nil {
@@ -83,8 +83,8 @@ func resumeCmd() *cobra.Command {
 		Long: "resume continues every process where `rdmalab hang` stopped it. The host's memory and queue pairs are as they\n" +
 			"were. But a peer whose retries have run out in the meantime has ended its side of the connection.\n\n" +
 			"With --app it continues the programs, services and tests that `rdmalab hang --app` stopped.\n\n" +
-			"If --for was given to `rdmalab hang`, resume also cancels that timer. To bring back a host or a switch that has\n" +
-			"crashed, use `rdmalab restart`.",
+			"If --for was given to `rdmalab hang`, resume also cancels that timer. resume prints what goes on. To bring back a\n" +
+			"host or a switch that has crashed, use `rdmalab restart`.",
 		Example: "  rdmalab hang ms0 && rdmalab resume ms0\n" +
 			"  rdmalab resume switch",
 		Args:              cobra.ExactArgs(1),
@@ -123,7 +123,7 @@ func restartCmd() *cobra.Command {
 			"--app` starts only the services of the host's daemon again. restart does not start the programs and tests that\n" +
 			"were running before. A link that was cut stays cut.\n\n" +
 			"A restart also ends faults. A restarted switch has only the fault rules of the rack file, and no partition. A\n" +
-			"restarted host has no fault rule of kind tear.",
+			"restarted host has no fault rule of kind tear. When the host or switch is up, restart prints so.",
 		Example: "  rdmalab restart ms0\n" +
 			"  rdmalab restart cn0 --nic\n" +
 			"  rdmalab restart switch",

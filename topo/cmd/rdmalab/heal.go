@@ -28,7 +28,7 @@ func healCmd() *cobra.Command {
 		Long: "heal ends fault rules of `rdmalab inject` and of the rack file: those with the given names, or with --link those\n" +
 			"of a host's link and memory. Without names and --link it ends all of them, and the partition. It does not undo\n" +
 			"other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and `rdmalab link\n" +
-			"HOST up` restores a link that was cut.",
+			"HOST up` restores a link that was cut. heal prints the names of the rules that it has ended, or their number.",
 		Example: "  rdmalab heal f1\n" +
 			"  rdmalab heal --link cn0\n" +
 			"  rdmalab heal --all",

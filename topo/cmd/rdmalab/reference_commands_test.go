@@ -51,7 +51,7 @@ func helpText(t *testing.T, page *strings.Builder, c *cobra.Command) {
 			fmt.Fprintf(&text, "\n%s\n%s\n", title, body)
 		}
 	}
-	if c.Long != "" && c.Name() != "completion" {
+	if c.Long != "" {
 		text.WriteString("\n" + strings.TrimSpace(c.Long) + "\n")
 	}
 	part("Examples:", c.Example)

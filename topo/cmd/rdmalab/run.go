@@ -128,8 +128,8 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time before operations are counted; without this flag, a run with --trace has none")
 	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which operations are counted")
 	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations (default 0: --duration decides)")
-	fs.Float64Var(&c.Rate, "rate", 0, "operations that are due per second for each client. A client executes one at a time: an operation that is due "+
-		"earlier waits, and its latency begins when it is due (default: a client starts its next operation when the one before has ended)")
+	fs.Float64Var(&c.Rate, "rate", 0, "operations that each client starts per second, at regular times. If the previous operation has not ended at such a time, "+
+		"the next one waits, and its latency includes the wait (default: a client starts its next operation when the previous one has ended)")
 	fs.BoolVar(&c.Verify, "verify", true, "verify every value that was read")
 	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "an operation, or an attempt to connect, fails after this time")
 	fs.BoolVar(&f.noLoad, "no-load", false, "do not load keys, because they exist already")

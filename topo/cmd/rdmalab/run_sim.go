@@ -40,7 +40,8 @@ type runPlace struct {
 	seed     uint64
 }
 
-// checkOn checks where the run is, and sets what is different in virtual time.
+// checkOn checks the flag --on and the flags that depend on it. For --on sim it sets the default
+// times of a run in virtual time.
 func (f *runFlags) checkOn() error {
 	switch {
 	case f.place.on == "":
@@ -62,14 +63,14 @@ func (f *runFlags) checkOn() error {
 	return nil
 }
 
-// simRun is a run on the default rack in virtual time. It uses the store's own commands and the
-// parts of the store on hosts, as a run on a rack does.
+// simRun is a run on the default rack in virtual time. As on a rack, the store's own commands send
+// requests to the store's nodes (store.Node) on the hosts.
 type simRun struct {
 	storeRun
 	desc  *store.Store
 	rack  *simrack.Rack
 	spec  *spec.Rack
-	nodes map[string]store.Node // the store's parts on the compute and the metadata hosts
+	nodes map[string]store.Node // by host: the store's nodes on the compute and metadata hosts
 	ctl   map[string]*control.Client
 	ended context.Context // ends when the run is interrupted
 }
@@ -113,7 +114,8 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 	return rep, nil
 }
 
-// hostsUp starts the memory services, and the parts of the store in all other hosts.
+// hostsUp starts the memory service on each memory server, and makes the store's node on every
+// other host.
 func (s *simRun) hostsUp() {
 	for i := range s.spec.Hosts {
 		h := s.rack.Host(s.spec.Hosts[i].Name)

@@ -199,7 +199,8 @@ func printShared(out io.Writer, names namer, r *swordbox.Report) error {
 	return err
 }
 
-// waiting writes the oldest unanswered request, and the clients that wait behind it.
+// waiting writes the oldest unanswered request of a shared connection, and the clients that wait
+// for its responses.
 func waiting(b *strings.Builder, names namer, name string, s *handler.Shared) {
 	fmt.Fprintf(b, "%s waits for PSN %s since %v:\n  %s of %s, queue pair %s, its PSN %s\n", name, psnText(s.Waits.PSN), idleText(s.Waits.Age),
 		s.Waits.Op, names.name(s.Waits.Client), qpText(s.Waits.ClientQPN), psnText(s.Waits.ClientPSN))
@@ -256,7 +257,8 @@ func adoptCmd() *cobra.Command {
 			"it have service=none. First set up a queue pair of the server for a reliable connection to the switch. As the other\n" +
 			"end, give the addresses that `rdmalab status` shows for the switch, and a queue pair number of your choice (--qpn).\n" +
 			"adopt then makes the switch this other end, and the switch sends clients' requests on the connection, as on shared\n" +
-			"connections that it has made itself. If the connection fails, the switch forgets it: set up and adopt another one.",
+			"connections that it has made itself, and prints the name of the connection, like ms0/0. If the connection fails,\n" +
+			"the switch forgets it: set up and adopt another one.",
 		Example:           "  rdmalab switch connections adopt ms0 --server-qpn 0x11 --qpn 0x77 --send-psn 0 --recv-psn 0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,
@@ -314,7 +316,7 @@ func dropCmd() *cobra.Command {
 		Long: "drop ends a shared connection. SERVER and SHARD are its name in column SHARED of `rdmalab switch connections`,\n" +
 			"which is SERVER/SHARD, like ms0/0. If rules with a service need the connection, the switch makes one in its place,\n" +
 			"also if it was adopted (see `rdmalab switch connections adopt`). Clients' requests that are in flight on the\n" +
-			"connection complete with an error, as if the server had failed.",
+			"connection complete with an error, as if the server had failed. drop prints which connection is ended.",
 		Example:           "  rdmalab switch connections drop ms0 0",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeHosts,

@@ -34,8 +34,9 @@ func lookupAddCmd(remove bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add RULE KEY=VALUE…",
 		Short: "Write an entry into the table of a rule",
-		Long: "add writes an entry of RULE's table into a server's memory, and returns when the server has it. RULE is the id of a\n" +
-			"rule with action lookup (`rdmalab switch rules`). If there is an entry with the same key, its action is replaced.\n" +
+		Long: "add writes an entry of RULE's table into a server's memory, waits until the server has it, and prints that it is\n" +
+			"written. RULE is the id of a rule with action lookup (`rdmalab switch rules`). If there is an entry with the same\n" +
+			"key, its action is replaced.\n\n" +
 			"These arguments are the key; an entry applies to the packets that have exactly these values:\n\n" +
 			"  to=ADDRESS[:PORT]    destination; if the rule has match=destination, it is the whole key and has no port\n" +
 			"  from=ADDRESS[:PORT]  source\n" +
@@ -58,10 +59,10 @@ func lookupAddCmd(remove bool) *cobra.Command {
 	}
 	if remove {
 		cmd.Use, cmd.Short = "remove RULE KEY=VALUE…", "Remove an entry from the table of a rule"
-		cmd.Long = "remove removes one entry from RULE's table in a server's memory. RULE is the id of a rule with action lookup\n" +
-			"(`rdmalab switch rules`). The arguments KEY=VALUE are the key of the entry: to=ADDRESS if the rule has\n" +
-			"match=destination, otherwise to=ADDRESS[:PORT], from=ADDRESS[:PORT] and proto=NAME. `rdmalab switch lookup add\n" +
-			"--help` explains them."
+		cmd.Long = "remove removes one entry from RULE's table in a server's memory, and prints that it is removed. RULE is the id of a\n" +
+			"rule with action lookup (`rdmalab switch rules`). The arguments KEY=VALUE are the key of the entry: to=ADDRESS if\n" +
+			"the rule has match=destination, otherwise to=ADDRESS[:PORT], from=ADDRESS[:PORT] and proto=NAME. `rdmalab switch\n" +
+			"lookup add --help` explains them."
 		cmd.Example = "  rdmalab switch lookup remove nat to=cn1"
 	}
 	return cmd
@@ -73,7 +74,7 @@ func lookupLoadCmd() *cobra.Command {
 		Short: "Write the entries of a file into the table of a rule",
 		Long: "load writes the entries of a file into servers' memory, one entry on a line, as in `rdmalab switch lookup add`.\n" +
 			"Empty lines and lines that begin with # are ignored. Entries that are in the table already stay in it. If FILE is\n" +
-			"-, load reads standard input.",
+			"-, load reads standard input. When the servers have all entries, load prints their number.",
 		Example: "  rdmalab switch lookup load nat entries.txt",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
