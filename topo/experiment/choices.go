@@ -31,7 +31,7 @@ var cloverChoices = Experiment{
 	New: func() Body { return &choicesBody{threads: 392} },
 }
 
-// choice is one row of the table. undo is the set of choices of the model that the row takes back.
+// choice is one row of the table. undo is the set of choices of the model that the row replaces.
 type choice struct {
 	undo Choice
 	name string

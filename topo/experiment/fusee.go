@@ -396,7 +396,8 @@ func fuseeThreshold(quick bool) figure {
 }
 
 // noThreshold stands for the figure's threshold 0.0, because 0 selects the default of 0.1. A client
-// whose cached slot of a key was wrong once exceeds it, and then reads the slot first.
+// that has found a cached slot out of date once exceeds this threshold; from then on it reads the
+// slot first.
 const noThreshold = 1e-9
 
 // fuseeAllocation is Figure 17 of the FUSEE paper: throughput by what allocates objects. The

@@ -37,9 +37,9 @@ const (
 // OneRMA is a load of NICs without connections, in the testbed of their paper: 100 Gbit/s, 5 µs.
 type OneRMA struct {
 	Kind, Way string
-	// First is the first congestion window in operations; 0 means 1. TotalDelay is true if the
-	// executor has one signal, the whole time of an operation, and none of its own NIC; see
-	// executor.Config.
+	// First is the first congestion window in operations; 0 means 1. If TotalDelay is true,
+	// congestion control uses only the total delay of an operation, and not separately the delay in
+	// the initiator's NIC; see executor.Config.
 	First      float64
 	TotalDelay bool
 	// Window and Threshold are the solicitation window and the bound of waiting requests, in bytes;
@@ -56,8 +56,9 @@ type OneRMA struct {
 
 // OneRMAResult is the outcome of OneRMA. Fields that do not apply to its kind are zero.
 type OneRMAResult struct {
-	// Ramp is after how many round trips of 5 µs the flow has 0.9 of the line rate. Fair is how many
-	// round trips after its begin the second flow has 0.8 of what the first has. 0: not within 2,000.
+	// Ramp is the number of round trips (of 5 µs) after which the flow has 0.9 of the line rate.
+	// Fair is the number of round trips, from the start of the second flow, after which it has 0.8 of
+	// the first flow's rate. 0 means not within 2,000 round trips.
 	Ramp, Fair float64
 	// Goodput is a share of the line rate, of bytes of operations that have ended as OK.
 	Goodput float64

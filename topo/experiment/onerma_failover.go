@@ -13,14 +13,15 @@ const SoloFailover = "failover"
 // FailoverBin is the length of the time span that one entry of Failover.Bins covers.
 const FailoverBin = 20 * time.Microsecond
 
-// Failover is the outcome of SoloFailover: GETs by when they began, in bins around the failure.
+// Failover is the outcome of SoloFailover: GETs grouped by the time at which they began, in bins of
+// FailoverBin around the failure.
 type Failover struct {
-	// Before is how many entries of Bins are of GETs that began before the failure.
+	// Before is the number of entries of Bins for GETs that began before the failure.
 	Before int
 	Bins   []FailoverGETs
-	// Steady is how many round trips after the failure the last GET ended that was slow: it took
-	// more than 10 % longer than the longest GET at the end of the measurement. A GET that fails
-	// ends the measurement with its error.
+	// Steady is the time from the failure to the end of the last slow GET, in round trips. A slow GET
+	// takes more than 10 % longer than the longest GET in the last third of the measurement. A GET
+	// that fails ends the measurement with its error.
 	Steady float64
 }
 
@@ -31,7 +32,7 @@ type FailoverGETs struct{ Count, Median, P99, Max float64 }
 // oneRMAFailover is figure 9: a replica of the key-value store fails.
 func oneRMAFailover(quick bool) figure {
 	f := figure{
-		key: "fig9", title: "time of GETs, by when they begin; the NIC of one of three replicas dies at 0", x: "us since the failure", unit: "RTT, GETs", format: "%.2f",
+		key: "fig9", title: "time of GETs, by the time at which they begin; the NIC of one of three replicas dies at 0", x: "us since the failure", unit: "RTT, GETs", format: "%.2f",
 		why: []string{
 			"the authors: the latency of the survivors is steady in less than 100 us (20 RTT), and there is no unavailability",
 			"a READ of the dead replica takes the time-out of 4 RTT; the clients of a host tell each other",

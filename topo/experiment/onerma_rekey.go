@@ -4,7 +4,7 @@ package experiment
 // and index 1 is another region of the same host that the same client READs.
 type Rekey struct {
 	// Failed is how many READs failed at least once, divided by the number of new keys. Times is
-	// how often the READ failed that failed most often.
+	// the largest number of failures of one READ.
 	Failed [2]float64
 	Times  int
 	// Added is the largest delay of a READ, in round trips: how much later it ended than in a run

@@ -148,7 +148,7 @@ type Clover struct {
 	// Servers is the number of memory servers, at least as many as copies; 0 means 1. A rack
 	// ignores it.
 	Servers int
-	// Undo is the set of choices of the simulator's model that are taken back.
+	// Undo is the set of choices of the simulator's model that are replaced by their alternatives.
 	Undo Choice
 	// Pool is the number of nodes of each memory server; 0 means as in the published system. A rack
 	// ignores it.
@@ -162,11 +162,11 @@ type Clover struct {
 	Warm, Run time.Duration
 }
 
-// Choice is a set of choices of the simulator's model of Clover that are taken back. Each bit takes
-// back one choice.
+// Choice is a set of choices of the simulator's model of Clover. Each bit replaces one choice by
+// its alternative.
 type Choice uint8
 
-// The choices of the model that a load can take back. Each comment says what the load then has.
+// The choices of the model that a load can replace. Each comment describes the alternative.
 const (
 	// OldTotals takes the NIC's maximum rates of READs and WRITEs from the RedN paper instead of
 	// the data of SwordBox's authors.

@@ -21,11 +21,11 @@ const (
 // Values of RedN.Way for loads that get a value from a server: how the value is found and sent.
 const (
 	WayIdeal      = "ideal"      // one READ of the value, whose address the client knows
-	WayNIC        = "nic"        // a program of the server's NIC; of a list, all nodes
+	WayNIC        = "nic"        // an unrolled program of the server's NIC; in a list, it visits all nodes
 	WaySequential = "sequential" // as WayNIC, with the key in the second bucket of two
 	WayParallel   = "parallel"   // as WaySequential, with one queue for each bucket
-	WayRecycled   = "recycled"   // a recycled program; of a list, it ends at the node with the key
-	WayBreak      = "break"      // of a list: an unrolled program that ends at the node with the key
+	WayRecycled   = "recycled"   // a recycled program; in a list, it ends at the node with the key
+	WayBreak      = "break"      // only for a list: an unrolled program that ends at the node with the key
 	WayReads      = "reads"      // the client READs
 	WayPolling    = "polling"    // the server's process answers; it polls
 	WayEvents     = "events"     // the server's process answers; it sleeps until an event

@@ -221,7 +221,8 @@ func rednSecond(quick bool) figure {
 	return f
 }
 
-// rednMore is how much longer a sequential lookup takes in the second bucket than in the first.
+// rednMore is a load without parameters. Its outcome is how much longer a sequential lookup takes
+// in the second bucket than in the first.
 type rednMore struct{}
 
 func (rednMore) label() string   { return "RedN: second bucket minus first bucket" }

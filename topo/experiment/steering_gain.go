@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// steeringGain reproduces the SwordBox paper's measurements of steering: without steering, with the
-// hardened and with the published program.
+// steeringGain reproduces the SwordBox paper's measurements of steering: without steering, with
+// hardened rules and with published rules.
 var steeringGain = Experiment{
 	Name:     "steering-gain",
 	Short:    "Clover's throughput without steering, with hardened steering and with published steering",
@@ -49,7 +49,7 @@ type steeringRow struct {
 	// plain and steered are the paper's values without and with steering.
 	plain, steered published
 	// sim is true if the row is measured only in the simulator. A row with a small pool is not
-	// measured with the published program.
+	// measured with published rules.
 	sim bool
 }
 
@@ -147,8 +147,8 @@ func (b *steeringBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	return nil
 }
 
-// row measures one load without steering and with both programs; before is the number of earlier
-// measurements.
+// row measures one load without steering, with hardened rules and with published rules; before is
+// the number of earlier measurements.
 func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *steeringRow, before int) error {
 	l := row.load
 	if b.clients > 0 {

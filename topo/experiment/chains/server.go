@@ -75,9 +75,9 @@ type server struct {
 }
 
 // Serve runs the server: it makes the data, and accepts clients. For each client it makes a program
-// of the NIC, or a thread of the process, that answers. It calls ready when clients may connect.
-// Serve returns nil when the function that ready has got was called, or the machine's context was
-// closed.
+// of the NIC, or a thread of the process, that answers. When clients may connect, Serve calls ready
+// with a function that ends the server. Serve returns nil after that function was called or the
+// machine's context was closed.
 func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
 	s, d := &server{Run: r, m: m}, &r.data
 	if d.buf, err = m.Alloc(d.valueAt(d.places) + neighbours); err != nil {
@@ -115,7 +115,8 @@ func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
 
 func (r *Run) isList() bool { return r.Load.Kind == experiment.ChainList }
 
-// welcome accepts the connection of a client, and makes what answers the client's requests.
+// welcome accepts the connection of a client, and makes the NIC program or the thread that answers
+// the client's requests.
 func (s *server) welcome(req rdmacm.Request) error {
 	l := &s.Load
 	var region memgrant.Region
@@ -308,7 +309,8 @@ func (w *worker) wait(l *experiment.RedN, wcs []verbs.WC) (n int, err error) {
 	}
 }
 
-// sleep lets the time d pass, which the process of the model takes for its work.
+// sleep spends the time d, which the server's process takes for its work in the model. On a rack d
+// is 0.
 func (w *worker) sleep(d time.Duration) {
 	if d > 0 {
 		w.rt.Sleep(d)

@@ -16,11 +16,11 @@ const (
 	rednWrites cost.Rate = 63_000_000
 )
 
-// shortPatience replaces storePatience in loads that take back the choice ShortPatience.
+// shortPatience replaces storePatience in loads whose Undo contains experiment.ShortPatience.
 const shortPatience = 10 * time.Millisecond
 
-// choose returns the cost model of a load. If the load takes back choices of the model, choose
-// leaves these out of the cost model, and also sets the load's keys and skew.
+// choose returns the cost model of a load. It replaces the choices in the load's Undo by their
+// alternatives: in the cost model, and in the load's number of keys and skew.
 func (p *Sim) choose(l *experiment.Clover) *cost.Model {
 	m := *p.model(&l.Switch)
 	if l.Undo&experiment.OldTotals != 0 {

@@ -38,7 +38,7 @@ const (
 	frameHead = 14 + 8
 )
 
-// lentRun is a rack whose switch uses the memory of servers ms1, ms2 and so on.
+// lentRun is a rack whose servers ms1, ms2 and so on lend their memory to the switch.
 type lentRun struct {
 	rack *simrack.Rack
 	rate int64 // rate of each link, in bits a second

@@ -66,7 +66,7 @@ type soloHost struct {
 	flows  []*soloFlow
 }
 
-// soloKey says what a host needs a key of the 1RMA NIC for: the number of the target host, and the
+// soloKey identifies a key of a host's 1RMA NIC by its use: the number of the target host, and the
 // operation.
 type soloKey struct {
 	to int
@@ -275,8 +275,8 @@ func (r *soloRack) run(d time.Duration) error {
 	return errors.Join(err, r.err)
 }
 
-// share runs the simulation for the time d. It returns at which part of the line rate each of the
-// given hosts has received frames.
+// share runs the simulation for the time d. It returns the rate at which each of the given hosts
+// has received frames, as a share of the line rate.
 func (r *soloRack) share(d time.Duration, hosts ...int) ([]float64, error) {
 	before := make([]uint64, len(hosts))
 	for i, h := range hosts {

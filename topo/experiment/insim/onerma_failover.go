@@ -59,8 +59,8 @@ func soloFailover(ctx context.Context, l *experiment.OneRMA) (out experiment.One
 	return out, nil
 }
 
-// steadyAfter returns how many round trips after the failure the last slow GET ended. A GET is slow
-// if it took 10 % longer than the longest GET in the last third of the measurement.
+// steadyAfter returns the time from the failure to the end of the last slow GET, in round trips. A
+// GET is slow if it took 10 % longer than the longest GET in the last third of the measurement.
 func steadyAfter(gets []failoverGET, span time.Duration) float64 {
 	var most, last time.Duration
 	for _, g := range gets {

@@ -153,8 +153,9 @@ func (r *tableRun) client(h *simrack.Host, ctx verbs.Context, id int) (err error
 	return nil
 }
 
-// think lets the time pass that the client's program takes for a GET. If the NIC or the process has
-// answered, it adds the time from the completion to the program; for READs the cost model has it.
+// think spends the time that the client's program takes for a GET. If the NIC or the process has
+// answered, it adds the time from the completion to the program. For READs, the cost model has
+// already spent this time.
 func (r *tableRun) think(c *nictable.Client, rt verbs.Runtime) {
 	d := r.load.Trip * time.Duration(cmp.Or(c.Last().RTTs, 1))
 	if r.load.Way != experiment.WayReads {
