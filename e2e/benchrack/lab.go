@@ -26,9 +26,10 @@ import (
 // emulated is the note on figures of emulated processors.
 const emulated = "the processors of the virtual machines are emulated: only ratios of one run mean anything"
 
-// lab compares, in virtual machines with the kernel of a distribution, that kernel's NIC (rxe, on
-// eth0) and this project's (a daemon of a host, on eth1, in a network namespace of its own, so that
-// rxe sees none of its packets). The programs are those of the distribution, the same for both NICs.
+// lab compares two NICs in virtual machines that run a distribution's kernel: the kernel's own soft
+// RoCE NIC (rxe, on eth0), and this project's NIC (the daemon of a host, on eth1). The daemon has a
+// network namespace of its own, so rxe sees none of its packets. Both NICs are measured with the
+// same programs, which are the distribution's.
 type lab struct {
 	bench
 	img  *image.Image
@@ -37,8 +38,9 @@ type lab struct {
 	kvm  bool
 }
 
-// setup is a number of virtual machines. In one, each NIC sends to itself; of two, the NICs of the
-// second machine send to those of the first over links that carry single frames.
+// setup is a number of virtual machines, 1 or 2. In a single machine each NIC sends to itself. With
+// two machines, the NICs of the second one send to those of the first one, over links that carry
+// single frames.
 type setup struct {
 	name     string
 	machines int
@@ -46,11 +48,13 @@ type setup struct {
 
 var setups = []setup{{"one", 1}, {"two", 2}}
 
-// defaultCPUs is a processor for each who polls: two programs and a daemon. A daemon that shares its
-// processor with a program waits for the end of the program's time slice at each hand-over.
+// defaultCPUs gives each process that polls its own processor: two programs and a daemon. If the
+// daemon shared a processor with a program, it would have to wait for the end of the program's time
+// slice again and again.
 const defaultCPUs = 3
 
-// inGuest has the places of the rack's state in a guest, whose /run is mounted at boot.
+// inGuest has the paths of the rack's state in a guest. They are not below /run, because the guest
+// mounts an empty file system there at boot.
 var inGuest = spec.Paths{Dir: "/rack"}
 
 // newLab makes the image of the virtual machines. boot is the file of their first program.
@@ -84,7 +88,7 @@ func newLab(ctx context.Context, b bench, boot string, cpus int, kvm bool) ([]st
 	return stages, nil
 }
 
-// files are those of this project that go into the image.
+// files lists the files of this project that the image contains.
 func (l *lab) files(boot string) ([]image.File, error) {
 	lib, ok := preload.Library()
 	if !ok {
@@ -108,7 +112,8 @@ func (l *lab) files(boot string) ([]image.File, error) {
 	return files, nil
 }
 
-// duels are the measures of a setup, in the order of a round: of each test first the kernel's NIC.
+// duels lists the measures of a setup in the order of a round. Each test is run first on the
+// kernel's NIC and then on this project's.
 func (l *lab) duels(s setup) (ds []duel) {
 	for _, e := range exchanges {
 		for _, n := range nics {
@@ -124,7 +129,7 @@ func (l *lab) duels(s setup) (ds []duel) {
 	return ds
 }
 
-// duel is one test over one NIC.
+// duel is one test on one of the two NICs.
 type duel struct {
 	exchange
 	nic        nic
@@ -147,10 +152,10 @@ var nics = []nic{
 	}},
 }
 
-// slowdown divides the repetitions of tests, which were chosen for processors that are not emulated.
+// slowdown divides the numbers of repetitions of the tests, because emulated processors are slow.
 const slowdown = 4
 
-// setup boots the machines, measures and ends them.
+// setup boots the machines of s, runs its tests, adds the results to t, and ends the machines.
 func (l *lab) setup(ctx context.Context, dir string, s setup, t *tally) error {
 	ds := l.duels(s)
 	if len(ds) == 0 {
@@ -189,11 +194,13 @@ func (l *lab) setup(ctx context.Context, dir string, s setup, t *tally) error {
 	return nil
 }
 
-// medianColumn is that of the median, of perftest's tests of latency.
+// medianColumn is the number of the column with the median in the output of perftest's latency
+// tests.
 const medianColumn = 4
 
-// unclocked is what perftest says if it cannot measure the rate of the processor's counter, which an
-// emulated processor may not keep while its machine is busy; clockTries is how often it may.
+// unclocked is part of perftest's error message when it cannot measure the rate of the processor's
+// cycle counter. On a busy machine, the rate of an emulated processor's counter varies. clockTries
+// is how often a test is tried in spite of this error.
 const (
 	unclocked  = "Correlation coefficient r^2"
 	clockTries = 5
@@ -202,7 +209,7 @@ const (
 // run runs the test between the last machine and the first.
 func (d duel) run(ctx context.Context, vms []*vm) (out []byte, err error) {
 	server, client := vms[0], vms[len(vms)-1]
-	args := append(d.args(d.nic.gid, d.iters/slowdown), "-u", "18") // a timeout that emulated processors keep
+	args := append(d.args(d.nic.gid, d.iters/slowdown), "-u", "18") // an ACK timeout of 1 s, long enough for emulated processors
 	for range clockTries {
 		out, err = pair(ctx, server.command(d.nic, args...), client.command(d.nic, append(args, server.addr)...))
 		if err == nil || !strings.Contains(err.Error(), unclocked) {
@@ -214,8 +221,8 @@ func (d duel) run(ctx context.Context, vms []*vm) (out []byte, err error) {
 
 // vm is a running virtual machine.
 type vm struct {
-	host  string // of the rack
-	addr  string // at which servers listen, of eth0
+	host  string // name of the rack's host
+	addr  string // address of eth0, at which servers listen
 	ended chan struct{}
 	asked *ask.Client
 }
@@ -276,7 +283,8 @@ func (l *lab) boot(ctx context.Context, dir string, s setup) ([]*vm, error) {
 	return vms, err
 }
 
-// makeLinks makes two links for each machine: between two machines, or of one, which lead nowhere.
+// makeLinks makes two links, one for each NIC of a machine. ends[i] has the ends of machine i. If
+// there is only one machine, frames that leave it on a link are dropped.
 func makeLinks(machines int) (ends [][]*os.File, err error) {
 	ends = make([][]*os.File, 2)
 	for range nics {
@@ -294,7 +302,7 @@ func makeLinks(machines int) (ends [][]*os.File, err error) {
 	}
 	if machines == 1 {
 		for _, f := range ends[1] {
-			go func() { // until the machine ends
+			go func() { // ends with the machine
 				defer f.Close()
 				_, _ = io.Copy(io.Discard, f)
 			}()
@@ -303,7 +311,8 @@ func makeLinks(machines int) (ends [][]*os.File, err error) {
 	return ends, nil
 }
 
-// linkBuffer holds the frames of one machine while the other is not scheduled, in bytes.
+// linkBuffer is the size of a link's send buffer in bytes. It holds the frames of one machine while
+// the other machine is not scheduled.
 const linkBuffer = 4 << 20
 
 func closeAll(files []*os.File) {
@@ -321,7 +330,7 @@ func (l *lab) start(ctx context.Context, dir string, i int, links []*os.File) (*
 		Links:   []wire.MAC{{0x02, 0x78, 0, 0, 0, byte(i + 1)}, h.MAC}, // of eth0 and eth1
 		Command: filepath.Join(dir, fmt.Sprint("command", i)), Console: filepath.Join(dir, fmt.Sprint("console", i)),
 	}
-	if err := os.Remove(m.Command); err != nil && !errors.Is(err, os.ErrNotExist) { // of the round before
+	if err := os.Remove(m.Command); err != nil && !errors.Is(err, os.ErrNotExist) { // the socket of an earlier round
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, image.QEMU, m.Args()...)
@@ -332,7 +341,7 @@ func (l *lab) start(ctx context.Context, dir string, i int, links []*os.File) (*
 	}
 	closeAll(links)
 	go func() {
-		_ = cmd.Wait() // it is killed
+		_ = cmd.Wait() // always an error, because the machine is killed
 		close(v.ended)
 	}()
 	return v, nil
@@ -344,7 +353,7 @@ func (l *lab) prepare(ctx context.Context, v *vm, command string) error {
 	if err != nil {
 		return fmt.Errorf("%s does not start: %w", v.host, err)
 	}
-	go func() { // the client reads until then
+	go func() { // the client of package ask reads from conn until the machine ends
 		<-v.ended
 		_ = conn.Close()
 	}()
@@ -365,7 +374,7 @@ func (l *lab) prepare(ctx context.Context, v *vm, command string) error {
 		return err
 	}
 	failed := make(chan string, 1)
-	go func() { failed <- daemon.Finish(time.Duration(1<<63 - 1)).Output }() // it ends with the machine
+	go func() { failed <- daemon.Finish(time.Duration(1<<63 - 1)).Output }() // returns when the daemon or the machine ends
 	for _, n := range nics {
 		for {
 			out, err := v.do(ctx, n.env(v.host), "ibv_devinfo", "-d", "rxe0")

@@ -18,8 +18,8 @@ const ms0Address = "10.77.0.2"
 // serverPause is the time between two tries of a client whose server does not listen yet.
 const serverPause = 50 * time.Millisecond
 
-// command runs to its end and returns what it printed. It ends early when ctx does; an error holds
-// what the command said.
+// command runs a program to its end and returns its output. It ends the program early when ctx
+// ends. An error contains the program's error message.
 type command func(ctx context.Context) ([]byte, error)
 
 // pair runs a server, and a client on another host, and returns what the client prints. The client
@@ -51,8 +51,9 @@ func pair(ctx context.Context, server, client command) ([]byte, error) {
 	}
 }
 
-// column reads a column of perftest's line of results: from 0 on, bytes, iterations, peak, average,
-// million messages a second; of latency bytes, iterations, least, most, median, mean.
+// column returns a function that reads column n of perftest's line of results, and multiplies it by
+// unit. The columns of a bandwidth test are, from 0 on: bytes, iterations, peak, average, million
+// messages a second; those of a latency test: bytes, iterations, least, most, median, mean.
 func column(n int, unit float64) func([]byte) (float64, error) {
 	return func(out []byte) (float64, error) {
 		_, table, ok := strings.Cut(string(out), "#bytes")
@@ -77,7 +78,8 @@ func column(n int, unit float64) func([]byte) (float64, error) {
 	}
 }
 
-// mean reads the mean of perf with a peer, which has no other.
+// mean reads the mean latency in seconds from the JSON of `rdmalab perf --peer`, which has no
+// median.
 func mean(b []byte) (float64, error) {
 	var res struct {
 		Usec float64 `json:"usec"`
@@ -106,10 +108,11 @@ type exchange struct {
 	name, test, size string
 	iters            int
 	unit             string
-	// column and scale read the result of a program, see column; scale leads to unit.
+	// column is the number of the result's column in perftest's output, and scale converts the
+	// result into unit; see the function column.
 	column int
 	scale  float64
-	read   func([]byte) (float64, error) // reads that of the same test by a daemon
+	read   func([]byte) (float64, error) // reads the result of the same test by `rdmalab perf`
 }
 
 // exchanges are the tests of perftest that are measured.

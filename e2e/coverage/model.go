@@ -14,8 +14,8 @@ type section struct {
 	states []string
 	rows   []row
 	fates  []string
-	// never lists the impossible cells, with reasons. Of several that match a cell, the first gives
-	// the reason.
+	// never lists the impossible cells, with reasons. If several elements match a cell, the reason of
+	// the first one is printed.
 	never []never
 	// may lists cells that need not be reached.
 	may []never
@@ -94,7 +94,8 @@ func opcodes(service wire.Opcode, want wire.OpFlags) (rows []row) {
 	return rows
 }
 
-// States of queue pairs. In deaf states a queue pair takes no packets, in hears it does.
+// States of queue pairs, by type: rcStates are those of RC. In the states of deaf a queue pair
+// takes no packets; in those of hears it does.
 var (
 	rcStates = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "ERR"}
 	allState = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
@@ -102,8 +103,8 @@ var (
 	hears    = []string{"RTR", "RTS", "SQD", "SQE"}
 )
 
-// onWire are the faults that the links of tests make, as opposed to packets that the engine drops
-// before a queue pair gets them.
+// onWire are the fates of packets that the links of tests decide. The fates in dropped are those of
+// packets that the engine drops before a queue pair gets them.
 var onWire = []string{"lost", "duplicated", "delayed"}
 
 var dropped = []string{"corrupt", "wrong peer", "P_Key"}

@@ -19,8 +19,8 @@ func sections() []section {
 	return out
 }
 
-// elsewhere: faults of the link are possible only in RTS, because the tests' links carry packets
-// between connected queue pairs.
+// elsewhere matches the cells of faults of links and of dropped packets in other states than RTS.
+// No test must reach them, because the tests' links carry packets between connected queue pairs.
 var elsewhere = never{states: []string{"RTR", "SQD", "SQE"}, fates: slices.Concat(onWire, dropped), why: "wires are between connected queue pairs"}
 
 func rcRequests() section {

@@ -11,8 +11,8 @@ import (
 type table struct {
 	sections []section
 	reached  map[cell]string
-	// missing are the cells that no test reaches although one must; impossible are those that a test
-	// reaches although the model says that they are impossible. Either is a mistake of the tests or of
+	// missing are the cells that a test must reach and none does. impossible are the cells that a test
+	// reaches although the model says that they are impossible. Both are mistakes of the tests or of
 	// the model.
 	missing, impossible []cell
 	must, may, can      int // reached cells that must be reached; reached cells that may be; all cells that must be

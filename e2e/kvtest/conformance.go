@@ -1,4 +1,5 @@
-// Package kvtest tests what any store must do when nothing fails: one suite over kv.Store.
+// Package kvtest tests what every store must do when nothing fails: one suite for all
+// implementations of kv.Store.
 package kvtest
 
 import (

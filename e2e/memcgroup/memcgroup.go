@@ -1,5 +1,5 @@
-// Package memcgroup makes cgroups that count memory, of either version of cgroups, for tests of who
-// pays for pages.
+// Package memcgroup makes cgroups that count memory, of version 1 or 2. Tests use them to check to
+// which process's cgroup the kernel charges pages.
 package memcgroup
 
 import (
@@ -27,8 +27,8 @@ const emptied = 20 * time.Second
 // Group is a cgroup of a test.
 type Group struct{ dir, counter string }
 
-// New makes a cgroup, which is removed at the end of the test: its processes must have ended by
-// then. It skips the test if this machine lets it make none that counts memory.
+// New makes a cgroup, and removes it at the end of the test; its processes must have ended by then.
+// It skips the test if no cgroup that counts memory can be made on this machine.
 func New(t testing.TB) Group {
 	t.Helper()
 	for _, p := range places {
@@ -48,8 +48,8 @@ func New(t testing.TB) Group {
 	return Group{}
 }
 
-// remove waits for the last process: newer kernels take a process out of its cgroup after its parent
-// has been told of its end.
+// remove removes the cgroup. It retries, because newer kernels take a process out of its cgroup
+// only after they have told its parent that it has ended.
 func (g Group) remove(t testing.TB) {
 	for end := time.Now().Add(emptied); ; time.Sleep(time.Millisecond) {
 		err := unix.Rmdir(g.dir)
@@ -63,7 +63,8 @@ func (g Group) remove(t testing.TB) {
 	}
 }
 
-// Add moves a process into the cgroup. What the process has faulted in before stays where it is.
+// Add moves a process into the cgroup. Pages that the process has touched before stay charged to
+// its former cgroup.
 func (g Group) Add(t testing.TB, pid int) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {

@@ -16,8 +16,7 @@ import (
 	"strings"
 )
 
-// checker checks the types of a package's files with changes, which is quicker than to compile
-// them.
+// checker runs Go's type checker on a package with changes. That is quicker than compiling it.
 type checker struct {
 	set      *token.FileSet
 	path     string // the import path
@@ -65,8 +64,8 @@ func newChecker(pkg string) (*checker, error) {
 	return c, nil
 }
 
-// check returns the errors of the package when the contents of some files are replaced, and of one
-// of these files, or of a file as it is, the types of its expressions.
+// check returns the type errors of the package if the contents of some files are replaced. If info
+// is not nil, check stores the types of all expressions in it.
 func (c *checker) check(replaced map[string][]byte, info *types.Info) []types.Error {
 	var files []*ast.File
 	var all []types.Error
@@ -94,7 +93,7 @@ func (c *checker) check(replaced map[string][]byte, info *types.Info) []types.Er
 			all = append(all, e)
 		}
 	}}
-	_, _ = conf.Check(c.path, c.set, files, info) // the errors are in all
+	_, _ = conf.Check(c.path, c.set, files, info) // the function Error has put the errors into all
 	return all
 }
 
@@ -109,8 +108,9 @@ type place struct {
 	begin, end int
 }
 
-// typed returns the types of the package's expressions as text for each file: names of other
-// packages are those of the file's imports. A type that the file cannot name is left out.
+// typed returns the types of the package's expressions, as text that the expression's file can use:
+// other packages have their names from the file's imports. A type that the file cannot name is left
+// out.
 func (c *checker) typed() map[place]string {
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
 	c.check(nil, info)
@@ -148,7 +148,8 @@ func (c *checker) typed() map[place]string {
 	return out
 }
 
-// inherit gives the parts of a constant expression its type. The checker leaves them untyped.
+// inherit gives the parts of a constant expression the type of the expression; the type checker
+// leaves the parts untyped.
 func (c *checker) inherit(typed map[place]string, x ast.Expr, text string) {
 	begin, end := c.set.Position(x.Pos()), c.set.Position(x.End())
 	if at := (place{begin.Filename, begin.Offset, end.Offset}); typed[at] == "" {
@@ -161,7 +162,7 @@ func (c *checker) inherit(typed map[place]string, x ast.Expr, text string) {
 		c.inherit(typed, x.X, text)
 	case *ast.BinaryExpr:
 		if x.Op.Precedence() == token.EQL.Precedence() {
-			return // of a comparison only the result has the type
+			return // the operands of a comparison have another type than its result
 		}
 		c.inherit(typed, x.X, text)
 		if x.Op != token.SHL && x.Op != token.SHR {

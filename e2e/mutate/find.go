@@ -33,7 +33,7 @@ func (m *mutant) source() []byte {
 	return []byte(string(m.src[:m.begin]) + m.text + string(m.src[m.end:]))
 }
 
-// key identifies the change also after other parts of the file have changed.
+// key identifies the change, also if lines of the file have moved.
 func (m *mutant) key() string {
 	return fmt.Sprintf("%s %s: %s %s", m.file, m.in, m.kind, oneLine(m.what))
 }
@@ -88,11 +88,11 @@ type finder struct {
 	// around is the binary expression that an operand belongs to. The description of a changed
 	// constant names this expression.
 	around map[ast.Expr]*ast.BinaryExpr
-	// unused are constants that a caller does not look at.
+	// unused are constants whose value no caller uses; they are not changed.
 	unused map[ast.Expr]bool
 }
 
-// inFile lists the possible changes of one file; none for a file that most builds leave out.
+// inFile lists the possible changes of one file. It lists none for a file with a build tag.
 func inFile(name string, src []byte) ([]mutant, error) {
 	f := &finder{set: token.NewFileSet(), file: name, src: src, around: map[ast.Expr]*ast.BinaryExpr{}, unused: map[ast.Expr]bool{}}
 	tree, err := parser.ParseFile(f.set, name, src, parser.ParseComments|parser.SkipObjectResolution)
@@ -184,8 +184,8 @@ func (f *finder) visit(n ast.Node) bool {
 	return true
 }
 
-// beside marks constants that are returned beside an error or beside false: they are the zero value
-// by convention, and no caller looks at them. no is another text of the last result that says so.
+// beside marks the constants 0 that n returns together with an error or with false. By convention
+// no caller uses them. no is the text of a last result that means failure, in addition to errors.
 func (f *finder) beside(n *ast.ReturnStmt, no string) {
 	if len(n.Results) < 2 {
 		return
@@ -201,15 +201,15 @@ func (f *finder) beside(n *ast.ReturnStmt, no string) {
 	}
 }
 
-// failure matches expressions that are an error and not nil: a call of opError, postErr and the like, of
-// errors.New, or a variable of a package.
+// failure matches expressions that are an error other than nil: calls of functions such as opError,
+// postErr, errors.New and fmt.Errorf, and package variables such as ErrClosed.
 var failure = regexp.MustCompile(`^(\w*[eE]rr(or)?(f|s\.New)?\(|fmt\.Errorf\(|(\w+\.)?[eE]rr[A-Z]\w*$)`)
 
 func (f *finder) negate(cond ast.Expr) {
 	f.add("condition", cond.Pos(), cond.End(), "!("+f.text(cond)+")")
 }
 
-// remove adds the removal of a statement, if the function still ends as it must without it.
+// remove adds the removal of a statement, if it is of a kind without which the package can compile.
 func (f *finder) remove(s ast.Stmt) {
 	switch s := s.(type) {
 	case *ast.ExprStmt:
@@ -228,8 +228,8 @@ func (f *finder) remove(s ast.Stmt) {
 	f.add("statement", s.Pos(), s.End(), "")
 }
 
-// instrument reports a call of the coverage instrument (saw, sawAnswer, …), which is empty without
-// the build tag qpcover: no test can notice that it is missing.
+// instrument reports whether x is a call of the coverage instrument (saw, sawAnswer, …). Such a
+// function is empty without the build tag qpcover, so no test can notice that the call is missing.
 func instrument(x ast.Expr) bool {
 	call, ok := x.(*ast.CallExpr)
 	if !ok {

@@ -1,9 +1,10 @@
 // Command mutate measures what the tests of packages notice. It makes one change at a time in a
 // package (of a condition, a bound, a constant, a statement), runs the tests, and prints the
-// changes that the tests did not notice, and the share of those that they noticed. The tests are
-// built once with all changes, of which the environment chooses one; only those that reach it are
-// run. A change that cannot be chosen so, like the length of an array, is built alone. All of that
-// are overlays of the build; no file is written. It fails if the share is below -min.
+// changes that the tests did not notice, and the share of the changes that they noticed. The tests
+// are built once with all changes; an environment variable switches one change on, and only tests
+// that reach it are run. A change that cannot have a switch, like the length of an array, is built
+// alone. Changes are overlays of the build (go build -overlay), so no source file is modified. The
+// command fails if the share is below -min.
 //
 // An argument is the folder of a package, or PACKAGE=TESTS,TESTS if its tests are in other
 // packages. A seed chooses the sample. Changes that no test can notice are in known.txt, each with
@@ -102,7 +103,7 @@ func mutatePackage(pkg string, n int, seed uint64, r runner, known map[string]st
 			accepted++
 			continue
 		}
-		what := invalid // the compiler notices
+		what := invalid // the outcome if the change does not compile
 		if c.compiles(m) {
 			what = b.test(m)
 		}
@@ -123,7 +124,8 @@ func mutatePackage(pkg string, n int, seed uint64, r runner, known map[string]st
 	return score, nil
 }
 
-// readKnown reads the list of changes that do not count: in each line a key, a tab, and the reason.
+// readKnown reads the list of changes that do not count. Each line has the key of a change (see
+// mutant.key), a tab, and the reason.
 func readKnown(path string) (map[string]string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

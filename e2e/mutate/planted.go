@@ -20,9 +20,10 @@ type planted struct {
 	file string
 	// was occurs once in the file; in the version with the bug, is replaces it.
 	was, is string
-	// by is what notices: a package and a test of it ("clover TestSettle"), or the arguments of
-	// `rdmalab sim`, of which some seed up to the 1,000th fails ("sim clover --mix wear"). After a
-	// colon it has a text of the failure: "sim clover --mix wear: not linearizable".
+	// by says what must notice the bug: a package and a test of it ("clover TestSettle"), or a
+	// scenario with the arguments of `rdmalab sim` ("sim clover --mix wear"), of whose first 1,000
+	// seeds at least one must fail. A text after a colon must be in the message of the failure, as in
+	// "sim clover --mix wear: not linearizable".
 	by string
 }
 
@@ -33,11 +34,11 @@ const (
 	plantedMost = 1000
 )
 
-// plantedBugs are bugs of the stores, of what the switch keeps in servers' memory, and of both kinds
-// of NICs. make planted tries them.
+// plantedBugs are bugs of the stores, of the switch's use of servers' memory, and of both kinds of
+// NICs. `make planted` tries them.
 var plantedBugs = slices.Concat(cloverBugs, copiesBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, lookupBugs, bufferBugs, phasesBugs, onermaBugs, kvcsBugs, ringBugs, rednBugs, nictableBugs, nicBugs)
 
-// mutant is the change of the file.
+// mutant returns the bug as a change of its file.
 func (p *planted) mutant() (*mutant, error) {
 	src, err := os.ReadFile(p.file)
 	if err != nil {
@@ -125,9 +126,9 @@ func (r runner) seeds(m *mutant, by string) (outcome, string) {
 	return survived, fmt.Sprintf("sim %s, seeds 1 to %d", args, plantedMost)
 }
 
-// caught reports whether one of the failures that `rdmalab sim` has printed shows the bug: it has
-// the text, and is not that the search for an order of the operations was not decided, which shows
-// nothing.
+// caught reports whether one of the failures that `rdmalab sim` has printed shows the bug: the
+// failure contains text. A failure with kv.ErrUndecided does not count: the check of a history gave
+// up without a result.
 func caught(printed, text string) bool {
 	for _, failure := range strings.Split("\n"+printed, "\nFAIL ")[1:] {
 		if strings.Contains(failure, text) && !strings.Contains(failure, kv.ErrUndecided.Error()) {
@@ -147,7 +148,8 @@ func (r runner) built(m *mutant, build []string, pkg string) (bin string, ok boo
 	return bin, exec.Command("go", append(build, "-overlay", overlay, "-o", bin, "./"+pkg)...).Run() == nil
 }
 
-// fails runs what was built.
+// fails runs a command with the time limit of the runner. The outcome is killed if the command
+// fails, and survived if it succeeds.
 func (r runner) fails(command func(ctx context.Context) *exec.Cmd) outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), r.limit)
 	defer cancel()

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// outcome is the result of a change.
+// outcome is the result of running the tests with a change.
 type outcome int
 
 const (
 	survived outcome = iota // no test has failed
-	killed
-	hung    // the tests did not end in time
-	invalid // it does not compile
+	killed                  // a test has failed
+	hung                    // the tests did not end in time
+	invalid                 // the changed package does not compile
 )
 
 var outcomes = [...]string{"no test fails", "a test fails", "the tests do not end in time", "it does not compile"}

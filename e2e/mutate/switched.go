@@ -12,22 +12,23 @@ import (
 	"time"
 )
 
-// turns are how long a test takes at most that is run in the first, the second or the third turn:
-// tests that take longer are run only if no quicker one has noticed the change.
+// turns are the largest durations of the tests that are run in the first, the second and the third
+// turn. Slower tests are run only if no quicker test has noticed the change.
 var turns = []time.Duration{30 * time.Millisecond, 300 * time.Millisecond, time.Hour}
 
-// switched has the tests of a package that are built with all changes in it.
+// switched has the tests of a package in which all changes are compiled in (see switches).
 type switched struct {
 	r     runner
 	s     *switches
 	tests []measured
 }
 
-// measured is a test, and what it does without a change.
+// measured is a test, with its duration and the changes that it reaches, both measured while no
+// change is switched on.
 type measured struct {
 	bin, pkg, name string
 	took           time.Duration
-	hits           []byte // the numbers of the changes that it reaches are not 0
+	hits           []byte // hits[i] is not 0 if the test reaches change number i
 }
 
 // buildSwitched builds the tests and measures each of them.
@@ -76,8 +77,8 @@ func (r runner) buildSwitched(c *checker, pkg string, all []mutant) (*switched, 
 	return b, nil
 }
 
-// measure runs each test of a package alone, without a change. A test that fails like this does
-// not count: it looks at what switches alter, such as allocations.
+// measure runs each test of a package alone, while no change is switched on. A test that fails even
+// then is left out: it tests something that the switches themselves alter, such as allocations.
 func (b *switched) measure(bin, in string, n int) error {
 	list := exec.Command(bin, "-test.list", ".")
 	list.Dir = in
@@ -109,14 +110,14 @@ func (b *switched) measure(bin, in string, n int) error {
 	return nil
 }
 
-// reached reports whether a test reaches a change. Of a bound: whether it reaches it with two equal
-// values.
+// reached reports whether a test reaches a change. The change of a bound (like < to <=) counts as
+// reached only if the compared values were equal once.
 func (b *switched) reached(m *mutant) bool {
 	id := b.s.ids[m]
 	return id == 0 || slices.ContainsFunc(b.tests, func(t measured) bool { return t.hits[id] != 0 })
 }
 
-// test runs the tests that reach a change with it, the quick ones first.
+// test switches a change on and runs the tests that reach it, the quick ones first.
 func (b *switched) test(m *mutant) outcome {
 	id := b.s.ids[m]
 	if id == 0 {

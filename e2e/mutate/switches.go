@@ -8,28 +8,29 @@ import (
 	"strings"
 )
 
-// switches is a package's source with all changes in it. The number in the environment's MUTANT
-// chooses the one that takes effect. So the tests are built once for all changes.
+// switches is a package's source with all changes compiled in, each behind a switch. The
+// environment variable MUTANT has the number of the change that is switched on. So the tests are
+// built only once.
 type switches struct {
-	ids   map[*mutant]int // from 1 on; those that are not here cannot be switched
+	ids   map[*mutant]int // numbers of changes, from 1; a change without a number has no switch
 	files map[string][]byte
 }
 
-// piece is a text that is put into a source.
+// piece is a text that is inserted into a source file at offset at, in place of over bytes.
 type piece struct {
-	at, over int // over bytes are replaced
+	at, over int
 	text     string
-	ends     bool // it closes what another one opens
+	ends     bool // the text closes the parentheses of an earlier piece
 	of       *mutant
 }
 
-// newSwitches puts the changes into the source. Those with which it does not compile are left out,
-// such as that of a constant that is the length of an array.
+// newSwitches puts the changes into the source. It leaves out changes whose switches do not
+// compile, such as the change of a constant that is the length of an array.
 func newSwitches(c *checker, pkg string, all []mutant) (*switches, error) {
 	s := &switches{ids: map[*mutant]int{}}
 	typed := c.typed()
 	for i := range all {
-		if !strings.HasPrefix(all[i].old(), "panic(") { // a function may need it as its end
+		if !strings.HasPrefix(all[i].old(), "panic(") { // the compiler may need the panic as the end of a function
 			s.ids[&all[i]] = i + 1
 		}
 	}
@@ -57,7 +58,7 @@ func newSwitches(c *checker, pkg string, all []mutant) (*switches, error) {
 				drop[inner.of] = true
 				continue
 			}
-			for _, r := range ranges[p.Filename] { // it is of an operand beside a change
+			for _, r := range ranges[p.Filename] { // the error is outside of all changes: leave out those in its line
 				if 1+bytes.Count(s.files[p.Filename][:r.at], []byte("\n")) == p.Line {
 					drop[r.of] = true
 				}
@@ -86,8 +87,9 @@ func (s *switches) rewrite(name string, all []mutant, typed map[place]string, ra
 	if src == nil {
 		return
 	}
-	// A whole that begins where its part begins opens before it, and closes behind it. all has the
-	// whole first.
+	// If an expression and its first operand are both changed, their pieces are at the same place.
+	// The expression's piece must come first there, and its closing piece after the operand's. In
+	// all, an expression comes before its operands.
 	slices.SortStableFunc(pieces, func(a, b piece) int {
 		if a.at != b.at {
 			return a.at - b.at
@@ -120,7 +122,7 @@ func (s *switches) rewrite(name string, all []mutant, typed map[place]string, ra
 	s.files[name] = []byte(out.String())
 }
 
-// rank orders pieces at one place.
+// rank is the order of pieces at the same offset: closing ones, opening ones, replacements.
 func rank(p piece) int {
 	switch {
 	case p.ends:
@@ -131,8 +133,8 @@ func rank(p piece) int {
 	return 2
 }
 
-// pieces make a change one that its number switches on. typ is the type of the expression, if it
-// has a name.
+// pieces returns the texts that put change number id behind a switch. typ is the type of the
+// changed expression; "" means that the file cannot name it.
 func (m *mutant) pieces(id int, typ string) []piece {
 	around := func(open, end string) []piece {
 		return []piece{{at: m.from, text: open, of: m}, {at: m.to, text: end, ends: true, of: m}}
@@ -165,8 +167,9 @@ func (m *mutant) pieces(id int, typ string) []piece {
 	}
 }
 
-// supportSource is the file that the changes need: n is more than each of their numbers. With the
-// name of a file in MUTANT_HITS, the tests write to it which changes they have reached.
+// supportSource returns the source file with the functions that switches call. n is larger than
+// every number of a change. If the environment variable MUTANT_HITS names a file, the tests record
+// in it which changes they reach.
 func supportSource(name string, n int) []byte {
 	return fmt.Appendf(nil, `package %s
 

@@ -25,14 +25,14 @@ type tally struct {
 	w                       io.Writer
 	quiet                   bool
 	expect                  *regexp.Regexp      // reasons of expected skips
-	expected                int                 // of skipped
+	expected                int                 // how many of the skipped tests match expect
 	output                  map[string][]string // by package and test, until the test ends
 	passed, failed, skipped int
 	reasons                 []string
 	packages                int
 	running                 map[string]bool // packages that have begun and not ended
-	// exited: a go command said that it has failed. It does so also when it has no test to blame, for
-	// example because it was killed.
+	// exited is true if a go command has ended with an error. That also happens without a failed
+	// test, for example if the command was killed.
 	exited bool
 }
 
@@ -40,8 +40,8 @@ func newTally(w io.Writer, quiet bool, expect *regexp.Regexp) *tally {
 	return &tally{w: w, quiet: quiet, expect: expect, output: map[string][]string{}, running: map[string]bool{}}
 }
 
-// ginkgoSummary is what a suite says at its end of how its specs ended. Ginkgo writes its four
-// parts one after another, so other output of the process may stand between them.
+// ginkgoSummary matches the numbers of specs that a Ginkgo suite prints at its end. Ginkgo writes
+// the four parts one after another, so other output of the process may be between them.
 var ginkgoSummary = regexp.MustCompile(`(?s)(\d+) Passed \|.*?(\d+) Failed \|.*?(\d+) Pending \|.*?(\d+) Skipped`)
 
 // ginkgoBegin is what a suite prints before its first spec.
@@ -74,11 +74,12 @@ func (t *tally) add(e event) {
 	}
 }
 
-// exitMark begins the line that the Makefile prints behind a go command with an exit status other
-// than 0.
+// exitMark is the beginning of the line that the Makefile prints after a go command that has ended
+// with an exit status other than 0.
 const exitMark = "go test ended with status "
 
-// message prints a line that is not of the stream: a message of the go command or of the Makefile.
+// message prints a line that is no event of `go test -json`: a message of the go command or of the
+// Makefile.
 func (t *tally) message(line string) {
 	fmt.Fprintln(t.w, line)
 	t.exited = t.exited || strings.HasPrefix(line, exitMark)

@@ -17,17 +17,18 @@ const (
 	constructWords = 64
 )
 
-// Construct appends construct number kind, of Constructs, with random operands to main. Its conditional
-// requests go to second, a managed queue. data is its memory; d are the bytes that the caller writes
-// there before the NIC executes the program. want are the first bytes of the data after that, as the
-// same statement in Go makes them.
+// Construct appends construct number kind (0 to Constructs-1) with random operands to the queue
+// main, and its conditional requests to the managed queue second. data is the memory of the
+// construct. Construct fills d with the bytes that the caller writes to data before the NIC
+// executes the program. It returns the bytes that the beginning of data must have afterwards,
+// computed by the same statement in Go.
 func Construct(rnd *rand.Rand, kind int, main, second *redn.Queue, data redn.Mem, d []byte) (want []byte) {
 	word := func(off int) redn.Mem { return data.At(off, 8) }
 	for j := range constructWords / 8 {
 		binary.LittleEndian.PutUint64(d[8*j:], rnd.Uint64())
 	}
 	y := redn.Operand(rnd.Uint64N(1 << 48))
-	if rnd.IntN(2) == 0 { // equal, or different in one bit
+	if rnd.IntN(2) == 0 { // in half of the cases x equals y or differs in one bit
 		x := uint64(y)
 		if rnd.IntN(2) == 0 {
 			x ^= 1 << rnd.IntN(48)

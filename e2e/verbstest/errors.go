@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// testRefusedPosts posts work requests that no queue accepts. Those before them in the same list
-// are accepted.
+// testRefusedPosts posts lists with a work request that no queue accepts. The work requests before
+// it in the list are accepted.
 func testRefusedPosts(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.MaxSGE, i.MaxInline = 2, 16 }), b.qp(verbs.RC, nil)
@@ -50,7 +50,7 @@ func testRefusedPosts(t *testing.T, w *World) {
 	}
 }
 
-// testBounds fills queues up to the sizes that were requested.
+// testBounds fills queues up to their requested sizes; one more work request is refused.
 func testBounds(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.MaxSendWR, i.MaxRecvWR = 5, 3 }), b.qp(verbs.RC, nil)
@@ -96,7 +96,7 @@ func testLongLists(t *testing.T, w *World) {
 	}
 }
 
-// testRefusedObjects requests objects that no NIC makes.
+// testRefusedObjects requests objects with attributes that every NIC refuses.
 func testRefusedObjects(t *testing.T, w *World) {
 	a := w.end(t, 0)
 	dev := a.ctx.Device()
@@ -157,7 +157,8 @@ func testDestroy(t *testing.T, w *World) {
 	}
 }
 
-// testForeign uses objects of another context.
+// testForeign uses objects of another context, and a region of another protection domain. Both are
+// refused.
 func testForeign(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	wantErr(t, "CQ", second(a.pd.CreateQP(verbs.QPInit{SendCQ: b.cq, RecvCQ: a.cq})), verbs.ErrInvalid)
@@ -184,11 +185,11 @@ func testForeign(t *testing.T, w *World) {
 	a.want(1, verbs.LocProtErr)
 }
 
-// statusCase provokes a completion status.
+// statusCase provokes the completion status want at the requester.
 type statusCase struct {
 	want verbs.Status
-	// post is the work request that a posts. at is the status with which b's receive completes, if b
-	// has posted one.
+	// a posts the work request that post returns. b first posts the receives that recv returns, if
+	// recv is not nil; at is the status with which the receive completes.
 	at   verbs.Status
 	recv func(b *end) []verbs.RecvWR
 	post func(a, b *end) verbs.SendWR
@@ -231,7 +232,7 @@ func testStatuses(t *testing.T, w *World) {
 	t.Run("retries", func(t *testing.T) {
 		q, peer := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
 		a.up(q, b, peer, func(r *verbs.ToRTS) { r.Timeout, r.RetryCount = 8, 2 })
-		must(t, q.PostSend(a.write(1, b, 8))) // the peer is in RESET
+		must(t, q.PostSend(a.write(1, b, 8))) // there is no response, because the peer is in RESET
 		a.want(1, verbs.RetryExcErr)
 		a.becomes(q, verbs.StateError)
 		must(t, q.Destroy())
@@ -263,7 +264,8 @@ func (c *statusCase) run(t *testing.T, a, b *end) {
 	must(t, peer.Destroy())
 }
 
-// testFlushed takes a queue pair with work to the error state. What is posted later is flushed, too.
+// testFlushed takes a queue pair with queued work requests to the error state, which flushes them.
+// Work requests that are posted later are flushed, too.
 func testFlushed(t *testing.T, w *World) {
 	a, b, qa, _ := w.pair(t, verbs.RC)
 	_ = b
@@ -327,7 +329,7 @@ func testReset(t *testing.T, w *World) {
 	a.none()
 }
 
-// testDrain stops the send queue (SQD).
+// testDrain takes a queue pair to the state SQD, which drains the send queue, and back to RTS.
 func testDrain(t *testing.T, w *World) {
 	a, b, qa, _ := w.pair(t, verbs.RC)
 	must(t, qa.PostSend(a.write(1, b, 8)))
@@ -345,7 +347,7 @@ func testDrain(t *testing.T, w *World) {
 	}
 }
 
-// testModify changes attributes of a queue pair that works.
+// testModify changes attributes of a connected queue pair.
 func testModify(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	must(t, qb.Modify(verbs.QPModify{Mask: verbs.ModifyAccess | verbs.ModifyRNRTimer, Access: verbs.RemoteRead, MinRNRTimer: 7}))

@@ -12,7 +12,8 @@ func (e *end) register(id uint64, mr verbs.MR, off, n int, rkey uint32, access v
 	return verbs.SendWR{ID: id, Op: verbs.OpRegMR, Flags: verbs.Signalled, SGL: []verbs.SGE{piece}, RKey: rkey, BindAccess: access}
 }
 
-// put WRITEs a word to mr with a key, on a new queue pair, because a refusal ends the queue pair.
+// put WRITEs 8 bytes to mr with an R_Key, and checks the status of the WRITE. It uses a new queue
+// pair, because a refused WRITE takes the queue pair to the error state.
 func (e *end) put(to *end, mr verbs.MR, off int, rkey uint32, want verbs.Status) {
 	e.t.Helper()
 	q, peer := e.qp(verbs.RC, nil), to.qp(verbs.RC, nil)
@@ -25,7 +26,8 @@ func (e *end) put(to *end, mr verbs.MR, off int, rkey uint32, want verbs.Status)
 	must(e.t, peer.Destroy())
 }
 
-// testFastReg registers parts of memory by work requests, and invalidates them from both ends.
+// testFastReg registers parts of a region by work requests. The registrations are invalidated by
+// work requests of the host and of its peer.
 func testFastReg(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	mr, err := b.pd.AllocFastMR(nil, 4096)
@@ -42,7 +44,7 @@ func testFastReg(t *testing.T, w *World) {
 	if string(got[:]) != "put here" {
 		t.Errorf("the memory holds %q", got)
 	}
-	// The host's own work requests use the piece by the L_Key that belongs to the R_Key.
+	// In the host's own work requests, the L_Key that belongs to the R_Key names the registration.
 	piece := mr.SGE(1024, 8)
 	piece.LKey = verbs.LKeyWith(piece.LKey, first)
 	must(t, qb.PostSend(verbs.SendWR{ID: 2, Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{piece}, RemoteAddr: a.mr.Addr(), RKey: a.mr.RKey()}))
@@ -51,7 +53,8 @@ func testFastReg(t *testing.T, w *World) {
 	if string(got[:]) != "put here" {
 		t.Errorf("the WRITE brought %q", got)
 	}
-	// The peer takes it away; the next registration opens another piece with another key.
+	// The peer invalidates the registration by a SEND with Invalidate. The next registration covers
+	// another part of the region, with another key.
 	must(t, qb.PostRecv(verbs.RecvWR{ID: 3, SGL: []verbs.SGE{b.mr.SGE(0, 64)}}))
 	inv := inline(4, verbs.OpSendInv, "done")
 	inv.InvRKey = first

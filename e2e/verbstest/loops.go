@@ -19,13 +19,13 @@ const (
 	loopScratch = loopWord + 8
 	loopPool    = loopScratch + 8
 
-	// LoopData is the length of the data of a loop, and LoopPool the place of its pool in there, up
-	// to the end.
+	// LoopData is the length of the data of a loop in bytes. LoopPool is the offset in it of the
+	// loop's pool of constants, which extends to the end of the data.
 	LoopData = loopPool + 512
 	LoopPool = loopPool
 
-	// SearchBlocks and SearchOnBlocks are the sizes of the rings of a recycled loop, UnrolledBlocks
-	// and UnrolledOnBlocks those of an unrolled one.
+	// SearchBlocks and SearchOnBlocks are the sizes, in blocks, of the rings of a recycled loop;
+	// UnrolledBlocks and UnrolledOnBlocks are those of an unrolled one.
 	SearchBlocks, SearchOnBlocks     = 64, 4
 	UnrolledBlocks, UnrolledOnBlocks = 128, 8
 
@@ -36,7 +36,7 @@ const (
 	wanted   redn.Operand = 7
 )
 
-// Search appends the requests of a recycled loop to its queues:
+// Search appends the requests of a recycled loop to its queues q and on:
 //
 //	for found != searched { found = table[index/8]; index += 8 }
 //
@@ -51,15 +51,16 @@ func Search(l *redn.Loop, q, on *redn.Queue, data, exit redn.Mem) error {
 	return l.End()
 }
 
-// SearchInput fills d, which the caller writes to the data in front of the pool before the loop
-// starts: a table of random words, in which the operand is at one or two places, and the index
-// from which the search begins. It returns the index at the end.
+// SearchInput fills d with a random input of Search; the caller writes d to the beginning of the
+// data before the loop starts. d has a table of random words, which contains the operand searched
+// once or twice, and the index at which the search begins. SearchInput returns the expected index
+// at the end of the search.
 func SearchInput(rnd *rand.Rand, data redn.Mem, d []byte) (end uint64) {
 	for i := range loopWords {
 		binary.LittleEndian.PutUint64(d[loopTable+8*i:], rnd.Uint64())
 	}
 	for _, i := range []int{rnd.IntN(loopWords), loopWords - 1} {
-		high := rnd.Uint64() << 48 // no part of the operand
+		high := rnd.Uint64() << 48 // the upper 16 bits of a word do not belong to the operand
 		binary.LittleEndian.PutUint64(d[loopTable+8*i:], high|uint64(searched))
 	}
 	end = uint64(8 * rnd.IntN(2))
@@ -73,7 +74,7 @@ func SearchInput(rnd *rand.Rand, data redn.Mem, d []byte) (end uint64) {
 	}
 }
 
-// SearchEnd returns the index at the end of a search.
+// SearchEnd returns the index at the end of a search. d is the data after the search.
 func SearchEnd(d []byte) uint64 { return binary.LittleEndian.Uint64(d[loopIndex:]) }
 
 // Unrolled appends an unrolled loop with a break:
@@ -87,12 +88,13 @@ func Unrolled(pool *redn.Pool, q, on *redn.Queue, data redn.Mem) error {
 	})
 }
 
-// UnrolledInput fills d, which the caller writes to the data in front of the pool before the loop
-// starts. It returns how many iterations are executed, and whether a break ends them.
+// UnrolledInput fills d with a random input of Unrolled; the caller writes d to the beginning of
+// the data before the loop starts. It returns how many iterations the loop must execute, and
+// whether a break ends it.
 func UnrolledInput(rnd *rand.Rand, d []byte) (iterations uint64, broken bool) {
 	binary.LittleEndian.PutUint64(d[loopIndex:], 0)
 	for i := range unrolledRuns {
-		x := uint64(wanted) // in one of four words; the others differ in one bit
+		x := uint64(wanted) // three of four words differ from it in one bit
 		if rnd.IntN(4) != 0 {
 			x ^= 1 << rnd.IntN(48)
 		}
@@ -105,5 +107,6 @@ func UnrolledInput(rnd *rand.Rand, d []byte) (iterations uint64, broken bool) {
 	return iterations, broken
 }
 
-// UnrolledEnd returns how many iterations an unrolled loop has executed.
+// UnrolledEnd returns how many iterations an unrolled loop has executed. d is the data after the
+// loop.
 func UnrolledEnd(d []byte) uint64 { return binary.LittleEndian.Uint64(d[loopIndex:]) }

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// group is a multicast group of the family that the NICs reach each other by.
+// group returns the address of a multicast group: of IPv4 or IPv6, as the NICs' GIDs number Family.
 func (w *World) group(last byte) verbs.GID {
 	if w.Contexts[0].Device().GIDs[w.Family].Addr().Is4() {
 		return verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 7, 14: 0, 15: last}
@@ -14,8 +14,8 @@ func (w *World) group(last byte) verbs.GID {
 	return verbs.GID{0: 0xff, 1: 0x0e, 15: last}
 }
 
-// member makes a queue pair for datagrams with 4 receives of 200 bytes from an offset on, whose
-// IDs begin with id.
+// member makes a queue pair for datagrams and posts 4 receives of 200 bytes. Their buffers begin at
+// offset off of the region, and their IDs are id, id+1 and so on.
 func (e *end) member(id uint64, off int) verbs.QP {
 	e.t.Helper()
 	q := e.datagram(nil)
@@ -44,7 +44,8 @@ func testMulticast(t *testing.T, w *World) {
 			ID: 1, Flags: verbs.Inline | verbs.Signalled, Data: []byte(text), AH: ah, RemoteQPN: verbs.MulticastQPN, RemoteQKey: qkey,
 		}))
 	}
-	// received checks the completions of an end: those of the receives with these IDs, and of a send.
+	// received checks that exactly the work requests with these IDs complete at an end. ID 1 is the
+	// send; all others are receives, whose buffers are at the offsets in from.
 	received := func(e *end, text string, from map[uint64]int, ids ...uint64) {
 		t.Helper()
 		for range ids {
@@ -88,11 +89,11 @@ func testMulticast(t *testing.T, w *World) {
 	rc := a.qp(verbs.RC, nil)
 	wantErr(t, "a connection", rc.AttachMulticast(group), verbs.ErrInvalid)
 	wantErr(t, "a unicast address", near.AttachMulticast(a.ctx.Device().GIDs[0]), verbs.ErrInvalid)
-	must(t, b.ctx.Close()) // with attachments
+	must(t, b.ctx.Close()) // a context with attached queue pairs can be closed
 }
 
-// testManyGroups attaches a queue pair until the NIC or the quota of the program refuses, and again
-// when all are detached.
+// testManyGroups attaches a queue pair to groups until the NIC, or the program's quota, refuses. It
+// detaches it from all groups, and does the same again.
 func testManyGroups(t *testing.T, w *World) {
 	a := w.end(t, 0)
 	q := a.datagram(nil)

@@ -51,7 +51,8 @@ func testRC(t *testing.T, w *World) {
 	messages(t, a, b, qa, qb)
 }
 
-// masked are atomics of parts of a word: bits of a CMP_SWAP, fields of a FETCH_ADD.
+// masked tests masked atomics: a CMP_SWAP that compares and replaces only some bits of a word, and
+// a FETCH_ADD on several fields of a word.
 func masked(t *testing.T, a, b *end, qa verbs.QP) {
 	t.Helper()
 	must(t, b.mr.Store64(40000, 0x1111_2222_3333_fff0))
@@ -87,7 +88,8 @@ func masked(t *testing.T, a, b *end, qa verbs.QP) {
 	}
 }
 
-// atomicWrite sets a word between two others.
+// atomicWrite writes a word by ATOMIC_WRITE, and checks that the words before and after it do not
+// change.
 func atomicWrite(t *testing.T, a, b *end, qa verbs.QP) {
 	t.Helper()
 	must(t, b.mr.WriteAt(bytes.Repeat([]byte{0xee}, 24), 40000))
@@ -149,7 +151,7 @@ func testFlush(t *testing.T, w *World) {
 	a.want(21, verbs.RemInvReqErr)
 }
 
-// messages are the operations that take a receive.
+// messages tests the operations that consume a receive.
 func messages(t *testing.T, a, b *end, qa, qb verbs.QP) {
 	for i := range uint64(4) {
 		must(t, qb.PostRecv(verbs.RecvWR{ID: 10 + i, SGL: []verbs.SGE{b.mr.SGE(int(i)*64, 64)}}))
@@ -245,7 +247,7 @@ func testUC(t *testing.T, w *World) {
 
 const qkey = 0x1234
 
-// datagram brings a queue pair for datagrams to RTS.
+// datagram makes a queue pair for datagrams and brings it to RTS; change may change its attributes.
 func (e *end) datagram(change func(*verbs.QPInit)) verbs.QP {
 	e.t.Helper()
 	q := e.qp(verbs.UD, change)
@@ -253,7 +255,8 @@ func (e *end) datagram(change func(*verbs.QPInit)) verbs.QP {
 	return q
 }
 
-// datagramIn is datagram in the partition that an entry of the table of P_Keys names.
+// datagramIn is like datagram; pkeyIndex is the index of the queue pair's partition in the P_Key
+// table.
 func (e *end) datagramIn(pkeyIndex int) verbs.QP {
 	e.t.Helper()
 	q := e.qp(verbs.UD, nil)
@@ -269,7 +272,7 @@ func (e *end) ready(q verbs.QP, init verbs.ToInit) {
 	must(e.t, q.ToRTS(verbs.ToRTS{}))
 }
 
-// testUD sends a datagram, and one back to the address in its GRH.
+// testUD sends a datagram, and answers it by a datagram to the source address in its GRH.
 func testUD(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	ask, answer := a.datagram(nil), b.datagram(nil)
@@ -316,7 +319,7 @@ func testUD(t *testing.T, w *World) {
 	wantErr(t, "an address of no host", err, verbs.ErrUnreachable)
 }
 
-// testSRQ lets two queue pairs take their receives from one queue.
+// testSRQ lets two queue pairs take their receives from one shared receive queue.
 func testSRQ(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	srq, err := b.pd.CreateSRQ(verbs.SRQInit{MaxWR: 4, MaxSGE: 2})

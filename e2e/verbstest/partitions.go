@@ -8,9 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// testPartitions sends in partitions in which the NICs can talk, and in one in which both are
-// limited members: what they send there is dropped without an answer. Connections and datagrams see
-// that as loss.
+// testPartitions sends in two partitions in which the NICs can communicate, and in one in which
+// both are limited members. Packets of the latter are dropped without an answer, so connections and
+// datagrams see them as lost.
 func testPartitions(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	for i, e := range []*end{a, b} {
@@ -43,8 +43,9 @@ func testPartitions(t *testing.T, w *World) {
 	testDialPartitions(t, w, a, b)
 }
 
-// testDatagramPartitions sends a datagram in each partition. The one that is dropped is sent before
-// one that arrives.
+// testDatagramPartitions sends a datagram in each partition, and then one in the first partition.
+// When the second datagram has arrived, the first one would have arrived, too, if it was not
+// dropped.
 func testDatagramPartitions(t *testing.T, w *World, a, b *end) {
 	ah, err := a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family})
 	must(t, err)
@@ -72,7 +73,8 @@ func testDatagramPartitions(t *testing.T, w *World, a, b *end) {
 	must(t, ah.Destroy())
 }
 
-// testDialPartitions connects in the partition that the initiator names.
+// testDialPartitions makes connections by the connection manager, in the partition that the
+// initiator names.
 func testDialPartitions(t *testing.T, w *World, a, b *end) {
 	if w.Managers[0] == nil {
 		return

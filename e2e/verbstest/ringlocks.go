@@ -13,19 +13,19 @@ import (
 const (
 	ringLocks       = 2
 	ringLockClients = 4
-	ringLockRounds  = 25 // of each client
-	lockMasterRing  = 4  // blocks
+	ringLockRounds  = 25 // how often each client takes a lock
+	lockMasterRing  = 4  // length of the master queue's ring in blocks
 	lockPool        = 1024
 	lockTicketAt    = lockPool
 	lockAskAt       = lockTicketAt + 8
 	lockData        = lockAskAt + 8
 )
 
-// ringLockTable is locks that a NIC hands out, and who has them.
+// ringLockTable has the locks that a NIC hands out, and checks that they are handed out correctly.
 type ringLockTable struct {
 	*lane
-	mu     sync.Mutex // guards holder and next
-	holder [ringLocks]int
+	mu     sync.Mutex        // guards holder and next
+	holder [ringLocks]int    // by lock: the client that has it; 0 means that it is free
 	next   [ringLocks]uint64 // by lock: the next ticket
 }
 
@@ -41,7 +41,8 @@ func newRingLockTable(e *end) *ringLockTable {
 	return l
 }
 
-// take notes that a client has got a lock with a ticket.
+// take is called when the NIC has given a lock to a client. It returns an error if another client
+// has the lock or the ticket is not the next one.
 func (l *ringLockTable) take(lock, client int, ticket uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,13 +61,13 @@ func (l *ringLockTable) release(lock int) {
 	l.holder[lock] = 0
 }
 
-// ringLockClient is a client of locks, with the program that serves it.
+// ringLockClient is a client that takes locks, with the NIC program that serves it.
 type ringLockClient struct {
 	*lane
 	number int
 	qp     verbs.QP
-	own    verbs.CQ // of qp
-	sends  int      // without completion
+	own    verbs.CQ // completion queue of qp
+	sends  int      // SENDs that have not completed
 }
 
 func newRingLockClient(e *end, locks redn.Mem, number int) *ringLockClient {
@@ -106,7 +107,7 @@ func (c *ringLockClient) send(n int) error {
 	return c.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{c.mr.SGE(c.dataAt()+lockAskAt, n)}})
 }
 
-// until takes completions until done, or until an answer has come.
+// until takes completions until done returns true or an answer of the NIC has come.
 func (c *ringLockClient) until(done func() bool) error {
 	var wc [1]verbs.WC
 	for !done() {
@@ -158,8 +159,8 @@ func (c *ringLockClient) round(l *ringLockTable, lock int) error {
 	return c.until(func() bool { return c.sends == 0 })
 }
 
-// testRingLocks lets threads take locks that the NIC hands out: one at a time has a lock, in the order
-// of the tickets, and each gets it.
+// testRingLocks lets threads take locks that the NIC hands out. A lock must have one holder at a
+// time, holders must come in the order of their tickets, and every thread must get its locks.
 func testRingLocks(t *testing.T, w *World) {
 	a, _ := w.ends(t)
 	l := newRingLockTable(a)

@@ -12,7 +12,8 @@ import (
 const (
 	// starterBlocks is the size of the rings of the queues that start loops.
 	starterBlocks = 16
-	// pauseCopies is how many requests main executes before an unrolled loop is taken for ended.
+	// pauseCopies is how many requests the queue main executes before a test takes an unrolled loop
+	// for ended.
 	pauseCopies = 5
 )
 
@@ -36,8 +37,8 @@ func newSearch(e *end) *search {
 	var err error
 	s.l, err = redn.Recycle(pool, s.loop.Queue, s.on.Queue)
 	must(e.t, err)
-	// The break does not replace the loop's last request by a NOP but by a SEND, which comes when all
-	// requests of the lap are complete.
+	// The break replaces the loop's last request by a SEND instead of a NOP. The test gets this SEND
+	// when all requests of the last lap are complete.
 	tell := sendring.Entry{Op: sendring.Send}
 	must(e.t, Search(s.l, s.loop.Queue, s.on.Queue, s.data, pool.Put(tell.AppendTo(nil)[:8])))
 	must(e.t, s.mr.WriteAt(pool.Image(), s.dataAt()+LoopPool))
@@ -55,8 +56,8 @@ func (s *search) start(rnd *rand.Rand, id int) {
 	s.load(s.loop, s.on, s.second, s.main)
 }
 
-// testRecycledLoop runs recycled loops, starts them again and again, and compares them with the same
-// loop in Go: over the wraps of their 16-bit counts.
+// testRecycledLoop starts recycled loops many times, so that their 16-bit counts wrap around, and
+// compares the results with those of the same loop in Go.
 func testRecycledLoop(t *testing.T, w *World) {
 	a, _ := w.ends(t)
 	lanes := lanesOf(a, newSearch)
@@ -75,8 +76,8 @@ func testRecycledLoop(t *testing.T, w *World) {
 	}
 }
 
-// unrolled is a lane with an unrolled loop. A break stops its queue for good, so each input has queues
-// of its own.
+// unrolled is a lane with an unrolled loop. A break stops the loop's queue for ever, so each input
+// has its own queues.
 type unrolled struct {
 	*lane
 	main, q, on *ringed
@@ -99,7 +100,7 @@ func (u *unrolled) start(rnd *rand.Rand, id int) {
 	u.on = u.queue("on", UnrolledOnBlocks, verbs.RingInit{Blocks: UnrolledOnBlocks, Managed: true})
 	pool := redn.NewPool(u.data.At(LoopPool, LoopData-LoopPool))
 	must(u.t, Unrolled(pool, u.q.Queue, u.on.Queue, u.data))
-	u.q.Append(sendring.Entry{Op: sendring.Send}) // comes if no break stops the queue
+	u.q.Append(sendring.Entry{Op: sendring.Send}) // is executed if no break stops the queue
 	u.main.Enable(u.q.Queue)
 	u.want, u.broken = UnrolledInput(rnd, u.d)
 	must(u.t, u.mr.WriteAt(append(u.d, pool.Image()...), u.dataAt()))
@@ -107,8 +108,8 @@ func (u *unrolled) start(rnd *rand.Rand, id int) {
 	u.load(u.q, u.on, u.main)
 }
 
-// executed waits until the loop has executed as many iterations as it should: each completes one
-// request of on.
+// executed waits until the loop has executed the expected number of iterations, want. Each
+// iteration completes one request of the queue on.
 func (u *unrolled) executed() {
 	u.t.Helper()
 	for range u.want {
@@ -118,8 +119,9 @@ func (u *unrolled) executed() {
 	}
 }
 
-// pause lets the NIC execute requests of main, which tells when they are complete. A loop that goes on
-// behind its break executes some iterations meanwhile.
+// pause lets the NIC execute some requests of the queue main, and a SEND that tells the test when
+// they are complete. If the break has failed to stop the loop, the loop executes further iterations
+// in this time, and check notices them.
 func (u *unrolled) pause(id int) {
 	u.t.Helper()
 	for range pauseCopies {
@@ -141,8 +143,8 @@ func (u *unrolled) check(run int) {
 	}
 }
 
-// testUnrolledLoop runs unrolled loops, of which a break ends some, and compares them with the same
-// loop in Go.
+// testUnrolledLoop runs unrolled loops, some of which end by a break, and compares the results with
+// those of the same loop in Go.
 func testUnrolledLoop(t *testing.T, w *World) {
 	a, _ := w.ends(t)
 	lanes := lanesOf(a, newUnrolled)

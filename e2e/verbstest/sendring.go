@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// ringLanes is how many programs the NIC executes side by side. A NIC executes few entries of a
-	// ring at a time and then waits, as hardware takes its time; the rings share this wait.
+	// ringLanes is how many programs the NIC executes at the same time, to make the tests faster:
+	// the NIC executes a few entries of each ring and then waits, as long as hardware would take.
 	ringLanes = 8
-	// laneRuns is how many constructs one program of testSendRing has, one behind the other.
+	// laneRuns is how many constructs one program of testSendRing has in sequence.
 	laneRuns = 16
-	// laneBlocks is the size of the rings of testSendRing. A construct has at most 17 blocks.
+	// laneBlocks is the size of the rings of testSendRing in blocks. A construct has at most 17.
 	laneBlocks = 512
-	// laneSlot is the memory of a construct.
+	// laneSlot is the size of a construct's memory in bytes.
 	laneSlot = (ConstructData + 7) &^ 7
 )
 
 // ringInputs returns how many random inputs of a construct a test tries on a NIC in real time:
-// 100,000 with RDMALAB_LONG, or few.
+// 100,000 if the environment variable RDMALAB_LONG is set, otherwise few.
 func ringInputs(few int) int {
 	if os.Getenv("RDMALAB_LONG") != "" {
 		return 100_000
@@ -33,25 +33,25 @@ func ringInputs(few int) int {
 	return few
 }
 
-// lane is memory with send rings in it and data behind them. Each queue is its own peer. What it
-// receives completes to the queue of the end, so a SEND tells the program that the queue has come
-// to this request.
+// lane is a region with send rings, followed by data. Each queue pair is connected to itself. Its
+// receives complete to the completion queue of the end. So a SEND in a ring tells the test that the
+// NIC has executed the ring up to this SEND.
 type lane struct {
 	*end
 	mr   verbs.MR
 	all  redn.Mem
-	used int // bytes of mr
+	used int // bytes of mr that rings occupy
 	data redn.Mem
 }
 
-// ringed is a queue of a lane.
+// ringed is a queue pair of a lane, with its send ring.
 type ringed struct {
 	*redn.Queue
 	qp verbs.RingQP
-	cq verbs.CountedCQ // of its requests
+	cq verbs.CountedCQ // completion queue of its requests
 }
 
-// newLane makes a lane for rings of a number of blocks, and data.
+// newLane makes a lane with space for rings of blocks blocks in all, and data bytes of data.
 func newLane(e *end, blocks, data int) *lane {
 	e.t.Helper()
 	mr, err := e.pd.RegMR(nil, blocks*sendring.BlockSize+data, full)
@@ -61,11 +61,11 @@ func newLane(e *end, blocks, data int) *lane {
 	return l
 }
 
-// dataAt is the offset of the data in the region.
+// dataAt returns the offset of the data in the region.
 func (l *lane) dataAt() int { return int(l.data.Addr - l.all.Addr) }
 
-// queue makes a queue in the next blocks of the lane. Its requests complete to a queue of depth
-// completions; with depth 0 they are only counted.
+// queue makes a queue pair with a send ring in the next free blocks of the lane. Its requests
+// complete to a completion queue of the given depth; if depth is 0, completions are only counted.
 func (l *lane) queue(name string, depth int, ring verbs.RingInit) *ringed {
 	l.t.Helper()
 	q := l.ring(name, depth, ring, func(*verbs.QPInit) {})
@@ -73,7 +73,7 @@ func (l *lane) queue(name string, depth int, ring verbs.RingInit) *ringed {
 	return q
 }
 
-// counted makes a queue of depth completions; with depth 0 they are only counted.
+// counted makes a completion queue of the given depth; if depth is 0, completions are only counted.
 func (l *lane) counted(depth int) verbs.CountedCQ {
 	l.t.Helper()
 	c, err := l.ctx.CreateCQ(max(1, depth))
@@ -88,7 +88,7 @@ func (l *lane) counted(depth int) verbs.CountedCQ {
 	return counted
 }
 
-// ring is queue without the connection; change may change the attributes of the queue pair.
+// ring is like queue, but does not connect the queue pair; change may change its attributes.
 func (l *lane) ring(name string, depth int, ring verbs.RingInit, change func(*verbs.QPInit)) *ringed {
 	l.t.Helper()
 	c := l.counted(depth)
@@ -108,7 +108,7 @@ func (l *lane) ring(name string, depth int, ring verbs.RingInit, change func(*ve
 	}, q, c}
 }
 
-// destroy ends a queue; the next one may use its blocks.
+// destroy destroys the queue that was made last. The next one gets its blocks.
 func (l *lane) destroy(q *ringed) {
 	l.t.Helper()
 	must(l.t, q.qp.Destroy())
@@ -116,8 +116,9 @@ func (l *lane) destroy(q *ringed) {
 	l.used -= q.Ring.Len
 }
 
-// load writes what was appended to queues, and rings the doorbells. A queue with a doorbell is
-// behind the managed ones, so that their requests are in memory when it starts.
+// load writes the requests that were appended to queues into their rings, and rings the doorbells
+// of queues that are not managed. These come last in the list, so that the requests of the managed
+// queues are in memory when the NIC starts.
 func (l *lane) load(queues ...*ringed) {
 	l.t.Helper()
 	for _, q := range queues {
@@ -134,13 +135,14 @@ func (l *lane) load(queues ...*ringed) {
 	}
 }
 
-// tells lets a queue receive its own next SEND, which completes with the ID.
+// tells posts a receive with this ID for the next SEND of the queue to itself.
 func (l *lane) tells(q *ringed, id int) {
 	l.t.Helper()
 	must(l.t, q.qp.PostRecv(verbs.RecvWR{ID: uint64(id)}))
 }
 
-// told waits for the SENDs of n queues and returns their IDs.
+// told waits until the receives that tells has posted for n queues have completed. It returns their
+// IDs.
 func (e *end) told(n int) (ids []uint64) {
 	e.t.Helper()
 	for range n {
@@ -153,7 +155,7 @@ func (e *end) told(n int) (ids []uint64) {
 	return ids
 }
 
-// batch is a lane that executes constructs without loops, many in one program.
+// batch is a lane with a program of many constructs without loops.
 type batch struct {
 	*lane
 	main, second *ringed
@@ -182,7 +184,7 @@ func (b *batch) start(rnd *rand.Rand, id, first, n int) {
 	b.load(b.second, b.main)
 }
 
-// check compares the results with those in Go.
+// check compares the results of the constructs with those of the same statements in Go.
 func (b *batch) check(first int) {
 	b.t.Helper()
 	must(b.t, b.mr.ReadAt(b.d, b.dataAt()))
@@ -201,9 +203,9 @@ func lanesOf[T any](e *end, make func(*end) *T) (lanes [ringLanes]*T) {
 	return lanes
 }
 
-// testSendRing executes the constructs of package redn, which a program has written into the memory of
-// send rings, with random operands, compares them with the same statements in Go, and ends a queue pair
-// whose entry cannot be executed.
+// testSendRing executes the constructs of package redn with random operands, and compares the
+// results with those of the same statements in Go. Then it executes an entry with an unknown
+// opcode, which must take its queue pair to the error state.
 func testSendRing(t *testing.T, w *World) {
 	a, _ := w.ends(t)
 	lanes := lanesOf(a, newBatch)

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// testCQEvents requests completion events; each is delivered once.
+// testCQEvents arms a completion queue: each arming gives one event.
 func testCQEvents(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	must(t, qb.PostRecv(make([]verbs.RecvWR, 4)...))
@@ -28,7 +28,7 @@ func testCQEvents(t *testing.T, w *World) {
 		t.Errorf("%+v", wc)
 	}
 	b.ctx.Runtime().Wait()
-	// A queue that waits for solicited ones passes over others.
+	// A queue that is armed for solicited completions gives no event for others.
 	must(t, b.cq.Arm(true))
 	must(t, qa.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Inline}))
 	b.next()
@@ -38,7 +38,8 @@ func testCQEvents(t *testing.T, w *World) {
 	if wc := b.next(); !wc.Solicited {
 		t.Errorf("not solicited: %+v", wc)
 	}
-	// A failure counts as solicited. What was there before the arming does not count.
+	// A completion with an error counts as solicited. Completions from before the arming give no
+	// event.
 	must(t, b.cq.Arm(true))
 	must(t, qb.ToError())
 	must(t, b.cq.WaitEvent(b.in(patience)))
@@ -64,7 +65,7 @@ func testDeadlines(t *testing.T, w *World) {
 		}
 	}
 	var wc [4]verbs.WC
-	for range 100 { // many empty polls
+	for range 100 { // polls of an empty queue
 		if n, err := a.cq.Poll(wc[:]); n != 0 || err != nil {
 			t.Fatalf("poll: %d, %v", n, err)
 		}
@@ -79,7 +80,7 @@ func testOverrun(t *testing.T, w *World) {
 	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.SendCQ = small }), b.qp(verbs.RC, nil)
 	connect(a, b, q, peer)
 	sent := 0
-	for ; sent < 64 && a.state(q) == verbs.StateRTS; sent++ { // a queue may hold some more than it was asked for
+	for ; sent < 64 && a.state(q) == verbs.StateRTS; sent++ { // the queue may be longer than requested
 		if err := q.PostSend(a.write(uint64(sent), b, 8)); err != nil {
 			t.Fatal(err)
 		}
@@ -90,14 +91,14 @@ func testOverrun(t *testing.T, w *World) {
 		t.Errorf("event of queue %d, want %d", ev.CQ, id.ID())
 	}
 	a.becomes(q, verbs.StateError)
-	for i := range uint64(4) { // what it was asked for is there, the oldest first
+	for i := range uint64(4) { // the requested number of completions is kept, the oldest first
 		if wc := nextOf(t, a, small); wc.ID != i || wc.Status != verbs.Success {
 			t.Errorf("completion %d: %+v", i, wc)
 		}
 	}
 }
 
-// testResizeCQ gives a queue that is full more room, and takes room away again.
+// testResizeCQ enlarges a completion queue that has completions, and later reduces it.
 func testResizeCQ(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	small, err := a.ctx.CreateCQ(4)
@@ -129,8 +130,8 @@ func testResizeCQ(t *testing.T, w *World) {
 	wantErr(t, "destroyed", small.Resize(8), verbs.ErrClosed)
 }
 
-// testModerateCQ delays events by a count of completions and by a period. Completions are there
-// without delay.
+// testModerateCQ delays completion events until a number of completions or a period. Completions
+// themselves can be polled without delay.
 func testModerateCQ(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	must(t, qb.PostRecv(make([]verbs.RecvWR, 8)...))
@@ -156,7 +157,7 @@ func testModerateCQ(t *testing.T, w *World) {
 	must(t, b.cq.Moderate(3, time.Hour))
 	must(t, b.cq.Arm(false))
 	receive(1)
-	must(t, b.cq.Moderate(0, 0)) // the event that is delayed comes
+	must(t, b.cq.Moderate(0, 0)) // the delayed event is given now
 	must(t, b.cq.WaitEvent(b.in(patience)))
 	must(t, b.cq.Arm(false))
 	receive(1)
@@ -169,7 +170,8 @@ func testModerateCQ(t *testing.T, w *World) {
 	wantErr(t, "destroyed", other.Moderate(2, 1), verbs.ErrClosed)
 }
 
-// testDestroyEndsWaits destroys a queue for which other threads wait.
+// testDestroyEndsWaits destroys a completion queue while other threads wait for completions and
+// events of it.
 func testDestroyEndsWaits(t *testing.T, w *World) {
 	a := w.end(t, 0)
 	var wg sync.WaitGroup
@@ -222,7 +224,7 @@ func testThreads(t *testing.T, w *World) {
 	wg.Wait()
 }
 
-// testClose closes a context with everything in it, and goes on with another one.
+// testClose closes a context that has objects and waiting threads, and opens another one.
 func testClose(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	mw, err := a.pd.AllocMW()
@@ -251,13 +253,13 @@ func testClose(t *testing.T, w *World) {
 	} {
 		wantErr(t, what, err, verbs.ErrClosed)
 	}
-	must(t, b.mr.Store64(0, 1)) // the other one is not touched
+	must(t, b.mr.Store64(0, 1)) // the peer's context still works
 	b.state(qb)
 	if w.Again == nil {
 		t.Skip("this world opens each NIC once")
 	}
 	again := w.Again(t, 0)
-	must(t, second(again.AllocDM(again.Device().MaxDM))) // all of it came back
+	must(t, second(again.AllocDM(again.Device().MaxDM))) // all device memory is free again
 }
 
 // drain takes asynchronous events until an error.
@@ -301,7 +303,7 @@ func testDown(t *testing.T, w *World) {
 	fresh.want(2, verbs.Success)
 }
 
-// testFaults are those of single objects, and of the link.
+// testFaults makes single objects of a NIC and the link fail, and expects the asynchronous events.
 func testFaults(t *testing.T, w *World) {
 	if w.Faults == nil {
 		t.Skip("nothing makes the NICs of this world fail")
@@ -389,7 +391,7 @@ func testConnect(t *testing.T, w *World) {
 	wantErr(t, "accept after close", second(l.Accept(clock.Never)), verbs.ErrClosed)
 }
 
-// disconnecter is a manager whose connections can be ended.
+// disconnecter is implemented by connection managers that can end a connection.
 type disconnecter interface {
 	Disconnect(qp verbs.QP, deadline clock.Time) error
 	AwaitDisconnect(qp verbs.QP, deadline clock.Time) error
@@ -408,7 +410,8 @@ func testDisconnect(t *testing.T, w *World, a, b *end, qa, qb verbs.QP) {
 	wantErr(t, "second end", x.Disconnect(qa, a.in(patience)), verbs.ErrState)
 }
 
-// testAttributes asks for what was set.
+// testAttributes sets the attributes of a queue pair, and checks that a query returns them. It also
+// checks the device's attributes and the runtime.
 func testAttributes(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	dev := a.ctx.Device()

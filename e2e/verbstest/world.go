@@ -11,22 +11,24 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// World has two NICs on a link, A and B, as one application uses them.
+// World has two NICs that are joined by a link, A (index 0) and B (index 1). The test uses both as
+// one application.
 type World struct {
 	// Contexts are fresh, one on each NIC. The tests may close them.
 	Contexts [2]verbs.Context
 	// Again opens one more context on a NIC; nil if that is not possible.
 	Again func(t testing.TB, nic int) verbs.Context
-	// Managers make connections for the contexts; nil if there are none. Family is the index of a
-	// GID that the NICs reach each other by.
+	// Managers are the connection managers of the contexts; nil if there are none. Family is the
+	// index, in the GID table of both NICs, of the GIDs that the tests use.
 	Managers [2]rdmacm.Manager
 	Family   int
-	// Faults make the NICs fail; nil if nothing here can.
+	// Faults make the NICs fail; nil if this implementation cannot.
 	Faults Faults
 }
 
-// PKeys are the tables of both NICs in a world whose partitions are tested: full members of the
-// first partition, one of them a limited member of the second, both limited members of the third.
+// PKeys are the P_Key tables of both NICs in a world whose partitions are tested. Both NICs are
+// full members of the first partition. In the second one, B is only a limited member. In the third
+// one, both are limited members, so they cannot communicate.
 var PKeys = [2][]uint16{{0xffff, 0x8001, 2}, {0xffff, 1, 2}}
 
 // Faults are the ways in which tests make a NIC fail.
@@ -38,7 +40,7 @@ type Faults interface {
 	OverrunCQs(nic int, n wire.QPN) error
 }
 
-// Test is one of the suite.
+// Test is one test of the suite.
 type Test struct {
 	Name string
 	Run  func(t *testing.T, w *World)
@@ -100,12 +102,13 @@ func Tests() []Test {
 	}
 }
 
-// patience bounds waits for events that are certain.
+// patience bounds waits for events that must come.
 const patience = 30 * time.Second
 
 const full = verbs.LocalWrite | verbs.RemoteRights | verbs.MWBind
 
-// end is one side of a connection with one object of each kind.
+// end is one side of the test: a NIC with a context, and one protection domain, completion queue
+// and region in it.
 type end struct {
 	t   testing.TB
 	w   *World
@@ -153,13 +156,13 @@ func connect(a, b *end, qa, qb verbs.QP) {
 	b.up(qb, a, qa, func(*verbs.ToRTS) {})
 }
 
-// up brings a queue pair to RTS.
+// up brings queue pair q of e to RTS, connected to queue pair other of peer.
 func (e *end) up(q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS)) {
 	e.t.Helper()
 	e.upIn(0, q, peer, other, change)
 }
 
-// upIn is up in the partition with an index in the P_Key table.
+// upIn is like up; pkeyIndex is the index of the connection's partition in the P_Key table.
 func (e *end) upIn(pkeyIndex int, q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS)) {
 	e.t.Helper()
 	must(e.t, q.ToInit(verbs.ToInit{Access: verbs.RemoteRights, PKeyIndex: pkeyIndex}))
@@ -167,13 +170,13 @@ func (e *end) upIn(pkeyIndex int, q verbs.QP, peer *end, other verbs.QP, change 
 		DestQPN: other.QPN(), DestGID: peer.ctx.Device().GIDs[e.w.Family], SourceGID: e.w.Family, RecvPSN: 77,
 		PathMTU: verbs.MTU1024, MinRNRTimer: 1,
 	}))
-	// 0.5 s, eight times: a crowded machine may keep one of many threads waiting for long.
+	// Eight ACK timeouts of 0.5 s, because a thread may wait long for a processor of a busy machine.
 	rts := verbs.ToRTS{SendPSN: 77, Timeout: 17, RetryCount: 7, RNRRetry: 7}
 	change(&rts)
 	must(e.t, q.ToRTS(rts))
 }
 
-// pair is two ends with a connection of a kind.
+// pair opens both ends and connects a queue pair of each, of the given type.
 func (w *World) pair(t testing.TB, kind verbs.QPType) (a, b *end, qa, qb verbs.QP) {
 	t.Helper()
 	a, b = w.ends(t)
@@ -224,7 +227,7 @@ func (e *end) none() {
 	}
 }
 
-// event waits for an asynchronous event of a kind and passes over others.
+// event waits for an asynchronous event of a kind, and ignores other events.
 func (e *end) event(kind verbs.AsyncKind) verbs.AsyncEvent {
 	e.t.Helper()
 	for {
@@ -274,7 +277,8 @@ func wantErr(t testing.TB, what string, err, sentinel error) {
 	}
 }
 
-// wantIndex is wantErr for a list of work requests.
+// wantIndex is wantErr for a post of a list of work requests: the error must also name the request
+// at index.
 func wantIndex(t testing.TB, what string, err, sentinel error, index int) {
 	t.Helper()
 	wantErr(t, what, err, sentinel)

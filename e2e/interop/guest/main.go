@@ -1,6 +1,6 @@
 // Command guest is process 1 of the virtual machine: it loads the modules of the image, brings up
 // the interface and the soft-RoCE device on it, keeps guest/verbs.py running at virtio ports if the
-// image has it, and runs commands that arrive at another.
+// image has it, and runs commands that arrive at another virtio port.
 //
 // The kernel command line says rdmalab.ip=ADDR/BITS (any number of times), rdmalab.mtu=N.
 package main
@@ -187,8 +187,8 @@ func verbs(name string) {
 	}
 }
 
-// pythonVersion is what follows "python3." in the name of the interpreter; links are made by
-// scripts that never ran.
+// pythonVersion returns what follows "python3." in the name of the interpreter. The usual link
+// /usr/bin/python3 may be missing, because installation scripts of packages did not run.
 func pythonVersion() string {
 	names, _ := filepath.Glob("/usr/bin/python3.[0-9]*") // the pattern is right
 	for _, n := range names {

@@ -34,9 +34,10 @@ type Image struct {
 	Version        string // of the kernel
 }
 
-// Build makes an image in dir, whose parts it keeps there for the next time; name distinguishes
-// images that differ only in extra. The modules to load are in the image as modules/NN-NAME.ko, in
-// order. The error wraps ErrMissing when this machine cannot do it.
+// Build makes an image in dir, and keeps its parts there for later calls. name distinguishes images
+// that differ only in extra. The image has the kernel modules to load as modules/NN-NAME.ko, where
+// NN gives their order. The error wraps ErrMissing if this machine lacks something that Build
+// needs.
 func Build(ctx context.Context, dir, name string, extra []File) (*Image, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, fmt.Errorf("%w: the image is for amd64 machines", ErrMissing)
@@ -61,7 +62,8 @@ func Build(ctx context.Context, dir, name string, extra []File) (*Image, error) 
 	return img, img.finish(base, extra)
 }
 
-// base unpacks the packages, unless that was done before from the same ones.
+// base unpacks the packages into the archive base, unless an earlier call has done so with the same
+// packages.
 func (img *Image) base(ctx context.Context, debs, base string) error {
 	stamp := base + ".of"
 	names, err := filepath.Glob(filepath.Join(debs, "*.deb"))
@@ -124,7 +126,8 @@ func writeArchive(name string, fill func(*cpio) error) (err error) {
 	return errors.Join(c.end(), w.Flush())
 }
 
-// finish joins the packages' archive and one of the caller's files, folders to mount on among them.
+// finish writes the initrd: the archive of the packages, followed by an archive with mount points
+// and the caller's files.
 func (img *Image) finish(base string, extra []File) error {
 	b, err := os.ReadFile(base)
 	if err != nil {

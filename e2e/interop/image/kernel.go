@@ -114,7 +114,7 @@ func (k *kernelParts) inOrder() ([]string, error) {
 	return order, nil
 }
 
-// dependencies reads which modules a module says that it needs.
+// dependencies returns the names of the modules that a module needs.
 func dependencies(module []byte) ([]string, error) {
 	f, err := elf.NewFile(bytes.NewReader(module))
 	if err != nil {
@@ -144,8 +144,8 @@ const (
 	sector        = 512
 )
 
-// unwrap takes the kernel proper out of a bzImage. An emulated processor boots it seconds sooner
-// than it unpacks it.
+// unwrap extracts the kernel, an ELF file, from a bzImage. That saves several seconds at boot,
+// because an emulated processor is slow at unpacking the kernel.
 func unwrap(ctx context.Context, bzImage []byte) ([]byte, error) {
 	if len(bzImage) < payloadLength+4 {
 		return nil, errors.New("kernel image is too short")
@@ -159,7 +159,7 @@ func unwrap(ctx context.Context, bzImage []byte) ([]byte, error) {
 	if from < 0 || to > len(bzImage) || to-from < 8 {
 		return nil, errors.New("kernel image has no payload")
 	}
-	// The last four bytes are the length of what is packed.
+	// The last four bytes of the payload are the length of the unpacked kernel.
 	elfImage, err := decompress(ctx, bzImage[from:to-4])
 	if err == nil && !bytes.HasPrefix(elfImage, []byte(elf.ELFMAG)) {
 		err = errors.New("payload of the kernel image is no ELF file")
@@ -167,7 +167,7 @@ func unwrap(ctx context.Context, bzImage []byte) ([]byte, error) {
 	return elfImage, err
 }
 
-// decompress unpacks what the kernel's build packs with.
+// decompress unpacks b. It knows the formats that builds of the kernel use: gzip, xz and zstd.
 func decompress(ctx context.Context, b []byte) ([]byte, error) {
 	var tool string
 	switch {

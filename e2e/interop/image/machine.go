@@ -31,13 +31,14 @@ type Machine struct {
 	// Verbs is the path of the sockets for guest/verbs.py, each with its number appended; "" means
 	// that the image has no such program.
 	Verbs string `json:"verbs"`
-	// KVM: the processors are the machine's, not emulated ones.
+	// KVM: the virtual machine uses the processors of this machine by KVM, not emulated ones.
 	KVM     bool   `json:"kvm"`
 	Console string `json:"console"` // file
 }
 
-// Args are QEMU's arguments. The processors are emulated by default, because not every machine has
-// KVM; with pclmulqdq emulated, rxe's CRC would be slower. One of two is left to the driver when a
+// Args returns QEMU's arguments. The processors are emulated unless KVM is set, because not every
+// machine has KVM. They lack the instruction pclmulqdq: rxe's CRC would be slower with the emulated
+// instruction. There are two processors by default, so that one is left to the driver when a
 // program polls.
 func (m *Machine) Args() []string {
 	line := fmt.Sprintf("console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off tsc=reliable rdmalab.mtu=%d", m.MTU)
@@ -74,7 +75,7 @@ func (m *Machine) Args() []string {
 	return args
 }
 
-// offloads are what a socket of datagrams cannot do for a guest.
+// offloads lists the features of virtio-net that a datagram socket as link cannot provide.
 var offloads = []string{"csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ufo", "host_tso4", "host_tso6", "host_ufo"}
 
 func orElse(n, ifZero int) int {

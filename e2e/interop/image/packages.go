@@ -20,8 +20,7 @@ var wanted = []string{
 	"libc6", "libstdc++6",
 }
 
-// needless are the beginnings of names of packages that dependencies pull in for their installation
-// only.
+// needless are the beginnings of names of packages that are needed only to install other packages.
 var needless = []string{
 	"adduser_", "debconf_", "debianutils_", "dpkg_", "init-system-helpers_", "libgdbm", "libpam", "libperl", "lsb-base_",
 	"media-types_", "passwd_", "pci.ids_", "perl", "systemd", "tar_", "udev_",
@@ -30,7 +29,8 @@ var needless = []string{
 // kernelMeta is the package that depends on the stock kernel of this distribution.
 const kernelMeta = "linux-image-amd64"
 
-// fetch downloads all packages into dir, once for each list of packages, and names the kernel's.
+// fetch downloads all packages into dir, unless dir has them already. It returns the name of the
+// kernel's package.
 func fetch(ctx context.Context, dir string) (kernel string, err error) {
 	out, err := command(ctx, "apt-cache", "depends", kernelMeta)
 	if err != nil {
@@ -56,7 +56,7 @@ func fetch(ctx context.Context, dir string) (kernel string, err error) {
 	if err := os.MkdirAll(filepath.Join(dir, "partial"), 0o755); err != nil {
 		return "", err
 	}
-	// An empty list of installed packages makes apt fetch everything that is depended on.
+	// With an empty list of installed packages apt fetches all dependencies.
 	status := filepath.Join(dir, "installed")
 	if err := os.WriteFile(status, nil, 0o600); err != nil {
 		return "", err
@@ -76,7 +76,7 @@ func fetch(ctx context.Context, dir string) (kernel string, err error) {
 	return kernel, os.WriteFile(stamp, []byte(list), 0o600)
 }
 
-// command runs a program and returns its output; the error holds what it said.
+// command runs a program and returns its output. The error contains the program's error message.
 func command(ctx context.Context, name string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	var exit *exec.ExitError
@@ -105,7 +105,7 @@ func contents(ctx context.Context, deb string, f func(h *tar.Header, r io.Reader
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	_, copyErr := io.Copy(io.Discard, pipe) // so that it ends by itself
+	_, copyErr := io.Copy(io.Discard, pipe) // so that dpkg-deb can write the rest and end
 	return errors.Join(err, copyErr, cmd.Wait())
 }
 
@@ -152,7 +152,8 @@ func unpack(c *cpio, h *tar.Header, r io.Reader) error {
 	return nil
 }
 
-// merged moves what packages still ship in /bin and /lib to where it is found.
+// merged returns the path of a package's file below usr: some packages still have files in bin,
+// sbin and lib, which are links to folders of usr.
 func merged(name string) string {
 	for _, d := range []string{"bin/", "sbin/", "lib/", "lib64/"} {
 		if strings.HasPrefix(name, d) {
@@ -162,7 +163,8 @@ func merged(name string) string {
 	return name
 }
 
-// useful reports whether a file is worth its place in memory.
+// useful reports whether the image needs a file. The image is in the guest's memory, so other files
+// are left out.
 func useful(name string) bool {
 	const provider = "usr/lib/x86_64-linux-gnu/libibverbs/"
 	switch {
