@@ -29,7 +29,7 @@ const (
 	pluginKind = "application/vnd.docker.plugins.v1.1+json"
 	// maxRequest bounds a request of the engine, in bytes.
 	maxRequest = 1 << 20
-	// driverHeaderWait bounds how long the header of a request may take.
+	// driverHeaderWait bounds how long the driver waits for the header of a request.
 	driverHeaderWait = 5 * time.Second
 	// idShown is how many characters of an endpoint's ID are in the alias of its port.
 	idShown = 32
@@ -174,8 +174,8 @@ func checkID(what, id string) error {
 	return nil
 }
 
-// createNetwork handles CreateNetwork: it notes in a file to which host the network belongs as
-// link.
+// createNetwork handles CreateNetwork: it writes a file that names the host whose link the network
+// is.
 func (d *driver) createNetwork(r *request) (any, error) {
 	if err := checkID("NetworkID", r.NetworkID); err != nil {
 		return nil, err

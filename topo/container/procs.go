@@ -119,8 +119,8 @@ func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
 	return pids, nil
 }
 
-// Adopt puts a process of this machine into the cgroup of a host's container. So the process is
-// stopped together with the host.
+// Adopt puts a process of this machine into the cgroup of a host's container, so that a hang of the
+// host stops this process, too.
 func (h *Hosts) Adopt(ctx context.Context, host string, pid int) error {
 	l, err := h.incarnation(ctx, host)
 	if err != nil {

@@ -2,8 +2,8 @@
 // command fixes it.
 //
 // A Probe is a name and a function that examines a System and returns a Finding. A System is a
-// struct of functions, which tests replace; Machine returns the one of this machine. Probes undo
-// every change to the machine before they return.
+// struct of functions by which probes access a machine; Machine returns the System of this machine,
+// and tests use their own. Probes undo every change to the machine before they return.
 package doctor
 
 import "context"

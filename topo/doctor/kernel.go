@@ -16,7 +16,8 @@ import (
 // asRoot is the fix for checks that need root.
 const asRoot = "sudo rdmalab doctor"
 
-// withLink returns the fix for a check that needs a link and a port, when l has failed.
+// withLink returns the fix for a check that needs a link and a port, if making them has failed with
+// the result l.
 func withLink(l Links) string {
 	switch {
 	case errors.Is(l.Err, nl.ErrPrivilege):
@@ -85,7 +86,7 @@ func lookKernel(_ context.Context, s *System) Finding {
 	case v < 5014:
 		return weaker(found, "hosts are killed process by process, which is not tested: 5.14 has cgroup.kill", "install Linux 6.6 or newer")
 	case v < 6006:
-		return weaker(found, "sockets instead of a tc program keep the kernel silent: 6.6 has tcx", "install Linux 6.6 or newer")
+		return weaker(found, "without tcx (Linux 6.6), sockets must keep the kernel from answering RoCEv2", "install Linux 6.6 or newer")
 	}
 	return good(found, "has all that rdmalab uses")
 }
@@ -111,7 +112,7 @@ func lookFolder(_ context.Context, s *System) Finding {
 
 // lookNamespaces makes a namespace of each kind that a node has.
 func lookNamespaces(_ context.Context, s *System) Finding {
-	const means = "every host of a rack lives in namespaces of its own"
+	const means = "every host of a rack has its own namespaces"
 	var names, lost []string
 	var why error
 	for _, n := range []struct {
@@ -188,8 +189,8 @@ func lookRing(_ context.Context, s *System) Finding {
 	return good("TPACKET_V2 "+l.Port.Receive, "frames are received without a system call")
 }
 
-// lookBypass checks whether frames bypass the kernel's queueing layer. If they do not, the port
-// works and says so in a note.
+// lookBypass checks whether sent frames bypass the kernel's queueing layer. If they do not, the
+// port works, and one of its notes says so.
 func lookBypass(_ context.Context, s *System) Finding {
 	l := s.Links()
 	if l.Err != nil || l.PortErr != nil {

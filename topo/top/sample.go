@@ -215,8 +215,8 @@ func (r *rates) rank(q *QP) int {
 }
 
 // mixed puts the queue pairs into the order in which they are shown. list is in the order of rank.
-// If more queue pairs have failed than half of the rows show, active ones come before the rest of
-// them.
+// If the failed queue pairs would fill more than half of the rows, active ones come before the
+// other failed ones.
 func (r *rates) mixed(list []QP, rows int) []QP {
 	count := func(rank int) (n int) {
 		for i := range list {

@@ -130,7 +130,7 @@ func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	case errors.Is(err, syscall.ENOSPC):
 		return diskFull(file)
 	case errors.Is(err, syscall.EPIPE):
-		return fmt.Errorf("the reader of the capture has gone after about %d packets", c.Packets)
+		return fmt.Errorf("the program that reads the capture has ended after about %d packets", c.Packets)
 	case errors.As(err, &failed):
 		return fmt.Errorf("%s: %w", f.file, err)
 	case errors.Is(err, context.Canceled) || (err != nil && cmd.Context().Err() != nil):

@@ -169,7 +169,7 @@ func (x *experimentSwitch) restore() (err error) {
 		_, _ = fmt.Fprintf(x.cmd.ErrOrStderr(), "the switch has its rules back and keeps program %s: %v\n", kept.name, err) // only a note
 		return nil
 	}
-	return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` puts back what was there", x.now, err, x.was.name)
+	return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` loads the former program", x.now, err, x.was.name)
 }
 
 // atOnce calls f for all hosts at the same time, and joins the errors.

@@ -35,7 +35,7 @@ func healCmd() *cobra.Command {
 		ValidArgsFunction: completeFaults,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if (len(ids) > 0 && (all || link != "")) || (all && link != "") {
-				return badUse("say IDs, --link or --all: one of them")
+				return badUse("give IDs, --link or --all, but only one of them")
 			}
 			rack, paths, err := rackOf(cmd)
 			if err != nil {

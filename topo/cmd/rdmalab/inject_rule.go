@@ -81,10 +81,10 @@ func (f *ruleFlags) rule(kind, amount string) (fault.Rule, error) {
 		r.Count = 1
 	}
 	if strings.HasPrefix(f.id, tearPrefix) || f.id != "" && r.Kind == fault.Tear {
-		return r, fmt.Errorf("--id %s: a tear is called %sHOST, and nothing else is", f.id, tearPrefix)
+		return r, fmt.Errorf("--id %s: a rule of kind tear has the name %sHOST, and no other rule may have such a name", f.id, tearPrefix)
 	}
 	if f.set("for") && f.lasting <= 0 {
-		return r, fmt.Errorf("--for %v: it must be longer than nothing", f.lasting)
+		return r, fmt.Errorf("--for %v: use a time above 0, like 10s", f.lasting)
 	}
 	if err := f.match(&r.Match); err != nil {
 		return r, err
@@ -134,7 +134,7 @@ func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 		return err
 	case fault.Blackhole:
 		if amount != "" {
-			return fmt.Errorf("blackhole takes no amount: %q; it swallows everything", amount)
+			return fmt.Errorf("blackhole takes no amount: %q; it loses every frame", amount)
 		}
 		return nil
 	}

@@ -72,7 +72,7 @@ func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Write
 	return func() error {
 		defer free()
 		if err := putProgram(cmd, was); err != nil {
-			return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` puts back what was there", want, err, was.name)
+			return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` loads the former program", want, err, was.name)
 		}
 		_, _ = fmt.Fprintf(told, "the switch has %v again\n", was)
 		return nil

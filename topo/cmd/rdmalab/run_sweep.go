@@ -246,7 +246,7 @@ func (s *sweep) open() (have map[string]bool, err error) {
 	case err != nil:
 		return nil, err
 	case len(data) > 0 && !s.resume:
-		return nil, fmt.Errorf("%s has results already: --resume goes on with what it lacks; or choose another file", s.out)
+		return nil, fmt.Errorf("%s has results already: --resume runs what the file lacks; or choose another file", s.out)
 	}
 	whole := data[:strings.LastIndexByte(string(data), '\n')+1]
 	list, err := parseRecords(s.out, whole)

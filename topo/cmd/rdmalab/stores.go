@@ -70,7 +70,7 @@ func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Stat
 		}
 		for _, h := range hosts {
 			if hasStore(status(h), s.Name) {
-				return fmt.Errorf("the store %s is up on %s, and has the memory of the same servers: `rdmalab %s stop` first", s.Name, h, s.Name)
+				return fmt.Errorf("the store %s is up on %s, and uses the memory of the same servers: run `rdmalab %s stop` first", s.Name, h, s.Name)
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	d := &doer{ctx: ctx, cfg: &cfg, running: make(map[int]context.CancelFunc)}
 	defer func() {
-		d.mu.Lock() // so that no command begins meanwhile
+		d.mu.Lock() // while it is held, no command can begin
 		cancel()
 		d.mu.Unlock()
 		d.work.Wait()
