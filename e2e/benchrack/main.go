@@ -159,7 +159,8 @@ func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) (err erro
 	return nil
 }
 
-// measure runs the command of a measure, or its two commands.
+// measure runs the command of a measure, together with the command of the other end if the measure
+// has one. It returns the output of the first.
 func (b bench) measure(ctx context.Context, m measure) ([]byte, error) {
 	if m.server != nil {
 		return pair(ctx, b.command(m.server), b.command(m.args))

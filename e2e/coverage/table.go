@@ -60,7 +60,7 @@ const (
 	markNever   = ""
 )
 
-// print writes one table a section, in Markdown.
+// print writes a Markdown table for each section.
 func (t *table) print(w io.Writer, full bool) {
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to the terminal
 	p("# What the tests have seen happen to queue pairs\n\nLetters say which tests: t transport, e engine, s simulator. %s: none, and one must. %s: none, and none must.\n"+

@@ -18,7 +18,7 @@ import (
 type planted struct {
 	name string
 	file string
-	// was occurs once in the file; in the version with the bug, is replaces it.
+	// was is a text that occurs once in the file. To plant the bug, it is replaced by the text is.
 	was, is string
 	// by says what must notice the bug: a package and a test of it ("clover TestSettle"), or a
 	// scenario with the arguments of `rdmalab sim` ("sim clover --mix wear"), of whose first 1,000

@@ -161,7 +161,8 @@ func testAtomics(t *testing.T, w *World) {
 	if v, err := b.mr.Load64(128); v != 2*rounds || err != nil {
 		t.Errorf("sum %d, %v; want %d", v, err, 2*rounds)
 	}
-	// A local store is not lost between the two halves of a remote atomic that fails to compare.
+	// A remote CMP_SWAP whose comparison fails must not undo a local store that the processor makes
+	// while the NIC executes it.
 	for i := range uint64(rounds) {
 		must(t, qa.PostSend(verbs.SendWR{Op: verbs.OpCmpSwap, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: word, RKey: b.mr.RKey(), CompareAdd: 1 << 40, Swap: 7}))
 		must(t, b.mr.Store64(128, i))

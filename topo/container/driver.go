@@ -38,7 +38,7 @@ const (
 	idInName = 9
 )
 
-// idShape is the syntax of the engine's IDs.
+// idShape is the syntax of the container engine's IDs of networks and endpoints.
 var idShape = regexp.MustCompile(`^[0-9a-f]{16,64}$`)
 
 // driver is a network driver of the engine. Each of its networks is the link of one host of a rack.

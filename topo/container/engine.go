@@ -35,7 +35,7 @@ type Engine struct {
 	http    *http.Client
 }
 
-// EngineError is an error that the engine has returned.
+// EngineError is an error that the container engine has returned.
 type EngineError struct {
 	Status  int
 	Message string

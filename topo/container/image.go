@@ -179,8 +179,8 @@ func (e *Engine) current(ctx context.Context) (id, program string, err error) {
 // name meanwhile.
 const maxLoads = 5
 
-// Ensure makes this image the one that the engine calls ImageName, and returns the engine's ID of
-// it. It removes the image that had the name before, unless a container uses it.
+// Ensure makes this image the one that the container engine calls ImageName, and returns the
+// engine's ID of it. It removes the image that had the name before, unless a container uses it.
 func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
 	before := ""
 	for range maxLoads {

@@ -128,7 +128,7 @@ func (u *unit) labels(rack string) map[string]string {
 // object is a JSON object of a request to the engine.
 type object = map[string]any
 
-// body returns the request that creates the container.
+// body returns the body of the engine request that creates the container.
 func (u *unit) body(rack, image string) object {
 	mode := "none"
 	switch {
@@ -154,7 +154,7 @@ func (u *unit) body(rack, image string) object {
 	return c
 }
 
-// body returns the request that creates the network.
+// body returns the body of the engine request that creates the network.
 func (c linkNet) body(rack string) object {
 	return object{
 		"Name": c.Name, "CheckDuplicate": true, "Driver": DriverName(rack), "IPAM": object{"Driver": "null"},

@@ -74,9 +74,9 @@ type hostWatch struct {
 	dirty       chan struct{}
 }
 
-// RunWatcher runs the watcher of a rack until ctx ends, in a process of the rack. The watcher
-// connects containers whenever the engine starts one, and is the engine's network driver for the
-// rack.
+// RunWatcher runs the watcher of a rack until ctx ends, in a process of the rack. Whenever the
+// container engine starts a container of the rack, the watcher connects it to the switch. The
+// watcher is also the engine's network driver for the rack.
 func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Logger) error {
 	w := &watcher{
 		plugger: plugger{rack: rack, paths: spec.PathsOf(rack.Name)}, hosts: NewHosts(rack.Name, s), log: logger,

@@ -27,8 +27,8 @@ const (
 	// the old one was refused.
 	WaySolo = ""
 	WayAsks = "asks"
-	// WayDriver is 1RMA in SoloRekey with keys that the driver of the region's owner replaces, and
-	// not a REKEY.
+	// WayDriver is 1RMA in SoloRekey, where the driver of the region's owner replaces keys, and no
+	// REKEY is used.
 	WayDriver = "driver"
 	// WayRoCE is RoCEv2 on the same links, with one connection between two hosts.
 	WayRoCE = "roce"

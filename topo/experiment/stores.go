@@ -262,7 +262,8 @@ func (b *contentionBody) paper(writes float64, clients int, steer string) (p pub
 	return p
 }
 
-// steering returns the state of a switch that steers.
+// steering returns the state of a switch that steers the requests that `what` names (writes, READs
+// or both) of the `hot` hottest keys; 0 means all keys. If what is steerNone, the switch forwards.
 func steering(what, mode string, hot int) Switch {
 	if what == steerNone {
 		return Switch{}

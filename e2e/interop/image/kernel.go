@@ -21,8 +21,8 @@ var drivers = []string{
 	"rdma_rxe", "ib_uverbs", "rdma_ucm", "ib_umad",
 }
 
-// moduleFolders are the parts of the kernel's modules that can hold them. All of them would be half
-// a gigabyte.
+// moduleFolders are the folders in which drivers and their dependencies are. Only these are read,
+// because all of the kernel's modules have half a gigabyte.
 var moduleFolders = []string{
 	"arch/x86/crypto", "crypto", "drivers/char", "drivers/infiniband/core", "drivers/infiniband/sw", "drivers/net/", "drivers/virtio", "fs/configfs",
 	"lib", "net/core",

@@ -184,7 +184,8 @@ func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, 
 	return out, nil
 }
 
-// injectOne installs a rule at the daemon that applies it.
+// injectOne installs a rule at the daemon that applies it: the host's for kind tear, otherwise the
+// switch's.
 func injectOne(ctx context.Context, paths spec.Paths, r fault.Rule) (fault.Rule, error) {
 	node, path, in, out := spec.SwitchName, "/faults", any(r), any(&r)
 	if r.Kind == fault.Tear {

@@ -111,7 +111,7 @@ func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 	return runPeer(cmd, f.from, hostd.PeerRequest{Perftest: &p, To: f.to, Port: f.port})
 }
 
-// runPeer runs one end on a host and prints the result.
+// runPeer makes a host run one end of a pingpong or a perftest, and prints the result.
 func runPeer(cmd *cobra.Command, host string, q hostd.PeerRequest) error {
 	client, err := hostControl(cmd, host)
 	if err != nil {

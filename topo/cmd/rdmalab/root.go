@@ -207,8 +207,8 @@ func hostNames(cmd *cobra.Command) []string {
 	return r.HostNames()
 }
 
-// must panics if err is not nil. It is for registering something for a flag, which fails only if
-// there is no such flag.
+// must panics if err is not nil. err is the result of registering a function for a flag, which
+// fails only if there is no such flag.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -118,7 +118,7 @@ func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	return &captureStream{stream, cancel}, nil
 }
 
-// captureStream is the stream of a capture. Close also ends the request.
+// captureStream is the stream of a capture. Close also ends the request to the switch.
 type captureStream struct {
 	io.ReadCloser
 	cancel context.CancelFunc

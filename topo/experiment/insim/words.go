@@ -32,7 +32,7 @@ const (
 	switchService = "memory"
 )
 
-// wordRun is one load of clients that contend for words in progress.
+// wordRun is a load in progress: clients that contend for words.
 type wordRun struct {
 	load   experiment.Words
 	rack   *simrack.Rack
