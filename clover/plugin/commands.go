@@ -101,7 +101,9 @@ func commands() store.Commands {
 				"operation with its response (the history). Then it looks for one order of the operations on each key that explains\n" +
 				"all responses and agrees with the times of the operations: the history is linearizable if there is such an order.\n" +
 				"The exit status is 1 if there is none. The store must have been started. You may inject faults, and crash and\n" +
-				"restart hosts, while check runs. If a memory server may crash, add --loss.",
+				"restart hosts, while check runs. If a memory server may crash, add --loss.\n\n" +
+				"check prints the number of operations, how many chains are broken, and how many nodes have leaked (are in a chain\n" +
+				"although no value needs them).",
 			Example: "  rdmalab inject loss 5% --link ms0 && rdmalab clover check --clients 8\n" +
 				"  (sleep 1; rdmalab crash md0; rdmalab restart md0; rdmalab clover start) & rdmalab clover check --rounds 2000",
 			From: true, Output: true, Running: true, New: newCheck,

@@ -91,7 +91,7 @@ func commands() store.Commands {
 				"With --recover, check first ends the connections of all clients that own blocks, finishes what they have begun, and\n" +
 				"leaves their blocks to others. If such a client is alive, it goes on as a new client; one of its operations may end\n" +
 				"without an answer.\n\n" +
-				"The exit status is 1 if something is wrong.",
+				"check prints what it has read and each error that it has found. The exit status is 1 if there is an error.",
 			Example: "  rdmalab fusee check\n" +
 				"  rdmalab inject loss 5% --link ms0 && rdmalab fusee check --clients 8 --rounds 500",
 			From: true, Output: true, New: newCheck,

@@ -66,7 +66,7 @@ func init() {
 		Stop: store.Command{
 			Short: "Stop the server and free the table",
 			Long: "stop ends the server's process and the programs of work requests that answer GETs, and frees the table: all keys\n" +
-				"are lost.",
+				"are lost. It prints nothing.",
 			Example: "  rdmalab nictable stop",
 		},
 		Further: map[string]store.Command{"item": {

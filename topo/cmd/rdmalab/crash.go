@@ -20,8 +20,8 @@ func crashCmd() *cobra.Command {
 			"  crash HOST        Every process on the host dies, and the host's link loses its carrier, as in a power failure.\n" +
 			"                    Registered memory and connections are lost.\n" +
 			"  crash HOST --app  All programs on the host die. The daemon of the host ends its services (for example, the service\n" +
-			"                    through which stores use memory) and running tests. The NIC goes on: registered memory stays, and\n" +
-			"                    existing connections can still reach it. New connections are not accepted.\n" +
+			"                    through which stores use memory) and running tests (`rdmalab perf`). The NIC goes on: registered\n" +
+			"                    memory stays, and existing connections can still reach it. New connections are not accepted.\n" +
 			"  crash HOST --nic  The NIC forgets its connections and memory regions, and answers nothing. Programs and the kernel's\n" +
 			"                    network go on.\n" +
 			"  crash switch      The process of the switch dies. No frame is forwarded.\n\n" +
