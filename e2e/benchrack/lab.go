@@ -34,7 +34,7 @@ type lab struct {
 	bench
 	img  *image.Image
 	rack *spec.Rack
-	cpus int // of each machine
+	cpus int // processors of each machine
 	kvm  bool
 }
 
@@ -139,7 +139,7 @@ type duel struct {
 // nic is one of the two NICs in a guest, as programs find it.
 type nic struct {
 	name, base string
-	gid        string // index of its IPv4 address
+	gid        string // index of its IPv4 address in its GID table
 	env        func(host string) []string
 }
 
@@ -164,7 +164,7 @@ func (l *lab) setup(ctx context.Context, dir string, s setup, t *tally) error {
 	if !l.kvm {
 		t.note = emulated
 	}
-	ctx, cancel := context.WithCancel(ctx) // ends the machines
+	ctx, cancel := context.WithCancel(ctx) // the machines end with this ctx
 	defer cancel()
 	vms, err := l.boot(ctx, dir, s)
 	defer func() {
@@ -296,7 +296,7 @@ func makeLinks(machines int) (ends [][]*os.File, err error) {
 			return nil, err
 		}
 		for i, fd := range fds {
-			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, linkBuffer) // helps if it is allowed
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, linkBuffer) // needs CAP_NET_ADMIN; without it the buffer stays small
 			ends[i] = append(ends[i], os.NewFile(uintptr(fd), "link"))
 		}
 	}

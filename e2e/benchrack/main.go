@@ -181,7 +181,7 @@ func (b bench) rdmalab(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.program, append([]string{"--rack", rackName}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // lets the command end what it began
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // the command can clean up, which it could not after SIGKILL
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.Output()
 	var exit *exec.ExitError

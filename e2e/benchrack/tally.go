@@ -10,7 +10,7 @@ import (
 
 // tally collects the figures of all rounds.
 type tally struct {
-	rows []*row // in the order of their first values
+	rows []*row // in the order in which their first values were added
 	// note says what limits the meaning of the figures; "" means nothing.
 	note string
 }

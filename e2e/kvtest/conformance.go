@@ -223,7 +223,7 @@ func deadlines(e *Env) error {
 		return err
 	}
 	began := e.Now()
-	_ = e.A.Put(key, kv.MakeValue(key, 2, 16), began) // either outcome is right
+	_ = e.A.Put(key, kv.MakeValue(key, 2, 16), began) // may succeed or fail
 	_, _ = e.B.Get(key, nil, began)                   // as above
 	if took := e.Now() - began; took > patience/2 {
 		return fmt.Errorf("operations whose deadline had passed took %v ns", int64(took))

@@ -19,7 +19,7 @@ type queue struct {
 	index  int // frames offered so far
 	closed bool
 	rx     packetio.Stats
-	notify []chan struct{} // of the waiters; capacity 1
+	notify []chan struct{} // one for each waiter, with capacity 1
 }
 
 func newQueue(depth int) *queue { return &queue{slots: make([]packetio.Frame, depth)} }
@@ -33,7 +33,7 @@ func (q *queue) put(frames []packetio.Frame) (sent, bytes, dropped int) {
 			copies = q.filter(q.index, f)
 		}
 		q.index++
-		sent++ // what the cable loses has been sent
+		sent++ // also a frame that the cable loses counts as sent
 		bytes += len(f.Data)
 		for range copies {
 			q.store(f)

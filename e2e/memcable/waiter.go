@@ -15,7 +15,7 @@ type Waiter struct {
 	spin   time.Duration
 	ring   chan struct{} // frames came or a port closed; capacity 1
 	woken  chan struct{} // Wake was called; capacity 1
-	timer  *time.Timer   // of Wait; nil until it has been needed
+	timer  *time.Timer   // limits Wait; nil until it is used for the first time
 	closed atomic.Bool
 }
 
@@ -109,7 +109,7 @@ func (w *Waiter) checkPorts() (bool, error) {
 func (w *Waiter) Wake() {
 	select {
 	case w.woken <- struct{}{}:
-	default: // one is pending already
+	default: // a wake-up is pending already
 	}
 }
 

@@ -46,7 +46,7 @@ func appendTo(name, line string) error {
 		return err
 	}
 	if _, err := f.WriteString(line); err != nil {
-		_ = f.Close() // the first error says it
+		_ = f.Close() // the error of the write is returned
 		return err
 	}
 	return f.Close()

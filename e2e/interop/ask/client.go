@@ -20,7 +20,7 @@ const KillLimit = 10 * time.Second
 // Client asks a guest over its command port. Several goroutines may use it.
 type Client struct {
 	enc  *json.Encoder
-	mu   sync.Mutex // guards the fields below, and writing
+	mu   sync.Mutex // guards the fields below, and writes to enc
 	next int
 	wait map[int]chan Answer // by ID; nil after the guest has gone
 }

@@ -162,7 +162,7 @@ func await(what string, ready func() bool) error {
 // port finds the device of a virtio port by its name.
 func port(name string) (dev string, err error) {
 	return dev, await("virtio port "+name, func() bool {
-		files, _ := filepath.Glob("/sys/class/virtio-ports/*/name") // the pattern is right
+		files, _ := filepath.Glob("/sys/class/virtio-ports/*/name") // Glob fails only if the pattern is malformed
 		for _, f := range files {
 			if b, err := os.ReadFile(f); err == nil && strings.TrimSpace(string(b)) == name {
 				dev = "/dev/" + filepath.Base(filepath.Dir(f))
@@ -190,7 +190,7 @@ func verbs(name string) {
 // pythonVersion returns what follows "python3." in the name of the interpreter. The usual link
 // /usr/bin/python3 may be missing, because installation scripts of packages did not run.
 func pythonVersion() string {
-	names, _ := filepath.Glob("/usr/bin/python3.[0-9]*") // the pattern is right
+	names, _ := filepath.Glob("/usr/bin/python3.[0-9]*") // Glob fails only if the pattern is malformed
 	for _, n := range names {
 		if v := strings.TrimPrefix(n, "/usr/bin/python3."); !strings.Contains(v, "-") {
 			return v
@@ -239,7 +239,7 @@ func serve() error {
 					if q.Signal != 0 {
 						sig = unix.Signal(q.Signal)
 					}
-					_ = cmd.Process.Signal(sig) // it may be over
+					_ = cmd.Process.Signal(sig) // the program may have ended
 				}
 				mu.Unlock()
 				continue
@@ -256,7 +256,7 @@ func serve() error {
 			running[q.ID] = cmd
 			mu.Unlock()
 			go func() {
-				_ = cmd.Wait() // the code says it
+				_ = cmd.Wait() // the answer has the exit code
 				answer(ask.Answer{ID: q.ID, Code: cmd.ProcessState.ExitCode(), Output: out.String()})
 			}()
 		}

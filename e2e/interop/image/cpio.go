@@ -18,7 +18,7 @@ const (
 type cpio struct {
 	w     io.Writer
 	inode uint32
-	seen  map[string]bool // folders
+	seen  map[string]bool // folders that the archive has
 	err   error
 }
 

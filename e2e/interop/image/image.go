@@ -23,15 +23,15 @@ const layout = 1
 
 // File is a file that the caller adds to the image.
 type File struct {
-	Name string // from the root, without a leading "/"
+	Name string // path from the root of the image, without a leading "/"
 	Mode fs.FileMode
 	Data []byte
 }
 
 // Image is a virtual machine, ready to boot.
 type Image struct {
-	Kernel, Initrd string // files
-	Version        string // of the kernel
+	Kernel, Initrd string // paths of the files
+	Version        string // version of the kernel
 }
 
 // Build makes an image in dir, and keeps its parts there for later calls. name distinguishes images

@@ -16,13 +16,13 @@ const FirstLink = 3
 
 // Machine is how a virtual machine is started.
 type Machine struct {
-	Kernel string `json:"kernel"` // files
+	Kernel string `json:"kernel"` // paths of the kernel and the initrd
 	Initrd string `json:"initrd"`
 	// Links are the MAC addresses of eth0, eth1, and so on; the other end of each is a socket of
 	// datagrams, one for each frame, that QEMU inherits from descriptor FirstLink on.
 	Links []wire.MAC `json:"links"`
 	MTU   int        `json:"mtu"`
-	Addrs []string   `json:"addrs"` // of eth0, with prefix lengths
+	Addrs []string   `json:"addrs"` // addresses of eth0, with prefix lengths
 	// Processors is how many the machine has; 0 means two.
 	Processors int `json:"processors"`
 	// Memory is in MiB; 0 means 768.
@@ -33,7 +33,7 @@ type Machine struct {
 	Verbs string `json:"verbs"`
 	// KVM: the virtual machine uses the processors of this machine by KVM, not emulated ones.
 	KVM     bool   `json:"kvm"`
-	Console string `json:"console"` // file
+	Console string `json:"console"` // path of the file to which the guest's console is written
 }
 
 // Args returns QEMU's arguments. The processors are emulated unless KVM is set, because not every

@@ -178,7 +178,7 @@ func (r *Run) stream(e *endpoint) error {
 	if last > first {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.out.Rate += float64(counted) / last.Sub(first).Seconds() // clients do not begin and end together
+		r.out.Rate += float64(counted) / last.Sub(first).Seconds() // each client has its own time span, because clients do not begin and end at the same time
 	}
 	return nil
 }

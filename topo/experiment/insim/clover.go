@@ -41,7 +41,7 @@ func cloverRack(l *experiment.Clover) string {
 	}
 	keys := "all"
 	switch {
-	case s.Hot > 0 && how == experiment.Published: // the published program does not find hot keys itself; here the rank in Zipf's distribution is the key
+	case s.Hot > 0 && how == experiment.Published: // published rules cannot find hot keys, so they are listed; keys are numbered by popularity
 		list := make([]string, s.Hot)
 		for i := range list {
 			list[i] = strconv.Itoa(i)

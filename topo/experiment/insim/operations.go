@@ -181,7 +181,7 @@ func (r *wireRun) alone(c *sherman.Client, rt verbs.Runtime) error {
 				return err // this GET only warms the cache
 			}
 		}
-		rt.Sleep(time.Millisecond) // late packets of the operation before arrive
+		rt.Sleep(time.Millisecond) // until late packets of the previous operation have arrived
 		cost, err := r.measured(op.name, op.bytes, 1, c, rt, op.do)
 		if err != nil {
 			return err
