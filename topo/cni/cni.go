@@ -1,7 +1,7 @@
-// Package cni is the CNI plugin: it plugs a container's network namespace into the switch of a rack
-// that is up, as a guest with a link, addresses of the rack's subnets and a name, and takes it away
-// again. The library containernetworking/cni speaks with the runtime; topo/rack does the work. The
-// specification is CNI 1.1.0.
+// Package cni is the CNI plugin. It joins a container's network namespace to the switch of a rack
+// that is up, as a guest with a link, addresses of the rack's subnets and a name, and removes the
+// guest again. The library containernetworking/cni implements the protocol with the container
+// runtime; topo/rack makes links and ports. The specification is CNI 1.1.0.
 //
 // A network is a list of plugins, in a file like /etc/cni/net.d/10-rack.conflist:
 //

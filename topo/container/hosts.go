@@ -295,9 +295,9 @@ const (
 	againStep = 10
 )
 
-// awaitGone waits for containers that the engine is already removing, because a controller that has
-// died has requested it. The engine may give up such a removal, since its requester has gone; so
-// awaitGone requests the removal of the containers that stay again.
+// awaitGone waits until containers are gone that the engine is already removing, because a
+// controller that has died requested it. The engine may abandon the removal when the requester has
+// died. So awaitGone requests the removal again if a container stays.
 func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) error {
 	for check := 1; ; check++ {
 		left, err := e.List(ctx, h.name)

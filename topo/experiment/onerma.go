@@ -67,8 +67,8 @@ type OneRMAResult struct {
 	Retried, Dispatch float64
 	// Median and P99 are quantiles of the time of a transfer, in round trips.
 	Median, P99 float64
-	// LargeMedian and LargeP99 are quantiles of the time of the large transfers of SoloMixed; Median and
-	// P99 are then those of the others.
+	// LargeMedian and LargeP99 are quantiles of the time of the large transfers of SoloMixed; Median
+	// and P99 are then those of the small transfers.
 	LargeMedian, LargeP99 float64
 	// Rekey is the outcome of SoloRekey.
 	Rekey *Rekey

@@ -159,8 +159,8 @@ type contentionBody struct {
 	clients []int
 	steer   string
 	share   int
-	// reporter says who reports appends to the metadata server: ofClient, each client its own, or
-	// ofProcess, one reporter for all clients of a process.
+	// reporter says how appends are reported to the metadata server: each client reports its own
+	// (ofClient), or one reporter reports for all clients of a process (ofProcess).
 	reporter string
 	start    startFlag
 	started  CloverStart // the parsed value of the flag --start

@@ -23,8 +23,8 @@ const (
 	// soloEach is how many operations a run has for each operation in flight, and soloMost how many
 	// it has at most.
 	soloEach, soloMost = 2000, 20_000
-	// soloBegun is how many READs of the other load the server must have answered before small
-	// READs begin.
+	// soloBegun is how many READs of the background load the server must have answered before the
+	// measured small READs begin.
 	soloBegun    = 4
 	soloPatience = 30 * time.Second
 	soloEvery    = 5 * time.Millisecond

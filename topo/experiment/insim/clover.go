@@ -67,10 +67,10 @@ const (
 	readLimit = clock.Time(4 * time.Second)
 	lease     = time.Minute // longer than a run, so that no lease is renewed in it
 	// defaultWarm is how long clients work before operations are counted. At the beginning each
-	// client knows the newest node of each key. The throughput of writes has collapsed when other
-	// clients have written most of the keys that a client accesses since it accessed them last,
-	// which takes some 10 ms. defaultRun is how long operations are counted. publishedPool bounds
-	// both: at 6.5 million writes a second the pool lasts for 50 ms.
+	// client knows the newest node of each key, so writes are fast. After some 10 ms, other clients
+	// have written most keys since a client accessed them last, and the throughput of writes has
+	// collapsed. defaultRun is how long operations are counted. publishedPool bounds both: at 6.5
+	// million writes a second the pool lasts for 50 ms.
 	defaultWarm = 20 * time.Millisecond
 	defaultRun  = 5 * time.Millisecond
 	// storePatience is the patience of the authors' clients. It ends operations on a key whose chain
