@@ -108,8 +108,8 @@ func life(e *Env) error {
 	return nil
 }
 
-// twoClients checks that each client sees the other's writes, even if it has cached an earlier state
-// of the key.
+// twoClients checks that each client sees the other's writes, even if it has cached an earlier
+// state of the key.
 func twoClients(e *Env) error {
 	const key = 2
 	if err := e.A.Insert(key, kv.MakeValue(key, 0, 40), e.soon()); err != nil {
