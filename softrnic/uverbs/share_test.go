@@ -25,6 +25,7 @@ const page = 4096
 // daemon. It returns how many files have come.
 func (c *client) share(b []byte) (files int) {
 	c.t.Helper()
+	first := unsafe.Add(unsafe.Pointer(&b[0]), -int(addr(b)%page))
 	for {
 		before := len(c.fds)
 		s := do[uverbs.Share](c, uverbs.ShareMemory, uverbs.ShareArgs{Start: addr(b), End: addr(b) + uint64(len(b))})
@@ -36,7 +37,6 @@ func (c *client) share(b []byte) (files int) {
 		}
 		fd := c.fds[len(c.fds)-1]
 		off := s.From - addr(b)&^(page-1)
-		first := unsafe.Add(unsafe.Pointer(&b[0]), -int(addr(b)%page))
 		part := unsafe.Slice((*byte)(unsafe.Add(first, off)), s.Length)
 		_, err := unix.Pwrite(fd, part, 0)
 		must(c.t, err)
@@ -74,8 +74,8 @@ var unmapped = make(map[*byte]testing.TB)
 
 func unmap(t testing.TB, b []byte) {
 	t.Helper()
-	if unmapped[&b[0]] == t {
-		return
+	if addr(b)%page != 0 || unmapped[&b[0]] == t {
+		return // a part, which ends with the whole, or unmapped already
 	}
 	unmapped[&b[0]] = t
 	must(t, unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))))
@@ -123,9 +123,9 @@ func TestSharedMemory(t *testing.T) {
 		t.Errorf("FETCH_ADD: %d, was %d", *word, mine[2000])
 	}
 	unmap(t, theirs)
-	x.post(opWrite, 0, 14, y.at, y.mr.RKey)
+	x.post(opWrite, 0, 14, addr(theirs)+page, y.mr.RKey)
 	x.succeeds()
-	x.post(opRead, 500, 14, y.at, y.mr.RKey)
+	x.post(opRead, 500, 14, addr(theirs)+page, y.mr.RKey)
 	x.succeeds()
 	if got := string(mine[500:514]); got != "from a program" {
 		t.Errorf("after the unmapping: %q", got)
@@ -161,7 +161,7 @@ func mappedByDaemon(t *testing.T) (n int) {
 	return bytes.Count(b, []byte("/memfd:"+uverbs.ShareName))
 }
 
-// What cannot be shared as a whole stays what it is, and is registered all the same.
+// What cannot be shared stays what it is, and is registered with the rest.
 func TestWhatIsNotShared(t *testing.T) {
 	h := newHouse(t, serve.Limits{Bytes: 16 * page})
 	c := h.attach(t, 0)
@@ -169,8 +169,8 @@ func TestWhatIsNotShared(t *testing.T) {
 	must(t, err)
 	defer file.Close()
 	must(t, file.Truncate(page))
-	over := func(b []byte, at, n int, fd, prot, flags int) []byte {
-		_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(&b[at]), uintptr(n), prot, flags|unix.MAP_FIXED)
+	over := func(b []byte, fd, prot, flags int) []byte { // replaces the second page
+		_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(&b[page]), page, prot, flags|unix.MAP_FIXED)
 		must(t, err)
 		return b
 	}
@@ -179,37 +179,38 @@ func TestWhatIsNotShared(t *testing.T) {
 		return do[uverbs.MR](c, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(b), Length: uint64(len(b)), VA: addr(b), PD: pd, Access: 0}).H
 	}
 	const rw = unix.PROT_READ | unix.PROT_WRITE
-	registered := mapped(t, 2*page)
-	reg(registered[page:])
-	for what, b := range map[string][]byte{
-		"a page of a file":               over(mapped(t, 4*page), page, page, int(file.Fd()), rw, unix.MAP_SHARED),
-		"a private page of a file":       over(mapped(t, 4*page), page, page, int(file.Fd()), rw, unix.MAP_PRIVATE),
-		"a page that may not be written": over(mapped(t, 4*page), page, page, -1, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON),
-		"anonymous shared memory":        over(mapped(t, 4*page), page, page, -1, rw, unix.MAP_SHARED|unix.MAP_ANON),
-		"a page that is registered":      registered,
-		"more than the quota":            mapped(t, 17*page),
+	registered := mapped(t, 4*page)
+	reg(registered[page+8 : page+16])
+	for what, c2 := range map[string]struct {
+		memory []byte
+		files  int
+	}{
+		"a page of a file":               {over(mapped(t, 4*page), int(file.Fd()), rw, unix.MAP_SHARED), 2},
+		"a private page of a file":       {over(mapped(t, 4*page), int(file.Fd()), rw, unix.MAP_PRIVATE), 2},
+		"a page that may not be written": {over(mapped(t, 4*page), -1, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON), 2},
+		"anonymous shared memory":        {over(mapped(t, 4*page), -1, rw, unix.MAP_SHARED|unix.MAP_ANON), 2},
+		"a page of another region":       {registered, 2},
+		"less than a page":               {mapped(t, page)[1:], 0},
+		"parts of two pages":             {mapped(t, 2*page)[1 : 2*page-1], 0},
+		"the whole quota":                {mapped(t, 16*page), 1},
+		"more than the quota":            {mapped(t, 17*page), 0},
 	} {
-		if n := c.share(b); n != 0 {
-			t.Errorf("%s: %d files", what, n)
+		if n := c.share(c2.memory); n != c2.files {
+			t.Errorf("%s: %d files, want %d", what, n, c2.files)
 		}
-		reg(b)
+		mr := reg(c2.memory)
+		if all := c.unshared(0); all != nil {
+			t.Errorf("%s: ended below a region: %v", what, all)
+		}
+		do[none](c, uverbs.DeregMR, uverbs.Handle{H: mr})
+		if all := c.unshared(0); len(all) != c2.files {
+			t.Errorf("%s: ended %v, want %d", what, all, c2.files)
+		}
 	}
-	if _, errno := c.raw(uverbs.ShareMemory, 0, uverbs.Encode(uverbs.ShareArgs{Start: 8, End: 8})); errno != unix.EINVAL {
-		t.Errorf("no bytes: %v", errno)
-	}
-	if _, errno := c.raw(uverbs.ShareMemory, 0, uverbs.Encode(uverbs.ShareArgs{Start: 8, End: 1 << 63})); errno != unix.EINVAL {
-		t.Errorf("no address: %v", errno)
-	}
-	hole := mapped(t, 3*page)
-	must(t, unix.Mprotect(hole[page:2*page], unix.PROT_NONE))
-	if n := c.share(hole); n != 0 {
-		t.Errorf("a page without rights: %d files", n)
-	}
-	if n := c.share(mapped(t, 16*page)); n != 1 {
-		t.Errorf("the whole quota: %d files", n)
-	}
-	if all := c.unshared(0); len(all) != 1 {
-		t.Errorf("ended: %v", all)
+	for what, a := range map[string]uverbs.ShareArgs{"no bytes": {Start: 8, End: 8}, "no address": {Start: 8, End: 1 << 63}} {
+		if _, errno := c.raw(uverbs.ShareMemory, 0, uverbs.Encode(a)); errno != unix.EINVAL {
+			t.Errorf("%s: %v", what, errno)
+		}
 	}
 }
 
@@ -223,19 +224,19 @@ func TestSharesOfSeveralRegions(t *testing.T) {
 		return do[uverbs.MR](c, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(b[from:]), Length: uint64(to - from), VA: addr(b[from:]), PD: pd, Access: allow}).H
 	}
 	dereg := func(c *client, h uint32) { do[none](c, uverbs.DeregMR, uverbs.Handle{H: h}) }
-	if n := c.share(b[10 : 2*page+10]); n != 1 {
+	if n := c.share(b[:3*page]); n != 1 {
 		t.Fatalf("%d files", n)
 	}
-	first := reg(c, pd, 10, 2*page+10) // pages 0 to 2: file 1
-	if n := c.share(b[2*page+20 : 5*page]); n != 1 {
+	first := reg(c, pd, 0, 3*page) // file 1
+	if n := c.share(b[2*page : 5*page]); n != 1 {
 		t.Fatalf("%d files", n)
 	}
-	second := reg(c, pd, 2*page+20, 5*page) // pages 2 to 4: files 1 and 2
+	second := reg(c, pd, 2*page, 5*page) // the last page of file 1, and file 2
 	dereg(c, first)
 	if all := c.unshared(0); all != nil {
 		t.Errorf("ended below a region: %v", all)
 	}
-	// Another device of the same process uses what is shared; of another process it is refused.
+	// Another device of the same process uses what is shared.
 	other := h.attach(t, 0)
 	otherPD := do[uverbs.Handle](other, uverbs.AllocPD).H
 	if n := other.share(b[page : 4*page]); n != 0 {
@@ -288,6 +289,26 @@ func TestSharesBelowOtherMemory(t *testing.T) {
 	}
 	unmap(t, b)
 	h.ends(t, c, other)
+}
+
+// A client stays charged for shares that it ends below its regions while it closes: the daemon still has
+// them mapped.
+func TestQuotaOfAClosingClient(t *testing.T) {
+	h := newHouse(t, serve.Limits{Bytes: 4 * page})
+	c := h.attach(t, 0)
+	pd, files := do[uverbs.Handle](c, uverbs.AllocPD).H, 0
+	b := mapped(t, 8*page)
+	for i := range 8 {
+		one := b[i*page : (i+1)*page]
+		files += c.share(one)
+		do[uverbs.MR](c, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(one), Length: page, VA: addr(one), PD: pd, Access: allow})
+		c.unshared(1)
+	}
+	if files != 4 {
+		t.Errorf("%d files of a page, with a quota of 4 pages", files)
+	}
+	unmap(t, b)
+	h.ends(t, c)
 }
 
 // A mapping of the daemon's file that the program has made itself is used as far as the file goes.
@@ -343,7 +364,7 @@ func TestLibraryShares(t *testing.T) {
 	h, lib := newHouse(t, serve.Limits{}), library(t)
 	program := filepath.Join(t.TempDir(), "shares")
 	compile(t, "gcc", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-o", program, "testdata/shares.c")
-	for _, s := range []string{"registered", "several", "written", "touched", "forked", "grown", "stack", "closed", "devices", "refused", "unasked"} {
+	for _, s := range []string{"registered", "several", "written", "touched", "forked", "grown", "stack", "closed", "devices", "refused", "beside", "stackforked", "forkers", "limited", "guarded", "unasked"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		memory := "shared"
 		if s == "unasked" {

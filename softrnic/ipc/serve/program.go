@@ -28,6 +28,8 @@ type program struct {
 	// regions over them.
 	process  *process
 	unshared []*share
+	// unsharedLogged: the log has said why memory of the program is not shared.
+	unsharedLogged bool
 	// async is the daemon's side of the descriptor for asynchronous events.
 	async   eventQueue
 	objects map[uverbsKind]map[uint32]any

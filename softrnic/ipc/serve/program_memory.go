@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -157,6 +158,23 @@ func (m *programMemory) mappings(start, end uint64) (all []mapping, err error) {
 	return nil, unix.EFAULT
 }
 
+// mappingsOf returns the mappings of a file that the daemon has made as a share.
+func (m *programMemory) mappingsOf(file inode) (all []mapping) {
+	r := bufio.NewScanner(io.NewSectionReader(m.maps, 0, 1<<40))
+	for range maxMaps {
+		if !r.Scan() {
+			break
+		}
+		if !bytes.Contains(r.Bytes(), []byte(uverbs.ShareName)) {
+			continue
+		}
+		if x, ok := parseMapping(r.Text()); ok && x.file == file {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
 // parseMapping parses a line of /proc/PID/maps.
 func parseMapping(line string) (x mapping, ok bool) {
 	var major, minor uint32
@@ -286,7 +304,7 @@ func (p *program) regMR(a uverbs.RegMRArgs) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	r := &programRegion{of: p.c, addresses: addresses{a.Start, a.Start + a.Length}}
+	r := &programRegion{of: p.c}
 	far = p.process.register(r, all, far)
 	r.mr, err = made(&p.c.objects, "reg MR", kindMR, 0, func() (verbs.MR, error) {
 		return verbsengine.RegFarMR(pd, far, a.Start, base, a.Length, access)

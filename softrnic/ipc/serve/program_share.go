@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -25,21 +26,19 @@ import (
 //
 // A share exists while a client is charged for it. A client is charged from when it asks for the
 // share, or first registers a part of it, until the library ends the share (see unshare) or the
-// client ends.
+// client ends. A share that the library ends while it closes a connection stays mapped until then.
 type share struct {
 	number  uint32
 	bytes   []byte
 	regions map[*client]int // number of regions over it, by client that is charged for it
 }
 
-// unused reports whether there is no region over the share.
-func (s *share) unused() bool {
+// used returns the number of regions over the share.
+func (s *share) used() (sum int) {
 	for _, n := range s.regions {
-		if n > 0 {
-			return false
-		}
+		sum += n
 	}
-	return true
+	return sum
 }
 
 // process has the memory of a program's process. Each device that the process has open is a client.
@@ -51,8 +50,7 @@ type process struct {
 
 	mu     sync.Mutex // guards the fields below
 	shares map[inode]*share
-	last   uint32 // number of the newest share
-	// far has the regions whose memory the NIC accesses by /proc/PID/mem.
+	// far has the regions of which the NIC accesses some memory by /proc/PID/mem.
 	far map[*programRegion]struct{}
 }
 
@@ -68,8 +66,9 @@ func (c *client) processKey() processKey { return processKey{c.cred.Pid, c.cred.
 
 // processes has the processes of all clients that are unmodified programs.
 type processes struct {
-	mu  sync.Mutex
-	all map[processKey]*process
+	mu   sync.Mutex // guards the fields below
+	all  map[processKey]*process
+	last uint32 // number of the newest share
 }
 
 // enter returns the process of a new client; leave ends the client's use of it.
@@ -88,16 +87,22 @@ func (x *processes) enter(k processKey) *process {
 	return p
 }
 
+// next returns the number of a new share.
+func (x *processes) next() uint32 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.last++
+	return x.last
+}
+
 // leave is called when all regions of the client have ended. It unmaps the shares for which no other
 // client is charged.
 func (x *processes) leave(p *process, c *client) error {
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if k := c.processKey(); x.all[k] == p {
-		if p.clients--; p.clients == 0 {
-			delete(x.all, k)
-		}
+	if p.clients--; p.clients == 0 {
+		delete(x.all, c.processKey())
 	}
+	x.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
@@ -118,39 +123,63 @@ func (x *processes) leave(p *process, c *client) error {
 // addresses is a range of addresses of a program.
 type addresses struct{ from, to uint64 }
 
+// overlaps reports whether both ranges have a byte in common.
+func (a addresses) overlaps(b addresses) bool { return a.from < b.to && b.from < a.to }
+
 // programRegion is a region of a program's memory.
 type programRegion struct {
-	mr verbs.MR
-	of *client
-	addresses
-	shares []*share // with the memory of the region; none: the NIC accesses it by /proc/PID/mem
+	mr     verbs.MR
+	of     *client
+	shares []*share    // with memory of the region
+	far    []addresses // memory of the region that the NIC accesses by /proc/PID/mem
 }
 
-// register sets how the NIC accesses the memory of a new region, whose mappings are given: as shares
-// if all of it is shared and the client's quota allows it, else by far.
+// register returns how the NIC accesses the memory of a new region, whose mappings are given: what
+// is shared as such, if the client's quota allows it, and all other memory by far.
 func (p *process) register(r *programRegion, all []mapping, far mem.Far) mem.Far {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	view, shares := p.view(all)
-	for i, s := range shares {
-		if _, charged := s.regions[r.of]; charged {
-			continue
+	v := &sharedView{far: far}
+	for _, x := range all {
+		part := sharedPart{at: x.from, n: x.to - x.from}
+		if s := p.shareOf(x); s != nil && p.charge(r, s) {
+			part.bytes = s.bytes[x.offset : x.offset+part.n]
+		} else {
+			r.far = append(r.far, addresses{x.from, x.to})
 		}
-		if err := r.of.objects.reserve("reg MR", kindMemory, int64(len(s.bytes)), 0); err != nil {
-			view, shares = nil, shares[:i]
-			break
-		}
-		s.regions[r.of] = 0
+		v.parts = append(v.parts, part)
 	}
-	if view == nil {
+	if len(r.far) > 0 {
 		p.far[r] = struct{}{}
+	}
+	if len(r.shares) == 0 {
 		return far
 	}
-	for _, s := range shares {
-		s.regions[r.of]++
+	return v
+}
+
+// shareOf returns the share that a program has mapped; nil if the mapping is none.
+func (p *process) shareOf(x mapping) *share {
+	s := p.shares[x.file]
+	// A program may map the file with an offset, and further than its end.
+	if s == nil || x.rights[3] != 's' || x.offset > uint64(len(s.bytes)) || x.to-x.from > uint64(len(s.bytes))-x.offset {
+		return nil
 	}
-	r.shares = shares
-	return view
+	return s
+}
+
+// charge charges the client of a region for a share, and counts the region. It reports whether the
+// client's quota allows that.
+func (p *process) charge(r *programRegion, s *share) bool {
+	if slices.Contains(r.shares, s) {
+		return true
+	}
+	if _, charged := s.regions[r.of]; !charged && r.of.objects.reserve("reg MR", kindMemory, int64(len(s.bytes)), 0) != nil {
+		return false
+	}
+	s.regions[r.of]++
+	r.shares = append(r.shares, s)
+	return true
 }
 
 // deregister is called when a region has ended, or was not made.
@@ -163,78 +192,75 @@ func (p *process) deregister(r *programRegion) {
 	delete(p.far, r)
 }
 
-// view returns access to mappings that are all shared, and their shares; nil if one is not.
-func (p *process) view(all []mapping) (v *sharedView, shares []*share) {
-	v = &sharedView{}
-	for _, x := range all {
-		s := p.shares[x.file]
-		// A program may map the file with an offset, and further than its end.
-		if s == nil || x.rights[3] != 's' || x.offset > uint64(len(s.bytes)) || x.to-x.from > uint64(len(s.bytes))-x.offset {
-			return nil, nil
-		}
-		v.parts = append(v.parts, sharedPart{x.from, s.bytes[x.offset : x.offset+x.to-x.from]})
-		if !slices.Contains(shares, s) {
-			shares = append(shares, s)
-		}
-	}
-	return v, shares
-}
-
 // next returns the first part of a page range that the library may replace by a share. ok is false
-// if there is none, or if not all of the range can be shared: memory of files and of stacks stays
-// what it is, and so do pages that the NIC accesses by /proc/PID/mem.
-func (p *process) next(all []mapping) (part addresses, ok bool) {
+// if there is none. Only private anonymous memory is shared, without the first thread's stack, and no
+// page that the NIC accesses by /proc/PID/mem.
+func (p *process) next(all []mapping, page uint64) (part addresses, ok bool) {
 	for _, x := range all {
-		if _, shared := p.shares[x.file]; shared {
+		anonymous := x.name == "" || x.name == "[heap]" || strings.HasPrefix(x.name, "[anon:")
+		if (x.file != inode{}) || !anonymous || x.rights != "rw-p" {
 			continue
 		}
-		anonymous := x.file == inode{} && (x.name == "" || x.name == "[heap]" || len(x.name) > 6 && x.name[:6] == "[anon:")
-		if !anonymous || x.rights != "rw-p" {
-			return part, false
-		}
-		for r := range p.far {
-			if r.from < x.to && x.from < r.to {
-				return part, false
+		for part = (addresses{x.from, x.to}); part.from < part.to; {
+			first, found := p.firstFar(part)
+			if !found {
+				return part, true
 			}
-		}
-		if !ok {
-			part, ok = addresses{x.from, x.to}, true
+			if first.from = first.from &^ (page - 1); first.from > part.from {
+				return addresses{part.from, first.from}, true
+			}
+			part.from = (first.to + page - 1) &^ (page - 1)
 		}
 	}
-	return part, ok
+	return addresses{}, false
+}
+
+// firstFar returns the lowest memory in a range that the NIC accesses by /proc/PID/mem.
+func (p *process) firstFar(in addresses) (first addresses, ok bool) {
+	for r := range p.far {
+		for _, f := range r.far {
+			if f.overlaps(in) && (!ok || f.from < first.from) {
+				first, ok = f, true
+			}
+		}
+	}
+	return first, ok
 }
 
 // share makes a share for a part of the memory that the program is about to register. The library
-// asks again until all of the memory is shared or cannot be: then the answer has no descriptor.
+// asks again until nothing is left that can be shared: then the answer has no descriptor. Only pages
+// that belong to the region as a whole are shared. In others there may be memory of the library or of
+// libc, which a child of fork changes before the library can make it private.
 func (p *program) share(a uverbs.ShareArgs) (result, error) {
 	page := uint64(os.Getpagesize())
 	if a.Start >= a.End || a.End > math.MaxInt64-page {
 		return result{}, unix.EINVAL
 	}
 	none := answer(uverbs.Share{})
-	all, err := p.mem.mappings(a.Start&^(page-1), (a.End+page-1)&^(page-1))
+	a.Start, a.End = (a.Start+page-1)&^(page-1), a.End&^(page-1)
+	if a.Start >= a.End {
+		return none, nil
+	}
+	all, err := p.mem.mappings(a.Start, a.End)
 	if err != nil {
 		return none, nil //nolint:nilerr // the registration reports what is not mapped
 	}
 	x := p.process
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	part, ok := x.next(all)
+	part, ok := x.next(all, page)
 	if !ok {
 		return none, nil
 	}
 	length := int64(part.to - part.from)
-	if err := p.c.objects.reserve("share", kindMemory, length, 0); err != nil {
-		p.c.s.log.Info("verbs: memory is not shared", "pid", p.c.cred.Pid, "reason", err)
-		return none, nil
-	}
-	fd, file, s, err := newShare(x.last+1, int(length))
+	fd, file, s, err := p.newShare(length)
 	if err != nil {
-		p.c.objects.giveBack(kindMemory, length, 0)
-		p.c.s.log.Info("verbs: memory is not shared", "pid", p.c.cred.Pid, "reason", err)
+		if !p.unsharedLogged {
+			p.unsharedLogged = true
+			p.c.s.log.Info("verbs: memory is not shared", "pid", p.c.cred.Pid, "reason", err)
+		}
 		return none, nil
 	}
-	x.last++
 	s.regions[p.c] = 0
 	x.shares[file] = s
 	r := answer(uverbs.Share{From: part.from, Length: uint64(length), Number: s.number})
@@ -242,39 +268,48 @@ func (p *program) share(a uverbs.ShareArgs) (result, error) {
 	return r, nil
 }
 
-// newShare makes the memory of a share.
-func newShare(number uint32, length int) (fd int, file inode, s *share, err error) {
-	fd, bytes, err := newMemory(fmt.Sprintf("%s%d", uverbs.ShareName, number), length)
-	if err != nil {
+// newShare makes a share, and charges the client for it.
+func (p *program) newShare(length int64) (fd int, file inode, s *share, err error) {
+	if err := p.c.objects.reserve("share", kindMemory, length, 0); err != nil {
 		return -1, file, nil, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return -1, file, nil, errors.Join(err, unix.Close(fd), ring.Unmap(bytes))
+	s = &share{number: p.c.s.processes.next(), regions: make(map[*client]int)}
+	fd, s.bytes, err = newMemory(fmt.Sprintf("%s%d", uverbs.ShareName, s.number), int(length))
+	if err == nil {
+		var st unix.Stat_t
+		if err = unix.Fstat(fd, &st); err == nil {
+			return fd, inode{st.Dev, st.Ino}, s, nil
+		}
+		err = errors.Join(err, unix.Close(fd), ring.Unmap(s.bytes))
 	}
-	return fd, inode{st.Dev, st.Ino}, &share{number: number, bytes: bytes, regions: make(map[*client]int)}, nil
+	p.c.objects.giveBack(kindMemory, length, 0)
+	return -1, file, nil, err
 }
 
 // unshare ends one share that the process no longer needs, and returns its number; 0 means that
-// there is none. The library makes its pages private again. A share ends when no region is over it
-// and none that the NIC accesses by /proc/PID/mem overlaps it. With a.Closing, regions of this client
-// do not count, because the library is closing the connection.
+// there is none. The library makes its pages private again. A share ends when there is no region over
+// it, and when the NIC accesses no part of it by /proc/PID/mem.
+//
+// With a.Closing, regions of this client do not count, because the library is closing the connection.
+// Until that has ended, the NIC may use these regions: the share stays mapped, and the client charged.
 func (p *program) unshare(a uverbs.UnshareArgs) (result, error) {
-	x := p.process
+	x, closing := p.process, a.Closing != 0
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	ordered := slices.SortedFunc(maps.Keys(x.shares), func(a, b inode) int { return cmp.Compare(x.shares[a].number, x.shares[b].number) })
 	for _, file := range ordered {
 		s := x.shares[file]
-		mine := a.Closing != 0 && len(s.regions) == 1 && s.regions[p.c] > 0
-		if !mine && !s.unused() || p.overlapped(file, a.Closing != 0) {
+		own := s.regions[p.c]
+		if s.used() > own || own > 0 && !closing || p.overlapped(file, closing) {
 			continue
 		}
 		delete(x.shares, file)
 		for c := range s.regions {
-			c.objects.giveBack(kindMemory, int64(len(s.bytes)), 0)
+			if c != p.c || own == 0 {
+				c.objects.giveBack(kindMemory, int64(len(s.bytes)), 0)
+			}
 		}
-		if mine {
+		if own > 0 {
 			p.unshared = append(p.unshared, s)
 		} else if err := ring.Unmap(s.bytes); err != nil {
 			return result{}, err
@@ -284,16 +319,20 @@ func (p *program) unshare(a uverbs.UnshareArgs) (result, error) {
 	return answer(uverbs.Unshare{}), nil
 }
 
-// overlapped reports whether the NIC accesses a part of a file that the program has mapped by
+// overlapped reports whether the NIC accesses a part of a share that the program has mapped by
 // /proc/PID/mem. If closing is true, regions of this client do not count.
 func (p *program) overlapped(file inode, closing bool) bool {
-	for r := range p.process.far {
-		if closing && r.of == p.c {
-			continue
-		}
-		all, _ := p.mem.mappings(r.from, r.to) // as much as is mapped
-		if slices.ContainsFunc(all, func(x mapping) bool { return x.file == file }) {
-			return true
+	if len(p.process.far) == 0 {
+		return false
+	}
+	for _, x := range p.mem.mappingsOf(file) {
+		for r := range p.process.far {
+			if closing && r.of == p.c {
+				continue
+			}
+			if slices.ContainsFunc(r.far, addresses{x.from, x.to}.overlaps) {
+				return true
+			}
 		}
 	}
 	return false
@@ -308,37 +347,50 @@ func (p *program) closeShares() error {
 	return errors.Join(errs...)
 }
 
-// sharedView is access to memory of a program that is shared.
+// sharedView is access to memory of a program of which a part is shared.
 //
 // Its methods are called with exclusive use of the engine. The program may change the memory at the
 // same time, as it may with a NIC of hardware.
-type sharedView struct{ parts []sharedPart }
+type sharedView struct {
+	parts []sharedPart // of consecutive addresses
+	far   mem.Far      // access to what is not shared
+	word  [8]byte
+}
 
-// sharedPart is the memory of a mapping; at is its address in the program. The parts of a view have
-// consecutive addresses.
+// sharedPart is the memory of a mapping: n bytes from address at of the program on. bytes is nil if
+// they are not shared.
 type sharedPart struct {
-	at    uint64
+	at, n uint64
 	bytes []byte
 }
 
 var _ mem.Far = (*sharedView)(nil)
 
-// copy copies p to the address `at` of the program if write is set, else from there to p. It reports whether
-// the view has all these bytes.
+// copy copies p to address at of the program if write is set, else from there to p. It reports
+// whether the view has all these bytes, and the program those that are not shared.
 func (v *sharedView) copy(p []byte, at uint64, write bool) bool {
 	for i := range v.parts {
-		off := at - v.parts[i].at
-		if off >= uint64(len(v.parts[i].bytes)) {
+		part := &v.parts[i]
+		off := at - part.at
+		if off >= part.n {
 			continue
 		}
-		n := 0
-		if write {
-			n = copy(v.parts[i].bytes[off:], p)
-		} else {
-			n = copy(p, v.parts[i].bytes[off:])
+		n := min(uint64(len(p)), part.n-off)
+		switch {
+		case part.bytes == nil && write:
+			if !v.far.Write(p[:n], at) {
+				return false
+			}
+		case part.bytes == nil:
+			if !v.far.Read(p[:n], at) {
+				return false
+			}
+		case write:
+			copy(part.bytes[off:], p[:n])
+		default:
+			copy(p[:n], part.bytes[off:])
 		}
-		p, at = p[n:], at+uint64(n)
-		if len(p) == 0 {
+		if p, at = p[n:], at+n; len(p) == 0 {
 			return true
 		}
 	}
@@ -353,14 +405,12 @@ func (v *sharedView) Write(p []byte, at uint64) bool { return v.copy(p, at, true
 
 // Load64 reads the word at address at.
 func (v *sharedView) Load64(at uint64) (uint64, bool) {
-	var word [8]byte
-	ok := v.Read(word[:], at)
-	return binary.NativeEndian.Uint64(word[:]), ok
+	ok := v.Read(v.word[:], at)
+	return binary.NativeEndian.Uint64(v.word[:]), ok
 }
 
 // Store64 writes the word at address at.
 func (v *sharedView) Store64(at, x uint64) bool {
-	var word [8]byte
-	binary.NativeEndian.PutUint64(word[:], x)
-	return v.Write(word[:], at)
+	binary.NativeEndian.PutUint64(v.word[:], x)
+	return v.Write(v.word[:], at)
 }

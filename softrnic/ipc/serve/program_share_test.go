@@ -25,7 +25,7 @@ func TestLinesOfMaps(t *testing.T) {
 // A view reads and writes over the border of its parts, and nothing outside of them.
 func TestViewOfShares(t *testing.T) {
 	a, b := bytes.Repeat([]byte("a"), 16), bytes.Repeat([]byte("b"), 16)
-	v := &sharedView{parts: []sharedPart{{0x1000, a}, {0x1010, b}}}
+	v := &sharedView{parts: []sharedPart{{0x1000, 16, a}, {0x1010, 16, b}, {0x1020, 8, nil}, {0x1028, 8, nil}}, far: &farBytes{0x1020, make([]byte, 8)}}
 	var got [6]byte
 	if !v.Read(got[:], 0x100d) || string(got[:]) != "aaabbb" {
 		t.Errorf("read %q", got)
@@ -39,7 +39,11 @@ func TestViewOfShares(t *testing.T) {
 	if w, ok := v.Load64(0x100c); !ok || w != 0x0102030405060708 {
 		t.Errorf("%#x, %v", w, ok)
 	}
-	for _, at := range []uint64{0xfff, 0x101b, 0x1020, 0} {
+	// What is not shared is reached by the other access, as far as that has it.
+	if !v.Write([]byte("123456"), 0x101d) || string(b[13:]) != "123" || !v.Read(got[:], 0x101d) || string(got[:]) != "123456" {
+		t.Errorf("over the border of what is shared: %q, read %q", b, got)
+	}
+	for _, at := range []uint64{0xfff, 0x1023, 0x1026, 0x1028, 0x1030, 0} {
 		if v.Read(got[:], at) || v.Write(got[:], at) {
 			t.Errorf("at %#x", at)
 		}
@@ -48,3 +52,20 @@ func TestViewOfShares(t *testing.T) {
 		t.Errorf("%v allocations", allocs)
 	}
 }
+
+// farBytes is far memory of a few bytes.
+type farBytes struct {
+	at    uint64
+	bytes []byte
+}
+
+func (p *farBytes) Read(b []byte, at uint64) bool {
+	return at-p.at <= uint64(len(p.bytes)-len(b)) && copy(b, p.bytes[at-p.at:]) == len(b)
+}
+
+func (p *farBytes) Write(b []byte, at uint64) bool {
+	return at-p.at <= uint64(len(p.bytes)-len(b)) && copy(p.bytes[at-p.at:], b) == len(b)
+}
+
+func (*farBytes) Load64(uint64) (uint64, bool) { return 0, false }
+func (*farBytes) Store64(uint64, uint64) bool  { return false }

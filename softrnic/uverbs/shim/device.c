@@ -190,16 +190,15 @@ static uint32_t named_channel(struct device *d, const uint8_t *b, size_t n, uint
 	return NO_CHANNEL;
 }
 
-// registered returns the length of the memory that a command registers, which begins at *start. It
-// returns 0 for a command that ends a region, and -1 for all others.
-static int64_t registered(const uint8_t *b, size_t n, uint32_t op, int ex, uint64_t *start)
+// is_registration reports whether a command registers memory or ends a region. It sets the memory
+// that the command registers; *length is 0 if it registers none.
+static int is_registration(const uint8_t *b, size_t n, uint32_t op, int ex, uint64_t *start, uint64_t *length)
 {
 	const struct ib_uverbs_reg_mr *r = (const void *)(b + sizeof(struct ib_uverbs_cmd_hdr));
-	*start = 0;
-	if (ex || (op != IB_USER_VERBS_CMD_REG_MR && op != IB_USER_VERBS_CMD_DEREG_MR)) return -1;
-	if (op == IB_USER_VERBS_CMD_DEREG_MR || n < sizeof(struct ib_uverbs_cmd_hdr) + sizeof *r || r->length > INT64_MAX) return 0;
-	*start = r->start;
-	return (int64_t)r->length;
+	*start = *length = 0;
+	if (ex || (op != IB_USER_VERBS_CMD_REG_MR && op != IB_USER_VERBS_CMD_DEREG_MR)) return 0;
+	if (op == IB_USER_VERBS_CMD_REG_MR && n >= sizeof(struct ib_uverbs_cmd_hdr) + sizeof *r) *start = r->start, *length = r->length;
+	return 1;
 }
 
 // put_fd gives the program a descriptor that came with an answer.
@@ -247,10 +246,10 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 	struct prefix p = { named_channel(d, b, n, op, ex), 0 };
 	struct iovec v[2] = { { &p, sizeof p }, { (void *)b, n } };
 	int fd, rc = 0, cancel;
-	uint64_t start;
-	int64_t length = d->shares ? registered(b, n, op, ex, &start) : -1;
+	uint64_t start, length;
+	int shares = d->shares && is_registration(b, n, op, ex, &start, &length);
 	if (!enter(d, &cancel)) return -1;
-	if (length >= 0 && !share_region(d, start, (uint64_t)length)) {
+	if (shares && !begin_registration(d, start, length)) {
 		leave(d, cancel);
 		return errno = EBUSY, -1;
 	}
@@ -264,7 +263,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 		if (fd >= 0) rc = put_fd(d, a, (size_t)got, op, fd), fd = rc ? fd : -1;
 	}
 	int saved = errno;
-	if (length >= 0) shared_region(d);
+	if (shares) end_registration(d);
 	leave(d, cancel);
 	if (fd >= 0) real_close(fd);
 	errno = saved;

@@ -25,12 +25,14 @@
 // share_mu is held while pages are replaced. No other thread then sends a command that concerns
 // memory, because the kernel refuses the daemon's writes to these pages.
 static pthread_mutex_t share_mu = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic int used; // pages of this process have been replaced
+static _Atomic int sharing; // a device of this process shares memory
 
 int shares_memory(void)
 {
 	const char *v = getenv(ENV_MEMORY);
-	return v && !strcmp(v, "shared");
+	int shares = v && !strcmp(v, "shared");
+	if (shares) sharing = 1;
+	return shares;
 }
 
 // holds reports whether a range has memory that this function's thread may write to meanwhile: its
@@ -66,37 +68,39 @@ static int freeze(uintptr_t from, size_t len)
 	return -1;
 }
 
-// to_shared replaces pages by a memory file, and reports success.
-static int to_shared(uintptr_t from, size_t len, int file)
+// replace puts new pages, which are mapped at `fresh` and may be read and written, in the place of
+// others, with the same contents and the rights `prot`. It reports success. If `alone` is set, no
+// other thread writes to the pages.
+static int replace(uintptr_t from, size_t len, void *fresh, int prot, int alone)
 {
-	if (holds(from, len)) return 0;
+	if (fresh == MAP_FAILED) return 0;
 	uint64_t signals = defer_signals(); // a handler could write to the pages
-	size_t done = 0;
-	int ok = 0, frozen = freeze(from, len);
-	if (frozen >= 0) {
-		for (ssize_t n; done < len && (n = syscall(SYS_pwrite64, file, from + done, len - done, done)) > 0;) done += (size_t)n;
-		ok = done == len && syscall(SYS_mmap, from, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == (long)from;
-		real_close(frozen);
-	}
-	allow_signals(signals);
-	return ok;
-}
-
-// to_private replaces pages by private ones with the same contents. In a child of fork no other
-// thread runs.
-static void to_private(uintptr_t from, size_t len, int in_child)
-{
-	void *copy = (void *)syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (copy == MAP_FAILED) return;
-	uint64_t signals = defer_signals();
 	int frozen = -1, ok = 0;
-	if (in_child || (!holds(from, len) && (frozen = freeze(from, len)) >= 0)) {
-		memcpy(copy, (void *)from, len);
-		ok = syscall(SYS_mremap, copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, from) == (long)from;
+	// Pages are allocated before the copy: without memory this fails, and a write would end the program.
+	if (syscall(SYS_madvise, fresh, len, MADV_POPULATE_WRITE) == 0 && (alone || (!holds(from, len) && (frozen = freeze(from, len)) >= 0))) {
+		memcpy(fresh, (void *)from, len);
+		ok = (prot == (PROT_READ | PROT_WRITE) || syscall(SYS_mprotect, fresh, len, prot) == 0) &&
+		     syscall(SYS_mremap, fresh, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, from) == (long)from;
 	}
 	if (frozen >= 0) real_close(frozen);
 	allow_signals(signals);
-	if (!ok) syscall(SYS_munmap, copy, len);
+	if (!ok) syscall(SYS_munmap, fresh, len);
+	return ok;
+}
+
+// to_shared replaces pages by a memory file, and reports success.
+static int to_shared(uintptr_t from, size_t len, int file)
+{
+	void *fresh = (void *)syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	return replace(from, len, fresh, PROT_READ | PROT_WRITE, 0);
+}
+
+// to_private replaces pages with the rights `prot` by private ones.
+static void to_private(uintptr_t from, size_t len, int prot, int in_child)
+{
+	if (!(prot & PROT_READ) && syscall(SYS_mprotect, from, len, PROT_READ) < 0) return; // the program has just unmapped them
+	void *fresh = (void *)syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	replace(from, len, fresh, prot, in_child || !(prot & PROT_WRITE));
 }
 
 static uint64_t number(const char **s, int base)
@@ -110,12 +114,15 @@ static uint64_t number(const char **s, int base)
 	}
 }
 
-// find returns in *from and *len the first writable mapping from address `after` on of a memory file
-// of the daemon: of the one with that number, or of any if it is 0.
-static int find(uint32_t file, uintptr_t after, uintptr_t *from, size_t *len)
+// mapping is a mapping of a memory file of the daemon.
+struct mapping { uintptr_t from; size_t len; int prot; };
+
+// find sets *m to the first mapping from address `after` on of a memory file of the daemon: of the
+// one with that number, or of any if it is 0.
+static int find(uint32_t file, uintptr_t after, struct mapping *m)
 {
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC), found = 0;
-	char b[1024], line[128]; // a path that is longer is not the daemon's
+	char b[4096], line[128]; // a path that is longer is not the daemon's
 	size_t have = 0;
 	ssize_t n = 0;
 	while (fd >= 0 && !found && (n = syscall(SYS_read, fd, b, sizeof b)) > 0) {
@@ -127,10 +134,11 @@ static int find(uint32_t file, uintptr_t after, uintptr_t *from, size_t *len)
 			line[have] = 0, have = 0;
 			const char *s = line, *path = strstr(line, NAME);
 			if (!path) continue;
-			*from = number(&s, 16), s++;
-			*len = number(&s, 16) - *from;
+			m->from = number(&s, 16), s++;
+			m->len = number(&s, 16) - m->from;
+			m->prot = (s[1] == 'r' ? PROT_READ : 0) | (s[2] == 'w' ? PROT_WRITE : 0) | (s[3] == 'x' ? PROT_EXEC : 0);
 			path += sizeof NAME - 1;
-			found = *from >= after && s[2] == 'w' && (number(&path, 10) == file || file == 0);
+			found = m->from >= after && (number(&path, 10) == file || file == 0);
 		}
 	}
 	if (fd >= 0) real_close(fd);
@@ -140,16 +148,15 @@ static int find(uint32_t file, uintptr_t after, uintptr_t *from, size_t *len)
 // make_private makes all mappings of a memory file of the daemon private, see find.
 static void make_private(uint32_t file, int in_child)
 {
-	uintptr_t from;
-	size_t len;
-	for (uintptr_t after = 0; find(file, after, &from, &len); after = from + len) to_private(from, len, in_child);
+	struct mapping m;
+	for (uintptr_t after = 0; find(file, after, &m); after = m.from + m.len) to_private(m.from, m.len, m.prot, in_child);
 }
 
 // end_unused makes those pages private that the process no longer needs to share. The caller has
 // entered the device and holds share_mu.
 static void end_unused(struct device *d, uint32_t closing)
 {
-	while (used && d->sock >= 0) {
+	while (d->sock >= 0) {
 		struct { struct prefix p; struct ib_uverbs_cmd_hdr h; uint32_t closing; } ask = { { NO_CHANNEL, 0 }, { CMD_UNSHARE, 0, 0 }, closing };
 		struct { struct answer a; uint32_t number; } reply;
 		struct iovec v = { &ask, sizeof ask };
@@ -167,9 +174,10 @@ static int lock_shares(int in_handler)
 	return (in_handler ? pthread_mutex_trylock(&share_mu) : pthread_mutex_lock(&share_mu)) == 0;
 }
 
-// share_region is called before a command that registers memory, or ends a region. The caller calls
-// shared_region after the command, unless share_region has returned 0.
-int share_region(struct device *d, uint64_t start, uint64_t length)
+// begin_registration is called before a command that registers memory or ends a region: length is
+// how much it registers from `start` on, 0 if none. It shares the memory. The caller calls
+// end_registration after the command, unless begin_registration has returned 0.
+int begin_registration(struct device *d, uint64_t start, uint64_t length)
 {
 	if (!lock_shares(is_nested())) return errno = EBUSY, 0;
 	while (length > 0) {
@@ -181,14 +189,14 @@ int share_region(struct device *d, uint64_t start, uint64_t length)
 		if (n < 0 || file < 0) break;
 		int ok = n >= (ssize_t)sizeof reply && reply.a.error == 0 && to_shared(reply.from, reply.length, file);
 		real_close(file);
-		used = 1; // the daemon has made a file
 		if (!ok) break;
 	}
 	return 1;
 }
 
-// shared_region is called after the command for which share_region was called.
-void shared_region(struct device *d)
+// end_registration makes pages private that are shared for nothing: their last region has ended, or
+// they could not be registered.
+void end_registration(struct device *d)
 {
 	end_unused(d, 0);
 	pthread_mutex_unlock(&share_mu);
@@ -203,33 +211,46 @@ void end_shares(struct device *d)
 	pthread_mutex_unlock(&share_mu);
 }
 
-// copying are the two ends of a pipe that ends when a child of fork has its own copy of shared pages.
+// copying are the two ends of a pipe by which a child of fork says that it has its own copy of shared
+// pages. deferred: signals were deferred before the fork, because a handler could write to the pages,
+// or fork; signals is the mask before that.
 static __thread int copying[2] __attribute__((tls_model("initial-exec"))) = { -1, -1 };
+static __thread int deferred __attribute__((tls_model("initial-exec")));
+static __thread uint64_t signals __attribute__((tls_model("initial-exec")));
 
 // before_fork, after_fork and in_forked are called around a fork, the last in the child. The parent
-// waits until the child has private pages, so that the child has the contents at the fork.
+// waits until the child has private pages, so that the child has the contents at the fork. The byte
+// ends the wait: another thread may fork at the same time, and its child has the pipe as well.
 void before_fork(void)
 {
 	copying[0] = -1;
-	if (used && syscall(SYS_pipe2, copying, O_CLOEXEC) < 0) copying[0] = -1;
+	deferred = sharing;
+	if (!deferred) return;
+	signals = defer_signals();
+	if (syscall(SYS_pipe2, copying, O_CLOEXEC) < 0) copying[0] = -1;
 }
 
 void after_fork(void)
 {
 	char none;
-	if (copying[0] < 0) return;
-	real_close(copying[1]);
-	while (syscall(SYS_read, copying[0], &none, 1) < 0 && errno == EINTR) {}
-	real_close(copying[0]);
+	if (!deferred) return;
+	if (copying[0] >= 0) {
+		real_close(copying[1]);
+		while (syscall(SYS_read, copying[0], &none, 1) < 0 && errno == EINTR) {}
+		real_close(copying[0]);
+	}
+	allow_signals(signals);
 }
 
 void in_forked(void)
 {
 	pthread_mutex_init(&share_mu, NULL);
-	if (!used) return;
-	make_private(0, 1);
-	used = 0;
-	if (copying[0] < 0) return;
-	real_close(copying[0]);
-	real_close(copying[1]);
+	if (sharing) make_private(0, 1);
+	if (!deferred) return;
+	if (copying[0] >= 0) {
+		(void)!syscall(SYS_write, copying[1], "", 1);
+		real_close(copying[0]);
+		real_close(copying[1]);
+	}
+	allow_signals(signals);
 }

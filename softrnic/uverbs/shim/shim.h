@@ -133,8 +133,8 @@ void note_state(struct device *d, const uint8_t *b, size_t n, uint32_t op, int e
 // ---- share.c
 
 int shares_memory(void);
-int share_region(struct device *d, uint64_t start, uint64_t length);
-void shared_region(struct device *d);
+int begin_registration(struct device *d, uint64_t start, uint64_t length);
+void end_registration(struct device *d);
 void end_shares(struct device *d);
 void before_fork(void);
 void after_fork(void);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -98,10 +99,10 @@ static void registered(void)
 	for (int round = 0; round < 3; round++) {
 		fill(b, n, round);
 		CHECK(round != 1 || reg(fd, pd, other, n) >= 0);
-		int64_t mr = reg(fd, pd, b + 5, n - PAGE);
+		int64_t mr = reg(fd, pd, b + 5, n - PAGE); // only whole pages of the region are shared
 		CHECK(mr >= 0 && filled(b, n, round));
 		if (syscall(SYS_userfaultfd, O_CLOEXEC) < 0) printf("no userfaultfd\n"), exit(1);
-		CHECK(shared(b, n) == n - PAGE + PAGE);
+		CHECK(shared(b, n) == n - 2 * PAGE && shared(b, PAGE) == 0);
 		fill(b, n, round + 100);
 		dereg(fd, mr);
 		CHECK(shared(b, n) == 0 && filled(b, n, round + 100));
@@ -121,16 +122,16 @@ static void several(void)
 	char *b[N];
 	int64_t mr[N];
 	for (int i = 0; i < N; i++) {
-		CHECK(b[i] = malloc(1000 + i * 100));
-		fill(b[i], 1000 + i * 100, i);
-		CHECK((mr[i] = reg(fd, pd, b[i], 1000 + i * 100)) >= 0);
+		CHECK(b[i] = malloc(1000 + i * 1000));
+		fill(b[i], 1000 + i * 1000, i);
+		CHECK((mr[i] = reg(fd, pd, b[i], 1000 + i * 1000)) >= 0);
 	}
-	CHECK(shared(b[0], 1000) == 1000);
+	CHECK(shared(b[0], 1000) == 0 && shared(b[20], 21000) >= 4 * PAGE);
 	for (int i = 0; i < N; i++) {
 		int k = i * 7 % N;
-		CHECK(filled(b[k], 1000 + k * 100, k));
+		CHECK(filled(b[k], 1000 + k * 1000, k));
 		dereg(fd, mr[k]);
-		CHECK(filled(b[k], 1000 + k * 100, k));
+		CHECK(filled(b[k], 1000 + k * 1000, k));
 		free(b[k]);
 	}
 	CHECK(shared(NULL, SIZE_MAX / 2) == 0);
@@ -219,8 +220,8 @@ static void forked(void)
 	int fd = device();
 	uint32_t pd = alloc_pd(fd);
 	size_t n = 500 * PAGE;
-	char *b = anonymous(n), *small = malloc(100);
-	int64_t mr = reg(fd, pd, b, n), heap = reg(fd, pd, small, 100);
+	char *b = anonymous(n), *small = malloc(5 * PAGE);
+	int64_t mr = reg(fd, pd, b, n), heap = reg(fd, pd, small, 5 * PAGE);
 	CHECK(mr >= 0 && heap >= 0 && shared(b, n) == n);
 	for (int round = 0; round < 5; round++) {
 		fill(b, n, round);
@@ -261,7 +262,7 @@ static void grown(void)
 	for (int round = 0; round < 4; round++) {
 		fill(b, n, round);
 		int64_t mr = reg(fd, pd, b, n);
-		CHECK(mr >= 0 && shared(b, n) == n);
+		CHECK(mr >= 0 && shared(b, n) == n - PAGE);
 		dereg(fd, mr);
 		CHECK((b = realloc(b, 2 * n)) && filled(b, n, round));
 		n *= 2;
@@ -352,6 +353,135 @@ static void refused(void)
 	dereg(fd, mr);
 }
 
+static char *small;
+static atomic_int step;
+
+static void step_to(int n) { while (step != n) usleep(1000); }
+
+// allocates registers memory of malloc. In a thread that is not the first, malloc keeps its own data beside it.
+static void *allocates(void *arg)
+{
+	int fd = *(int *)arg;
+	CHECK(small = malloc(100));
+	strcpy(small, "parent");
+	CHECK(reg(fd, alloc_pd(fd), small, 100) >= 0);
+	step = 1;
+	step_to(2);
+	free(malloc(200));
+	return NULL;
+}
+
+// What libc has in pages beside registered memory is the parent's own: in a child of fork libc resets
+// its locks and counts before the library runs.
+static void beside(void)
+{
+	int fd = device(), status;
+	pthread_t t;
+	CHECK(pthread_create(&t, NULL, allocates, &fd) == 0);
+	step_to(1);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) _exit(strcmp(small, "parent") != 0);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	step = 2;
+	CHECK(pthread_join(t, NULL) == 0);
+}
+
+// forks registers memory on its stack, and forks: parent and child both return.
+static void *forks(void *arg)
+{
+	int fd = *(int *)arg, status;
+	char b[100];
+	strcpy(b, "on the stack");
+	int64_t mr = reg(fd, alloc_pd(fd), b, sizeof b);
+	CHECK(mr >= 0);
+	for (int round = 0; round < 5; round++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			CHECK(!strcmp(b, "on the stack") && shared(NULL, SIZE_MAX / 2) == 0);
+			strcpy(b, "child");
+			_exit(0);
+		}
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+		CHECK(!strcmp(b, "on the stack"));
+	}
+	dereg(fd, mr);
+	return NULL;
+}
+
+static void stackforked(void)
+{
+	int fd = device();
+	pthread_t t;
+	CHECK(pthread_create(&t, NULL, forks, &fd) == 0 && pthread_join(t, NULL) == 0);
+}
+
+// forks_long makes children that live until they are killed.
+static void *forks_long(void *arg)
+{
+	(void)arg;
+	enum { N = 30 };
+	pid_t all[N];
+	for (int i = 0; i < N; i++) {
+		CHECK((all[i] = fork()) >= 0);
+		if (all[i] == 0) for (;;) pause();
+	}
+	step = 1;
+	step_to(2);
+	for (int i = 0; i < N; i++) CHECK(kill(all[i], SIGKILL) == 0 && waitpid(all[i], NULL, 0) == all[i]);
+	return NULL;
+}
+
+// A fork does not wait for the children of other threads.
+static void forkers(void)
+{
+	int fd = device(), status;
+	uint32_t pd = alloc_pd(fd);
+	char *b = anonymous(10 * PAGE);
+	CHECK(reg(fd, pd, b, 10 * PAGE) >= 0);
+	alarm(100);
+	pthread_t t;
+	CHECK(pthread_create(&t, NULL, forks_long, NULL) == 0);
+	while (step == 0) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) _exit(0);
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+	}
+	step = 2;
+	CHECK(pthread_join(t, NULL) == 0);
+}
+
+// The limit of a file's size does not concern memory.
+static void limited(void)
+{
+	int fd = device();
+	char *b = anonymous(10 * PAGE);
+	struct rlimit small_files = { PAGE, PAGE };
+	CHECK(setrlimit(RLIMIT_FSIZE, &small_files) == 0);
+	fill(b, 10 * PAGE, 1);
+	CHECK(reg(fd, alloc_pd(fd), b, 10 * PAGE) >= 0 && shared(b, 10 * PAGE) == 10 * PAGE && filled(b, 10 * PAGE, 1));
+}
+
+// A child has its own copy of pages, too, that may not be written at the fork.
+static void guarded(void)
+{
+	int fd = device(), status;
+	char *b = anonymous(10 * PAGE);
+	fill(b, 10 * PAGE, 1);
+	CHECK(reg(fd, alloc_pd(fd), b, 10 * PAGE) >= 0 && mprotect(b, 5 * PAGE, PROT_READ) == 0 && mprotect(b, PAGE, PROT_NONE) == 0);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		CHECK(mprotect(b, 5 * PAGE, PROT_READ | PROT_WRITE) == 0 && shared(b, 10 * PAGE) == 0 && filled(b, 10 * PAGE, 1));
+		memset(b, 'c', 10 * PAGE);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(mprotect(b, 5 * PAGE, PROT_READ | PROT_WRITE) == 0 && filled(b, 10 * PAGE, 1));
+}
+
 static void unasked(void)
 {
 	int fd = device();
@@ -364,6 +494,7 @@ int main(int argc, char **argv)
 	static const struct { const char *name; void (*f)(void); } stories[] = {
 		{ "registered", registered }, { "several", several }, { "written", written }, { "touched", touched }, { "forked", forked }, { "grown", grown },
 		{ "stack", stack }, { "closed", closed }, { "devices", devices }, { "refused", refused }, { "unasked", unasked },
+		{ "beside", beside }, { "stackforked", stackforked }, { "forkers", forkers }, { "limited", limited }, { "guarded", guarded },
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof stories / sizeof *stories; i++) {
 		if (strcmp(argv[1], stories[i].name)) continue;
