@@ -61,7 +61,7 @@ func TestDescriptors(t *testing.T) {
 	h, lib := newHouse(t, serve.Limits{}), library(t)
 	program := filepath.Join(t.TempDir(), "descriptors")
 	compile(t, "gcc", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-o", program, "testdata/descriptors.c")
-	for _, s := range []string{"replaced", "copied", "close", "close_range", "closefrom", "kept", "borrowed", "forked", "slain", "raced", "moved", "signalled"} {
+	for _, s := range []string{"replaced", "copied", "close", "close_range", "closefrom", "kept", "borrowed", "forked", "slain", "raced", "moved", "signalled", "full"} {
 		h.story(t, program, lib, s)
 	}
 	h.emptied(t)
@@ -89,7 +89,7 @@ func TestMusl(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "descriptors")
 	compile(t, "musl-gcc", "-O1", "-g", "-pthread", "-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu",
 		"-o", program, "testdata/descriptors.c")
-	for _, s := range []string{"replaced", "copied", "close", "kept", "borrowed", "forked", "slain", "raced", "moved", "signalled"} {
+	for _, s := range []string{"replaced", "copied", "close", "kept", "borrowed", "forked", "slain", "raced", "moved", "signalled", "full"} {
 		h.story(t, program, lib, s)
 	}
 }

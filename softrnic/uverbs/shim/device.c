@@ -201,10 +201,14 @@ static int is_registration(const uint8_t *b, size_t n, uint32_t op, int ex, uint
 	return 1;
 }
 
-// put_fd gives the program a descriptor that came with an answer.
+// brings_fd reports whether the answer to a command has a descriptor.
+static int brings_fd(uint32_t op, int ex) { return !ex && (op == IB_USER_VERBS_CMD_GET_CONTEXT || op == IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL); }
+
+// put_fd gives the program a descriptor that came with an answer. fd is -1 if the kernel had no
+// number for it: then the daemon's end has lost its other side, and the daemon closes it.
 static int put_fd(struct device *d, struct answer *a, size_t n, uint32_t op, int fd)
 {
-	if (n < 4 || fd >= MAX_FDS) return errno = EMFILE, -1;
+	if (n < 4 || fd < 0 || fd >= MAX_FDS) return errno = EMFILE, -1;
 	if (op == IB_USER_VERBS_CMD_GET_CONTEXT) {
 		d->async = fd;
 		lost[fd] = 0;
@@ -260,7 +264,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 		got -= sizeof *a;
 		settle(d, a, (size_t)got);
 		note_state(d, b, n, op, ex, a, (size_t)got);
-		if (fd >= 0) rc = put_fd(d, a, (size_t)got, op, fd), fd = rc ? fd : -1;
+		if (fd >= 0 || brings_fd(op, ex)) rc = put_fd(d, a, (size_t)got, op, fd), fd = rc ? fd : -1;
 	}
 	int saved = errno;
 	if (shares) end_registration(d);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -330,6 +331,32 @@ static void signalled(void)
 	manager();
 }
 
+// A program without free descriptors gets no channel, device or event channel, and no number of a
+// descriptor that is not theirs. It gets them when it has closed some.
+static void full(void)
+{
+	int d = device(), c = channel(d), f = file();
+	uint32_t got[4] = { 77, 77, 77, 77 };
+	struct rlimit all, few;
+	CHECK(getrlimit(RLIMIT_NOFILE, &all) == 0);
+	few = all;
+	few.rlim_cur = (rlim_t)f + 1; // the lower numbers are all in use
+	CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK(command(d, IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, "", 0, got, 4) < 0 && errno == EMFILE && got[0] == 77);
+		CHECK(open("/dev/infiniband/uverbs0", O_RDWR) < 0 && errno == EMFILE);
+		CHECK(open("/dev/infiniband/rdma_cm", O_RDWR) < 0 && errno == EMFILE);
+	}
+	CHECK(command(d, IB_USER_VERBS_CMD_GET_CONTEXT, "", 0, got, 8) < 0 && errno == EMFILE && got[0] == 77);
+	CHECK(works(d));
+	make_and_destroy(d, c);
+	CHECK(close(f) == 0);
+	make_and_destroy(d, channel(d));
+	CHECK(setrlimit(RLIMIT_NOFILE, &all) == 0);
+	CHECK(works(device()));
+	manager();
+}
+
 // The daemon answers a command with less than an answer, and then with one: no later command takes it.
 static void severed(void)
 {
@@ -350,6 +377,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(story, "raced")) raced();
 	else if (!strcmp(story, "moved")) moved();
 	else if (!strcmp(story, "signalled")) signalled();
+	else if (!strcmp(story, "full")) full();
 	else if (!strcmp(story, "severed")) severed();
 	else CHECK(!"a story");
 	puts("ok");
