@@ -290,3 +290,33 @@ func TestRingLaps(t *testing.T) {
 		}
 	}
 }
+
+// The last entries of a ring complete into a full completion queue: the queue reports the overflow
+// at once, and the queue pair fails.
+func TestRingOverflowsItsQueue(t *testing.T) {
+	for name, last := range map[string]sendring.Entry{
+		"completion of a NOP": {Op: sendring.NOP, Flags: sendring.Signalled},
+		"refused entry":       {Op: sendring.Enable, Object: 1},
+	} {
+		r := newRinged(t)
+		small, err := r.e.CreateCQ(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.cq = small
+		q := r.add(ringA, sendring.Config{})
+		r.put(ringA, 0, sendring.Entry{Op: sendring.NOP, Flags: sendring.Signalled})
+		r.put(ringA, 1, last)
+		if err := q.Doorbell(r.now, 2); err != nil {
+			t.Fatal(err)
+		}
+		r.run(second)
+		failed := false
+		for ev, ok := r.e.NextAsyncEvent(); ok; ev, ok = r.e.NextAsyncEvent() {
+			failed = failed || ev.Kind == verbs.EventCQErr && ev.CQ == small.ID()
+		}
+		if attr, err := q.Query(); !failed || err != nil || attr.State != verbs.StateError {
+			t.Errorf("%s: event of the queue %t, queue pair in %v, %v", name, failed, attr.State, err)
+		}
+	}
+}
