@@ -63,6 +63,12 @@ var nicBugs = []planted{
 		"softrnic/engine TestRingOverflowsItsQueue",
 	},
 	{
+		"connection manager: connections that refusals push out of time-wait keep their records", "softrnic/engine/gsi.go",
+		"		g.refuse(now) // if it ends connections in time-wait, it adds their events\n	}\n",
+		"	}\n	g.refuse(now)\n",
+		"softrnic/engine TestRefusedRequestsEndTimeWait",
+	},
+	{
 		"serve: entries behind a refused one stay in the ring", "softrnic/ipc/serve/program_rings.go",
 		"			waiting--\n			most = 1",
 		"			waiting, most = 0, 1",

@@ -174,18 +174,25 @@ func (g *GSI) down() {
 // datagrams.
 func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a := &g.acts
-	for i := range a.Events {
-		g.note(now, &a.Events[i], out)
+	for i := 0; i < len(a.Events); {
+		for ; i < len(a.Events); i++ {
+			g.note(now, &a.Events[i], out)
+		}
+		g.refuse(now) // if it ends connections in time-wait, it adds their events
 	}
-	for _, r := range g.refused {
-		_ = g.m.Reject(now, r.id, r.why, a) // cannot fail: the machine has just reported the request
-	}
-	g.refused = g.refused[:0]
-	g.refuseAsks(now)
 	for i := range a.Tx {
 		g.transmit(&a.Tx[i], out)
 	}
 	a.Reset()
+}
+
+// refuse rejects the connection requests in refused, and answers the SIDR requests in unanswered.
+func (g *GSI) refuse(now clock.Time) {
+	for _, r := range g.refused {
+		_ = g.m.Reject(now, r.id, r.why, &g.acts) // cannot fail: the machine has just reported the request
+	}
+	g.refused = g.refused[:0]
+	g.refuseAsks(now)
 }
 
 // note handles an event of the connection manager: it makes the record (CMConn) of a new

@@ -167,6 +167,45 @@ func TestDestroyedQueuePairEndsConnection(t *testing.T) {
 	}
 }
 
+// Refused requests push a connection that has ended out of time-wait: its record goes, too.
+func TestRefusedRequestsEndTimeWait(t *testing.T) {
+	const kept = 4096 // cm.Config.MaxTimeWait
+	p := unconnected(t)
+	l, err := gsi(t, p.b.e).Listen(testService, netip.Prefix{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := establish(t, p, l, 0)
+	p.settle(t)
+	if err := gsi(t, p.a.e).Disconnect(p.now, a, &p.a.out); err != nil {
+		t.Fatal(err)
+	}
+	p.settle(t)
+	other, err := p.a.e.CreateQP(p.a.pd, p.a.cq, p.a.cq, verbs.QPInit{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := mad.REQ{Service: testService, QPN: other.Num(), PSN: testPSN, MTU: 3, PKey: wire.DefaultPKey}
+	if _, err := gsi(t, p.a.e).Connect(p.now, ipA, ipB, req, &p.a.out); err != nil { // waits in the listener, which then has no room
+		t.Fatal(err)
+	}
+	p.settle(t)
+	for range kept {
+		if c := dial(t, p, ipA, ipB); c != nil {
+			p.settle(t)
+			if c.End != cm.EventRejected {
+				t.Fatalf("not refused: %+v", c)
+			}
+		}
+	}
+	if g := gsi(t, p.b.e); g.conns[b.ID] != nil {
+		t.Errorf("the record of the connection is left: %+v", b)
+	}
+	gsi(t, p.b.e).Unlisten(p.now, l, &p.b.out)
+	p.run(t, p.now.Add(mad.Time(22)))
+	checkForgotten(t, p)
+}
+
 // A queue pair that was reset can be connected again at once, at either end.
 func TestResetQueuePairConnectsAgain(t *testing.T) {
 	p := unconnected(t)
