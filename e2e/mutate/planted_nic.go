@@ -99,6 +99,12 @@ var nicBugs = []planted{
 		"softrnic/ipc/serve TestAttachWithFewDescriptors",
 	},
 	{
+		"serve: announcements of events are lost when many wait", "softrnic/ipc/serve/program_manager.go",
+		"q.put(announcement, math.MaxInt)",
+		"q.put(announcement, math.MaxInt16/8)",
+		"softrnic/uverbs TestManyEventsOfTheManager",
+	},
+	{
 		"serve: a process owns the queue pairs of another one with its process ID", "softrnic/ipc/serve/program_share.go",
 		"processKey{c.cred.Pid, c.cred.Uid, c.token}",
 		"processKey{pid: c.cred.Pid, user: c.cred.Uid}",

@@ -207,7 +207,7 @@ func TestWhatAQueuePairCounts(t *testing.T) {
 // A program that is slow to read gets all its events from librdmacm, also those for whose
 // announcement the socket had no room at first.
 func TestManyEventsOfTheManager(t *testing.T) {
-	const n = 600 // a socket holds about 280 announcements
+	const n = 2400 // with two events each; a socket holds about 280 announcements
 	h := newHouse(t, serve.Limits{})
 	m := h.manages(t, 0)
 	if c := h.servers[0].Clients(); len(c) != 1 || c[0].Name != "test" {
@@ -215,10 +215,12 @@ func TestManyEventsOfTheManager(t *testing.T) {
 	}
 	to := sockaddr(netip.AddrPortFrom(ips[1], 1))
 	for i := range n {
-		m.do(ucma.ResolveIP, [28]byte{}, to, m.create(uint64(i+1), spaceTCP), uint32(1000))
+		id := m.create(uint64(i+1), spaceTCP)
+		m.do(ucma.ResolveIP, [28]byte{}, to, id, uint32(1000))
+		m.do(ucma.ResolveRoute, id, uint32(1000))
 	}
-	for i := range n {
-		if e := m.next(addrResolved); e.UID != uint64(i+1) {
+	for i := range 2 * n {
+		if e := m.next([]uint32{addrResolved, routeResolved}[i%2]); e.UID != uint64(i/2+1) {
 			t.Fatalf("event %d is of %d", i+1, e.UID)
 		}
 	}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 
 	"golang.org/x/sys/unix"
@@ -91,10 +92,11 @@ func (x *programManager) owns(n wire.QPN) bool {
 	return p != nil && p.c.processKey() == x.c.processKey()
 }
 
-// tell announces an event on a channel.
+// tell announces an event on a channel. No announcement is lost, because each stands for an unread
+// event, and the quota of these bounds how many wait.
 func (x *programManager) tell(channel uint32) {
 	if q := x.channels[channel]; q != nil {
-		q.send(announcement)
+		q.put(announcement, math.MaxInt)
 	}
 }
 
