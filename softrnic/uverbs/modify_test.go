@@ -110,3 +110,26 @@ func TestRefusedTransitionChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A Q_Key that only the system may set is refused on the way from RTR to RTS, too: EACCES, and the
+// queue pair is still in RTR, from which it goes to RTS with another Q_Key.
+func TestRefusedQKeyChangesNothing(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	e := h.attach(t, 0).queuePair(uverbs.TypeUD)
+	modify, query := modifier(h, t)
+	if errno := modify(e, uverbs.MaskState|uverbs.MaskQKey|1<<4|1<<5, func(m *uverbs.ModifyQPArgs) { m.State, m.Port, m.QKey = 1, 1, 5 }); errno != 0 {
+		t.Fatal(errno)
+	}
+	if errno := modify(e, uverbs.MaskState, func(m *uverbs.ModifyQPArgs) { m.State = 2 }); errno != 0 {
+		t.Fatal(errno)
+	}
+	const toRTS = uverbs.MaskState | uverbs.MaskSendPSN | uverbs.MaskQKey
+	errno := modify(e, toRTS, func(m *uverbs.ModifyQPArgs) { m.State, m.QKey = 3, 1<<31|6 })
+	if q := query(e); errno != unix.EACCES || q.State != 2 || q.QKey != 5 {
+		t.Errorf("errno %v, state %d, Q_Key %#x, want EACCES, RTR (2) and 5", errno, q.State, q.QKey)
+	}
+	errno = modify(e, toRTS, func(m *uverbs.ModifyQPArgs) { m.State, m.QKey = 3, 6 })
+	if q := query(e); errno != 0 || q.State != 3 || q.QKey != 6 {
+		t.Errorf("errno %v, state %d, Q_Key %#x, want none, RTS (3) and 6", errno, q.State, q.QKey)
+	}
+}

@@ -104,8 +104,12 @@ func (p programQueues) stateOf(o *programQPObject) uint8 {
 	return uint8(attr.State) // the numbers are those of libibverbs
 }
 
-// maxTimerCode is the largest code of an RNR timer, which has 5 bits.
-const maxTimerCode = 31
+const (
+	// maxTimerCode is the largest code of an RNR timer, which has 5 bits.
+	maxTimerCode = 31
+	// controlledQKey is the bit of Q_Keys that a program may not set.
+	controlledQKey = 1 << 31
+)
 
 // granted converts the access rights that a program's queue pair grants its peer.
 func granted(bits uint32) verbs.Access {
@@ -145,14 +149,19 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 			TrafficClass: k.Dest.TClass, HopLimit: k.Dest.Hop, FlowLabel: k.Dest.Flow & flowLabel,
 		})
 	case to == stateRTS && o.state == stateRTR:
+		// Both are checked before the transition, because a refused command must change nothing.
 		if k.MinRNRTimer > maxTimerCode {
-			return unix.EINVAL // checked before the transition, because a refused command must change nothing
+			return unix.EINVAL
+		}
+		changes := o.changes(a.Mask & optional[o.made.Type])
+		if changes.Mask&verbs.ModifyQKey != 0 && changes.QKey&controlledQKey != 0 {
+			return unix.EACCES
 		}
 		err := o.qp.ToRTS(verbs.ToRTS{
 			SendPSN: wire.PSN(k.SendPSN & 0xffffff), Timeout: k.Timeout, RetryCount: k.RetryCount, RNRRetry: k.RNRRetry, MaxRdAtomic: orNone(k.MaxRdAtomic),
 		})
 		if err == nil {
-			err = o.qp.Modify(o.changes(a.Mask & optional[o.made.Type])) // before the transition, because a request of the peer may already wait for it
+			err = o.qp.Modify(changes)
 		}
 		if err == nil {
 			p.ring(o) // posts what the program has posted before this transition
