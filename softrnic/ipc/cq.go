@@ -33,7 +33,7 @@ type cq struct {
 // some entries more.
 func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	var r proto.Queue
-	bytes, err := c.callMemory(proto.OpCreateCQ, proto.CreateCQ{Depth: depth}, &r, &r.Length)
+	bytes, err := c.callMemory(proto.OpCreateCQ, proto.CreateCQ{Depth: depth}, &r, &r.Length, undo{proto.OpDestroyCQ, &r.H})
 	if err != nil {
 		return nil, err
 	}

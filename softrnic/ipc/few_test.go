@@ -2,8 +2,10 @@ package ipc_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -127,6 +130,78 @@ func TestSharedRegionsWithoutRoom(t *testing.T) {
 		}
 		must(t, own.Close())
 	}
+}
+
+// fullProgram makes objects whose memory it cannot map, because it has no free descriptor. They must
+// not exist: later it makes as many as its quotas allow, and a domain that had some ends.
+func fullProgram() error {
+	const tries = 3
+	c, err := ipc.Open(ipc.Config{Socket: socketsOfProgram()[0]})
+	if err != nil {
+		return err
+	}
+	pd, err := c.AllocPD()
+	if err != nil {
+		return err
+	}
+	cq, err := c.CreateCQ(4)
+	if err != nil {
+		return err
+	}
+	makers := map[string]func() error{
+		"memory": func() error { _, err := c.Alloc(4096); return err },
+		"region": func() error { _, err := pd.RegMR(nil, 4096, verbs.LocalWrite); return err },
+		"CQ":     func() error { _, err := c.CreateCQ(4); return err },
+		"SRQ":    func() error { _, err := pd.CreateSRQ(verbs.SRQInit{}); return err },
+		"QP":     func() error { _, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq}); return err },
+		"share":  func() error { _, err := c.Share("region", 4096, verbs.LocalWrite); return err },
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		return err
+	}
+	last := 0
+	for range 100 { // fills the gaps between the open descriptors
+		if last, err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return err
+		}
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(last + 1), Max: old.Max}); err != nil {
+		return err
+	}
+	for name, f := range makers {
+		for range tries {
+			if err := f(); err == nil || !strings.Contains(err.Error(), "out of file descriptors") {
+				return fmt.Errorf("%s without a descriptor: %w", name, err)
+			}
+		}
+	}
+	if err := errors.Join(cq.Destroy(), pd.Dealloc(), unix.Setrlimit(unix.RLIMIT_NOFILE, &old)); err != nil {
+		return err
+	}
+	if cq, err = c.CreateCQ(4); err != nil {
+		return err
+	}
+	if pd, err = c.AllocPD(); err != nil {
+		return err
+	}
+	for name, f := range makers {
+		if err := f(); err != nil {
+			return fmt.Errorf("%s with descriptors: %w", name, err)
+		}
+	}
+	return c.Close()
+}
+
+// A program without free descriptors makes no objects of which only the daemon knows.
+func TestProgramWithoutDescriptors(t *testing.T) {
+	h := newHouse(t, -1, func(c *serve.Config) {
+		c.Limits = serve.Limits{PDs: 2, MRs: 2, Memories: 2, CQs: 2, SRQs: 1, QPs: 1}
+	})
+	if out, err := h.program(t, "full").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	h.eventually(t, func() (any, bool) { return used(h.servers[0]), len(h.servers[0].Clients()) == 0 })
 }
 
 // An application that sends no hello is cut off after the time that it has for that, and one that

@@ -41,17 +41,34 @@ func (c *Context) destroy(op proto.Op, h *uint32) error {
 	return err
 }
 
-// callMemory makes a call whose answer has memory of *length bytes. It maps the memory.
-func (c *Context) callMemory(op proto.Op, args, out any, length *int) ([]byte, error) {
+// callMemory makes a call whose answer has memory of *length bytes. It maps the memory. If it cannot,
+// for example because the program has no free descriptor, it destroys what the daemon has made, by
+// calls of the given kinds with the handles.
+func (c *Context) callMemory(op proto.Op, args, out any, length *int, made ...undo) ([]byte, error) {
 	fds, err := c.callFiles(op, args, out)
 	defer closeFiles(fds)
 	if err != nil {
 		return nil, err
 	}
+	var bytes []byte
 	if len(fds) != 1 {
-		return nil, fmt.Errorf("ipc: %s: %d memories instead of one; is this program out of file descriptors?", op, len(fds))
+		err = fmt.Errorf("ipc: %s: %d memories instead of one; is this program out of file descriptors?", op, len(fds))
+	} else {
+		bytes, err = ring.Map(fds[0], *length)
 	}
-	return ring.Map(fds[0], *length)
+	if err == nil {
+		return bytes, nil
+	}
+	for _, u := range made {
+		err = errors.Join(err, c.call(u.op, proto.Handle{H: *u.h}, nil))
+	}
+	return nil, err
+}
+
+// undo is a call that destroys an object; h is where the answer has the handle of the object.
+type undo struct {
+	op proto.Op
+	h  *uint32
 }
 
 // memory is memory that Alloc has allocated.
@@ -66,7 +83,7 @@ type memory struct {
 // peers, and they would count as its memory.
 func (c *Context) Alloc(length int) ([]byte, error) {
 	var h proto.Handle
-	bytes, err := c.callMemory(proto.OpAlloc, proto.Alloc{Length: length}, &h, &length)
+	bytes, err := c.callMemory(proto.OpAlloc, proto.Alloc{Length: length}, &h, &length, undo{proto.OpFree, &h.H})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +126,7 @@ func (p *pd) register(op string, buf []byte, length int, a proto.RegMR) (verbs.M
 	case buf == nil && length <= 0:
 		return nil, opError(op, verbs.ErrInvalid, "length %d; give at least one byte", length)
 	case buf == nil:
-		bytes, err := p.ctx.callMemory(proto.OpRegMR, a, &r, &length)
+		bytes, err := p.ctx.callMemory(proto.OpRegMR, a, &r, &length, undo{proto.OpDeregMR, &r.H})
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ import (
 
 // asProgram runs the helper program that envProgram names, if it is not a test.
 func asProgram() {
-	program, ok := map[string]func() error{"bench": benchProgram, "writer": writerProgram, "stranger": strangerProgram, "owner": ownerProgram}[os.Getenv(envProgram)]
+	program, ok := map[string]func() error{"bench": benchProgram, "writer": writerProgram, "stranger": strangerProgram, "owner": ownerProgram, "full": fullProgram}[os.Getenv(envProgram)]
 	if !ok {
 		return // a test, here or in the second process
 	}

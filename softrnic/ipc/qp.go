@@ -41,7 +41,7 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 		a.SRQ = s.h
 	}
 	var r proto.Queue
-	bytes, err := p.ctx.callMemory(proto.OpCreateQP, a, &r, &r.Length)
+	bytes, err := p.ctx.callMemory(proto.OpCreateQP, a, &r, &r.Length, undo{proto.OpDestroyQP, &r.H})
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +227,7 @@ type srq struct {
 
 func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	var r proto.Queue
-	bytes, err := p.ctx.callMemory(proto.OpCreateSRQ, proto.CreateSRQ{PD: p.h, Init: init}, &r, &r.Length)
+	bytes, err := p.ctx.callMemory(proto.OpCreateSRQ, proto.CreateSRQ{PD: p.h, Init: init}, &r, &r.Length, undo{proto.OpDestroySRQ, &r.H})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,8 @@ type Shared struct {
 // must have this length and access.
 func (c *Context) Share(name string, length int, access verbs.Access) (*Shared, error) {
 	var r proto.Shared
-	bytes, err := c.callMemory(proto.OpShare, proto.Share{Name: name, Length: length, Access: access}, &r, &r.MR.Length)
+	bytes, err := c.callMemory(proto.OpShare, proto.Share{Name: name, Length: length, Access: access}, &r, &r.MR.Length,
+		undo{proto.OpDeregMR, &r.MR.H}, undo{proto.OpDeallocPD, &r.PD})
 	if err != nil {
 		return nil, err
 	}
