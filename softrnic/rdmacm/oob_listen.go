@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -202,7 +203,9 @@ type request struct {
 	c       net.Conn
 	m       message
 	expires time.Time
-	once    sync.Once // only the first answer has an effect
+	// answered: an answer was begun. Only the first one has an effect, and later ones do not wait for
+	// it.
+	answered atomic.Bool
 }
 
 func (r *request) Service() string  { return r.m.text }
@@ -214,16 +217,15 @@ func (r *request) Accept(qp verbs.QP, p Params, private []byte, deadline clock.T
 	if err := checkNames(op, r.m.text, private); err != nil {
 		return unanswered(err)
 	}
-	err := opError(op, verbs.ErrState, "the request was answered already")
-	r.once.Do(func() {
-		defer r.o.drop(r.c)
-		if err = r.respond(qp, p, private, deadline); err != nil {
-			err = r.o.explain(op, r.c.RemoteAddr(), err)
-			return
-		}
-		r.o.count(func(s *OOBStats) { s.Accepted++ })
-	})
-	return err
+	if r.answered.Swap(true) {
+		return opError(op, verbs.ErrState, "the request was answered already")
+	}
+	defer r.o.drop(r.c)
+	if err := r.respond(qp, p, private, deadline); err != nil {
+		return r.o.explain(op, r.c.RemoteAddr(), err)
+	}
+	r.o.count(func(s *OOBStats) { s.Accepted++ })
+	return nil
 }
 
 // respond executes the responder's part of the exchange.
@@ -270,11 +272,10 @@ func (r *request) Answer(reason string, private []byte) error {
 	if err := checkAnswer(private, false); err != nil {
 		return unanswered(err)
 	}
-	err := opError("reject", verbs.ErrState, "the request was answered already")
-	r.once.Do(func() {
-		r.o.answer(r.c, reason, private)
-		r.o.drop(r.c)
-		err = nil
-	})
-	return err
+	if r.answered.Swap(true) {
+		return opError("reject", verbs.ErrState, "the request was answered already")
+	}
+	r.o.answer(r.c, reason, private)
+	r.o.drop(r.c)
+	return nil
 }

@@ -96,3 +96,34 @@ func TestLateResponder(t *testing.T) {
 	_, err = a.cm.Listen("svc")
 	wantErr(t, "no listen address", err, verbs.ErrInvalid)
 }
+
+// An acceptance waits for an initiator that is silent. A rejection at that time does not wait, so
+// that the end of a program does not, and the end of the manager ends the acceptance.
+func TestRejectionDuringAnAcceptance(t *testing.T) {
+	_, b := newHosts(t, func(c *rdmacm.OOBConfig) { c.HandshakeTimeout = time.Hour })
+	l, err := b.cm.Listen("svc")
+	must(t, err)
+	c, err := net.Dial("tcp", b.oob.Addr().String())
+	must(t, err)
+	defer c.Close()
+	gid := verbs.GIDOf(ips[0])
+	request := append([]byte("rdmc\x01\x01\x00\x22\x00\x00\x00\x55\x00\x00\x00\x01"), gid[:]...)
+	_, err = c.Write(append(request, "\x04\x00\x00\x01\x03svc\x00\x00"...)) // path MTU 1024, depth 1, the service, no private data
+	must(t, err)
+	r, err := l.Accept(b.in(patience))
+	must(t, err)
+	qb, accepted, rejected := b.newQP(t), make(chan error, 1), make(chan error, 1)
+	go func() { accepted <- r.Accept(qb, rdmacm.Params{}, nil, b.in(time.Hour)) }()
+	must(t, c.SetReadDeadline(time.Now().Add(patience)))
+	_, err = c.Read(make([]byte, 100)) // the reply: now the acceptance waits
+	must(t, err)
+	go func() { rejected <- r.Reject("the application has ended") }()
+	select {
+	case err := <-rejected:
+		wantErr(t, "rejection", err, verbs.ErrState)
+	case <-time.After(patience):
+		t.Error("the rejection waits for the acceptance")
+	}
+	must(t, b.oob.Close())
+	wantErr(t, "acceptance", <-accepted, verbs.ErrClosed)
+}
