@@ -37,7 +37,7 @@ var oneRMAFigures = Experiment{
 var oneRMAChoices = []string{
 	"congestion control: target delays RTT / 2 (local) and 1.5 RTT (remote); windows of 0.01 to 64 operations",
 	"the NIC has no PCIe bus: it reads and writes memory at once; encryption takes no time",
-	"RoCEv2: same links, NICs that take no time, one connection per pair of hosts, path MTU 4096, 16 READs in flight, no loss",
+	"RoCEv2: same links, NICs that take no time, a connection per pair of hosts, path MTU 4096, 16 READs in flight, no loss",
 	"a RoCEv2 NIC sends one response at a time, even to READs of different connections; hardware interleaves their packets",
 	"a link delays a frame by a quarter of the round trip and by the time that its bytes take; the switch drops nothing",
 }
