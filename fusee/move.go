@@ -193,15 +193,15 @@ func (c *grower) catchUp(deadline clock.Time) error {
 	return c.refresh(c.sight.hash, deadline)
 }
 
-// bring puts a key into the twin that a split is moving there. This client wants to change the key
-// and does not wait, because the client that moves it may have died. e has the offset of the
-// leaving slot, and the value that the twin gets. bring returns the key's entry in the twin. The
-// error errChanged means that the twin has another value by now.
+// bring completes the move of a key from its slot to the twin of that slot in the new subtable. A
+// split moves the key, but this client wants to change it, and does not wait: the client that splits
+// may have died. e has the offset of the slot and the value to move. bring returns the key's entry
+// in the twin. The error errChanged means that the twin has another value by now.
 //
-// left is true if the slot is not leaving any more but empty. Then bring only reads the twin, where
-// a key that was moved is. If the twin does not have the value, the error is errChanged: perhaps an
-// INSERT has emptied the slot, and has put its object elsewhere because another INSERT has won the
-// place in the twin (see placing).
+// left is true if the slot is already empty. Then bring writes nothing and only reads the twin. The
+// error errChanged then means that the twin does not have the value. One cause is an INSERT that has
+// emptied the slot and has put its object elsewhere, because another INSERT has won the place in
+// the twin (see placing).
 func (c *changer) bring(key uint64, e entry, left bool, deadline clock.Time) (entry, error) {
 	v := &c.sight
 	e.at, e.passing = e.at+v.shift, false

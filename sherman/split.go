@@ -87,7 +87,7 @@ func (c *changer) repair(deadline clock.Time) {
 		c.emptied = append(c.emptied, c.dead)
 	}
 	if c.sparse != 0 {
-		// if it fails, the next writer that finds the page closed goes on
+		// an error is no harm: the next writer that finds the page closed completes the merge
 		_ = c.merge(c.sparse, deadline)
 	}
 	for range maxMerges { // merges may close further pages

@@ -261,7 +261,7 @@ type state struct {
 	exposed lossSet
 }
 
-// gone is the state of a lost key.
+// gone is the state of a key whose value was lost with the memory of its server.
 var gone = state{value: lostValue}
 
 // step returns the n states in which the key can be after an operation with these input and output.

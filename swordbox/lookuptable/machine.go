@@ -289,7 +289,8 @@ func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 // Mine reports whether a queue pair belongs to a connection to a server of a table.
 func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
-// Attach gives a connection to the link that is for it. The result is false if no table can use it.
+// Attach gives a connection of the switch to the link of the table that has asked for it. The result
+// is false if no table can use it.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	l, ok := m.links.Attach(c, &s)
 	if ok {

@@ -71,9 +71,10 @@ func (c *Conn) progress() {
 	c.rtoAt, c.rnrAt = clock.Never, clock.Never // pump arms the timer if a request is in flight
 }
 
-// cover ends the requests before position end as executed. If it meets a READ or an atomic, the
-// response to that request was lost: cover returns false, and this request and all later ones are
-// sent again.
+// cover completes the requests before position end: an acknowledgement of a later request has shown
+// that they were executed. If one of them is a READ or an atomic without response, the response was
+// lost. Then cover returns false, and sends this request and all later ones again, unless it has done
+// so since the last response.
 func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
 	for c.una != end {
 		if c.at(c.una).answered() {

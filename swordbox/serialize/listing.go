@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
 
-// tableHeld is the name of the pool of held requests among the switch's tables, and the name of its
-// listing.
+// tableHeld is the name by which the switch's list of tables shows the pool of held requests. The
+// table that lists these requests has the same name.
 const tableHeld = "held"
 
 var heldHelp = handler.Help{

@@ -115,15 +115,16 @@ func restartCmd() *cobra.Command {
 	var app, nic bool
 	cmd := &cobra.Command{
 		Use:   "restart HOST [--app | --nic] | restart switch",
-		Short: "Start a host, the services of its daemon, its NIC, or the switch again, in any state",
+		Short: "Start a host, its NIC, its services or the switch again, whether it runs, hangs or has crashed",
 		Long: "restart ends all processes of a host, or of the switch, and starts it again with the same names and addresses. A\n" +
 			"restarted host has empty memory and no connections. Clients must connect again, and the command of a store, like\n" +
 			"`rdmalab clover start`, must start the store again.\n\n" +
 			"After `rdmalab crash --nic`, `restart --nic` starts only the NIC again. After `rdmalab crash --app`, `restart\n" +
 			"--app` starts only the services of the host's daemon again. restart does not start the programs and tests that\n" +
 			"were running before. A link that was cut stays cut.\n\n" +
-			"A restart also ends faults. A restarted switch has only the fault rules of the rack file, and no partition. A\n" +
-			"restarted host has no fault rule of kind tear. When the host or switch is up, restart prints so.",
+			"A restart also ends faults. A restarted switch has only the fault rules of the rack file, and no partition. The\n" +
+			"restart of a host ends the rules on its memory (kind tear), but not those on its link. When the host or switch is\n" +
+			"up, restart prints so.",
 		Example: "  rdmalab restart ms0\n" +
 			"  rdmalab restart cn0 --nic\n" +
 			"  rdmalab restart switch",

@@ -25,10 +25,12 @@ func healCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "heal [ID…] [--link HOST] [--all]",
 		Short: "End fault rules: by name, of a link, or all",
-		Long: "heal ends fault rules of `rdmalab inject` and of the rack file: those with the given names, or with --link those\n" +
-			"of a host's link and memory. Without names and --link it ends all of them, and the partition. It does not undo\n" +
-			"other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and `rdmalab link\n" +
-			"HOST up` restores a link that was cut. heal prints the names of the rules that it has ended, or their number.",
+		Long: "heal ends fault rules of `rdmalab inject` and of the rack file. Give the names of the rules (f1, f2), or --link HOST\n" +
+			"for all rules of a host: those on its link, and those of kind tear on its memory. Without names and --link, heal\n" +
+			"ends all rules, and the partition that `rdmalab partition` has made.\n\n" +
+			"heal does not undo other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and\n" +
+			"`rdmalab link HOST up` restores a link that was cut. heal prints the names of the rules that it has ended, or\n" +
+			"their number.",
 		Example: "  rdmalab heal f1\n" +
 			"  rdmalab heal --link cn0\n" +
 			"  rdmalab heal --all",

@@ -178,8 +178,7 @@ func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.popular, "distribution", "", "which keys are used: zipf, uniform, latest (the keys inserted last are the most popular), or "+
 		"hotspot:KEYS:OPERATIONS, like hotspot:20%:80% for a fifth of the keys that gets 80% of the operations (default zipf; latest for "+
 		"workload d)")
-	fs.StringVar(&f.move, "move", "", "other keys become the popular ones each time that this time, like 5s, or this number of operations has passed "+
-		"(default: they stay)")
+	fs.StringVar(&f.move, "move", "", "how often other keys become the popular ones: a time, like 5s, or a number of operations (default: never)")
 }
 
 // storeNotes lists all stores, and in parentheses the notes of those that have one.

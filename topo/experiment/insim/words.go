@@ -138,8 +138,8 @@ func (r *wordRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 		return verbs.SendWR{SGL: []verbs.SGE{w.mr.SGE(off, 8)}, RemoteAddr: w.base, RKey: w.rkey}
 	}
 	rt.Sleep(setUp.Sub(rt.Now()))
-	// A client that does CAS polls, as it would on its own processor; a client that waits for a lock
-	// sleeps.
+	// Clients of the CAS workload poll for their completions, as if each had a processor of its own.
+	// Clients of the lock workload sleep until a completion comes.
 	loop := contention.Loop{Runtime: rt, CQ: w.cq, Spin: !r.load.Locks, Patience: wordPatience}
 	if !r.load.Locks {
 		return loop.Run([]contention.Client{r.swaps.Client(w.qp, on(0), buf[:8], id<<32)})
