@@ -231,56 +231,6 @@ func TestFlushOfARingThatGrows(t *testing.T) {
 	}
 }
 
-// listed is a ring of receives with these lists.
-type listed struct {
-	sgls  [][]verbs.SGE
-	taken int
-}
-
-func (r *listed) Next(sgl []verbs.SGE) (id uint64, nsge int, ok bool) {
-	if r.Len() == 0 {
-		return 0, 0, false
-	}
-	r.taken++
-	return uint64(r.taken), copy(sgl, r.sgls[r.taken-1]), true
-}
-
-func (r *listed) Len() int { return len(r.sgls) - r.taken }
-
-// A receive in a program's ring may be longer than any message, because nothing refuses it there: it
-// is used like another one, and a flush does not end at it.
-func TestReceivesLongerThanAnyMessage(t *testing.T) {
-	long := []verbs.SGE{{Length: 1 << 31}, {Length: 1 << 31}}
-	for _, shared := range []bool{false, true} {
-		_, b := newPair(t)
-		ring := &listed{sgls: [][]verbs.SGE{long, {}, long, {}}}
-		b.qp.rcv.rq = newRecvQueue(1, 4)
-		b.qp.TakeReceives(ring)
-		if shared {
-			srq, err := NewSRQ(1, b.pd, verbs.SRQInit{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			srq.TakeReceives(ring)
-			b.qp.TakeReceives(nil)
-			b.qp.cfg.SRQ = srq
-		}
-		if !b.qp.rcv.ready() || b.qp.rcv.oldest().length != 1<<32 || ring.taken != 1 {
-			t.Errorf("shared %v: %d receives taken, the first of %d bytes", shared, ring.taken, b.qp.rcv.oldest().length)
-		}
-		if err := b.qp.ToError(0, &b.out); err != nil {
-			t.Fatal(err)
-		}
-		want := 4
-		if shared {
-			want = 1 // the others stay in the shared queue
-		}
-		if len(b.out.Done) != want {
-			t.Errorf("shared %v: %d completions, want %d", shared, len(b.out.Done), want)
-		}
-	}
-}
-
 // A queue pair that was reset within a message, and connected again, begins with the first packet
 // of a message.
 func TestResetWithinAMessage(t *testing.T) {

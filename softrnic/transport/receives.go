@@ -21,8 +21,7 @@ func (q *QP) TakeReceives(src Receives) { q.rcv.outside = src }
 func (s *SRQ) TakeReceives(src Receives) { s.outside = src }
 
 // takeFrom moves the oldest receive of src into the queue, which has room. It returns false if
-// there is none, or if it is malformed. A receive may be longer than any message: no post has
-// refused it, and the program counts on its completion.
+// there is none, or if it is malformed.
 func (r *recvQueue) takeFrom(src Receives) bool {
 	i := int(r.tail&uint32(len(r.ring)-1)) * r.maxSGE
 	sgl := r.sges[i : i+r.maxSGE]
@@ -30,9 +29,9 @@ func (r *recvQueue) takeFrom(src Receives) bool {
 	if !ok {
 		return false
 	}
-	var length uint64
-	for i := range sgl[:n] {
-		length += uint64(sgl[i].Length)
+	length, err := sglLength("post recv", sgl[:n], r.maxSGE)
+	if err != nil {
+		return false
 	}
 	*r.at(r.tail) = recvWQE{id: id, nsge: n, length: length}
 	r.tail++
