@@ -54,8 +54,9 @@ func (p *Passive[Known, C]) Config(v verbs.Context, servers []string) (cfg passi
 
 // Find finds the store on these servers or makes it, as a start asks. open opens a client of the
 // store and closes it. If open fails with absent and in.Format is set, Find calls make, which makes
-// the store. If in.Fresh is true, Find calls make at once. After that the host knows k. made is
-// true if the store was made.
+// the store, but only in empty memory: one server may have lost its part of a store, so that open
+// does not find it, while the others have theirs, and other stores may have data there. If in.Fresh
+// is true, Find calls make at once. After that the host knows k. made is true if the store was made.
 func (p *Passive[Known, C]) Find(
 	r *http.Request, in Finding, k *Known, absent error, open, make func(cfg passive.Config, deadline clock.Time) error,
 ) (made bool, err error) {
@@ -70,6 +71,9 @@ func (p *Passive[Known, C]) Find(
 		if !in.Fresh {
 			err := open(cfg, deadline)
 			if err == nil || !in.Format || !errors.Is(err, absent) {
+				return err
+			}
+			if err := passive.Blank(cfg, deadline); err != nil {
 				return err
 			}
 		}

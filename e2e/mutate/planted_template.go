@@ -63,4 +63,10 @@ var templateBugs = []planted{
 		"\t\tnext = s.word.next(s.word.object()) | deleted",
 		"sim template",
 	},
+	{
+		"store: a start makes a store over the data of another one", "store/passive.go",
+		"if err := passive.Blank(cfg, deadline); err != nil {",
+		"if err := passive.Blank(cfg, deadline); err != nil && in.Fresh {",
+		"store TestStartMakesNoStoreOverOtherData",
+	},
 }

@@ -50,12 +50,14 @@ type Form struct {
 
 // ErrPart says that only some servers have their parts of the store. ErrAbsent says that the memory
 // was never formatted, or was lost. ErrForeign says that the memory holds other data. ErrServers
-// says that the store was made on another list of servers, or on these in another order.
+// says that the store was made on another list of servers, or on these in another order. ErrHeld
+// says that some memory is not empty although no store was found in it; see Blank.
 var (
 	ErrPart    = errors.New("its part of the table is missing, other servers still have theirs; start the store with --fresh to make an empty table on all of them")
 	ErrAbsent  = errors.New("no table in the memory: it is not formatted, or was lost")
 	ErrForeign = errors.New("the memory holds other data, not a table of this store; start the store with --fresh to overwrite it")
 	ErrServers = errors.New("the table was made on another list of memory servers, or in another order; start the store with --fresh to make a new one")
+	ErrHeld    = errors.New("the memory holds other data, or a part of a store whose other parts were lost; start the store with --fresh to overwrite it")
 )
 
 // magic returns the first word of a superblock, a hash of the Kind.
@@ -145,6 +147,27 @@ func (f Form) Format(cfg Config, plan func(memory int) (n Numbers, zeroed uint64
 		binary.LittleEndian.PutUint32(super[superAt:], uint32(i))
 		if err := c.Write(i, 0, super, deadline); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// Blank returns ErrHeld if the memory of one of the servers does not begin with zeros: then it has
+// the superblock of another store, or of a part of a store whose other parts were lost. It is
+// called before a store is made, unless the user wants a new one whatever the memory holds.
+func Blank(cfg Config, deadline clock.Time) (err error) {
+	c, err := Open(cfg, SuperLen)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	var b [8]byte
+	for i := range c.Servers() {
+		if err := c.Read(i, 0, b[:], deadline); err != nil {
+			return err
+		}
+		if binary.LittleEndian.Uint64(b[:]) != 0 {
+			return fmt.Errorf("memory server %d: %w", i, ErrHeld)
 		}
 	}
 	return nil
