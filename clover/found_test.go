@@ -137,6 +137,8 @@ func TestWhatAMetadataServerFinds(t *testing.T) {
 			"the last is empty":      {as, func(m memory) { clear(m["ms2"]) }, "", 1},
 			"only the last":          {as, func(m memory) { clear(m["ms0"]); clear(m["ms1"]) }, "", 2},
 			"noise":                  {as, func(m memory) { binary.LittleEndian.PutUint64(m["ms1"], 0x1122334455667788) }, "", 1},
+			"other data on all":      {as, func(m memory) { m["ms0"][0]++; m["ms1"][0]++; m["ms2"][0]++ }, "holds other data", 0},
+			"other data on the last": {as, func(m memory) { clear(m["ms0"]); clear(m["ms1"]); m["ms2"][0]++ }, "holds other data", 0},
 		} {
 			t.Run(fmt.Sprint(replicas, " copies, ", name), func(t *testing.T) {
 				f.t = t

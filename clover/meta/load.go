@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -112,9 +113,10 @@ func (s *memories) arrange(region int, stored bool) (err error) {
 // superblocks reads all superblocks. whole is true if the servers have a store. If only some
 // servers have a superblock, the others have lost their memory. If the store has another format,
 // arrangement or other servers, superblocks returns an error, because formatting would destroy that
-// store.
+// store. If no server has a superblock and some memory is not empty, superblocks also returns an
+// error, because formatting would destroy the data of another store.
 func (s *memories) superblocks() (whole bool, err error) {
-	found := 0
+	found, held := 0, error(nil)
 	for i := range s.memory {
 		var super layout.Superblock
 		b, err := s.readBulk(i, 0, layout.SuperblockLen)
@@ -125,6 +127,9 @@ func (s *memories) superblocks() (whole bool, err error) {
 		case errors.Is(err, layout.ErrSuperblock):
 			if err := s.noTree(i); err != nil {
 				return false, err
+			}
+			if binary.LittleEndian.Uint64(b) != 0 && !s.cfg.Fresh {
+				held = fmt.Errorf("the memory of %v holds other data, not a store of Clover; `rdmalab clover start --fresh` overwrites it", s.cfg.Servers[i])
 			}
 			continue
 		case errors.Is(err, layout.ErrVersion) && s.cfg.Fresh:
@@ -150,7 +155,10 @@ func (s *memories) superblocks() (whole bool, err error) {
 			s.memory[i].marked = super.View
 		}
 	}
-	return found > 0, nil
+	if found == 0 {
+		return false, held
+	}
+	return true, nil
 }
 
 // belongs returns an error if server i does not have its part of a store like the configured one.

@@ -279,6 +279,12 @@ var cloverBugs = []planted{
 		"clover TestMetadataServerRestartsAfterALoss",
 	},
 	{
+		"clover/meta: a start formats the memory of another store", "clover/meta/load.go",
+		"if binary.LittleEndian.Uint64(b) != 0 && !s.cfg.Fresh {",
+		"if binary.LittleEndian.Uint64(b) == 1 && !s.cfg.Fresh {",
+		"clover TestWhatAMetadataServerFinds",
+	},
+	{
 		"clover/meta: mirrors are not read", "clover/meta/recover.go",
 		"\tif !ok || s.memory[first.Server].generation == 0 ||",
 		"\tif ok || s.memory[first.Server].generation == 0 ||",
