@@ -58,8 +58,14 @@ var pdpmBugs = []planted{
 	},
 	{
 		"pdpm: a lock of a dead client is never taken over", "store/pdpm/lock.go",
-		"return w.Seen(t, now, now) > lease && t != 0",
+		"return w.Seen(t, asked, now) > lease && t != 0",
 		"return false",
 		"store/pdpm TestDeadHolder",
+	},
+	{
+		"pdpm: a host that was stopped takes over the lock of a live client", "store/pdpm/lock.go",
+		"return w.Seen(t, asked, now) > lease && t != 0",
+		"return w.Seen(t, max(asked, now), now) > lease && t != 0",
+		"store/pdpm TestAStoppedHostEndsNoLease",
 	},
 }

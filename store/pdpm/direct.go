@@ -20,6 +20,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		if err == nil {
 			e, err = c.find(key, false, deadline)
 		}
+		asked := rt.Now()
 		if err == nil {
 			err = c.read(e, lockLen+c.shape.copyLen(), deadline)
 		}
@@ -30,7 +31,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 				}
 				return append(dst[:0], v...), nil
 			}
-			if holder := lockOf(c.buf); w.stuck(holder, rt.Now(), c.shape.Lease) {
+			if holder := lockOf(c.buf); w.stuck(holder, asked, rt.Now(), c.shape.Lease) {
 				err = c.relieve(e, key, holder, deadline)
 			}
 		}

@@ -21,10 +21,12 @@ type watch struct {
 	tries int
 }
 
-// stuck notes the present lock word t. It reports whether the word has had this tag for longer than
-// lease.
-func (w *watch) stuck(t tag, now clock.Time, lease time.Duration) bool {
-	return w.Seen(t, now, now) > lease && t != 0
+// stuck notes the lock word t, which a request has found that was sent at the time asked. It reports
+// whether the word certainly has had this tag for longer than lease. If the client's host was
+// stopped before it read the answer at the time now, that time does not count: the holder may have
+// released the lock long ago.
+func (w *watch) stuck(t tag, asked, now clock.Time, lease time.Duration) bool {
+	return w.Seen(t, asked, now) > lease && t != 0
 }
 
 // maxPause is the longest pause between two attempts.
@@ -46,6 +48,7 @@ func (c *Client) lock(e entry, key uint64, head []byte, deadline clock.Time) (ta
 	rt := c.Conn.Runtime()
 	defer rt.Leave(rt.Enter(kv.PhaseLock))
 	for w := (watch{}); ; c.Retries++ {
+		asked := rt.Now()
 		got, sent, err := c.Conn.SwapRead(e.server, e.at, 0, uint64(own), e.at+lockLen, head, deadline)
 		found := tag(got)
 		switch {
@@ -55,7 +58,7 @@ func (c *Client) lock(e entry, key uint64, head []byte, deadline clock.Time) (ta
 		case found == 0 || found == own:
 			c.Conn.Hold(e.server, e.at, uint64(own))
 			return own, nil
-		case w.stuck(found, rt.Now(), c.shape.Lease):
+		case w.stuck(found, asked, rt.Now(), c.shape.Lease):
 			took, err := c.takeOver(e, key, found, own, deadline)
 			if err != nil {
 				return 0, err
