@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -45,7 +44,7 @@ func (n *node) load(r *http.Request, in LoadRequest) (out Loaded, err error) {
 		}
 		s, err := sherman.BulkLoad(config(cfg), cfg.Servers, in.feed(ctx, t.cfg.Value), v.Runtime().Now().Add(wholePatience))
 		out.Keys, out.Pages, out.Bytes = s.Keys, s.Pages, s.Bytes
-		return errors.Join(err, in.whole(ctx, s.Keys))
+		return in.whole(ctx, s.Keys, err)
 	})
 	out.Took = time.Since(began)
 	return out, store.HTTPError(err)
@@ -65,11 +64,11 @@ func (in LoadRequest) feed(ctx context.Context, value int) func() (uint64, []byt
 	}
 }
 
-// whole returns an error if the job ended before all keys were loaded. keys is how many were
-// loaded.
-func (in LoadRequest) whole(ctx context.Context, keys uint64) error {
-	if keys >= in.Keys {
-		return nil
+// whole returns the error with which the load has failed, or an error if the job ended before all
+// keys were loaded. keys is how many were loaded.
+func (in LoadRequest) whole(ctx context.Context, keys uint64, failed error) error {
+	if failed != nil || keys >= in.Keys {
+		return failed
 	}
 	return fmt.Errorf("%d of %d keys are there: %w", keys, in.Keys, store.Ended(ctx, "load"))
 }

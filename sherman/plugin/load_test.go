@@ -21,11 +21,16 @@ func TestTreeLoadEnds(t *testing.T) {
 			cancel()
 		}
 	}
-	if err := in.whole(ctx, keys); keys != 4 || !errors.Is(err, context.Canceled) {
+	if err := in.whole(ctx, keys, nil); keys != 4 || !errors.Is(err, context.Canceled) {
 		t.Errorf("%d keys: %v", keys, err)
 	}
-	if err := in.whole(ctx, in.Keys); err != nil {
+	if err := in.whole(ctx, in.Keys, nil); err != nil {
 		t.Errorf("all keys: %v", err)
+	}
+	// A load that fails by itself was not ended, and says only why it has failed.
+	failed := errors.New("the tree is full")
+	if err := in.whole(t.Context(), keys, failed); !errors.Is(err, failed) || err.Error() != failed.Error() {
+		t.Errorf("a load that fails: %v", err)
 	}
 }
 
