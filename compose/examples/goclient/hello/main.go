@@ -1,5 +1,4 @@
-// Command hello writes a line to the memory of a memory server, reads it back, and counts its own
-// runs there by FETCH_ADD.
+// Command hello writes a line to a memory server, reads it back, and counts its runs there by FETCH_ADD.
 package main
 
 import (
