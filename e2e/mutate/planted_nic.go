@@ -159,6 +159,12 @@ var nicBugs = []planted{
 		"softrnic/uverbs TestQuotaOfAClosingClient",
 	},
 	{
+		"serve: shares use up the quota of channels", "softrnic/ipc/serve/program_share.go",
+		"p.c.objects.reserve(\"share\", kindShare,",
+		"p.c.objects.reserve(\"share\", kindMemory,",
+		"softrnic/uverbs TestQuotaOfShares",
+	},
+	{
 		"serve: a client that ends unmaps the shares of other clients", "softrnic/ipc/serve/program_share.go",
 		"delete(s.regions, c); len(s.regions) == 0 {",
 		"delete(s.regions, c); len(s.regions) < 2 {",

@@ -311,6 +311,24 @@ func TestQuotaOfAClosingClient(t *testing.T) {
 	h.ends(t, c)
 }
 
+// Shares have a quota of their own: they leave the program all other objects.
+func TestQuotaOfShares(t *testing.T) {
+	h := newHouse(t, serve.Limits{Memories: 2})
+	c := h.attach(t, 0)
+	b, files := mapped(t, 3*page), 0
+	for i := range 3 {
+		files += c.share(b[i*page : (i+1)*page])
+	}
+	if files != 2 {
+		t.Errorf("%d files, with a quota of 2", files)
+	}
+	for range 2 {
+		if _, errno := c.raw(uverbs.CreateCompChannel, uverbs.NoChannel, nil); errno != 0 {
+			t.Errorf("a channel beside the shares: %v", errno)
+		}
+	}
+}
+
 // A mapping of the daemon's file that the program has made itself is used as far as the file goes.
 func TestStrangeMappingsOfShares(t *testing.T) {
 	h := newHouse(t, serve.Limits{})

@@ -11,7 +11,7 @@ import (
 type Limits struct {
 	Clients int // applications that are attached at the same time; 0 means 64
 	// The quotas of each application:
-	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each; SRQs has at most the value 512
+	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each; SRQs has at most the value 512; Memories also bounds the shares of a program
 	MRs                           int // 0 means 4096
 	CQs, QPs                      int // 0 means 1024 each; CQs has at most the value 1024, QPs 2048, because each object has a bell
 	AHs                           int // 0 means 4096
@@ -95,6 +95,7 @@ const (
 	kindPD kind = iota
 	kindMR
 	kindMemory
+	kindShare
 	kindMW
 	kindDM
 	kindAH
@@ -118,6 +119,7 @@ var quotas = [kinds]struct{ name, what string }{
 	kindPD:         {"pds", "protection domains"},
 	kindMR:         {"mrs", "memory regions"},
 	kindMemory:     {"memories", "memories"},
+	kindShare:      {"shares", "shares of its memory"},
 	kindMW:         {"mws", "memory windows"},
 	kindDM:         {"dms", "device memories"},
 	kindAH:         {"ahs", "address handles"},
@@ -137,7 +139,7 @@ var quotas = [kinds]struct{ name, what string }{
 
 func (l *Limits) of(k kind) int64 {
 	return [kinds]int64{
-		kindPD: int64(l.PDs), kindMR: int64(l.MRs), kindMemory: int64(l.Memories), kindMW: int64(l.MWs), kindDM: int64(l.DMs),
+		kindPD: int64(l.PDs), kindMR: int64(l.MRs), kindMemory: int64(l.Memories), kindShare: int64(l.Memories), kindMW: int64(l.MWs), kindDM: int64(l.DMs),
 		kindAH: int64(l.AHs), kindCQ: int64(l.CQs), kindSRQ: int64(l.SRQs), kindQP: int64(l.QPs),
 		kindAttachment: int64(l.Attachments),
 		kindListener:   int64(l.Manager.Listeners), kindRequest: int64(l.Manager.Requests),

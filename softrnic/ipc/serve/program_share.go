@@ -174,7 +174,7 @@ func (p *process) charge(r *programRegion, s *share) bool {
 	if slices.Contains(r.shares, s) {
 		return true
 	}
-	if _, charged := s.regions[r.of]; !charged && r.of.objects.reserve("reg MR", kindMemory, int64(len(s.bytes)), 0) != nil {
+	if _, charged := s.regions[r.of]; !charged && r.of.objects.reserve("reg MR", kindShare, int64(len(s.bytes)), 0) != nil {
 		return false
 	}
 	s.regions[r.of]++
@@ -270,7 +270,7 @@ func (p *program) share(a uverbs.ShareArgs) (result, error) {
 
 // newShare makes a share, and charges the client for it.
 func (p *program) newShare(length int64) (fd int, file inode, s *share, err error) {
-	if err := p.c.objects.reserve("share", kindMemory, length, 0); err != nil {
+	if err := p.c.objects.reserve("share", kindShare, length, 0); err != nil {
 		return -1, file, nil, err
 	}
 	s = &share{number: p.c.s.processes.next(), regions: make(map[*client]int)}
@@ -282,7 +282,7 @@ func (p *program) newShare(length int64) (fd int, file inode, s *share, err erro
 		}
 		err = errors.Join(err, unix.Close(fd), ring.Unmap(s.bytes))
 	}
-	p.c.objects.giveBack(kindMemory, length, 0)
+	p.c.objects.giveBack(kindShare, length, 0)
 	return -1, file, nil, err
 }
 
@@ -306,7 +306,7 @@ func (p *program) unshare(a uverbs.UnshareArgs) (result, error) {
 		delete(x.shares, file)
 		for c := range s.regions {
 			if c != p.c || own == 0 {
-				c.objects.giveBack(kindMemory, int64(len(s.bytes)), 0)
+				c.objects.giveBack(kindShare, int64(len(s.bytes)), 0)
 			}
 		}
 		if own > 0 {
