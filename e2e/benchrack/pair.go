@@ -137,24 +137,27 @@ func (e exchange) args(gid string, iters int) []string {
 func programs() (ms []measure) {
 	for _, e := range exchanges {
 		inside := []string{"perf", e.test, "--size", e.size, "--iters", strconv.Itoa(e.iters), "-q", "-o", "json"}
-		by := func(kind, host string, more ...string) []string {
-			return slices.Concat([]string{"exec"}, flagsOf[kind], []string{host, "--"}, e.args("0", e.iters), more)
-		}
 		daemons := measure{name: "daemon_" + e.name, unit: e.unit, read: e.read, args: append(inside, "--from", "cn0", "--to", "ms0")}
 		if e.test == "write_lat" { // perftest measures half of a round trip of two WRITEs; perf does so with the peer perftest only
 			daemons.server = append(inside[:len(inside):len(inside)], "--peer", "perftest", "--from", "ms0")
 			daemons.args = append(inside[:len(inside):len(inside)], "--peer", "perftest", "--from", "cn0", "--to", ms0Address)
 		}
 		ms = append(ms, daemons)
-		for _, kind := range []string{"program_", "shared_"} {
+		for _, k := range kinds {
+			by := func(host string, more ...string) []string {
+				return slices.Concat([]string{"exec"}, k.flags, []string{host, "--"}, e.args("0", e.iters), more)
+			}
 			ms = append(ms, measure{
-				name: kind + e.name, unit: e.unit, base: daemons.name, read: column(e.column, e.scale),
-				server: by(kind, "ms0"), args: by(kind, "cn0", ms0Address),
+				name: k.name + e.name, unit: e.unit, base: daemons.name, read: column(e.column, e.scale),
+				server: by("ms0"), args: by("cn0", ms0Address),
 			})
 		}
 	}
 	return ms
 }
 
-// flagsOf has the flags of exec for the programs of a measure, by the beginning of its name.
-var flagsOf = map[string][]string{"program_": nil, "shared_": {"--shared-memory"}}
+// kinds are the ways in which programs run: the beginning of a measure's name, and the flags of exec.
+var kinds = []struct {
+	name  string
+	flags []string
+}{{"program_", nil}, {"shared_", []string{"--shared-memory"}}}

@@ -140,7 +140,7 @@ var _ = Describe("the tests of rdma-core in Python", func() {
 		Expect(wrong).To(BeEmpty(), out.Stderr)
 		Expect(passed).To(BeNumerically(">=", 97))
 	},
-		Entry("", ""),
+		Entry("with memory of their own", ""),
 		Entry("with memory that they share with the daemon", "shared"),
 	)
 

@@ -2,14 +2,10 @@ package uverbs_test
 
 import (
 	"bytes"
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -58,35 +54,12 @@ func (c *client) unshared(closing uint32) (all []uint32) {
 	}
 }
 
-// mapped is memory of the program. The test unmaps it by unmap, or it ends with the test.
-func mapped(t testing.TB, n int) []byte {
-	t.Helper()
-	at, err := unix.MmapPtr(-1, 0, nil, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	must(t, err)
-	b := unsafe.Slice((*byte)(at), n)
-	delete(unmapped, &b[0])
-	t.Cleanup(func() { unmap(t, b) })
-	return b
-}
-
-// unmapped has the memory that unmap has unmapped: something else may be there now.
-var unmapped = make(map[*byte]testing.TB)
-
-func unmap(t testing.TB, b []byte) {
-	t.Helper()
-	if addr(b)%page != 0 || unmapped[&b[0]] == t {
-		return // a part, which ends with the whole, or unmapped already
-	}
-	unmapped[&b[0]] = t
-	must(t, unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))))
-}
-
 // All operations reach memory that the program shares. The NIC accesses it by the daemon's mapping:
 // it does so also when the program has unmapped it, as a NIC of hardware does.
 func TestSharedMemory(t *testing.T) {
 	h := newHouse(t, serve.Limits{})
 	a, b := h.attach(t, 0), h.attach(t, 1)
-	mine, theirs := mapped(t, 4*page), mapped(t, 4*page)
+	mine, theirs := memory(t, 4*page), memory(t, 4*page)
 	copy(theirs[100:], "before")
 	if n := a.share(mine) + b.share(theirs[100:3*page]); n != 2 {
 		t.Fatalf("%d files", n)
@@ -122,7 +95,7 @@ func TestSharedMemory(t *testing.T) {
 	if *word != 42 || mine[2000] != 40 {
 		t.Errorf("FETCH_ADD: %d, was %d", *word, mine[2000])
 	}
-	unmap(t, theirs)
+	must(t, unix.Munmap(theirs))
 	x.post(opWrite, 0, 14, addr(theirs)+page, y.mr.RKey)
 	x.succeeds()
 	x.post(opRead, 500, 14, addr(theirs)+page, y.mr.RKey)
@@ -130,7 +103,7 @@ func TestSharedMemory(t *testing.T) {
 	if got := string(mine[500:514]); got != "from a program" {
 		t.Errorf("after the unmapping: %q", got)
 	}
-	unmap(t, mine)
+	must(t, unix.Munmap(mine))
 	h.ends(t, a, b)
 }
 
@@ -141,11 +114,7 @@ func (h *house) ends(t *testing.T, all ...*client) {
 		c.close()
 	}
 	for i := range h.servers {
-		for end := time.Now().Add(20 * time.Second); len(h.servers[i].Clients()) > 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("programs are left")
-			}
-		}
+		h.leftOn(t, i, 0)
 	}
 	if n := mappedByDaemon(t); n != 0 {
 		t.Errorf("%d mappings of shared memory are left", n)
@@ -179,21 +148,21 @@ func TestWhatIsNotShared(t *testing.T) {
 		return do[uverbs.MR](c, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(b), Length: uint64(len(b)), VA: addr(b), PD: pd, Access: 0}).H
 	}
 	const rw = unix.PROT_READ | unix.PROT_WRITE
-	registered := mapped(t, 4*page)
+	registered := memory(t, 4*page)
 	reg(registered[page+8 : page+16])
 	for what, c2 := range map[string]struct {
 		memory []byte
 		files  int
 	}{
-		"a page of a file":               {over(mapped(t, 4*page), int(file.Fd()), rw, unix.MAP_SHARED), 2},
-		"a private page of a file":       {over(mapped(t, 4*page), int(file.Fd()), rw, unix.MAP_PRIVATE), 2},
-		"a page that may not be written": {over(mapped(t, 4*page), -1, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON), 2},
-		"anonymous shared memory":        {over(mapped(t, 4*page), -1, rw, unix.MAP_SHARED|unix.MAP_ANON), 2},
+		"a page of a file":               {over(memory(t, 4*page), int(file.Fd()), rw, unix.MAP_SHARED), 2},
+		"a private page of a file":       {over(memory(t, 4*page), int(file.Fd()), rw, unix.MAP_PRIVATE), 2},
+		"a page that may not be written": {over(memory(t, 4*page), -1, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON), 2},
+		"anonymous shared memory":        {over(memory(t, 4*page), -1, rw, unix.MAP_SHARED|unix.MAP_ANON), 2},
 		"a page of another region":       {registered, 2},
-		"less than a page":               {mapped(t, page)[1:], 0},
-		"parts of two pages":             {mapped(t, 2*page)[1 : 2*page-1], 0},
-		"the whole quota":                {mapped(t, 16*page), 1},
-		"more than the quota":            {mapped(t, 17*page), 0},
+		"less than a page":               {memory(t, page)[1:], 0},
+		"parts of two pages":             {memory(t, 2*page)[1 : 2*page-1], 0},
+		"the whole quota":                {memory(t, 16*page), 1},
+		"more than the quota":            {memory(t, 17*page), 0},
 	} {
 		if n := c.share(c2.memory); n != c2.files {
 			t.Errorf("%s: %d files, want %d", what, n, c2.files)
@@ -219,7 +188,7 @@ func TestSharesOfSeveralRegions(t *testing.T) {
 	h := newHouse(t, serve.Limits{})
 	c := h.attach(t, 0)
 	pd := do[uverbs.Handle](c, uverbs.AllocPD).H
-	b := mapped(t, 6*page)
+	b := memory(t, 6*page)
 	reg := func(c *client, pd uint32, from, to int) uint32 {
 		return do[uverbs.MR](c, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(b[from:]), Length: uint64(to - from), VA: addr(b[from:]), PD: pd, Access: allow}).H
 	}
@@ -248,9 +217,7 @@ func TestSharesOfSeveralRegions(t *testing.T) {
 		t.Errorf("ended below the region of another device: %v", all)
 	}
 	c.close()
-	for len(h.servers[0].Clients()) > 1 {
-		time.Sleep(time.Millisecond)
-	}
+	h.left(t, 1)
 	if all := other.unshared(0); all != nil {
 		t.Errorf("ended with the device that has made it: %v", all)
 	}
@@ -258,7 +225,7 @@ func TestSharesOfSeveralRegions(t *testing.T) {
 		t.Errorf("before it closes: %v", all)
 	}
 	dereg(other, third)
-	unmap(t, b)
+	must(t, unix.Munmap(b))
 	h.ends(t, other)
 }
 
@@ -267,7 +234,7 @@ func TestSharesOfSeveralRegions(t *testing.T) {
 func TestSharesBelowOtherMemory(t *testing.T) {
 	h := newHouse(t, serve.Limits{Bytes: 4 * page})
 	c, other := h.attach(t, 0), h.attach(t, 0)
-	b := mapped(t, 8*page)
+	b := memory(t, 8*page)
 	pds := [2]uint32{do[uverbs.Handle](c, uverbs.AllocPD).H, do[uverbs.Handle](other, uverbs.AllocPD).H}
 	if n := c.share(b[:4*page]); n != 1 {
 		t.Fatalf("%d files", n)
@@ -287,7 +254,7 @@ func TestSharesBelowOtherMemory(t *testing.T) {
 	if all := c.unshared(0); !slices.Equal(all, []uint32{1, 2}) {
 		t.Errorf("ended: %v", all)
 	}
-	unmap(t, b)
+	must(t, unix.Munmap(b))
 	h.ends(t, c, other)
 }
 
@@ -297,7 +264,7 @@ func TestQuotaOfAClosingClient(t *testing.T) {
 	h := newHouse(t, serve.Limits{Bytes: 4 * page})
 	c := h.attach(t, 0)
 	pd, files := do[uverbs.Handle](c, uverbs.AllocPD).H, 0
-	b := mapped(t, 8*page)
+	b := memory(t, 8*page)
 	for i := range 8 {
 		one := b[i*page : (i+1)*page]
 		files += c.share(one)
@@ -307,7 +274,7 @@ func TestQuotaOfAClosingClient(t *testing.T) {
 	if files != 4 {
 		t.Errorf("%d files of a page, with a quota of 4 pages", files)
 	}
-	unmap(t, b)
+	must(t, unix.Munmap(b))
 	h.ends(t, c)
 }
 
@@ -315,7 +282,7 @@ func TestQuotaOfAClosingClient(t *testing.T) {
 func TestQuotaOfShares(t *testing.T) {
 	h := newHouse(t, serve.Limits{Memories: 2})
 	c := h.attach(t, 0)
-	b, files := mapped(t, 3*page), 0
+	b, files := memory(t, 3*page), 0
 	for i := range 3 {
 		files += c.share(b[i*page : (i+1)*page])
 	}
@@ -333,7 +300,7 @@ func TestQuotaOfShares(t *testing.T) {
 func TestStrangeMappingsOfShares(t *testing.T) {
 	h := newHouse(t, serve.Limits{})
 	a, b := h.attach(t, 0), h.attach(t, 1)
-	base := mapped(t, 2*page)
+	base := memory(t, 2*page)
 	if n := b.share(base); n != 1 {
 		t.Fatalf("%d files", n)
 	}
@@ -379,25 +346,20 @@ func TestStrangeMappingsOfShares(t *testing.T) {
 // The preloaded library shares what a program registers, and nothing that the program does with its
 // memory at the same time is lost.
 func TestLibraryShares(t *testing.T) {
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
+	if errno != 0 {
+		t.Skip("needs the right to use userfaultfd")
+	}
+	must(t, unix.Close(int(fd)))
 	h, lib := newHouse(t, serve.Limits{}), library(t)
 	program := filepath.Join(t.TempDir(), "shares")
 	compile(t, "gcc", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-o", program, "testdata/shares.c")
 	for _, s := range []string{"registered", "several", "written", "touched", "forked", "grown", "stack", "closed", "devices", "refused", "beside", "stackforked", "forkers", "limited", "guarded", "unasked"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		memory := "shared"
 		if s == "unasked" {
 			memory = ""
 		}
-		cmd := exec.CommandContext(ctx, program, s)
-		cmd.Env = append(os.Environ(), "RDMALAB_VERBS="+h.sockets[0], "LD_PRELOAD="+lib, "RDMALAB_VERBS_MEMORY="+memory)
-		out, err := cmd.CombinedOutput()
-		cancel()
-		if strings.Contains(string(out), "no userfaultfd") {
-			t.Skip("needs the right to use userfaultfd")
-		}
-		if err != nil || string(out) != "ok\n" {
-			t.Errorf("%s: %v\n%s", s, err, out)
-		}
+		story(t, h.sockets[0], program, lib, s, "RDMALAB_VERBS_MEMORY="+memory)
 	}
 	h.emptied(t)
 }

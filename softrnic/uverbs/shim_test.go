@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,12 +46,14 @@ func (h *house) story(t *testing.T, program, library, name string) {
 	story(t, h.sockets[0], program, library, name)
 }
 
-func story(t *testing.T, socket, program, library, name string) {
+// story runs a story of a program, with these variables besides those that it needs.
+func story(t *testing.T, socket, program, library, name string, variables ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	// The race detector of C wants addresses that are not random.
-	cmd := exec.CommandContext(ctx, "setarch", "-R", "env", "RDMALAB_VERBS="+socket, "LD_PRELOAD="+library, "TSAN_OPTIONS=halt_on_error=1 exitcode=66", program, name)
+	args := slices.Concat([]string{"-R", "env", "RDMALAB_VERBS=" + socket, "LD_PRELOAD=" + library, "TSAN_OPTIONS=halt_on_error=1 exitcode=66"}, variables, []string{program, name})
+	cmd := exec.CommandContext(ctx, "setarch", args...)
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "ok\n" {
 		t.Errorf("%s: %v\n%s", name, err, out)
 	}
@@ -76,9 +79,16 @@ func (h *house) emptied(t *testing.T) {
 // left waits until no more than n programs use the first NIC.
 func (h *house) left(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); len(h.servers[0].Clients()) > n; time.Sleep(time.Millisecond) {
+	h.leftOn(t, 0, n)
+}
+
+// leftOn waits until no more than n programs use a NIC.
+func (h *house) leftOn(t *testing.T, nic, n int) {
+	t.Helper()
+	s := h.servers[nic]
+	for end := time.Now().Add(20 * time.Second); len(s.Clients()) > n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("programs are left: %+v", h.servers[0].Clients())
+			t.Fatalf("programs are left: %+v", s.Clients())
 		}
 	}
 }
