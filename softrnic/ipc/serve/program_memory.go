@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"sync"
@@ -129,15 +130,20 @@ type mapping struct {
 // inode identifies a file.
 type inode struct{ device, number uint64 }
 
+// lines returns the lines of /proc/PID/maps. A line is valid until the next one.
+func (m *programMemory) lines() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		r := bufio.NewScanner(io.NewSectionReader(m.maps, 0, 1<<40))
+		for n := 0; n < maxMaps && r.Scan() && yield(r.Bytes()); n++ {
+		}
+	}
+}
+
 // mappings returns the mappings that together are [start, end). It fails with EFAULT if the program
 // has not mapped all of it.
 func (m *programMemory) mappings(start, end uint64) (all []mapping, err error) {
-	r := bufio.NewScanner(io.NewSectionReader(m.maps, 0, 1<<40))
-	for range maxMaps {
-		if !r.Scan() {
-			break
-		}
-		x, ok := parseMapping(r.Text())
+	for line := range m.lines() {
+		x, ok := parseMapping(string(line))
 		if !ok {
 			return nil, unix.EFAULT
 		}
@@ -160,15 +166,11 @@ func (m *programMemory) mappings(start, end uint64) (all []mapping, err error) {
 
 // mappingsOf returns the mappings of a file that the daemon has made as a share.
 func (m *programMemory) mappingsOf(file inode) (all []mapping) {
-	r := bufio.NewScanner(io.NewSectionReader(m.maps, 0, 1<<40))
-	for range maxMaps {
-		if !r.Scan() {
-			break
-		}
-		if !bytes.Contains(r.Bytes(), []byte(uverbs.ShareName)) {
+	for line := range m.lines() {
+		if !bytes.Contains(line, []byte(uverbs.ShareName)) {
 			continue
 		}
-		if x, ok := parseMapping(r.Text()); ok && x.file == file {
+		if x, ok := parseMapping(string(line)); ok && x.file == file {
 			all = append(all, x)
 		}
 	}
