@@ -183,7 +183,9 @@ func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 	e.apply(now, qp, out)
 	r.controls(now, e, qp)
 	r.settle(now, e, qp, out)
-	e.apply(now, qp, out) // fails the queue pairs whose completion queue controls or settle has overflowed
+	if len(e.overflowed) > 0 {
+		e.apply(now, qp, out) // fails the queue pairs whose completion queue controls or settle has overflowed
+	}
 	e.drainLoop(now, out)
 }
 
