@@ -73,7 +73,7 @@ func (c *session) callFiles(op proto.Op, args, out any) ([]int, error) {
 	switch {
 	case err != nil:
 	case len(b) > proto.MaxMessage:
-		err = opError(string(op), verbs.ErrInvalid, "%d bytes are too much for one request", len(b))
+		err = verbs.Errorf(string(op), verbs.ErrInvalid, "%d bytes are too much for one request", len(b))
 	default:
 		err = c.write(b)
 	}
@@ -86,13 +86,13 @@ func (c *session) callFiles(op proto.Op, args, out any) ([]int, error) {
 			if why == nil {
 				why = errors.New("the daemon is gone")
 			}
-			err = opError(string(op), verbs.ErrClosed, "%v", why)
+			err = verbs.Errorf(string(op), verbs.ErrClosed, "%v", why)
 		}
 		return nil, err
 	}
 	r := c.await(req, args, ch)
 	if r.err != nil {
-		return nil, opError(string(op), verbs.ErrClosed, "%v", r.err)
+		return nil, verbs.Errorf(string(op), verbs.ErrClosed, "%v", r.err)
 	}
 	if err := r.reply.Error.Err(); err != nil {
 		return r.fds, err
@@ -113,7 +113,7 @@ func (c *session) over(op string) error {
 // lost returns the error of an operation op that fails because the daemon has gone. The caller
 // holds mu.
 func (c *session) lost(op string) error {
-	return opError(op, verbs.ErrClosed, "%v", c.failure)
+	return verbs.Errorf(op, verbs.ErrClosed, "%v", c.failure)
 }
 
 // write sends a request. The socket takes a message as a whole or not at all, so write can try

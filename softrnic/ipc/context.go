@@ -84,9 +84,9 @@ func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) 
 		c.mu.Unlock()
 		switch {
 		case closed && why != nil:
-			return verbs.AsyncEvent{}, opError(op, verbs.ErrClosed, "%v", why)
+			return verbs.AsyncEvent{}, verbs.Errorf(op, verbs.ErrClosed, "%v", why)
 		case closed:
-			return verbs.AsyncEvent{}, opError(op, verbs.ErrClosed, "the context was closed")
+			return verbs.AsyncEvent{}, verbs.Errorf(op, verbs.ErrClosed, "the context was closed")
 		}
 		if !c.doze(wake, deadline) {
 			return verbs.AsyncEvent{}, &verbs.OpError{Op: op, Err: verbs.ErrTimeout}

@@ -64,7 +64,7 @@ func (c *cq) look(op string) (int, error) {
 		return 0, c.ctx.over(op)
 	}
 	if c.closed || !c.ctx.alive(c.incarnation) {
-		return 0, opError(op, verbs.ErrClosed, "the object was destroyed, or its NIC went down")
+		return 0, verbs.Errorf(op, verbs.ErrClosed, "the object was destroyed, or its NIC went down")
 	}
 	return len(c.kept) + int(c.q.Tail.Load()-c.head), nil
 }
@@ -276,7 +276,7 @@ func (c *cq) Destroy() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return opError("destroy CQ", verbs.ErrClosed, "the object was destroyed")
+		return verbs.Errorf("destroy CQ", verbs.ErrClosed, "the object was destroyed")
 	}
 	err := c.ctx.call(proto.OpDestroyCQ, proto.Handle{H: c.h}, nil)
 	if isGone(err) {

@@ -36,14 +36,14 @@ func (c *Context) timeout(deadline clock.Time) time.Duration {
 // open returns the handle of q. It fails if the manager was closed or q belongs to another context.
 func (m *Manager) open(op string, q verbs.QP) (uint32, error) {
 	if m.closed.Load() {
-		return 0, opError(op, verbs.ErrClosed, "the manager was closed")
+		return 0, verbs.Errorf(op, verbs.ErrClosed, "the manager was closed")
 	}
 	if q == nil {
 		return 0, nil
 	}
 	o, ok := q.(*qp)
 	if !ok || o == nil || o.pd.ctx != m.ctx {
-		return 0, opError(op, verbs.ErrInvalid, "the queue pair was not made by this context")
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "the queue pair was not made by this context")
 	}
 	return o.h, nil
 }
@@ -111,7 +111,7 @@ type listener struct {
 
 func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 	if l.closed.Load() {
-		return nil, opError("accept", verbs.ErrClosed, "the listener was closed")
+		return nil, verbs.Errorf("accept", verbs.ErrClosed, "the listener was closed")
 	}
 	var in proto.Incoming
 	if err := l.m.ctx.call(proto.OpNextRequest, proto.Wait{H: l.h, Timeout: l.m.ctx.timeout(deadline)}, &in); err != nil {

@@ -32,7 +32,7 @@ const destroyed = 0
 func (c *Context) destroy(op proto.Op, h *uint32) error {
 	n := atomic.LoadUint32(h)
 	if n == destroyed {
-		return opError(string(op), verbs.ErrClosed, "the object was destroyed")
+		return verbs.Errorf(string(op), verbs.ErrClosed, "the object was destroyed")
 	}
 	err := c.call(op, proto.Handle{H: n}, nil)
 	if isGone(err) {
@@ -100,7 +100,7 @@ func (c *Context) Alloc(length int) ([]byte, error) {
 func (c *Context) Free(b []byte) error {
 	m, off := c.maps.memoryOf(b)
 	if m == nil || off != 0 || len(b) != len(m.bytes) {
-		return opError("free", verbs.ErrInvalid, "the bytes are not the whole memory of one Alloc")
+		return verbs.Errorf("free", verbs.ErrInvalid, "the bytes are not the whole memory of one Alloc")
 	}
 	if err := c.call(proto.OpFree, proto.Handle{H: m.h}, nil); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (p *pd) register(op string, buf []byte, length int, a proto.RegMR) (verbs.M
 	var r proto.MR
 	switch {
 	case buf == nil && length <= 0:
-		return nil, opError(op, verbs.ErrInvalid, "length %d; give at least one byte", length)
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "length %d; give at least one byte", length)
 	case buf == nil:
 		bytes, err := p.ctx.callMemory(proto.OpRegMR, a, &r, &length, undo{proto.OpDeregMR, &r.H})
 		if err != nil {
@@ -136,13 +136,13 @@ func (p *pd) register(op string, buf []byte, length int, a proto.RegMR) (verbs.M
 		}
 		return m, nil
 	case length != 0 && length != len(buf):
-		return nil, opError(op, verbs.ErrInvalid, "length %d of a buffer of %d bytes", length, len(buf))
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "length %d of a buffer of %d bytes", length, len(buf))
 	case len(buf) == 0:
-		return nil, opError(op, verbs.ErrInvalid, "a region needs at least one byte")
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "a region needs at least one byte")
 	}
 	m, off := p.ctx.maps.memoryOf(buf)
 	if m == nil {
-		return nil, opError(op, verbs.ErrNotSupported, "the NIC cannot reach memory of this process; pass nil, or memory of Context.Alloc")
+		return nil, verbs.Errorf(op, verbs.ErrNotSupported, "the NIC cannot reach memory of this process; pass nil, or memory of Context.Alloc")
 	}
 	a.Memory, a.Offset, a.Length = m.h, off, len(buf)
 	if err := p.ctx.call(proto.OpRegMR, a, &r); err != nil {
@@ -197,10 +197,10 @@ func (m *mr) SGE(off, n int) verbs.SGE {
 // mu.
 func (m *mr) span(op string, off, n int) error {
 	if m.closed || !m.pd.ctx.alive(m.r.Incarnation) {
-		return opError(op, verbs.ErrClosed, "the region was deregistered, or its NIC went down")
+		return verbs.Errorf(op, verbs.ErrClosed, "the region was deregistered, or its NIC went down")
 	}
 	if off < 0 || n > m.r.Length || off > m.r.Length-n {
-		return opError(op, verbs.ErrInvalid, "bytes [%d,+%d) of a region of %d", off, n, m.r.Length)
+		return verbs.Errorf(op, verbs.ErrInvalid, "bytes [%d,+%d) of a region of %d", off, n, m.r.Length)
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func (m *mr) Load64(off int) (uint64, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if off%8 != 0 {
-		return 0, opError(op, verbs.ErrInvalid, "offset %d is not a multiple of 8", off)
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "offset %d is not a multiple of 8", off)
 	}
 	if err := m.span(op, off, 8); err != nil {
 		return 0, err
@@ -278,7 +278,7 @@ func (m *mr) Store64(off int, v uint64) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if off%8 != 0 {
-		return opError(op, verbs.ErrInvalid, "offset %d is not a multiple of 8", off)
+		return verbs.Errorf(op, verbs.ErrInvalid, "offset %d is not a multiple of 8", off)
 	}
 	if err := m.span(op, off, 8); err != nil {
 		return err
@@ -292,7 +292,7 @@ func (m *mr) Rereg(access verbs.Access) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.closed {
-		return opError(op, verbs.ErrClosed, "the region was deregistered")
+		return verbs.Errorf(op, verbs.ErrClosed, "the region was deregistered")
 	}
 	return m.pd.ctx.call(proto.OpReregMR, proto.ReregMR{H: m.r.H, Access: access}, nil)
 }
@@ -301,7 +301,7 @@ func (m *mr) Dereg() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return opError("dereg MR", verbs.ErrClosed, "the region was deregistered")
+		return verbs.Errorf("dereg MR", verbs.ErrClosed, "the region was deregistered")
 	}
 	err := m.pd.ctx.call(proto.OpDeregMR, proto.Handle{H: m.r.H}, nil)
 	if isGone(err) {
@@ -328,7 +328,7 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 func (m *mw) RKey() (uint32, error) {
 	h := atomic.LoadUint32(&m.h)
 	if h == destroyed {
-		return 0, opError("query MW", verbs.ErrClosed, "the object was destroyed")
+		return 0, verbs.Errorf("query MW", verbs.ErrClosed, "the object was destroyed")
 	}
 	var k proto.Key
 	err := m.ctx.call(proto.OpQueryMW, proto.Handle{H: h}, &k)
@@ -356,7 +356,7 @@ func (c *Context) AllocDM(length int) (verbs.DM, error) {
 func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, error) {
 	o, ok := d.(*dm)
 	if !ok || o == nil || o.ctx != p.ctx {
-		return nil, opError("reg DM", verbs.ErrInvalid, "the device memory was not allocated by this context")
+		return nil, verbs.Errorf("reg DM", verbs.ErrInvalid, "the device memory was not allocated by this context")
 	}
 	var r proto.MR
 	if err := p.ctx.call(proto.OpRegDM, proto.RegMR{PD: p.h, Memory: o.h, Offset: off, Length: length, Access: access}, &r); err != nil {
@@ -377,9 +377,9 @@ func (d *dm) access(p []byte, off int, write bool) error {
 	h := atomic.LoadUint32(&d.h)
 	switch {
 	case h == destroyed:
-		return opError("access DM", verbs.ErrClosed, "the object was destroyed")
+		return verbs.Errorf("access DM", verbs.ErrClosed, "the object was destroyed")
 	case off < 0 || len(p) > d.length || off > d.length-len(p):
-		return opError("access DM", verbs.ErrInvalid, "bytes [%d,+%d) of a device memory of %d", off, len(p), d.length)
+		return verbs.Errorf("access DM", verbs.ErrInvalid, "bytes [%d,+%d) of a device memory of %d", off, len(p), d.length)
 	}
 	return d.ctx.access(proto.OpAccessDM, h, p, off, write)
 }

@@ -161,7 +161,3 @@ func closeFiles(fds []int) {
 		_ = unix.Close(fd) // closing a memory file cannot fail
 	}
 }
-
-func opError(op string, sentinel error, format string, args ...any) error {
-	return &verbs.OpError{Op: op, Err: sentinel, Detail: fmt.Sprintf(format, args...)}
-}

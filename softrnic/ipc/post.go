@@ -37,7 +37,7 @@ func (p *poster) begin(op string) error {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return opError(op, verbs.ErrClosed, "the object was destroyed")
+		return verbs.Errorf(op, verbs.ErrClosed, "the object was destroyed")
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if init.SRQ != nil {
 		s, ok := init.SRQ.(*srq)
 		if !ok || s == nil || s.pd.ctx != p.ctx {
-			return nil, opError(op, verbs.ErrInvalid, "the SRQ was not made by this context")
+			return nil, verbs.Errorf(op, verbs.ErrInvalid, "the SRQ was not made by this context")
 		}
 		a.SRQ = s.h
 	}
@@ -75,7 +75,7 @@ func (q *qp) release() {
 func (p *pd) cq(op, which string, c verbs.CQ) (*cq, error) {
 	o, ok := c.(*cq)
 	if !ok || o == nil || o.ctx != p.ctx {
-		return nil, opError(op, verbs.ErrInvalid, "the %s CQ was not made by this context", which)
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "the %s CQ was not made by this context", which)
 	}
 	return o, nil
 }
@@ -93,7 +93,7 @@ func (q *qp) state(op string, err error) error {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
 	if q.send.closed {
-		return opError(op, verbs.ErrClosed, "the object was destroyed")
+		return verbs.Errorf(op, verbs.ErrClosed, "the object was destroyed")
 	}
 	return err
 }
@@ -193,7 +193,7 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 
 func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 	if q.recv.q == nil && len(wr) > 0 {
-		return opError("post recv", verbs.ErrInvalid, "the queue pair takes its receives from a shared receive queue; post to that")
+		return verbs.Errorf("post recv", verbs.ErrInvalid, "the queue pair takes its receives from a shared receive queue; post to that")
 	}
 	return q.recv.postRecv("post recv", wr)
 }
@@ -204,7 +204,7 @@ func (q *qp) Destroy() error {
 	q.recv.mu.Lock()
 	defer q.recv.mu.Unlock()
 	if q.send.closed {
-		return opError("destroy QP", verbs.ErrClosed, "the object was destroyed")
+		return verbs.Errorf("destroy QP", verbs.ErrClosed, "the object was destroyed")
 	}
 	err := q.pd.ctx.call(proto.OpDestroyQP, proto.Handle{H: q.h}, nil)
 	if isGone(err) {
@@ -255,7 +255,7 @@ func (s *srq) state(op string, err error) error {
 	s.recv.mu.Lock()
 	defer s.recv.mu.Unlock()
 	if s.recv.closed {
-		return opError(op, verbs.ErrClosed, "the object was destroyed")
+		return verbs.Errorf(op, verbs.ErrClosed, "the object was destroyed")
 	}
 	return err
 }
@@ -280,7 +280,7 @@ func (s *srq) Destroy() error {
 	s.recv.mu.Lock()
 	defer s.recv.mu.Unlock()
 	if s.recv.closed {
-		return opError("destroy SRQ", verbs.ErrClosed, "the object was destroyed")
+		return verbs.Errorf("destroy SRQ", verbs.ErrClosed, "the object was destroyed")
 	}
 	err := s.pd.ctx.call(proto.OpDestroySRQ, proto.Handle{H: s.h}, nil)
 	if isGone(err) {

@@ -28,10 +28,10 @@ func (m *CM) Dial(qp verbs.QP, addr netip.Addr, name string, p Params, private [
 		return nil, err
 	}
 	if !addr.IsValid() {
-		return nil, opError(op, verbs.ErrInvalid, "no address to dial")
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "no address to dial")
 	}
 	if m.closed.Load() {
-		return nil, opError(op, verbs.ErrClosed, "the manager was closed")
+		return nil, verbs.Errorf(op, verbs.ErrClosed, "the manager was closed")
 	}
 	addr = addr.Unmap().WithZone("")
 	rt := m.cfg.Context.Runtime()
@@ -108,10 +108,10 @@ func (m *CM) await(op string, c *engine.CMConn, wanted func() bool, deadline clo
 		return wanted() || c.End != 0 || c.Dead() || m.closed.Load()
 	}, deadline)
 	if err == nil && m.closed.Load() {
-		return seen, opError(op, verbs.ErrClosed, "the manager was closed")
+		return seen, verbs.Errorf(op, verbs.ErrClosed, "the manager was closed")
 	}
 	if errors.Is(err, verbs.ErrTimeout) {
-		err = opError(op, verbs.ErrTimeout, "%v did not answer", c.Peer)
+		err = verbs.Errorf(op, verbs.ErrTimeout, "%v did not answer", c.Peer)
 	}
 	return seen, err
 }
@@ -121,7 +121,7 @@ func (m *CM) request(s service, local Endpoint, to netip.Addr, p Params, private
 	p = p.withDefaults()
 	pkeys := m.cfg.Context.Device().PKeys
 	if p.PKeyIndex < 0 || p.PKeyIndex >= len(pkeys) {
-		return mad.REQ{}, opError("dial", verbs.ErrInvalid, "P_Key index %d; the port has %d", p.PKeyIndex, len(pkeys))
+		return mad.REQ{}, verbs.Errorf("dial", verbs.ErrInvalid, "P_Key index %d; the port has %d", p.PKeyIndex, len(pkeys))
 	}
 	data, err := s.Request(private, local.GID.Addr(), to, ephemeralPort(m.cfg.Context.Runtime().Rand()))
 	return mad.REQ{
@@ -136,7 +136,7 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 	const op = "dial"
 	private, mtu, err := s.ParseReply(rep, local.MTU)
 	if err == nil && (rep.QPN < firstFreeQPN || rep.QPN > lastQPN) {
-		err = opError(op, ErrProtocol, "%v answers with queue pair %#x", c.Peer, rep.QPN)
+		err = verbs.Errorf(op, ErrProtocol, "%v answers with queue pair %#x", c.Peer, rep.QPN)
 	}
 	if err == nil {
 		p = p.wished(-1, int(rep.RNRRetry), -1)
@@ -192,7 +192,7 @@ func (m *CM) Disconnect(qp verbs.QP, deadline clock.Time) error {
 	var c *engine.CMConn
 	err := m.nic.Step(op, func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
 		if c = g.ConnOf(qp.QPN()); c == nil {
-			return opError(op, verbs.ErrState, "queue pair %#x has no connection", qp.QPN())
+			return verbs.Errorf(op, verbs.ErrState, "queue pair %#x has no connection", qp.QPN())
 		}
 		return g.Disconnect(now, c, out)
 	})

@@ -91,15 +91,15 @@ var errSilent = fmt.Errorf("%w: no answer", verbs.ErrTimeout)
 func (s service) ended(op string, c *engine.CMConn) error {
 	switch {
 	case c.Dead():
-		return opError(op, verbs.ErrClosed, "the NIC went down, or the queue pair was destroyed")
+		return verbs.Errorf(op, verbs.ErrClosed, "the NIC went down, or the queue pair was destroyed")
 	case c.End == cm.EventUnreachable:
-		return opError(op, errSilent, "%v", c.Peer)
+		return verbs.Errorf(op, errSilent, "%v", c.Peer)
 	case c.End == cm.EventRejected && c.Reject != nil && c.Reject.Reason == mad.ReasonTimeout:
-		return opError(op, verbs.ErrTimeout, "%v has given up", c.Peer)
+		return verbs.Errorf(op, verbs.ErrTimeout, "%v has given up", c.Peer)
 	case c.End == cm.EventRejected:
 		return fmt.Errorf("%s: %v: %w", op, c.Peer, s.rejected(c.Reject))
 	}
-	return opError(op, verbs.ErrUnreachable, "%v has ended the connection", c.Peer)
+	return verbs.Errorf(op, verbs.ErrUnreachable, "%v has ended the connection", c.Peer)
 }
 
 // ephemeralPort returns a random source port. It is for the IP addressing header in the private

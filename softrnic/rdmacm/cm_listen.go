@@ -65,7 +65,7 @@ func (r *cmRequest) answer(op string) error {
 	r.l.m.mu.Lock()
 	defer r.l.m.mu.Unlock()
 	if _, open := r.l.m.requests[r]; !open {
-		return opError(op, verbs.ErrState, "the request was answered already")
+		return verbs.Errorf(op, verbs.ErrState, "the request was answered already")
 	}
 	delete(r.l.m.requests, r)
 	return nil
@@ -131,7 +131,7 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 		// For a port, the initiator chooses the path MTU: the REJ names the largest one that this
 		// side supports.
 		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidMTU, Info: []byte{cm.MTUCode(local.MTU)}})
-		return mad.REP{}, opError("accept", verbs.ErrInvalid, "%v wants path MTU %d, this side can do %d", r.c.Peer, remote.MTU, local.MTU)
+		return mad.REP{}, verbs.Errorf("accept", verbs.ErrInvalid, "%v wants path MTU %d, this side can do %d", r.c.Peer, remote.MTU, local.MTU)
 	}
 	expected := local.PSN
 	local.PSN, remote.PSN = req.PSN, expected // each message has the PSN that its sender expects to receive first
@@ -169,14 +169,14 @@ func typeOf(qp verbs.QP) (uint8, error) {
 		return typeUC, nil
 	case verbs.UD: // UD has no connections
 	}
-	return 0, opError("connect", verbs.ErrInvalid, "a queue pair of type %v has no connections", attr.Type)
+	return 0, verbs.Errorf("connect", verbs.ErrInvalid, "a queue pair of type %v has no connections", attr.Type)
 }
 
 // checkType fails if the transport service of a REQ is not that of the local queue pair.
 func checkType(qp verbs.QP, asked uint8) error {
 	own, err := typeOf(qp)
 	if err == nil && own != asked {
-		err = opError("accept", verbs.ErrInvalid, "the request is for service %d, the queue pair is of service %d (0 is RC, 1 is UC)", asked, own)
+		err = verbs.Errorf("accept", verbs.ErrInvalid, "the request is for service %d, the queue pair is of service %d (0 is RC, 1 is UC)", asked, own)
 	}
 	return err
 }

@@ -33,14 +33,14 @@ func (m *CM) ResolveDatagrams(to netip.Addr, name string, private []byte, deadli
 		return none, err
 	}
 	if !to.IsValid() {
-		return none, opError(op, verbs.ErrInvalid, "no address to ask")
+		return none, verbs.Errorf(op, verbs.ErrInvalid, "no address to ask")
 	}
 	to = to.Unmap().WithZone("")
 	s := cm.DatagramServiceOf(name)
 	dev := m.cfg.Context.Device()
 	gid, ok := sourceGID(dev, to)
 	if !ok {
-		return none, opError(op, verbs.ErrUnreachable, "this NIC has no address of the family of %v", to)
+		return none, verbs.Errorf(op, verbs.ErrUnreachable, "this NIC has no address of the family of %v", to)
 	}
 	local := dev.GIDs[gid].Addr()
 	data, err := s.Resolve(private, local, to, ephemeralPort(m.cfg.Context.Runtime().Rand()))
@@ -127,7 +127,7 @@ func (r *DatagramRequest) Answer(qp verbs.QP, private []byte) error {
 		return err
 	}
 	if attr.Type != verbs.UD || attr.State != verbs.StateRTR && attr.State != verbs.StateRTS {
-		return opError(op, verbs.ErrState, "queue pair %#x is %v in %v; it must be UD in RTR or RTS", attr.QPN, attr.Type, attr.State)
+		return verbs.Errorf(op, verbs.ErrState, "queue pair %#x is %v in %v; it must be UD in RTR or RTS", attr.QPN, attr.Type, attr.State)
 	}
 	data, err := r.l.service.Answer(private)
 	if err != nil {

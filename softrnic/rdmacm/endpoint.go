@@ -1,7 +1,6 @@
 package rdmacm
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -96,12 +95,12 @@ func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (E
 		return Endpoint{}, err
 	}
 	if attr.State != verbs.StateReset {
-		return Endpoint{}, opError("connect", verbs.ErrState, "queue pair %#x is not in RESET; reset it or make another", attr.QPN)
+		return Endpoint{}, verbs.Errorf("connect", verbs.ErrState, "queue pair %#x is not in RESET; reset it or make another", attr.QPN)
 	}
 	dev := ctx.Device()
 	gid, ok := sourceGID(dev, peer)
 	if !ok {
-		return Endpoint{}, opError("connect", verbs.ErrUnreachable, "this NIC has no address of the family of %v", peer)
+		return Endpoint{}, verbs.Errorf("connect", verbs.ErrUnreachable, "this NIC has no address of the family of %v", peer)
 	}
 	p = p.withDefaults()
 	mtu := maxMTU(dev.LinkMTU, peer)
@@ -139,7 +138,7 @@ func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, i
 	both := local.Agree(remote)
 	gid, ok := sourceGID(ctx.Device(), remote.GID.Addr())
 	if !ok {
-		return opError("connect", verbs.ErrUnreachable, "this NIC has no address of the family of %v", remote.GID)
+		return verbs.Errorf("connect", verbs.ErrUnreachable, "this NIC has no address of the family of %v", remote.GID)
 	}
 	if err := qp.ToInit(verbs.ToInit{Access: p.Access, PKeyIndex: p.PKeyIndex}); err != nil {
 		return err
@@ -201,8 +200,4 @@ func maxMTU(linkMTU int, peer netip.Addr) verbs.MTU {
 		}
 	}
 	return verbs.MTU256
-}
-
-func opError(op string, sentinel error, format string, args ...any) error {
-	return &verbs.OpError{Op: op, Err: sentinel, Detail: fmt.Sprintf(format, args...)}
 }

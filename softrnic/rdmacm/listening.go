@@ -22,11 +22,11 @@ func (m *CM) listen(op, name string, open func() (*engine.CMListener, error)) (*
 		return nil, err
 	}
 	if m.closed.Load() {
-		return nil, opError(op, verbs.ErrClosed, "the manager was closed")
+		return nil, verbs.Errorf(op, verbs.ErrClosed, "the manager was closed")
 	}
 	nic, err := open()
 	if errors.Is(err, verbs.ErrBusy) {
-		return nil, opError(op, ErrInUse, "%q", name)
+		return nil, verbs.Errorf(op, ErrInUse, "%q", name)
 	} else if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (m *CM) listen(op, name string, open func() (*engine.CMListener, error)) (*
 	m.listeners[l] = struct{}{}
 	m.mu.Unlock()
 	if m.closed.Load() { // the manager was closed while open ran
-		return nil, errors.Join(opError(op, verbs.ErrClosed, "the manager was closed"), l.Close())
+		return nil, errors.Join(verbs.Errorf(op, verbs.ErrClosed, "the manager was closed"), l.Close())
 	}
 	return l, nil
 }
@@ -61,7 +61,7 @@ func (l *listening) next(op, kind string, deadline clock.Time) (c *engine.CMConn
 		return c != nil || l.l.Dead() || m.closed.Load()
 	}, deadline)
 	if err == nil && c == nil {
-		err = opError(op, verbs.ErrClosed, "%s %q", kind, l.name)
+		err = verbs.Errorf(op, verbs.ErrClosed, "%s %q", kind, l.name)
 	}
 	if err != nil && c != nil {
 		m.abort(c) // the request arrived while the listener was being closed

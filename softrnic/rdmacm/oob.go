@@ -210,16 +210,16 @@ func (o *OOB) explain(op string, peer net.Addr, err error) error {
 	case err == nil || errors.Is(err, ErrRejected) || errors.As(err, &local):
 		return err
 	case closed:
-		return opError(op, verbs.ErrClosed, "the manager was closed")
+		return verbs.Errorf(op, verbs.ErrClosed, "the manager was closed")
 	case errors.Is(err, ErrProtocol):
 		o.count(func(s *OOBStats) { s.Malformed++ })
 		return fmt.Errorf("%s: %v: %w", op, peer, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		o.count(func(s *OOBStats) { s.TimedOut++ })
-		return opError(op, verbs.ErrTimeout, "%v did not answer", peer)
+		return verbs.Errorf(op, verbs.ErrTimeout, "%v did not answer", peer)
 	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the peer closed the connection in the middle of the exchange")
 	}
-	return opError(op, verbs.ErrUnreachable, "%v: %v", peer, err)
+	return verbs.Errorf(op, verbs.ErrUnreachable, "%v: %v", peer, err)
 }

@@ -22,7 +22,7 @@ func (o *OOB) Dial(qp verbs.QP, addr netip.Addr, service string, p Params, priva
 		return nil, err
 	}
 	if !addr.IsValid() {
-		return nil, opError(op, verbs.ErrInvalid, "no address to dial")
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "no address to dial")
 	}
 	local, err := LocalEndpoint(o.cfg.Context, qp, addr, p)
 	if err != nil {
@@ -36,7 +36,7 @@ func (o *OOB) Dial(qp verbs.QP, addr netip.Addr, service string, p Params, priva
 		return nil, o.explain(op, peer, dialError(err))
 	}
 	if !o.track(c) {
-		return nil, opError(op, verbs.ErrClosed, "the manager was closed")
+		return nil, verbs.Errorf(op, verbs.ErrClosed, "the manager was closed")
 	}
 	defer o.drop(c)
 	got, err := o.initiate(c, until, qp, p, message{kind: kindRequest, endpoint: local, text: service, private: private})
@@ -93,9 +93,9 @@ func dialError(err error) error {
 func checkAnswer(private []byte, port bool) error {
 	switch {
 	case len(private) > MaxAnswer:
-		return opError("answer", verbs.ErrInvalid, "%d bytes of private data; at most %d", len(private), MaxAnswer)
+		return verbs.Errorf("answer", verbs.ErrInvalid, "%d bytes of private data; at most %d", len(private), MaxAnswer)
 	case port && len(private) > 0:
-		return opError("answer", verbs.ErrInvalid, "a service that is a port has no private data beside the reason")
+		return verbs.Errorf("answer", verbs.ErrInvalid, "a service that is a port has no private data beside the reason")
 	}
 	return nil
 }
@@ -106,9 +106,9 @@ func unanswered(err error) error { return fmt.Errorf("%w: %w", ErrUnanswered, er
 func checkNames(op, service string, private []byte) error {
 	switch {
 	case service == "" || len(service) > MaxService:
-		return opError(op, verbs.ErrInvalid, "service name of %d bytes; give 1 to %d", len(service), MaxService)
+		return verbs.Errorf(op, verbs.ErrInvalid, "service name of %d bytes; give 1 to %d", len(service), MaxService)
 	case len(private) > MaxPrivate:
-		return opError(op, verbs.ErrInvalid, "%d bytes of private data; at most %d", len(private), MaxPrivate)
+		return verbs.Errorf(op, verbs.ErrInvalid, "%d bytes of private data; at most %d", len(private), MaxPrivate)
 	}
 	return nil
 }

@@ -24,15 +24,15 @@ func (o *OOB) Listen(service string) (Listener, error) {
 		return nil, err
 	}
 	if o.listener == nil {
-		return nil, opError(op, verbs.ErrInvalid, "this manager was made without a listen address")
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "this manager was made without a listen address")
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.closed:
-		return nil, opError(op, verbs.ErrClosed, "the manager was closed")
+		return nil, verbs.Errorf(op, verbs.ErrClosed, "the manager was closed")
 	case o.services[service] != nil:
-		return nil, opError(op, ErrInUse, "%q", service)
+		return nil, verbs.Errorf(op, ErrInUse, "%q", service)
 	}
 	l := &listener{o: o, service: service, backlog: make(chan *request, o.cfg.Backlog), closed: make(chan struct{})}
 	o.services[service] = l
@@ -153,7 +153,7 @@ func (l *listener) Accept(deadline clock.Time) (Request, error) {
 	for {
 		select {
 		case <-l.closed:
-			return nil, opError(op, verbs.ErrClosed, "service %q", l.service)
+			return nil, verbs.Errorf(op, verbs.ErrClosed, "service %q", l.service)
 		case r := <-l.backlog:
 			if time.Now().After(r.expires) {
 				l.o.count(func(s *OOBStats) { s.TimedOut++ })
@@ -162,7 +162,7 @@ func (l *listener) Accept(deadline clock.Time) (Request, error) {
 			}
 			return r, nil
 		case <-expired:
-			return nil, opError(op, verbs.ErrTimeout, "no request for service %q", l.service)
+			return nil, verbs.Errorf(op, verbs.ErrTimeout, "no request for service %q", l.service)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func (r *request) Accept(qp verbs.QP, p Params, private []byte, deadline clock.T
 		return unanswered(err)
 	}
 	if r.answered.Swap(true) {
-		return opError(op, verbs.ErrState, "the request was answered already")
+		return verbs.Errorf(op, verbs.ErrState, "the request was answered already")
 	}
 	defer r.o.drop(r.c)
 	if err := r.respond(qp, p, private, deadline); err != nil {
@@ -273,7 +273,7 @@ func (r *request) Answer(reason string, private []byte) error {
 		return unanswered(err)
 	}
 	if r.answered.Swap(true) {
-		return opError("reject", verbs.ErrState, "the request was answered already")
+		return verbs.Errorf("reject", verbs.ErrState, "the request was answered already")
 	}
 	r.o.answer(r.c, reason, private)
 	r.o.drop(r.c)

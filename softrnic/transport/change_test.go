@@ -71,7 +71,7 @@ func TestChangesAreAllOrNone(t *testing.T) {
 	}
 	s := newSide(t, "a", 1, 64, Config{QPN: 0x11, Type: verbs.UD})
 	bringTo(t, s, verbs.StateRTS)
-	if err := s.qp.Modify(0, verbs.QPModify{Mask: verbs.ModifyQKey, QKey: controlledQKey}); !errors.Is(err, verbs.ErrAccess) {
+	if err := s.qp.Modify(0, verbs.QPModify{Mask: verbs.ModifyQKey, QKey: verbs.ControlledQKey}); !errors.Is(err, verbs.ErrAccess) {
 		t.Errorf("privileged Q_Key: %v, want ErrAccess", err)
 	}
 }

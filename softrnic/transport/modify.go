@@ -14,11 +14,6 @@ const (
 	maxRetryCount = 7
 	rnrForEver    = 7
 
-	// controlledQKey is the bit of Q_Keys that the system controls, such as that of queue pair 1. An
-	// application may not set a Q_Key with it. If the Q_Key of a work request has it, the Q_Key of the
-	// queue pair is sent instead (IBTA 10.2.5/q-key).
-	controlledQKey = 1 << 31
-
 	defaultRdAtomic = 16
 
 	// DefaultHopLimit is the hop limit of packets if none is set, as in Linux rxe.
@@ -47,10 +42,10 @@ func validInit(a verbs.ToInit) error {
 	if extra := a.Access &^ verbs.RemoteRights; extra != 0 {
 		return badAttr("access bits %#x are none of RemoteWrite, RemoteRead, RemoteAtomic, FlushGlobal, FlushPersistent", extra)
 	}
-	if a.QKey&controlledQKey != 0 {
+	if a.QKey&verbs.ControlledQKey != 0 {
 		return &verbs.OpError{
 			Op: "modify qp", Err: verbs.ErrAccess,
-			Detail: fmt.Sprintf("Q_Key %#x is a privileged one, which begins with a 1 bit; choose one below %#x", a.QKey, uint32(controlledQKey)),
+			Detail: fmt.Sprintf("Q_Key %#x is a privileged one, which begins with a 1 bit; choose one below %#x", a.QKey, uint32(verbs.ControlledQKey)),
 		}
 	}
 	return nil

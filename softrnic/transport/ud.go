@@ -38,7 +38,7 @@ func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {
 	tx.BTH.DestQP, tx.BTH.PSN = w.to.qpn, u.nextPSN
 	tx.BTH.Solicited = w.flags&verbs.Solicited != 0
 	tx.DETH = wire.DETH{QKey: w.to.qkey, SrcQP: u.cfg.QPN}
-	if w.to.qkey&controlledQKey != 0 {
+	if w.to.qkey&verbs.ControlledQKey != 0 {
 		tx.DETH.QKey = u.init.QKey
 	}
 	out.Tx[len(out.Tx)-1].AH = w.to.ah

@@ -13,6 +13,11 @@ const (
 	ModifyRNRRetry
 )
 
+// ControlledQKey is the bit of Q_Keys that the system controls, such as that of queue pair 1. An
+// application may not set a Q_Key with it. If the Q_Key of a work request has it, the Q_Key of the
+// queue pair is sent instead (IBTA 10.2.5/q-key).
+const ControlledQKey = 1 << 31
+
 // QPModify has new values for attributes that a transition has set. Attributes without a bit in
 // Mask keep their values; the fields are as in ToInit, ToRTR and ToRTS.
 //

@@ -104,12 +104,8 @@ func (p programQueues) stateOf(o *programQPObject) uint8 {
 	return uint8(attr.State) // the numbers are those of libibverbs
 }
 
-const (
-	// maxTimerCode is the largest code of an RNR timer, which has 5 bits.
-	maxTimerCode = 31
-	// controlledQKey is the bit of Q_Keys that a program may not set.
-	controlledQKey = 1 << 31
-)
+// maxTimerCode is the largest code of an RNR timer, which has 5 bits.
+const maxTimerCode = 31
 
 // granted converts the access rights that a program's queue pair grants its peer.
 func granted(bits uint32) verbs.Access {
@@ -154,7 +150,7 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 			return unix.EINVAL
 		}
 		changes := o.changes(a.Mask & optional[o.made.Type])
-		if changes.Mask&verbs.ModifyQKey != 0 && changes.QKey&controlledQKey != 0 {
+		if changes.Mask&verbs.ModifyQKey != 0 && changes.QKey&verbs.ControlledQKey != 0 {
 			return unix.EACCES
 		}
 		err := o.qp.ToRTS(verbs.ToRTS{
