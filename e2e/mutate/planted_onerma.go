@@ -28,15 +28,27 @@ var onermaBugs = []planted{
 	},
 	{
 		"onerma: parts of a block are sealed in place", "onerma/nic/crypto.go",
-		"	if len(memory)%aes.BlockSize == 0 && !raceEnabled {",
-		"	if !raceEnabled {",
+		"return n%aes.BlockSize == 0 && !raceEnabled",
+		"return !raceEnabled",
 		"onerma/nic TestSource",
 	},
 	{
 		"onerma: a NIC that ends forgets results", "onerma/host/nic.go",
-		"	n.collect() // transfers that have ended get their results\n",
-		"",
+		"	n.machine.EndBatch(n.received, &unsent)\n	n.collect()\n",
+		"	_ = unsent\n",
 		"onerma/host TestDownInABatchKeepsResults",
+	},
+	{
+		"onerma: a NIC that ends collects before its executors act", "onerma/host/nic.go",
+		"	n.machine.EndBatch(n.received, &unsent)\n",
+		"	_ = unsent\n",
+		"onerma/host TestDownInABatchKeepsResults",
+	},
+	{
+		"onerma: forged data is decrypted over data that has landed", "onerma/nic/initiator.go",
+		"direct := gone == nil && !copied && inPlace(size)",
+		"direct := gone == nil && inPlace(size)",
+		"onerma/nic TestForgedDataOfARead",
 	},
 	{
 		"onerma: the window admits what fits", "onerma/nic/window.go",

@@ -15,7 +15,7 @@ type Machine struct {
 	executors []*Executor
 	activity  uint64 // the NIC's Activity after the last call of Frame or Tick
 	steps     uint64 // how often executors have acted
-	// Ended, if not nil, is called after each call of Frame or Tick in which a command has ended.
+	// Ended, if not nil, is called after each call of Frame, EndBatch or Tick in which a command has ended.
 	Ended func()
 	// Failed, if not nil, is called with the error of a command that the NIC has refused.
 	Failed func(error)
@@ -37,19 +37,25 @@ func (m *Machine) Activity() uint64 { return m.steps }
 
 // Frame passes a frame to the NIC, and lets the executors act.
 func (m *Machine) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	m.Receive(now, port, f, out)
+	m.EndBatch(now, out)
+}
+
+// Receive passes a frame of a receive batch to the NIC. After the last one, the caller must call
+// EndBatch: the executors act once for all completions of a batch.
+func (m *Machine) Receive(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	m.nic.Frame(now, port, f, out)
-	m.after(now, out)
 }
 
 // Tick lets the NIC and the executors handle the deadlines that have passed.
 func (m *Machine) Tick(now clock.Time, out *packetio.Batch) {
 	m.nic.Tick(now, out)
-	m.after(now, out)
+	m.EndBatch(now, out)
 }
 
-// after calls the executors after a step of the NIC. Then the NIC sends the commands that they have
+// EndBatch calls the executors after steps of the NIC. Then the NIC sends the commands that they have
 // issued.
-func (m *Machine) after(now clock.Time, out *packetio.Batch) {
+func (m *Machine) EndBatch(now clock.Time, out *packetio.Batch) {
 	ended := m.nic.Activity() != m.activity
 	m.activity = m.nic.Activity()
 	acted := false

@@ -78,7 +78,7 @@ func TestDownInABatchKeepsResults(t *testing.T) {
 		nics[0].Frame(1, 0, f, &none)
 	}
 	nics[0].Down()
-	nics[0].EndBatch()
+	nics[0].EndBatch(1, &none)
 	if res, err := c.Wait(); err != nil || res.Moved != 64 {
 		t.Fatalf("%d bytes, error %v; want 64 and none", res.Moved, err)
 	}

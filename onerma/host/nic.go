@@ -52,17 +52,18 @@ type NIC struct {
 	// The fields below are used only with exclusive use of the NIC: in calls of the driver, or
 	// between Enter and Leave.
 
-	epoch   uint32 // number of the present or last incarnation
-	last    uint32 // number of the last process of this incarnation
-	dead    bool   // the driver has ended, and the NIC cannot be started again
-	nic     *nic.NIC
-	machine *executor.Machine // nil while the NIC is down
-	seen    uint64            // the machine's Activity when results were last collected
-	table   *mem.Table
-	pd      mem.PD
-	procs   map[*Process]struct{}
-	past    nic.Stats // counters of earlier incarnations
-	steps   uint64    // what Activity returns
+	epoch    uint32 // number of the present or last incarnation
+	last     uint32 // number of the last process of this incarnation
+	dead     bool   // the driver has ended, and the NIC cannot be started again
+	nic      *nic.NIC
+	machine  *executor.Machine // nil while the NIC is down
+	seen     uint64            // the machine's Activity when results were last collected
+	received clock.Time        // when the machine got its last frame
+	table    *mem.Table
+	pd       mem.PD
+	procs    map[*Process]struct{}
+	past     nic.Stats // counters of earlier incarnations
+	steps    uint64    // what Activity returns
 }
 
 // New makes a NIC that is down. The driver must have it as its second NIC before Up is called.
@@ -136,7 +137,11 @@ func (n *NIC) end() {
 	if n.machine == nil {
 		return
 	}
-	n.collect() // transfers that have ended get their results
+	// Transfers whose data has arrived get their results, even within a receive batch. What the
+	// executors issue because of that is not sent.
+	var unsent packetio.Batch
+	n.machine.EndBatch(n.received, &unsent)
+	n.collect()
 	n.nic.Down()
 	stats := n.nic.Stats()
 	n.past.Add(&stats)
@@ -154,13 +159,15 @@ func (n *NIC) Takes(f *packetio.Frame) bool { return onerma.Is(f.Data) }
 // Frame implements device.Second.
 func (n *NIC) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if n.machine != nil {
-		n.machine.Frame(now, port, f, out)
+		n.received = now
+		n.machine.Receive(now, port, f, out)
 	}
 }
 
 // EndBatch implements device.Second.
-func (n *NIC) EndBatch() {
+func (n *NIC) EndBatch(now clock.Time, out *packetio.Batch) {
 	if n.machine != nil {
+		n.machine.EndBatch(now, out)
 		n.collect()
 	}
 }

@@ -117,12 +117,10 @@ func (s *sealer) seal(b, body []byte, c *Cipher, prev *vector) []byte {
 }
 
 // source returns the bytes that seal encrypts for a body in memory that a program may change
-// meanwhile: the memory itself, or a copy. AES-GCM loads the last bytes of a body that has no whole
-// number of blocks one by one, and a word of 8 bytes that changes then could arrive torn; a copy loads
-// whole words. The race detector does not see what AES-GCM reads, so with it there is always a copy.
-// The copy is valid until the next call of source or open.
+// meanwhile: the memory itself, or a copy, which loads whole words. The copy is valid until the next
+// call of source or open.
 func (s *sealer) source(memory []byte) []byte {
-	if len(memory)%aes.BlockSize == 0 && !raceEnabled {
+	if inPlace(len(memory)) {
 		return memory
 	}
 	return append(s.plain[:0], memory...)
@@ -131,12 +129,24 @@ func (s *sealer) source(memory []byte) []byte {
 // open checks and decrypts a message. body is valid until the next call of open. ok is false if the
 // message is not authentic.
 func (s *sealer) open(f *onerma.Frame, c *Cipher, prev *vector) (body []byte, ok bool) {
+	return s.openTo(s.plain[:0], f, c, prev)
+}
+
+// openTo is open with a given buffer for the body, whose capacity must be at least the length of the
+// body. If the message is not authentic, openTo overwrites that many bytes of the buffer with zeros.
+func (s *sealer) openTo(buffer []byte, f *onerma.Frame, c *Cipher, prev *vector) (body []byte, ok bool) {
 	copy(s.aad[:], f.Clear)
 	copy(s.aad[onerma.HeaderLen:], prev[:])
 	s.iv.set(f.Counter, f.IPv4.Src)
-	body, err := c.aead.Open(s.plain[:0], s.iv[:], f.Sealed, s.aad[:])
+	body, err := c.aead.Open(buffer, s.iv[:], f.Sealed, s.aad[:])
 	return body, err == nil
 }
+
+// inPlace reports whether AES-GCM may read and write n bytes of memory that a program also uses. It
+// loads and stores the last bytes one by one if they are no whole block, and then a word of 8 bytes
+// that changes meanwhile could be torn. The race detector does not see what AES-GCM reads and writes,
+// so with it the answer is no.
+func inPlace(n int) bool { return n%aes.BlockSize == 0 && !raceEnabled }
 
 // derived returns the cipher of the K_d with which process pid, on the NIC with address `from`, may
 // do op on region r.

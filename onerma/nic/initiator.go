@@ -92,25 +92,38 @@ func (n *NIC) command(f *onerma.Frame) *slot {
 	return s
 }
 
-// landRead handles a data message of a READ: it writes the data to memory.
+// landRead handles a data message of a READ: it writes the data to memory. The memory belongs to the
+// NIC until the command has ended, so the message is decrypted into it directly, unless data has
+// landed there already: a forged message leaves zeros where data is still to come, and nowhere else.
+// By way of a buffer, a READ of 4 KiB takes an eighth longer.
 func (n *NIC) landRead(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state != waiting {
 		n.stats.Stale++
 		return
 	}
-	mask := maskOf(int(f.At), len(f.Sealed)-onerma.TagLen)
-	body, ok := n.egress.sealer.open(f, s.cmd.Key, &s.prev)
+	size := len(f.Sealed) - onerma.TagLen
+	mask := maskOf(int(f.At), size)
+	copied := s.landed&mask != 0
+	memory, gone := s.cmd.Local.mem.Span(int(s.cmd.LocalOffset)+int(f.At), size)
+	direct := gone == nil && !copied && inPlace(size)
+	buffer := n.egress.sealer.plain[:]
+	if direct {
+		buffer = memory
+	}
+	body, ok := n.egress.sealer.openTo(buffer[:0], f, s.cmd.Key, &s.prev)
 	switch {
 	case !ok:
 		n.stats.Forged++
 		return
-	case s.landed&mask != 0:
+	case copied:
 		n.stats.Copies++
 		return
-	case s.cmd.Local.mem.WriteAt(body, int(s.cmd.LocalOffset)+int(f.At)) != nil:
+	case gone != nil:
 		// The owner has deregistered the memory in its mem.Table: the operation ends by timeout.
 		return
+	case !direct:
+		copy(memory, body)
 	}
 	s.landed |= mask
 	if s.landed.complete(s.cmd.Length) {

@@ -24,7 +24,8 @@ type Command struct {
 	// Key is the cipher of K_d for this operation on the target's region.
 	Key *Cipher
 	// Local and LocalOffset name the memory that a WRITE sends, or into which a READ puts the data.
-	// The memory belongs to the NIC until the completion is polled. A REKEY has no local memory.
+	// The memory belongs to the NIC until the completion is polled. After a READ whose status is not
+	// OK, its bytes are undefined. A REKEY has no local memory.
 	Local       *Region
 	LocalOffset uint64
 	// NewKey is the new K_r of a REKEY.

@@ -99,7 +99,8 @@ func with(change func(f *onerma.Frame)) func(*onerma.Frame, []byte) []byte {
 }
 
 // A message that was changed on its way completes nothing and moves no byte; the NIC that gets it
-// counts it once, and what it held is free again after the timeout.
+// counts it once, and what it held is free again after the timeout. Only the memory into which a READ
+// puts its data may have zeros then (TestForgedDataOfARead says where).
 func TestTamperedMessages(t *testing.T) {
 	for _, c := range tampered {
 		w := newWorld(t, 2, nil)
@@ -119,6 +120,9 @@ func TestTamperedMessages(t *testing.T) {
 		a, b := w.nics[0].Stats(), w.nics[1].Stats()
 		if n := c.count(&a, &b); n != 1 {
 			t.Errorf("%s: counted %d times\n%+v\n%+v", c.name, n, a, b)
+		}
+		if c.name == "data of a READ" && bytes.Equal(w.memory[0][:128], make([]byte, 128)) {
+			copy(w.memory[0], before[0][:128])
 		}
 		if !bytes.Equal(before[0], w.memory[0]) || c.kind != onerma.Done && !bytes.Equal(before[1], w.memory[1]) {
 			t.Errorf("%s: bytes have been moved", c.name)
@@ -279,6 +283,50 @@ func TestDown(t *testing.T) {
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
+// Forged data of a READ leaves zeros at most where data is still to come: bytes that have landed, bytes
+// of other commands and the target's memory stay as they are, and the READ ends with the right bytes.
+func TestForgedDataOfARead(t *testing.T) {
+	for _, at := range []int{0, 1024, 2048, 3072} { // of four messages, the one that is forged
+		w := newWorld(t, 2, func(_ int, c *Config) { c.LinkMTU = 1500 })
+		p := w.portal(0, 7, 4)
+		held, last := []byte(nil), 3072
+		w.filter = func(f *onerma.Frame, b []byte) ([]byte, time.Duration) {
+			if f.Kind == onerma.Data && int(f.At) == last {
+				held = bytes.Clone(b)
+				return nil, 0 // the READ waits for its last message
+			}
+			return b, 0
+		}
+		const offset, length = 4096, 4096
+		w.issue(p, w.command(onerma.Read, 7, offset, length))
+		w.run(w.now.Add(half * 3))
+		before := [][]byte{bytes.Clone(w.memory[0]), bytes.Clone(w.memory[1])}
+		if held == nil || w.same(offset, last) != nil {
+			t.Fatalf("the first %d bytes have not landed", last)
+		}
+		var f onerma.Frame
+		if err := onerma.ParseFrame(held, &f); err != nil {
+			t.Fatal(err)
+		}
+		forged := with(func(f *onerma.Frame) { f.At = uint16(at) })(&f, nil)
+		w.nics[0].Frame(w.now, 0, packetio.Frame{Data: flip(nil, forged)}, &w.out)
+		if n := w.nics[0].Stats().Forged; n != 1 {
+			t.Errorf("forged at %d: counted %d times", at, n)
+		}
+		clear(before[0][offset+last:][:length-last])
+		clear(w.memory[0][offset+last:][:length-last]) // zeros or the earlier bytes
+		if !bytes.Equal(before[0], w.memory[0]) || !bytes.Equal(before[1], w.memory[1]) {
+			t.Errorf("forged at %d: other memory has changed", at)
+		}
+		w.nics[0].Frame(w.now, 0, packetio.Frame{Data: held}, &w.out)
+		w.settle()
+		w.want(w.done(p), OK)
+		if err := w.same(offset, length); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -17,7 +17,7 @@ type Second interface {
 	// packet: the device splits super-frames. EndBatch is called after the packets of a receive
 	// batch. Both may also be called after Down, and do nothing then.
 	Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch)
-	EndBatch()
+	EndBatch(now clock.Time, out *packetio.Batch)
 	Tick(now clock.Time, out *packetio.Batch)
 	Deadline() clock.Time
 	// Activity returns a number that changes when a condition of Await may have become true.
@@ -33,7 +33,7 @@ type secondNIC struct {
 	ended bool   // Down was called
 	// segments splits super-frames.
 	segments packetio.Segments
-	// busy: the NIC has got a packet since the last call of endBatch.
+	// busy: the NIC has got a packet since the last call of endSecond.
 	busy bool
 }
 
@@ -71,12 +71,13 @@ func (d *Device) toSecond(f packetio.Frame) {
 	}
 }
 
-// endBatch ends a receive batch. It reports whether the NIC was active since the last call of
-// changed.
-func (s *secondNIC) endBatch() bool {
+// endSecond ends a receive batch of the second NIC, at the present time. It reports whether the NIC
+// was active since the last call of changed.
+func (d *Device) endSecond() bool {
+	s := &d.second
 	if s.busy {
 		s.busy = false
-		s.nic.EndBatch()
+		s.nic.EndBatch(d.clock.Now(), &d.out)
 	}
 	return s.changed()
 }

@@ -74,11 +74,11 @@ func (a *answering) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio
 	out.Add(0, append(out.Alloc(a.bytes), make([]byte, a.bytes)...))
 }
 
-func (a *answering) EndBatch()                        { a.batches++; a.steps++ }
-func (a *answering) Tick(clock.Time, *packetio.Batch) {}
-func (a *answering) Deadline() clock.Time             { return clock.Never }
-func (a *answering) Activity() uint64                 { return a.steps }
-func (a *answering) Down()                            { a.downs++ }
+func (a *answering) EndBatch(clock.Time, *packetio.Batch) { a.batches++; a.steps++ }
+func (a *answering) Tick(clock.Time, *packetio.Batch)     {}
+func (a *answering) Deadline() clock.Time                 { return clock.Never }
+func (a *answering) Activity() uint64                     { return a.steps }
+func (a *answering) Down()                                { a.downs++ }
 
 // requests returns a super-frame of n 1RMA messages of 60 bytes; the last byte of each is its number.
 func requests(n int) packetio.Frame {

@@ -152,7 +152,7 @@ func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
 		}
 	}
 	d.e.EndBatch(now, &d.out)
-	if d.second.endBatch() {
+	if d.endSecond() {
 		d.e.Notify()
 	}
 }
