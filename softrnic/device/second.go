@@ -33,7 +33,7 @@ type secondNIC struct {
 	ended bool   // Down was called
 	// segments splits super-frames.
 	segments packetio.Segments
-	// busy: the NIC has got a packet since the last call of endSecond.
+	// busy: the NIC has got a packet since the last call of endBatch.
 	busy bool
 }
 
@@ -71,15 +71,10 @@ func (d *Device) toSecond(f packetio.Frame) {
 	}
 }
 
-// endSecond ends a receive batch of the second NIC, at the present time. It reports whether the NIC
-// was active since the last call of changed.
-func (d *Device) endSecond() bool {
-	s := &d.second
-	if s.busy {
-		s.busy = false
-		s.nic.EndBatch(d.clock.Now(), &d.out)
-	}
-	return s.changed()
+// endBatch ends a receive batch that had packets for the second NIC.
+func (s *secondNIC) endBatch(now clock.Time, out *packetio.Batch) {
+	s.busy = false
+	s.nic.EndBatch(now, out)
 }
 
 // changed reports whether the NIC was active since the last call.

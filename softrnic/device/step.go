@@ -152,7 +152,10 @@ func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
 		}
 	}
 	d.e.EndBatch(now, &d.out)
-	if d.endSecond() {
+	if d.second.busy {
+		d.second.endBatch(d.clock.Now(), &d.out)
+	}
+	if d.second.changed() {
 		d.e.Notify()
 	}
 }
