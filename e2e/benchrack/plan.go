@@ -53,7 +53,9 @@ const (
 	// memory precedes the hosts of a rack with memory links. Raw frames cross the veth pairs there,
 	// too.
 	memory = "cable: memory\n"
-	stores = `hosts:
+	// realtime precedes the hosts of a rack whose daemons have real-time priority.
+	realtime = "priority: realtime\n"
+	stores   = `hosts:
   - {name: md0, role: metadata}
   - {name: "ms[0-1]", role: memory}
   - {name: "cn[0-3]", role: compute}
@@ -72,6 +74,8 @@ var racks = []rack{
 	{"memory-track", memory + tracks + hosts, paths},
 	{"memory-move", memory + moves + hosts, paths},
 	{"memory-single", memory + singleFrames, paths},
+	{"realtime", realtime + hosts, paths},
+	{"realtime-memory", realtime + memory + hosts, paths},
 	{"verbs", hosts, programs()},
 	{"clover", stores, ycsb("clover")},
 	{"memory-clover", memory + stores, ycsb("clover")},

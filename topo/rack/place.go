@@ -46,9 +46,14 @@ func processors(s *spec.Rack, node string, allowed []int) []int {
 	return others
 }
 
-// place runs f with its thread bound to the processors of a node, so that processes which f starts
-// inherit that. The caller's goroutine must be locked to its thread.
+// place runs f with its thread bound to the processors of a node and with the rack's priority, so
+// that processes which f starts inherit both. The caller's goroutine must be locked to its thread.
 func (r starter) place(node string, f func() error) error {
+	return r.bound(node, func() error { return r.prioritised(f) })
+}
+
+// bound runs f with its thread bound to the processors of a node.
+func (r starter) bound(node string, f func() error) error {
 	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
 		return err
@@ -71,4 +76,26 @@ func (r starter) place(node string, f func() error) error {
 		return fmt.Errorf("bind to processor %s (this machine may have fewer): %w", strings.Trim(fmt.Sprint(list), "[]"), err)
 	}
 	return errors.Join(f(), unix.SchedSetaffinity(0, &before))
+}
+
+// errRealtime: the kernel refuses the priority that a rack file asks for.
+var errRealtime = errors.New("the kernel refuses `priority: realtime`: it needs CAP_SYS_NICE and, with real-time group scheduling, " +
+	"a cgroup that has real-time runtime; otherwise write `priority: normal`")
+
+// prioritised runs f with the scheduling priority of the rack's daemons. With spec.PriorityRealtime
+// it is the lowest priority of SCHED_RR: a thread that yields lets the next thread of the rack run,
+// whatever share of the processor both have had, and a thread that computes for long still gives the
+// processor to the others after a time slice.
+func (r starter) prioritised(f func() error) error {
+	if r.Spec.Priority != spec.PriorityRealtime {
+		return f()
+	}
+	before, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return fmt.Errorf("read the scheduling priority: %w", err)
+	}
+	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0); err != nil {
+		return errRealtime
+	}
+	return errors.Join(f(), unix.SchedSetAttr(0, before, 0))
 }

@@ -1,9 +1,14 @@
 package rack
 
 import (
+	"errors"
+	"os/exec"
 	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -33,6 +38,43 @@ func TestProcessors(t *testing.T) {
 		}
 		if got := processors(s, "cn0", c.allowed); !slices.Equal(got, c.wantHost) {
 			t.Errorf("%s: host on %v, want %v", c.name, got, c.wantHost)
+		}
+	}
+}
+
+// A process that place starts has the priority of the rack, and the thread that starts it keeps its
+// own.
+func TestPriority(t *testing.T) {
+	policyOf := func(pid int) uint32 {
+		t.Helper()
+		a, err := unix.SchedGetAttr(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Policy
+	}
+	for priority, want := range map[string]uint32{"": unix.SCHED_NORMAL, spec.PriorityNormal: unix.SCHED_NORMAL, spec.PriorityRealtime: unix.SCHED_RR} {
+		r := starter{&Rack{Spec: &spec.Rack{Priority: priority, Switch: spec.Switch{CPU: spec.NoCPU}}}}
+		err := nl.OnOwnThread(func() error {
+			cmd := exec.Command("sleep", "60")
+			if err := r.place(spec.SwitchName, cmd.Start); err != nil {
+				return err
+			}
+			defer func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			}()
+			if got := policyOf(cmd.Process.Pid); got != want {
+				t.Errorf("priority %q: policy %d, want %d", priority, got, want)
+			}
+			if got := policyOf(0); got != unix.SCHED_NORMAL {
+				t.Errorf("priority %q: the starting thread has policy %d", priority, got)
+			}
+			return nil
+		})
+		// Not every user and kernel may give real-time priority.
+		if err != nil && (want == unix.SCHED_NORMAL || !errors.Is(err, errRealtime)) {
+			t.Fatal(err)
 		}
 	}
 }

@@ -36,16 +36,20 @@ func UpInContainers(ctx context.Context, s *spec.Rack, in container.Settings) (*
 	r := handle(s.Name)
 	r.Spec = s
 	r.useContainers(in)
-	if s.Cable == spec.CableMemory {
-		return r, rackError(s.Name, errMemoryCable)
+	switch {
+	case s.Cable == spec.CableMemory:
+		return r, rackError(s.Name, onlyProcesses("cable", s.Cable, spec.CableVeth))
+	case s.Priority == spec.PriorityRealtime:
+		return r, rackError(s.Name, onlyProcesses("priority", s.Priority, spec.PriorityNormal))
 	}
 	return r, r.builder().up(ctx)
 }
 
-// errMemoryCable is the error for a rack of containers with memory links, which only processes can
-// use.
-var errMemoryCable = errors.New("its rack file says `cable: memory`, which is for hosts that are processes: " +
-	"take `cable: veth`, or leave out --runtime docker")
+// onlyProcesses is the error for a rack of containers whose file has a value that containers cannot
+// have: they share no memory with the switch, and many kernels refuse them real-time priority.
+func onlyProcesses(key, value, other string) error {
+	return fmt.Errorf("its rack file says `%s: %s`, which is for hosts that are processes: take `%s: %s`, or leave out --runtime docker", key, value, key, other)
+}
 
 // builder brings a rack up. It removes what is left of an earlier rack, and makes the state folder,
 // namespaces, links and nodes.
@@ -169,6 +173,8 @@ func (r builder) build(ctx context.Context) error {
 // explain returns err with advice, if its text has none.
 func explain(err error) error {
 	switch {
+	case errors.Is(err, errRealtime): // the errors of all nodes have the same reason
+		return errRealtime
 	case errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("no space left: free some on /run, or some memory, and try again (%w)", err)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):

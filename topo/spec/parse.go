@@ -50,6 +50,7 @@ type file struct {
 	mtu      int
 	connect  string
 	cable    string
+	priority string
 	group    string
 	subnet   netip.Prefix
 	subnet6  netip.Prefix
@@ -193,6 +194,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		set(d, "mtu", &f.mtu, number(minMTU, maxMTU)),
 		set(d, "connect", &f.connect, either(ConnectCM, ConnectTCP)),
 		set(d, "cable", &f.cable, either(CableVeth, CableMemory)),
+		set(d, "priority", &f.priority, either(PriorityNormal, PriorityRealtime)),
 		set(d, "group", &f.group, parseGroup),
 		{key: "onerma", set: func(n ast.Node) { f.oneRMA = d.oneRMA(n) }},
 		{key: "subnet", set: func(n ast.Node) {

@@ -27,6 +27,7 @@ const full = `name: full
 seed: 0x2a
 connect: cm
 cable: memory
+priority: realtime
 group: rdma
 onerma: {rtt: 1ms, dispatch: 3ms, timeout: 7ms, window: 8KiB}
 mtu: 1500
@@ -84,7 +85,7 @@ func TestParseFull(t *testing.T) {
 		return m
 	}
 	want := &Rack{
-		Name: "full", Seed: 42, LinkMTU: 1500, Connect: ConnectCM, Cable: CableMemory, Group: "rdma",
+		Name: "full", Seed: 42, LinkMTU: 1500, Connect: ConnectCM, Cable: CableMemory, Priority: PriorityRealtime, Group: "rdma",
 		OneRMA: &OneRMA{RTT: time.Millisecond, Dispatch: 3 * time.Millisecond, Timeout: 7 * time.Millisecond, Window: 8192},
 		Subnet: netip.MustParsePrefix("192.168.7.0/28"), Subnet6: netip.MustParsePrefix("fd12::/120"),
 		Switch: Switch{
@@ -217,6 +218,7 @@ func TestMistakes(t *testing.T) {
 		{"name: small", "name: small\n\tseed: 1", `2:1: found a tab character`},
 		{"name: small", "name: small\nconnect: smoke", `2:10: connect: "smoke" is neither cm nor tcp`},
 		{"name: small", "name: small\ncable: fibre", `2:8: cable: "fibre" is neither veth nor memory`},
+		{"name: small", "name: small\npriority: high", `2:11: priority: "high" is neither normal nor realtime`},
 		{"name: small", "name: small\ngroup: a:b", `2:8: group: "a:b" is no name of a group; write it as in /etc/group`},
 		{"name: small", "name: small\ngroup: -x", `2:8: group: "-x" is no name of a group`},
 		{"name: small", "name: small\ngroup: 0", `2:8: group: "0" is no number of a group; use one from 1 to 4294967294, or a name`},

@@ -57,6 +57,15 @@ const (
 	CableMemory = "memory"
 )
 
+// Values of Rack.Priority.
+const (
+	// PriorityNormal: the daemons share the processors with all other processes.
+	PriorityNormal = "normal"
+	// PriorityRealtime: the kernel prefers the daemons to all processes without real-time priority
+	// (SCHED_RR).
+	PriorityRealtime = "realtime"
+)
+
 // Rack is a resolved rack: every name, address and default is filled in. It is plain data, and the
 // same on every machine for the same rack file.
 type Rack struct {
@@ -71,6 +80,9 @@ type Rack struct {
 	// CableMemory; "" means CableVeth. The pair of interfaces always carries all other frames, and
 	// all frames of guests.
 	Cable string `json:"cable,omitempty"`
+	// Priority is the scheduling priority of the daemons of hosts and switch: PriorityNormal or
+	// PriorityRealtime; "" means PriorityNormal.
+	Priority string `json:"priority,omitempty"`
 	// Group is the name or number of a group of this machine. Its users, and root, may run programs
 	// on the NICs of the hosts. "" means that only root may.
 	Group string `json:"group,omitempty"`

@@ -15,7 +15,7 @@ const switchIndex = 1
 // file that depend on a part with a mistake, because that would only repeat the mistake.
 func (d *decoder) resolve(f *file) *Rack {
 	r := &Rack{
-		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Connect: f.connect, Cable: f.cable, Group: f.group, OneRMA: f.oneRMA, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
+		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Connect: f.connect, Cable: f.cable, Priority: f.priority, Group: f.group, OneRMA: f.oneRMA, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
 	}
 	hosted := d.sound(func() { d.hosts(f, r) }) && f.hosted
 	if hosted && f.nets && d.sound(func() { d.addresses(f, r) }) && f.switched {
