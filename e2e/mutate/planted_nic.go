@@ -3,6 +3,18 @@ package main
 // nicBugs are bugs of completion queues and of the transport.
 var nicBugs = []planted{
 	{
+		"device: a patient thread goes on to poll", "softrnic/device/wait.go",
+		"		if !patient(w.cond) {",
+		"		if w.cond != nil {",
+		"softrnic/device TestPatientThreadsDoNotPoll",
+	},
+	{
+		"device: a patient thread begins to poll", "softrnic/device/wait.go",
+		"d.spin > 0 && !patient(cond) && !d.spinner",
+		"d.spin > 0 && !d.spinner",
+		"softrnic/device TestAPatientThreadBeginsWithoutPolling",
+	},
+	{
 		"completion queue: a purge leaves the ring", "softrnic/cq/source.go",
 		"	s.c.ring.purge(s)\n",
 		"",

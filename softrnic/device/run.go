@@ -9,7 +9,7 @@ import (
 // pollGrace is how long the progress goroutine leaves the port to an application that polls. Then
 // it checks again whether the application still polls. So when an application stops polling, a
 // frame waits at most this much longer.
-const pollGrace = 500 * time.Microsecond
+const pollGrace = 100 * time.Microsecond
 
 // run is the progress goroutine: it handles frames and timers while no application polls the NIC.
 func (d *Device) run() {

@@ -17,6 +17,14 @@ type waiter struct {
 	timer  *time.Timer
 }
 
+// patient reports whether a thread that waits for cond must not become the leader. Otherwise a
+// thread that waits for the next request for a connection would become the leader whenever the
+// wait of another thread ends, and that thread's next wait would need two switches of threads.
+func patient(cond verbsengine.Condition) bool {
+	p, ok := cond.(verbsengine.Patient)
+	return ok && p.Patient()
+}
+
 // maxFreeWaiters is the largest number of waiters kept for reuse.
 const maxFreeWaiters = 256
 
@@ -26,7 +34,7 @@ var errLead = errors.New("poll the port")
 
 // await waits for cond, first by polling and then by blocking. One application thread at a time is
 // the leader: it polls the port for all waiting threads, for the spin time. The other threads
-// block. The leader wakes them when their conditions are true. When its own condition is true, it
+// block, and so do patient threads. The leader wakes them when their conditions are true. When its own condition is true, it
 // makes one of them the leader. After the spin time the leader blocks, too, and the progress
 // goroutine polls the port.
 func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
@@ -36,7 +44,7 @@ func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 		d.leave()
 		return nil
 	}
-	lead := d.spin > 0 && !d.spinner && !d.dead && d.pace.Begin()
+	lead := d.spin > 0 && !patient(cond) && !d.spinner && !d.dead && d.pace.Begin()
 	if lead {
 		d.setSpinner(true)
 	}
@@ -91,18 +99,17 @@ func (p *polls) setSpinner(on bool) {
 }
 
 // handOver makes another waiting thread the leader, which polls the port for all waiting threads,
-// if there is such a thread.
+// if there is such a thread that is not patient.
 func (d *Device) handOver() {
 	d.notify() // waiters whose condition is true need not become leader
-	n := len(d.waiting)
-	if n == 0 {
-		d.setSpinner(false)
-		return
+	for i, w := range slices.Backward(d.waiting) { // the last waiter ran last: its memory is still in the processor's cache
+		if !patient(w.cond) {
+			d.waiting = slices.Delete(d.waiting, i, i+1)
+			w.result <- errLead
+			return
+		}
 	}
-	w := d.waiting[n-1] // the waiter that ran last: its memory is still in the processor's cache
-	d.waiting[n-1] = nil
-	d.waiting = d.waiting[:n-1]
-	w.result <- errLead
+	d.setSpinner(false)
 }
 
 // park blocks until cond is true, the deadline has come, or this thread must become leader. The

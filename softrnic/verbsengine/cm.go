@@ -35,7 +35,7 @@ func (m *ConnManager) Step(op string, f func(now clock.Time, g *engine.GSI, out 
 // Await waits until ready returns true or the context is closed. ready is called with exclusive use
 // of the NIC; it must also return true if the object that it checks was destroyed.
 func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) error {
-	err := waitError(op, m.ctx.shell.Await(cmCondition{m.ctx, ready}, deadline))
+	err := waitError(op, m.ctx.shell.Await(cmCondition{m.ctx, ready, deadline == clock.Never}, deadline))
 	if err != nil {
 		return err
 	}
@@ -46,12 +46,16 @@ func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) e
 
 // cmCondition is true when ready returns true or the context was closed.
 type cmCondition struct {
-	ctx   *Context
-	ready func() bool
+	ctx     *Context
+	ready   func() bool
+	patient bool // the thread is a listener's, which waits without a deadline
 }
 
 // Ready evaluates the condition.
 func (c cmCondition) Ready(*engine.Engine) bool { return c.ctx.closed || c.ready() }
+
+// Patient implements the interface Patient.
+func (c cmCondition) Patient() bool { return c.patient }
 
 // Listen accepts requests for a service until Unlisten, or until the context is closed.
 func (m *ConnManager) Listen(s mad.ServiceID, backlog int) (l *engine.CMListener, err error) {

@@ -109,6 +109,9 @@ type asyncWait struct {
 	got bool
 }
 
+// Patient says that the shell need not poll for events.
+func (w *asyncWait) Patient() bool { return true }
+
 // Ready takes an event if there is one.
 func (w *asyncWait) Ready(e *engine.Engine) bool {
 	if w.ctx.closed {

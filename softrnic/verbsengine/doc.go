@@ -52,3 +52,12 @@ type Poster interface{ Posted(n int) }
 type Condition interface {
 	Ready(e *engine.Engine) bool
 }
+
+// Patient is a Condition of a thread that waits for something that another host may begin at any
+// time, like the next request for a connection. The shell need not poll for it: most such waits are
+// long.
+type Patient interface {
+	Condition
+	// Patient is called with exclusive use of the engine, whenever a thread must poll.
+	Patient() bool
+}

@@ -198,7 +198,10 @@ func (s *pump) sleep(stop <-chan struct{}) bool {
 // asleep is the condition that ends the sleep of the pump.
 type asleep pump
 
-var _ verbsengine.Condition = (*asleep)(nil)
+var _ verbsengine.Patient = (*asleep)(nil)
+
+// Patient reports whether the daemon has no program.
+func (a *asleep) Patient() bool { return len(a.ports) == 0 }
 
 // Ready copies completions, and reports whether the pump has work.
 func (a *asleep) Ready(e *engine.Engine) bool {
