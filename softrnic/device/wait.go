@@ -101,7 +101,7 @@ func (p *polls) setSpinner(on bool) {
 // handOver makes another waiting thread the leader, which polls the port for all waiting threads,
 // if there is such a thread that is not patient.
 func (d *Device) handOver() {
-	d.notify() // waiters whose condition is true need not become leader
+	d.notify()                                     // waiters whose condition is true need not become leader
 	for i, w := range slices.Backward(d.waiting) { // the last waiter ran last: its memory is still in the processor's cache
 		if !patient(w.cond) {
 			d.waiting = slices.Delete(d.waiting, i, i+1)
