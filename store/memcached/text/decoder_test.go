@@ -67,6 +67,10 @@ func TestDecoder(t *testing.T) {
 		{"cas a 0 0 1 18446744073709551615 noreply\r\nx\r\n", []string{`6 ["a"] 0 0 18446744073709551615 "x" noreply`}},
 		{"get a  b " + key + "\r\ngets a\r\n", []string{fmt.Sprintf(`7 ["a" "b" %q]`, key), `8 ["a"]`}},
 		{"delete a\r\ndelete a 0\r\ndelete a noreply\r\ndelete a 0 noreply\r\n", []string{`9 ["a"]`, `9 ["a"]`, `9 ["a"] noreply`, `9 ["a"] noreply`}},
+		// a key may be called noreply
+		{"delete noreply\r\ndelete noreply noreply\r\ndelete noreply 0\r\nget noreply\r\nincr noreply 1\r\n", []string{
+			`9 ["noreply"]`, `9 ["noreply"] noreply`, `9 ["noreply"]`, `7 ["noreply"]`, `10 ["noreply"] 1 0`,
+		}},
 		{"incr a 18446744073709551615\r\ndecr a 1 noreply\r\n", []string{`10 ["a"] 18446744073709551615 0`, `11 ["a"] 1 0 noreply`}},
 		{"flush_all\r\nflush_all 7 noreply\r\nverbosity 1\r\n", []string{`12 []`, `12 [] 0 7 noreply`, `15 [] 0 1`}},
 		{"stats\r\nstats items\r\nversion\r\nquit\r\nversion\r\n", []string{`13 []`, `13 []`, `14 []`, `16 [] last`}},

@@ -34,7 +34,7 @@ func (r *Request) parse(line []byte) (size int) {
 		return size
 	}
 	r.Verb, fields = c.verb, fields[1:]
-	if n := len(fields); n > 0 && c.form.silent() && bytes.Equal(fields[n-1], noreply) {
+	if n := len(fields); c.form.silent(n) && bytes.Equal(fields[n-1], noreply) {
 		r.NoReply, fields = true, fields[:n-1]
 	}
 	switch c.form {
@@ -64,8 +64,18 @@ func (r *Request) parse(line []byte) (size int) {
 	return size
 }
 
-// silent reports whether noreply may be the last field.
-func (f form) silent() bool { return f != formKeys && f != formNone && f != formAny }
+// silent reports whether noreply may be the last one of n fields. If the first field is a key, it is
+// one also if it reads noreply.
+func (f form) silent(n int) bool {
+	switch f {
+	case formData, formDelete, formCount:
+		return n > 1
+	case formNumber, formLevel:
+		return n > 0
+	default:
+		return false
+	}
+}
 
 // keys takes the first n fields as the keys of the request.
 func (r *Request) keys(fields [][]byte, n int) {
