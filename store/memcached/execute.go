@@ -193,8 +193,11 @@ func (x *executor) add(r *text.Request) {
 			answer = text.NotFound
 			return 0, nil, Keep
 		}
-		var err error
-		if sum, err = strconv.ParseUint(string(data[:min(len(data), maxNumber+1)]), 10, 64); err != nil {
+		err := strconv.ErrRange
+		if len(data) <= maxNumber {
+			sum, err = strconv.ParseUint(string(data), 10, 64)
+		}
+		if err != nil {
 			answer = text.NotNumeric
 			return 0, nil, Keep
 		}

@@ -63,6 +63,7 @@ func TestCommands(t *testing.T) {
 		"incr and decr":   {"set a 4 0 1\r\n9\r\nincr a 1\r\ndecr a 3\r\ndecr a 8\r\nget a\r\n", "STORED\n10\n7\n0\nVALUE a 4 1\n0\nEND\n"},
 		"incr wraps":      {"set a 0 0 20\r\n18446744073709551615\r\nincr a 2\r\n", "STORED\n1\n"},
 		"not a number":    {"set a 0 0 1\r\nx\r\nincr a 1\r\nset b 0 0 21\r\n111111111111111111111\r\ndecr b 1\r\n", "STORED\n" + "CLIENT_ERROR cannot increment or decrement non-numeric value\nSTORED\nCLIENT_ERROR cannot increment or decrement non-numeric value\n"},
+		"leading zeros":   {"set a 0 0 20\r\n00000000000000000055\r\nincr a 1\r\nset b 0 0 22\r\n0000000000000000000055\r\nincr b 1\r\nget b\r\n", "STORED\n56\nSTORED\nCLIENT_ERROR cannot increment or decrement non-numeric value\nVALUE b 0 22\n0000000000000000000055\nEND\n"},
 		"noreply":         {"set a 0 0 1 noreply\r\nx\r\nadd a 0 0 1 noreply\r\ny\r\nincr a 1 noreply\r\nset b 0 0 999 noreply\r\n" + strings.Repeat("z", 999) + "\r\nget a b\r\ndelete a noreply\r\nget a\r\n", "VALUE a 0 1\nx\nEND\nEND\n"},
 		"flush_all":       {"set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\nset a 0 0 1 noreply\r\nx\r\nflush_all 0 noreply\r\nget a\r\nflush_all 5\r\n", "STORED\nOK\nEND\nEND\nSERVER_ERROR flush_all takes no delay here\n"},
 		"exptime":         {"set a 0 0 1\r\nx\r\nset a 0 60 1\r\ny\r\nadd b 0 9999999999 1\r\nz\r\nadd a 0 60 1\r\nz\r\nappend a 0 60 1\r\nz\r\nget a b\r\n", "STORED\nSERVER_ERROR items do not expire here: use an exptime of 0\nSERVER_ERROR items do not expire here: use an exptime of 0\nNOT_STORED\nSTORED\nVALUE a 0 2\nxz\nEND\n"},
