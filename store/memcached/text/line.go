@@ -95,11 +95,12 @@ func control(b byte) bool { return b <= ' ' || b == 0x7f }
 // data parses the fields of a command with data. size is how many bytes of data follow; -1 means
 // that the line does not say it.
 func (r *Request) data(fields [][]byte) (size int) {
-	want := 4
+	const least = 4 // the number of bytes is the fourth field
+	want := least
 	if r.Verb == Cas {
 		want++
 	}
-	if len(fields) < want {
+	if len(fields) < least {
 		r.Refusal = Unknown
 		return -1
 	}
@@ -108,7 +109,7 @@ func (r *Request) data(fields [][]byte) (size int) {
 		r.Refusal = badLine
 		return -1
 	}
-	if len(fields) > want {
+	if len(fields) != want {
 		r.Refusal = Unknown
 		return int(n)
 	}
