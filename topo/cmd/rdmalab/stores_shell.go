@@ -16,7 +16,7 @@ import (
 )
 
 // maxLine bounds a line of the shell in bytes. A value of the largest size fits into it.
-const maxLine = 64 << 10
+const maxLine = 128 << 10
 
 // shellWords lists the commands of a store's shell with their usage.
 func shellWords(s *store.Store) (out [][2]string) {
@@ -152,11 +152,18 @@ func (sh *shell) input(cmd *cobra.Command) (read func() (string, error), out io.
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		lines := bufio.NewScanner(cmd.InOrStdin())
 		lines.Buffer(nil, maxLine)
+		n := 0
 		read = func() (string, error) {
-			if lines.Scan() {
+			n++
+			switch {
+			case lines.Scan():
 				return lines.Text(), nil
+			case errors.Is(lines.Err(), bufio.ErrTooLong):
+				return "", fmt.Errorf("line %d is longer than %d bytes: neither it nor the lines behind it were executed", n, maxLine)
+			case lines.Err() != nil:
+				return "", fmt.Errorf("line %d: %w", n, lines.Err())
 			}
-			return "", errors.Join(lines.Err(), io.EOF)
+			return "", io.EOF
 		}
 		return read, cmd.OutOrStdout(), func() error { return nil }, nil
 	}
