@@ -57,7 +57,8 @@ func shellCmd(s *store.Store) *cobra.Command {
 				sub.SilenceUsage, sub.SilenceErrors = true, true
 				sub.SetOut(out)
 				sub.SetErr(errOut)
-				sub.SetArgs(shellArgs(args, from, verbose))
+				word, _, _ := sub.Find(args[:1]) // runShell passes only words that the store has
+				sub.SetArgs(shellArgs(word, args, from, verbose))
 				return sub.ExecuteContext(cmd.Context())
 			})
 		},
@@ -67,13 +68,14 @@ func shellCmd(s *store.Store) *cobra.Command {
 	return cmd
 }
 
-// shellArgs returns the command-line arguments for a line of the shell.
-func shellArgs(args []string, from string, verbose bool) []string {
+// shellArgs returns the command-line arguments for a line of the shell. The command cmd, the first
+// word of the line, gets those flags of the shell that it has.
+func shellArgs(cmd *cobra.Command, args []string, from string, verbose bool) []string {
 	out := []string{args[0]}
-	if from != "" {
+	if from != "" && cmd.Flags().Lookup("from") != nil {
 		out = append(out, "--from", from)
 	}
-	if verbose && args[0] != "stat" && args[0] != "check" {
+	if verbose && cmd.Flags().Lookup("verbose") != nil {
 		out = append(out, "--verbose")
 	}
 	return append(append(out, "--"), args[1:]...)

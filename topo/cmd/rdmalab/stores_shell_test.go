@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/store"
 )
 
 // A shell executes its input to its end. If it cannot read a line, it says so and does not end as if
@@ -44,3 +46,26 @@ func TestShellInput(t *testing.T) {
 type errReader struct{ error }
 
 func (r errReader) Read([]byte) (int, error) { return 0, r.error }
+
+// The flags of a shell reach the commands that have them, and only these.
+func TestShellFlags(t *testing.T) {
+	for _, s := range store.All() {
+		cmd := storeCmd(s)
+		for _, w := range shellWords(s) {
+			name := strings.Fields(w[0])[0]
+			sub, _, err := cmd.Find([]string{name})
+			if name == "help" || name == "exit" {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := sub.ParseFlags(shellArgs(sub, []string{name, "7"}, "cn1", true)[1:]); err != nil {
+				t.Errorf("%s shell --from cn1 --verbose: %s: %v", s.Name, name, err)
+			}
+			if flag := sub.Flags().Lookup("from"); flag != nil && flag.Value.String() != "cn1" {
+				t.Errorf("%s %s runs on %v", s.Name, name, flag.Value)
+			}
+		}
+	}
+}
