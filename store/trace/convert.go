@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,9 +41,11 @@ func Convert(r io.Reader, format string, limit int) (*Converted, error) {
 	switch format {
 	case "twitter":
 		err = lines(r, func(text string, _ int) error { return c.twitter(text) })
+		sortByTime(c.out.Ops)
 		spread(c.out.Ops)
 	case "cachelib":
 		err = lines(r, c.cachelib)
+		sortByTime(c.out.Ops)
 		for i := range c.out.Ops {
 			c.out.Clients = max(c.out.Clients, c.out.Ops[i].Client+1)
 		}
@@ -116,6 +117,9 @@ func (c *converter) twitter(text string) error {
 		c.out.Skipped++
 		return nil
 	}
+	if _, ok := c.clients[tail[2]]; !ok && len(c.clients) > maxClient {
+		return fmt.Errorf("more than %d clients: give a --limit", maxClient+1)
+	}
 	return c.add(kv.Op{At: at, Client: number(c.clients, tail[2]), Kind: kind, Key: uint64(number(c.keys, key)), Size: int(size)}, 1)
 }
 
@@ -168,6 +172,9 @@ func (c *converter) cachelib(text string, line int) (err error) {
 	if err != nil {
 		return err
 	}
+	if count == 0 {
+		return nil
+	}
 	key := number(c.keys, column("key", ""))
 	return c.add(kv.Op{At: at, Client: key % cachelibClients, Kind: kind, Key: uint64(key), Size: int(size)}, count)
 }
@@ -183,9 +190,8 @@ func (c *converter) add(op kv.Op, count int64) (err error) {
 	return err
 }
 
-// spread distributes the operations of each second evenly over it.
+// spread distributes the operations of each second evenly over it. They are sorted by their times.
 func spread(ops []kv.Op) {
-	slices.SortStableFunc(ops, func(a, b kv.Op) int { return int(min(1, max(-1, a.At-b.At))) })
 	for from := 0; from < len(ops); {
 		to := from
 		for to < len(ops) && ops[to].At == ops[from].At {

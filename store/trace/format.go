@@ -71,22 +71,28 @@ func Read(r io.Reader, limit int) (ops []kv.Op, err error) {
 		}
 		return err
 	})
-	slices.SortStableFunc(ops, func(a, b kv.Op) int { return cmp.Compare(a.At, b.At) })
+	sortByTime(ops)
 	return ops, err
+}
+
+// sortByTime sorts operations by their times. Operations with equal times stay in their order.
+func sortByTime(ops []kv.Op) {
+	slices.SortStableFunc(ops, func(a, b kv.Op) int { return cmp.Compare(a.At, b.At) })
 }
 
 // errEnough ends the reading of lines before the end of the file.
 var errEnough = errors.New("enough")
 
-// add appends an operation. If limit operations are there already, it returns errEnough.
+// add appends an operation. If it is the last one that limit allows, add returns errEnough: what
+// lies behind it is not looked at.
 func add(ops []kv.Op, op kv.Op, limit int) ([]kv.Op, error) {
-	if limit > 0 && len(ops) == limit {
-		return ops, errEnough
-	}
 	if len(ops) == MaxOps {
 		return ops, fmt.Errorf("more than %d operations: give a --limit", MaxOps)
 	}
-	return append(ops, op), nil
+	if ops = append(ops, op); len(ops) == limit {
+		return ops, errEnough
+	}
+	return ops, nil
 }
 
 // lines calls f for each line that is neither empty nor a comment. number counts these lines from

@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -132,6 +133,51 @@ func TestCacheLib(t *testing.T) {
 		t.Error("a time that is too large is accepted")
 	}
 	if _, err := Convert(strings.NewReader("x"), "redis", 0); err == nil || !strings.Contains(err.Error(), "twitter or cachelib") {
+		t.Error(err)
+	}
+}
+
+// What lies behind the last operation that was asked for is not looked at: neither its clients and
+// keys nor a line that was cut off.
+func TestLimit(t *testing.T) {
+	for _, rest := range []string{"", "8,b,1,0,d,get,0\n", "8,b,1"} {
+		got, err := Convert(strings.NewReader("7,a,1,9,c,set,0\n"+rest), "twitter", 1)
+		if err != nil || len(got.Ops) != 1 || got.Keys != 1 || got.Clients != 1 {
+			t.Errorf("twitter, and then %q: %+v, %v", rest, got, err)
+		}
+	}
+	for _, rest := range []string{"", "65,GET,0\n", "65,G"} {
+		got, err := Convert(strings.NewReader("key,op,size\n64,GET,0\n"+rest), "cachelib", 1)
+		if err != nil || len(got.Ops) != 1 || got.Keys != 1 || got.Clients != 1 {
+			t.Errorf("cachelib, and then %q: %+v, %v", rest, got, err)
+		}
+	}
+	for _, rest := range []string{"", "6,0,get,2,0\n", "6,0,g"} {
+		if got, err := Read(strings.NewReader(Header+"\n5,0,get,1,0\n"+rest), 1); err != nil || len(got) != 1 {
+			t.Errorf("%q behind the limit: %+v, %v", rest, got, err)
+		}
+	}
+	got, err := Convert(strings.NewReader("key,op,size,op_count\n1,GET,0,0\n2,GET,0,1\n"), "cachelib", 0)
+	if err != nil || len(got.Ops) != 1 || got.Keys != 1 || got.Clients != 1 || got.Ops[0].Key != 0 {
+		t.Errorf("a line that is repeated 0 times: %+v, %v", got, err)
+	}
+}
+
+// The output is in the order of the times, also if the input is not.
+func TestCacheLibOrder(t *testing.T) {
+	got, err := Convert(strings.NewReader("op_time,key,op,size\n5,1,GET,0\n9,1,DELETE,0\n7,1,SET,8\n"), "cachelib", 0)
+	if err != nil || len(got.Ops) != 3 || got.Ops[1].Kind != kv.KindUpdate || got.Ops[2].At != 4*time.Second {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A trace with more clients than Read accepts is not written.
+func TestTooManyClients(t *testing.T) {
+	var in bytes.Buffer
+	for i := range maxClient + 2 {
+		fmt.Fprintf(&in, "7,a,1,0,c%d,get,0\n", i)
+	}
+	if _, err := Convert(&in, "twitter", 0); err == nil || !strings.Contains(err.Error(), "line 1048578: more than 1048577 clients: give a --limit") {
 		t.Error(err)
 	}
 }
