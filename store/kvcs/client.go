@@ -3,6 +3,7 @@ package kvcs
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -68,6 +69,7 @@ type Client struct {
 	result         outcome
 	window         [windowLen]byte
 	cell           []byte
+	status         nic.Status // of the last READ that has failed
 	cost           kv.Cost
 	stats          ClientStats
 }
@@ -106,6 +108,9 @@ func Open(cfg ClientConfig, deadline clock.Time) (*Client, error) {
 var ErrEnded = errors.New("the coordinator has begun again with an empty table")
 
 var errSilent = errors.New("the coordinator does not answer")
+
+// errAlone is why a GET has ended at its deadline if it has read no replica.
+var errAlone = errors.New("no server has a replica that clients may read; `rdmalab kvcs stat` lists those that have one, `rdmalab kvcs start` starts replicas")
 
 // Stats returns a copy of the counters.
 func (c *Client) Stats() ClientStats { return c.stats }
@@ -334,6 +339,7 @@ const mostTries = 8
 // Get implements kv.Store.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	c.cost = kv.Cost{}
+	why := errAlone
 	for tries := 0; ; {
 		if err := c.renew(deadline); err != nil {
 			return nil, err
@@ -341,18 +347,20 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		now := c.port.Now()
 		switch {
 		case now >= deadline:
-			return nil, kv.ErrTimeout
+			return nil, kv.TimedOut(why)
 		case now >= c.renewal:
 			c.ask()
 		}
 		c.pause(now)
 		r := c.cfg.Health.choose(c.port.Now(), c.remotes, tries/mostTries)
 		if r == nil { // there is no replica, but a server may become one soon
+			why = errAlone
 			c.renewal = clock.Min(c.renewal, c.asked.Add(c.patience()))
 			c.wait(clock.Min(deadline, now.Add(c.patience())))
 			continue
 		}
 		value, x := c.lookup(r, key)
+		why = c.why(r, x)
 		switch after := c.port.Now(); {
 		case x == failed && after == now: // failed at once, because the client's NIC is down
 			c.pause(clock.Min(deadline, now.Add(c.cfg.RTT)))
@@ -373,6 +381,20 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		tries++
 		c.cost.Retries++
 		c.pause(clock.Min(deadline, c.port.Now().Add(c.cfg.RTT*time.Duration(min(tries, mostTries))/4)))
+	}
+}
+
+// why returns why a GET goes on after a lookup in replica r.
+func (c *Client) why(r *Remote, x finding) error {
+	switch x {
+	case failed:
+		return fmt.Errorf("a READ of the replica on %v ends with %v", r.Addr, c.status)
+	case isPending:
+		return fmt.Errorf("a change of the key is in progress on %v", r.Addr)
+	case isChanged:
+		return fmt.Errorf("the memory of the replica on %v changes during each READ", r.Addr)
+	default:
+		return errSilent // the lease has ended meanwhile
 	}
 }
 
@@ -423,6 +445,7 @@ func (c *Client) read(r *Remote, offset uint64, b []byte) bool {
 		return true
 	}
 	c.stats.Redirected++
+	c.status = s
 	c.cfg.Health.failed(c.port.Now(), began, r, s, c.cfg.RTT)
 	if s == nic.RemoteAuthenticationFailure {
 		c.renewal = cmp.Or(clock.Min(c.renewal, c.asked.Add(c.patience())), 1) // the view may have changed: the client asks for it soon

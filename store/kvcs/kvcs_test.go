@@ -3,6 +3,7 @@ package kvcs_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -164,6 +165,31 @@ func TestFencedByRekey(t *testing.T) {
 	run(t, r)
 }
 
+// A GET that ends at its deadline says what it has waited for.
+func TestWhyAGetHasTimedOut(t *testing.T) {
+	r := rack(t, func(c *virtual.Config) { c.Servers = 1 })
+	r.Client(0, func(c *kvcs.Client, p *virtual.Port) error {
+		if err := c.Insert(1, kv.MakeValue(1, 1, 100), soon(p)); err != nil {
+			return err
+		}
+		if _, err := c.Get(1, nil, soon(p)); err != nil {
+			return err
+		}
+		server := r.Server(0)
+		server.Hang() // with the key marked, when the change below has no answer in time
+		if err := c.Put(1, kv.MakeValue(1, 2, 100), p.Now().Add(5*rtt)); !errors.Is(err, kv.ErrTimeout) {
+			return fmt.Errorf("PUT while the replica hangs: %w", err)
+		}
+		server.Crash()
+		_, err := c.Get(1, nil, p.Now().Add(50*rtt))
+		if want := "10.0.0.2 ends with "; !errors.Is(err, kv.ErrTimeout) || !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("GET from a host that has crashed: %w, want %q", err, want)
+		}
+		return nil
+	})
+	run(t, r)
+}
+
 // A host that has crashed comes back with an empty memory and gets a copy of the table.
 func TestReturn(t *testing.T) {
 	r := rack(t, func(c *virtual.Config) { c.Servers = 1 })
@@ -177,7 +203,7 @@ func TestReturn(t *testing.T) {
 		if err := c.Put(7, kv.MakeValue(7, 100, 100), soon(p)); err != nil {
 			return err
 		}
-		if _, err := c.Get(7, nil, p.Now().Add(1000*rtt)); !errors.Is(err, kv.ErrTimeout) {
+		if _, err := c.Get(7, nil, p.Now().Add(1000*rtt)); !errors.Is(err, kv.ErrTimeout) || !strings.Contains(err.Error(), "no server has a replica") {
 			return fmt.Errorf("GET without a replica: %w", err)
 		}
 		if err := r.Server(0).Restart(); err != nil {
