@@ -8,8 +8,9 @@
 //
 // A program imports the stores that it uses, for instance store/all, and is started by `rdmalab
 // exec`. Open opens any registered store: it makes the store's own Node (package store) in the
-// program, so a store needs nothing special for this package. New makes a Pool of any kv.Store, for
-// instance of kv.Map in tests without a rack.
+// program, so a store needs nothing special for this package. Only kvcs cannot be opened: its clients
+// use the 1RMA NIC of a host's daemon. New makes a Pool of any kv.Store, for instance of kv.Map in
+// tests without a rack.
 //
 // # Keys
 //

@@ -66,7 +66,7 @@ func newNode(h store.Host) store.Node { return &node{host: h} }
 func (n *node) onerma() (*onermahost.NIC, func(), error) {
 	h, ok := n.host.(store.OneRMAHost)
 	if !ok {
-		return nil, nil, control.Errorf(http.StatusBadRequest, "kvcs needs a rack with 1RMA NICs; `rdmalab sim kvcs` runs it in virtual time")
+		return nil, nil, control.Errorf(http.StatusBadRequest, "clients of kvcs run only in the daemons of hosts with a 1RMA NIC, as for `rdmalab kvcs get`, and not in other programs; `rdmalab sim kvcs` runs it in virtual time")
 	}
 	s, err := h.OneRMA()
 	return s, h.Awake, err
