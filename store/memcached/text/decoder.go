@@ -7,7 +7,7 @@ const (
 	// MaxLine is the length of the longest command line, with its end: a get of 64 of the longest
 	// keys.
 	MaxLine = 16 << 10
-	// readLen is the least length of Room.
+	// readLen is the length of Room when it gets new memory; it is never less than half of that.
 	readLen = 4 << 10
 	// binaryMagic is the first byte of a request of the binary protocol.
 	binaryMagic = 0x80
@@ -50,7 +50,7 @@ func (d *Decoder) Room() []byte {
 	if d.state == inData {
 		want = max(want, d.size+len(lineEnd)-len(d.buf))
 	}
-	if cap(d.buf)-len(d.buf) < want {
+	if cap(d.buf)-len(d.buf) < want/2 { // not want: the next call after a short read would copy again
 		d.buf = append(make([]byte, 0, len(d.buf)+want), d.buf...)
 	}
 	return d.buf[len(d.buf):cap(d.buf)]

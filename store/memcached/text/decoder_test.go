@@ -124,6 +124,28 @@ func TestLongestLine(t *testing.T) {
 	}
 }
 
+// A client that sends a long line byte by byte does not make the decoder copy the line for each byte.
+func TestSingleBytes(t *testing.T) {
+	line := strings.Repeat("x", text.MaxLine-1)
+	if n := testing.AllocsPerRun(1, func() {
+		d := text.NewDecoder(maxData)
+		for i := range line {
+			copy(d.Room(), line[i:i+1])
+			d.Took(1)
+			if _, ok := d.Next(); ok {
+				t.Fatal("the line has no end yet")
+			}
+		}
+		copy(d.Room(), "\n")
+		d.Took(1)
+		if r, ok := d.Next(); !ok || r.Refusal != text.Unknown {
+			t.Fatalf("%+v", r)
+		}
+	}); n > 100 {
+		t.Errorf("%v allocations for a line of %d bytes", n, text.MaxLine)
+	}
+}
+
 // FuzzDecoder: no bytes make a decoder panic or keep more than a line and an item, and what it makes of
 // them does not depend on the pieces in which they come.
 func FuzzDecoder(f *testing.F) {
