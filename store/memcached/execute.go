@@ -29,10 +29,16 @@ type executor struct {
 	value []byte // the item as it was read
 	next  []byte // the item as it will be written
 	out   []byte
+	// failed is true if an error has ended the answer to a get whose line goes on.
+	failed bool
 }
 
 // execute executes one request and writes the answer to w.
 func (x *executor) execute(r *text.Request, w io.Writer) error {
+	if x.failed {
+		x.failed = r.More
+		return nil
+	}
 	x.out = x.out[:0]
 	switch {
 	case r.Refusal != "":
@@ -91,6 +97,7 @@ func (x *executor) get(r *text.Request, w io.Writer) error {
 		case errors.Is(err, kv.ErrNotFound), err == nil && (!ok || !bytes.Equal(found, key)):
 			continue
 		case err != nil:
+			x.failed = r.More
 			_, err := w.Write(text.AppendLine(x.out[:0], failed(err)))
 			return err
 		case r.Verb == text.Gets:
@@ -102,6 +109,9 @@ func (x *executor) get(r *text.Request, w io.Writer) error {
 		if _, err := w.Write(x.out); err != nil {
 			return err
 		}
+	}
+	if r.More {
+		return nil
 	}
 	_, err := w.Write(text.AppendLine(x.out[:0], text.End))
 	return err

@@ -143,6 +143,27 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// A get may have any number of keys, as in memcached. Its answer ends once.
+func TestLongGet(t *testing.T) {
+	const keys = 3000
+	table := newTable()
+	s := serve(t, table)
+	var in strings.Builder
+	in.WriteString("set first 0 0 1\r\nx\r\nset last 0 0 1\r\ny\r\ngets first")
+	for i := range keys {
+		fmt.Fprintf(&in, " key-of-some-length-%d", i)
+	}
+	in.WriteString(" last\r\nversion\r\nquit\r\n")
+	if got := said(t, s, in.String()); got != "STORED\nSTORED\nVALUE first 0 1 1\nx\nVALUE last 0 1 2\ny\nEND\nVERSION 1.4.0\n" {
+		t.Errorf("%.300s", got)
+	}
+	table.broken = errors.New("no NIC")
+	_, get, _ := strings.Cut(in.String(), "y\r\n")
+	if got := said(t, s, get); got != "SERVER_ERROR no NIC\nVERSION 1.4.0\n" {
+		t.Errorf("of a broken table: %.300s", got)
+	}
+}
+
 // An error of the table is answered in one line, and the connection goes on.
 func TestBrokenTable(t *testing.T) {
 	m := newTable()

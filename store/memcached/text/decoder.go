@@ -4,8 +4,8 @@ import "bytes"
 
 // Limits of a Decoder, in bytes.
 const (
-	// MaxLine is the length of the longest command line, with its end: a get of 64 of the longest
-	// keys.
+	// MaxLine is the length of the longest command line, with its end. A longer line of get or gets
+	// becomes several requests (see Request.More).
 	MaxLine = 16 << 10
 	// readLen is the length of Room when it gets new memory; it is never less than half of that.
 	readLen = 4 << 10
@@ -32,6 +32,9 @@ type Decoder struct {
 	buf     []byte // the bytes from index at on are not decoded yet
 	at      int
 	state   state
+	// going is how the line began whose rest follows in state inLine, "get " or "gets "; "" means
+	// that a new line follows.
+	going   string
 	left    int
 	line    []byte // the command line of pending, which has its keys
 	size    int    // length of the data of pending
@@ -65,12 +68,12 @@ func (d *Decoder) Next() (r *Request, ok bool) {
 		b := d.buf[d.at:]
 		switch d.state {
 		case inLine:
-			if len(b) > 0 && b[0] == binaryMagic {
+			if len(b) > 0 && b[0] == binaryMagic && d.going == "" {
 				return d.end(binary), true
 			}
 			n := bytes.IndexByte(b[:min(len(b), MaxLine)], '\n')
 			if n < 0 && len(b) >= MaxLine {
-				return d.end(longLine), true
+				return d.part(b[:MaxLine]), true
 			}
 			if n < 0 {
 				return nil, false
@@ -110,9 +113,46 @@ func (d *Decoder) end(refusal string) *Request {
 	return &d.pending
 }
 
+// part handles the beginning b of a line that is too long to wait for its end, or of the rest of
+// such a line. If the command is get or gets, part returns a request with the keys that are whole.
+func (d *Decoder) part(b []byte) *Request {
+	for _, begin := range []string{"get ", "gets "} {
+		if d.going == "" && bytes.HasPrefix(b, []byte(begin)) {
+			d.going = begin
+			d.at += len(begin)
+			b = b[len(begin):]
+		}
+	}
+	n := bytes.LastIndexByte(b, ' ') + 1
+	if d.going == "" || n == 0 {
+		return d.end(longLine)
+	}
+	d.at += n
+	d.keys(b[:n])
+	if d.pending.More = d.pending.Refusal == ""; !d.pending.More {
+		d.state, d.going = inRest, ""
+	}
+	return &d.pending
+}
+
+// keys makes pending the request for the keys in a part of a line, which may have none.
+func (d *Decoder) keys(part []byte) {
+	d.line = append(append(d.line[:0], d.going...), part...)
+	d.pending = Request{}
+	d.pending.parse(d.line)
+	if d.pending.Refusal == Unknown {
+		d.pending.Refusal = ""
+	}
+}
+
 // command handles a command line. whole is true if the request is complete, because it is refused
 // or has no data.
 func (d *Decoder) command(line []byte) (whole bool) {
+	if d.going != "" {
+		d.keys(line)
+		d.going = ""
+		return true
+	}
 	d.line = append(d.line[:0], line...)
 	d.pending = Request{}
 	d.size = d.pending.parse(d.line)

@@ -46,6 +46,9 @@ func show(r *text.Request) string {
 	if r.NoReply {
 		s += " noreply"
 	}
+	if r.More {
+		s += " more"
+	}
 	if r.Last {
 		s += " last"
 	}
@@ -102,6 +105,9 @@ func TestDecoder(t *testing.T) {
 		// connections that cannot go on
 		{"\x80\x00\x00", []string{"CLIENT_ERROR this server speaks the text protocol only last"}},
 		{"get a\r\n" + strings.Repeat("x", text.MaxLine), []string{`7 ["a"]`, "CLIENT_ERROR line too long last"}},
+		{"get a " + strings.Repeat("x", 2*text.MaxLine), []string{`7 ["a"] more`, "CLIENT_ERROR line too long last"}},
+		{"get " + strings.Repeat("x", text.MaxLine), []string{"CLIENT_ERROR line too long last"}},
+		{"delete a" + strings.Repeat(" ", text.MaxLine), []string{"CLIENT_ERROR line too long last"}},
 		// commands that are not whole
 		{"get a", nil},
 		{"set a 0 0 3\r\nxyz", nil},
@@ -121,6 +127,43 @@ func TestLongestLine(t *testing.T) {
 	in += strings.Repeat(" ", text.MaxLine-len(in)-1) + "\n"
 	if got := decoded(t, in, 1000); len(got) != 1 || strings.Contains(got[0], "ERROR") {
 		t.Errorf("%.80q", got)
+	}
+}
+
+// A get with a longer line becomes several requests with its keys in order. A key that is refused
+// ends them, and the rest of the line is skipped.
+func TestLongGet(t *testing.T) {
+	keys := func(n int) string { return strings.Repeat(" "+strings.Repeat("k", 99), n) }
+	const full = text.MaxLine / 100
+	refused := "CLIENT_ERROR bad command line format"
+	for _, c := range []struct {
+		in      string
+		keys    int    // of all requests together
+		refusal string // of the last one
+	}{
+		{"get" + keys(full-1) + "\n", full - 1, ""},
+		{"get" + keys(full) + "\n", full, ""},
+		{"gets" + keys(full) + " a b \r\n", full + 2, ""},
+		{"get" + keys(3*full) + "\r\n", 3 * full, ""},
+		{"get a" + strings.Repeat(" ", 3*text.MaxLine) + "b\n", 2, ""},
+		{"get a" + strings.Repeat(" ", 3*text.MaxLine) + "\n", 1, ""},
+		{"get" + keys(full) + " a\x01\n", full, refused},
+		{"get a\x01" + keys(3*full) + "\n", 0, refused},
+	} {
+		for _, piece := range []int{1, 999, 1 << 20} {
+			got := decoded(t, c.in+"version\n", piece)
+			n, last := 0, len(got)-2
+			for i, s := range got[:last+1] {
+				n += strings.Count(s, `k"`) + strings.Count(s, `"a"`) + strings.Count(s, `"b"`)
+				if strings.HasSuffix(s, " more") != (i < last) {
+					t.Errorf("request %d of %d: %.60s", i, last, s)
+				}
+			}
+			ok := c.refusal == "" && n == c.keys || c.refusal != "" && got[last] == c.refusal && n <= c.keys
+			if !ok || got[last+1] != "14 []" {
+				t.Errorf("%.20q of %d bytes in pieces of %d: %d keys, %.60q, %q", c.in, len(c.in), piece, n, got[last], got[last+1])
+			}
+		}
 	}
 }
 
@@ -152,7 +195,7 @@ func FuzzDecoder(f *testing.F) {
 	for _, seed := range []string{
 		"set a 1 0 3\r\nxyz\r\nget a b\r\n", "cas a 0 0 1 7 noreply\nx\n", "incr a 1\r\ndecr a 1\r\ndelete a\r\n",
 		"set a 0 0 200\r\n" + strings.Repeat("x", 200) + "\r\nversion\r\n", "set a 0 0 3\r\nabcdef\r\n", "flush_all\r\nstats\r\nquit\r\n",
-		"\x80\x01", strings.Repeat("get ", 5000),
+		"\x80\x01", strings.Repeat("get ", 5000), "gets " + strings.Repeat("a\x80 ", 6000) + "\nversion\n",
 	} {
 		f.Add([]byte(seed), uint8(3))
 	}

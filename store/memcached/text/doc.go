@@ -9,7 +9,8 @@
 //
 // # What is refused
 //
-// No bytes from a client make a Decoder panic or keep more than a line and an item. A command that
+// A line has up to MaxLine bytes, but get and gets may have any number of keys: a longer line of
+// theirs becomes several requests. No bytes from a client make a Decoder panic or keep more than a line and an item. A command that
 // cannot be executed becomes a Request with a Refusal, which is its answer. If its line says how
 // many bytes of data follow, they are skipped, whatever else is wrong with the line: the next
 // command is found. Lines end with \n or \r\n, and data, too. Data that go on where they should end
