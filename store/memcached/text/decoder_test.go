@@ -93,7 +93,8 @@ func TestDecoder(t *testing.T) {
 		{"set a 0 0 101\r\n" + strings.Repeat("version\r\n", 12)[:101] + "\r\nquit\n", []string{"SERVER_ERROR object too large for cache", `16 [] last`}},
 		{"set a 0 0 101 noreply\r\n" + strings.Repeat("x", 101) + "\nquit\n", []string{"SERVER_ERROR object too large for cache noreply", `16 [] last`}},
 		{"set a 0 0 100\r\n" + strings.Repeat("x", 100) + "\r\n", []string{fmt.Sprintf(`1 ["a"] 0 0 0 %q`, strings.Repeat("x", 100))}},
-		{"cas a 0 0 9\r\nflush_all\r\ncas a 0 0 9 noreply\r\nflush_all\r\nversion\r\n", []string{"ERROR", "ERROR noreply", `14 []`}},
+		// a field of cas is missing: the fourth one may be the number of bytes or the unique number
+		{"cas a 0 0 99999999\r\nversion\r\n", []string{"ERROR", `14 []`}},
 		{"cas a 0 0 3 x\r\nget\r\nset a 0 0 3 4 5\r\nget\r\n", []string{"CLIENT_ERROR bad command line format", "ERROR"}},
 		// data that do not end where they should
 		{"set a 0 0 3\r\nabcdef\r\nversion\r\n", []string{"CLIENT_ERROR bad data chunk", `14 []`}},

@@ -93,14 +93,14 @@ func (r *Request) keys(fields [][]byte, n int) {
 func control(b byte) bool { return b <= ' ' || b == 0x7f }
 
 // data parses the fields of a command with data. size is how many bytes of data follow; -1 means
-// that the line does not say it.
+// that the line does not say it, as that of a cas with a field too few: it is not known which one
+// is missing.
 func (r *Request) data(fields [][]byte) (size int) {
-	const least = 4 // the number of bytes is the fourth field
-	want := least
+	want := 4
 	if r.Verb == Cas {
 		want++
 	}
-	if len(fields) < least {
+	if len(fields) < want {
 		r.Refusal = Unknown
 		return -1
 	}
@@ -109,7 +109,7 @@ func (r *Request) data(fields [][]byte) (size int) {
 		r.Refusal = badLine
 		return -1
 	}
-	if len(fields) != want {
+	if len(fields) > want {
 		r.Refusal = Unknown
 		return int(n)
 	}
