@@ -16,10 +16,9 @@ import (
 const (
 	// version is the answer to the command version: the release of memcached whose text protocol
 	// this package follows.
-	version   = "1.4.0"
-	noExpiry  = "SERVER_ERROR items do not expire here: use an exptime of 0"
-	noDelay   = "SERVER_ERROR flush_all takes no delay here"
-	maxNumber = 20 // most digits of a number that incr and decr change
+	version  = "1.4.0"
+	noExpiry = "SERVER_ERROR items do not expire here: use an exptime of 0"
+	noDelay  = "SERVER_ERROR flush_all takes no delay here"
 )
 
 // executor executes the requests of one connection.
@@ -203,11 +202,8 @@ func (x *executor) add(r *text.Request) {
 			answer = text.NotFound
 			return 0, nil, Keep
 		}
-		err := strconv.ErrRange
-		if len(data) <= maxNumber {
-			sum, err = strconv.ParseUint(string(data), 10, 64)
-		}
-		if err != nil {
+		var err error
+		if sum, err = strconv.ParseUint(string(data), 10, 64); err != nil {
 			answer = text.NotNumeric
 			return 0, nil, Keep
 		}
