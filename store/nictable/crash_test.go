@@ -103,3 +103,19 @@ func TestItemsAreUsedAgain(t *testing.T) {
 	})
 	g.Finish()
 }
+
+// A process has ended while it moved a key. The next one empties one of the two slots, and counts
+// that as a move: a GET may have looked into the other slot before the key came there.
+func TestProcessEndsInAMove(t *testing.T) {
+	g := newRig(t, nictable.Shape{Items: 8, Value: 100})
+	g.alone(func(rt verbs.Runtime, c *nictable.Client) error {
+		if err := c.Insert(7, kv.MakeValue(7, 1, 50), kvtest.Soon(rt)); err != nil {
+			return err
+		}
+		before, after, slots, err := g.server.TakeInMove(7)
+		if err != nil || after <= before || slots != 1 {
+			t.Errorf("%d moves, and then %d; %d slots have the key; %v", before, after, slots, err)
+		}
+		return nil
+	})
+}

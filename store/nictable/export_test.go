@@ -1,5 +1,10 @@
 package nictable
 
+import (
+	"encoding/binary"
+	"errors"
+)
+
 // Version returns the version of the last item that an answer had.
 func (c *Client) Version() uint32 { return c.version }
 
@@ -25,4 +30,31 @@ func unmix(x uint64) uint64 {
 		x ^= x >> 32
 	}
 	return x
+}
+
+// TakeInMove lets the server's process end within the move of a key, which then is in both of its
+// slots, and another process take the table over. It returns the number of moves before and after
+// that, and how many slots have the key.
+func (s *Server) TakeInMove(key uint64) (before, after uint64, slots int, err error) {
+	f := fingerprint(key)
+	both, from := s.e.shape.slotsOf(f), s.t.find(f)
+	if err := s.t.set(both[0]+both[1]-from, s.t.slots[from]); err != nil {
+		return 0, 0, 0, err
+	}
+	moves := func() uint64 {
+		var b [wordLen]byte
+		err = errors.Join(err, s.e.mr.ReadAt(b[:], 0))
+		return binary.LittleEndian.Uint64(b[:])
+	}
+	before = moves()
+	t, terr := take(s.e)
+	if terr != nil {
+		return 0, 0, 0, terr
+	}
+	for _, n := range both {
+		if t.slots[n].print == f {
+			slots++
+		}
+	}
+	return before, moves(), slots, err
 }

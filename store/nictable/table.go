@@ -23,7 +23,7 @@ type table struct {
 }
 
 // take reads the table of an estate. If a former process ended during a move, a key is in two
-// slots: take empties one of them.
+// slots: take empties one of them, which ends the move.
 func take(e *Estate) (*table, error) {
 	t := &table{e: e, slots: make([]slot, e.shape.Slots)}
 	var word [wordLen]byte
@@ -42,7 +42,7 @@ func take(e *Estate) (*table, error) {
 		}
 		i := e.shape.itemOf(int(s.at - e.mr.Addr()))
 		if used[i] {
-			if err := t.remove(n); err != nil {
+			if err := t.leave(n); err != nil {
 				return nil, err
 			}
 			continue
@@ -252,9 +252,15 @@ func (t *table) move(from, to int) error {
 	if err := t.set(to, t.slots[from]); err != nil {
 		return err
 	}
+	return t.leave(from)
+}
+
+// leave ends a move: it empties the slot from which a key has moved. Before that it raises the
+// number of moves, for clients that have looked into the key's other slot too early.
+func (t *table) leave(n int) error {
 	t.moves++
 	if err := t.e.mr.WriteAt(binary.LittleEndian.AppendUint64(nil, t.moves), 0); err != nil {
 		return err
 	}
-	return t.remove(from)
+	return t.remove(n)
 }
