@@ -58,3 +58,6 @@ func (s *Server) TakeInMove(key uint64) (before, after uint64, slots int, err er
 	}
 	return before, moves(), slots, err
 }
+
+// SlotsOf returns the two slots of a key, in the order in which they are tried.
+func (s Shape) SlotsOf(key uint64) [probes]int { return s.slotsOf(fingerprint(key)) }

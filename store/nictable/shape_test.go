@@ -60,3 +60,42 @@ func TestTableOfAnotherShape(t *testing.T) {
 		g.Finish()
 	}
 }
+
+// Two keys have the same two slots. A new key whose first slot is one of them goes to its second one,
+// if the key there can move: the table is not full.
+func TestSlotsOfTwoKeys(t *testing.T) {
+	shape := nictable.Shape{Items: 8, Slots: 24, Value: 100}
+	next := uint64(0)
+	find := func(fits func(s [2]int) bool) (key uint64, s [2]int) {
+		for ; ; next++ {
+			if s = shape.SlotsOf(next); fits(s) {
+				next++
+				return next - 1, s
+			}
+		}
+	}
+	first, pair := find(func([2]int) bool { return true })
+	in := func(n int) bool { return n == pair[0] || n == pair[1] }
+	second, _ := find(func(s [2]int) bool { return in(s[0]) && in(s[1]) })
+	added, own := find(func(s [2]int) bool { return in(s[0]) && !in(s[1]) })
+	other, _ := find(func(s [2]int) bool { return s[0] == own[1] && !in(s[1]) })
+	g := newRig(t, shape)
+	g.alone(func(rt verbs.Runtime, c *nictable.Client) error {
+		keys := []uint64{first, second, other, added}
+		for _, key := range keys {
+			if err := c.Insert(key, kv.MakeValue(key, 1, 50), kvtest.Soon(rt)); err != nil {
+				t.Errorf("INSERT of key %d, of which the slots are %v: %v", key, shape.SlotsOf(key), err)
+			}
+		}
+		for _, key := range keys {
+			v, err := c.Get(key, nil, kvtest.Soon(rt))
+			if err == nil {
+				_, err = kv.CheckValue(key, v)
+			}
+			if err != nil {
+				t.Errorf("GET of key %d: %v", key, err)
+			}
+		}
+		return nil
+	})
+}

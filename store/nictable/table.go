@@ -228,23 +228,33 @@ func (t *table) room(f redn.Operand) (int, error) {
 			return n, nil
 		}
 	}
-	// path is a list of slots. The key in each of them moves to the next slot of path, and the last
-	// slot is empty.
-	path := []int{t.e.shape.slotsOf(f)[0]}
-	for t.slots[path[len(path)-1]].print != 0 {
+	for _, n := range t.e.shape.slotsOf(f) {
+		path := t.path(n)
+		for i := len(path) - 2; i >= 0; i-- {
+			if err := t.move(path[i], path[i+1]); err != nil {
+				return 0, err
+			}
+		}
+		if path != nil {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: no slot is free after %d moves", kv.ErrFull, maxMoves)
+}
+
+// path returns a list of slots that begins with slot n. The key in each of them can move to the
+// next slot of the list, and the last slot is empty. It returns nil if there is no such list, for
+// example because two keys have the same two slots.
+func (t *table) path(n int) []int {
+	path := []int{n}
+	for at := n; t.slots[at].print != 0; path = append(path, at) {
 		if len(path) > maxMoves {
-			return 0, fmt.Errorf("%w: no slot is free after %d moves", kv.ErrFull, maxMoves)
+			return nil
 		}
-		at := path[len(path)-1]
 		both := t.e.shape.slotsOf(t.slots[at].print)
-		path = append(path, both[0]+both[1]-at)
+		at = both[0] + both[1] - at
 	}
-	for i := len(path) - 2; i >= 0; i-- {
-		if err := t.move(path[i], path[i+1]); err != nil {
-			return 0, err
-		}
-	}
-	return path[0], nil
+	return path
 }
 
 // move moves a key to an empty slot. For a moment the key is in both slots.
