@@ -20,6 +20,9 @@ type PortCounters struct {
 
 // drop counts packets that were dropped for a reason.
 func (p *PortCounters) drop(r Reason, packets int) {
+	if packets == 0 {
+		return
+	}
 	if _, ok := p.Drops[r]; !ok {
 		if p.Drops == nil {
 			p.Drops = make(map[Reason]uint64)

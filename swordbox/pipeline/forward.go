@@ -158,6 +158,9 @@ func (s *Switch) SetPort(i int, up bool) {
 	s.ports[i].up = up
 }
 
+// ClearPort resets the counters of a port, which gets another host.
+func (s *Switch) ClearPort(i int) { s.ports[i].PortCounters = PortCounters{} }
+
 // AddPort adds a port after the others and returns its number; -1: there are already MaxPorts. The
 // new port is down and in no partition.
 func (s *Switch) AddPort() int {

@@ -50,6 +50,12 @@ func (d *delays) add(at clock.Time, port int, dir tap.Direction, f packetio.Fram
 	e.buf = append(e.buf[:0], f.Data...)
 	e.frame.Data = e.buf
 	d.bytes += len(e.buf)
+	d.push(e)
+	return true
+}
+
+// push puts an entry into the heap.
+func (d *delays) push(e *delayed) {
 	d.heap = append(d.heap, e)
 	for i := len(d.heap) - 1; i > 0; {
 		parent := (i - 1) / 2
@@ -59,7 +65,19 @@ func (d *delays) add(at clock.Time, port int, dir tap.Direction, f packetio.Fram
 		d.heap[i], d.heap[parent] = d.heap[parent], d.heap[i]
 		i = parent
 	}
-	return true
+}
+
+// forget removes the frames of a port, in both directions.
+func (d *delays) forget(port int) {
+	all := d.heap
+	d.heap = nil
+	for _, e := range all {
+		if e.port == port {
+			d.bytes -= len(e.buf)
+		} else {
+			d.push(e)
+		}
+	}
 }
 
 // pop removes the first frame. It copies the bytes into b, where they stay valid until b is reset.

@@ -85,11 +85,11 @@ func (g *guestControl) addLink(l Link) (int, error) {
 		}
 		g.ports.links, g.ports.hosts, g.ports.list = append(g.ports.links, l), append(g.ports.hosts, l.Host), append(g.ports.list, port{})
 	}
-	g.ports.links[i], g.ports.hosts[i] = l, l.Host
+	g.ports.links[i], g.ports.hosts[i], g.ports.list[i] = l, l.Host, port{err: errors.New("just added")}
+	g.traffic.sw.ClearPort(i)
 	g.traffic.hub.SetLink(i, l.Host)
 	g.traffic.plan.AddLink(l.Host)
 	g.traffic.connect(i)
-	g.ports.list[i].err = errors.New("just added")
 	g.faults.regroup()
 	g.ports.publish()
 	return i, nil
@@ -114,7 +114,7 @@ func (g *guestControl) install(i int, l Link, io packetio.Port) error {
 	return err
 }
 
-// Unplug removes the link of a guest and its faults.
+// Unplug removes the link of a guest, its faults, and the frames that they delay.
 func (g *guestControl) Unplug(host string) error {
 	var err error
 	derr := g.commands.Do(func() {
@@ -131,6 +131,7 @@ func (g *guestControl) Unplug(host string) error {
 			g.ports.lost(i, errors.New("the guest has gone"))
 		}
 		g.traffic.plan.RemoveLink(host)
+		g.traffic.delays.forget(i)
 		g.traffic.hub.SetLink(i, "")
 		g.ports.links[i], g.ports.hosts[i] = Link{}, ""
 		g.faults.groups = without(g.faults.groups, host)

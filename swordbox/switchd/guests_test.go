@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -112,5 +114,44 @@ func TestGuestAndPartition(t *testing.T) {
 		if s, _ := b.Status(); len(s.Partition) != 2 {
 			t.Errorf("partition %v", s.Partition)
 		}
+	})
+}
+
+// Nothing of a guest that has gone reaches the next guest with the number of its port: no frame that
+// a fault delays, no address, no counter.
+func TestNextGuestInheritsNothing(t *testing.T) {
+	onBench(t, nil, func(b *bench) {
+		b.know()
+		b.guest("web", 3)
+		b.send(3, frame(3, -1))
+		b.expect("from the guest", 1, 1, 1, 0)
+		b.inject(fault.Rule{Kind: fault.Delay, Link: "web", Delay: 10 * time.Millisecond})
+		b.send(0, frame(0, 3))
+		b.send(3, frame(3, 1))
+		if s, _ := b.Status(); s.Delayed != 2 {
+			t.Fatalf("%d frames are delayed, want 2", s.Delayed)
+		}
+		if err := b.guests.Unplug("web"); err != nil {
+			t.Fatal(err)
+		}
+		if s, _ := b.Status(); s.Delayed != 0 {
+			t.Errorf("%d frames of the guest that has gone are delayed", s.Delayed)
+		}
+		b.guest("db", 3) // gets the number of the removed guest
+		time.Sleep(time.Second)
+		synctest.Wait()
+		b.expect("delayed frames of the former guest", 0, 0, 0, 0)
+		c, err := b.Counters()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := c.Ports[3]; p.Host != "db" || p.RxPackets != 0 || p.TxPackets != 0 || p.SentPackets != 0 || p.SentBytes != 0 || len(p.Drops) != 0 {
+			t.Errorf("counters of a guest that has sent and received nothing: %+v", p)
+		}
+		if s, _ := b.Status(); s.Ports[3].RxPacketRate != 0 || s.Ports[3].TxPacketRate != 0 {
+			t.Errorf("rates of a guest that has sent and received nothing: %+v", s.Ports[3])
+		}
+		b.send(0, frame(0, 3)) // nothing is known of the former guest: the frame is flooded
+		b.expect("to the former guest", 0, 1, 1, 1)
 	})
 }
