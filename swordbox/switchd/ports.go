@@ -42,6 +42,7 @@ type opened struct {
 type port struct {
 	io       packetio.Port // nil means that the port is missing
 	err      error         // why the port is missing
+	broken   error         // why Send has failed; the port is closed at the end of the flush
 	carrier  bool
 	up, down *fault.Injector
 	queue    pipeline.Queue

@@ -160,8 +160,10 @@ func (t *traffic) enqueue(to int, f packetio.Frame, comment string) {
 	}
 }
 
-// flush sends the frames of all egress queues.
+// flush sends the frames of all egress queues. It closes ports that fail after that, because the
+// memory of frames that they have received ends with them.
 func (t *traffic) flush() {
+	broken := false
 	for i := range t.ports.list {
 		p := &t.ports.list[i]
 		if p.queue.Len() == 0 {
@@ -180,7 +182,13 @@ func (t *traffic) flush() {
 			t.sw.CountDrop(i, pipeline.ReasonNoTx, refused)
 		}
 		if err != nil {
-			t.ports.lost(i, err)
+			p.broken, broken = err, true
+		}
+	}
+	for i := range t.ports.list {
+		if p := &t.ports.list[i]; broken && p.broken != nil {
+			t.ports.lost(i, p.broken)
+			p.broken = nil
 		}
 	}
 }
