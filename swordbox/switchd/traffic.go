@@ -27,8 +27,12 @@ type traffic struct {
 	delays    delays
 	now       clock.Time
 	observing bool
-	out       packetio.Batch // frames that the pipeline sends in this round
-	scratch   packetio.Batch // frames that were split, copied or changed by faults in this round
+	// kept is true for frames that the program sends in a step without a frame from a host. They may
+	// be all those that have waited in the program, so a full egress queue is sent before them.
+	kept    bool
+	broken  bool           // Send has failed at a port since the last flush
+	out     packetio.Batch // frames that the pipeline sends in this round
+	scratch packetio.Batch // frames that were split, copied or changed by faults in this round
 }
 
 // connect makes the fault injectors and the egress queue of port i.
@@ -78,7 +82,7 @@ func (t *traffic) round() (busy bool) {
 	if t.sw.Deadline() <= t.now {
 		start := len(t.out.Frames)
 		t.sw.Tick(t.now, &t.out)
-		t.toHosts(start, t.sw.Notes())
+		t.keptToHosts(start)
 		busy = true
 	}
 	t.flush()
@@ -137,6 +141,13 @@ func (t *traffic) toHosts(start int, notes []pipeline.Note) {
 	}
 }
 
+// keptToHosts is toHosts for the frames of a step without a frame from a host.
+func (t *traffic) keptToHosts(start int) {
+	t.kept = true
+	t.toHosts(start, t.sw.Notes())
+	t.kept = false
+}
+
 // comment returns the text of a note with the name of the frame's other link. side, like ", from ",
 // is the text between the two.
 func (t *traffic) comment(n pipeline.Note, side string) string {
@@ -149,7 +160,13 @@ func (t *traffic) comment(n pipeline.Note, side string) string {
 // enqueue puts a frame into a port's egress queue.
 func (t *traffic) enqueue(to int, f packetio.Frame, comment string) {
 	f.Port = to
-	if !t.ports.list[to].queue.Offer(f) {
+	queue := &t.ports.list[to].queue
+	taken := queue.Offer(f)
+	if !taken && t.kept {
+		t.send(to)
+		taken = queue.Offer(f)
+	}
+	if !taken {
 		t.sw.CountDrop(to, pipeline.ReasonQueueFull, f.Packets())
 		if t.observing {
 			comment = join(comment, "dropped: egress queue of "+t.ports.hosts[to]+" is full")
@@ -163,33 +180,38 @@ func (t *traffic) enqueue(to int, f packetio.Frame, comment string) {
 // flush sends the frames of all egress queues. It closes ports that fail after that, because the
 // memory of frames that they have received ends with them.
 func (t *traffic) flush() {
-	broken := false
 	for i := range t.ports.list {
-		p := &t.ports.list[i]
-		if p.queue.Len() == 0 {
-			continue
-		}
-		if p.io == nil {
-			t.sw.CountDrop(i, pipeline.ReasonPortDown, p.queue.Discard())
-			continue
-		}
-		t.record(pathtrace.Sending, i)
-		packets, bytes, refused, err := p.queue.Flush(p.io)
-		t.record(pathtrace.Sent, i)
-		p.tx.packets += uint64(packets)
-		p.tx.bytes += uint64(bytes)
-		if refused > 0 {
-			t.sw.CountDrop(i, pipeline.ReasonNoTx, refused)
-		}
-		if err != nil {
-			p.broken, broken = err, true
-		}
+		t.send(i)
 	}
 	for i := range t.ports.list {
-		if p := &t.ports.list[i]; broken && p.broken != nil {
+		if p := &t.ports.list[i]; t.broken && p.broken != nil {
 			t.ports.lost(i, p.broken)
 			p.broken = nil
 		}
+	}
+	t.broken = false
+}
+
+// send sends the frames of the egress queue of port i.
+func (t *traffic) send(i int) {
+	p := &t.ports.list[i]
+	if p.queue.Len() == 0 {
+		return
+	}
+	if p.io == nil {
+		t.sw.CountDrop(i, pipeline.ReasonPortDown, p.queue.Discard())
+		return
+	}
+	t.record(pathtrace.Sending, i)
+	packets, bytes, refused, err := p.queue.Flush(p.io)
+	t.record(pathtrace.Sent, i)
+	p.tx.packets += uint64(packets)
+	p.tx.bytes += uint64(bytes)
+	if refused > 0 {
+		t.sw.CountDrop(i, pipeline.ReasonNoTx, refused)
+	}
+	if err != nil {
+		p.broken, t.broken = err, true
 	}
 }
 
@@ -205,7 +227,7 @@ func join(a, b string) string {
 func (t *traffic) step(f func(c *pipeline.Ctx)) {
 	start := len(t.out.Frames)
 	t.sw.Step(t.now, &t.out, f)
-	t.toHosts(start, t.sw.Notes())
+	t.keptToHosts(start)
 	t.flush()
 }
 
@@ -219,7 +241,7 @@ func (t *traffic) load(l *Loaded) error {
 	if err := t.sw.Load(t.now, l.Program, l.Self, &t.out); err != nil {
 		return err
 	}
-	t.toHosts(start, t.sw.Notes())
+	t.keptToHosts(start)
 	t.flush()
 	return nil
 }
