@@ -29,14 +29,17 @@ func (q *Queue) Offer(f packetio.Frame) bool {
 func (q *Queue) Len() int { return q.packets }
 
 // Flush sends the queue to a port and empties it. packets and bytes are what it tried to send.
-// refused is how many frames the link refused.
+// refused is how many packets the link refused; if it refused only a part of the frames, a
+// super-frame counts as one.
 func (q *Queue) Flush(port packetio.Port) (packets, bytes, refused int, err error) {
 	if len(q.batch.Frames) == 0 {
 		return 0, 0, 0, nil
 	}
 	packets, bytes = q.packets, q.bytes
 	n, err := port.Send(&q.batch)
-	refused = len(q.batch.Frames) - n
+	if refused = len(q.batch.Frames) - n; n == 0 {
+		refused = packets
+	}
 	q.Discard()
 	return packets, bytes, refused, err
 }

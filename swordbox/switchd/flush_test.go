@@ -8,6 +8,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
 // ringPort is a port whose received frames are in its own memory, which Close clears, as Close of a
@@ -16,7 +17,14 @@ type ringPort struct {
 	in   [][]byte
 	sent [][]byte
 	fail error // the error of Send
+	most int   // how many frames the link takes; it refuses the others. 0 means all
+	packetio.Stats
 }
+
+// counting is a ringPort that counts packets.
+type counting struct{ *ringPort }
+
+func (p counting) Stats() packetio.Stats { return p.ringPort.Stats }
 
 func (p *ringPort) Recv(b *packetio.Batch) (int, error) {
 	b.Reset()
@@ -30,8 +38,15 @@ func (p *ringPort) Send(b *packetio.Batch) (int, error) {
 	if p.fail != nil {
 		return 0, p.fail
 	}
-	for _, f := range b.Frames {
+	for i, f := range b.Frames {
+		if p.most > 0 && i >= p.most {
+			p.TxDropped += uint64(f.Packets())
+			continue
+		}
 		p.sent = append(p.sent, bytes.Clone(f.Data))
+	}
+	if p.most > 0 {
+		return min(p.most, len(b.Frames)), nil
 	}
 	return len(b.Frames), nil
 }
@@ -44,7 +59,7 @@ func (p *ringPort) Close() error {
 }
 
 // fixed returns a switch with these ports whose loop does not run.
-func fixed(t *testing.T, list []*ringPort) *Daemon {
+func fixed(t *testing.T, list ...packetio.Port) *Daemon {
 	t.Helper()
 	cfg := Config{
 		Program:   forward.Program{},
@@ -70,7 +85,7 @@ func fixed(t *testing.T, list []*ringPort) *Daemon {
 // arrive unchanged at the other hosts.
 func TestFramesFromALinkThatFails(t *testing.T) {
 	list := []*ringPort{{fail: errors.New("gone")}, {}, {}}
-	d := fixed(t, list)
+	d := fixed(t, list[0], list[1], list[2])
 	list[0].in = [][]byte{frame(0, -1)}
 	list[1].in = [][]byte{frame(1, 0)} // makes the switch send to the link that fails
 	d.traffic.round()
@@ -82,4 +97,46 @@ func TestFramesFromALinkThatFails(t *testing.T) {
 	if d.ports.list[0].io != nil {
 		t.Error("the failed port is in use")
 	}
+}
+
+// Packets that the link refuses are counted one by one, also those of a super-frame.
+func TestRefusedPacketsAreCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		port *ringPort
+		want uint64
+	}{
+		"all: the link fails": {&ringPort{fail: errors.New("gone")}, 1 + 5 + 3},
+		"all but the first":   {&ringPort{most: 1}, 5 + 3},
+		"all but two":         {&ringPort{most: 2}, 3},
+		"none":                {&ringPort{}, 0},
+	} {
+		from := &superPort{frames: []packetio.Frame{{Data: frame(0, -1)}, superFrame(5), superFrame(3)}}
+		d := fixed(t, from, counting{tc.port})
+		for range 2 { // the second time with counters that are not 0
+			from.round = 0
+			before := d.traffic.sw.Port(1).Drops[pipeline.ReasonNoTx]
+			d.traffic.round()
+			if n := d.traffic.sw.Port(1).Drops[pipeline.ReasonNoTx] - before; n != tc.want {
+				t.Errorf("%s: %d packets counted, want %d", name, n, tc.want)
+			}
+			if tc.port.fail != nil {
+				break
+			}
+		}
+	}
+}
+
+// superPort is a port at which these frames arrive in the first round.
+type superPort struct {
+	ringPort
+	frames []packetio.Frame
+	round  int
+}
+
+func (p *superPort) Recv(b *packetio.Batch) (int, error) {
+	b.Reset()
+	if p.round++; p.round == 1 {
+		b.Frames = append(b.Frames, p.frames...)
+	}
+	return len(b.Frames), nil
 }

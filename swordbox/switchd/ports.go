@@ -48,7 +48,20 @@ type port struct {
 	queue    pipeline.Queue
 	rx       packetio.Batch
 	tx       txCounters
+	dropped  uint64 // the last value of Stats.TxDropped of io
 	rate     rate
+}
+
+// refused returns how many packets the link has refused since the last call; 0 if the port does not
+// count them.
+func (p *port) refused() int {
+	st, ok := p.io.(stater)
+	if !ok {
+		return 0
+	}
+	before := p.dropped
+	p.dropped = st.Stats().TxDropped
+	return int(p.dropped - before)
 }
 
 // txCounters counts the packets and bytes that left on the link, for status and counters.
@@ -82,7 +95,7 @@ func (s *ports) wake() {
 // plug makes io the port of link i. If err is not nil, plug records why the port is missing.
 func (s *ports) plug(i int, io packetio.Port, err error) {
 	p := &s.list[i]
-	p.io, p.err = io, err
+	p.io, p.err, p.dropped = io, err, 0
 	if err != nil {
 		p.io = nil
 		return

@@ -208,7 +208,7 @@ func (t *traffic) send(i int) {
 	p.tx.packets += uint64(packets)
 	p.tx.bytes += uint64(bytes)
 	if refused > 0 {
-		t.sw.CountDrop(i, pipeline.ReasonNoTx, refused)
+		t.sw.CountDrop(i, pipeline.ReasonNoTx, min(packets, max(refused, p.refused())))
 	}
 	if err != nil {
 		p.broken, t.broken = err, true
