@@ -15,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
@@ -219,5 +220,35 @@ func TestCaptureEndsWithTheSwitch(t *testing.T) {
 	defer body.Close()
 	if _, err := io.Copy(io.Discard, body); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("stream: %v", err)
+	}
+}
+
+// A trace records the packets of the ports that it names, and of no others. A name that no port has
+// is refused: no name at all stands for all ports.
+func TestTraceOverControl(t *testing.T) {
+	c, hosts := served(t)
+	a := caller{t, c}
+	a.refused(http.StatusNotFound, "h0, h1", "POST", "/trace", pathtrace.Request{Events: 10, Ports: []string{"h0", "h7"}})
+	a.refused(http.StatusBadRequest, "want 1 to", "POST", "/trace", pathtrace.Request{Ports: []string{"h0"}})
+	a.must("POST", "/trace", pathtrace.Request{Events: 10, Ports: []string{"h1"}}, nil)
+	var b packetio.Batch
+	b.Add(0, frame(0, 1))
+	if _, err := hosts[0].Send(&b); err != nil {
+		t.Fatal(err)
+	}
+	w := memcable.NewWaiter(0, hosts[1])
+	defer w.Close()
+	if err := w.Wait(20 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var trace pathtrace.Trace
+	a.must("DELETE", "/trace", nil, &trace)
+	for _, e := range trace.Events {
+		if e.Port != 1 {
+			t.Errorf("an event of port %d", e.Port)
+		}
+	}
+	if len(trace.Events) != 2 {
+		t.Errorf("events %+v", trace.Events)
 	}
 }

@@ -100,10 +100,10 @@ func (f *faultControl) portGroups(groups [][]string) ([]int, error) {
 			return nil, fmt.Errorf("%w: a group is empty", errPartition)
 		}
 		for _, name := range names {
-			i := slices.Index(f.ports.hosts, name)
+			i, err := f.ports.of(name)
 			switch {
-			case i < 0:
-				return nil, fmt.Errorf("%w: %w %q; there are %v", errPartition, fault.ErrUnknownLink, name, f.ports.hosts)
+			case err != nil:
+				return nil, fmt.Errorf("%w: %w", errPartition, err)
 			case of[i] >= 0 && of[i] != g:
 				return nil, fmt.Errorf("%w: %s is in two groups", errPartition, name)
 			}

@@ -155,3 +155,20 @@ func TestNextGuestInheritsNothing(t *testing.T) {
 		b.expect("to the former guest", 0, 1, 1, 1)
 	})
 }
+
+// The number of a guest that has gone is the port of no host: no partition can name it, and no list of
+// hosts has it.
+func TestPartitionOfAGuestThatHasGone(t *testing.T) {
+	onBench(t, nil, func(b *bench) {
+		b.guest("web", 3)
+		if err := b.guests.Unplug("web"); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{"", "web"} {
+			err := b.faults.SetPartition([][]string{{name}, {"h0"}})
+			if !errors.Is(err, errPartition) || !strings.HasSuffix(err.Error(), "there are h0, h1, h2") {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	})
+}

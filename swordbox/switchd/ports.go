@@ -2,7 +2,10 @@ package switchd
 
 import (
 	"errors"
+	"fmt"
 	"log"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +69,15 @@ func (p *port) refused() int {
 
 // txCounters counts the packets and bytes that left on the link, for status and counters.
 type txCounters struct{ packets, bytes uint64 }
+
+// of returns the number of a host's port. The error wraps fault.ErrUnknownLink.
+func (s *ports) of(host string) (int, error) {
+	if i := slices.Index(s.hosts, host); i >= 0 && host != "" {
+		return i, nil
+	}
+	names := slices.DeleteFunc(slices.Clone(s.hosts), func(name string) bool { return name == "" })
+	return -1, fmt.Errorf("%w %.40q; there are %s", fault.ErrUnknownLink, host, strings.Join(names, ", "))
+}
 
 // openPorts opens the ports that exist. It opens them concurrently, because each open takes tens of
 // milliseconds in the kernel.

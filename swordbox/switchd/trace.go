@@ -1,6 +1,7 @@
 package switchd
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 
@@ -23,14 +24,21 @@ func (d *Daemon) handleTrace(m *control.Mux) {
 			return none{}, control.Errorf(http.StatusBadRequest, "%v", err)
 		}
 		ring := pathtrace.NewRing(r.Events)
-		return none{}, answer(d.commands.Do(func() {
-			d.traffic.ring, d.traffic.traced = ring, nil
-			for i, name := range d.ports.hosts {
-				if slices.Contains(r.Ports, name) {
-					d.traffic.traced = append(d.traffic.traced, i)
+		var err error
+		derr := d.commands.Do(func() {
+			var traced []int
+			for _, name := range r.Ports {
+				var i int
+				if i, err = d.ports.of(name); err != nil {
+					return
+				}
+				if !slices.Contains(traced, i) {
+					traced = append(traced, i)
 				}
 			}
-		}))
+			d.traffic.ring, d.traffic.traced = ring, traced
+		})
+		return none{}, answer(errors.Join(derr, err))
 	})
 	control.Handle(m, "DELETE /trace", func(*http.Request, none) (list pathtrace.Trace, err error) {
 		err = d.commands.Do(func() {
