@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
@@ -169,6 +170,27 @@ func TestPartitionOfAGuestThatHasGone(t *testing.T) {
 			if !errors.Is(err, errPartition) || !strings.HasSuffix(err.Error(), "there are h0, h1, h2") {
 				t.Errorf("%q: %v", name, err)
 			}
+		}
+	})
+}
+
+// The switch says which host is at a port whose number a former guest had.
+func TestPortsOfGuestsAreNamed(t *testing.T) {
+	onBench(t, nil, func(b *bench) {
+		b.guest("web", 3)
+		b.guest("db", 4)
+		if err := b.guests.Unplug("web"); err != nil {
+			t.Error(err)
+		}
+		b.send(4, frame(4, -1))
+		c := control.ClientOf(b.Mux())
+		var macs []MAC
+		if err := c.Call(b.t.Context(), "GET", "/macs", nil, &macs); err != nil || len(macs) != 1 || macs[0].Port != 4 || macs[0].Host != "db" {
+			t.Errorf("%+v, %v", macs, err)
+		}
+		var s Snooping
+		if err := c.Call(b.t.Context(), "GET", "/groups", nil, &s); err != nil || !slices.Equal(s.Hosts, []string{"h0", "h1", "h2", "", "db"}) {
+			t.Errorf("%+v, %v", s, err)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package switchd
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
@@ -23,6 +24,20 @@ type Dropped struct {
 	Entries int `json:"entries"`
 }
 
+// MAC is a learnt address with the name of the host at its port.
+type MAC struct {
+	pipeline.MAC
+	Host string `json:"host"`
+}
+
+// Snooping is the answer to GET /groups.
+type Snooping struct {
+	pipeline.Snooping
+	// Hosts names the hosts at the ports, in the order of their numbers; "" means that a guest has
+	// gone and no other one has its port.
+	Hosts []string `json:"hosts"`
+}
+
 // handleTables registers the requests about tables.
 func (p *programControl) handleTables(m *control.Mux) {
 	control.Handle(m, "GET /tables", func(*http.Request, none) ([]handler.Table, error) { return p.Tables() })
@@ -30,12 +45,17 @@ func (p *programControl) handleTables(m *control.Mux) {
 		n, err := p.ClearTable(r.PathValue("name"))
 		return Dropped{n}, answer(err)
 	})
-	control.Handle(m, "GET /macs", func(*http.Request, none) (list []pipeline.MAC, err error) {
-		err = p.commands.Do(func() { list = p.traffic.sw.MACs() })
+	control.Handle(m, "GET /macs", func(*http.Request, none) ([]MAC, error) {
+		list := []MAC{}
+		err := p.commands.Do(func() {
+			for _, x := range p.traffic.sw.MACs() {
+				list = append(list, MAC{x, p.traffic.ports.hosts[x.Port]})
+			}
+		})
 		return list, err
 	})
-	control.Handle(m, "GET /groups", func(*http.Request, none) (s pipeline.Snooping, err error) {
-		err = p.commands.Do(func() { s = p.traffic.sw.Snooping(p.traffic.now) })
+	control.Handle(m, "GET /groups", func(*http.Request, none) (s Snooping, err error) {
+		err = p.commands.Do(func() { s = Snooping{p.traffic.sw.Snooping(p.traffic.now), slices.Clone(p.traffic.ports.hosts)} })
 		return s, err
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 )
 
@@ -164,11 +163,15 @@ func printWords(cmd *cobra.Command, list []handler.Word) error {
 	return w.Flush()
 }
 
-func printGroups(out io.Writer, names namer, s pipeline.Snooping) error {
+func printGroups(out io.Writer, _ namer, s switchd.Snooping) error {
 	hosts := func(ports []int) string {
 		var list []string
 		for _, p := range ports {
-			list = append(list, names.port(p))
+			name := fmt.Sprint(p)
+			if p < len(s.Hosts) && s.Hosts[p] != "" {
+				name = s.Hosts[p]
+			}
+			list = append(list, name)
 		}
 		if len(list) == 0 {
 			return "-"
@@ -186,19 +189,11 @@ func printGroups(out io.Writer, names namer, s pipeline.Snooping) error {
 	return w.Flush()
 }
 
-// port returns the name of the host at a port of the switch.
-func (n *namer) port(i int) string {
-	if i < len(n.rack.Hosts) {
-		return n.rack.Hosts[i].Name
-	}
-	return fmt.Sprint(i)
-}
-
-func printMACs(out io.Writer, names namer, list []pipeline.MAC) error {
+func printMACs(out io.Writer, _ namer, list []switchd.MAC) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PORT\tADDRESS\tLAST SEEN") // Flush reports errors
 	for _, m := range list {
-		fmt.Fprintf(w, "%s\t%v\t%v ago\n", names.port(m.Port), m.MAC, m.Idle.Round(time.Millisecond))
+		fmt.Fprintf(w, "%s\t%v\t%v ago\n", m.Host, m.MAC.MAC, m.Idle.Round(time.Millisecond))
 	}
 	return w.Flush()
 }
