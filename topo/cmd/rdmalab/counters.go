@@ -15,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -33,7 +34,7 @@ func countersCmd() *cobra.Command {
 			"counters that are 0, unless --all is given; -o json has all.\n\n" +
 			"For the switch, the first table has a line for each port: packets and bytes received from the host (RX), RoCEv2\n" +
 			"packets among them (ROCE) and malformed ones (MALFORMED), packets and bytes SENT to the host, and how many packets\n" +
-			"were DROPPED, by reason.\n\n" +
+			"were DROPPED, by reason. A line switch has the drops of packets that the switch itself has made.\n\n" +
 			"With --flows, a line has source, destination and destination queue pair, the packets and bytes that the switch has\n" +
 			"seen, and the time since the last one; the flow with most packets is first.",
 		Example: "  rdmalab counters cn0\n" +
@@ -166,6 +167,9 @@ func printPorts(out io.Writer, c *switchd.Counters, all bool) error {
 	for _, p := range c.Ports {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n",
 			p.Host, p.RxPackets, p.RxBytes, p.RxRoCE, p.Malformed, p.SentPackets, p.SentBytes, drops(p))
+	}
+	if len(c.Lost) > 0 {
+		fmt.Fprintf(w, "switch\t-\t-\t-\t-\t-\t-\t%s\n", drops(switchd.PortCounters{PortCounters: pipeline.PortCounters{Drops: c.Lost}}))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -30,3 +30,16 @@ func TestPortsAreNamed(t *testing.T) {
 		t.Errorf("%s, %v", &out, err)
 	}
 }
+
+// The table of the switch's counters has the drops of packets that came from no host, as the JSON
+// has.
+func TestLostPacketsAreShown(t *testing.T) {
+	var c switchd.Counters
+	if err := json.Unmarshal([]byte(`{"switch":{},"ports":[],"lost":{"emit limit":3,"port down":2}}`), &c); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := printPorts(&out, &c, false); err != nil || !strings.Contains(out.String(), "emit limit 3, port down 2") {
+		t.Errorf("%s, %v", &out, err)
+	}
+}
