@@ -31,7 +31,7 @@ type Stats struct {
 	Sent      uint64 `name:"fetch_adds" help:"FETCH_ADDs"`
 	Responses uint64 `name:"responses" help:"responses to FETCH_ADDs; any response counts"`
 	Ignored   uint64 `name:"ignored" help:"ACKs, NAKs and other packets of memory servers"`
-	Unsent    uint64 `name:"unsent" help:"amount that was not counted because the switch had no connection to the memory server"`
+	Unsent    uint64 `name:"unsent" help:"amount that was not counted: there was no connection to the memory server, or the rule was removed or changed"`
 }
 
 // Machine counts the requests under published rules of action count with the key store. Make one
@@ -103,8 +103,10 @@ func (m *Machine) Accumulated() (sum uint64) {
 	return sum
 }
 
-// SetRules takes new rules. Their accumulators begin at 0.
+// SetRules takes new rules. A rule that has not changed keeps its accumulator. The accumulators of
+// the others begin at 0.
 func (m *Machine) SetRules(set *rules.Set) {
+	former := m.counts
 	m.counts = nil
 	for _, ch := range m.links.All {
 		ch.used = false
@@ -124,7 +126,15 @@ func (m *Machine) SetRules(set *rules.Set) {
 			ch.used, ch.depth = true, r.Depth()
 			k.channels = append(k.channels, ch)
 		}
+		for _, f := range former {
+			if f.rule.String() == r.String() {
+				k.accumulator, f.accumulator = f.accumulator, 0
+			}
+		}
 		m.counts = append(m.counts, k)
+	}
+	for _, f := range former {
+		m.stats.Unsent += f.accumulator
 	}
 	m.links.Sweep(nil)
 }
