@@ -8,11 +8,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
 // Machine serialises the requests under published rules. Make one with New.
 type Machine struct {
+	rules   *rules.Set
 	servers map[netip.Addr]*server
 	order   []*server // the servers in the order of their first requests
 	stats   Stats
@@ -31,7 +33,9 @@ type server struct {
 	// shard was seen yet.
 	shared  []*client
 	clients []*client
-	words   map[uint64]*word
+	// words has the cached values while the rules for the server are those in rules.
+	words map[uint64]*word
+	rules string
 }
 
 // Stats counts what a Machine did.
@@ -60,7 +64,11 @@ type Stats struct {
 // ReasonForgotten means that the packet belongs to no map entry.
 const ReasonForgotten pipeline.Reason = "no map entry"
 
-var _ handler.Machine = (*Machine)(nil)
+var (
+	_ handler.Machine       = (*Machine)(nil)
+	_ handler.RuleUser      = (*Machine)(nil)
+	_ handler.WordForgetter = (*Machine)(nil)
+)
 
 // New makes a Machine.
 func New() *Machine { return &Machine{servers: make(map[netip.Addr]*server)} }
@@ -69,7 +77,7 @@ func New() *Machine { return &Machine{servers: make(map[netip.Addr]*server)} }
 func (m *Machine) server(a netip.Addr) *server {
 	s := m.servers[a]
 	if s == nil {
-		s = &server{addr: a, words: make(map[uint64]*word)}
+		s = &server{addr: a, words: make(map[uint64]*word), rules: m.rulesOf(a)}
 		m.servers[a] = s
 		m.order = append(m.order, s)
 	}

@@ -1,7 +1,11 @@
 package serialize
 
 import (
+	"net/netip"
+	"strings"
+
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
@@ -62,3 +66,38 @@ func (e *entry) learn(original uint64) {
 // the operand unchanged, which reverses the bytes of the word on a little-endian server. This hole
 // (45) is closed here, because it would hide all the others.
 func (m *Machine) replace(f *wire.Frame, value uint64) { transform.ToWrite(f, value, &m.payload) }
+
+// SetRules takes new rules. If those of a server have changed, the machine may not have seen all
+// atomics, so it forgets the server's words.
+func (m *Machine) SetRules(set *rules.Set) {
+	m.rules = set
+	for _, s := range m.order {
+		if now := m.rulesOf(s.addr); now != s.rules {
+			s.rules = now
+			clear(s.words)
+		}
+	}
+}
+
+// rulesOf returns the text of the rules for requests to a server.
+func (m *Machine) rulesOf(a netip.Addr) string {
+	var text strings.Builder
+	for _, r := range m.rules.Lookup(a) {
+		text.WriteString(r.String() + "\n")
+	}
+	return text.String()
+}
+
+// ForgetWords forgets the words of all servers. It is called for an operator, and returns how many
+// of them were known.
+func (m *Machine) ForgetWords() (n int) {
+	for _, s := range m.order {
+		for _, w := range s.words {
+			if w.known {
+				n++
+			}
+		}
+		clear(s.words)
+	}
+	return n
+}
