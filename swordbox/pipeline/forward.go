@@ -158,12 +158,14 @@ func (s *Switch) SetPort(i int, up bool) {
 	s.ports[i].up = up
 }
 
-// ClearPort resets the counters of a port, which gets another host.
-func (s *Switch) ClearPort(i int) { s.ports[i].PortCounters = PortCounters{} }
-
 // AddPort adds a port after the others and returns its number; -1: there are already MaxPorts. The
-// new port is down and in no partition.
-func (s *Switch) AddPort() int {
+// new port is down and in no partition. If free is not negative, AddPort adds none: port number free,
+// which is down, gets another host, and its counters begin again.
+func (s *Switch) AddPort(free int) int {
+	if free >= 0 {
+		s.ports[free].PortCounters = PortCounters{}
+		return free
+	}
 	if len(s.ports) == MaxPorts {
 		return -1
 	}

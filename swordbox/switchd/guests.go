@@ -78,15 +78,14 @@ func (g *guestControl) addLink(l Link) (int, error) {
 			return -1, handler.WithKind(errTaken, fmt.Errorf("port %s of %s is there already", other.Ifname, other.Host))
 		}
 	}
-	i := slices.Index(g.ports.hosts, "")
-	if i < 0 {
-		if i = g.traffic.sw.AddPort(); i < 0 {
-			return -1, handler.WithKind(errBusy, fmt.Errorf("the switch has its %d ports already", pipeline.MaxPorts))
-		}
+	i := g.traffic.sw.AddPort(slices.Index(g.ports.hosts, ""))
+	switch {
+	case i < 0:
+		return -1, handler.WithKind(errBusy, fmt.Errorf("the switch has its %d ports already", pipeline.MaxPorts))
+	case i == len(g.ports.list):
 		g.ports.links, g.ports.hosts, g.ports.list = append(g.ports.links, l), append(g.ports.hosts, l.Host), append(g.ports.list, port{})
 	}
 	g.ports.links[i], g.ports.hosts[i], g.ports.list[i] = l, l.Host, port{err: errors.New("just added")}
-	g.traffic.sw.ClearPort(i)
 	g.traffic.hub.SetLink(i, l.Host)
 	g.traffic.plan.AddLink(l.Host)
 	g.traffic.connect(i)
