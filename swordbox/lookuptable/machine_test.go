@@ -88,6 +88,7 @@ type bed struct {
 	servers    []*patient
 	generation uint32
 	r          *rand.Rand
+	missed     uint64 // how many packets without an entry the rule drops
 }
 
 type noProgram struct{}
@@ -156,6 +157,13 @@ func (b *bed) step(f func(c *pipeline.Ctx)) int {
 	s := b.m.Stats()
 	if sum := s.Cached + s.Hits + s.Misses + uint64(b.m.InFlight()) + s.Torn + s.Unfit + s.Lost + s.Full + s.Blocked + s.Long; sum != s.Frames {
 		b.t.Fatalf("%d frames, and the counters say where %d are: %+v", s.Frames, sum, s)
+	}
+	dropped := s.Denied + s.Torn + s.Unfit + s.Full + s.Blocked + s.Long + b.missed
+	for _, n := range b.sw.Port(portOfHost).Drops {
+		dropped -= n
+	}
+	if dropped != 0 {
+		b.t.Fatalf("dropped by reason at the port: %v, want those of %+v and %d misses", b.sw.Port(portOfHost).Drops, s, b.missed)
 	}
 	return len(out.Frames)
 }
@@ -257,6 +265,7 @@ func TestWhatIsTaken(t *testing.T) {
 		}
 	})
 	b.packets(1, data)
+	b.missed = 1
 	if b.step(b.servers[0].answer) != 0 {
 		t.Error("a packet without an entry is forwarded")
 	}

@@ -92,19 +92,15 @@ func (b *bouncer) Cells() int { return b.ring.Used() }
 func (b *bouncer) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h uint64) bool {
 	st := &b.table.stats
 	if b.n == len(b.frames) {
-		st.Full++
-		return false
+		return b.table.Refuse(c, in, f, &st.Full, ReasonFull)
 	}
 	switch b.ring.Store(c, f) {
 	case framering.Full:
-		st.Full++
-		return false
+		return b.table.Refuse(c, in, f, &st.Full, ReasonFull)
 	case framering.Blocked:
-		st.Blocked++
-		return false
+		return b.table.Refuse(c, in, f, &st.Blocked, ReasonBlocked)
 	case framering.Long:
-		st.Long++
-		return false
+		return b.table.Refuse(c, in, f, &st.Long, ReasonLong)
 	case framering.Stored:
 	}
 	*b.at(b.n) = flight{Lookup: Lookup{Key: *k, Hash: h, In: in}, number: b.ring.Newest(), end: b.ring.Written()}

@@ -24,9 +24,22 @@ type Table struct {
 
 // Reasons why the switch drops a frame.
 const (
-	ReasonDenied pipeline.Reason = "dropped by a table entry"
-	ReasonMiss   pipeline.Reason = "no table entry"
+	ReasonDenied  pipeline.Reason = "denied by a table entry"
+	ReasonMiss    pipeline.Reason = "no table entry"
+	ReasonTorn    pipeline.Reason = "torn table entry"
+	ReasonUnfit   pipeline.Reason = "unfit table entry"
+	ReasonFull    pipeline.Reason = "no cell for the lookup"
+	ReasonBlocked pipeline.Reason = "no connection for the lookup"
+	ReasonLong    pipeline.Reason = "too long for the lookup"
 )
+
+// Refuse drops a frame that came in at port `in`, and counts it in n, a field of Stats, and at the
+// port. It returns false, as Server.Bounce does then.
+func (t *Table) Refuse(c *pipeline.Ctx, in int, f packetio.Frame, n *uint64, r pipeline.Reason) bool {
+	*n++
+	c.Drop(in, r, f)
+	return false
+}
 
 // take handles a frame that has arrived. It returns false if the frame is no IP packet.
 func (t *Table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
@@ -42,7 +55,7 @@ func (t *Table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 	if !l.Busy(h) {
 		if e := t.cache.get(&k, h); e != nil {
 			if !e.Action.fits(f.Data, &v) {
-				t.stats.Unfit++
+				t.Refuse(c, in, f, &t.stats.Unfit, ReasonUnfit)
 				return true
 			}
 			t.stats.Cached++
@@ -89,16 +102,16 @@ func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 	case len(f.Data) < framering.MinFrame:
 		t.stats.Lost++
 	case l.Found == Torn:
-		t.stats.Torn++
+		t.Refuse(c, l.In, f, &t.stats.Torn, ReasonTorn)
+	case l.Found == Miss && t.DropMiss:
+		t.Refuse(c, l.In, f, &t.stats.Misses, ReasonMiss)
 	case l.Found == Miss:
 		t.stats.Misses++
-		if !t.DropMiss {
-			c.Resume(l.In, -1, f, "looked up: no entry")
-		}
+		c.Resume(l.In, -1, f, "looked up: no entry")
 	case l.Found != Hit || !v.parse(f.Data):
 		t.stats.Lost++
 	case !l.Action.fits(f.Data, &v):
-		t.stats.Unfit++
+		t.Refuse(c, l.In, f, &t.stats.Unfit, ReasonUnfit)
 	default:
 		t.stats.Hits++
 		t.keep(l, v.key(f.Data, t.Flow))
@@ -163,7 +176,7 @@ func (t *Table) Stats() *Stats { return &t.stats }
 // apply does with a frame what its entry says. It may change the frame.
 func (t *Table) apply(c *pipeline.Ctx, in int, f packetio.Frame, v *view, a *Action, note string) {
 	if a.Ops&OpDrop != 0 {
-		t.stats.Denied++
+		t.Refuse(c, in, f, &t.stats.Denied, ReasonDenied)
 		return
 	}
 	a.apply(&f, v, t.Flow, t.m.cfg.MAC)

@@ -179,6 +179,15 @@ func (b *bed) step(f func(c *pipeline.Ctx)) {
 	if s.Frames != s.Sent+s.Lost+s.Full+s.Blocked+s.Long+s.Down+uint64(local+remote) {
 		b.t.Fatalf("%+v, %d wait, %d in rings", s, local, remote)
 	}
+	drops := make(map[pipeline.Reason]uint64)
+	for i := range 3 {
+		for r, n := range b.sw.Port(i).Drops {
+			drops[r] += n
+		}
+	}
+	if drops[ReasonFull] != s.Full || drops[ReasonBlocked] != s.Blocked || drops[ReasonLong] != s.Long {
+		b.t.Fatalf("dropped by reason at the ports: %v, want those of %+v", drops, s)
+	}
 }
 
 // send hands n frames of size bytes to the handlers, as frames that leave to cn0.

@@ -37,6 +37,13 @@ type queue struct {
 	stores, loads meter
 }
 
+// Reasons why the switch drops a frame that was to leave.
+const (
+	ReasonFull    pipeline.Reason = "ring full"
+	ReasonBlocked pipeline.Reason = "too many wait for the ring"
+	ReasonLong    pipeline.Reason = "too long for the ring"
+)
+
 // lateness is the most sending time that the queue makes up for when it is called after its
 // deadline.
 const lateness = time.Millisecond
@@ -61,6 +68,7 @@ func (q *queue) accept(c *pipeline.Ctx, f packetio.Frame) {
 	case q.tail.n > 0 || !q.store(c, f):
 		if !q.tail.takes(len(f.Data), q.High) {
 			q.stats.Blocked++
+			c.Drop(q.port, ReasonBlocked, f)
 			return
 		}
 		q.tail.push(f)
@@ -85,10 +93,12 @@ func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
 		q.stores.moved(c.Now, len(f.Data))
 	case framering.Full:
 		q.stats.Full++
+		c.Drop(q.port, ReasonFull, f)
 	case framering.Blocked:
 		return false
 	case framering.Long:
 		q.stats.Long++
+		c.Drop(q.port, ReasonLong, f)
 	}
 	return true
 }

@@ -112,6 +112,10 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	return true
 }
 
+// Drop counts the packets of a frame that a program has taken (Ingresser) or kept (Egresser), and
+// that it drops. port is the port at which the frame arrived, or through which it was to leave.
+func (c *Ctx) Drop(port int, r Reason, f packetio.Frame) { c.s.CountDrop(port, r, f.Packets()) }
+
 // Discard drops a held packet. It reports whether the switch held the packet.
 func (c *Ctx) Discard(id HoldID, r Reason) bool {
 	h := c.s.held.get(id)

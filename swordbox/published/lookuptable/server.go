@@ -73,14 +73,11 @@ func (s *server) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, _ *lookuptabl
 	st := s.table.Stats()
 	switch {
 	case lookuptable.SlotLen+framering.HeaderLen+len(f.Data) > s.table.Cell:
-		st.Long++
-		return false
+		return s.table.Refuse(c, in, f, &st.Long, lookuptable.ReasonLong)
 	case !s.Up() || c.EmitsLeft() == 0:
-		st.Blocked++
-		return false
+		return s.table.Refuse(c, in, f, &st.Blocked, lookuptable.ReasonBlocked)
 	case len(s.waits) >= s.table.Cells:
-		st.Full++
-		return false
+		return s.table.Refuse(c, in, f, &st.Full, lookuptable.ReasonFull)
 	}
 	_, slot := s.table.Place(h)
 	s.out = framering.AppendFrame(s.out[:0], f)
