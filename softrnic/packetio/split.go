@@ -62,16 +62,18 @@ func locate(b []byte) (l layout, ok bool) {
 	return l, l.payload <= len(b) && l.l4 >= l.ip+ipv4Len
 }
 
-// Packets returns the number of packets in f: 1 unless it is a super-frame.
+// Packets returns the number of packets in f: 1 unless it is a super-frame. A super-frame that is not
+// Splittable because it has too many packets is one packet to the receiving NIC, too.
 func (f *Frame) Packets() int {
 	if f.SegSize <= 0 {
 		return 1
 	}
 	l, ok := locate(f.Data)
-	if !ok {
+	n := len(f.Data) - l.payload
+	if !ok || !l.tcp && n > maxSegments*f.SegSize && mergeable(binary.BigEndian.Uint16(f.Data[l.l4+2:])) {
 		return 1
 	}
-	return max(1, (len(f.Data)-l.payload+f.SegSize-1)/f.SegSize)
+	return max(1, (n+f.SegSize-1)/f.SegSize)
 }
 
 // Splittable reports whether f is a super-frame of RoCEv2 packets or of 1RMA messages, which Split

@@ -82,6 +82,21 @@ func TestSplitLeavesOthersWhole(t *testing.T) {
 	}
 }
 
+// A super-frame with more packets than any sender makes stays one packet, everywhere: what counts the
+// packets that have come in and those that have left counts the same number.
+func TestFrameOfTooManySegmentsIsOnePacket(t *testing.T) {
+	for _, port := range []uint16{rocePort, oneRMAPort} {
+		f := super(false, port, maxSegments+1, 20)
+		if f.Splittable() || f.Packets() != 1 {
+			t.Errorf("port %d: splittable %v, %d packets", port, f.Splittable(), f.Packets())
+		}
+		f = super(false, port, maxSegments, 20)
+		if !f.Splittable() || f.Packets() != maxSegments {
+			t.Errorf("port %d: splittable %v, %d packets", port, f.Splittable(), f.Packets())
+		}
+	}
+}
+
 func TestFinishChecksum(t *testing.T) {
 	f := super(false, 53, 1, 61)
 	f.SegSize = 0

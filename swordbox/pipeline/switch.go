@@ -263,9 +263,6 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 		}
 		return
 	}
-	if !f.Splittable() {
-		packets = 1 // a frame that cannot be split is one packet to the receiving NIC
-	}
 	if fresh {
 		s.ports[in].RxRoCE += uint64(packets)
 		s.flows.count(s.ctx.Now, &p.Frame, packets, len(f.Data))
