@@ -57,6 +57,10 @@ const (
 	maxCMRetries = 15
 )
 
+// AckDelay is the time code of the NIC's ACK delay, for the REP of a connection. It is that of the
+// Linux driver rxe: 134 ms.
+const AckDelay = 15
+
 func (c Config) withDefaults() Config {
 	code := func(v *uint8, d uint8) {
 		if *v == 0 {

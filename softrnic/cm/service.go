@@ -128,7 +128,8 @@ func exact(n int, b []byte) ([]byte, error) {
 	return b[:n], nil
 }
 
-// MTUCode returns the code of a path MTU in messages: 1 is 256 bytes, 5 is 4096.
+// MTUCode returns the code of a path MTU in messages, and for C programs (enum ibv_mtu): 1 is 256
+// bytes, 5 is 4096.
 func MTUCode(m verbs.MTU) uint8 {
 	code := uint8(1)
 	for ; m > verbs.MTU256; m /= 2 {

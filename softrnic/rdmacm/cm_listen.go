@@ -146,7 +146,7 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 	data, err := s.Reply(private, min(local.MTU, remote.MTU))
 	return mad.REP{
 		QPN: local.QPN, PSN: expected, ResponderResources: uint8(incoming), InitiatorDepth: uint8(outgoing),
-		AckDelay: ackDelay, RNRRetry: p.withDefaults().RNRRetry, Private: data,
+		AckDelay: cm.AckDelay, RNRRetry: p.withDefaults().RNRRetry, Private: data,
 	}, err
 }
 
@@ -180,10 +180,6 @@ func checkType(qp verbs.QP, asked uint8) error {
 	}
 	return err
 }
-
-// ackDelay is the code of this NIC's ACK delay in a REQ. It is that of the Linux driver rxe: 134
-// ms.
-const ackDelay = 15
 
 func (r *cmRequest) Reject(reason string) error {
 	if reason == "" {

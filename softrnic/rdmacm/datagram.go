@@ -38,7 +38,7 @@ func (m *CM) ResolveDatagrams(to netip.Addr, name string, private []byte, deadli
 	to = to.Unmap().WithZone("")
 	s := cm.DatagramServiceOf(name)
 	dev := m.cfg.Context.Device()
-	gid, ok := sourceGID(dev, to)
+	gid, ok := verbs.SourceGID(dev.GIDs, to)
 	if !ok {
 		return none, verbs.Errorf(op, verbs.ErrUnreachable, "this NIC has no address of the family of %v", to)
 	}

@@ -98,7 +98,7 @@ func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (E
 		return Endpoint{}, verbs.Errorf("connect", verbs.ErrState, "queue pair %#x is not in RESET; reset it or make another", attr.QPN)
 	}
 	dev := ctx.Device()
-	gid, ok := sourceGID(dev, peer)
+	gid, ok := verbs.SourceGID(dev.GIDs, peer)
 	if !ok {
 		return Endpoint{}, verbs.Errorf("connect", verbs.ErrUnreachable, "this NIC has no address of the family of %v", peer)
 	}
@@ -136,7 +136,7 @@ func BringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint) e
 func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, incoming, outgoing int) error {
 	p = p.withDefaults()
 	both := local.Agree(remote)
-	gid, ok := sourceGID(ctx.Device(), remote.GID.Addr())
+	gid, ok := verbs.SourceGID(ctx.Device().GIDs, remote.GID.Addr())
 	if !ok {
 		return verbs.Errorf("connect", verbs.ErrUnreachable, "this NIC has no address of the family of %v", remote.GID)
 	}
@@ -170,22 +170,6 @@ func depthOf(n int) int {
 // fail moves a half-connected queue pair to ERROR.
 func fail(qp verbs.QP) {
 	_ = qp.ToError() // fails only if the queue pair was destroyed meanwhile
-}
-
-// sourceGID returns the index of the first GID with peer's address family. It prefers a GID that is
-// link-local if, and only if, peer is.
-func sourceGID(dev verbs.DeviceAttr, peer netip.Addr) (index int, found bool) {
-	for i, g := range dev.GIDs {
-		own := g.Addr()
-		switch {
-		case own.Is4() != peer.Unmap().Is4():
-		case own.IsLinkLocalUnicast() == peer.IsLinkLocalUnicast():
-			return i, true
-		case !found:
-			index, found = i, true
-		}
-	}
-	return index, found
 }
 
 // maxMTU returns the largest path MTU with which a packet, with headers and ICRC, fits the link.

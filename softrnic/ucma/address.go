@@ -58,22 +58,6 @@ func (m *Manager) gidOf(a netip.Addr) (index int, ok bool) {
 	return 0, false
 }
 
-// sourceFor returns the NIC's address for a connection to a peer. It has the same family as the
-// peer's, and the same scope if there is such an address.
-func (m *Manager) sourceFor(peer netip.Addr) (found netip.Addr, ok bool) {
-	for _, g := range m.cfg.Device.GIDs {
-		own := g.Addr()
-		switch {
-		case own.Is4() != peer.Is4():
-		case own.IsLinkLocalUnicast() == peer.IsLinkLocalUnicast():
-			return own, true
-		case !ok:
-			found, ok = own, true
-		}
-	}
-	return found, ok
-}
-
 // give binds an identifier (rdma_cm_id) to a port and to an address of the NIC, or to the
 // unspecified address.
 func (m *Manager) give(x *id, a netip.AddrPort) error {
@@ -127,7 +111,10 @@ func (m *Manager) resolve(c call, a resolveIP) (Result, error) {
 	}
 	own, ok := x.src.Addr(), true
 	if own.IsUnspecified() {
-		own, ok = m.sourceFor(dst.Addr())
+		var i int
+		if i, ok = verbs.SourceGID(m.cfg.Device.GIDs, dst.Addr()); ok {
+			own = m.cfg.Device.GIDs[i].Addr()
+		}
 	}
 	if !ok || c.NIC == nil || c.NIC.Route(own, dst.Addr()) != nil {
 		if x.channel.full(x) {

@@ -9,12 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-const (
-	// maxRetry is the largest value of the 3-bit fields of a REQ.
-	maxRetry = 7
-	// ackDelay is the code of this NIC's ACK delay, as the rxe driver reports it.
-	ackDelay = 15
-)
+// maxRetry is the largest value of the 3-bit fields of a REQ.
+const maxRetry = 7
 
 // private returns the program's private data. It fails if they do not fit into a message.
 func (p *connParam) private(room int) ([]byte, error) {
@@ -137,7 +133,7 @@ func (m *Manager) reply(c call, x *id, p *connParam) error {
 	}
 	x.terms.qpn = wire.QPN(p.QPN)
 	rep := mad.REP{
-		QPN: wire.QPN(p.QPN), PSN: x.terms.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth, AckDelay: ackDelay,
+		QPN: wire.QPN(p.QPN), PSN: x.terms.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth, AckDelay: cm.AckDelay,
 		RNRRetry: min(p.RNRRetry, maxRetry), SRQ: p.SRQ != 0, FlowControl: p.FlowControl != 0,
 	}
 	copy(rep.Private[:], private)

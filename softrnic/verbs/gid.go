@@ -52,3 +52,19 @@ func (g GID) LinkLocalMAC() (wire.MAC, bool) {
 	m := wire.MAC{g[8] ^ eui64Flip, g[9], g[10], g[13], g[14], g[15]}
 	return m, g == LinkLocalGID(m) && m[0]&1 == 0 // false if m is the address of a group
 }
+
+// SourceGID returns the index of the first of a NIC's GIDs with peer's address family. It prefers a
+// GID that is link-local if, and only if, peer is.
+func SourceGID(gids []GID, peer netip.Addr) (index int, found bool) {
+	for i, g := range gids {
+		own := g.Addr()
+		switch {
+		case own.Is4() != peer.Unmap().Is4():
+		case own.IsLinkLocalUnicast() == peer.IsLinkLocalUnicast():
+			return i, true
+		case !found:
+			index, found = i, true
+		}
+	}
+	return index, found
+}

@@ -152,13 +152,8 @@ func TestEventsOfAProgram(t *testing.T) {
 	}
 }
 
-// Numbers of path MTUs, and the index of an error in a list.
-func TestNumbersForPrograms(t *testing.T) {
-	for m, want := range map[verbs.MTU]uint8{verbs.MTU256: 1, verbs.MTU512: 2, verbs.MTU1024: 3, verbs.MTU2048: 4, verbs.MTU4096: 5} {
-		if got := mtuCode(m); got != want {
-			t.Errorf("MTU %d has number %d, want %d", m, got, want)
-		}
-	}
+// The index of an error in a list.
+func TestIndexOfError(t *testing.T) {
 	if indexOf(&verbs.OpError{Index: 3}) != 3 || indexOf(errors.New("x")) != 0 {
 		t.Error("the index of an error")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/softrnic/cm"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
@@ -337,7 +338,6 @@ const (
 	programWRs   = 8192
 	vendor       = 0xffffff
 	pageSizes    = 0xfffff000
-	ackDelay     = 15
 	atomicsOfHCA = 1
 	// Capabilities (enum ibv_device_cap_flags): BAD_PKEY_CNTR, BAD_QKEY_CNTR, PORT_ACTIVE_EVENT,
 	// SYS_IMAGE_GUID, RC_RNR_NAK_GEN, N_NOTIFY_CQ, MEM_WINDOW, MEM_WINDOW_TYPE_2B.
@@ -369,7 +369,7 @@ func (p *program) device() uverbs.Device {
 			Groups: uint32(d.MaxAttachments), GroupQPs: uint32(d.MaxGroupQPs), TotalGroupQPs: uint32(d.MaxAttachments),
 			MaxMW: uint32(pool.most(l, kindMW)), MaxAH: uint32(d.MaxAH), MaxSRQ: uint32(d.MaxSRQ), MaxSRQWR: wrs, MaxSRQSGE: sges,
 		},
-		MaxPKeys: uint16(len(d.PKeys)), AckDelay: ackDelay, Port: 1,
+		MaxPKeys: uint16(len(d.PKeys)), AckDelay: cm.AckDelay, Port: 1,
 	}
 }
 
@@ -380,15 +380,6 @@ func (p *program) queryDeviceEx(struct{}) (result, error) {
 	ex := uverbs.ExDevice{CapFlagsEx: uint64(d.CapFlags) | capabilitiesEx}
 	ex.Length = uint32(len(uverbs.Encode(d, ex)))
 	return answer(d, ex), nil
-}
-
-// mtuCode is the number of a path MTU (enum ibv_mtu).
-func mtuCode(m verbs.MTU) uint8 {
-	n := uint8(0)
-	for ; m > 128; m >>= 1 {
-		n++
-	}
-	return n
 }
 
 // queryPort returns the attributes of the only port.
@@ -403,7 +394,7 @@ func (p *program) queryPort(a uverbs.PortArgs) (result, error) {
 	d := p.c.ctx.Device()
 	return answer(uverbs.Port{
 		CapFlags: ipBased, MaxMsg: d.MaxMsgSize, GIDs: uint32(len(d.GIDs) + 1), PKeys: uint16(len(d.PKeys)), MaxVL: 1,
-		PortState: uverbs.PortState{State: active, MaxMTU: mtuCode(verbs.MTU4096), ActiveMTU: mtuCode(d.ActiveMTU)},
+		PortState: uverbs.PortState{State: active, MaxMTU: cm.MTUCode(verbs.MTU4096), ActiveMTU: cm.MTUCode(d.ActiveMTU)},
 		PortLink:  uverbs.PortLink{Width: 1, Speed: 1, Phys: linkUp, LinkLayer: ethernet},
 	}), nil
 }
