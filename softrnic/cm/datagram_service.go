@@ -3,7 +3,6 @@ package cm
 import (
 	"net/netip"
 
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
@@ -13,11 +12,8 @@ const (
 	// service with a name.
 	maxResolvePrivate = Named - 1
 	maxAnswerPrivate  = Named - 1
-	// maxPortResolvePrivate and maxPortAnswerPrivate are the limits of a SIDR_REQ and of a SIDR_REP
-	// for a service that is a port of RDMA-CM. Such a SIDR_REQ has the IP addresses in front of the
-	// private data.
-	maxPortResolvePrivate = mad.SIDRReqPrivate - mad.IPDataLen
-	maxPortAnswerPrivate  = mad.SIDRRepPrivate
+	// maxPortAnswerPrivate is the limit of a SIDR_REP for a service that is a port of RDMA-CM.
+	maxPortAnswerPrivate = mad.SIDRRepPrivate
 )
 
 // DatagramService is a Service whose queue pair a peer finds by SIDR_REQ and SIDR_REP (IBTA 12.11).
@@ -38,27 +34,13 @@ func DatagramServiceOf(name string) DatagramService {
 // Resolve returns the private data of a SIDR_REQ. port is the requester's own port, for a service
 // that is a port.
 func (s DatagramService) Resolve(private []byte, local, to netip.Addr, port uint16) (out [mad.SIDRReqPrivate]byte, err error) {
-	limit := maxResolvePrivate
-	b := append(out[:0], Named|byte(len(private)))
-	if s.Port {
-		limit = maxPortResolvePrivate
-		ip := mad.IPData{SrcPort: port, Src: local, Dst: to}
-		b = ip.AppendTo(out[:0])
-	}
-	if len(private) > limit {
-		return out, verbs.Errorf("resolve", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a SIDR_REQ", len(private), limit)
-	}
-	copy(out[len(b):], private)
-	return out, nil
+	err = s.ask("resolve", "SIDR_REQ", out[:], private, maxResolvePrivate, mad.IPData{SrcPort: port, Src: local, Dst: to})
+	return out, err
 }
 
 // ParseResolve returns the application's private data in a SIDR_REQ.
 func (s DatagramService) ParseResolve(req *mad.SIDRReq) ([]byte, error) {
-	if s.Port {
-		var ip mad.IPData
-		return req.Private[mad.IPDataLen:], ip.Parse(req.Private[:])
-	}
-	return Flagged(req.Private[:])
+	return s.asked(req.Private[:])
 }
 
 // Answer returns the private data of a SIDR_REP.
@@ -68,11 +50,8 @@ func (s DatagramService) Answer(private []byte) (out [mad.SIDRRepPrivate]byte, e
 	if s.Port {
 		limit, b = maxPortAnswerPrivate, out[:0]
 	}
-	if len(private) > limit {
-		return out, verbs.Errorf("answer", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a SIDR_REP", len(private), limit)
-	}
-	copy(out[len(b):], private)
-	return out, nil
+	err = fill("answer", "SIDR_REP", out[len(b):], private, limit)
+	return out, err
 }
 
 // ParseAnswer returns the application's private data in a SIDR_REP.

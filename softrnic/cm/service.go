@@ -60,27 +60,41 @@ func ServiceOf(name string) Service {
 // Request returns the private data of a REQ. port is the initiator's port, for a service that is a
 // port.
 func (s Service) Request(private []byte, local, to netip.Addr, port uint16) (out [mad.REQPrivate]byte, err error) {
-	limit := MaxRequestPrivate
+	err = s.ask("dial", "REQ", out[:], private, MaxRequestPrivate, mad.IPData{SrcPort: port, Src: local, Dst: to})
+	return out, err
+}
+
+// ask writes an application's private data into a message that asks for the service. A message for a
+// port has ip in front of them. limit is how many bytes fit into a message for a name. op and
+// message are for the error.
+func (s Service) ask(op, message string, out, private []byte, limit int, ip mad.IPData) error {
 	b := append(out[:0], Named|byte(len(private)))
 	if s.Port {
-		limit = MaxPortRequestPrivate
-		ip := mad.IPData{SrcPort: port, Src: local, Dst: to}
 		b = ip.AppendTo(out[:0])
+		limit = len(out) - len(b)
 	}
+	return fill(op, message, out[len(b):], private, limit)
+}
+
+// fill copies private data, at most limit bytes, into a message.
+func fill(op, message string, out, private []byte, limit int) error {
 	if len(private) > limit {
-		return out, verbs.Errorf("dial", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a REQ", len(private), limit)
+		return verbs.Errorf(op, verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a %s", len(private), limit, message)
 	}
-	copy(out[len(b):], private)
-	return out, nil
+	copy(out, private)
+	return nil
 }
 
 // ParseRequest returns the application's private data in a REQ.
-func (s Service) ParseRequest(req *mad.REQ) ([]byte, error) {
+func (s Service) ParseRequest(req *mad.REQ) ([]byte, error) { return s.asked(req.Private[:]) }
+
+// asked returns the application's private data in a message that asks for the service.
+func (s Service) asked(b []byte) ([]byte, error) {
 	if s.Port {
 		var ip mad.IPData
-		return req.Private[mad.IPDataLen:], ip.Parse(req.Private[:])
+		return b[mad.IPDataLen:], ip.Parse(b)
 	}
-	return Flagged(req.Private[:])
+	return Flagged(b)
 }
 
 // Reply returns the private data of a REP.
@@ -90,11 +104,8 @@ func (s Service) Reply(private []byte, mtu verbs.MTU) (out [mad.REPPrivate]byte,
 	if s.Port {
 		limit, b = MaxPortReplyPrivate, out[:0]
 	}
-	if len(private) > limit {
-		return out, verbs.Errorf("accept", verbs.ErrInvalid, "%d bytes of private data; at most %d fit into a REP", len(private), limit)
-	}
-	copy(out[len(b):], private)
-	return out, nil
+	err = fill("accept", "REP", out[len(b):], private, limit)
+	return out, err
 }
 
 // ParseReply returns the application's private data in a REP, and the agreed path MTU. A REP of a
