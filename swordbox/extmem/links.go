@@ -3,8 +3,10 @@ package extmem
 import (
 	"slices"
 
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
@@ -21,6 +23,9 @@ type Link struct {
 }
 
 func (l *Link) base() *Link { return l }
+
+// Requested returns no counters: the channel of a published handler has no requester.
+func (l *Link) Requested() (s requester.Stats) { return s }
 
 // Key returns the key of the connections.
 func (l *Link) Key() switchconn.Key { return l.key }
@@ -63,17 +68,26 @@ type Channel interface {
 	// Begin uses a new connection that fits. End is called when that connection has ended.
 	Begin(s *switchconn.Shared)
 	End(c *pipeline.Ctx)
+	// Requested returns the counters of the channel's requester.
+	Requested() requester.Stats
 }
 
 // Links holds a handler's channels: one for each connection to a memory server that rules need, in
 // the order in which rules first needed them. Make one with NewLinks.
 type Links[C Channel] struct {
-	All   []C
-	byQPN map[wire.QPN]C
+	All     []C
+	Replace Replace // nil means that failed connections are not replaced
+	byQPN   map[wire.QPN]C
+	gone    requester.Stats // counters of the requesters of channels that have gone
 }
 
+// Replace makes the program replace a connection that has failed.
+type Replace func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
+
 // NewLinks makes a Links without channels.
-func NewLinks[C Channel]() Links[C] { return Links[C]{byQPN: make(map[wire.QPN]C)} }
+func NewLinks[C Channel](replace Replace) Links[C] {
+	return Links[C]{Replace: replace, byQPN: make(map[wire.QPN]C)}
+}
 
 // Find returns the channel with a key; false means that there is none.
 func (t *Links[C]) Find(k switchconn.Key) (ch C, ok bool) {
@@ -162,10 +176,14 @@ func (t *Links[C]) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) 
 	return ch, true
 }
 
-// Fail is called when a connection has failed, before the switch replaces it.
-func (t *Links[C]) Fail(ch C, why string) {
-	t.forget(ch.base())
-	ch.base().why = why
+// Fail is called when a connection has failed. The program replaces it.
+func (t *Links[C]) Fail(c *pipeline.Ctx, ch C, why string) {
+	l := ch.base()
+	t.forget(l)
+	l.why = why
+	if t.Replace != nil {
+		t.Replace(c, l.key, l.shared.Generation, why)
+	}
 }
 
 // forget removes the connection of a link. The connection's generation stays, because its end is
@@ -180,9 +198,21 @@ func (t *Links[C]) forget(l *Link) {
 func (t *Links[C]) Sweep(gone func(ch C)) {
 	t.All = slices.DeleteFunc(t.All, func(ch C) bool {
 		unused := !ch.Needed() && !ch.base().connected
-		if unused && gone != nil {
-			gone(ch)
+		if unused {
+			metrics.Add(&t.gone, ch.Requested())
+			if gone != nil {
+				gone(ch)
+			}
 		}
 		return unused
 	})
+}
+
+// Requested returns the counters of the requesters of all channels, also of those that have gone.
+func (t *Links[C]) Requested() requester.Stats {
+	sum := t.gone
+	for _, ch := range t.All {
+		metrics.Add(&sum, ch.Requested())
+	}
+	return sum
 }

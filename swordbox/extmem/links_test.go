@@ -33,7 +33,7 @@ func (p *place) End(*pipeline.Ctx)        { p.end++ }
 // after the rules were corrected. One that is in use stays attached while it does not fit.
 func TestLinks(t *testing.T) {
 	k := switchconn.Key{Server: netip.MustParseAddr("10.0.0.1"), Shard: 3}
-	links, p := NewLinks[*place](), &place{least: 100}
+	links, p := NewLinks[*place](nil), &place{least: 100}
 	links.Add(k, p)
 	offer := func(generation uint32, mtu int) bool {
 		_, ok := links.Attach(nil, &switchconn.Shared{Key: k, Generation: generation, OwnQPN: 0x10, MTU: mtu})
@@ -63,7 +63,7 @@ func TestLinks(t *testing.T) {
 	if _, ok := links.Detach(nil, k, 1); ok || p.end != 1 {
 		t.Error("the end of an old connection ends the new one")
 	}
-	links.Fail(p, "silent")
+	links.Fail(nil, p, "silent")
 	if p.Connected() || p.Why() != "silent" || links.Mine(0x10) {
 		t.Errorf("failed: %+v", p)
 	}
@@ -85,7 +85,7 @@ func TestLinks(t *testing.T) {
 // and has no connection goes.
 func TestLinksForget(t *testing.T) {
 	k := switchconn.Key{Server: netip.MustParseAddr("10.0.0.1"), Shard: 3}
-	links, p := NewLinks[*place](), &place{}
+	links, p := NewLinks[*place](nil), &place{}
 	if links.Add(k, p); p.Key() != k {
 		t.Errorf("key %v", p.Key())
 	}
@@ -125,7 +125,7 @@ func TestLinksForget(t *testing.T) {
 	if _, ok := links.Attach(nil, &s); !ok || !p.Usable() {
 		t.Errorf("another connection after one that did not fit at its end: %+v", p)
 	}
-	if links.Fail(p, "x"); p.Usable() {
+	if links.Fail(nil, p, "x"); p.Usable() {
 		t.Errorf("failed: %+v", p)
 	}
 	if _, ok := links.Attach(nil, &s); !ok || !p.Usable() {

@@ -179,3 +179,8 @@ type Wanted struct {
 	switchconn.Key
 	switchconn.Target
 }
+
+// Want returns the connection with key k that a rule needs.
+func Want(r *rules.Rule, k switchconn.Key) Wanted {
+	return Wanted{k, switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()}}
+}

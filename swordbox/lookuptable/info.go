@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -120,11 +119,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 		handler.Counter{Name: "waiting", Value: uint64(waiting), Help: "changes of entries that have not ended"},
 		handler.Counter{Name: "cells", Value: uint64(cells), Help: "cells in use in servers' memory"})
 	if m.cfg.Kind.Mode == rules.Hardened {
-		sum := m.sent
-		for _, l := range m.links.All {
-			metrics.Add(&sum, l.requested())
-		}
-		list = append(list, handler.Counters("requester_", sum)...)
+		list = append(list, handler.Counters("requester_", m.links.Requested())...)
 	}
 	return handler.Info{Mode: m.cfg.Kind.Mode, Counters: list}
 }

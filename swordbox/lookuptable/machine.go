@@ -35,7 +35,7 @@ type Config struct {
 	// Silence is how long the switch retransmits to a server that does not answer; 0 means 255 ms.
 	Silence time.Duration
 	// Failed makes the program replace a connection; nil means that it is not replaced.
-	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
+	Failed extmem.Replace
 }
 
 // Stats counts what a Machine did. Frames that come in as one (segmentation offload) count as one.
@@ -68,8 +68,7 @@ type Machine struct {
 	links  extmem.Links[*Link]
 	made   uint32 // number of links made so far
 	marks  *pipeline.MarkedPorts
-	stats  Stats           // counters of tables that have gone, and of links
-	sent   requester.Stats // counters of requesters of links that have gone
+	stats  Stats // counters of tables that have gone, and of links
 	idle   []string
 }
 
@@ -109,8 +108,8 @@ func (l *Link) Begin(s *switchconn.Shared) {
 // End is called when the connection has ended.
 func (l *Link) End(c *pipeline.Ctx) { l.srv.End(c) }
 
-// requested returns the counters of the server's requester. A published server has none.
-func (l *Link) requested() (s requester.Stats) {
+// Requested returns the counters of the server's requester. A published server has none.
+func (l *Link) Requested() (s requester.Stats) {
 	if b, ok := l.srv.(*bouncer); ok {
 		s = b.Stats()
 	}
@@ -120,10 +119,7 @@ func (l *Link) requested() (s requester.Stats) {
 // failed makes the program replace the connection.
 func (l *Link) failed(c *pipeline.Ctx, why string) {
 	l.m.stats.Failures++
-	l.m.links.Fail(l, why)
-	if l.m.cfg.Failed != nil {
-		l.m.cfg.Failed(c, l.Key(), l.Generation(), why)
-	}
+	l.m.links.Fail(c, l, why)
 }
 
 var (
@@ -137,7 +133,7 @@ var (
 
 // New makes a Machine without rules.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, links: extmem.NewLinks[*Link](), marks: new(pipeline.MarkedPorts)}
+	return &Machine{cfg: cfg, links: extmem.NewLinks[*Link](cfg.Failed), marks: new(pipeline.MarkedPorts)}
 }
 
 // Kind returns the machine's entry of the registry.
@@ -196,13 +192,8 @@ func (m *Machine) SetRules(set *rules.Set) {
 		m.end(t)
 	}
 	m.links.Recheck()
-	m.sweep()
+	m.links.Sweep(nil)
 	m.mark()
-}
-
-// sweep removes links that no table needs, and keeps their counters.
-func (m *Machine) sweep() {
-	m.links.Sweep(func(l *Link) { metrics.Add(&m.sent, l.requested()) })
 }
 
 // begin gives a new table its servers.
@@ -275,10 +266,7 @@ func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
 		return nil
 	}
 	for _, a := range LayoutOf(r).Servers {
-		list = append(list, handler.Wanted{
-			Key:    m.key(a, port),
-			Target: switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()},
-		})
+		list = append(list, handler.Want(r, m.key(a, port)))
 	}
 	return list
 }
@@ -304,7 +292,7 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	if l, ok := m.links.Detach(c, k, generation); ok {
 		l.srv.Work(c)
 	}
-	m.sweep()
+	m.links.Sweep(nil)
 }
 
 // MarkIn makes q the MarkedPorts in which the machine counts the ports whose frames are looked up.

@@ -104,7 +104,7 @@ func TestFailedConnectionIsListed(t *testing.T) {
 	b := newBed(t, "ring=ms0 rate=8Mbit entries=64")
 	m := b.machines[0]
 	asked := ""
-	m.cfg.Failed = func(_ *pipeline.Ctx, k switchconn.Key, generation uint32, why string) {
+	m.links.Replace = func(_ *pipeline.Ctx, k switchconn.Key, generation uint32, why string) {
 		if k == m.links.All[0].Key() && generation == b.generation {
 			asked = why
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -112,11 +111,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 		handler.Counter{Name: "waiting", Value: uint64(local), Help: "frames that wait in the switch"},
 		handler.Counter{Name: "remote", Value: uint64(remote), Help: "frames in rings in servers' memory"})
 	if m.cfg.Kind.Mode == rules.Hardened {
-		sum := m.sent
-		for _, l := range m.links.All {
-			metrics.Add(&sum, l.requested())
-		}
-		list = append(list, handler.Counters("requester_", sum)...)
+		list = append(list, handler.Counters("requester_", m.links.Requested())...)
 	}
 	return handler.Info{Mode: m.cfg.Kind.Mode, Counters: list}
 }

@@ -31,7 +31,7 @@ type Config struct {
 	// right one without a check, as in the paper.
 	Trusting bool
 	// Failed makes the program replace a connection; nil means that it is not replaced.
-	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
+	Failed extmem.Replace
 }
 
 // Carrier sends the requests of a ring to one server, and calls Link.Came once for each READ.
@@ -73,10 +73,7 @@ func (l *Link) Written(now clock.Time) {
 // Failed makes the program replace the connection.
 func (l *Link) Failed(c *pipeline.Ctx, why string) {
 	l.m.stats.Failures++
-	l.m.links.Fail(l, why)
-	if l.m.cfg.Failed != nil {
-		l.m.cfg.Failed(c, l.Key(), l.Generation(), why)
-	}
+	l.m.links.Fail(c, l, why)
 }
 
 // Needed reports whether a ring uses the server.
@@ -137,10 +134,9 @@ type Machine struct {
 	ports  []*queue // index is the port; nil means that the port has no queue
 	links  extmem.Links[*Link]
 	epoch  uint32
-	made   uint32          // number of links made so far
-	busy   bool            // true while the machine sends: frames that it sends itself bypass all queues
-	stats  Stats           // counters of queues that have gone, and of links
-	sent   requester.Stats // counters of requesters of links that have gone
+	made   uint32 // number of links made so far
+	busy   bool   // true while the machine sends: frames that it sends itself bypass all queues
+	stats  Stats  // counters of queues that have gone, and of links
 	idle   []string
 	marks  *pipeline.QueuedPorts
 	// later is the set of rules of which at least one waits until a former queue of its port is
@@ -173,7 +169,7 @@ var (
 
 // New makes a Machine without rules.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, links: extmem.NewLinks[*Link](), marks: new(pipeline.QueuedPorts)}
+	return &Machine{cfg: cfg, links: extmem.NewLinks[*Link](cfg.Failed), marks: new(pipeline.QueuedPorts)}
 }
 
 // Kind returns the machine's entry of the registry.
@@ -329,15 +325,15 @@ func (m *Machine) sweep() {
 		}
 		return true
 	})
-	m.links.Sweep(func(l *Link) { metrics.Add(&m.sent, l.requested()) })
+	m.links.Sweep(nil)
 	if m.later != nil && len(m.queues) < before {
 		m.SetRules(m.later)
 	}
 }
 
-// requested returns the counters of the carrier's requester. A carrier of a published machine has
+// Requested returns the counters of the carrier's requester. A carrier of a published machine has
 // none.
-func (l *Link) requested() (s requester.Stats) {
+func (l *Link) Requested() (s requester.Stats) {
 	if ch, ok := l.carrier.(*channel); ok {
 		s = ch.Stats()
 	}
@@ -358,10 +354,7 @@ func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
 		return nil
 	}
 	for _, a := range LayoutOf(r).Servers {
-		list = append(list, handler.Wanted{
-			Key:    m.key(a, port),
-			Target: switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()},
-		})
+		list = append(list, handler.Want(r, m.key(a, port)))
 	}
 	return list
 }

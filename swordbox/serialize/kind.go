@@ -27,8 +27,7 @@ func (m *Machine) Wants(r *rules.Rule) []handler.Wanted {
 	}
 	list := make([]handler.Wanted, r.NumShards())
 	for i := range list {
-		list[i].Key = switchconn.Key{Server: r.Server, Shard: i}
-		list[i].Target = switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()}
+		list[i] = handler.Want(r, switchconn.Key{Server: r.Server, Shard: i})
 	}
 	return list
 }

@@ -24,9 +24,10 @@ type channel struct {
 	// rules ask; the next connection gets it. users is the number of rules that use the channel.
 	depth, wanted, users int
 
-	conn  *requester.Conn
-	grant memgrant.Grant
-	known bool // grant has been set
+	conn   *requester.Conn
+	former requester.Stats // counters of former requesters of the channel
+	grant  memgrant.Grant
+	known  bool // grant has been set
 	pending
 	flight flight
 	tx     wire.Frame // scratch
@@ -71,7 +72,7 @@ func (ch *channel) resize(depth int) {
 		return
 	}
 	if ch.conn != nil {
-		metrics.Add(&ch.m.sent, ch.conn.Stats())
+		ch.former = ch.Requested()
 	}
 	n := 1
 	for n < depth {
@@ -84,6 +85,13 @@ func (ch *channel) resize(depth int) {
 // limit returns how many FETCH_ADDs may be in flight now. It is no more than the server's NIC
 // remembers, so that the NIC executes a retransmitted one only once.
 func (ch *channel) limit() int { return min(ch.depth, ch.conn.Link().Depth) }
+
+// Requested returns the counters of the channel's requesters.
+func (ch *channel) Requested() requester.Stats {
+	sum := ch.former
+	metrics.Add(&sum, ch.conn.Stats())
+	return sum
+}
 
 // Needed reports whether a rule uses the channel.
 func (ch *channel) Needed() bool { return ch.users > 0 }
@@ -178,10 +186,7 @@ func (ch *channel) Retry(requester.Tag) bool { return false }
 // Failed is called when the connection has failed. It asks the program for a new one.
 func (ch *channel) Failed(c *pipeline.Ctx, why string) {
 	ch.m.stats.Failures++
-	ch.m.links.Fail(ch, why)
-	if ch.m.cfg.Failed != nil {
-		ch.m.cfg.Failed(c, ch.Key(), ch.Generation(), why)
-	}
+	ch.m.links.Fail(c, ch, why)
 }
 
 // Describe says in captures that the switch made the request to count.

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/hotwords"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -111,16 +110,12 @@ func PrintStores(out io.Writer, host func(netip.Addr) string, list []Store) erro
 // Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
 	pending, inFlight := m.Waiting()
-	sum := m.sent
-	for _, ch := range m.links.All {
-		metrics.Add(&sum, ch.conn.Stats())
-	}
 	list := handler.Counters("", m.stats)
 	list = append(list,
 		handler.Counter{Name: "pending", Value: pending, Help: "how much of the amount waits in the switch"},
 		handler.Counter{Name: "in_flight", Value: inFlight, Help: "how much of the amount is in FETCH_ADDs that are not answered"},
 		handler.Counter{Name: "former", Value: m.Formerly(), Help: "how much earlier incarnations of the switch have counted and lost at most"})
-	return handler.Info{Mode: Kind.Mode, Counters: append(list, handler.Counters("requester_", sum)...)}
+	return handler.Info{Mode: Kind.Mode, Counters: append(list, handler.Counters("requester_", m.links.Requested())...)}
 }
 
 // tablePending is the name of the table of waiting amounts.

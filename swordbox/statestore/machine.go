@@ -4,12 +4,10 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
@@ -20,7 +18,7 @@ type Config struct {
 	// takes the amount that a crash of the switch would lose at most; nil means that the amount is
 	// not kept. FormerlyBehind returns how much earlier incarnations have lost at most; nil means
 	// nothing.
-	Failed         func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
+	Failed         extmem.Replace
 	Behind         func(amount uint64)
 	FormerlyBehind func() uint64
 	// Silence is how long the switch retransmits to a memory server that does not answer. After
@@ -37,11 +35,10 @@ type Machine struct {
 	links  extmem.Links[*channel]
 	labels labels
 	stats  Stats
-	sent   requester.Stats // counters of requesters that have gone
-	made   uint32          // number of channels made so far
-	behind uint64          // the last argument of Config.Behind
-	former uint64          // the result of Config.FormerlyBehind
-	asked  bool            // Config.FormerlyBehind was called
+	made   uint32 // number of channels made so far
+	behind uint64 // the last argument of Config.Behind
+	former uint64 // the result of Config.FormerlyBehind
+	asked  bool   // Config.FormerlyBehind was called
 }
 
 // counted is a rule with the channels to its memory servers. The channel of shard j to server i is
@@ -74,7 +71,9 @@ var (
 )
 
 // New makes a Machine without rules.
-func New(cfg Config) *Machine { return &Machine{cfg: cfg, links: extmem.NewLinks[*channel]()} }
+func New(cfg Config) *Machine {
+	return &Machine{cfg: cfg, links: extmem.NewLinks[*channel](cfg.Failed)}
+}
 
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
@@ -122,10 +121,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 	}
 	m.labels.follow(former, m.counts)
 	var dropped uint64
-	m.links.Sweep(func(ch *channel) {
-		dropped += ch.pending.sum
-		metrics.Add(&m.sent, ch.conn.Stats())
-	})
+	m.links.Sweep(func(ch *channel) { dropped += ch.pending.sum })
 	if dropped > 0 { // otherwise this program may not run yet, and the journal belongs to another one
 		m.stats.Dropped += dropped
 		m.record()
@@ -156,10 +152,7 @@ func WantsOf(r *rules.Rule) (list []handler.Wanted) {
 	l := LayoutOf(r)
 	for _, a := range l.Servers {
 		for i := range l.Shards {
-			list = append(list, handler.Wanted{
-				Key:    switchconn.Key{Server: a, Shard: extmem.Shard(switchconn.CountShard+i, r.Mode)},
-				Target: switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()},
-			})
+			list = append(list, handler.Want(r, switchconn.Key{Server: a, Shard: extmem.Shard(switchconn.CountShard+i, r.Mode)}))
 		}
 	}
 	return list
@@ -185,7 +178,7 @@ func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	if _, ok := m.links.Detach(c, k, generation); ok {
 		m.record()
-		m.links.Sweep(func(ch *channel) { metrics.Add(&m.sent, ch.conn.Stats()) })
+		m.links.Sweep(nil)
 	}
 }
 

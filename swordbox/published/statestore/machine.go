@@ -90,7 +90,7 @@ var (
 )
 
 // New makes a Machine without rules.
-func New() *Machine { return &Machine{links: extmem.NewLinks[*channel]()} }
+func New() *Machine { return &Machine{links: extmem.NewLinks[*channel](nil)} }
 
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
