@@ -93,23 +93,17 @@ func (c *Client) receive() {
 				close(w)
 			}
 			c.mu.Unlock()
-			closeAll(got.fds)
+			ring.CloseFiles(got.fds...)
 			return
 		}
 		w := c.waiting[got.ID]
 		delete(c.waiting, got.ID)
 		c.mu.Unlock()
 		if w == nil {
-			closeAll(got.fds)
+			ring.CloseFiles(got.fds...)
 			continue
 		}
 		w <- got // never blocks: the capacity is 1
-	}
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		_ = unix.Close(fd) // an error does not matter: the descriptor is not needed
 	}
 }
 
@@ -155,7 +149,7 @@ func (c *Client) call(ctx context.Context, req request) (reply, error) {
 		return reply{}, c.failure
 	}
 	if err := got.err(); err != nil {
-		closeAll(got.fds)
+		ring.CloseFiles(got.fds...)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
@@ -186,7 +180,7 @@ func (c *Client) Register(ctx context.Context, n int, access verbs.Access) (*Mem
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(got.fds)
+	defer ring.CloseFiles(got.fds...)
 	if len(got.fds) != 1 {
 		return nil, errors.New("1RMA: the daemon has sent no memory")
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -49,7 +50,7 @@ type answer struct {
 // call makes a request and waits for the answer; out may be nil.
 func (c *session) call(op proto.Op, args, out any) error {
 	fds, err := c.callFiles(op, args, out)
-	closeFiles(fds) // a correct daemon sends no descriptors here
+	ring.CloseFiles(fds...) // a correct daemon sends no descriptors here
 	return err
 }
 
@@ -233,7 +234,7 @@ func (c *session) deliver(r answer) {
 	}
 	c.mu.Unlock()
 	if ch == nil {
-		closeFiles(r.fds)
+		ring.CloseFiles(r.fds...)
 		c.wakes.all()
 		return
 	}

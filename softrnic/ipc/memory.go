@@ -46,7 +46,7 @@ func (c *Context) destroy(op proto.Op, h *uint32) error {
 // calls of the given kinds with the handles.
 func (c *Context) callMemory(op proto.Op, args, out any, length *int, made ...undo) ([]byte, error) {
 	fds, err := c.callFiles(op, args, out)
-	defer closeFiles(fds)
+	defer ring.CloseFiles(fds...)
 	if err != nil {
 		return nil, err
 	}

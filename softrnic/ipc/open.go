@@ -89,22 +89,22 @@ func (c *Context) hello(name string) error {
 		return fmt.Errorf("%w; the daemon may be of another version than this program", err)
 	}
 	if err != nil {
-		closeFiles(fds)
+		ring.CloseFiles(fds...)
 		return err
 	}
 	if len(fds) != 2 {
-		closeFiles(fds)
+		ring.CloseFiles(fds...)
 		return errors.New("the daemon's answer is incomplete")
 	}
 	c.page, err = ring.Map(fds[0], ring.ControlLen)
-	closeFiles(fds[:1])
+	ring.CloseFiles(fds[:1]...)
 	if err != nil {
-		closeFiles(fds[1:])
+		ring.CloseFiles(fds[1:]...)
 		return err
 	}
 	runtime.AddCleanup(c, func(page []byte) { _ = ring.Unmap(page) }, c.page) // cannot fail: it is mapped
 	if err := unix.SetNonblock(fds[1], true); err != nil {
-		closeFiles(fds[1:])
+		ring.CloseFiles(fds[1:]...)
 		return err
 	}
 	c.wake = os.NewFile(uintptr(fds[1]), "verbs-wake")
@@ -148,16 +148,10 @@ func (c *session) receive() {
 			err = json.Unmarshal(b[:n], &r.reply)
 		}
 		if err != nil {
-			closeFiles(r.fds)
+			ring.CloseFiles(r.fds...)
 			c.fail(err)
 			return
 		}
 		c.deliver(r)
-	}
-}
-
-func closeFiles(fds []int) {
-	for _, fd := range fds {
-		_ = unix.Close(fd) // closing a memory file cannot fail
 	}
 }

@@ -19,3 +19,10 @@ func Files(oob []byte) (fds []int) {
 	}
 	return fds
 }
+
+// CloseFiles closes file descriptors that are not needed. It ignores errors, because no data can be lost.
+func CloseFiles(fds ...int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}

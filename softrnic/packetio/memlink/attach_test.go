@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 )
@@ -217,7 +218,7 @@ func TestUnsealedMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shut(fd)
+	defer ring.CloseFiles(fd)
 	if err := unix.Ftruncate(fd, memoryLen); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 )
 
 // Limits of the interval at which a host tries to connect to a switch that does not answer.
@@ -111,7 +113,7 @@ func (c *Connector) join(conn *net.UnixConn) (*joint, error) {
 		return nil, err
 	}
 	err = send(conn, hello{Host: c.host, layout: ours}, b.theirs)
-	shut(b.theirs)
+	ring.CloseFiles(b.theirs)
 	var w welcome
 	var fds []int
 	if err == nil {
@@ -130,10 +132,10 @@ func (c *Connector) join(conn *net.UnixConn) (*joint, error) {
 		}
 	}
 	if err != nil {
-		shut(append(fds, b.ours)...)
+		ring.CloseFiles(append(fds, b.ours)...)
 		return nil, err
 	}
-	shut(fds[0]) // the mapping keeps the memory without the descriptor
+	ring.CloseFiles(fds[0]) // the mapping keeps the memory without the descriptor
 	const toSwitch, toHost = 0, 1
 	return newJoint(mem, toSwitch, toHost, fds[1], b.ours, func() { _ = conn.Close() }), nil
 }

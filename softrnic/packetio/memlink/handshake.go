@@ -82,17 +82,10 @@ func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 		err = fmt.Errorf("a message has %d descriptors", len(fds))
 	}
 	if err != nil {
-		shut(fds...)
+		ring.CloseFiles(fds...)
 		return nil, err
 	}
 	return fds, nil
-}
-
-// shut closes descriptors. It ignores errors, because no data can be lost.
-func shut(fds ...int) {
-	for _, fd := range fds {
-		_ = unix.Close(fd)
-	}
 }
 
 // fixed are the seals that the memory file must have. Without them the other side could remove

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 )
 
 // joint is the memory of one link with the state of one of its ends.
@@ -58,7 +60,7 @@ func (j *joint) hold() bool {
 func (j *joint) release() (lost uint64) {
 	lost = j.rx.untaken() + j.overflow()
 	_ = unix.Munmap(j.mem) // cannot fail: it is mapped
-	shut(j.peer, j.bell)
+	ring.CloseFiles(j.peer, j.bell)
 	return lost
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
@@ -45,14 +46,14 @@ func newStranger(t *testing.T, path string) *stranger {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { shut(pair[:]...) })
+	t.Cleanup(func() { ring.CloseFiles(pair[:]...) })
 	conn := dial(t, path, pair[1])
 	var w welcome
 	fds, err := receive(conn, &w, 2)
 	if err != nil || len(fds) != 2 {
 		t.Fatalf("%+v, %v", w, err)
 	}
-	defer shut(fds...)
+	defer ring.CloseFiles(fds...)
 	mem, err := mapMemory(fds[0])
 	if err != nil {
 		t.Fatal(err)
@@ -116,17 +117,17 @@ func TestBellOfAnotherKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shut(event)
+	defer ring.CloseFiles(event)
 	inet, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shut(inet)
+	defer ring.CloseFiles(inet)
 	stream, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shut(stream[:]...)
+	defer ring.CloseFiles(stream[:]...)
 	for _, fd := range []int{event, inet, stream[0]} {
 		conn := dial(t, path, fd)
 		answer := make([]byte, maxMessage)
@@ -173,7 +174,7 @@ func TestClosedWhileAHostJoins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shut(pair[1])
+	defer ring.CloseFiles(pair[1])
 	file := os.NewFile(uintptr(pair[0]), "host")
 	c, err := net.FileConn(file)
 	if err := errors.Join(err, file.Close()); err != nil {
@@ -183,7 +184,7 @@ func TestClosedWhileAHostJoins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shut(b.ours)
+	defer ring.CloseFiles(b.ours)
 	j, err := l.join(c.(*net.UnixConn), &hello{Host: "cn1", layout: ours}, p, b.theirs)
 	if err != nil {
 		t.Fatal(err)

@@ -130,7 +130,7 @@ func (s *Listener) port(host string) *Port {
 func (s *Listener) join(conn *net.UnixConn, h *hello, p *Port, theirs int) (j *joint, err error) {
 	defer func() {
 		if j == nil {
-			shut(theirs)
+			ring.CloseFiles(theirs)
 		}
 	}()
 	switch {
@@ -146,19 +146,19 @@ func (s *Listener) join(conn *net.UnixConn, h *hello, p *Port, theirs int) (j *j
 	if err != nil {
 		return nil, err
 	}
-	defer shut(fd) // the mappings keep the memory without the descriptor
+	defer ring.CloseFiles(fd) // the mappings keep the memory without the descriptor
 	b, err := newBell()
 	if err != nil {
 		return nil, err
 	}
-	defer shut(b.theirs) // the host has its own copy when join returns
+	defer ring.CloseFiles(b.theirs) // the host has its own copy when join returns
 	if err = send(conn, welcome{layout: ours}, fd, b.theirs); err != nil {
-		shut(b.ours)
+		ring.CloseFiles(b.ours)
 		return nil, err
 	}
 	mem, err := ring.Map(fd, memoryLen)
 	if err != nil {
-		shut(b.ours)
+		ring.CloseFiles(b.ours)
 		return nil, err
 	}
 	const toHost, toSwitch = 1, 0

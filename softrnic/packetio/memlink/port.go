@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
@@ -73,11 +74,11 @@ func NewPort(cfg Config) (*Port, error) {
 	}
 	own, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		shut(bells)
+		ring.CloseFiles(bells)
 		return nil, fmt.Errorf("memory link: %w", err)
 	}
 	if err := watch(bells, own); err != nil {
-		shut(bells, own)
+		ring.CloseFiles(bells, own)
 		return nil, fmt.Errorf("memory link: %w", err)
 	}
 	return &Port{cfg: cfg, buf: make([]byte, recvBytes), head: make([]byte, 0, packetio.MaxHeaders), bells: bells, own: own}, nil
