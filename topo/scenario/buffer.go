@@ -120,16 +120,7 @@ type bufferRun struct {
 func runBuffer(e *env) error { return runBufferPlan(e, drawBuffer(e)) }
 
 // runBufferPlan makes one run of the scenario buffer by plan p.
-func runBufferPlan(e *env, p *bufferPlan) error {
-	r, err := beginBuffer(e, p)
-	if err == nil {
-		err = e.run()
-	}
-	if err != nil {
-		return err
-	}
-	return r.judge()
-}
+func runBufferPlan(e *env, p *bufferPlan) error { return e.complete(beginBuffer(e, p)) }
 
 // bufferVariant returns the run of buffer in the mode p.Mode, or with an operator who changes the
 // rule as p.Change says.
@@ -151,13 +142,9 @@ func beginBuffer(e *env, p *bufferPlan) (*bufferRun, error) {
 	r.operator = bufferOperator{run: r, published: p.mode == modePublished}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	r.oracle = &bufferOracle{run: r}
-	opt := p.rack
-	opt.Wrap = wrapTwice(opt.Wrap, r.oracle.wrap)
-	if err := e.build(lenderRack(bufferSenders, 1+bufferServers, yamlRule(p.bufferRule.String())), opt); err != nil {
+	if err := r.build(&p.wirePlan, bufferSenders, 1+bufferServers, cmp.Or(p.room, bufferBytes), yamlRule(p.bufferRule.String()), r.oracle.wrap); err != nil {
 		return nil, err
 	}
-	e.setFaults(p.rules)
-	r.lend(1+bufferServers, cmp.Or(p.room, bufferBytes))
 	e.rack.At(0, func() { hello(e.rack) })
 	r.watch()
 	return r, nil
@@ -176,15 +163,7 @@ func (r *bufferRun) begin() {
 	} else {
 		r.ended = 1
 	}
-	if r.plan.fault != stateCalm {
-		r.env.rack.At(now.Add(r.plan.when), func() {
-			r.inject(&r.plan.midFault, func() {
-				if r.over = true; r.plan.fault == stateSwitchCrash {
-					hello(r.env.rack)
-				}
-			})
-		})
-	}
+	r.disturb(&r.plan.midFault, &r.over)
 	switch {
 	case r.plan.begun != nil:
 		r.plan.begun(r)

@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // stateFault names what fails in the middle of a run in which the switch keeps data in servers'
@@ -65,6 +66,34 @@ func (l *lenders) lend(n, size int) {
 
 func (l *lenders) serve(i int) {
 	l.env.serveMemory(fmt.Sprintf("ms%d", i), memservice.Config{Buffer: l.memory[i]}, nil)
+}
+
+// disturb schedules the fault f. At its end over becomes true, and hosts tell a switch that was
+// restarted where they are.
+func (l *lenders) disturb(f *midFault, over *bool) {
+	if f.fault == stateCalm {
+		return
+	}
+	l.env.rack.At(l.env.rack.Now().Add(f.when), func() {
+		l.inject(f, func() {
+			if *over = true; f.fault == stateSwitchCrash {
+				hello(l.env.rack)
+			}
+		})
+	})
+}
+
+// build builds the rack of plan p, whose nodes wrap wraps in addition, and starts n memory servers
+// that lend size bytes each.
+func (l *lenders) build(p *wirePlan, clients, n, size int, rule string, wrap func(string, sim.Node) sim.Node) error {
+	opt := p.rack
+	opt.Wrap = wrapTwice(opt.Wrap, wrap)
+	if err := l.env.build(lenderRack(clients, n, rule), opt); err != nil {
+		return err
+	}
+	l.env.setFaults(p.rules)
+	l.lend(n, size)
+	return nil
 }
 
 // inject makes the fault f begin now, schedules its end, and returns the time of the end. At the

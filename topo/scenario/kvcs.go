@@ -155,15 +155,10 @@ func (r *cacheRun) left() bool {
 }
 
 func (r *cacheRun) build() (err error) {
-	if r.opt.Pcap != nil {
-		if r.rec, err = newRecorder(r.opt.Pcap); err != nil {
-			return err
-		}
-	}
 	cfg := r.plan.cfg
 	cfg.Sim = sim.Config{MaxEvents: maxEvents, MaxTime: maxVirtual, Cancelled: r.opt.Cancelled}
-	if r.opt.Hash || r.rec != nil {
-		cfg.Sim.Trace = r.trace
+	if cfg.Sim.Trace, err = r.tracer(); err != nil {
+		return err
 	}
 	cfg.Wrap = r.opt.Wrap
 	r.cache, err = virtual.New(cfg)
@@ -312,17 +307,9 @@ func (r *cacheRun) crashes() {
 
 // close fills in the report and ends the simulated rack.
 func (r *cacheRun) close() {
-	r.report.Events = r.cache.Net.Events()
+	var links []*sim.Link
 	for _, h := range r.cache.Hosts {
-		addLinks(&r.report.Links, h.Link)
+		links = append(links, h.Link)
 	}
-	if r.opt.Hash {
-		r.report.Hash = r.hash.Sum()
-	}
-	r.cache.Net.Close()
-	if r.rec != nil {
-		if err := r.rec.close(); err != nil {
-			r.note("capture: %v", err)
-		}
-	}
+	r.finishNet(r.cache.Net, links)
 }

@@ -139,16 +139,7 @@ func lookupVariant(p Params) (func(*env) error, error) {
 }
 
 // runLookupPlan makes one run of the scenario lookup by plan p.
-func runLookupPlan(e *env, p *lookupPlan) error {
-	r, err := beginLookup(e, p)
-	if err == nil {
-		err = e.run()
-	}
-	if err != nil {
-		return err
-	}
-	return r.judge()
-}
+func runLookupPlan(e *env, p *lookupPlan) error { return e.complete(beginLookup(e, p)) }
 
 // beginLookup builds the rack and starts the memory servers and the watcher. The watcher loads the
 // table and then starts the sender.
@@ -156,13 +147,9 @@ func beginLookup(e *env, p *lookupPlan) (*lookupRun, error) {
 	r := &lookupRun{lenders: lenders{env: e, group: "lookup"}, plan: p, over: p.fault == stateCalm, zipf: kv.NewZipf(uint64(p.flows), p.theta)}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	r.oracle = newLookupOracle(r)
-	opt := p.rack
-	opt.Wrap = wrapTwice(opt.Wrap, r.oracle.wrap)
-	if err := e.build(lenderRack(lookupHosts, 1+lookupServers, p.rule()), opt); err != nil {
+	if err := r.build(&p.wirePlan, lookupHosts, 1+lookupServers, lookupBytes, p.rule(), r.oracle.wrap); err != nil {
 		return nil, err
 	}
-	e.setFaults(p.rules)
-	r.lend(1+lookupServers, lookupBytes)
 	e.rack.At(0, func() { hello(e.rack) })
 	r.watch()
 	return r, nil
@@ -220,15 +207,7 @@ func (r *lookupRun) begin() {
 	now := r.env.rack.Now()
 	d := newDraw(r.env.draw.Uint64())
 	r.env.rack.At(now, func() { r.burst(d) })
-	if r.plan.fault != stateCalm {
-		r.env.rack.At(now.Add(r.plan.when), func() {
-			r.inject(&r.plan.midFault, func() {
-				if r.over = true; r.plan.fault == stateSwitchCrash {
-					hello(r.env.rack)
-				}
-			})
-		})
-	}
+	r.disturb(&r.plan.midFault, &r.over)
 	if r.plan.changes == changesWriter {
 		r.startWriter(newDraw(r.env.draw.Uint64()))
 	}

@@ -209,18 +209,11 @@ func runSolo(e *env) error {
 }
 
 func (r *soloRun) build() error {
-	if r.opt.Pcap != nil {
-		rec, err := newRecorder(r.opt.Pcap)
-		if err != nil {
-			return err
-		}
-		r.rec = rec
+	trace, err := r.tracer()
+	if err != nil {
+		return err
 	}
-	cfg := sim.Config{MaxEvents: maxEvents, MaxTime: maxVirtual, Cancelled: r.opt.Cancelled}
-	if r.opt.Hash || r.rec != nil {
-		cfg.Trace = r.trace
-	}
-	r.net = sim.New(cfg)
+	r.net = sim.New(sim.Config{MaxEvents: maxEvents, MaxTime: maxVirtual, Cancelled: r.opt.Cancelled, Trace: trace})
 	sw, err := pipeline.New(pipeline.Config{Ports: r.plan.nics, Program: forward.Program{}})
 	if err != nil {
 		return err
@@ -389,17 +382,9 @@ func (h *soloHost) unchanged(region, i int) error {
 
 // close fills in the report and ends the simulated network.
 func (r *soloRun) close() {
-	r.report.Events = r.net.Events()
+	var links []*sim.Link
 	for _, h := range r.hosts {
-		addLinks(&r.report.Links, h.link)
+		links = append(links, h.link)
 	}
-	if r.opt.Hash {
-		r.report.Hash = r.hash.Sum()
-	}
-	r.net.Close()
-	if r.rec != nil {
-		if err := r.rec.close(); err != nil {
-			r.note("capture: %v", err)
-		}
-	}
+	r.finishNet(r.net, links)
 }

@@ -241,16 +241,25 @@ func (e *env) buildOf(s *spec.Rack, opt simrack.Options) error {
 	var err error
 	opt.Seed, opt.Wrap, opt.Cost = e.seed, wrapTwice(e.opt.Wrap, opt.Wrap), e.cost
 	opt.MaxEvents, opt.MaxTime, opt.Cancelled = cmp.Or(e.opt.events, maxEvents), maxVirtual, e.opt.Cancelled
-	if e.opt.Pcap != nil {
-		if e.rec, err = newRecorder(e.opt.Pcap); err != nil {
-			return err
-		}
-	}
-	if e.opt.Hash || e.rec != nil || e.opt.observe != nil || e.spy != nil {
-		opt.Trace = e.trace
+	if opt.Trace, err = e.tracer(); err != nil {
+		return err
 	}
 	e.rack, err = simrack.New(s, opt)
 	return err
+}
+
+// tracer begins the capture if the run has one. It returns the function that the simulator calls for
+// each event; nil means that the run needs none.
+func (e *env) tracer() (_ func(*sim.Event), err error) {
+	if e.opt.Pcap != nil {
+		if e.rec, err = newRecorder(e.opt.Pcap); err != nil {
+			return nil, err
+		}
+	}
+	if e.opt.Hash || e.rec != nil || e.opt.observe != nil || e.spy != nil {
+		return e.trace, nil
+	}
+	return nil, nil
 }
 
 func (e *env) trace(ev *sim.Event) {
@@ -301,6 +310,34 @@ func (e *env) run() error {
 	}
 	e.report.Virtual = e.rack.Now().Sub(clock.Time(0))
 	return e.rack.Settle(settleTime)
+}
+
+// complete runs the rack of r, a run that was begun with the result err, and judges the run.
+func (e *env) complete(r interface{ judge() error }, err error) error {
+	if err == nil {
+		err = e.run()
+	}
+	if err != nil {
+		return err
+	}
+	return r.judge()
+}
+
+// finishNet fills in the report and ends the network of a run without a rack.
+func (e *env) finishNet(net *sim.Net, links []*sim.Link) {
+	e.report.Events = net.Events()
+	for _, l := range links {
+		addLinks(&e.report.Links, l)
+	}
+	if e.opt.Hash {
+		e.report.Hash = e.hash.Sum()
+	}
+	net.Close()
+	if e.rec != nil {
+		if err := e.rec.close(); err != nil {
+			e.note("capture: %v", err)
+		}
+	}
 }
 
 // finish fills in the report and closes the rack.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -92,29 +91,16 @@ type stateRun struct {
 func runStateStore(e *env) error { return runStatePlan(e, drawState(e)) }
 
 // runStatePlan makes one run of the scenario state-store by plan p.
-func runStatePlan(e *env, p *statePlan) error {
-	r, err := beginState(e, p)
-	if err == nil {
-		err = e.run()
-	}
-	if err != nil {
-		return err
-	}
-	return r.judge()
-}
+func runStatePlan(e *env, p *statePlan) error { return e.complete(beginState(e, p)) }
 
 // beginState builds the rack, starts servers and clients, and schedules the fault and the checks.
 func beginState(e *env, p *statePlan) (*stateRun, error) {
 	r := &stateRun{lenders: lenders{env: e, group: "count"}, plan: p}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	r.oracle = newStateOracle(r)
-	opt := p.rack
-	opt.Wrap = wrapTwice(opt.Wrap, r.oracle.wrap)
-	if err := e.build(lenderRack(stateHosts, 3, p.rule()), opt); err != nil {
+	if err := r.build(&p.wirePlan, stateHosts, 3, max(stateServed, stateBytes), p.rule(), r.oracle.wrap); err != nil {
 		return nil, err
 	}
-	e.setFaults(p.rules)
-	r.lend(3, max(stateServed, stateBytes))
 	for i := range p.clients {
 		r.start(i)
 	}
@@ -323,22 +309,4 @@ func (r *stateRun) sketch() error {
 		}
 	}
 	return nil
-}
-
-// exact reports whether every counter in the stores equals the sum that requests have added to it.
-func (r *stateRun) exact() bool {
-	for i := range r.plan.counters() {
-		if r.slot(i) != r.oracle.want[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// stateFaultOn returns a fault rule that hits the first count packets with opcode op in one
-// direction of a link.
-func stateFaultOn(link string, dir fault.Dir, kind fault.Kind, op wire.Opcode, count int) fault.Rule {
-	f := fault.Rule{Link: link, Dir: dir, Kind: kind, Count: count}
-	f.Match.Opcodes = []wire.Opcode{op}
-	return f
 }

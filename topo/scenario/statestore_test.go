@@ -228,3 +228,21 @@ func TestSketch(t *testing.T) {
 		}
 	}
 }
+
+// exact reports whether every counter in the stores equals the sum that requests have added to it.
+func (r *stateRun) exact() bool {
+	for i := range r.plan.counters() {
+		if r.slot(i) != r.oracle.want[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// stateFaultOn returns a fault rule that hits the first count packets with opcode op in one
+// direction of a link.
+func stateFaultOn(link string, dir fault.Dir, kind fault.Kind, op wire.Opcode, count int) fault.Rule {
+	f := fault.Rule{Link: link, Dir: dir, Kind: kind, Count: count}
+	f.Match.Opcodes = []wire.Opcode{op}
+	return f
+}
