@@ -7,7 +7,8 @@
 // requests can read and write them. If, IfElse, IfBytes, IfAtMost, IfAtLeast, Load, LoadIndexed,
 // Unrolled and Loop are constructs: they append several requests and fill in all counts and
 // indexes, which are absolute. A Pool has constants and variables. Verify refuses a program that
-// would hang or that does not fit into its rings.
+// would hang or that does not fit into its rings. Program makes the queues of a program by verbs, and
+// starts it.
 //
 // Lookup, LookupServer, Walk, ListServer, LockServer and Turing are whole programs.
 //

@@ -125,15 +125,15 @@ func (r *turnsRun) serve(h *simrack.Host, ctx verbs.Context) error {
 		}
 		private := req.Private()
 		client := parseRemotes(private[1:])[0]
-		b := &chainBuild{server: &chainServer{host: h}, ctx: ctx, pd: pd, recvs: redn.LockReceives, client: redn.Mem{Addr: client.addr, RKey: client.rkey, Len: client.n}}
-		if err := b.lockProgram(memoryOf(locks)); err != nil {
+		b := newChainBuild(&chainServer{host: h}, ctx, pd, redn.LockReceives, client)
+		if err := b.lockProgram(redn.MemOf(locks)); err != nil {
 			return err
 		}
-		r.answers[int(private[0])] = b.answersQP
-		if err := req.Accept(b.answersQP, r.plan.params, remoteOf(locks).appendTo(nil), ctx.Runtime().Now().Add(dialPatience)); err != nil {
+		r.answers[int(private[0])] = b.Last()
+		if err := req.Accept(b.Last(), r.plan.params, remoteOf(locks).appendTo(nil), ctx.Runtime().Now().Add(dialPatience)); err != nil {
 			return err
 		}
-		if err := b.answersQP.PostRecv(b.receives...); err != nil {
+		if err := b.Last().PostRecv(b.receives...); err != nil {
 			return err
 		}
 	}
@@ -153,10 +153,6 @@ func (r *turnsRun) serve(h *simrack.Host, ctx verbs.Context) error {
 	return nil
 }
 
-func memoryOf(mr verbs.MR) redn.Mem {
-	return redn.Mem{Addr: mr.Addr(), LKey: mr.LKey(), RKey: mr.RKey(), Len: mr.Len()}
-}
-
 // makeLocks makes the memory and the queues of the locks, by which the NIC hands them out, and
 // returns the memory.
 func (r *turnsRun) makeLocks(h *simrack.Host, ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
@@ -164,8 +160,8 @@ func (r *turnsRun) makeLocks(h *simrack.Host, ctx verbs.Context, pd verbs.PD) (v
 	if err != nil {
 		return nil, err
 	}
-	b := &chainBuild{server: &chainServer{host: h}, ctx: ctx, pd: pd, recvs: 1, pool: redn.NewPool(redn.Mem{})}
-	if b.mr, err = pd.RegMR(nil, chainPool, verbs.LocalWrite); err != nil {
+	b := newChainBuild(&chainServer{host: h}, ctx, pd, 1, remote{})
+	if b.MR, err = pd.RegMR(nil, chainPool, verbs.LocalWrite); err != nil {
 		return nil, err
 	}
 	for i := range r.plan.locks {
@@ -173,24 +169,22 @@ func (r *turnsRun) makeLocks(h *simrack.Host, ctx verbs.Context, pd verbs.PD) (v
 		if err != nil {
 			return nil, err
 		}
-		lock := redn.Lock{Turns: q, Memory: memoryOf(mr).At(i*redn.LockLen, redn.LockLen)}
+		lock := redn.Lock{Turns: q, Memory: redn.MemOf(mr).At(i*redn.LockLen, redn.LockLen)}
 		if err := mr.WriteAt(lock.Build(), i*redn.LockLen); err != nil {
 			return nil, err
 		}
 	}
-	return mr, b.start()
+	return mr, b.Start()
 }
 
 // lockProgram builds and starts the program that answers the requests of one client.
 func (b *chainBuild) lockProgram(locks redn.Mem) (err error) {
-	if b.mr, err = b.pd.RegMR(nil, 4*chainPool, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
+	if b.MR, err = b.PD.RegMR(nil, 4*chainPool, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
 		return err
 	}
-	if b.master, err = b.queue("master", 4, verbs.RingInit{}); err != nil {
+	if err := b.begin(); err != nil {
 		return err
 	}
-	m, off := b.take(chainPool)
-	b.pool, b.poolOff = redn.NewPool(m), off
 	s := &redn.LockServer{Locks: locks, Client: b.client.At(0, turnsAsk)}
 	if s.Worker, err = b.queue("worker", redn.LockWorkerBlocks, verbs.RingInit{Managed: true, Counts16: true}); err != nil {
 		return err
@@ -198,8 +192,8 @@ func (b *chainBuild) lockProgram(locks redn.Mem) (err error) {
 	if s.Answers, err = b.queue("answers", redn.LockAnswerBlocks, verbs.RingInit{Managed: true, Counts16: true}); err != nil {
 		return err
 	}
-	s.Received = b.received
-	receives, err := s.Build(b.pool)
+	s.Received = b.Received
+	receives, err := s.Build(b.Pool)
 	if err != nil {
 		return err
 	}
@@ -210,7 +204,7 @@ func (b *chainBuild) lockProgram(locks redn.Mem) (err error) {
 	if err := b.verify(s.Received, 3*redn.LockReceives/2); err != nil {
 		return err
 	}
-	return b.start()
+	return b.Start()
 }
 
 // turnsClient is a client of redn-locks, which takes and releases locks.

@@ -9,7 +9,6 @@ import (
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
-	"github.com/rdmalab/rdmalab/softrnic/sendring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
@@ -148,102 +147,59 @@ func (s *chainServer) serve(ctx verbs.Context) error {
 }
 
 // table returns the description of the memory data for programs.
-func (s *chainServer) table() redn.Mem {
-	return redn.Mem{Addr: s.mr.Addr(), LKey: s.mr.LKey(), RKey: s.mr.RKey(), Len: s.mr.Len()}
-}
+func (s *chainServer) table() redn.Mem { return redn.MemOf(s.mr) }
 
 // accept builds the program of a client, starts it, and accepts the client's connection.
 func (s *chainServer) accept(ctx verbs.Context, pd verbs.PD, req rdmacm.Request) error {
 	private := req.Private()
 	client := parseRemotes(private[1:])[0]
-	b := &chainBuild{server: s, ctx: ctx, pd: pd, recvs: s.run.plan.rounds, client: redn.Mem{Addr: client.addr, RKey: client.rkey, Len: client.n}}
+	b := newChainBuild(s, ctx, pd, s.run.plan.rounds, client)
 	if err := b.build(s.run.plan.programs[private[0]]); err != nil {
 		return err
 	}
-	if err := b.start(); err != nil {
+	if err := b.Start(); err != nil {
 		return err
 	}
-	if err := req.Accept(b.answersQP, s.run.plan.params, remoteOf(s.mr).appendTo(nil), ctx.Runtime().Now().Add(dialPatience)); err != nil {
+	if err := req.Accept(b.Last(), s.run.plan.params, remoteOf(s.mr).appendTo(nil), ctx.Runtime().Now().Add(dialPatience)); err != nil {
 		return err
 	}
-	return b.answersQP.PostRecv(b.receives...)
+	return b.Last().PostRecv(b.receives...)
 }
 
 // chainBuild has what is made for the program of one client: its memory, queues and receives.
 type chainBuild struct {
-	server    *chainServer
-	ctx       verbs.Context
-	pd        verbs.PD
-	client    redn.Mem
-	mr        verbs.MR
-	used      int // bytes of mr that take has given out
-	queues    []*redn.Queue
-	qps       []verbs.RingQP
-	answersQP verbs.RingQP
-	master    *redn.Queue
-	received  *redn.Counter
-	receives  []verbs.RecvWR
-	recvs     int // MaxRecvWR of the program's queue pairs
-	pool      *redn.Pool
-	poolOff   int
+	redn.Program
+	server   *chainServer
+	client   redn.Mem
+	master   *redn.Queue
+	receives []verbs.RecvWR
 }
 
-// take gives out n bytes of the program's memory mr: their description, and their offset in mr.
-func (b *chainBuild) take(n int) (m redn.Mem, off int) {
-	off = b.used
-	b.used += (n + sendring.BlockSize - 1) &^ (sendring.BlockSize - 1)
-	return redn.Mem{Addr: b.mr.Addr() + uint64(off), LKey: b.mr.LKey(), RKey: b.mr.RKey(), Len: n}, off
+// newChainBuild begins the program of a client whose memory is client. Its queue pairs have room for
+// recvs receives.
+func newChainBuild(s *chainServer, ctx verbs.Context, pd verbs.PD, recvs int, client remote) *chainBuild {
+	return &chainBuild{
+		Program: redn.Program{Context: ctx, PD: pd, CQE: 1, Receives: recvs},
+		server:  s, client: redn.Mem{Addr: client.addr, RKey: client.rkey, Len: client.n},
+	}
 }
 
-// queue makes a queue pair whose send ring has the given number of blocks. Its completion queues
-// only count.
+// queue makes a queue pair whose send ring has the given number of blocks. It connects the queue pair
+// to itself, unless that is to be connected to the client.
 func (b *chainBuild) queue(name string, blocks int, init verbs.RingInit) (*redn.Queue, error) {
-	ring, _ := b.take(blocks * sendring.BlockSize)
-	counted := func() (verbs.CQ, uint32, error) {
-		c, err := b.ctx.CreateCQ(1)
-		if err != nil {
-			return nil, 0, err
-		}
-		n := c.(verbs.CountedCQ)
-		return c, n.Number(), n.IgnoreOverrun()
+	init.Blocks = blocks
+	q, err := b.Queue(name, init)
+	if err == nil && name != "answers" {
+		err = b.Loop(verbs.GIDOf(b.server.host.Addr()), verbs.MTU1024)
 	}
-	send, sent, err := counted()
-	if err != nil {
-		return nil, err
-	}
-	recv, received, err := counted()
-	if err != nil {
-		return nil, err
-	}
-	qp, err := b.pd.CreateQP(verbs.QPInit{SendCQ: send, RecvCQ: recv, MaxSendWR: 16, MaxRecvWR: b.recvs, MaxSGE: sendring.MaxSGE})
-	if err != nil {
-		return nil, err
-	}
-	init.Addr, init.LKey, init.Blocks = ring.Addr, ring.LKey, blocks
-	rung := qp.(verbs.RingQP)
-	if err := rung.UseRing(init); err != nil {
-		return nil, err
-	}
-	q := &redn.Queue{Name: name, QPN: qp.QPN(), Ring: ring, Managed: init.Managed, Counts16: init.Counts16, Done: &redn.Counter{Number: sent}}
-	b.queues, b.qps, b.received = append(b.queues, q), append(b.qps, rung), &redn.Counter{Number: received}
-	if name == "answers" {
-		b.answersQP = rung
-		return q, nil
-	}
-	return q, b.loop(qp)
+	return q, err
 }
 
-// loop connects a queue pair to itself, because the entries of its ring work on the memory of the
-// same NIC.
-func (b *chainBuild) loop(qp verbs.QP) error {
-	if err := qp.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic}); err != nil {
-		return err
-	}
-	gid := verbs.GIDOf(b.server.host.Addr())
-	if err := qp.ToRTR(verbs.ToRTR{DestQPN: qp.QPN(), DestGID: gid, PathMTU: verbs.MTU1024}); err != nil {
-		return err
-	}
-	return qp.ToRTS(verbs.ToRTS{Timeout: 14, RetryCount: 7, RNRRetry: 7})
+// begin makes the queue that starts the others, and the pool.
+func (b *chainBuild) begin() (err error) {
+	b.master, err = b.queue("master", 4, verbs.RingInit{})
+	b.UsePool(chainPool)
+	return err
 }
 
 const (
@@ -258,14 +214,12 @@ func ringFor(blocks int) int { return 1 << bits.Len(uint(blocks-1)) }
 func (b *chainBuild) build(program string) error {
 	buf := make([]byte, chainMemory)
 	var err error
-	if b.mr, err = b.pd.RegMR(buf, len(buf), verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
+	if b.MR, err = b.PD.RegMR(buf, len(buf), verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
 		return err
 	}
-	if b.master, err = b.queue("master", 4, verbs.RingInit{}); err != nil {
+	if err := b.begin(); err != nil {
 		return err
 	}
-	m, off := b.take(chainPool)
-	b.pool, b.poolOff = redn.NewPool(m), off
 	switch program {
 	case chainList:
 		return b.list()
@@ -296,8 +250,8 @@ func (b *chainBuild) lookup(parallel bool) error {
 	if l.Answers, err = b.queue("answers", ringFor(n*(2*plan.probes+1)), verbs.RingInit{Managed: !plan.published}); err != nil {
 		return err
 	}
-	l.Received = b.received
-	l.Scratch, _ = b.take(8)
+	l.Received = b.Received
+	l.Scratch = b.Take(8)
 	l.Start(b.master)
 	for i := range n {
 		l.Client = b.client.At(i%plan.depth*plan.value, plan.value)
@@ -323,9 +277,9 @@ func (b *chainBuild) list() error {
 	if s.Answers, err = b.queue("answers", redn.ListAnswerBlocks, verbs.RingInit{Managed: true, Counts16: true}); err != nil {
 		return err
 	}
-	s.Received = b.received
-	s.Skipped, _ = b.take(redn.WalkLen)
-	sges, err := s.Build(b.pool)
+	s.Received = b.Received
+	s.Skipped = b.Take(redn.WalkLen)
+	sges, err := s.Build(b.Pool)
 	if err != nil {
 		return err
 	}
@@ -340,8 +294,8 @@ func (b *chainBuild) list() error {
 // usable again.
 func (b *chainBuild) recycled() error {
 	plan := b.server.run.plan
-	b.recvs = 1
-	s := &redn.LookupServer{Receives: b.recvs, Table: b.server.table(), Client: b.client.At(0, plan.value)}
+	b.Receives = 1
+	s := &redn.LookupServer{Receives: b.Receives, Table: b.server.table(), Client: b.client.At(0, plan.value)}
 	worker, answers := redn.LookupServerBlocks(plan.probes)
 	var err error
 	if s.Worker, err = b.queue("worker", worker, verbs.RingInit{Managed: true, Counts16: true}); err != nil {
@@ -350,8 +304,8 @@ func (b *chainBuild) recycled() error {
 	if s.Answers, err = b.queue("answers", answers, verbs.RingInit{Managed: true, Counts16: true}); err != nil {
 		return err
 	}
-	s.Received = b.received
-	sges, err := s.Build(b.pool, plan.probes)
+	s.Received = b.Received
+	sges, err := s.Build(b.Pool, plan.probes)
 	if err != nil {
 		return err
 	}
@@ -363,15 +317,7 @@ func (b *chainBuild) recycled() error {
 // verify checks that the program neither hangs nor overruns a ring while it handles n requests; see
 // redn.Verify.
 func (b *chainBuild) verify(received *redn.Counter, n int) error {
-	return redn.Verify(map[*redn.Counter]uint32{received: uint32(n)}, b.queues...)
-}
-
-// start writes the program's operands to the memory and rings the doorbells of its queues.
-func (b *chainBuild) start() error {
-	if err := b.mr.WriteAt(b.pool.Image(), b.poolOff); err != nil {
-		return err
-	}
-	return redn.Start(b.mr, b.queues, b.qps)
+	return redn.Verify(map[*redn.Counter]uint32{received: uint32(n)}, b.Queues...)
 }
 
 // ask appends the request of a client to look for key in the given places, for a program.

@@ -4,7 +4,6 @@ import (
 	"math/bits"
 
 	"github.com/rdmalab/rdmalab/redn"
-	"github.com/rdmalab/rdmalab/softrnic/sendring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -17,20 +16,11 @@ const (
 	lookupBlocks = 2 + 2*5
 )
 
-// program is a program of work requests and the queue pairs that execute it. Each queue pair is
-// connected to itself, except the last one, which is connected to the client if there is one.
+// program is a program of work requests. Each of its queue pairs is connected to itself, except the
+// last one, which is connected to the client if there is one.
 type program struct {
+	redn.Program
 	m        Machine
-	pd       verbs.PD
-	mr       verbs.MR
-	used     int // bytes of mr that are in use
-	recvs    int // MaxRecvWR of the queue pairs
-	queues   []*redn.Queue
-	qps      []verbs.RingQP
-	sent     []verbs.CQ    // the completion queue of each queue's requests
-	received *redn.Counter // counts the completed receives of the queue pair made last
-	pool     *redn.Pool
-	poolAt   int
 	receives []verbs.RecvWR
 }
 
@@ -38,85 +28,23 @@ type program struct {
 // is the number of receives that fit into a queue pair. The caller makes the queues: first the
 // master queue, which has a doorbell and enables the others.
 func newProgram(m Machine, pd verbs.PD, size, recvs int) (p *program, err error) {
-	p = &program{m: m, pd: pd, recvs: recvs}
-	if p.mr, err = pd.RegMR(nil, size, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
+	p = &program{m: m, Program: redn.Program{Context: m.Context, PD: pd, CQE: cqLen, Receives: recvs}}
+	if p.MR, err = pd.RegMR(nil, size, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
 		return nil, err
 	}
-	p.poolAt = p.used
-	p.pool = redn.NewPool(p.take(poolLen))
+	p.UsePool(poolLen)
 	return p, nil
 }
 
-// take reserves n bytes of the program's region.
-func (p *program) take(n int) redn.Mem {
-	off := p.used
-	p.used += (n + sendring.BlockSize - 1) &^ (sendring.BlockSize - 1)
-	return redn.Mem{Addr: p.mr.Addr(), LKey: p.mr.LKey(), RKey: p.mr.RKey(), Len: p.mr.Len()}.At(off, n)
-}
-
-// counted makes a completion queue whose completions the WAITs of the program count. It also
-// returns the number by which a WAIT names the queue.
-func (p *program) counted() (verbs.CQ, uint32, error) {
-	c, err := p.m.Context.CreateCQ(cqLen)
-	if err != nil {
-		return nil, 0, err
-	}
-	n, ok := c.(verbs.CountedCQ)
-	if !ok {
-		return nil, 0, verbs.ErrNotSupported
-	}
-	return c, n.Number(), n.IgnoreOverrun()
-}
-
-// queue makes a queue pair with a send ring of at least the given number of blocks, and adds it to
-// the program. If loop is true, it connects the queue pair to itself.
+// queue makes a queue pair with a send ring of at least the given number of blocks. If loop is true,
+// it connects the queue pair to itself.
 func (p *program) queue(name string, blocks int, init verbs.RingInit, loop bool) (*redn.Queue, error) {
-	send, sent, err := p.counted()
-	if err != nil {
-		return nil, err
-	}
-	recv, received, err := p.counted()
-	if err != nil {
-		return nil, err
-	}
-	qp, err := p.pd.CreateQP(verbs.QPInit{SendCQ: send, RecvCQ: recv, MaxSendWR: 16, MaxRecvWR: p.recvs, MaxSGE: sendring.MaxSGE})
-	if err != nil {
-		return nil, err
-	}
-	rung, ok := qp.(verbs.RingQP)
-	if !ok {
-		return nil, verbs.ErrNotSupported
-	}
 	init.Blocks = 1 << bits.Len(uint(blocks-1))
-	ring := p.take(init.Blocks * sendring.BlockSize)
-	init.Addr, init.LKey = ring.Addr, ring.LKey
-	if err := rung.UseRing(init); err != nil {
-		return nil, err
+	q, err := p.Queue(name, init)
+	if err == nil && loop {
+		err = p.Loop(verbs.GIDOf(p.m.Addr), verbs.MTU4096)
 	}
-	q := &redn.Queue{Name: name, QPN: qp.QPN(), Ring: ring, Managed: init.Managed, Counts16: init.Counts16, Done: &redn.Counter{Number: sent}}
-	p.queues, p.qps, p.received = append(p.queues, q), append(p.qps, rung), &redn.Counter{Number: received}
-	p.sent = append(p.sent, send)
-	if !loop {
-		return q, nil
-	}
-	if err := qp.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic}); err != nil {
-		return nil, err
-	}
-	if err := qp.ToRTR(verbs.ToRTR{DestQPN: qp.QPN(), DestGID: verbs.GIDOf(p.m.Addr), PathMTU: verbs.MTU4096}); err != nil {
-		return nil, err
-	}
-	return q, qp.ToRTS(verbs.ToRTS{Timeout: 14, RetryCount: 7, RNRRetry: 7})
-}
-
-// last returns the queue pair that was made last, which is the one for the client.
-func (p *program) last() verbs.RingQP { return p.qps[len(p.qps)-1] }
-
-// start writes the program into memory and rings the doorbells.
-func (p *program) start() error {
-	if err := p.mr.WriteAt(p.pool.Image(), p.poolAt); err != nil {
-		return err
-	}
-	return redn.Start(p.mr, p.queues, p.qps)
+	return q, err
 }
 
 var (
@@ -141,8 +69,8 @@ func (p *program) lookups(way func(l *redn.Lookup) (probes int, err error), n, d
 	if l.Answers, err = p.queue("answers", (n+1)*(probes+1), unrolled, false); err != nil {
 		return err
 	}
-	l.Received, l.Scratch = p.received, p.take(8)
-	l.Start(p.queues[0])
+	l.Received, l.Scratch = p.Received, p.Take(8)
+	l.Start(p.Queues[0])
 	for i := range n + 1 {
 		l.Client = client.At(sendLen*depth+i%depth*value, value)
 		sges, err := l.Request(probes)
@@ -167,12 +95,12 @@ func (p *program) again(probes int, table, client redn.Mem) (err error) {
 	if s.Answers, err = p.queue("answers", answers, recycled, false); err != nil {
 		return err
 	}
-	s.Received = p.received
-	sges, err := s.Build(p.pool, probes)
+	s.Received = p.Received
+	sges, err := s.Build(p.Pool, probes)
 	if err != nil {
 		return err
 	}
-	s.Start(p.queues[0])
+	s.Start(p.Queues[0])
 	p.receives = []verbs.RecvWR{{SGL: sges}}
 	return nil
 }
@@ -181,7 +109,7 @@ func (p *program) again(probes int, table, client redn.Mem) (err error) {
 // more that is never requested. If breaks is true, a walk ends at the node with the key and with it
 // the program, so no further walk is built.
 func (p *program) walks(n, nodes int, breaks bool, lists, client redn.Mem) (err error) {
-	k := &redn.Walk{Lists: lists, Client: client, Pool: p.pool}
+	k := &redn.Walk{Lists: lists, Client: client, Pool: p.Pool}
 	if k.Worker, err = p.queue("worker", (n+1)*(6*nodes+8), unrolled, true); err != nil {
 		return err
 	}
@@ -193,8 +121,8 @@ func (p *program) walks(n, nodes int, breaks bool, lists, client redn.Mem) (err 
 	if k.Answers, err = p.queue("answers", (n+1)*(nodes+1), unrolled, false); err != nil {
 		return err
 	}
-	k.Received = p.received
-	k.Start(p.queues[0])
+	k.Received = p.Received
+	k.Start(p.Queues[0])
 	more := 1
 	if breaks {
 		more = 0
@@ -221,12 +149,12 @@ func (p *program) list(n int, lists, client redn.Mem) (err error) {
 	if s.Answers, err = p.queue("answers", redn.ListAnswerBlocks, recycled, false); err != nil {
 		return err
 	}
-	s.Received, s.Skipped = p.received, p.take(redn.WalkLen)
-	sges, err := s.Build(p.pool)
+	s.Received, s.Skipped = p.Received, p.Take(redn.WalkLen)
+	sges, err := s.Build(p.Pool)
 	if err != nil {
 		return err
 	}
-	s.Start(p.queues[0])
+	s.Start(p.Queues[0])
 	for i := range n {
 		p.receives = append(p.receives, verbs.RecvWR{ID: uint64(i), SGL: sges})
 	}

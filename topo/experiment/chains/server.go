@@ -135,13 +135,13 @@ func (s *server) welcome(req rdmacm.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := p.start(); err != nil {
+	if err := p.Start(); err != nil {
 		return err
 	}
-	if err := s.accept(req, p.last()); err != nil {
+	if err := s.accept(req, p.Last()); err != nil {
 		return err
 	}
-	return p.last().PostRecv(p.receives...)
+	return p.Last().PostRecv(p.receives...)
 }
 
 func (s *server) accept(req rdmacm.Request, qp verbs.QP) error {
@@ -152,7 +152,7 @@ func (s *server) accept(req rdmacm.Request, qp verbs.QP) error {
 func (s *server) program(client redn.Mem) (p *program, err error) {
 	l := &s.Load
 	n := s.rounds()
-	table := redn.Mem{Addr: s.mr.Addr(), LKey: s.mr.LKey(), RKey: s.mr.RKey(), Len: s.mr.Len()}
+	table := redn.MemOf(s.mr)
 	value := s.data.value
 	recvs := n
 	if l.Way == experiment.WayRecycled && !s.isList() {

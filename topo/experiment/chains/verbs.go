@@ -64,7 +64,7 @@ func (r *Run) RunAlone(m Machine) error {
 // request has failed.
 func (p *program) until(queue, n int) error {
 	var wcs [16]verbs.WC
-	cq, now := p.sent[queue], p.m.Context.Runtime().Now
+	cq, now := p.CQs[2*queue], p.Context.Runtime().Now
 	for n > 0 {
 		if err := cq.Wait(now().Add(patience)); err != nil {
 			return err
@@ -75,7 +75,7 @@ func (p *program) until(queue, n int) error {
 		}
 		for i := range wcs[:k] {
 			if s := wcs[i].Status; s != verbs.Success {
-				return fmt.Errorf("queue %s: a request ends with %v", p.queues[queue].Name, s)
+				return fmt.Errorf("queue %s: a request ends with %v", p.Queues[queue].Name, s)
 			}
 		}
 		n -= k
@@ -126,9 +126,9 @@ func (r *Run) order(p *program) error {
 	default:
 		return fmt.Errorf("RedN: ordering mode %.20q is not known", r.Load.Way)
 	}
-	rt := p.m.Context.Runtime()
+	rt := p.Context.Runtime()
 	begin := rt.Now()
-	if err := p.start(); err != nil {
+	if err := p.Start(); err != nil {
 		return err
 	}
 	if err := p.until(last, completions); err != nil {
@@ -140,7 +140,7 @@ func (r *Run) order(p *program) error {
 
 // operand puts an operand into the program's pool of constants, and returns its memory.
 func (p *program) operand(y redn.Operand) redn.Mem {
-	return p.pool.Put(binary.LittleEndian.AppendUint64(nil, uint64(y))).At(0, redn.OperandLen)
+	return p.Pool.Put(binary.LittleEndian.AppendUint64(nil, uint64(y))).At(0, redn.OperandLen)
 }
 
 // condition is the condition that the constructs decide: if the operand at x equals y, src is
@@ -152,7 +152,7 @@ type condition struct {
 
 // condition makes a condition in the program's pool. equal says whether its operands are equal.
 func (p *program) condition(equal bool) condition {
-	c := condition{y: 0x5a5a5a, x: p.operand(0x5a5a5a), src: p.operand(1), dst: p.operand(0), scratch: p.pool.Put(make([]byte, 8))}
+	c := condition{y: 0x5a5a5a, x: p.operand(0x5a5a5a), src: p.operand(1), dst: p.operand(0), scratch: p.Pool.Put(make([]byte, 8))}
 	if !equal {
 		c.y++
 	}
@@ -183,7 +183,7 @@ func (r *Run) constructs(p *program) error {
 		r.count(repeats, q, on)
 	case "while unrolled":
 		c := p.condition(false)
-		if err := q.Unrolled(p.pool, on, repeats, c.x, c.y, c.scratch, func(int) {}); err != nil {
+		if err := q.Unrolled(p.Pool, on, repeats, c.x, c.y, c.scratch, func(int) {}); err != nil {
 			return err
 		}
 		r.count(repeats, q, on)
@@ -191,9 +191,9 @@ func (r *Run) constructs(p *program) error {
 		return fmt.Errorf("RedN: construct %.20q is not known", r.Load.Way)
 	}
 	master.Enable(q)
-	rt := p.m.Context.Runtime()
+	rt := p.Context.Runtime()
 	begin := rt.Now()
-	if err := p.start(); err != nil {
+	if err := p.Start(); err != nil {
 		return err
 	}
 	if err := p.until(2, repeats); err != nil {
@@ -229,7 +229,7 @@ func (r *Run) laps(p *program) error {
 	if err != nil {
 		return err
 	}
-	l, err := redn.Recycle(p.pool, q, on)
+	l, err := redn.Recycle(p.Pool, q, on)
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (r *Run) laps(p *program) error {
 	r.count(1, q, on)
 	l.Start(begin)
 	master.Enable(begin)
-	if err := p.start(); err != nil {
+	if err := p.Start(); err != nil {
 		return err
 	}
 	// The last request of the ring is the ENABLE that starts the next lap. Each lap raises the
@@ -249,10 +249,10 @@ func (r *Run) laps(p *program) error {
 	blocks := q.Ring.Len / sendring.BlockSize
 	limit := func() (uint16, error) {
 		var b [4]byte
-		err := p.mr.ReadAt(b[:], int(q.Ring.Addr-p.mr.Addr())+q.Ring.Len-sendring.BlockSize+sendring.OffCount)
+		err := p.MR.ReadAt(b[:], int(q.Ring.Addr-p.MR.Addr())+q.Ring.Len-sendring.BlockSize+sendring.OffCount)
 		return binary.BigEndian.Uint16(b[2:]), err
 	}
-	rt := p.m.Context.Runtime()
+	rt := p.Context.Runtime()
 	rt.Sleep(r.Span / 10)
 	from, err := limit()
 	if err != nil {
