@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/topo/cni"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
@@ -154,16 +154,8 @@ func cniGuestsCmd() *cobra.Command {
 }
 
 func printGuests(w io.Writer, list []rack.GuestStatus) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "no guests")
-		return err
-	}
 	const idShown = 12
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "GUEST\tNETWORK\tCONTAINER\tINTERFACE\tADDRESS\tIPV6\tMAC\tLINK\tPORT")
-	for i := range list {
-		g := &list[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\t%v\t%v\t%s\t%s\n", g.Name, g.Network, g.Container[:min(idShown, len(g.Container))], g.Ifname, g.IPv4, g.IPv6, g.MAC, g.Link, g.Port)
-	}
-	return t.Flush()
+	return handler.WriteTable(w, list, "no guests", "GUEST\tNETWORK\tCONTAINER\tINTERFACE\tADDRESS\tIPV6\tMAC\tLINK\tPORT", func(g *rack.GuestStatus) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%v\t%v\t%v\t%s\t%s", g.Name, g.Network, g.Container[:min(idShown, len(g.Container))], g.Ifname, g.IPv4, g.IPv6, g.MAC, g.Link, g.Port)
+	})
 }

@@ -89,14 +89,11 @@ func printConnections(out io.Writer, names namer, r *swordbox.Report, all bool) 
 		}
 	}
 	rows := slices.DeleteFunc(slices.Clone(r.Flows), func(i conntrack.Info) bool { return !all && !shown(r, &i, moved) })
-	if len(rows) == 0 {
-		_, err := fmt.Fprintln(out, "no connection between hosts is alive")
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "FROM\tQP\tTO\tQP\tSTATE\tMTU\tNEXT PSN\tMOVED\tSHIFT\tIDLE") // Flush reports errors
-	for i := range rows {
-		row := &rows[i]
+	const (
+		none   = "no connection between hosts is alive"
+		header = "FROM\tQP\tTO\tQP\tSTATE\tMTU\tNEXT PSN\tMOVED\tSHIFT\tIDLE"
+	)
+	return handler.WriteTable(out, rows, none, header, func(row *conntrack.Info) string {
 		next, mtu, count, shift, state := "?", "?", "-", "-", row.State.String()
 		if row.Synced {
 			next = psnText(row.Expected)
@@ -107,10 +104,9 @@ func printConnections(out io.Writer, names namer, r *swordbox.Report, all bool) 
 		if m, ok := moved[row.ID]; ok {
 			count, shift, state = strconv.FormatUint(m.Moved, 10), strconv.Itoa(m.Shift), m.State
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v\n", names.name(row.Requester), qpText(row.ReqQPN),
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v", names.name(row.Requester), qpText(row.ReqQPN),
 			names.name(row.Responder), qpText(row.RespQPN), state, mtu, next, count, shift, idleText(row.Idle))
-	}
-	return w.Flush()
+	})
 }
 
 // shown reports whether a flow is shown. Of the two flows of an open connection, only one is shown:

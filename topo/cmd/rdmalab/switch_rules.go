@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -42,14 +42,11 @@ func switchRulesCmd() *cobra.Command {
 }
 
 func printRules(out io.Writer, names namer, list []rules.Rule) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no rules; add one: rdmalab switch rules add server=ms0 action=atomics")
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tSERVER\tACTION\tMODE\tRANGE\tRKEY\tSHARDS\tSERVICE") // Flush reports errors
-	for i := range list {
-		r := &list[i]
+	const (
+		none   = "no rules; add one: rdmalab switch rules add server=ms0 action=atomics"
+		header = "ID\tSERVER\tACTION\tMODE\tRANGE\tRKEY\tSHARDS\tSERVICE"
+	)
+	return handler.WriteTable(out, list, none, header, func(r *rules.Rule) string {
 		span, key, shards, service := "all", "any", "-", "-"
 		if r.From != 0 || r.To != 0 {
 			span = fmt.Sprintf("%#x-%#x", r.From, r.To)
@@ -63,9 +60,8 @@ func printRules(out io.Writer, names namer, list []rules.Rule) error {
 				service = r.Service
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%v\t%v\t%s\t%s\t%s\t%s\n", r.ID, names.name(r.Server), r.Action, r.Mode, span, key, shards, service)
-	}
-	return w.Flush()
+		return fmt.Sprintf("%s\t%s\t%v\t%v\t%s\t%s\t%s\t%s", r.ID, names.name(r.Server), r.Action, r.Mode, span, key, shards, service)
+	})
 }
 
 func addRuleCmd() *cobra.Command {

@@ -143,24 +143,21 @@ func switchConnections(cmd *cobra.Command) error {
 }
 
 func printWords(cmd *cobra.Command, list []handler.Word) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no word was the target of an atomic under a rule")
-		return err
-	}
 	names, err := newNamer(cmd)
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SERVER\tADDRESS\tSTATE\tVALUE\tEPOCH\tPENDING") // Flush reports errors
-	for _, x := range list {
+	const (
+		none   = "no word was the target of an atomic under a rule"
+		header = "SERVER\tADDRESS\tSTATE\tVALUE\tEPOCH\tPENDING"
+	)
+	return handler.WriteTable(cmd.OutOrStdout(), list, none, header, func(x *handler.Word) string {
 		value := "-"
 		if strings.EqualFold(x.State, "known") {
 			value = fmt.Sprintf("%#x", x.Value)
 		}
-		fmt.Fprintf(w, "%s\t%#x\t%s\t%s\t%d\t%d\n", names.name(x.Server), x.VA, strings.ToLower(x.State), value, x.Epoch, x.Pending)
-	}
-	return w.Flush()
+		return fmt.Sprintf("%s\t%#x\t%s\t%s\t%d\t%d", names.name(x.Server), x.VA, strings.ToLower(x.State), value, x.Epoch, x.Pending)
+	})
 }
 
 func printGroups(out io.Writer, _ namer, s switchd.Snooping) error {
