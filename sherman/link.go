@@ -129,7 +129,6 @@ func (c *memory) know(i int, deadline clock.Time) error {
 		return err
 	}
 	l.known = true
-	c.node.booted(i, l.mem.Boot)
 	return nil
 }
 
@@ -161,14 +160,6 @@ func (c *memory) compare(i int, s layout.Superblock) error {
 		return fmt.Errorf("server %d: %w", i, errServers)
 	}
 	return nil
-}
-
-// booted records the boot number of server i. A new boot number means that the memory of the
-// server's NIC was cleared.
-func (n *Node) booted(i int, boot uint64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.servers[i].boot = boot
 }
 
 // register gets an owner number for the node from server i.

@@ -32,8 +32,6 @@ type Node struct {
 // ownership is the node's identity at one memory server.
 type ownership struct {
 	owner uint32 // 0 means that the node has no owner number yet, or its number was fenced
-	// boot is the server's boot number at the last connection.
-	boot uint64
 	// fenced counts how many times an owner number of this node was fenced.
 	fenced int
 }

@@ -67,15 +67,14 @@ type Call struct {
 	started bool // Wait has not returned since Start; only the caller of both uses it
 	// over is true when state and result do not change any more. It can be read without exclusive
 	// use of the NIC.
-	over     atomic.Bool
-	state    callState
-	op       onerma.Op
-	length   int
-	tag      int
-	deadline clock.Time
-	local    *Region
-	result   Result
-	ready    func() bool
+	over   atomic.Bool
+	state  callState
+	op     onerma.Op
+	length int
+	tag    int
+	local  *Region
+	result Result
+	ready  func() bool
 }
 
 // Posting is one of the transfers that StartAll starts.
@@ -163,7 +162,7 @@ func (p *Process) start(now clock.Time, c *Call, t *Transfer, deadline clock.Tim
 	c.over.Store(false)
 	t.Local.transfers++
 	c.local = t.Local
-	c.proc, c.state, c.op, c.length, c.tag, c.deadline = p, callRunning, t.Op, t.Length, tag, deadline
+	c.proc, c.state, c.op, c.length, c.tag = p, callRunning, t.Op, t.Length, tag
 	if c.ready == nil {
 		c.ready = func() bool { return c.state != callRunning }
 	}

@@ -48,7 +48,6 @@ type loanAnswer struct {
 type Lender struct {
 	proc     *Process
 	listener net.Listener
-	log      *slog.Logger
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex // guards the fields below
@@ -60,7 +59,7 @@ type Lender struct {
 // Lend makes a Lender that lends memory of process p to the peers that connect to l. The listener
 // and the process belong to the Lender, which Close ends.
 func Lend(p *Process, l net.Listener, log *slog.Logger) *Lender {
-	s := &Lender{proc: p, listener: l, log: log, conns: make(map[net.Conn]struct{})}
+	s := &Lender{proc: p, listener: l, conns: make(map[net.Conn]struct{})}
 	s.wg.Go(func() { AcceptAll(l.Accept, log, "a loan", s.begin) })
 	return s
 }

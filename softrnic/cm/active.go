@@ -67,7 +67,7 @@ func (in incoming) handleREP(rep *mad.REP, out *Actions) {
 	}
 	switch from {
 	case REQSent, REPWait:
-		c.remoteID, c.remQPN, c.remoteGUID = rep.LocalID, rep.QPN, rep.LocalGUID
+		c.remoteID, c.remQPN = rep.LocalID, rep.QPN
 		m.bind(c)
 		m.due.Remove(uint32(c.id)) // no timeout runs while the application decides
 		m.event(c, EventReply, rep, out)

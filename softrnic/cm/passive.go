@@ -90,7 +90,7 @@ func (in incoming) admit(req *mad.REQ, owner uint64, out *Actions) {
 	m.step(c, rxREQ)
 	m.requests++
 	c.owner, c.service, c.tid = owner, req.Service, in.tid
-	c.remoteID, c.remQPN, c.remoteGUID = req.LocalID, req.QPN, req.LocalGUID
+	c.remoteID, c.remQPN = req.LocalID, req.QPN
 	c.timeout, c.maxTries = min(req.LocalTimeout, maxAnswer), req.MaxCMRetries
 	m.bind(c)
 	m.wait(c, in.now.Add(m.cfg.Pending))

@@ -57,7 +57,6 @@ type conn struct {
 	pkey         uint16
 	service      mad.ServiceID
 	qpn, remQPN  wire.QPN
-	remoteGUID   uint64
 	sidr         bool
 	inTimeWait   bool
 }

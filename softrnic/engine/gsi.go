@@ -242,7 +242,7 @@ type refusedRequest struct {
 func (g *GSI) request(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	req, _ := ev.Message.(*mad.REQ)
-	c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Request: req, listener: l}
+	c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Request: req}
 	why, ok := cm.Refusal{Reason: mad.ReasonNoResources}, false
 	if _, member := verbs.PKeyIndex(g.e.cfg.PKeys, req.PKey); !member {
 		why.Reason = mad.ReasonUnsupported // this port is not in the partition of the connection

@@ -33,11 +33,10 @@ type CMConn struct {
 	End    cm.EventKind
 	Reject *mad.REJ
 
-	listener *CMListener // the listener that received the request; nil at the initiator
-	watcher  CMWatcher   // nil means none
-	qp       *QP         // this side's queue pair; nil if it is not known yet, or was destroyed or reset
-	dead     bool        // the NIC has gone down
-	gone     bool        // the other reasons of Dead
+	watcher CMWatcher // nil means none
+	qp      *QP       // this side's queue pair; nil if it is not known yet, or was destroyed or reset
+	dead    bool      // the NIC has gone down
+	gone    bool      // the other reasons of Dead
 }
 
 // CMWatcher gets the changes of listeners and connections by calls of its methods, so that no

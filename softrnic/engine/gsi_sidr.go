@@ -60,7 +60,7 @@ func (g *GSI) asked(ev *cm.Event) {
 		g.unanswered = append(g.unanswered, refusedAsk{ev.Conn, mad.SIDRUnsupported})
 		return
 	}
-	c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Ask: ask, listener: l}
+	c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Ask: ask}
 	if _, ok := l.admit(c); !ok {
 		g.unanswered = append(g.unanswered, refusedAsk{ev.Conn, mad.SIDRNoQP})
 		return

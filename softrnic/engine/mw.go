@@ -121,14 +121,12 @@ func (e *Engine) RegDM(pd *PD, d *DM, off, length int, access verbs.Access) (*MR
 	if err != nil {
 		return nil, err
 	}
-	region, err := e.env.Mem.RegZero(pd.num, b, access)
-	if err != nil {
-		return nil, err
+	mr, err := pd.newMR(e.env.Mem.RegZero(pd.num, b, access))
+	if err == nil {
+		mr.dm = d
+		d.refs++
 	}
-	mr := &MR{e: e, pd: pd, region: region, dm: d}
-	e.mrs[mr] = struct{}{}
-	d.refs++
-	return mr, nil
+	return mr, err
 }
 
 // Free returns the memory to the NIC. It fails with ErrBusy while a region of it exists.

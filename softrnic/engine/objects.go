@@ -22,7 +22,6 @@ type PD struct {
 // MR is a memory region.
 type MR struct {
 	e      *Engine
-	pd     *PD
 	region *mem.Region
 	dm     *DM // the device memory of the region, or nil
 	dead   bool
@@ -90,12 +89,16 @@ func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
 	if err := alive("reg MR", pd.dead); err != nil {
 		return nil, err
 	}
-	region, err := e.env.Mem.Reg(pd.num, buf, access)
+	return pd.newMR(e.env.Mem.Reg(pd.num, buf, access))
+}
+
+// newMR makes the object of a new region of the domain. err is the error of its registration.
+func (p *PD) newMR(region *mem.Region, err error) (*MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	mr := &MR{e: e, pd: pd, region: region}
-	e.mrs[mr] = struct{}{}
+	mr := &MR{e: p.e, region: region}
+	p.e.mrs[mr] = struct{}{}
 	return mr, nil
 }
 
@@ -106,14 +109,7 @@ func (p *PD) RegFarMR(far mem.Far, start, base, length uint64, access verbs.Acce
 	if err := alive("reg MR", p.dead); err != nil {
 		return nil, err
 	}
-	e := p.e
-	region, err := e.env.Mem.RegFar(p.num, far, start, base, length, access)
-	if err != nil {
-		return nil, err
-	}
-	mr := &MR{e: e, pd: p, region: region}
-	e.mrs[mr] = struct{}{}
-	return mr, nil
+	return p.newMR(p.e.env.Mem.RegFar(p.num, far, start, base, length, access))
 }
 
 // AllocFastMR makes a region for fast registration. Its keys give no access until a work request
@@ -122,14 +118,7 @@ func (p *PD) AllocFastMR(buf []byte) (*MR, error) {
 	if err := alive("alloc fast MR", p.dead); err != nil {
 		return nil, err
 	}
-	e := p.e
-	region, err := e.env.Mem.AllocFast(p.num, buf)
-	if err != nil {
-		return nil, err
-	}
-	mr := &MR{e: e, pd: p, region: region}
-	e.mrs[mr] = struct{}{}
-	return mr, nil
+	return p.newMR(p.e.env.Mem.AllocFast(p.num, buf))
 }
 
 // Region returns the region as package mem has it, with access to its memory. It fails with

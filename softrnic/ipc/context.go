@@ -28,7 +28,6 @@ type Context struct {
 	spin    time.Duration
 	inside  bool // the daemon is in this process, as in tests
 	crowd   pollpace.Crowd
-	managed bool
 	runtime *device.Runtime
 	tasks   sync.WaitGroup
 

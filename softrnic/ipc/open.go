@@ -110,7 +110,7 @@ func (c *Context) hello(name string) error {
 	c.wake = os.NewFile(uintptr(fds[1]), "verbs-wake")
 	c.ctl = ring.NewControl(c.page)
 	c.words = ring.NewQueue(c.ctl.Memory(), ring.Accesses, ring.AccessSlot)
-	c.device, c.spin, c.managed = w.Device, w.Spin, w.Manager
+	c.device, c.spin = w.Device, w.Spin
 	c.runtime = device.NewRuntime(real.New(), w.Seed)
 	return nil
 }

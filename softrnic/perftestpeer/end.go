@@ -64,7 +64,6 @@ type end struct {
 	objects
 	qp      verbs.QP
 	ah      verbs.AH
-	peer    verbs.AHAttr
 	peerQPN wire.QPN
 	typ     verbs.QPType
 }
@@ -102,7 +101,7 @@ type link struct {
 
 // connect moves the queue pair to RTS.
 func (e *end) connect(l link) error {
-	e.peer, e.peerQPN = l.to, l.qpn
+	e.peerQPN = l.qpn
 	if e.typ == verbs.UD {
 		var err error
 		if e.ah, err = e.pd.CreateAH(l.to); err != nil {

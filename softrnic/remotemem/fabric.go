@@ -39,7 +39,6 @@ type Connect func(qp verbs.QP, deadline clock.Time) error
 
 // Fabric is a client's set of connections to peers. See the package comment.
 type Fabric struct {
-	cfg   Config
 	rt    verbs.Runtime
 	pd    verbs.PD
 	cq    verbs.CQ
@@ -66,7 +65,7 @@ type peer struct {
 
 // New returns a fabric without peers.
 func New(cfg Config) (_ *Fabric, err error) {
-	f := &Fabric{cfg: cfg, rt: cfg.Context.Runtime(), ops: make([]*Op, maxOps+1)}
+	f := &Fabric{rt: cfg.Context.Runtime(), ops: make([]*Op, maxOps+1)}
 	for id := uint64(maxOps); id > 0; id-- {
 		f.free = append(f.free, id)
 	}

@@ -78,11 +78,10 @@ type Host interface {
 
 // Event describes an executed or refused entry for a trace.
 type Event struct {
-	Index  uint32
-	Bytes  []byte // bytes of the entry as they were executed; valid during the call
-	Entry  *Entry
-	Err    error // why the entry was refused; nil means that it was executed
-	Waited bool  // the entry was a WAIT, or had a fence, and had to wait
+	Index uint32
+	Bytes []byte // bytes of the entry as they were executed; valid during the call
+	Entry *Entry
+	Err   error // why the entry was refused; nil means that it was executed
 }
 
 // Ring is the send queue of one queue pair. New makes one.
@@ -94,7 +93,6 @@ type Ring struct {
 	fetched     fetched
 	cur         Entry                       // the entry at index next, if held is set
 	held        bool                        // cur was parsed, and waits as state says
-	waited      bool                        // the entry in cur had to wait; see Event.Waited
 	raw         [MaxBlocks * BlockSize]byte // bytes of the entry at index next
 	inFlight    inFlight
 	bad         verbs.Status // status of the entry that has failed, in state Failing
@@ -257,7 +255,6 @@ func (r *Ring) step(h Host) bool {
 		return true
 	}
 	if r.state != Ready {
-		r.waited = true
 		return false
 	}
 	if !e.Op.Control() {
@@ -271,10 +268,10 @@ func (r *Ring) step(h Host) bool {
 		}
 	}
 	r.inFlight.add(flight{index: r.next, posted: !e.Op.Control(), read: e.Op.Answered(), signalled: e.Flags&Signalled != 0})
-	r.ev = Event{Index: r.next, Bytes: r.raw[:e.Len()], Entry: e, Waited: r.waited}
+	r.ev = Event{Index: r.next, Bytes: r.raw[:e.Len()], Entry: e}
 	h.Executed(&r.ev)
 	r.next += uint32(e.Len() / BlockSize)
-	r.held, r.waited = false, false
+	r.held = false
 	return true
 }
 

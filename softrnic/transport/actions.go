@@ -21,9 +21,8 @@ type Actions struct {
 	arena []byte
 }
 
-// TxPacket is a packet that queue pair QP sends. Packet.Payload points into the Actions.
+// TxPacket is a packet that a queue pair sends. Packet.Payload points into the Actions.
 type TxPacket struct {
-	QP     *QP
 	Packet wire.Packet
 	// AH is the address handle of a datagram's destination; 0 means the peer of a connection.
 	AH uint32

@@ -14,8 +14,7 @@ type core struct {
 	env Env
 	cfg Config
 	svc *service
-	// qp is the queue pair to which the parts belong. Packets that a part sends name it, and an error
-	// in one part ends the whole queue pair.
+	// qp is the queue pair to which the parts belong: an error in one part ends the whole queue pair.
 	qp *QP
 	// sent and received add the completions of sends and of receives to the two completion queues.
 	sent, received *cq.Source
@@ -44,7 +43,6 @@ func (c *core) raise(kind verbs.AsyncKind, out *Actions) {
 // engine later replaces its P_Key by that of the queue pair.
 func (c *core) newPacket(out *Actions) *wire.Packet {
 	tx := grown(&out.Tx)
-	tx.QP = c.qp
 	p := &tx.Packet
 	p.BTH.PKey, p.BTH.DestQP = wire.DefaultPKey, c.rtr.DestQPN
 	return p

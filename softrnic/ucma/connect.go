@@ -64,7 +64,7 @@ func (m *Manager) request(c call, x *id, p *connParam) (*engine.CMConn, error) {
 		return nil, unix.EINVAL
 	}
 	t := &x.terms
-	t.qpn, t.psn, t.retry, t.rnrRetry = qpn, m.newPSN(), min(p.Retry, maxRetry), min(p.RNRRetry, maxRetry)
+	t.psn, t.retry, t.rnrRetry = m.newPSN(), min(p.Retry, maxRetry), min(p.RNRRetry, maxRetry)
 	t.resources, t.depth = p.Resources, p.Depth
 	req := mad.REQ{
 		Service: x.service(x.dst.Port()), QPN: qpn, PSN: t.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth,
@@ -131,7 +131,6 @@ func (m *Manager) reply(c call, x *id, p *connParam) error {
 	if !m.cfg.Owns(wire.QPN(p.QPN)) {
 		return unix.EINVAL
 	}
-	x.terms.qpn = wire.QPN(p.QPN)
 	rep := mad.REP{
 		QPN: wire.QPN(p.QPN), PSN: x.terms.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth, AckDelay: cm.AckDelay,
 		RNRRetry: min(p.RNRRetry, maxRetry), SRQ: p.SRQ != 0, FlowControl: p.FlowControl != 0,

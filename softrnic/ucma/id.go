@@ -30,7 +30,7 @@ type id struct {
 
 // terms are the parameters of a connection that both sides have agreed on.
 type terms struct {
-	qpn, peerQPN wire.QPN
+	peerQPN wire.QPN
 	// psn is the first PSN that this side expects. peerPSN is the first PSN that the peer expects.
 	psn, peerPSN wire.PSN
 	mtu          uint8 // code of the path MTU (enum ibv_mtu)

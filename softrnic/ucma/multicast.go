@@ -14,7 +14,6 @@ import (
 // pair when it reads the event, and this makes the NIC report the group.
 type join struct {
 	handle   uint32
-	uid      uint64
 	of       *id
 	reported uint32 // number of events that the program has read
 }
@@ -59,7 +58,7 @@ func (m *Manager) join(handle uint32, uid uint64, to address) (Result, error) {
 	for m.joins[m.nextJoin] != nil {
 		m.nextJoin = (m.nextJoin + 1) & maxHandle
 	}
-	j := &join{handle: m.nextJoin, uid: uid, of: x}
+	j := &join{handle: m.nextJoin, of: x}
 	m.joins[j.handle] = j
 	m.nextJoin = (m.nextJoin + 1) & maxHandle
 	m.queue(x.channel, pending{of: x, join: j, event: newEvent(uid, j.handle, multicastJoin, 0, x.joined(group.Addr(), source))})

@@ -19,7 +19,6 @@ import (
 type Daemon struct {
 	rack  string
 	watch time.Duration // interval at which the daemon checks missing ports and carriers
-	log   *log.Logger
 
 	commands *commands
 	ports    *ports
@@ -87,7 +86,7 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 		sw.SetPort(i, false)
 	}
 	cmds := &commands{wake: s.wake}
-	d := &Daemon{rack: cfg.Rack, watch: cfg.Watch, log: cfg.Log, commands: cmds, ports: s, traffic: t}
+	d := &Daemon{rack: cfg.Rack, watch: cfg.Watch, commands: cmds, ports: s, traffic: t}
 	d.faults = &faultControl{commands: cmds, ports: s, traffic: t}
 	d.guests = &guestControl{commands: cmds, ports: s, traffic: t, faults: d.faults}
 	d.programs = &programControl{

@@ -33,12 +33,12 @@ func cgroup2Root() string {
 
 // cgroupKeeper is the keeper that has the processes of each node in a cgroup. It needs no
 // controller (such as cpu or memory) of cgroup2.
-type cgroupKeeper struct{ root, dir string }
+type cgroupKeeper struct{ dir string }
 
 var _ keeper = (*cgroupKeeper)(nil)
 
 func newCgroupKeeper(root, rack string) *cgroupKeeper {
-	return &cgroupKeeper{root: root, dir: filepath.Join(root, cgroupParent, rack)}
+	return &cgroupKeeper{dir: filepath.Join(root, cgroupParent, rack)}
 }
 
 func (k *cgroupKeeper) of(node string) string { return filepath.Join(k.dir, node) }

@@ -184,7 +184,7 @@ func (n *Net) flush(id NodeID, cause Cause) {
 	for i := range n.out.Frames {
 		f := &n.out.Frames[i]
 		if f.Port < 0 || f.Port >= len(s.links) || s.links[f.Port] == nil || !s.up {
-			n.trace(Event{Kind: NoLink, Frame: f.Data, Node: s.name, Port: f.Port})
+			n.trace(Event{Kind: NoLink, Frame: f.Data, Node: s.name})
 			continue
 		}
 		if s.timing != nil && n.hold(s, f, cause) {

@@ -36,9 +36,8 @@ type Event struct {
 	Frame []byte
 	// Rules lists the IDs of the fault rules that have hit the frame.
 	Rules []string
-	// Node and Port are set only if Kind is NoLink.
+	// Node is set only if Kind is NoLink.
 	Node string
-	Port int
 	half *half
 }
 

@@ -66,7 +66,6 @@ type request struct {
 	private  []byte
 	endpoint rdmacm.Endpoint
 	peer     netip.Addr
-	server   *Host
 	manager  *manager // the manager of the server's listener
 
 	// The fields answered, reject, reply and remote hold the server's answer. ready and failed hold
@@ -160,7 +159,7 @@ func (r *Rack) deliver(req *request, to netip.Addr) {
 	case len(l.backlog) >= maxBacklog:
 		req.answer(fmt.Sprintf("service %q of %s has %d requests waiting", req.service, h.Spec.Name, len(l.backlog)))
 	default:
-		req.server, req.manager = h, l.manager
+		req.manager = l.manager
 		l.backlog = append(l.backlog, req)
 		l.wake()
 	}

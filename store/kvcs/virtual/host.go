@@ -35,7 +35,6 @@ type Host struct {
 	hung    bool
 	late    []datagram
 	box     kvcs.Outbox
-	region  *nic.Region         // the memory that a server lends
 	rekeys  *nic.Portal         // the portal for the coordinator's REKEYs
 	cut     map[netip.Addr]bool // hosts whose frames do not arrive; see Rack.Part
 	clients
@@ -105,7 +104,6 @@ func (h *Host) serve() error {
 	if err != nil {
 		return err
 	}
-	h.region = r
 	n := h.nic
 	s, err := kvcs.NewServer(kvcs.ServerConfig{
 		Coordinator: netip.AddrPortFrom(addrOf(0), kvcs.UDPPort), Shape: cfg.Shape, Memory: memory{m}, RTT: cfg.RTT, First: uint64(h.epoch) << 32,
