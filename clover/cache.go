@@ -1,6 +1,7 @@
 package clover
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -38,9 +39,7 @@ type Cache struct {
 
 // NewCache makes an empty cache for up to limit locations; 0 means 1 << 20.
 func NewCache(limit int) *Cache {
-	if limit == 0 {
-		limit = defaultCached
-	}
+	limit = cmp.Or(limit, defaultCached)
 	return &Cache{max: limit, m: make(map[uint64]known)}
 }
 

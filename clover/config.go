@@ -1,6 +1,7 @@
 package clover
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
@@ -80,13 +81,9 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	if c.MaxValue == 0 {
-		c.MaxValue = defaultMaxValue
-	}
+	c.MaxValue = cmp.Or(c.MaxValue, defaultMaxValue)
 	c.MaxValue = min(c.MaxValue, layout.MaxSlab)
-	if c.Cached == 0 {
-		c.Cached = defaultCached
-	}
+	c.Cached = cmp.Or(c.Cached, defaultCached)
 	if c.Batch < 1 || c.Batch > rpc.MaxBatch {
 		c.Batch = rpc.MaxBatch
 	}

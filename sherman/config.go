@@ -1,6 +1,7 @@
 package sherman
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -59,15 +60,9 @@ const (
 )
 
 func (c NodeConfig) withDefaults() NodeConfig {
-	if c.CacheBytes == 0 {
-		c.CacheBytes = defaultCache
-	}
-	if c.HandOver == 0 {
-		c.HandOver = defaultHandOver
-	}
-	if c.Lease == 0 {
-		c.Lease = DefaultLease
-	}
+	c.CacheBytes = cmp.Or(c.CacheBytes, defaultCache)
+	c.HandOver = cmp.Or(c.HandOver, defaultHandOver)
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -43,9 +44,7 @@ func (s *Store) complete() {
 			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link ms0 && rdmalab %[1]s check --clients 8 --rounds 500", s.Name),
 		)
 		c.Check.From, c.Check.Output, c.Check.New = true, true, newHistory
-		if c.CheckWord == "" {
-			c.CheckWord = "prove that the answers of clients are linearizable"
-		}
+		c.CheckWord = cmp.Or(c.CheckWord, "prove that the answers of clients are linearizable")
 	}
 	if c.ShellShort == "" {
 		c.ShellShort, c.ShellExample = "Read commands, like get and put, line by line", "insert 7 hello\\nget 7"

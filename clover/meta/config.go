@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -96,18 +97,10 @@ const (
 var DefaultShares = [layout.Classes]int{10, 10, 10, 40, 10, 5, 5, 5, 5}
 
 func (c Config) withDefaults() Config {
-	if c.Service == "" {
-		c.Service = rpc.Service
-	}
-	if c.Keys == 0 {
-		c.Keys = 65536
-	}
-	if c.Lease == 0 {
-		c.Lease = DefaultLease
-	}
-	if c.Grace == 0 {
-		c.Grace = 2 * time.Second
-	}
+	c.Service = cmp.Or(c.Service, rpc.Service)
+	c.Keys = cmp.Or(c.Keys, 65536)
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.Grace = cmp.Or(c.Grace, 2*time.Second)
 	return c
 }
 

@@ -104,9 +104,7 @@ func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients
 	if err = errors.Join(err, checkShare(&o)); err != nil {
 		return nil, err
 	}
-	if o.MaxValue == 0 {
-		o.MaxValue = layout.MaxSlab
-	}
+	o.MaxValue = cmp.Or(o.MaxValue, layout.MaxSlab)
 	return func(v verbs.Context) store.Clients {
 		return newClients(clover.Config{Context: v, Manager: n.h.Manager(), Meta: addr, MaxValue: max(o.MaxValue, kv.MinValue)}, &o)
 	}, nil

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -41,21 +42,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.RTT <= 0 {
 		return c, fmt.Errorf("onerma executor: RTT %v; give the round trip of the rack", c.RTT)
 	}
-	if c.LocalTarget == 0 {
-		c.LocalTarget = c.RTT / 2
-	}
-	if c.RemoteTarget == 0 {
-		c.RemoteTarget = 3 * c.RTT / 2
-	}
-	if c.Least == 0 {
-		c.Least = 0.01
-	}
-	if c.Most == 0 {
-		c.Most = 64
-	}
-	if c.First == 0 {
-		c.First = 1
-	}
+	c.LocalTarget = cmp.Or(c.LocalTarget, c.RTT/2)
+	c.RemoteTarget = cmp.Or(c.RemoteTarget, 3*c.RTT/2)
+	c.Least = cmp.Or(c.Least, 0.01)
+	c.Most = cmp.Or(c.Most, 64)
+	c.First = cmp.Or(c.First, 1)
 	if c.LocalTarget < 0 || c.RemoteTarget < 0 || c.Least < 0.001 || c.Most < 1 || c.First < c.Least || c.First > c.Most {
 		return c, fmt.Errorf("onerma executor: targets %v and %v, windows from %g to %g, at first %g: give positive times, and 0.001 ≤ least ≤ first ≤ most, most at least 1",
 			c.LocalTarget, c.RemoteTarget, c.Least, c.Most, c.First)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -48,9 +49,7 @@ type Process struct {
 
 // Open opens a process on the present incarnation of the NIC.
 func (n *NIC) Open(cfg ProcessConfig) (p *Process, err error) {
-	if cfg.Slots == 0 {
-		cfg.Slots = defaultSlots
-	}
+	cfg.Slots = cmp.Or(cfg.Slots, defaultSlots)
 	if cfg.Gate == nil {
 		cfg.Gate = func() {}
 	}

@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -60,22 +61,15 @@ const (
 	minMTU     = onerma.Overhead + onerma.Unit
 )
 
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
-}
-
 func (c Config) withDefaults() Config {
-	setDefault(&c.LinkMTU, 4200)
-	setDefault(&c.RTT, 50*time.Microsecond)
-	setDefault(&c.DispatchTimeout, 2*c.RTT)
-	setDefault(&c.Timeout, 4*c.RTT)
-	setDefault(&c.Window, 65536)
-	setDefault(&c.Slots, 1024)
-	setDefault(&c.Tickets, 1024)
-	setDefault(&c.Regions, 1024)
+	c.LinkMTU = cmp.Or(c.LinkMTU, 4200)
+	c.RTT = cmp.Or(c.RTT, 50*time.Microsecond)
+	c.DispatchTimeout = cmp.Or(c.DispatchTimeout, 2*c.RTT)
+	c.Timeout = cmp.Or(c.Timeout, 4*c.RTT)
+	c.Window = cmp.Or(c.Window, 65536)
+	c.Slots = cmp.Or(c.Slots, 1024)
+	c.Tickets = cmp.Or(c.Tickets, 1024)
+	c.Regions = cmp.Or(c.Regions, 1024)
 	if c.Threshold == 0 {
 		c.Threshold = 65536
 		if slack := c.Timeout - c.RTT - c.DispatchTimeout; c.Rate > 0 {

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -65,9 +66,7 @@ const (
 
 func (c *Config) withDefaults() (Config, error) {
 	out := *c
-	if out.Block == 0 {
-		out.Block = defaultBlock
-	}
+	out.Block = cmp.Or(out.Block, defaultBlock)
 	page := out.Super.Shape.Page
 	if err := out.Super.Validate(); err != nil {
 		return out, err

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -50,12 +51,8 @@ var (
 
 // WithDefaults returns the shape with defaults in place of zero fields.
 func (s Shape) WithDefaults() Shape {
-	if s.Page == 0 {
-		s.Page = DefaultPage
-	}
-	if s.Value == 0 {
-		s.Value = DefaultValue
-	}
+	s.Page = cmp.Or(s.Page, DefaultPage)
+	s.Value = cmp.Or(s.Value, DefaultValue)
 	return s
 }
 

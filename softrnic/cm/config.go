@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -62,28 +63,16 @@ const (
 const AckDelay = 15
 
 func (c Config) withDefaults() Config {
-	code := func(v *uint8, d uint8) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	code(&c.ResponseTimeout, 15)
-	code(&c.MaxRetries, maxCMRetries)
-	code(&c.OwnTimeout, 15)
-	code(&c.ServiceTimeout, 18)
-	code(&c.TimeWait, 17)
-	if c.Pending == 0 {
-		c.Pending = time.Minute
-	}
-	limit := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	limit(&c.MaxConns, 16384)
-	limit(&c.MaxRequests, 1024)
-	limit(&c.MaxTimeWait, 4096)
-	limit(&c.MaxListeners, 1024)
+	c.ResponseTimeout = cmp.Or(c.ResponseTimeout, 15)
+	c.MaxRetries = cmp.Or(c.MaxRetries, maxCMRetries)
+	c.OwnTimeout = cmp.Or(c.OwnTimeout, 15)
+	c.ServiceTimeout = cmp.Or(c.ServiceTimeout, 18)
+	c.TimeWait = cmp.Or(c.TimeWait, 17)
+	c.Pending = cmp.Or(c.Pending, time.Minute)
+	c.MaxConns = cmp.Or(c.MaxConns, 16384)
+	c.MaxRequests = cmp.Or(c.MaxRequests, 1024)
+	c.MaxTimeWait = cmp.Or(c.MaxTimeWait, 4096)
+	c.MaxListeners = cmp.Or(c.MaxListeners, 1024)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -94,9 +95,7 @@ func Open(cfg Config) (*Device, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = real.New()
 	}
-	if cfg.Spin == 0 {
-		cfg.Spin = defaultSpin
-	}
+	cfg.Spin = cmp.Or(cfg.Spin, defaultSpin)
 	d := &Device{
 		clock: cfg.Clock, port: cfg.Port, waiter: cfg.Waiter, spin: cfg.Spin, e: e, second: secondNIC{nic: cfg.Second}, waits: waits{seen: e.Activity()},
 		kick: make(chan struct{}, 1), done: make(chan struct{}),

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -80,14 +81,8 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 	if !ok {
 		return route{}, verbs.Errorf(op, verbs.ErrUnreachable, "no neighbour has the address %v", dst)
 	}
-	hops := a.HopLimit
-	if hops == 0 {
-		hops = transport.DefaultHopLimit
-	}
-	class := a.TrafficClass
-	if class == 0 {
-		class = p.cfg.TOS
-	}
+	hops := cmp.Or(a.HopLimit, transport.DefaultHopLimit)
+	class := cmp.Or(a.TrafficClass, p.cfg.TOS)
 	r.eth = wire.Ethernet{Dst: mac, Src: p.cfg.MAC}
 	r.udp = wire.UDP{DstPort: wire.UDPPort}
 	if a.FlowLabel != 0 {

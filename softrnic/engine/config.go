@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -93,32 +94,27 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	setDefault := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	setDefault(&c.LinkMTU, defaultLinkMTU)
-	setDefault(&c.RingBudget, defaultRingBudget)
+	c.LinkMTU = cmp.Or(c.LinkMTU, defaultLinkMTU)
+	c.RingBudget = cmp.Or(c.RingBudget, defaultRingBudget)
 	if len(c.PKeys) == 0 {
 		c.PKeys = []uint16{wire.DefaultPKey}
 	}
 	l := &c.Limits
-	setDefault(&l.PDs, 1024)
-	setDefault(&l.MRs, 65536)
-	setDefault(&l.CQs, 16384)
-	setDefault(&l.QPs, 16384)
-	setDefault(&l.AHs, 65536)
-	setDefault(&l.SRQs, 4096)
-	setDefault(&l.CQE, 1<<20)
-	setDefault(&l.QPWR, 16384)
-	setDefault(&l.SGE, 32)
-	setDefault(&l.Inline, 1024)
-	setDefault(&l.RdAtomic, 128)
-	setDefault(&l.Attachments, 4096)
-	setDefault(&l.GroupQPs, 64)
-	setDefault(&l.AsyncEvents, 256)
-	setDefault(&l.DeviceMemory, 256<<10)
+	l.PDs = cmp.Or(l.PDs, 1024)
+	l.MRs = cmp.Or(l.MRs, 65536)
+	l.CQs = cmp.Or(l.CQs, 16384)
+	l.QPs = cmp.Or(l.QPs, 16384)
+	l.AHs = cmp.Or(l.AHs, 65536)
+	l.SRQs = cmp.Or(l.SRQs, 4096)
+	l.CQE = cmp.Or(l.CQE, 1<<20)
+	l.QPWR = cmp.Or(l.QPWR, 16384)
+	l.SGE = cmp.Or(l.SGE, 32)
+	l.Inline = cmp.Or(l.Inline, 1024)
+	l.RdAtomic = cmp.Or(l.RdAtomic, 128)
+	l.Attachments = cmp.Or(l.Attachments, 4096)
+	l.GroupQPs = cmp.Or(l.GroupQPs, 64)
+	l.AsyncEvents = cmp.Or(l.AsyncEvents, 256)
+	l.DeviceMemory = cmp.Or(l.DeviceMemory, 256<<10)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -136,9 +137,7 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 			break
 		}
 	}
-	if r.Dir == "" {
-		r.Dir = Both
-	}
+	r.Dir = cmp.Or(r.Dir, Both)
 	until := clock.Never
 	if r.For > 0 {
 		until = now.Add(r.For)

@@ -72,12 +72,8 @@ type Server struct {
 
 // New registers the region and listens. The caller must call Serve.
 func New(ctx verbs.Context, m rdmacm.Manager, cfg Config) (_ *Server, err error) {
-	if cfg.Service == "" {
-		cfg.Service = Service
-	}
-	if cfg.Memory == 0 {
-		cfg.Memory = defaultMemory
-	}
+	cfg.Service = cmp.Or(cfg.Service, Service)
+	cfg.Memory = cmp.Or(cfg.Memory, defaultMemory)
 	rt := ctx.Runtime()
 	s := &Server{cfg: cfg, ctx: ctx, rt: rt, pd: cfg.PD, owners: cmp.Or(cfg.Owners, new(Owners)), boot: uint64(rt.Now()) + 1}
 	if s.pd == nil {

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -178,71 +179,58 @@ func (c *Config) Validate() error {
 // withDefaults returns c with the defaults in place of zeros.
 func (c Config) withDefaults() Config {
 	lat := strings.HasSuffix(c.Test, "_lat")
-	or := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
 	switch {
 	case c.oneWord():
 		if c.Test == Locks && c.Span == 0 {
 			c.Span = defaultSpan
 		}
 		c.Size, c.Depth, c.Type = atomicSize, 1, "cas"
-		or(&c.Iters, 20000)
+		c.Iters = cmp.Or(c.Iters, 20000)
 	case c.atomic():
-		or(&c.Size, atomicSize)
-		or(&c.Depth, 16)
+		c.Size = cmp.Or(c.Size, atomicSize)
+		c.Depth = cmp.Or(c.Depth, 16)
 	case lat:
-		or(&c.Size, 8)
+		c.Size = cmp.Or(c.Size, 8)
 	case c.Test == Verify:
-		or(&c.Size, 16<<10)
+		c.Size = cmp.Or(c.Size, 16<<10)
 	case c.Conn == ConnUD:
-		or(&c.Size, 4096)
+		c.Size = cmp.Or(c.Size, 4096)
 	case c.Test == Soak:
-		or(&c.Depth, 16)
+		c.Depth = cmp.Or(c.Depth, 16)
 	}
 	if lat {
 		c.Depth, c.SignalEvery = 1, 1
-		or(&c.Iters, 1000)
+		c.Iters = cmp.Or(c.Iters, 1000)
 	}
 	if c.Test == Soak {
-		or(&c.Iters, 2000)
-		or(&c.Atomics, 20000)
+		c.Iters = cmp.Or(c.Iters, 2000)
+		c.Atomics = cmp.Or(c.Atomics, 20000)
 	}
-	or(&c.Size, 64<<10)
-	or(&c.Iters, 5000)
-	or(&c.Depth, 128)
-	or(&c.QPs, 1)
-	or(&c.Clients, 1)
-	if c.Conn == "" {
-		c.Conn = ConnRC
-	}
+	c.Size = cmp.Or(c.Size, 64<<10)
+	c.Iters = cmp.Or(c.Iters, 5000)
+	c.Depth = cmp.Or(c.Depth, 128)
+	c.QPs = cmp.Or(c.QPs, 1)
+	c.Clients = cmp.Or(c.Clients, 1)
+	c.Conn = cmp.Or(c.Conn, ConnRC)
 	c.Depth = max(1, min(c.Depth, maxBuffer/4/c.Size/c.QPs, c.Iters))
 	if c.Verify || c.SignalEvery > c.Depth {
 		c.SignalEvery = 1
 	}
-	or(&c.SignalEvery, max(1, min(16, c.Depth/4)))
-	or(&c.RecvSlack, c.Depth+c.Depth/2+1)
-	or(&c.RdAtomic, 16)
-	if c.Type == "" {
-		c.Type = "faa"
-	}
+	c.SignalEvery = cmp.Or(c.SignalEvery, max(1, min(16, c.Depth/4)))
+	c.RecvSlack = cmp.Or(c.RecvSlack, c.Depth+c.Depth/2+1)
+	c.RdAtomic = cmp.Or(c.RdAtomic, 16)
+	c.Type = cmp.Or(c.Type, "faa")
 	if c.Service == "" {
 		c.Service = PerfService
 		if c.Test == Verify || c.oneWord() {
 			c.Service = memservice.Service
 		}
 	}
-	if c.Seed == 0 {
-		c.Seed = 1
-	}
+	c.Seed = cmp.Or(c.Seed, 1)
 	if _, ok := c.lanes(); ok {
 		c.Seed &= 1<<32 - 1 // with lanes only the low 32 bits are used
 	}
-	if c.Patience == 0 {
-		c.Patience = 30 * time.Second
-	}
+	c.Patience = cmp.Or(c.Patience, 30*time.Second)
 	return c
 }
 

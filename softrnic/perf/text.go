@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -110,10 +111,7 @@ func (r *Result) soakText(b *strings.Builder) {
 
 // transport returns the transport service and the number of queue pairs as text.
 func (r *Result) transport() string {
-	s := strings.ToUpper(r.Config.Conn)
-	if s == "" {
-		s = "RC"
-	}
+	s := cmp.Or(strings.ToUpper(r.Config.Conn), "RC")
 	if r.Config.SRQ {
 		s += "+SRQ"
 	}

@@ -2,6 +2,7 @@ package perftestpeer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -86,8 +87,8 @@ const (
 func (p *Perftest) Validate() error {
 	_, ok := scripts[p.Test]
 	op, kind, _ := strings.Cut(p.Test, "_")
-	setDefault(&p.Iters, 1000)
-	setDefault(&p.Outs, 16)
+	p.Iters = cmp.Or(p.Iters, 1000)
+	p.Outs = cmp.Or(p.Outs, 16)
 	depth, size := 128, 65536
 	if op == "atomic" {
 		depth = 16
@@ -97,11 +98,9 @@ func (p *Perftest) Validate() error {
 		depth, size = 1, 2
 		p.Depth = 1
 	}
-	setDefault(&p.Depth, depth)
-	setDefault(&p.Size, size)
-	if p.Type == "" {
-		p.Type = "faa"
-	}
+	p.Depth = cmp.Or(p.Depth, depth)
+	p.Size = cmp.Or(p.Size, size)
+	p.Type = cmp.Or(p.Type, "faa")
 	switch {
 	case !ok:
 		return fmt.Errorf("perftest test %q: want one of %s", p.Test, strings.Join(perftestTests(), " "))
@@ -128,9 +127,7 @@ func (p Perftest) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	if err := p.Validate(); err != nil {
 		return r, err
 	}
-	if p.MTU == 0 {
-		p.MTU = int(ctx.Device().ActiveMTU)
-	}
+	p.MTU = cmp.Or(p.MTU, int(ctx.Device().ActiveMTU))
 	t := &perftestRun{Perftest: p, conn: conn, area: areaOf(p.Size), recvs: min(2*p.Depth, maxDepth)}
 	if t.receives() {
 		t.recvs = max(t.recvs, 64)

@@ -1,6 +1,7 @@
 package perftestpeer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -47,10 +48,10 @@ func (p *Pingpong) Validate() error {
 			p.Size = 2048
 		}
 	}
-	setDefault(&p.Iters, 1000)
-	setDefault(&p.MTU, 1024)
-	setDefault(&p.Depth, 500)
-	setDefault(&p.QueuePairs, 16)
+	p.Iters = cmp.Or(p.Iters, 1000)
+	p.MTU = cmp.Or(p.MTU, 1024)
+	p.Depth = cmp.Or(p.Depth, 500)
+	p.QueuePairs = cmp.Or(p.QueuePairs, 16)
 	switch {
 	case !ok:
 		return fmt.Errorf("pingpong type %q: want rc, uc, ud or srq", p.Type)
@@ -64,12 +65,6 @@ func (p *Pingpong) Validate() error {
 		return fmt.Errorf("%d queue pairs: want 1 to %d, and no more than receives", p.QueuePairs, maxQueuePairs)
 	}
 	return checkMTU(p.MTU)
-}
-
-func setDefault(v *int, d int) {
-	if *v == 0 {
-		*v = d
-	}
 }
 
 func checkMTU(n int) error {

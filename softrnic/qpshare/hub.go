@@ -1,6 +1,7 @@
 package qpshare
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -74,9 +75,7 @@ type slot struct {
 
 // New returns a hub without members.
 func New(cfg Config) (_ *Hub, err error) {
-	if cfg.Depth == 0 {
-		cfg.Depth = defaultDepth
-	}
+	cfg.Depth = cmp.Or(cfg.Depth, defaultDepth)
 	if cfg.Context == nil || cfg.Manager == nil || cfg.Members < 1 || cfg.Depth < 1 || cfg.Members*cfg.Depth > 1<<slotBits {
 		return nil, fmt.Errorf("qpshare: %d members, depth %d: a context, a manager, and both above 0 are needed: %w", cfg.Members, cfg.Depth, verbs.ErrInvalid)
 	}

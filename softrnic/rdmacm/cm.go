@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -78,9 +79,7 @@ func NewCM(cfg CMConfig) (*CM, error) {
 	if !ok {
 		return nil, fmt.Errorf("rdmacm: %w: this device has no connection manager that can be reached; use OOB", verbs.ErrNotSupported)
 	}
-	if cfg.Backlog == 0 {
-		cfg.Backlog = defaultBacklog
-	}
+	cfg.Backlog = cmp.Or(cfg.Backlog, defaultBacklog)
 	return &CM{
 		cfg: cfg, nic: ctx.ConnManager(), listeners: make(map[*listening]struct{}),
 		requests: make(map[*cmRequest]struct{}),

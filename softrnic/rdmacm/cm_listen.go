@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 
@@ -182,9 +183,7 @@ func checkType(qp verbs.QP, asked uint8) error {
 }
 
 func (r *cmRequest) Reject(reason string) error {
-	if reason == "" {
-		reason = "no reason given"
-	}
+	reason = cmp.Or(reason, "no reason given")
 	return r.Answer(reason, nil)
 }
 

@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -36,16 +37,10 @@ func (p Params) withDefaults() Params {
 	if p.Access == 0 && !p.NoAccess {
 		p.Access = verbs.RemoteRights
 	}
-	if p.RdAtomic == 0 {
-		p.RdAtomic = defaultRdAtomic
-	}
-	if p.Timeout == 0 {
-		p.Timeout = defaultTimeout
-	}
+	p.RdAtomic = cmp.Or(p.RdAtomic, defaultRdAtomic)
+	p.Timeout = cmp.Or(p.Timeout, defaultTimeout)
 	p.RetryCount, p.RNRRetry = retries(p.RetryCount), retries(p.RNRRetry)
-	if p.MinRNRTimer == 0 {
-		p.MinRNRTimer = defaultMinRNRTimer
-	}
+	p.MinRNRTimer = cmp.Or(p.MinRNRTimer, defaultMinRNRTimer)
 	return p
 }
 

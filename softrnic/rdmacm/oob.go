@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,18 +81,10 @@ func NewOOB(cfg OOBConfig) (*OOB, error) {
 	if cfg.Context == nil {
 		return nil, errors.New("rdmacm: Context is required")
 	}
-	if cfg.Port == 0 {
-		cfg.Port = DefaultPort
-	}
-	if cfg.Handshakes == 0 {
-		cfg.Handshakes = defaultHandshakes
-	}
-	if cfg.Backlog == 0 {
-		cfg.Backlog = defaultBacklog
-	}
-	if cfg.HandshakeTimeout == 0 {
-		cfg.HandshakeTimeout = defaultHandshakeTimeout
-	}
+	cfg.Port = cmp.Or(cfg.Port, DefaultPort)
+	cfg.Handshakes = cmp.Or(cfg.Handshakes, defaultHandshakes)
+	cfg.Backlog = cmp.Or(cfg.Backlog, defaultBacklog)
+	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, defaultHandshakeTimeout)
 	o := &OOB{cfg: cfg, services: make(map[string]*listener), conns: make(map[net.Conn]struct{})}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	if !cfg.Listen.IsValid() {

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -106,9 +107,7 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	if a.MaxDestRdAtomic, err = rdAtomic("MaxDestRdAtomic", a.MaxDestRdAtomic); err != nil {
 		return err
 	}
-	if a.HopLimit == 0 {
-		a.HopLimit = DefaultHopLimit
-	}
+	a.HopLimit = cmp.Or(a.HopLimit, DefaultHopLimit)
 	q.lastNow = now
 	q.rtr, q.state, q.mtu = a, to, uint32(a.PathMTU)
 	q.rsp.start(a)

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -65,9 +66,7 @@ func (c Config) withDefaults() (Config, error) {
 	if int(c.Type) >= len(services) || services[c.Type] == nil {
 		return fail(verbs.ErrNotSupported, "type %v", c.Type)
 	}
-	if c.PortMTU == 0 {
-		c.PortMTU = verbs.MTU1024
-	}
+	c.PortMTU = cmp.Or(c.PortMTU, verbs.MTU1024)
 	if !validMTU(c.PortMTU) {
 		return fail(verbs.ErrInvalid, "PortMTU %d; choose 256, 512, 1024, 2048 or 4096", c.PortMTU)
 	}

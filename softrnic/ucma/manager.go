@@ -1,6 +1,7 @@
 package ucma
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 
@@ -64,12 +65,8 @@ func New(cfg Config) *Manager {
 	if cfg.Quota == nil {
 		cfg.Quota = boundless{}
 	}
-	if cfg.Channels == 0 {
-		cfg.Channels = defaultChannels
-	}
-	if cfg.Listeners == 0 {
-		cfg.Listeners = defaultListeners
-	}
+	cfg.Channels = cmp.Or(cfg.Channels, defaultChannels)
+	cfg.Listeners = cmp.Or(cfg.Listeners, defaultListeners)
 	return &Manager{
 		cfg: cfg, ids: make(map[uint32]*id), channels: make(map[uint32]*channel),
 		conns: make(map[*engine.CMConn]*id), listeners: make(map[*engine.CMListener]*id),

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,9 +66,7 @@ type member struct {
 
 // New makes a pool. It opens no client yet.
 func New(cfg Config) (*Pool, error) {
-	if cfg.Clients == 0 {
-		cfg.Clients = DefaultClients
-	}
+	cfg.Clients = cmp.Or(cfg.Clients, DefaultClients)
 	if cfg.Clients < 1 || cfg.Clients > mostClients {
 		return nil, fmt.Errorf("a pool of %d clients: want 1 to %d", cfg.Clients, mostClients)
 	}

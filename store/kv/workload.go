@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -135,12 +136,8 @@ func (c RunConfig) withDefaults() RunConfig {
 		c.Sizes, c.Value = &own, own.Max
 	}
 	c.Value = max(c.Value, MinValue)
-	if c.Patience == 0 {
-		c.Patience = defaultPatience
-	}
-	if c.ScanLen == 0 {
-		c.ScanLen = defaultScan
-	}
+	c.Patience = cmp.Or(c.Patience, defaultPatience)
+	c.ScanLen = cmp.Or(c.ScanLen, defaultScan)
 	return c
 }
 

@@ -3,6 +3,7 @@
 package apps
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -116,9 +117,7 @@ const SteeredNodes = 1 << 18
 
 // Lookup finds a program by name; "" is forward. The bool is false if there is none.
 func Lookup(name string) (Program, bool) {
-	if name == "" {
-		name = spec.ProgramForward
-	}
+	name = cmp.Or(name, spec.ProgramForward)
 	i := slices.IndexFunc(programs, func(p Program) bool { return p.Name == name })
 	if i < 0 {
 		return Program{}, false

@@ -1,6 +1,7 @@
 package atomiccache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -28,18 +29,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	orDefault := func(v *time.Duration, d time.Duration) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	if c.Max == 0 {
-		c.Max = 65536
-	}
-	orDefault(&c.Budget, 5*time.Second)
-	orDefault(&c.Patience, time.Millisecond)
-	orDefault(&c.HoldOff, 50*time.Millisecond)
-	orDefault(&c.Fresh, 100*time.Microsecond)
+	c.Max = cmp.Or(c.Max, 65536)
+	c.Budget = cmp.Or(c.Budget, 5*time.Second)
+	c.Patience = cmp.Or(c.Patience, time.Millisecond)
+	c.HoldOff = cmp.Or(c.HoldOff, 50*time.Millisecond)
+	c.Fresh = cmp.Or(c.Fresh, 100*time.Microsecond)
 	return c
 }
 

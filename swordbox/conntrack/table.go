@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -42,17 +43,12 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	span := func(v *time.Duration, d time.Duration) {
-		if *v == 0 {
-			*v = d
-		}
-	}
 	number(&c.Connections, 4096)
 	number(&c.Learning, c.Connections)
 	c.Learning = min(c.Learning, 2*c.Connections)
-	span(&c.Idle, 10*time.Minute)
-	span(&c.Quarantine, 30*time.Second)
-	span(&c.Settle, defaultSettle)
+	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
+	c.Quarantine = cmp.Or(c.Quarantine, 30*time.Second)
+	c.Settle = cmp.Or(c.Settle, defaultSettle)
 	if c.OnClose == nil {
 		c.OnClose = func(*Flow) {}
 	}

@@ -1,6 +1,7 @@
 package packetbuffer
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
@@ -145,9 +146,7 @@ func (m *Machine) Spec() pipeline.Part {
 	for _, q := range m.queues {
 		window = max(window, q.ring.Window())
 	}
-	if window == 0 {
-		window = rules.MaxDepth
-	}
+	window = cmp.Or(window, rules.MaxDepth)
 	prefix := ""
 	if m.cfg.Kind.Mode == rules.Published {
 		prefix = "published "

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,17 +40,10 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	orDefault := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	orDefault(&c.MaxMACs, 4096)
-	orDefault(&c.MaxFlows, 4096)
-	orDefault(&c.MaxHeld, 1024)
-	if c.Ageing == 0 {
-		c.Ageing = 5 * time.Minute
-	}
+	c.MaxMACs = cmp.Or(c.MaxMACs, 4096)
+	c.MaxFlows = cmp.Or(c.MaxFlows, 4096)
+	c.MaxHeld = cmp.Or(c.MaxHeld, 1024)
+	c.Ageing = cmp.Or(c.Ageing, 5*time.Minute)
 	return c
 }
 

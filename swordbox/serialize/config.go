@@ -1,6 +1,7 @@
 package serialize
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -73,12 +74,8 @@ func (c Config) withDefaults() Config {
 	if c.RedoTime <= 0 {
 		c.RedoTime = time.Millisecond
 	}
-	if c.Transit == 0 {
-		c.Transit = 10 * time.Millisecond
-	}
-	if c.Words.Budget == 0 {
-		c.Words.Budget = 5 * time.Second
-	}
+	c.Transit = cmp.Or(c.Transit, 10*time.Millisecond)
+	c.Words.Budget = cmp.Or(c.Words.Budget, 5*time.Second)
 	if c.Moving == nil {
 		c.Moving = func(*conntrack.Flow) bool { return true }
 	}

@@ -1,6 +1,7 @@
 package staleflows
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -84,9 +85,7 @@ type Stats struct {
 
 // New makes a Machine with the flows that the former incarnation left in the journal.
 func New(cfg Config) *Machine {
-	if cfg.Idle == 0 {
-		cfg.Idle = defaultIdle
-	}
+	cfg.Idle = cmp.Or(cfg.Idle, defaultIdle)
 	if cfg.Blocked == nil {
 		cfg.Blocked = func(netip.Addr) bool { return false }
 	}

@@ -1,6 +1,7 @@
 package statestore
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
@@ -140,9 +141,7 @@ func (m *Machine) Spec() pipeline.Part {
 	for _, ch := range m.links.All {
 		inFlight = max(inFlight, ch.depth)
 	}
-	if inFlight == 0 {
-		inFlight = rules.MaxDepth
-	}
+	inFlight = cmp.Or(inFlight, rules.MaxDepth)
 	rows := 1
 	for i := range m.counts {
 		rows = max(rows, m.counts[i].Rows)

@@ -1,6 +1,7 @@
 package switchconn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -72,9 +73,7 @@ func New(cfg Config) (*Dialer, error) {
 	if !cfg.IPv4.IsValid() && !cfg.IPv6.IsValid() || cfg.MAC == (wire.MAC{}) {
 		return nil, errors.New("switchconn: the switch needs a MAC and an IP address")
 	}
-	if cfg.LinkMTU == 0 {
-		cfg.LinkMTU = defaultLinkMTU
-	}
+	cfg.LinkMTU = cmp.Or(cfg.LinkMTU, defaultLinkMTU)
 	m, err := cm.New(cm.Config{
 		Rand: rand.New(rand.NewPCG(cfg.Rand.Uint64(), cfg.Rand.Uint64())), GUID: guid(cfg.MAC),
 		ResponseTimeout: responseTimeout, MaxRetries: responseRetries,

@@ -1,6 +1,7 @@
 package switchd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,12 +35,8 @@ func New(cfg Config) (*Daemon, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Queue == 0 {
-		cfg.Queue = 1024
-	}
-	if cfg.Watch == 0 {
-		cfg.Watch = 25 * time.Millisecond
-	}
+	cfg.Queue = cmp.Or(cfg.Queue, 1024)
+	cfg.Watch = cmp.Or(cfg.Watch, 25*time.Millisecond)
 	if cfg.Log == nil {
 		cfg.Log = log.New(io.Discard, "", 0)
 	}

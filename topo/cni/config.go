@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -39,9 +40,7 @@ func parseConfig(stdin []byte) (*Config, error) {
 	if err := json.Unmarshal(stdin, c); err != nil {
 		return nil, types.NewError(types.ErrDecodingFailure, "the network's configuration is no JSON of this plugin", err.Error())
 	}
-	if c.Rack == "" {
-		c.Rack = spec.DefaultName
-	}
+	c.Rack = cmp.Or(c.Rack, spec.DefaultName)
 	if err := spec.CheckName(c.Rack); err != nil {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, "key rack of the network's configuration", err.Error())
 	}

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -122,12 +123,8 @@ func (b *wordBody) Check(at Place) error {
 		}
 	}
 	b.list = list
-	if b.iters == 0 {
-		b.iters = usualIters
-	}
-	if b.span == 0 {
-		b.span = usualSpan
-	}
+	b.iters = cmp.Or(b.iters, usualIters)
+	b.span = cmp.Or(b.span, usualSpan)
 	if at.Quick {
 		b.iters, b.span = b.iters/10, b.span/5
 		b.clients = quickClients(b.clients)

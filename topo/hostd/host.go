@@ -1,6 +1,7 @@
 package hostd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,9 +119,7 @@ func Open(cfg Config) (*Host, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	if cfg.Ifname == "" {
-		cfg.Ifname = spec.HostIfname
-	}
+	cfg.Ifname = cmp.Or(cfg.Ifname, spec.HostIfname)
 	h := &Host{cfg: cfg, log: cfg.Log, stop: make(chan struct{})}
 	if err := h.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("host %s: %w", cfg.Name, err), h.Close())

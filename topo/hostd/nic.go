@@ -1,6 +1,7 @@
 package hostd
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -60,12 +61,8 @@ func (h *Host) setTear(t Tear) error {
 	case t.Pause < 0 || t.For < 0:
 		return control.Errorf(http.StatusBadRequest, "pause %v, for %v: cannot be negative", t.Pause, t.For)
 	}
-	if t.Seed == 0 {
-		t.Seed = h.rack.Seed
-	}
-	if t.Pause == 0 {
-		t.Pause = defaultTearPause
-	}
+	t.Seed = cmp.Or(t.Seed, h.rack.Seed)
+	t.Pause = cmp.Or(t.Pause, defaultTearPause)
 	h.stopTear()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,10 +116,7 @@ func (h *Host) installTears() {
 		if r.Kind != fault.Tear || r.Link != h.self.Name {
 			continue
 		}
-		t := Tear{Probability: r.Probability, Seed: r.Seed, Pause: r.Delay, For: r.For}
-		if t.Probability == 0 {
-			t.Probability = 1
-		}
+		t := Tear{Probability: cmp.Or(r.Probability, 1), Seed: r.Seed, Pause: r.Delay, For: r.For}
 		if err := h.setTear(t); err != nil {
 			h.log.Error("rack file", "fault", r.ID, "error", err)
 		}

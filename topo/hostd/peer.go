@@ -1,6 +1,7 @@
 package hostd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,9 +63,7 @@ func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) err
 	if err != nil {
 		return control.Errorf(http.StatusBadRequest, "%v", err)
 	}
-	if in.Port == 0 {
-		in.Port = perftestpeer.DefaultPort
-	}
+	in.Port = cmp.Or(in.Port, perftestpeer.DefaultPort)
 	var to netip.Addr
 	if in.To != "" {
 		if to, err = h.address(in.To); err != nil {

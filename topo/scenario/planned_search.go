@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -137,10 +138,7 @@ func (x *searcher) turn(n *node) []schedule {
 // rules happens between two steps of the switch. So of several packets between the same two steps,
 // only the first one gets it.
 func (x *searcher) next(s schedule, o *outcomeOf) []act {
-	limit := x.setup.perHalf
-	if limit == 0 {
-		limit = defaultPerHalf
-	}
+	limit := cmp.Or(x.setup.perHalf, defaultPerHalf)
 	var out []act
 	if n := len(s.acts); n > 0 {
 		for _, a := range x.setup.acts() {

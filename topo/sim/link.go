@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -82,9 +83,7 @@ type half struct {
 
 // Connect makes a link between two ports, which must be free.
 func (n *Net) Connect(cfg LinkConfig) *Link {
-	if cfg.Queue == 0 {
-		cfg.Queue = defaultQueue
-	}
+	cfg.Queue = cmp.Or(cfg.Queue, defaultQueue)
 	l := &Link{Name: cfg.Name}
 	l.up = half{link: l, dir: fault.Up, src: cfg.A.Node, dst: cfg.B, cfg: &cfg, fault: cfg.Up, up: true}
 	l.down = half{link: l, dir: fault.Down, src: cfg.B.Node, dst: cfg.A, cfg: &cfg, fault: cfg.Down, up: true}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -114,12 +115,8 @@ type Net struct {
 
 // New returns an empty network at time zero.
 func New(cfg Config) *Net {
-	if cfg.MaxEvents == 0 {
-		cfg.MaxEvents = defaultMaxEvents
-	}
-	if cfg.MaxTime == 0 {
-		cfg.MaxTime = defaultMaxTime
-	}
+	cfg.MaxEvents = cmp.Or(cfg.MaxEvents, defaultMaxEvents)
+	cfg.MaxTime = cmp.Or(cfg.MaxTime, defaultMaxTime)
 	return &Net{cfg: cfg}
 }
 

@@ -1,6 +1,7 @@
 package simrack
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -192,9 +193,7 @@ func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
 
 // Answer refuses the connection for a reason, and sends private data with the rejection.
 func (r *request) Answer(reason string, private []byte) error {
-	if reason == "" {
-		reason = "no reason given"
-	}
+	reason = cmp.Or(reason, "no reason given")
 	r.reply = slices.Clone(private)
 	r.answer(reason)
 	return nil

@@ -1,6 +1,7 @@
 package simrack
 
 import (
+	"cmp"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
@@ -157,13 +158,7 @@ func (h *Host) tear() {
 		if r.Kind != fault.Tear || r.Link != h.Spec.Name {
 			continue
 		}
-		p, pause := r.Probability, r.Delay
-		if p == 0 {
-			p = 1
-		}
-		if pause == 0 {
-			pause = defaultTearPause
-		}
+		p, pause := cmp.Or(r.Probability, 1), cmp.Or(r.Delay, defaultTearPause)
 		t.SetTear(mem.SeededTear(h.rack.seed^uint64(laneTear)<<32^uint64(h.index), p, pause))
 	}
 }

@@ -1,6 +1,7 @@
 package simrack
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -69,21 +70,14 @@ func (o *Options) withDefaults() error {
 		if err := o.Cost.Validate(); err != nil {
 			return err
 		}
-		setDefault(&o.Delay, o.Cost.Link.Delay)
-		setDefault(&o.Rate, o.Cost.Link.Rate)
-		setDefault(&o.Loopback, o.Cost.NIC.Read.Latency.Host/2) // the cost of a READ is that of both directions
-		setDefault(&o.Queue, losslessQueue)
+		o.Delay = cmp.Or(o.Delay, o.Cost.Link.Delay)
+		o.Rate = cmp.Or(o.Rate, o.Cost.Link.Rate)
+		o.Loopback = cmp.Or(o.Loopback, o.Cost.NIC.Read.Latency.Host/2) // the cost of a READ is that of both directions
+		o.Queue = cmp.Or(o.Queue, losslessQueue)
 		return nil
 	}
-	setDefault(&o.Delay, defaultDelay)
+	o.Delay = cmp.Or(o.Delay, defaultDelay)
 	return nil
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 // losslessQueue is so large that no frame is lost. This has the effect of flow control in a RoCE
@@ -114,9 +108,7 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 		return nil, err
 	}
 	r := &Rack{Spec: s, opt: opt, seed: opt.Seed}
-	if r.seed == 0 {
-		r.seed = s.Seed
-	}
+	r.seed = cmp.Or(r.seed, s.Seed)
 	r.net = sim.New(sim.Config{MaxEvents: opt.MaxEvents, MaxTime: opt.MaxTime, Trace: opt.Trace, Cancelled: opt.Cancelled})
 	if opt.Transits {
 		r.transits = newTransits(r)

@@ -132,8 +132,6 @@ func TestMemoryOfQueues(t *testing.T) {
 		{bounded(-1), 0},
 		{bounded(7), 7},
 		{bounded(1 << 40), 1 << 20},
-		{int64(orDefault(0, 5)), 5},
-		{int64(orDefault(3, 5)), 3},
 	} {
 		if c.got != c.want {
 			t.Errorf("%d bytes, want %d", c.got, c.want)

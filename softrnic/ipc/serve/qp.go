@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -43,8 +44,8 @@ func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	sends, recvs := orDefault(a.MaxSendWR, 128), orDefault(a.MaxRecvWR, 128)
-	sge, inline := orDefault(a.MaxSGE, 4), orDefault(a.MaxInline, 256)
+	sends, recvs := cmp.Or(a.MaxSendWR, 128), cmp.Or(a.MaxRecvWR, 128)
+	sge, inline := cmp.Or(a.MaxSGE, 4), cmp.Or(a.MaxInline, 256)
 	queued := bounded(sends)*(wrBytes+bounded(sge)*sgeBytes+bounded(inline)) + bounded(recvs)*(wrBytes+bounded(sge)*sgeBytes)
 	qp, err := made(&x.c.objects, op, kindQP, queued, func() (verbs.QP, error) { return pd.pd.CreateQP(init) })
 	if err != nil {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
@@ -192,7 +193,7 @@ func (x queues) createSRQ(a proto.CreateSRQ) (any, []int, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	n, sge := orDefault(a.Init.MaxWR, 128), orDefault(a.Init.MaxSGE, 4)
+	n, sge := cmp.Or(a.Init.MaxWR, 128), cmp.Or(a.Init.MaxSGE, 4)
 	queued := srqBytes(n, sge)
 	var attr verbs.SRQAttr
 	srq, err := made(&x.c.objects, op, kindSRQ, queued, func() (verbs.SRQ, error) {
@@ -212,13 +213,6 @@ func (x queues) createSRQ(a proto.CreateSRQ) (any, []int, error) {
 	return x.publish(o, srq.Destroy, out, func(b []byte) belled {
 		return &srqPort{srq: e, recv: posts{q: ring.NewQueue(b, slots, slot), slot: slot, maxSGE: sge}}
 	}, func(p *port) { x.c.s.pump.srqs[attr.ID] = p })
-}
-
-func orDefault(v, def int) int {
-	if v == 0 {
-		return def
-	}
-	return v
 }
 
 // bounded limits a number from an application before it is multiplied. The NIC itself refuses

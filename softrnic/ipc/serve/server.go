@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -97,12 +98,8 @@ func Listen(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Spin == 0 {
-		cfg.Spin = defaultSpin
-	}
-	if cfg.HelloWait == 0 {
-		cfg.HelloWait = defaultHelloWait
-	}
+	cfg.Spin = cmp.Or(cfg.Spin, defaultSpin)
+	cfg.HelloWait = cmp.Or(cfg.HelloWait, defaultHelloWait)
 	cfg.Limits = cfg.Limits.withDefaults()
 	base, ok := cfg.Open().(*verbsengine.Context)
 	if !ok {

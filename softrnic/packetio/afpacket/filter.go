@@ -1,6 +1,7 @@
 package afpacket
 
 import (
+	"cmp"
 	"fmt"
 	"unsafe"
 
@@ -40,9 +41,7 @@ func roceFilter(also uint16) []bpf.Instruction {
 // its VLAN tag is shift bytes long. They accept the frame if it is for the NIC; otherwise the
 // instruction behind them is executed next.
 func roceIP(shift uint32, also uint16) []bpf.Instruction {
-	if also == 0 {
-		also = wire.UDPPort
-	}
+	also = cmp.Or(also, wire.UDPPort)
 	ip := uint32(offIPv4) + shift
 	return []bpf.Instruction{
 		/* 0 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(wire.EtherTypeIPv6), SkipTrue: 9},

@@ -1,6 +1,7 @@
 package afpacket
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -58,9 +59,7 @@ func Open(cfg Config) (*Port, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Slots == 0 {
-		cfg.Slots = defaultSlots
-	}
+	cfg.Slots = cmp.Or(cfg.Slots, defaultSlots)
 	// Protocol 0 receives nothing until bind. With another one, frames of other interfaces would be
 	// queued in the meantime.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)

@@ -1,6 +1,7 @@
 package afpacket
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/cilium/ebpf"
@@ -69,9 +70,7 @@ func dropProgram(m Mode, also uint16) asm.Instructions {
 	if m == Switch {
 		return asm.Instructions{asm.Mov.Imm(asm.R0, tcDrop), asm.Return()}
 	}
-	if also == 0 {
-		also = wire.UDPPort
-	}
+	also = cmp.Or(also, wire.UDPPort)
 	return asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1), // LoadAbs and LoadInd expect the context in R6
 		asm.LoadAbs(offType, asm.Half),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,10 +190,7 @@ func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, 
 func injectOne(ctx context.Context, paths spec.Paths, r fault.Rule) (fault.Rule, error) {
 	node, path, in, out := spec.SwitchName, "/faults", any(r), any(&r)
 	if r.Kind == fault.Tear {
-		t := hostd.Tear{Probability: r.Probability, Seed: r.Seed, Pause: r.Delay, For: r.For}
-		if t.Probability == 0 {
-			t.Probability = 1
-		}
+		t := hostd.Tear{Probability: cmp.Or(r.Probability, 1), Seed: r.Seed, Pause: r.Delay, For: r.For}
 		r.ID = tearID(r.Link)
 		node, path, in, out = r.Link, hostd.PathTear, t, nil
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,10 +53,7 @@ const (
 // startTracing makes the three processes record.
 func startTracing(cmd *cobra.Command, f *perfFlags) (*tracing, error) {
 	t := &tracing{from: f.from, to: f.to}
-	n := f.config.Iters
-	if n == 0 {
-		n = tracedIters
-	}
+	n := cmp.Or(f.config.Iters, tracedIters)
 	req := pathtrace.Request{Events: min(n*tracedEvents+tracedSpare, pathtrace.MaxEvents), Ports: []string{f.from, f.to}}
 	for i, name := range []string{f.from, spec.SwitchName, f.to} {
 		var c *control.Client

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,10 +59,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	name := os.Getenv(rackEnv)
-	if name == "" {
-		name = defaultRack
-	}
+	name := cmp.Or(os.Getenv(rackEnv), defaultRack)
 	root.PersistentFlags().String("rack", name, "name of the rack (environment "+rackEnv+")")
 	must(root.RegisterFlagCompletionFunc("rack", completeRacks))
 	root.SetUsageTemplate(plainUsage(root.UsageTemplate()))
