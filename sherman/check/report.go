@@ -2,7 +2,10 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
 // Content is a digest of a set of keys. It does not depend on their order.
@@ -14,15 +17,7 @@ type Content struct {
 // Add adds a key.
 func (c *Content) Add(key uint64) {
 	c.Keys++
-	c.Sum += mix(key)
-}
-
-// mix is the finaliser of splitmix64.
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
+	c.Sum += layout.Mix(key)
 }
 
 // Report is the result of a check.
@@ -75,12 +70,7 @@ func (r *Report) Err() error {
 
 // Has reports whether Problems has a problem of kind k.
 func (r *Report) Has(k Kind) bool {
-	for _, p := range r.Problems {
-		if p.Kind == k {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Kind == k })
 }
 
 // String summarises the report in one line.

@@ -110,10 +110,15 @@ func (t Tag) String() string {
 // server. Several pages share a word. (The published code uses CityHash64. Any other hash works as
 // well.)
 func LockOf(page Addr, words int) int {
-	x := uint64(page.Place()) + 0x9e3779b97f4a7c15
+	return int(Mix(uint64(page.Place())) % uint64(max(words, 1)))
+}
+
+// Mix is a step of splitmix64. It spreads numbers over all bits.
+func Mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return int((x ^ x>>31) % uint64(max(words, 1)))
+	return x ^ x>>31
 }
 
 // TagOf reads a lock word from local memory, into which the NIC has written it in the byte order of

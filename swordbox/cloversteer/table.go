@@ -1,5 +1,7 @@
 package cloversteer
 
+import "github.com/rdmalab/rdmalab/swordbox/pipeline"
+
 // ways is the number of slots that an entry may be in.
 const ways = 4
 
@@ -10,13 +12,8 @@ type id struct {
 	incarnation uint32
 }
 
-// hash is the finaliser of MurmurHash3. It spreads addresses and keys over the buckets.
-func (k id) hash() uint64 {
-	h := k.n ^ uint64(k.incarnation)<<48
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
-}
+// hash spreads addresses and keys over the buckets.
+func (k id) hash() uint64 { return pipeline.Hash(k.n ^ uint64(k.incarnation)<<48) }
 
 // table is a bounded map whose entries do not move. An entry may be in one of four slots; a new
 // entry replaces the least recently used one of the four. newTable allocates all memory.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
@@ -153,7 +154,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	c, set := watching(t, "top=64 unit=line")
 	va := uint64(0)
 	if n := testing.AllocsPerRun(10_000, func() {
-		va = home(va + 1)
+		va = pipeline.Hash(va + 1)
 		c.Observe(nil, &set.All()[0], handler.Target{Opcode: wire.RCReadRequest, VA: va, Length: 1 << 12})
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -189,7 +190,7 @@ func BenchmarkObserve(b *testing.B) {
 	c, set := watching(b, "top=64")
 	va := uint64(0)
 	for b.Loop() {
-		va = home(va + 1)
+		va = pipeline.Hash(va + 1)
 		c.Observe(nil, &set.All()[0], handler.Target{Opcode: wire.RCCmpSwap, VA: va % 1024 * 8, Length: 8})
 	}
 }

@@ -1,5 +1,7 @@
 package hotwords
 
+import "github.com/rdmalab/rdmalab/swordbox/pipeline"
+
 // saving is a Space-Saving table: at most n keys with their counts. It allocates memory only when
 // it is made.
 //
@@ -68,7 +70,7 @@ func (s *saving) clear() {
 // find returns the slot of a key, and its place in the heap. If the key is not in the table, at is
 // -1 and slot is a free slot for it.
 func (s *saving) find(key uint64) (slot uint32, at int) {
-	for i := home(key) & s.mask; ; i = (i + 1) & s.mask {
+	for i := pipeline.Hash(key) & s.mask; ; i = (i + 1) & s.mask {
 		p := s.places[i]
 		if p == 0 {
 			return uint32(i), -1
@@ -84,19 +86,12 @@ func (s *saving) remove(slot uint32) {
 	hole := uint64(slot)
 	for i := (hole + 1) & s.mask; s.places[i] != 0; i = (i + 1) & s.mask {
 		e := &s.heap[s.places[i]-1]
-		if (i-home(e.key))&s.mask >= (i-hole)&s.mask {
+		if (i-pipeline.Hash(e.key))&s.mask >= (i-hole)&s.mask {
 			s.places[hole], e.slot = s.places[i], uint32(hole)
 			hole = i
 		}
 	}
 	s.places[hole] = 0
-}
-
-// home mixes the bits of a key (the finaliser of MurmurHash3).
-func home(x uint64) uint64 {
-	x = (x ^ x>>33) * 0xff51afd7ed558ccd
-	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
 }
 
 // up and down restore the heap around entry i, whose count has changed. up returns the new place of

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
 // counting is a Space-Saving table, or one with a bug.
@@ -23,7 +25,7 @@ func judge(table counting, n int, seed uint64, skew float64) error {
 	exact := make(map[uint64]uint64)
 	const stream = 20_000
 	for range stream {
-		key := home(zipf.Uint64()) // so that equal ranks have different places
+		key := pipeline.Hash(zipf.Uint64()) // so that equal ranks have different places
 		exact[key]++
 		table.add(key, int(key%kinds))
 	}

@@ -132,19 +132,13 @@ func (m *Machine) SetRules(set *rules.Set) {
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-func mix(x uint64) uint64 {
-	x = (x ^ x>>33) * 0xff51afd7ed558ccd
-	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
-}
-
 // tail returns the register of a key; it may be unused. All keys with the same remainder share it
 // (hole 46).
 func (m *Machine) tail(r *rules.Rule, key uint64) *tail {
 	return &m.tails[key%uint64(r.NumRegisters())]
 }
 
-func (m *Machine) was(va uint64) *was { return &m.history[mix(va)%history] }
+func (m *Machine) was(va uint64) *was { return &m.history[pipeline.Hash(va)%history] }
 
 // slab reports whether n bytes can be the length of a node.
 func slab(n uint32) bool {
