@@ -2,6 +2,7 @@ package check
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
@@ -214,12 +215,7 @@ func (c *checker) rest() error {
 
 // foreign reports whether page p belongs to an earlier tree in the same memory.
 func (c *checker) foreign(p *page) bool {
-	for _, f := range c.faults[p.addr.Place()] {
-		if f.Kind == Misplaced {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.faults[p.addr.Place()], func(f Problem) bool { return f.Kind == Misplaced })
 }
 
 // secondLook is called for a page that no chain contains. It reads the left neighbours again, and

@@ -1,6 +1,10 @@
 package cm
 
-import "github.com/rdmalab/rdmalab/softrnic/wire/mad"
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
 
 // outbox sends messages and counts them.
 type outbox struct {
@@ -49,12 +53,10 @@ func (o *outbox) send(on Way, tid uint64, msg mad.Message, out *Actions) {
 // repeat is called when the peer has repeated a message, so this side's last message may be lost.
 // If the last message is of one of the kinds in answers, repeat sends it again.
 func (o *outbox) repeat(c *conn, out *Actions, answers ...mad.Attr) {
-	for _, a := range answers {
-		if c.lastAttr == a {
-			o.stats.Duplicates++
-			o.sendLast(c, out)
-			return
-		}
+	if slices.Contains(answers, c.lastAttr) {
+		o.stats.Duplicates++
+		o.sendLast(c, out)
+		return
 	}
 	o.stats.Strays++
 }

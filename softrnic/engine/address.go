@@ -106,14 +106,7 @@ func (p *port) neighbour(g verbs.GID) (wire.MAC, bool) {
 }
 
 // isMine reports whether g is one of the NIC's addresses.
-func (p *port) isMine(g verbs.GID) bool {
-	for _, own := range p.cfg.GIDs {
-		if own == g {
-			return true
-		}
-	}
-	return false
-}
+func (p *port) isMine(g verbs.GID) bool { return slices.Contains(p.cfg.GIDs, g) }
 
 // destGID returns the GID of a frame's destination.
 func destGID(f *wire.Frame) verbs.GID {

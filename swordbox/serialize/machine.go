@@ -1,6 +1,7 @@
 package serialize
 
 import (
+	"maps"
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -65,9 +66,7 @@ func New(cfg Config) *Machine {
 // SetRules replaces the rules. The machine uses only the hardened rules with action move or
 // atomics. A request in flight ends under the rules under which it was sent.
 func (m *Machine) SetRules(set *rules.Set) {
-	for a, s := range m.byAddr {
-		m.leaving[a] = s
-	}
+	maps.Copy(m.leaving, m.byAddr)
 	clear(m.byAddr)
 	for _, s := range m.servers {
 		s.moves = false

@@ -158,10 +158,8 @@ func (h *holeRun) chain(from layout.Handle) []layout.Handle {
 // node is not in the chain.
 func (h *holeRun) reaches(n layout.Handle, when string) {
 	list := h.chain(1)
-	for _, x := range list {
-		if x == n {
-			return
-		}
+	if slices.Contains(list, n) {
+		return
 	}
 	h.harm("%s node %d, which was acknowledged, is not in the chain %v", when, n, list)
 }

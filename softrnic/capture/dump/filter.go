@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -92,10 +93,5 @@ func (f *Filter) matchPacket(fr *wire.Frame) bool {
 	case len(f.Opcodes) == 0:
 		return true
 	}
-	for _, p := range f.Opcodes {
-		if matchOpcode(p, h.Opcode) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Opcodes, func(p string) bool { return matchOpcode(p, h.Opcode) })
 }
