@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -135,12 +136,7 @@ func Register(s Store) (remove func()) {
 
 // All returns the registered stores, sorted by name.
 func All() []*Store {
-	out := make([]*Store, 0, len(registered))
-	for _, s := range registered {
-		out = append(out, s)
-	}
-	slices.SortFunc(out, func(a, b *Store) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	return slices.SortedFunc(maps.Values(registered), func(a, b *Store) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Names returns the names of the stores for which want returns true; a nil want selects all.

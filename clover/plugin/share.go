@@ -59,13 +59,7 @@ func newClients(cfg clover.Config, o *store.ClientOptions) *clients {
 
 // Open opens one more client. If clients share queue pairs, it joins the newest group, or begins a
 // new one when that group is full.
-func (c *clients) Open(deadline clock.Time) (kv.Store, error) {
-	s, err := c.open(deadline)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
+func (c *clients) Open(deadline clock.Time) (kv.Store, error) { return store.Opened(c.open(deadline)) }
 
 func (c *clients) open(deadline clock.Time) (*clover.Client, error) {
 	if c.share < 2 {

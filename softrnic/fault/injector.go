@@ -269,9 +269,7 @@ func FlipBit(frame []byte, bit int) {
 // line applies the rate of a rule to a frame. The frame leaves when all frames accepted before it
 // have left and its own bits have been sent. ok is false if the backlog is full.
 func (s *ruleState) line(now clock.Time, bytes int) (wait time.Duration, ok bool) {
-	if s.free < now {
-		s.free = now
-	}
+	s.free = max(s.free, now)
 	perByte := float64(8*time.Second) / float64(s.rule.BitsPerSecond)
 	if backlog := float64(s.free.Sub(now)); backlog > perByte*rateQueueBytes {
 		return 0, false

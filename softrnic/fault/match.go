@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"maps"
 	"slices"
 
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
@@ -36,12 +37,7 @@ var oneRMAClasses = map[string]func(*view) bool{
 
 // Classes returns the values of Match.Class.
 func Classes() []string {
-	names := make([]string, 0, len(classes)+len(oneRMAClasses))
-	for _, list := range []map[string]func(*view) bool{classes, oneRMAClasses} {
-		for name := range list {
-			names = append(names, name)
-		}
-	}
+	names := slices.AppendSeq(slices.Collect(maps.Keys(classes)), maps.Keys(oneRMAClasses))
 	slices.Sort(names)
 	return names
 }

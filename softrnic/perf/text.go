@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -99,12 +100,7 @@ func (r *Result) soakText(b *strings.Builder) {
 	fmt.Fprintf(b, "  FETCH_ADD  %8d   sum %d, expected %d\n", s.FetchAdds, s.Sum, s.Expected)
 	fmt.Fprintf(b, "  CMP_SWAP   %8d   took effect %d\n", s.CmpSwaps, s.Swapped)
 	fmt.Fprintf(b, "  verified   %8d bytes, %d atomics\n", r.Verified, r.VerifiedAtomics)
-	names := make([]string, 0, len(r.Counters))
-	for name := range r.Counters {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(r.Counters)) {
 		fmt.Fprintf(b, "  %-26s %+d\n", name, r.Counters[name])
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -64,14 +65,7 @@ var scripts = map[string]script{
 }
 
 // perftestTests returns the names of the tests.
-func perftestTests() []string {
-	var names []string
-	for n := range scripts {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
+func perftestTests() []string { return slices.Sorted(maps.Keys(scripts)) }
 
 // Lengths and numbers in the exchange.
 const (

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -327,12 +328,7 @@ var ErrUndecided = errors.New("the search for an order was not decided")
 // Check returns an error for the first key whose history no order explains. For each key the search
 // visits at most as many states as most says.
 func (h *History) Check(most int) error {
-	keys := make([]uint64, 0, len(h.ops))
-	for k := range h.ops {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(h.ops)) {
 		s := newSearch(needed(h.of(k)), most)
 		switch {
 		case s.found(state{value: absent}):
