@@ -178,10 +178,8 @@ func TestDomainsStay(t *testing.T) {
 // nowhere is far memory that is not there.
 type nowhere struct{}
 
-func (nowhere) Read([]byte, uint64) bool     { return false }
-func (nowhere) Write([]byte, uint64) bool    { return false }
-func (nowhere) Load64(uint64) (uint64, bool) { return 0, false }
-func (nowhere) Store64(uint64, uint64) bool  { return false }
+func (nowhere) Read([]byte, uint64) bool  { return false }
+func (nowhere) Write([]byte, uint64) bool { return false }
 
 // Memory of a program counts as a region, and one that is refused does not.
 func TestFarRegions(t *testing.T) {

@@ -12,8 +12,6 @@ import (
 type Far interface {
 	Read(p []byte, at uint64) bool
 	Write(p []byte, at uint64) bool
-	Load64(at uint64) (v uint64, ok bool)
-	Store64(at, v uint64) bool
 }
 
 // Piece is the memory that a key, an address and a length name, after the checks. It is valid only
@@ -68,12 +66,8 @@ func (p Piece) Write(src []byte, off int) bool {
 // CmpSwap stores swap in the piece, which has 8 bytes, if its value is compare. It returns the
 // original value. All in host byte order.
 func (p Piece) CmpSwap(compare, swap uint64) (old uint64, ok bool) {
-	if p.r.far == nil {
-		return cmpSwap(p.near(), compare, swap), true
-	}
-	at := p.r.start + p.off
-	if old, ok = p.r.far.Load64(at); ok && old == compare {
-		ok = p.r.far.Store64(at, swap)
+	if old, ok = p.load(); ok && old == compare {
+		ok = p.Store64(swap)
 	}
 	return old, ok
 }
@@ -81,12 +75,8 @@ func (p Piece) CmpSwap(compare, swap uint64) (old uint64, ok bool) {
 // FetchAdd adds to the value of the piece, which has 8 bytes, and returns the original value. All
 // in host byte order.
 func (p Piece) FetchAdd(add uint64) (old uint64, ok bool) {
-	if p.r.far == nil {
-		return fetchAdd(p.near(), add), true
-	}
-	at := p.r.start + p.off
-	if old, ok = p.r.far.Load64(at); ok {
-		ok = p.r.far.Store64(at, old+add)
+	if old, ok = p.load(); ok {
+		ok = p.Store64(old + add)
 	}
 	return old, ok
 }
@@ -112,29 +102,24 @@ func (p Piece) MaskedFetchAdd(add, boundary uint64) (old uint64, ok bool) {
 // Store64 writes the piece, which has 8 bytes, at once, so that no peer can read a part of it. v is
 // in host byte order. It returns false if the memory is far memory (see Far) and was unmapped.
 func (p Piece) Store64(v uint64) bool {
-	if p.r.far != nil {
-		return p.r.far.Store64(p.r.start+p.off, v)
+	if p.r.far == nil {
+		binary.NativeEndian.PutUint64(p.near(), v)
+		return true
 	}
-	binary.NativeEndian.PutUint64(p.near(), v)
-	return true
+	b := p.r.table.word[:]
+	binary.NativeEndian.PutUint64(b, v)
+	return p.r.far.Write(b, p.r.start+p.off)
 }
 
 // load returns the word in the piece, which has 8 bytes.
 func (p Piece) load() (uint64, bool) {
-	if p.r.far != nil {
-		return p.r.far.Load64(p.r.start + p.off)
+	if p.r.far == nil {
+		return binary.NativeEndian.Uint64(p.near()), true
 	}
-	return binary.NativeEndian.Uint64(p.near()), true
+	b := p.r.table.word[:]
+	ok := p.r.far.Read(b, p.r.start+p.off)
+	return binary.NativeEndian.Uint64(b), ok
 }
 
 // store writes v to the piece, unless the piece already has this value, which is old.
-func (p Piece) store(old, v uint64) bool {
-	switch {
-	case old == v:
-	case p.r.far != nil:
-		return p.r.far.Store64(p.r.start+p.off, v)
-	default:
-		binary.NativeEndian.PutUint64(p.near(), v)
-	}
-	return true
-}
+func (p Piece) store(old, v uint64) bool { return old == v || p.Store64(v) }

@@ -31,16 +31,6 @@ func (p *pages) Write(b []byte, at uint64) bool {
 	return copy(p.span(at, uint64(len(b))), b) == len(b)
 }
 
-func (p *pages) Load64(at uint64) (uint64, bool) {
-	var b [8]byte
-	ok := p.Read(b[:], at)
-	return binary.NativeEndian.Uint64(b[:]), ok
-}
-
-func (p *pages) Store64(at, v uint64) bool {
-	return p.Write(binary.NativeEndian.AppendUint64(nil, v), at)
-}
-
 // Far memory is named by addresses of the caller's choice, and reached at its own. What is not there
 // is no memory, for reads, writes and atomics.
 func TestFarMemory(t *testing.T) {
@@ -79,7 +69,7 @@ func TestFarMemory(t *testing.T) {
 	if old, ok := word.CmpSwap(5, 9); old != 5 || !ok {
 		t.Errorf("compare: %d, %v", old, ok)
 	}
-	if v, _ := far.Load64(far.at + 8); v != 9 {
+	if v := binary.NativeEndian.Uint64(far.page[8:]); v != 9 {
 		t.Errorf("the word is %d", v)
 	}
 	if b, _ := tab.Locate(r.RKey(), base, 8); b != nil {

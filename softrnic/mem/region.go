@@ -116,16 +116,6 @@ func (r *Region) span(op string, off, n int) ([]byte, error) {
 	return r.buf[off : off+n : off+n], nil
 }
 
-// cmpSwap stores swap in the 8 bytes of word if their value is compare, and returns the original
-// value. Host byte order.
-func cmpSwap(word []byte, compare, swap uint64) uint64 {
-	old := binary.NativeEndian.Uint64(word)
-	if old == compare {
-		binary.NativeEndian.PutUint64(word, swap)
-	}
-	return old
-}
-
 // maskedCmpSwap returns the value of a word after a masked CMP_SWAP.
 func maskedCmpSwap(old, compare, compareMask, swap, swapMask uint64) uint64 {
 	if (old^compare)&compareMask != 0 {
@@ -138,11 +128,4 @@ func maskedCmpSwap(old, compare, compareMask, swap, swapMask uint64) uint64 {
 // field is added without its carry.
 func maskedFetchAdd(old, add, boundary uint64) uint64 {
 	return (old&^boundary + add&^boundary) ^ (old^add)&boundary
-}
-
-// fetchAdd adds to the 8 bytes of word and returns their original value. Host byte order.
-func fetchAdd(word []byte, add uint64) uint64 {
-	old := binary.NativeEndian.Uint64(word)
-	binary.NativeEndian.PutUint64(word, old+add)
-	return old
 }

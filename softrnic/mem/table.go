@@ -48,6 +48,7 @@ type Table struct {
 	nextPD                PD
 	next                  uint64 // lowest virtual address that was not used yet
 	tear                  TearFunc
+	word                  [8]byte // scratch for words of far memory (see Far)
 }
 
 // noRegion is a region that is not valid. lastLocal and lastRemote point to it when they name no

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"sync"
@@ -43,7 +42,6 @@ type guard struct {
 	ask  chan struct{}
 	done chan struct{} // the goroutine sends here at the end of each copy; capacity 1, because the NIC may have stopped waiting
 	late *time.Timer
-	word [8]byte
 	// thread is the number of the thread that makes the copy; 0 means that the goroutine has not begun
 	// the copy.
 	thread atomic.Int64
@@ -167,18 +165,6 @@ func (g *guard) Read(p []byte, at uint64) bool { return g.copy(p, at, false) }
 
 // Write copies p to the address `at`, and reports success.
 func (g *guard) Write(p []byte, at uint64) bool { return g.copy(p, at, true) }
-
-// Load64 reads the word at the address `at`.
-func (g *guard) Load64(at uint64) (uint64, bool) {
-	ok := g.Read(g.word[:], at)
-	return binary.NativeEndian.Uint64(g.word[:]), ok
-}
-
-// Store64 writes the word at the address `at`.
-func (g *guard) Store64(at, v uint64) bool {
-	binary.NativeEndian.PutUint64(g.word[:], v)
-	return g.Write(g.word[:], at)
-}
 
 // stuck counts, by user, the guards of detached programs whose goroutines still wait for a page of
 // the program's memory.

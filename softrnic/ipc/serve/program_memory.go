@@ -3,7 +3,6 @@ package serve
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +30,6 @@ import (
 type programMemory struct {
 	fd    int
 	maps  *os.File
-	word  [8]byte
 	user  uint32 // user of the program
 	stuck *stuck // shared by all clients of the server
 	// guard is made with the first region that needs it; only the goroutine that executes the
@@ -102,18 +100,6 @@ func readAt(fd int, p []byte, at uint64) bool {
 func writeAt(fd int, p []byte, at uint64) bool {
 	n, err := unix.Pwrite(fd, p, int64(at))
 	return err == nil && n == len(p)
-}
-
-// Load64 reads the word at address addr.
-func (m *programMemory) Load64(addr uint64) (uint64, bool) {
-	ok := m.Read(m.word[:], addr)
-	return binary.NativeEndian.Uint64(m.word[:]), ok
-}
-
-// Store64 writes the word at address addr.
-func (m *programMemory) Store64(addr, v uint64) bool {
-	binary.NativeEndian.PutUint64(m.word[:], v)
-	return m.Write(m.word[:], addr)
 }
 
 // maxMaps is the largest number of a program's mappings that a registration examines.

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -354,7 +353,6 @@ func (p *program) closeShares() error {
 type sharedView struct {
 	parts []sharedPart // of consecutive addresses
 	far   mem.Far      // access to what is not shared
-	word  [8]byte
 }
 
 // sharedPart is the memory of a mapping: n bytes from address at of the program on. bytes is nil if
@@ -402,15 +400,3 @@ func (v *sharedView) Read(p []byte, at uint64) bool { return v.copy(p, at, false
 
 // Write copies p to address at, and reports success.
 func (v *sharedView) Write(p []byte, at uint64) bool { return v.copy(p, at, true) }
-
-// Load64 reads the word at address at.
-func (v *sharedView) Load64(at uint64) (uint64, bool) {
-	ok := v.Read(v.word[:], at)
-	return binary.NativeEndian.Uint64(v.word[:]), ok
-}
-
-// Store64 writes the word at address at.
-func (v *sharedView) Store64(at, x uint64) bool {
-	binary.NativeEndian.PutUint64(v.word[:], x)
-	return v.Write(v.word[:], at)
-}
