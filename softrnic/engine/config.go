@@ -40,8 +40,6 @@ type Config struct {
 	// CMTimeout is passed to cm.Config as ResponseTimeout: the time after which the connection manager
 	// repeats a message that was not answered. 0 means the default of that type.
 	CMTimeout uint8
-	// RingBudget is how many entries of one send ring are executed in one Tick. 0 means 4.
-	RingBudget int
 	// RingPaced delays each entry of a send ring by its execution time, and executes at most one entry
 	// of a ring in one Tick. If it is false, the entries of one Tick take effect at once, and the ring
 	// then waits for the sum of their execution times.
@@ -95,7 +93,6 @@ const (
 
 func (c Config) withDefaults() Config {
 	c.LinkMTU = cmp.Or(c.LinkMTU, defaultLinkMTU)
-	c.RingBudget = cmp.Or(c.RingBudget, defaultRingBudget)
 	if len(c.PKeys) == 0 {
 		c.PKeys = []uint16{wire.DefaultPKey}
 	}
@@ -131,8 +128,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("engine config: MAC %v is no unicast address", c.MAC)
 	case c.Loopback < 0:
 		return fmt.Errorf("engine config: Loopback is %v; it cannot be negative", c.Loopback)
-	case c.RingBudget < 0:
-		return fmt.Errorf("engine config: RingBudget is %d; it cannot be negative", c.RingBudget)
 	case c.LinkMTU != 0 && c.LinkMTU < int(verbs.MTU256)+ipv4Overhead:
 		return fmt.Errorf("engine config: link MTU %d cannot hold the smallest path MTU; give at least %d",
 			c.LinkMTU, int(verbs.MTU256)+ipv4Overhead)

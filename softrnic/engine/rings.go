@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// defaultRingBudget is how many entries of one send ring are executed in one Tick by default.
-	defaultRingBudget = 4
+	// ringBudget is how many entries of one send ring are executed in one Tick.
+	ringBudget = 4
 	// maxRingsTick is how many send rings one Tick serves; further ones stay due for the next Tick.
 	maxRingsTick = 64
 )
@@ -134,7 +134,7 @@ func (r *rings) schedule(now clock.Time, qp *QP) {
 	}
 }
 
-// tick executes entries of the rings that are due, at most RingBudget entries of each.
+// tick executes entries of the rings that are due, at most ringBudget entries of each.
 func (r *rings) tick(now clock.Time, e *Engine, out *packetio.Batch) {
 	if r.count == 0 {
 		return
@@ -173,7 +173,7 @@ func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 		ran, _ := g.Run(&h, 1)
 		e.counters.RingEntries += uint64(ran)
 	} else {
-		ran, took := g.Run(&h, e.cfg.RingBudget)
+		ran, took := g.Run(&h, ringBudget)
 		g.busy = now.Add(took)
 		e.counters.RingEntries += uint64(ran)
 		if g.State() == sendring.Ready {

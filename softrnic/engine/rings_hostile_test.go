@@ -249,7 +249,7 @@ func TestEndlessRing(t *testing.T) {
 		_, before, _, _ := loop.RingState()
 		r.e.Tick(r.now, &r.out)
 		_, after, _, _ := loop.RingState()
-		if after-before > defaultRingBudget {
+		if after-before > ringBudget {
 			t.Fatalf("round %d: %d entries in one round", i, after-before)
 		}
 		r.want("the other queue pair", verbs.Success)

@@ -56,9 +56,6 @@ type Config struct {
 	Also uint16
 	// EtherType, in mode Tap, selects frames of this type; 0 means all.
 	EtherType uint16
-	// UseQdisc sends through the interface's queueing discipline: slower, but visible to a tcpdump
-	// on the sending side.
-	UseQdisc bool
 	// Merge sends consecutive RoCEv2 packets or 1RMA messages with the same addresses and UDP ports as
 	// one super-frame, as NICs with segmentation offload do (see packetio.FirstRun). A receiver, or a
 	// capture in between, splits it.

@@ -94,10 +94,8 @@ func (p *Port) setup() error {
 	if err := set(unix.PACKET_VNET_HDR, "PACKET_VNET_HDR"); err != nil {
 		return err
 	}
-	if !p.cfg.UseQdisc {
-		if err := set(unix.PACKET_QDISC_BYPASS, "PACKET_QDISC_BYPASS"); err != nil {
-			p.note("sending through the queueing discipline: %v", err)
-		}
+	if err := set(unix.PACKET_QDISC_BYPASS, "PACKET_QDISC_BYPASS"); err != nil {
+		p.note("sending through the queueing discipline: %v", err)
 	}
 	p.growBuffers()
 	if err := p.attachFilter(); err != nil {
