@@ -14,9 +14,6 @@ const kindItem byte = 0xe1
 // An item is: kind 1, length of the key 1, flags 4, key, data.
 const itemHead = 6
 
-// Overhead returns how many bytes of a value of the table an item takes beside its data.
-func Overhead(key int) int { return itemHead + key }
-
 // Number returns the number under which the table stores the item with a key: a hash of the key.
 func Number(key []byte) uint64 {
 	sum := sha256.Sum256(key)

@@ -1,6 +1,7 @@
 package lookuptable
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -210,8 +211,5 @@ func (a *Action) String() string {
 	if a.Ops&rewrites != 0 {
 		s = strings.TrimSpace("addresses rewritten " + s)
 	}
-	if s == "" {
-		return "unchanged"
-	}
-	return s
+	return cmp.Or(s, "unchanged")
 }

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -177,7 +178,7 @@ func (f *figure) crossings(rows []*figureRow, columns []string) (list []string) 
 			if theirs == "" && a.series != f.base && b.series != f.base {
 				continue
 			}
-			list = append(list, fmt.Sprintf("crossing, %s and %s: ours %s, theirs %s", a.name(), b.series, orNever(ours), orNever(theirs)))
+			list = append(list, fmt.Sprintf("crossing, %s and %s: ours %s, theirs %s", a.name(), b.series, cmp.Or(ours, "never"), cmp.Or(theirs, "never")))
 		}
 	}
 	return list
@@ -186,13 +187,6 @@ func (f *figure) crossings(rows []*figureRow, columns []string) (list []string) 
 // measured reports whether the row has a number of ours.
 func (w *figureRow) measured() bool {
 	return slices.ContainsFunc(w.ours, func(v float64) bool { return !math.IsNaN(v) })
-}
-
-func orNever(s string) string {
-	if s == "" {
-		return "never"
-	}
-	return s
 }
 
 // apart is the smallest ratio at which one series counts as above another.
