@@ -1,6 +1,6 @@
 // Package control is the local control API of the daemons: HTTP and JSON on a unix socket. A
 // handler is a function from a request to a reply. Its error is sent as {"error": …} with a status,
-// and the client returns it as an error again.
+// and the client returns it as an error again. HandleProfile answers a request that all daemons have.
 package control
 
 import (

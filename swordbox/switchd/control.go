@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // none is the type of a request or an answer without a body.
@@ -34,6 +35,7 @@ type none struct{}
 //	GET    /past                 the last packets as pcapng, if the switch keeps them
 //	POST   /trace                records when packets pass: a pathtrace.Request
 //	DELETE /trace                ends the recording, returns a pathtrace.Trace
+//	GET    /profile?for=5s       records a CPU profile: control.HandleProfile
 //	GET    /program              the running program
 //	PUT    /program              replaces the program and its rules
 //	GET    /budget               the resources of a switching chip that the program would need
@@ -74,6 +76,7 @@ func (d *Daemon) Mux() *control.Mux {
 	control.Handle(m, "POST /capture/{name}/end", d.captures.end)
 	m.HandleFunc("GET /past", d.captures.servePast)
 	d.handleTrace(m)
+	control.HandleProfile(m, spec.SwitchName)
 	d.guests.handleGuests(m)
 	d.programs.handle(m)
 	d.programs.handleTables(m)

@@ -15,7 +15,7 @@ import (
 )
 
 // Paths of the control API. A comment has the method, the type of the request if there is one, and
-// after the colon the type of the answer.
+// after the colon the type of the answer. control.HandleProfile has one more path.
 const (
 	PathStatus   = "/status"    // GET: Status
 	PathCounters = "/counters"  // GET: Counters

@@ -59,6 +59,7 @@ func (h *Host) routes() *control.Mux {
 		return none{}, nil
 	})
 	control.Handle(m, "DELETE "+PathTrace, func(*http.Request, none) (pathtrace.Trace, error) { return h.dev.EndTrace(), nil })
+	control.HandleProfile(m, h.self.Name)
 	control.HandleStream(m, "POST "+PathPerf, h.runPerf)
 	control.HandleStream(m, "POST "+PathVerify, h.verify)
 	control.HandleStream(m, "POST "+PathPeer, h.runPeer)

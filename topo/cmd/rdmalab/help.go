@@ -20,7 +20,7 @@ func helpGroups() []helpGroup {
 	return []helpGroup{
 		{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "env", "logs", "down", "compose", "image"}},
 		{"Faults, and their end:", []string{"inject", "faults", "heal", "crash", "restart", "hang", "resume", "link", "partition"}},
-		{"Look:", []string{"top", "capture", "dump", "counters", "switch", "bundle"}},
+		{"Look:", []string{"top", "capture", "dump", "counters", "profile", "switch", "bundle"}},
 		{"Work:", slices.Concat([]string{"perf", "pingpong", "read"}, store.Names(nil), []string{"run", "experiment", "cni"})},
 		{"Without a rack:", []string{"sim", "redn", "version", "completion", "help"}},
 	}

@@ -43,6 +43,7 @@ func commands() []*cobra.Command {
 		pingpongCmd(),
 		readCmd(),
 		countersCmd(),
+		profileCmd(),
 		switchCmd(),
 		simCmd(),
 		topCmd(),

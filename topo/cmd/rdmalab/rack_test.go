@@ -234,6 +234,7 @@ func TestCompletion(t *testing.T) {
 		"res":           "restart",
 		"completion ":   "bash",
 		"--rack x hang": "hang",
+		"prof":          "profile",
 
 		"inject drop --opcode RC_WRITE_L":        "RC_WRITE_LAST\n",
 		"inject drop --opcode RC_ACK,RC_WRITE_L": "RC_ACK,RC_WRITE_LAST\n",

@@ -197,6 +197,11 @@ func completeNodes(cmd *cobra.Command, args []string, _ string) ([]string, cobra
 	return append(hostNames(cmd), spec.SwitchName), cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeAllNodes offers the hosts and the switch for every argument.
+func completeAllNodes(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	return completeNodes(cmd, nil, word)
+}
+
 func hostNames(cmd *cobra.Command) []string {
 	r, _, err := rackOf(cmd)
 	if err != nil {

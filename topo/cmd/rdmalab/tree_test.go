@@ -58,7 +58,7 @@ func unexplained(cmd *cobra.Command) []string {
 
 var (
 	// argument matches an argument whose values are a known set.
-	argument = regexp.MustCompile(`\b(HOST|KIND|FAULT|ID|LINK|SERVER|TEST|SCENARIO)\b`)
+	argument = regexp.MustCompile(`\b(HOST|NODE|KIND|FAULT|ID|LINK|SERVER|TEST|SCENARIO)\b`)
 	// ofRack are flags whose values are names of the rack or of its protocol.
 	ofRack = []string{"from", "to", "on", "link", "host", "opcode", "class", "dir", "output", "mtu", "rack"}
 	// choice matches the help of a flag with a fixed set of values.
@@ -137,6 +137,8 @@ func TestUsageErrors(t *testing.T) {
 		{"clover gett 7", "there are: start stop", true},
 		{"completion bogus", "bash zsh", true},
 		{"clover get", "too few arguments; write: rdmalab clover get KEY", true},
+		{"profile --for 0s", "--for 0s: want a time from 100ms to 10m", true},
+		{"profile cn0 --for 11m", "--for 11m0s: want a time from 100ms to 10m", true},
 		{"clover get 1 2", "too many arguments; write: rdmalab clover get KEY", true},
 		{"faults x", `"x" is too much, rdmalab faults takes no arguments`, true},
 		{"crash cn0 --for 5", `"5" for "--for": it is no duration; write it like 500ms`, true},
