@@ -1,6 +1,9 @@
 package host_test
 
 import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
 	"testing"
@@ -29,18 +32,23 @@ func (byHand) Await(ready func() bool, _ clock.Time) error {
 	return verbs.ErrTimeout
 }
 
-// A READ that has ended keeps its result if the NIC ends before the receive batch does, as when the
-// port fails while answers are sent.
-func TestDownInABatchKeepsResults(t *testing.T) {
-	var nics [2]*host.NIC
-	var procs [2]*host.Process
-	var regions [2]*host.Region
-	for i := range nics {
+// pair is two NICs that do nothing by themselves, with a process and a region each.
+type pair struct {
+	nics    [2]*host.NIC
+	procs   [2]*host.Process
+	regions [2]*host.Region
+	memory  [2][]byte
+}
+
+func newPair(t *testing.T, bytes int) *pair {
+	t.Helper()
+	x, dir := &pair{}, t.TempDir()
+	for i := range x.nics {
 		n, err := host.New(host.Config{
 			NIC: nic.Config{
 				MAC: macs[i], Addr: addr(i), RTT: time.Millisecond, Resolve: func(netip.Addr) (wire.MAC, bool) { return macs[1-i], true },
 			},
-			Executor: executor.Config{RTT: time.Millisecond}, EpochFile: filepath.Join(t.TempDir(), "epoch"),
+			Executor: executor.Config{RTT: time.Millisecond}, EpochFile: filepath.Join(dir, string(rune('a'+i))),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -49,37 +57,54 @@ func TestDownInABatchKeepsResults(t *testing.T) {
 		if err = n.Up(); err != nil {
 			t.Fatal(err)
 		}
-		nics[i] = n
-		if procs[i], err = n.Open(host.ProcessConfig{}); err != nil {
+		x.nics[i] = n
+		if x.procs[i], err = n.Open(host.ProcessConfig{}); err != nil {
 			t.Fatal(err)
 		}
-		if regions[i], err = procs[i].Register(make([]byte, 64), remote); err != nil {
+		x.memory[i] = fill(make([]byte, bytes), uint64(i))
+		if x.regions[i], err = x.procs[i].Register(x.memory[i], remote); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g, err := regions[1].Grant(addr(0), procs[0].PID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	from, err := g.Remote(addr(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c host.Call
-	if err := procs[0].Start(&c, &host.Transfer{Op: onerma.Read, Remote: from, Length: 64, Local: regions[0]}, clock.Never); err != nil {
-		t.Fatal(err)
-	}
-	var request, answer, none packetio.Batch
-	nics[0].Tick(1, &request)
-	for _, f := range request.Frames {
-		nics[1].Frame(1, 0, f, &answer)
-	}
-	for _, f := range answer.Frames {
-		nics[0].Frame(1, 0, f, &none)
-	}
-	nics[0].Down()
-	nics[0].EndBatch(1, &none)
-	if res, err := c.Wait(); err != nil || res.Moved != 64 {
-		t.Fatalf("%d bytes, error %v; want 64 and none", res.Moved, err)
+	return x
+}
+
+// A READ that has ended keeps its result if the NIC ends before the receive batch does, as when the
+// port fails while answers are sent. A READ that has not ended gets ErrClosed.
+func TestDownInABatchKeepsResults(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		x := newPair(t, 128<<10)
+		from := granted(t, x.regions[1], 1, x.procs[0])
+		calls, lengths := make([]host.Call, 1+r.IntN(6)), make([]int, 6)
+		const apart = 20_000
+		for i := range calls {
+			lengths[i] = 1 + r.IntN(apart)
+			tr := host.Transfer{Op: onerma.Read, Remote: from, Offset: uint64(i * apart), Length: lengths[i], Local: x.regions[0], LocalOffset: uint64(i * apart)}
+			if err := x.procs[0].Start(&calls[i], &tr, clock.Never); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var requests, answers, none packetio.Batch
+		x.nics[0].Tick(1, &requests)
+		for _, f := range requests.Frames {
+			x.nics[1].Frame(1, 0, f, &answers)
+		}
+		last := r.IntN(len(answers.Frames) + 1)
+		for i, f := range answers.Frames {
+			if i == last {
+				x.nics[0].Crash()
+			}
+			x.nics[0].Frame(1, 0, f, &none)
+		}
+		x.nics[0].Down()
+		x.nics[0].EndBatch(1, &none)
+		for i := range calls {
+			res, err := calls[i].Wait()
+			arrived := bytes.Equal(x.memory[0][i*apart:][:lengths[i]], x.memory[1][i*apart:][:lengths[i]])
+			if arrived && (err != nil || res.Moved != lengths[i] || res.Delay < 0) || !arrived && !errors.Is(err, verbs.ErrClosed) {
+				t.Errorf("seed %d: READ %d of %d bytes, all arrived: %v: %+v, error %v", seed, i, lengths[i], arrived, res, err)
+			}
+		}
 	}
 }
