@@ -13,9 +13,10 @@ import (
 type Machine struct {
 	nic       *nic.NIC
 	executors []*Executor
-	activity  uint64 // the NIC's Activity after the last call of Frame or Tick
+	activity  uint64 // the NIC's Activity when executors were last called
 	steps     uint64 // how often executors have acted
-	// Ended, if not nil, is called after each call of Frame, EndBatch or Tick in which a command has ended.
+	// Ended, if not nil, is called at the end of Frame, EndBatch and Tick if a command has ended since
+	// the last of these calls.
 	Ended func()
 	// Failed, if not nil, is called with the error of a command that the NIC has refused.
 	Failed func(error)

@@ -34,9 +34,9 @@ var errLead = errors.New("poll the port")
 
 // await waits for cond, first by polling and then by blocking. One application thread at a time is
 // the leader: it polls the port for all waiting threads, for the spin time. The other threads
-// block, and so do patient threads. The leader wakes them when their conditions are true. When its own condition is true, it
-// makes one of them the leader. After the spin time the leader blocks, too, and the progress
-// goroutine polls the port.
+// block, and so do patient threads. The leader wakes them when their conditions are true. When its
+// own condition is true, it makes one of them the leader that is not patient. After the spin time
+// the leader blocks, too. The progress goroutine polls the port while there is no leader.
 func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 	d.enter()
 	d.emptyPolls = 0
@@ -101,8 +101,9 @@ func (p *polls) setSpinner(on bool) {
 // handOver makes another waiting thread the leader, which polls the port for all waiting threads,
 // if there is such a thread that is not patient.
 func (d *Device) handOver() {
-	d.notify()                                     // waiters whose condition is true need not become leader
-	for i, w := range slices.Backward(d.waiting) { // the last waiter ran last: its memory is still in the processor's cache
+	d.notify() // waiters whose condition is true need not become leader
+	// The last waiter ran last: its memory is still in the processor's cache.
+	for i, w := range slices.Backward(d.waiting) {
 		if !patient(w.cond) {
 			d.waiting = slices.Delete(d.waiting, i, i+1)
 			w.result <- errLead

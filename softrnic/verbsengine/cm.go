@@ -48,7 +48,7 @@ func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) e
 type cmCondition struct {
 	ctx     *Context
 	ready   func() bool
-	patient bool // the thread is a listener's, which waits without a deadline
+	patient bool // the thread waits without a deadline: mostly a listener's
 }
 
 // Ready evaluates the condition.
