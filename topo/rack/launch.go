@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // gateFD is the descriptor of the gate in a launched process. The gate is a pipe from which the
@@ -37,8 +41,11 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", node, err), open.Close())
 	}
-	if err = r.keep.adopt(node, cmd.Process.Pid); err == nil {
+	switch err = r.keep.adopt(node, cmd.Process.Pid); {
+	case err == nil:
 		_, err = open.Write([]byte{1})
+	case errors.Is(err, unix.EINVAL) && r.Spec.Priority == spec.PriorityRealtime:
+		err = errRealtime // what a cgroup without real-time runtime answers for such a process
 	}
 	if err = errors.Join(err, open.Close()); err != nil {
 		_ = cmd.Process.Kill() // the process would also end by itself, because its gate is closed

@@ -2,6 +2,7 @@ package rack
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"slices"
 	"testing"
@@ -38,6 +39,25 @@ func TestProcessors(t *testing.T) {
 		}
 		if got := processors(s, "cn0", c.allowed); !slices.Equal(got, c.wantHost) {
 			t.Errorf("%s: host on %v, want %v", c.name, got, c.wantHost)
+		}
+	}
+}
+
+// fullKeeper is a keeper whose cgroups accept no process with real-time priority.
+type fullKeeper struct{ keeper }
+
+func (fullKeeper) adopt(string, int) error {
+	return fmt.Errorf("put process into its cgroup: %w", unix.EINVAL)
+}
+
+// If the cgroup of a node may not have a real-time process, the error says what the rack file asks
+// for.
+func TestACgroupWithoutRealtime(t *testing.T) {
+	for priority, want := range map[string]error{"": unix.EINVAL, spec.PriorityRealtime: errRealtime} {
+		r := starter{&Rack{Spec: &spec.Rack{Priority: priority}, keep: fullKeeper{}}}
+		cmd := exec.Command("sleep", "60")
+		if err := r.launch("ms0", cmd, cmd.Start); !errors.Is(err, want) {
+			t.Errorf("priority %q: %v, want %v", priority, err, want)
 		}
 	}
 }
