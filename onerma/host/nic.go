@@ -264,6 +264,9 @@ func (n *NIC) Stats() (s nic.Stats) {
 // Now returns the time of the NIC's clock.
 func (n *NIC) Now() clock.Time { return n.driver.Now() }
 
+// Control returns the parameters of congestion control.
+func (n *NIC) Control() executor.Config { return n.cfg.Executor }
+
 // Addr returns the address of the NIC.
 func (n *NIC) Addr() netip.Addr { return n.cfg.NIC.Addr }
 

@@ -25,6 +25,9 @@ type ProcessConfig struct {
 	// Gate, if not nil, is called before the process begins a transfer or takes its result. While
 	// it blocks, the process hangs.
 	Gate func()
+	// Control, if not nil, has the parameters of the process's congestion control, instead of those in
+	// the NIC's Config.
+	Control *executor.Config
 }
 
 // Process is a program's access to the NIC. Its methods may be called by several goroutines.
@@ -74,7 +77,11 @@ func (n *NIC) open(cfg ProcessConfig) (*Process, error) {
 		portal.Close()
 		return nil, err
 	}
-	exec, err := executor.New(n.cfg.Executor, portal)
+	control := &n.cfg.Executor
+	if cfg.Control != nil {
+		control = cfg.Control
+	}
+	exec, err := executor.New(*control, portal)
 	if err != nil {
 		portal.Close()
 		keys.Close()

@@ -167,6 +167,8 @@ func (o *outcome) text() string {
 		return fmt.Sprintf("%.3g Gb/s", gbps(o))
 	case o.incast != nil:
 		return fmt.Sprintf("%d bytes have arrived, the last at %v", o.incast.Arrived, o.incast.Last)
+	case o.solo != nil && o.solo.Rack != nil && o.solo.Ramp+o.solo.Fair > 0:
+		return fmt.Sprintf("line rate after %.3g RTT, fair share after %.3g", o.solo.Ramp, o.solo.Fair)
 	case o.solo != nil && o.solo.Rack != nil:
 		return fmt.Sprintf("median %.3g RTT, %.3g in a round trip", o.solo.Median, o.solo.Rack.InTrip)
 	case o.chain != nil:

@@ -79,7 +79,7 @@ type OneRMAResult struct {
 	Rack *OneRMARack
 }
 
-// Times sets the quantiles from the times of transfers, which it sorts.
+// Times sets the quantiles from the times of transfers in the testbed, which it sorts.
 func (r *OneRMAResult) Times(took []time.Duration) { r.Median, r.P99 = quantiles(took) }
 
 // LargeTimes sets the quantiles of large transfers from their times, which it sorts.

@@ -34,6 +34,11 @@ type OneRMARack struct {
 	NewAndRead float64
 	// Phases are the runs of SoloCrash.
 	Phases [3]PhaseGETs
+	// Hosts is how many hosts made READs in SoloRandom, each from Peers others. Window is the
+	// solicitation window of the rack file in bytes. These are of loads in slow motion, in which RTT is
+	// FileRTT.
+	Hosts, Peers int
+	Window       int64
 }
 
 // PhaseGETs has quantiles and the maximum of the times of a run's GETs, in round trips, and how
@@ -43,36 +48,41 @@ type PhaseGETs struct{ Median, P99, Max, Failed float64 }
 // oneRMABody is onerma-figures with its parameters.
 type oneRMABody struct{ figuresBody }
 
-// Check selects figures of oneRMA in the simulator, and of oneRMAOnRack on a rack. On a rack it
-// always adds the figure oneRMATrip, because the round trip that it shows is the unit of all
-// others.
+// Check selects figures of oneRMA in the simulator, and of oneRMAOnRack on a rack. Without
+// --figures, a rack whose file is for slow motion has the figures of oneRMASlow, and another one the
+// others. Check always adds the figure oneRMATrip to the others, because the round trip that it
+// shows is their unit.
 func (b *oneRMABody) Check(at Place) error {
 	if at.On != OnRack {
 		return b.figuresBody.Check(at)
 	}
-	b.all, b.choices = oneRMAOnRack, oneRMARackChoices
+	b.all, b.choices = oneRMAOnRack, slices.Concat(oneRMARackChoices, oneRMASlowChoices)
 	if err := b.figuresBody.Check(at); err != nil {
 		return err
 	}
-	if unit := oneRMATrip(); b.list[0].key != unit.key {
+	slow := func(f figure) bool { return slices.Contains(slowKeys, f.key) }
+	if len(b.keys) == 0 {
+		b.list = slices.DeleteFunc(b.list, func(f figure) bool { return slow(f) != at.Slow })
+	}
+	unit := oneRMATrip()
+	if needs := slices.ContainsFunc(b.list, func(f figure) bool { return !slow(f) }); needs && b.list[0].key != unit.key {
 		b.list = slices.Insert(b.list, 0, unit)
 	}
 	return nil
 }
 
-// oneRMARackChoices says how figures on a rack differ from those of the paper, and which are not measured.
+// oneRMARackChoices says how figures on a rack differ from those of the paper.
 var oneRMARackChoices = []string{
 	"a round trip is the median of READs of 64 bytes by 1RMA, measured alone before each load; it is the unit of all times",
 	"hosts share the processors of this machine, so load is clients or operations in flight, and not a share of a line rate",
 	"RoCEv2: the NICs of the same hosts on the same links; in figures 12 and 13 with a connection for each of the two loads",
-	"10 is not measured: 40 hosts at random share the processors of one machine, and their load is that of the processors",
-	"15 is not measured: the links have no line rate to be reached, and the first window on a rack is 64 operations",
-	"16 is not measured: delays are in the rack file's rtt, which is many times the measured one; virtual time has the figure",
 }
 
 // oneRMAOnRack lists the figures of a rack.
 func oneRMAOnRack(quick bool) []figure {
-	return []figure{oneRMATrip(), oneRMARackGets(quick), oneRMACrash(), oneRMADepth(quick), oneRMARackBeside(quick), oneRMARackMixed(quick), oneRMAKeys()}
+	return slices.Concat([]figure{
+		oneRMATrip(), oneRMARackGets(quick), oneRMACrash(), oneRMADepth(quick), oneRMARackBeside(quick), oneRMARackMixed(quick), oneRMAKeys(),
+	}, oneRMASlow(quick))
 }
 
 // oneRMATrip is the figure with the measured round trip, the unit of the other figures on a rack.

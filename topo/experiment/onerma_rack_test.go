@@ -52,8 +52,40 @@ func TestOneRMAFiguresOfRack(t *testing.T) {
 			t.Errorf("the unit in microseconds is missing:\n%s", text)
 		}
 	}
-	b := &oneRMABody{figuresBody{all: oneRMA, keys: []string{"fig15"}}}
+	b := &oneRMABody{figuresBody{all: oneRMA, keys: []string{"fig16d"}}}
 	if err := b.Check(Place{On: OnRack}); err == nil || !strings.Contains(err.Error(), "rtt fig8 fig9") {
 		t.Error(err)
+	}
+}
+
+// Without --figures, a rack has the figures for which its 1RMA NICs have the parameters. The round trip
+// is measured only for figures whose unit it is.
+func TestOneRMAFiguresInSlowMotion(t *testing.T) {
+	for want, c := range map[string]struct {
+		slow bool
+		keys []string
+	}{
+		"rtt fig8 fig9 fig11 fig12 fig13 fig14": {},
+		"fig10 fig15 fig16":                     {slow: true},
+		"fig16":                                 {keys: []string{"fig16"}},
+		"rtt fig14 fig15":                       {slow: true, keys: []string{"fig15", "fig14"}},
+	} {
+		b := &oneRMABody{figuresBody{all: oneRMA, keys: c.keys}}
+		if err := b.Check(Place{On: OnRack, Slow: c.slow}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(figureKeys(b.list), " "); got != want {
+			t.Errorf("%v: %s, want %s", c, got, want)
+		}
+	}
+	for _, f := range oneRMASlow(false) {
+		for i := range f.cells {
+			if l := f.cells[i].load.(OneRMA); !l.Slow() || l.Span < time.Millisecond {
+				t.Errorf("%s: %s", f.key, l.label())
+			}
+		}
+	}
+	if l := (OneRMA{Kind: SoloSlots}); l.Slow() || SlowMotion(20*time.Millisecond) != 4000 {
+		t.Error("figure 11 is not in slow motion, in which 20 ms stand for 5 us")
 	}
 }

@@ -36,6 +36,7 @@ const (
 	PathVerify = "/verify" // POST VerifyRequest: stream of VerifyItem
 	PathPeer   = "/peer"   // POST PeerRequest: stream of PeerEvent
 	PathRead   = "/read"   // POST ReadRequest: ReadResult
+	PathLoad   = "/load"   // POST perf.Load: perf.LoadResult
 )
 
 // States of a NIC and of an application.

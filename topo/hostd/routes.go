@@ -64,6 +64,7 @@ func (h *Host) routes() *control.Mux {
 	control.HandleStream(m, "POST "+PathVerify, h.verify)
 	control.HandleStream(m, "POST "+PathPeer, h.runPeer)
 	control.Handle(m, "POST "+PathRead, h.read)
+	control.Handle(m, "POST "+PathLoad, h.load)
 	h.app.stores.routes(m)
 	return m
 }

@@ -174,7 +174,7 @@ func (x *experimentRun) run(cmd *cobra.Command) error {
 		return err
 	}
 	if p, ok := platform.(*rackPlatform); ok {
-		at.Hosts = len(p.hosts)
+		at.Hosts, at.Slow = len(p.hosts), p.rack.OneRMA != nil && slowFit(p.rack.OneRMA) == nil
 	}
 	if err := x.body.Check(at); err != nil {
 		return asUse(err)

@@ -52,6 +52,9 @@ func (p *rackPlatform) OneRMA(ctx context.Context, l experiment.OneRMA) (out exp
 	if err := p.box.set(ctx, &experiment.Switch{}, nil, ""); err != nil {
 		return out, err
 	}
+	if l.Slow() {
+		return p.slow(ctx, &l)
+	}
 	r := &soloRun{rackPlatform: p}
 	unit, err := r.soloLatency(ctx, experiment.WaySolo, soloBytes) // again: the machine's speed changes
 	if err != nil {

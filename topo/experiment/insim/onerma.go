@@ -23,13 +23,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// The paper's testbed: links of 100 Gbit/s, and a round trip of 5 µs, in which a link is passed
-// four times. soloDelay is a quarter of the round trip less 250 ns, about the time of a frame's
-// bytes. soloSlots and soloDemandSlots are numbers of command slots.
+// soloSlots and soloDemandSlots are numbers of command slots. The first three constants are those of
+// the paper's testbed.
 const (
-	soloRTT                    = 5 * time.Microsecond
-	soloRate                   = 100_000_000_000
-	soloDelay                  = soloRTT/4 - 250*time.Nanosecond
+	soloRTT                    = experiment.OneRMARTT
+	soloRate                   = experiment.OneRMARate
+	soloDelay                  = experiment.OneRMALinkDelay
 	soloSlots, soloDemandSlots = 256, 512
 	// soloFrame is the length of a frame with the data of an operation.
 	soloFrame = onerma.MaxOp + onerma.Overhead + 18

@@ -1,0 +1,402 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+const (
+	// slowestRTT is the least rtt of a rack file for slow motion. With a smaller one, the time slices of
+	// other processes would be a large part of a round trip. slowWindow is the largest window: with a
+	// larger one, no READ waits for it.
+	slowestRTT = 10 * time.Millisecond
+	slowWindow = 128 << 10
+	// slowLeastHosts is how many hosts figure 10 needs.
+	slowLeastHosts = 6
+	// slowNeighbours bounds the neighbours (ARP) of all hosts together that borrowing memory needs. The
+	// kernel of this machine has by default at most 1,024, for all its network namespaces.
+	slowNeighbours = 800
+	// slowSetup and slowSetupPeer are the time to borrow memory of no peer and of each peer.
+	slowSetup, slowSetupPeer = time.Second, 50 * time.Millisecond
+	// slowTail is how long READs may take after the last one has begun, in round trips.
+	slowTail = 100
+	// slowEndless is how many READs an endless flow has in flight: more than a link can carry.
+	slowEndless = 64
+	// slowSecond is when the second flow of figure 15 begins, in round trips.
+	slowSecond = 80
+	// slowRules begins the names of the fault rules.
+	slowRules = "slow-motion-"
+)
+
+// slowFit returns an error if the 1RMA NICs of a rack do not have the parameters for slow motion.
+func slowFit(o *spec.OneRMA) error {
+	if o.RTT >= slowestRTT && o.Dispatch == 2*o.RTT && o.Timeout == 4*o.RTT && o.Window <= slowWindow {
+		return nil
+	}
+	return fmt.Errorf("onerma of the rack file has rtt %v, dispatch %v, timeout %v and window %s; slow motion needs an rtt of at least %v, a dispatch of 2 and a timeout of 4 of it, and a window up to %s: use %s",
+		o.RTT, o.Dispatch, o.Timeout, spec.FormatSize(o.Window), slowestRTT, spec.FormatSize(slowWindow), experiment.SlowRack)
+}
+
+// slowRun is a measurement in slow motion.
+type slowRun struct {
+	*rackPlatform
+	*experiment.OneRMA
+	rtt time.Duration // of the rack file
+}
+
+// slow measures a load in slow motion. Its fault rules end with it, also after an interrupt.
+func (p *rackPlatform) slow(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
+	if err := slowFit(p.rack.OneRMA); err != nil {
+		return out, err
+	}
+	r := &slowRun{rackPlatform: p, OneRMA: l, rtt: p.rack.OneRMA.RTT}
+	out.Rack = &experiment.OneRMARack{RTT: r.rtt, FileRTT: r.rtt, Window: p.rack.OneRMA.Window}
+	if p.box.free == nil {
+		p.box.free = outlive(p.cmd)
+	}
+	if err := r.heal(); err != nil { // of a run that was killed
+		return out, err
+	}
+	defer func() { err = errors.Join(err, r.heal()) }()
+	if err := r.inject(ctx); err != nil {
+		return out, err
+	}
+	switch l.Kind {
+	case experiment.SoloRandom:
+		return out, r.random(ctx, &out)
+	case experiment.SoloDemand:
+		return out, r.demand(ctx, &out)
+	}
+	return out, r.ramp(ctx, &out)
+}
+
+// times returns a number of round trips as a time. real converts a time of the testbed, testbed does
+// the opposite.
+func (r *slowRun) times(trips float64) time.Duration { return time.Duration(trips * float64(r.rtt)) }
+func (r *slowRun) real(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * experiment.SlowMotion(r.rtt))
+}
+
+func (r *slowRun) testbed(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / experiment.SlowMotion(r.rtt))
+}
+
+// line returns the line rate in bits per second.
+func (r *slowRun) line() float64 { return experiment.OneRMARate / experiment.SlowMotion(r.rtt) }
+
+// switchControl returns the control client of the switch.
+func (r *slowRun) switchControl() *control.Client {
+	return control.NewClient(spec.PathsOf(r.rack.Name).Socket(spec.SwitchName))
+}
+
+// rules returns the fault rules of a link: its rate, and its delay with the load's jitter, which is
+// the largest random delay.
+func (r *slowRun) rules(link string) []fault.Rule {
+	jitter := r.real(r.Jitter) / 2
+	return []fault.Rule{
+		{ID: slowRules + "rate-" + link, Link: link, Kind: fault.Rate, BitsPerSecond: int64(r.line())},
+		{ID: slowRules + "delay-" + link, Link: link, Kind: fault.Delay, Delay: r.real(experiment.OneRMALinkDelay) + jitter, Jitter: jitter},
+	}
+}
+
+// inject installs the fault rules of all links.
+func (r *slowRun) inject(ctx context.Context) error {
+	var list []fault.Status
+	box := r.switchControl()
+	if err := ask(ctx, box, spec.SwitchName, http.MethodGet, "/faults", nil, &list); err != nil {
+		return err
+	}
+	for _, f := range list {
+		if f.State == fault.Active {
+			return fmt.Errorf("the links have faults, like %s, which would change the network: end them by `rdmalab heal`", f.ID)
+		}
+	}
+	for _, link := range r.rack.HostNames() {
+		for _, rule := range r.rules(link) {
+			if err := ask(ctx, box, spec.SwitchName, http.MethodPost, "/faults", rule, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// heal ends the fault rules. An interrupt does not end its requests.
+func (r *slowRun) heal() error {
+	ctx := context.WithoutCancel(r.cmd.Context())
+	var list []fault.Status
+	box := r.switchControl()
+	if err := ask(ctx, box, spec.SwitchName, http.MethodGet, "/faults", nil, &list); err != nil {
+		return fmt.Errorf("the links keep their faults; `rdmalab heal` ends them: %w", err)
+	}
+	var errs []error
+	for _, f := range list {
+		if strings.HasPrefix(f.ID, slowRules) {
+			errs = append(errs, ask(ctx, box, spec.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(f.ID), nil, nil))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// slowLoad is a load of one host.
+type slowLoad struct {
+	host string
+	perf.Load
+}
+
+// load returns the load of a host that reads from others. begin and end are in round trips after the
+// common time start.
+func (r *slowRun) load(host string, to []string, start time.Time, begin, end float64) slowLoad {
+	at := func(trips float64) int64 { return start.Add(r.times(trips)).UnixNano() }
+	return slowLoad{host, perf.Load{
+		To: to, RoCE: r.Way == experiment.WayRoCE, Size: onerma.MaxOp, Begin: at(begin), End: at(end), Last: at(end + slowTail),
+		LoadControl: perf.LoadControl{First: r.First, TotalDelay: r.TotalDelay},
+	}}
+}
+
+// start returns a time at which loads can begin that read from n hosts each.
+func (r *slowRun) start(n int) time.Time {
+	return time.Now().Add(slowSetup + time.Duration(n)*slowSetupPeer)
+}
+
+// all runs loads at the same time. If one fails, all end, and all returns its error.
+func (r *slowRun) all(ctx context.Context, loads []slowLoad) ([]perf.LoadResult, error) {
+	out := make([]perf.LoadResult, len(loads))
+	hosts := make([]string, len(loads))
+	for i := range loads {
+		hosts[i] = loads[i].host
+		loads[i].Seed = uint64(i + 1)
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	err := atOnce(hosts, func(i int, host string) error {
+		client, err := hostControl(r.cmd, host)
+		if err == nil {
+			err = withNode(client.Call(ctx, http.MethodPost, hostd.PathLoad, &loads[i].Load, &out[i]), host)
+		}
+		if err != nil {
+			fail(err)
+		}
+		return err
+	})
+	if err != nil {
+		err = context.Cause(ctx)
+	}
+	return out, err
+}
+
+// arrivals returns how many READs a host begins in a second, so that its load is the share r.Load
+// of the line rate.
+func (r *slowRun) arrivals() float64 { return r.Load * r.line() / 8 / onerma.MaxFrame }
+
+// slowPeers returns the hosts that host number i reads from: all others, or, if they are too many
+// for slowNeighbours, some that follow it in the list. Each host is read by as many.
+func slowPeers(hosts []string, i int) (to []string) {
+	n := len(hosts) - 1
+	if len(hosts)*n > slowNeighbours {
+		n = slowNeighbours / len(hosts) / 2 // a host also has those as neighbours that read from it
+	}
+	for k := range n {
+		to = append(to, hosts[(i+1+k)%len(hosts)])
+	}
+	return to
+}
+
+// random measures READs of all hosts from random others.
+func (r *slowRun) random(ctx context.Context, out *experiment.OneRMAResult) error {
+	hosts := r.hosts[:min(len(r.hosts), r.Hosts)]
+	if len(hosts) < slowLeastHosts {
+		return fmt.Errorf("%d compute hosts are too few for random traffic, which needs %d: use %s", len(hosts), slowLeastHosts, experiment.SlowRack)
+	}
+	for _, name := range hosts {
+		if h, _, ok := r.rack.Host(name); ok && h.Memory == 0 {
+			return fmt.Errorf("%s lends no memory to RoCEv2; give the compute hosts some (memory: 1MiB), as in %s", name, experiment.SlowRack)
+		}
+	}
+	start := r.start(len(slowPeers(hosts, 0)))
+	span := float64(r.Span) / float64(experiment.OneRMARTT)
+	var loads []slowLoad
+	for i, host := range hosts {
+		l := r.load(host, slowPeers(hosts, i), start, 0, 2*span) // the first half is not counted
+		l.Rate = r.arrivals()
+		loads = append(loads, l)
+	}
+	results, err := r.all(ctx, loads)
+	if err != nil {
+		return err
+	}
+	from, err := slowFrom(results, start.Add(r.times(span)), start.Add(r.times(1.5*span)))
+	if err != nil {
+		return err
+	}
+	s := slowSum(results, from, loads[0].End, loads[0].Last)
+	out.Rack.Hosts, out.Rack.Peers = len(hosts), len(loads[0].To)
+	r.fill(&s, out)
+	out.Goodput /= float64(len(hosts))
+	return nil
+}
+
+// demand measures a client that begins READs at random times, without congestion control. A READ
+// that fails is not tried again.
+func (r *slowRun) demand(ctx context.Context, out *experiment.OneRMAResult) error {
+	start := r.start(1)
+	span := float64(r.Span) / float64(experiment.OneRMARTT)
+	l := r.load(r.hosts[0], []string{r.to}, start, 0, 1.5*span) // the first third is not counted
+	l.Rate, l.Open = r.arrivals(), true
+	results, err := r.all(ctx, []slowLoad{l})
+	if err != nil {
+		return err
+	}
+	from, err := slowFrom(results, start.Add(r.times(span/2)), start.Add(r.times(span)))
+	if err != nil {
+		return err
+	}
+	s := slowSum(results, from, l.End, l.End)
+	r.fill(&s, out)
+	return nil
+}
+
+// ramp measures after how many round trips a flow has the line rate, and after how many a second one
+// has its share. In SoloRamp the second flow is that of another client of the same server, in
+// SoloLocal one of another process of the same client, from another server.
+func (r *slowRun) ramp(ctx context.Context, out *experiment.OneRMAResult) error {
+	if len(r.hosts) < 2 {
+		return errors.New("a second flow needs two compute hosts")
+	}
+	start := r.start(1)
+	end := slowSecond + float64(r.Span)/float64(experiment.OneRMARTT)
+	client, server := r.hosts[1], r.to
+	if r.Kind == experiment.SoloLocal {
+		client, server = r.hosts[0], r.hosts[1]
+	}
+	loads := []slowLoad{r.load(r.hosts[0], []string{r.to}, start, 0, end), r.load(client, []string{server}, start, slowSecond, end)}
+	for i := range loads {
+		loads[i].Depth = slowEndless
+	}
+	results, err := r.all(ctx, loads)
+	if err != nil {
+		return err
+	}
+	out.Ramp = r.lineAfter(&results[0], min(results[1].Began, loads[1].Begin))
+	out.Fair = r.fairAfter(results, loads[0].End)
+	return nil
+}
+
+// slowFrom returns when counting begins: at the time from, or as much later as the last host was
+// late. A host that began after latest is an error.
+func slowFrom(results []perf.LoadResult, from, latest time.Time) (int64, error) {
+	at := from.UnixNano()
+	for i := range results {
+		at = max(at, results[i].Began)
+	}
+	if at > latest.UnixNano() {
+		return 0, errors.New("a host was not ready in time, because this machine is busy")
+	}
+	return at, nil
+}
+
+// slowTotal has what happened to READs, in all hosts of a load.
+type slowTotal struct {
+	took                           []time.Duration // of READs that succeeded and ended before last
+	moved                          int             // READs that succeeded and ended before until
+	span                           time.Duration   // from the first to the end of counting moved
+	all, failed, dispatch, retried int
+}
+
+// slowSum counts the READs that ended between two times. Those that ended until last have only
+// their times counted, and their failures.
+func slowSum(results []perf.LoadResult, from, until, last int64) (s slowTotal) {
+	s.span = time.Duration(until - from)
+	for i := range results {
+		for _, x := range results[i].Samples {
+			if x.At < from || x.At >= last {
+				continue
+			}
+			s.all++
+			s.retried += x.Retries
+			if x.Status != "" {
+				s.failed++
+				if x.Status == nic.DispatchTimeout.String() || x.Status == perf.LoadShed {
+					s.dispatch++
+				}
+				continue
+			}
+			s.took = append(s.took, x.Took)
+			if x.At < until {
+				s.moved++
+			}
+		}
+	}
+	return s
+}
+
+// fill sets the fields of a result.
+func (r *slowRun) fill(s *slowTotal, out *experiment.OneRMAResult) {
+	for i := range s.took {
+		s.took[i] = r.testbed(s.took[i])
+	}
+	out.Times(s.took)
+	all := float64(max(1, s.all+s.retried))
+	out.Goodput = float64(s.moved*onerma.MaxOp*8) / s.span.Seconds() / r.line()
+	out.Retried, out.Dispatch = float64(s.failed+s.retried)/all, float64(s.dispatch)/all
+	out.Rack.InTrip = float64(s.moved) / (float64(s.span) / float64(r.rtt))
+}
+
+// moved returns how many READs of a result succeeded between two times.
+func moved(l *perf.LoadResult, from, until int64) (n int) {
+	for _, x := range l.Samples {
+		if x.Status == "" && x.At >= from && x.At < until {
+			n++
+		}
+	}
+	return n
+}
+
+// Steps and shares of figure 15, as in virtual time: the rate is measured over rampStep round trips,
+// and rates of two flows over fairStep.
+const (
+	rampStep, fairStep = 2, 5
+	rampLine           = 0.9
+	fairShare          = 0.8
+)
+
+// lineAfter returns after how many round trips a flow has the line rate; 0 means not until a time.
+func (r *slowRun) lineAfter(l *perf.LoadResult, until int64) float64 {
+	step := r.times(rampStep)
+	for n := 1; l.Began+int64(n)*int64(step) <= until; n++ {
+		at := l.Began + int64(n)*int64(step)
+		got := moved(l, at-int64(step), at)
+		if float64(got*onerma.MaxFrame*8)/step.Seconds()/r.line() >= rampLine {
+			return float64(n * rampStep)
+		}
+	}
+	return 0
+}
+
+// fairAfter returns after how many round trips of the second flow the slower one has fairShare of
+// the rate of the faster one; 0 means not until a time.
+func (r *slowRun) fairAfter(flows []perf.LoadResult, until int64) float64 {
+	step := int64(r.times(fairStep))
+	for n := int64(1); flows[1].Began+n*step <= until; n++ {
+		at := flows[1].Began + n*step
+		a, b := moved(&flows[0], at-step, at), moved(&flows[1], at-step, at)
+		if a+b > 0 && float64(min(a, b)) >= fairShare*float64(max(a, b)) {
+			return float64(n * fairStep)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,140 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/papers"
+)
+
+// The network of the paper's testbed: links of 100 Gbit/s, and a round trip of 5 µs, in which a link
+// is passed four times. OneRMALinkDelay is a quarter of the round trip less 250 ns, about the time of
+// a frame's bytes. A rack in slow motion has the same network with all times multiplied by
+// SlowMotion.
+const (
+	OneRMARTT       = oneRMARTT
+	OneRMARate      = 100_000_000_000
+	OneRMALinkDelay = OneRMARTT/4 - 250*time.Nanosecond
+)
+
+// SlowMotion returns the number by which the times of the testbed are multiplied on a rack with
+// this round trip.
+func SlowMotion(rtt time.Duration) float64 { return float64(rtt) / float64(OneRMARTT) }
+
+// SlowRack is the rack file for the figures in slow motion.
+const SlowRack = "topo/racks/onerma-slow.yaml"
+
+// slowKinds are the kinds of OneRMA that a rack measures in slow motion. The times of their loads
+// are those of the testbed.
+var slowKinds = map[string]bool{SoloRandom: true, SoloRamp: true, SoloLocal: true, SoloDemand: true}
+
+// Slow reports whether a rack measures the load in slow motion.
+func (l *OneRMA) Slow() bool { return slowKinds[l.Kind] }
+
+// oneRMASlowChoices says what figures in slow motion are.
+var oneRMASlowChoices = []string{
+	"10, 15 and 16: slow motion. Faults of the links (delay, rate) make a network whose round trip is the rtt of the rack file",
+	"there, a link sends 62,500 bytes in a round trip, as in the testbed, and delays a frame by a quarter of the round trip less its bytes",
+	"there, the unit is the rtt of the rack file, and not a measured time; the NICs do not know the rate of their links",
+}
+
+// slowKeys are the keys of figures in slow motion.
+var slowKeys = []string{"fig10", "fig15", "fig16"}
+
+// oneRMASlow lists the figures in slow motion.
+func oneRMASlow(quick bool) []figure {
+	return []figure{oneRMASlowRandom(quick), oneRMASlowRamp(quick), oneRMASlowJitter(quick)}
+}
+
+// slowHosts is the number of hosts of figure 10, if the rack has so many.
+const slowHosts = 40
+
+// oneRMASlowRandom is figure 10 on a rack: uniform random traffic.
+func oneRMASlowRandom(quick bool) figure {
+	f := figure{
+		key: "fig10", title: "slow motion: time of READs of 4 KB from random hosts (Poisson arrivals), by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f",
+		why: []string{
+			"the authors show 40 hosts beside RDMA and a software NIC, as slowdown without numbers: close to RDMA at all loads",
+			"here up to 40 compute hosts, with a connection of RoCEv2 to each host that a host reads from",
+			"of more than 28 hosts each reads from some others: the kernel has at most 1,024 neighbours in all hosts together",
+		},
+	}
+	for _, load := range []string{"10", "50", "70", "80"} {
+		l := OneRMA{Kind: SoloRandom, Hosts: slowHosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
+		f.cells = append(f.cells, onBoth(l, load, panelMedian, panelP99)...)
+		for _, s := range bothWays {
+			l.Way = s.way
+			f.cells = append(f.cells, figureCell{panel: "goodput, % of the line rate", series: s.name, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Goodput }})
+		}
+		l.Way = WaySolo
+		f.cells = append(f.cells,
+			figureCell{panel: "tried again, %", series: seriesSolo, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Retried }},
+			figureCell{panel: "hosts", series: "compute hosts", x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return float64(o.solo.Rack.Hosts) }},
+			figureCell{panel: "hosts", series: "a host reads from", x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return float64(o.solo.Rack.Peers) }},
+		)
+	}
+	return f
+}
+
+// oneRMASlowRamp is figure 15 on a rack: convergence and fairness.
+func oneRMASlowRamp(quick bool) figure {
+	data := papers.MustLoad("onerma/fig15")
+	f := figure{
+		key: "fig15", title: "slow motion: round trips until a flow has the line rate, and until a second flow has its fair share", x: data.X, unit: data.Unit, format: "%.0f",
+		why: []string{
+			"the authors' window is 15 at the line rate, and they do not give the first one; the hosts of a rack begin with 64",
+			"without the local signal the target is the sum of both, 2 RTT; the authors do not give theirs, nor which flows are 20 times slower",
+			fmt.Sprintf("0: not within %d round trips", SlowLongest(quick)),
+		},
+	}
+	for _, first := range []string{"15", "64"} {
+		for _, total := range []bool{false, true} {
+			name := "both signals"
+			if total {
+				name = "without the local signal"
+			}
+			l := OneRMA{Kind: SoloRamp, First: number(first), TotalDelay: total, Span: time.Duration(SlowLongest(quick)) * OneRMARTT}
+			f.cells = append(f.cells,
+				figureCell{panel: "line rate", series: name, their: "1RMA", x: first, theirs: at(data, "line rate", name, first, 1), load: l, value: func(o *outcome) float64 { return o.solo.Ramp }},
+				figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: at(data, "fair share", name, first, 1), load: l, value: func(o *outcome) float64 { return o.solo.Fair }},
+			)
+			l.Kind = SoloLocal
+			f.cells = append(f.cells, figureCell{panel: "fair share of a process", series: name, x: first, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Fair }})
+		}
+	}
+	return f
+}
+
+// SlowLongest returns how many round trips a rate of figure 15 is waited for on a rack.
+func SlowLongest(quick bool) int {
+	if quick {
+		return 50
+	}
+	return 250
+}
+
+// oneRMASlowJitter is figure 16 on a rack: goodput under jitter.
+func oneRMASlowJitter(quick bool) figure {
+	f := figure{
+		key: "fig16", title: "slow motion: goodput of a client without congestion control, by the largest random delay of a frame on its links",
+		x: "largest delay of a frame on a link, % of RTT", unit: "%, KB", format: "%.1f",
+		why: []string{
+			"the authors give curves: goodput falls with jitter, and less with a larger window; what is shed has mostly waited too long to be dispatched",
+			"the window is that of the rack file: figures for several windows need several racks",
+		},
+	}
+	for _, jitter := range few([]string{"0", "10", "25", "50"}, quick) {
+		l := OneRMA{
+			Kind: SoloDemand, Hosts: 1, Load: 1, Jitter: time.Duration(number(jitter) * float64(OneRMARTT) / 100), Span: oneRMASpan(quick, time.Millisecond),
+		}
+		cell := func(series string, value func(*OneRMAResult) float64) {
+			f.cells = append(f.cells, figureCell{series: series, x: jitter, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return value(o.solo) }})
+		}
+		cell("goodput, % of the line rate", func(r *OneRMAResult) float64 { return 100 * r.Goodput })
+		cell("shed, DISPATCH_TIMEOUT", func(r *OneRMAResult) float64 { return 100 * r.Dispatch })
+		cell("shed, other", func(r *OneRMAResult) float64 { return 100 * (r.Retried - r.Dispatch) })
+		cell("window of the rack file, KB", func(r *OneRMAResult) float64 { return float64(r.Rack.Window) / 1024 })
+	}
+	return f
+}
