@@ -23,13 +23,17 @@ var oneRMAFigures = Experiment{
 		"\n" +
 		"On a rack with `onerma: {}` in its rack file and the hosts of the store kvcs (a metadata host and memory servers),\n" +
 		"the same NIC, software and store run in the daemons of the hosts, and RoCEv2 beside them on the same links. The\n" +
-		"unit is a round trip, measured before each load. --figures chooses among:\n\n" +
+		"unit is a round trip, measured before each load. Figures 10, 15 and 16 need a network whose round trip and rate\n" +
+		"are known. onerma-figures makes it by faults of the links, in slow motion: a round trip is the rtt of the rack\n" +
+		"file, and a link sends 62,500 bytes in it. The rack file " + SlowRack + " is for these figures, and\n" +
+		"figure 16 is for the window in the rack file. Without --figures, such a rack has these three, and another one the\n" +
+		"others. The faults end with each measurement. --figures chooses among:\n\n" +
 		figureList(oneRMAOnRack) +
 		"\n" +
 		"REKEY is the operation by which the owner of a memory region replaces the region's key. The authors give the shapes\n" +
 		"of curves, and few numbers. Where the paper does not say enough, the model makes a choice:\n\n" +
 		"  " + strings.Join(oneRMAChoices, "\n  ") + "\n",
-	Sim: "1 min with two processors", Rack: "2 min, with --quick 1 min", Target: "memory of READs, WRITEs and keys; its NIC crashes in figure 9", Cost: "connectx5",
+	Sim: "1 min with two processors", Rack: "2 min, with --quick 1 min; in slow motion 8 min, with --quick 4 min", Target: "memory of READs, WRITEs and keys; its NIC crashes in figure 9", Cost: "connectx5",
 	New: func() Body { return &oneRMABody{figuresBody{all: oneRMA, choices: oneRMAChoices}} },
 }
 

@@ -80,7 +80,7 @@ func TestOneRMAFiguresInSlowMotion(t *testing.T) {
 	}
 	for _, f := range oneRMASlow(false) {
 		for i := range f.cells {
-			if l := f.cells[i].load.(OneRMA); !l.Slow() || l.Span < time.Millisecond {
+			if l := f.cells[i].load.(OneRMA); !l.Slow() || l.Span < 100*OneRMARTT {
 				t.Errorf("%s: %s", f.key, l.label())
 			}
 		}

@@ -61,7 +61,7 @@ func oneRMASlowRandom(quick bool) figure {
 		},
 	}
 	for _, load := range []string{"10", "50", "70", "80"} {
-		l := OneRMA{Kind: SoloRandom, Hosts: slowHosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
+		l := OneRMA{Kind: SoloRandom, Hosts: slowHosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond/2)}
 		f.cells = append(f.cells, onBoth(l, load, panelMedian, panelP99)...)
 		for _, s := range bothWays {
 			l.Way = s.way
@@ -111,7 +111,7 @@ func SlowLongest(quick bool) int {
 	if quick {
 		return 50
 	}
-	return 250
+	return 150
 }
 
 // oneRMASlowJitter is figure 16 on a rack: goodput under jitter.
@@ -126,7 +126,7 @@ func oneRMASlowJitter(quick bool) figure {
 	}
 	for _, jitter := range few([]string{"0", "10", "25", "50"}, quick) {
 		l := OneRMA{
-			Kind: SoloDemand, Hosts: 1, Load: 1, Jitter: time.Duration(number(jitter) * float64(OneRMARTT) / 100), Span: oneRMASpan(quick, time.Millisecond),
+			Kind: SoloDemand, Hosts: 1, Load: 1, Jitter: time.Duration(number(jitter) * float64(OneRMARTT) / 100), Span: oneRMASpan(quick, time.Millisecond/2),
 		}
 		cell := func(series string, value func(*OneRMAResult) float64) {
 			f.cells = append(f.cells, figureCell{series: series, x: jitter, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return value(o.solo) }})

@@ -80,3 +80,24 @@ func TestBufferRack(t *testing.T) {
 		t.Errorf("program %s, rules %v, %d bytes, hosts %v", r.Switch.Program, r.Switch.Rules, total, r.HostNames())
 	}
 }
+
+// The rack file for the figures of 1RMA in slow motion has as many hosts as the paper's testbed, and all
+// lend memory.
+func TestSlowRack(t *testing.T) {
+	data, err := os.ReadFile("onerma-slow.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := spec.ParseFile("onerma-slow.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := r.OneRMA; o == nil || o.Dispatch != 2*o.RTT || o.Timeout != 4*o.RTT || len(r.ByRole(spec.Compute)) != 40 {
+		t.Errorf("1RMA %+v, hosts %v", o, r.HostNames())
+	}
+	for i := range r.Hosts {
+		if r.Hosts[i].Memory == 0 {
+			t.Errorf("%s lends no memory", r.Hosts[i].Name)
+		}
+	}
+}

@@ -32,6 +32,9 @@ const (
 	slowNeighbours = 800
 	// slowSetup and slowSetupPeer are the time to borrow memory of no peer and of each peer.
 	slowSetup, slowSetupPeer = time.Second, 50 * time.Millisecond
+	// slowTries is how often a load is tried whose hosts are not ready in time. Each try gives them four
+	// times as long as the one before.
+	slowTries = 3
 	// slowTail is how long READs may take after the last one has begun, in round trips.
 	slowTail = 100
 	// slowEndless is how many READs an endless flow has in flight: more than a link can carry.
@@ -55,8 +58,12 @@ func slowFit(o *spec.OneRMA) error {
 type slowRun struct {
 	*rackPlatform
 	*experiment.OneRMA
-	rtt time.Duration // of the rack file
+	rtt  time.Duration // of the rack file
+	late int           // how often a host was not ready in time
 }
+
+// errSlowLate is the error of a load that a host has begun too late.
+var errSlowLate = errors.New("a host was not ready in time, because this machine is busy")
 
 // slow measures a load in slow motion. Its fault rules end with it, also after an interrupt.
 func (p *rackPlatform) slow(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
@@ -75,18 +82,25 @@ func (p *rackPlatform) slow(ctx context.Context, l *experiment.OneRMA) (out expe
 	if err := r.inject(ctx); err != nil {
 		return out, err
 	}
+	measure := r.ramp
 	switch l.Kind {
 	case experiment.SoloRandom:
-		return out, r.random(ctx, &out)
+		measure = r.random
 	case experiment.SoloDemand:
-		return out, r.demand(ctx, &out)
+		measure = r.demand
 	}
-	return out, r.ramp(ctx, &out)
+	err = errSlowLate
+	for tries := 0; tries < slowTries && errors.Is(err, errSlowLate); tries++ {
+		r.late = tries
+		err = measure(ctx, &out)
+	}
+	return out, err
 }
 
 // times returns a number of round trips as a time. real converts a time of the testbed, testbed does
 // the opposite.
 func (r *slowRun) times(trips float64) time.Duration { return time.Duration(trips * float64(r.rtt)) }
+
 func (r *slowRun) real(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * experiment.SlowMotion(r.rtt))
 }
@@ -168,9 +182,10 @@ func (r *slowRun) load(host string, to []string, start time.Time, begin, end flo
 	}}
 }
 
-// start returns a time at which loads can begin that read from n hosts each.
+// start returns a time at which loads can begin that read from n hosts each. It is later when a host
+// was not ready before.
 func (r *slowRun) start(n int) time.Time {
-	return time.Now().Add(slowSetup + time.Duration(n)*slowSetupPeer)
+	return time.Now().Add((slowSetup + time.Duration(n)*slowSetupPeer) << (2 * r.late))
 }
 
 // all runs loads at the same time. If one fails, all end, and all returns its error.
@@ -291,20 +306,25 @@ func (r *slowRun) ramp(ctx context.Context, out *experiment.OneRMAResult) error 
 	if err != nil {
 		return err
 	}
+	for i, begin := range []float64{0, slowSecond} {
+		if _, err := slowFrom(results[i:i+1], start, start.Add(r.times(begin+fairStep))); err != nil {
+			return err
+		}
+	}
 	out.Ramp = r.lineAfter(&results[0], min(results[1].Began, loads[1].Begin))
 	out.Fair = r.fairAfter(results, loads[0].End)
 	return nil
 }
 
-// slowFrom returns when counting begins: at the time from, or as much later as the last host was
-// late. A host that began after latest is an error.
+// slowFrom returns when counting begins: at the time from, or later, when the last host began. If
+// that was after latest, the error is errSlowLate.
 func slowFrom(results []perf.LoadResult, from, latest time.Time) (int64, error) {
 	at := from.UnixNano()
 	for i := range results {
 		at = max(at, results[i].Began)
 	}
 	if at > latest.UnixNano() {
-		return 0, errors.New("a host was not ready in time, because this machine is busy")
+		return 0, errSlowLate
 	}
 	return at, nil
 }
