@@ -1,0 +1,115 @@
+package main
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+)
+
+// slowFrom returns when counting begins: at the time from, or later, when the last host began. If
+// that was after latest, the error is errSlowLate.
+func slowFrom(results []perf.LoadResult, from, latest time.Time) (int64, error) {
+	at := from.UnixNano()
+	for i := range results {
+		at = max(at, results[i].Began)
+	}
+	if at > latest.UnixNano() {
+		return 0, errSlowLate
+	}
+	return at, nil
+}
+
+// slowTotal has what happened to READs, in all hosts of a load.
+type slowTotal struct {
+	took                           []time.Duration // of READs that succeeded and ended before last
+	moved                          int             // READs that succeeded and ended before until
+	span                           time.Duration   // from the first to the end of counting moved
+	all, failed, dispatch, retried int
+}
+
+// slowSum counts the READs that ended between two times. Those that ended until last have only
+// their times counted, and their failures.
+func slowSum(results []perf.LoadResult, from, until, last int64) (s slowTotal) {
+	s.span = time.Duration(until - from)
+	for i := range results {
+		for _, x := range results[i].Samples {
+			if x.At < from || x.At >= last {
+				continue
+			}
+			s.all++
+			s.retried += x.Retries
+			if x.Status != "" {
+				s.failed++
+				if x.Status == nic.DispatchTimeout.String() || x.Status == perf.LoadShed {
+					s.dispatch++
+				}
+				continue
+			}
+			s.took = append(s.took, x.Took)
+			if x.At < until {
+				s.moved++
+			}
+		}
+	}
+	return s
+}
+
+// fill sets the fields of a result.
+func (r *slowRun) fill(s *slowTotal, out *experiment.OneRMAResult) {
+	for i := range s.took {
+		s.took[i] = r.testbed(s.took[i])
+	}
+	out.Times(s.took)
+	all := float64(max(1, s.all+s.retried))
+	out.Goodput = float64(s.moved*onerma.MaxOp*8) / s.span.Seconds() / r.line()
+	out.Retried, out.Dispatch = float64(s.failed+s.retried)/all, float64(s.dispatch)/all
+	out.Rack.InTrip = float64(s.moved) / (float64(s.span) / float64(r.rtt))
+}
+
+// moved returns how many READs of a result succeeded between two times.
+func moved(l *perf.LoadResult, from, until int64) (n int) {
+	for _, x := range l.Samples {
+		if x.Status == "" && x.At >= from && x.At < until {
+			n++
+		}
+	}
+	return n
+}
+
+// Steps and shares of figure 15, as in virtual time: the rate is measured over rampStep round trips,
+// and rates of two flows over fairStep.
+const (
+	rampStep, fairStep = 2, 5
+	rampLine           = 0.9
+	fairShare          = 0.8
+)
+
+// lineAfter returns after how many round trips a flow has the line rate; 0 means not until a time.
+func (r *slowRun) lineAfter(l *perf.LoadResult, until int64) float64 {
+	step := r.times(rampStep)
+	for n := 1; l.Began+int64(n)*int64(step) <= until; n++ {
+		at := l.Began + int64(n)*int64(step)
+		got := moved(l, at-int64(step), at)
+		if float64(got*onerma.MaxFrame*8)/step.Seconds()/r.line() >= rampLine {
+			return float64(n * rampStep)
+		}
+	}
+	return 0
+}
+
+// fairAfter returns after how many round trips of the second flow the slower one has fairShare of
+// the rate of the faster one; 0 means not until a time.
+func (r *slowRun) fairAfter(flows []perf.LoadResult, until int64) float64 {
+	step := int64(r.times(fairStep))
+	for n := int64(1); flows[1].Began+n*step <= until; n++ {
+		at := flows[1].Began + n*step
+		a, b := moved(&flows[0], at-step, at), moved(&flows[1], at-step, at)
+		if a+b > 0 && float64(min(a, b)) >= fairShare*float64(max(a, b)) {
+			return float64(n * fairStep)
+		}
+	}
+	return 0
+}
