@@ -125,7 +125,7 @@ func (r *loading) begin() error {
 		}
 		return nil
 	}
-	for at := r.result.Began + int64(r.drawn.Gap()); at < r.load.End; at += int64(r.drawn.Gap()) {
+	for at := r.result.Began + int64(r.drawn.Gap()); at < r.load.End && !r.full(); at += int64(r.drawn.Gap()) {
 		if err := r.until(at); err != nil {
 			return err
 		}
@@ -162,12 +162,20 @@ func (r *loading) read(to int) bool {
 		}
 		return false
 	}
-	r.add(s)
-	return s.Status != nic.RemoteAuthenticationFailure.String()
+	return r.add(s) && s.Status != nic.RemoteAuthenticationFailure.String()
 }
 
-func (r *loading) add(s perf.LoadSample) {
+// add adds a READ to the result. It reports whether more may begin.
+func (r *loading) add(s perf.LoadSample) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Samples = append(r.result.Samples, s)
+	return !r.result.Full()
+}
+
+// full reports whether no more READs may begin.
+func (r *loading) full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.result.Full()
 }

@@ -51,6 +51,8 @@ const (
 	// shed.
 	MaxLoadFlying = 256
 	maxLoadTime   = 10 * time.Minute
+	// maxLoadSamples is how many READs a result has at most.
+	maxLoadSamples = 1 << 20
 )
 
 // LoadShed is the Status of a LoadSample whose READ was not begun, because MaxLoadFlying others
@@ -66,7 +68,7 @@ func (l *Load) Validate() error {
 		return fmt.Errorf("load: size %d: want 1 to %d bytes", l.Size, MaxSize)
 	case !(l.Rate >= 0 && l.Rate <= maxLoadRate) || l.Depth < 0 || l.Depth > MaxLoadFlying || (l.Rate == 0) == (l.Depth == 0):
 		return fmt.Errorf("load: rate %g, depth %d: want a rate up to %g, or a depth up to %d", l.Rate, l.Depth, maxLoadRate, MaxLoadFlying)
-	case l.End <= l.Begin || l.Last < l.End || l.Last-l.Begin > int64(maxLoadTime):
+	case l.Begin < 0 || l.End <= l.Begin || l.Last < l.End || l.Last-l.Begin > int64(maxLoadTime):
 		return fmt.Errorf("load: begin %d, end %d, last %d: want them in this order, within %v", l.Begin, l.End, l.Last, maxLoadTime)
 	}
 	return nil
@@ -90,6 +92,9 @@ type LoadResult struct {
 	Began   int64        `json:"began"`
 	Samples []LoadSample `json:"samples"`
 }
+
+// Full reports whether the result has as many READs as it may have. Then the load begins no more.
+func (r *LoadResult) Full() bool { return len(r.Samples) >= maxLoadSamples }
 
 // Arrivals draws the times at which the READs of a Load begin, and the hosts they go to.
 type Arrivals struct {

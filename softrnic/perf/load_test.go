@@ -20,6 +20,7 @@ func TestLoadValidate(t *testing.T) {
 		"depth 257":         func(l *Load) { l.Rate, l.Depth = 0, MaxLoadFlying+1 },
 		"end 1,":            func(l *Load) { l.End = 1 },
 		"last 1:":           func(l *Load) { l.Last = 1 },
+		"begin -1":          func(l *Load) { l.Begin = -1 },
 		"within 10m":        func(l *Load) { l.Last = int64(time.Hour) },
 	} {
 		l := good
@@ -50,5 +51,19 @@ func TestArrivals(t *testing.T) {
 	}
 	if b := NewArrivals(&l); b.Gap() != NewArrivals(&l).Gap() {
 		t.Error("equal seeds draw different times")
+	}
+}
+
+// A result does not grow without end.
+func TestLoadResultIsFull(t *testing.T) {
+	var r LoadResult
+	for n := range maxLoadSamples {
+		if r.Full() {
+			t.Fatalf("full with %d READs", n)
+		}
+		r.Samples = append(r.Samples, LoadSample{})
+	}
+	if !r.Full() {
+		t.Error("not full")
 	}
 }

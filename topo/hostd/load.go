@@ -117,7 +117,7 @@ func (r *roceLoading) run(targets []remotemem.Target) error {
 		next = begin.Add(drawn.Gap())
 	}
 	for r.goesOn(last) && (r.clock() < end || len(r.flying) > 0) {
-		for next <= r.clock() && next < end && (r.load.Rate > 0 || len(r.flying) < r.load.Depth) {
+		for next <= r.clock() && next < end && !r.result.Full() && (r.load.Rate > 0 || len(r.flying) < r.load.Depth) {
 			if err := r.begin(targets[drawn.Peer()]); err != nil {
 				return err
 			}
