@@ -20,7 +20,7 @@ func envCmd() *cobra.Command {
 			"They name the socket of the host's NIC, and the library that an unmodified libibverbs program must load. With them\n" +
 			"a program uses the NIC from outside the host, for example from a shell of this machine. Such a program uses the\n" +
 			"network of this machine, not that of the host; use `rdmalab exec` for a program that needs the host's network. A\n" +
-			"user who is not root must be in the group that the key group of the rack file names.",
+			"user who is not root must be in the group that `group:` in the rack file names.",
 		Example:           "  eval \"$(rdmalab env cn0)\"\n  ibv_devices",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,

@@ -26,8 +26,8 @@ func healCmd() *cobra.Command {
 		Use:   "heal [ID…] [--link HOST] [--all]",
 		Short: "End fault rules: by name, of a link, or all",
 		Long: "heal ends fault rules of `rdmalab inject` and of the rack file. Give the names of the rules (f1, f2), or --link HOST\n" +
-			"for all rules of a host: those on its link, and those of kind tear on its memory. Without names and --link, heal\n" +
-			"ends all rules, and the partition that `rdmalab partition` has made.\n\n" +
+			"for all rules of a host: those on its link, and the rule of kind tear, which tears copies in its memory. Without\n" +
+			"names and --link, heal ends all rules, and the partition that `rdmalab partition` has made.\n\n" +
 			"heal does not undo other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and\n" +
 			"`rdmalab link HOST up` restores a link that was cut. heal prints the names of the rules that it has ended, or\n" +
 			"their number.",
