@@ -21,9 +21,10 @@ type changer struct {
 	// beaten is the value that the first CASes of the last change have found in all backups (or in
 	// the primary, if there are no backups); 0 means that their values differed.
 	beaten layout.Slot
-	// header is the header of the bucket with the slot of the last change. It was read after the
-	// READ of the primary that has shown that the slot has changed. headed is true if the client
-	// has read it.
+	// header is the header of the bucket that has the slot of the last change, for overtaken.
+	// readPrimary READs it behind the primary of the slot, so that it shows a split that has
+	// changed the slot. headed is true if readPrimary has read it for the last change; otherwise
+	// overtaken reads it.
 	header uint64
 	headed bool
 	// heirs are blocks of dead clients that this client has taken over and settles. reign is what
@@ -106,9 +107,9 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 				c.rt.Sleep(poll)
 			}
 			moved := c.super.Shape.Format.Leave(ch.old)
-			// A split moves the key, and all backups have the value that all clients write which
-			// move it. So this client swaps the primary as they would do, and does not wait for
-			// them.
+			// A split moves the key: all backups have the value that every client writes which
+			// takes part in the move. So this client swaps the primary as those clients would, and
+			// does not wait for them.
 			if w.State() == snapshot.Waiting && beaten == moved && c.super.Shape.Format.Leaving(moved) {
 				if action, err = c.carryOn(&w, ch.at, late); err != nil {
 					break
@@ -133,8 +134,8 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 					return false, c.givenUp(&w, errStuck)
 				}
 			}
-			// This client may be hung from now on. So only a READ begun later shows that the winner
-			// makes no progress.
+			// Only a READ that begins after the lease has ended shows that the winner makes no
+			// progress: this client may hang between the READ and the look at the clock.
 			asked := c.rt.Now()
 			if action, err = c.readPrimary(&w, ch.at, until); err == nil && w.State() == snapshot.Waiting && asked >= lease {
 				lease = c.rt.Now().Add(c.cfg.Lease)

@@ -161,9 +161,9 @@ func (s *memories) superblocks() (whole bool, err error) {
 	return true, nil
 }
 
-// belongs returns an error if server i does not have its part of a store like the configured one.
-// Unless it is the first server with a superblock (first), it must also belong to the same store as
-// the servers before it.
+// belongs returns an error if the superblock of server i is that of a store with another node
+// format, number of copies or number of servers than configured, or of another server of the store.
+// If first is false, a server before i has a superblock, and both must be of the same store.
 func (s *memories) belongs(i int, super *layout.Superblock, first bool) error {
 	switch n := super.Space.Servers; {
 	case super.Format != s.cfg.Format:

@@ -84,8 +84,8 @@ func (w *work) Serve() {
 		return
 	}
 	s := &sink{work: w, pat: Pattern{w.seed}}
-	// serve's error is not reported. The client notices it: its work requests fail, or the report does
-	// not change any more.
+	// The error is ignored, because the client notices the failure itself: its work requests fail,
+	// or w.report, which it READs, does not change any more.
 	_ = s.serve()
 	_ = w.QP.ToError() // so that a client that still sends ends its connection after its retries
 	_ = w.Conn.Destroy()

@@ -19,8 +19,8 @@ const (
 	// its beginning.
 	PhaseQueue
 	// PhaseLock is the time from the first attempt at a lock until the client has the lock: the
-	// wait in the queue of its compute node, and the round trips to the lock word, without the
-	// pauses between them.
+	// wait in the queue of its compute node, and the round trips to the lock word, without
+	// PhaseBackOff.
 	PhaseLock
 	// PhaseBackOff is the time of all pauses between attempts.
 	PhaseBackOff
@@ -30,9 +30,9 @@ const (
 	// the switch, also while the switch holds them. Only some runtimes know it (Switched). In the
 	// others it is a part of PhaseLock and of the phases of round trips.
 	PhaseSwitch
-	// PhaseTrip is the time of the first round trip outside of locks, from the post to the last
-	// completion, without PhaseSwitch. The next phases, up to PhaseTrip+maxTrips-1, are for the
-	// next round trips. The last of these phases is for all further ones.
+	// PhaseTrip is the time of the first round trip to memory that is no part of PhaseLock, from
+	// the post to the last completion, without PhaseSwitch. PhaseTrip+1 is the time of the second
+	// such round trip, and so on. PhaseTrip+maxTrips-1 is for all from this number on.
 	PhaseTrip
 )
 

@@ -20,14 +20,15 @@ type server struct {
 	// incarnation counts the shared connections that were attached. breaks counts how many of them
 	// replaced an earlier connection; see proof.
 	incarnation, breaks uint32
-	// moves is true if a rule moves requests of the server. watch is true if a rule replaces
-	// atomics, or an earlier rule did. proves is true if a rule has action move, for which keys
-	// must be proven, or an earlier rule had.
+	// moves is true if a rule of action move or atomics is in force for the server. watch is true
+	// if a rule of action atomics is or was: the switch may know words of the server, so it looks
+	// at all WRITEs and atomics that may change them. proves is true if a rule of action move is or
+	// was: a request moves only if its R_Key is proven, so the switch records proofs in keys.
 	moves, watch, proves bool
 	rules                []*rules.Rule // the hardened rules for the server
-	// links are the shared connections, by shard. New requests use only the first shards of them.
-	// Earlier rules needed the others. While those are up, the server can execute a READ again
-	// there if its response was lost.
+	// links are the shared connections, by shard. New requests use only links[:shards]; earlier
+	// rules needed the others. While those are up, a READ whose response was lost can be sent again
+	// there.
 	links    []*link
 	shards   int
 	patience time.Duration // how long the rules let a CAS wait for its value
@@ -68,7 +69,9 @@ func (s *server) resize() {
 	s.unsettled = s.unsettled || s.want < s.shards
 	for _, l := range s.links[min(s.shards, len(s.links)):] {
 		if l.conn.State() != requester.Up {
-			l.generation = 0 // the connection was not needed; its end does not count as a failure when the dialer makes it again
+			// The connection was not needed, so its end does not count as a failure when the dialer
+			// makes it again.
+			l.generation = 0
 		}
 	}
 	s.shards = s.want
@@ -82,7 +85,7 @@ func (s *server) resize() {
 }
 
 // linkUp returns the connection of a shard. If that one is down, it returns another connection that
-// is up.
+// is up, if there is one.
 func (s *server) linkUp(shard int) *link {
 	own := s.links[shard]
 	if own.conn.State() != requester.Up {

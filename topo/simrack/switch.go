@@ -51,9 +51,9 @@ func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 	return apps.New(r.Spec, cfg)
 }
 
-// LoadProgram replaces the switch's program, as an operator's command does. It does not check
-// Program.Bound: if that is not 0, connections whose requests the running program has moved break,
-// and the switch's daemon would refuse the command.
+// LoadProgram replaces the switch's program, like the command `rdmalab switch program`. Unlike the
+// switch's daemon, it does so also if the running program has moved requests of connections to the
+// switch's connections (its Bound is not 0). The clients' connections then break.
 func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 	s := *r.Spec
 	s.Switch.Program, s.Switch.Rules = name, set.All()

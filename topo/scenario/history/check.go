@@ -184,9 +184,10 @@ func (x *word) asSeen(events []event) []porcupine.Operation {
 	return out
 }
 
-// operations omits operations without an answer that are not needed to explain any other answer:
-// those that have changed nothing in watched memory, READs, and a CAS whose new value no other
-// operation mentions. It keeps such a CAS if values can arise that no operation mentions.
+// operations returns the events as operations, without those that have no answer and that no other
+// answer needs as an explanation: READs; operations that have not changed the word, if the word is
+// watched (Log.Watch); and a CAS whose new value is in no other operation or answer. It keeps such
+// a CAS if a masked WRITE or a FETCH_ADD without an answer can make values that no operation names.
 func operations(events []event, watched bool) []porcupine.Operation {
 	mentions := make(map[uint64]int)
 	derived := false
