@@ -117,7 +117,7 @@ func SlowLongest(quick bool) int {
 // oneRMASlowJitter is figure 16 on a rack: goodput under jitter.
 func oneRMASlowJitter(quick bool) figure {
 	f := figure{
-		key: "fig16", title: "slow motion: goodput of a client without congestion control, by the largest random delay of a frame on its links",
+		key: "fig16", title: "slow motion: goodput of a client without congestion control, by the jitter of its links",
 		x: "largest delay of a frame on a link, % of RTT", unit: "%, KB", format: "%.1f",
 		why: []string{
 			"the authors give curves: goodput falls with jitter, and less with a larger window; what is shed has mostly waited too long to be dispatched",
