@@ -46,9 +46,7 @@ func RunLoad(ctx context.Context, n *host.NIC, gate func(), peers []netip.Addr, 
 	}
 	control := n.Control()
 	control.TotalDelay = load.TotalDelay
-	if load.First > 0 {
-		control.First = load.First
-	}
+	control.First = cmp.Or(load.First, control.First)
 	if load.Open {
 		// Without congestion control, the window has room for all operations and never changes.
 		control.First, control.Least, control.Most = perf.MaxLoadFlying, perf.MaxLoadFlying, perf.MaxLoadFlying

@@ -51,24 +51,15 @@ func HandleProfile(m *Mux, node string) {
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")
 		_ = http.NewResponseController(w).Flush() // fails if the client has gone, which ends the context, too
-		whole := waitFor(r.Context(), lasting)
+		select {
+		case <-r.Context().Done():
+		case <-time.After(lasting):
+		}
 		pprof.StopCPUProfile()
-		if whole {
+		if r.Context().Err() == nil {
 			_, _ = w.Write(profile.Bytes()) // fails if the client has gone
 		}
 	})
-}
-
-// waitFor waits for a time d. It returns false as soon as ctx ends.
-func waitFor(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // Profile records a CPU profile of the daemon for a time d, and returns it in the format of package

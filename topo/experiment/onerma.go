@@ -92,13 +92,23 @@ func quantiles(took []time.Duration) (median, p99 float64) {
 	}
 	slices.Sort(took)
 	rtts := func(share float64) float64 {
-		return float64(took[min(len(took)-1, int(share*float64(len(took))))]) / float64(oneRMARTT)
+		return float64(took[min(len(took)-1, int(share*float64(len(took))))]) / float64(OneRMARTT)
 	}
 	return rtts(0.5), rtts(0.99)
 }
 
-// oneRMARTT is the round trip of the paper's testbed, the unit of results in the simulator.
-const oneRMARTT = 5 * time.Microsecond
+// How figure 15 is measured, in virtual time and on a rack, in round trips. A flow has reached the
+// line rate when it has OneRMALine of it over OneRMALineStep round trips. The second flow begins at
+// OneRMASecond, and the rates of both are compared over OneRMAFairStep round trips.
+const (
+	OneRMALine     = 0.9
+	OneRMALineStep = 2
+	OneRMASecond   = 80
+	OneRMAFairStep = 5
+)
+
+// OneRMAFair reports whether two rates are fair: the smaller one is at least 0.8 of the larger one.
+func OneRMAFair(a, b float64) bool { return a+b > 0 && min(a, b) >= 0.8*max(a, b) }
 
 func (l OneRMA) label() string {
 	return fmt.Sprintf("1RMA %s %s: %d hosts, first window %g, window %d, threshold %d, jitter %v, large %d, slots %d, load %g, WRITE %v", l.Kind, l.Way, l.Hosts,

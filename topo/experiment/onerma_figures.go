@@ -134,7 +134,7 @@ func oneRMAJitter(quick bool) figure {
 	for _, kb := range []int{48, 64, 96} {
 		for _, jitter := range few([]string{"0", "10", "25", "50", "75", "100"}, quick) {
 			l := OneRMA{
-				Kind: SoloDemand, Hosts: 1, Load: 1, Window: kb << 10, Jitter: time.Duration(number(jitter) * float64(oneRMARTT) / 100), Span: oneRMASpan(quick, 5*time.Millisecond),
+				Kind: SoloDemand, Hosts: 1, Load: 1, Window: kb << 10, Jitter: time.Duration(number(jitter) * float64(OneRMARTT) / 100), Span: oneRMASpan(quick, 5*time.Millisecond),
 			}
 			name := fmt.Sprintf("window %d KB", kb)
 			f.cells = append(f.cells,

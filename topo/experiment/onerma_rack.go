@@ -222,7 +222,7 @@ func oneRMAKeys() figure {
 	}
 	for _, s := range []struct{ way, name, data string }{{WaySolo, "REKEY", "REKEY"}, {WayRoCE, "new connection", "RDMA"}} {
 		l := OneRMA{Kind: SoloKeys, Way: s.way}
-		trips := float64(time.Microsecond) / float64(oneRMARTT)
+		trips := float64(time.Microsecond) / float64(OneRMARTT)
 		f.cells = append(f.cells,
 			figureCell{series: "alone", their: "authors", x: s.name, theirs: at(data, "time", "us", s.data, trips), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
 			figureCell{series: "alone, 99th percentile", x: s.name, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.P99 }},

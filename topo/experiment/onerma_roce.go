@@ -175,7 +175,7 @@ func oneRMARekey(quick bool) figure {
 			if i == 0 {
 				us, rtt = "us", "RTT"
 			}
-			cell(region, "longest delay, us", us, func(r *Rekey) float64 { return r.Added[i] * float64(oneRMARTT) / float64(time.Microsecond) })
+			cell(region, "longest delay, us", us, func(r *Rekey) float64 { return r.Added[i] * float64(OneRMARTT) / float64(time.Microsecond) })
 			cell(region, "longest delay, RTT", rtt, func(r *Rekey) float64 { return r.Added[i] })
 			cell(region, "READs that fail for a key", "", func(r *Rekey) float64 { return r.Failed[i] })
 		}

@@ -13,7 +13,7 @@ import (
 // a frame's bytes. A rack in slow motion has the same network with all times multiplied by
 // SlowMotion.
 const (
-	OneRMARTT       = oneRMARTT
+	OneRMARTT       = 5 * time.Microsecond
 	OneRMARate      = 100_000_000_000
 	OneRMALinkDelay = OneRMARTT/4 - 250*time.Nanosecond
 )

@@ -38,8 +38,6 @@ const (
 	slowTail = 100
 	// slowEndless is how many READs an endless flow has in flight: more than a link can carry.
 	slowEndless = 64
-	// slowSecond is when the second flow of figure 15 begins, in round trips.
-	slowSecond = 80
 	// slowRules begins the names of the fault rules.
 	slowRules = "slow-motion-"
 )
@@ -292,12 +290,12 @@ func (r *slowRun) ramp(ctx context.Context, out *experiment.OneRMAResult) error 
 		return errors.New("a second flow needs two compute hosts")
 	}
 	start := r.start(1)
-	end := slowSecond + float64(r.Span)/float64(experiment.OneRMARTT)
+	end := experiment.OneRMASecond + float64(r.Span)/float64(experiment.OneRMARTT)
 	client, server := r.hosts[1], r.to
 	if r.Kind == experiment.SoloLocal {
 		client, server = r.hosts[0], r.hosts[1]
 	}
-	loads := []slowLoad{r.load(r.hosts[0], []string{r.to}, start, 0, end), r.load(client, []string{server}, start, slowSecond, end)}
+	loads := []slowLoad{r.load(r.hosts[0], []string{r.to}, start, 0, end), r.load(client, []string{server}, start, experiment.OneRMASecond, end)}
 	for i := range loads {
 		loads[i].Depth = slowEndless
 	}
@@ -305,8 +303,8 @@ func (r *slowRun) ramp(ctx context.Context, out *experiment.OneRMAResult) error 
 	if err != nil {
 		return err
 	}
-	for i, begin := range []float64{0, slowSecond} {
-		if _, err := slowFrom(results[i:i+1], start, start.Add(r.times(begin+fairStep))); err != nil {
+	for i, begin := range []float64{0, experiment.OneRMASecond} {
+		if _, err := slowFrom(results[i:i+1], start, start.Add(r.times(begin+experiment.OneRMAFairStep))); err != nil {
 			return err
 		}
 	}

@@ -79,36 +79,28 @@ func moved(l *perf.LoadResult, from, until int64) (n int) {
 	return n
 }
 
-// Steps and shares of figure 15, as in virtual time: the rate is measured over rampStep round trips,
-// and rates of two flows over fairStep.
-const (
-	rampStep, fairStep = 2, 5
-	rampLine           = 0.9
-	fairShare          = 0.8
-)
-
 // lineAfter returns after how many round trips a flow has the line rate; 0 means not until a time.
 func (r *slowRun) lineAfter(l *perf.LoadResult, until int64) float64 {
-	step := r.times(rampStep)
+	step := r.times(experiment.OneRMALineStep)
 	for n := 1; l.Began+int64(n)*int64(step) <= until; n++ {
 		at := l.Began + int64(n)*int64(step)
 		got := moved(l, at-int64(step), at)
-		if float64(got*onerma.MaxFrame*8)/step.Seconds()/r.line() >= rampLine {
-			return float64(n * rampStep)
+		if float64(got*onerma.MaxFrame*8)/step.Seconds()/r.line() >= experiment.OneRMALine {
+			return float64(n * experiment.OneRMALineStep)
 		}
 	}
 	return 0
 }
 
-// fairAfter returns after how many round trips of the second flow the slower one has fairShare of
-// the rate of the faster one; 0 means not until a time.
+// fairAfter returns after how many round trips of the second flow the rates of both are fair; 0
+// means not until a time.
 func (r *slowRun) fairAfter(flows []perf.LoadResult, until int64) float64 {
-	step := int64(r.times(fairStep))
+	step := int64(r.times(experiment.OneRMAFairStep))
 	for n := int64(1); flows[1].Began+n*step <= until; n++ {
 		at := flows[1].Began + n*step
 		a, b := moved(&flows[0], at-step, at), moved(&flows[1], at-step, at)
-		if a+b > 0 && float64(min(a, b)) >= fairShare*float64(max(a, b)) {
-			return float64(n * fairStep)
+		if experiment.OneRMAFair(float64(a), float64(b)) {
+			return float64(n * experiment.OneRMAFairStep)
 		}
 	}
 	return 0

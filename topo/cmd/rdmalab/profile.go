@@ -7,13 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -116,13 +117,11 @@ func profiledNodes(r *spec.Rack, names []string) ([]string, error) {
 		return append([]string{spec.SwitchName}, r.HostNames()...), nil
 	}
 	var nodes []string
-	seen := map[string]bool{}
 	for _, name := range names {
 		if err := checkNode(r, name); err != nil {
 			return nil, err
 		}
-		if !seen[name] {
-			seen[name] = true
+		if !slices.Contains(nodes, name) {
 			nodes = append(nodes, name)
 		}
 	}
@@ -145,14 +144,13 @@ func printProfiles(out io.Writer, list []profiled) error {
 	if len(list) == 0 {
 		return nil
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tBYTES\tFILE") // Flush reports errors
-	for _, p := range list {
-		fmt.Fprintf(w, "%s\t%d\t%s\n", p.Node, p.Bytes, p.File)
+	err := handler.WriteTable(out, list, "", "NODE\tBYTES\tFILE", func(p *profiled) string {
+		return fmt.Sprintf("%s\t%d\t%s", p.Node, p.Bytes, p.File)
+	})
+	if err == nil {
+		_, err = fmt.Fprintf(out, "\nthe functions that used most:  go tool pprof -top %[1]s\nas graphs in a browser:        go tool pprof -http=: %[1]s\n", list[0].File)
 	}
-	fmt.Fprintf(w, "\nthe functions that used most:  go tool pprof -top %s\n", list[0].File)
-	fmt.Fprintf(w, "as graphs in a browser:        go tool pprof -http=: %s\n", list[0].File)
-	return w.Flush()
+	return err
 }
 
 // pendingFile is a file that gets its name when it is complete. Until then it has a temporary name

@@ -329,23 +329,22 @@ func soloRamp(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAR
 	if err != nil {
 		return out, err
 	}
-	const line = 0.9
 	r.hosts[0].endless(2, 0)
-	for n := 2; n <= soloLongest && out.Ramp == 0; n += 2 {
-		got, err := r.share(2*soloRTT, 0)
+	for n := experiment.OneRMALineStep; n <= soloLongest && out.Ramp == 0; n += experiment.OneRMALineStep {
+		got, err := r.share(experiment.OneRMALineStep*soloRTT, 0)
 		if err != nil {
 			return out, err
 		}
-		if got[0] >= line {
+		if got[0] >= experiment.OneRMALine {
 			out.Ramp = float64(n)
 		}
 	}
-	if err := r.run(80 * soloRTT); err != nil {
+	if err := r.run(experiment.OneRMASecond * soloRTT); err != nil {
 		return out, err
 	}
 	r.hosts[1].endless(2, 0)
 	out.Fair, err = soloFair(func() (float64, float64, error) {
-		got, err := r.share(fairStep*soloRTT, 0, 1)
+		got, err := r.share(experiment.OneRMAFairStep*soloRTT, 0, 1)
 		return got[0], got[1], err
 	})
 	return out, err

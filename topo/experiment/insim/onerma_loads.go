@@ -116,35 +116,30 @@ func soloLocal(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMA
 	h.m.Add(second.exec)
 	h.m.Ended = func() { h.collect(); second.collect() }
 	a := h.endless(1, 0)
-	if err := r.run(80 * soloRTT); err != nil {
+	if err := r.run(experiment.OneRMASecond * soloRTT); err != nil {
 		return out, err
 	}
 	b := second.endless(2, 0)
 	out.Fair, err = soloFair(func() (float64, float64, error) {
 		x, y := a.moved, b.moved
-		err := r.run(fairStep * soloRTT)
+		err := r.run(experiment.OneRMAFairStep * soloRTT)
 		return float64(a.moved - x), float64(b.moved - y), err
 	})
 	return out, err
 }
 
-// Two rates are fair if the smaller one is at least soloFairShare of the larger one. They are
-// measured over fairStep round trips at a time, for soloLongest round trips at most.
-const (
-	soloFairShare = 0.8
-	fairStep      = 5
-	soloLongest   = 2000
-)
+// soloLongest is for how many round trips rates are measured at most.
+const soloLongest = 2000
 
 // soloFair returns after how many round trips two rates are fair; 0 means that they never were.
-// step runs fairStep round trips and returns the rates.
+// step runs experiment.OneRMAFairStep round trips and returns the rates.
 func soloFair(step func() (a, b float64, err error)) (float64, error) {
-	for n := fairStep; n <= soloLongest; n += fairStep {
+	for n := experiment.OneRMAFairStep; n <= soloLongest; n += experiment.OneRMAFairStep {
 		a, b, err := step()
 		if err != nil {
 			return 0, err
 		}
-		if a+b > 0 && min(a, b) >= soloFairShare*max(a, b) {
+		if experiment.OneRMAFair(a, b) {
 			return float64(n), nil
 		}
 	}

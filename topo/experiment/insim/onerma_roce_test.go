@@ -125,7 +125,7 @@ func TestRekeyLog(t *testing.T) {
 func TestFairness(t *testing.T) {
 	steps := 0
 	n, err := soloFair(func() (a, b float64, err error) { steps++; return 100, float64(30 * steps), nil })
-	if n != 3*fairStep || err != nil {
+	if n != 3*experiment.OneRMAFairStep || err != nil {
 		t.Errorf("fair after %v round trips, %v", n, err)
 	}
 	if _, err := soloFair(func() (a, b float64, err error) { return 0, 0, errors.New("x") }); err == nil {
@@ -138,7 +138,7 @@ func TestFairness(t *testing.T) {
 	r.hosts[0].endless(2, 0)
 	r.hosts[1].flow(2, soloChunk, true, 0).start()
 	n, err = soloFair(func() (a, b float64, err error) {
-		got, err := r.share(fairStep*soloRTT, 0, 1)
+		got, err := r.share(experiment.OneRMAFairStep*soloRTT, 0, 1)
 		return got[0], got[1], err
 	})
 	if n != 0 || err != nil {
