@@ -183,8 +183,11 @@ func (t *traffic) flush() {
 	for i := range t.ports.list {
 		t.send(i)
 	}
+	if !t.broken {
+		return
+	}
 	for i := range t.ports.list {
-		if p := &t.ports.list[i]; t.broken && p.broken != nil {
+		if p := &t.ports.list[i]; p.broken != nil {
 			t.ports.lost(i, p.broken)
 			p.broken = nil
 		}
