@@ -169,7 +169,7 @@ virtual:
 
 # FEW are the first seeds of the scenarios, which make test runs, and SEEDS all; FROM is the first one of make scenarios. What is run
 # for a quarter of the seeds begins at the quarter of FROM.
-FEW     ?= 150
+FEW     ?= 50
 FROM    ?= 1
 # SIM is the simulator; a copy of the program, which is not built then, when another one is built meanwhile.
 SIM     ?= bin/rdmalab sim
@@ -202,7 +202,8 @@ sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up t
 	@for s in $(SEARCHED); do $(SIM) planned --setup $${s%:*} --schedules $${s#*:} || exit 1; done
 	@$(SIM) planned --first 2 --seeds 15 --schedules 400
 	@$(SIM) holes --seeds 16
-	@RDMALAB_LONG=1 go test -count 1 ./redn
+	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./redn
+	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'FillAndEmpty' ./clover ./sherman
 
 .PHONY: constructs
 constructs: ## the constructs of redn on a device in real time, 100,000 random inputs each, with and without polling

@@ -52,7 +52,7 @@ func (m *machine) verify(want string) {
 func TestConstructsAgreeWithGo(t *testing.T) {
 	m := newMachine(t, true)
 	rnd := rand.New(rand.NewPCG(7, 7))
-	for i := range inputs(verbstest.Constructs*100_000, verbstest.Constructs*10_000) {
+	for i := range verbstest.Tries(verbstest.Constructs*100_000, verbstest.Constructs*10_000) {
 		kind := i % verbstest.Constructs
 		want := verbstest.Construct(rnd, kind, m.main, m.enabled, m.Data.At(0, verbstest.ConstructData), m.Memory)
 		if i < 100 {

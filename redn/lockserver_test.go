@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
@@ -181,7 +182,7 @@ func TestLockServer(t *testing.T) {
 	r := newLockRack(t, locks, clients)
 	m := &lockModel{queues: make([][]int, locks), tickets: make([]uint64, locks)}
 	rnd := rand.New(rand.NewPCG(2, 2))
-	for step := range inputs(1_000_000, 340_000) {
+	for step := range verbstest.Tries(1_000_000, 340_000) {
 		i := rnd.IntN(clients)
 		c := r.clients[i]
 		switch {

@@ -3,7 +3,6 @@ package redn_test
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
@@ -11,14 +10,6 @@ import (
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 )
-
-// inputs returns how many random inputs a test tries: all of them with RDMALAB_LONG or few.
-func inputs(all, few int) int {
-	if os.Getenv("RDMALAB_LONG") != "" {
-		return all
-	}
-	return few
-}
 
 // Places in the memory of a machine whose program counts the laps of a loop.
 const (
@@ -75,7 +66,7 @@ func TestRecycledAgreesWithGo(t *testing.T) {
 	}
 	copy(m.Memory[poolAt:], m.pool.Image())
 	rnd := rand.New(rand.NewPCG(1, 9))
-	for i := range inputs(100_000, 3_000) {
+	for i := range verbstest.Tries(100_000, 3_000) {
 		if i > 0 {
 			m.start()
 		}
@@ -100,7 +91,7 @@ func (m *looped) laps() uint64 { return binary.LittleEndian.Uint64(m.Memory[laps
 // counts: a million with RDMALAB_LONG.
 func TestRecycledLaps(t *testing.T) {
 	m := newLooped(t, 16, 1)
-	laps := inputs(1_000_000, 50_000) // of 16 blocks
+	laps := verbstest.Tries(1_000_000, 50_000) // of 16 blocks
 	m.count(redn.Operand(laps))
 	if err := m.l.End(); err != nil {
 		t.Fatal(err)
@@ -178,7 +169,7 @@ func TestRecycleRefuses(t *testing.T) {
 // A loop that is unrolled ends where the same loop in Go ends, and its queue stops there.
 func TestUnrolledAgreesWithGo(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 5))
-	for i := range inputs(100_000, 1_000) {
+	for i := range verbstest.Tries(100_000, 1_000) {
 		m := newMachine(t, true)
 		q, err := m.Add("unrolled", verbstest.UnrolledBlocks)
 		if err != nil {

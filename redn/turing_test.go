@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/redn"
 )
 
@@ -122,7 +123,7 @@ func TestTuringAgreesWithGo(t *testing.T) {
 	}
 	rnd := rand.New(rand.NewPCG(3, 5))
 	halted, all, longest := 0, 0, 0
-	for halted < inputs(100_000, 2_000) {
+	for halted < verbstest.Tries(100_000, 2_000) {
 		machine := make([]redn.State, 1+rnd.IntN(5))
 		for i := range machine {
 			for j := range machine[i] {

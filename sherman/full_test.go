@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/audit"
 	"github.com/rdmalab/rdmalab/sherman/check"
@@ -90,11 +91,11 @@ func TestDeletesGiveRoomBack(t *testing.T) {
 	g.run()
 }
 
-// Empty memory is filled until the tree is full, ten times, by 200 clients with other keys and
-// sizes each time. The tree may be full only when 95 % of the bytes are in its pages, and 95 % of the
+// Empty memory is filled until the tree is full by 200 clients, ten times, or three times in a short
+// run, with other keys and sizes each time. The tree may be full only when 95 % of the bytes are in its pages, and 95 % of the
 // places for records in its leaves have a record.
-func TestFillAndEmptyTenTimes(t *testing.T) {
-	const nodes, perNode, rounds = 4, 50, 10
+func TestFillAndEmpty(t *testing.T) {
+	const nodes, perNode = 4, 50
 	g := newRig(t, simrack.Options{}, 48<<10)
 	g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256, Value: 16}})
 	var list []*sherman.Node
@@ -102,7 +103,7 @@ func TestFillAndEmptyTenTimes(t *testing.T) {
 		list = append(list, g.node(sherman.NodeConfig{Lease: time.Second}))
 	}
 	keys := make([][]uint64, nodes*perNode)
-	for round := range rounds {
+	for round := range verbstest.Tries(10, 3) {
 		for i := range keys {
 			r := rand.New(rand.NewPCG(uint64(round), uint64(i)))
 			g.client(fmt.Sprintf("cn%d", i%3), list[i/perNode], func(c *sherman.Client, rt verbs.Runtime) error {

@@ -62,7 +62,7 @@ func testRecycledLoop(t *testing.T, w *World) {
 	a, _ := w.ends(t)
 	lanes := lanesOf(a, newSearch)
 	rnd := rand.New(rand.NewPCG(3, 4))
-	for run := 0; run < ringInputs(12*ringLanes); run += ringLanes {
+	for run := 0; run < Tries(100_000, 12*ringLanes); run += ringLanes {
 		for i, s := range lanes {
 			s.start(rnd, i)
 		}
@@ -149,7 +149,7 @@ func testUnrolledLoop(t *testing.T, w *World) {
 	a, _ := w.ends(t)
 	lanes := lanesOf(a, newUnrolled)
 	rnd := rand.New(rand.NewPCG(5, 6))
-	for run := 0; run < ringInputs(12*ringLanes); run += ringLanes {
+	for run := 0; run < Tries(100_000, 12*ringLanes); run += ringLanes {
 		for i, u := range lanes {
 			u.start(rnd, i)
 		}

@@ -24,11 +24,11 @@ const (
 	laneSlot = (ConstructData + 7) &^ 7
 )
 
-// ringInputs returns how many random inputs of a construct a test tries on a NIC in real time:
-// 100,000 if the environment variable RDMALAB_LONG is set, otherwise few.
-func ringInputs(few int) int {
+// Tries returns how often a test tries something, such as a random input: all if the environment
+// variable RDMALAB_LONG is set, as make sweep does, otherwise few.
+func Tries(all, few int) int {
 	if os.Getenv("RDMALAB_LONG") != "" {
-		return 100_000
+		return all
 	}
 	return few
 }
@@ -210,7 +210,7 @@ func testSendRing(t *testing.T, w *World) {
 	a, _ := w.ends(t)
 	lanes := lanesOf(a, newBatch)
 	rnd := rand.New(rand.NewPCG(1, 2))
-	runs := Constructs * ringInputs(100)
+	runs := Constructs * Tries(100_000, 100)
 	for first := 0; first < runs; first += ringLanes * laneRuns {
 		for i, b := range lanes {
 			b.start(rnd, i, first+i*laneRuns, laneRuns)
