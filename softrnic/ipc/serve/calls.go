@@ -23,8 +23,9 @@ func (l *calls) begin(op string, id uint64) error {
 	if _, twice := l.working[id]; twice {
 		return errors.New("malformed message: an earlier request with this ID is not answered yet")
 	}
-	// Answers may wait for room in the outgoing queue. If more of them wait than the queue holds, they
-	// count as waiting calls, so that a client cannot collect answers without end.
+	// A call whose answer waits for room in the outgoing queue is still in working. The second
+	// bound limits the number of these calls, so that a client that reads no answers cannot collect
+	// them without end.
 	if l.waits >= l.limit || len(l.working) >= l.limit+maxOutgoing {
 		return limitError(op, "%d calls wait at the same time", l.limit)
 	}

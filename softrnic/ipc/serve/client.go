@@ -37,7 +37,8 @@ type client struct {
 	wake  *os.File             // the daemon's end of the socket by which daemon and application wake each other
 	prog  *program             // set if the client is an unmodified program over libibverbs; else nil
 	cmgr  *programManager      // set if the client is the librdmacm of an unmodified program; else nil
-	// token is that of an unmodified program's first message; see uverbs.Hello.
+	// token is Hello.Token of an unmodified program, a random number that all connections of a
+	// process have in common; see uverbs.Hello.
 	token [uverbs.TokenLen]byte
 
 	objects objects

@@ -160,7 +160,8 @@ func (x *connections) request(op string, h uint32) (rdmacm.Request, error) {
 	return o.r, nil
 }
 
-// answered removes a request, because it can be answered only once.
+// answered removes the handle h of a connection request. It is called when the application answers
+// the request, because a request can be answered only once.
 func (x *connections) answered(h uint32) {
 	t := &x.c.objects
 	t.mu.Lock()

@@ -10,10 +10,11 @@ import (
 // Limits are the quotas of applications. The zero value of a field means its default.
 type Limits struct {
 	Clients int // applications that are attached at the same time; 0 means 64
-	// The quotas of each application:
-	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each; SRQs has at most the value 512; Memories also bounds the shares of a program
+	// The quotas of each application. Each completion queue, queue pair and shared receive queue
+	// has a bell, so their quotas are also limited by parts of ring.MaxBells.
+	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each; SRQs is at most 512; Memories is also the quota of shares of an unmodified program
 	MRs                           int // 0 means 4096
-	CQs, QPs                      int // 0 means 1024 each; CQs has at most the value 1024, QPs 2048, because each object has a bell
+	CQs, QPs                      int // 0 means 1024 each; CQs is at most 1024, QPs at most 2048
 	AHs                           int // 0 means 4096
 	Attachments                   int // attachments of queue pairs to multicast groups; 0 means 512
 	// Manager has the quotas of objects that make connections.

@@ -287,7 +287,7 @@ func (x memories) accessDM(a proto.Access) (any, error) {
 	return accessBytes(a, o.dm.ReadAt, o.dm.WriteAt)
 }
 
-// regDM registers device memory; its handle is in a.Memory.
+// regDM registers a part of device memory; a.Memory is the handle of the device memory.
 func (x memories) regDM(a proto.RegMR) (any, error) {
 	const op = "reg DM"
 	pd, err := get[*pdObject](&x.c.objects, op, a.PD)

@@ -45,8 +45,8 @@ type need struct {
 	n int64
 }
 
-// reserve counts one object of kind k against the quotas, with bytes of mapped memory and queued
-// bytes of the NIC's memory. giveBack is its inverse.
+// reserve counts one object of kind k against the quotas, and with it `bytes` of mapped memory and
+// `queued` bytes of the NIC's memory for queues. giveBack is its inverse.
 func (t *objects) reserve(op string, k kind, bytes, queued int64) error {
 	return t.take(op, need{k, 1}, need{kindMapped, bytes}, need{kindQueued, queued})
 }

@@ -25,17 +25,18 @@ type program struct {
 	c    *client
 	area area
 	mem  *programMemory
-	// process is that of the program; unshared has the shares that unshare has ended while there were
-	// regions over them.
+	// process has the memory of the process in which the program runs. unshared has the shares that
+	// unshare has ended while regions over them existed; they are unmapped when the client ends.
 	process  *process
 	unshared []*share
-	// unsharedLogged: the log has said why memory of the program is not shared.
+	// unsharedLogged is true when the log has said why memory of the program is not shared.
 	unsharedLogged bool
 	// async is the daemon's side of the descriptor for asynchronous events.
 	async   eventQueue
 	objects map[uverbsKind]map[uint32]any
 	next    [uverbsKinds]uint32
-	// The objects to which events refer, by number. Exclusive use of the engine guards them.
+	// The queue pairs, completion queues and shared receive queues to which asynchronous events
+	// refer, by their numbers on the NIC. Exclusive use of the engine guards the maps.
 	qpOwners  map[wire.QPN]*owner
 	cqOwners  map[uint32]*owner
 	srqOwners map[uint32]*owner
@@ -56,8 +57,8 @@ const (
 	uverbsKinds
 )
 
-// maxHelloFDs is how many descriptors of a first message are received. It is more than the message
-// may have, so that too many are noticed.
+// maxHelloFDs is the largest number of descriptors that are received with a first message. It is
+// larger than uverbs.HelloFDs, so that a message with too many descriptors is noticed and refused.
 const maxHelloFDs = 8
 
 // receive reads the first message with its descriptors. The caller must close them.
@@ -128,8 +129,8 @@ func (c *client) attachProgram(name string, fds []int) error {
 }
 
 // open makes the program's verbs context, its area (the memory file of its rings) and the socket by
-// which daemon and program wake each other. If it fails, the client is not a program: the caller
-// closes the program's memory.
+// which daemon and program wake each other. After an error c.prog is nil, and the caller closes
+// p.mem.
 func (p *program) open(name string) (fds []int, err error) {
 	c := p.c
 	length := areaLen(&c.s.cfg.Limits)

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// area manages the memory of a program's rings, which is behind the control page in one file. It is
-// allocated in whole pages, first fit.
+// area manages the memory of a program's rings. This memory is one file together with the control
+// page, behind which the rings are. Rings take whole pages, first fit.
 type area struct {
 	fd    int
 	bytes []byte

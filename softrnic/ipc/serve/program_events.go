@@ -17,8 +17,8 @@ const (
 	// maxPending is the largest number of events that wait until the program has read earlier ones.
 	maxPending = 4096
 	// maxReturned replaces maxPending for events that the preloaded library gives back (repost). It
-	// is larger, so that no such event is lost: the count of sent events of its object (such as
-	// owner.events) already includes it.
+	// is larger, so that these events are never lost: the counts of sent events (such as
+	// owner.events) already include them.
 	maxReturned = 2 * maxPending
 )
 
@@ -59,7 +59,7 @@ func (q *eventQueue) close() {
 // events wait, it is lost, and send returns false.
 func (q *eventQueue) send(ev []byte) bool { return q.put(ev, maxPending) }
 
-// put is send with another bound than maxPending.
+// put does what send does, with the bound `most` instead of maxPending.
 func (q *eventQueue) put(ev []byte, most int) bool {
 	if q.sock == 0 {
 		return false
@@ -148,8 +148,10 @@ func (p *program) forgetChannels() {
 	})
 }
 
-// repost executes the command Repost: it sends events once more that the preloaded library has read
-// and gives back. They are events of a completion channel, or asynchronous events.
+// repost executes the command Repost. The preloaded library has read events from a descriptor to
+// find those of one object, and gives the events of other objects back in c.Args; repost sends them
+// again. They are events of completion channel c.Channel, or asynchronous events if it is
+// NoChannel.
 func (p *program) repost(c uverbs.Command) (result, error) {
 	q, size := &p.async, asyncLen
 	if c.Channel != uverbs.NoChannel {

@@ -19,7 +19,8 @@ const (
 	// than a busy disk takes. They are shorter than half a second, for which peers of other programs
 	// usually wait (docs/explain/patience.md).
 	memoryCheck = 200 * time.Millisecond
-	// memoryLooks is the number of checks after which the memory counts as lost in any case.
+	// memoryLooks is the number of checks after which the memory counts as lost even if no check
+	// has found the kernel waiting.
 	memoryLooks = 25
 	// guardPiece is how many bytes are copied at a time: the largest payload of a packet.
 	guardPiece = 4096
@@ -145,11 +146,11 @@ func (g *guard) wait() bool {
 	return false
 }
 
-// asleep reports whether the thread that makes the copy is not runnable: it neither uses a
-// processor nor waits for one, as it may for long on a busy machine. A thread that has just ended
-// the copy may sleep, too, but then done is ready at the next check. If the daemon cannot read the
-// thread's state because it has no descriptors left, the thread counts as asleep, so that the NIC
-// does not wait without end.
+// asleep reports whether the thread that makes the copy neither runs nor waits for a processor. On
+// a busy machine a thread may wait long for a processor; then its copy is not blocked. A thread
+// that has just ended the copy may sleep, too, but then done is ready at the next check. If the
+// daemon cannot read the thread's state because it has no descriptors left, the thread counts as
+// asleep, so that the NIC does not wait without end.
 func (g *guard) asleep() bool {
 	thread := g.thread.Load()
 	if thread == 0 {

@@ -92,8 +92,8 @@ func (x *programManager) owns(n wire.QPN) bool {
 	return p != nil && p.c.processKey() == x.c.processKey()
 }
 
-// tell announces an event on a channel. No announcement is lost, because each stands for an unread
-// event, and the quota of these bounds how many wait.
+// tell announces an event on a channel. The queue of announcements needs no bound: each
+// announcement stands for an unread event, and kindEvent is the quota of unread events.
 func (x *programManager) tell(channel uint32) {
 	if q := x.channels[channel]; q != nil {
 		q.put(announcement, math.MaxInt)

@@ -35,9 +35,9 @@ type programMemory struct {
 	// guard is made with the first region that needs it; only the goroutine that executes the
 	// program's commands uses the pointer.
 	guard *guard
-	// lost: the kernel did not provide a page of guarded memory in time, and the NIC accesses the
-	// program's memory no more. While the kernel waits for a page, it may block access to all other
-	// pages, too.
+	// lost is true when the kernel has not provided a page of guarded memory in time. From then on
+	// the NIC accesses no memory of the program: while the kernel waits for a page, it may block
+	// access to all other pages, too.
 	lost atomic.Bool
 }
 

@@ -25,7 +25,8 @@ import (
 //
 // A share exists while a client is charged for it. A client is charged from when it asks for the
 // share, or first registers a part of it, until the library ends the share (see unshare) or the
-// client ends. A share that the library ends while it closes a connection stays mapped until then.
+// client ends. A share that the library ends while it closes a client's connection stays mapped
+// until the client has ended.
 type share struct {
 	number  uint32
 	bytes   []byte
@@ -40,10 +41,11 @@ func (s *share) used() (sum int) {
 	return sum
 }
 
-// process has the memory of a program's process. Each device that the process has open is a client.
+// process is a process that has one or more NICs open by libibverbs, each of them a client. It has
+// the memory of the process that these clients share with the daemon.
 //
-// The library sends no command that concerns memory while it replaces pages, on any connection of
-// the process: the kernel then refuses the daemon's writes to these pages by /proc/PID/mem.
+// While the library replaces pages, it sends no command that concerns memory on any connection of
+// the process, because the kernel then refuses the daemon's writes to these pages by /proc/PID/mem.
 type process struct {
 	clients int // guarded by processes.mu
 
@@ -70,7 +72,7 @@ type processes struct {
 	last uint32 // number of the newest share
 }
 
-// enter returns the process of a new client; leave ends the client's use of it.
+// enter counts a new client of a process and returns the process. leave is its inverse.
 func (x *processes) enter(k processKey) *process {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -133,8 +135,9 @@ type programRegion struct {
 	far    []addresses // memory of the region that the NIC accesses by /proc/PID/mem
 }
 
-// register returns how the NIC accesses the memory of a new region, whose mappings are given: what
-// is shared as such, if the client's quota allows it, and all other memory by far.
+// register returns how the NIC accesses the memory of a new region; `all` are the region's
+// mappings. The NIC accesses shares directly, as far as the client's quota allows, and all other
+// memory through the parameter far.
 func (p *process) register(r *programRegion, all []mapping, far mem.Far) mem.Far {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,10 +229,11 @@ func (p *process) firstFar(in addresses) (first addresses, ok bool) {
 	return first, ok
 }
 
-// share makes a share for a part of the memory that the program is about to register. The library
-// asks again until nothing is left that can be shared: then the answer has no descriptor. Only pages
-// that belong to the region as a whole are shared. In others there may be memory of the library or of
-// libc, which a child of fork changes before the library can make it private.
+// share executes the command ShareMemory: it makes a share for a part of the memory that the
+// program is about to register. The library repeats the command until nothing is left that can be
+// shared: then the answer has no descriptor. Only pages that belong to the region as a whole are
+// shared. In other pages there may be memory of the library or of libc, which a child of fork
+// changes before the library can make it private.
 func (p *program) share(a uverbs.ShareArgs) (result, error) {
 	page := uint64(os.Getpagesize())
 	if a.Start >= a.End || a.End > math.MaxInt64-page {
@@ -285,12 +289,14 @@ func (p *program) newShare(length int64) (fd int, file inode, s *share, err erro
 	return -1, file, nil, err
 }
 
-// unshare ends one share that the process no longer needs, and returns its number; 0 means that
-// there is none. The library makes its pages private again. A share ends when there is no region over
-// it, and when the NIC accesses no part of it by /proc/PID/mem.
+// unshare executes the command UnshareMemory: it ends one share that the process no longer needs,
+// and returns the share's number; 0 means that there is none. The library then makes the pages
+// private again. A share can end when there is no region over it, and when the NIC accesses no part
+// of it by /proc/PID/mem.
 //
-// With a.Closing, regions of this client do not count, because the library is closing the connection.
-// Until that has ended, the NIC may use these regions: the share stays mapped, and the client charged.
+// If a.Closing is set, the library is closing the connection of this client, and regions of this
+// client do not count. Until the connection has ended, the NIC may use these regions: the share
+// stays mapped, and the client charged.
 func (p *program) unshare(a uverbs.UnshareArgs) (result, error) {
 	x, closing := p.process, a.Closing != 0
 	x.mu.Lock()
@@ -337,7 +343,8 @@ func (p *program) overlapped(file inode, closing bool) bool {
 	return false
 }
 
-// closeShares ends the program's use of its process's memory. All its regions have ended.
+// closeShares ends the client's use of the process's memory. It is called when all regions of the
+// client have ended.
 func (p *program) closeShares() error {
 	errs := []error{p.c.s.processes.leave(p.process, p.c)}
 	for _, s := range p.unshared {
@@ -355,8 +362,8 @@ type sharedView struct {
 	far   mem.Far      // access to what is not shared
 }
 
-// sharedPart is the memory of a mapping: n bytes from address at of the program on. bytes is nil if
-// they are not shared.
+// sharedPart is the memory of one mapping of the program: n bytes from address `at` on. bytes is
+// where the daemon has mapped this memory; nil means that it is not shared.
 type sharedPart struct {
 	at, n uint64
 	bytes []byte
@@ -364,8 +371,8 @@ type sharedPart struct {
 
 var _ mem.Far = (*sharedView)(nil)
 
-// copy copies p to address at of the program if write is set, else from there to p. It reports
-// whether the view has all these bytes, and the program those that are not shared.
+// copy copies p to address `at` of the program if write is set, else from there to p. It reports
+// success: false means that a byte is in none of the parts, or that access by far has failed.
 func (v *sharedView) copy(p []byte, at uint64, write bool) bool {
 	for i := range v.parts {
 		part := &v.parts[i]

@@ -90,9 +90,9 @@ func (s *pump) run(stop <-chan struct{}) {
 	}
 }
 
-// spin makes steps of the pump until the spin time has passed in which it found no work and no
-// application polled; it makes at least one. If other threads need the processor, it stops at the
-// first step without work, even if an application polls.
+// spin makes steps of the pump, at least one. It returns when the steps of a whole spin time have
+// found no work and no application has polled meanwhile. If other threads need the processor, spin
+// returns after the first step without work, even if an application polls.
 func (s *pump) spin() {
 	patient := s.pace.Begin()
 	start := s.shell.Now()
@@ -200,7 +200,8 @@ type asleep pump
 
 var _ verbsengine.Patient = (*asleep)(nil)
 
-// Patient reports whether the daemon has no program.
+// Patient reports whether no application is attached. Then no shell needs to poll for the end of
+// the pump's sleep.
 func (a *asleep) Patient() bool { return len(a.ports) == 0 }
 
 // Ready copies completions, and reports whether the pump has work.
@@ -234,11 +235,11 @@ func (s *pump) woken(p *port) {
 }
 
 // catchUp serves the doorbells that an application rang before it sent a request, so that the NIC
-// has the posts before the request changes an object. Other applications are served in between.
-// catchUp checks the doorbells only with exclusive use of the engine: a step of the pump clears all
-// doorbells at its start and sets those that it did not serve again at its end, so in between they
-// would seem not to be rung. If the application keeps ringing, catchUp stops and leaves the rest to
-// the pump.
+// has the posts before the request changes an object. Other applications are served in between. A
+// step of the pump clears all doorbells first, and at its end sets again those that it has not
+// served. In between, these doorbells seem not to be rung, so catchUp checks them only with
+// exclusive use of the engine. If the application keeps ringing, catchUp stops and leaves the rest
+// to the pump.
 func (s *pump) catchUp(p *port) {
 	for range ring.MaxBells / maxBellsAtOnce {
 		now, e, out := s.shell.Enter()

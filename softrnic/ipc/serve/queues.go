@@ -36,8 +36,9 @@ const (
 	ringBytes = 64 // an entry in shared memory
 )
 
-// publish maps the rings of a new object and makes the pump serve the object. If it fails, it
-// destroys the object.
+// publish maps the rings of a new object and makes the pump serve the object: port returns the
+// pump's part of the object, whose rings are in b, and known enters it into the pump's tables. If
+// publish fails, it calls destroy, which destroys the object.
 func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, port func(b []byte) belled, known func(p *port)) (any, []int, error) {
 	fail := func(err error) (any, []int, error) {
 		x.c.objects.giveBack(o.kind, 0, o.queued)
@@ -65,7 +66,8 @@ func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, p
 	return out, []int{fd}, nil
 }
 
-// retire makes the pump forget a destroyed object, and unmaps the object's rings.
+// retire makes the pump forget a destroyed object, and unmaps the object's rings. unknown removes
+// the object from the pump's tables.
 func (x queues) retire(h uint32, o *queueObject, unknown func(p *port)) error {
 	x.c.s.pump.with(func(*engine.Engine) {
 		x.c.port.bells[o.bell] = nil

@@ -82,7 +82,7 @@ type Server struct {
 	mu      sync.Mutex // guards the fields below
 	clients map[*client]struct{}
 	nextID  uint64
-	// refused are the refused connections that are still being sent the reason.
+	// refused has the connections of refused applications to which the reason is still being sent.
 	refused map[*net.UnixConn]struct{}
 }
 
