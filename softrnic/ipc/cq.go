@@ -29,8 +29,8 @@ type cq struct {
 	closed     bool
 }
 
-// CreateCQ makes a completion queue. depth is the depth of the NIC's queue; the shared ring has
-// some entries more.
+// CreateCQ makes a completion queue. depth is the depth of the NIC's queue; completions in the
+// shared ring do not count against it.
 func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	var r proto.Queue
 	bytes, err := c.callMemory(proto.OpCreateCQ, proto.CreateCQ{Depth: depth}, &r, &r.Length, undo{proto.OpDestroyCQ, &r.H})

@@ -28,10 +28,10 @@ func newEarlyPosts(t verbs.QPType, q proto.Queue) earlyPosts {
 }
 
 // sure reports whether the NIC certainly takes the list of sends. For this the state must accept
-// posts, the ring and the NIC's queue must have room, and each work request must be valid. It is
+// posts, the ring and the NIC's queue must have room, and each work request must be valid. sure is
 // false for datagrams, because only the daemon knows their address handles. It is also false for
-// local operations, because programs use the keys that these change as soon as the post has
-// returned. The caller has called begin.
+// operations that change a key of this host (transport.Local), because programs use the new key as
+// soon as the post has returned. The caller has called begin.
 func (q *qp) sure(wr []verbs.SendWR) bool {
 	e, p := &q.early, &q.send
 	next := p.tail + uint64(len(wr))

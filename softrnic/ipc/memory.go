@@ -41,9 +41,9 @@ func (c *Context) destroy(op proto.Op, h *uint32) error {
 	return err
 }
 
-// callMemory makes a call whose answer has memory of *length bytes. It maps the memory. If it cannot,
-// for example because the program has no free descriptor, it destroys what the daemon has made, by
-// calls of the given kinds with the handles.
+// callMemory makes a call whose answer comes with memory of *length bytes, and maps the memory. If
+// it cannot map it, for example because the program has no free descriptor, it destroys what the
+// daemon has made, by the calls in made.
 func (c *Context) callMemory(op proto.Op, args, out any, length *int, made ...undo) ([]byte, error) {
 	fds, err := c.callFiles(op, args, out)
 	defer ring.CloseFiles(fds...)

@@ -87,8 +87,9 @@ func (q *qp) Query() (a verbs.QPAttr, err error) {
 	return a, q.state("query QP", err)
 }
 
-// state is called with the error err of a transition. For a destroyed queue pair it returns the
-// same error as package device.
+// state returns the error of an operation on the queue pair; err is the error of its call. If this
+// program has destroyed the queue pair, state returns ErrClosed as package device does, and
+// otherwise err.
 func (q *qp) state(op string, err error) error {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()

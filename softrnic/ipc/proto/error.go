@@ -23,8 +23,8 @@ type Error struct {
 	Private []byte     `json:"private,omitempty"`
 }
 
-// sentinels are the errors that errors.Is also finds in the other process. Code is the index plus
-// one.
+// sentinels are the errors that errors.Is also finds in the other process. The code of an error is
+// its index plus one.
 var sentinels = [...]error{
 	verbs.ErrInvalid, verbs.ErrState, verbs.ErrNoSpace, verbs.ErrBusy, verbs.ErrLimit, verbs.ErrAccess, verbs.ErrTimeout,
 	verbs.ErrClosed, verbs.ErrNotSupported, verbs.ErrUnreachable, rdmacm.ErrRejected, rdmacm.ErrProtocol, rdmacm.ErrInUse,

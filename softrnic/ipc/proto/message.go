@@ -312,13 +312,15 @@ type Service struct {
 	Name string `json:"name"`
 }
 
-// Wait waits for an event of H, for at most Timeout (negative: no limit).
+// Wait waits for an event of the object with handle H, a listener or a queue pair, for at most
+// Timeout; a negative Timeout means no limit.
 type Wait struct {
 	H       uint32        `json:"h"`
 	Timeout time.Duration `json:"timeout"`
 }
 
-// Connect dials Service at the address To, or accepts request H; in both cases with queue pair QP.
+// Connect dials Service at the address To (OpDial), or accepts the connection request with handle H
+// (OpAccept). QP is the handle of the queue pair that is connected.
 type Connect struct {
 	H       uint32        `json:"h,omitempty"`
 	QP      uint32        `json:"qp"`
