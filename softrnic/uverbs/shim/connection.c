@@ -24,7 +24,8 @@ static pid_t self; // the process to which this memory belongs
 // process; the process ID does not say this for processes of other PID namespaces.
 static uint8_t token[TOKEN_LEN];
 
-// be records that this memory now belongs to the calling process, and draws the process's token.
+// be is called once in a process that uses the library, and in each child of fork. It records that
+// this memory belongs to the calling process, and draws the process's token.
 static void be(void)
 {
 	self = getpid();

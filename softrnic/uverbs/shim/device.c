@@ -10,7 +10,8 @@ static _Atomic(struct device *) devices[MAX_FDS];
 // number of a device, the lower half the number of a completion channel, or NO_CHANNEL for
 // asynchronous events. 0: no events.
 static _Atomic uint64_t ends[MAX_FDS];
-// lost: the program has read on this descriptor of asynchronous events that the device failed.
+// lost has 1 for a descriptor of asynchronous events from which the program has read the event that
+// the device has failed; see device_lost.
 static _Atomic uint8_t lost[MAX_FDS];
 
 // all is the list of all devices ever opened, unused the list of those that are closed. table_mu
@@ -145,8 +146,9 @@ static uint32_t drain(struct device *d, int fd, size_t size, uint64_t element, u
 	return dropped;
 }
 
-// drain_all drains all descriptors of a channel: one, unless the program has duplicated it. The
-// caller holds the lock of the device, so that none of them is closed meanwhile.
+// drain_all drains a channel through one of its descriptors. If the program has duplicated the
+// descriptor, all of them have the same events. The caller holds the lock of the device, so that the
+// descriptor is not closed meanwhile.
 static uint32_t drain_all(struct device *d, size_t size, uint64_t element, uint32_t number)
 {
 	uint64_t end = end_of(d, number);
