@@ -35,7 +35,8 @@ const (
 	// localServices is the prefix of service IDs that are administered by the local system (IBTA
 	// A3.2.3.1), for names.
 	localServices mad.ServiceID = 0x02 << 56
-	// sdpService is the bit by which Wireshark recognizes the Sockets Direct Protocol.
+	// sdpService is the bit by which Wireshark recognizes the Sockets Direct Protocol. It is 0 in
+	// the service IDs of names.
 	sdpService mad.ServiceID = 1 << 16
 )
 
@@ -64,9 +65,9 @@ func (s Service) Request(private []byte, local, to netip.Addr, port uint16) (out
 	return out, err
 }
 
-// ask writes an application's private data into a message that asks for the service. A message for a
-// port has ip in front of them. limit is how many bytes fit into a message for a name. op and
-// message are for the error.
+// ask writes an application's private data into a message that asks for the service. In a message
+// for a port, ip precedes these data. In a message for a name, at most limit bytes of them fit. op
+// and message are for the error.
 func (s Service) ask(op, message string, out, private []byte, limit int, ip mad.IPData) error {
 	b := append(out[:0], Named|byte(len(private)))
 	if s.Port {

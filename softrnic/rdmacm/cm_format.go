@@ -16,12 +16,13 @@ const maxDepth = 255
 
 // Lengths of private data in messages of CM; see package cm.
 const (
-	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the largest lengths for a service
-	// with a name, in bytes.
+	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the largest lengths of private
+	// data of a service with a name, in bytes.
 	MaxRequestPrivate = cm.MaxRequestPrivate
 	MaxReplyPrivate   = cm.MaxReplyPrivate
 	MaxRejectPrivate  = cm.MaxRejectPrivate
-	// MaxPortRequestPrivate and MaxPortReplyPrivate are the largest lengths for a port, in bytes.
+	// MaxPortRequestPrivate and MaxPortReplyPrivate are the largest lengths of private data of a
+	// service that is a port, in bytes.
 	MaxPortRequestPrivate = cm.MaxPortRequestPrivate
 	MaxPortReplyPrivate   = cm.MaxPortReplyPrivate
 )

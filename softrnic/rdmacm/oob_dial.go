@@ -100,7 +100,8 @@ func checkAnswer(private []byte, port bool) error {
 	return nil
 }
 
-// unanswered marks an error of a request's answer: the request still waits for one.
+// unanswered wraps an error of Request.Accept or Request.Answer in ErrUnanswered, because the
+// request can still be answered by another call.
 func unanswered(err error) error { return fmt.Errorf("%w: %w", ErrUnanswered, err) }
 
 func checkNames(op, service string, private []byte) error {

@@ -170,8 +170,8 @@ type (
 		ID, FD   uint32
 	}
 
-	// qpAttr is a struct ib_uverbs_qp_attr: the attributes of a transition. Its other fields are zero
-	// in all answers.
+	// qpAttr is a struct ib_uverbs_qp_attr: the attributes of a transition. Current, Migration,
+	// Alt, Queues, Notify and Draining are zero in all answers.
 	qpAttr struct {
 		Mask, State, Current, PathMTU, Migration uint32
 		QKey, RecvPSN, SendPSN, DestQPN, Access  uint32

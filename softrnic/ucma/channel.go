@@ -55,8 +55,8 @@ func (ch *channel) full(x *id) bool {
 	return n >= maxUnread
 }
 
-// withdraw removes the unread events for which the function which returns true. It returns the
-// number of removed events.
+// withdraw removes those unread events p of the channel for which which(p) is true, and returns
+// their number.
 func (ch *channel) withdraw(q Quota, which func(p *pending) bool) int {
 	before := len(ch.unread)
 	ch.unread = slices.DeleteFunc(ch.unread, func(p pending) bool { return which(&p) })

@@ -11,7 +11,8 @@ import (
 
 // join is an identifier's membership in a multicast group. Its event contains the group to which
 // the queue pair must be attached, and the destination of datagrams. librdmacm attaches the queue
-// pair when it reads the event, and this makes the NIC report the group.
+// pair when it reads the event; by the attachment the NIC learns the group and announces its
+// membership to the network.
 type join struct {
 	handle   uint32
 	of       *id
