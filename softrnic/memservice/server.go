@@ -20,7 +20,7 @@ const (
 	acceptPatience = 5 * time.Second
 )
 
-// RemoteAccess has the access rights of clients to regions of the service.
+// RemoteAccess has the access rights with which the service registers its regions for clients.
 const RemoteAccess = verbs.LocalWrite | verbs.RemoteRights
 
 // Config describes a service. The zero value shares no region and no locks.
@@ -42,9 +42,9 @@ type Config struct {
 	// Memory is the largest amount of memory for regions and Work of all connections together, in
 	// bytes; 0 means 1 GiB.
 	Memory int64
-	// PD is the protection domain of all memory and queue pairs; nil means that the service makes one.
-	// All share one domain, so that a switch's connection can access everything that the clients can
-	// access whose requests it carries.
+	// PD is the protection domain of all memory and queue pairs; nil means that the service makes
+	// one. All share one domain, because a switch's connection carries requests of several clients,
+	// and must access everything that these clients can access.
 	PD verbs.PD
 	// Worker takes part in connections; nil means that the service is passive and refuses requests
 	// with data for a worker.
@@ -162,7 +162,8 @@ func (s *Server) shutdown() error {
 	return nil
 }
 
-// handle handles one request. An error concerns only this request.
+// handle answers one request. Serve ignores its error, which concerns this request alone, unless it
+// is ErrClosed.
 func (s *Server) handle(in rdmacm.Request) error {
 	s.sweep()
 	s.bury()
@@ -384,8 +385,8 @@ func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 	return nil
 }
 
-// candidates is the largest number of connections whose queue pairs oldest queries. A service at
-// its limit calls oldest for each new connection.
+// candidates bounds how many queue pairs the method oldest queries. A service that has no room for
+// more connections calls oldest for each new one.
 const candidates = 16
 
 // oldest returns the index of the connection to end when there is no room. Among the oldest
@@ -411,7 +412,7 @@ func (s *Server) oldest() int {
 	return oldest
 }
 
-// endIf ends the connections for which the function which returns true, the youngest first.
+// endIf ends those connections c for which which(c) is true, the youngest first.
 func (s *Server) endIf(which func(*Conn) bool) {
 	for i := len(s.conns) - 1; i >= 0; i-- {
 		if which(s.conns[i]) {

@@ -67,8 +67,8 @@ type DeviceAttr struct {
 	// MAC address of the port, and MTU of the link in bytes.
 	MAC     wire.MAC
 	LinkMTU int
-	// ActiveMTU is the largest path MTU that fits the link; it is also the largest datagram in
-	// bytes.
+	// ActiveMTU is the largest path MTU with which packets fit the link. It is also the largest
+	// payload of a datagram in bytes.
 	ActiveMTU   MTU
 	MaxQP       int
 	MaxQPWR     int
@@ -181,8 +181,9 @@ type CQ interface {
 	WaitEvent(deadline clock.Time) error
 	// Wait waits until Poll would return a completion. It fails with ErrTimeout at the deadline.
 	Wait(deadline clock.Time) error
-	// Resize changes the depth to at least depth entries; completions stay. It fails with ErrInvalid
-	// if more than depth completions wait. It fails with ErrBusy if very many wait; then poll first.
+	// Resize changes the depth to at least depth entries; completions stay. It fails with
+	// ErrInvalid if more than depth completions wait, and with ErrBusy if more wait than the NIC
+	// moves at once (16384); then poll first.
 	Resize(depth int) error
 	// Moderate delays the events of Arm. An event is raised when count completions that may cause it
 	// were queued, or when period has passed since the first of them, whichever is earlier. A count
@@ -245,7 +246,7 @@ const (
 
 // ToInit are the attributes of the transition from RESET to INIT.
 type ToInit struct {
-	// Access has the rights of the peer through this queue pair: none but RemoteRights.
+	// Access has the rights of the peer through this queue pair, a subset of RemoteRights.
 	Access Access
 	// PKeyIndex is the index of the queue pair's partition in DeviceAttr.PKeys. Packets of other
 	// partitions, and those between two limited members, are dropped silently and counted.
