@@ -30,7 +30,7 @@ func (m *Machine) Listen(s mad.ServiceID, at netip.Prefix, owner uint64) error {
 		}
 	}
 	if n >= m.cfg.MaxListeners {
-		return verbs.Errorf(op, verbs.ErrLimit, "there are %d listeners", n)
+		return verbs.Errorf(op, verbs.ErrLimit, "there are %d listeners; end one of them first", n)
 	}
 	m.listeners[s] = append(m.listeners[s], listener{at, owner})
 	return nil

@@ -17,7 +17,7 @@ func (m *Machine) Resolve(now clock.Time, owner uint64, local, peer netip.Addr, 
 	}
 	c := m.newConn(&m.cfg, Way{local, peer, req.PKey})
 	if c == nil {
-		return 0, verbs.Errorf(op, verbs.ErrLimit, "%d connections exist", m.cfg.MaxConns)
+		return 0, verbs.Errorf(op, verbs.ErrLimit, "%d connections exist; end one of them first", m.cfg.MaxConns)
 	}
 	m.step(c, onResolve)
 	c.owner, c.service, c.tid, c.sidr = owner, req.Service, m.newTID(), true

@@ -74,7 +74,7 @@ func (c *session) callFiles(op proto.Op, args, out any) ([]int, error) {
 	switch {
 	case err != nil:
 	case len(b) > proto.MaxMessage:
-		err = verbs.Errorf(string(op), verbs.ErrInvalid, "%d bytes are too much for one request", len(b))
+		err = verbs.Errorf(string(op), verbs.ErrInvalid, "%d bytes are too much for one request; at most %d", len(b), proto.MaxMessage)
 	default:
 		err = c.write(b)
 	}

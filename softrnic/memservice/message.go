@@ -136,7 +136,7 @@ func header(b []byte) (kind, []byte, error) {
 		return 0, nil, fmt.Errorf("a message of %d bytes: want at least %d", len(b), headerLen)
 	}
 	if b[0] != version {
-		return 0, nil, fmt.Errorf("version %d of the protocol: this side has version %d", b[0], version)
+		return 0, nil, fmt.Errorf("version %d of the protocol: this side has version %d; use the same version of rdmalab on both hosts", b[0], version)
 	}
 	return kind(b[1]), b[headerLen:], nil
 }

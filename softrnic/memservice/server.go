@@ -281,7 +281,7 @@ func (s *Server) join(r request) error {
 	case s.owners.fenced(r.owner):
 		return ErrFenced
 	case len(c.owners) == maxJoined && !c.of(r.owner) && !slices.ContainsFunc(r.former, c.of):
-		return fmt.Errorf("the connection has %d owners, no further one may join", maxJoined)
+		return fmt.Errorf("the connection has %d owners, and no further one may join; use another connection", maxJoined)
 	}
 	if err := s.owners.admit(r.owner, c.Peer.String()); err != nil {
 		return err

@@ -77,7 +77,8 @@ type slot struct {
 func New(cfg Config) (_ *Hub, err error) {
 	cfg.Depth = cmp.Or(cfg.Depth, defaultDepth)
 	if cfg.Context == nil || cfg.Manager == nil || cfg.Members < 1 || cfg.Depth < 1 || cfg.Members*cfg.Depth > 1<<slotBits {
-		return nil, fmt.Errorf("qpshare: %d members, depth %d: a context, a manager, and both above 0 are needed: %w", cfg.Members, cfg.Depth, verbs.ErrInvalid)
+		return nil, fmt.Errorf("qpshare: %d members, depth %d: give Context and Manager, Members and Depth above 0, and at most %d work requests of all members: %w",
+			cfg.Members, cfg.Depth, 1<<slotBits, verbs.ErrInvalid)
 	}
 	if dev := cfg.Context.Device(); cfg.Members*cfg.Depth > dev.MaxQPWR || 2*cfg.Members*cfg.Depth > dev.MaxCQE {
 		return nil, fmt.Errorf("%d threads with %d work requests each on one queue pair; the device has room for %d and %d completions: "+

@@ -27,7 +27,7 @@ func (l *calls) begin(op string, id uint64) error {
 	// bound limits the number of these calls, so that a client that reads no answers cannot collect
 	// them without end.
 	if l.waits >= l.limit || len(l.working) >= l.limit+maxOutgoing {
-		return limitError(op, "%d calls wait at the same time", l.limit)
+		return limitError(op, "%d calls wait already; try again when one of them has ended", l.limit)
 	}
 	l.waits++
 	l.working[id] = struct{}{}

@@ -140,7 +140,7 @@ func (c *client) hello(req proto.Request) error {
 	}
 	if in.Version != proto.Version {
 		c.refuse(req.ID, fmt.Errorf("%w: version %d of the protocol; this daemon speaks %d", verbs.ErrNotSupported, in.Version, proto.Version))
-		return errors.New("another version")
+		return errors.New("the application has another version of the protocol")
 	}
 	fds, err := c.open(in)
 	if err != nil {

@@ -232,7 +232,7 @@ func accessBytes(a proto.Access, read, write func([]byte, int) error) (any, erro
 		return nil, write(a.Data, a.Offset)
 	}
 	if a.Length < 0 || a.Length > proto.MaxData {
-		return nil, &verbs.OpError{Op: "access memory", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d bytes at once", a.Length)}
+		return nil, &verbs.OpError{Op: "access memory", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d bytes at once; at most %d", a.Length, proto.MaxData)}
 	}
 	b := make([]byte, a.Length)
 	if err := read(b, a.Offset); err != nil {

@@ -439,7 +439,7 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 		p.c.s.pump.qps[n] = port
 	})
 	if !ok {
-		return out, recvAt, sendAt, undo(errors.Join(limitError("create QP", "no doorbell is left"), o.qp.Destroy()))
+		return out, recvAt, sendAt, undo(errors.Join(limitError("create QP", "no doorbell is left; destroy a queue or queue pair first"), o.qp.Destroy()))
 	}
 	p.objects[uQP][bell] = o
 	o.made.MaxRecv = uint32(recvs)

@@ -59,7 +59,7 @@ func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, p
 		}
 	})
 	if !ok {
-		return fail(errors.Join(limitError("create queue", "no doorbell is left"), closeAll([]int{fd}), ring.Unmap(bytes)))
+		return fail(errors.Join(limitError("create queue", "no doorbell is left; destroy a queue or queue pair first"), closeAll([]int{fd}), ring.Unmap(bytes)))
 	}
 	o.bell = out.Bell
 	out.H = x.c.objects.put(o)

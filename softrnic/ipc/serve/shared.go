@@ -102,7 +102,7 @@ func (c *client) openShared(a proto.Share, fail func(error, string, ...any) erro
 // create makes a shared region.
 func (s *sharedRegions) create(a proto.Share, uid uint32) (*sharedRegion, error) {
 	if len(s.byName) >= s.limits.Shared {
-		return nil, limitError("share", "%d shared regions exist", len(s.byName))
+		return nil, limitError("share", "%d shared regions exist; remove one of them first", len(s.byName))
 	}
 	var has int64
 	for _, r := range s.byName {
@@ -204,7 +204,7 @@ func (c *client) unshare(a proto.Share) (any, error) {
 	case r.uid != c.cred.Uid:
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrAccess, Detail: "it belongs to another user"}
 	case r.refs > 0:
-		return nil, &verbs.OpError{Op: op, Err: verbs.ErrBusy, Detail: fmt.Sprintf("%d handles of it are open", r.refs)}
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrBusy, Detail: fmt.Sprintf("%d handles of it are open; close them first", r.refs)}
 	}
 	if err := r.mr.Dereg(); !gone(err) {
 		return nil, err
