@@ -39,9 +39,7 @@ func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) e
 	if err != nil {
 		return err
 	}
-	m.ctx.shell.Enter()
-	defer m.ctx.shell.Leave()
-	return m.ctx.open(op)
+	return m.ctx.step(func(step) error { return m.ctx.open(op) })
 }
 
 // cmCondition is true when ready returns true or the context was closed.
@@ -58,9 +56,21 @@ func (c cmCondition) Ready(*engine.Engine) bool { return c.ctx.closed || c.ready
 func (c cmCondition) Patient() bool { return c.patient }
 
 // Listen accepts requests for a service until Unlisten, or until the context is closed.
-func (m *ConnManager) Listen(s mad.ServiceID, backlog int) (l *engine.CMListener, err error) {
-	err = m.Step("listen", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
-		if l, err = g.Listen(s, netip.Prefix{}, backlog); err == nil {
+func (m *ConnManager) Listen(s mad.ServiceID, backlog int) (*engine.CMListener, error) {
+	return m.listen("listen", (*engine.GSI).Listen, s, backlog)
+}
+
+// ListenDatagrams accepts SIDR requests for a datagram service, until Unlisten or until the context
+// is closed.
+func (m *ConnManager) ListenDatagrams(s mad.ServiceID, backlog int) (*engine.CMListener, error) {
+	return m.listen("listen for datagrams", (*engine.GSI).ListenDatagrams, s, backlog)
+}
+
+func (m *ConnManager) listen(
+	op string, open func(*engine.GSI, mad.ServiceID, netip.Prefix, int) (*engine.CMListener, error), s mad.ServiceID, backlog int,
+) (l *engine.CMListener, err error) {
+	err = m.Step(op, func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
+		if l, err = open(g, s, netip.Prefix{}, backlog); err == nil {
 			m.ctx.listeners = append(m.ctx.listeners, l)
 		}
 		return err
@@ -88,16 +98,4 @@ func (c *Context) closeListeners(now clock.Time, e *engine.Engine, out *packetio
 		}
 	}
 	c.listeners = nil
-}
-
-// ListenDatagrams accepts SIDR requests for a datagram service, until Unlisten or until the context
-// is closed.
-func (m *ConnManager) ListenDatagrams(s mad.ServiceID, backlog int) (l *engine.CMListener, err error) {
-	err = m.Step("listen for datagrams", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
-		if l, err = g.ListenDatagrams(s, netip.Prefix{}, backlog); err == nil {
-			m.ctx.listeners = append(m.ctx.listeners, l)
-		}
-		return err
-	})
-	return l, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -197,13 +198,33 @@ func (c *Context) posted(n int) {
 	}
 }
 
-// end destroys an object by f, and removes its handle from list.
-func end[H comparable](c *Context, list map[H]struct{}, handle H, f func() error) error {
+// step is the step of the engine in which a call is executed: its time, and where its frames go.
+type step struct {
+	now clock.Time
+	out *packetio.Batch
+}
+
+// step calls f with exclusive use of the engine. Posts and polls call Enter and Leave themselves.
+func (c *Context) step(f func(s step) error) error {
+	now, _, out := c.shell.Enter()
+	defer c.shell.Leave()
+	return f(step{now, out})
+}
+
+// ask calls f, which returns a property of an object, with exclusive use of the engine.
+func ask[T any](c *Context, f func() (T, error)) (T, error) {
 	c.shell.Enter()
 	defer c.shell.Leave()
-	err := f()
-	if err == nil {
-		delete(list, handle)
-	}
-	return err
+	return f()
+}
+
+// end destroys an object by f, and removes its handle from list.
+func end[H comparable](c *Context, list map[H]struct{}, handle H, f func() error) error {
+	return c.step(func(step) error {
+		err := f()
+		if err == nil {
+			delete(list, handle)
+		}
+		return err
+	})
 }

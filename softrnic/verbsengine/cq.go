@@ -42,15 +42,17 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 }
 
 // Arm requests an event; see verbs.CQ.
-func (c *cq) Arm(solicited bool) error {
+func (c *cq) Arm(solicited bool) error { return c.with(func(q *ring.CQ) { q.Arm(solicited) }) }
+
+// with calls f, if the queue still exists.
+func (c *cq) with(f func(q *ring.CQ)) error {
 	c.ctx.shell.Enter()
 	defer c.ctx.shell.Leave()
 	q, err := c.cq.Queue()
-	if err != nil {
-		return err
+	if err == nil {
+		f(q)
 	}
-	q.Arm(solicited)
-	return nil
+	return err
 }
 
 // WaitEvent waits for the event that Arm has requested.
@@ -67,10 +69,7 @@ func (c *cq) wait(op string, cond Condition, deadline clock.Time) error {
 	if err := waitError(op, c.ctx.shell.Await(cond, deadline)); err != nil {
 		return err
 	}
-	c.ctx.shell.Enter()
-	defer c.ctx.shell.Leave()
-	_, err := c.cq.Queue() // the wait also ends if the queue was destroyed
-	return err
+	return c.with(func(*ring.CQ) {}) // the wait also ends if the queue was destroyed
 }
 
 // room allocates the memory of a completion queue for the NIC. It is called before Enter, because
@@ -87,32 +86,19 @@ func (c *cq) Resize(depth int) error {
 	if err != nil {
 		return err
 	}
-	c.ctx.shell.Enter()
-	defer c.ctx.shell.Leave()
-	return c.cq.Resize(to)
+	return c.ctx.step(func(step) error { return c.cq.Resize(to) })
 }
 
 // Moderate delays events; see verbs.CQ.
 func (c *cq) Moderate(count int, period time.Duration) error {
-	c.ctx.shell.Enter()
-	defer c.ctx.shell.Leave()
-	return c.cq.Moderate(count, period)
+	return c.ctx.step(func(step) error { return c.cq.Moderate(count, period) })
 }
 
 // Number returns the number of the queue. It may be called after Destroy.
 func (c *cq) Number() uint32 { return c.cq.ID() }
 
 // IgnoreOverrun makes the queue lose completions that do not fit, without an error.
-func (c *cq) IgnoreOverrun() error {
-	c.ctx.shell.Enter()
-	defer c.ctx.shell.Leave()
-	q, err := c.cq.Queue()
-	if err != nil {
-		return err
-	}
-	q.IgnoreOverrun()
-	return nil
-}
+func (c *cq) IgnoreOverrun() error { return c.with((*ring.CQ).IgnoreOverrun) }
 
 // Destroy ends the queue. Waiting threads get ErrClosed.
 func (c *cq) Destroy() error { return end(c.ctx, c.ctx.cqs, c, c.cq.Destroy) }

@@ -26,13 +26,8 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 	return handle, nil
 }
 
-func (m *mw) RKey() (uint32, error) {
-	m.pd.ctx.shell.Enter()
-	defer m.pd.ctx.shell.Leave()
-	return m.mw.RKey()
-}
-
-func (m *mw) Dealloc() error { return end(m.pd.ctx, m.pd.mws, m, m.mw.Dealloc) }
+func (m *mw) RKey() (uint32, error) { return ask(m.pd.ctx, m.mw.RKey) }
+func (m *mw) Dealloc() error        { return end(m.pd.ctx, m.pd.mws, m, m.mw.Dealloc) }
 
 // dm is the application's handle of device memory.
 type dm struct {
@@ -75,16 +70,12 @@ func (d *dm) Len() int { return d.dm.Len() }
 
 // ReadAt copies bytes out of the memory.
 func (d *dm) ReadAt(b []byte, off int) error {
-	d.ctx.shell.Enter()
-	defer d.ctx.shell.Leave()
-	return d.dm.ReadAt(b, off)
+	return d.ctx.step(func(step) error { return d.dm.ReadAt(b, off) })
 }
 
 // WriteAt copies bytes into the memory.
 func (d *dm) WriteAt(b []byte, off int) error {
-	d.ctx.shell.Enter()
-	defer d.ctx.shell.Leave()
-	return d.dm.WriteAt(b, off)
+	return d.ctx.step(func(step) error { return d.dm.WriteAt(b, off) })
 }
 
 func (d *dm) Free() error { return end(d.ctx, d.ctx.dms, d, d.dm.Free) }

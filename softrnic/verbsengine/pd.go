@@ -192,9 +192,7 @@ func (m *mr) with(f func(*mem.Region) error) error {
 }
 
 func (m *mr) Rereg(access verbs.Access) error {
-	m.pd.ctx.shell.Enter()
-	defer m.pd.ctx.shell.Leave()
-	return m.mr.Rereg(access)
+	return m.pd.ctx.step(func(step) error { return m.mr.Rereg(access) })
 }
 
 func (m *mr) Dereg() error { return end(m.pd.ctx, m.pd.mrs, m, m.mr.Dereg) }

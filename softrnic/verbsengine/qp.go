@@ -17,60 +17,37 @@ var _ verbs.RingQP = (*qp)(nil)
 // QPN returns the queue pair number. It may be called after Destroy.
 func (q *qp) QPN() wire.QPN { return q.qp.Num() }
 
-func (q *qp) Query() (verbs.QPAttr, error) {
-	q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.Query()
-}
+func (q *qp) Query() (verbs.QPAttr, error) { return ask(q.pd.ctx, q.qp.Query) }
+
+// step calls f with exclusive use of the engine, as Context.step does.
+func (q *qp) step(f func(s step) error) error { return q.pd.ctx.step(f) }
 
 func (q *qp) ToInit(a verbs.ToInit) error {
-	q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.ToInit(a)
+	return q.step(func(step) error { return q.qp.ToInit(a) })
 }
 
 func (q *qp) ToRTR(a verbs.ToRTR) error {
-	now, _, _ := q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.ToRTR(now, a)
+	return q.step(func(s step) error { return q.qp.ToRTR(s.now, a) })
 }
 
 func (q *qp) ToRTS(a verbs.ToRTS) error {
-	now, _, _ := q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.ToRTS(now, a)
+	return q.step(func(s step) error { return q.qp.ToRTS(s.now, a) })
 }
 
 func (q *qp) Modify(a verbs.QPModify) error {
-	now, _, _ := q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.Modify(now, a)
+	return q.step(func(s step) error { return q.qp.Modify(s.now, a) })
 }
 
-func (q *qp) ToSQD() error {
-	now, _, out := q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.ToSQD(now, out)
-}
+func (q *qp) ToSQD() error { return q.step(func(s step) error { return q.qp.ToSQD(s.now, s.out) }) }
 
 func (q *qp) ResumeRTS() error {
-	now, _, out := q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.ResumeRTS(now, out)
+	return q.step(func(s step) error { return q.qp.ResumeRTS(s.now, s.out) })
 }
 
-func (q *qp) ToError() error {
-	now, _, out := q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.ToError(now, out)
-}
+func (q *qp) ToError() error { return q.step(func(s step) error { return q.qp.ToError(s.now, s.out) }) }
 
 // ToReset removes all work requests and their completions.
-func (q *qp) ToReset() error {
-	q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.ToReset()
-}
+func (q *qp) ToReset() error { return q.step(func(step) error { return q.qp.ToReset() }) }
 
 // PostSend queues work requests. It calls Enter once for the whole list, and their frames are sent
 // together.
@@ -94,9 +71,7 @@ func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 
 // UseRing gives the queue pair a send ring.
 func (q *qp) UseRing(init verbs.RingInit) error {
-	q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.UseRing(init)
+	return q.step(func(step) error { return q.qp.UseRing(init) })
 }
 
 // Doorbell moves the limit of the ring.
@@ -107,15 +82,11 @@ func (q *qp) Doorbell(limit uint32) error {
 }
 
 func (q *qp) AttachMulticast(group verbs.GID) error {
-	now, _, out := q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.AttachMulticast(now, group, out)
+	return q.step(func(s step) error { return q.qp.AttachMulticast(s.now, group, s.out) })
 }
 
 func (q *qp) DetachMulticast(group verbs.GID) error {
-	_, _, out := q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	return q.qp.DetachMulticast(group, out)
+	return q.step(func(s step) error { return q.qp.DetachMulticast(group, s.out) })
 }
 
 func (q *qp) Destroy() error { return end(q.pd.ctx, q.pd.qps, q, q.qp.Destroy) }

@@ -35,11 +35,7 @@ func (p *pd) srq(op string, s verbs.SRQ) (*engine.SRQ, error) {
 	return handle.srq, nil
 }
 
-func (s *srq) Query() (verbs.SRQAttr, error) {
-	s.pd.ctx.shell.Enter()
-	defer s.pd.ctx.shell.Leave()
-	return s.srq.Query()
-}
+func (s *srq) Query() (verbs.SRQAttr, error) { return ask(s.pd.ctx, s.srq.Query) }
 
 func (s *srq) PostRecv(wr ...verbs.RecvWR) error {
 	s.pd.ctx.shell.Enter()
@@ -49,16 +45,12 @@ func (s *srq) PostRecv(wr ...verbs.RecvWR) error {
 }
 
 func (s *srq) SetLimit(n int) error {
-	s.pd.ctx.shell.Enter()
-	defer s.pd.ctx.shell.Leave()
-	return s.srq.SetLimit(n)
+	return s.pd.ctx.step(func(step) error { return s.srq.SetLimit(n) })
 }
 
 // Resize changes the capacity.
 func (s *srq) Resize(maxWR int) error {
-	s.pd.ctx.shell.Enter()
-	defer s.pd.ctx.shell.Leave()
-	return s.srq.Resize(maxWR)
+	return s.pd.ctx.step(func(step) error { return s.srq.Resize(maxWR) })
 }
 
 func (s *srq) Destroy() error { return end(s.pd.ctx, s.pd.srqs, s, s.srq.Destroy) }
