@@ -237,6 +237,21 @@ type (
 	SRQAttr struct{ MaxWR, MaxSGE, Limit, _ uint32 }
 )
 
+// Object returns the handle of the object that a command is about. For a command that makes an object
+// in a protection domain, this is the handle of the domain.
+func (a Handle) Object() uint32        { return a.H }
+func (a ResizeCQArgs) Object() uint32  { return a.H }
+func (a ModifyCQArgs) Object() uint32  { return a.H }
+func (a Notify) Object() uint32        { return a.H }
+func (a ModifyQPArgs) Object() uint32  { return a.H }
+func (a QueryQPArgs) Object() uint32   { return a.H }
+func (a MulticastArgs) Object() uint32 { return a.H }
+func (a ModifySRQArgs) Object() uint32 { return a.H }
+func (a RegMRArgs) Object() uint32     { return a.PD }
+func (a MWArgs) Object() uint32        { return a.PD }
+func (a AHArgs) Object() uint32        { return a.PD }
+func (a SRQArgs) Object() uint32       { return a.PD }
+
 // Bits of ModifyQPArgs.Mask (enum ibv_qp_attr_mask).
 const (
 	MaskState      = 1 << 0

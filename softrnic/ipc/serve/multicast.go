@@ -129,20 +129,12 @@ func (x queues) detachMulticast(a proto.Multicast) (any, error) {
 }
 
 // attachMulticast attaches a queue pair of an unmodified program to a group.
-func (p programQueues) attachMulticast(a uverbs.MulticastArgs) (result, error) {
-	o, err := named[*programQPObject](p.program, uQP, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) attachMulticast(o *programQPObject, a uverbs.MulticastArgs) (result, error) {
 	return result{}, o.groups.attach(p.c, o.qp, a.Group)
 }
 
 // detachMulticast ends an attachment that attachMulticast has made.
-func (p programQueues) detachMulticast(a uverbs.MulticastArgs) (result, error) {
-	o, err := named[*programQPObject](p.program, uQP, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) detachMulticast(o *programQPObject, a uverbs.MulticastArgs) (result, error) {
 	if _, ok := o.groups[a.Group]; !ok {
 		return result{}, unix.EINVAL
 	}

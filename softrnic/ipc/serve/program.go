@@ -191,11 +191,14 @@ func answer(structs ...any) result {
 	return result{Answer: uverbs.Answer{Data: uverbs.Encode(structs...)}}
 }
 
+// programHandler executes one kind of command.
+type programHandler func(p *program, c uverbs.Command) (result, error)
+
 // programCommands are the commands that a program may send after its first message.
-var programCommands map[uverbs.Op]func(p *program, c uverbs.Command) (result, error)
+var programCommands map[uverbs.Op]programHandler
 
 // command makes a command handler of function f, whose arguments have type A.
-func command[A any](f func(p *program, a A) (result, error)) func(*program, uverbs.Command) (result, error) {
+func command[A any](f func(p *program, a A) (result, error)) programHandler {
 	return func(p *program, c uverbs.Command) (result, error) {
 		a, ok := uverbs.Decode[A](c)
 		if !ok {
@@ -209,43 +212,64 @@ func command[A any](f func(p *program, a A) (result, error)) func(*program, uver
 type programQueues struct{ *program }
 
 // ofQueues makes a command handler of a method of programQueues, as command does.
-func ofQueues[A any](f func(q programQueues, a A) (result, error)) func(*program, uverbs.Command) (result, error) {
+func ofQueues[A any](f func(q programQueues, a A) (result, error)) programHandler {
 	return command(func(p *program, a A) (result, error) { return f(programQueues{p}, a) })
 }
 
+// objectArgs are the arguments of a command that is about an object, or makes an object in a protection
+// domain: Object returns the handle of the object or the domain.
+type objectArgs interface{ Object() uint32 }
+
+// of makes a command handler of function f, whose first argument is the object of kind k that the
+// command names.
+func of[T any, A objectArgs](k uverbsKind, f func(p *program, o T, a A) (result, error)) programHandler {
+	return command(func(p *program, a A) (result, error) {
+		o, err := named[T](p, k, a.Object())
+		if err != nil {
+			return result{}, err
+		}
+		return f(p, o, a)
+	})
+}
+
+// ofQueue makes a command handler of a method of programQueues, as of does.
+func ofQueue[T any, A objectArgs](k uverbsKind, f func(q programQueues, o T, a A) (result, error)) programHandler {
+	return of(k, func(p *program, o T, a A) (result, error) { return f(programQueues{p}, o, a) })
+}
+
 func init() { // a composite literal at the declaration would be an initialization cycle
-	programCommands = map[uverbs.Op]func(*program, uverbs.Command) (result, error){
+	programCommands = map[uverbs.Op]programHandler{
 		uverbs.GetContext:                    command((*program).getContext),
 		uverbs.QueryDevice:                   command((*program).queryDevice),
 		uverbs.QueryDevice | uverbs.Extended: command((*program).queryDeviceEx),
 		uverbs.QueryPort:                     command((*program).queryPort),
 		uverbs.AllocPD:                       command((*program).allocPD),
-		uverbs.DeallocPD:                     command((*program).deallocPD),
-		uverbs.RegMR:                         command((*program).regMR),
-		uverbs.DeregMR:                       command((*program).deregMR),
-		uverbs.AllocMW:                       command((*program).allocMW),
-		uverbs.DeallocMW:                     command((*program).deallocMW),
-		uverbs.CreateAH:                      ofQueues(programQueues.createAH),
-		uverbs.DestroyAH:                     ofQueues(programQueues.destroyAH),
+		uverbs.DeallocPD:                     of(uPD, (*program).deallocPD),
+		uverbs.RegMR:                         of(uPD, (*program).regMR),
+		uverbs.DeregMR:                       of(uMR, (*program).deregMR),
+		uverbs.AllocMW:                       of(uPD, (*program).allocMW),
+		uverbs.DeallocMW:                     of(uMW, (*program).deallocMW),
+		uverbs.CreateAH:                      ofQueue(uPD, programQueues.createAH),
+		uverbs.DestroyAH:                     ofQueue(uAH, programQueues.destroyAH),
 		uverbs.CreateCompChannel:             command((*program).createChannel),
 		uverbs.CreateCQ:                      func(p *program, c uverbs.Command) (result, error) { return programQueues{p}.createCQ(c) },
 		uverbs.CreateCQ | uverbs.Extended:    func(p *program, c uverbs.Command) (result, error) { return programQueues{p}.createCQEx(c) },
-		uverbs.ResizeCQ:                      ofQueues(programQueues.resizeCQ),
-		uverbs.ModifyCQ | uverbs.Extended:    ofQueues(programQueues.modifyCQ),
-		uverbs.DestroyCQ:                     ofQueues(programQueues.destroyCQ),
-		uverbs.ReqNotifyCQ:                   ofQueues(programQueues.notifyCQ),
+		uverbs.ResizeCQ:                      ofQueue(uCQ, programQueues.resizeCQ),
+		uverbs.ModifyCQ | uverbs.Extended:    ofQueue(uCQ, programQueues.modifyCQ),
+		uverbs.DestroyCQ:                     ofQueue(uCQ, programQueues.destroyCQ),
+		uverbs.ReqNotifyCQ:                   ofQueue(uCQ, programQueues.notifyCQ),
 		uverbs.CreateQP:                      ofQueues(programQueues.createQP),
 		uverbs.CreateQP | uverbs.Extended:    ofQueues(programQueues.createQPEx),
-		uverbs.QueryQP:                       ofQueues(programQueues.queryQP),
-		uverbs.ModifyQP:                      ofQueues(programQueues.modifyQP),
-		uverbs.ModifyQP | uverbs.Extended:    ofQueues(programQueues.modifyQP),
-		uverbs.DestroyQP:                     ofQueues(programQueues.destroyQP),
-		uverbs.CreateSRQ:                     ofQueues(programQueues.createSRQ),
-		uverbs.ModifySRQ:                     ofQueues(programQueues.modifySRQ),
-		uverbs.QuerySRQ:                      ofQueues(programQueues.querySRQ),
-		uverbs.DestroySRQ:                    ofQueues(programQueues.destroySRQ),
-		uverbs.AttachMulticast:               ofQueues(programQueues.attachMulticast),
-		uverbs.DetachMulticast:               ofQueues(programQueues.detachMulticast),
+		uverbs.QueryQP:                       ofQueue(uQP, programQueues.queryQP),
+		uverbs.ModifyQP:                      ofQueue(uQP, programQueues.modifyQP),
+		uverbs.ModifyQP | uverbs.Extended:    ofQueue(uQP, programQueues.modifyQP),
+		uverbs.DestroyQP:                     ofQueue(uQP, programQueues.destroyQP),
+		uverbs.CreateSRQ:                     ofQueue(uPD, programQueues.createSRQ),
+		uverbs.ModifySRQ:                     ofQueue(uSRQ, programQueues.modifySRQ),
+		uverbs.QuerySRQ:                      ofQueue(uSRQ, programQueues.querySRQ),
+		uverbs.DestroySRQ:                    ofQueue(uSRQ, programQueues.destroySRQ),
+		uverbs.AttachMulticast:               ofQueue(uQP, programQueues.attachMulticast),
+		uverbs.DetachMulticast:               ofQueue(uQP, programQueues.detachMulticast),
 		uverbs.Repost:                        (*program).repost,
 		uverbs.ShareMemory:                   command((*program).share),
 		uverbs.UnshareMemory:                 command((*program).unshare),

@@ -252,11 +252,7 @@ func (p *program) destroy(k uverbsKind, h uint32, limit kind, queued int64, f fu
 	return nil
 }
 
-func (p *program) deallocPD(a uverbs.Handle) (result, error) {
-	pd, err := named[verbs.PD](p, uPD, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p *program) deallocPD(pd verbs.PD, a uverbs.Handle) (result, error) {
 	return result{}, p.destroy(uPD, a.H, kindPD, 0, pd.Dealloc)
 }
 
@@ -265,11 +261,7 @@ func (p *program) deallocPD(a uverbs.Handle) (result, error) {
 const accessOptional = 0x3ff << 20
 
 // regMR registers memory of the program.
-func (p *program) regMR(a uverbs.RegMRArgs) (result, error) {
-	pd, err := named[verbs.PD](p, uPD, a.PD)
-	if err != nil {
-		return result{}, err
-	}
+func (p *program) regMR(pd verbs.PD, a uverbs.RegMRArgs) (result, error) {
 	zero := a.Access&uverbs.ZeroBased != 0
 	access, others := uverbs.AccessOf(a.Access &^ (accessOptional | uverbs.ZeroBased))
 	switch {
@@ -304,12 +296,8 @@ func (p *program) regMR(a uverbs.RegMRArgs) (result, error) {
 	return answer(uverbs.MR{H: p.add(uMR, r), LKey: r.mr.LKey(), RKey: r.mr.RKey()}), nil
 }
 
-func (p *program) deregMR(a uverbs.Handle) (result, error) {
-	r, err := named[*programRegion](p, uMR, a.H)
-	if err != nil {
-		return result{}, err
-	}
-	err = p.destroy(uMR, a.H, kindMR, 0, r.mr.Dereg)
+func (p *program) deregMR(r *programRegion, a uverbs.Handle) (result, error) {
+	err := p.destroy(uMR, a.H, kindMR, 0, r.mr.Dereg)
 	if gone(err) {
 		p.process.deregister(r)
 	}
@@ -317,11 +305,7 @@ func (p *program) deregMR(a uverbs.Handle) (result, error) {
 }
 
 // allocMW makes a memory window.
-func (p *program) allocMW(a uverbs.MWArgs) (result, error) {
-	pd, err := named[verbs.PD](p, uPD, a.PD)
-	if err != nil {
-		return result{}, err
-	}
+func (p *program) allocMW(pd verbs.PD, a uverbs.MWArgs) (result, error) {
 	if a.Type != uverbs.MWType1 && a.Type != uverbs.MWType2 {
 		return result{}, unix.EINVAL
 	}
@@ -337,10 +321,6 @@ func (p *program) allocMW(a uverbs.MWArgs) (result, error) {
 	return answer(uverbs.MW{H: h, RKey: key}), err
 }
 
-func (p *program) deallocMW(a uverbs.Handle) (result, error) {
-	mw, err := named[verbs.MW](p, uMW, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p *program) deallocMW(mw verbs.MW, a uverbs.Handle) (result, error) {
 	return result{}, p.destroy(uMW, a.H, kindMW, 0, mw.Dealloc)
 }

@@ -73,11 +73,7 @@ func orNone(n uint8) int {
 }
 
 // modifyQP makes a transition, or changes attributes within a state.
-func (p programQueues) modifyQP(a uverbs.ModifyQPArgs) (result, error) {
-	o, err := named[*programQPObject](p.program, uQP, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) modifyQP(o *programQPObject, a uverbs.ModifyQPArgs) (result, error) {
 	o.state = p.stateOf(o)
 	before := o.attr
 	to := o.state

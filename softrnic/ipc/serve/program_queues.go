@@ -55,11 +55,7 @@ func (p *program) with(f func(port *port)) {
 	})
 }
 
-func (p programQueues) createAH(a uverbs.AHArgs) (result, error) {
-	pd, err := named[verbs.PD](p.program, uPD, a.PD)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) createAH(pd verbs.PD, a uverbs.AHArgs) (result, error) {
 	if a.Attr.Port != 1 || a.Attr.Global == 0 {
 		return result{}, unix.EINVAL
 	}
@@ -76,11 +72,7 @@ func (p programQueues) createAH(a uverbs.AHArgs) (result, error) {
 	return answer(uverbs.AH{H: h, Num: num}), nil
 }
 
-func (p programQueues) destroyAH(a uverbs.Handle) (result, error) {
-	ah, err := named[verbs.AH](p.program, uAH, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) destroyAH(ah verbs.AH, a uverbs.Handle) (result, error) {
 	num := ah.Handle()
 	return result{}, p.destroy(uAH, a.H, kindAH, 0, func() error {
 		err := ah.Destroy()
@@ -161,11 +153,7 @@ func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs) (out uverbs.CQ, m
 	return uverbs.CQ{H: p.add(uCQ, o), CQE: uint32(own.ring.Cap())}, mi, nil
 }
 
-func (p programQueues) destroyCQ(a uverbs.Handle) (result, error) {
-	o, err := named[*cqObject](p.program, uCQ, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) destroyCQ(o *cqObject, a uverbs.Handle) (result, error) {
 	if err := p.destroy(uCQ, a.H, kindCQ, o.queued, o.cq.Destroy); err != nil {
 		return result{}, err
 	}
@@ -188,11 +176,7 @@ func (p programQueues) destroyCQ(a uverbs.Handle) (result, error) {
 
 // notifyCQ arms a completion queue. First it copies all completions from the NIC's queue to the
 // program's ring, because the program polls the ring after this command.
-func (p programQueues) notifyCQ(a uverbs.Notify) (result, error) {
-	o, err := named[*cqObject](p.program, uCQ, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) notifyCQ(o *cqObject, a uverbs.Notify) (result, error) {
 	p.with(func(port *port) {
 		o.own.fetch(port)
 		if o.own.channel != nil {
@@ -207,11 +191,8 @@ func (p programQueues) notifyCQ(a uverbs.Notify) (result, error) {
 
 // modifyCQ moderates the events of a completion queue. No present program sends this command: the
 // rxe provider has no function for it.
-func (p programQueues) modifyCQ(a uverbs.ModifyCQArgs) (result, error) {
-	o, err := named[*cqObject](p.program, uCQ, a.H)
+func (p programQueues) modifyCQ(o *cqObject, a uverbs.ModifyCQArgs) (result, error) {
 	switch {
-	case err != nil:
-		return result{}, err
 	case a.Mask == 0 || a.Reserved != 0:
 		return result{}, unix.EINVAL
 	case a.Mask != uverbs.MaskModerate:
@@ -230,11 +211,7 @@ type srqObject struct {
 	attr   verbs.SRQAttr
 }
 
-func (p programQueues) createSRQ(a uverbs.SRQArgs) (result, error) {
-	pd, err := named[verbs.PD](p.program, uPD, a.PD)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) createSRQ(pd verbs.PD, a uverbs.SRQArgs) (result, error) {
 	d := p.device()
 	if a.MaxWR == 0 || a.MaxWR > d.MaxSRQWR || a.MaxSGE == 0 || a.MaxSGE > d.MaxSRQSGE {
 		return result{}, unix.EINVAL
@@ -267,11 +244,8 @@ func (p programQueues) createSRQ(a uverbs.SRQArgs) (result, error) {
 	return answer(uverbs.SRQ{H: p.add(uSRQ, o), MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Num: o.attr.ID}, mi, uverbs.SRQNum{Num: o.attr.ID}), nil
 }
 
-func (p programQueues) modifySRQ(a uverbs.ModifySRQArgs) (result, error) {
-	o, err := named[*srqObject](p.program, uSRQ, a.H)
+func (p programQueues) modifySRQ(o *srqObject, a uverbs.ModifySRQArgs) (result, error) {
 	switch {
-	case err != nil:
-		return result{}, err
 	case a.Mask&^uverbs.MaskSRQLimit != 0:
 		return result{}, unix.EOPNOTSUPP // shared receive queues cannot be resized here
 	case a.Mask == 0:
@@ -282,20 +256,12 @@ func (p programQueues) modifySRQ(a uverbs.ModifySRQArgs) (result, error) {
 	return result{}, o.srq.SetLimit(int(a.Limit))
 }
 
-func (p programQueues) querySRQ(a uverbs.Handle) (result, error) {
-	o, err := named[*srqObject](p.program, uSRQ, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) querySRQ(o *srqObject, _ uverbs.Handle) (result, error) {
 	attr, err := o.srq.Query()
 	return answer(uverbs.SRQAttr{MaxWR: uint32(attr.MaxWR), MaxSGE: uint32(attr.MaxSGE), Limit: uint32(attr.Limit)}), err
 }
 
-func (p programQueues) destroySRQ(a uverbs.Handle) (result, error) {
-	o, err := named[*srqObject](p.program, uSRQ, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) destroySRQ(o *srqObject, a uverbs.Handle) (result, error) {
 	if err := p.destroy(uSRQ, a.H, kindSRQ, o.queued, o.srq.Destroy); err != nil {
 		return result{}, err
 	}
@@ -448,11 +414,7 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 	}, recvAt, sendAt, nil
 }
 
-func (p programQueues) destroyQP(a uverbs.Handle) (result, error) {
-	o, err := named[*programQPObject](p.program, uQP, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) destroyQP(o *programQPObject, a uverbs.Handle) (result, error) {
 	n := o.qp.QPN()
 	if err := p.destroy(uQP, a.H, kindQP, o.queued, o.qp.Destroy); err != nil {
 		return result{}, err
@@ -480,11 +442,7 @@ func (p programQueues) ring(o *programQPObject) {
 	o.own.rung(now, p.c.port, out)
 }
 
-func (p programQueues) queryQP(a uverbs.QueryQPArgs) (result, error) {
-	o, err := named[*programQPObject](p.program, uQP, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) queryQP(o *programQPObject, _ uverbs.QueryQPArgs) (result, error) {
 	s := p.stateOf(o)
 	k, m := &o.attr, &o.made
 	out := uverbs.QPAttr{

@@ -9,11 +9,7 @@ import (
 
 // resizeCQ gives a completion queue a ring of another size and moves the completions into it. The
 // library then maps the new ring. No thread of the program polls the queue in the meantime.
-func (p programQueues) resizeCQ(a uverbs.ResizeCQArgs) (result, error) {
-	o, err := named[*cqObject](p.program, uCQ, a.H)
-	if err != nil {
-		return result{}, err
-	}
+func (p programQueues) resizeCQ(o *cqObject, a uverbs.ResizeCQArgs) (result, error) {
 	if a.CQE == 0 || a.CQE > p.device().MaxCQE {
 		return result{}, unix.EINVAL
 	}
