@@ -22,44 +22,27 @@ const (
 // keep stores the attributes that a modify command sets.
 func (o *programQPObject) keep(a *uverbs.ModifyQPArgs) {
 	k, m := &o.attr, a.Mask
-	if m&uverbs.MaskAccess != 0 {
-		k.Access = a.Access
-	}
-	if m&uverbs.MaskQKey != 0 {
-		k.QKey = a.QKey
-	}
-	if m&uverbs.MaskDest != 0 {
-		k.Dest = a.Dest
-	}
-	if m&uverbs.MaskDestQPN != 0 {
-		k.DestQPN = a.DestQPN
-	}
-	if m&uverbs.MaskPKeyIndex != 0 {
-		k.PKeyIndex = a.PKeyIndex
-	}
-	if m&uverbs.MaskRecvPSN != 0 {
-		k.RecvPSN = a.RecvPSN
-	}
-	if m&uverbs.MaskSendPSN != 0 {
-		k.SendPSN = a.SendPSN
-	}
-	for _, f := range [...]struct {
-		bit uint32
-		to  *uint8
-		v   uint8
-	}{
-		{1 << 5, &k.Port, a.Port},
-		{uverbs.MaskPathMTU, &k.PathMTU, a.PathMTU},
-		{uverbs.MaskTimeout, &k.Timeout, a.Timeout},
-		{uverbs.MaskRetry, &k.RetryCount, a.RetryCount},
-		{uverbs.MaskRNRRetry, &k.RNRRetry, a.RNRRetry},
-		{uverbs.MaskRdAtomic, &k.MaxRdAtomic, a.MaxRdAtomic},
-		{uverbs.MaskDestAtomic, &k.MaxDestRdAtomic, a.MaxDestRdAtomic},
-		{uverbs.MaskRNRTimer, &k.MinRNRTimer, a.MinRNRTimer},
-	} {
-		if m&f.bit != 0 {
-			*f.to = f.v
-		}
+	set(m&uverbs.MaskAccess, &k.Access, a.Access)
+	set(m&uverbs.MaskQKey, &k.QKey, a.QKey)
+	set(m&uverbs.MaskDest, &k.Dest, a.Dest)
+	set(m&uverbs.MaskDestQPN, &k.DestQPN, a.DestQPN)
+	set(m&uverbs.MaskPKeyIndex, &k.PKeyIndex, a.PKeyIndex)
+	set(m&uverbs.MaskRecvPSN, &k.RecvPSN, a.RecvPSN)
+	set(m&uverbs.MaskSendPSN, &k.SendPSN, a.SendPSN)
+	set(m&(1<<5), &k.Port, a.Port)
+	set(m&uverbs.MaskPathMTU, &k.PathMTU, a.PathMTU)
+	set(m&uverbs.MaskTimeout, &k.Timeout, a.Timeout)
+	set(m&uverbs.MaskRetry, &k.RetryCount, a.RetryCount)
+	set(m&uverbs.MaskRNRRetry, &k.RNRRetry, a.RNRRetry)
+	set(m&uverbs.MaskRdAtomic, &k.MaxRdAtomic, a.MaxRdAtomic)
+	set(m&uverbs.MaskDestAtomic, &k.MaxDestRdAtomic, a.MaxDestRdAtomic)
+	set(m&uverbs.MaskRNRTimer, &k.MinRNRTimer, a.MinRNRTimer)
+}
+
+// set stores an attribute if its bit is set.
+func set[T any](bit uint32, to *T, v T) {
+	if bit != 0 {
+		*to = v
 	}
 }
 
@@ -77,14 +60,12 @@ func (p programQueues) modifyQP(o *programQPObject, a uverbs.ModifyQPArgs) (resu
 	o.state = p.stateOf(o)
 	before := o.attr
 	to := o.state
-	if a.Mask&uverbs.MaskState != 0 {
-		to = a.State
-	}
+	set(a.Mask&uverbs.MaskState, &to, a.State)
 	if a.Mask&uverbs.MaskPKeyIndex != 0 && a.PKeyIndex != before.PKeyIndex && to != stateInit && to != stateRTR {
 		return result{}, unix.EINVAL // only the transitions to INIT and RTR set and check this attribute
 	}
 	o.keep(&a)
-	if err := p.move(o, &a); err != nil {
+	if err := p.move(o, to, &a); err != nil {
 		o.attr = before
 		return result{}, err
 	}
@@ -109,12 +90,8 @@ func granted(bits uint32) verbs.Access {
 	return access & verbs.RemoteRights
 }
 
-// move makes the transition of the state that command a requests.
-func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
-	to := o.state
-	if a.Mask&uverbs.MaskState != 0 {
-		to = a.State
-	}
+// move makes the transition to the state `to` that command a requests.
+func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs) error {
 	k := &o.attr
 	init := verbs.ToInit{Access: granted(k.Access), QKey: k.QKey, PKeyIndex: int(k.PKeyIndex)}
 	switch {
@@ -188,6 +165,12 @@ var optional = map[uint8]uint32{
 // in at least one state.
 const inState = uverbs.MaskAccess | uverbs.MaskQKey | uverbs.MaskRNRTimer | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry
 
+// modifyBits has the bit of verbs.QPModify.Mask for each bit of inState.
+var modifyBits = map[uint32]verbs.QPMask{
+	uverbs.MaskAccess: verbs.ModifyAccess, uverbs.MaskQKey: verbs.ModifyQKey, uverbs.MaskRNRTimer: verbs.ModifyRNRTimer,
+	uverbs.MaskTimeout: verbs.ModifyTimeout, uverbs.MaskRetry: verbs.ModifyRetryCount, uverbs.MaskRNRRetry: verbs.ModifyRNRRetry,
+}
+
 // changes returns the attributes that mask selects, in the form of package verbs. It takes the
 // values that keep has stored.
 func (o *programQPObject) changes(mask uint32) verbs.QPModify {
@@ -195,19 +178,9 @@ func (o *programQPObject) changes(mask uint32) verbs.QPModify {
 		Access: granted(o.attr.Access), QKey: o.attr.QKey, MinRNRTimer: o.attr.MinRNRTimer,
 		Timeout: o.attr.Timeout, RetryCount: o.attr.RetryCount, RNRRetry: o.attr.RNRRetry,
 	}
-	for _, f := range [...]struct {
-		theirs uint32
-		ours   verbs.QPMask
-	}{
-		{uverbs.MaskAccess, verbs.ModifyAccess},
-		{uverbs.MaskQKey, verbs.ModifyQKey},
-		{uverbs.MaskRNRTimer, verbs.ModifyRNRTimer},
-		{uverbs.MaskTimeout, verbs.ModifyTimeout},
-		{uverbs.MaskRetry, verbs.ModifyRetryCount},
-		{uverbs.MaskRNRRetry, verbs.ModifyRNRRetry},
-	} {
-		if mask&f.theirs != 0 {
-			m.Mask |= f.ours
+	for theirs, ours := range modifyBits {
+		if mask&theirs != 0 {
+			m.Mask |= ours
 		}
 	}
 	return m
