@@ -208,8 +208,8 @@ var rednBugs = []planted{
 	},
 	{
 		"ipc: the ring of a program is managed as the daemon likes", "softrnic/ipc/serve/sendring.go",
-		"	return nil, q.UseRing(a.Init)\n",
-		"	a.Init.Managed = true\n	return nil, q.UseRing(a.Init)\n",
+		"	return nil, x.ringed(\"use ring\", a.H, func(q verbs.RingQP) error { return q.UseRing(a.Init) })\n",
+		"	a.Init.Managed = true\n	return nil, x.ringed(\"use ring\", a.H, func(q verbs.RingQP) error { return q.UseRing(a.Init) })\n",
 		"softrnic/ipc TestConformance",
 	},
 	{

@@ -113,19 +113,11 @@ func (s *groupShares) forget(c *client) {
 }
 
 func (x queues) attachMulticast(a proto.Multicast) (any, error) {
-	o, err := x.find("attach multicast", a.H, kindQP)
-	if err != nil {
-		return nil, err
-	}
-	return nil, o.groups.attach(x.c, o.qp, a.Group)
+	return nil, x.on("attach multicast", a.H, kindQP, func(o *queueObject) error { return o.groups.attach(x.c, o.qp, a.Group) })
 }
 
 func (x queues) detachMulticast(a proto.Multicast) (any, error) {
-	o, err := x.find("detach multicast", a.H, kindQP)
-	if err != nil {
-		return nil, err
-	}
-	return nil, o.groups.detach(x.c, o.qp, a.Group)
+	return nil, x.on("detach multicast", a.H, kindQP, func(o *queueObject) error { return o.groups.detach(x.c, o.qp, a.Group) })
 }
 
 // attachMulticast attaches a queue pair of an unmodified program to a group.

@@ -77,8 +77,7 @@ func (x queues) queryQP(a proto.Handle) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	attr, err := o.qp.Query()
-	return attr, err
+	return o.qp.Query()
 }
 
 func (x queues) modifyQP(a proto.ModifyQP) (any, error) {

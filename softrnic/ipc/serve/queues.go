@@ -128,11 +128,7 @@ func (x queues) resizeCQ(a proto.ResizeCQ) (any, error) {
 }
 
 func (x queues) moderateCQ(a proto.ModerateCQ) (any, error) {
-	o, err := x.find("moderate CQ", a.H, kindCQ)
-	if err != nil {
-		return nil, err
-	}
-	return nil, o.cq.Moderate(a.Count, a.Period)
+	return nil, x.on("moderate CQ", a.H, kindCQ, func(o *queueObject) error { return o.cq.Moderate(a.Count, a.Period) })
 }
 
 // resize counts the change of an object's size in bytes against the quota and calls do, which makes
@@ -188,6 +184,15 @@ func (x queues) find(op string, h uint32, k kind) (*queueObject, error) {
 	return o, err
 }
 
+// on calls f for the object of kind k with handle h.
+func (x queues) on(op string, h uint32, k kind, f func(o *queueObject) error) error {
+	o, err := x.find(op, h, k)
+	if err != nil {
+		return err
+	}
+	return f(o)
+}
+
 // createSRQ makes a shared receive queue.
 func (x queues) createSRQ(a proto.CreateSRQ) (any, []int, error) {
 	const op = "create SRQ"
@@ -226,16 +231,11 @@ func (x queues) querySRQ(a proto.Handle) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	attr, err := o.srq.Query()
-	return attr, err
+	return o.srq.Query()
 }
 
 func (x queues) limitSRQ(a proto.Limit) (any, error) {
-	o, err := x.find("modify SRQ", a.H, kindSRQ)
-	if err != nil {
-		return nil, err
-	}
-	return nil, o.srq.SetLimit(a.N)
+	return nil, x.on("modify SRQ", a.H, kindSRQ, func(o *queueObject) error { return o.srq.SetLimit(a.N) })
 }
 
 // srqBytes is the memory of the NIC for a shared receive queue in bytes.
