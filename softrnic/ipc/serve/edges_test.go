@@ -111,7 +111,7 @@ func TestTablesOfKinds(t *testing.T) {
 		if !ok {
 			x = noTable
 		}
-		if got := tableOf(k); got != x {
+		if got := quotas[k].table; got != x {
 			t.Errorf("%s: table %d, want %d", quotas[k].name, got, x)
 		}
 	}

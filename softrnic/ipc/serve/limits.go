@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
@@ -60,33 +61,26 @@ const (
 )
 
 func (l Limits) withDefaults() Limits {
-	set := func(def int, fields ...*int) {
-		for _, f := range fields {
-			if *f == 0 {
-				*f = def
-			}
-		}
-	}
-	setBytes := func(def int64, fields ...*int64) {
-		for _, f := range fields {
-			if *f == 0 {
-				*f = def
-			}
-		}
-	}
-	set(64, &l.Clients, &l.Manager.Listeners, &l.Manager.Requests, &l.Shared)
-	set(256, &l.PDs, &l.SRQs, &l.MWs, &l.DMs, &l.Memories, &l.Waits)
-	set(512, &l.Attachments, &l.Manager.Joins)
-	set(1024, &l.CQs, &l.QPs)
-	set(4096, &l.MRs, &l.AHs, &l.Manager.IDs)
-	set(16384, &l.Manager.Events)
-	set(defaultReserve, &l.Reserve)
+	defaults(64, &l.Clients, &l.Manager.Listeners, &l.Manager.Requests, &l.Shared)
+	defaults(256, &l.PDs, &l.SRQs, &l.MWs, &l.DMs, &l.Memories, &l.Waits)
+	defaults(512, &l.Attachments, &l.Manager.Joins)
+	defaults(1024, &l.CQs, &l.QPs)
+	defaults(4096, &l.MRs, &l.AHs, &l.Manager.IDs)
+	defaults(16384, &l.Manager.Events)
+	defaults(defaultReserve, &l.Reserve)
 	l.QPs = min(l.QPs, ring.MaxBells/2)
 	l.CQs, l.SRQs = min(l.CQs, ring.MaxBells/4), min(l.SRQs, ring.MaxBells/8)
-	setBytes(defaultBytes, &l.Bytes, &l.SharedBytes)
-	setBytes(defaultQueueBytes, &l.QueueBytes)
-	setBytes(1<<62, &l.DeviceBytes)
+	defaults(defaultBytes, &l.Bytes, &l.SharedBytes)
+	defaults(defaultQueueBytes, &l.QueueBytes)
+	defaults(1<<62, &l.DeviceBytes)
 	return l
+}
+
+// defaults sets those of the fields to def that are 0.
+func defaults[T int | int64](def T, fields ...*T) {
+	for _, f := range fields {
+		*f = cmp.Or(*f, def)
+	}
 }
 
 // kind is a resource with a quota: a kind of objects, or an amount of bytes.
@@ -115,27 +109,31 @@ const (
 	kinds
 )
 
-// quotas has for each kind the name in status output and the text in errors.
-var quotas = [kinds]struct{ name, what string }{
-	kindPD:         {"pds", "protection domains"},
-	kindMR:         {"mrs", "memory regions"},
-	kindMemory:     {"memories", "memories"},
-	kindShare:      {"shares", "shares of its memory"},
-	kindMW:         {"mws", "memory windows"},
-	kindDM:         {"dms", "device memories"},
-	kindAH:         {"ahs", "address handles"},
-	kindCQ:         {"cqs", "completion queues"},
-	kindSRQ:        {"srqs", "shared receive queues"},
-	kindQP:         {"qps", "queue pairs"},
-	kindAttachment: {"attachments", "attachments to multicast groups"},
-	kindListener:   {"listeners", "listeners"},
-	kindRequest:    {"requests", "connection requests"},
-	kindID:         {"ids", "identifiers of librdmacm"},
-	kindJoin:       {"joins", "memberships in multicast groups"},
-	kindEvent:      {"events", "events of librdmacm"},
-	kindMapped:     {"memory", "bytes of memory"},
-	kindQueued:     {"queueMemory", "bytes of queues"},
-	kindDevice:     {"deviceMemory", "bytes of device memory"},
+// quotas has for each kind the name in status output, the text in errors, and the NIC's table whose
+// entries the objects take. Regions and windows share the table of keys.
+var quotas = [kinds]struct {
+	name, what string
+	table      table
+}{
+	kindPD:         {"pds", "protection domains", tablePD},
+	kindMR:         {"mrs", "memory regions", tableRegion},
+	kindMemory:     {"memories", "memories", noTable},
+	kindShare:      {"shares", "shares of its memory", noTable},
+	kindMW:         {"mws", "memory windows", tableRegion},
+	kindDM:         {"dms", "device memories", noTable},
+	kindAH:         {"ahs", "address handles", tableAH},
+	kindCQ:         {"cqs", "completion queues", tableCQ},
+	kindSRQ:        {"srqs", "shared receive queues", tableSRQ},
+	kindQP:         {"qps", "queue pairs", tableQP},
+	kindAttachment: {"attachments", "attachments to multicast groups", tableAttachment},
+	kindListener:   {"listeners", "listeners", noTable},
+	kindRequest:    {"requests", "connection requests", noTable},
+	kindID:         {"ids", "identifiers of librdmacm", tableID},
+	kindJoin:       {"joins", "memberships in multicast groups", noTable},
+	kindEvent:      {"events", "events of librdmacm", noTable},
+	kindMapped:     {"memory", "bytes of memory", noTable},
+	kindQueued:     {"queueMemory", "bytes of queues", noTable},
+	kindDevice:     {"deviceMemory", "bytes of device memory", tableDevice},
 }
 
 func (l *Limits) of(k kind) int64 {

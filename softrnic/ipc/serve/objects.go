@@ -100,10 +100,10 @@ func (t *objects) takeOne(op string, x need) error {
 	if x.n < 0 || x.n > most-has {
 		return limitError(op, "quota %s: %d more; this program has %d of %d %s", q.name, x.n, has, most, q.what)
 	}
-	if of := tableOf(x.k); of != noTable {
+	if of := quotas[x.k].table; of != noTable {
 		own := int64(0)
 		for k := range kinds {
-			if tableOf(k) == of {
+			if quotas[k].table == of {
 				own += t.counts[k]
 			}
 		}
@@ -127,7 +127,7 @@ func (t *objects) release(needs ...need) {
 func (t *objects) drain(needs []need) {
 	for _, x := range needs {
 		t.counts[x.k] -= x.n
-		if of := tableOf(x.k); of != noTable {
+		if of := quotas[x.k].table; of != noTable {
 			t.pool.giveBack(of, x.n)
 		}
 	}

@@ -8,11 +8,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// table is one of the NIC's tables, whose entries all applications and the daemon share.
+// table is one of the NIC's tables, whose entries all applications and the daemon share; noTable
+// means that a kind of objects is in none of them.
 type table int
 
 const (
-	tablePD table = iota
+	noTable table = iota
+	tablePD
 	tableRegion
 	tableAH
 	tableCQ
@@ -22,35 +24,7 @@ const (
 	tableID
 	tableDevice
 	tables
-	noTable
 )
-
-// tableOf returns the NIC's table for a kind of objects. Regions and windows share the table of
-// keys.
-func tableOf(k kind) table {
-	switch k {
-	case kindPD:
-		return tablePD
-	case kindMR, kindMW:
-		return tableRegion
-	case kindAH:
-		return tableAH
-	case kindCQ:
-		return tableCQ
-	case kindSRQ:
-		return tableSRQ
-	case kindQP:
-		return tableQP
-	case kindAttachment:
-		return tableAttachment
-	case kindID:
-		return tableID
-	case kindDevice:
-		return tableDevice
-	default: // other kinds are in no table of the NIC
-		return noTable
-	}
-}
 
 // pool counts the entries of the NIC's tables that applications may use: all but those reserved for
 // the daemon. An application may never have more entries than it leaves free. So a single
@@ -92,7 +66,7 @@ func (p *pool) giveBack(t table, n int64) {
 }
 
 // most returns how many objects of a kind a single application may have.
-func (p *pool) most(l *Limits, k kind) int { return int(min(l.of(k), p.size[tableOf(k)]/2)) }
+func (p *pool) most(l *Limits, k kind) int { return int(min(l.of(k), p.size[quotas[k].table]/2)) }
 
 // bound reduces the device attributes that a program reads to the program's quotas.
 func (p *pool) bound(d verbs.DeviceAttr, l *Limits) verbs.DeviceAttr {
@@ -122,7 +96,7 @@ func (s *Server) Quotas() []QuotaStatus {
 	out := make([]QuotaStatus, kinds, kinds+2)
 	for k := range kinds {
 		out[k] = QuotaStatus{Name: quotas[k].name, Quota: l.of(k)}
-		if t := tableOf(k); t != noTable {
+		if t := quotas[k].table; t != noTable {
 			out[k].Pool = s.pool.size[t]
 			out[k].Quota = min(out[k].Quota, out[k].Pool)
 		}
