@@ -74,11 +74,16 @@ func Dial(d rdmacm.Dialer, qp verbs.QP, addr netip.Addr, p rdmacm.Params, deadli
 // ErrFenced if the owner was fenced.
 func DialOwned(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, c Claim, deadline clock.Time) (Memory, error) {
 	m, err := DialService(d, qp, to, Service, p, c, deadline)
-	if err == nil && m.Len == 0 {
-		err = errNoMemory
-	}
 	if errors.Is(err, ErrFenced) {
 		return Memory{}, fmt.Errorf("connect to the memory of %v as owner %d: %w", to, c.Owner, ErrFenced)
+	}
+	return dialed(to, m, err)
+}
+
+// dialed checks the outcome of a connect request to the memory service of a host.
+func dialed(to netip.Addr, m Memory, err error) (Memory, error) {
+	if err == nil && m.Len == 0 {
+		err = errNoMemory
 	}
 	if err != nil {
 		return Memory{}, fmt.Errorf("connect to the memory of %v: %w", to, err)
@@ -97,7 +102,7 @@ func DialService(
 			Detail: fmt.Sprintf("%d bytes of memory and %d of work: want at most %d and %d", c.Bytes, len(c.Work), maxOwn, maxWork),
 		}
 	}
-	r := request{kind: kindConnect, conn: c.Replaces, owner: c.Owner, bytes: c.Bytes, work: c.Work}
+	r := request{kind: kindConnect, conn: c.Replaces, owner: c.Owner, bytes: uint32(c.Bytes), work: c.Work}
 	return dial(d, qp, to, service, p, r.encode(), deadline)
 }
 
@@ -105,13 +110,7 @@ func DialService(
 // Join must follow.
 func DialShared(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, deadline clock.Time) (Memory, error) {
 	m, err := dial(d, qp, to, Service, p, nil, deadline)
-	if err == nil && m.Len == 0 {
-		err = errNoMemory
-	}
-	if err != nil {
-		return Memory{}, fmt.Errorf("connect to the memory of %v: %w", to, err)
-	}
-	return m, nil
+	return dialed(to, m, err)
 }
 
 // Join adds the claim's owner to the owners of connection conn, which carries requests of several
@@ -163,20 +162,16 @@ func dial(
 // without its table of owners (Config.Owners); by then the owner's connections and the locks in
 // device memory have ended, too.
 func Fence(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
-	if _, err := ask(ctx, d, to, request{kind: kindFence, owner: owner}, deadline); err != nil {
-		return fmt.Errorf("fence owner %d at the memory of %v: %w", owner, to, err)
-	}
-	return nil
+	_, err := call(ctx, d, to, request{kind: kindFence, owner: owner}, deadline, "fence owner %d at", owner)
+	return err
 }
 
 // Disconnect ends all connections of an owner at the memory service of a host. Unlike Fence it does
 // not refuse new ones. That is enough if the owner, on a later connection, sends no request that
 // depends on what it read before.
 func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
-	if _, err := ask(ctx, d, to, request{kind: kindDisconnect, owner: owner}, deadline); err != nil {
-		return fmt.Errorf("disconnect owner %d at the memory of %v: %w", owner, to, err)
-	}
-	return nil
+	_, err := call(ctx, d, to, request{kind: kindDisconnect, owner: owner}, deadline, "disconnect owner %d at", owner)
+	return err
 }
 
 // DisconnectOthers does the same as Disconnect for all connections except those of the given owner,
@@ -184,21 +179,16 @@ func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32,
 // retired. Afterwards no request of another client is in flight: other clients must connect again,
 // and read again what their requests depend on.
 func DisconnectOthers(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) (last uint32, err error) {
-	a, err := ask(ctx, d, to, request{kind: kindDisconnectOthers, owner: owner}, deadline)
-	if err != nil {
-		return 0, fmt.Errorf("disconnect all owners but %d at the memory of %v: %w", owner, to, err)
-	}
-	return a.owner, nil
+	a, err := call(ctx, d, to, request{kind: kindDisconnectOthers, owner: owner}, deadline, "disconnect all owners but %d at", owner)
+	return a.owner, err
 }
 
 // FenceTo does the same as Fence for all owners up to upTo. It does not affect larger numbers, and
 // costs the service no memory. A store that numbers its clients in order calls it from time to
 // time.
 func FenceTo(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) error {
-	if _, err := ask(ctx, d, to, request{kind: kindFenceTo, owner: upTo}, deadline); err != nil {
-		return fmt.Errorf("fence the owners up to %d at the memory of %v: %w", upTo, to, err)
-	}
-	return nil
+	_, err := call(ctx, d, to, request{kind: kindFenceTo, owner: upTo}, deadline, "fence the owners up to %d at", upTo)
+	return err
 }
 
 // Retire fences all owners up to upTo, and all that have ever connected to the memory service of a
@@ -220,11 +210,8 @@ func Reserve(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dea
 
 // retire sends the request of Retire or of Reserve.
 func retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadline clock.Time) (uint32, error) {
-	a, err := ask(ctx, d, to, r, deadline)
-	if err != nil {
-		return 0, fmt.Errorf("retire the owners at the memory of %v: %w", to, err)
-	}
-	return a.owner, nil
+	a, err := call(ctx, d, to, r, deadline, "retire the owners at")
+	return a.owner, err
 }
 
 // Holder is what the memory service knows of an owner, a client that has made connections under
@@ -240,20 +227,15 @@ type Holder struct {
 
 // WhoIs asks the memory service of a host what it knows about an owner.
 func WhoIs(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) (Holder, error) {
-	a, err := ask(ctx, d, to, request{kind: kindWho, owner: owner}, deadline)
-	if err != nil {
-		return Holder{}, fmt.Errorf("ask for owner %d at the memory of %v: %w", owner, to, err)
-	}
-	return a.holder, nil
+	a, err := call(ctx, d, to, request{kind: kindWho, owner: owner}, deadline, "ask for owner %d at", owner)
+	return a.holder, err
 }
 
 // End ends one connection. When it returns nil, no request in flight on the connection will be
 // executed.
 func End(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, deadline clock.Time) error {
-	if _, err := ask(ctx, d, to, request{kind: kindEnd, conn: conn}, deadline); err != nil {
-		return fmt.Errorf("end a connection to the memory of %v: %w", to, err)
-	}
-	return nil
+	_, err := call(ctx, d, to, request{kind: kindEnd, conn: conn}, deadline, "end a connection to")
+	return err
 }
 
 // EndService does the same as End for a service with another name. It needs a queue pair in RESET,
@@ -261,6 +243,16 @@ func End(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, deadlin
 func EndService(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, conn uint64, deadline clock.Time) error {
 	_, err := askBy(d, qp, to, service, request{kind: kindEnd, conn: conn}, deadline)
 	return err
+}
+
+// call sends the memory service a request that makes no connection. doing and args say for errors what
+// the request does.
+func call(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadline clock.Time, doing string, args ...any) (answer, error) {
+	a, err := ask(ctx, d, to, r, deadline)
+	if err != nil {
+		return answer{}, fmt.Errorf("%s the memory of %v: %w", fmt.Sprintf(doing, args...), to, err)
+	}
+	return a, nil
 }
 
 // ask sends the memory service a request that makes no connection. A REQ names a queue pair, so ask
@@ -301,12 +293,8 @@ func askBy(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, r reques
 	switch {
 	case err != nil:
 		return answer{}, err
-	case a.kind == kindRefused && a.code == refusedFenced:
-		return answer{}, ErrFenced
-	case a.kind == kindRefused && a.code == refusedFull:
-		return answer{}, ErrFull
-	case a.kind == kindRefused && a.code == refusedGone:
-		return answer{}, ErrGone
+	case a.kind == kindRefused && refusals[a.code] != nil:
+		return answer{}, refusals[a.code]
 	case a.kind == kindRefused:
 		return answer{}, errors.New(rej.Reason)
 	case a.kind != r.kind:

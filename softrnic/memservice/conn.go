@@ -116,7 +116,7 @@ func (s *Server) build(c *Conn) (data []byte, err error) {
 func (s *Server) buildMemory(c *Conn) (err error) {
 	mr := s.region
 	if c.req.bytes > 0 {
-		if mr, err = c.Register(nil, c.req.bytes, RemoteAccess); err != nil {
+		if mr, err = c.Register(nil, int(c.req.bytes), RemoteAccess); err != nil {
 			return err
 		}
 	}

@@ -75,7 +75,7 @@ func TestDeadConnectionsEnd(t *testing.T) {
 // switch may still use the region of one that has just died. If all of them are not enough, they stay.
 func TestDeadConnectionsGiveTheirMemory(t *testing.T) {
 	s, rt, asked := graveyard(8, 1, 2, 3)
-	fresh := func(n int) *Conn { return &Conn{bytes: int64(n), req: request{bytes: n}} }
+	fresh := func(n int) *Conn { return &Conn{bytes: int64(n), req: request{bytes: uint32(n)}} }
 	if s.roomFor(fresh(150)) == nil || len(s.conns) != 8 {
 		t.Errorf("%d connections: one that has just died is ended", len(s.conns))
 	}

@@ -1,6 +1,7 @@
 package memservice
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,33 +31,18 @@ const (
 	kindReserve
 )
 
+var kindNames = [...]string{
+	kindConnect: "connect", kindEnd: "end", kindFence: "fence", kindWho: "who", kindRetire: "retire", kindRefused: "refused",
+	kindFenceTo: "fence to", kindJoin: "join", kindDisconnect: "disconnect", kindTake: "take",
+	kindDisconnectOthers: "disconnect others", kindReserve: "reserve",
+}
+
+func (k kind) known() bool { return int(k) < len(kindNames) && kindNames[k] != "" }
+
 // String returns the name of the kind, for errors.
 func (k kind) String() string {
-	switch k {
-	case kindConnect:
-		return "connect"
-	case kindEnd:
-		return "end"
-	case kindFence:
-		return "fence"
-	case kindWho:
-		return "who"
-	case kindRetire:
-		return "retire"
-	case kindRefused:
-		return "refused"
-	case kindFenceTo:
-		return "fence to"
-	case kindJoin:
-		return "join"
-	case kindDisconnect:
-		return "disconnect"
-	case kindTake:
-		return "take"
-	case kindDisconnectOthers:
-		return "disconnect others"
-	case kindReserve:
-		return "reserve"
+	if k.known() {
+		return kindNames[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -64,10 +50,7 @@ func (k kind) String() string {
 // Lengths of messages and their parts in bytes.
 const (
 	headerLen    = 2
-	connectLen   = 16
-	joinLen      = 20 // followed by ownerLen bytes for each former owner
 	ownerLen     = 4
-	takeLen      = 28
 	connectedLen = memgrant.Len
 	holderLen    = 21
 	// maxWork is the largest length of data for or from a Worker.
@@ -88,7 +71,7 @@ type request struct {
 	shared uint64
 	former []uint32
 	// bytes is the size of a region for this connection alone; 0 means the shared region.
-	bytes int
+	bytes uint32
 	// The fields of take: the service writes value to a free word in table. number is the number of
 	// this request among the owner's requests.
 	number uint32
@@ -100,34 +83,53 @@ type request struct {
 	silent bool
 }
 
-// encode returns the private data of the request.
-func (r *request) encode() []byte {
-	b := []byte{version, byte(r.kind)}
+// fields returns where the values of a request are, in the order of the message; nil for an unknown
+// kind. In a connect request they are followed by work, in a join request by former.
+func (r *request) fields() []any {
 	switch r.kind {
 	case kindConnect:
-		b = binary.BigEndian.AppendUint32(b, r.owner)
-		b = binary.BigEndian.AppendUint64(b, r.conn)
-		b = binary.BigEndian.AppendUint32(b, uint32(r.bytes))
-		return append(b, r.work...)
+		return []any{&r.owner, &r.conn, &r.bytes}
 	case kindJoin:
-		b = binary.BigEndian.AppendUint32(b, r.owner)
-		b = binary.BigEndian.AppendUint64(b, r.conn)
-		b = binary.BigEndian.AppendUint64(b, r.shared)
-		for _, id := range r.former {
-			b = binary.BigEndian.AppendUint32(b, id)
-		}
-		return b
+		return []any{&r.owner, &r.conn, &r.shared}
 	case kindTake:
-		b = binary.BigEndian.AppendUint32(b, r.owner)
-		b = binary.BigEndian.AppendUint32(b, r.number)
-		b = binary.BigEndian.AppendUint64(b, r.table.off)
-		b = binary.BigEndian.AppendUint32(b, uint32(r.table.words))
-		return binary.BigEndian.AppendUint64(b, r.value)
+		return []any{&r.owner, &r.number, &r.table.off, &r.table.words, &r.value}
 	case kindEnd:
-		return binary.BigEndian.AppendUint64(b, r.conn)
+		return []any{&r.conn}
+	case kindFence, kindFenceTo, kindDisconnect, kindWho, kindRetire, kindDisconnectOthers, kindReserve:
+		return []any{&r.owner}
 	default:
-		return binary.BigEndian.AppendUint32(b, r.owner)
+		return nil
 	}
+}
+
+// lengthOf returns the length of values in a message in bytes.
+func lengthOf(fields []any) (n int) {
+	for _, f := range fields {
+		n += binary.Size(f)
+	}
+	return n
+}
+
+// appendAll appends the encoding of values to b.
+func appendAll(b []byte, fields ...any) []byte {
+	for _, f := range fields {
+		b, _ = binary.Append(b, binary.BigEndian, f) // cannot fail: all values have a fixed size
+	}
+	return b
+}
+
+// takeAll decodes values at the beginning of b, which is long enough, and returns the rest of b.
+func takeAll(b []byte, fields ...any) []byte {
+	for _, f := range fields {
+		n, _ := binary.Decode(b, binary.BigEndian, f) // cannot fail: all values have a fixed size
+		b = b[n:]
+	}
+	return b
+}
+
+// encode returns the private data of the request.
+func (r *request) encode() []byte {
+	return append(appendAll(appendAll([]byte{version, byte(r.kind)}, r.fields()...), r.former), r.work...)
 }
 
 // header checks version and length of a message and returns its kind and the bytes that follow.
@@ -150,50 +152,30 @@ func parseRequest(b []byte) (request, error) {
 	if err != nil {
 		return request{}, fmt.Errorf("request to a memory service: %w", err)
 	}
-	r, want := request{kind: k}, 4
-	switch k {
-	case kindConnect:
-		want = connectLen
-	case kindEnd:
-		want = 8
-	case kindJoin:
-		former := min(MostFormer, max(0, len(b)-joinLen)/ownerLen)
-		want = joinLen + former*ownerLen
-	case kindTake:
-		want = takeLen
-	case kindFence, kindFenceTo, kindDisconnect, kindWho, kindRetire, kindDisconnectOthers, kindReserve:
-	default:
+	r := request{kind: k}
+	fields := r.fields()
+	if fields == nil {
 		return request{}, fmt.Errorf("request to a memory service: unknown %v", k)
+	}
+	want := lengthOf(fields)
+	if k == kindJoin {
+		if n := min(MostFormer, max(0, len(b)-want)/ownerLen); n > 0 {
+			r.former = make([]uint32, n)
+		}
+		want += len(r.former) * ownerLen
 	}
 	if len(b) < want || k != kindConnect && len(b) != want || len(b) > want+maxWork {
 		return request{}, fmt.Errorf("request %v to a memory service: %d bytes, want %d", k, len(b), want)
 	}
-	switch k {
-	case kindConnect:
-		n := binary.BigEndian.Uint32(b[12:])
-		if n > maxOwn {
-			return request{}, fmt.Errorf("%d bytes of memory: want at most %d", n, maxOwn)
-		}
-		r.owner, r.conn, r.bytes = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[4:]), int(n)
-		if len(b) > connectLen {
-			r.work = append([]byte(nil), b[connectLen:]...)
-		}
-	case kindJoin:
-		r.owner, r.conn, r.shared = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[4:]), binary.BigEndian.Uint64(b[12:])
-		for b = b[joinLen:]; len(b) > 0; b = b[ownerLen:] {
-			r.former = append(r.former, binary.BigEndian.Uint32(b))
-		}
-	case kindTake:
-		r.owner, r.number, r.value = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint64(b[20:])
-		r.table = table{binary.BigEndian.Uint64(b[8:]), int(binary.BigEndian.Uint32(b[16:]))}
-		if r.table.words > maxTable || r.value == 0 || r.number == 0 {
-			return request{}, fmt.Errorf("request %v to a memory service: number %d, a table of %d words, value %d; want at most %d words, and a number and a value other than 0",
-				k, r.number, r.table.words, r.value, maxTable)
-		}
-	case kindEnd:
-		r.conn = binary.BigEndian.Uint64(b)
-	default:
-		r.owner = binary.BigEndian.Uint32(b)
+	if work := takeAll(takeAll(b, fields...), r.former); len(work) > 0 {
+		r.work = bytes.Clone(work)
+	}
+	switch {
+	case r.bytes > maxOwn:
+		return request{}, fmt.Errorf("%d bytes of memory: want at most %d", r.bytes, maxOwn)
+	case k == kindTake && (r.table.words > maxTable || r.value == 0 || r.number == 0):
+		return request{}, fmt.Errorf("request %v to a memory service: number %d, a table of %d words, value %d; want at most %d words, and a number and a value other than 0",
+			k, r.number, r.table.words, r.value, maxTable)
 	}
 	if r.owner == 0 && (k == kindTake || k == kindFence || k == kindDisconnect || k == kindWho || k == kindJoin || k == kindDisconnectOthers) {
 		return request{}, errors.New("owner 0 stands for no owner: want 1 or more")
@@ -215,6 +197,9 @@ const (
 	refusedGone
 )
 
+// refusals has the errors of those refusals that programs must distinguish.
+var refusals = map[refusal]error{refusedFenced: ErrFenced, refusedFull: ErrFull, refusedGone: ErrGone}
+
 // answer is the answer of the service to a request. Fields that its kind does not have are zero.
 type answer struct {
 	kind   kind
@@ -223,6 +208,21 @@ type answer struct {
 	owner  uint32  // largest owner: of retire, of those that are fenced now; of reserve and disconnect others, of those that had connected or were retired
 	index  uint32  // result of a take request
 	code   refusal // reason, in an answer that refuses the request
+}
+
+// fields returns where the values of an answer are, in the order of the message. The answers to connect
+// and who requests have formats of their own.
+func (a *answer) fields() []any {
+	switch a.kind {
+	case kindRetire, kindDisconnectOthers, kindReserve:
+		return []any{&a.owner}
+	case kindTake:
+		return []any{&a.index}
+	case kindRefused:
+		return []any{&a.code}
+	default:
+		return nil
+	}
 }
 
 // Flag in the answer to a who request: the owner is fenced.
@@ -235,27 +235,20 @@ func (a *answer) encode() []byte {
 	case kindConnect:
 		m := &a.memory
 		g := memgrant.Grant{Conn: m.Conn, Boot: m.Boot, Region: m.Region, Locks: m.Locks}
-		b = append(g.AppendTo(b), m.Work...)
+		return append(g.AppendTo(b), m.Work...)
 	case kindWho:
 		var flags byte
 		if a.holder.Fenced {
 			flags |= holderFenced
 		}
-		b = binary.BigEndian.AppendUint32(append(b, flags), uint32(a.holder.QPs))
 		var addr [16]byte // zero: no address
 		if peer, err := netip.ParseAddr(a.holder.Peer); err == nil {
 			addr = peer.As16()
 		}
-		b = append(b, addr[:]...)
-	case kindRetire, kindDisconnectOthers, kindReserve:
-		b = binary.BigEndian.AppendUint32(b, a.owner)
-	case kindTake:
-		b = binary.BigEndian.AppendUint32(b, a.index)
-	case kindRefused:
-		b = append(b, byte(a.code))
+		return appendAll(b, flags, uint32(a.holder.QPs), addr)
 	default:
+		return appendAll(b, a.fields()...)
 	}
-	return b
 }
 
 // parseAnswer decodes the private data of a REP or REJ.
@@ -264,15 +257,14 @@ func parseAnswer(b []byte) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("answer of a memory service: %w", err)
 	}
-	lengths := map[kind]int{kindConnect: connectedLen, kindEnd: 0, kindFence: 0, kindFenceTo: 0, kindJoin: 0, kindDisconnect: 0, kindWho: holderLen, kindRetire: 4, kindRefused: 1, kindTake: 4, kindDisconnectOthers: 4, kindReserve: 4}
-	want, known := lengths[k]
-	if !known {
+	if !k.known() {
 		return answer{}, fmt.Errorf("answer of a memory service: unknown %v", k)
 	}
+	a := answer{kind: k}
+	want := map[kind]int{kindConnect: connectedLen, kindWho: holderLen}[k] + lengthOf(a.fields())
 	if len(b) < want || k != kindConnect && len(b) != want || len(b) > want+maxWork {
 		return answer{}, fmt.Errorf("answer %v of a memory service: %d bytes, want %d", k, len(b), want)
 	}
-	a := answer{kind: k}
 	switch k {
 	case kindConnect:
 		m := &a.memory
@@ -282,7 +274,7 @@ func parseAnswer(b []byte) (answer, error) {
 		}
 		m.Conn, m.Boot, m.Region, m.Locks = g.Conn, g.Boot, g.Region, g.Locks
 		if len(b) > connectedLen {
-			m.Work = append([]byte(nil), b[connectedLen:]...)
+			m.Work = bytes.Clone(b[connectedLen:])
 		}
 	case kindWho:
 		a.holder.Fenced = b[0]&holderFenced != 0
@@ -292,13 +284,8 @@ func parseAnswer(b []byte) (answer, error) {
 		if peer := netip.AddrFrom16([16]byte(b[5:])); !peer.IsUnspecified() {
 			a.holder.Peer = peer.Unmap().String()
 		}
-	case kindRetire, kindDisconnectOthers, kindReserve:
-		a.owner = binary.BigEndian.Uint32(b)
-	case kindTake:
-		a.index = binary.BigEndian.Uint32(b)
-	case kindRefused:
-		a.code = refusal(b[0])
 	default:
+		takeAll(b, a.fields()...)
 	}
 	return a, nil
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 )
 
+// Lengths of the bodies of a join request without former owners, and of a take request, in bytes.
+const joinLen, takeLen = 20, 28
+
 // requests and answers are one message of each kind, with the largest values.
 func requests() []request {
 	work := bytes.Repeat([]byte{7}, maxWork)
@@ -138,7 +141,7 @@ func FuzzMessages(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := parseRequest(b); err == nil && !r.silent {
-			if r.bytes < 0 || r.bytes > maxOwn || len(r.work) > maxWork || !bytes.Equal(r.encode(), b) {
+			if r.bytes > maxOwn || len(r.work) > maxWork || !bytes.Equal(r.encode(), b) {
 				t.Errorf("%x gave request %+v", b, r)
 			}
 		}
@@ -162,7 +165,7 @@ func FuzzStructured(f *testing.F) {
 		r := request{kind: kind(k%5) + kindConnect}
 		switch r.kind {
 		case kindConnect:
-			r.conn, r.owner, r.bytes, r.work = conn, owner, int(n), work
+			r.conn, r.owner, r.bytes, r.work = conn, owner, n, work
 		case kindEnd:
 			r.conn = conn
 		default:

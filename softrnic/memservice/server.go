@@ -185,13 +185,10 @@ func (s *Server) handle(in rdmacm.Request) error {
 // refuse rejects a request.
 func refuse(in rdmacm.Request, why error) error {
 	a := answer{kind: kindRefused, code: refusedOther}
-	switch {
-	case errors.Is(why, ErrFenced):
-		a.code = refusedFenced
-	case errors.Is(why, ErrFull):
-		a.code = refusedFull
-	case errors.Is(why, ErrGone):
-		a.code = refusedGone
+	for code, err := range refusals {
+		if errors.Is(why, err) {
+			a.code = code
+		}
 	}
 	return in.Answer(why.Error(), a.encode())
 }
@@ -379,9 +376,7 @@ func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 	}
 	s.conns = append(s.conns, c)
 	s.used += c.bytes
-	if c.work != nil {
-		s.rt.Go(s.cfg.Service+"-"+c.work.Name(), c.work.Serve)
-	}
+	s.rt.Go(s.cfg.Service+"-"+c.work.Name(), c.work.Serve)
 	return nil
 }
 

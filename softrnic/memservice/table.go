@@ -24,7 +24,7 @@ const (
 // table is a range of words in the shared region.
 type table struct {
 	off   uint64
-	words int
+	words uint32
 }
 
 // Take makes the memory service of a host claim a word in a table of the shared region, and returns
@@ -38,11 +38,9 @@ type table struct {
 func Take(
 	ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner, number uint32, off uint64, words int, value uint64, deadline clock.Time,
 ) (int, error) {
-	a, err := ask(ctx, d, to, request{kind: kindTake, owner: owner, number: number, table: table{off, words}, value: value}, deadline)
-	if err != nil {
-		return 0, fmt.Errorf("take a word of the memory of %v: %w", to, err)
-	}
-	return int(a.index), nil
+	r := request{kind: kindTake, owner: owner, number: number, table: table{off, uint32(words)}, value: value}
+	a, err := call(ctx, d, to, r, deadline, "take a word of")
+	return int(a.index), err
 }
 
 // take executes a Take request: it claims the first free word of a table and returns the index of
@@ -60,8 +58,8 @@ func (s *Server) take(r request) (uint32, error) {
 		return 0, fmt.Errorf("request %d of owner %d is older than its request %d, which got a word", r.number, r.owner, was.took.number)
 	}
 	var b [8 * tablePiece]byte
-	for from := 0; from < r.table.words; from += tablePiece {
-		n := min(tablePiece, r.table.words-from)
+	for from, words := 0, int(r.table.words); from < words; from += tablePiece {
+		n := min(tablePiece, words-from)
 		if err := s.region.ReadAt(b[:8*n], int(r.table.off)+8*from); err != nil {
 			return 0, err
 		}
