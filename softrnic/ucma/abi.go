@@ -198,6 +198,21 @@ type (
 	}
 )
 
+// id returns the handle of the identifier that a command is about.
+func (a accept) id() uint32       { return a.ID }
+func (a bindIP) id() uint32       { return a.ID }
+func (a connect) id() uint32      { return a.ID }
+func (a destroyID) id() uint32    { return a.ID }
+func (a initQPAttr) id() uint32   { return a.ID }
+func (a listen) id() uint32       { return a.ID }
+func (a migrateID) id() uint32    { return a.ID }
+func (a named) id() uint32        { return a.ID }
+func (a notify) id() uint32       { return a.ID }
+func (a query) id() uint32        { return a.ID }
+func (a reject) id() uint32       { return a.ID }
+func (a resolveIP) id() uint32    { return a.ID }
+func (a resolveRoute) id() uint32 { return a.ID }
+
 // datagramParamLen is the length of the longest parameters of an event in bytes.
 const datagramParamLen = 304
 

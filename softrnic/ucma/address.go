@@ -70,11 +70,7 @@ func (m *Manager) give(x *id, a netip.AddrPort) error {
 	return m.cfg.Ports.take(x, a, m.cfg.Rand.Uint32())
 }
 
-func (m *Manager) bind(_ call, a bindIP) (Result, error) {
-	x, err := m.find(a.ID)
-	if err != nil {
-		return Result{}, err
-	}
+func (m *Manager) bind(_ call, x *id, a bindIP) (Result, error) {
 	addr, ok := a.Addr.parse()
 	if !ok || !x.may(onBind) {
 		return Result{}, unix.EINVAL
@@ -87,11 +83,7 @@ func (m *Manager) bind(_ call, a bindIP) (Result, error) {
 }
 
 // resolve executes ResolveIP: it finds the NIC's address and the route for a peer.
-func (m *Manager) resolve(c call, a resolveIP) (Result, error) {
-	x, err := m.find(a.ID)
-	if err != nil {
-		return Result{}, err
-	}
+func (m *Manager) resolve(c call, x *id, a resolveIP) (Result, error) {
 	dst, ok := a.Dst.parse()
 	if !ok || !x.may(onResolve) || x.space == 0 {
 		return Result{}, unix.EINVAL
@@ -137,11 +129,7 @@ func allOf(a netip.Addr) netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-func (m *Manager) resolveRoute(_ call, a resolveRoute) (Result, error) {
-	x, err := m.find(a.ID)
-	if err != nil {
-		return Result{}, err
-	}
+func (m *Manager) resolveRoute(_ call, x *id, _ resolveRoute) (Result, error) {
 	if !x.may(onRoute) {
 		return Result{}, unix.EINVAL
 	}
@@ -166,11 +154,7 @@ const (
 
 // query executes QueryRoute: it returns the addresses and the path of an identifier. Those that are
 // not known yet are zero.
-func (m *Manager) query(_ call, a query) (Result, error) {
-	x, err := m.find(a.ID)
-	if err != nil {
-		return Result{}, err
-	}
+func (m *Manager) query(_ call, x *id, _ query) (Result, error) {
 	r := route{Src: addressOf(x.src), Dst: addressOf(x.dst), Index: noIndex}
 	if _, own := m.gidOf(x.src.Addr()); own {
 		gid := verbs.LinkLocalGID(m.cfg.Device.MAC)

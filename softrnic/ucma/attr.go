@@ -30,11 +30,7 @@ const (
 
 // initQPAttr executes InitQPAttr: it returns the attributes with which the program then makes a
 // transition of its queue pair.
-func (m *Manager) initQPAttr(_ call, a initQPAttr) (Result, error) {
-	x, err := m.find(a.ID)
-	if err != nil {
-		return Result{}, err
-	}
+func (m *Manager) initQPAttr(_ call, x *id, a initQPAttr) (Result, error) {
 	t := &x.terms
 	out := qpAttr{State: a.State, PKeys: [2]uint16{t.pkeyIndex}, QPTimes: QPTimes{Port: onlyPort}}
 	switch known := t.peerQPN != 0; {

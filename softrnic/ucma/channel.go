@@ -82,11 +82,7 @@ func (m *Manager) getEvent(x call) (Result, error) {
 
 // migrate executes MigrateID: it moves an identifier, with its unread events, to the channel to
 // which the program has written the command.
-func (m *Manager) migrate(x call, a migrateID) (Result, error) {
-	i, err := m.find(a.ID)
-	if err != nil {
-		return Result{}, err
-	}
+func (m *Manager) migrate(x call, i *id, _ migrateID) (Result, error) {
 	r := Result{Data: encode(Reported{i.reported}), Channel: i.channel.number}
 	if i.channel == x.ch {
 		return r, nil

@@ -22,17 +22,15 @@ func (p *connParam) private(room int) ([]byte, error) {
 
 // connect executes Connect: it sends a connection request, or a SIDR request for a datagram
 // service.
-func (m *Manager) connect(c call, a connect) (Result, error) {
-	x, err := m.find(a.ID)
+func (m *Manager) connect(c call, x *id, a connect) (Result, error) {
 	switch {
-	case err != nil:
-		return Result{}, err
 	case !x.may(onConnect):
 		return Result{}, unix.EINVAL
 	case c.NIC == nil:
 		return Result{}, unix.ENODEV
 	}
 	var conn *engine.CMConn
+	var err error
 	if x.datagrams() {
 		conn, err = m.question(c, x, &a.Param)
 	} else {
@@ -88,11 +86,8 @@ func (m *Manager) question(c call, x *id, p *connParam) (*engine.CMConn, error) 
 
 // accept executes Accept: it accepts a peer's request. On the initiator's side, the program sends
 // this command when its queue pair is ready.
-func (m *Manager) accept(c call, a accept) (Result, error) {
-	x, err := m.find(a.ID)
+func (m *Manager) accept(c call, x *id, a accept) (Result, error) {
 	switch {
-	case err != nil:
-		return Result{}, err
 	case c.NIC == nil:
 		return Result{}, unix.ENODEV
 	case a.Param.Valid == 0 && x.may(onReady):
@@ -104,6 +99,7 @@ func (m *Manager) accept(c call, a accept) (Result, error) {
 	case a.Param.Valid == 0 || !x.may(onAccept):
 		return Result{}, unix.EINVAL
 	}
+	var err error
 	before := x.uid
 	x.uid = a.UID
 	x.step(onAccept) // before the call, because the NIC may report further events in it
@@ -158,11 +154,9 @@ func (m *Manager) answer(c call, x *id, p *connParam) error {
 
 // reject executes Reject: it refuses a peer's request or, on the initiator's side, the peer's
 // reply.
-func (m *Manager) reject(c call, a reject) (Result, error) {
-	x, err := m.find(a.ID)
+func (m *Manager) reject(c call, x *id, a reject) (Result, error) {
+	var err error
 	switch {
-	case err != nil:
-		return Result{}, err
 	case x.state != Requested && x.state != Answered:
 		return Result{}, unix.EINVAL
 	case c.NIC == nil:
@@ -187,11 +181,8 @@ func (m *Manager) reject(c call, a reject) (Result, error) {
 
 // disconnect executes Disconnect: it ends a connection. A connection that has already ended is no
 // error, because both sides may end it.
-func (m *Manager) disconnect(c call, a named) (Result, error) {
-	x, err := m.find(a.ID)
+func (m *Manager) disconnect(c call, x *id, _ named) (Result, error) {
 	switch {
-	case err != nil:
-		return Result{}, err
 	case x.conn == nil || x.datagrams():
 		return Result{}, unix.EINVAL
 	case x.state == Ended || x.state == Disconnecting:
@@ -211,7 +202,4 @@ func (m *Manager) disconnect(c call, a named) (Result, error) {
 
 // notify is called when a program reports the first packet of a connection. It does nothing,
 // because the NIC itself notices this packet.
-func (m *Manager) notify(_ call, a notify) (Result, error) {
-	_, err := m.find(a.ID)
-	return Result{}, err
-}
+func (m *Manager) notify(call, *id, notify) (Result, error) { return Result{}, nil }

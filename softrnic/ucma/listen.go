@@ -21,11 +21,8 @@ const (
 )
 
 // listen executes Listen: it makes an identifier accept requests at its port.
-func (m *Manager) listen(c call, a listen) (Result, error) {
-	x, err := m.find(a.ID)
+func (m *Manager) listen(c call, x *id, a listen) (Result, error) {
 	switch {
-	case err != nil:
-		return Result{}, err
 	case x.state == Fresh: // not bound: it listens at all addresses and a free port
 		if err := m.give(x, netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); err != nil {
 			return Result{}, err
@@ -49,7 +46,7 @@ func (m *Manager) listen(c call, a listen) (Result, error) {
 	if x.datagrams() {
 		listen = c.NIC.ListenDatagrams
 	}
-	x.listener, err = listen(x.service(x.src.Port()), x.accepts(), x.backlog)
+	l, err := listen(x.service(x.src.Port()), x.accepts(), x.backlog)
 	if errors.Is(err, verbs.ErrBusy) {
 		err = unix.EADDRINUSE
 	}
@@ -58,8 +55,8 @@ func (m *Manager) listen(c call, a listen) (Result, error) {
 	}
 	x.step(onListen)
 	x.options.reuse = false
-	x.listener.Watch(watcher{m})
-	m.listeners[x.listener] = x
+	l.Watch(watcher{m})
+	x.listener, m.listeners[l] = l, x
 	return Result{}, nil
 }
 

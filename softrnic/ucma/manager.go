@@ -112,24 +112,35 @@ func command[A any](f func(m *Manager, x call, a A) (Result, error)) func(*Manag
 	}
 }
 
+// onID makes a handler of a method for the identifier that its arguments name.
+func onID[A interface{ id() uint32 }](f func(m *Manager, c call, x *id, a A) (Result, error)) func(*Manager, call, []byte) (Result, error) {
+	return command(func(m *Manager, c call, a A) (Result, error) {
+		x, err := m.find(a.id())
+		if err != nil {
+			return Result{}, err
+		}
+		return f(m, c, x, a)
+	})
+}
+
 // commands are the commands that a program writes to a channel.
 var commands = map[Op]func(*Manager, call, []byte) (Result, error){
 	CreateID:     command((*Manager).create),
-	DestroyID:    command((*Manager).destroy),
-	BindIP:       command((*Manager).bind),
-	ResolveIP:    command((*Manager).resolve),
-	ResolveRoute: command((*Manager).resolveRoute),
-	QueryRoute:   command((*Manager).query),
-	Connect:      command((*Manager).connect),
-	Listen:       command((*Manager).listen),
-	Accept:       command((*Manager).accept),
-	Reject:       command((*Manager).reject),
-	Disconnect:   command((*Manager).disconnect),
-	InitQPAttr:   command((*Manager).initQPAttr),
+	DestroyID:    onID((*Manager).destroy),
+	BindIP:       onID((*Manager).bind),
+	ResolveIP:    onID((*Manager).resolve),
+	ResolveRoute: onID((*Manager).resolveRoute),
+	QueryRoute:   onID((*Manager).query),
+	Connect:      onID((*Manager).connect),
+	Listen:       onID((*Manager).listen),
+	Accept:       onID((*Manager).accept),
+	Reject:       onID((*Manager).reject),
+	Disconnect:   onID((*Manager).disconnect),
+	InitQPAttr:   onID((*Manager).initQPAttr),
 	GetEvent:     func(m *Manager, x call, _ []byte) (Result, error) { return m.getEvent(x) },
 	SetOption:    (*Manager).setOption,
-	Notify:       command((*Manager).notify),
-	MigrateID:    command((*Manager).migrate),
+	Notify:       onID((*Manager).notify),
+	MigrateID:    onID((*Manager).migrate),
 
 	JoinIPMulticast: command((*Manager).joinIP),
 	JoinMulticast:   command((*Manager).joinAny),
@@ -222,11 +233,7 @@ func (m *Manager) create(x call, a createID) (Result, error) {
 	return Result{Data: encode(Handle{i.handle})}, nil
 }
 
-func (m *Manager) destroy(x call, a destroyID) (Result, error) {
-	i, err := m.find(a.ID)
-	if err != nil {
-		return Result{}, err
-	}
+func (m *Manager) destroy(x call, i *id, _ destroyID) (Result, error) {
 	withdrawn := m.end(x.Step, i)
 	return Result{Data: encode(Reported{i.reported}), Withdrawn: uint32(withdrawn), Channel: i.channel.number}, nil
 }
