@@ -60,27 +60,9 @@ func (c *session) callFiles(op proto.Op, args, out any) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	ch := make(chan answer, 1)
-	c.mu.Lock()
-	if c.failure != nil {
-		defer c.mu.Unlock()
-		return nil, c.lost(string(op))
-	}
-	c.nextCall++
-	req := proto.Request{ID: c.nextCall, Op: op, Args: a}
-	c.calls[req.ID] = ch
-	c.mu.Unlock()
-	b, err := json.Marshal(req)
-	switch {
-	case err != nil:
-	case len(b) > proto.MaxMessage:
-		err = verbs.Errorf(string(op), verbs.ErrInvalid, "%d bytes are too much for one request; at most %d", len(b), proto.MaxMessage)
-	default:
-		err = c.write(b)
-	}
+	req, ch, err := c.send(op, a)
 	if err != nil {
 		c.mu.Lock()
-		delete(c.calls, req.ID)
 		why := c.reason
 		c.mu.Unlock()
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
@@ -102,6 +84,34 @@ func (c *session) callFiles(op proto.Op, args, out any) ([]int, error) {
 		err = json.Unmarshal(r.reply.Result, out)
 	}
 	return r.fds, err
+}
+
+// send sends a request, and returns the channel on which its answer comes.
+func (c *session) send(op proto.Op, args []byte) (req proto.Request, ch chan answer, err error) {
+	ch = make(chan answer, 1)
+	c.mu.Lock()
+	if c.failure != nil {
+		defer c.mu.Unlock()
+		return req, nil, c.lost(string(op))
+	}
+	c.nextCall++
+	req = proto.Request{ID: c.nextCall, Op: op, Args: args}
+	c.calls[req.ID] = ch
+	c.mu.Unlock()
+	b, err := json.Marshal(req)
+	switch {
+	case err != nil:
+	case len(b) > proto.MaxMessage:
+		err = verbs.Errorf(string(op), verbs.ErrInvalid, "%d bytes are too much for one request; at most %d", len(b), proto.MaxMessage)
+	default:
+		err = c.write(b)
+	}
+	if err != nil {
+		c.mu.Lock()
+		delete(c.calls, req.ID)
+		c.mu.Unlock()
+	}
+	return req, ch, err
 }
 
 // over returns the error of an operation op that fails because the daemon has gone.
@@ -198,29 +208,13 @@ func (c *session) await(req proto.Request, args any, ch <-chan answer) answer {
 
 // ask asks the daemon whether a request is still in progress.
 func (c *session) ask(id uint64) chan answer {
-	ch := make(chan answer, 1)
 	a, err := json.Marshal(proto.Progress{ID: id})
 	if err != nil {
 		return nil // a Progress can always be encoded
 	}
-	c.mu.Lock()
-	if c.failure != nil {
-		c.mu.Unlock()
-		return nil // fail has already ended the request
-	}
-	c.nextCall++
-	req := proto.Request{ID: c.nextCall, Op: proto.OpProgress, Args: a}
-	c.calls[req.ID] = ch
-	c.mu.Unlock()
-	b, err := json.Marshal(req)
-	if err == nil {
-		err = c.write(b)
-	}
+	_, ch, err := c.send(proto.OpProgress, a)
 	if err != nil {
-		c.mu.Lock()
-		delete(c.calls, req.ID)
-		c.mu.Unlock()
-		return nil
+		return nil // fail has already ended the request, or write ends it
 	}
 	return ch
 }

@@ -49,6 +49,11 @@ func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 func (c *cq) unmap() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.release()
+}
+
+// release unmaps the ring. The caller holds mu.
+func (c *cq) release() {
 	c.closed = true
 	_ = ring.Unmap(c.bytes) // cannot fail: it is mapped
 	c.bytes = nil
@@ -111,13 +116,13 @@ func (c *cq) take(wc []verbs.WC) int {
 		wc[n] = ring.WC(c.q.Slot(c.head))
 		c.head++
 	}
-	c.release()
+	c.taken()
 	return n
 }
 
-// release tells the daemon which completions were taken. If the ring was full, it also rings the
-// bell, so that the daemon adds more.
-func (c *cq) release() {
+// taken tells the daemon which completions were taken. If the ring was full, it also rings the bell,
+// so that the daemon adds more.
+func (c *cq) taken() {
 	c.q.Head.Store(c.head)
 	if c.q.Backlog.Load() != 0 {
 		c.ctx.ring(c.bell)
@@ -143,7 +148,7 @@ func (c *cq) purge(n wire.QPN) {
 		}
 	}
 	c.kept = kept
-	c.release()
+	c.taken()
 }
 
 func (c *cq) Arm(solicited bool) error {
@@ -251,39 +256,30 @@ func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) er
 // Resize changes the depth of the NIC's queue. Completions that are already in the shared ring do
 // not count against it.
 func (c *cq) Resize(depth int) error {
-	const op = "resize CQ"
+	return c.change("resize CQ", proto.OpResizeCQ, proto.ResizeCQ{H: c.h, Depth: depth})
+}
+
+// Moderate delays the completion events of the NIC's queue; see verbs.CQ.
+func (c *cq) Moderate(count int, period time.Duration) error {
+	return c.change("moderate CQ", proto.OpModerateCQ, proto.ModerateCQ{H: c.h, Count: count, Period: period})
+}
+
+// change makes a call about the queue, if the queue still exists.
+func (c *cq) change(op string, what proto.Op, args any) error {
 	c.mu.Lock()
 	_, err := c.look(op)
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return c.ctx.call(proto.OpResizeCQ, proto.ResizeCQ{H: c.h, Depth: depth}, nil)
-}
-
-// Moderate delays the completion events of the NIC's queue; see verbs.CQ.
-func (c *cq) Moderate(count int, period time.Duration) error {
-	c.mu.Lock()
-	_, err := c.look("moderate CQ")
-	c.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return c.ctx.call(proto.OpModerateCQ, proto.ModerateCQ{H: c.h, Count: count, Period: period}, nil)
+	return c.ctx.call(what, args, nil)
 }
 
 func (c *cq) Destroy() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	err := c.ctx.destroyQueue("destroy CQ", proto.OpDestroyCQ, c.h, c.closed, c)
 	if c.closed {
-		return verbs.Errorf("destroy CQ", verbs.ErrClosed, "the object was destroyed")
-	}
-	err := c.ctx.call(proto.OpDestroyCQ, proto.Handle{H: c.h}, nil)
-	if isGone(err) {
-		c.closed = true
-		_ = ring.Unmap(c.bytes) // cannot fail: it is mapped
-		c.bytes = nil
-		c.ctx.maps.forget(c)
 		c.ctx.wakes.all()
 	}
 	return err

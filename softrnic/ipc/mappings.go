@@ -10,8 +10,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 )
 
-// mapping is an object with memory that is unmapped when the object or its context ends.
-type mapping interface{ unmap() }
+// mapping is an object with memory that is unmapped when the object or its context ends. The caller
+// of release holds the locks of the object.
+type mapping interface {
+	unmap()
+	release()
+}
 
 // mappings is the memory that a context has mapped. Its methods are safe for concurrent use.
 type mappings struct {
@@ -21,29 +25,18 @@ type mappings struct {
 }
 
 // remember registers an object, so that the method close unmaps the object's memory.
-func (p *mappings) remember(m mapping) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.objects[m] = struct{}{}
-}
+func (p *mappings) remember(m mapping) { p.with(func() { p.objects[m] = struct{}{} }) }
 
 // forget removes an object whose memory was unmapped.
-func (p *mappings) forget(m mapping) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.objects, m)
-}
+func (p *mappings) forget(m mapping) { p.with(func() { delete(p.objects, m) }) }
 
-func (p *mappings) add(m *memory) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.memories[m] = struct{}{}
-}
+func (p *mappings) add(m *memory)  { p.with(func() { p.memories[m] = struct{}{} }) }
+func (p *mappings) drop(m *memory) { p.with(func() { delete(p.memories, m) }) }
 
-func (p *mappings) drop(m *memory) {
+func (p *mappings) with(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.memories, m)
+	f()
 }
 
 // memoryOf returns the memory that contains b, and the offset of b in this memory; nil if no memory

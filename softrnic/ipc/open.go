@@ -88,26 +88,21 @@ func (c *Context) hello(name string) error {
 	if errors.Is(err, verbs.ErrClosed) {
 		return fmt.Errorf("%w; the daemon may be of another version than this program", err)
 	}
+	defer func() { ring.CloseFiles(fds...) }()
 	if err != nil {
-		ring.CloseFiles(fds...)
 		return err
 	}
 	if len(fds) != 2 {
-		ring.CloseFiles(fds...)
 		return errors.New("the daemon's answer is incomplete")
 	}
-	c.page, err = ring.Map(fds[0], ring.ControlLen)
-	ring.CloseFiles(fds[:1]...)
-	if err != nil {
-		ring.CloseFiles(fds[1:]...)
+	if c.page, err = ring.Map(fds[0], ring.ControlLen); err != nil {
 		return err
 	}
 	runtime.AddCleanup(c, func(page []byte) { _ = ring.Unmap(page) }, c.page) // cannot fail: it is mapped
 	if err := unix.SetNonblock(fds[1], true); err != nil {
-		ring.CloseFiles(fds[1:]...)
 		return err
 	}
-	c.wake = os.NewFile(uintptr(fds[1]), "verbs-wake")
+	c.wake, fds = os.NewFile(uintptr(fds[1]), "verbs-wake"), fds[:1]
 	c.ctl = ring.NewControl(c.page)
 	c.words = ring.NewQueue(c.ctl.Memory(), ring.Accesses, ring.AccessSlot)
 	c.device, c.spin = w.Device, w.Spin

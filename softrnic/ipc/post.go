@@ -44,6 +44,31 @@ func (p *poster) begin(op string) error {
 
 func (p *poster) end() { p.mu.Unlock() }
 
+// state returns the error of an operation on the queue of the ring; err is the error of its call. If
+// this program has destroyed the queue, state returns ErrClosed as package device does, and
+// otherwise err.
+func (p *poster) state(op string, err error) error {
+	if closed := p.begin(op); closed != nil {
+		return closed
+	}
+	p.end()
+	return err
+}
+
+// destroyQueue destroys the queue m by a call. The caller holds the locks of m; closed is true if m
+// was destroyed before.
+func (c *Context) destroyQueue(op string, what proto.Op, h uint32, closed bool, m mapping) error {
+	if closed {
+		return verbs.Errorf(op, verbs.ErrClosed, "the object was destroyed")
+	}
+	err := c.call(what, proto.Handle{H: h}, nil)
+	if isGone(err) {
+		m.release()
+		c.maps.forget(m)
+	}
+	return err
+}
+
 // post publishes n entries that were written behind the tail. It waits until the daemon has taken
 // or refused them. The caller has called begin.
 func (p *poster) post(op string, n int) error {

@@ -84,24 +84,12 @@ func (q *qp) QPN() wire.QPN { return q.num }
 
 func (q *qp) Query() (a verbs.QPAttr, err error) {
 	err = q.pd.ctx.call(proto.OpQueryQP, proto.Handle{H: q.h}, &a)
-	return a, q.state("query QP", err)
-}
-
-// state returns the error of an operation on the queue pair; err is the error of its call. If this
-// program has destroyed the queue pair, state returns ErrClosed as package device does, and
-// otherwise err.
-func (q *qp) state(op string, err error) error {
-	q.send.mu.Lock()
-	defer q.send.mu.Unlock()
-	if q.send.closed {
-		return verbs.Errorf(op, verbs.ErrClosed, "the object was destroyed")
-	}
-	return err
+	return a, q.send.state("query QP", err)
 }
 
 func (q *qp) modify(m proto.ModifyQP) error {
 	m.H = q.h
-	return q.state("modify QP", q.pd.ctx.call(proto.OpModifyQP, m, nil))
+	return q.send.state("modify QP", q.pd.ctx.call(proto.OpModifyQP, m, nil))
 }
 
 func (q *qp) ToInit(a verbs.ToInit) error { return q.modify(proto.ModifyQP{To: proto.ToInit, Init: a}) }
@@ -126,7 +114,7 @@ func (q *qp) ToReset() error {
 	err := q.pd.ctx.call(proto.OpModifyQP, proto.ModifyQP{H: q.h, To: proto.ToReset}, nil)
 	q.early.sends = false
 	q.send.mu.Unlock()
-	if err = q.state("modify QP", err); err == nil {
+	if err = q.send.state("modify QP", err); err == nil {
 		q.purge()
 	}
 	return err
@@ -140,11 +128,11 @@ func (q *qp) purge() {
 }
 
 func (q *qp) AttachMulticast(group verbs.GID) error {
-	return q.state("attach multicast", q.pd.ctx.call(proto.OpAttach, proto.Multicast{H: q.h, Group: group}, nil))
+	return q.send.state("attach multicast", q.pd.ctx.call(proto.OpAttach, proto.Multicast{H: q.h, Group: group}, nil))
 }
 
 func (q *qp) DetachMulticast(group verbs.GID) error {
-	return q.state("detach multicast", q.pd.ctx.call(proto.OpDetach, proto.Multicast{H: q.h, Group: group}, nil))
+	return q.send.state("detach multicast", q.pd.ctx.call(proto.OpDetach, proto.Multicast{H: q.h, Group: group}, nil))
 }
 
 func (q *qp) PostSend(wr ...verbs.SendWR) error {
@@ -204,14 +192,7 @@ func (q *qp) Destroy() error {
 	defer q.send.mu.Unlock()
 	q.recv.mu.Lock()
 	defer q.recv.mu.Unlock()
-	if q.send.closed {
-		return verbs.Errorf("destroy QP", verbs.ErrClosed, "the object was destroyed")
-	}
-	err := q.pd.ctx.call(proto.OpDestroyQP, proto.Handle{H: q.h}, nil)
-	if isGone(err) {
-		q.release()
-		q.pd.ctx.maps.forget(q)
-	}
+	err := q.pd.ctx.destroyQueue("destroy QP", proto.OpDestroyQP, q.h, q.send.closed, q)
 	if err == nil {
 		q.purge()
 	}
@@ -252,43 +233,26 @@ func (s *srq) release() {
 	s.bytes = nil
 }
 
-func (s *srq) state(op string, err error) error {
-	s.recv.mu.Lock()
-	defer s.recv.mu.Unlock()
-	if s.recv.closed {
-		return verbs.Errorf(op, verbs.ErrClosed, "the object was destroyed")
-	}
-	return err
-}
-
 func (s *srq) Query() (a verbs.SRQAttr, err error) {
 	err = s.pd.ctx.call(proto.OpQuerySRQ, proto.Handle{H: s.h}, &a)
-	return a, s.state("query SRQ", err)
+	return a, s.recv.state("query SRQ", err)
 }
 
 func (s *srq) PostRecv(wr ...verbs.RecvWR) error { return s.recv.postRecv("post SRQ recv", wr) }
 
 func (s *srq) SetLimit(n int) error {
-	return s.state("modify SRQ", s.pd.ctx.call(proto.OpLimitSRQ, proto.Limit{H: s.h, N: n}, nil))
+	return s.recv.state("modify SRQ", s.pd.ctx.call(proto.OpLimitSRQ, proto.Limit{H: s.h, N: n}, nil))
 }
 
 // Resize changes the capacity of the NIC's queue.
 func (s *srq) Resize(maxWR int) error {
-	return s.state("modify SRQ", s.pd.ctx.call(proto.OpResizeSRQ, proto.Limit{H: s.h, N: maxWR}, nil))
+	return s.recv.state("modify SRQ", s.pd.ctx.call(proto.OpResizeSRQ, proto.Limit{H: s.h, N: maxWR}, nil))
 }
 
 func (s *srq) Destroy() error {
 	s.recv.mu.Lock()
 	defer s.recv.mu.Unlock()
-	if s.recv.closed {
-		return verbs.Errorf("destroy SRQ", verbs.ErrClosed, "the object was destroyed")
-	}
-	err := s.pd.ctx.call(proto.OpDestroySRQ, proto.Handle{H: s.h}, nil)
-	if isGone(err) {
-		s.release()
-		s.pd.ctx.maps.forget(s)
-	}
-	return err
+	return s.pd.ctx.destroyQueue("destroy SRQ", proto.OpDestroySRQ, s.h, s.recv.closed, s)
 }
 
 // ah is an address handle.
