@@ -17,11 +17,6 @@ type disconnecter interface {
 	AwaitDisconnect(qp verbs.QP, deadline clock.Time) error
 }
 
-type (
-	listenerObject struct{ l rdmacm.Listener }
-	requestObject  struct{ r rdmacm.Request }
-)
-
 // connections executes the calls of one client that make and end connections.
 type connections struct {
 	c *client
@@ -70,17 +65,17 @@ func (x *connections) listen(a proto.Service) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proto.Handle{H: x.c.objects.put(&listenerObject{l})}, nil
+	return proto.Handle{H: x.c.objects.put(l)}, nil
 }
 
 func (x *connections) unlisten(a proto.Handle) (any, error) {
-	o, err := get[*listenerObject](&x.c.objects, "close listener", a.H)
+	l, err := get[rdmacm.Listener](&x.c.objects, "close listener", a.H)
 	if err != nil {
 		return nil, err
 	}
 	x.c.objects.drop(a.H)
 	x.c.objects.giveBack(kindListener, 0, 0)
-	return nil, o.l.Close()
+	return nil, l.Close()
 }
 
 // closeListeners closes the listeners of a client and rejects its unanswered requests. The manager
@@ -92,10 +87,10 @@ func (x *connections) closeListeners() error {
 	var requests []rdmacm.Request
 	for _, o := range t.byHandle {
 		switch o := o.(type) {
-		case *listenerObject:
-			listeners = append(listeners, o.l)
-		case *requestObject:
-			requests = append(requests, o.r)
+		case rdmacm.Listener:
+			listeners = append(listeners, o)
+		case rdmacm.Request:
+			requests = append(requests, o)
 		}
 	}
 	t.mu.Unlock()
@@ -130,19 +125,19 @@ func (x *connections) closeManager(proto.None) (any, error) {
 }
 
 func (x *connections) nextRequest(a proto.Wait) (any, error) {
-	o, err := get[*listenerObject](&x.c.objects, "accept", a.H)
+	l, err := get[rdmacm.Listener](&x.c.objects, "accept", a.H)
 	if err != nil {
 		if _, merr := x.get("accept"); merr != nil {
 			return nil, merr
 		}
 		return nil, &verbs.OpError{Op: "accept", Err: verbs.ErrClosed, Detail: "no such listener"}
 	}
-	r, err := made(&x.c.objects, "accept", kindRequest, 0, func() (rdmacm.Request, error) { return o.l.Accept(x.deadline(a.Timeout)) })
+	r, err := made(&x.c.objects, "accept", kindRequest, 0, func() (rdmacm.Request, error) { return l.Accept(x.deadline(a.Timeout)) })
 	if err != nil {
 		return nil, err
 	}
 	in := proto.Incoming{Service: r.Service(), Peer: r.Peer(), Private: r.Private()}
-	in.H = x.c.objects.put(&requestObject{r})
+	in.H = x.c.objects.put(r)
 	select {
 	case <-x.c.gone: // the client is being detached: closeListeners may have run before this request got its handle
 		_ = r.Reject("the application has ended") // fails if closeListeners has rejected it
@@ -153,11 +148,11 @@ func (x *connections) nextRequest(a proto.Wait) (any, error) {
 
 // request returns the peer's unanswered connection request that has handle h.
 func (x *connections) request(op string, h uint32) (rdmacm.Request, error) {
-	o, err := get[*requestObject](&x.c.objects, op, h)
+	r, err := get[rdmacm.Request](&x.c.objects, op, h)
 	if err != nil {
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrState, Detail: "the request was answered already"}
 	}
-	return o.r, nil
+	return r, nil
 }
 
 // answered removes the handle h of a connection request. It is called when the application answers
@@ -166,7 +161,7 @@ func (x *connections) answered(h uint32) {
 	t := &x.c.objects
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, ok := t.byHandle[h].(*requestObject); ok {
+	if _, ok := t.byHandle[h].(rdmacm.Request); ok {
 		delete(t.byHandle, h)
 		t.counts[kindRequest]--
 	}

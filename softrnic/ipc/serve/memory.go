@@ -39,19 +39,13 @@ type memory struct {
 // device memory.
 type memories struct{ c *client }
 
-// pdObject and the types below are the objects to which handles refer.
-type (
-	pdObject struct{ pd verbs.PD }
-	mrObject struct {
-		mr     verbs.MR
-		memory *memory // nil means that it is device memory or a shared region
-		fresh  bool    // the memory was made for this region alone and has no handle of its own
-		shared *sharedRegion
-	}
-	mwObject struct{ mw verbs.MW }
-	dmObject struct{ dm verbs.DM }
-	ahObject struct{ ah verbs.AH }
-)
+// mrObject is a region of a client.
+type mrObject struct {
+	mr     verbs.MR
+	memory *memory // nil means that it is device memory or a shared region
+	fresh  bool    // the memory was made for this region alone and has no handle of its own
+	shared *sharedRegion
+}
 
 // allocPD makes a protection domain.
 func (x memories) allocPD(proto.None) (any, error) {
@@ -59,11 +53,11 @@ func (x memories) allocPD(proto.None) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proto.Handle{H: x.c.objects.put(&pdObject{pd})}, nil
+	return proto.Handle{H: x.c.objects.put(pd)}, nil
 }
 
 func (x memories) deallocPD(a proto.Handle) (any, error) {
-	return ended(&x.c.objects, "dealloc PD", a.H, kindPD, func(o *pdObject) error { return o.pd.Dealloc() })
+	return ended(&x.c.objects, "dealloc PD", a.H, kindPD, verbs.PD.Dealloc)
 }
 
 // alloc makes memory that the application registers later, as a whole or in parts.
@@ -114,13 +108,13 @@ func (x memories) free(a proto.Handle) (any, error) {
 // regMR registers a part of memory that alloc has made, or makes new memory and registers it.
 func (x memories) regMR(a proto.RegMR) (any, []int, error) {
 	const op = "reg MR"
-	pd, err := get[*pdObject](&x.c.objects, op, a.PD)
+	pd, err := get[verbs.PD](&x.c.objects, op, a.PD)
 	if err != nil {
 		return nil, nil, err
 	}
 	var fds []int
 	o, err := made(&x.c.objects, op, kindMR, 0, func() (o *mrObject, err error) {
-		o, fds, err = x.newMR(op, pd.pd, a)
+		o, fds, err = x.newMR(op, pd, a)
 		return o, err
 	})
 	if err != nil {
@@ -242,28 +236,28 @@ func accessBytes(a proto.Access, read, write func([]byte, int) error) (any, erro
 }
 
 func (x memories) allocMW(a proto.Handle) (any, error) {
-	pd, err := get[*pdObject](&x.c.objects, "alloc MW", a.H)
+	pd, err := get[verbs.PD](&x.c.objects, "alloc MW", a.H)
 	if err != nil {
 		return nil, err
 	}
-	mw, err := made(&x.c.objects, "alloc MW", kindMW, 0, pd.pd.AllocMW)
+	mw, err := made(&x.c.objects, "alloc MW", kindMW, 0, pd.AllocMW)
 	if err != nil {
 		return nil, err
 	}
-	return proto.Handle{H: x.c.objects.put(&mwObject{mw})}, nil
+	return proto.Handle{H: x.c.objects.put(mw)}, nil
 }
 
 func (x memories) queryMW(a proto.Handle) (any, error) {
-	o, err := get[*mwObject](&x.c.objects, "query MW", a.H)
+	o, err := get[verbs.MW](&x.c.objects, "query MW", a.H)
 	if err != nil {
 		return nil, err
 	}
-	key, err := o.mw.RKey()
+	key, err := o.RKey()
 	return proto.Key{RKey: key}, err
 }
 
 func (x memories) deallocMW(a proto.Handle) (any, error) {
-	return ended(&x.c.objects, "dealloc MW", a.H, kindMW, func(o *mwObject) error { return o.mw.Dealloc() })
+	return ended(&x.c.objects, "dealloc MW", a.H, kindMW, verbs.MW.Dealloc)
 }
 
 func (x memories) allocDM(a proto.Alloc) (any, error) {
@@ -276,29 +270,29 @@ func (x memories) allocDM(a proto.Alloc) (any, error) {
 		x.c.objects.release(needs...)
 		return nil, err
 	}
-	return proto.Handle{H: x.c.objects.put(&dmObject{dm})}, nil
+	return proto.Handle{H: x.c.objects.put(dm)}, nil
 }
 
 func (x memories) accessDM(a proto.Access) (any, error) {
-	o, err := get[*dmObject](&x.c.objects, "access DM", a.H)
+	o, err := get[verbs.DM](&x.c.objects, "access DM", a.H)
 	if err != nil {
 		return nil, err
 	}
-	return accessBytes(a, o.dm.ReadAt, o.dm.WriteAt)
+	return accessBytes(a, o.ReadAt, o.WriteAt)
 }
 
 // regDM registers a part of device memory; a.Memory is the handle of the device memory.
 func (x memories) regDM(a proto.RegMR) (any, error) {
 	const op = "reg DM"
-	pd, err := get[*pdObject](&x.c.objects, op, a.PD)
+	pd, err := get[verbs.PD](&x.c.objects, op, a.PD)
 	if err != nil {
 		return nil, err
 	}
-	dm, err := get[*dmObject](&x.c.objects, op, a.Memory)
+	dm, err := get[verbs.DM](&x.c.objects, op, a.Memory)
 	if err != nil {
 		return nil, err
 	}
-	mr, err := made(&x.c.objects, op, kindMR, 0, func() (verbs.MR, error) { return pd.pd.RegDM(dm.dm, a.Offset, a.Length, a.Access) })
+	mr, err := made(&x.c.objects, op, kindMR, 0, func() (verbs.MR, error) { return pd.RegDM(dm, a.Offset, a.Length, a.Access) })
 	if err != nil {
 		return nil, err
 	}
@@ -306,13 +300,13 @@ func (x memories) regDM(a proto.RegMR) (any, error) {
 }
 
 func (x memories) freeDM(a proto.Handle) (any, error) {
-	o, err := get[*dmObject](&x.c.objects, "free DM", a.H)
+	o, err := get[verbs.DM](&x.c.objects, "free DM", a.H)
 	if err != nil {
 		return nil, err
 	}
-	if err = o.dm.Free(); gone(err) {
+	if err = o.Free(); gone(err) {
 		x.c.objects.drop(a.H)
-		x.c.objects.release(need{kindDM, 1}, need{kindDevice, int64(o.dm.Len())})
+		x.c.objects.release(need{kindDM, 1}, need{kindDevice, int64(o.Len())})
 	}
 	return nil, err
 }

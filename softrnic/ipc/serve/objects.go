@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// objects has the objects of one client by handle, and counts them against its limits. It is safe
-// for concurrent use.
+// objects has the objects of one client by handle, and counts them against its limits. The objects are
+// verbs.PD, verbs.MW, verbs.DM, verbs.AH, rdmacm.Listener, rdmacm.Request, *memory, *mrObject and
+// *queueObject. It is safe for concurrent use.
 type objects struct {
 	limits *Limits
 	pool   *pool
@@ -167,9 +169,9 @@ func (t *objects) dropConnections() {
 	defer t.mu.Unlock()
 	for h, o := range t.byHandle {
 		switch o.(type) {
-		case *listenerObject:
+		case rdmacm.Listener:
 			t.counts[kindListener]--
-		case *requestObject:
+		case rdmacm.Request:
 			t.counts[kindRequest]--
 		default:
 			continue

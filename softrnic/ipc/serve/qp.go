@@ -36,7 +36,7 @@ func (x queues) qpInit(op string, a *proto.CreateQP) (init verbs.QPInit, err err
 // createQP makes a queue pair.
 func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 	const op = "create QP"
-	pd, err := get[*pdObject](&x.c.objects, op, a.PD)
+	pd, err := get[verbs.PD](&x.c.objects, op, a.PD)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,7 +47,7 @@ func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 	sends, recvs := cmp.Or(a.MaxSendWR, 128), cmp.Or(a.MaxRecvWR, 128)
 	sge, inline := cmp.Or(a.MaxSGE, 4), cmp.Or(a.MaxInline, 256)
 	queued := bounded(sends)*(wrBytes+bounded(sge)*sgeBytes+bounded(inline)) + bounded(recvs)*(wrBytes+bounded(sge)*sgeBytes)
-	qp, err := made(&x.c.objects, op, kindQP, queued, func() (verbs.QP, error) { return pd.pd.CreateQP(init) })
+	qp, err := made(&x.c.objects, op, kindQP, queued, func() (verbs.QP, error) { return pd.CreateQP(init) })
 	if err != nil {
 		return nil, nil, err
 	}

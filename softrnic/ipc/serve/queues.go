@@ -196,7 +196,7 @@ func (x queues) on(op string, h uint32, k kind, f func(o *queueObject) error) er
 // createSRQ makes a shared receive queue.
 func (x queues) createSRQ(a proto.CreateSRQ) (any, []int, error) {
 	const op = "create SRQ"
-	pd, err := get[*pdObject](&x.c.objects, op, a.PD)
+	pd, err := get[verbs.PD](&x.c.objects, op, a.PD)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -204,7 +204,7 @@ func (x queues) createSRQ(a proto.CreateSRQ) (any, []int, error) {
 	queued := srqBytes(n, sge)
 	var attr verbs.SRQAttr
 	srq, err := made(&x.c.objects, op, kindSRQ, queued, func() (verbs.SRQ, error) {
-		srq, err := pd.pd.CreateSRQ(a.Init)
+		srq, err := pd.CreateSRQ(a.Init)
 		if err == nil {
 			attr, err = srq.Query()
 		}
@@ -269,22 +269,22 @@ func (x queues) destroySRQ(a proto.Handle) (any, error) {
 }
 
 func (x queues) createAH(a proto.CreateAH) (any, error) {
-	pd, err := get[*pdObject](&x.c.objects, "create AH", a.PD)
+	pd, err := get[verbs.PD](&x.c.objects, "create AH", a.PD)
 	if err != nil {
 		return nil, err
 	}
-	ah, err := made(&x.c.objects, "create AH", kindAH, 0, func() (verbs.AH, error) { return pd.pd.CreateAH(a.Attr) })
+	ah, err := made(&x.c.objects, "create AH", kindAH, 0, func() (verbs.AH, error) { return pd.CreateAH(a.Attr) })
 	if err != nil {
 		return nil, err
 	}
-	h := x.c.objects.put(&ahObject{ah})
+	h := x.c.objects.put(ah)
 	x.c.s.pump.with(func(*engine.Engine) { x.c.port.ahs[h] = ah })
 	return proto.Address{H: h, Number: ah.Handle()}, nil
 }
 
 func (x queues) destroyAH(a proto.Handle) (any, error) {
-	return ended(&x.c.objects, "destroy AH", a.H, kindAH, func(o *ahObject) error {
-		err := o.ah.Destroy()
+	return ended(&x.c.objects, "destroy AH", a.H, kindAH, func(o verbs.AH) error {
+		err := o.Destroy()
 		if gone(err) {
 			x.c.s.pump.with(func(*engine.Engine) { delete(x.c.port.ahs, a.H) })
 		}

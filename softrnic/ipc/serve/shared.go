@@ -94,7 +94,7 @@ func (c *client) openShared(a proto.Share, fail func(error, string, ...any) erro
 		return out, nil, errors.Join(err, unix.Close(fd))
 	}
 	r.refs++
-	out.PD = c.objects.put(&pdObject{pd})
+	out.PD = c.objects.put(pd)
 	out.MR = memories{c}.putMR(&mrObject{mr: r.mr, shared: r})
 	return out, []int{fd}, nil
 }

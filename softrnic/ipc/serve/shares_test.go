@@ -55,21 +55,21 @@ func TestSharesOfAGroup(t *testing.T) {
 // kind of object is invalid. A number is used again after all others, and never 0.
 func TestHandles(t *testing.T) {
 	o := &objects{byHandle: map[uint32]any{}}
-	pd := o.put(&pdObject{})
-	mw := o.put(&mwObject{})
-	if x, err := get[*pdObject](o, "op", pd); x == nil || err != nil {
+	pd := o.put(&memory{})
+	mw := o.put(&mrObject{})
+	if x, err := get[*memory](o, "op", pd); x == nil || err != nil {
 		t.Errorf("%v, %v", x, err)
 	}
 	o.drop(pd)
 	for h, want := range map[uint32]error{pd: verbs.ErrClosed, mw: verbs.ErrInvalid, mw + 1: verbs.ErrInvalid} {
-		if x, err := get[*pdObject](o, "op", h); x != nil || !errors.Is(err, want) {
+		if x, err := get[*memory](o, "op", h); x != nil || !errors.Is(err, want) {
 			t.Errorf("handle %d: %v, %v, want %v", h, x, err, want)
 		}
 	}
 	o.next = math.MaxUint32 - 1
 	var got [3]uint32
 	for i := range got {
-		got[i] = o.put(&pdObject{})
+		got[i] = o.put(&memory{})
 	}
 	if got != [3]uint32{math.MaxUint32, 1, 3} { // 2 is the window's
 		t.Errorf("handles %v", got)

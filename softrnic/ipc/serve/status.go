@@ -56,21 +56,20 @@ type SharedStatus struct {
 func (s *Server) Clients() []ClientStatus {
 	s.mu.Lock()
 	out := make([]ClientStatus, 0, len(s.clients))
-	ports := make(map[uint64]int, len(s.clients))
-	managers := make(map[*client]int)
+	at := make(map[*client]int, len(s.clients))
 	for c := range s.clients {
-		ports[c.id], managers[c] = len(out), len(out)
+		at[c] = len(out)
 		out = append(out, c.status())
 	}
 	s.mu.Unlock()
 	s.pump.with(func(*engine.Engine) {
-		for c, i := range managers {
+		for c, i := range at {
 			if c.cmgr != nil {
 				out[i].Listeners, out[i].manager = c.cmgr.m.Listeners(), true
 			}
 		}
 		for _, p := range s.pump.ports {
-			if i, ok := ports[p.c.id]; ok {
+			if i, ok := at[p.c]; ok {
 				out[i].Posted, out[i].Completions, out[i].LostEvents, out[i].Wakes = p.posts, p.wcs, p.lost, p.wakes
 			}
 		}
