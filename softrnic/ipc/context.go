@@ -103,10 +103,7 @@ func (c *Context) Close() error {
 	}
 	c.closed = true
 	c.mu.Unlock()
-	err := c.call(proto.OpClose, proto.None{}, nil)
-	if errors.Is(err, verbs.ErrClosed) {
-		err = nil // the objects have ended with the daemon
-	}
+	err := verbs.Gone(c.call(proto.OpClose, proto.None{}, nil))
 	if cerr := c.conn.Close(); !errors.Is(cerr, net.ErrClosed) { // ErrClosed: giveUp has closed it already
 		err = errors.Join(err, cerr)
 	}

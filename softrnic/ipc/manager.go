@@ -1,7 +1,6 @@
 package ipc
 
 import (
-	"errors"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -95,11 +94,7 @@ func (m *Manager) Close() error {
 	if m.closed.Swap(true) {
 		return nil
 	}
-	err := m.ctx.call(proto.OpCloseManager, proto.None{}, nil)
-	if errors.Is(err, verbs.ErrClosed) {
-		return nil // the manager has ended with the daemon
-	}
-	return err
+	return verbs.Gone(m.ctx.call(proto.OpCloseManager, proto.None{}, nil))
 }
 
 // listener receives the requests for one service.

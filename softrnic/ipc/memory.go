@@ -13,9 +13,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// isGone reports whether an object no longer exists after a destroy call that returned err.
-func isGone(err error) bool { return err == nil || errors.Is(err, verbs.ErrClosed) }
-
 // pd is a protection domain.
 type pd struct {
 	ctx *Context
@@ -35,7 +32,7 @@ func (c *Context) destroy(op proto.Op, h *uint32) error {
 		return verbs.Errorf(string(op), verbs.ErrClosed, "the object was destroyed")
 	}
 	err := c.call(op, proto.Handle{H: n}, nil)
-	if isGone(err) {
+	if verbs.Gone(err) == nil {
 		atomic.StoreUint32(h, destroyed)
 	}
 	return err
@@ -304,7 +301,7 @@ func (m *mr) Dereg() error {
 		return verbs.Errorf("dereg MR", verbs.ErrClosed, "the region was deregistered")
 	}
 	err := m.pd.ctx.call(proto.OpDeregMR, proto.Handle{H: m.r.H}, nil)
-	if isGone(err) {
+	if verbs.Gone(err) == nil {
 		m.release()
 		m.pd.ctx.maps.forget(m)
 	}

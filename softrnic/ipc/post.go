@@ -62,7 +62,7 @@ func (c *Context) destroyQueue(op string, what proto.Op, h uint32, closed bool, 
 		return verbs.Errorf(op, verbs.ErrClosed, "the object was destroyed")
 	}
 	err := c.call(what, proto.Handle{H: h}, nil)
-	if isGone(err) {
+	if verbs.Gone(err) == nil {
 		m.release()
 		c.maps.forget(m)
 	}

@@ -133,15 +133,9 @@ func (h *Hub) Close() error {
 	h.mu.Unlock()
 	var errs []error
 	for _, c := range list {
-		errs = append(errs, c.destroy())
+		errs = append(errs, verbs.Gone(c.destroy()))
 	}
-	errs = append(errs, h.cq.Destroy(), h.pd.Dealloc())
-	for i, err := range errs {
-		if errors.Is(err, verbs.ErrClosed) {
-			errs[i] = nil
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, verbs.Gone(h.cq.Destroy()), verbs.Gone(h.pd.Dealloc()))...)
 }
 
 // reserve takes slots for the work requests of queue pair q. The queues of the device have room for

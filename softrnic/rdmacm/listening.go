@@ -45,10 +45,7 @@ func (l *listening) Close() error {
 	l.m.mu.Lock()
 	delete(l.m.listeners, l)
 	l.m.mu.Unlock()
-	if err := l.m.nic.Unlisten(l.l); !errors.Is(err, verbs.ErrClosed) {
-		return err
-	}
-	return nil // the listener has ended with its NIC
+	return verbs.Gone(l.m.nic.Unlisten(l.l))
 }
 
 // next waits for the next request. kind is the kind of the service, for the text of errors.

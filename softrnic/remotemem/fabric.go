@@ -161,10 +161,7 @@ func (f *Fabric) Break(i int) error {
 	}
 	err := p.qp.Destroy()
 	p.qp = nil
-	if errors.Is(err, verbs.ErrClosed) {
-		return nil
-	}
-	return err
+	return verbs.Gone(err)
 }
 
 // abandon ends the operations on a peer that the NIC has not flushed, for example because it is
@@ -183,11 +180,5 @@ func (f *Fabric) Close() error {
 	for i := range f.peers {
 		errs = append(errs, f.Break(i))
 	}
-	errs = append(errs, f.mr.Dereg(), f.cq.Destroy(), f.pd.Dealloc())
-	for i, err := range errs {
-		if errors.Is(err, verbs.ErrClosed) {
-			errs[i] = nil
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, verbs.Gone(f.mr.Dereg()), verbs.Gone(f.cq.Destroy()), verbs.Gone(f.pd.Dealloc()))...)
 }

@@ -44,3 +44,12 @@ func Errorf(op string, sentinel error, format string, args ...any) error {
 
 // Unwrap returns the sentinel.
 func (e *OpError) Unwrap() error { return e.Err }
+
+// Gone returns nil for the error of an object that has ended already, for example with its NIC, and
+// otherwise err. It is for code that destroys an object which may have ended.
+func Gone(err error) error {
+	if errors.Is(err, ErrClosed) {
+		return nil
+	}
+	return err
+}

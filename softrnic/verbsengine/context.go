@@ -136,26 +136,26 @@ func (c *Context) Close() error {
 	qps, mrs := c.objects()
 	for _, q := range qps {
 		q.qp.DetachAll(out)
-		errs = append(errs, gone(q.qp.Destroy()))
+		errs = append(errs, verbs.Gone(q.qp.Destroy()))
 	}
 	for _, m := range mrs {
 		m.mr.UnbindWindows() // windows that another context has bound to regions of the same domain
-		errs = append(errs, gone(m.mr.Dereg()))
+		errs = append(errs, verbs.Gone(m.mr.Dereg()))
 	}
 	errs = append(errs, c.closeMemory()...)
 	for p := range c.pds {
 		for a := range p.ahs {
-			errs = append(errs, gone(a.ah.Destroy()))
+			errs = append(errs, verbs.Gone(a.ah.Destroy()))
 		}
 		for s := range p.srqs {
-			errs = append(errs, gone(s.srq.Destroy()))
+			errs = append(errs, verbs.Gone(s.srq.Destroy()))
 		}
 		if !p.borrowed {
-			errs = append(errs, gone(p.pd.Dealloc()))
+			errs = append(errs, verbs.Gone(p.pd.Dealloc()))
 		}
 	}
 	for q := range c.cqs {
-		errs = append(errs, gone(q.cq.Destroy()))
+		errs = append(errs, verbs.Gone(q.cq.Destroy()))
 	}
 	clear(c.pds)
 	clear(c.cqs)
@@ -172,15 +172,6 @@ func (c *Context) objects() (qps []*qp, mrs []*mr) {
 	slices.SortFunc(qps, func(a, b *qp) int { return cmp.Compare(a.QPN(), b.QPN()) })
 	slices.SortFunc(mrs, func(a, b *mr) int { return cmp.Compare(a.addr, b.addr) })
 	return qps, mrs
-}
-
-// gone returns nil for the error that says that the object has ended with its NIC, and otherwise
-// err.
-func gone(err error) error {
-	if errors.Is(err, verbs.ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 // waitError adds the operation to the error of a wait.

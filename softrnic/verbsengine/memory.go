@@ -92,10 +92,10 @@ func (c *Context) closeMemory() (errs []error) {
 	// The windows are sorted, so that the order is the same in every run.
 	slices.SortFunc(windows, func(a, b *engine.MW) int { return cmp.Compare(a.Key(), b.Key()) })
 	for _, w := range windows {
-		errs = append(errs, gone(w.Dealloc()))
+		errs = append(errs, verbs.Gone(w.Dealloc()))
 	}
 	for d := range c.dms {
-		errs = append(errs, gone(d.dm.Free()))
+		errs = append(errs, verbs.Gone(d.dm.Free()))
 	}
 	clear(c.dms)
 	return errs
