@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -46,15 +47,7 @@ type Claim struct {
 
 // Memory is the answer to a connect request.
 type Memory struct {
-	// Region is the shared region, or the region of this connection alone.
-	Region
-	// Locks is device memory for lock words, whose addresses begin at 0. Its Len is 0 if there is
-	// none.
-	Locks Region
-	// Conn identifies the connection.
-	Conn uint64
-	// Boot identifies the incarnation of the service. The contents of Locks are lost when it ends.
-	Boot uint64
+	memgrant.Grant
 	// Work is the answer of the service's Worker.
 	Work []byte
 }

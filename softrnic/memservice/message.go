@@ -233,9 +233,7 @@ func (a *answer) encode() []byte {
 	b := []byte{version, byte(a.kind)}
 	switch a.kind {
 	case kindConnect:
-		m := &a.memory
-		g := memgrant.Grant{Conn: m.Conn, Boot: m.Boot, Region: m.Region, Locks: m.Locks}
-		return append(g.AppendTo(b), m.Work...)
+		return append(a.memory.Grant.AppendTo(b), a.memory.Work...)
 	case kindWho:
 		var flags byte
 		if a.holder.Fenced {
@@ -267,14 +265,11 @@ func parseAnswer(b []byte) (answer, error) {
 	}
 	switch k {
 	case kindConnect:
-		m := &a.memory
-		var g memgrant.Grant
-		if err := g.Parse(b); err != nil {
+		if err := a.memory.Grant.Parse(b); err != nil {
 			return answer{}, err
 		}
-		m.Conn, m.Boot, m.Region, m.Locks = g.Conn, g.Boot, g.Region, g.Locks
 		if len(b) > connectedLen {
-			m.Work = bytes.Clone(b[connectedLen:])
+			a.memory.Work = bytes.Clone(b[connectedLen:])
 		}
 	case kindWho:
 		a.holder.Fenced = b[0]&holderFenced != 0

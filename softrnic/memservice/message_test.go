@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 )
 
@@ -39,8 +41,8 @@ func requests() []request {
 func answers() []answer {
 	r := Region{Addr: math.MaxUint64, RKey: math.MaxUint32, Len: math.MaxInt}
 	return []answer{
-		{kind: kindConnect, memory: Memory{Region: r, Locks: r, Conn: math.MaxUint64, Boot: math.MaxUint64, Work: bytes.Repeat([]byte{7}, maxWork)}},
-		{kind: kindConnect, memory: Memory{Conn: 1}},
+		{kind: kindConnect, memory: Memory{memgrant.Grant{Region: r, Locks: r, Conn: math.MaxUint64, Boot: math.MaxUint64}, bytes.Repeat([]byte{7}, maxWork)}},
+		{kind: kindConnect, memory: Memory{Grant: memgrant.Grant{Conn: 1}}},
 		{kind: kindEnd},
 		{kind: kindFence},
 		{kind: kindFenceTo},
@@ -62,8 +64,8 @@ func answers() []answer {
 func TestMessages(t *testing.T) {
 	for _, want := range requests() {
 		b := want.encode()
-		if len(b) > rdmacm.MaxRequestPrivate {
-			t.Errorf("%v: %d bytes, at most %d", want.kind, len(b), rdmacm.MaxRequestPrivate)
+		if len(b) > cm.MaxRequestPrivate {
+			t.Errorf("%v: %d bytes, at most %d", want.kind, len(b), cm.MaxRequestPrivate)
 		}
 		if got, err := parseRequest(b); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v; want %+v", got, err, want)
@@ -78,7 +80,7 @@ func TestMessages(t *testing.T) {
 	for _, want := range answers() {
 		b, room := want.encode(), rdmacm.MaxAnswer
 		if want.kind == kindConnect {
-			room = rdmacm.MaxReplyPrivate
+			room = cm.MaxReplyPrivate
 		}
 		if len(b) > room {
 			t.Errorf("%v: %d bytes, at most %d", want.kind, len(b), room)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -322,7 +323,7 @@ func (s *Server) connect(in rdmacm.Request, r request) error {
 		err = errors.Join(err, c.Destroy())
 		return errors.Join(err, refuse(in, err))
 	}
-	a := answer{kind: kindConnect, memory: Memory{Region: c.memory, Conn: c.id, Boot: s.boot, Work: data}}
+	a := answer{kind: kindConnect, memory: Memory{memgrant.Grant{Region: c.memory, Conn: c.id, Boot: s.boot}, data}}
 	if s.locks != nil {
 		a.memory.Locks = RegionOf(s.locks)
 	}
