@@ -14,19 +14,6 @@ import (
 // can hold.
 const maxDepth = 255
 
-// Lengths of private data in messages of CM; see package cm.
-const (
-	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the largest lengths of private
-	// data of a service with a name, in bytes.
-	MaxRequestPrivate = cm.MaxRequestPrivate
-	MaxReplyPrivate   = cm.MaxReplyPrivate
-	MaxRejectPrivate  = cm.MaxRejectPrivate
-	// MaxPortRequestPrivate and MaxPortReplyPrivate are the largest lengths of private data of a
-	// service that is a port, in bytes.
-	MaxPortRequestPrivate = cm.MaxPortRequestPrivate
-	MaxPortReplyPrivate   = cm.MaxPortReplyPrivate
-)
-
 // service is the number of a service in messages, with the format of its private data.
 type service struct{ cm.Service }
 
@@ -40,10 +27,10 @@ func (s service) reject(reason string, private []byte) []byte {
 		return []byte(reason)
 	}
 	if len(private) == 0 {
-		reason = reason[:min(len(reason), MaxRejectPrivate)]
+		reason = reason[:min(len(reason), cm.MaxRejectPrivate)]
 		return append([]byte{cm.Named | byte(len(reason))}, reason...)
 	}
-	reason = reason[:min(len(reason), MaxRejectPrivate, mad.REJPrivate-2-len(private))] // the length field has 7 bits
+	reason = reason[:min(len(reason), cm.MaxRejectPrivate, mad.REJPrivate-2-len(private))] // the length field has 7 bits
 	b := append([]byte{cm.Named | byte(len(reason))}, reason...)
 	return append(append(b, byte(len(private))), private...)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -43,7 +44,7 @@ func TestPorts(t *testing.T) {
 	wantErr(t, "second listener", err, rdmacm.ErrInUse)
 	qa, qb := a.newQP(t), b.newQP(t)
 	done := serve(t, b, l, func(r rdmacm.Request) error {
-		if p := r.Private(); len(p) != rdmacm.MaxPortRequestPrivate || !bytes.HasPrefix(p, []byte("hello\x00\x00")) {
+		if p := r.Private(); len(p) != cm.MaxPortRequestPrivate || !bytes.HasPrefix(p, []byte("hello\x00\x00")) {
 			t.Errorf("private data %q", p)
 		}
 		return r.Accept(qb, rdmacm.Params{}, []byte("welcome"), b.in(patience))
@@ -85,15 +86,15 @@ func TestPrivateData(t *testing.T) {
 	a, b, _, _ := newCMs(t)
 	l, err := b.cm.Listen("svc")
 	must(t, err)
-	for _, n := range []int{0, 1, rdmacm.MaxRequestPrivate} {
+	for _, n := range []int{0, 1, cm.MaxRequestPrivate} {
 		data := bytes.Repeat([]byte{7}, n)
-		back := bytes.Repeat([]byte{9}, n*rdmacm.MaxReplyPrivate/rdmacm.MaxRequestPrivate)
+		back := bytes.Repeat([]byte{9}, n*cm.MaxReplyPrivate/cm.MaxRequestPrivate)
 		done := serve(t, b, l, func(r rdmacm.Request) error {
 			if !bytes.Equal(r.Private(), data) {
 				t.Errorf("%d bytes arrive, want %d", len(r.Private()), n)
 			}
 			qb := b.newQP(t)
-			err := r.Accept(qb, rdmacm.Params{}, make([]byte, rdmacm.MaxReplyPrivate+1), b.in(patience))
+			err := r.Accept(qb, rdmacm.Params{}, make([]byte, cm.MaxReplyPrivate+1), b.in(patience))
 			wantErr(t, "long reply", err, verbs.ErrInvalid)
 			wantErr(t, "long reply", err, rdmacm.ErrUnanswered)
 			return r.Accept(qb, rdmacm.Params{}, back, b.in(patience))
@@ -105,9 +106,9 @@ func TestPrivateData(t *testing.T) {
 			t.Errorf("%d bytes come back, want %d", len(got), len(back))
 		}
 	}
-	_, err = a.cm.Dial(a.newQP(t), ips[1], "svc", rdmacm.Params{}, make([]byte, rdmacm.MaxRequestPrivate+1), a.in(patience))
+	_, err = a.cm.Dial(a.newQP(t), ips[1], "svc", rdmacm.Params{}, make([]byte, cm.MaxRequestPrivate+1), a.in(patience))
 	wantErr(t, "long request", err, verbs.ErrInvalid)
-	_, err = a.cm.Dial(a.newQP(t), ips[1], "80", rdmacm.Params{}, make([]byte, rdmacm.MaxPortRequestPrivate+1), a.in(patience))
+	_, err = a.cm.Dial(a.newQP(t), ips[1], "80", rdmacm.Params{}, make([]byte, cm.MaxPortRequestPrivate+1), a.in(patience))
 	wantErr(t, "long request to a port", err, verbs.ErrInvalid)
 }
 
@@ -337,6 +338,6 @@ func TestLongReason(t *testing.T) {
 	reason := strings.Repeat("because ", 40)
 	done := serve(t, b, l, func(r rdmacm.Request) error { return r.Reject(reason) })
 	_, err = a.cm.Dial(a.newQP(t), ips[1], "svc", rdmacm.Params{}, nil, a.in(patience))
-	wantReject(t, err, mad.ReasonConsumer, reason[:rdmacm.MaxRejectPrivate])
+	wantReject(t, err, mad.ReasonConsumer, reason[:cm.MaxRejectPrivate])
 	must(t, <-done)
 }

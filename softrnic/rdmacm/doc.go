@@ -23,7 +23,7 @@ import (
 )
 
 // MaxPrivate is the largest length of private data in any exchange, in bytes. CM's messages have
-// less room: see MaxRequestPrivate.
+// less room: see cm.MaxRequestPrivate.
 const MaxPrivate = 256
 
 // MaxAnswer is the largest length of private data in Request.Answer, in bytes.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/softrnic/cm"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
@@ -24,7 +25,7 @@ func TestRejectCarriesReasonAndAnswer(t *testing.T) {
 			if err := serviceOf("memory").rejected(rej); !errors.As(err, &got) {
 				t.Fatal(err)
 			}
-			room := min(MaxRejectPrivate, mad.REJPrivate-2-len(answer))
+			room := min(cm.MaxRejectPrivate, mad.REJPrivate-2-len(answer))
 			if want := reason[:min(n, room)]; n > 0 && got.Reason != want || !bytes.Equal(got.Private, answer) {
 				t.Errorf("%d and %d bytes: reason of %d bytes, answer %x", n, len(answer), len(got.Reason), got.Private)
 			}
