@@ -58,6 +58,13 @@ const (
 	maxCMRetries = 15
 )
 
+// PeerTimeout returns the code of an ACK timeout that a peer requests, within limits. A shorter one
+// would cause needless retransmissions, a longer one would delay errors too long.
+func PeerTimeout(code uint8) uint8 {
+	const shortest, longest = 8, 20 // 1 ms, 4.3 s
+	return min(max(code, shortest), longest)
+}
+
 // AckDelay is the time code of the NIC's ACK delay, for the REP of a connection. It is that of the
 // Linux driver rxe: 134 ms.
 const AckDelay = 15

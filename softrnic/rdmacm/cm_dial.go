@@ -24,11 +24,8 @@ const (
 // Dial connects qp to a service of the host with address addr.
 func (m *CM) Dial(qp verbs.QP, addr netip.Addr, name string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
 	const op = "dial"
-	if err := checkNames(op, name, private); err != nil {
+	if err := checkDial(addr, name, private); err != nil {
 		return nil, err
-	}
-	if !addr.IsValid() {
-		return nil, verbs.Errorf(op, verbs.ErrInvalid, "no address to dial")
 	}
 	if m.closed.Load() {
 		return nil, verbs.Errorf(op, verbs.ErrClosed, "the manager was closed")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 
+	"github.com/rdmalab/rdmalab/softrnic/cm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -44,13 +45,6 @@ func (p Params) withDefaults() Params {
 	return p
 }
 
-// Limits of the ACK timeout that a peer may request. A shorter one would cause needless
-// retransmissions, a longer one would delay errors too long.
-const (
-	minPeerTimeout = 8  // 1 ms
-	maxPeerTimeout = 20 // 4.3 s
-)
-
 // wished returns p with a peer's values in place of the parameters that are 0. retry, rnrRetry and
 // timeout are the values in the peer's message (IBTA 12.7.38/retries); −1 means that the message
 // has no such value.
@@ -67,7 +61,7 @@ func (p Params) wished(retry, rnrRetry, timeout int) Params {
 	wish(&p.RetryCount, retry)
 	wish(&p.RNRRetry, rnrRetry)
 	if p.Timeout == 0 && timeout > 0 { // as a code, 0 would mean no timeout
-		p.Timeout = uint8(min(max(timeout, minPeerTimeout), maxPeerTimeout))
+		p.Timeout = cm.PeerTimeout(uint8(timeout))
 	}
 	return p
 }

@@ -18,11 +18,8 @@ const maxDial = time.Minute
 // Dial connects qp to a service of the host with address addr.
 func (o *OOB) Dial(qp verbs.QP, addr netip.Addr, service string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
 	const op = "dial"
-	if err := checkNames(op, service, private); err != nil {
+	if err := checkDial(addr, service, private); err != nil {
 		return nil, err
-	}
-	if !addr.IsValid() {
-		return nil, verbs.Errorf(op, verbs.ErrInvalid, "no address to dial")
 	}
 	local, err := LocalEndpoint(o.cfg.Context, qp, addr, p)
 	if err != nil {
@@ -103,6 +100,13 @@ func checkAnswer(private []byte, port bool) error {
 // unanswered wraps an error of Request.Accept or Request.Answer in ErrUnanswered, because the
 // request can still be answered by another call.
 func unanswered(err error) error { return fmt.Errorf("%w: %w", ErrUnanswered, err) }
+
+func checkDial(addr netip.Addr, service string, private []byte) error {
+	if err := checkNames("dial", service, private); err != nil || addr.IsValid() {
+		return err
+	}
+	return verbs.Errorf("dial", verbs.ErrInvalid, "no address to dial")
+}
 
 func checkNames(op, service string, private []byte) error {
 	switch {

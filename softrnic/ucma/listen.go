@@ -13,13 +13,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Limits of the ACK timeout that a peer may request. A shorter one would cause needless
-// retransmissions, a longer one would delay errors too long.
-const (
-	minPeerTimeout = 8  // 1 ms
-	maxPeerTimeout = 20 // 4.3 s
-)
-
 // listen executes Listen: it makes an identifier accept requests at its port.
 func (m *Manager) listen(c call, x *id, a listen) (Result, error) {
 	switch {
@@ -133,7 +126,7 @@ func (m watcher) asked(x *id, private []byte) any {
 	req := x.conn.Request
 	t.peerQPN, t.peerPSN, t.psn, t.mtu = req.QPN, req.PSN, m.newPSN(), req.MTU
 	t.resources, t.depth, t.retry, t.rnrRetry = req.InitiatorDepth, req.ResponderResources, req.Retry, req.RNRRetry
-	t.ackTimeout = min(max(req.Primary.AckTimeout, minPeerTimeout), maxPeerTimeout)
+	t.ackTimeout = cm.PeerTimeout(req.Primary.AckTimeout)
 	if x.options.ackTimeout != 0 {
 		t.ackTimeout = x.options.ackTimeout
 	}

@@ -204,13 +204,19 @@ func (m *Manager) newID(ch *channel, uid uint64) (*id, error) {
 	if err := m.cfg.Quota.Take(ID); err != nil {
 		return nil, err
 	}
-	for m.ids[m.next] != nil {
-		m.next = (m.next + 1) & maxHandle
-	}
-	x := &id{handle: m.next, uid: uid, channel: ch}
-	m.ids[m.next] = x
-	m.next = (m.next + 1) & maxHandle
+	x := &id{handle: unused(m.ids, &m.next), uid: uid, channel: ch}
+	m.ids[x.handle] = x
 	return x, nil
+}
+
+// unused returns the next number from *next on that is not in used, and moves *next behind it.
+func unused[T any](used map[uint32]*T, next *uint32) uint32 {
+	for used[*next] != nil {
+		*next = (*next + 1) & maxHandle
+	}
+	n := *next
+	*next = (n + 1) & maxHandle
+	return n
 }
 
 // find returns the identifier with a handle.

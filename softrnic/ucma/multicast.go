@@ -56,12 +56,8 @@ func (m *Manager) join(handle uint32, uid uint64, to address) (Result, error) {
 	if err := m.cfg.Quota.Take(Join); err != nil {
 		return Result{}, err
 	}
-	for m.joins[m.nextJoin] != nil {
-		m.nextJoin = (m.nextJoin + 1) & maxHandle
-	}
-	j := &join{handle: m.nextJoin, of: x}
+	j := &join{handle: unused(m.joins, &m.nextJoin), of: x}
 	m.joins[j.handle] = j
-	m.nextJoin = (m.nextJoin + 1) & maxHandle
 	m.queue(x.channel, pending{of: x, join: j, event: newEvent(uid, j.handle, multicastJoin, 0, x.joined(group.Addr(), source))})
 	return Result{Data: encode(Handle{j.handle})}, nil
 }

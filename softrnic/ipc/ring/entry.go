@@ -191,10 +191,7 @@ func getSGL(b []byte, sges []verbs.SGE) []verbs.SGE {
 // PutWC writes a completion into a slot.
 func PutWC(b []byte, wc *verbs.WC) {
 	le.PutUint64(b[0:], wc.ID)
-	b[8], b[9], b[10], b[11] = uint8(wc.Status), uint8(wc.Opcode), uint8(wc.Flags), 0
-	if wc.Solicited {
-		b[11] = 1
-	}
+	b[8], b[9], b[10], b[11] = uint8(wc.Status), uint8(wc.Opcode), uint8(wc.Flags), bit(wc.Solicited, 1)
 	le.PutUint32(b[12:], wc.ByteLen)
 	le.PutUint32(b[16:], wc.Imm)
 	le.PutUint32(b[20:], wc.InvRKey)
@@ -226,10 +223,7 @@ func PutAccess(b []byte, a Access) {
 	le.PutUint64(b[0:], uint64(a.Offset))
 	le.PutUint64(b[8:], a.Value)
 	le.PutUint32(b[16:], a.MR)
-	b[20] = 0
-	if a.Store {
-		b[20] = 1
-	}
+	b[20] = bit(a.Store, 1)
 }
 
 // GetAccess reads an access from a slot, once.
