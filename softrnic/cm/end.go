@@ -74,11 +74,7 @@ func (in incoming) handleREJ(rej *mad.REJ, out *Actions) {
 		kind = EventDisconnected
 	}
 	m.event(c, kind, rej, out)
-	if c.state == TimeWait {
-		m.enterTimeWait(in.now, c, out)
-		return
-	}
-	m.forget(c, out)
+	m.settle(in.now, c, out)
 }
 
 // Disconnect ends an established connection. EventDisconnected follows when the peer has answered

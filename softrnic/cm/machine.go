@@ -61,27 +61,29 @@ func (m *Machine) expire(now clock.Time, c *conn, out *Actions) {
 		m.stats.Expired++
 	}
 	switch from {
-	case REQSent, REPWait:
+	case REQSent, REPWait, REQRcvd:
 		m.giveUp(c, mad.StageREQ, out)
-		m.event(c, EventUnreachable, nil, out)
-		m.forget(c, out)
 	case REPSent, RTUWait:
 		m.giveUp(c, mad.StageREP, out)
-		m.event(c, EventUnreachable, nil, out)
-		m.enterTimeWait(now, c, out)
-	case REQRcvd:
-		m.giveUp(c, mad.StageREQ, out)
-		m.event(c, EventUnreachable, nil, out)
-		m.enterTimeWait(now, c, out)
+	default:
+	}
+	switch from {
+	case TimeWait, SIDRRcvd: // no event
 	case DREQSent:
 		m.event(c, EventDisconnected, nil, out)
-		m.enterTimeWait(now, c, out)
-	case SIDRSent:
+	default:
 		m.event(c, EventUnreachable, nil, out)
-		m.forget(c, out)
-	default: // TimeWait, SIDRRcvd
-		m.forget(c, out)
 	}
+	m.settle(now, c, out)
+}
+
+// settle removes a connection that has come to Idle, and keeps one that has come to TimeWait.
+func (m *Machine) settle(now clock.Time, c *conn, out *Actions) {
+	if c.state == TimeWait {
+		m.enterTimeWait(now, c, out)
+		return
+	}
+	m.forget(c, out)
 }
 
 // Handle handles a datagram. Messages that are malformed or match no connection are only counted.
