@@ -2,7 +2,6 @@ package serve
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -41,44 +40,37 @@ type sharedRegion struct {
 // share opens a shared region, or creates it.
 func (c *client) share(a proto.Share) (any, []int, error) {
 	const op = "share"
-	fail := func(err error, format string, args ...any) error {
-		return &verbs.OpError{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
-	}
 	if a.Name == "" || len(a.Name) > maxSharedName || a.Name != printable(a.Name) || a.Length < 0 {
-		return nil, nil, fail(verbs.ErrInvalid, "want a name of 1 to %d printable bytes and a length that is not negative", maxSharedName)
+		return nil, nil, verbs.Errorf(op, verbs.ErrInvalid, "want a name of 1 to %d printable bytes and a length that is not negative", maxSharedName)
 	}
-	if err := c.objects.reserve(op, kindMR, 0, 0); err != nil {
-		return nil, nil, err
-	}
-	if err := c.objects.reserve(op, kindPD, 0, 0); err != nil {
-		c.objects.giveBack(kindMR, 0, 0)
+	needs := []need{{kindMR, 1}, {kindPD, 1}}
+	if err := c.objects.take(op, needs...); err != nil {
 		return nil, nil, err
 	}
 	c.s.shared.mu.Lock()
 	defer c.s.shared.mu.Unlock()
-	out, fds, err := c.openShared(a, fail)
+	out, fds, err := c.openShared(op, a)
 	if err != nil {
-		c.objects.giveBack(kindMR, 0, 0)
-		c.objects.giveBack(kindPD, 0, 0)
+		c.objects.release(needs...)
 		return nil, nil, err
 	}
 	return out, fds, nil
 }
 
-func (c *client) openShared(a proto.Share, fail func(error, string, ...any) error) (out proto.Shared, fds []int, err error) {
+func (c *client) openShared(op string, a proto.Share) (out proto.Shared, fds []int, err error) {
 	r := c.s.shared.byName[a.Name]
 	switch {
 	case r == nil && a.Length == 0:
-		return out, nil, fail(verbs.ErrInvalid, "there is no shared region %q", a.Name)
+		return out, nil, verbs.Errorf(op, verbs.ErrInvalid, "there is no shared region %q", a.Name)
 	case r == nil:
 		if r, err = c.s.shared.create(a, c.cred.Uid); err != nil {
 			return out, nil, err
 		}
 		out.Created = true
 	case r.uid != c.cred.Uid:
-		return out, nil, fail(verbs.ErrAccess, "%q belongs to user %d", a.Name, r.uid)
+		return out, nil, verbs.Errorf(op, verbs.ErrAccess, "%q belongs to user %d", a.Name, r.uid)
 	case a.Length != 0 && (a.Length != len(r.bytes) || a.Access != r.access):
-		return out, nil, fail(verbs.ErrInvalid, "%q has %d bytes and access %#x", a.Name, len(r.bytes), r.access)
+		return out, nil, verbs.Errorf(op, verbs.ErrInvalid, "%q has %d bytes and access %#x", a.Name, len(r.bytes), r.access)
 	}
 	if _, err := r.mr.Load64(0); isClosed(err) { // the NIC was down: its region is gone, but the bytes still exist
 		if err := c.s.shared.register(r); err != nil {
@@ -200,11 +192,11 @@ func (c *client) unshare(a proto.Share) (any, error) {
 	r := s.byName[a.Name]
 	switch {
 	case r == nil:
-		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("there is no shared region %.64q", a.Name)}
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "there is no shared region %.64q", a.Name)
 	case r.uid != c.cred.Uid:
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrAccess, Detail: "it belongs to another user"}
 	case r.refs > 0:
-		return nil, &verbs.OpError{Op: op, Err: verbs.ErrBusy, Detail: fmt.Sprintf("%d handles of it are open; close them first", r.refs)}
+		return nil, verbs.Errorf(op, verbs.ErrBusy, "%d handles of it are open; close them first", r.refs)
 	}
 	if err := r.mr.Dereg(); !gone(err) {
 		return nil, err
