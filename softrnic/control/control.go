@@ -248,13 +248,8 @@ type reply struct {
 	body bytes.Buffer
 }
 
-// Header implements http.ResponseWriter.
-func (a *reply) Header() http.Header { return a.Response.Header }
-
-// WriteHeader implements http.ResponseWriter.
-func (a *reply) WriteHeader(status int) { a.StatusCode = status }
-
-// Write implements http.ResponseWriter.
+func (a *reply) Header() http.Header         { return a.Response.Header }
+func (a *reply) WriteHeader(status int)      { a.StatusCode = status }
 func (a *reply) Write(b []byte) (int, error) { return a.body.Write(b) }
 
 // Call sends in as JSON and decodes the answer into out. If in is nil, the request has no body; if

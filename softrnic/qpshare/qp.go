@@ -61,26 +61,15 @@ func datagramError(op string) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "a member's queue pair is not for datagrams"}
 }
 
-// ToInit fails: Dial makes the transitions.
-func (q *qp) ToInit(verbs.ToInit) error { return stateError("modify QP to INIT") }
+// Dial makes the transitions and sets the attributes, so the methods that do this fail.
 
-// ToRTR fails: Dial makes the transitions.
-func (q *qp) ToRTR(verbs.ToRTR) error { return stateError("modify QP to RTR") }
-
-// ToRTS fails: Dial makes the transitions.
-func (q *qp) ToRTS(verbs.ToRTS) error { return stateError("modify QP to RTS") }
-
-// Modify fails: Dial sets the attributes.
+func (q *qp) ToInit(verbs.ToInit) error   { return stateError("modify QP to INIT") }
+func (q *qp) ToRTR(verbs.ToRTR) error     { return stateError("modify QP to RTR") }
+func (q *qp) ToRTS(verbs.ToRTS) error     { return stateError("modify QP to RTS") }
 func (q *qp) Modify(verbs.QPModify) error { return stateError("modify QP") }
-
-// ToSQD fails: Dial makes the transitions.
-func (q *qp) ToSQD() error { return stateError("modify QP to SQD") }
-
-// ResumeRTS fails: Dial makes the transitions.
-func (q *qp) ResumeRTS() error { return stateError("modify QP to RTS") }
-
-// ToReset fails: Dial makes the transitions.
-func (q *qp) ToReset() error { return stateError("modify QP to RESET") }
+func (q *qp) ToSQD() error                { return stateError("modify QP to SQD") }
+func (q *qp) ResumeRTS() error            { return stateError("modify QP to RTS") }
+func (q *qp) ToReset() error              { return stateError("modify QP to RESET") }
 
 // ToError flushes the work requests in flight. If some are in flight on a shared connection, the
 // connection ends for all members.

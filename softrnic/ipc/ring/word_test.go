@@ -24,7 +24,7 @@ func TestPublishThenLook(t *testing.T) {
 	if n, of := bothBlind(b, (*Shared).Store); n != 0 {
 		t.Errorf("%d times of %d neither side saw the other", n, of)
 	}
-	n, of := bothBlind(b, func(w *Shared, v uint64) { w.v.Store(v) })
+	n, of := bothBlind(b, func(w *Shared, v uint64) { w.Uint64.Store(v) })
 	t.Logf("with plain stores: %d times of %d", n, of)
 }
 
