@@ -18,9 +18,7 @@ func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle := &ah{pd: p, ah: h}
-	p.ahs[handle] = struct{}{}
-	return handle, nil
+	return listed(p.ahs, &ah{pd: p, ah: h}), nil
 }
 
 func (a *ah) Handle() uint32 { return a.ah.Handle() }

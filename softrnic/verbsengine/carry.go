@@ -92,8 +92,7 @@ func (c *Context) SharePD(other verbs.PD) (verbs.PD, error) {
 	}
 	handle := newPD(c, o.pd)
 	handle.borrowed = true
-	c.pds[handle] = struct{}{}
-	return handle, nil
+	return listed(c.pds, handle), nil
 }
 
 // newPD returns a handle of a domain.

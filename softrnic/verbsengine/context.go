@@ -63,9 +63,7 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle := newPD(c, p)
-	c.pds[handle] = struct{}{}
-	return handle, nil
+	return listed(c.pds, newPD(c, p)), nil
 }
 
 // CreateCQ makes a completion queue.
@@ -86,8 +84,7 @@ func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	}
 	handle := &cq{ctx: c, cq: q}
 	handle.nonEmpty.cq, handle.event.cq = handle, handle
-	c.cqs[handle] = struct{}{}
-	return handle, nil
+	return listed(c.cqs, handle), nil
 }
 
 // NextAsyncEvent waits for an asynchronous event. The NIC has one queue of events, so with several
@@ -207,6 +204,12 @@ func ask[T any](c *Context, f func() (T, error)) (T, error) {
 	c.shell.Enter()
 	defer c.shell.Leave()
 	return f()
+}
+
+// listed adds the handle of a new object to list.
+func listed[H comparable](list map[H]struct{}, handle H) H {
+	list[handle] = struct{}{}
+	return handle
 }
 
 // end destroys an object by f, and removes its handle from list.

@@ -21,9 +21,7 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle := &mw{pd: p, mw: w}
-	p.mws[handle] = struct{}{}
-	return handle, nil
+	return listed(p.mws, &mw{pd: p, mw: w}), nil
 }
 
 func (m *mw) RKey() (uint32, error) { return ask(m.pd.ctx, m.mw.RKey) }
@@ -46,9 +44,7 @@ func (c *Context) AllocDM(length int) (verbs.DM, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle := &dm{ctx: c, dm: d}
-	c.dms[handle] = struct{}{}
-	return handle, nil
+	return listed(c.dms, &dm{ctx: c, dm: d}), nil
 }
 
 // RegDM registers device memory as a zero-based region.

@@ -76,8 +76,7 @@ func (p *pd) addMR(m *engine.MR) (verbs.MR, error) {
 		return nil, err
 	}
 	handle := &mr{pd: p, mr: m, addr: region.Base(), length: region.Len(), lkey: region.LKey(), rkey: region.RKey()}
-	p.mrs[handle] = struct{}{}
-	return handle, nil
+	return listed(p.mrs, handle), nil
 }
 
 func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
@@ -100,9 +99,7 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle := &qp{pd: p, qp: q}
-	p.qps[handle] = struct{}{}
-	return handle, nil
+	return listed(p.qps, &qp{pd: p, qp: q}), nil
 }
 
 // cq checks that a completion queue belongs to the same context.

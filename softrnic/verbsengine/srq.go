@@ -18,9 +18,7 @@ func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle := &srq{pd: p, srq: s}
-	p.srqs[handle] = struct{}{}
-	return handle, nil
+	return listed(p.srqs, &srq{pd: p, srq: s}), nil
 }
 
 // srq checks that a shared receive queue belongs to the same context; nil means none.
