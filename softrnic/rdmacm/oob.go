@@ -61,6 +61,7 @@ type OOBStats struct {
 type OOB struct {
 	cfg      OOBConfig
 	listener *net.TCPListener
+	busy     chan struct{}  // has an element for each handshake in progress
 	wg       sync.WaitGroup // the accept loop, and one goroutine for each handshake
 	// ctx is cancelled by Close, which ends every dial that has no TCP connection yet.
 	ctx    context.Context
@@ -70,7 +71,6 @@ type OOB struct {
 	closed   bool
 	services map[string]*listener
 	conns    map[net.Conn]struct{} // all open connections, for Close
-	inFlight int
 	stats    OOBStats
 }
 
@@ -85,7 +85,7 @@ func NewOOB(cfg OOBConfig) (*OOB, error) {
 	cfg.Handshakes = cmp.Or(cfg.Handshakes, defaultHandshakes)
 	cfg.Backlog = cmp.Or(cfg.Backlog, defaultBacklog)
 	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, defaultHandshakeTimeout)
-	o := &OOB{cfg: cfg, services: make(map[string]*listener), conns: make(map[net.Conn]struct{})}
+	o := &OOB{cfg: cfg, services: make(map[string]*listener), conns: make(map[net.Conn]struct{}), busy: make(chan struct{}, max(cfg.Handshakes, 0))}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	if !cfg.Listen.IsValid() {
 		return o, nil

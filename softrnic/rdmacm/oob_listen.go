@@ -53,35 +53,21 @@ func (o *OOB) acceptLoop() {
 		if !o.track(c) {
 			return
 		}
-		if !o.begin() {
+		select {
+		case o.busy <- struct{}{}:
+			o.wg.Go(func() { o.handshake(c) })
+		default: // OOBConfig.Handshakes are in progress
 			o.count(func(s *OOBStats) { s.Busy++ })
 			o.reject(c, "too many connection requests at the same time; try again")
 			o.drop(c)
-			continue
 		}
-		o.wg.Go(func() { o.handshake(c) })
 	}
-}
-
-// begin counts a new handshake. It returns false if OOBConfig.Handshakes are in progress.
-func (o *OOB) begin() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.inFlight >= o.cfg.Handshakes {
-		return false
-	}
-	o.inFlight++
-	return true
 }
 
 // handshake reads the request of one peer and queues it for its service. On error it closes the
 // connection.
 func (o *OOB) handshake(c net.Conn) {
-	defer func() {
-		o.mu.Lock()
-		o.inFlight--
-		o.mu.Unlock()
-	}()
+	defer func() { <-o.busy }()
 	if err := o.receive(c); err != nil {
 		_ = o.explain("accept", c.RemoteAddr(), err) // called only to count the error: reject informs the peer
 		if errors.Is(err, ErrProtocol) || errors.Is(err, errRefused) {
