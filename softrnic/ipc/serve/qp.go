@@ -2,7 +2,6 @@ package serve
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
@@ -110,13 +109,7 @@ func (x queues) modifyQP(a proto.ModifyQP) (any, error) {
 }
 
 func (x queues) destroyQP(a proto.Handle) (any, error) {
-	o, err := x.find("destroy QP", a.H, kindQP)
-	if err != nil {
-		return nil, err
-	}
-	if err = o.qp.Destroy(); !gone(err) {
-		return nil, err
-	}
-	n := o.qp.QPN()
-	return nil, errors.Join(err, x.retire(a.H, o, func(p *port) { disown(x.c.s.pump.qps, n, p) }))
+	return nil, x.on("destroy QP", a.H, kindQP, func(o *queueObject) error {
+		return x.retire(a.H, o, o.qp.Destroy(), func(p *port) { disown(x.c.s.pump.qps, o.qp.QPN(), p) })
+	})
 }

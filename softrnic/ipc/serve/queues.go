@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"errors"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
@@ -66,9 +67,13 @@ func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, p
 	return out, []int{fd}, nil
 }
 
-// retire makes the pump forget a destroyed object, and unmaps the object's rings. unknown removes
-// the object from the pump's tables.
-func (x queues) retire(h uint32, o *queueObject, unknown func(p *port)) error {
+// retire is called when the destruction of an object has returned `destroyed`. If the object no
+// longer exists, retire makes the pump forget the object, and unmaps the object's rings. unknown
+// removes the object from the pump's tables.
+func (x queues) retire(h uint32, o *queueObject, destroyed error, unknown func(p *port)) error {
+	if !gone(destroyed) {
+		return destroyed
+	}
 	x.c.s.pump.with(func(*engine.Engine) {
 		x.c.port.bells[o.bell] = nil
 		unknown(x.c.port)
@@ -78,7 +83,7 @@ func (x queues) retire(h uint32, o *queueObject, unknown func(p *port)) error {
 	o.bytes = nil
 	x.c.objects.giveBack(o.kind, 0, o.queued)
 	o.groups.forget(x.c)
-	return err
+	return errors.Join(destroyed, err)
 }
 
 // createCQ makes a completion queue.
@@ -148,23 +153,13 @@ func (x queues) resize(op string, o *queueObject, change int64, do func() error)
 }
 
 func (x queues) destroyCQ(a proto.Handle) (any, error) {
-	o, err := x.find("destroy CQ", a.H, kindCQ)
-	if err != nil {
-		return nil, err
-	}
-	if err = o.cq.Destroy(); !gone(err) {
-		return nil, err
-	}
-	e := verbsengine.EngineCQ(o.cq)
-	return nil, errors.Join(err, x.retire(a.H, o, func(p *port) {
-		for i, q := range p.cqs {
-			if q, ok := q.(*cqPort); ok && q.cq == e {
-				p.cqs = append(p.cqs[:i:i], p.cqs[i+1:]...)
-				break
-			}
-		}
-		disown(x.c.s.pump.cqs, e.ID(), p)
-	}))
+	return nil, x.on("destroy CQ", a.H, kindCQ, func(o *queueObject) error {
+		e := verbsengine.EngineCQ(o.cq)
+		return x.retire(a.H, o, o.cq.Destroy(), func(p *port) {
+			p.cqs = slices.DeleteFunc(p.cqs, func(m mover) bool { q, ok := m.(*cqPort); return ok && q.cq == e })
+			disown(x.c.s.pump.cqs, e.ID(), p)
+		})
+	})
 }
 
 // disown removes queue pair or queue number n from owners, which says which application owns it. It
@@ -257,15 +252,10 @@ func (x queues) resizeSRQ(a proto.Limit) (any, error) {
 }
 
 func (x queues) destroySRQ(a proto.Handle) (any, error) {
-	o, err := x.find("destroy SRQ", a.H, kindSRQ)
-	if err != nil {
-		return nil, err
-	}
-	attr, _ := o.srq.Query() // fails if the queue has ended with its NIC: then its number is 0
-	if err = o.srq.Destroy(); !gone(err) {
-		return nil, err
-	}
-	return nil, errors.Join(err, x.retire(a.H, o, func(p *port) { disown(x.c.s.pump.srqs, attr.ID, p) }))
+	return nil, x.on("destroy SRQ", a.H, kindSRQ, func(o *queueObject) error {
+		attr, _ := o.srq.Query() // fails if the queue has ended with its NIC: then its number is 0
+		return x.retire(a.H, o, o.srq.Destroy(), func(p *port) { disown(x.c.s.pump.srqs, attr.ID, p) })
+	})
 }
 
 func (x queues) createAH(a proto.CreateAH) (any, error) {
