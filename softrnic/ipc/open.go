@@ -65,7 +65,9 @@ func Open(cfg Config) (*Context, error) {
 		c.patience = defaultPatience
 	}
 	c.patience = min(max(c.patience, leastPatience), mostPatience)
-	c.inside = servedBy(conn) == os.Getpid()
+	if cred, err := ring.Peer(conn); err == nil {
+		c.inside = int(cred.Pid) == os.Getpid()
+	}
 	err = conn.SetReadDeadline(time.Now().Add(openWait))
 	c.tasks.Go(c.receive)
 	if err == nil {
@@ -108,20 +110,6 @@ func (c *Context) hello(name string) error {
 	c.device, c.spin = w.Device, w.Spin
 	c.runtime = device.NewRuntime(real.New(), w.Seed)
 	return nil
-}
-
-// servedBy returns the PID of the process at the other end of a connection; 0 if it is unknown.
-func servedBy(conn *net.UnixConn) (pid int) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	_ = raw.Control(func(fd uintptr) { // fails only after a close
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pid = int(cred.Pid)
-		}
-	})
-	return pid
 }
 
 // maxFiles is the largest number of file descriptors in one answer.

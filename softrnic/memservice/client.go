@@ -90,10 +90,7 @@ func DialService(
 	d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, c Claim, deadline clock.Time,
 ) (Memory, error) {
 	if c.Bytes < 0 || c.Bytes > maxOwn || len(c.Work) > maxWork {
-		return Memory{}, &verbs.OpError{
-			Op: "dial " + service, Err: verbs.ErrInvalid,
-			Detail: fmt.Sprintf("%d bytes of memory and %d of work: want at most %d and %d", c.Bytes, len(c.Work), maxOwn, maxWork),
-		}
+		return Memory{}, verbs.Errorf("dial "+service, verbs.ErrInvalid, "%d bytes of memory and %d of work: want at most %d and %d", c.Bytes, len(c.Work), maxOwn, maxWork)
 	}
 	r := request{kind: kindConnect, conn: c.Replaces, owner: c.Owner, bytes: uint32(c.Bytes), work: c.Work}
 	return dial(d, qp, to, service, p, r.encode(), deadline)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 )
 
 // descriptors returns the set of open descriptors of this process.
@@ -47,7 +49,7 @@ func TestAttachWithFewDescriptors(t *testing.T) {
 	const needed = 4 // the area, the program's descriptor of it, and a pair of sockets
 	for n := range needed + 1 {
 		u, _ := unread(t)
-		cred, err := credentials(u.conn)
+		cred, err := ring.Peer(u.conn)
 		must(t, err)
 		c := newClient(h.s, 1, u.conn, cred)
 		before := len(descriptors(t))

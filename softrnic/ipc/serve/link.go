@@ -45,16 +45,6 @@ type outgoing struct {
 	fds  []int
 }
 
-// credentials returns the process and the user at the other end of the socket.
-func credentials(conn *net.UnixConn) (cred *unix.Ucred, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	return cred, errors.Join(err, cerr)
-}
-
 // parse decodes a request and checks its form.
 func parse(b []byte) (req proto.Request, err error) {
 	if len(b) > proto.MaxMessage {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/ucma"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -181,7 +182,7 @@ func (s *Server) accept() {
 
 // attach makes a client of an application that has connected, or refuses the application.
 func (s *Server) attach(conn *net.UnixConn) {
-	cred, err := credentials(conn)
+	cred, err := ring.Peer(conn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
