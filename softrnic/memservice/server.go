@@ -195,14 +195,13 @@ func refuse(in rdmacm.Request, why error) error {
 }
 
 // answer returns the answer to a request that makes no connection.
-func (s *Server) answer(r request) (answer, error) {
-	a := answer{kind: r.kind}
+func (s *Server) answer(r request) (a answer, err error) {
+	a.kind = r.kind
 	switch r.kind {
 	case kindFence:
-		if err := s.owners.fence(r.owner); err != nil {
-			return answer{}, err
+		if err = s.owners.fence(r.owner); err == nil {
+			s.endIf(func(c *Conn) bool { return c.of(r.owner) })
 		}
-		s.endIf(func(c *Conn) bool { return c.of(r.owner) })
 	case kindDisconnect:
 		s.endIf(func(c *Conn) bool { return c.of(r.owner) })
 	case kindFenceTo:
@@ -211,14 +210,9 @@ func (s *Server) answer(r request) (answer, error) {
 			return slices.ContainsFunc(c.owners, func(id uint32) bool { return id <= r.owner })
 		})
 	case kindJoin:
-		if err := s.join(r); err != nil {
-			return answer{}, err
-		}
+		err = s.join(r)
 	case kindTake:
-		var err error
-		if a.index, err = s.take(r); err != nil {
-			return answer{}, err
-		}
+		a.index, err = s.take(r)
 	case kindWho:
 		a.holder = s.holderOf(r.owner)
 	case kindRetire, kindReserve:
@@ -232,7 +226,7 @@ func (s *Server) answer(r request) (answer, error) {
 	default:
 		s.endID(r.conn)
 	}
-	return a, nil
+	return a, err
 }
 
 // holderOf returns what the service knows of an owner.
