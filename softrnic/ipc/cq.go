@@ -120,8 +120,8 @@ func (c *cq) take(wc []verbs.WC) int {
 	return n
 }
 
-// taken tells the daemon which completions were taken. If the ring was full, it also rings the bell,
-// so that the daemon adds more.
+// taken tells the daemon which completions were taken. If the ring was full, it also rings the
+// bell, so that the daemon adds more.
 func (c *cq) taken() {
 	c.q.Head.Store(c.head)
 	if c.q.Backlog.Load() != 0 {

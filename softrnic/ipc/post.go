@@ -44,8 +44,8 @@ func (p *poster) begin(op string) error {
 
 func (p *poster) end() { p.mu.Unlock() }
 
-// state returns the error of an operation on the queue of the ring; err is the error of its call. If
-// this program has destroyed the queue, state returns ErrClosed as package device does, and
+// state returns the error of an operation on the queue of the ring; err is the error of its call.
+// If this program has destroyed the queue, state returns ErrClosed as package device does, and
 // otherwise err.
 func (p *poster) state(op string, err error) error {
 	if closed := p.begin(op); closed != nil {

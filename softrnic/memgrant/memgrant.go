@@ -60,8 +60,8 @@ func (r *Region) Parse(b []byte) error {
 
 // Grant is the memory to which a service gives access on a connection.
 type Grant struct {
-	// Conn identifies the connection, Boot the incarnation of the service. The contents of Locks are
-	// lost when an incarnation ends.
+	// Conn identifies the connection, Boot the incarnation of the service. The contents of Locks
+	// are lost when an incarnation ends.
 	Conn, Boot uint64
 	// Region is the region that all clients share, or one for this connection alone. Locks is device
 	// memory with lock words; its addresses begin at 0. A Len of 0 means that there is no such memory.

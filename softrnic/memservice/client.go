@@ -235,8 +235,8 @@ func EndService(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, con
 	return err
 }
 
-// call sends the memory service a request that makes no connection. doing and args say for errors what
-// the request does.
+// call sends the memory service a request that makes no connection. doing and args say for errors
+// what the request does.
 func call(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadline clock.Time, doing string, args ...any) (answer, error) {
 	a, err := ask(ctx, d, to, r, deadline)
 	if err != nil {

@@ -210,8 +210,8 @@ type answer struct {
 	code   refusal // reason, in an answer that refuses the request
 }
 
-// fields returns where the values of an answer are, in the order of the message. The answers to connect
-// and who requests have formats of their own.
+// fields returns where the values of an answer are, in the order of the message. The answers to
+// connect and who requests have formats of their own.
 func (a *answer) fields() []any {
 	switch a.kind {
 	case kindRetire, kindDisconnectOthers, kindReserve:

@@ -237,8 +237,8 @@ type (
 	SRQAttr struct{ MaxWR, MaxSGE, Limit, _ uint32 }
 )
 
-// Object returns the handle of the object that a command is about. For a command that makes an object
-// in a protection domain, this is the handle of the domain.
+// Object returns the handle of the object that a command is about. For a command that makes an
+// object in a protection domain, this is the handle of the domain.
 func (a Handle) Object() uint32        { return a.H }
 func (a ResizeCQArgs) Object() uint32  { return a.H }
 func (a ModifyCQArgs) Object() uint32  { return a.H }

@@ -8,9 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// objects has the objects of one client by handle, and counts them against its limits. The objects are
-// verbs.PD, verbs.MW, verbs.DM, verbs.AH, rdmacm.Listener, rdmacm.Request, *memory, *mrObject and
-// *queueObject. It is safe for concurrent use.
+// objects has the objects of one client by handle, and counts them against its limits. The objects
+// are verbs.PD, verbs.MW, verbs.DM, verbs.AH, rdmacm.Listener, rdmacm.Request, *memory, *mrObject
+// and *queueObject. It is safe for concurrent use.
 type objects struct {
 	limits *Limits
 	pool   *pool

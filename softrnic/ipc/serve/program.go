@@ -216,8 +216,8 @@ func ofQueues[A any](f func(q programQueues, a A) (result, error)) programHandle
 	return command(func(p *program, a A) (result, error) { return f(programQueues{p}, a) })
 }
 
-// objectArgs are the arguments of a command that is about an object, or makes an object in a protection
-// domain: Object returns the handle of the object or the domain.
+// objectArgs are the arguments of a command that is about an object, or makes an object in a
+// protection domain: Object returns the handle of the object or the domain.
 type objectArgs interface{ Object() uint32 }
 
 // of makes a command handler of function f, whose first argument is the object of kind k that the
