@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -136,18 +137,12 @@ func (c *cq) purge(n wire.QPN) {
 	if c.closed {
 		return
 	}
-	kept := c.kept[:0]
-	for _, wc := range c.kept {
-		if wc.QPN != n {
-			kept = append(kept, wc)
-		}
-	}
+	c.kept = slices.DeleteFunc(c.kept, func(wc verbs.WC) bool { return wc.QPN == n })
 	for tail := c.q.Tail.Load(); c.head < tail; c.head++ {
 		if wc := ring.WC(c.q.Slot(c.head)); wc.QPN != n {
-			kept = append(kept, wc)
+			c.kept = append(c.kept, wc)
 		}
 	}
-	c.kept = kept
 	c.taken()
 }
 

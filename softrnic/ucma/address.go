@@ -3,6 +3,7 @@ package ucma
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -50,12 +51,8 @@ func addressOf(p netip.AddrPort) (a address) {
 // gidOf returns the index of address a in the NIC's table of GIDs. ok is false if a is not an
 // address of the NIC.
 func (m *Manager) gidOf(a netip.Addr) (index int, ok bool) {
-	for i, g := range m.cfg.Device.GIDs {
-		if g.Addr() == a {
-			return i, true
-		}
-	}
-	return 0, false
+	index = slices.IndexFunc(m.cfg.Device.GIDs, func(g verbs.GID) bool { return g.Addr() == a })
+	return max(index, 0), index >= 0
 }
 
 // give binds an identifier (rdma_cm_id) to a port and to an address of the NIC, or to the

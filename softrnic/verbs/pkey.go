@@ -1,5 +1,7 @@
 package verbs
 
+import "slices"
+
 // PKeyMember is the bit of a P_Key that makes a port a full member of its partition; the other 15
 // bits are the partition's number, which is not 0. Full members communicate with all members of
 // their partition, limited members only with full members.
@@ -15,10 +17,6 @@ func SamePartition(a, b uint16) bool {
 // PKeyIndex returns the index of the entry in a P_Key table that can communicate with a peer's
 // P_Key; false if there is none.
 func PKeyIndex(table []uint16, pkey uint16) (int, bool) {
-	for i, own := range table {
-		if SamePartition(own, pkey) {
-			return i, true
-		}
-	}
-	return 0, false
+	i := slices.IndexFunc(table, func(own uint16) bool { return SamePartition(own, pkey) })
+	return max(i, 0), i >= 0
 }

@@ -3,6 +3,7 @@ package proto
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -35,12 +36,7 @@ const maxDetail = 1024
 
 // Code returns the code of an error, 0 if it is none of the sentinels.
 func Code(err error) uint32 {
-	for i, s := range sentinels {
-		if errors.Is(err, s) {
-			return uint32(i + 1)
-		}
-	}
-	return 0
+	return uint32(slices.IndexFunc(sentinels[:], func(s error) bool { return errors.Is(err, s) }) + 1)
 }
 
 // Sentinel returns the error of a code; for an unknown code errOther.
