@@ -267,7 +267,8 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 	return json.NewDecoder(body).Decode(out)
 }
 
-// Stream is Call for an answer of unknown length. The caller must close it; cancelling ctx ends it.
+// Stream is Call for an answer of unknown length, which the caller must close. The end of ctx ends
+// the answer.
 func (c *Client) Stream(ctx context.Context, method, path string, in any) (io.ReadCloser, error) {
 	var body io.Reader
 	if in != nil {

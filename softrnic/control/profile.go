@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// pathProfile is the path of the request that HandleProfile answers: GET, with the time in for=.
+// pathProfile is the path of the GET request that HandleProfile answers. The query parameter "for"
+// says how long the profile is recorded.
 const pathProfile = "/profile"
 
 // Bounds of the time that a profile covers.

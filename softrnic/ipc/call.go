@@ -54,7 +54,8 @@ func (c *session) call(op proto.Op, args, out any) error {
 	return err
 }
 
-// callFiles does the work of call for answers with file descriptors. The caller must close them.
+// callFiles does what call does, and returns the file descriptors that came with the answer. The
+// caller must close the descriptors.
 func (c *session) callFiles(op proto.Op, args, out any) ([]int, error) {
 	a, err := json.Marshal(args)
 	if err != nil {

@@ -183,7 +183,7 @@ func parseRequest(b []byte) (request, error) {
 	return r, nil
 }
 
-// refusal is the reason of a refusal, if programs must distinguish it from others.
+// refusal is the code of the reason why the service refuses a request.
 type refusal uint8
 
 const (

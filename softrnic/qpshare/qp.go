@@ -61,8 +61,7 @@ func datagramError(op string) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "a member's queue pair is not for datagrams"}
 }
 
-// Dial makes the transitions and sets the attributes, so the methods that do this fail.
-
+// ToInit and the methods after it fail, because Dial makes the transitions and sets the attributes.
 func (q *qp) ToInit(verbs.ToInit) error   { return stateError("modify QP to INIT") }
 func (q *qp) ToRTR(verbs.ToRTR) error     { return stateError("modify QP to RTR") }
 func (q *qp) ToRTS(verbs.ToRTS) error     { return stateError("modify QP to RTS") }

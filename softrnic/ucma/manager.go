@@ -25,7 +25,8 @@ type Config struct {
 	Owns func(n wire.QPN) bool
 	// Tell informs the program that a channel has a new event. It must not wait.
 	Tell func(channel uint32)
-	// Channels and Listeners are the largest numbers that the program may have. 0 means 1024, 64.
+	// Channels and Listeners are the largest numbers of event channels and of listeners that the
+	// program may have. 0 means 1024 channels, 64 listeners.
 	Channels, Listeners int
 	// Quota limits the program's other objects. nil means that only the range of their handles limits
 	// them.

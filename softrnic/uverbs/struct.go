@@ -32,7 +32,8 @@ type (
 	}
 	// DeviceAtomics are the limits of READs and atomics.
 	DeviceAtomics struct{ QPRd, EERd, ResRd, QPInitRd, EEInitRd, AtomicCap uint32 }
-	// DeviceMore are further limits.
+	// DeviceMore are the limits of multicast groups, memory windows, address handles and shared
+	// receive queues.
 	DeviceMore struct {
 		MaxEE, MaxRDD, MaxMW            uint32
 		RawIPv6, RawEthernet            uint32

@@ -61,7 +61,8 @@ const (
 // larger than uverbs.HelloFDs, so that a message with too many descriptors is noticed and refused.
 const maxHelloFDs = 8
 
-// receive reads the first message with its descriptors. The caller must close them.
+// receive reads the first message. fds are the descriptors that came with it; the caller must close
+// them.
 func (c *client) receive(buf []byte) (n int, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*maxHelloFDs))
 	n, oobn, _, _, err := c.conn.ReadMsgUnix(buf, oob)
@@ -161,7 +162,7 @@ func (p *program) open(name string) (fds []int, err error) {
 	return []int{own, pair[1]}, nil
 }
 
-// put queues an answer with file descriptors. They are closed when the answer was sent.
+// put queues an answer with file descriptors, which are closed after the answer was sent.
 func (c *client) put(a uverbs.Answer, fds []int) error {
 	select {
 	case c.out <- outgoing{a.AppendTo(nil), fds}:

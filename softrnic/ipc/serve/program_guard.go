@@ -46,7 +46,8 @@ type guard struct {
 	// thread is the number of the thread that makes the copy; 0 means that the goroutine has not begun
 	// the copy.
 	thread atomic.Int64
-	// The copy that was requested. From the request until done these fields belong to the goroutine.
+	// The requested copy: n bytes between piece and address `at` of the program. From the request
+	// until the goroutine sends to done, these fields belong to the goroutine.
 	piece [guardPiece]byte
 	n     int
 	at    uint64

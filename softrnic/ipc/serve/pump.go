@@ -163,7 +163,7 @@ func (s *pump) look(hasty bool) (found seen) {
 	return found
 }
 
-// drive lets the NIC make progress. The shell may make a pause in it, but not if hasty is set.
+// drive lets the NIC make progress. If hasty is false, the shell may pause meanwhile.
 func (s *pump) drive(hasty bool) {
 	if hasty && s.driver != nil {
 		s.driver.Drive()
