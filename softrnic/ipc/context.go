@@ -154,23 +154,20 @@ func (c *Context) listen() {
 
 // sleep waits for a wake-up or the end of the daemon. It returns false if the deadline has passed.
 func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
-	if deadline == clock.Never {
-		select {
-		case <-wake:
-		case <-c.dead:
+	var late <-chan time.Time
+	if deadline != clock.Never {
+		left := deadline.Sub(c.runtime.Now())
+		if left <= 0 {
+			return false
 		}
-		return true
+		timer := time.NewTimer(left)
+		defer timer.Stop()
+		late = timer.C
 	}
-	left := deadline.Sub(c.runtime.Now())
-	if left <= 0 {
-		return false
-	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
 	select {
 	case <-wake:
 	case <-c.dead:
-	case <-timer.C:
+	case <-late:
 		return false
 	}
 	return true
