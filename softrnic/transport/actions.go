@@ -28,7 +28,8 @@ type TxPacket struct {
 	AH uint32
 }
 
-// Completion is an entry for a completion queue. To.Push queues it.
+// Completion is the completion WC of a work request, for a completion queue. The caller calls
+// To.Push, which adds WC to that queue.
 type Completion struct {
 	To *cq.Source
 	WC verbs.WC

@@ -116,7 +116,8 @@ func (a *answers) stop() {
 	a.at = clock.Never
 }
 
-// reset forgets the connection and keeps the memory.
+// reset forgets the connection. The memory of owed and torn.buf stays allocated for the next
+// connection.
 func (a *answers) reset() {
 	a.stop()
 	a.msn, a.maxRdAtomic = 0, 0
@@ -126,7 +127,7 @@ func (a *answers) reset() {
 // executed adds an executed message to the MSN.
 func (a *answers) executed() { a.msn = (a.msn + 1) & max24 }
 
-// onlyAck reports whether a single positive ACK is the only response to be sent.
+// onlyAck reports whether a single positive ACK is all that the responder owes the peer now.
 func (a *answers) onlyAck() bool {
 	return len(a.owed) == 1 && a.owed[0].kind == owedAck && a.owed[0].syndrome.IsAck() && !a.torn.active()
 }
@@ -136,7 +137,8 @@ func (a *answers) onlyAck() bool {
 // connection.
 func maxOwed(rdAtomic int) int { return 4*rdAtomic + 5 }
 
-// fresh returns the number of responder resources in use.
+// fresh returns the number of responder resources in use: of responses in owed that answer new
+// READs, atomics or FLUSHes, not duplicates.
 func (a *answers) fresh() int {
 	n := 0
 	for i := range a.owed {
@@ -181,7 +183,8 @@ func (a *answers) oweRead(p *wire.Packet, n uint32) *response {
 // insert makes room for a response at index i. It returns false if too many responses wait. The
 // last place is reserved: only a NAK that ends the connection (fatal) gets it.
 func (a *answers) insert(i int, fatal bool) bool {
-	// The memory of a queue pair that was reset may have more room than this connection may use.
+	// cap(a.owed) may exceed maxOwed: reset keeps the memory, and the connection before may have
+	// had a larger maxRdAtomic.
 	n, most := len(a.owed), min(cap(a.owed), maxOwed(a.maxRdAtomic))
 	if n >= most || n == most-1 && !fatal {
 		return false

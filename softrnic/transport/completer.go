@@ -56,8 +56,9 @@ func (c *completer) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 		return
 	}
 	if c.req.retry.rnrAt != clock.Never && psn == c.req.una && (s.IsRNR() || s == wire.NakPSNSequence) {
-		// The responder has refused a request with an RNR NAK, and now sends a sequence NAK for the
-		// packets behind that request. The requester continues to wait.
+		// The requester already waits, because an RNR NAK has refused the request at PSN una. A
+		// second RNR NAK for it, or a sequence NAK for the packets behind it, does not change this
+		// wait.
 		c.saw(p.BTH.Opcode, "while waiting")
 		c.env.Counters.DuplicateAck++
 		return

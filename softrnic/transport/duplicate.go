@@ -52,7 +52,7 @@ func (s *results) find(psn wire.PSN) *result {
 	return nil
 }
 
-// oweResult adds the response with this result to those to be sent.
+// oweResult adds a response with the stored result r to owed, the responses to be sent.
 func (a *answers) oweResult(r *result) *response {
 	if r.op == wire.RCAtomicWrite || r.op == wire.RCFlush {
 		return a.owe(owedWritten, r.psn, 0)

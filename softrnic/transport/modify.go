@@ -182,15 +182,16 @@ func (q *QP) ToError(now clock.Time, out *Actions) error {
 	return q.enterError(evToError, out)
 }
 
-// fault moves the queue pair to the error state because of a local error or a refused request.
+// fault moves the queue pair to the ERROR state after a work request has failed, or after the
+// responder has refused a request with a fatal NAK.
 func (q *QP) fault(out *Actions) {
 	if err := q.enterError(evFault, out); err != nil {
 		panic("transport: fault in a state without traffic: " + q.state.String())
 	}
 }
 
-// enterError moves the queue pair to the error state. It sends the responses that answers.last
-// selects, and flushes the send queue and then the receive queue.
+// enterError moves the queue pair to the ERROR state. It sends the last responses (see
+// answers.last), and then flushes the send queue and the receive queue, in this order.
 func (q *QP) enterError(on event, out *Actions) error {
 	to, err := next(q.svc.states, q.state, on)
 	if err != nil {

@@ -18,9 +18,10 @@ type receiver struct {
 	// pd is the protection domain of the receives: that of the shared receive queue, if there is
 	// one.
 	pd mem.PD
-	// held: the message that is arriving uses the oldest receive.
+	// held is true while a message is arriving: the oldest receive is in use for it.
 	held bool
-	// flushAt is when receives must be flushed that PostRecv has accepted in the error state.
+	// flushAt is when the next Tick flushes receives that PostRecv has accepted in the ERROR state;
+	// clock.Never if there are none.
 	flushAt clock.Time
 }
 
@@ -42,7 +43,8 @@ func (r *receiver) ready() bool {
 	return r.rq.len() > 0 || (r.cfg.SRQ != nil && r.cfg.SRQ.take(&r.rq)) || r.fetch()
 }
 
-// fetch moves a receive from outside into rq, which is empty.
+// fetch moves a receive from outside into rq, which must be empty. It returns false if there is
+// none.
 func (r *receiver) fetch() bool { return r.outside != nil && r.rq.takeFrom(r.outside) }
 
 // oldest returns the receive that the arriving message uses, or that the next one will use.

@@ -20,8 +20,8 @@ func (q *QP) TakeReceives(src Receives) { q.rcv.outside = src }
 // TakeReceives makes the queue take its receives from src instead of from PostRecv.
 func (s *SRQ) TakeReceives(src Receives) { s.outside = src }
 
-// takeFrom moves the oldest receive of src into the queue, which has room. It returns false if
-// there is none, or if it is malformed.
+// takeFrom moves the oldest receive of src into the queue, which must have room. It returns false
+// if src has no receive, or if the SGL of the receive is invalid; an invalid receive is lost.
 func (r *recvQueue) takeFrom(src Receives) bool {
 	i := int(r.tail&uint32(len(r.ring)-1)) * r.maxSGE
 	sgl := r.sges[i : i+r.maxSGE]

@@ -13,8 +13,8 @@ import (
 // tell new requests from old ones (IBTA 9.7.1/window).
 const maxOutstandingPSNs = 1 << 23
 
-// requester is the sending half of a reliable connection. Its PSNs are in this order. For any PSN
-// between una and maxPSN a response may arrive.
+// requester is the sending half of a reliable connection. Three PSNs describe its progress. They
+// are always in this order, and a response can arrive for any PSN from una up to maxPSN, exclusive.
 //
 //	una            oldest PSN that is not acknowledged
 //	  ≤ maxPSN     one past the highest PSN ever sent

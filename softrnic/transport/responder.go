@@ -80,7 +80,7 @@ const (
 	countLocal
 )
 
-// count adds a refused request to the metric.
+// count increments the NIC's counter that f.counter selects.
 func (f *refusal) count(c *metrics.NIC) {
 	switch f.counter {
 	case countInvalid:

@@ -36,8 +36,9 @@ type sendProgress struct {
 	started bool
 	packets uint32
 	first   wire.PSN
-	// sent and acked count packets. If the work request completes by a response of its own (see
-	// answered), sent is 0 or 1, for its request, and acked counts responses.
+	// sent counts the packets of the work request that were sent since the last retry, acked those
+	// that are acknowledged. If the work request needs a response of its own (see answered), sent
+	// is 0 or 1, because it has one request packet, and acked counts response packets.
 	sent, acked uint32
 	// askedFrom is the value of acked when the request of a READ was last sent. The response packet
 	// with this index may have opcode FIRST or ONLY.
@@ -51,7 +52,9 @@ type datagramPeer struct {
 	qkey uint32
 }
 
-// answered reports whether w completes only when a response to w itself arrives, instead of an ACK.
+// answered reports whether w is complete only when the response to w itself has arrived, as for a
+// READ or an atomic. Other work requests are complete when an ACK for them or for a later one
+// arrives.
 func (w *sendWQE) answered() bool {
 	return (atomics|1<<verbs.OpRead|1<<verbs.OpAtomicWrite|1<<verbs.OpFlush)>>w.op&1 != 0
 }

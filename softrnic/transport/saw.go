@@ -17,7 +17,7 @@ func (*core) saw(wire.Opcode, string) {}
 // sawVerdict reports the verdict of the checks of a received packet.
 func (*core) sawVerdict(wire.Opcode, verdict) {}
 
-// sawAnswer reports what an AETH has caused.
+// sawAnswer reports that the requester has handled an ACK or NAK with this syndrome.
 func (*core) sawAnswer(wire.Syndrome) {}
 
 // sawPost reports how the post of a work request ended.

@@ -13,8 +13,8 @@ type sender struct {
 	sq sendQueue
 	// nextPSN is the first PSN for the next work request to be started.
 	nextPSN wire.PSN
-	// reads is the number of work requests that are started, not complete, and complete by a response
-	// of their own. It is at most MaxRdAtomic.
+	// reads is the number of work requests in flight that need a response of their own (see
+	// answered). It is at most MaxRdAtomic.
 	reads int
 	// draining is set in SQD until EventSQDrained is raised.
 	draining bool

@@ -20,9 +20,8 @@ type service struct {
 	receive func(q *QP, now clock.Time, p *wire.Packet, out *Actions)
 	// datagram: a queue pair has no peer; each work request names its destination.
 	datagram bool
-	// start begins a work request of an unreliableSender; packet sends the work request's next packet.
-	// If one fails, it sets the status of the work request. Both are nil for RC, and start is nil for
-	// UD.
+	// start begins a work request of UC, and packet sends the next packet of a work request of UC
+	// or UD. If one of them fails, it sets w.status. For RC both are nil, and for UD start is nil.
 	start  func(u *unreliableSender, w *sendWQE)
 	packet func(u *unreliableSender, w *sendWQE, out *Actions)
 }

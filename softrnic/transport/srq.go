@@ -91,7 +91,7 @@ func (s *SRQ) queued() int {
 }
 
 // take moves the oldest receive of the SRQ into the queue `to`, which must be empty. It returns
-// false if there is none.
+// false if the SRQ has no receive.
 func (s *SRQ) take(to *recvQueue) bool {
 	if s.rq.len() == 0 && (s.outside == nil || !s.rq.takeFrom(s.outside)) {
 		return false

@@ -29,8 +29,8 @@ type torn struct {
 	kind  tornKind
 	until clock.Time
 	plan  mem.Tear
-	// buf holds the payload. For a READ it is what the memory contained before the pause; the part to
-	// be copied later is then read again.
+	// buf holds the payload. The buffer of a READ is filled from memory before the pause; when the
+	// pause ends, that part of it which is to be copied late is read from memory once more.
 	buf []byte
 	// va and rkey are the target of a WRITE; psn is the PSN of a READ response.
 	va   uint64
@@ -80,8 +80,8 @@ func (t *torn) settleWrite() {
 }
 
 // copyRead copies the payload of response packet psn out of the region. whole is false if the plan
-// tears the copy: the caller then calls copyRead again, usually when the pause is over. ok is false
-// if the region's memory was unmapped.
+// tears the copy. The caller then calls copyRead again: when the pause is over, or at once if the
+// queue pair is entering the ERROR state. ok is false if the region's memory was unmapped.
 func (t *torn) copyRead(now clock.Time, psn wire.PSN, dst []byte, src mem.Piece, va uint64) (whole, ok bool) {
 	if t.kind == tornRead && t.psn == psn && len(t.buf) == len(dst) {
 		t.kind = notTorn
