@@ -76,10 +76,10 @@ func (d *Device) busy(polled *uint64) bool {
 	return !d.dead
 }
 
-// sleepFor returns how long the progress goroutine may sleep, and stores the time of its wake-up in
-// armed. It returns false if the device is dead. It keeps an earlier wake-up that is no longer
-// needed. Such a wake-up costs one check; without it, the next post would have to wake the
-// goroutine.
+// sleepFor returns how long the progress goroutine may sleep, and stores in armed when it will wake
+// up. It returns false if the device is dead. If armed is already earlier than the next deadline,
+// sleepFor leaves it so: the goroutine then wakes once without work, which is cheaper than to be
+// woken by the post that needs an earlier deadline again.
 func (d *Device) sleepFor() (time.Duration, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,7 +15,7 @@ type Second interface {
 	Takes(f *packetio.Frame) bool
 	// Frame, Tick and Deadline are those of a state machine; see the package engine. Frame gets one
 	// packet: the device splits super-frames. EndBatch is called after the packets of a receive
-	// batch. Both may also be called after Down, and do nothing then.
+	// batch. Frame and EndBatch may also be called after Down, and do nothing then.
 	Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch)
 	EndBatch(now clock.Time, out *packetio.Batch)
 	Tick(now clock.Time, out *packetio.Batch)
@@ -49,8 +49,9 @@ func (s *secondNIC) tick(now clock.Time, out *packetio.Batch) {
 
 // toSecond passes a frame to the second NIC. The answers to one super-frame can be long: 128
 // requests for 4 KiB each are answered with 512 KiB. So toSecond sends answers before it has passed
-// all packets. Because this takes time, the NIC gets the present time and not that of the receive
-// call: otherwise it could write data to memory after the timeout of their operation.
+// all packets. Because sending takes time, each packet is passed with the present time and not with
+// that of the receive call: otherwise the NIC could write data to memory after the operation that
+// reads them has timed out.
 func (d *Device) toSecond(f packetio.Frame) {
 	s := &d.second
 	s.busy = true

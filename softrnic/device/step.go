@@ -18,9 +18,9 @@ const flushFrames = 64
 // takes that many; the switch forwards it while this NIC goes on.
 const flushBytes = 60 << 10
 
-// drainBatches is the largest number of receive batches that are handled before timers fire. A full
-// receive ring has that many batches. A flood of frames can delay timers by that much, but not stop
-// them.
+// drainBatches is the largest number of receive batches that are handled before timers fire: 4096
+// frames, eight times as many as the receive ring holds by default. A flood of frames can delay
+// timers by that much, but not stop them.
 const drainBatches = 64
 
 // enter gives the caller exclusive use of the engine, and returns the time.
@@ -118,7 +118,7 @@ func (d *Device) tick(now clock.Time) {
 
 // catchUp handles the frames that are left in the receive ring, at most drainBatches batches. It
 // returns the time of the last batch. It is called before timers fire: if the process did not run
-// for a while, the answers for which the timers wait may already be in the ring.
+// for a while, responses may wait in the ring that make a due timer unnecessary.
 func (d *Device) catchUp() (now clock.Time, err error) {
 	for range drainBatches {
 		n, err := d.port.Recv(&d.rx)

@@ -14,7 +14,7 @@ type tracing struct {
 // record adds an event to the ring.
 func (d *Device) record(at clock.Time, p pathtrace.Point) { d.ring.Add(d.clock.Monotonic(at), p, 0) }
 
-// mark records p at the present time, if the device records.
+// mark records that a step has reached point p now, if a recording runs (see StartTrace).
 func (d *Device) mark(p pathtrace.Point) {
 	if d.ring != nil {
 		d.record(d.clock.Now(), p)

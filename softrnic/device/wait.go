@@ -17,9 +17,10 @@ type waiter struct {
 	timer  *time.Timer
 }
 
-// patient reports whether a thread that waits for cond must not become the leader. Otherwise a
-// thread that waits for the next request for a connection would become the leader whenever the
-// wait of another thread ends, and that thread's next wait would need two switches of threads.
+// patient reports whether a thread that waits for cond must never become the leader (see await).
+// Such a thread waits for long, for example for the next connection request. If it became the
+// leader whenever another thread's wait ends, that thread would have to become the leader again for
+// its next wait, which costs two switches of threads.
 func patient(cond verbsengine.Condition) bool {
 	p, ok := cond.(verbsengine.Patient)
 	return ok && p.Patient()
@@ -102,7 +103,8 @@ func (p *polls) setSpinner(on bool) {
 // if there is such a thread that is not patient.
 func (d *Device) handOver() {
 	d.notify() // waiters whose condition is true need not become leader
-	// The last waiter ran last: its memory is still in the processor's cache.
+	// The thread at the end of the list was the last one to run, so its memory is still in the
+	// processor's cache.
 	for i, w := range slices.Backward(d.waiting) {
 		if !patient(w.cond) {
 			d.waiting = slices.Delete(d.waiting, i, i+1)
@@ -121,7 +123,8 @@ func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 		d.leave()
 		return verbs.ErrClosed
 	case d.clock.Now() >= deadline:
-		// Even if the deadline has passed, the caller gets the completions of frames that have arrived.
+		// The deadline may have passed while this thread did not run. Frames that have arrived
+		// meanwhile are handled first: they may make cond true.
 		d.progress()
 		ready := cond.Ready(d.e)
 		d.leave()

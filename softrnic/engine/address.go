@@ -28,8 +28,8 @@ type route struct {
 	ipv4 wire.IPv4
 	ipv6 wire.IPv6
 	udp  wire.UDP
-	// local: the peer is this NIC itself; packets to it never reach the link. group: the destination
-	// is a multicast group; packets go to the link, and a copy to this NIC.
+	// local is set if the peer is this NIC itself: packets to it never reach the link. group is set
+	// if the destination is a multicast group: packets go to the link, and a copy goes to this NIC.
 	local, group bool
 }
 

@@ -24,8 +24,8 @@ type Engine struct {
 	moderated moderated
 	rings     rings
 
-	// acts are the actions of the present step of a queue pair. overflowed are the completion queues
-	// that have overflowed in this step.
+	// acts collects the actions of the present step of a queue pair. overflowed lists the
+	// completion queues that have overflowed in this step.
 	acts       transport.Actions
 	overflowed []*CQ
 }

@@ -26,7 +26,8 @@ type CMConn struct {
 	// until it arrives.
 	Ask      *mad.SIDRReq
 	Answered *mad.SIDRRep
-	// Established, at the responder: the RTU or the first packet of the initiator has arrived.
+	// Established is set at the responder when the RTU, or the first RC packet of the initiator,
+	// has arrived.
 	Established bool
 	// End says how the connection ended: cm.EventRejected, EventUnreachable or EventDisconnected; 0
 	// while it has not. Reject is the peer's REJ if the connection ended with one.
@@ -117,11 +118,12 @@ func (l *CMListener) Next() *CMConn {
 // Stats returns the connection manager's counters.
 func (g *GSI) Stats() cm.Stats { return g.m.Stats() }
 
-// Conns returns the number of connections that have not ended, and the number of those in
-// time-wait.
+// Conns returns the number of connections that have not ended, and the number of ended ones whose
+// communication IDs are still reserved (time-wait).
 func (g *GSI) Conns() (live, ended int) { return g.m.Conns() }
 
-// Notify makes all waiting goroutines check their conditions again.
+// Notify changes Engine.Activity, so that the shell checks again whether waiting goroutines can go
+// on.
 func (g *GSI) Notify() { g.e.activity++ }
 
 // Listen returns a listener for the requests for a service that arrive at an address of the NIC in

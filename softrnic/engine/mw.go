@@ -26,8 +26,7 @@ func (e *Engine) AllocMW(pd *PD) (*MW, error) {
 	return mw, nil
 }
 
-// MakeType1 makes a window that was just allocated one of type 1; mem.Window says what the types
-// are.
+// MakeType1 makes m, which was just allocated, a window of type 1; see mem.Window for the types.
 func (m *MW) MakeType1() { m.w.MakeType1() }
 
 // RKey returns the key of the last bind.

@@ -35,7 +35,8 @@ type CQ struct {
 	dead   bool
 	place  uint32 // index in Engine.moderated
 	sharer *QP    // a queue pair that uses this queue, remembered by ringHost.shares
-	// failed: the overflow of the queue was reported. overflowed: the queue is in Engine.overflowed.
+	// failed is set when the overflow of the queue was reported, which happens once. overflowed is
+	// set while the queue is in Engine.overflowed.
 	failed, overflowed bool
 }
 

@@ -343,7 +343,8 @@ type ringHost struct {
 	now clock.Time
 }
 
-// Fetch reads the ring's memory.
+// Fetch copies the memory that s names to dst. It returns false if the protection domain of the
+// ring's queue pair does not allow that.
 func (h *ringHost) Fetch(dst []byte, s verbs.SGE) bool {
 	p, fault := h.e.env.Mem.Local(h.qp.pd.num, s, false)
 	return fault == mem.OK && p.Read(dst, 0)

@@ -13,7 +13,7 @@ import (
 type receivePath struct {
 	frame  wire.Frame
 	sealer wire.Sealer
-	// segments are the packets of a super-frame.
+	// segments splits the super-frame that is being received into its packets.
 	segments packetio.Segments
 	// touched are the queue pairs that have received packets in the current batch. EndBatch updates
 	// their deadlines and sends the ACKs that they hold back. batchAt is when the first of them

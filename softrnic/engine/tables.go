@@ -27,7 +27,9 @@ type tables struct {
 	// order has the queue pairs in the order of their creation, so that loops over them are
 	// deterministic.
 	order []*QP
-	// The numbers that were assigned last. Numbering continues in the next incarnation.
+	// nextCQ, nextAH and nextSRQ are the numbers that were assigned last. The next incarnation
+	// continues with the numbers behind them, so that an old number does not soon name a new
+	// object.
 	nextCQ, nextAH, nextSRQ uint32
 }
 
