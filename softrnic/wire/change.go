@@ -102,8 +102,8 @@ func (f *Frame) unchanged(old []byte) (covered, sum []byte, v6, same bool) {
 	return covered, sum, v6, true
 }
 
-// headersOf returns the length of a packet's headers, from the IP header to the end of the extended
-// headers.
+// headersOf returns the length of packet b's headers: the IP header, with which b begins, the UDP
+// header, the BTH and the extended headers of its opcode.
 func headersOf(b []byte, v6 bool) int {
 	n := ipv4Len + udpLen
 	if v6 {

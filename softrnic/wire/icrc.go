@@ -21,10 +21,12 @@ import (
 
 const icrcLen = 4
 
-// icrcSeed is the CRC register, before complementing, after the eight bytes of ones.
+// icrcSeed is the state of the CRC register after the eight bytes of ones, before the final
+// complement of CRC-32.
 const icrcSeed = 0xdebb20e3
 
-// Masks are or-ed onto the little-endian words from the IP header on.
+// icrcMaskIPv4 and icrcMaskIPv6 have ones in the bits that the ICRC takes as ones. They are or-ed
+// onto the headers, as little-endian words from the IP header on.
 var (
 	icrcMaskIPv4 = [...]uint64{
 		0x0000_0000_0000_ff00, // byte 1: type of service
@@ -41,7 +43,7 @@ var (
 	}
 )
 
-// icrcTables[k][x] is the CRC register of byte x followed by k bytes of zero.
+// icrcTables[k][x] is the CRC register after byte x and then k bytes of zero.
 var icrcTables = func() (t [8][256]uint32) {
 	t[0] = *crc32.IEEETable
 	for x := range t[0] {

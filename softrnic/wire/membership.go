@@ -241,7 +241,7 @@ func (m *Membership) one(group netip.Addr, t RecordType) {
 	m.Records = append(m.Records, GroupRecord{Type: t, Group: group})
 }
 
-// list parses the records of a report, whose group addresses have n bytes.
+// list parses the records of a report. The group and source addresses in them have n bytes each.
 func (m *Membership) list(msg []byte, n int) error {
 	count, b := int(binary.BigEndian.Uint16(msg[6:])), msg[reportHeadLen:]
 	if count > MaxGroupRecords {

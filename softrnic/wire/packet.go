@@ -46,7 +46,8 @@ func (p *Packet) parse(b []byte) error {
 	return p.parsePayload(b[info.HeaderLen:], info)
 }
 
-// parseHeaders reads the extended headers in h from b, in the order of the bits of Headers.
+// parseHeaders parses the extended headers in the set h from the start of b. They are in the order
+// of the bits of Headers.
 func (p *Packet) parseHeaders(b []byte, h Headers) (err error) {
 	if h&HasDETH != 0 {
 		if err = p.DETH.Parse(b); err != nil {

@@ -22,16 +22,18 @@ const (
 	leadLen = 4
 )
 
-// sealLead is the lead as a little-endian word. The register after four bytes is the exclusive or
-// of one shifted table entry for each byte. The topmost byte of the wanted value identifies the
-// entry of the last byte, and so on back to the first byte.
+// sealLead is the lead (see leadLen) as a little-endian word. It is computed backwards. The
+// register after four bytes is the exclusive or of one shifted table entry for each byte, and the
+// topmost byte of the register identifies the entry of the last byte. Without that entry, the
+// topmost byte identifies the entry of the byte before, and so on.
 var sealLead = func() uint32 {
 	var top [256]byte // index of the table entry with this top byte
 	for i, c := range crc32.IEEETable {
 		top[c>>24] = byte(i)
 	}
-	// Each step goes backwards: want = table[x] ^ reg>>8. So the top byte of want gives x, and reg is
-	// known except for its low byte.
+	// want is the register that is wanted after this byte. It is table[x] ^ reg>>8, where x is the
+	// index of the byte's entry and reg the register before the byte. So the top byte of want gives
+	// x, and reg is known except for its low byte, where x is kept.
 	want := uint32(icrcSeed)
 	for range leadLen {
 		x := top[want>>24]

@@ -25,7 +25,8 @@ func (h headers) Decode(data []byte, p gopacket.PacketBuilder) error {
 	return chain{headers: h}.Decode(data, p)
 }
 
-// chain is the part of a packet that was not decoded yet.
+// chain is the part of a packet that was not decoded yet: the extended headers that follow, and
+// what is behind them.
 type chain struct {
 	headers headers
 	pad     int // bytes
@@ -64,7 +65,7 @@ func take(data []byte, n int, name string, df gopacket.DecodeFeedback) error {
 	return nil
 }
 
-// Constructors of the extended headers.
+// newDETH and the functions below make the extended headers, empty.
 func newDETH() header         { return new(DETH) }
 func newFETH() header         { return new(FETH) }
 func newRETH() header         { return new(RETH) }

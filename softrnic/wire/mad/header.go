@@ -82,7 +82,8 @@ func cmHeader(a Attr, tid uint64) Header {
 	}
 }
 
-// IsCM reports whether the datagram is for a communication manager of this version.
+// IsCM reports whether the datagram is a message of the communication manager, of the versions that
+// this package knows.
 func (h *Header) IsCM() bool {
 	return h.BaseVersion == baseVersion && h.Class == classCM && h.ClassVersion == classCMVersion && h.Method == methodSend
 }

@@ -14,7 +14,7 @@ const mraPrivate = 222
 // Stage says to which message an MRA or REJ refers.
 type Stage uint8
 
-// Stages of a connection.
+// Values of Stage: the message is a REQ, a REP or another one.
 const (
 	StageREQ   Stage = 0
 	StageREP   Stage = 1

@@ -56,7 +56,7 @@ func (m *SIDRReq) AppendTo(b []byte) []byte {
 // SIDRStatus is the result of a SIDR_REQ (IBTA 12.11.2.1).
 type SIDRStatus uint8
 
-// Results.
+// Values of SIDRStatus.
 const (
 	SIDRValid       SIDRStatus = 0
 	SIDRUnsupported SIDRStatus = 1 // service ID not supported
