@@ -15,8 +15,8 @@ const (
 type Run struct {
 	// Frames is the number of frames, in order, at least one.
 	Frames int
-	// Headers is the length of each frame's headers. SegSize is the length of the rest of each
-	// frame; the last may be shorter.
+	// Headers is the length of each frame's headers. SegSize is the number of bytes behind the
+	// headers in each frame; the last frame may have fewer.
 	Headers, SegSize int
 	l                layout
 	bytes            int // bytes behind the headers, of all frames together

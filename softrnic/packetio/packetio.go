@@ -65,7 +65,8 @@ func (b *Batch) Reset() {
 	b.arena, b.bytes = b.arena[:0], 0
 }
 
-// Alloc returns an empty slice with room for n bytes, valid until Reset.
+// Alloc returns an empty slice with room for n bytes, valid until Reset. The caller appends a frame
+// to it and passes the result to Add.
 func (b *Batch) Alloc(n int) []byte {
 	if cap(b.arena)-len(b.arena) < n {
 		// Frames that are already built stay in the old arena; the new one is used again after each

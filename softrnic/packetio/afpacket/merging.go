@@ -11,12 +11,14 @@ import "golang.org/x/sys/unix"
 type merging struct {
 	// limit is the length of the longest frame that is merged, in bytes; 0 means none.
 	limit int
-	// rest is the number of further calls of Send that do not merge.
+	// rest is the number of further calls of Send that do not merge, after the interface has
+	// refused a super-frame with ENOBUFS.
 	rest int
 }
 
-// restSends is the initial value of rest. It is small, because an interface whose queue was full
-// for a moment also answers ENOBUFS. It is large enough to make failing attempts cheap.
+// restSends is the value that pause sets rest to. It is small, because an interface whose queue was
+// full for a moment also answers ENOBUFS. It is large enough that attempts to merge which fail
+// again and again cost little.
 const restSends = 64
 
 // begin is called at the beginning of a Send. It returns the length of the longest frame that this

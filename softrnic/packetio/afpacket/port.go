@@ -180,7 +180,7 @@ func (p *Port) LinkUp() bool {
 	return p.flags()&up == up
 }
 
-// flags returns the interface's flags, 0 if the interface is gone.
+// flags returns the flags of the interface (IFF_UP and so on); 0 if the interface is gone.
 func (p *Port) flags() uint16 {
 	ifr, err := unix.NewIfreq(p.cfg.Ifname)
 	if err != nil || p.err != nil || unix.IoctlIfreq(p.fd, unix.SIOCGIFFLAGS, ifr) != nil {

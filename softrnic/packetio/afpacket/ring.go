@@ -31,7 +31,8 @@ type ring struct {
 	mem   []byte
 	slots []uint32 // offset of each slot in mem
 	size  int      // bytes of a slot
-	// head is the next slot. A waiter reads it concurrently with recv.
+	// head is the index of the slot that recv reads next. A waiter reads head concurrently with
+	// recv.
 	head atomic.Uint32
 	held int // number of slots before head that the caller still uses
 	long *longFrames

@@ -17,12 +17,13 @@ const sendRetries = 8
 // collector does not free the frames to which they point while the kernel reads them.
 type sender struct {
 	vnet [batchSize][vnetLen]byte
-	// heads are the headers of super-frames.
+	// heads are buffers for the headers of super-frames, one for each message.
 	heads [batchSize][]byte
-	// iov has two entries for a frame. For a super-frame it has two, and one for each of its packets.
+	// iov has the parts of all messages: of a single frame the offload header and the frame, of a
+	// super-frame the offload header, the headers and then the payload of each of its packets.
 	iov  [2 * batchSize]unix.Iovec
 	hdrs [batchSize]mmsghdr
-	// span is the number of frames in each message.
+	// span has the number of frames in each message: 1, or the packets of a super-frame.
 	span [batchSize]int
 }
 

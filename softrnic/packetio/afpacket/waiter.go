@@ -35,8 +35,8 @@ type Waiter struct {
 	ports   []*Port
 	sources []Source
 
-	// woken: Wake was called, and no Wait has returned since. blocked: a Wait may sleep, so that
-	// Wake must use the eventfd.
+	// woken is set by Wake, and cleared when a Wait has noticed that. blocked is set while a Wait
+	// may sleep: Wake must then write to the eventfd.
 	woken, blocked, closed atomic.Bool
 
 	// waitMu is held during a Wait.
@@ -167,8 +167,8 @@ func (w *Waiter) Wait(d time.Duration) error {
 const leastBudget = 8
 
 // look polls until it has spent the budget, or until d has passed since start, and reports whether
-// a frame has arrived. The time that other processes run during its pauses does not count: one of
-// them may send the awaited frame, and then need not wake this thread.
+// a frame has arrived. The time in which other processes run while look yields the CPU does not
+// count: one of them may send the awaited frame, and need not wake this thread if it still polls.
 func (w *Waiter) look(start time.Time, d time.Duration) bool {
 	if w.budget <= 0 || !w.spinner.Begin() {
 		return false

@@ -88,8 +88,8 @@ func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 	return fds, nil
 }
 
-// fixed are the seals that the memory file must have. Without them the other side could remove
-// pages that this side has mapped.
+// fixed are the seals that the memory file of a link must have. Without them the process that made
+// the file could remove pages that the other one has mapped.
 const fixed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
 // mapMemory maps the memory of a link that another process made.
@@ -105,8 +105,8 @@ func mapMemory(fd int) ([]byte, error) {
 	return ring.Map(fd, memoryLen)
 }
 
-// await blocks until the peer has closed the connection, or has sent something, which violates the
-// protocol.
+// await blocks until the peer has closed the connection. A message from the peer at this stage
+// violates the protocol, and ends the wait, too.
 func await(conn *net.UnixConn) {
 	if conn.SetReadDeadline(time.Time{}) == nil {
 		_, _ = conn.Read(make([]byte, 1)) // only the end of the connection matters

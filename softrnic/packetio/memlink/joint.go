@@ -12,7 +12,7 @@ import (
 type joint struct {
 	tx sender
 	rx receiver
-	// gone: the other end has ended, or has violated the protocol.
+	// gone is set when the other end has ended, or has violated the protocol.
 	gone atomic.Bool
 	// broken ends the link by closing the connection. It is called once.
 	broken func()
@@ -22,11 +22,11 @@ type joint struct {
 	// users counts the users of the memory and the bells: the port of the link, and calls in progress.
 	// The last user releases them.
 	users atomic.Int32
-	// counted is how many of the packets dropped by the peer this port's counters already contain. The
-	// port's mu guards it.
+	// counted is the part of rx.dropped, the number of packets that the peer has dropped, that the
+	// port's counters already contain. The port's mu guards it.
 	counted uint64
-	// rung: the bell's socket has a message, or will get one soon. stroke is the buffer for reading it.
-	// Only the waiting goroutine uses both.
+	// rung is true if the bell's socket has a message, or will get one soon. stroke is the buffer
+	// for reading it. Only the waiting goroutine uses both.
 	rung   bool
 	stroke [1]byte
 }
@@ -64,8 +64,8 @@ func (j *joint) release() (lost uint64) {
 	return lost
 }
 
-// overflow returns how many packets the other end has dropped because the ring was full, since the
-// last call.
+// overflow returns how many packets the other end has dropped, because the ring was full, since
+// overflow was last called.
 func (j *joint) overflow() (more uint64) {
 	if n := j.rx.dropped.Load(); n > j.counted {
 		more, j.counted = n-j.counted, n
@@ -76,7 +76,8 @@ func (j *joint) overflow() (more uint64) {
 // wake rings the other end's bell.
 func (j *joint) wake() { sound(j.peer) }
 
-// fault ends a link whose peer has violated the protocol, or that is replaced.
+// fault ends the link by closing its connection: because the peer has violated the protocol, or
+// because the link is replaced.
 func (j *joint) fault() {
 	if !j.gone.Swap(true) {
 		j.broken()

@@ -51,13 +51,15 @@ type Port struct {
 	txPackets, txBytes, txDropped atomic.Uint64
 
 	mu sync.Mutex // guards changes of at, and the fields below against Close
-	// bells is an epoll descriptor for the bell of the current link and for own.
+	// bells is an epoll descriptor that has an event when the bell of the current link rings or own
+	// is set.
 	bells int
 	own   int // an eventfd of this process alone, which Wake sets
-	// sleeper: a waiter sleeps on this port. If the port is closed meanwhile, bells and own are closed
-	// only after the waiter has woken: closing an epoll descriptor would remove its events.
+	// sleeper is true while a waiter sleeps on this port. If the port is closed meanwhile, bells
+	// and own are closed only after the waiter has woken: closing an epoll descriptor would remove
+	// its events.
 	sleeper bool
-	// told: Ready has returned true because the port was closed.
+	// told is set when Ready has returned true because the port was closed; it does so once.
 	told atomic.Bool
 }
 
