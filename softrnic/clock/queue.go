@@ -6,7 +6,7 @@ package clock
 type Queue struct {
 	heap []queueItem
 	// near has the index in the heap of each id below nearIDs, plus one; 0 means that the id has no
-	// deadline. far has the index of the others.
+	// deadline. far has the index in the heap of each larger id, without the plus one.
 	near []int32
 	far  map[uint32]int32
 }

@@ -167,8 +167,8 @@ func (c *Locker) Done(now clock.Time) {
 	}
 }
 
-// look sets the compare value of the next CAS: 0, or the value of an owner if the word has had this
-// value for longer than TakeOver.
+// look chooses the compare value of the next CAS: 0, or found, the value that the last CAS has
+// found in the word, if the word has had it for longer than TakeOver.
 func (c *Locker) look(now clock.Time, found uint64) {
 	if found != c.seen {
 		c.seen, c.seenSince = found, now

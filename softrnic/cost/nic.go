@@ -15,8 +15,8 @@ type Memory func(rkey uint32, va uint64, n int) (b []byte, device bool)
 type Card struct {
 	nic    *NIC
 	memory Memory
-	// in is the NIC's server for the requests of all peers; send is its server for the requests of all
-	// local queue pairs.
+	// in serves the request packets of all peers, send those of all local queue pairs, one at a
+	// time each: they limit the NIC's rate.
 	in, send server
 	here     map[wire.QPN]*pair
 	peers    map[peer]*line
@@ -41,7 +41,8 @@ type peer struct {
 	qpn wire.QPN
 }
 
-// line has the time at which the last request to a peer left.
+// line is the path to a queue pair of another host. left is when the last request to it left the
+// NIC.
 type line struct{ left pico }
 
 // maxPairs is the number of queue pairs beyond which a card forgets idle ones.
@@ -97,9 +98,9 @@ func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	return q.requests.time()
 }
 
-// touched returns the memory that the address in a request names, and sets q.device. For a later
-// packet of a message, which has no address, it returns no bytes, and q.device stays that of the
-// first packet.
+// touched returns the memory that the address in a request names, and sets q.device: whether this
+// is device memory. A later packet of a message has no address. For such a packet, touched returns
+// no bytes, and q.device stays that of the first packet.
 func (c *Card) touched(f *wire.Frame, q *pair) (b []byte) {
 	switch o := f.BTH.Opcode; {
 	case o.Has(wire.HasAtomicETH):

@@ -1,7 +1,7 @@
 package cq
 
-// chain is an entry of the heap (see chains). It represents the completions of one source that are
-// not in the ring; oldest is the number of the first of them, counted by CQ.pushed.
+// chain is an entry of the heap chains: the completions of the source s that are not in the ring.
+// oldest is the number of the oldest of them, as CQ.pushed counts.
 type chain struct {
 	oldest uint64
 	s      *Source
@@ -10,8 +10,9 @@ type chain struct {
 // chains is a binary heap: the chain with the oldest completion is the first.
 type chains []chain
 
-// add appends the chain of a source that has just got its first completion. This completion is the
-// newest of the queue, so the chain belongs at the end of the heap.
+// add appends a chain for the source s, which has just pushed its first completion that is not in
+// the ring. This completion is the newest of the queue, so the chain belongs at the end of the
+// heap.
 func (h *chains) add(s *Source, oldest uint64) {
 	s.at = len(*h)
 	*h = append(*h, chain{oldest: oldest, s: s})

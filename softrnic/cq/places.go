@@ -2,9 +2,9 @@ package cq
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// place holds one completion that is not in the ring but in the chain of its source. pushed is the
-// number of the completion, counted by CQ.pushed. next is the index of the place of the source's
-// next completion, or of the next free place.
+// place holds one completion that is in the chain of its source and not in the ring. pushed is the
+// number of the completion, as CQ.pushed counts. next is the index of the place with the source's
+// next completion. In a free place, next is the index of the next free one.
 type place struct {
 	wc     verbs.WC
 	pushed uint64
@@ -35,7 +35,7 @@ func (p *places) take() int32 {
 	return at
 }
 
-// free makes the n places of a chain free.
+// free makes the places of a chain free: n places, linked from first to last.
 func (p *places) free(first, last int32, n int) {
 	p.all[last].next = p.spare
 	p.spare = first

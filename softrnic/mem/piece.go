@@ -32,7 +32,8 @@ func (p Piece) near() []byte {
 	return p.r.buf[p.off : p.off+p.n : p.off+p.n]
 }
 
-// region returns a new Region over the piece; the caller sets its addresses and keys.
+// region returns a new Region over the memory of the piece, with these access rights. The caller
+// sets its addresses and keys.
 func (p Piece) region(access verbs.Access) Region {
 	return Region{table: p.r.table, pd: p.r.pd, buf: p.near(), size: p.n, far: p.r.far, start: p.r.start + p.off, access: access}
 }

@@ -27,8 +27,9 @@ type Region struct {
 	zero    bool     // zero-based: device memory, or a window to it
 	valid   bool     // its keys are valid
 	gone    bool     // deregistered
-	// view is not nil in a region for fast registration, which has no valid keys itself. If view.valid
-	// is set, view is the part that is registered now, with valid keys. In a view, whole is the region.
+	// view is set in a region for fast registration, whose own keys are never valid: it is the part
+	// of the region that a work request has registered, with keys that are valid while view.valid
+	// is set. In this part, whole points back to the region.
 	view, whole *Region
 }
 

@@ -40,8 +40,8 @@ type Table struct {
 	// for R_Keys.
 	local, remote keySpace
 	slots         []slot
-	// The regions that were found last by an L_Key and by an R_Key: most traffic is to one region. They
-	// are never nil; noRegion means none.
+	// lastLocal and lastRemote are the regions that were found last by an L_Key and by an R_Key,
+	// because most traffic is to one region. They are never nil: noRegion means that there is none.
 	lastLocal, lastRemote *Region
 	free                  []uint32
 	pds                   map[PD]int // number of regions and windows of each protection domain
@@ -55,9 +55,10 @@ type Table struct {
 // region.
 var noRegion = &Region{}
 
-// slot holds a region or a window. While a window is bound, region is the part of memory that it
-// gives access to. The low byte of the keys changes with each registration, so that keys of a
-// deregistered region are not valid for the next one in its slot.
+// slot holds a region or a window, or neither. In the slot of a window, region is the memory that
+// the window gives access to while it is bound. tag is the low byte of the keys. It changes with
+// each registration, so that keys of a deregistered region are not valid for the next one in its
+// slot.
 type slot struct {
 	region *Region
 	window *Window
@@ -74,8 +75,8 @@ func New(r *rand.Rand, maxRegions int) *Table {
 	return &Table{
 		rand: r,
 		max:  maxRegions,
-		// Both permutations come from one draw of random numbers: a second draw would change the addresses
-		// that follow from a seed.
+		// Both permutations come from one draw of random numbers. A second draw would change the
+		// addresses, which the same random numbers determine, of all runs with a given seed.
 		local: keys.other(), remote: keys,
 		lastLocal: noRegion, lastRemote: noRegion,
 		pds:  make(map[PD]int),
