@@ -23,7 +23,7 @@ type atomics struct {
 	total int
 	first int // first local slot for original values
 	at    int // offset of the two words in the peer's memory
-	// cas reports whether message k of the series is a CAS; otherwise it is a FETCH_ADD.
+	// cas reports whether message k of the series is a CAS (true) or a FETCH_ADD (false).
 	cas func(k int) bool
 
 	sum    uint64 // sum of the addends of completed FETCH_ADDs
@@ -36,7 +36,8 @@ type atomics struct {
 // twice changes the sum.
 func (a *atomics) addend(k int) uint64 { return a.s.pat.base(uint64(k))&0xffff | 1 }
 
-// token returns the value of the CAS word after n CASes.
+// token returns the value that the CAS word has after n CAS. Each CAS compares with one token and
+// writes the next.
 func (a *atomics) token(n uint64) uint64 {
 	if n == 0 {
 		return 0

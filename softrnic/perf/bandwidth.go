@@ -34,8 +34,9 @@ type meter struct {
 	elapsed time.Duration
 	count   int // messages completed in earlier timed parts
 	part    int // messages completed in the current part
-	// mark is when the rate was last measured; marked is the number of messages of the current part
-	// that were complete then. peak is the highest rate between two measurements.
+	// mark is when the rate was last measured. marked is the number of messages of the current part
+	// that were complete then. peak is the highest rate so far between two measurements, in
+	// messages per second.
 	mark   clock.Time
 	marked int
 	peak   float64
@@ -62,8 +63,9 @@ func (m *meter) timed(j stream, res *Result) error {
 	return err
 }
 
-// seen is called after each batch of completions of a timed part. It measures the rate, to find the
-// highest rate of the run.
+// seen is called after each batch of completions of a timed part; complete is the number of
+// complete messages of this part. When enough messages are complete, seen measures the rate, for
+// peak.
 func (m *meter) seen(now clock.Time, complete int) {
 	m.part = complete
 	n := complete - m.marked
@@ -74,8 +76,8 @@ func (m *meter) seen(now clock.Time, complete int) {
 	m.mark, m.marked = now, complete
 }
 
-// result computes the figures of perftest. If the run has failed, they are those of the completed
-// messages.
+// result computes the figures that perftest prints. If the run has failed, they are those of the
+// messages that were complete before.
 func (m *meter) result(c *Config, res *Result) {
 	rate := float64(m.count) / max(m.elapsed, 1).Seconds()
 	mib := float64(c.Size) / (1 << 20)

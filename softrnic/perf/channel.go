@@ -36,7 +36,8 @@ type channel struct {
 	far  far
 }
 
-// far has the attributes of the connection that the service and the connection manager have sent.
+// far describes the other end of the connection, from the answers of the service and of the
+// connection manager.
 type far struct {
 	service      string
 	conn         uint64 // number by which the service identifies the connection

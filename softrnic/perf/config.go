@@ -80,11 +80,12 @@ type Config struct {
 	SignalEvery int `json:"signalEvery,omitempty"`
 	// Inline is the size in bytes up to which messages are sent inline.
 	Inline int `json:"inline,omitempty"`
-	// Verify compares every byte of every message.
+	// Verify makes the test compare every byte of every message with the expected one.
 	Verify bool `json:"verify,omitempty"`
 	Path
-	// RecvSlack is the number of receives that the server of SEND tests posts at a time; if the client
-	// has more messages in flight, the server answers with RNR NAKs. 0 means Depth and some more.
+	// RecvSlack is the number of receives that the server of SEND tests keeps posted on a queue
+	// pair. If the client has more messages in flight, the server answers with RNR NAKs. 0 means
+	// one and a half times Depth.
 	RecvSlack int `json:"recvSlack,omitempty"`
 	// Seed determines the pattern and the order of atomics; 0 means 1.
 	Seed uint64 `json:"seed,omitempty"`
@@ -100,7 +101,7 @@ type Queues struct {
 	Conn string `json:"conn,omitempty"`
 	// QPs is the number of queue pairs that a SEND bandwidth test uses in turn; 0 means 1.
 	QPs int `json:"qps,omitempty"`
-	// SRQ: the server of a SEND test posts its receives to a shared receive queue.
+	// SRQ makes the server of a SEND test post its receives to a shared receive queue.
 	SRQ bool `json:"srq,omitempty"`
 }
 
@@ -108,8 +109,8 @@ type Queues struct {
 type OneWord struct {
 	// Clients is the number of clients. Each is a queue pair with one operation in flight. 0 means 1.
 	Clients int `json:"clients,omitempty"`
-	// Device: the word is in device memory of the server. Span is how long locks runs; 0 means 1 s.
-	// Bits: the lock word is 0 or 1, and a CAS releases the lock.
+	// Device is true if the word is in device memory of the server. Span is how long the test locks
+	// runs; 0 means 1 s. Bits is true if the lock word is 0 or 1 and a CAS releases the lock.
 	Device bool          `json:"device,omitempty"`
 	Bits   bool          `json:"bits,omitempty"`
 	Span   time.Duration `json:"span,omitempty"`
@@ -245,7 +246,7 @@ func (c *Config) oneWord() bool { return c.Test == Contend || c.Test == Locks }
 
 func (c *Config) atomic() bool { return c.Test == AtomicBW || c.Test == AtomicLat }
 
-// params returns the connection's parameters.
+// params returns the parameters for the connection manager.
 func (c *Path) params() rdmacm.Params {
 	return rdmacm.Params{
 		PathMTU: verbs.MTU(c.MTU), RdAtomic: c.RdAtomic, Timeout: c.Timeout,

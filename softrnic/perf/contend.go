@@ -47,7 +47,8 @@ type sharedWord struct {
 	word int // offset of the word in mem
 }
 
-// wr returns a work request on the word with the i-th slot of local memory.
+// wr returns a work request on the shared word. Its local memory is slot i, 8 bytes. The caller
+// sets the operation.
 func (w *sharedWord) wr(s *session, i int) verbs.SendWR {
 	wr := verbs.SendWR{SGL: s.sges[i : i+1]}
 	aim(&wr, w.mem, w.word)

@@ -48,7 +48,8 @@ func (l lanes) String() string {
 // means no lanes.
 var laneCodes = []string{"", ConnRC, ConnUC, ConnUD}
 
-// code returns the code of the transport service.
+// code returns the number that stands for the transport service in a request, an index in
+// laneCodes.
 func (l lanes) code() byte { return byte(slices.Index(laneCodes, l.kind)) }
 
 // lanesOf decodes the lanes in a request. ok is false if the code or the number is not allowed.
@@ -59,8 +60,8 @@ func lanesOf(code, n, shared byte) (l lanes, ok bool) {
 	return lanes{laneCodes[code], int(n), shared != 0}, true
 }
 
-// lanes returns the lanes that a run needs. ok is false if it needs none, because the connection
-// itself carries the messages.
+// lanes returns the lanes that a run needs. ok is false if the run needs none, because the
+// connection to the service carries the messages.
 func (c *Config) lanes() (l lanes, ok bool) {
 	return lanes{c.Conn, c.QPs, c.SRQ}, c.Conn != ConnRC || c.QPs > 1 || c.SRQ
 }

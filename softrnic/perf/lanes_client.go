@@ -37,13 +37,13 @@ type credits struct {
 	// taken is the number of messages that the server has reported as received. writtenOff is the
 	// number of messages that count as lost.
 	taken, writtenOff int
-	// progressAt is when taken changed last; 0 means that this is not known.
+	// progressAt is when taken changed last; 0 means that the time is not known.
 	progressAt clock.Time
 }
 
 const (
-	// lossPause is how long the server's count must stay the same before missing messages count as
-	// lost.
+	// lossPause is how long the server's count of messages must stay the same before the messages
+	// that are missing in it count as lost.
 	lossPause = 20 * time.Millisecond
 	// The client reads the server's count whenever it has used 1/creditParts of its credits. It does
 	// not read the count if the credits are enough for all messages.
@@ -162,7 +162,8 @@ func (f *laneClient) writeReport(off int, v uint64) error {
 	return f.word(verbs.OpWrite, off, 8)
 }
 
-// word copies n bytes between the server's report and the local words.
+// word copies n bytes between the server's report at offset off and the local words: a WRITE to the
+// report, or a READ from it.
 func (f *laneClient) word(op verbs.WROpcode, off, n int) error {
 	return f.once("exchange of queue pairs", op, f.mr.SGE(f.words, n), f.far.report, off)
 }

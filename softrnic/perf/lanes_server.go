@@ -161,7 +161,7 @@ func (s *laneServer) serve() error {
 	}
 }
 
-// one handles one completion: of a receive, or of the echo of a message.
+// one handles one completion: of a receive, or of the send that echoes a message.
 func (s *laneServer) one(wc *verbs.WC) error {
 	qp := s.byQPN[wc.QPN]
 	if wc.Status != verbs.Success || qp == nil {

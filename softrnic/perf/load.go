@@ -21,8 +21,8 @@ type Load struct {
 	// there are always Depth READs in flight.
 	Rate  float64 `json:"rate,omitempty"`
 	Depth int     `json:"depth,omitempty"`
-	// READs begin from Begin until End. Those that have not ended at Last fail. All three are in
-	// nanoseconds since 1970, because the hosts of a rack have one clock.
+	// Begin, End and Last are in nanoseconds since 1970, because the hosts of a rack have one
+	// clock. READs begin from Begin until End. Those that have not ended at Last fail.
 	Begin int64 `json:"begin"`
 	End   int64 `json:"end"`
 	Last  int64 `json:"last"`
@@ -34,12 +34,14 @@ type Load struct {
 // LoadControl is how the congestion control of a 1RMA load differs from that of the host's other
 // programs.
 type LoadControl struct {
-	// First is the first congestion window in operations; 0 means that of the host.
+	// First is the first congestion window in operations; 0 means that of the host's other
+	// programs.
 	First float64 `json:"first,omitempty"`
-	// TotalDelay is that of executor.Config.
+	// TotalDelay makes the congestion windows follow the whole time of a READ, without a separate
+	// window for the delay in the local NIC; see TotalDelay in executor.Config.
 	TotalDelay bool `json:"totalDelay,omitempty"`
-	// Open is true for a load without congestion control: the NIC gets each READ at once, and a READ
-	// that fails is not tried again.
+	// Open is true for a load without congestion control: each READ is passed to the NIC at once,
+	// and a READ that fails is not tried again.
 	Open bool `json:"open,omitempty"`
 }
 
@@ -79,9 +81,9 @@ type LoadSample struct {
 	// At is when the READ has ended, in nanoseconds since 1970. Took is its time.
 	At   int64         `json:"at"`
 	Took time.Duration `json:"took"`
-	// Status is how it has failed; "" means that it has not.
+	// Status says why the READ has failed; "" means that it has succeeded.
 	Status string `json:"status,omitempty"`
-	// Retries is how many operations were tried again.
+	// Retries is how many operations of the READ were tried again.
 	Retries int `json:"retries,omitempty"`
 }
 
@@ -93,7 +95,8 @@ type LoadResult struct {
 	Samples []LoadSample `json:"samples"`
 }
 
-// Full reports whether the result has as many READs as it may have. Then the load begins no more.
+// Full reports whether the result has maxLoadSamples READs, the most that it may have. The load
+// then begins no further READs.
 func (r *LoadResult) Full() bool { return len(r.Samples) >= maxLoadSamples }
 
 // Arrivals draws the times at which the READs of a Load begin, and the hosts they go to.

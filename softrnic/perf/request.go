@@ -13,7 +13,8 @@ import (
 //
 // The answer is the region of the server's report.
 type request struct {
-	// mode is modeSink or modeEcho. 0 means that the server takes no part.
+	// mode is what the server does with the messages: modeSink or modeEcho. 0 means that only the
+	// server's NIC takes part.
 	mode mode
 	// verify makes the server compare each message with the pattern of seed.
 	verify bool

@@ -41,7 +41,7 @@ func (s *session) slot(i int) []byte {
 	return s.buf[i*n : (i+1)*n]
 }
 
-// check compares the bytes of a slot with message msg.
+// check returns a DataError if the bytes of a slot are not those of message msg.
 func (s *session) check(op string, slot []byte, msg uint64) error {
 	off := s.pat.Check(slot, msg)
 	if off < 0 {

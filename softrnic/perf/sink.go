@@ -61,7 +61,8 @@ func (m *sink) recv(slot int) verbs.RecvWR {
 	return verbs.RecvWR{ID: uint64(slot), SGL: m.sges[slot : slot+1]}
 }
 
-// errFlushed is returned when the queue pair is in ERROR. The thread of the connection then ends.
+// errFlushed is returned by take when a completion has failed: the queue pair is in ERROR. The
+// thread of the connection then ends.
 var errFlushed = errors.New("queue pair in error")
 
 // take handles completions, and posts the receives of the messages again.
@@ -95,7 +96,7 @@ func (m *sink) take(wcs []verbs.WC) error {
 	return m.report.Store64(reportCount, m.count)
 }
 
-// judge compares the message in a slot, which has n bytes, with the expected next message.
+// judge compares the message in a slot, which has n bytes, with the message that is expected next.
 func (m *sink) judge(slot, n int) error {
 	msg := m.count
 	m.count++

@@ -9,7 +9,7 @@ import (
 // byte and every original value.
 func planSoak(c *Config) plan {
 	c.Verify = true
-	// One half of the window is for WRITEs, the other one for the READs that fetch their messages
+	// One half of the window is for WRITEs, the other half for the READs that read their messages
 	// back.
 	half := max(1, c.Depth/2)
 	data := half * c.Size

@@ -28,7 +28,8 @@ type stream struct {
 	// seen is called after each batch of completions. complete is the number of messages that are
 	// complete. seen may be nil.
 	seen func(now clock.Time, complete int)
-	// index is the number of the stream's first message in errors.
+	// index is the number of the stream's first message. Errors and progress name message k of the
+	// stream by index+k.
 	index int
 }
 
@@ -88,8 +89,8 @@ func (s *session) post(j *stream, posted, complete int) (int, error) {
 
 func inlinable(op verbs.WROpcode) bool { return op == verbs.OpSend || op == verbs.OpWrite }
 
-// reap polls once. complete is the number of messages that were complete before. reap returns the
-// number that are complete now.
+// reap polls the completion queue once. complete is the number of messages of the stream that were
+// complete before the call. reap returns the number that are complete now.
 func (s *session) reap(j *stream, complete int) (int, error) {
 	n, err := s.cq.Poll(s.wcs[:])
 	if err != nil {

@@ -151,7 +151,7 @@ type perftestRun struct {
 	their record
 }
 
-// receives reports whether this side receives messages.
+// receives reports whether this side posts receives, because the peer sends to it.
 func (t *perftestRun) receives() bool {
 	return t.Test == "send_lat" || t.Test == "send_bw" && t.Server
 }
@@ -289,7 +289,7 @@ func (t *perftestRun) part(s script, r *Result) error {
 		t.rt.Sleep(farewell)
 		return nil
 	}
-	// In the next step the server sends first.
+	// For this last step the roles change: the server sends "done" first.
 	t.Server = !t.Server
 	heard := make([]byte, len(doneText))
 	if err := t.swapBytes([]byte(doneText), heard); err != nil {

@@ -80,7 +80,8 @@ type run struct {
 	cfg  *perf.Config
 	dst  wire.MAC
 	tell func(perf.Progress)
-	// stall is how long to wait for an answer before frames count as lost.
+	// stall is how long the client waits for an answer before the frames that were not answered
+	// count as lost.
 	stall time.Duration
 }
 
@@ -119,7 +120,8 @@ func (r *run) await() (number uint64, ok bool, err error) {
 	}
 }
 
-// poll checks once for answers.
+// poll receives once, without waiting, and looks for answers of the peer; its results are those of
+// await.
 func (r *run) poll() (number uint64, ok bool, err error) {
 	if _, err := r.port.Recv(&r.rx); err != nil {
 		return 0, false, err
