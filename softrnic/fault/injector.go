@@ -50,8 +50,9 @@ type ruleState struct {
 	free   clock.Time // for the kind Rate: when all accepted frames have been sent
 }
 
-// Indexes of random draws. Each decision about a frame has its own index, so that decisions do not
-// influence each other.
+// laneHit and laneAmount tell the random draws for one frame apart: for whether the rule hits it,
+// and for how much. Each has its own number in the stream, so that one decision does not influence
+// another.
 const (
 	laneHit = iota
 	laneAmount
@@ -168,8 +169,8 @@ func (in *Injector) Frame(now clock.Time, frame []byte) Verdict {
 	return out
 }
 
-// selects increments the rule's frame index and reports whether the rule hits the frame. pos is the
-// index of the first random number for this frame.
+// selects counts the frame, and reports whether the rule hits it. pos is the number of the first
+// random draw for this frame.
 func (s *ruleState) selects(v *view, first wire.PSN) (pos uint64, hit bool) {
 	class := 0
 	if v.roce {

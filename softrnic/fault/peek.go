@@ -30,10 +30,11 @@ type packetID struct {
 // view has the properties of a frame that rules can match.
 type view struct {
 	packetID
-	// roce: the frame is a RoCEv2 packet with a complete BTH. Without it only the fields of 1RMA may
-	// be set.
+	// roce is set if the frame is a RoCEv2 packet with a complete BTH. If it is not set, only the
+	// fields of 1RMA may be.
 	roce bool
-	// oneRMA: the frame is a 1RMA message with a complete header, of a kind and an operation.
+	// oneRMA is set if the frame is a 1RMA message with a complete header; kind and solo are its
+	// kind and operation.
 	oneRMA bool
 	kind   onerma.Kind
 	solo   onerma.Op

@@ -60,7 +60,7 @@ type connKey struct {
 	qpn wire.QPN
 }
 
-// connPSN has the first and the newest PSN that an injector has seen for a destination queue pair.
+// connPSN has the first and the newest PSN that an injector has seen on one connection.
 type connPSN struct{ first, last wire.PSN }
 
 // connections records the first PSN of each connection.

@@ -44,12 +44,13 @@ const (
 	server
 )
 
-// step is a point that operations pass.
+// step is one point that each operation passes: the process, the point in it, and for the switch
+// its port.
 type step struct {
 	node  node
 	point Point
-	// toServer: the event is at the switch's port to the server; otherwise it is at the port to the
-	// client.
+	// toServer is true if the event is at the switch's port to the server, false if it is at the
+	// port to the client. It is used only for the switch.
 	toServer bool
 	// stage is the name of the time between the previous step and this one.
 	stage string

@@ -23,8 +23,8 @@ const (
 	hogged = 500 * time.Microsecond
 	// emptyPause is how long a pause takes at most if no other process needs the CPU.
 	emptyPause = 2 * time.Microsecond
-	// After a pause that was longer than hogged, some of the next waits do not poll: at least
-	// leastSkip and at most mostSkip of them.
+	// After a pause that was longer than hogged, the next waits do not poll: leastSkip of them
+	// after the first such pause, twice as many after each further one, at most mostSkip.
 	leastSkip, mostSkip = 16, 1024
 	// Every goschedEvery-th pause in a row also lets other goroutines run (runtime.Gosched).
 	goschedEvery = 32

@@ -13,7 +13,8 @@ var (
 	errBeyond  = errors.New("the entry extends beyond the limit")
 )
 
-// fetched are the n blocks that the ring has read ahead; the first of them has index `from`.
+// fetched has the n blocks that the ring has read ahead of execution; the first one is the block
+// with index `from` of the ring.
 type fetched struct {
 	from, n uint32
 	b       []byte

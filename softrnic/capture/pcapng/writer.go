@@ -142,7 +142,7 @@ func (w *Writer) option(code uint16, value string) {
 	w.align(len(value))
 }
 
-// align appends the padding behind n bytes.
+// align appends zeros behind a field of n bytes, so that its length becomes a multiple of 4.
 func (w *Writer) align(n int) {
 	var zero [3]byte
 	w.buf = append(w.buf, zero[:pad4(n)-n]...)

@@ -64,7 +64,8 @@ func (h *Hub) admit(o Options) (*reader, []string, error) {
 	return r, names, h.join(r)
 }
 
-// reader makes the queue of a capture and returns the names of its interfaces. The caller holds mu.
+// reader makes the queue of a capture, and returns the names of the interfaces that the capture
+// has. The caller holds mu.
 func (h *Hub) reader(o Options) (*reader, []string, error) {
 	if o.Snaplen < 0 {
 		return nil, nil, fmt.Errorf("snaplen %d is negative", o.Snaplen)

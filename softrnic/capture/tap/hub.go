@@ -27,7 +27,7 @@ var (
 	ErrTooMany     = errors.New("too many captures run already")
 )
 
-// Direction on a link, seen from the host.
+// Direction is a direction on a link, seen from the host.
 type Direction uint8
 
 // Directions. They index the two interfaces of a link.

@@ -20,10 +20,12 @@ type reader struct {
 	counts []count // number of packets, by interface
 }
 
-// count has the numbers of all and of lost packets of one interface.
+// count has the number of packets that have crossed one interface, and how many of them the capture
+// has lost.
 type count struct{ seen, lost uint64 }
 
-// recordHeader is the length of a record's header. Data and comment follow it.
+// recordHeader is the length of the header of a record in the queue, in bytes: time, interface,
+// length of the comment, captured and original length. Data and comment follow the header.
 const recordHeader = 8 + 2 + 2 + 4 + 4
 
 // add queues the packets of frame f, or counts them as lost if the queue is full.
@@ -96,7 +98,7 @@ type record struct {
 	comment   string
 }
 
-// next reads the first record in b, which must not be empty, and returns the bytes behind it.
+// next splits the bytes of a queue, which must not be empty, into their first record and the rest.
 func next(b []byte) (rec record, rest []byte) {
 	rec.unixNanos = int64(binary.NativeEndian.Uint64(b))
 	rec.id = int(binary.NativeEndian.Uint16(b[8:]))
