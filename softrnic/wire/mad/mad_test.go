@@ -41,7 +41,7 @@ func TestEveryBitHasItsField(t *testing.T) {
 		for i := range bodyLen * 8 {
 			b := make([]byte, bodyLen)
 			b[i/8] = 0x80 >> (i % 8)
-			m := newMessage(a)
+			m := newMessage[a]()
 			if err := m.Parse(b); err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +60,7 @@ func TestEveryBitHasItsField(t *testing.T) {
 
 func checkFixedPoint(t testing.TB, a Attr, b []byte) {
 	t.Helper()
-	first, second := newMessage(a), newMessage(a)
+	first, second := newMessage[a](), newMessage[a]()
 	if err := first.Parse(b); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	for _, a := range attrs {
-		if err := newMessage(a).Parse(make([]byte, bodyLen-1)); !errors.Is(err, wire.ErrTruncated) {
+		if err := newMessage[a]().Parse(make([]byte, bodyLen-1)); !errors.Is(err, wire.ErrTruncated) {
 			t.Errorf("%v: %v", a, err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("byte %d = %d: %v", i, v, err)
 		}
 	}
-	if newMessage(0x19) != nil { // LAP
+	if newMessage[0x19] != nil { // LAP
 		t.Error("a message without a codec")
 	}
 }
@@ -165,7 +165,7 @@ func TestNamesAndTimes(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	captured(f, func(_ string, frame *wire.Frame) { f.Add(frame.Payload) })
 	for _, a := range attrs {
-		f.Add(Append(nil, 1, newMessage(a)))
+		f.Add(Append(nil, 1, newMessage[a]()))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h Header

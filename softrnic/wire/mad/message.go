@@ -18,41 +18,17 @@ type Message interface {
 	Len() int
 }
 
-var (
-	_ Message = (*REQ)(nil)
-	_ Message = (*MRA)(nil)
-	_ Message = (*REJ)(nil)
-	_ Message = (*REP)(nil)
-	_ Message = (*RTU)(nil)
-	_ Message = (*DREQ)(nil)
-	_ Message = (*DREP)(nil)
-	_ Message = (*SIDRReq)(nil)
-	_ Message = (*SIDRRep)(nil)
-)
-
-// newMessage returns an empty message; nil for an unknown kind.
-func newMessage(a Attr) Message {
-	switch a {
-	case AttrREQ:
-		return new(REQ)
-	case AttrMRA:
-		return new(MRA)
-	case AttrREJ:
-		return new(REJ)
-	case AttrREP:
-		return new(REP)
-	case AttrRTU:
-		return new(RTU)
-	case AttrDREQ:
-		return new(DREQ)
-	case AttrDREP:
-		return new(DREP)
-	case AttrSIDRReq:
-		return new(SIDRReq)
-	case AttrSIDRRep:
-		return new(SIDRRep)
-	}
-	return nil
+// newMessage has, for each kind of message, a function that returns an empty one.
+var newMessage = map[Attr]func() Message{
+	AttrREQ:     func() Message { return new(REQ) },
+	AttrMRA:     func() Message { return new(MRA) },
+	AttrREJ:     func() Message { return new(REJ) },
+	AttrREP:     func() Message { return new(REP) },
+	AttrRTU:     func() Message { return new(RTU) },
+	AttrDREQ:    func() Message { return new(DREQ) },
+	AttrDREP:    func() Message { return new(DREP) },
+	AttrSIDRReq: func() Message { return new(SIDRReq) },
+	AttrSIDRRep: func() Message { return new(SIDRRep) },
 }
 
 // Parse reads a whole datagram of the communication manager. If b is too short, the error is a
@@ -68,10 +44,11 @@ func Parse(b []byte, h *Header) (Message, error) {
 	if !h.IsCM() {
 		return nil, fmt.Errorf("%w: class %#02x version %d method %#02x", ErrNotCM, h.Class, h.ClassVersion, h.Method)
 	}
-	m := newMessage(h.Attr)
-	if m == nil {
+	empty := newMessage[h.Attr]
+	if empty == nil {
 		return nil, fmt.Errorf("%w: %v", ErrNotCM, h.Attr)
 	}
+	m := empty()
 	return m, m.Parse(b[HeaderLen:Size])
 }
 
