@@ -33,12 +33,9 @@ type GSI struct {
 	owners    uint64 // the owner number that was assigned last
 	// gone are queue pairs that were destroyed or reset: the next step ends their connections.
 	gone []wire.QPN
-	// refused are connection requests of the current step that the engine rejects itself, without
-	// passing them to an application.
-	refused []refusedRequest
-	// unanswered are SIDR requests of the current step that the engine answers itself, without passing
-	// them to an application.
-	unanswered []refusedAsk
+	// refused are requests of the current step that the engine refuses itself, without passing them
+	// to an application.
+	refused []refusal
 }
 
 // GSI returns the general services queue pair. It fails with ErrClosed while the NIC is down.
@@ -186,13 +183,24 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a.Reset()
 }
 
-// refuse rejects the connection requests in refused, and answers the SIDR requests in unanswered.
+// refusal is a connection request that the engine rejects itself for the reason why or, if status is
+// not 0, a SIDR request that it answers itself with this status.
+type refusal struct {
+	id     mad.CommID
+	why    cm.Refusal
+	status mad.SIDRStatus
+}
+
+// refuse refuses the requests in refused.
 func (g *GSI) refuse(now clock.Time) {
-	for _, r := range g.refused {
-		_ = g.m.Reject(now, r.id, r.why, &g.acts) // cannot fail: the machine has just reported the request
+	for _, r := range g.refused { // no call can fail: the machine has just reported the request
+		if r.status != 0 {
+			_ = g.m.Answer(now, r.id, mad.SIDRRep{Status: r.status}, &g.acts)
+		} else {
+			_ = g.m.Reject(now, r.id, r.why, &g.acts)
+		}
 	}
 	g.refused = g.refused[:0]
-	g.refuseAsks(now)
 }
 
 // note handles an event of the connection manager: it makes the record (CMConn) of a new
@@ -231,12 +239,6 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	c.changed()
 }
 
-// refusedRequest is a request that the engine rejects itself at the end of the current step.
-type refusedRequest struct {
-	id  mad.CommID
-	why cm.Refusal
-}
-
 // request makes the record (CMConn) of a connection that a peer requests. If the request must be
 // refused, it adds it to g.refused instead.
 func (g *GSI) request(ev *cm.Event) {
@@ -250,7 +252,7 @@ func (g *GSI) request(ev *cm.Event) {
 		why, ok = l.admit(c)
 	}
 	if !ok {
-		g.refused = append(g.refused, refusedRequest{ev.Conn, why})
+		g.refused = append(g.refused, refusal{id: ev.Conn, why: why})
 		return
 	}
 	g.conns[ev.Conn] = c

@@ -175,13 +175,19 @@ func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *
 	// previous connection of this queue pair.
 	g.endGone(now)
 	id, err := g.m.Connect(now, 0, local, peer, req, &g.acts)
+	return g.begun(now, &CMConn{ID: id, Local: local, Peer: peer, qp: qp}, err, out)
+}
+
+// begun ends the step in which the connection manager has sent the first message for c. With an
+// error it has sent none, and begun returns the error instead of c.
+func (g *GSI) begun(now clock.Time, c *CMConn, err error, out *packetio.Batch) (*CMConn, error) {
+	if err == nil {
+		g.conns[c.ID] = c
+	}
+	g.carryOut(now, out)
 	if err != nil {
-		g.carryOut(now, out)
 		return nil, err
 	}
-	c := &CMConn{ID: id, Local: local, Peer: peer, qp: qp}
-	g.conns[id] = c
-	g.carryOut(now, out)
 	g.e.drainLoop(now, out)
 	return c, nil
 }

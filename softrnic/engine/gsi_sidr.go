@@ -35,15 +35,7 @@ func (g *GSI) Resolve(now clock.Time, local, peer netip.Addr, req mad.SIDRReq, o
 		return nil, err
 	}
 	id, err := g.m.Resolve(now, 0, local, peer, req, &g.acts)
-	if err != nil {
-		g.carryOut(now, out)
-		return nil, err
-	}
-	c := &CMConn{ID: id, Local: local, Peer: peer}
-	g.conns[id] = c
-	g.carryOut(now, out)
-	g.e.drainLoop(now, out)
-	return c, nil
+	return g.begun(now, &CMConn{ID: id, Local: local, Peer: peer}, err, out)
 }
 
 // Answer sends the answer to a peer's SIDR request. cm.Machine.Answer says what rep must contain.
@@ -52,32 +44,18 @@ func (g *GSI) Answer(now clock.Time, c *CMConn, rep mad.SIDRRep, out *packetio.B
 }
 
 // asked makes the record (CMConn) of a SIDR request that has arrived from a peer. If the request
-// must be refused, it adds it to g.unanswered instead.
+// must be refused, it adds it to g.refused instead.
 func (g *GSI) asked(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	ask, _ := ev.Message.(*mad.SIDRReq)
-	if _, member := verbs.PKeyIndex(g.e.cfg.PKeys, ask.PKey); !member || l == nil || !l.datagrams {
-		g.unanswered = append(g.unanswered, refusedAsk{ev.Conn, mad.SIDRUnsupported})
-		return
-	}
 	c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Ask: ask}
-	if _, ok := l.admit(c); !ok {
-		g.unanswered = append(g.unanswered, refusedAsk{ev.Conn, mad.SIDRNoQP})
-		return
+	status := mad.SIDRUnsupported
+	if _, member := verbs.PKeyIndex(g.e.cfg.PKeys, ask.PKey); member && l != nil && l.datagrams {
+		if _, ok := l.admit(c); ok {
+			g.conns[ev.Conn] = c
+			return
+		}
+		status = mad.SIDRNoQP
 	}
-	g.conns[ev.Conn] = c
-}
-
-// refusedAsk is a SIDR request that the engine answers itself at the end of the current step.
-type refusedAsk struct {
-	id     mad.CommID
-	status mad.SIDRStatus
-}
-
-// refuseAsks answers the SIDR requests in unanswered.
-func (g *GSI) refuseAsks(now clock.Time) {
-	for _, r := range g.unanswered {
-		_ = g.m.Answer(now, r.id, mad.SIDRRep{Status: r.status}, &g.acts) // cannot fail: the machine has just reported the request
-	}
-	g.unanswered = g.unanswered[:0]
+	g.refused = append(g.refused, refusal{id: ev.Conn, status: status})
 }
