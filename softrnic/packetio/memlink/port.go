@@ -180,7 +180,7 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	}
 	var packets, bytes uint64
 	for i := range b.Frames {
-		packets += uint64(packetsOf(&b.Frames[i]))
+		packets += uint64(b.Frames[i].Packets())
 		bytes += uint64(len(b.Frames[i].Data))
 	}
 	if p.down.Load() {
@@ -269,7 +269,7 @@ func (p *Port) put(j *joint, frames []packetio.Frame, limit int) (n, length int,
 		j.fault()
 		return 1, length, false
 	case mem == nil:
-		j.tx.drop(packetsOf(f))
+		j.tx.drop(f.Packets())
 	default:
 		copy(mem, f.Data)
 		j.tx.commit(offset, length, f)
@@ -319,18 +319,9 @@ func (p *Port) takes(f *packetio.Frame) bool {
 	return n <= limit
 }
 
-// packetsOf returns the number of packets of f. The super-frame of a kernel's TCP counts as one
-// packet, because the port does not parse its headers.
-func packetsOf(f *packetio.Frame) int {
-	if f.SegSize <= 0 {
-		return 1
-	}
-	return f.Packets()
-}
-
 func packetsIn(frames []packetio.Frame) (n uint64) {
 	for i := range frames {
-		n += uint64(packetsOf(&frames[i]))
+		n += uint64(frames[i].Packets())
 	}
 	return n
 }

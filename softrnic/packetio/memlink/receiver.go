@@ -68,7 +68,7 @@ func (r *receiver) untaken() (packets uint64) {
 		}
 		buf = append(buf[:0], r.mem[offData+offset:][:length]...)
 		f.Data = buf
-		packets += uint64(packetsOf(&f))
+		packets += uint64(f.Packets())
 	}
 	return packets
 }
