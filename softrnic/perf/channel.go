@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -112,8 +113,8 @@ func (c *channel) connect(cfg *Config, p *plan) error {
 // release destroys the local objects, in the reverse order of their creation.
 func (c *channel) release() error {
 	var err error
-	for i := len(c.undo) - 1; i >= 0; i-- {
-		err = errors.Join(err, c.undo[i]())
+	for _, f := range slices.Backward(c.undo) {
+		err = errors.Join(err, f())
 	}
 	c.undo = nil
 	return err

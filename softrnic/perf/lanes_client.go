@@ -73,12 +73,11 @@ func planLanes(c *Config) plan {
 }
 
 // runLanes makes the lanes and runs the test on them.
-func (s *session) runLanes(c *Config, l lanes, slots int, res *Result) (err error) {
+func (s *session) runLanes(c *Config, l lanes, slots int, res *Result) error {
 	f := &laneClient{session: s, lanes: l, index: make(map[wire.QPN]int), posted: make([]int, l.n), done: make([]int, l.n), credits: credits{total: c.receives() * l.n}, words: slots * c.Size}
 	if most := int(s.ctx.Device().ActiveMTU); l.kind == ConnUD && c.Size > most {
 		return fmt.Errorf("a datagram of %d bytes: this link holds %d at most", c.Size, most)
 	}
-	defer func() { err = errors.Join(err, f.destroy()) }()
 	if err := f.open(); err != nil {
 		return err
 	}
@@ -88,7 +87,8 @@ func (s *session) runLanes(c *Config, l lanes, slots int, res *Result) (err erro
 	return f.bandwidth(c, slots, res)
 }
 
-// open makes the lanes, exchanges tables with the server and waits until the server is ready.
+// open makes the lanes, exchanges tables with the server and waits until the server is ready. The
+// channel destroys the lanes at its end.
 func (f *laneClient) open() error {
 	gid := verbs.GIDOf(f.to)
 	p := f.cfg.params()
@@ -99,12 +99,14 @@ func (f *laneClient) open() error {
 	if f.laneCQ, err = f.ctx.CreateCQ(f.n * (f.cfg.Depth + 1)); err != nil {
 		return err
 	}
+	f.undo = append(f.undo, f.laneCQ.Destroy)
 	answer := make([]uint64, f.n)
 	for i := range f.n {
 		qp, err := f.pd.CreateQP(verbs.QPInit{Type: laneTypes[f.kind], SendCQ: f.laneCQ, RecvCQ: f.rcq, MaxSendWR: f.cfg.Depth + 1, MaxRecvWR: 2, MaxSGE: 1, MaxInline: f.cfg.Inline})
 		if err != nil {
 			return err
 		}
+		f.undo = append(f.undo, qp.Destroy)
 		f.qps = append(f.qps, qp)
 		f.index[qp.QPN()] = i
 		own, err := rdmacm.LocalEndpoint(f.ctx, qp, f.to, p)
@@ -120,6 +122,7 @@ func (f *laneClient) open() error {
 			if f.ah, err = addressOf(f.ctx, f.pd, gid, own.GID); err != nil {
 				return err
 			}
+			f.undo = append(f.undo, f.ah.Destroy)
 		}
 		answer[i] = laneEnd{own.QPN, own.PSN, own.MTU}.pack()
 	}
@@ -129,21 +132,6 @@ func (f *laneClient) open() error {
 		}
 	}
 	return f.awaitReport(reportReady, 1)
-}
-
-// destroy destroys the lanes.
-func (f *laneClient) destroy() error {
-	var err error
-	for _, qp := range f.qps {
-		err = errors.Join(err, qp.Destroy())
-	}
-	if f.ah != nil {
-		err = errors.Join(err, f.ah.Destroy())
-	}
-	if f.laneCQ != nil {
-		err = errors.Join(err, f.laneCQ.Destroy())
-	}
-	return err
 }
 
 // readTable READs the attributes of the server's lanes.
@@ -360,14 +348,7 @@ func (f *laneClient) judgeReport(res *Result) error {
 	if err != nil {
 		return err
 	}
-	if bad := word(&rep, reportBad); bad != 0 {
-		return fmt.Errorf("verification failed: the server found %d messages wrong, the first is send %d at byte %d",
-			bad, word(&rep, reportBadMsg), word(&rep, reportBadByte))
-	}
-	if f.cfg.Verify {
-		res.Verified += word(&rep, reportBytes)
-	}
-	return nil
+	return f.judge(&rep, "", res)
 }
 
 // pingPong does the work of session.pingPong over the only lane of the test.

@@ -140,25 +140,14 @@ func (s *laneServer) post(qp verbs.QP, slot int) error {
 
 // serve receives messages until the connection ends or the client has been silent for too long.
 func (s *laneServer) serve() error {
-	for {
-		n, err := s.CQ.Poll(s.wcs[:])
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			if err := s.CQ.Wait(s.rt.Now().Add(idleLimit)); err != nil {
+	return s.loop(func(wcs []verbs.WC) error {
+		for i := range wcs {
+			if err := s.one(&wcs[i]); err != nil {
 				return err
 			}
 		}
-		for i := range s.wcs[:n] {
-			if err := s.one(&s.wcs[i]); err != nil {
-				return err
-			}
-		}
-		if err := s.report.Store64(reportCount, s.count); err != nil {
-			return err
-		}
-	}
+		return s.report.Store64(reportCount, s.count)
+	})
 }
 
 // one handles one completion: of a receive, or of the send that echoes a message.

@@ -1,6 +1,9 @@
 package perf
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // Pattern generates the content of messages from a seed: each 64-bit word is a function of the
 // message's number and of the word's position in it.
@@ -38,7 +41,7 @@ func (p Pattern) Check(b []byte, msg uint64) int {
 	n := len(b)
 	for len(b) >= 8 {
 		if got := binary.LittleEndian.Uint64(b); got != w {
-			return n - len(b) + firstByte(got^w)
+			return n - len(b) + bits.TrailingZeros64(got^w)/8
 		}
 		w += patternStep
 		b = b[8:]
@@ -49,13 +52,4 @@ func (p Pattern) Check(b []byte, msg uint64) int {
 		}
 	}
 	return -1
-}
-
-// firstByte returns the index of the lowest byte of x that is not zero.
-func firstByte(x uint64) int {
-	i := 0
-	for ; i < 7 && byte(x) == 0; i++ {
-		x >>= 8
-	}
-	return i
 }

@@ -96,12 +96,18 @@ func (s *session) checkReport(n int, res *Result) error {
 	if got := word(&rep, reportCount); got != uint64(n) {
 		return fmt.Errorf("verification failed: the server received %d messages, %d were sent: one was delivered twice", got, n)
 	}
-	if bad := word(&rep, reportBad); bad != 0 {
-		return fmt.Errorf("verification failed: the server found %d of %d messages wrong, the first is send %d at byte %d",
-			bad, n, word(&rep, reportBadMsg), word(&rep, reportBadByte))
+	return s.judge(&rep, fmt.Sprintf("of %d ", n), res)
+}
+
+// judge returns an error if the server has reported messages with wrong bytes. Otherwise it counts
+// the verified bytes in res. of is "of N " if the server has received N messages, or "".
+func (s *session) judge(rep *[reportSize]byte, of string, res *Result) error {
+	if bad := word(rep, reportBad); bad != 0 {
+		return fmt.Errorf("verification failed: the server found %d %smessages wrong, the first is send %d at byte %d",
+			bad, of, word(rep, reportBadMsg), word(rep, reportBadByte))
 	}
 	if s.cfg.Verify {
-		res.Verified += word(&rep, reportBytes)
+		res.Verified += word(rep, reportBytes)
 	}
 	return nil
 }

@@ -40,18 +40,21 @@ func (m *sink) serve() error {
 	if err := m.report.Store64(reportReady, 1); err != nil {
 		return err
 	}
+	return m.loop(m.take)
+}
+
+// loop passes completions to take until take fails, or the client has sent nothing for idleLimit.
+func (m *sink) loop(take func(wcs []verbs.WC) error) error {
 	for {
 		n, err := m.CQ.Poll(m.wcs[:])
+		switch {
+		case err != nil:
+		case n == 0:
+			err = m.CQ.Wait(m.rt.Now().Add(idleLimit))
+		default:
+			err = take(m.wcs[:n])
+		}
 		if err != nil {
-			return err
-		}
-		if n == 0 {
-			if err := m.CQ.Wait(m.rt.Now().Add(idleLimit)); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := m.take(m.wcs[:n]); err != nil {
 			return err
 		}
 	}
