@@ -171,32 +171,50 @@ func (p *pingpongRun) both(ctx verbs.Context, conn io.ReadWriter, r *Result) err
 			return err
 		}
 	}
-	if err := p.meet(ctx, conn, r); err != nil {
-		return err
-	}
-	return p.measure(p.rt, r, p.play)
-}
-
-// meet exchanges places (see place) and connects the queue pair.
-func (p *pingpongRun) meet(ctx verbs.Context, conn io.ReadWriter, r *Result) error {
 	our := place{QPN: p.qp.QPN(), PSN: wire.PSN(p.rt.Rand().Uint32() & 0xffffff)}
 	source, err := announced(ctx, p.Source)
 	if err != nil {
 		return err
 	}
 	our.GID = ctx.Device().GIDs[source]
-	return p.exchange(conn, our.AppendTo(nil), func(heard []byte) error {
-		var their place
-		if err := their.Parse(heard); err != nil {
-			return err
+	err = p.meet(conn, []place{our}, 1, source, func(_ int, l link) error {
+		r.QPN, r.PeerQPN = uint32(our.QPN), uint32(l.qpn)
+		return p.connect(l)
+	})
+	if err != nil {
+		return err
+	}
+	return p.measure(p.rt, r, p.play)
+}
+
+// meet exchanges n places with the peer (see place), of which the first are those in our and the
+// others empty. It calls connect with the link of each of our places to the peer's place.
+func (p *rally) meet(conn io.ReadWriter, our []place, n, source int, connect func(i int, l link) error) error {
+	var text []byte
+	for i := range n {
+		var own place
+		if i < len(our) {
+			own = our[i]
 		}
-		if err := noAddress(their.GID); err != nil {
-			return err
+		text = own.AppendTo(text)
+	}
+	return p.exchange(conn, text, func(heard []byte) error {
+		for i := range our {
+			var their place
+			if err := their.Parse(heard[i*placeLen : (i+1)*placeLen]); err != nil {
+				return err
+			}
+			if err := noAddress(their.GID); err != nil {
+				return err
+			}
+			l := link{
+				to: verbs.AHAttr{DestGID: their.GID, SourceGID: source}, qpn: their.QPN, theirPSN: their.PSN, ourPSN: our[i].PSN, mtu: verbs.MTU(p.MTU),
+			}
+			if err := connect(i, l); err != nil {
+				return err
+			}
 		}
-		r.QPN, r.PeerQPN = uint32(our.QPN), uint32(their.QPN)
-		return p.connect(link{
-			to: verbs.AHAttr{DestGID: their.GID, SourceGID: source}, qpn: their.QPN, theirPSN: their.PSN, ourPSN: our.PSN, mtu: verbs.MTU(p.MTU),
-		})
+		return nil
 	})
 }
 

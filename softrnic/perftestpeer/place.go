@@ -3,6 +3,7 @@ package perftestpeer
 import (
 	"encoding/hex"
 	"fmt"
+	"strconv"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -46,20 +47,10 @@ func (p *place) Parse(b []byte) error {
 }
 
 // digits parses a hexadecimal number of at most 16 digits.
-func digits(b []byte) (v uint64, err error) {
-	for _, c := range b {
-		var d byte
-		switch {
-		case c >= '0' && c <= '9':
-			d = c - '0'
-		case c >= 'a' && c <= 'f':
-			d = c - 'a' + 10
-		case c >= 'A' && c <= 'F':
-			d = c - 'A' + 10
-		default:
-			return 0, fmt.Errorf("%w: %q is no hexadecimal number", ErrFormat, b)
-		}
-		v = v<<4 | uint64(d)
+func digits(b []byte) (uint64, error) {
+	v, err := strconv.ParseUint(string(b), 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %q is no hexadecimal number", ErrFormat, b)
 	}
 	return v, nil
 }

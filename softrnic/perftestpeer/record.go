@@ -31,8 +31,8 @@ func (r *record) AppendTo(b []byte) []byte {
 	return fmt.Appendf(b, "%08x:\x00", 0)
 }
 
-// recordFields are the lengths of the numbers in front of the GID.
-var recordFields = [...]int{4, 4, 6, 6, 8, 16}
+// recordFields are the lengths of the numbers of a record, of which 16 are the bytes of the GID.
+var recordFields = [...]int{4, 4, 6, 6, 8, 16, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 8}
 
 // Parse parses a record.
 func (r *record) Parse(b []byte) error {
@@ -40,31 +40,21 @@ func (r *record) Parse(b []byte) error {
 		return fmt.Errorf("%w: want a record of %d bytes, got %q", ErrFormat, recordLen, b[:min(len(b), recordLen)])
 	}
 	at := 0
-	next := func(n int) (uint64, error) {
-		v, err := digits(b[at : at+n])
-		if err == nil && b[at+n] != ':' {
-			err = fmt.Errorf("%w: no colon at byte %d of %q", ErrFormat, at+n, b)
-		}
-		at += n + 1
-		return v, err
-	}
 	var n [len(recordFields)]uint64
-	var gid verbs.GID
-	var err error
 	for i, f := range recordFields {
-		if n[i], err = next(f); err != nil {
-			return err
+		v, err := digits(b[at : at+f])
+		if err == nil && b[at+f] != ':' {
+			err = fmt.Errorf("%w: no colon at byte %d of %q", ErrFormat, at+f, b)
 		}
-	}
-	for i := range gid {
-		v, err := next(2)
 		if err != nil {
 			return err
 		}
-		gid[i] = byte(v)
+		n[i] = v
+		at += f + 1
 	}
-	if _, err := next(8); err != nil {
-		return err
+	var gid verbs.GID
+	for i := range gid {
+		gid[i] = byte(n[6+i])
 	}
 	*r = record{Outs: uint16(n[1]), QPN: wire.QPN(n[2]), PSN: wire.PSN(n[3]), RKey: uint32(n[4]), VAddr: n[5], GID: gid}
 	return nil

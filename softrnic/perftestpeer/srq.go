@@ -50,7 +50,11 @@ func (p Pingpong) runSRQ(ctx verbs.Context, conn io.ReadWriter) (r Result, err e
 	if err = s.prepare(ctx); err != nil {
 		return r, err
 	}
-	if err = s.meet(ctx, conn); err != nil {
+	source, err := announced(ctx, s.Source)
+	if err != nil {
+		return r, err
+	}
+	if err = s.meet(conn, s.our, srqPlaces, source, func(i int, l link) error { return l.up(s.qps[i]) }); err != nil {
 		return r, err
 	}
 	r.QPN = uint32(s.our[0].QPN)
@@ -87,43 +91,6 @@ func (s *srqRun) prepare(ctx verbs.Context) (err error) {
 		s.qps, s.byQP[qp.QPN()] = append(s.qps, q), q
 		s.our = append(s.our, place{QPN: qp.QPN(), PSN: wire.PSN(s.rt.Rand().Uint32() & 0xffffff), GID: ctx.Device().GIDs[gid]})
 		if err := qp.ToInit(verbs.ToInit{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// meet exchanges all places and connects the queue pairs; unused places are empty.
-func (s *srqRun) meet(ctx verbs.Context, conn io.ReadWriter) error {
-	var text []byte
-	for i := range srqPlaces {
-		if i < len(s.our) {
-			text = s.our[i].AppendTo(text)
-		} else {
-			text = (&place{}).AppendTo(text)
-		}
-	}
-	return s.exchange(conn, text, func(heard []byte) error { return s.connect(ctx, heard) })
-}
-
-// connect moves all queue pairs to RTS.
-func (s *srqRun) connect(ctx verbs.Context, text []byte) error {
-	gid, err := announced(ctx, s.Source)
-	if err != nil {
-		return err
-	}
-	for i, q := range s.qps {
-		var p place
-		if err := p.Parse(text[i*placeLen : (i+1)*placeLen]); err != nil {
-			return err
-		}
-		if err := noAddress(p.GID); err != nil {
-			return err
-		}
-		l := link{
-			to: verbs.AHAttr{DestGID: p.GID, SourceGID: gid}, qpn: p.QPN, theirPSN: p.PSN, ourPSN: s.our[i].PSN, mtu: verbs.MTU(s.MTU),
-		}
-		if err := l.up(q); err != nil {
 			return err
 		}
 	}
