@@ -111,16 +111,11 @@ func (c *Copied) statistics(body []byte, lost map[uint32]uint64) {
 		return
 	}
 	id := binary.LittleEndian.Uint32(body)
-	for o := body[fixed:]; len(o) >= optHeaderLen; {
-		code, n := binary.LittleEndian.Uint16(o), int(binary.LittleEndian.Uint16(o[2:]))
-		if code == optEnd || optHeaderLen+pad4(n) > len(o) {
-			return
-		}
-		if code == optDropped && n == 8 && len(lost) < maxInterfaces {
-			v := binary.LittleEndian.Uint64(o[optHeaderLen:])
+	_ = options(body[fixed:], binary.LittleEndian, func(code uint16, value []byte) { // ends at a broken option
+		if code == optDropped && len(value) == 8 && len(lost) < maxInterfaces {
+			v := binary.LittleEndian.Uint64(value)
 			c.Lost += v - lost[id]
 			lost[id] = v
 		}
-		o = o[optHeaderLen+pad4(n):]
-	}
+	})
 }

@@ -1,9 +1,6 @@
 package pcapng
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "encoding/binary"
 
 const blockStatistics uint32 = 5
 
@@ -17,19 +14,10 @@ const (
 // many of them are not in this file because its writer could not keep up. An empty comment is left
 // out. Only the last such block of an interface counts.
 func (w *Writer) WriteStatistics(id int, unixNanos int64, received, dropped uint64, comment string) error {
-	switch {
-	case w.err != nil:
-		return w.err
-	case id < 0 || id >= w.interfaces:
-		return fmt.Errorf("interface %d: %w", id, ErrNoInterface)
-	case len(comment) > maxComment:
-		return fmt.Errorf("comment of %d bytes: %w", len(comment), ErrTooLong)
+	start, err := w.about(blockStatistics, id, unixNanos, comment)
+	if err != nil {
+		return err
 	}
-	ticks := uint64(max(unixNanos, 0))
-	start := w.begin(blockStatistics)
-	w.u32(uint32(id))
-	w.u32(uint32(ticks >> 32))
-	w.u32(uint32(ticks))
 	var number [8]byte
 	binary.LittleEndian.PutUint64(number[:], received)
 	w.option(optReceived, string(number[:]))

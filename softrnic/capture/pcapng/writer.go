@@ -73,21 +73,13 @@ func (w *Writer) WritePacket(id int, unixNanos int64, data []byte, comment strin
 // WriteTruncated is WritePacket for a packet that was not captured completely: data has its first
 // bytes, length is its original length.
 func (w *Writer) WriteTruncated(id int, unixNanos int64, data []byte, length int, comment string) error {
-	switch {
-	case w.err != nil:
-		return w.err
-	case id < 0 || id >= w.interfaces:
-		return fmt.Errorf("interface %d: %w", id, ErrNoInterface)
-	case len(data) > MaxPacket:
+	if w.err == nil && len(data) > MaxPacket {
 		return fmt.Errorf("packet of %d bytes: %w", len(data), ErrTooLong)
-	case len(comment) > maxComment:
-		return fmt.Errorf("comment of %d bytes: %w", len(comment), ErrTooLong)
 	}
-	ticks := uint64(max(unixNanos, 0))
-	start := w.begin(blockEnhanced)
-	w.u32(uint32(id))
-	w.u32(uint32(ticks >> 32))
-	w.u32(uint32(ticks))
+	start, err := w.about(blockEnhanced, id, unixNanos, comment)
+	if err != nil {
+		return err
+	}
 	w.u32(uint32(len(data)))
 	w.u32(uint32(max(length, len(data))))
 	w.buf = append(w.buf, data...)
@@ -98,6 +90,25 @@ func (w *Writer) WriteTruncated(id int, unixNanos int64, data []byte, length int
 	}
 	w.end(start)
 	return w.flushIfFull()
+}
+
+// about begins a block about interface id, with a time. It returns an error if the block cannot be
+// written, or cannot have the comment.
+func (w *Writer) about(kind uint32, id int, unixNanos int64, comment string) (start int, err error) {
+	switch {
+	case w.err != nil:
+		return 0, w.err
+	case id < 0 || id >= w.interfaces:
+		return 0, fmt.Errorf("interface %d: %w", id, ErrNoInterface)
+	case len(comment) > maxComment:
+		return 0, fmt.Errorf("comment of %d bytes: %w", len(comment), ErrTooLong)
+	}
+	ticks := uint64(max(unixNanos, 0))
+	start = w.begin(kind)
+	w.u32(uint32(id))
+	w.u32(uint32(ticks >> 32))
+	w.u32(uint32(ticks))
+	return start, nil
 }
 
 // Flush writes all collected blocks to the io.Writer.
