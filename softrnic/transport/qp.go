@@ -73,26 +73,34 @@ func (c Config) withDefaults() (Config, error) {
 	if c.SendCQ == nil || c.RecvCQ == nil {
 		return fail(verbs.ErrInvalid, "set SendCQ and RecvCQ")
 	}
-	for _, f := range []struct {
-		name     string
-		v        *int
-		def, max int
-	}{
+	err := fill("create qp", []sizeAttr{
 		{"MaxSendWR", &c.MaxSendWR, 128, maxWR},
 		{"MaxRecvWR", &c.MaxRecvWR, 128, maxWR},
 		{"MaxSGE", &c.MaxSGE, 4, maxSGEs},
 		{"MaxInline", &c.MaxInline, 256, maxInline},
 		{"Window", &c.Window, 128, maxWindow},
 		{"AckEvery", &c.AckEvery, 32, maxWindow},
-	} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
+	})
+	return c, err
+}
+
+// sizeAttr is an attribute that is a size: its name, its value, its default and its largest value.
+type sizeAttr struct {
+	name     string
+	v        *int
+	def, max int
+}
+
+// fill replaces zeros by defaults. It returns an error of operation op for the first value that is
+// out of its range.
+func fill(op string, attrs []sizeAttr) error {
+	for _, f := range attrs {
+		*f.v = cmp.Or(*f.v, f.def)
 		if *f.v < 1 || *f.v > f.max {
-			return fail(verbs.ErrInvalid, "%s is %d; choose 1 to %d", f.name, *f.v, f.max)
+			return verbs.Errorf(op, verbs.ErrInvalid, "%s is %d; choose 1 to %d", f.name, *f.v, f.max)
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // QP is one queue pair: its state machine and its parts. The parts send requests, handle responses,

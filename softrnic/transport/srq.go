@@ -21,20 +21,9 @@ type SRQ struct {
 // NewSRQ returns an empty queue. Its receives name memory of pd. The caller chooses id, which
 // asynchronous events carry.
 func NewSRQ(id uint32, pd mem.PD, init verbs.SRQInit) (*SRQ, error) {
-	for _, f := range []struct {
-		name     string
-		v        *int
-		def, max int
-	}{
-		{"MaxWR", &init.MaxWR, 128, maxWR},
-		{"MaxSGE", &init.MaxSGE, 4, maxSGEs},
-	} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-		if *f.v < 1 || *f.v > f.max {
-			return nil, verbs.Errorf("create SRQ", verbs.ErrInvalid, "%s is %d; choose 1 to %d", f.name, *f.v, f.max)
-		}
+	err := fill("create SRQ", []sizeAttr{{"MaxWR", &init.MaxWR, 128, maxWR}, {"MaxSGE", &init.MaxSGE, 4, maxSGEs}})
+	if err != nil {
+		return nil, err
 	}
 	return &SRQ{id: id, pd: pd, rq: newRecvQueue(init.MaxWR, init.MaxSGE)}, nil
 }
