@@ -91,27 +91,31 @@ const (
 	maxGIDs = 64
 )
 
+// limit is a field of Limits: its name, its value and its default.
+type limit struct {
+	name  string
+	value *int
+	def   int
+}
+
+// table returns all fields of l.
+func (l *Limits) table() []limit {
+	return []limit{
+		{"PDs", &l.PDs, 1024}, {"MRs", &l.MRs, 65536}, {"CQs", &l.CQs, 16384}, {"QPs", &l.QPs, 16384}, {"AHs", &l.AHs, 65536},
+		{"SRQs", &l.SRQs, 4096}, {"CQE", &l.CQE, 1 << 20}, {"QPWR", &l.QPWR, 16384}, {"SGE", &l.SGE, 32}, {"Inline", &l.Inline, 1024},
+		{"RdAtomic", &l.RdAtomic, 128}, {"Attachments", &l.Attachments, 4096}, {"GroupQPs", &l.GroupQPs, 64},
+		{"AsyncEvents", &l.AsyncEvents, 256}, {"DeviceMemory", &l.DeviceMemory, 256 << 10},
+	}
+}
+
 func (c Config) withDefaults() Config {
 	c.LinkMTU = cmp.Or(c.LinkMTU, defaultLinkMTU)
 	if len(c.PKeys) == 0 {
 		c.PKeys = []uint16{wire.DefaultPKey}
 	}
-	l := &c.Limits
-	l.PDs = cmp.Or(l.PDs, 1024)
-	l.MRs = cmp.Or(l.MRs, 65536)
-	l.CQs = cmp.Or(l.CQs, 16384)
-	l.QPs = cmp.Or(l.QPs, 16384)
-	l.AHs = cmp.Or(l.AHs, 65536)
-	l.SRQs = cmp.Or(l.SRQs, 4096)
-	l.CQE = cmp.Or(l.CQE, 1<<20)
-	l.QPWR = cmp.Or(l.QPWR, 16384)
-	l.SGE = cmp.Or(l.SGE, 32)
-	l.Inline = cmp.Or(l.Inline, 1024)
-	l.RdAtomic = cmp.Or(l.RdAtomic, 128)
-	l.Attachments = cmp.Or(l.Attachments, 4096)
-	l.GroupQPs = cmp.Or(l.GroupQPs, 64)
-	l.AsyncEvents = cmp.Or(l.AsyncEvents, 256)
-	l.DeviceMemory = cmp.Or(l.DeviceMemory, 256<<10)
+	for _, l := range c.Limits.table() {
+		*l.value = cmp.Or(*l.value, l.def)
+	}
 	return c
 }
 
@@ -135,13 +139,9 @@ func (c Config) Validate() error {
 	if err := validPKeys(c.PKeys); err != nil {
 		return err
 	}
-	l := c.Limits
-	for name, v := range map[string]int{
-		"PDs": l.PDs, "MRs": l.MRs, "CQs": l.CQs, "QPs": l.QPs, "AHs": l.AHs, "SRQs": l.SRQs, "CQE": l.CQE, "QPWR": l.QPWR,
-		"SGE": l.SGE, "Inline": l.Inline, "RdAtomic": l.RdAtomic, "Attachments": l.Attachments, "GroupQPs": l.GroupQPs, "AsyncEvents": l.AsyncEvents, "DeviceMemory": l.DeviceMemory,
-	} {
-		if v < 0 {
-			return fmt.Errorf("engine config: limit %s is %d; it cannot be negative", name, v)
+	for _, l := range c.Limits.table() {
+		if *l.value < 0 {
+			return fmt.Errorf("engine config: limit %s is %d; it cannot be negative", l.name, *l.value)
 		}
 	}
 	return nil
