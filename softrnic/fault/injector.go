@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -96,12 +97,8 @@ func (in *Injector) Add(now clock.Time, r Rule) bool {
 	if r.Link != in.link || r.Kind == Tear || (r.Dir != in.dir && r.Dir != Both && r.Dir != "") {
 		return false
 	}
-	seed := in.seed
-	if r.Seed != 0 {
-		seed = r.Seed
-	}
 	s := &ruleState{rule: r, match: newMatcher(r.Match), until: clock.Never}
-	s.stream = hashString(hashString(hashString(mix(seed+golden), in.link), string(in.dir)), r.ID)
+	s.stream = hashString(hashString(hashString(mix(cmp.Or(r.Seed, in.seed)+golden), in.link), string(in.dir)), r.ID)
 	s.seen.bound = maxTracked
 	if r.For > 0 {
 		s.until = now.Add(r.For)
@@ -210,11 +207,7 @@ func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict
 	case Delay:
 		out.Delay += jittered(s.rule.Delay, s.rule.Jitter, draw(s.stream, pos+laneAmount))
 	case Reorder:
-		if s.rule.Delay > 0 {
-			out.Delay += s.rule.Delay
-		} else {
-			out.Delay += defaultReorder
-		}
+		out.Delay += cmp.Or(s.rule.Delay, defaultReorder)
 	case Corrupt:
 		if out.Corrupt || len(frame) <= ethLen {
 			return false

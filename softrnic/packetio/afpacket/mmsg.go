@@ -20,8 +20,7 @@ type mmsghdr struct {
 // mmsgReceiver receives with recvmmsg: it is the fallback if the kernel refuses a ring. Each call
 // is a system call, even if there is no frame.
 type mmsgReceiver struct {
-	fd   int
-	mem  []byte
+	*longFrames
 	ctl  [longCount][auxSpace]byte
 	iov  [longCount]unix.Iovec
 	hdrs [longCount]mmsghdr
@@ -34,13 +33,13 @@ func newMmsgReceiver(fd int) (*mmsgReceiver, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1); err != nil {
 		return nil, fmt.Errorf("PACKET_AUXDATA: %w", err)
 	}
-	mem, err := unix.Mmap(-1, 0, longCount*longSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	long, err := newLongFrames(fd)
 	if err != nil {
-		return nil, fmt.Errorf("map receive buffers: %w", err)
+		return nil, err
 	}
-	r := &mmsgReceiver{fd: fd, mem: mem}
+	r := &mmsgReceiver{longFrames: long}
 	for i := range r.hdrs {
-		r.iov[i].Base = &mem[i*longSize+longHead-vnetLen]
+		r.iov[i].Base = &r.mem[i*longSize+longHead-vnetLen]
 		r.iov[i].SetLen(longSize - longHead + vnetLen)
 		r.hdrs[i].hdr.Iov = &r.iov[i]
 		r.hdrs[i].hdr.SetIovlen(1)
@@ -101,8 +100,4 @@ func auxTag(ctl []byte) (tpid, tci uint16, ok bool) {
 		tpid = binary.NativeEndian.Uint16(ctl[data+18:])
 	}
 	return tpid, tci, true
-}
-
-func (r *mmsgReceiver) close() {
-	_ = unix.Madvise(r.mem, unix.MADV_DONTNEED) // returns the pages to the kernel; the range stays valid
 }
