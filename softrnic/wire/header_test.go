@@ -247,7 +247,8 @@ func TestPSN(t *testing.T) {
 func TestHexDigits(t *testing.T) {
 	const digits = "0123456789abcdefABCDEF"
 	for c := range 256 {
-		v, ok := hexDigit(byte(c))
+		m, err := ParseMAC("0" + string([]byte{byte(c)}) + ":00:00:00:00:00")
+		v, ok := m[0], err == nil
 		i := strings.IndexByte(digits, byte(c))
 		want := i
 		if i > 15 {

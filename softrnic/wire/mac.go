@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 )
@@ -19,15 +20,7 @@ func (m MAC) IsMulticast() bool { return m[0]&1 != 0 }
 
 // String returns six pairs of hex digits with colons.
 func (m MAC) String() string {
-	const digits = "0123456789abcdef"
-	var b [17]byte
-	for i, x := range m {
-		if i > 0 {
-			b[3*i-1] = ':'
-		}
-		b[3*i], b[3*i+1] = digits[x>>4], digits[x&15]
-	}
-	return string(b[:])
+	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
 // ParseMAC parses a text as String returns it. Upper and lower case are the same, and '-' may stand
@@ -38,26 +31,12 @@ func ParseMAC(s string) (MAC, error) {
 		return MAC{}, fmt.Errorf("%q: %w", s, ErrMAC)
 	}
 	for i := range m {
-		hi, ok1 := hexDigit(s[3*i])
-		lo, ok2 := hexDigit(s[3*i+1])
-		if !ok1 || !ok2 || (i > 0 && s[3*i-1] != ':' && s[3*i-1] != '-') {
+		_, err := hex.Decode(m[i:i+1], []byte(s[3*i:3*i+2]))
+		if err != nil || (i > 0 && s[3*i-1] != ':' && s[3*i-1] != '-') {
 			return MAC{}, fmt.Errorf("%q: %w", s, ErrMAC)
 		}
-		m[i] = hi<<4 | lo
 	}
 	return m, nil
-}
-
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10, true
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
 }
 
 // MarshalText returns the text of String, for JSON and YAML.

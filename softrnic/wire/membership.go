@@ -111,18 +111,15 @@ var (
 // MayBeMembership reports whether b is a message of IGMP, or has the hop-by-hop header that
 // messages of MLD have. It is for callers that examine only the beginning of a frame.
 func MayBeMembership(b []byte) bool {
-	head := ethernetLen
-	if len(b) >= ethernetLen+vlanTagLen && binary.BigEndian.Uint16(b[12:]) == EtherTypeVLAN {
-		head += vlanTagLen
-	}
-	if len(b) < head+ipv4Len {
+	h, etherType := ipHeader(b)
+	if len(h) < ipv4Len {
 		return false
 	}
-	switch binary.BigEndian.Uint16(b[head-2:]) {
+	switch etherType {
 	case EtherTypeIPv4:
-		return b[head+9] == protocolIGMP
+		return h[9] == protocolIGMP
 	case EtherTypeIPv6:
-		return b[head+6] == hopByHop
+		return h[6] == hopByHop
 	}
 	return false
 }
