@@ -1,6 +1,8 @@
 package cost
 
 import (
+	"maps"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -19,7 +21,7 @@ type Card struct {
 	// time each: they limit the NIC's rate.
 	in, send server
 	here     map[wire.QPN]*pair
-	peers    map[peer]*line
+	peers    map[peer]pico // when the last request to each left the NIC
 	words    words
 	// slots has the time at which the last atomic of a slot ends; see Verb.Slots.
 	slots []pico
@@ -41,16 +43,12 @@ type peer struct {
 	qpn wire.QPN
 }
 
-// line is the path to a queue pair of another host. left is when the last request to it left the
-// NIC.
-type line struct{ left pico }
-
 // maxPairs is the number of queue pairs beyond which a card forgets idle ones.
 const maxPairs = 1 << 14
 
 // NewCard returns a Card. It looks up addresses in memory.
 func NewCard(nic *NIC, memory Memory) *Card {
-	return &Card{nic: nic, memory: memory, here: make(map[wire.QPN]*pair), peers: make(map[peer]*line), words: newWords(), slots: make([]pico, nic.Atomic.Slots/8)}
+	return &Card{nic: nic, memory: memory, here: make(map[wire.QPN]*pair), peers: make(map[peer]pico), words: newWords(), slots: make([]pico, nic.Atomic.Slots/8)}
 }
 
 // verb returns the costs of a request's opcode.
@@ -128,9 +126,14 @@ func (c *Card) Depart(now clock.Time, frame []byte, posted bool) clock.Time {
 	if posted {
 		at += picoOf(clock.Time(c.nic.Doorbell))
 	}
-	l := c.line(now, peer{f.Eth.Dst, f.BTH.DestQP})
-	l.left = max(l.left, at)
-	return l.left.time()
+	to := peer{f.Eth.Dst, f.BTH.DestQP}
+	left, known := c.peers[to]
+	if !known && len(c.peers) >= maxPairs {
+		maps.DeleteFunc(c.peers, func(_ peer, left pico) bool { return left <= picoOf(now) })
+	}
+	at = max(at, left)
+	c.peers[to] = at
+	return at.time()
 }
 
 // pair returns the state of a queue pair. An idle queue pair needs no state.
@@ -140,32 +143,10 @@ func (c *Card) pair(now clock.Time, n wire.QPN) *pair {
 		return q
 	}
 	if len(c.here) >= maxPairs {
-		for n, q := range c.here {
-			if t := picoOf(now); q.work.free <= t && q.requests <= t && q.answers <= t {
-				delete(c.here, n)
-			}
-		}
+		t := picoOf(now)
+		maps.DeleteFunc(c.here, func(_ wire.QPN, q *pair) bool { return max(q.work.free, q.requests, q.answers) <= t })
 	}
 	q = new(pair)
 	c.here[n] = q
 	return q
-}
-
-// line returns the state for requests to a peer, and makes it if there is none. If there are too
-// many, line forgets those without recent traffic.
-func (c *Card) line(now clock.Time, p peer) *line {
-	l := c.peers[p]
-	if l != nil {
-		return l
-	}
-	if len(c.peers) >= maxPairs {
-		for p, l := range c.peers {
-			if l.left <= picoOf(now) {
-				delete(c.peers, p)
-			}
-		}
-	}
-	l = new(line)
-	c.peers[p] = l
-	return l
 }

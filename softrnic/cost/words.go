@@ -1,6 +1,10 @@
 package cost
 
-import "github.com/rdmalab/rdmalab/softrnic/clock"
+import (
+	"maps"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
 
 // words has the 64-bit words on which atomics are being executed, by the address of their first
 // byte, and when each is free again.
@@ -33,11 +37,7 @@ func (w *words) occupy(now clock.Time, b []byte, until pico) {
 		return // an invalid address: the responder will refuse the request
 	}
 	if len(w.busy) >= maxWords {
-		for k, t := range w.busy {
-			if t <= picoOf(now) {
-				delete(w.busy, k)
-			}
-		}
+		maps.DeleteFunc(w.busy, func(_ *byte, free pico) bool { return free <= picoOf(now) })
 	}
 	w.busy[&b[0]] = until
 }
