@@ -1,6 +1,7 @@
 package dump
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -123,19 +124,11 @@ func message(data []byte, b *[]byte) bool {
 	return true
 }
 
-// protocolName returns the name of an IP protocol that is usual on a rack.
+// protocols has the names of the IP protocols that are usual on a rack.
+var protocols = map[uint8]string{1: "ICMP", 6: "TCP", wire.ProtocolUDP: "UDP", 58: "ICMPv6"}
+
 func protocolName(n uint8) string {
-	switch n {
-	case 1:
-		return "ICMP"
-	case 6:
-		return "TCP"
-	case wire.ProtocolUDP:
-		return "UDP"
-	case 58:
-		return "ICMPv6"
-	}
-	return fmt.Sprintf("IP protocol %d", n)
+	return cmp.Or(protocols[n], fmt.Sprintf("IP protocol %d", n))
 }
 
 // oneLine replaces control characters of a comment, which a terminal might interpret, by spaces.
