@@ -270,30 +270,17 @@ func (e *Entry) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, e.Index)
 	b = append(b, byte(e.Op), byte(e.QPN>>16), byte(e.QPN>>8), byte(e.QPN), byte(n), 0, 0, 0, byte(e.Flags))
 	b = binary.BigEndian.AppendUint32(b, e.Imm)
-	if s.object {
-		b = append(b, 0, 0, 0, 0, 0, 0, 0, 0)
-		b = binary.BigEndian.AppendUint32(b, e.Count)
-		b = binary.BigEndian.AppendUint32(b, e.Object)
-	}
-	if s.remote {
-		b = binary.BigEndian.AppendUint64(b, e.RemoteAddr)
-		b = binary.BigEndian.AppendUint32(b, e.RKey)
-		b = append(b, 0, 0, 0, 0)
-	}
-	if s.atomic {
-		b = binary.BigEndian.AppendUint64(b, e.SwapAdd)
-		b = binary.BigEndian.AppendUint64(b, e.Compare)
-	}
-	if s.masks {
-		b = binary.BigEndian.AppendUint64(b, e.SwapMask)
-		b = binary.BigEndian.AppendUint64(b, e.CmpMask)
-	}
-	if s.data {
-		for _, sge := range e.SGL[:sges] {
-			b = binary.BigEndian.AppendUint32(b, sge.Length)
-			b = binary.BigEndian.AppendUint32(b, sge.LKey)
-			b = binary.BigEndian.AppendUint64(b, sge.Addr)
+	put := func(present bool, first, second uint64) {
+		if present {
+			b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, first), second)
 		}
+	}
+	put(s.object, 0, uint64(e.Count)<<32|uint64(e.Object))
+	put(s.remote, e.RemoteAddr, uint64(e.RKey)<<32)
+	put(s.atomic, e.SwapAdd, e.Compare)
+	put(s.masks, e.SwapMask, e.CmpMask)
+	for _, sge := range e.SGL[:sges] {
+		put(s.data, uint64(sge.Length)<<32|uint64(sge.LKey), sge.Addr)
 	}
 	return append(b, make([]byte, e.Len()-(len(b)-start))...)
 }
