@@ -3,6 +3,7 @@ package afpacket
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,12 +128,7 @@ func (p *Port) attachWaiter(w *Waiter, id int) error {
 func (p *Port) detachWaiter(w *Waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, x := range p.waiters {
-		if x == w {
-			p.waiters = append(p.waiters[:i:i], p.waiters[i+1:]...)
-			return
-		}
-	}
+	p.waiters = slices.DeleteFunc(slices.Clone(p.waiters), func(x *Waiter) bool { return x == w })
 }
 
 // detach stops watching a port that is being closed.
