@@ -26,7 +26,7 @@ func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 	return now, b.d.e, &b.d.out
 }
 
-// Leave ends the exclusive use.
+// Leave ends the exclusive use of the engine that Enter has given.
 func (b *shell) Leave() { b.d.leave() }
 
 // patientPolls is a number of consecutive empty polls. From then on, each further empty poll yields

@@ -67,7 +67,8 @@ func (c *Crowd) found() {
 // Spinner paces the polling of one thread, or of several under a lock. Its zero value is ready to
 // use.
 type Spinner struct {
-	// Inside: the action for which the thread waits may come from a goroutine of this process.
+	// Inside is true if the action for which the thread waits may come from a goroutine of this
+	// process. Each pause then also lets other goroutines run.
 	Inside bool
 	// Crowd is shared with the Spinners of other waits; nil means that the Spinner has its own.
 	Crowd *Crowd

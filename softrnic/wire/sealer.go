@@ -17,8 +17,9 @@ const (
 	sealMin  = 64
 	sealUnit = 16
 	sealBuf  = 256
-	// leadLen is the length of the lead: bytes that change the CRC register from 0, its value after
-	// zeros, to icrcSeed.
+	// leadLen is the length of the lead: bytes in front of a packet's headers that change the CRC
+	// register from 0 to icrcSeed. Any number of zeros can precede the lead, because zeros do not
+	// change a register that is 0.
 	leadLen = 4
 )
 
