@@ -57,11 +57,11 @@ type Status struct {
 // Set is the fault plan of a whole switch: an injector for each direction of each link, and rules
 // that are added and removed. It is used by one goroutine at a time.
 type Set struct {
-	seed     uint64
-	links    []string
-	up, down map[string]*Injector
-	rules    []setRule
-	counter  int // number of rules added since the plan was last empty; IDs of rules without one are made from it
+	seed      uint64
+	links     []string
+	injectors map[string]map[Dir]*Injector // by link and direction, Up or Down
+	rules     []setRule
+	counter   int // number of rules added since the plan was last empty; IDs of rules without one are made from it
 }
 
 type setRule struct {
@@ -71,7 +71,7 @@ type setRule struct {
 
 // NewSet returns an empty plan for links, with the seed of the rack.
 func NewSet(seed uint64, links []string) *Set {
-	s := &Set{seed: seed, up: make(map[string]*Injector), down: make(map[string]*Injector)}
+	s := &Set{seed: seed, injectors: make(map[string]map[Dir]*Injector)}
 	for _, l := range links {
 		s.AddLink(l)
 	}
@@ -80,17 +80,16 @@ func NewSet(seed uint64, links []string) *Set {
 
 // AddLink adds a link without rules; an existing link stays as it is.
 func (s *Set) AddLink(link string) {
-	if s.up[link] != nil {
+	if s.injectors[link] != nil {
 		return
 	}
 	s.links = append(s.links, link)
-	s.up[link] = NewInjector(s.seed, link, Up, nil)
-	s.down[link] = NewInjector(s.seed, link, Down, nil)
+	s.injectors[link] = map[Dir]*Injector{Up: NewInjector(s.seed, link, Up, nil), Down: NewInjector(s.seed, link, Down, nil)}
 }
 
 // RemoveLink removes a link and its rules. It ignores an unknown link.
 func (s *Set) RemoveLink(link string) {
-	if s.up[link] == nil {
+	if s.injectors[link] == nil {
 		return
 	}
 	for i := len(s.rules) - 1; i >= 0; i-- {
@@ -99,18 +98,12 @@ func (s *Set) RemoveLink(link string) {
 		}
 	}
 	s.links = slices.DeleteFunc(s.links, func(l string) bool { return l == link })
-	delete(s.up, link)
-	delete(s.down, link)
+	delete(s.injectors, link)
 }
 
 // Injector returns the injector of a direction (Up or Down) of a link, or nil if the link is
 // unknown. It returns the same injector as long as the link exists.
-func (s *Set) Injector(link string, dir Dir) *Injector {
-	if dir == Up {
-		return s.up[link]
-	}
-	return s.down[link]
-}
+func (s *Set) Injector(link string, dir Dir) *Injector { return s.injectors[link][dir] }
 
 // Add installs a rule and returns it with its ID. A rule without an ID is called "f1" if it is the
 // first one added to an empty plan, and so on. Errors are *RuleError or wrap ErrUnknownLink,
@@ -119,7 +112,7 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 	if err := r.Validate(); err != nil {
 		return r, err
 	}
-	if s.up[r.Link] == nil {
+	if s.injectors[r.Link] == nil {
 		return r, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, r.Link, strings.Join(s.links, ", "))
 	}
 	if r.Kind == Tear {
@@ -142,8 +135,9 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 	if r.For > 0 {
 		until = now.Add(r.For)
 	}
-	s.up[r.Link].Add(now, r)
-	s.down[r.Link].Add(now, r)
+	for _, in := range s.injectors[r.Link] {
+		in.Add(now, r)
+	}
 	s.rules = append(s.rules, setRule{r, until})
 	return r, nil
 }
@@ -161,7 +155,7 @@ func (s *Set) Remove(id string) error {
 // Heal removes the rules of a link, or of all links if link is "". It returns how many of them were
 // active. The error wraps ErrUnknownLink.
 func (s *Set) Heal(now clock.Time, link string) (int, error) {
-	if link != "" && s.up[link] == nil {
+	if link != "" && s.injectors[link] == nil {
 		return 0, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, link, strings.Join(s.links, ", "))
 	}
 	active := 0
@@ -188,7 +182,7 @@ func (s *Set) List(now clock.Time) []Status {
 
 func (s *Set) status(now clock.Time, r *setRule) Status {
 	st := Status{Rule: r.Rule, State: Active}
-	up, down := s.up[r.Link].state(r.ID), s.down[r.Link].state(r.ID)
+	up, down := s.injectors[r.Link][Up].state(r.ID), s.injectors[r.Link][Down].state(r.ID)
 	over := true
 	if up != nil {
 		st.HitsUp, over = up.hits, up.over
@@ -213,8 +207,9 @@ func (s *Set) find(id string) int {
 }
 
 func (s *Set) drop(i int) {
-	s.up[s.rules[i].Link].Remove(s.rules[i].ID)
-	s.down[s.rules[i].Link].Remove(s.rules[i].ID)
+	for _, in := range s.injectors[s.rules[i].Link] {
+		in.Remove(s.rules[i].ID)
+	}
 	s.rules = slices.Delete(s.rules, i, i+1)
 	if len(s.rules) == 0 {
 		s.counter = 0 // names begin at f1 again, so that the same rules get the same seeds and give the same faults again
