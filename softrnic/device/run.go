@@ -78,8 +78,8 @@ func (d *Device) busy(polled *uint64) bool {
 
 // sleepFor returns how long the progress goroutine may sleep, and stores in armed when it will wake
 // up. It returns false if the device is dead. If armed is already earlier than the next deadline,
-// sleepFor leaves it so: the goroutine then wakes once without work, which is cheaper than to be
-// woken by the post that needs an earlier deadline again.
+// sleepFor leaves it so. Then the goroutine may wake up once with nothing to do; otherwise the next
+// post with an earlier deadline would have to wake it, which costs more.
 func (d *Device) sleepFor() (time.Duration, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
