@@ -146,8 +146,9 @@ func WriteTable(w io.Writer, figures []Figure) error {
 	return t.Flush()
 }
 
-// rewriter is a Load.wrap that replaces the switch by an ageing one, which changes every packet. It
-// returns other nodes unchanged.
+// rewriter is a Load.wrap for a switch that changes every packet, so that cost.Box counts the rate
+// of rewriting and not that of forwarding: it wraps the switch in an ageing, and returns other
+// nodes unchanged.
 func rewriter(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName {
 		return n
@@ -155,14 +156,15 @@ func rewriter(name string, n sim.Node) sim.Node {
 	return &ageing{Node: n}
 }
 
-// ageing is a switch that decrements the time to live of each packet before it works on the packet.
+// ageing wraps the node of a switch, and decrements the time to live of each packet before the
+// switch gets it.
 type ageing struct {
 	sim.Node
 	frame wire.Frame
 	buf   []byte
 }
 
-// Frame changes the packet and gives it to the switch.
+// Frame decrements the time to live of the packet and gives the packet to the switch.
 func (a *ageing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if wire.ParseFrame(f.Data, &a.frame) == nil && a.frame.IPv4.TTL > 0 {
 		a.frame.IPv4.TTL--

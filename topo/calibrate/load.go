@@ -20,11 +20,12 @@ type Load struct {
 	// Pairs is the number of queue pairs, each used by its own thread; Depth is the number of
 	// operations that each keeps in flight.
 	Pairs, Depth int
-	// Device: the memory is on the server's NIC. OneWord: all queue pairs access the same memory;
-	// otherwise each has its own.
+	// If Device is true, the operations access memory on the server's NIC, otherwise host memory.
+	// If OneWord is true, all queue pairs access the same memory, otherwise each has its own.
 	Device, OneWord bool
 
-	// wrap, if not nil, may replace a node of the simulated rack, given by its name.
+	// wrap, if not nil, is called with each node of the simulated rack and its name, and returns
+	// the node that takes its place.
 	wrap func(name string, n sim.Node) sim.Node
 }
 
@@ -49,7 +50,8 @@ const (
 	latencyRounds = 100
 	// setUp is the time by which all connections have been made.
 	setUp = clock.Time(100 * time.Millisecond)
-	// stride puts the memory of each queue pair into its own cache line.
+	// stride is the least distance in bytes between the memory of two queue pairs, so that each has
+	// its own cache line.
 	stride   = 64
 	patience = time.Second
 )

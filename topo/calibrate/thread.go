@@ -75,7 +75,7 @@ func (r *run) stream(t *thread) error {
 	return nil
 }
 
-// pingpong keeps one work request in flight, and measures its time.
+// pingpong posts latencyRounds work requests, one at a time, and sums up their times.
 func (r *run) pingpong(t *thread) error {
 	var sum time.Duration
 	for range latencyRounds {

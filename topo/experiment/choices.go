@@ -74,8 +74,8 @@ func (b *choicesBody) Check(at Place) error {
 	return nil
 }
 
-// choiceColumn is one column of the table: the load with a percentage of writes and a state of the
-// switch, box. data is the name of the authors' series in their data.
+// choiceColumn is one column of the table: a load with `writes` percent of writes, and box as the
+// state of the switch. data is the name of the authors' series in their data.
 type choiceColumn struct {
 	key, title string
 	writes     float64

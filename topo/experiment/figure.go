@@ -198,7 +198,7 @@ func (f *figure) report(p Platform, done map[load]outcome) *Report {
 	return r
 }
 
-// comparisonColumns are the columns of a comparison.
+// comparisonColumns are the columns of a report for the fields of a comparison.
 var comparisonColumns = []Column{
 	{Key: "ratioFirst", Title: "OURS/THEIRS: FIRST", Format: "%.2f"},
 	{Key: "ratioLast", Title: "LAST", Format: "%.2f"},

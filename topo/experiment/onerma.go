@@ -20,7 +20,8 @@ const (
 	SoloRekey  = "rekey"  // READs of two regions of a host, while the key of one is replaced
 )
 
-// Ways of OneRMA, by which the operations go.
+// Values of OneRMA.Way: which NICs execute the operations and, in SoloRekey, how keys are replaced
+// and found.
 const (
 	// WaySolo is 1RMA. In SoloRekey its clients have the next key of a region before the old one is
 	// refused. WayAsks is 1RMA in SoloRekey with clients that ask the owner for the next key when

@@ -25,8 +25,8 @@ func SlowMotion(rtt time.Duration) float64 { return float64(rtt) / float64(OneRM
 // SlowRack is the rack file for the figures in slow motion.
 const SlowRack = "topo/racks/onerma-slow.yaml"
 
-// slowKinds are the kinds of OneRMA that a rack measures in slow motion. The times of their loads
-// are those of the testbed.
+// slowKinds are the kinds of OneRMA that a rack measures in slow motion (see SlowMotion). The times
+// in the fields of such a load are those of the testbed; the rack multiplies them.
 var slowKinds = map[string]bool{SoloRandom: true, SoloRamp: true, SoloLocal: true, SoloDemand: true}
 
 // Slow reports whether a rack measures the load in slow motion.

@@ -79,8 +79,9 @@ type Switch struct {
 	// are steered; 0 means that all keys are.
 	Steer string
 	Hot   int
-	// LineRate: the simulated switch keeps up with every load, whatever the model says. Direct also
-	// removes the switch's delay, for which there is no source. A rack ignores both.
+	// If LineRate is true, the simulated switch keeps up with every load, whatever the cost model
+	// says. If Direct is true, it adds no delay; the delay of the model has no published source. A
+	// rack ignores both.
 	LineRate, Direct bool
 }
 
@@ -96,7 +97,7 @@ func (s *Switch) Mode0() string {
 // operation in flight.
 type Words struct {
 	Clients int
-	// Locks: the clients take and release locks; otherwise they do CAS on one word.
+	// If Locks is true, the clients take and release locks, otherwise they do CAS on one word.
 	Locks bool
 	// Words is the number of locks, 0 means 1. Zipf is the skew with which clients choose among
 	// them. Only the simulator has several.
@@ -104,8 +105,8 @@ type Words struct {
 	Zipf  float64
 	// Device puts the words into the memory of the server's NIC.
 	Device bool
-	// Bits: a lock is 0 or 1 and CAS releases it, as in the SwordBox paper; otherwise a lock has a
-	// value that names its owner.
+	// If Bits is true, a lock is 0 or 1 and CAS releases it, as in the SwordBox paper, otherwise a
+	// lock has a value that names its owner.
 	Bits   bool
 	Switch Switch
 	// Seed of the simulated rack; 0 means 1.
@@ -140,7 +141,8 @@ type Clover struct {
 	// Share is how many clients of a host share a queue pair to the memory server; 0 or 1: each has
 	// its own.
 	Share int
-	// Merge: the clients of a host report their appends together.
+	// If Merge is true, the clients of a host report their appends to the metadata server together,
+	// otherwise each reports its own.
 	Merge  bool
 	Switch Switch
 	// Start is how the store is started, if it is not up.
@@ -196,14 +198,16 @@ const (
 type Sherman struct {
 	Clients  int
 	Workload kv.Workload
-	// Keys is the number of keys that are loaded before; 0 means 20000. Zipf is the skew.
+	// Keys is the number of keys that are loaded before the clients work; 0 means 20000. Zipf is
+	// the skew.
 	Keys uint64
 	Zipf float64
 	// Locks is a place of lock words; "" means LocksDevice. Misses is as in Switch.
 	Locks, Misses string
-	// HandOver is sherman.NodeConfig.HandOver. Alone: each client is a compute node with its own
-	// cache, so clients do not queue for locks on their host, and each requests the lock from the
-	// server. Only the simulator supports Alone.
+	// HandOver is sherman.NodeConfig.HandOver. If Alone is true, each client is a compute node with
+	// its own cache, so clients do not queue for locks on their host, and each requests the lock
+	// from the server; otherwise the clients of a host are one compute node. Only the simulator
+	// supports Alone.
 	HandOver int
 	Alone    bool
 	// Step names one of sherman.Steps; "" means Sherman. If Locks is "", locks are where the step
@@ -219,10 +223,10 @@ type Sherman struct {
 	Slots     int
 }
 
-// Direct is a load of clients of pDPM-Direct. All keys are loaded before, and clients know where
-// they are. With Central it is a load of pDPM-Central, whose coordinator has that many cores. Value
-// is the length of values in bytes, Servers the number of memory servers, Zipf the skew. Warm and
-// Run are as in Clover.
+// Direct is a load of clients of pDPM-Direct. All keys are loaded before the clients work, and
+// clients know where the keys are. If Central is not 0, it is a load of pDPM-Central, whose
+// coordinator has Central cores. Value is the length of values in bytes, Servers the number of
+// memory servers, Zipf the skew. Warm and Run are as in Clover.
 type Direct struct {
 	Clients   int
 	Central   int
@@ -234,13 +238,14 @@ type Direct struct {
 	Warm, Run time.Duration
 }
 
-// Fusee is a load of clients of FUSEE. All keys are loaded before, and clients remember their
-// slots.
+// Fusee is a load of clients of FUSEE. All keys are loaded before the clients work, and clients
+// remember the slots of the keys.
 type Fusee struct {
 	Clients  int
 	Workload kv.Workload
 	Keys     uint64
-	// Own: each client uses keys of its own, one after the other. Zipf is the skew otherwise.
+	// If Own is true, each client uses keys of its own, one after the other. If it is false, all
+	// clients use all keys with the skew Zipf.
 	Own  bool
 	Zipf float64
 	// Value is the length of values in bytes; 0 means that an object is one unit.
@@ -251,8 +256,8 @@ type Fusee struct {
 	// Replicas and IndexReplicas are as in fusee.FormatConfig; 0 means 2 of objects, 1 of the
 	// index.
 	Replicas, IndexReplicas int
-	// NoCache: clients do not remember the slots of keys. Threshold is fusee.Config.Threshold; 0
-	// means 0.1.
+	// If NoCache is true, clients do not remember the slots of keys. Threshold is
+	// fusee.Config.Threshold; 0 means 0.1.
 	NoCache   bool
 	Threshold float64
 	// Switch is the state of the switch: it forwards, or ReplaceAtomics works on the index.
@@ -315,11 +320,12 @@ type Operation struct {
 	// RTTs is the number of round trips: how often the client sent packets for the first time, or
 	// after it had received an answer.
 	RTTs int
-	// Bytes is the length of the IP packets in both directions; Published is that length in the
-	// published formats.
+	// Bytes is the length of the IP packets in both directions; Published is the length that they
+	// would have in the formats of Sherman's paper.
 	Bytes, Published int
 	// Packets are opcodes, in the order in which they were sent.
 	Packets []string
-	// ClaimedRTTs and ClaimedBytes are the round trips and bytes that the client itself counts.
+	// ClaimedRTTs and ClaimedBytes are the round trips and bytes that the client itself has
+	// counted, for comparison with the trace.
 	ClaimedRTTs, ClaimedBytes int
 }

@@ -22,7 +22,7 @@ type Report struct {
 	On     string `json:"on"`
 	// Platform describes the platform on which the experiment ran.
 	Platform string `json:"platform"`
-	// Interrupted: rows are missing, because the run was interrupted.
+	// Interrupted is true if rows are missing because the run was interrupted.
 	Interrupted bool     `json:"interrupted,omitempty"`
 	Rows        []Row    `json:"rows"`
 	columns     []Column // of all rows

@@ -12,8 +12,8 @@ import (
 // CloverStart holds the flags of the store's start command that a load sets. The zero value stands
 // for the defaults.
 type CloverStart struct {
-	// Threads of the metadata server; 0 means the platform's default. In the simulator, the cost
-	// model has as many threads, and each request occupies one of them.
+	// Threads is the number of threads of the metadata server; 0 means the platform's default. In
+	// the simulator, the cost model has as many threads, and each request occupies one of them.
 	Threads int
 	// Replicas is how many copies each node has, on as many memory servers; 0 means 1. Balance
 	// places nodes by the room and the speed of the memory servers.

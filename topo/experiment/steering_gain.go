@@ -48,8 +48,8 @@ type steeringRow struct {
 	load Clover
 	// plain and steered are the paper's values without and with steering.
 	plain, steered published
-	// sim is true if the row is measured only in the simulator. A row with a small pool is not
-	// measured with published rules.
+	// sim is true if the row is measured only in the simulator, and false if it is also measured on
+	// a rack.
 	sim bool
 }
 

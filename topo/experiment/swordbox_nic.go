@@ -66,7 +66,8 @@ type Order struct {
 	Clients, Words int
 	// Rate is the rate of all clients together, in requests a second.
 	Rate float64
-	// Mapped: the switch moves requests to shared connections, one for each word.
+	// If Mapped is true, the switch moves requests to shared connections, one for each word. If it
+	// is false, the switch only forwards.
 	Mapped bool
 }
 

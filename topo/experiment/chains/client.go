@@ -57,9 +57,9 @@ func (r *Run) place(i int) int {
 	return i % keysOf
 }
 
-// request returns the bytes that the client sends for the key at a place. For a process of the
-// server they have the place itself, for a program of its NIC the values that the program's
-// requests receive.
+// request returns the bytes that the client sends for the key at a place. The server's process gets
+// the number of the place. A program on the server's NIC gets the fields (key, address of the
+// bucket or list) that its receives write into its work requests.
 func (r *Run) request(e *endpoint, place int) []byte {
 	at := func(i int) uint64 { return e.base + uint64(i%keysOf*stride) }
 	key := keyAt(place)
@@ -79,7 +79,7 @@ func (r *Run) request(e *endpoint, place int) []byte {
 	return redn.AppendProbe(nil, key, at(place))
 }
 
-// get gets the value of the key at a place, and returns when the client had it.
+// get gets the value of the key at a place. end is the time at which the client had the value.
 func (r *Run) get(e *endpoint, place int) (end clock.Time, err error) {
 	switch r.Load.Way {
 	case experiment.WayIdeal, experiment.WayReads:
@@ -114,7 +114,8 @@ func (r *Run) reads(e *endpoint, place int) error {
 	return err
 }
 
-// ask gets a value by a request to the server's NIC or process. It returns when the client had it.
+// ask gets the value at a place by a request to the server's NIC or process. end is the time at
+// which the client had the value.
 func (r *Run) ask(e *endpoint, place int) (end clock.Time, err error) {
 	if err := e.receive(4); err != nil {
 		return 0, err
@@ -123,7 +124,7 @@ func (r *Run) ask(e *endpoint, place int) (end clock.Time, err error) {
 		return 0, err
 	}
 	// A program that looks up in a table, or walks all nodes of a list, ends a request with one
-	// more answer, redn.Miss. It must have come before the next request.
+	// more answer, redn.Miss. The client sends its next request after this answer.
 	last := r.Load.Kind == experiment.ChainLookup && r.Load.Way != experiment.WayPolling && r.Load.Way != experiment.WayEvents || r.Load.Way == experiment.WayNIC
 	for sent, ends := 0, 0; sent == 0 || end == 0 || last && ends == 0; {
 		s, hits, over, err := e.await()

@@ -11,8 +11,8 @@ const (
 	poolLen = 1 << 16 // bytes of a program's constants and variables
 	// cqLen is the number of entries of a completion queue.
 	cqLen = 1024
-	// lookupBlocks is the number of blocks (of 64 bytes, in the ring of the worker) of a lookup
-	// with two probes.
+	// lookupBlocks is the number of blocks (of 64 bytes) that a lookup with two probes takes in the
+	// send ring of the queue "worker".
 	lookupBlocks = 2 + 2*5
 )
 

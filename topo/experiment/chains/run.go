@@ -48,10 +48,10 @@ type Config struct {
 	Load experiment.RedN
 	// Server is the address of the server.
 	Server netip.Addr
-	// Rounds is how many requests a client makes if the load measures times, Rated if it measures a
-	// rate (Load.Depth above 1). Span is how long the laps of a recycled loop are counted. It must
-	// be over before 4,096 laps, because the counter of laps has 16 bits and grows by the 16 blocks
-	// of the ring.
+	// Rounds is how many requests a client makes if the load measures times, Rated how many if it
+	// measures a rate (Load.Depth above 1). Span is how long the laps of a recycled loop are
+	// counted. Span must be over before 4,096 laps, because the counter of laps has 16 bits and
+	// grows by the 16 blocks of the ring.
 	Rounds, Rated int
 	Span          time.Duration
 	// Doorbell and Completion are times of the NIC that the platform does not spend itself: from a
@@ -107,7 +107,7 @@ func (r *Run) Requests() int { return r.Load.Clients * r.rounds() }
 // stopped reports whether the run has failed.
 func (r *Run) stopped() bool { return r.Stopped != nil && r.Stopped() }
 
-// note adds the time that one request took.
+// note records how long one request took; Result makes statistics of these times.
 func (r *Run) note(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,16 +17,17 @@ const (
 	// keysOf is the number of keys of a table. nodesOf is the number of nodes of a list that have a
 	// key; an end node follows them.
 	keysOf, nodesOf = 16, 8
-	// stride is the distance of buckets or nodes in bytes. slotAt is the offset of a second form of
-	// the key's entry in its bucket, the slot, which recycled programs read.
+	// stride is the distance of buckets or nodes in bytes. slotAt is the offset of the slot in a
+	// bucket: the key and value once more, in the form that recycled programs read
+	// (redn.AppendSlot).
 	stride, slotAt = 64, 32
 	// neighbours is what a client READs to find a key by itself: the six buckets of 16 bytes in
 	// which hopscotch hashing may have put it.
 	neighbours = 6 * 16
 	// programLen is the size of the memory of a program.
 	programLen = 4 << 20
-	// breakWalks is how many walks a client makes with WayBreak, where each walk has queues of its
-	// own.
+	// breakWalks is how many walks a client makes with WayBreak. It is small because each of these
+	// walks needs a connection and queues of its own.
 	breakWalks = 40
 	// visit is the time that the server's process takes for each node of a list.
 	visit = 100 * time.Nanosecond

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// repeats is the number of constructs over which a rate is taken.
+// repeats is how many constructs a program executes in a row to measure their rate.
 const repeats = 200
 
 // verb measures the times of a client's one-sided requests of the kind Load.Way, one at a time.
@@ -203,8 +203,8 @@ func (r *Run) constructs(p *program) error {
 	return nil
 }
 
-// count notes how many requests of each kind one of n constructs takes, without its conditional
-// copy.
+// count stores in r.out how many work requests of each kind a construct takes, without its
+// conditional copy. queues have the requests of n constructs.
 func (r *Run) count(n int, queues ...*redn.Queue) {
 	c := redn.CostOf(queues...)
 	r.out.Copies, r.out.Atomics, r.out.Controls = c.Copies/n-1, c.Atomics/n, c.Controls/n

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// Maximum rates of READs, and of WRITEs and SENDs, that the authors of RedN measured with
-// ConnectX-5 (table 3).
+// Maximum rates that the authors of RedN measured with ConnectX-5 (table 3), in operations a
+// second: rednReads of READs, rednWrites of WRITEs and, in the model, of SENDs.
 const (
 	rednReads  cost.Rate = 65_000_000
 	rednWrites cost.Rate = 63_000_000

@@ -28,7 +28,8 @@ import (
 // server.
 const publishedPool = 335360
 
-// minNodes is the least number of nodes for which the switch's tables have room.
+// minNodes is the number of nodes for which the switch's tables have room if the load's pool is
+// smaller.
 const minNodes = 1 << 16
 
 // cloverRack returns the rack file: seven compute hosts, one metadata server and, as in the
@@ -94,9 +95,9 @@ type cloverRun struct {
 	// caches has the location cache of each machine. The clients of a machine share it.
 	caches map[string]*clover.Cache
 	model  *cost.Model
-	// meta is the metadata server. While operations are counted, bytes is what the switch received,
-	// calls the number of requests to the metadata server, and walked the number of headers that the
-	// server read.
+	// meta is the metadata server. After the run (see count), bytes, calls and walked are of the
+	// time in which operations were counted: the bytes that the switch received, the requests to
+	// the metadata server, and the headers of nodes that this server read.
 	meta                 *meta.Server
 	bytes, calls, walked uint64
 }
@@ -161,7 +162,7 @@ func storeResult(total kv.Result, span time.Duration, bytes uint64) experiment.S
 	return out
 }
 
-// class is the size class of the nodes that have room for the load's values.
+// class returns the smallest size class of nodes that have room for the load's values.
 func (r *cloverRun) class() layout.Class {
 	c, _ := layout.ClassOf(r.load.Value + layout.Hardened.Overhead())
 	return c
@@ -174,7 +175,7 @@ func (r *cloverRun) shares() (s [layout.Classes]int) {
 	return s
 }
 
-// region is the memory of a server in bytes.
+// region returns how many bytes each memory server registers.
 func (r *cloverRun) region() int {
 	s := layout.Space{Servers: r.load.Servers, Shortcuts: int(2 * r.load.Keys), Backups: max(0, r.load.Start.Replicas-1)}
 	s.Entries[r.class()] = r.load.Pool

@@ -43,7 +43,7 @@ type lentRun struct {
 	rack *simrack.Rack
 	rate int64 // rate of each link, in bits a second
 	over int   // overhead of a frame on the wire in bytes
-	// memory is that of each server; memory[i] is of msi.
+	// memory[i] is the memory of server ms<i>.
 	memory [][]byte
 	// seen is called with each frame that arrives at a host. It returns true if the frame belongs
 	// to the load; then the host does not get the frame.

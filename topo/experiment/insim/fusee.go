@@ -33,8 +33,8 @@ const (
 	indexWarm    = clock.Time(6 * time.Second)
 	indexWarmUp  = 200 * time.Microsecond
 	indexRunTime = time.Millisecond
-	// indexCache is how many places a client's cache has for each key, so that few keys share a
-	// place.
+	// indexCache is how many places a client's cache has for each key of the store; with several,
+	// few keys share a place.
 	indexCache = 8
 )
 

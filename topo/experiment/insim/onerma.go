@@ -23,8 +23,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// soloSlots and soloDemandSlots are numbers of command slots. The first three constants are those of
-// the paper's testbed.
+// The network of the paper's testbed (soloRTT, soloRate, soloDelay), and sizes of the NICs and
+// loads. soloSlots is the number of command slots of an executor's portal, soloDemandSlots that of
+// a soloDemander's.
 const (
 	soloRTT                    = experiment.OneRMARTT
 	soloRate                   = experiment.OneRMARate
@@ -246,7 +247,7 @@ func (h *soloHost) endless(to int, since clock.Time) *soloFlow {
 	return f
 }
 
-// timeline is the virtual time of a rack.
+// timeline is the virtual time of a rack of 1RMA NICs (sim.Net) or of RoCEv2 NICs (roceRack).
 type timeline interface {
 	Now() clock.Time
 	At(at clock.Time, f func())

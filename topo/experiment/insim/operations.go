@@ -21,8 +21,8 @@ import (
 type wireRun struct {
 	*treeRun
 	frame wire.Frame
-	// owner is the client, 1 or 2, to which each queue pair belongs, at either end of a connection.
-	// teach is the client that records its queue pairs now, 0 if none does.
+	// owner has the client, 1 or 2, of each queue pair at either end of a connection. A queue pair
+	// that is not in owner yet gets the client teach, the one that opens its connections now.
 	owner map[wire.QPN]int
 	teach int
 	seen  []wireFrame

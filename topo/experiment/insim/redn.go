@@ -15,8 +15,8 @@ import (
 const (
 	// chainSetUp is the time by which all connections have been made.
 	chainSetUp = clock.Time(200 * time.Millisecond)
-	// chainRounds, chainRated and chainSpan are Rounds, Rated and Span of chains.Config in the
-	// simulator.
+	// Values of chains.Config in the simulator: chainRounds is Rounds, chainRated is Rated,
+	// chainSpan is Span.
 	chainRounds, chainRated = 100, 600
 	chainSpan               = 200 * time.Microsecond
 )
