@@ -144,11 +144,12 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 	return nil
 }
 
-// maxMakeTries bounds how often an image is loaded again if another process removes it meanwhile.
+// maxMakeTries bounds how often Hosts.make tries to create a container, because another process may
+// remove the image between its loading and the creation.
 const maxMakeTries = 5
 
-// make creates a container and starts it. If another process has removed the image meanwhile, it
-// loads the image again.
+// make creates a container and starts it. If another process has removed the image before the
+// container was created, make loads the image again.
 func (h *Hosts) make(ctx context.Context, e *Engine, u *unit, exe string) error {
 	var id string
 	var err error
@@ -199,7 +200,7 @@ func (h *Hosts) Container(ctx context.Context, host, part string) (Container, er
 	if err == nil && c.Rack == h.name && c.Host == host && c.Part == part || err != nil && !errors.Is(err, ErrNotFound) {
 		return c, err
 	}
-	// The container may have another name.
+	// A compose file may give the container another name, so it is looked up by its labels.
 	list, err := e.List(ctx, h.name)
 	if err != nil {
 		return Container{}, err

@@ -175,8 +175,8 @@ func (e *Engine) current(ctx context.Context) (id, program string, err error) {
 	return image.ID, image.Config.Labels[LabelImage], err
 }
 
-// maxLoads bounds how often an image is loaded again if the image of another program has taken its
-// name meanwhile.
+// maxLoads bounds how often Engine.Ensure loads an image, because after each load the image of
+// another program may have taken the name.
 const maxLoads = 5
 
 // Ensure makes this image the one that the container engine calls ImageName, and returns the

@@ -130,8 +130,8 @@ func (p *plugger) finish(h *spec.Host, netns, name string) error {
 	return nl.Configure(p.nic(h, netns))
 }
 
-// checkForeign returns an error if netns is the machine's own namespace. That is possible if the
-// process ID was given to another process meanwhile.
+// checkForeign returns an error if netns is the machine's own namespace. netns is a path with a
+// process ID, which may be that of another process when the container has ended.
 func checkForeign(netns string) error {
 	dev, inode, err := nl.ID(netns)
 	if err != nil {

@@ -66,8 +66,8 @@ type watcher struct {
 	state  map[string]*hostWatch
 }
 
-// hostWatch is what the watcher knows about a host. A value in the channel dirty requests an
-// inspection of the host.
+// hostWatch is what the watcher knows about a host. A value in the channel dirty requests that the
+// watcher inspects the host's containers.
 type hostWatch struct {
 	Watched
 	incarnation string // incarnation of the container into which the NIC was last put

@@ -14,8 +14,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Paths of the control API. A comment has the method, the type of the request if there is one, and
-// after the colon the type of the answer. control.HandleProfile has one more path.
+// Paths of the control API. The comment of a path has the HTTP method, the type of the request if
+// there is one, and after the colon the type of the answer. control.HandleProfile adds one more
+// path.
 const (
 	PathStatus   = "/status"    // GET: Status
 	PathCounters = "/counters"  // GET: Counters
@@ -73,8 +74,8 @@ type Status struct {
 	// Stores lists the stores that are up on the host. For a store with a server, the server runs
 	// on this host. For a store without one, the host's daemon has the store's configuration.
 	Stores []store.Status `json:"stores,omitempty"`
-	// Programs lists the processes that are attached to the NIC. Shared lists the memory regions
-	// that exist longer than these processes.
+	// Programs lists the processes that are attached to the NIC. Shared lists the shared memory
+	// regions, which exist longer than these processes.
 	Programs []serve.ClientStatus `json:"programs"`
 	Shared   []serve.SharedStatus `json:"shared"`
 	// Quotas lists the limits of what programs may use of the NIC, and how much they use.

@@ -130,7 +130,7 @@ func (a *application) startServices() (err error) {
 	return a.lend()
 }
 
-// sharedPD returns the protection domain of the memory service, for use by the benchmark's service;
+// sharedPD returns the protection domain of the memory service for the service of `rdmalab perf`;
 // nil if there is no memory service. A memory server has one domain, so that one connection of the
 // switch can carry the requests of all its clients.
 func (a *application) sharedPD() (verbs.PD, error) {

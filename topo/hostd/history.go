@@ -15,7 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Bounds of a history.
+// Bounds of the numbers in a store.HistoryRequest. checkPatience is how long one operation of a
+// client may take.
 const (
 	maxCheckClients = 64
 	maxCheckRounds  = 10_000

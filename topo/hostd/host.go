@@ -171,7 +171,7 @@ func (h *Host) readSpec() error {
 	return nil
 }
 
-// openPort opens the interface.
+// openPort opens the interface of the NIC, and a waiter for its frames.
 func (h *Host) openPort(self *spec.Host) (port, packetio.Waiter, error) {
 	cfg := afpacket.Config{Ifname: h.cfg.Ifname, Mode: afpacket.Host, Merge: self.GSO}
 	if h.rack.OneRMA != nil {

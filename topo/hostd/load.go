@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// loadTimeout is the ACK timeout of the connections of a load, as a code: 4.3 s. The links of a
-	// load may be slow, and a READ that waits for others is not tried again.
+	// loadTimeout is the ACK timeout of the connections of a load, as a code: 4.3 s. It is long
+	// because the links of a load may be slow: a READ that only waits behind others must not time
+	// out and be sent again.
 	loadTimeout = 20
 	// loadDial is how long a connection of a load may take.
 	loadDial = 5 * time.Second
@@ -54,8 +55,8 @@ func (h *Host) load(r *http.Request, in perf.Load) (res perf.LoadResult, err err
 	return res, err
 }
 
-// roceLoading is a load over RoCEv2 in progress. Its clock is that of the fabric; now is the time
-// of base in nanoseconds since 1970.
+// roceLoading is a load over RoCEv2 in progress. base is a time of the fabric's clock, and now the
+// same moment in nanoseconds since 1970.
 type roceLoading struct {
 	ctx    context.Context
 	f      *remotemem.Fabric
@@ -154,7 +155,7 @@ func (r *roceLoading) begin(t remotemem.Target) error {
 	return err
 }
 
-// ended counts the READs that have ended. It reports whether there were any.
+// ended adds the READs that have ended to the result. It reports whether there were any.
 func (r *roceLoading) ended() bool {
 	left := r.flying[:0]
 	for _, x := range r.flying {

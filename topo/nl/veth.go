@@ -24,7 +24,8 @@ type End struct {
 	Alias string
 	// Addrs are the end's addresses with their prefix lengths.
 	Addrs []netip.Prefix
-	// NoTSO: the kernel splits TCP streams into packets of the MTU before they enter the link.
+	// If NoTSO is true, the kernel splits TCP streams into packets of the MTU before they enter the
+	// link. If it is false, longer frames of TCP can cross the link.
 	NoTSO bool
 }
 

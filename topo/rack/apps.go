@@ -61,8 +61,8 @@ const (
 	tracedProc  = 't' // stopped by a debugger
 )
 
-// signal sends a signal to all programs for which needs returns true, until there is none left. It
-// returns how many processes got the signal.
+// signal sends a signal to all programs for which needs returns true, again and again until needs
+// is false for all programs. It returns how many processes got the signal.
 func (a Apps) signal(ctx context.Context, sig unix.Signal, needs func(procStat) bool) (int, error) {
 	r, host := a.rack, a.host
 	if err := r.CheckHost(host); err != nil {

@@ -242,11 +242,11 @@ func (r *Rack) watch(ctx context.Context) *container.Watch {
 }
 
 // maxLook is how long leftContainers waits for a container engine (Docker, Podman) to list the
-// containers of racks. The label of a container has the name of its rack.
+// containers of racks.
 const maxLook = time.Second
 
-// leftContainers adds to names the racks of which an engine has containers. If the engine does not
-// answer, it adds none.
+// leftContainers adds to names the racks of which an engine has containers, by the labels of the
+// containers. If the engine does not answer, leftContainers adds none.
 func leftContainers(names map[string]bool) error {
 	socket, err := container.SocketFromEnv()
 	if err != nil {

@@ -125,8 +125,9 @@ func (r builder) existing(ctx context.Context) error {
 	return ErrAlreadyUp
 }
 
-// awaitRevival waits for hosts that can start only now that processes were revived. A host that
-// does not run after readyWait counts as lost.
+// awaitRevival waits for the hosts of the rack was. They can start only since hostRuntime.revive
+// has restarted other processes, such as the watcher. A host that does not run after readyWait
+// counts as lost.
 func (r builder) awaitRevival(was *spec.Rack) {
 	_ = waitFor(readyWait, "hosts", func() (bool, error) {
 		for _, host := range was.HostNames() {
