@@ -31,7 +31,8 @@ func ParsePlug(s string) (Plug, error) {
 	return "", fmt.Errorf("plug %.40q is unknown; use one of %v", s, Plugs())
 }
 
-// InitCommand and HoldCommand are hidden commands of the program. They run in containers.
+// Hidden commands of this program, which are process 1 of containers: InitCommand starts the daemon
+// of a host, HoldCommand only waits and so holds a host's network.
 const (
 	InitCommand = "container-init"
 	HoldCommand = "container-hold"

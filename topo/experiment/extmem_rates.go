@@ -24,7 +24,7 @@ const (
 	maxRounds     = 1000
 )
 
-// Flags defines the flags.
+// Flags defines the flags of figures, and --rounds.
 func (b *ratesBody) Flags(fs *pflag.FlagSet) {
 	b.figuresBody.Flags(fs)
 	fs.IntVar(&b.rounds, "rounds", defaultRounds, "on a rack: how often each rate is measured")

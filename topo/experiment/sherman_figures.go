@@ -200,8 +200,8 @@ func stepCells(l *Sherman, res, base *StoreResult) []Cell {
 	}
 }
 
-// locksTaken returns the cells of CAS for each lock that was not handed over, and of the share of
-// locks that were.
+// locksTaken returns two cells: the mean number of CAS for a lock that was not handed over, and the
+// percentage of locks that were handed over.
 func locksTaken(n *TreeStats) (cas, handed Cell) {
 	if n == nil || n.Acquires == 0 {
 		return None(), None()

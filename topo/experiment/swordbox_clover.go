@@ -222,7 +222,7 @@ func skewFigure(quick bool) figure {
 	return f
 }
 
-// updates is a workload of reads and updates.
+// updates returns a workload of reads and updates, with the given percentage of updates.
 func updates(percent float64) kv.Workload {
 	return kv.Workload{Name: strconv.Itoa(int(percent)), Read: 1 - percent/100, Update: percent / 100}
 }

@@ -88,7 +88,7 @@ type treeBody struct {
 	quick   bool
 }
 
-// treePlace is a place of lock words. misses is as in Switch.Misses.
+// treePlace is a place of lock words, as in Sherman.Locks. misses is as in Switch.Misses.
 type treePlace struct{ locks, misses string }
 
 var treePlaces = []treePlace{{LocksHost, ""}, {LocksDevice, ""}, {LocksSwitch, ""}, {LocksSwitch, "wait"}}

@@ -52,8 +52,8 @@ func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 	return res, nil
 }
 
-// victims lists the queue pairs that can fail: all except those in RESET or ERROR. FaultStop hits
-// only those that execute a program.
+// victims lists the queue pairs that a fault of this kind can hit: all except those in RESET or
+// ERROR, and for FaultStop only those that execute a program.
 func (h *Host) victims(kind string) []wire.QPN {
 	out := []wire.QPN{}
 	h.dev.With(func(e *engine.Engine) {

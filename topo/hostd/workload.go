@@ -101,7 +101,7 @@ type storeRun struct {
 	clients store.Clients
 	ctx     context.Context
 	done    atomic.Uint64
-	// meter counts each operation.
+	// meter counts each operation for the status of the host; see stores.meter.
 	meter *meter
 
 	mu     sync.Mutex // guards the fields below
@@ -197,7 +197,7 @@ type untilEnded struct {
 	ctx context.Context
 }
 
-// Timeline returns the timeline of the store.
+// Timeline returns the timeline of the wrapped store.
 func (u untilEnded) Timeline() *kv.Timeline { return kv.TimelineOf(u.Store) }
 
 // Insert inserts a key. It returns an error if the job has ended.
