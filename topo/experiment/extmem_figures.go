@@ -92,9 +92,8 @@ const nativeFrames = "native, messages of 1,500 bytes"
 // bufferRates is the figure of the rates of store and load: by a rule in each of the given modes,
 // and by native verbs.
 func bufferRates(modes ...string) figure {
-	data := papers.MustLoad("extmem/rates")
 	f := figure{
-		key: "rates", title: "rates at which frames of 1,500 bytes are stored and loaded, one server", x: data.X, unit: data.Unit, format: "%.3g",
+		data: papers.MustLoad("extmem/rates"), key: "rates", title: "rates at which frames of 1,500 bytes are stored and loaded, one server", format: "%.3g",
 		base: nativeFrames, gains: []string{Store},
 		why: []string{
 			"store takes the whole link here; the authors report the rate without loss, and beyond it their NIC drops requests, which the model's does not",
@@ -112,21 +111,19 @@ func bufferRates(modes ...string) figure {
 	}
 	list = append(list, series{"native, messages of 64 KiB", "native", BufferRate{Native: true, Bytes: longMessage}},
 		series{nativeFrames, "native", BufferRate{Native: true, Bytes: memoryFrame}})
-	for _, s := range list {
-		for _, x := range data.Columns {
-			l := s.load
-			l.Direction = x
-			f.cells = append(f.cells, figureCell{series: s.name, their: s.their, x: x, theirs: at(data, "", s.their, x, 1), load: l, value: gbps})
-		}
+	for s, x := range pairs(list, f.data.Columns) {
+		l := s.load
+		l.Direction = x
+		f.add(figureCell{series: s.name, their: s.their, x: x, theirs: f.at("", s.their, x), load: l, value: gbps})
 	}
 	return f
 }
 
 // loadDepth is the figure of the rate of load by the number of READs in flight.
 func loadDepth(quick bool) figure {
-	data := papers.MustLoad("extmem/rates")
 	f := figure{
-		key: "depth", title: "rate at which frames of 1,500 bytes are loaded, by READs in flight", x: "READs in flight", unit: data.Unit, format: "%.1f",
+		data: papers.MustLoad("extmem/rates"), key: "depth", title: "rate at which frames of 1,500 bytes are loaded, by READs in flight",
+		x: "READs in flight", format: "%.1f",
 		why: []string{"the authors do not say how many READs they have in flight; their rate is beside our largest number"},
 	}
 	for _, n := range few([]string{"1", "2", "4", "8", "16"}, quick) {
@@ -135,12 +132,12 @@ func loadDepth(quick bool) figure {
 			load: BufferRate{Direction: Load, Mode: Hardened, Bytes: memoryFrame, Entry: memoryEntry, Depth: int(number(n))},
 		}
 		if n == strconv.Itoa(memoryDepth) {
-			c.theirs = at(data, "", "switch", Load, 1)
+			c.theirs = f.at("", "switch", Load)
 		}
-		f.cells = append(f.cells, c)
+		f.add(c)
 	}
-	f.cells = append(f.cells, figureCell{
-		series: "entries of 2,048 bytes", their: "authors, load", x: strconv.Itoa(memoryDepth), theirs: at(data, "", "switch", Load, 1), value: gbps,
+	f.add(figureCell{
+		series: "entries of 2,048 bytes", their: "authors, load", x: strconv.Itoa(memoryDepth), theirs: f.at("", "switch", Load), value: gbps,
 		load: BufferRate{Direction: Load, Mode: Hardened, Bytes: memoryFrame, Entry: 2048, Depth: memoryDepth},
 	})
 	return f
@@ -148,9 +145,9 @@ func loadDepth(quick bool) figure {
 
 // incastFigure is the figure of a burst from eight senders, by the number of servers with the ring.
 func incastFigure(quick bool) figure {
-	data := papers.MustLoad("extmem/incast")
 	f := figure{
-		key: "incast", title: "50 MB from eight senders of 40 Gb/s to one port of 40 Gb/s with 12 MB of buffer, by servers with a ring", x: data.X, unit: "MB, ms", format: "%.3g",
+		data: papers.MustLoad("extmem/incast"), key: "incast", title: "50 MB from eight senders of 40 Gb/s to one port of 40 Gb/s with 12 MB of buffer, by servers with a ring",
+		unit: "MB, ms", format: "%.3g",
 		why: []string{
 			"a server takes 36.8 Gb/s of the 280 Gb/s that the port does not: few servers are full before the burst is over (figure rates)",
 			"frames and gaps between them take 1.6 % of the port beside their bytes, so 50 MB take 10.2 ms",
@@ -176,11 +173,11 @@ func incastFigure(quick bool) figure {
 			{"last frame, ms", func(o *outcome) float64 { return 1e3 * o.incast.Last.Seconds() }},
 		} {
 			theirs, _, _ := strings.Cut(c.panel, ",")
-			cell := figureCell{panel: c.panel, series: "hardened", their: "computed", x: n, theirs: at(data, theirs, "ring", n, 1), load: l, value: c.value}
+			cell := figureCell{panel: c.panel, series: "hardened", their: "computed", x: n, theirs: f.at(theirs, "ring", n), load: l, value: c.value}
 			if quick {
 				cell.theirs = math.NaN() // not comparable: a quick run sends a tenth of the bytes
 			}
-			f.cells = append(f.cells, cell)
+			f.add(cell)
 		}
 	}
 	return f
@@ -188,10 +185,10 @@ func incastFigure(quick bool) figure {
 
 // lookupLatency is the figure of the time that a lookup adds to a packet.
 func lookupLatency(quick bool) figure {
-	data := papers.MustLoad("extmem/lookup")
 	f := figure{
-		key: "latency", title: "median time that a lookup adds to the forwarding of a packet, by bytes of the packet", x: data.X, unit: data.Unit, format: "%.2f",
-		why: []string{"no number of ours stands for one of theirs: they give a range for all sizes"},
+		data: papers.MustLoad("extmem/lookup"), key: "latency", title: "median time that a lookup adds to the forwarding of a packet, by bytes of the packet",
+		format: "%.2f",
+		why:    []string{"no number of ours stands for one of theirs: they give a range for all sizes"},
 	}
 	sizes := few([]string{"64", "128", "256", "512", "1024"}, quick)
 	for _, s := range []struct {
@@ -200,15 +197,13 @@ func lookupLatency(quick bool) figure {
 		mode  string
 	}{{"hardened", LookupRemote, Hardened}, {"published", LookupRemote, Published}, {"hardened, in the cache", LookupCached, Hardened}} {
 		for _, n := range sizes {
-			f.cells = append(f.cells, figureCell{
-				series: s.name, x: n, theirs: math.NaN(), value: func(o *outcome) float64 { return 1e6 * o.added.Seconds() },
-				load: Lookups{Where: s.where, Mode: s.mode, Bytes: int(number(n)), Window: 1, Flows: 16, Servers: 1},
-			})
+			f.add(ours("", s.name, n,
+				Lookups{Where: s.where, Mode: s.mode, Bytes: int(number(n)), Window: 1, Flows: 16, Servers: 1}, func(o *outcome) float64 { return 1e6 * o.added.Seconds() }))
 		}
 	}
 	for _, s := range []struct{ name, data string }{{"authors, at least", "least"}, {"authors, at most", "most"}, {"authors of TEA, at least", "TEA least"}, {"authors of TEA, at most", "TEA most"}} {
-		for _, n := range data.Columns {
-			f.cells = append(f.cells, figureCell{series: s.name, their: s.name, x: n, theirs: at(data, "", s.data, n, 1)})
+		for _, n := range f.data.Columns {
+			f.add(figureCell{series: s.name, their: s.name, x: n, theirs: f.at("", s.data, n)})
 		}
 	}
 	return f
@@ -216,9 +211,8 @@ func lookupLatency(quick bool) figure {
 
 // lookupRates is the figure of lookups per second, by the number of servers.
 func lookupRates(quick bool) figure {
-	data := papers.MustLoad("extmem/lookups")
 	f := figure{
-		key: "lookups", title: "lookups per second of packets of 64 bytes, by the number of servers", x: data.X, unit: data.Unit, format: "%.2f",
+		data: papers.MustLoad("extmem/lookups"), key: "lookups", title: "lookups per second of packets of 64 bytes, by the number of servers", format: "%.2f",
 		why: []string{
 			"the model's NIC takes 18.6 million requests a second of a queue pair, and a lookup is three; TEA's NICs and connections are others, and " +
 				"its abstract does not name them",
@@ -226,13 +220,11 @@ func lookupRates(quick bool) figure {
 			"the next packet is sent when one has arrived, so the server that gets the most lookups holds up the others",
 		},
 	}
-	for _, m := range []string{Hardened, Published} {
-		for _, n := range few([]string{"1", "2", "4", "8"}, quick) {
-			f.cells = append(f.cells, figureCell{
-				series: m, their: "TEA", x: n, theirs: at(data, "", "TEA", n, 1), value: func(o *outcome) float64 { return o.lookups.Rate / 1e6 },
-				load: Lookups{Where: LookupRemote, Mode: m, Bytes: 64, Window: 64 * int(number(n)), Flows: 1024, Servers: int(number(n))},
-			})
-		}
+	for m, n := range pairs([]string{Hardened, Published}, few([]string{"1", "2", "4", "8"}, quick)) {
+		f.add(figureCell{
+			series: m, their: "TEA", x: n, theirs: f.at("", "TEA", n), value: func(o *outcome) float64 { return o.lookups.Rate / 1e6 },
+			load: Lookups{Where: LookupRemote, Mode: m, Bytes: 64, Window: 64 * int(number(n)), Flows: 1024, Servers: int(number(n))},
+		})
 	}
 	return f
 }
@@ -240,9 +232,9 @@ func lookupRates(quick bool) figure {
 // countingFigure is the figure of the traffic and the cost of counters, by the number of FETCH_ADDs
 // in flight.
 func countingFigure() figure {
-	data := papers.MustLoad("extmem/counters")
 	f := figure{
-		key: "counters", title: "cost of counting a client's WRITEs in one counter of a server, by FETCH_ADDs in flight", x: data.X, unit: data.Unit, format: "%.4g",
+		data: papers.MustLoad("extmem/counters"), key: "counters", title: "cost of counting a client's WRITEs in one counter of a server, by FETCH_ADDs in flight",
+		format: "%.4g",
 		why: []string{
 			"their rate is that of their NIC, 1.3 million FETCH_ADDs a second on one word; the model has ConnectX-5's",
 			"the published rule leaves in the switch what has waited when the requests end",
@@ -257,13 +249,11 @@ func countingFigure() figure {
 		{"counted in the store in %", func(o *outcome) float64 { return 100 * float64(o.counting.Counted) / float64(max(1, o.counting.Sent)) }},
 		{"client's rate in % of that without counting", func(o *outcome) float64 { return 100 * o.share }},
 	} {
-		for _, m := range []string{Hardened, Published} {
-			for _, n := range []string{"1", "4", "16"} {
-				f.cells = append(f.cells, figureCell{
-					panel: p.panel, series: m, their: "switch", x: n, theirs: at(data, p.panel, "switch", n, 1), value: p.value,
-					load: Counting{Mode: m, Depth: int(number(n)), Bytes: memoryFrame},
-				})
-			}
+		for m, n := range pairs([]string{Hardened, Published}, []string{"1", "4", "16"}) {
+			f.add(figureCell{
+				panel: p.panel, series: m, their: "switch", x: n, theirs: f.at(p.panel, "switch", n), value: p.value,
+				load: Counting{Mode: m, Depth: int(number(n)), Bytes: memoryFrame},
+			})
 		}
 	}
 	return f

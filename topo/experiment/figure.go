@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -51,7 +52,12 @@ type outcome struct {
 type figure struct {
 	// key selects the figure in --figures. title says what the figure shows.
 	key, title string
-	// x and unit are the texts at the axes. format is the format of numbers; "" means %.4g.
+	// data has the authors' numbers; nil if they give none. A number of data multiplied by scale is
+	// in unit; 0 means 1.
+	data  *papers.Figure
+	scale float64
+	// x and unit are the texts at the axes; "" means those of data. format is the format of numbers;
+	// "" means %.4g.
 	x, unit, format string
 	logY            bool
 	cells           []figureCell
@@ -77,6 +83,40 @@ type figureCell struct {
 	load  load
 	value func(*outcome) float64
 	known float64
+}
+
+// ours returns a cell with a number of ours for which the authors give none.
+func ours(panel, series, x string, l load, value func(*outcome) float64) figureCell {
+	return figureCell{panel: panel, series: series, x: x, theirs: math.NaN(), load: l, value: value}
+}
+
+// add adds cells to the figure.
+func (f *figure) add(list ...figureCell) { f.cells = append(f.cells, list...) }
+
+// at returns the authors' number in the unit of the figure; NaN if they give none.
+func (f *figure) at(panel, series, column string) float64 {
+	return at(f.data, panel, series, column, cmp.Or(f.scale, 1))
+}
+
+// axes returns the texts at the axes.
+func (f *figure) axes() (x, unit string) {
+	if f.data == nil {
+		return f.x, f.unit
+	}
+	return cmp.Or(f.x, f.data.X), cmp.Or(f.unit, f.data.Unit)
+}
+
+// pairs yields all pairs of an element of as and one of bs, ordered by as and then by bs.
+func pairs[A, B any](as []A, bs []B) iter.Seq2[A, B] {
+	return func(yield func(A, B) bool) {
+		for _, a := range as {
+			for _, b := range bs {
+				if !yield(a, b) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // at returns the authors' number of a data file, multiplied by scale; NaN if they give none.
@@ -155,7 +195,8 @@ func nothing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 
 // report makes the report of a figure from what was measured.
 func (f *figure) report(p Platform, done map[load]outcome) *Report {
-	r := &Report{Experiment: "figure " + f.key, Figure: f.title + "; " + f.unit, On: p.On(), Rows: []Row{}}
+	_, unit := f.axes()
+	r := &Report{Experiment: "figure " + f.key, Figure: f.title + "; " + unit, On: p.On(), Rows: []Row{}}
 	rows, columns := f.rows(done), f.columns()
 	panels := slices.ContainsFunc(rows, func(w *figureRow) bool { return w.panel != "" })
 	stores := slices.ContainsFunc(rows, func(w *figureRow) bool { return w.store })
@@ -221,7 +262,8 @@ func cellOf(ours, theirs float64) Cell {
 // chart draws the rows. Our series are solid lines. The authors' are dashed, in the colour of the
 // first of our series that is compared with them.
 func (f *figure) chart(rows []*figureRow, columns []string) *plot.Chart {
-	c := &plot.Chart{Title: "Figure " + f.key + ": " + f.title, X: f.x, Y: f.unit, LogY: f.logY}
+	x, unit := f.axes()
+	c := &plot.Chart{Title: "Figure " + f.key + ": " + f.title, X: x, Y: unit, LogY: f.logY}
 	xs := make([]float64, len(columns))
 	for i, x := range columns {
 		v, err := strconv.ParseFloat(x, 64)

@@ -284,7 +284,7 @@ func TestSwordboxFigures(t *testing.T) {
 			}
 		}
 		// The authors do not say how many requests their metadata server answers.
-		if f.title == "" || f.unit == "" || f.x == "" || (theirs == 0) != (f.key == "metadata") || f.base != "" && len(f.why) == 0 {
+		if x, unit := f.axes(); f.title == "" || unit == "" || x == "" || (theirs == 0) != (f.key == "metadata") || f.base != "" && len(f.why) == 0 {
 			t.Errorf("figure %s lacks something: %d numbers of the authors", f.key, theirs)
 		}
 	}
@@ -354,7 +354,7 @@ func TestFuseeFigures(t *testing.T) {
 				measured++
 			}
 		}
-		if f.title == "" || f.unit == "" || f.x == "" || (theirs == 0) != (f.key == "links" || f.key == "switch") || (measured == 0) != (f.key == "20") ||
+		if x, unit := f.axes(); f.title == "" || unit == "" || x == "" || (theirs == 0) != (f.key == "links" || f.key == "switch") || (measured == 0) != (f.key == "20") ||
 			theirs > 0 && measured > 0 && len(f.why) == 0 {
 			t.Errorf("figure %s lacks something: %d numbers of the authors, %d loads", f.key, theirs, measured)
 		}

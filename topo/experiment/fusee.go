@@ -151,26 +151,23 @@ func latencyAt(kind kv.Kind, percentile float64) func(*outcome) float64 {
 
 // fuseeLatency is Figure 10 of the FUSEE paper: the latency of one client by percentile.
 func fuseeLatency(quick bool) figure {
-	data := papers.MustLoad("fusee/fig10")
 	f := figure{
-		key: "10", title: "latency of one client by percentile", x: data.X, unit: data.Unit,
+		data: papers.MustLoad("fusee/fig10"), key: "10", title: "latency of one client by percentile",
 		why: []string{"the NIC of the model is a ConnectX-5 but for its rates, and the program takes no time", "the INSERT of ours has one round trip more: it marks its object as valid"},
 	}
 	for _, op := range operations {
 		w, kind := single(op)
-		for _, series := range []string{seriesFusee, seriesClover, seriesPDPM} {
-			for _, p := range data.Columns {
-				c := figureCell{panel: op, series: series, their: series, x: p, theirs: at(data, op, fuseeData[series], p, 1)}
-				switch {
-				case series == seriesFusee:
-					c.load, c.value = fuseeSingle(1, w, quick), latencyAt(kind, number(p))
-				case series == seriesClover && (kind == kv.KindRead || kind == kv.KindUpdate):
-					c.load, c.value = cloverBeside(1, 100*w.Update, quick), latencyAt(kind, number(p))
-				case math.IsNaN(c.theirs):
-					continue
-				}
-				f.cells = append(f.cells, c)
+		for series, p := range pairs([]string{seriesFusee, seriesClover, seriesPDPM}, f.data.Columns) {
+			c := figureCell{panel: op, series: series, their: series, x: p, theirs: f.at(op, fuseeData[series], p)}
+			switch {
+			case series == seriesFusee:
+				c.load, c.value = fuseeSingle(1, w, quick), latencyAt(kind, number(p))
+			case series == seriesClover && (kind == kv.KindRead || kind == kv.KindUpdate):
+				c.load, c.value = cloverBeside(1, 100*w.Update, quick), latencyAt(kind, number(p))
+			case math.IsNaN(c.theirs):
+				continue
 			}
+			f.add(c)
 		}
 	}
 	return f
@@ -178,67 +175,58 @@ func fuseeLatency(quick bool) figure {
 
 // fuseeMicro is Figure 11 of the FUSEE paper: the throughput of the microbenchmark.
 func fuseeMicro(quick bool) figure {
-	data := papers.MustLoad("fusee/fig11")
 	f := figure{
-		key: "11", title: "throughput of the microbenchmark, 128 clients", x: data.X, unit: data.Unit, base: seriesClover,
+		data: papers.MustLoad("fusee/fig11"), key: "11", title: "throughput of the microbenchmark, 128 clients", base: seriesClover,
 		why: []string{whyIndex, "an INSERT of ours marks its object as valid, one round trip and two WRITEs more"},
 	}
-	for _, series := range []string{seriesFusee, seriesClover, seriesPDPM} {
-		for _, op := range data.Columns {
-			w, kind := single(op)
-			c := figureCell{series: series, their: series, x: op, theirs: at(data, "", fuseeData[series], op, 1), value: mops}
-			switch {
-			case series == seriesFusee:
-				c.load = fuseeSingle(fuseeClients, w, quick || kind == kv.KindDelete) // all keys are deleted after half a millisecond
-			case series == seriesClover && (kind == kv.KindRead || kind == kv.KindUpdate):
-				l := cloverBeside(fuseeClients, 100*w.Update, quick)
-				l.Zipf = 0
-				c.load = l
-			case math.IsNaN(c.theirs):
-				continue
-			}
-			f.cells = append(f.cells, c)
+	for series, op := range pairs([]string{seriesFusee, seriesClover, seriesPDPM}, f.data.Columns) {
+		w, kind := single(op)
+		c := figureCell{series: series, their: series, x: op, theirs: f.at("", fuseeData[series], op), value: mops}
+		switch {
+		case series == seriesFusee:
+			c.load = fuseeSingle(fuseeClients, w, quick || kind == kv.KindDelete) // all keys are deleted after half a millisecond
+		case series == seriesClover && (kind == kv.KindRead || kind == kv.KindUpdate):
+			l := cloverBeside(fuseeClients, 100*w.Update, quick)
+			l.Zipf = 0
+			c.load = l
+		case math.IsNaN(c.theirs):
+			continue
 		}
+		f.add(c)
 	}
 	return f
 }
 
 // fuseeSizes is Figure 12 of the FUSEE paper: throughput by the size of a key with its value.
 func fuseeSizes(quick bool) figure {
-	data := papers.MustLoad("fusee/fig12")
-	f := figure{key: "12", title: "throughput by the size of a key with its value, 128 clients", x: data.X, unit: data.Unit, why: []string{whyIndex}}
-	for _, panel := range []string{"A", "C"} {
-		for _, size := range data.Columns {
-			l := fuseeLoad(fuseeClients, ycsb(panel), quick)
-			l.Value = int(number(size)) - keyBytes
-			f.cells = append(f.cells, figureCell{
-				panel: "YCSB-" + panel, series: seriesFusee, their: seriesFusee, x: size, theirs: at(data, panel, "fusee", size, 1), load: l, value: mops,
-			})
-		}
+	f := figure{data: papers.MustLoad("fusee/fig12"), key: "12", title: "throughput by the size of a key with its value, 128 clients", why: []string{whyIndex}}
+	for panel, size := range pairs([]string{"A", "C"}, f.data.Columns) {
+		l := fuseeLoad(fuseeClients, ycsb(panel), quick)
+		l.Value = int(number(size)) - keyBytes
+		f.add(figureCell{panel: "YCSB-" + panel, series: seriesFusee, their: seriesFusee, x: size, theirs: f.at(panel, "fusee", size), load: l, value: mops})
 	}
 	return f
 }
 
 // fuseeBeside appends the cells of one column, for FUSEE, Clover and pDPM-Direct. Clover is not
 // measured if others is nil, and pDPM-Direct never: its cells have only the authors' numbers.
-func fuseeBeside(f *figure, data *papers.Figure, panel, key, x string, own Fusee, others *Clover) {
+func (f *figure) fuseeBeside(panel, key, x string, own Fusee, others *Clover) {
 	for _, series := range []string{seriesFusee, seriesClover, seriesPDPM} {
-		c := figureCell{panel: panel, series: series, their: series, x: x, theirs: at(data, key, fuseeData[series], x, 1), value: mops}
+		c := figureCell{panel: panel, series: series, their: series, x: x, theirs: f.at(key, fuseeData[series], x), value: mops}
 		switch {
 		case series == seriesFusee:
 			c.load = own
 		case series == seriesClover && others != nil:
 			c.load = *others
 		}
-		f.cells = append(f.cells, c)
+		f.add(c)
 	}
 }
 
 // fuseeScale is Figure 13 of the FUSEE paper: the throughput of YCSB by clients.
 func fuseeScale(quick bool) figure {
-	data := papers.MustLoad("fusee/fig13")
 	f := figure{
-		key: "13", title: "throughput of YCSB by clients, 2 memory servers", x: data.X, unit: data.Unit, base: seriesClover,
+		data: papers.MustLoad("fusee/fig13"), key: "13", title: "throughput of YCSB by clients, 2 memory servers", base: seriesClover,
 		why: []string{whyFewClients, whyIndex},
 	}
 	for _, panel := range []string{"A", "B", "C", "D"} {
@@ -250,7 +238,7 @@ func fuseeScale(quick bool) figure {
 				l := cloverBeside(n, 100*w.Update, quick)
 				beside = &l
 			}
-			fuseeBeside(&f, data, "YCSB-"+panel, panel, clients, fuseeLoad(n, w, quick), beside)
+			f.fuseeBeside("YCSB-"+panel, panel, clients, fuseeLoad(n, w, quick), beside)
 		}
 	}
 	return f
@@ -263,11 +251,8 @@ func fuseeLinks(quick bool) figure {
 	for _, panel := range []string{"A", "C"} {
 		for server := range 2 {
 			for _, clients := range fuseeColumns(quick) {
-				f.cells = append(f.cells, figureCell{
-					panel: "YCSB-" + panel, series: fmt.Sprintf("server %d", server), x: clients, theirs: math.NaN(),
-					load:  fuseeLoad(int(number(clients)), ycsb(panel), quick),
-					value: func(o *outcome) float64 { return o.store.Links[server] * 8 / 1e9 },
-				})
+				f.add(ours("YCSB-"+panel, fmt.Sprintf("server %d", server), clients,
+					fuseeLoad(int(number(clients)), ycsb(panel), quick), func(o *outcome) float64 { return o.store.Links[server] * 8 / 1e9 }))
 			}
 		}
 	}
@@ -314,7 +299,7 @@ func fuseeSwitch(quick bool) figure {
 			for _, clients := range columns {
 				l := fuseeLoad(int(number(clients)), ycsb("W"), quick)
 				l.Keys, l.Servers, l.Replicas, l.IndexReplicas, l.Switch, l.Own = 100, 3, 3, 3, s.box, s.own
-				f.cells = append(f.cells, figureCell{panel: panel.name, series: s.name, x: clients, theirs: math.NaN(), load: l, value: panel.value})
+				f.add(ours(panel.name, s.name, clients, l, panel.value))
 			}
 		}
 	}
@@ -323,17 +308,16 @@ func fuseeSwitch(quick bool) figure {
 
 // fuseeServers is Figure 14 of the FUSEE paper: the throughput of YCSB by memory servers.
 func fuseeServers(quick bool) figure {
-	data := papers.MustLoad("fusee/fig14")
 	f := figure{
-		key: "14", title: "throughput of YCSB by memory servers, 128 clients", x: data.X, unit: data.Unit, base: seriesClover,
+		data: papers.MustLoad("fusee/fig14"), key: "14", title: "throughput of YCSB by memory servers, 128 clients", base: seriesClover,
 		why: []string{whyIndex, "from 3 servers on the authors' compute hosts are the limit"},
 	}
 	for _, panel := range []string{"A", "C"} {
 		w := ycsb(panel)
-		for _, servers := range few(data.Columns, quick) {
+		for _, servers := range few(f.data.Columns, quick) {
 			own, other := fuseeLoad(fuseeClients, w, quick), cloverBeside(fuseeClients, 100*w.Update, quick)
 			own.Servers, other.Servers = int(number(servers)), int(number(servers))
-			fuseeBeside(&f, data, "YCSB-"+panel, panel, servers, own, &other)
+			f.fuseeBeside("YCSB-"+panel, panel, servers, own, &other)
 		}
 	}
 	return f
@@ -341,9 +325,8 @@ func fuseeServers(quick bool) figure {
 
 // fuseeMix is Figure 15 of the FUSEE paper: throughput by the share of SEARCH in a mix with UPDATE.
 func fuseeMix(quick bool) figure {
-	data := papers.MustLoad("fusee/fig15")
 	f := figure{
-		key: "15", title: "throughput by the share of SEARCH in a mix with UPDATE, 128 clients", x: data.X, unit: data.Unit, base: seriesClover,
+		data: papers.MustLoad("fusee/fig15"), key: "15", title: "throughput by the share of SEARCH in a mix with UPDATE, 128 clients", base: seriesClover,
 		why: []string{whyIndex},
 	}
 	columns := []string{"0", "20", "40", "50", "60", "80", "100"}
@@ -360,7 +343,7 @@ func fuseeMix(quick bool) figure {
 			w = ycsb("c")
 		}
 		other := cloverBeside(fuseeClients, percent, quick)
-		fuseeBeside(&f, data, "", "", share, fuseeLoad(fuseeClients, w, quick), &other)
+		f.fuseeBeside("", "", share, fuseeLoad(fuseeClients, w, quick), &other)
 	}
 	return f
 }
@@ -368,9 +351,8 @@ func fuseeMix(quick bool) figure {
 // fuseeThreshold is Figure 16 of the FUSEE paper: throughput by the threshold of the cache. It adds
 // a series without a cache.
 func fuseeThreshold(quick bool) figure {
-	data := papers.MustLoad("fusee/fig16")
 	f := figure{
-		key: "16", title: "throughput of YCSB-A by the threshold of the cache, 128 clients", x: data.X, unit: data.Unit, format: "%.4g",
+		data: papers.MustLoad("fusee/fig16"), key: "16", title: "throughput of YCSB-A by the threshold of the cache, 128 clients", format: "%.4g",
 		why: []string{
 			whyIndex, "a GET of ours that finds another slot reads the new object in the next round trip, whether it has read the old one or not",
 			"a run has some 40 operations of each client, so few keys are used often enough that thresholds up to 0.3 decide differently",
@@ -388,9 +370,9 @@ func fuseeThreshold(quick bool) figure {
 		case "0.1":
 			l.Threshold = 0 // the default: the same load as in other figures, so it is measured once
 		}
-		f.cells = append(f.cells, figureCell{series: seriesFusee, their: seriesFusee, x: x, theirs: at(data, "", "fusee", x, 1), load: l, value: mops})
+		f.add(figureCell{series: seriesFusee, their: seriesFusee, x: x, theirs: f.at("", "fusee", x), load: l, value: mops})
 		l.NoCache, l.Threshold = true, 0
-		f.cells = append(f.cells, figureCell{series: "FUSEE without cache", their: "none", x: x, theirs: math.NaN(), load: l, value: mops})
+		f.add(figureCell{series: "FUSEE without cache", their: "none", x: x, theirs: math.NaN(), load: l, value: mops})
 	}
 	return f
 }
@@ -403,12 +385,11 @@ const noThreshold = 1e-9
 // fuseeAllocation is Figure 17 of the FUSEE paper: throughput by what allocates objects. The
 // variant in which memory servers allocate each object is not measured.
 func fuseeAllocation(quick bool) figure {
-	data := papers.MustLoad("fusee/fig17")
-	f := figure{key: "17", title: "throughput by who allocates memory for objects (clients or servers), 128 clients", x: data.X, unit: data.Unit, why: []string{whyIndex}}
-	for _, x := range data.Columns {
-		f.cells = append(f.cells,
-			figureCell{series: "two-level", their: "two-level", x: x, theirs: at(data, "", "two-level", x, 1), load: fuseeLoad(fuseeClients, ycsb(x), quick), value: mops},
-			figureCell{series: "server alone", their: "server alone", x: x, theirs: at(data, "", "server alone", x, 1)})
+	f := figure{data: papers.MustLoad("fusee/fig17"), key: "17", title: "throughput by who allocates memory for objects (clients or servers), 128 clients", why: []string{whyIndex}}
+	for _, x := range f.data.Columns {
+		f.add(
+			figureCell{series: "two-level", their: "two-level", x: x, theirs: f.at("", "two-level", x), load: fuseeLoad(fuseeClients, ycsb(x), quick), value: mops},
+			figureCell{series: "server alone", their: "server alone", x: x, theirs: f.at("", "server alone", x)})
 	}
 	return f
 }
@@ -423,19 +404,15 @@ func fuseeFactors(quick bool) []string {
 
 // fuseeReplicas is Figure 18 of the FUSEE paper: the throughput of YCSB by the replication factor.
 func fuseeReplicas(quick bool) figure {
-	data := papers.MustLoad("fusee/fig18")
 	f := figure{
-		key: "18", title: "throughput of YCSB by the replication factor, 128 clients, 5 memory servers", x: "replicas of objects and index", unit: data.Unit,
+		data: papers.MustLoad("fusee/fig18"), key: "18", title: "throughput of YCSB by the replication factor, 128 clients, 5 memory servers",
+		x:   "replicas of objects and index",
 		why: []string{"reads go to the primaries of slots, which are on server 0 here, and on all servers of the authors"},
 	}
-	for _, panel := range []string{"A", "B", "C", "D"} {
-		for _, x := range fuseeFactors(quick) {
-			l := fuseeLoad(fuseeClients, ycsb(panel), quick)
-			l.Servers, l.Replicas, l.IndexReplicas = 5, int(number(x)), int(number(x))
-			f.cells = append(f.cells, figureCell{
-				panel: "YCSB-" + panel, series: seriesFusee, their: seriesFusee, x: x, theirs: at(data, "", panel, x, 1), load: l, value: mops,
-			})
-		}
+	for panel, x := range pairs([]string{"A", "B", "C", "D"}, fuseeFactors(quick)) {
+		l := fuseeLoad(fuseeClients, ycsb(panel), quick)
+		l.Servers, l.Replicas, l.IndexReplicas = 5, int(number(x)), int(number(x))
+		f.add(figureCell{panel: "YCSB-" + panel, series: seriesFusee, their: seriesFusee, x: x, theirs: f.at("", panel, x), load: l, value: mops})
 	}
 	return f
 }
@@ -443,9 +420,9 @@ func fuseeReplicas(quick bool) figure {
 // fuseeMedian is Figure 19 of the FUSEE paper: median latency by the replication factor. The
 // authors' FUSEE-CR, which swaps replicas in turn, is not measured.
 func fuseeMedian(quick bool) figure {
-	data := papers.MustLoad("fusee/fig19")
 	f := figure{
-		key: "19", title: "median latency of one client by the replication factor, 5 memory servers", x: "replicas of objects and index", unit: data.Unit,
+		data: papers.MustLoad("fusee/fig19"), key: "19", title: "median latency of one client by the replication factor, 5 memory servers",
+		x:   "replicas of objects and index",
 		why: []string{"round trips are the paper's (docs/papers/fusee.md), and theirs take 4 to 5 us each, ours 2 to 3"},
 	}
 	for _, op := range operations {
@@ -454,11 +431,11 @@ func fuseeMedian(quick bool) figure {
 			for _, x := range fuseeFactors(quick) {
 				l := fuseeSingle(1, w, quick)
 				l.Servers, l.Replicas, l.IndexReplicas, l.NoCache = 5, int(number(x)), int(number(x)), s.data == "nc"
-				c := figureCell{panel: op, series: s.name, their: s.name, x: x, theirs: at(data, op, s.data, x, 1), value: latencyAt(kind, 50)}
+				c := figureCell{panel: op, series: s.name, their: s.name, x: x, theirs: f.at(op, s.data, x), value: latencyAt(kind, 50)}
 				if s.data != "cr" {
 					c.load = l
 				}
-				f.cells = append(f.cells, c)
+				f.add(c)
 			}
 		}
 	}
@@ -468,10 +445,9 @@ func fuseeMedian(quick bool) figure {
 // fuseeCrash is Figure 20 of the FUSEE paper: throughput while a memory server crashes. It is not
 // measured, because no platform has such a load.
 func fuseeCrash() figure {
-	data := papers.MustLoad("fusee/fig20")
-	f := figure{key: "20", title: "throughput of YCSB-C while one of two memory servers crashes; not measured", x: data.X, unit: data.Unit}
-	for _, x := range data.Columns {
-		f.cells = append(f.cells, figureCell{series: seriesFusee, their: seriesFusee, x: x, theirs: at(data, "", "fusee", x, 1)})
+	f := figure{data: papers.MustLoad("fusee/fig20"), key: "20", title: "throughput of YCSB-C while one of two memory servers crashes; not measured"}
+	for _, x := range f.data.Columns {
+		f.add(figureCell{series: seriesFusee, their: seriesFusee, x: x, theirs: f.at("", "fusee", x)})
 	}
 	return f
 }
@@ -488,20 +464,19 @@ const (
 // fuseeElastic is Figure 21 of the FUSEE paper: throughput while clients join and leave. A step of
 // the authors is half a second.
 func fuseeElastic() figure {
-	data := papers.MustLoad("fusee/fig21")
 	f := figure{
-		key: "21", title: fmt.Sprintf("throughput of YCSB-C while 16 clients join 16 others and leave; steps of %v here, of half a second there", elasticStep),
-		x: "step", unit: data.Unit,
+		data: papers.MustLoad("fusee/fig21"), key: "21", title: fmt.Sprintf("throughput of YCSB-C while 16 clients join 16 others and leave; steps of %v here, of half a second there", elasticStep),
+		x:   "step",
 		why: []string{"a GET takes the authors 5.2 us; the throughput doubles for both", "new clients remember no slots: their first GET of a key takes two round trips"},
 	}
 	l := fuseeLoad(16, ycsb("C"), false)
 	l.Guests, l.Steps, l.Join, l.Leave, l.Run = 16, elasticSteps, elasticJoin, elasticLeave, elasticSteps*elasticStep
-	for i, x := range data.Columns {
+	for i, x := range f.data.Columns {
 		if i%2 == 1 && !slices.Contains([]int{9, 11, 19, 21}, i) {
 			continue // every other step is enough where nothing changes
 		}
-		f.cells = append(f.cells, figureCell{
-			series: seriesFusee, their: seriesFusee, x: x, theirs: at(data, "", "fusee", x, 1), load: l,
+		f.add(figureCell{
+			series: seriesFusee, their: seriesFusee, x: x, theirs: f.at("", "fusee", x), load: l,
 			value: func(o *outcome) float64 { return o.store.Steps[i] / 1e6 },
 		})
 	}

@@ -122,3 +122,9 @@ func (l OneRMA) measure(ctx context.Context, p Platform) (outcome, error) {
 	res, err := p.OneRMA(ctx, l)
 	return outcome{solo: &res}, err
 }
+
+func soloMedian(o *outcome) float64  { return o.solo.Median }
+func soloP99(o *outcome) float64     { return o.solo.P99 }
+func soloFair(o *outcome) float64    { return o.solo.Fair }
+func soloGoodput(o *outcome) float64 { return 100 * o.solo.Goodput }
+func soloRetried(o *outcome) float64 { return 100 * o.solo.Retried }

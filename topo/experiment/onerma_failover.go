@@ -53,7 +53,7 @@ func oneRMAFailover(quick bool) figure {
 				return value(&o.solo.Failover.Bins[i])
 			}}
 		}
-		f.cells = append(f.cells,
+		f.add(
 			cell("median, RTT", func(g *FailoverGETs) float64 { return g.Median }), cell("99th percentile, RTT", func(g *FailoverGETs) float64 { return g.P99 }),
 			cell("longest, RTT", func(g *FailoverGETs) float64 { return g.Max }), cell("GETs in 20 us", func(g *FailoverGETs) float64 { return g.Count }),
 		)

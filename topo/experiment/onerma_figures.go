@@ -74,10 +74,8 @@ func oneRMARandom(quick bool) figure {
 	}
 	for _, load := range few([]string{"10", "20", "30", "40", "50", "60", "70", "80"}, quick) {
 		l := OneRMA{Kind: SoloRandom, Hosts: hosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
-		f.cells = append(f.cells, onBoth(l, load, panelMedian, panelP99)...)
-		f.cells = append(f.cells, figureCell{
-			panel: "tried again, %", series: seriesSolo, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Retried },
-		})
+		f.add(onBoth(l, load, panelMedian, panelP99)...)
+		f.add(ours("tried again, %", seriesSolo, load, l, soloRetried))
 	}
 	return f
 }
@@ -90,16 +88,16 @@ func oneRMABeside(quick bool) figure {
 	}
 	for _, large := range few([]string{"0", "4096", "65536", "262144", "1048576"}, quick) {
 		l := OneRMA{Kind: SoloBeside, Large: int(number(large)), First: 15, Span: oneRMASpan(quick, 20*time.Millisecond)}
-		f.cells = append(f.cells, onBoth(l, large, panelMedian, panelP99)...)
+		f.add(onBoth(l, large, panelMedian, panelP99)...)
 	}
 	return f
 }
 
 // oneRMARamp is figure 15: convergence and fairness.
 func oneRMARamp(quick bool) figure {
-	data := papers.MustLoad("onerma/fig15")
 	f := figure{
-		key: "fig15", title: "round trips until a flow has the line rate, and until a second flow has its fair share", x: data.X, unit: data.Unit, format: "%.0f",
+		data: papers.MustLoad("onerma/fig15"), key: "fig15", title: "round trips until a flow has the line rate, and until a second flow has its fair share",
+		format: "%.0f",
 		why: []string{
 			"the authors' window is 15 at the line rate, and they do not give the first one",
 			"by their algorithm a window grows by 0.25 in a round trip, so from 1 to 15 it takes 56; their 8 need a growth of nearly 2",
@@ -107,19 +105,17 @@ func oneRMARamp(quick bool) figure {
 			"0: not within 2,000 round trips",
 		},
 	}
-	for _, first := range few([]string{"1", "5", "10", "15"}, quick) {
-		for _, total := range []bool{false, true} {
-			name := "both signals"
-			if total {
-				name = "without the local signal"
-			}
-			l := OneRMA{Kind: SoloRamp, First: number(first), TotalDelay: total}
-			f.cells = append(f.cells,
-				figureCell{panel: "line rate", series: name, their: "1RMA", x: first, theirs: at(data, "line rate", name, first, 1), load: l, value: func(o *outcome) float64 { return o.solo.Ramp }},
-				figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: at(data, "fair share", name, first, 1), load: l, value: func(o *outcome) float64 { return o.solo.Fair }},
-				secondProcess(name, first, total),
-			)
+	for first, total := range pairs(few([]string{"1", "5", "10", "15"}, quick), []bool{false, true}) {
+		name := "both signals"
+		if total {
+			name = "without the local signal"
 		}
+		l := OneRMA{Kind: SoloRamp, First: number(first), TotalDelay: total}
+		f.add(
+			figureCell{panel: "line rate", series: name, their: "1RMA", x: first, theirs: f.at("line rate", name, first), load: l, value: func(o *outcome) float64 { return o.solo.Ramp }},
+			figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: f.at("fair share", name, first), load: l, value: soloFair},
+			secondProcess(name, first, total),
+		)
 	}
 	return f
 }
@@ -131,20 +127,18 @@ func oneRMAJitter(quick bool) figure {
 		x: "largest delay of a frame on a link, % of RTT", unit: "%", format: "%.1f",
 		why: []string{"the authors give curves: goodput falls with jitter, and less with a larger window; what is shed has mostly waited too long to be dispatched"},
 	}
-	for _, kb := range []int{48, 64, 96} {
-		for _, jitter := range few([]string{"0", "10", "25", "50", "75", "100"}, quick) {
-			l := OneRMA{
-				Kind: SoloDemand, Hosts: 1, Load: 1, Window: kb << 10, Jitter: time.Duration(number(jitter) * float64(OneRMARTT) / 100), Span: oneRMASpan(quick, 5*time.Millisecond),
-			}
-			name := fmt.Sprintf("window %d KB", kb)
-			f.cells = append(f.cells,
-				figureCell{panel: "goodput, % of the line rate", series: name, x: jitter, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Goodput }},
-				figureCell{panel: "shed, DISPATCH_TIMEOUT", series: name, x: jitter, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Dispatch }},
-				figureCell{panel: "shed, otherwise", series: name, x: jitter, theirs: math.NaN(), load: l, value: func(o *outcome) float64 {
-					return 100 * (o.solo.Retried - o.solo.Dispatch)
-				}},
-			)
+	for kb, jitter := range pairs([]int{48, 64, 96}, few([]string{"0", "10", "25", "50", "75", "100"}, quick)) {
+		l := OneRMA{
+			Kind: SoloDemand, Hosts: 1, Load: 1, Window: kb << 10, Jitter: time.Duration(number(jitter) * float64(OneRMARTT) / 100), Span: oneRMASpan(quick, 5*time.Millisecond),
 		}
+		name := fmt.Sprintf("window %d KB", kb)
+		f.add(
+			ours("goodput, % of the line rate", name, jitter, l, soloGoodput),
+			ours("shed, DISPATCH_TIMEOUT", name, jitter, l, func(o *outcome) float64 { return 100 * o.solo.Dispatch }),
+			figureCell{panel: "shed, otherwise", series: name, x: jitter, theirs: math.NaN(), load: l, value: func(o *outcome) float64 {
+				return 100 * (o.solo.Retried - o.solo.Dispatch)
+			}},
+		)
 	}
 	return f
 }
@@ -159,9 +153,9 @@ func oneRMAThreshold(quick bool) figure {
 	}
 	for _, kb := range few([]string{"8", "16", "32", "62", "125", "250", "500"}, quick) {
 		l := OneRMA{Kind: SoloDemand, Hosts: 2, Load: 1, Window: 1 << 20, Threshold: int(number(kb)) << 10, Span: oneRMASpan(quick, 5*time.Millisecond)}
-		f.cells = append(f.cells,
-			figureCell{series: "goodput, % of the line rate", x: kb, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Goodput }},
-			figureCell{series: "shed, %", x: kb, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Retried }},
+		f.add(
+			ours("", "goodput, % of the line rate", kb, l, soloGoodput),
+			ours("", "shed, %", kb, l, soloRetried),
 			figureCell{series: "median of OK, RTT", x: kb, theirs: math.NaN(), load: l, value: func(o *outcome) float64 {
 				if o.solo.Goodput == 0 {
 					return math.NaN()

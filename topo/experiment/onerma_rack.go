@@ -96,9 +96,9 @@ func oneRMATrip() figure {
 		us := func(v func(*OneRMAResult) float64) func(*outcome) float64 {
 			return func(o *outcome) float64 { return v(o.solo) * o.solo.Rack.RTT.Seconds() * 1e6 }
 		}
-		f.cells = append(f.cells,
-			figureCell{series: s.name, x: panelMedian, theirs: math.NaN(), load: l, value: us(func(r *OneRMAResult) float64 { return r.Median })},
-			figureCell{series: s.name, x: panelP99, theirs: math.NaN(), load: l, value: us(func(r *OneRMAResult) float64 { return r.P99 })},
+		f.add(
+			ours("", s.name, panelMedian, l, us(func(r *OneRMAResult) float64 { return r.Median })),
+			ours("", s.name, panelP99, l, us(func(r *OneRMAResult) float64 { return r.P99 })),
 		)
 	}
 	return f
@@ -119,10 +119,10 @@ func oneRMARackGets(quick bool) figure {
 	}
 	for _, n := range few([]string{"1", "2", "4", "8", "16", "32"}, quick) {
 		l := OneRMA{Kind: SoloGets, Hosts: int(number(n))}
-		f.cells = append(f.cells, onBoth(l, n, panelMedian, panelP99)...)
+		f.add(onBoth(l, n, panelMedian, panelP99)...)
 		for _, s := range bothWays {
 			l.Way = s.way
-			f.cells = append(f.cells, figureCell{panel: "GETs in a round trip", series: s.name, x: n, theirs: math.NaN(), load: l, value: inTrip})
+			f.add(ours("GETs in a round trip", s.name, n, l, inTrip))
 		}
 	}
 	return f
@@ -141,9 +141,9 @@ func oneRMACrash() figure {
 	l := OneRMA{Kind: SoloCrash, Hosts: 8}
 	for i, x := range []string{"before", "crash", "after"} {
 		cell := func(series string, value func(*PhaseGETs) float64) figureCell {
-			return figureCell{series: series, x: x, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return value(&o.solo.Rack.Phases[i]) }}
+			return ours("", series, x, l, func(o *outcome) float64 { return value(&o.solo.Rack.Phases[i]) })
 		}
-		f.cells = append(f.cells,
+		f.add(
 			cell("median, RTT", func(g *PhaseGETs) float64 { return g.Median }), cell("99th percentile, RTT", func(g *PhaseGETs) float64 { return g.P99 }),
 			cell("longest, RTT", func(g *PhaseGETs) float64 { return g.Max }), cell("GETs that fail", func(g *PhaseGETs) float64 { return g.Failed }),
 			figureCell{series: "longest, rtt of the rack file", x: x, theirs: math.NaN(), load: l, value: func(o *outcome) float64 {
@@ -164,16 +164,14 @@ func oneRMADepth(quick bool) figure {
 			"a connection of RoCEv2 has at most 16 READs in flight",
 		},
 	}
-	for _, n := range few([]string{"1", "2", "4", "8", "16", "32", "64"}, quick) {
-		for _, s := range bothWays {
-			for _, write := range []bool{false, true} {
-				name := s.name + " READ"
-				if write {
-					name = s.name + " WRITE"
-				}
-				l := OneRMA{Kind: SoloSlots, Way: s.way, Slots: int(number(n)), Write: write}
-				f.cells = append(f.cells, figureCell{series: name, x: n, theirs: math.NaN(), load: l, value: inTrip})
+	for n, s := range pairs(few([]string{"1", "2", "4", "8", "16", "32", "64"}, quick), bothWays) {
+		for _, write := range []bool{false, true} {
+			name := s.name + " READ"
+			if write {
+				name = s.name + " WRITE"
 			}
+			l := OneRMA{Kind: SoloSlots, Way: s.way, Slots: int(number(n)), Write: write}
+			f.add(ours("", name, n, l, inTrip))
 		}
 	}
 	return f
@@ -189,7 +187,7 @@ func oneRMARackBeside(quick bool) figure {
 		},
 	}
 	for _, large := range few([]string{"0", "4096", "65536", "262144", "1048576"}, quick) {
-		f.cells = append(f.cells, onBoth(OneRMA{Kind: SoloBeside, Large: int(number(large)), Slots: 1}, large, panelMedian, panelP99)...)
+		f.add(onBoth(OneRMA{Kind: SoloBeside, Large: int(number(large)), Slots: 1}, large, panelMedian, panelP99)...)
 	}
 	return f
 }
@@ -204,16 +202,16 @@ func oneRMARackMixed(quick bool) figure {
 		},
 	}
 	for _, n := range few([]string{"1", "2", "4", "8"}, quick) {
-		f.cells = append(f.cells, onBoth(OneRMA{Kind: SoloMixed, Large: 200 << 10, Slots: int(number(n))}, n, panelMedian, panelP99)...)
+		f.add(onBoth(OneRMA{Kind: SoloMixed, Large: 200 << 10, Slots: int(number(n))}, n, panelMedian, panelP99)...)
 	}
 	return f
 }
 
 // oneRMAKeys is figure 14 on a rack: a new key beside a new connection.
 func oneRMAKeys() figure {
-	data := papers.MustLoad("onerma/fig14")
 	f := figure{
-		key: "fig14", title: "time to get a new key for a region by REKEY, and a new connection of RoCEv2", x: data.X, unit: "RTT", format: "%.2f",
+		data: papers.MustLoad("onerma/fig14"), scale: float64(time.Microsecond) / float64(OneRMARTT), key: "fig14", title: "time to get a new key for a region by REKEY, and a new connection of RoCEv2",
+		unit: "RTT", format: "%.2f",
 		why: []string{
 			"the authors' times are 1 us and 2 ms of hardware and system calls, here divided by their round trip of 5 us",
 			"a REKEY has four hops, and here also two ways between program and daemon; then the owner hands out the next keys",
@@ -222,11 +220,10 @@ func oneRMAKeys() figure {
 	}
 	for _, s := range []struct{ way, name, data string }{{WaySolo, "REKEY", "REKEY"}, {WayRoCE, "new connection", "RDMA"}} {
 		l := OneRMA{Kind: SoloKeys, Way: s.way}
-		trips := float64(time.Microsecond) / float64(OneRMARTT)
-		f.cells = append(f.cells,
-			figureCell{series: "alone", their: "authors", x: s.name, theirs: at(data, "time", "us", s.data, trips), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
-			figureCell{series: "alone, 99th percentile", x: s.name, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.P99 }},
-			figureCell{series: "and a READ", x: s.name, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Rack.NewAndRead }},
+		f.add(
+			figureCell{series: "alone", their: "authors", x: s.name, theirs: f.at("time", "us", s.data), load: l, value: soloMedian},
+			ours("", "alone, 99th percentile", s.name, l, soloP99),
+			ours("", "and a READ", s.name, l, func(o *outcome) float64 { return o.solo.Rack.NewAndRead }),
 		)
 	}
 	return f

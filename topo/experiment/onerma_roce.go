@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/rdmalab/rdmalab/topo/papers"
@@ -25,8 +24,8 @@ func onBoth(l OneRMA, x, median, p99 string) (list []figureCell) {
 	for _, s := range bothWays {
 		l.Way = s.way
 		list = append(list,
-			figureCell{panel: median, series: s.name, x: x, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
-			figureCell{panel: p99, series: s.name, x: x, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.P99 }},
+			ours(median, s.name, x, l, soloMedian),
+			ours(p99, s.name, x, l, soloP99),
 		)
 	}
 	return list
@@ -50,7 +49,7 @@ func oneRMAGets(quick bool) figure {
 	}
 	for _, load := range few([]string{"10", "20", "30", "40", "50", "60", "70", "80", "90", "95"}, quick) {
 		l := OneRMA{Kind: SoloGets, Hosts: 7, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond/2)}
-		f.cells = append(f.cells, onBoth(l, load, panelMedian, panelP99)...)
+		f.add(onBoth(l, load, panelMedian, panelP99)...)
 	}
 	return f
 }
@@ -64,18 +63,13 @@ func oneRMAWrites(quick bool) figure {
 			"a WRITE of 1RMA has four hops, and holds the window of its target for two of them while other WRITEs wait",
 		},
 	}
-	for _, load := range few([]string{"10", "30", "50", "60", "70", "80", "90"}, quick) {
-		for _, s := range []struct {
-			way, name string
-			write     bool
-		}{{WaySolo, "1RMA READ", false}, {WaySolo, "1RMA WRITE", true}, {WayRoCE, "RoCEv2 READ", false}, {WayRoCE, "RoCEv2 WRITE", true}} {
-			l := OneRMA{Kind: SoloRandom, Way: s.way, Write: s.write, Hosts: 10, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
-			f.cells = append(f.cells,
-				figureCell{panel: "median, RTT", series: s.name, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Median }},
-				figureCell{panel: "99th percentile, RTT", series: s.name, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.P99 }},
-				figureCell{panel: "goodput, % of the line rate", series: s.name, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Goodput }},
-			)
-		}
+	series := []struct {
+		way, name string
+		write     bool
+	}{{WaySolo, "1RMA READ", false}, {WaySolo, "1RMA WRITE", true}, {WayRoCE, "RoCEv2 READ", false}, {WayRoCE, "RoCEv2 WRITE", true}}
+	for load, s := range pairs(few([]string{"10", "30", "50", "60", "70", "80", "90"}, quick), series) {
+		l := OneRMA{Kind: SoloRandom, Way: s.way, Write: s.write, Hosts: 10, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
+		f.add(ours("median, RTT", s.name, load, l, soloMedian), ours("99th percentile, RTT", s.name, load, l, soloP99), ours("goodput, % of the line rate", s.name, load, l, soloGoodput))
 	}
 	return f
 }
@@ -86,21 +80,19 @@ func oneRMASlots(quick bool) figure {
 		key: "fig11b", title: "goodput of a client with a READ of 4 KB in each of its command slots, by slots", x: "slots", unit: "% of the line rate", format: "%.1f",
 		why: []string{"the authors show that the rate grows with the slots up to the line rate; a connection of RoCEv2 has at most 16 READs in flight"},
 	}
-	for _, n := range few([]string{"1", "2", "4", "8", "12", "16", "32", "64"}, quick) {
-		for _, s := range bothWays {
-			l := OneRMA{Kind: SoloSlots, Way: s.way, Slots: int(number(n)), Span: oneRMASpan(quick, time.Millisecond)}
-			f.cells = append(f.cells, figureCell{series: s.name, x: n, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Goodput }})
-		}
+	for n, s := range pairs(few([]string{"1", "2", "4", "8", "12", "16", "32", "64"}, quick), bothWays) {
+		l := OneRMA{Kind: SoloSlots, Way: s.way, Slots: int(number(n)), Span: oneRMASpan(quick, time.Millisecond)}
+		f.add(ours("", s.name, n, l, soloGoodput))
 	}
 	return f
 }
 
 // oneRMAMixed is figure 13: operations of two sizes.
 func oneRMAMixed(quick bool) figure {
-	data := papers.MustLoad("onerma/fig13")
 	const ratio, at50 = "RoCEv2 / 1RMA, 4 KB", "50"
 	f := figure{
-		key: "fig13", title: "time of READs from random hosts, 85 % of 4 KB and the others of 200 KB, by load", x: data.X, unit: "RTT", format: "%.2f", logY: true,
+		data: papers.MustLoad("onerma/fig13"), key: "fig13", title: "time of READs from random hosts, 85 % of 4 KB and the others of 200 KB, by load",
+		unit: "RTT", format: "%.2f", logY: true,
 		why: []string{
 			"the authors' 6 to 10 are for operations of a share that they do not name, with RDMA at 40 Gbit/s; here both have the same links",
 			"a connection answers READs in order, so a READ of 4 KB waits for all 50 frames of a READ of 200 KB before it; here the line rate sends them in 17 us",
@@ -113,21 +105,21 @@ func oneRMAMixed(quick bool) figure {
 	}
 	for _, load := range few([]string{"10", "30", at50, "60", "70", "80"}, quick) {
 		l.Load = number(load) / 100
-		f.cells = append(f.cells, onBoth(l, load, "4 KB, median", "4 KB, 99th percentile")...)
+		f.add(onBoth(l, load, "4 KB, median", "4 KB, 99th percentile")...)
 		for _, s := range bothWays {
 			l := l
 			l.Way = s.way
-			f.cells = append(f.cells, figureCell{panel: "200 KB, median", series: s.name, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.LargeMedian }})
+			f.add(ours("200 KB, median", s.name, load, l, func(o *outcome) float64 { return o.solo.LargeMedian }))
 		}
 	}
 	l.Load = number(at50) / 100
 	for _, s := range []struct {
 		name  string
 		value func(*outcome) float64
-	}{{panelMedian, func(o *outcome) float64 { return o.solo.Median }}, {panelP99, func(o *outcome) float64 { return o.solo.P99 }}} {
-		f.cells = append(f.cells, figureCell{panel: ratio, series: s.name, their: "authors, at least", x: at50, theirs: at(data, "ratio", "least", at50, 1), load: oneRMAGain{l}, value: s.value})
+	}{{panelMedian, soloMedian}, {panelP99, soloP99}} {
+		f.add(figureCell{panel: ratio, series: s.name, their: "authors, at least", x: at50, theirs: f.at("ratio", "least", at50), load: oneRMAGain{l}, value: s.value})
 	}
-	f.cells = append(f.cells, figureCell{panel: ratio, series: "authors, at most", x: at50, theirs: at(data, "ratio", "most", at50, 1)})
+	f.add(figureCell{panel: ratio, series: "authors, at most", x: at50, theirs: f.at("ratio", "most", at50)})
 	return f
 }
 
@@ -149,10 +141,9 @@ func (l oneRMAGain) measure(ctx context.Context, p Platform) (outcome, error) {
 
 // oneRMARekey is figure 14: how much READs are delayed when the key of a region is replaced.
 func oneRMARekey(quick bool) figure {
-	data := papers.MustLoad("onerma/fig14")
 	f := figure{
-		key: "fig14", title: "how long READs of two regions are delayed when one region gets a new key every 50 round trips",
-		x: data.X, unit: "RTT, us", format: "%.2f", logY: true,
+		data: papers.MustLoad("onerma/fig14"), key: "fig14", title: "how long READs of two regions are delayed when one region gets a new key every 50 round trips",
+		unit: "RTT, us", format: "%.2f", logY: true,
 		why: []string{
 			"the time here is how much later a READ of a client ends at most: the refusal takes a round trip, as the paper allows. In the region table itself a REKEY takes no time",
 			"no READ fails twice; at half of the line rate and more, READs that are tried again queue up, and the longest delay is 1.2 to 1.3 round trips",
@@ -165,8 +156,8 @@ func oneRMARekey(quick bool) figure {
 	} {
 		l := OneRMA{Kind: SoloRekey, Way: s.way, First: 15, Load: 0.3, Span: oneRMASpan(quick, 5*time.Millisecond)}
 		cell := func(panel, series, their string, value func(r *Rekey) float64) {
-			f.cells = append(f.cells, figureCell{
-				panel: panel, series: series, their: "authors", x: s.name, theirs: at(data, "time", their, s.data, 1), load: l,
+			f.add(figureCell{
+				panel: panel, series: series, their: "authors", x: s.name, theirs: f.at("time", their, s.data), load: l,
 				value: func(o *outcome) float64 { return value(o.solo.Rekey) },
 			})
 		}
@@ -186,8 +177,6 @@ func oneRMARekey(quick bool) figure {
 // secondProcess returns a cell of figure 15: how soon a second process of a host has its share of
 // the host's link (SoloLocal). first is the first congestion window, total is OneRMA.TotalDelay.
 func secondProcess(series, first string, total bool) figureCell {
-	return figureCell{
-		panel: "fair share of a process", series: series, x: first, theirs: math.NaN(), load: OneRMA{Kind: SoloLocal, First: number(first), TotalDelay: total},
-		value: func(o *outcome) float64 { return o.solo.Fair },
-	}
+	return ours("fair share of a process", series, first,
+		OneRMA{Kind: SoloLocal, First: number(first), TotalDelay: total}, soloFair)
 }

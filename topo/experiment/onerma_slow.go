@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/rdmalab/rdmalab/topo/papers"
@@ -62,16 +61,16 @@ func oneRMASlowRandom(quick bool) figure {
 	}
 	for _, load := range []string{"10", "50", "70", "80"} {
 		l := OneRMA{Kind: SoloRandom, Hosts: slowHosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond/2)}
-		f.cells = append(f.cells, onBoth(l, load, panelMedian, panelP99)...)
+		f.add(onBoth(l, load, panelMedian, panelP99)...)
 		for _, s := range bothWays {
 			l.Way = s.way
-			f.cells = append(f.cells, figureCell{panel: "goodput, % of the line rate", series: s.name, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Goodput }})
+			f.add(ours("goodput, % of the line rate", s.name, load, l, soloGoodput))
 		}
 		l.Way = WaySolo
-		f.cells = append(f.cells,
-			figureCell{panel: "tried again, %", series: seriesSolo, x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return 100 * o.solo.Retried }},
-			figureCell{panel: "hosts", series: "compute hosts", x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return float64(o.solo.Rack.Hosts) }},
-			figureCell{panel: "hosts", series: "a host reads from", x: load, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return float64(o.solo.Rack.Peers) }},
+		f.add(
+			ours("tried again, %", seriesSolo, load, l, soloRetried),
+			ours("hosts", "compute hosts", load, l, func(o *outcome) float64 { return float64(o.solo.Rack.Hosts) }),
+			ours("hosts", "a host reads from", load, l, func(o *outcome) float64 { return float64(o.solo.Rack.Peers) }),
 		)
 	}
 	return f
@@ -79,29 +78,27 @@ func oneRMASlowRandom(quick bool) figure {
 
 // oneRMASlowRamp is figure 15 on a rack: convergence and fairness.
 func oneRMASlowRamp(quick bool) figure {
-	data := papers.MustLoad("onerma/fig15")
 	f := figure{
-		key: "fig15", title: "slow motion: round trips until a flow has the line rate, and until a second flow has its fair share", x: data.X, unit: data.Unit, format: "%.0f",
+		data: papers.MustLoad("onerma/fig15"), key: "fig15", title: "slow motion: round trips until a flow has the line rate, and until a second flow has its fair share",
+		format: "%.0f",
 		why: []string{
 			"the authors' window is 15 at the line rate, and they do not give the first one; the hosts of a rack begin with 64",
 			"without the local signal the target is the sum of both, 2 RTT; the authors do not give theirs, nor which flows are 20 times slower",
 			fmt.Sprintf("0: not within %d round trips", SlowLongest(quick)),
 		},
 	}
-	for _, first := range []string{"15", "64"} {
-		for _, total := range []bool{false, true} {
-			name := "both signals"
-			if total {
-				name = "without the local signal"
-			}
-			l := OneRMA{Kind: SoloRamp, First: number(first), TotalDelay: total, Span: time.Duration(SlowLongest(quick)) * OneRMARTT}
-			f.cells = append(f.cells,
-				figureCell{panel: "line rate", series: name, their: "1RMA", x: first, theirs: at(data, "line rate", name, first, 1), load: l, value: func(o *outcome) float64 { return o.solo.Ramp }},
-				figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: at(data, "fair share", name, first, 1), load: l, value: func(o *outcome) float64 { return o.solo.Fair }},
-			)
-			l.Kind = SoloLocal
-			f.cells = append(f.cells, figureCell{panel: "fair share of a process", series: name, x: first, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return o.solo.Fair }})
+	for first, total := range pairs([]string{"15", "64"}, []bool{false, true}) {
+		name := "both signals"
+		if total {
+			name = "without the local signal"
 		}
+		l := OneRMA{Kind: SoloRamp, First: number(first), TotalDelay: total, Span: time.Duration(SlowLongest(quick)) * OneRMARTT}
+		f.add(
+			figureCell{panel: "line rate", series: name, their: "1RMA", x: first, theirs: f.at("line rate", name, first), load: l, value: func(o *outcome) float64 { return o.solo.Ramp }},
+			figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: f.at("fair share", name, first), load: l, value: soloFair},
+		)
+		l.Kind = SoloLocal
+		f.add(ours("fair share of a process", name, first, l, soloFair))
 	}
 	return f
 }
@@ -129,7 +126,7 @@ func oneRMASlowJitter(quick bool) figure {
 			Kind: SoloDemand, Hosts: 1, Load: 1, Jitter: time.Duration(number(jitter) * float64(OneRMARTT) / 100), Span: oneRMASpan(quick, time.Millisecond/2),
 		}
 		cell := func(series string, value func(*OneRMAResult) float64) {
-			f.cells = append(f.cells, figureCell{series: series, x: jitter, theirs: math.NaN(), load: l, value: func(o *outcome) float64 { return value(o.solo) }})
+			f.add(ours("", series, jitter, l, func(o *outcome) float64 { return value(o.solo) }))
 		}
 		cell("goodput, % of the line rate", func(r *OneRMAResult) float64 { return 100 * r.Goodput })
 		cell("shed, DISPATCH_TIMEOUT", func(r *OneRMAResult) float64 { return 100 * r.Dispatch })

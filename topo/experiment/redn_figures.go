@@ -91,26 +91,23 @@ var rednSizes = []string{"64", "256", "1024", "4096", "16384", "65536"}
 
 // rednLookup is figure 10: lookups without collision.
 func rednLookup(quick bool) figure {
-	data := papers.MustLoad("redn/fig10")
 	f := figure{
-		key: "10", title: "time to look up a key that is in its first bucket, by bytes of the value", x: data.X, unit: data.Unit, format: "%.2f",
+		data: papers.MustLoad("redn/fig10"), key: "10", title: "time to look up a key that is in its first bucket, by bytes of the value", format: "%.2f",
 		why: []string{
 			"a READ of 64 KB takes 7.5 us here, of which the link has 5.5; one pass over PCIe of 126 Gb/s at each host, behind each other, would make it 15.8; " +
 				"the authors have 15.4",
 		},
 	}
-	for _, p := range rednPanels {
-		for _, w := range rednWays {
-			for _, x := range few(rednSizes, quick) {
-				theirs := math.NaN()
-				if p.trip > 0 {
-					theirs = at(data, "", w.way, x, 1)
-				}
-				f.cells = append(f.cells, figureCell{
-					panel: p.name, series: w.name, x: x, theirs: theirs, value: chainMean,
-					load: RedN{Kind: ChainLookup, Way: w.way, Bytes: int(number(x)), Trip: p.trip, Serve: p.serve, Wake: p.wake},
-				})
+	for p, w := range pairs(rednPanels, rednWays) {
+		for _, x := range few(rednSizes, quick) {
+			theirs := math.NaN()
+			if p.trip > 0 {
+				theirs = f.at("", w.way, x)
 			}
+			f.add(figureCell{
+				panel: p.name, series: w.name, x: x, theirs: theirs, value: chainMean,
+				load: RedN{Kind: ChainLookup, Way: w.way, Bytes: int(number(x)), Trip: p.trip, Serve: p.serve, Wake: p.wake},
+			})
 		}
 	}
 	return f
@@ -164,9 +161,9 @@ func (l rednLargest) measure(ctx context.Context, p Platform) (out outcome, err 
 // rednRatios is the figure of the ratios to RedN that the paper's text gives for figures 10, 13 and
 // 14.
 func rednRatios() figure {
-	data := papers.MustLoad("redn/fig10-ratios")
 	f := figure{
-		key: "ratios", title: "time of the baselines divided by RedN's in figures 10, 13 and 14: the largest ratio of each", x: data.X, unit: data.Unit, format: "%.2f",
+		data: papers.MustLoad("redn/fig10-ratios"), key: "ratios", title: "time of the baselines divided by RedN's in figures 10, 13 and 14: the largest ratio of each",
+		format: "%.2f",
 		why: []string{
 			"two READs take 3.6 us by figure 7, which is less than the 5.7 of RedN by Table 5: the authors' clients take time besides, and more for a READ than for " +
 				"an answer. The 1.7 of figure 14 are 9.7 us, 3.0 us of the program for each READ, where Table 5 leaves 2.0 us for an answer",
@@ -174,22 +171,20 @@ func rednRatios() figure {
 			"figure 14: Memcached answers over the sockets of VMA, whose stack and copies the model does not have",
 		},
 	}
-	for _, p := range rednPanels {
-		for _, w := range rednWays[3:] {
-			for _, x := range data.Columns {
-				l := rednLargest{Kind: ChainLookup, Way: w.way, Of: WayNIC, Trip: p.trip, Serve: p.serve, Wake: p.wake}
-				switch x {
-				case "13":
-					l.Kind = ChainList
-				case "14":
-					l.Kind = ChainGets
-				}
-				theirs := at(data, "", w.way, x, 1)
-				if math.IsNaN(theirs) {
-					continue
-				}
-				f.cells = append(f.cells, figureCell{panel: p.name, series: w.name, x: x, theirs: theirs, load: l, value: func(o *outcome) float64 { return o.share }})
+	for p, w := range pairs(rednPanels, rednWays[3:]) {
+		for _, x := range f.data.Columns {
+			l := rednLargest{Kind: ChainLookup, Way: w.way, Of: WayNIC, Trip: p.trip, Serve: p.serve, Wake: p.wake}
+			switch x {
+			case "13":
+				l.Kind = ChainList
+			case "14":
+				l.Kind = ChainGets
 			}
+			theirs := f.at("", w.way, x)
+			if math.IsNaN(theirs) {
+				continue
+			}
+			f.add(figureCell{panel: p.name, series: w.name, x: x, theirs: theirs, load: l, value: func(o *outcome) float64 { return o.share }})
 		}
 	}
 	return f
@@ -205,17 +200,12 @@ func rednSecond(quick bool) figure {
 		},
 	}
 	data := papers.MustLoad("redn/fig11")
-	f.cells = append(f.cells, figureCell{
-		series: "in sequence, second minus first", x: "64", theirs: at(data, "", "sequential", "64", 1), load: rednMore{}, value: chainMean,
-	})
+	f.add(figureCell{series: "in sequence, second minus first", x: "64", theirs: at(data, "", "sequential", "64", 1), load: rednMore{}, value: chainMean})
 	for _, w := range []struct{ way, name string }{
 		{WayNIC, "RedN, first bucket"}, {WayParallel, "RedN, parallel"}, {WaySequential, "RedN, in sequence"}, {WayReads, "one-sided"}, {WayPolling, "two-sided, polling"},
 	} {
 		for _, x := range few(rednSizes, quick) {
-			f.cells = append(f.cells, figureCell{
-				series: w.name, x: x, theirs: math.NaN(), value: chainMean,
-				load: RedN{Kind: ChainLookup, Way: w.way, Bytes: int(number(x)), Trip: rednTrip, Serve: rednServe},
-			})
+			f.add(ours("", w.name, x, RedN{Kind: ChainLookup, Way: w.way, Bytes: int(number(x)), Trip: rednTrip, Serve: rednServe}, chainMean))
 		}
 	}
 	return f
@@ -240,9 +230,8 @@ func (rednMore) measure(ctx context.Context, p Platform) (outcome, error) {
 
 // rednRate is Table 4: the rate of lookups.
 func rednRate() figure {
-	data := papers.MustLoad("redn/table4")
 	f := figure{
-		key: "table4", title: "lookups per second through one port of the NIC", x: data.X, unit: data.Unit, format: "%.0f",
+		data: papers.MustLoad("redn/table4"), key: "table4", title: "lookups per second through one port of the NIC", format: "%.0f",
 		why: []string{"the authors do not say how many clients there were; one program here is as fast as their port, and two as their two ports"},
 	}
 	for _, clients := range []int{1, 2, 8} {
@@ -250,9 +239,9 @@ func rednRate() figure {
 		if clients == 1 {
 			name, theirs = "one program", "nic"
 		}
-		for _, x := range data.Columns {
-			f.cells = append(f.cells, figureCell{
-				series: name, their: theirs, x: x, theirs: at(data, "", theirs, x, 1),
+		for _, x := range f.data.Columns {
+			f.add(figureCell{
+				series: name, their: theirs, x: x, theirs: f.at("", theirs, x),
 				load:  RedN{Kind: ChainLookup, Way: WayNIC, Bytes: int(number(x)), Depth: 8, Clients: clients},
 				value: func(o *outcome) float64 { return o.chain.Rate / 1e3 },
 			})
@@ -263,16 +252,15 @@ func rednRate() figure {
 
 // rednTails is Table 5: median and 99th percentile of a lookup.
 func rednTails() figure {
-	data := papers.MustLoad("redn/table5")
 	f := figure{
-		key: "table5", title: "median and 99th percentile of the time of a lookup", x: data.X, unit: data.Unit, format: "%.2f",
+		data: papers.MustLoad("redn/table5"), key: "table5", title: "median and 99th percentile of the time of a lookup", format: "%.2f",
 		why: []string{"the client's time is chosen so that the median of 64 B is the authors'; nothing varies in the model from one lookup to the next"},
 	}
-	for _, x := range data.Columns {
+	for _, x := range f.data.Columns {
 		l := RedN{Kind: ChainLookup, Way: WayNIC, Bytes: int(number(x)), Trip: rednTrip}
-		f.cells = append(f.cells,
-			figureCell{series: "median", x: x, theirs: at(data, "", "median", x, 1), load: l, value: chainMedian},
-			figureCell{series: "99th percentile", x: x, theirs: at(data, "", "p99", x, 1), load: l, value: chainP99},
+		f.add(
+			figureCell{series: "median", x: x, theirs: f.at("", "median", x), load: l, value: chainMedian},
+			figureCell{series: "99th percentile", x: x, theirs: f.at("", "p99", x), load: l, value: chainP99},
 		)
 	}
 	return f
@@ -289,14 +277,10 @@ func rednWalk(quick bool) figure {
 		key: "13", title: "time to find a key in a list of 8 nodes, if it is among the first N nodes", x: "the key is in the first nodes", unit: "µs", format: "%.2f",
 		why: []string{"the authors: RedN is faster than all baselines, by up to 2 times"},
 	}
-	for _, p := range rednPanels {
-		for _, w := range rednWalks {
-			for _, x := range few([]string{"1", "2", "3", "4", "5", "6", "7", "8"}, quick) {
-				f.cells = append(f.cells, figureCell{
-					panel: p.name, series: w.name, x: x, theirs: math.NaN(), value: chainMean,
-					load: RedN{Kind: ChainList, Way: w.way, Bytes: 64, N: int(number(x)), Trip: p.trip, Serve: p.serve},
-				})
-			}
+	for p, w := range pairs(rednPanels, rednWalks) {
+		for _, x := range few([]string{"1", "2", "3", "4", "5", "6", "7", "8"}, quick) {
+			f.add(ours(p.name, w.name, x,
+				RedN{Kind: ChainList, Way: w.way, Bytes: 64, N: int(number(x)), Trip: p.trip, Serve: p.serve}, chainMean))
 		}
 	}
 	return f
@@ -304,15 +288,12 @@ func rednWalk(quick bool) figure {
 
 // rednEntries is the figure of the numbers of entries that the walks of figure 13 take.
 func rednEntries() figure {
-	data := papers.MustLoad("redn/fig13")
-	f := figure{key: "entries", title: "work requests that the server's NIC executes for a search of figure 13", x: data.X, unit: data.Unit, format: "%.1f"}
-	for _, w := range rednWalks[:3] {
-		for _, x := range []string{"1", "2", "4", "8"} {
-			f.cells = append(f.cells, figureCell{
-				series: w.name, x: x, theirs: at(data, "", w.way, x, 1), value: func(o *outcome) float64 { return o.chain.Entries },
-				load: RedN{Kind: ChainList, Way: w.way, Bytes: 64, N: int(number(x)), Trip: rednTrip, Serve: rednServe},
-			})
-		}
+	f := figure{data: papers.MustLoad("redn/fig13"), key: "entries", title: "work requests that the server's NIC executes for a search of figure 13", format: "%.1f"}
+	for w, x := range pairs(rednWalks[:3], []string{"1", "2", "4", "8"}) {
+		f.add(figureCell{
+			series: w.name, x: x, theirs: f.at("", w.way, x), value: func(o *outcome) float64 { return o.chain.Entries },
+			load: RedN{Kind: ChainList, Way: w.way, Bytes: 64, N: int(number(x)), Trip: rednTrip, Serve: rednServe},
+		})
 	}
 	return f
 }

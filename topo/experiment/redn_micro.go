@@ -1,22 +1,17 @@
 package experiment
 
-import (
-	"math"
-
-	"github.com/rdmalab/rdmalab/topo/papers"
-)
+import "github.com/rdmalab/rdmalab/topo/papers"
 
 // rednConstructs are the constructs of Tables 2 and 3.
 var rednConstructs = []string{"if", "while unrolled", "while recycled"}
 
 // rednCosts is Table 2: how many requests of each kind a construct takes.
 func rednCosts() figure {
-	data := papers.MustLoad("redn/table2")
-	f := figure{key: "table2", title: "number of work requests of a construct, without the conditional one", x: data.X, unit: data.Unit, format: "%.0f"}
+	f := figure{data: papers.MustLoad("redn/table2"), key: "table2", title: "number of work requests of a construct, without the conditional one", format: "%.0f"}
 	for _, c := range rednConstructs {
-		for i, x := range data.Columns {
-			f.cells = append(f.cells, figureCell{
-				series: c, x: x, theirs: at(data, "", c, x, 1), load: RedN{Kind: ChainConstruct, Way: c},
+		for i, x := range f.data.Columns {
+			f.add(figureCell{
+				series: c, x: x, theirs: f.at("", c, x), load: RedN{Kind: ChainConstruct, Way: c},
 				value: func(o *outcome) float64 { return float64([]int{o.chain.Copies, o.chain.Atomics, o.chain.Controls}[i]) },
 			})
 		}
@@ -26,37 +21,30 @@ func rednCosts() figure {
 
 // rednVerbs is figure 7: the time of a request.
 func rednVerbs() figure {
-	data := papers.MustLoad("redn/fig7")
-	f := figure{key: "7", title: "time of one work request of 64 bytes; a NOP runs on the client's own NIC", x: data.X, unit: data.Unit, format: "%.2f"}
+	f := figure{data: papers.MustLoad("redn/fig7"), key: "7", title: "time of one work request of 64 bytes; a NOP runs on the client's own NIC", format: "%.2f"}
 	for _, x := range []string{"NOP", "WRITE", "READ", "CAS", "ADD"} {
 		l := RedN{Kind: ChainVerb, Way: x, Bytes: 64}
 		if x == "NOP" {
 			l = RedN{Kind: ChainOrder, Way: "WQ order", N: 1}
 		}
-		f.cells = append(f.cells, figureCell{series: "latency", x: x, theirs: at(data, "", "latency", x, 1), load: l, value: chainMean})
+		f.add(figureCell{series: "latency", x: x, theirs: f.at("", "latency", x), load: l, value: chainMean})
 	}
 	return f
 }
 
 // rednOrder is figure 8: chains of no-ops in the three ordering modes.
 func rednOrder(quick bool) figure {
-	data := papers.MustLoad("redn/fig8")
-	f := figure{key: "8", title: "time of a chain of NOPs, by its length, in three ordering modes", x: data.X, unit: data.Unit, format: "%.2f"}
-	for _, mode := range []string{"WQ order", "completion order", "doorbell order"} {
-		for _, x := range few(data.Columns, quick) {
-			f.cells = append(f.cells, figureCell{
-				series: mode, x: x, theirs: at(data, "", mode, x, 1), load: RedN{Kind: ChainOrder, Way: mode, N: int(number(x))}, value: chainMean,
-			})
-		}
+	f := figure{data: papers.MustLoad("redn/fig8"), key: "8", title: "time of a chain of NOPs, by its length, in three ordering modes", format: "%.2f"}
+	for mode, x := range pairs([]string{"WQ order", "completion order", "doorbell order"}, few(f.data.Columns, quick)) {
+		f.add(figureCell{series: mode, x: x, theirs: f.at("", mode, x), load: RedN{Kind: ChainOrder, Way: mode, N: int(number(x))}, value: chainMean})
 	}
 	return f
 }
 
 // rednRates is Table 3: rates of requests and constructs.
 func rednRates() figure {
-	data := papers.MustLoad("redn/table3")
 	f := figure{
-		key: "table3", title: "rates of work requests of 64 bytes, and of constructs", x: data.X, unit: data.Unit, format: "%.2f",
+		data: papers.MustLoad("redn/table3"), key: "table3", title: "rates of work requests of 64 bytes, and of constructs", format: "%.2f",
 		why: []string{
 			"atomics: the model has the 55 million of the SwordBox paper on independent words of the same NIC; this paper does not say on how many words its 8.4 million are",
 			"READ and WRITE: as many as the link of 100 Gb/s carries, with 150 and 162 bytes a frame; the NIC of the SwordBox paper, whose rates the model has, is no " +
@@ -65,8 +53,8 @@ func rednRates() figure {
 		},
 	}
 	ops := map[string]string{"CAS": "cas", "ADD": "cas", "READ": "read", "WRITE": "write", "MAX": "write"}
-	for _, x := range data.Columns {
-		c := figureCell{series: "rate", x: x, theirs: at(data, "", "rate", x, 1)}
+	for _, x := range f.data.Columns {
+		c := figureCell{series: "rate", x: x, theirs: f.at("", "rate", x)}
 		if op := ops[x]; op != "" {
 			bytes := 64
 			if op == "cas" {
@@ -76,12 +64,12 @@ func rednRates() figure {
 		} else {
 			c.load, c.value = RedN{Kind: ChainConstruct, Way: x}, func(o *outcome) float64 { return o.chain.Rate / 1e6 }
 		}
-		f.cells = append(f.cells, c)
+		f.add(c)
 	}
 	// The authors may have measured CAS on one word.
 	one := NIC{Op: "cas", Bytes: 8, Pairs: 20, Depth: 4, OneWord: true}
 	for _, x := range []string{"CAS", "ADD"} {
-		f.cells = append(f.cells, figureCell{series: "rate, one word", x: x, theirs: math.NaN(), load: one, value: mops})
+		f.add(ours("", "rate, one word", x, one, mops))
 	}
 	return f
 }

@@ -46,7 +46,7 @@ func rednChainsOnRack(quick bool) (list []figure) {
 				c.value = chainMedian
 			}
 			if onRack(&c) {
-				f.cells = append(f.cells, c)
+				f.add(c)
 			}
 		}
 		list = append(list, f)

@@ -76,13 +76,8 @@ func rednMemcached(quick bool) figure {
 		key: "14", title: "time of a GET of the store nictable, one client, by bytes of the value", x: "bytes of the value", unit: "µs", format: "%.2f",
 		why: []string{"the authors: RedN is up to 1.7 times faster than READs and 2.6 times faster than a process"},
 	}
-	for _, s := range rednServers {
-		for _, x := range few(rednSizes, quick) {
-			f.cells = append(f.cells, figureCell{
-				series: s.name, x: x, theirs: math.NaN(), value: chainMean,
-				load: RedN{Kind: ChainGets, Way: s.way, Bytes: int(number(x)), Trip: rednTrip, Serve: s.serve},
-			})
-		}
+	for s, x := range pairs(rednServers, few(rednSizes, quick)) {
+		f.add(ours("", s.name, x, RedN{Kind: ChainGets, Way: s.way, Bytes: int(number(x)), Trip: rednTrip, Serve: s.serve}, chainMean))
 	}
 	return f
 }
@@ -92,22 +87,19 @@ const rednTail = "99th percentile"
 
 // rednWriters is figure 15: GETs of one reader beside writers.
 func rednWriters(quick bool) figure {
-	data := papers.MustLoad("redn/fig15")
 	f := figure{
-		key: "15", title: "time of a GET of 64 bytes by one reader, by the number of writing clients", x: data.X, unit: data.Unit, format: "%.2f",
+		data: papers.MustLoad("redn/fig15"), key: "15", title: "time of a GET of 64 bytes by one reader, by the number of writing clients", format: "%.2f",
 		why: []string{
 			"a GET that the process answers waits here for the PUT of each writer and for nothing else; the authors name switches of threads as the reason of theirs",
 			"the authors' 35 times RedN are 15 us for each writer, as long as a GET of theirs over sockets",
 		},
 	}
-	for _, s := range rednServers {
-		for _, x := range few([]string{"0", "1", "2", "4", "8", "16"}, quick) {
-			l := RedN{Kind: ChainGets, Way: s.way, Bytes: 64, N: int(number(x)), Trip: rednTrip, Serve: s.serve}
-			f.cells = append(f.cells,
-				figureCell{panel: "mean", series: s.name, x: x, theirs: math.NaN(), load: l, value: chainMean},
-				figureCell{panel: rednTail, series: s.name, their: s.data, x: x, theirs: at(data, rednTail, s.data, x, 1), load: l, value: chainP99},
-			)
-		}
+	for s, x := range pairs(rednServers, few([]string{"0", "1", "2", "4", "8", "16"}, quick)) {
+		l := RedN{Kind: ChainGets, Way: s.way, Bytes: 64, N: int(number(x)), Trip: rednTrip, Serve: s.serve}
+		f.add(
+			ours("mean", s.name, x, l, chainMean),
+			figureCell{panel: rednTail, series: s.name, their: s.data, x: x, theirs: f.at(rednTail, s.data, x), load: l, value: chainP99},
+		)
 	}
 	return f
 }
@@ -123,11 +115,8 @@ func rednCrash() figure {
 	}
 	for _, s := range rednServers[:3] {
 		for k := range 20 {
-			f.cells = append(f.cells, figureCell{
-				series: s.name, x: strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", float64(k)/4), "0"), "."), theirs: math.NaN(),
-				load:  RedN{Kind: ChainCrash, Way: s.way, Bytes: 64, Trip: rednTrip, Serve: s.serve},
-				value: func(o *outcome) float64 { return o.chain.Steps[k] },
-			})
+			f.add(ours("", s.name, strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", float64(k)/4), "0"), "."),
+				RedN{Kind: ChainCrash, Way: s.way, Bytes: 64, Trip: rednTrip, Serve: s.serve}, func(o *outcome) float64 { return o.chain.Steps[k] }))
 		}
 	}
 	return f

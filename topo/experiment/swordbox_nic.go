@@ -47,13 +47,10 @@ func (l NIC) measure(ctx context.Context, p Platform) (outcome, error) {
 
 // pairsFigure is Figure 1 of the SwordBox paper: WRITEs of 8 bytes by the number of queue pairs.
 func pairsFigure(quick bool) figure {
-	data := papers.MustLoad("swordbox/fig1")
-	f := figure{
-		key: "1", title: "WRITE of 8 bytes by number of queue pairs", x: data.X, unit: "Mops",
-	}
-	for _, n := range few(data.Columns, quick) {
-		f.cells = append(f.cells, figureCell{
-			series: "WRITE", their: "WRITE", x: n, theirs: at(data, "", "write", n, 1e-6),
+	f := figure{data: papers.MustLoad("swordbox/fig1"), scale: 1e-6, key: "1", title: "WRITE of 8 bytes by number of queue pairs", unit: "Mops"}
+	for _, n := range few(f.data.Columns, quick) {
+		f.add(figureCell{
+			series: "WRITE", their: "WRITE", x: n, theirs: f.at("", "write", n),
 			load: NIC{Op: "write", Bytes: 8, Pairs: int(number(n)), Depth: 128}, value: mops,
 		})
 	}
@@ -88,9 +85,8 @@ func (l Order) measure(ctx context.Context, p Platform) (outcome, error) {
 
 // orderFigure is Figure 2 of the SwordBox paper: the order of requests behind the switch.
 func orderFigure() figure {
-	data := papers.MustLoad("swordbox/fig2")
 	f := figure{
-		key: "2", title: "how far requests leave the switch out of order, 32 connections, 1M requests a second", x: data.X, unit: data.Unit, format: "%.3g",
+		data: papers.MustLoad("swordbox/fig2"), key: "2", title: "how far requests leave the switch out of order, 32 connections, 1M requests a second", format: "%.3g",
 		why: []string{"only the switch's cores change the order here: links, switch and NIC are otherwise in order"},
 	}
 	for _, s := range []struct {
@@ -99,8 +95,8 @@ func orderFigure() figure {
 	}{{"without mapping", "none", false}, {"with mapping, hardened", "mapped", true}} {
 		for d := range 13 {
 			column := strconv.Itoa(d + 1)
-			f.cells = append(f.cells, figureCell{
-				series: s.name, their: s.name, x: column, theirs: at(data, "", s.data, column, 1),
+			f.add(figureCell{
+				series: s.name, their: s.name, x: column, theirs: f.at("", s.data, column),
 				load: Order{Clients: 32, Words: 1024, Rate: 1e6, Mapped: s.mapped}, value: func(o *outcome) float64 { return 100 * o.order[d+1] },
 			})
 		}
@@ -111,21 +107,16 @@ func orderFigure() figure {
 // independentFigure is Figure 3 of the SwordBox paper: CAS on independent words by the number of
 // queue pairs.
 func independentFigure() figure {
-	data := papers.MustLoad("swordbox/fig3")
-	f := figure{key: "3", title: "CAS on independent words by number of queue pairs", x: data.X, unit: "Mops"}
+	f := figure{data: papers.MustLoad("swordbox/fig3"), scale: 1e-6, key: "3", title: "CAS on independent words by number of queue pairs", unit: "Mops"}
 	for _, n := range []string{"1", "4", "8", "16", "20", "24"} {
-		f.cells = append(f.cells, figureCell{
-			series: "CAS", their: "CAS", x: n, theirs: at(data, "", "cas", n, 1e-6),
-			load: NIC{Op: "cas", Bytes: 8, Pairs: int(number(n)), Depth: 16}, value: mops,
-		})
+		f.add(figureCell{series: "CAS", their: "CAS", x: n, theirs: f.at("", "cas", n), load: NIC{Op: "cas", Bytes: 8, Pairs: int(number(n)), Depth: 16}, value: mops})
 	}
 	return f
 }
 
 // oneWordFigure is Figure 4 of the SwordBox paper: CAS on one word, and WRITE on one queue pair.
 func oneWordFigure() figure {
-	data := papers.MustLoad("swordbox/fig4")
-	f := figure{key: "4", title: "CAS on one word, and WRITE on one queue pair", x: data.X, unit: "Mops"}
+	f := figure{data: papers.MustLoad("swordbox/fig4"), scale: 1e-6, key: "4", title: "CAS on one word, and WRITE on one queue pair", unit: "Mops"}
 	for _, s := range []struct {
 		name, data string
 		load       NIC
@@ -134,10 +125,10 @@ func oneWordFigure() figure {
 		{"CAS, many queue pairs", "cas many queue pairs", NIC{Op: "cas", Bytes: 8, Pairs: 20, Depth: 4, OneWord: true}},
 		{"WRITE, one queue pair", "write one queue pair", NIC{Op: "write", Bytes: 8, Pairs: 1, Depth: 128}},
 	} {
-		for _, where := range data.Columns {
+		for _, where := range f.data.Columns {
 			l := s.load
 			l.Device = where == "device"
-			f.cells = append(f.cells, figureCell{series: s.name, their: s.name, x: where, theirs: at(data, "", s.data, where, 1e-6), load: l, value: mops})
+			f.add(figureCell{series: s.name, their: s.name, x: where, theirs: f.at("", s.data, where), load: l, value: mops})
 		}
 	}
 	return f
@@ -146,29 +137,24 @@ func oneWordFigure() figure {
 // inFlightFigure has the rates of verbs by the number of operations in flight. The authors'
 // repository has these data; the paper does not show them.
 func inFlightFigure(quick bool) figure {
-	data := papers.MustLoad("swordbox/verbs")
 	f := figure{
-		key: "verbs", title: "operations of 8 bytes on one server", x: data.X, unit: "Mops",
+		data: papers.MustLoad("swordbox/verbs"), scale: 1e-6, key: "verbs", title: "operations of 8 bytes on one server", unit: "Mops",
 		why: []string{
 			"one operation in flight of each thread; the authors do not say how they spread theirs over queue pairs",
 			"what makes CAS slower at 384 than at 240 in flight is not in the model: a rate of the NIC never falls with load",
 		},
 	}
-	for _, op := range []string{"write", "read", "cas"} {
-		for _, n := range few(data.Columns, quick) {
-			f.cells = append(f.cells, figureCell{
-				series: op, their: op, x: n, theirs: at(data, "", op, n, 1e-6), load: NIC{Op: op, Bytes: 8, Pairs: int(number(n)), Depth: 1}, value: mops,
-			})
-		}
+	for op, n := range pairs([]string{"write", "read", "cas"}, few(f.data.Columns, quick)) {
+		f.add(figureCell{series: op, their: op, x: n, theirs: f.at("", op, n), load: NIC{Op: op, Bytes: 8, Pairs: int(number(n)), Depth: 1}, value: mops})
 	}
 	return f
 }
 
 // middleboxFigure is Figure 10 of the SwordBox paper: CAS on one word, through the middlebox.
 func middleboxFigure(quick bool) figure {
-	data := papers.MustLoad("swordbox/fig10")
 	f := figure{
-		key: "10", title: "CAS on one word, through the middlebox on DPDK", x: data.X, unit: "Mops", base: "CAS", gains: []string{"64", "208"},
+		data: papers.MustLoad("swordbox/fig10"), scale: 1e-6, key: "10", title: "CAS on one word, through the middlebox on DPDK",
+		unit: "Mops", base: "CAS", gains: []string{"64", "208"},
 		why: []string{
 			"the published program is measured with up to 64 clients: with more, answers come after the clients' ACK timers",
 			"plain CAS takes the NIC's rate on one word here; the authors' middlebox slows it down, also where it replaces nothing",
@@ -183,12 +169,12 @@ func middleboxFigure(quick bool) figure {
 		{"CAS→WRITE, published", "CAS→WRITE", "replaced", Switch{Action: ReplaceAtomics, Mode: Published}},
 		{"CAS→WRITE, hardened", "CAS→WRITE", "replaced", Switch{Action: ReplaceAtomics, Mode: Hardened}},
 	} {
-		for _, n := range few(data.Columns, quick) {
-			c := figureCell{series: s.name, their: s.their, x: n, theirs: at(data, "", s.data, n, 1e-6), value: mops}
+		for _, n := range few(f.data.Columns, quick) {
+			c := figureCell{series: s.name, their: s.their, x: n, theirs: f.at("", s.data, n), value: mops}
 			if l := (Words{Clients: int(number(n)), Switch: s.box}); s.box.Mode != Published || l.Clients <= publishedClients {
 				c.load = l
 			}
-			f.cells = append(f.cells, c)
+			f.add(c)
 		}
 	}
 	return f
@@ -206,8 +192,7 @@ var chipPairs = map[string]string{
 // chipFigure is Figure 8 of the SwordBox paper: the estimates of package chipcost beside the
 // reports of the authors' compiler. Lines and parts without a counterpart have rows of their own.
 func chipFigure() figure {
-	data := papers.MustLoad("swordbox/fig8")
-	f := figure{key: "8", title: "share of a switching chip's resources that the program takes", x: data.X, unit: data.Unit, logY: true, why: []string{
+	f := figure{data: papers.MustLoad("swordbox/fig8"), key: "8", title: "share of a switching chip's resources that the program takes", logY: true, why: []string{
 		"published steering has whole addresses where the authors' P4 has tags of 8 bits, and hardened steering has a table of nodes; " +
 			"logical tables of ours hold state, theirs also are what a compiler makes of matches and actions",
 		"exact crossbar, hash bits, gateways and map RAM are results of a compiler: our estimate places tables and registers in stages, and has " +
@@ -222,18 +207,18 @@ func chipFigure() figure {
 		panic("experiment: the switch program cannot be laid out: " + err.Error()) // the rack file is a constant of this file
 	}
 	row := func(series, their string, u *chipcost.Use) {
-		for _, column := range data.Columns {
+		for _, column := range f.data.Columns {
 			c := figureCell{series: series, their: their, x: column, theirs: math.NaN()}
 			if their != "" {
-				c.theirs = at(data, "", their, column, 1)
+				c.theirs = f.at("", their, column)
 			}
 			if u != nil {
 				c.known = map[string]float64{"SRAM": u.SRAM, "stateful units": u.Units, "logical tables": u.Tables}[column]
 			}
-			f.cells = append(f.cells, c)
+			f.add(c)
 		}
 	}
-	for _, r := range data.Rows {
+	for _, r := range f.data.Rows {
 		paired := false
 		for i := range uses {
 			if u := &uses[i]; chipPairs[u.Part] == r.Series {
