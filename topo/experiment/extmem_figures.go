@@ -158,10 +158,7 @@ func incastFigure(quick bool) figure {
 		if quick {
 			l.Bytes, l.Room = l.Bytes/10, l.Room/10
 		}
-		for _, c := range []struct {
-			panel string
-			value func(*outcome) float64
-		}{
+		for _, c := range []namedValue{
 			{"arrived, MB", func(o *outcome) float64 { return float64(o.incast.Arrived) / 1e6 }},
 			{"most in the switch, MB", func(o *outcome) float64 { return float64(o.incast.Peak) / 1e6 }},
 			{"first loss, ms", func(o *outcome) float64 {
@@ -172,8 +169,8 @@ func incastFigure(quick bool) figure {
 			}},
 			{"last frame, ms", func(o *outcome) float64 { return 1e3 * o.incast.Last.Seconds() }},
 		} {
-			theirs, _, _ := strings.Cut(c.panel, ",")
-			cell := figureCell{panel: c.panel, series: "hardened", their: "computed", x: n, theirs: f.at(theirs, "ring", n), load: l, value: c.value}
+			theirs, _, _ := strings.Cut(c.name, ",")
+			cell := figureCell{panel: c.name, series: "hardened", their: "computed", x: n, theirs: f.at(theirs, "ring", n), load: l, value: c.value}
 			if quick {
 				cell.theirs = math.NaN() // not comparable: a quick run sends a tenth of the bytes
 			}
@@ -240,10 +237,7 @@ func countingFigure() figure {
 			"the published rule leaves in the switch what has waited when the requests end",
 		},
 	}
-	for _, p := range []struct {
-		panel string
-		value func(*outcome) float64
-	}{
+	for _, p := range []namedValue{
 		{"traffic in Gb/s", func(o *outcome) float64 { return o.counting.Traffic / 1e9 }},
 		{"FETCH_ADDs in Mops", func(o *outcome) float64 { return o.counting.Adds / 1e6 }},
 		{"counted in the store in %", func(o *outcome) float64 { return 100 * float64(o.counting.Counted) / float64(max(1, o.counting.Sent)) }},
@@ -251,7 +245,7 @@ func countingFigure() figure {
 	} {
 		for m, n := range pairs([]string{Hardened, Published}, []string{"1", "4", "16"}) {
 			f.add(figureCell{
-				panel: p.panel, series: m, their: "switch", x: n, theirs: f.at(p.panel, "switch", n), value: p.value,
+				panel: p.name, series: m, their: "switch", x: n, theirs: f.at(p.name, "switch", n), value: p.value,
 				load: Counting{Mode: m, Depth: int(number(n)), Bytes: memoryFrame},
 			})
 		}

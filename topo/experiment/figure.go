@@ -149,6 +149,12 @@ type figureRow struct {
 	store                bool
 }
 
+// namedValue is a number of an outcome, with the name of its panel or series.
+type namedValue struct {
+	name  string
+	value func(*outcome) float64
+}
+
 // columns lists the values of x in the order in which the cells have them. If all are numbers, they
 // are sorted.
 func (f *figure) columns() (list []string) {

@@ -261,10 +261,7 @@ func fuseeLinks(quick bool) figure {
 
 // fuseeColumns are the numbers of clients that are measured for Figure 13.
 func fuseeColumns(quick bool) []string {
-	if quick {
-		return []string{"8", "64", "128"}
-	}
-	return []string{"8", "16", "32", "64", "96", "128"}
+	return pick(quick, []string{"8", "64", "128"}, []string{"8", "16", "32", "64", "96", "128"})
 }
 
 // fuseeSwitch is a figure that the paper does not have: FUSEE with a switch that orders the CASes
@@ -273,14 +270,8 @@ func fuseeColumns(quick bool) []string {
 // own keys: no CAS loses there, so Rule 1 of FUSEE's protocol always decides.
 func fuseeSwitch(quick bool) figure {
 	f := figure{key: "switch", title: "UPDATEs of 100 keys, Zipf 0.99, 3 replicas, with a switch that replaces the CASes on slots by WRITEs", x: "clients", unit: "see panel"}
-	columns := []string{"1", "4", "16", "64"}
-	if quick {
-		columns = []string{"1", "16"}
-	}
-	for _, panel := range []struct {
-		name  string
-		value func(*outcome) float64
-	}{
+	columns := pick(quick, []string{"1", "16"}, []string{"1", "4", "16", "64"})
+	for _, panel := range []namedValue{
 		{"Mops", mops},
 		{"round trips of an UPDATE", func(o *outcome) float64 { return o.store.Summary().RTTsPerOp }},
 		{"median of an UPDATE, us", latencyAt(kv.KindUpdate, 50)},
@@ -329,11 +320,7 @@ func fuseeMix(quick bool) figure {
 		data: papers.MustLoad("fusee/fig15"), key: "15", title: "throughput by the share of SEARCH in a mix with UPDATE, 128 clients", base: seriesClover,
 		why: []string{whyIndex},
 	}
-	columns := []string{"0", "20", "40", "50", "60", "80", "100"}
-	if quick {
-		columns = []string{"0", "50", "100"}
-	}
-	for _, share := range columns {
+	for _, share := range pick(quick, []string{"0", "50", "100"}, []string{"0", "20", "40", "50", "60", "80", "100"}) {
 		percent := 100 - number(share)
 		w := updates(percent)
 		switch share {
@@ -358,11 +345,7 @@ func fuseeThreshold(quick bool) figure {
 			"a run has some 40 operations of each client, so few keys are used often enough that thresholds up to 0.3 decide differently",
 		},
 	}
-	columns := []string{"0.0", "0.1", "0.3", "0.5", "0.7", "0.9", "1.0"}
-	if quick {
-		columns = []string{"0.0", "0.1", "1.0"}
-	}
-	for _, x := range columns {
+	for _, x := range pick(quick, []string{"0.0", "0.1", "1.0"}, []string{"0.0", "0.1", "0.3", "0.5", "0.7", "0.9", "1.0"}) {
 		l := fuseeLoad(fuseeClients, ycsb("A"), quick)
 		switch l.Threshold = number(x); x {
 		case "0.0":
@@ -396,10 +379,7 @@ func fuseeAllocation(quick bool) figure {
 
 // fuseeFactors are the replication factors that are measured.
 func fuseeFactors(quick bool) []string {
-	if quick {
-		return []string{"1", "3"}
-	}
-	return []string{"1", "2", "3"}
+	return pick(quick, []string{"1", "3"}, []string{"1", "2", "3"})
 }
 
 // fuseeReplicas is Figure 18 of the FUSEE paper: the throughput of YCSB by the replication factor.

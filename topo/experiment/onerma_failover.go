@@ -38,10 +38,7 @@ func oneRMAFailover(quick bool) figure {
 			"a READ of the dead replica takes the time-out of 4 RTT; the clients of a host tell each other",
 		},
 	}
-	l := OneRMA{Kind: SoloFailover, Hosts: 6, First: 15, Span: 300 * time.Microsecond}
-	if quick {
-		l.Hosts = 3
-	}
+	l := OneRMA{Kind: SoloFailover, Hosts: pick(quick, 3, 6), First: 15, Span: 300 * time.Microsecond}
 	const before = 3
 	for i := range before + int(l.Span/FailoverBin) {
 		x := fmt.Sprint((i - before) * int(FailoverBin/time.Microsecond))

@@ -55,12 +55,7 @@ func oneRMA(quick bool) []figure {
 }
 
 // oneRMASpan returns for how long operations are counted: full, or a fifth of it with --quick.
-func oneRMASpan(quick bool, full time.Duration) time.Duration {
-	if quick {
-		return full / 5
-	}
-	return full
-}
+func oneRMASpan(quick bool, full time.Duration) time.Duration { return pick(quick, full/5, full) }
 
 // oneRMARandom is figure 10: uniform random traffic.
 func oneRMARandom(quick bool) figure {
@@ -68,12 +63,8 @@ func oneRMARandom(quick bool) figure {
 		key: "fig10", title: "time of READs of 4 KB from random hosts (Poisson arrivals), by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f",
 		why: []string{"the authors show 40 hosts beside RDMA and a software NIC, as slowdown without numbers: close to RDMA at all loads"},
 	}
-	hosts := 40
-	if quick {
-		hosts = 10
-	}
 	for _, load := range few([]string{"10", "20", "30", "40", "50", "60", "70", "80"}, quick) {
-		l := OneRMA{Kind: SoloRandom, Hosts: hosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
+		l := OneRMA{Kind: SoloRandom, Hosts: pick(quick, 10, 40), First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
 		f.add(onBoth(l, load, panelMedian, panelP99)...)
 		f.add(ours("tried again, %", seriesSolo, load, l, soloRetried))
 	}
@@ -105,19 +96,27 @@ func oneRMARamp(quick bool) figure {
 			"0: not within 2,000 round trips",
 		},
 	}
-	for first, total := range pairs(few([]string{"1", "5", "10", "15"}, quick), []bool{false, true}) {
-		name := "both signals"
-		if total {
-			name = "without the local signal"
-		}
-		l := OneRMA{Kind: SoloRamp, First: number(first), TotalDelay: total}
-		f.add(
-			figureCell{panel: "line rate", series: name, their: "1RMA", x: first, theirs: f.at("line rate", name, first), load: l, value: func(o *outcome) float64 { return o.solo.Ramp }},
-			figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: f.at("fair share", name, first), load: l, value: soloFair},
-			secondProcess(name, first, total),
-		)
+	for _, first := range few([]string{"1", "5", "10", "15"}, quick) {
+		f.ramps(first, 0)
 	}
 	return f
+}
+
+// ramps adds the cells of figure 15 for a first congestion window: with both signals, and with
+// OneRMA.TotalDelay. The third panel is how soon a second process of a host has its share of the
+// host's link (SoloLocal).
+func (f *figure) ramps(first string, span time.Duration) {
+	for _, total := range []bool{false, true} {
+		name := pick(total, "without the local signal", "both signals")
+		l := OneRMA{Kind: SoloRamp, First: number(first), TotalDelay: total, Span: span}
+		ramp := func(o *outcome) float64 { return o.solo.Ramp }
+		f.add(
+			figureCell{panel: "line rate", series: name, their: "1RMA", x: first, theirs: f.at("line rate", name, first), load: l, value: ramp},
+			figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: f.at("fair share", name, first), load: l, value: soloFair},
+		)
+		l.Kind = SoloLocal
+		f.add(ours("fair share of a process", name, first, l, soloFair))
+	}
 }
 
 // oneRMAJitter is figure 16: goodput under jitter.
@@ -132,13 +131,8 @@ func oneRMAJitter(quick bool) figure {
 			Kind: SoloDemand, Hosts: 1, Load: 1, Window: kb << 10, Jitter: time.Duration(number(jitter) * float64(OneRMARTT) / 100), Span: oneRMASpan(quick, 5*time.Millisecond),
 		}
 		name := fmt.Sprintf("window %d KB", kb)
-		f.add(
-			ours("goodput, % of the line rate", name, jitter, l, soloGoodput),
-			ours("shed, DISPATCH_TIMEOUT", name, jitter, l, func(o *outcome) float64 { return 100 * o.solo.Dispatch }),
-			figureCell{panel: "shed, otherwise", series: name, x: jitter, theirs: math.NaN(), load: l, value: func(o *outcome) float64 {
-				return 100 * (o.solo.Retried - o.solo.Dispatch)
-			}},
-		)
+		f.add(ours("goodput, % of the line rate", name, jitter, l, soloGoodput), ours("shed, DISPATCH_TIMEOUT", name, jitter, l, soloDispatch))
+		f.add(ours("shed, otherwise", name, jitter, l, soloShed))
 	}
 	return f
 }
@@ -156,12 +150,12 @@ func oneRMAThreshold(quick bool) figure {
 		f.add(
 			ours("", "goodput, % of the line rate", kb, l, soloGoodput),
 			ours("", "shed, %", kb, l, soloRetried),
-			figureCell{series: "median of OK, RTT", x: kb, theirs: math.NaN(), load: l, value: func(o *outcome) float64 {
+			ours("", "median of OK, RTT", kb, l, func(o *outcome) float64 {
 				if o.solo.Goodput == 0 {
 					return math.NaN()
 				}
 				return o.solo.Median
-			}},
+			}),
 		)
 	}
 	return f

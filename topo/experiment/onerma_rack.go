@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -120,10 +119,7 @@ func oneRMARackGets(quick bool) figure {
 	for _, n := range few([]string{"1", "2", "4", "8", "16", "32"}, quick) {
 		l := OneRMA{Kind: SoloGets, Hosts: int(number(n))}
 		f.add(onBoth(l, n, panelMedian, panelP99)...)
-		for _, s := range bothWays {
-			l.Way = s.way
-			f.add(ours("GETs in a round trip", s.name, n, l, inTrip))
-		}
+		f.add(both(l, "GETs in a round trip", n, inTrip)...)
 	}
 	return f
 }
@@ -146,10 +142,10 @@ func oneRMACrash() figure {
 		f.add(
 			cell("median, RTT", func(g *PhaseGETs) float64 { return g.Median }), cell("99th percentile, RTT", func(g *PhaseGETs) float64 { return g.P99 }),
 			cell("longest, RTT", func(g *PhaseGETs) float64 { return g.Max }), cell("GETs that fail", func(g *PhaseGETs) float64 { return g.Failed }),
-			figureCell{series: "longest, rtt of the rack file", x: x, theirs: math.NaN(), load: l, value: func(o *outcome) float64 {
+			ours("", "longest, rtt of the rack file", x, l, func(o *outcome) float64 {
 				r := o.solo.Rack
 				return r.Phases[i].Max * float64(r.RTT) / float64(r.FileRTT)
-			}},
+			}),
 		)
 	}
 	return f
@@ -165,14 +161,10 @@ func oneRMADepth(quick bool) figure {
 		},
 	}
 	for n, s := range pairs(few([]string{"1", "2", "4", "8", "16", "32", "64"}, quick), bothWays) {
-		for _, write := range []bool{false, true} {
-			name := s.name + " READ"
-			if write {
-				name = s.name + " WRITE"
-			}
-			l := OneRMA{Kind: SoloSlots, Way: s.way, Slots: int(number(n)), Write: write}
-			f.add(ours("", name, n, l, inTrip))
-		}
+		l := OneRMA{Kind: SoloSlots, Way: s.way, Slots: int(number(n))}
+		f.add(ours("", s.name+" READ", n, l, inTrip))
+		l.Write = true
+		f.add(ours("", s.name+" WRITE", n, l, inTrip))
 	}
 	return f
 }

@@ -23,10 +23,16 @@ var bothWays = []struct{ way, name string }{{WaySolo, seriesSolo}, {WayRoCE, ser
 func onBoth(l OneRMA, x, median, p99 string) (list []figureCell) {
 	for _, s := range bothWays {
 		l.Way = s.way
-		list = append(list,
-			ours(median, s.name, x, l, soloMedian),
-			ours(p99, s.name, x, l, soloP99),
-		)
+		list = append(list, ours(median, s.name, x, l, soloMedian), ours(p99, s.name, x, l, soloP99))
+	}
+	return list
+}
+
+// both returns cells for one value x of a figure: a panel with a series for 1RMA and one for RoCEv2.
+func both(l OneRMA, panel, x string, value func(*outcome) float64) (list []figureCell) {
+	for _, s := range bothWays {
+		l.Way = s.way
+		list = append(list, ours(panel, s.name, x, l, value))
 	}
 	return list
 }
@@ -69,7 +75,8 @@ func oneRMAWrites(quick bool) figure {
 	}{{WaySolo, "1RMA READ", false}, {WaySolo, "1RMA WRITE", true}, {WayRoCE, "RoCEv2 READ", false}, {WayRoCE, "RoCEv2 WRITE", true}}
 	for load, s := range pairs(few([]string{"10", "30", "50", "60", "70", "80", "90"}, quick), series) {
 		l := OneRMA{Kind: SoloRandom, Way: s.way, Write: s.write, Hosts: 10, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond)}
-		f.add(ours("median, RTT", s.name, load, l, soloMedian), ours("99th percentile, RTT", s.name, load, l, soloP99), ours("goodput, % of the line rate", s.name, load, l, soloGoodput))
+		f.add(ours("median, RTT", s.name, load, l, soloMedian), ours("99th percentile, RTT", s.name, load, l, soloP99))
+		f.add(ours("goodput, % of the line rate", s.name, load, l, soloGoodput))
 	}
 	return f
 }
@@ -80,9 +87,8 @@ func oneRMASlots(quick bool) figure {
 		key: "fig11b", title: "goodput of a client with a READ of 4 KB in each of its command slots, by slots", x: "slots", unit: "% of the line rate", format: "%.1f",
 		why: []string{"the authors show that the rate grows with the slots up to the line rate; a connection of RoCEv2 has at most 16 READs in flight"},
 	}
-	for n, s := range pairs(few([]string{"1", "2", "4", "8", "12", "16", "32", "64"}, quick), bothWays) {
-		l := OneRMA{Kind: SoloSlots, Way: s.way, Slots: int(number(n)), Span: oneRMASpan(quick, time.Millisecond)}
-		f.add(ours("", s.name, n, l, soloGoodput))
+	for _, n := range few([]string{"1", "2", "4", "8", "12", "16", "32", "64"}, quick) {
+		f.add(both(OneRMA{Kind: SoloSlots, Slots: int(number(n)), Span: oneRMASpan(quick, time.Millisecond)}, "", n, soloGoodput)...)
 	}
 	return f
 }
@@ -99,24 +105,14 @@ func oneRMAMixed(quick bool) figure {
 			"the executor gives each transfer to a host one operation in turn; large transfers pay for it",
 		},
 	}
-	l := OneRMA{Kind: SoloMixed, Hosts: 10, First: 15, Span: oneRMASpan(quick, time.Millisecond)}
-	if quick {
-		l.Hosts = 5
-	}
+	l := OneRMA{Kind: SoloMixed, Hosts: pick(quick, 5, 10), First: 15, Span: oneRMASpan(quick, time.Millisecond)}
 	for _, load := range few([]string{"10", "30", at50, "60", "70", "80"}, quick) {
 		l.Load = number(load) / 100
 		f.add(onBoth(l, load, "4 KB, median", "4 KB, 99th percentile")...)
-		for _, s := range bothWays {
-			l := l
-			l.Way = s.way
-			f.add(ours("200 KB, median", s.name, load, l, func(o *outcome) float64 { return o.solo.LargeMedian }))
-		}
+		f.add(both(l, "200 KB, median", load, func(o *outcome) float64 { return o.solo.LargeMedian })...)
 	}
 	l.Load = number(at50) / 100
-	for _, s := range []struct {
-		name  string
-		value func(*outcome) float64
-	}{{panelMedian, soloMedian}, {panelP99, soloP99}} {
+	for _, s := range []namedValue{{panelMedian, soloMedian}, {panelP99, soloP99}} {
 		f.add(figureCell{panel: ratio, series: s.name, their: "authors, at least", x: at50, theirs: f.at("ratio", "least", at50), load: oneRMAGain{l}, value: s.value})
 	}
 	f.add(figureCell{panel: ratio, series: "authors, at most", x: at50, theirs: f.at("ratio", "most", at50)})
@@ -172,11 +168,4 @@ func oneRMARekey(quick bool) figure {
 		}
 	}
 	return f
-}
-
-// secondProcess returns a cell of figure 15: how soon a second process of a host has its share of
-// the host's link (SoloLocal). first is the first congestion window, total is OneRMA.TotalDelay.
-func secondProcess(series, first string, total bool) figureCell {
-	return ours("fair share of a process", series, first,
-		OneRMA{Kind: SoloLocal, First: number(first), TotalDelay: total}, soloFair)
 }

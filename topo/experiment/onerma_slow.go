@@ -62,11 +62,7 @@ func oneRMASlowRandom(quick bool) figure {
 	for _, load := range []string{"10", "50", "70", "80"} {
 		l := OneRMA{Kind: SoloRandom, Hosts: slowHosts, First: 15, Load: number(load) / 100, Span: oneRMASpan(quick, time.Millisecond/2)}
 		f.add(onBoth(l, load, panelMedian, panelP99)...)
-		for _, s := range bothWays {
-			l.Way = s.way
-			f.add(ours("goodput, % of the line rate", s.name, load, l, soloGoodput))
-		}
-		l.Way = WaySolo
+		f.add(both(l, "goodput, % of the line rate", load, soloGoodput)...)
 		f.add(
 			ours("tried again, %", seriesSolo, load, l, soloRetried),
 			ours("hosts", "compute hosts", load, l, func(o *outcome) float64 { return float64(o.solo.Rack.Hosts) }),
@@ -87,29 +83,14 @@ func oneRMASlowRamp(quick bool) figure {
 			fmt.Sprintf("0: not within %d round trips", SlowLongest(quick)),
 		},
 	}
-	for first, total := range pairs([]string{"15", "64"}, []bool{false, true}) {
-		name := "both signals"
-		if total {
-			name = "without the local signal"
-		}
-		l := OneRMA{Kind: SoloRamp, First: number(first), TotalDelay: total, Span: time.Duration(SlowLongest(quick)) * OneRMARTT}
-		f.add(
-			figureCell{panel: "line rate", series: name, their: "1RMA", x: first, theirs: f.at("line rate", name, first), load: l, value: func(o *outcome) float64 { return o.solo.Ramp }},
-			figureCell{panel: "fair share", series: name, their: "1RMA", x: first, theirs: f.at("fair share", name, first), load: l, value: soloFair},
-		)
-		l.Kind = SoloLocal
-		f.add(ours("fair share of a process", name, first, l, soloFair))
+	for _, first := range []string{"15", "64"} {
+		f.ramps(first, time.Duration(SlowLongest(quick))*OneRMARTT)
 	}
 	return f
 }
 
 // SlowLongest returns how many round trips a rate of figure 15 is waited for on a rack.
-func SlowLongest(quick bool) int {
-	if quick {
-		return 50
-	}
-	return 150
-}
+func SlowLongest(quick bool) int { return pick(quick, 50, 150) }
 
 // oneRMASlowJitter is figure 16 on a rack: goodput under jitter.
 func oneRMASlowJitter(quick bool) figure {
@@ -125,13 +106,11 @@ func oneRMASlowJitter(quick bool) figure {
 		l := OneRMA{
 			Kind: SoloDemand, Hosts: 1, Load: 1, Jitter: time.Duration(number(jitter) * float64(OneRMARTT) / 100), Span: oneRMASpan(quick, time.Millisecond/2),
 		}
-		cell := func(series string, value func(*OneRMAResult) float64) {
-			f.add(ours("", series, jitter, l, func(o *outcome) float64 { return value(o.solo) }))
-		}
-		cell("goodput, % of the line rate", func(r *OneRMAResult) float64 { return 100 * r.Goodput })
-		cell("shed, DISPATCH_TIMEOUT", func(r *OneRMAResult) float64 { return 100 * r.Dispatch })
-		cell("shed, other", func(r *OneRMAResult) float64 { return 100 * (r.Retried - r.Dispatch) })
-		cell("window of the rack file, KB", func(r *OneRMAResult) float64 { return float64(r.Rack.Window) / 1024 })
+		f.add(
+			ours("", "goodput, % of the line rate", jitter, l, soloGoodput), ours("", "shed, DISPATCH_TIMEOUT", jitter, l, soloDispatch),
+			ours("", "shed, other", jitter, l, soloShed),
+			ours("", "window of the rack file, KB", jitter, l, func(o *outcome) float64 { return float64(o.solo.Rack.Window) / 1024 }),
+		)
 	}
 	return f
 }

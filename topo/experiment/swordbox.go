@@ -94,6 +94,14 @@ func few(columns []string, quick bool) []string {
 	return columns
 }
 
+// pick returns quickly if quick is set, otherwise usual.
+func pick[T any](quick bool, quickly, usual T) T {
+	if quick {
+		return quickly
+	}
+	return usual
+}
+
 // number converts a column of a data file. It panics if the column is not a number; a test reads
 // all columns.
 func number(column string) float64 {

@@ -84,10 +84,7 @@ func metadataFigure(quick bool) figure {
 		data: papers.MustLoad("swordbox/fig11"), key: "metadata", title: "rate of calls of Clover's metadata server, and of headers that it reads, 100 % writes",
 		unit: "millions a second", logY: true,
 	}
-	for _, c := range []struct {
-		panel string
-		value func(*outcome) float64
-	}{
+	for _, c := range []namedValue{
 		{"calls of clients", func(o *outcome) float64 { return o.store.MetaCalls / 1e6 }},
 		{"headers of nodes read", func(o *outcome) float64 { return o.store.MetaHeaders / 1e6 }},
 	} {
@@ -97,7 +94,7 @@ func metadataFigure(quick bool) figure {
 			}
 			for _, threads := range few(f.data.Columns, quick) {
 				f.add(figureCell{
-					panel: c.panel, series: k.name, their: k.their, x: threads, theirs: math.NaN(),
+					panel: c.name, series: k.name, their: k.their, x: threads, theirs: math.NaN(),
 					load: cloverLoad(int(number(threads)), 100, k.box, quick), value: c.value,
 				})
 			}
