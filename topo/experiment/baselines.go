@@ -128,31 +128,24 @@ func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	for _, servers := range b.servers {
 		all += len(b.systems(servers)) * len(b.workloads) * len(b.clients)
 	}
-	for _, name := range b.workloads {
-		w, err := kv.FindWorkload(name)
-		if err != nil {
-			return err
-		}
-		for _, servers := range b.servers {
-			for _, clients := range b.clients {
-				for _, store := range b.systems(servers) {
-					n++
-					r.begin(n, all, "%s, workload %s, %d servers, %d clients", store, name, servers, clients)
-					res, paper, err := b.measure(ctx, pl, store, w, servers, clients)
-					if err != nil {
-						return fmt.Errorf("%s, workload %s, %d servers, %d clients: %w", store, name, servers, clients, err)
-					}
-					r.end("%.3g Mops", res.Throughput()/1e6)
-					us := func(k kv.Kind, p float64) Cell { return unlessZero(float64(res.Percentile(k, p)) / 1e3) }
-					first := None()
-					if res.Writes() > 0 {
-						first = Num(100 * res.FirstTryShare())
-					}
-					r.Add(Label(name), Num(float64(servers)), Num(float64(clients)), Label(store.name), Num(float64(store.copies)), Num(res.Throughput()/1e6),
-						us(kv.KindRead, 50), us(kv.KindRead, 99), us(kv.KindUpdate, 50), us(kv.KindUpdate, 99),
-						Beside(res.Summary().RTTsPerOp, w.Read*paper[0]+w.Update*paper[1]), first, Num(res.BytesPerOp), Num(float64(res.Failed+res.Wrong+res.NotFound)))
-				}
+	for name, servers := range pairs(b.workloads, b.servers) {
+		w := ycsb(name)
+		for clients, store := range pairs(b.clients, b.systems(servers)) {
+			n++
+			r.begin(n, all, "%s, workload %s, %d servers, %d clients", store, name, servers, clients)
+			res, paper, err := b.measure(ctx, pl, store, w, servers, clients)
+			if err != nil {
+				return fmt.Errorf("%s, workload %s, %d servers, %d clients: %w", store, name, servers, clients, err)
 			}
+			r.end("%.3g Mops", res.Throughput()/1e6)
+			us := func(k kv.Kind, p float64) Cell { return unlessZero(float64(res.Percentile(k, p)) / 1e3) }
+			first := None()
+			if res.Writes() > 0 {
+				first = Num(100 * res.FirstTryShare())
+			}
+			r.Add(Label(name), Num(float64(servers)), Num(float64(clients)), Label(store.name), Num(float64(store.copies)), Num(res.Throughput()/1e6),
+				us(kv.KindRead, 50), us(kv.KindRead, 99), us(kv.KindUpdate, 50), us(kv.KindUpdate, 99),
+				Beside(res.Summary().RTTsPerOp, w.Read*paper[0]+w.Update*paper[1]), first, Num(res.BytesPerOp), Num(float64(res.Failed+res.Wrong+res.NotFound)))
 		}
 	}
 	return nil

@@ -104,18 +104,15 @@ func (b *choicesBody) Run(ctx context.Context, p Platform, r *Report) error {
 		list = append(list, Column{Key: c.key, Title: c.title, Format: "%.4g"})
 	}
 	r.Columns(append(list, Column{Key: "failed", Title: "FAILED"})...)
-	var all []load
 	of := func(row choice, c choiceColumn) Clover {
 		l := cloverLoad(b.threads, c.writes, c.box, b.quick)
 		l.Undo = row.undo
 		return l
 	}
-	for _, row := range choices {
-		for _, c := range columns {
-			all = append(all, of(row, c))
-		}
+	var all []Clover
+	for row, c := range pairs(choices, columns) {
+		all = append(all, of(row, c))
 	}
-	longestFirst(all)
 	done, err := measureAll(ctx, p, r.Watch, all)
 	for _, row := range choices {
 		cells, failed := []Cell{Label(row.name)}, uint64(0)

@@ -319,8 +319,7 @@ func lineOf(name string, color int, dashed bool, xs, ys []float64) plot.Series {
 	return s
 }
 
-// loads lists the loads of figures, each once. Those that take longest come first, so that all
-// processors have work until shortly before the end.
+// loads lists the loads of figures, each once.
 func loads(figures []figure) (list []load) {
 	seen := make(map[load]bool)
 	for i := range figures {
@@ -331,12 +330,7 @@ func loads(figures []figure) (list []load) {
 			}
 		}
 	}
-	longestFirst(list)
 	return list
-}
-
-func longestFirst(list []load) {
-	slices.SortStableFunc(list, func(a, b load) int { return cmp.Compare(b.effort(), a.effort()) })
 }
 
 // label names the load of Clover.

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -41,9 +42,10 @@ var swordboxFigures = Experiment{
 // figuresBody is an experiment that measures the figures of a paper, with its parameters.
 type figuresBody struct {
 	// all lists the figures. choices are the assumptions of the simulator's model that the report
-	// lists.
+	// lists. If onRack is not nil, a rack has its figures and choices instead.
 	all     func(quick bool) []figure
 	choices []string
+	onRack  *figuresBody
 	keys    []string
 	list    []figure
 }
@@ -53,6 +55,9 @@ func (b *figuresBody) Flags(fs *pflag.FlagSet) {
 }
 
 func (b *figuresBody) Check(at Place) error {
+	if at.On == OnRack && b.onRack != nil {
+		b.all, b.choices = b.onRack.all, b.onRack.choices
+	}
 	all := b.all(at.Quick)
 	b.list = b.list[:0]
 	for _, key := range b.keys {
@@ -97,9 +102,16 @@ func (b *figuresBody) Run(ctx context.Context, p Platform, r *Report) error {
 	return err
 }
 
+// longestFirst returns the loads sorted by effort: those that take longest come first, so that all
+// processors have work until shortly before the end.
+func longestFirst[L load](loads []L) []L {
+	return slices.SortedStableFunc(slices.Values(loads), func(a, b L) int { return cmp.Compare(b.effort(), a.effort()) })
+}
+
 // measureAll runs loads, several at a time in the simulator. It returns the results of those that
 // succeeded, and the first error.
-func measureAll(ctx context.Context, p Platform, w Watcher, list []load) (map[load]outcome, error) {
+func measureAll[L load](ctx context.Context, p Platform, w Watcher, loads []L) (map[load]outcome, error) {
+	list := longestFirst(loads)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (

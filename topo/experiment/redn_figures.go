@@ -34,7 +34,9 @@ var rednFigures = Experiment{
 		"  " + strings.Join(rednChoices, "\n  ") + "\n",
 	Examples: []string{"--figures 10,ratios --out figures"},
 	Sim:      "2 min", Rack: "4 min, with --quick 2 min", Target: "programs, but for GETs of nictable", Cost: "connectx5",
-	New: func() Body { return &chainsBody{figuresBody{all: redn, choices: rednChoices}} },
+	New: func() Body {
+		return &figuresBody{all: redn, choices: rednChoices, onRack: &figuresBody{all: rednChainsOnRack, choices: rednRackChoices}}
+	},
 }
 
 // Times that processes take. rednTrip, rednServe and rednWake are for panels "with programs";

@@ -1,19 +1,6 @@
 package experiment
 
-import (
-	"slices"
-)
-
-// chainsBody is redn-figures with its parameters.
-type chainsBody struct{ figuresBody }
-
-// Check selects the figures. On a rack it leaves out the cells that only the simulator's model has.
-func (b *chainsBody) Check(at Place) error {
-	if at.On == OnRack {
-		b.all, b.choices = rednChainsOnRack, rednRackChoices
-	}
-	return b.figuresBody.Check(at)
-}
+import "slices"
 
 // rednRackChoices says how figures on a rack differ from those of the model.
 var rednRackChoices = []string{
@@ -28,8 +15,9 @@ var rednRackChoices = []string{
 // instead of means.
 var rednTimes = []string{"7", "8", "10", "11", "13", "14", "15"}
 
-// rednChainsOnRack lists the figures of redn for a rack. It leaves out the panels "verbs alone",
-// because processes take time on a rack, and merges the panels "with programs" into unnamed ones.
+// rednChainsOnRack lists the figures of redn for a rack. It leaves out the cells that only the
+// simulator's model has, and the panels "verbs alone", because processes take time on a rack. It
+// merges the panels "with programs" into unnamed ones.
 func rednChainsOnRack(quick bool) (list []figure) {
 	for _, f := range redn(quick) {
 		f.why = []string{"the authors' numbers are of hardware"}

@@ -23,22 +23,13 @@ var rednGets = Experiment{
 		"On a rack, the experiment starts the store for each measurement and stops it again. Times there are those of the\n" +
 		"emulated NIC and its daemon, not of hardware.",
 	Sim: "20 s", Rack: "1 min, with --quick half of it", Cost: "connectx5",
-	New: func() Body { return &getsBody{figuresBody{all: rednTables, choices: rednChoices}} },
+	New: func() Body {
+		return &figuresBody{all: rednTables, choices: rednChoices, onRack: &figuresBody{all: rednOnRack}}
+	},
 }
 
-// getsBody is redn-gets with its parameters.
-type getsBody struct{ figuresBody }
-
-// Check selects the figures. On a rack it leaves out the cells that only the simulator's model has,
-// and the authors' numbers, which are of hardware.
-func (b *getsBody) Check(at Place) error {
-	if at.On == OnRack {
-		b.all, b.choices = rednOnRack, nil
-	}
-	return b.figuresBody.Check(at)
-}
-
-// rednOnRack lists the figures for a rack.
+// rednOnRack lists the figures of rednTables for a rack, without the cells that only the simulator's
+// model has, and without the authors' numbers, which are of hardware.
 func rednOnRack(quick bool) []figure {
 	list := rednTables(quick)
 	for i := range list {

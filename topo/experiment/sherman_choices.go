@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 )
 
 // shermanChoices measures how much each choice of the simulator's model changes Sherman's gain over
@@ -65,10 +63,10 @@ func treeChoiceList() string {
 	return b.String()
 }
 
-type treeChoicesBody struct{ quick bool }
-
-// Flags defines no flags, because there are no parameters.
-func (*treeChoicesBody) Flags(*pflag.FlagSet) {}
+type treeChoicesBody struct {
+	noFlags
+	quick bool
+}
 
 // Check notes whether the run is quick. There are no parameters to check.
 func (b *treeChoicesBody) Check(at Place) error {
@@ -77,8 +75,8 @@ func (b *treeChoicesBody) Check(at Place) error {
 }
 
 // of returns the load for a row of the table and a step of sherman.Steps.
-func (b *treeChoicesBody) of(row treeChoice, step string) (Sherman, error) {
-	w, err := mixOf("write-intensive")
+func (b *treeChoicesBody) of(row treeChoice, step string) Sherman {
+	w, _ := mixOf("write-intensive") // paperMixes has this mix
 	l := Sherman{
 		Clients: stepClients, Workload: w, Keys: stepKeys, Zipf: 0.99, Step: step, Servers: stepServers, Seed: 1, Warm: skewWarm, Run: skewRun,
 	}
@@ -86,7 +84,7 @@ func (b *treeChoicesBody) of(row treeChoice, step string) (Sherman, error) {
 		l.hasten(OnSim)
 	}
 	row.change(&l)
-	return l, err
+	return l
 }
 
 // Run measures the loads. If it fails, the report has the rows that were measured before.
@@ -96,21 +94,13 @@ func (b *treeChoicesBody) Run(ctx context.Context, p Platform, r *Report) error 
 		Column{Key: "gain", Title: "GAIN ×", Format: "%.1f"}, Column{Key: "p99less", Title: "p99 ÷", Format: "%.1f"},
 		Column{Key: "casPerLock", Title: "CAS/LOCK", Format: "%.1f"}, Column{Key: "failed", Title: "FAILED"},
 	)
-	var list []load
-	for _, row := range treeChoices {
-		for _, step := range []string{"fg+", "sherman"} {
-			l, err := b.of(row, step)
-			if err != nil {
-				return err
-			}
-			list = append(list, l)
-		}
+	var list []Sherman
+	for row, step := range pairs(treeChoices, []string{"fg+", "sherman"}) {
+		list = append(list, b.of(row, step))
 	}
-	longestFirst(list)
 	done, err := measureAll(ctx, p, r.Watch, list)
 	for i, row := range treeChoices {
-		base, _ := b.of(row, "fg+")
-		mine, _ := b.of(row, "sherman")
+		base, mine := b.of(row, "fg+"), b.of(row, "sherman")
 		from, to := done[base].store, done[mine].store
 		if from == nil || to == nil {
 			continue

@@ -160,12 +160,7 @@ func (b *stepsBody) Run(ctx context.Context, p Platform, r *Report) error {
 		Column{Key: "handedOver", Title: "HANDED OVER %", Format: "%.0f"}, Column{Key: "rttsPerOp", Title: "RTT/OP", Format: "%.2f"},
 		Column{Key: "bytesPerOp", Title: "BYTES/OP", Format: "%.0f"}, Column{Key: "failed", Title: "FAILED"},
 	)
-	var list []load
-	for _, l := range b.loads {
-		list = append(list, l)
-	}
-	longestFirst(list)
-	done, err := measureAll(ctx, p, r.Watch, list)
+	done, err := measureAll(ctx, p, r.Watch, b.loads)
 	var base *StoreResult
 	for _, l := range b.loads {
 		if l.Step == b.loads[0].Step {

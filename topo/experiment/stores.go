@@ -220,26 +220,24 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 		kinds = append(kinds, b.steer)
 	}
 	n := 0
-	for _, w := range b.writes {
-		for _, clients := range b.clients {
-			var plain *cloverFigures
-			for _, steer := range kinds {
-				l := Clover{Clients: clients, Writes: w, Zipf: 0.99, Share: b.share, Merge: b.reporter == ofProcess, Start: b.started, Switch: steering(steer, "", 0)}
-				if b.quick {
-					l.hasten(pl.On())
-				}
-				n++
-				r.begin(n, len(b.writes)*len(b.clients)*len(kinds), "%g%% writes, %d clients, steer %s", w, clients, steer)
-				res, err := pl.Clover(ctx, l)
-				if err != nil {
-					return fmt.Errorf("%g%% writes, %d clients, steer %s: %w", w, clients, steer, err)
-				}
-				f := figuresOf(&res)
-				r.end("%.3g Mops", f.mops)
-				says := b.paper(w, clients, steer)
-				r.Add(append([]Cell{Num(w), Num(float64(clients)), Label(steer)}, f.cells(plain, says)...)...)
-				plain = &f
+	for w, clients := range pairs(b.writes, b.clients) {
+		var plain *cloverFigures
+		for _, steer := range kinds {
+			l := Clover{Clients: clients, Writes: w, Zipf: 0.99, Share: b.share, Merge: b.reporter == ofProcess, Start: b.started, Switch: steering(steer, "", 0)}
+			if b.quick {
+				l.hasten(pl.On())
 			}
+			n++
+			r.begin(n, len(b.writes)*len(b.clients)*len(kinds), "%g%% writes, %d clients, steer %s", w, clients, steer)
+			res, err := pl.Clover(ctx, l)
+			if err != nil {
+				return fmt.Errorf("%g%% writes, %d clients, steer %s: %w", w, clients, steer, err)
+			}
+			f := figuresOf(&res)
+			r.end("%.3g Mops", f.mops)
+			says := b.paper(w, clients, steer)
+			r.Add(append([]Cell{Num(w), Num(float64(clients)), Label(steer)}, f.cells(plain, says)...)...)
+			plain = &f
 		}
 	}
 	return nil

@@ -26,10 +26,13 @@ var treeOperations = Experiment{
 	New: func() Body { return operationsBody{} },
 }
 
-type operationsBody struct{}
+// noFlags is the part of a Body that has no parameters.
+type noFlags struct{}
 
-// Flags defines no flags, because there are no parameters.
-func (operationsBody) Flags(*pflag.FlagSet) {}
+// Flags defines no flags.
+func (noFlags) Flags(*pflag.FlagSet) {}
+
+type operationsBody struct{ noFlags }
 
 // Check returns nil, because there are no parameters.
 func (operationsBody) Check(Place) error { return nil }
@@ -132,16 +135,8 @@ func (b *treeBody) Run(ctx context.Context, pl Platform, r *Report) error {
 		Column{Key: "rttsPerOp", Title: "RTT/OP", Format: "%.2f"}, Column{Key: "bytesPerOp", Title: "BYTES/OP", Format: "%.0f"},
 		Column{Key: "failed", Title: "FAILED"},
 	)
-	loads, err := b.loads(pl.On())
-	if err != nil {
-		return err
-	}
-	list := make([]load, len(loads))
-	for i, l := range loads {
-		list[i] = l
-	}
-	longestFirst(list)
-	done, err := measureAll(ctx, pl, r.Watch, list)
+	loads := b.loads(pl.On())
+	done, err := measureAll(ctx, pl, r.Watch, loads)
 	base := 0.0
 	for _, l := range loads {
 		res := done[l].store
@@ -158,25 +153,20 @@ func (b *treeBody) Run(ctx context.Context, pl Platform, r *Report) error {
 }
 
 // loads returns the loads in the order of the rows.
-func (b *treeBody) loads(on string) (list []Sherman, err error) {
-	w, err := kv.FindWorkload("a")
-	for _, alone := range b.alone {
-		for _, zipf := range b.zipfs {
-			for _, clients := range b.clients {
-				for _, at := range treePlaces {
-					l := Sherman{Clients: clients, Workload: w, Zipf: zipf, Locks: at.locks, Misses: at.misses, Alone: alone}
-					if on == OnSim {
-						l.Warm, l.Run = skewWarm, skewRun
-					}
-					if b.quick {
-						l.hasten(on)
-					}
-					list = append(list, l)
-				}
+func (b *treeBody) loads(on string) (list []Sherman) {
+	for alone, zipf := range pairs(b.alone, b.zipfs) {
+		for clients, at := range pairs(b.clients, treePlaces) {
+			l := Sherman{Clients: clients, Workload: ycsb("a"), Zipf: zipf, Locks: at.locks, Misses: at.misses, Alone: alone}
+			if on == OnSim {
+				l.Warm, l.Run = skewWarm, skewRun
 			}
+			if b.quick {
+				l.hasten(on)
+			}
+			list = append(list, l)
 		}
 	}
-	return list, err
+	return list
 }
 
 // hasten shortens a load of the tree, for --quick.
