@@ -21,7 +21,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // publishedPool is how many nodes of 128 bytes the published system has room for on a memory
@@ -95,25 +94,22 @@ type cloverRun struct {
 	// caches has the location cache of each machine. The clients of a machine share it.
 	caches map[string]*clover.Cache
 	model  *cost.Model
-	// meta is the metadata server. After the run (see count), bytes, calls and walked are of the
-	// time in which operations were counted: the bytes that the switch received, the requests to
-	// the metadata server, and the headers of nodes that this server read.
-	meta                 *meta.Server
-	bytes, calls, walked uint64
+	// meta is the metadata server. After the run (see count), calls and walked are how many
+	// requests came to this server, and how many headers of nodes it read, while operations were
+	// counted.
+	meta          *meta.Server
+	calls, walked uint64
 }
 
 // Clover runs clients of the store.
 func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.StoreResult, error) {
-	l.Keys, l.Value, l.Pool, l.Seed = cmp.Or(l.Keys, 1024), cmp.Or(l.Value, 104), cmp.Or(l.Pool, publishedPool), seed(l.Seed)
+	l.Keys, l.Value, l.Pool, l.Seed = cmp.Or(l.Keys, 1024), cmp.Or(l.Value, 104), cmp.Or(l.Pool, publishedPool), cmp.Or(l.Seed, 1)
 	l.Warm, l.Run, l.Servers = cmp.Or(l.Warm, defaultWarm), cmp.Or(l.Run, defaultRun), max(l.Servers, l.Start.Replicas, 1)
 	if _, ok := layout.ClassOf(l.Value + layout.Hardened.Overhead()); !ok || l.Value < 0 {
 		return experiment.StoreResult{}, fmt.Errorf("no node holds a value of %d bytes", l.Value)
 	}
-	s, err := spec.Parse([]byte(cloverRack(&l)))
-	if err != nil {
-		return experiment.StoreResult{}, err
-	}
-	r := &cloverRun{load: l, model: p.choose(&l)}
+	model := p.choose(&l)
+	r := &cloverRun{load: l, model: model}
 	if l.Undo&experiment.OwnCaches == 0 {
 		r.caches = make(map[string]*clover.Cache)
 	}
@@ -121,9 +117,8 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 		Workload: kv.Workload{Read: 1 - l.Writes/100, Update: l.Writes / 100}, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf,
 		Clients: l.Clients, Warmup: l.Warm, Duration: l.Run, Patience: patience(&l), Verify: true,
 	}
-	r.rack, err = simrack.New(s, simrack.Options{
-		Seed: l.Seed, Cost: r.model, Datagrams: mode(&l.Switch) != "", Nodes: max(l.Pool, minNodes), Cancelled: cancelled(ctx),
-	})
+	var err error
+	r.rack, err = newRack(ctx, cloverRack(&l), simrack.Options{Seed: l.Seed, Cost: model, Datagrams: mode(&l.Switch) != "", Nodes: max(l.Pool, minNodes)})
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
@@ -132,34 +127,18 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 	r.start()
 	r.rack.At(readLimit.Add(l.Warm), r.count)
 	r.rack.At(readLimit.Add(l.Warm+l.Run), r.count)
-	if err := run(ctx, r.rack); err != nil {
-		return experiment.StoreResult{}, err
-	}
-	out := storeResult(r.total, l.Run, r.bytes)
+	out, err := r.measure(ctx, readLimit)
 	out.MetaCalls, out.MetaHeaders = float64(r.calls)/l.Run.Seconds(), float64(r.walked)/l.Run.Seconds()
-	return out, nil
+	return out, err
 }
 
 // count is called at the beginning and at the end of the time in which operations are counted.
-// After the second call bytes, calls and walked are the differences of the counters between the
-// calls.
+// After the second call calls and walked are the differences of the counters between the calls.
 func (r *cloverRun) count() {
-	r.bytes = switchBytes(r.rack) - r.bytes
 	if r.meta != nil {
 		st := r.meta.Snapshot()
 		r.calls, r.walked = st.Requests-r.calls, st.Walked-r.walked
 	}
-}
-
-// storeResult makes a store's result from the operations of a time span and the bytes that the
-// switch received in it.
-func storeResult(total kv.Result, span time.Duration, bytes uint64) experiment.StoreResult {
-	out := experiment.StoreResult{Result: total}
-	out.Span = span
-	if n := out.Total(); n > 0 {
-		out.BytesPerOp = float64(bytes) / float64(n)
-	}
-	return out
 }
 
 // class returns the smallest size class of nodes that have room for the load's values.
@@ -221,15 +200,16 @@ func (r *cloverRun) start() {
 		per = (r.load.Clients + machines - 1) / machines
 	}
 	if per < 2 {
-		r.clients(machines, func(h *simrack.Host, ctx verbs.Context, id int) error {
+		startClients(r.rack, r.load.Clients, machines, func(h *simrack.Host, ctx verbs.Context, id int) error {
 			return r.client(ctx.Runtime(), id, func() (*clover.Client, error) { return clover.Open(r.config(h, ctx), loadLimit) })
 		})
 		return
 	}
 	for m := range machines {
 		for first := m; first < r.load.Clients; first += machines * per {
-			h := r.rack.Host(fmt.Sprintf("cn%d", m))
-			h.Go(fmt.Sprintf("group%d", first), false, func(ctx verbs.Context) { r.rack.Stop(r.group(h, ctx, first, per)) })
+			start(r.rack, fmt.Sprintf("cn%d", m), fmt.Sprintf("group%d", first), func(h *simrack.Host, ctx verbs.Context) error {
+				return r.group(h, ctx, first, per)
+			})
 		}
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/pdpm"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // directRun is a load of pDPM-Direct or pDPM-Central in progress.
@@ -34,13 +33,9 @@ type directRun struct {
 // Direct runs clients of pDPM-Direct or pDPM-Central. Their programs take as much time as those of
 // Clover's clients. The switch keeps up with every load.
 func (p *Sim) Direct(ctx context.Context, l experiment.Direct) (experiment.StoreResult, error) {
-	s, err := spec.Parse(fmt.Appendf(nil, rackFile, l.Servers-1, machines-1))
-	if err != nil {
-		return experiment.StoreResult{}, err
-	}
 	r := &directRun{cores: l.Central, model: p.model(&experiment.Switch{LineRate: true}), shape: pdpm.Shape{Value: l.Value, Entries: int(4 * l.Keys)}}
-	r.rack, err = simrack.New(s, simrack.Options{Seed: seed(0), Cost: r.model, Cancelled: cancelled(ctx)})
-	if err != nil {
+	var err error
+	if r.rack, err = newRack(ctx, fmt.Sprintf(rackFile, l.Servers-1, machines-1), simrack.Options{Cost: r.model}); err != nil {
 		return experiment.StoreResult{}, err
 	}
 	defer r.rack.Close()
@@ -51,9 +46,8 @@ func (p *Sim) Direct(ctx context.Context, l experiment.Direct) (experiment.Store
 		Workload: l.Workload, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf, Clients: l.Clients, Warmup: cmp.Or(l.Warm, indexWarmUp),
 		Duration: cmp.Or(l.Run, indexRunTime), Patience: time.Second, Verify: true,
 	}
-	loader := r.rack.Host("cn0")
-	loader.Go("load", false, func(ctx verbs.Context) { r.rack.Stop(r.fill(loader, ctx)) })
-	r.clients(machines, r.client)
+	start(r.rack, "cn0", "load", r.fill)
+	startClients(r.rack, l.Clients, machines, r.client)
 	return r.measure(ctx, indexWarm)
 }
 
@@ -134,9 +128,5 @@ func (r *directRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
 			return errors.Join(err, c.Close())
 		}
 	}
-	if rt.Now() >= indexWarm {
-		return errors.Join(fmt.Errorf("client %d was warm at %v, after %v", id, rt.Now(), indexWarm), c.Close())
-	}
-	rt.Sleep(indexWarm.Sub(rt.Now()))
-	return errors.Join(r.work(&program{c, rt, r.model.Client.Get, r.model.Client.Put}, rt, id), c.Close())
+	return errors.Join(r.workFrom(indexWarm, &program{c, rt, r.model.Client.Get, r.model.Client.Put}, rt, id), c.Close())
 }

@@ -65,17 +65,13 @@ func (p *Sim) lent(ctx context.Context, l lentRack, seen func(now clock.Time, ho
 	if l.rule != "" {
 		file += "switch:\n  program: swordbox\n  rules:\n    - {" + l.rule + "}\n"
 	}
-	s, err := spec.Parse([]byte(file))
-	if err != nil {
-		return nil, err
-	}
 	m := p.model(&experiment.Switch{LineRate: true})
 	r := &lentRun{rate: m.Link.Rate, over: m.Link.Overhead, seen: seen}
 	if r.rate == 0 {
 		return nil, errors.New("the cost model has no rate of links, which this load needs")
 	}
-	r.rack, err = simrack.New(s, simrack.Options{Seed: seed(0), Cost: m, Queue: l.queue, Datagrams: true, Cancelled: cancelled(ctx), Wrap: r.wrap})
-	if err != nil {
+	var err error
+	if r.rack, err = newRack(ctx, file, simrack.Options{Cost: m, Queue: l.queue, Datagrams: true, Wrap: r.wrap}); err != nil {
 		return nil, err
 	}
 	for i := range l.servers + 1 {

@@ -16,7 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const (
@@ -77,13 +76,9 @@ func indexRack(l *experiment.Fusee) string {
 // Fusee runs clients of FUSEE. The switch keeps up with every load.
 func (p *Sim) Fusee(ctx context.Context, l experiment.Fusee) (experiment.StoreResult, error) {
 	l = indexLoad(l)
-	s, err := spec.Parse([]byte(indexRack(&l)))
-	if err != nil {
-		return experiment.StoreResult{}, err
-	}
 	r := &indexRun{load: l, steps: make([]uint64, l.Steps)}
-	r.rack, err = simrack.New(s, simrack.Options{Seed: seed(0), Cost: p.model(&l.Switch), Datagrams: mode(&l.Switch) != "", Cancelled: cancelled(ctx)})
-	if err != nil {
+	var err error
+	if r.rack, err = newRack(ctx, indexRack(&l), simrack.Options{Cost: p.model(&l.Switch), Datagrams: mode(&l.Switch) != ""}); err != nil {
 		return experiment.StoreResult{}, err
 	}
 	defer r.rack.Close()
@@ -97,12 +92,11 @@ func (p *Sim) Fusee(ctx context.Context, l experiment.Fusee) (experiment.StoreRe
 	if l.Own {
 		r.cfg.Popularity.Shape = kv.ShapeOwn
 	}
-	maker := r.rack.Host("cn0")
-	maker.Go("format", false, func(ctx verbs.Context) { r.rack.Stop(r.format(maker, ctx)) })
-	r.clients(l.Machines, r.client)
+	start(r.rack, "cn0", "format", r.format)
+	startClients(r.rack, l.Clients, l.Machines, r.client)
 	for i := range l.Guests {
-		h := r.rack.Host(fmt.Sprintf("cn%d", (l.Clients+i)%l.Machines))
-		h.Go(fmt.Sprintf("guest%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.guest(h, ctx, i)) })
+		host := fmt.Sprintf("cn%d", (l.Clients+i)%l.Machines)
+		start(r.rack, host, fmt.Sprintf("guest%d", i), func(h *simrack.Host, ctx verbs.Context) error { return r.guest(h, ctx, i) })
 	}
 	sent := make([]uint64, l.Servers)
 	count := func() {

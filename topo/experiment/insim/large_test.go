@@ -23,7 +23,7 @@ func TestLoadAndCheck(t *testing.T) {
 	began := time.Now()
 	region := int(*largeKeys)*80 + 8<<20 // pages of 1 KiB hold some 20 keys with values of 16 bytes
 	r := &treeRun{load: experiment.Sherman{Keys: *largeKeys, Seed: 1}, count: 2, value: 16, region: region / 2}
-	if err := r.build(simrack.Options{}); err != nil {
+	if err := r.build(t.Context(), simrack.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	defer r.rack.Close()

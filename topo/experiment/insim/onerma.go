@@ -294,17 +294,42 @@ func (r *soloRack) share(d time.Duration, hosts ...int) ([]float64, error) {
 // for RoCEv2 NICs on the same links.
 var (
 	soloLoads = map[string]soloLoad{
-		experiment.SoloRamp: soloRamp, experiment.SoloBeside: soloBeside, experiment.SoloDemand: soloDemand, experiment.SoloRandom: soloRandom,
-		experiment.SoloFailover: soloFailover, experiment.SoloGets: soloGets, experiment.SoloMixed: soloRandom, experiment.SoloSlots: soloInFlight,
-		experiment.SoloRekey: soloRekey, experiment.SoloLocal: soloLocal,
+		experiment.SoloRamp: onSolo(3, soloRamp), experiment.SoloBeside: onSolo(2, soloBeside), experiment.SoloDemand: onSolo(1, soloDemand),
+		experiment.SoloRandom: onSolo(0, soloRandom), experiment.SoloFailover: soloFailover, experiment.SoloGets: soloGets,
+		experiment.SoloMixed: onSolo(0, soloRandom), experiment.SoloSlots: onSolo(2, soloInFlight), experiment.SoloRekey: soloRekey,
+		experiment.SoloLocal: onSolo(3, soloLocal),
 	}
 	roceLoads = map[string]soloLoad{
-		experiment.SoloBeside: roceBeside, experiment.SoloRandom: roceRandom, experiment.SoloGets: roceGets, experiment.SoloMixed: roceRandom,
-		experiment.SoloSlots: roceInFlight, experiment.SoloRekey: roceRekey,
+		experiment.SoloBeside: onRoce(2, roceBeside), experiment.SoloRandom: onRoce(0, roceRandom), experiment.SoloGets: onRoce(failoverServers, roceGets),
+		experiment.SoloMixed: onRoce(0, roceRandom), experiment.SoloSlots: onRoce(2, roceInFlight), experiment.SoloRekey: roceRekey,
 	}
 )
 
-type soloLoad func(context.Context, *experiment.OneRMA) (experiment.OneRMAResult, error)
+type soloLoad func(context.Context, *experiment.OneRMA, *experiment.OneRMAResult) error
+
+// onSolo returns the soloLoad that makes a soloRack and calls measure. The rack has `more` hosts in
+// addition to those that the load names.
+func onSolo(more int, measure func(*soloRack, *experiment.OneRMA, *experiment.OneRMAResult) error) soloLoad {
+	return func(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
+		r, err := newSoloRack(ctx, l.Hosts+more, l)
+		if err != nil {
+			return err
+		}
+		return measure(r, l, out)
+	}
+}
+
+// onRoce does what onSolo does, with a roceRack.
+func onRoce(more int, measure func(*roceRack, *experiment.OneRMA, *experiment.OneRMAResult) error) soloLoad {
+	return func(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
+		r, err := newRoceRack(ctx, l.Hosts+more)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		return measure(r, l, out)
+	}
+}
 
 // OneRMA runs a load of 1RMA NICs, or of RoCEv2 NICs on the same links.
 func (p *Sim) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.OneRMAResult, err error) {
@@ -316,7 +341,7 @@ func (p *Sim) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.O
 	if measure == nil {
 		return out, fmt.Errorf("1RMA: load %q by %q is not known", l.Kind, l.Way)
 	}
-	out, err = measure(ctx, &l)
+	err = measure(ctx, &l, &out)
 	if errors.Is(err, sim.ErrCancelled) {
 		err = ctx.Err()
 	}
@@ -325,73 +350,61 @@ func (p *Sim) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.O
 
 // soloRamp measures after how many round trips a flow has the line rate, and after how many a
 // second client of the same server has its share.
-func soloRamp(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	r, err := newSoloRack(ctx, 3, l)
-	if err != nil {
-		return out, err
-	}
+func soloRamp(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
 	r.hosts[0].endless(2, 0)
 	for n := experiment.OneRMALineStep; n <= soloLongest && out.Ramp == 0; n += experiment.OneRMALineStep {
 		got, err := r.share(experiment.OneRMALineStep*soloRTT, 0)
 		if err != nil {
-			return out, err
+			return err
 		}
 		if got[0] >= experiment.OneRMALine {
 			out.Ramp = float64(n)
 		}
 	}
 	if err := r.run(experiment.OneRMASecond * soloRTT); err != nil {
-		return out, err
+		return err
 	}
 	r.hosts[1].endless(2, 0)
 	out.Fair, err = soloFair(func() (float64, float64, error) {
 		got, err := r.share(experiment.OneRMAFairStep*soloRTT, 0, 1)
 		return got[0], got[1], err
 	})
-	return out, err
+	return err
 }
 
 // soloBeside measures READs of 64 bytes, 10,000 a second, beside one large transfer between the same
 // hosts.
-func soloBeside(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	r, err := newSoloRack(ctx, 2, l)
-	if err != nil {
-		return out, err
-	}
+func soloBeside(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	if l.Large > 0 {
 		r.hosts[0].flow(1, l.Large, true, 0).start()
 	}
 	warm := 200 * soloRTT
 	if err := r.run(warm); err != nil {
-		return out, err
+		return err
 	}
 	span := l.Span
 	small := r.hosts[0].flow(1, soloSmall, false, r.net.Now())
 	poisson(r.net, r.rand, soloSmallRate, r.net.Now().Add(span), small.start)
-	err = r.run(span + 100*soloRTT)
+	err := r.run(span + 100*soloRTT)
 	out.Times(small.took)
-	return out, err
+	return err
 }
 
 // soloDemand measures the goodput of l.Hosts clients of one server. Each client begins READs at
 // random times, at a rate that is the share l.Load of the line rate, without congestion control, as
 // in the simulations of the paper. A READ that fails is shed: it is not tried again.
-func soloDemand(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	r, err := newSoloRack(ctx, l.Hosts+1, l)
-	if err != nil {
-		return out, err
-	}
+func soloDemand(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
 	warm := 300 * soloRTT
 	until := clock.Time(0).Add(warm + l.Span)
 	list := make([]*soloDemander, l.Hosts)
 	for i := range list {
 		if list[i], err = r.hosts[i].demand(r.hosts[l.Hosts], clock.Time(0).Add(warm), until); err != nil {
-			return out, err
+			return err
 		}
 		poisson(r.net, r.rand, l.Load*soloRate/8/soloFrame, until, list[i].issue)
 	}
 	if err := r.run(warm + l.Span + 100*soloRTT); err != nil {
-		return out, err
+		return err
 	}
 	var took []time.Duration
 	var ended [nic.DispatchTimeout + 1]int
@@ -409,7 +422,7 @@ func soloDemand(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 	out.Goodput = soloGoodput(ended[nic.OK]*soloChunk, l.Span)
 	out.Retried, out.Dispatch = share(all-ended[nic.OK]), share(ended[nic.DispatchTimeout])
 	out.Times(took)
-	return out, nil
+	return nil
 }
 
 // soloDemander is a client that issues READs at a portal of its own, without an executor.

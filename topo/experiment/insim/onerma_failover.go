@@ -29,13 +29,13 @@ const (
 type failoverGET struct{ at, took time.Duration }
 
 // soloFailover measures GETs of clients while the NIC of a replica dies, in failoverRuns runs.
-func soloFailover(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
+func soloFailover(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	f := &experiment.Failover{Before: int(failoverBefore / experiment.FailoverBin)}
 	var gets []failoverGET
 	for seed := range uint64(failoverRuns) {
 		list, err := failoverRun(ctx, l, seed)
 		if err != nil {
-			return out, err
+			return err
 		}
 		gets = append(gets, list...)
 	}
@@ -56,7 +56,7 @@ func soloFailover(ctx context.Context, l *experiment.OneRMA) (out experiment.One
 	}
 	f.Steady = steadyAfter(gets, l.Span)
 	out.Failover = f
-	return out, nil
+	return nil
 }
 
 // steadyAfter returns the time from the failure to the end of the last slow GET, in round trips. A

@@ -81,20 +81,19 @@ func (g *getsTimes) add(began, now clock.Time) {
 	}
 }
 
-// result returns the quantiles, and the goodput of all servers as a share of their links.
-func (g *getsTimes) result(l *experiment.OneRMA) (out experiment.OneRMAResult) {
+// result sets the quantiles, and the goodput of all servers as a share of their links.
+func (g *getsTimes) result(l *experiment.OneRMA, out *experiment.OneRMAResult) {
 	if span := max(l.Span, g.last.Sub(g.from)); span > 0 {
 		out.Goodput = soloGoodput(len(g.took)*getsFrames, span) / failoverServers
 	}
 	out.Times(g.took)
-	return out
 }
 
 // soloGets measures GETs that begin at random times.
-func soloGets(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
+func soloGets(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	r, err := newStore(ctx, l, 1)
 	if err != nil {
-		return out, err
+		return err
 	}
 	defer r.Net.Close()
 	var times getsTimes
@@ -118,17 +117,13 @@ func soloGets(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAR
 		}
 	}
 	err = r.Run()
-	return times.result(l), err
+	times.result(l, out)
+	return err
 }
 
 // roceGets is soloGets over RoCEv2: clients make the same READs without the store. All READs of a
 // host to a server are on one connection. The first hosts of the rack are the servers.
-func roceGets(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	r, err := newRoceRack(ctx, failoverServers+l.Hosts)
-	if err != nil {
-		return out, err
-	}
-	defer r.Close()
+func roceGets(r *roceRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	var times getsTimes
 	for host := range l.Hosts {
 		var at []clock.Time
@@ -155,6 +150,7 @@ func roceGets(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAR
 			next()
 		}
 	}
-	err = r.Settle(2*failoverWarm + 100*soloRTT + 2*l.Span + time.Millisecond)
-	return times.result(l), err
+	err := r.Settle(2*failoverWarm + 100*soloRTT + 2*l.Span + time.Millisecond)
+	times.result(l, out)
+	return err
 }

@@ -1,7 +1,6 @@
 package insim
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 
@@ -44,11 +43,7 @@ func randomRate(l *experiment.OneRMA) float64 {
 
 // soloRandom measures transfers between all hosts: each READs from random others, or WRITEs to
 // them. All transfers have 4 KB in SoloRandom; in SoloMixed some have 200 KB.
-func soloRandom(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	r, err := newSoloRack(ctx, l.Hosts, l)
-	if err != nil {
-		return out, err
-	}
+func soloRandom(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	from, until := clock.Time(0).Add(randomWarm), clock.Time(0).Add(randomWarm+l.Span)
 	for _, h := range r.hosts {
 		for _, size := range randomSizes {
@@ -60,7 +55,7 @@ func soloRandom(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 		poisson(r.net, r.rand, randomRate(l), until, func() { h.flows[randomKind(l, r.rand)].start() })
 	}
 	if err := r.run(randomWarm + l.Span + randomEnd); err != nil {
-		return out, err
+		return err
 	}
 	var took [2][]time.Duration
 	retries, moved, ended := 0, 0, 0
@@ -74,20 +69,16 @@ func soloRandom(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 	out.Retried = float64(retries) / float64(max(1, ended+retries))
 	out.Times(took[0])
 	out.LargeTimes(took[1])
-	return out, nil
+	return nil
 }
 
 // soloInFlight measures a client that has a READ of 4 KB in each of its slots, without congestion
 // control.
-func soloInFlight(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	r, err := newSoloRack(ctx, 2, l)
-	if err != nil {
-		return out, err
-	}
+func soloInFlight(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	const warm = 100 * soloRTT
 	d, err := r.hosts[0].demand(r.hosts[1], clock.Time(0).Add(warm), clock.Time(0).Add(warm+l.Span))
 	if err != nil {
-		return out, err
+		return err
 	}
 	d.again = true
 	for range l.Slots {
@@ -95,29 +86,25 @@ func soloInFlight(ctx context.Context, l *experiment.OneRMA) (out experiment.One
 	}
 	err = r.run(warm + l.Span)
 	out.Goodput = soloGoodput(d.ended[nic.OK]*soloChunk, l.Span)
-	return out, err
+	return err
 }
 
 // soloLocal measures how soon a second process of a host has its share of the host's link. Each process
 // READs from a server of its own, so only the host's NIC is congested.
-func soloLocal(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	r, err := newSoloRack(ctx, 3, l)
-	if err != nil {
-		return out, err
-	}
+func soloLocal(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
 	h := r.hosts[0]
 	second := &soloHost{rack: r, addr: h.addr, nic: h.nic, m: h.m, region: h.region, node: h.node, keys: make(map[soloKey]*nic.Cipher)}
 	if second.portal, err = h.nic.Open(2000, soloSlots); err != nil {
-		return out, err
+		return err
 	}
 	if second.exec, err = executor.New(executor.Config{RTT: soloRTT, First: l.First, TotalDelay: l.TotalDelay}, second.portal); err != nil {
-		return out, err
+		return err
 	}
 	h.m.Add(second.exec)
 	h.m.Ended = func() { h.collect(); second.collect() }
 	a := h.endless(1, 0)
 	if err := r.run(experiment.OneRMASecond * soloRTT); err != nil {
-		return out, err
+		return err
 	}
 	b := second.endless(2, 0)
 	out.Fair, err = soloFair(func() (float64, float64, error) {
@@ -125,7 +112,7 @@ func soloLocal(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMA
 		err := r.run(experiment.OneRMAFairStep * soloRTT)
 		return float64(a.moved - x), float64(b.moved - y), err
 	})
-	return out, err
+	return err
 }
 
 // soloLongest is for how many round trips rates are measured at most.

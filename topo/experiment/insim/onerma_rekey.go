@@ -70,19 +70,19 @@ func (g *rekeyLog) result(plain *rekeyLog) (*experiment.Rekey, error) {
 // soloRTTs returns a time in round trips.
 func soloRTTs(d time.Duration) float64 { return float64(d) / float64(soloRTT) }
 
-// rekeyed runs a load twice, with new keys and without, and returns the comparison of both runs.
-// run gets the number of new keys.
-func rekeyed(l *experiment.OneRMA, run func(keys int) (*rekeyLog, error)) (out experiment.OneRMAResult, err error) {
+// rekeyed runs a load twice, with new keys and without, and compares both runs. run gets the number
+// of new keys.
+func rekeyed(l *experiment.OneRMA, out *experiment.OneRMAResult, run func(keys int) (*rekeyLog, error)) error {
 	with, err := run(max(1, int(l.Span/rekeyEvery)))
 	if err != nil {
-		return out, err
+		return err
 	}
 	without, err := run(0)
 	if err != nil {
-		return out, err
+		return err
 	}
 	out.Rekey, err = with.result(without)
-	return out, err
+	return err
 }
 
 // rekeyTimes calls f with the number of each new key (1, 2 and so on) when this key is to replace
@@ -120,8 +120,8 @@ type rekeyRun struct {
 	tags    uint64
 }
 
-func soloRekey(ctx context.Context, l *experiment.OneRMA) (experiment.OneRMAResult, error) {
-	return rekeyed(l, func(keys int) (*rekeyLog, error) {
+func soloRekey(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
+	return rekeyed(l, out, func(keys int) (*rekeyLog, error) {
 		r := &rekeyRun{load: l, ciphers: make(map[[2]int]*nic.Cipher), flying: make(map[uint64]*rekeyRead)}
 		return &r.rekeyLog, r.run(ctx, keys)
 	})
@@ -289,8 +289,8 @@ type reconnectRun struct {
 
 const reconnectService = "region"
 
-func roceRekey(ctx context.Context, l *experiment.OneRMA) (experiment.OneRMAResult, error) {
-	return rekeyed(l, func(keys int) (*rekeyLog, error) {
+func roceRekey(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
+	return rekeyed(l, out, func(keys int) (*rekeyLog, error) {
 		rack, err := newRoceRack(ctx, 2)
 		if err != nil {
 			return nil, err

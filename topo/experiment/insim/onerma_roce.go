@@ -11,7 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // roceRack has hosts with RoCEv2 NICs on links like those of soloRack. Like the 1RMA NICs there,
@@ -57,13 +56,10 @@ const (
 
 // newRoceRack makes a rack of n hosts.
 func newRoceRack(ctx context.Context, n int) (*roceRack, error) {
-	s, err := spec.Parse(fmt.Appendf(nil, "name: roce\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n", n-1))
-	if err != nil {
-		return nil, err
-	}
 	r := &roceRack{rand: rand.New(rand.NewPCG(1, 15))}
-	r.Rack, err = simrack.New(s, simrack.Options{
-		Seed: 1, Cost: &cost.Model{Link: cost.Link{Rate: soloRate, Delay: soloDelay}}, Datagrams: true, MaxEvents: soloEvents, Cancelled: cancelled(ctx),
+	var err error
+	r.Rack, err = newRack(ctx, fmt.Sprintf("name: roce\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n", n-1), simrack.Options{
+		Cost: &cost.Model{Link: cost.Link{Rate: soloRate, Delay: soloDelay}}, Datagrams: true, MaxEvents: soloEvents,
 	})
 	if err != nil {
 		return nil, err
@@ -175,12 +171,7 @@ func (h *roceHost) collect() error {
 }
 
 // roceBeside is soloBeside over RoCEv2: all READs are on one connection.
-func roceBeside(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	r, err := newRoceRack(ctx, 2)
-	if err != nil {
-		return out, err
-	}
-	defer r.Close()
+func roceBeside(r *roceRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	p := r.hosts[0].pair(1)
 	if l.Large > 0 {
 		var again func(time.Duration)
@@ -194,18 +185,13 @@ func roceBeside(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 			p.begin(roceOp{op: verbs.OpRead, bytes: soloSmall, done: func(d time.Duration) { took = append(took, d) }})
 		})
 	})
-	err = r.Settle(warm + l.Span + 100*soloRTT)
+	err := r.Settle(warm + l.Span + 100*soloRTT)
 	out.Times(took)
-	return out, err
+	return err
 }
 
 // roceRandom is soloRandom over RoCEv2, with a connection between each two hosts.
-func roceRandom(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	r, err := newRoceRack(ctx, l.Hosts)
-	if err != nil {
-		return out, err
-	}
-	defer r.Close()
+func roceRandom(r *roceRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	op := verbs.OpRead
 	if l.Write {
 		op = verbs.OpWrite
@@ -231,21 +217,16 @@ func roceRandom(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRM
 			}})
 		})
 	}
-	err = r.Settle(randomWarm + l.Span + randomEnd)
+	err := r.Settle(randomWarm + l.Span + randomEnd)
 	out.Goodput = soloGoodput(moved, l.Span) / float64(l.Hosts)
 	out.Times(took[0])
 	out.LargeTimes(took[1])
-	return out, err
+	return err
 }
 
 // roceInFlight is soloInFlight over RoCEv2: l.Slots READs are posted on one connection, which has
 // at most 16 of them in flight.
-func roceInFlight(ctx context.Context, l *experiment.OneRMA) (out experiment.OneRMAResult, err error) {
-	r, err := newRoceRack(ctx, 2)
-	if err != nil {
-		return out, err
-	}
-	defer r.Close()
+func roceInFlight(r *roceRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	const warm = 100 * soloRTT
 	moved := 0
 	p := r.hosts[0].pair(1)
@@ -259,7 +240,7 @@ func roceInFlight(ctx context.Context, l *experiment.OneRMA) (out experiment.One
 	for range l.Slots {
 		again(0)
 	}
-	err = r.Settle(warm + l.Span)
+	err := r.Settle(warm + l.Span)
 	out.Goodput = soloGoodput(moved, l.Span)
-	return out, err
+	return err
 }

@@ -99,7 +99,7 @@ const (
 func (*Sim) TreeOperations(ctx context.Context) ([]experiment.Operation, error) {
 	load := experiment.Sherman{Keys: 2000, Seed: 1, Locks: experiment.LocksDevice}
 	r := &wireRun{treeRun: &treeRun{load: load, count: 1, value: 8}, owner: make(map[wire.QPN]int)}
-	if err := r.build(simrack.Options{Trace: r.record, Cancelled: cancelled(ctx)}); err != nil {
+	if err := r.build(ctx, simrack.Options{Trace: r.record}); err != nil {
 		return nil, err
 	}
 	defer r.rack.Close()

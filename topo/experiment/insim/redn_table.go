@@ -17,7 +17,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/experiment/chains"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const (
@@ -48,12 +47,10 @@ type tableRun struct {
 
 // table runs a load of the store nictable, on hosts behind a switch without delay.
 func (p *Sim) table(ctx context.Context, l experiment.RedN) (experiment.RedNResult, error) {
-	s, err := spec.Parse(fmt.Appendf(nil, "name: redn\nhosts:\n  - {name: md0, role: metadata, memory: 256MiB}\n  - {name: \"cn[0-%d]\", role: compute}\n", tableHosts))
-	if err != nil {
-		return experiment.RedNResult{}, err
-	}
+	file := fmt.Sprintf("name: redn\nhosts:\n  - {name: md0, role: metadata, memory: 256MiB}\n  - {name: \"cn[0-%d]\", role: compute}\n", tableHosts)
 	r := &tableRun{load: l, model: p.Cost.BackToBack()}
-	if r.rack, err = simrack.New(s, simrack.Options{Seed: 1, Cost: r.model, Cancelled: cancelled(ctx)}); err != nil {
+	var err error
+	if r.rack, err = newRack(ctx, file, simrack.Options{Cost: r.model}); err != nil {
 		return r.out, err
 	}
 	defer r.rack.Close()
@@ -66,10 +63,7 @@ func (p *Sim) table(ctx context.Context, l experiment.RedN) (experiment.RedNResu
 		}
 	})
 	r.start()
-	for i := range l.N + 1 {
-		h := r.rack.Host(fmt.Sprintf("cn%d", i%(tableHosts+1)))
-		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx, i)) })
-	}
+	startClients(r.rack, l.N+1, tableHosts+1, r.client)
 	if l.Kind == experiment.ChainCrash {
 		down := tableRestart
 		if l.Way == experiment.WayPolling {

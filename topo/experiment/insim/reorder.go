@@ -12,7 +12,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // orderSpan is how long clients of an Order load work.
@@ -40,13 +39,9 @@ func (p *Sim) Order(ctx context.Context, l experiment.Order) (map[int]float64, e
 	if l.Mapped {
 		file += fmt.Sprintf("switch: {program: swordbox, rules: [{server: ms0, action: move, mode: hardened, service: %s}]}\n", switchService)
 	}
-	s, err := spec.Parse([]byte(file))
-	if err != nil {
-		return nil, err
-	}
 	r := &orderRun{load: l, placed: make(map[uint64]int), counts: make(map[int]int)}
-	r.rack, err = simrack.New(s, simrack.Options{Seed: 1, Cost: p.Cost, Datagrams: true, Trace: r.record, Cancelled: cancelled(ctx)})
-	if err != nil {
+	var err error
+	if r.rack, err = newRack(ctx, file, simrack.Options{Cost: p.Cost, Datagrams: true, Trace: r.record}); err != nil {
 		return nil, err
 	}
 	defer r.rack.Close()
@@ -56,10 +51,7 @@ func (p *Sim) Order(ctx context.Context, l experiment.Order) (map[int]float64, e
 		lent.Switch = switchService
 	}
 	srv.Go(wordService, true, func(ctx verbs.Context) { r.rack.Stop(srv.Lend(ctx, lent)) })
-	for i := range l.Clients {
-		h := r.rack.Host(fmt.Sprintf("cn%d", i%wordHosts))
-		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx)) })
-	}
+	startClients(r.rack, l.Clients, wordHosts, r.client)
 	if err := run(ctx, r.rack); err != nil {
 		return nil, err
 	}
@@ -93,7 +85,7 @@ func (r *orderRun) record(ev *sim.Event) {
 }
 
 // client posts WRITEs to random words at a rate, with random gaps.
-func (r *orderRun) client(h *simrack.Host, ctx verbs.Context) error {
+func (r *orderRun) client(h *simrack.Host, ctx verbs.Context, _ int) error {
 	rt := ctx.Runtime()
 	w, err := dialWords(h, ctx, r.rack, make([]byte, 8))
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const (
@@ -65,7 +64,7 @@ func (r *treeRun) rackFile() string {
 
 // Sherman runs clients of the tree. The switch keeps up with every load.
 func (p *Sim) Sherman(ctx context.Context, l experiment.Sherman) (experiment.StoreResult, error) {
-	l.Keys, l.Run, l.Warm, l.Seed = cmp.Or(l.Keys, 20000), cmp.Or(l.Run, treeRunTime), cmp.Or(l.Warm, treeWarmUp), seed(l.Seed)
+	l.Keys, l.Run, l.Warm, l.Seed = cmp.Or(l.Keys, 20000), cmp.Or(l.Run, treeRunTime), cmp.Or(l.Warm, treeWarmUp), cmp.Or(l.Seed, 1)
 	step, err := sherman.FindStep(l.Step)
 	if err != nil {
 		return experiment.StoreResult{}, err
@@ -75,7 +74,7 @@ func (p *Sim) Sherman(ctx context.Context, l experiment.Sherman) (experiment.Sto
 	if l.Slots > 0 {
 		model.NIC.Atomic.Slots = l.Slots
 	}
-	err = r.build(simrack.Options{Cost: model, Cancelled: cancelled(ctx)})
+	err = r.build(ctx, simrack.Options{Cost: model})
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
@@ -84,7 +83,7 @@ func (p *Sim) Sherman(ctx context.Context, l experiment.Sherman) (experiment.Sto
 		Workload: l.Workload, Keys: l.Keys, Value: r.value, Zipf: l.Zipf, Scramble: true, Clients: l.Clients, Warmup: l.Warm, Duration: l.Run,
 		Patience: time.Second, Verify: true,
 	}
-	r.clients(treeHosts, r.client)
+	startClients(r.rack, l.Clients, treeHosts, r.client)
 	out, err := r.measure(ctx, treeWarm)
 	if err == nil {
 		out.Tree = r.stats()
@@ -110,13 +109,9 @@ func (r *treeRun) stats() *experiment.TreeStats {
 }
 
 // build makes the rack with its memory services and compute nodes; cn0 loads the tree.
-func (r *treeRun) build(opt simrack.Options) error {
-	s, err := spec.Parse([]byte(r.rackFile()))
-	if err != nil {
-		return err
-	}
+func (r *treeRun) build(ctx context.Context, opt simrack.Options) (err error) {
 	opt.Seed, opt.Datagrams = r.load.Seed, r.load.Locks == experiment.LocksSwitch
-	if r.rack, err = simrack.New(s, opt); err != nil {
+	if r.rack, err = newRack(ctx, r.rackFile(), opt); err != nil {
 		return err
 	}
 	for i := range r.count {
@@ -133,8 +128,7 @@ func (r *treeRun) build(opt simrack.Options) error {
 		}
 		r.nodes = append(r.nodes, n)
 	}
-	h := r.rack.Host("cn0")
-	h.Go("load", false, func(ctx verbs.Context) { r.rack.Stop(r.fill(h, ctx)) })
+	start(r.rack, "cn0", "load", r.fill)
 	return nil
 }
 

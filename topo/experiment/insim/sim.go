@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Sim is the platform in the simulator: an experiment.Platform.
@@ -61,11 +63,31 @@ func mode(s *experiment.Switch) string {
 	return cmp.Or(s.Mode, experiment.Hardened)
 }
 
-// seed returns n, or 1 if n is 0.
-func seed(n uint64) uint64 { return cmp.Or(n, 1) }
-
 // cancelled returns the hook that ends a simulation when ctx ends.
 func cancelled(ctx context.Context) func() bool { return func() bool { return ctx.Err() != nil } }
+
+// newRack makes the rack of a rack file. Its simulation ends when ctx ends. A seed of 0 means 1.
+func newRack(ctx context.Context, file string, opt simrack.Options) (*simrack.Rack, error) {
+	s, err := spec.Parse([]byte(file))
+	if err != nil {
+		return nil, err
+	}
+	opt.Seed, opt.Cancelled = cmp.Or(opt.Seed, 1), cancelled(ctx)
+	return simrack.New(s, opt)
+}
+
+// start starts an application on a host. Its end with an error ends the simulation.
+func start(r *simrack.Rack, host, name string, f func(h *simrack.Host, ctx verbs.Context) error) {
+	h := r.Host(host)
+	h.Go(name, false, func(ctx verbs.Context) { r.Stop(f(h, ctx)) })
+}
+
+// startClients starts n applications, one for each client, on the hosts cn0 to cn(hosts-1) in turn.
+func startClients(r *simrack.Rack, n, hosts int, f func(h *simrack.Host, ctx verbs.Context, id int) error) {
+	for i := range n {
+		start(r, fmt.Sprintf("cn%d", i%hosts), fmt.Sprintf("client%d", i), func(h *simrack.Host, ctx verbs.Context) error { return f(h, ctx, i) })
+	}
+}
 
 // run runs a rack until the simulation or ctx ends.
 func run(ctx context.Context, r *simrack.Rack) error {

@@ -1,8 +1,8 @@
 package insim
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -44,7 +44,7 @@ type wordRun struct {
 
 // Words runs clients that contend for words.
 func (p *Sim) Words(ctx context.Context, l experiment.Words) (experiment.WordsResult, error) {
-	l.Words, l.Seed = max(l.Words, 1), seed(l.Seed)
+	l.Words, l.Seed = max(l.Words, 1), cmp.Or(l.Seed, 1)
 	s, err := simrack.PassiveRack(wordService, wordHosts, mode(&l.Switch), switchService, l.Switch.Misses)
 	if err != nil {
 		return experiment.WordsResult{}, err
@@ -88,10 +88,7 @@ func (r *wordRun) start() {
 		lent.Switch = switchService
 	}
 	srv.Go(wordService, true, func(ctx verbs.Context) { r.rack.Stop(srv.Lend(ctx, lent)) })
-	for i := range r.load.Clients {
-		h := r.rack.Host(fmt.Sprintf("cn%d", i%wordHosts))
-		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx, uint64(i+1))) })
-	}
+	startClients(r.rack, r.load.Clients, wordHosts, func(h *simrack.Host, ctx verbs.Context, id int) error { return r.client(h, ctx, uint64(id+1)) })
 }
 
 // wordEnd is a client's connection to the memory server. base is the address of the first word.

@@ -19,14 +19,6 @@ type workload struct {
 	total kv.Result
 }
 
-// clients starts one application for each client, on the hosts cn0 to cn(hosts-1) in turn.
-func (w *workload) clients(hosts int, f func(h *simrack.Host, ctx verbs.Context, id int) error) {
-	for i := range w.cfg.Clients {
-		h := w.rack.Host(fmt.Sprintf("cn%d", i%hosts))
-		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { w.rack.Stop(f(h, ctx, i)) })
-	}
-}
-
 // measure runs the simulation and returns the result. All clients begin to work at the time warm.
 // The bytes of the switch are counted in the same time as the operations.
 func (w *workload) measure(ctx context.Context, warm clock.Time) (experiment.StoreResult, error) {
@@ -38,7 +30,12 @@ func (w *workload) measure(ctx context.Context, warm clock.Time) (experiment.Sto
 	if err := run(ctx, w.rack); err != nil {
 		return experiment.StoreResult{}, err
 	}
-	return storeResult(w.total, w.cfg.Duration, bytes), nil
+	out := experiment.StoreResult{Result: w.total}
+	out.Span = w.cfg.Duration
+	if n := out.Total(); n > 0 {
+		out.BytesPerOp = float64(bytes) / float64(n)
+	}
+	return out, nil
 }
 
 // workFrom waits until the time warm and then calls work. It returns an error if the client is not
