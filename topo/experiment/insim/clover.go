@@ -274,36 +274,14 @@ func (s *program) Put(key uint64, value []byte, deadline clock.Time) error {
 	return s.Store.Put(key, value, deadline)
 }
 
-// client loads its part of the keys, waits until all clients have done so, and executes the
-// workload.
+// client prepares a client and executes the workload.
 func (r *cloverRun) client(rt verbs.Runtime, id int, open func() (*clover.Client, error)) error {
 	c, err := open()
 	if err != nil {
 		return err
 	}
-	load := r.cfg
-	load.Client, load.Patience = id, time.Second // long, because all clients connect at once
-	if _, err := kv.Load(c, rt, load); err != nil {
+	if err := prepare(&r.workload, c, &r.first, rt, id, loadLimit, readLimit); err != nil {
 		return err
-	}
-	if rt.Now() >= loadLimit {
-		return fmt.Errorf("client %d has loaded its keys at %v, after %v", id, rt.Now(), loadLimit)
-	}
-	rt.Sleep(loadLimit.Sub(rt.Now()))
-	if id == 0 { // client 0 reads all keys, as if it had worked for a while
-		for key := range r.load.Keys {
-			if _, err := c.Get(key, nil, readLimit); err != nil {
-				return err
-			}
-		}
-		r.first = c
-	}
-	if rt.Now() >= readLimit {
-		return fmt.Errorf("client %d was done with reading all keys at %v, later than the limit %v", id, rt.Now(), readLimit)
-	}
-	rt.Sleep(readLimit.Sub(rt.Now()))
-	if id != 0 {
-		c.Learn(r.first)
 	}
 	return errors.Join(r.work(&program{c, rt, r.model.Client.Get, r.model.Client.Put}, rt, id), c.Close())
 }

@@ -30,11 +30,13 @@ func (p *Sim) BufferRate(ctx context.Context, l experiment.BufferRate) (float64,
 	if l.Native {
 		return p.nativeRate(ctx, l)
 	}
-	rule := fmt.Sprintf("id: slow, server: ms0, action: buffer, ring: ms1, mode: %s, rate: %s, high: %d, low: %d, entries: %d, entry: %d, depth: %d",
-		l.Mode, closed, rateHigh, rateHigh/2, 2*rateFrames, l.Entry, l.Depth)
+	rule := func(rate string) string {
+		return fmt.Sprintf("id: slow, server: ms0, action: buffer, ring: ms1, mode: %s, rate: %s, high: %d, low: %d, entries: %d, entry: %d, depth: %d",
+			l.Mode, rate, rateHigh, rateHigh/2, 2*rateFrames, l.Entry, l.Depth)
+	}
 	var stored, loaded []clock.Time
 	var frame wire.Frame
-	r, err := p.lent(ctx, lentRack{hosts: 2, servers: 1, bytes: 2 * rateFrames * l.Entry, rule: rule}, func(now clock.Time, host string, b []byte) bool {
+	r, err := p.lent(ctx, lentRack{hosts: 2, servers: 1, bytes: 2 * rateFrames * l.Entry, rule: rule(closed)}, func(now clock.Time, host string, b []byte) bool {
 		switch {
 		case host == "ms1" && wire.ParseFrame(b, &frame) == nil && frame.BTH.Opcode == wire.RCWriteOnly:
 			stored = append(stored, now)
@@ -63,8 +65,7 @@ func (p *Sim) BufferRate(ctx context.Context, l experiment.BufferRate) (float64,
 		if l.Direction == experiment.Store {
 			return nil
 		}
-		if err := r.setRule(asText(fmt.Sprintf("id: slow, server: ms0, action: buffer, ring: ms1, mode: %s, rate: %s, high: %d, low: %d, entries: %d, entry: %d, depth: %d",
-			l.Mode, open, rateHigh, rateHigh/2, 2*rateFrames, l.Entry, l.Depth))); err != nil {
+		if err := r.setRule(asText(rule(open))); err != nil {
 			return err
 		}
 		for end := rt.Now().Add(time.Second); r.counts("buffer")["sent"] < rateFrames; rt.Sleep(lentPoll) {

@@ -143,8 +143,7 @@ func (r *indexRun) format(h *simrack.Host, ctx verbs.Context) error {
 	return err
 }
 
-// client loads its part of the keys, learns the slots of all keys from the client that has read
-// them, waits until all clients have done so, and executes the workload.
+// client prepares a client when the table is made, and executes the workload.
 func (r *indexRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
 	rt := ctx.Runtime()
 	rt.Sleep(indexOpen.Sub(rt.Now()))
@@ -152,29 +151,8 @@ func (r *indexRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
 	if err != nil {
 		return err
 	}
-	load := r.cfg
-	load.Client = id
-	if _, err := kv.Load(c, rt, load); err != nil {
+	if err := prepare(&r.workload, c, &r.first, rt, id, indexReady, indexWarm); err != nil {
 		return errors.Join(err, c.Close())
-	}
-	if rt.Now() >= indexReady {
-		return fmt.Errorf("client %d has loaded its keys at %v, after %v", id, rt.Now(), indexReady)
-	}
-	rt.Sleep(indexReady.Sub(rt.Now()))
-	if id == 0 {
-		for key := range r.cfg.Keys {
-			if _, err := c.Get(key, nil, indexWarm); err != nil {
-				return errors.Join(err, c.Close())
-			}
-		}
-		r.first = c
-	}
-	if rt.Now() >= indexWarm {
-		return fmt.Errorf("client %d was warm at %v, after %v", id, rt.Now(), indexWarm)
-	}
-	rt.Sleep(indexWarm.Sub(rt.Now()))
-	if id != 0 {
-		c.Learn(r.first)
 	}
 	return errors.Join(r.work(c, rt, id), c.Close())
 }

@@ -3,6 +3,7 @@ package insim
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -38,13 +39,51 @@ func (w *workload) measure(ctx context.Context, warm clock.Time) (experiment.Sto
 	return out, nil
 }
 
+// prepare loads client id's part of the keys, before the time loaded. Client 0, which becomes
+// `first`, then reads all keys, as if it had worked for a while; at the time warm the others learn
+// from it where the keys are.
+func prepare[C interface {
+	kv.Store
+	Learn(C)
+}](w *workload, c C, first *C, rt verbs.Runtime, id int, loaded, warm clock.Time) error {
+	load := w.cfg
+	load.Client, load.Patience = id, time.Second // long, because all clients connect at once
+	if _, err := kv.Load(c, rt, load); err != nil {
+		return err
+	}
+	if err := waitUntil(loaded, rt, id, "loaded"); err != nil {
+		return err
+	}
+	if id == 0 {
+		for key := range load.Keys {
+			if _, err := c.Get(key, nil, warm); err != nil {
+				return err
+			}
+		}
+		*first = c
+	}
+	err := waitUntil(warm, rt, id, "warm")
+	if err == nil && id != 0 {
+		c.Learn(*first)
+	}
+	return err
+}
+
+// waitUntil waits until the time t, by which client id must be ready.
+func waitUntil(t clock.Time, rt verbs.Runtime, id int, ready string) error {
+	if rt.Now() >= t {
+		return fmt.Errorf("client %d was %s at %v, after %v", id, ready, rt.Now(), t)
+	}
+	rt.Sleep(t.Sub(rt.Now()))
+	return nil
+}
+
 // workFrom waits until the time warm and then calls work. It returns an error if the client is not
 // ready by then.
 func (w *workload) workFrom(warm clock.Time, s kv.Store, rt verbs.Runtime, id int) error {
-	if rt.Now() >= warm {
-		return fmt.Errorf("client %d was warm at %v, after %v", id, rt.Now(), warm)
+	if err := waitUntil(warm, rt, id, "warm"); err != nil {
+		return err
 	}
-	rt.Sleep(warm.Sub(rt.Now()))
 	return w.work(s, rt, id)
 }
 
