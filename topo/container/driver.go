@@ -80,7 +80,7 @@ func serveDriver(path string, p *plugger, logger *log.Logger) (*driverServer, er
 		_ = c.Close() // it was opened only to test whether another driver serves the socket
 		return nil, fmt.Errorf("network driver: another process serves %s", path)
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := except(os.Remove(path), fs.ErrNotExist); err != nil {
 		return nil, fmt.Errorf("network driver: %w", err)
 	}
 	l, err := net.Listen("unix", path)
@@ -104,10 +104,7 @@ func serveDriver(path string, p *plugger, logger *log.Logger) (*driverServer, er
 func (s *driverServer) Close() error {
 	err := s.srv.Close()
 	<-s.done
-	if rerr := os.Remove(s.path); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
-		err = errors.Join(err, rerr)
-	}
-	return err
+	return errors.Join(err, except(os.Remove(s.path), fs.ErrNotExist))
 }
 
 // handler answers the requests of the plugin protocol. Every answer is JSON; its field Err reports
@@ -203,10 +200,7 @@ func (d *driver) deleteNetwork(r *request) (any, error) {
 	if err := checkID("NetworkID", r.NetworkID); err != nil {
 		return nil, err
 	}
-	if err := os.Remove(d.linkNetFile(r.NetworkID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return object{}, nil
+	return object{}, except(os.Remove(d.linkNetFile(r.NetworkID)), fs.ErrNotExist)
 }
 
 // host returns the host to which a request's network belongs.
@@ -303,7 +297,7 @@ func (d *driver) leave(r *request) (any, error) {
 // RemoveDriver removes the socket of a rack's network driver that was killed. It returns no error
 // if there is none.
 func RemoveDriver(rack string) error {
-	if err := os.Remove(driverSocket(rack)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := except(os.Remove(driverSocket(rack)), fs.ErrNotExist); err != nil {
 		return fmt.Errorf("network driver: %w", err)
 	}
 	return nil

@@ -49,6 +49,14 @@ func (e *EngineError) Is(target error) bool {
 	return target == ErrNotFound && e.Status == http.StatusNotFound
 }
 
+// except returns err, or nil if err is target.
+func except(err, target error) error {
+	if errors.Is(err, target) {
+		return nil
+	}
+	return err
+}
+
 // SocketFromEnv returns the path of the engine's socket: the one in DOCKER_HOST, or the default. It
 // returns an error if DOCKER_HOST names an engine on another machine, because its containers would
 // not run here.

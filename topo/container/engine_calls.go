@@ -67,19 +67,18 @@ func (e *Engine) Inspect(ctx context.Context, id string) (Container, error) {
 	if err := e.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(id)+"/json", nil, nil, &i); err != nil {
 		return Container{}, err
 	}
-	c := Container{
-		ID: i.ID, Name: strings.TrimPrefix(i.Name, "/"), Rack: i.Config.Labels[LabelRack], Host: i.Config.Labels[LabelHost], Part: part(i.Config.Labels),
-		Plug: Plug(i.Config.Labels[LabelPlug]), State: i.State.Status, PID: i.State.Pid, StartedAt: i.State.StartedAt, ExitCode: i.State.ExitCode,
-	}
+	c := containerOf(i.ID, i.Name, i.State.Status, i.Config.Labels)
+	c.PID, c.StartedAt, c.ExitCode = i.State.Pid, i.State.StartedAt, i.State.ExitCode
 	return c, nil
 }
 
-// part returns which part of its host a container is. A container without the label is PartHost.
-func part(labels map[string]string) string {
+// containerOf describes a container by its labels. A container without LabelPart is PartHost.
+func containerOf(id, name, state string, labels map[string]string) Container {
+	c := Container{ID: id, Name: strings.TrimPrefix(name, "/"), Rack: labels[LabelRack], Host: labels[LabelHost], Part: PartHost, Plug: Plug(labels[LabelPlug]), State: state}
 	if labels[LabelPart] == PartHolder {
-		return PartHolder
+		c.Part = PartHolder
 	}
-	return PartHost
+	return c
 }
 
 // listed is one entry of a listing of containers.
@@ -105,26 +104,13 @@ func (e *Engine) List(ctx context.Context, rack string) ([]Container, error) {
 	}
 	out := make([]Container, 0, len(list))
 	for _, l := range list {
-		c := Container{ID: l.ID, Rack: l.Labels[LabelRack], Host: l.Labels[LabelHost], Part: part(l.Labels), Plug: Plug(l.Labels[LabelPlug]), State: l.State}
+		name := ""
 		if len(l.Names) > 0 {
-			c.Name = strings.TrimPrefix(l.Names[0], "/")
+			name = l.Names[0]
 		}
-		out = append(out, c)
+		out = append(out, containerOf(l.ID, name, l.State, l.Labels))
 	}
 	return out, nil
-}
-
-// racks returns the names of all racks that have containers.
-func (e *Engine) racks(ctx context.Context) (map[string]bool, error) {
-	q := filters("label", LabelRack)
-	q.Set("all", "1")
-	var list []listed
-	err := e.call(ctx, http.MethodGet, "/containers/json", q, nil, &list)
-	names := make(map[string]bool)
-	for _, l := range list {
-		names[l.Labels[LabelRack]] = true
-	}
-	return names, err
 }
 
 // create makes a container.
@@ -148,11 +134,7 @@ func (e *Engine) kill(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	err = e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/wait", url.Values{"condition": {"not-running"}}, nil, nil)
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	return err
+	return except(e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/wait", url.Values{"condition": {"not-running"}}, nil, nil), ErrNotFound)
 }
 
 // pause stops a container's processes if on is true, otherwise it continues them.
@@ -208,8 +190,5 @@ func (e *Engine) removeNetwork(ctx context.Context, id string) error {
 			err = e.call(ctx, http.MethodDelete, path, nil, nil, nil)
 		}
 	}
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	return err
+	return except(err, ErrNotFound)
 }

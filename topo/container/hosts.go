@@ -229,22 +229,25 @@ func (h *Hosts) act(ctx context.Context, host string, f func(e *Engine, c Contai
 		return err
 	}
 	c, err := h.Container(ctx, host, PartHost)
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return except(err, ErrNotFound)
 	}
 	return f(e, c)
+}
+
+// network inspects the container whose network namespace is a host's: the holder if there is one.
+func (h *Hosts) network(ctx context.Context, host string) (Container, error) {
+	c, err := h.Container(ctx, host, PartHolder)
+	if errors.Is(err, ErrNotFound) {
+		c, err = h.Container(ctx, host, PartHost)
+	}
+	return c, err
 }
 
 // Netns returns the path of the network namespace that has a host's NIC. The error is ErrNotFound
 // if no running container holds this namespace.
 func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
-	c, err := h.Container(ctx, host, PartHolder)
-	if errors.Is(err, ErrNotFound) {
-		c, err = h.Container(ctx, host, PartHost)
-	}
+	c, err := h.network(ctx, host)
 	if err != nil {
 		return "", err
 	}
@@ -333,17 +336,14 @@ func Leftovers(ctx context.Context, socket string) ([]string, error) {
 		return nil, nil
 	}
 	e, err := Connect(ctx, socket)
-	if errors.Is(err, ErrNoEngine) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, except(err, ErrNoEngine)
 	}
-	found, err := e.racks(ctx)
+	list, err := e.List(ctx, "")
 	var names []string
-	for name := range found {
-		if spec.CheckName(name) == nil {
-			names = append(names, name)
+	for _, c := range list {
+		if spec.CheckName(c.Rack) == nil && !slices.Contains(names, c.Rack) {
+			names = append(names, c.Rack)
 		}
 	}
 	return names, err

@@ -28,10 +28,7 @@ func cut(p spec.Paths, host string) string { return filepath.Join(p.Dir, "cut", 
 func (h *Hosts) MarkCut(host string, is bool) error {
 	file := cut(h.paths, host)
 	if !is {
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return except(os.Remove(file), fs.ErrNotExist)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
@@ -101,11 +98,7 @@ func (p *plugger) keepCut(h *spec.Host) error {
 	if _, err := os.Stat(cut(p.paths, h.Name)); err != nil {
 		return nil
 	}
-	err := nl.SetUp(p.paths.Netns(spec.SwitchName), h.Port, false)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return except(nl.SetUp(p.paths.Netns(spec.SwitchName), h.Port, false), fs.ErrNotExist)
 }
 
 // find returns the interface that has the MAC address of a host's NIC, whatever its name is; nil if
@@ -148,10 +141,7 @@ func checkForeign(netns string) error {
 // runs, it puts the NIC into this namespace. It returns that container, and whether it has the NIC
 // now.
 func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Container, bool, error) {
-	c, err := hosts.Container(ctx, h.Name, PartHolder)
-	if errors.Is(err, ErrNotFound) {
-		c, err = hosts.Container(ctx, h.Name, PartHost)
-	}
+	c, err := hosts.network(ctx, h.Name)
 	if errors.Is(err, ErrNotFound) || err == nil && !c.Runs() {
 		return c, false, nil
 	}

@@ -1,7 +1,6 @@
 package container
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // incarnation is one run of a host's container.
@@ -22,18 +23,45 @@ type incarnation struct {
 // netnsOf returns the path of the network namespace of a process.
 func netnsOf(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid), "ns", "net") }
 
-// startOf returns the start time of a process; "" if it has ended.
-func startOf(pid int) string {
+// startField is the index of starttime of proc(5) in the fields after the name of the command.
+const startField = 19
+
+// Stat returns the fields of /proc/PID/stat after the name of the command, the last of which is the
+// start time of the process. It returns nil if the process has ended.
+func Stat(pid int) []string {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return ""
+		return nil
 	}
+	// The name of the command stands in parentheses and may contain any characters.
 	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	const startField = 19 // index of starttime of proc(5) in the fields after the name
 	if len(f) <= startField {
-		return ""
+		return nil
 	}
-	return f[startField]
+	return f[:startField+1]
+}
+
+// startOf returns the start time of a process; "" if it has ended.
+func startOf(pid int) string {
+	if f := Stat(pid); f != nil {
+		return f[startField]
+	}
+	return ""
+}
+
+// ReadPIDs lists the processes in a file cgroup.procs. It returns none if the cgroup was removed
+// before or while the file was read.
+func ReadPIDs(file string) ([]int, error) {
+	b, err := os.ReadFile(file)
+	var pids []int
+	for line := range strings.Lines(string(b)) {
+		// The kernel shows 0 for a process outside of this pid namespace. To kill(2), 0 would mean
+		// the caller's process group.
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 1 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, except(except(err, fs.ErrNotExist), unix.ENODEV)
 }
 
 // cgroupRoots are the mount points of the hierarchies in which processes can be stopped: the
@@ -100,23 +128,7 @@ func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
 	if l == nil || err != nil {
 		return nil, err
 	}
-	f, err := os.Open(l.procs)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() // the file is only read
-	var pids []int
-	for sc := bufio.NewScanner(f); sc.Scan(); {
-		// The kernel shows 0 for a process outside of this pid namespace. To kill(2), 0 would mean the
-		// caller's process group.
-		if pid, err := strconv.Atoi(strings.TrimSpace(sc.Text())); err == nil && pid > 1 {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
+	return ReadPIDs(l.procs)
 }
 
 // Adopt puts a process of this machine into the cgroup of a host's container, so that a hang of the

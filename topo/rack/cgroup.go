@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/container"
 )
 
 // cgroupParent is the cgroup below which every rack has a cgroup.
@@ -68,20 +70,9 @@ func (k *cgroupKeeper) adopt(node string, pid int) error {
 }
 
 func (k *cgroupKeeper) pids(node string) ([]int, error) {
-	b, err := os.ReadFile(filepath.Join(k.of(node), "cgroup.procs"))
+	pids, err := container.ReadPIDs(filepath.Join(k.of(node), "cgroup.procs"))
 	if err != nil {
-		if gone(err) {
-			return nil, nil
-		}
 		return nil, fmt.Errorf("processes of %s: %w", node, err)
-	}
-	var pids []int
-	for line := range strings.Lines(string(b)) {
-		// The kernel shows 0 for a process outside of this pid namespace. To kill(2), 0 would mean
-		// the caller's process group.
-		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 1 {
-			pids = append(pids, pid)
-		}
 	}
 	return pids, nil
 }

@@ -4,11 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,22 +65,9 @@ func (b containerHosts) prepare(ctx context.Context) error {
 // until it answers.
 func (b containerHosts) startWatcher(ctx context.Context) error {
 	r := b.r
-	if err := r.keep.prepare(watcherNode); err != nil {
+	if err := r.starter().spawn(watcherNode, container.WatcherName, 0, here, "watcher", "--rack", r.Spec.Name); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(r.Paths.Log(container.WatcherName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("start watcher: %w", err)
-	}
-	defer file.Close() // the watcher has opened the file itself
-	cmd := exec.Command(r.exe, "watcher", "--rack", r.Spec.Name)
-	cmd.Args[0] = programName
-	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", file, file
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := r.starter().launch(watcherNode, cmd, cmd.Start); err != nil {
-		return err
-	}
-	detach(cmd)
 	return r.starter().waitAnswer(ctx, container.WatcherName, watcherNode)
 }
 
@@ -109,34 +92,32 @@ func (b containerHosts) start(ctx context.Context, host string) error {
 	return b.h.Start(ctx, b.r.Spec, host, b.r.exe)
 }
 
+// inNetns calls f with the path of the network namespace that has a host's NIC, if there is one.
+func (b containerHosts) inNetns(host string, f func(netns string) error) error {
+	return ask(func(ctx context.Context) error {
+		netns, err := b.h.Netns(ctx, host)
+		if errors.Is(err, container.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return ignoreMissing(f(netns))
+	})
+}
+
 func (b containerHosts) cut(host string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
-	defer cancel()
-	netns, err := b.h.Netns(ctx, host)
-	if errors.Is(err, container.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return ignoreMissing(nl.SetUp(netns, spec.HostIfname, false))
+	return b.inNetns(host, func(netns string) error { return nl.SetUp(netns, spec.HostIfname, false) })
 }
 
 // restore brings up the NIC of a host if a holder (a container that only holds a host's network)
 // has kept it. Without a holder, the host gets its NIC when it starts.
 func (b containerHosts) restore(h *spec.Host) error {
-	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
-	defer cancel()
-	netns, err := b.h.Netns(ctx, h.Name)
-	if errors.Is(err, container.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	end := b.r.hostEnd(h)
-	end.Netns = netns
-	return ignoreMissing(nl.Configure(end))
+	return b.inNetns(h.Name, func(netns string) error {
+		end := b.r.hostEnd(h)
+		end.Netns = netns
+		return nl.Configure(end)
+	})
 }
 
 func (b containerHosts) view() (join int, own uintptr) {
@@ -154,13 +135,13 @@ func (b containerHosts) revive(ctx context.Context) ([]string, error) {
 }
 
 func (b containerHosts) clear() error {
-	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
-	defer cancel()
-	if !exists(b.r.Paths.Ready()) {
-		return b.h.RemoveLate(ctx, container.Quiet)
-	}
-	_, err := b.h.Remove(ctx)
-	return err
+	return ask(func(ctx context.Context) error {
+		if !exists(b.r.Paths.Ready()) {
+			return b.h.RemoveLate(ctx, container.Quiet)
+		}
+		_, err := b.h.Remove(ctx)
+		return err
+	})
 }
 
 // containerKeeper is the keeper of a rack whose hosts are containers. For the other nodes (the
@@ -174,7 +155,7 @@ type containerKeeper struct {
 var _ keeper = (*containerKeeper)(nil)
 
 // ask calls f with a context that ends after engineWait, and returns what f returns.
-func ask[T any](f func(ctx context.Context) (T, error)) (T, error) {
+func ask(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
 	return f(ctx)
@@ -191,39 +172,39 @@ func (k *containerKeeper) adopt(node string, pid int) error {
 	if !k.isHost(node) {
 		return k.keeper.adopt(node, pid)
 	}
-	_, err := ask(func(ctx context.Context) (struct{}, error) { return struct{}{}, k.h.Adopt(ctx, node, pid) })
-	return err
+	return ask(func(ctx context.Context) error { return k.h.Adopt(ctx, node, pid) })
 }
 
-func (k *containerKeeper) pids(node string) ([]int, error) {
+func (k *containerKeeper) pids(node string) (pids []int, err error) {
 	if !k.isHost(node) {
 		return k.keeper.pids(node)
 	}
-	return ask(func(ctx context.Context) ([]int, error) { return k.h.PIDs(ctx, node) })
+	err = ask(func(ctx context.Context) (err error) { pids, err = k.h.PIDs(ctx, node); return err })
+	return pids, err
 }
 
 func (k *containerKeeper) kill(node string) error {
 	if !k.isHost(node) {
 		return k.keeper.kill(node)
 	}
-	_, err := ask(func(ctx context.Context) (struct{}, error) { return struct{}{}, k.h.Kill(ctx, node) })
-	return err
+	return ask(func(ctx context.Context) error { return k.h.Kill(ctx, node) })
 }
 
 func (k *containerKeeper) hang(node string, on bool) error {
 	if !k.isHost(node) {
 		return k.keeper.hang(node, on)
 	}
-	_, err := ask(func(ctx context.Context) (struct{}, error) { return struct{}{}, k.h.Pause(ctx, node, on) })
-	return err
+	return ask(func(ctx context.Context) error { return k.h.Pause(ctx, node, on) })
 }
 
 func (k *containerKeeper) hung(node string) (bool, error) {
 	if !k.isHost(node) {
 		return k.keeper.hung(node)
 	}
-	c, err := ask(func(ctx context.Context) (container.Container, error) {
-		return k.h.Container(ctx, node, container.PartHost)
+	var c container.Container
+	err := ask(func(ctx context.Context) (err error) {
+		c, err = k.h.Container(ctx, node, container.PartHost)
+		return err
 	})
 	if errors.Is(err, container.ErrNotFound) {
 		return false, nil

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rdmalab/rdmalab/topo/container"
 )
 
 // Bounds of waiting for the kernel.
@@ -57,21 +59,14 @@ type procStat struct {
 
 // readProc reads the state of a process from /proc. ok is false if the process is gone.
 func readProc(pid int) (p procStat, ok bool) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
-		return p, false
-	}
-	// The name of the command stands in parentheses and may contain any characters.
-	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	const startField = 19 // index of starttime of proc(5) in the fields after the name
-	if len(f) <= startField {
+	f := container.Stat(pid)
+	if f == nil {
 		return p, false
 	}
 	p.pid, p.state = pid, f[0][0]
 	p.ppid, _ = strconv.Atoi(f[1])
-	p.start, _ = strconv.ParseUint(f[startField], 10, 64)
-	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	p.start, _ = strconv.ParseUint(f[len(f)-1], 10, 64)
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
 		return p, false
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -55,10 +56,31 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	return nil
 }
 
-// detach lets a launched process go on when this program ends, and reaps it if it ends first.
-func detach(cmd *exec.Cmd) {
-	go func() { _ = cmd.Wait() }() // reaps the process, if it ends before this program
+// spawn starts this program with args as a process of a node, in new namespaces as the clone flags
+// say. The process goes on when the caller ends. Its output goes to the rack's log called log. spawn
+// calls around with the function that starts the process.
+func (r starter) spawn(node, log string, flags uintptr, around func(start func() error) error, args ...string) error {
+	if err := r.keep.prepare(node); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(r.Paths.Log(log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", log, err)
+	}
+	defer file.Close() // the process has opened the file itself
+	cmd := exec.Command(r.exe, args...)
+	cmd.Args[0] = programName
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", file, file
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Setsid: true}
+	err = r.launch(node, cmd, func() error { return around(cmd.Start) })
+	if err == nil {
+		go func() { _ = cmd.Wait() }() // reaps the process, if it ends before this program
+	}
+	return err
 }
+
+// here is what spawn calls for a process that starts in the caller's namespaces.
+func here(start func() error) error { return start() }
 
 // passGate waits until the controller has added the calling process to the cgroup of its node. It
 // returns errGate if the controller has died or given up.

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,28 +35,10 @@ const programName = "rdmalab"
 // startProcess starts a node's process 1 in the node's namespaces and cgroup. The process goes on
 // when the caller ends.
 func (r starter) startProcess(node string) error {
-	if err := r.keep.prepare(node); err != nil {
-		return err
-	}
-	log, err := os.OpenFile(r.Paths.Log(node), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("start %s: %w", node, err)
-	}
-	defer log.Close() // the process has opened the file itself
-	cmd := exec.Command(r.exe, "node-init", "--rack-dir", r.Paths.Dir, "--name", node)
-	cmd.Args[0] = programName
-	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
-		Setsid:     true,
-	}
-	err = r.launch(node, cmd, func() error {
-		return nl.Do(r.Paths.Netns(node), func() error { return r.place(node, cmd.Start) })
-	})
-	if err == nil {
-		detach(cmd)
-	}
-	return err
+	const flags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
+	return r.spawn(node, node, flags, func(start func() error) error {
+		return nl.Do(r.Paths.Netns(node), func() error { return r.place(node, start) })
+	}, "node-init", "--rack-dir", r.Paths.Dir, "--name", node)
 }
 
 // waitReady waits until a node's daemon answers. If the daemon dies, the error contains the end of

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
-	"syscall"
 	"time"
 )
 
@@ -77,23 +75,8 @@ func (r timers) startTimer(d time.Duration, a Action, node string) error {
 	if err := r.cancelTimer(name); err != nil {
 		return err
 	}
-	if err := r.keep.prepare(timerNode(name)); err != nil {
-		return err
-	}
-	log, err := os.OpenFile(r.Paths.Log("timers"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("start timer: %w", err)
-	}
-	defer log.Close() // the process has opened the file itself
-	cmd := exec.Command(r.exe, "timer", "--rack", r.Spec.Name, "--after", d.String(), "--action", string(a), "--node", node)
-	cmd.Args[0] = programName
-	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := r.starter().launch(timerNode(name), cmd, cmd.Start); err != nil {
-		return err
-	}
-	detach(cmd)
-	return nil
+	return r.starter().spawn(timerNode(name), "timers", 0, here,
+		"timer", "--rack", r.Spec.Name, "--after", d.String(), "--action", string(a), "--node", node)
 }
 
 // cancelTimer ends the timer with this name, unless the caller is that timer.
