@@ -42,36 +42,28 @@ func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *
 	sections := []entry{
 		set(d, "name", &m.Name, func(s string) (string, error) { return s, checkName("name", s, maxRackName) }),
 		{key: "base", set: func(ast.Node) {}},
-		{key: "link", set: func(n ast.Node) {
-			d.mapping(n, "link", []entry{
-				set(d, "rate", &m.Link.Rate, ParseRate),
-				set(d, "delay", &m.Link.Delay, ParseDuration),
-				set(d, "overhead", &m.Link.Overhead, func(s string) (int, error) { n, err := ParseSize(s); return int(n), err }),
-			})
-		}},
-		{key: "switch", set: func(n ast.Node) {
-			d.mapping(n, "switch", []entry{
-				set(d, "delay", &m.Switch.Delay, ParseDuration),
-				set(d, "cores", &m.Switch.Cores, number(0, cost.MaxCores)),
-				set(d, "forward", &m.Switch.Forward, parseOps),
-				set(d, "rewrite", &m.Switch.Rewrite, parseOps),
-			})
-		}},
-		{key: "client", set: func(n ast.Node) {
-			d.mapping(n, "client", []entry{
-				set(d, "post", &m.Client.Post, ParseDuration),
-				set(d, "poll", &m.Client.Poll, ParseDuration),
-				set(d, "get", &m.Client.Get, ParseDuration),
-				set(d, "put", &m.Client.Put, ParseDuration),
-			})
-		}},
-		{key: "metadata", set: func(n ast.Node) {
-			d.mapping(n, "metadata", []entry{
-				set(d, "call", &m.Metadata.Call, ParseDuration),
-				set(d, "threads", &m.Metadata.Threads, number(0, cost.MaxCores)),
-			})
-		}},
-		{key: "nic", set: func(n ast.Node) { d.costNIC(n, &m.NIC) }},
+		section(d, "link",
+			set(d, "rate", &m.Link.Rate, ParseRate),
+			set(d, "delay", &m.Link.Delay, ParseDuration),
+			set(d, "overhead", &m.Link.Overhead, parseCount),
+		),
+		section(d, "switch",
+			set(d, "delay", &m.Switch.Delay, ParseDuration),
+			set(d, "cores", &m.Switch.Cores, number(0, cost.MaxCores)),
+			set(d, "forward", &m.Switch.Forward, parseOps),
+			set(d, "rewrite", &m.Switch.Rewrite, parseOps),
+		),
+		section(d, "client",
+			set(d, "post", &m.Client.Post, ParseDuration),
+			set(d, "poll", &m.Client.Poll, ParseDuration),
+			set(d, "get", &m.Client.Get, ParseDuration),
+			set(d, "put", &m.Client.Put, ParseDuration),
+		),
+		section(d, "metadata",
+			set(d, "call", &m.Metadata.Call, ParseDuration),
+			set(d, "threads", &m.Metadata.Threads, number(0, cost.MaxCores)),
+		),
+		d.costNIC(&m.NIC),
 	}
 	if k, ok := n.(ast.MapNode); ok {
 		for it := k.MapRange(); it.Next(); {
@@ -96,39 +88,38 @@ func lookup(base func(string) (*cost.Model, error)) func(string) (*cost.Model, e
 	}
 }
 
-func (d *decoder) costNIC(n ast.Node, nic *cost.NIC) {
+func (d *decoder) costNIC(nic *cost.NIC) entry {
 	verb := func(key string, v *cost.Verb) entry {
-		return entry{key: key, set: func(n ast.Node) {
-			entries := []entry{
-				set(d, "total", &v.Total, parseOps),
-				place(d, "qp", &v.QP, parseOps),
-				place(d, "latency", &v.Latency, ParseDuration),
-			}
-			if v == &nic.Atomic {
-				entries = append(entries, place(d, "word", &v.Word, parseOps), set(d, "slots", &v.Slots, func(s string) (int, error) {
-					n, err := ParseSize(s)
-					return int(n), err
-				}))
-			}
-			d.mapping(n, key, entries)
-		}}
+		entries := []entry{
+			set(d, "total", &v.Total, parseOps),
+			place(d, "qp", &v.QP, parseOps),
+			place(d, "latency", &v.Latency, ParseDuration),
+		}
+		if v == &nic.Atomic {
+			entries = append(entries, place(d, "word", &v.Word, parseOps), set(d, "slots", &v.Slots, parseCount))
+		}
+		return section(d, key, entries...)
 	}
-	d.mapping(n, "nic", []entry{
+	return section(d, "nic",
 		set(d, "doorbell", &nic.Doorbell, ParseDuration),
 		set(d, "completion", &nic.Completion, ParseDuration),
 		verb("send", &nic.Send),
 		verb("write", &nic.Write),
 		verb("read", &nic.Read),
 		verb("atomic", &nic.Atomic),
-	})
+	)
 }
 
 // place returns an entry for a key whose value is a mapping with one value for host memory and one
 // for device memory.
 func place[T time.Duration | cost.Rate](d *decoder, key string, dst *cost.Place[T], parse func(string) (T, error)) entry {
-	return entry{key: key, set: func(n ast.Node) {
-		d.mapping(n, key, []entry{set(d, "host", &dst.Host, parse), set(d, "device", &dst.Device, parse)})
-	}}
+	return section(d, key, set(d, "host", &dst.Host, parse), set(d, "device", &dst.Device, parse))
+}
+
+// parseCount reads what ParseSize reads, as an int.
+func parseCount(s string) (int, error) {
+	n, err := ParseSize(s)
+	return int(n), err
 }
 
 // parseOps reads a number of operations per second, such as 2.7M, 500k or 1200; 0 means no limit.

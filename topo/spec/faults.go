@@ -51,17 +51,19 @@ func (d *decoder) faultKeys(n ast.Node, f *faultEntry) {
 		set(d, "for", &r.For, ParseDuration),
 		set(d, "seed", &r.Seed, parseSeed),
 		set(d, "id", &r.ID, func(s string) (string, error) { return s, checkName("fault", s, maxRackName) }),
-		{key: "match", set: func(n ast.Node) { d.match(n, &r.Match) }},
+		d.match(&r.Match),
 	})
 }
 
-func (d *decoder) match(n ast.Node, m *fault.Match) {
-	number24 := func(s string) (uint32, error) {
-		v, err := integer(0, max24)(s)
-		return uint32(v), err
-	}
-	d.mapping(n, "match", []entry{
-		{key: "opcodes", set: func(n ast.Node) {
+// number24 reads a QPN or PSN.
+func number24[T ~uint32](s string) (T, error) {
+	v, err := integer(0, max24)(s)
+	return T(v), err
+}
+
+func (d *decoder) match(m *fault.Match) entry {
+	return section(d, "match",
+		entry{key: "opcodes", set: func(n ast.Node) {
 			d.sequence(n, "opcodes", func(n ast.Node) {
 				if op, ok := text(d, n, "opcode", parseOpcode); ok {
 					m.Opcodes = append(m.Opcodes, op)
@@ -69,26 +71,12 @@ func (d *decoder) match(n ast.Node, m *fault.Match) {
 			})
 		}},
 		set(d, "class", &m.Class, word(fault.Classes()...)),
-		{key: "qpn", set: func(n ast.Node) {
-			if v, ok := text(d, n, "qpn", number24); ok {
-				q := wire.QPN(v)
-				m.QPN = &q
-			}
-		}},
-		{key: "psn", set: func(n ast.Node) {
-			if v, ok := text(d, n, "psn", number24); ok {
-				p := wire.PSN(v)
-				m.PSN = &p
-			}
-		}},
-		{key: "psnOffset", set: func(n ast.Node) {
-			if v, ok := text(d, n, "psnOffset", number(0, maxPSNOffset)); ok {
-				m.PSNOffset = &v
-			}
-		}},
+		pointer(d, "qpn", &m.QPN, number24[wire.QPN]),
+		pointer(d, "psn", &m.PSN, number24[wire.PSN]),
+		pointer(d, "psnOffset", &m.PSNOffset, number(0, maxPSNOffset)),
 		set(d, "transmission", &m.Transmission, number(1, maxCount)),
 		set(d, "samePacket", &m.SamePacket, parseBool),
-	})
+	)
 }
 
 // parseOpcode reads an opcode by the name that package wire prints for it.

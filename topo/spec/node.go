@@ -189,6 +189,34 @@ func set[T any](d *decoder, key string, dst *T, parse func(s string) (T, error))
 	}}
 }
 
+// pointer returns an entry that parses the value of key and stores a pointer to it in dst.
+func pointer[T any](d *decoder, key string, dst **T, parse func(s string) (T, error)) entry {
+	return entry{key: key, set: func(n ast.Node) {
+		if v, ok := text(d, n, key, parse); ok {
+			*dst = &v
+		}
+	}}
+}
+
+// section returns an entry of a key whose value is a mapping with these entries.
+func section(d *decoder, key string, entries ...entry) entry {
+	return entry{key: key, set: func(n ast.Node) { d.mapping(n, key, entries) }}
+}
+
+// list returns an entry of a key whose value is a list. read reads an element, of which there may be
+// at most most.
+func list[T any](d *decoder, key string, dst *[]T, most int, read func(n ast.Node) T) entry {
+	return entry{key: key, set: func(n ast.Node) {
+		d.sequence(n, key, func(n ast.Node) {
+			if len(*dst) == most {
+				d.errorf(n, "more than %d %s; remove some", most, key)
+			} else {
+				*dst = append(*dst, read(n))
+			}
+		})
+	}}
+}
+
 // required returns e as an entry of a key that a mapping must have.
 func required(e entry) entry {
 	e.required = true

@@ -188,6 +188,14 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		sw:      Switch{Program: defaultProgram, Queue: defaultQueue, Spin: defaultSpin, CPU: AutoCPU},
 		nets:    true, switched: true,
 	}
+	subnet := func(key string, dst *netip.Prefix, at *ast.Node, v4 bool) entry {
+		return entry{key: key, set: func(n ast.Node) {
+			*at = n
+			var ok bool
+			*dst, ok = text(d, n, key, func(s string) (netip.Prefix, error) { return parseSubnet(s, v4) })
+			f.nets = f.nets && ok
+		}}
+	}
 	d.mapping(n, "a rack file", []entry{
 		set(d, "name", &f.name, func(s string) (string, error) { return s, CheckName(s) }),
 		set(d, "seed", &f.seed, parseSeed),
@@ -197,18 +205,8 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		set(d, "priority", &f.priority, either(PriorityNormal, PriorityRealtime)),
 		set(d, "group", &f.group, parseGroup),
 		{key: "onerma", set: func(n ast.Node) { f.oneRMA = d.oneRMA(n) }},
-		{key: "subnet", set: func(n ast.Node) {
-			f.subnetAt = n
-			var ok bool
-			f.subnet, ok = text(d, n, "subnet", func(s string) (netip.Prefix, error) { return parseSubnet(s, true) })
-			f.nets = f.nets && ok
-		}},
-		{key: "subnet6", set: func(n ast.Node) {
-			f.sub6At = n
-			var ok bool
-			f.subnet6, ok = text(d, n, "subnet6", func(s string) (netip.Prefix, error) { return parseSubnet(s, false) })
-			f.nets = f.nets && ok
-		}},
+		subnet("subnet", &f.subnet, &f.subnetAt, true),
+		subnet("subnet6", &f.subnet6, &f.sub6At, false),
 		{key: "switch", set: func(n ast.Node) { d.switchEntry(n, f) }},
 		{key: "hosts", required: true, set: func(n ast.Node) {
 			f.hosted = d.sound(func() {
@@ -218,15 +216,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 				}
 			})
 		}},
-		{key: "faults", set: func(n ast.Node) {
-			d.sequence(n, "faults", func(n ast.Node) {
-				if len(f.faults) == maxFaults {
-					d.errorf(n, "more than %d faults; remove some", maxFaults)
-				} else if len(f.faults) < maxFaults {
-					f.faults = append(f.faults, d.faultEntry(n))
-				}
-			})
-		}},
+		list(d, "faults", &f.faults, maxFaults, d.faultEntry),
 	})
 	return f
 }
@@ -259,15 +249,7 @@ func (d *decoder) switchEntry(n ast.Node, f *file) {
 		set(d, "queue", &sw.Queue, number(1, maxQueue)),
 		set(d, "spin", &sw.Spin, parseSpin),
 		set(d, "cpu", &sw.CPU, parseCPU),
-		{key: "rules", set: func(n ast.Node) {
-			d.sequence(n, "rules", func(n ast.Node) {
-				if len(f.rules) == rules.MaxRules {
-					d.errorf(n, "more than %d rules; remove some", rules.MaxRules)
-				} else if len(f.rules) < rules.MaxRules {
-					f.rules = append(f.rules, d.ruleEntry(n))
-				}
-			})
-		}},
+		list(d, "rules", &f.rules, rules.MaxRules, d.ruleEntry),
 	})
 }
 
