@@ -166,10 +166,7 @@ func (a *application) crash() {
 func (a *application) nicGone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	err := a.stop(store.Node.NICGone)
-	if a.memoryCtx != nil {
-		err = errors.Join(err, a.memoryCtx.Close())
-	}
+	err := errors.Join(a.stop(store.Node.NICGone), closeIf(a.memoryCtx))
 	a.memory, a.memoryCtx = nil, nil
 	if err != nil {
 		a.h.log.Warn("end of NIC", "error", err)
@@ -197,19 +194,8 @@ func (a *application) stop(ends func(store.Node) error) error {
 		errs = append(errs, j.ctx.Close())
 	}
 	errs = append(errs, a.stores.each(ends))
-	if a.memory != nil {
-		errs = append(errs, a.memory.Close())
-	}
-	if a.perf != nil {
-		errs = append(errs, a.perf.Close())
-	}
-	if a.lender != nil {
-		errs = append(errs, a.lender.Close())
-		a.lender = nil
-	}
-	if a.perfCtx != nil {
-		errs = append(errs, a.perfCtx.Close())
-	}
+	errs = append(errs, closeIf(a.memory), closeIf(a.perf), closeIf(a.lender), closeIf(a.perfCtx))
+	a.lender = nil
 	a.served.Wait()
 	if a.perfCtx != nil {
 		a.perfCtx.Runtime().Wait() // threads that serve its connections

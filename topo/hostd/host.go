@@ -350,29 +350,29 @@ func (h *Host) Close() error {
 	if h.app != nil {
 		h.app.crash() // before the control server, because its handlers wait for their jobs
 	}
-	if h.ctl != nil {
-		closing(h.ctl.Close())
-	}
+	closing(closeIf(h.ctl))
 	h.wg.Wait()
-	if h.ipc != nil {
-		closing(h.ipc.Close())
-	}
-	if h.programs != nil {
-		closing(h.programs.Close())
-	}
-	if h.raw != nil {
-		closing(h.raw.Close())
-	}
-	if h.conn != nil {
-		closing(h.conn.Close())
-	}
+	closing(closeIf(h.ipc))
+	closing(closeIf(h.programs))
+	closing(closeIf(h.raw))
+	closing(closeIf(h.conn))
 	h.stopTear()
-	if h.dev != nil {
-		closing(h.dev.Close())
-	}
+	closing(closeIf(h.dev))
 	if h.mem != nil {
 		closing(unix.Munmap(h.mem)) // only the NIC uses this memory
 		h.mem = nil
 	}
 	return errors.Join(errs...)
+}
+
+// closeIf closes c unless it is nil.
+func closeIf[T interface {
+	comparable
+	Close() error
+}](c T) error {
+	var none T
+	if c == none {
+		return nil
+	}
+	return c.Close()
 }

@@ -23,28 +23,25 @@ func (h *Host) routes() *control.Mux {
 	m := new(control.Mux)
 	control.Handle(m, "GET "+PathStatus, func(*http.Request, none) (Status, error) { return h.Status(), nil })
 	control.Handle(m, "GET "+PathCounters, func(*http.Request, none) (Counters, error) { return h.Counters(), nil })
+	change := func(path string, f func() error) {
+		control.Handle(m, "POST "+path, func(*http.Request, none) (Status, error) {
+			err := f()
+			return h.Status(), err
+		})
+	}
 	control.Handle(m, "POST "+PathNIC, func(_ *http.Request, in NICRequest) (Status, error) {
 		err := h.setNIC(in.State)
 		return h.Status(), err
 	})
 	control.Handle(m, "POST "+PathNICFault, func(_ *http.Request, in NICFault) (NICFaultResult, error) { return h.failNIC(in) })
-	control.Handle(m, "POST "+PathCrashApp, func(*http.Request, none) (Status, error) {
+	change(PathCrashApp, func() error {
 		h.app.crash()
 		h.log.Info("application crashed")
-		return h.Status(), nil
+		return nil
 	})
-	control.Handle(m, "POST "+PathStartApp, func(*http.Request, none) (Status, error) {
-		err := h.app.start()
-		return h.Status(), err
-	})
-	control.Handle(m, "POST "+PathHangApp, func(*http.Request, none) (Status, error) {
-		err := h.app.beginHang()
-		return h.Status(), err
-	})
-	control.Handle(m, "POST "+PathResumeApp, func(*http.Request, none) (Status, error) {
-		err := h.app.resume()
-		return h.Status(), err
-	})
+	change(PathStartApp, h.app.start)
+	change(PathHangApp, h.app.beginHang)
+	change(PathResumeApp, h.app.resume)
 	control.Handle(m, "GET "+PathTear, func(*http.Request, none) (Tear, error) { return h.tearing(), nil })
 	control.Handle(m, "POST "+PathTear, func(_ *http.Request, in Tear) (Tear, error) {
 		err := h.setTear(in)

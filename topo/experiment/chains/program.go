@@ -22,6 +22,7 @@ type program struct {
 	redn.Program
 	m        Machine
 	receives []verbs.RecvWR
+	err      error // the first error of queue
 }
 
 // newProgram makes an empty program, with a region of size bytes for its rings and constants. recvs
@@ -37,14 +38,16 @@ func newProgram(m Machine, pd verbs.PD, size, recvs int) (p *program, err error)
 }
 
 // queue makes a queue pair with a send ring of at least the given number of blocks. If loop is true,
-// it connects the queue pair to itself.
-func (p *program) queue(name string, blocks int, init verbs.RingInit, loop bool) (*redn.Queue, error) {
-	init.Blocks = 1 << bits.Len(uint(blocks-1))
-	q, err := p.Queue(name, init)
-	if err == nil && loop {
-		err = p.Loop(verbs.GIDOf(p.m.Addr), verbs.MTU4096)
+// it connects the queue pair to itself. After an error, which is in p.err, it makes no more.
+func (p *program) queue(name string, blocks int, init verbs.RingInit, loop bool) (q *redn.Queue) {
+	if p.err != nil {
+		return nil
 	}
-	return q, err
+	init.Blocks = 1 << bits.Len(uint(blocks-1))
+	if q, p.err = p.Queue(name, init); p.err == nil && loop {
+		p.err = p.Loop(verbs.GIDOf(p.m.Addr), verbs.MTU4096)
+	}
+	return q
 }
 
 var (
@@ -57,17 +60,14 @@ var (
 // lookup needs, and returns its number of probes. depth and value are the number and the length of
 // the places for values in the client's buffer.
 func (p *program) lookups(way func(l *redn.Lookup) (probes int, err error), n, depth int, table, client redn.Mem, value int) error {
-	l := &redn.Lookup{Table: table}
-	var err error
-	if l.Worker, err = p.queue("worker", (n+1)*lookupBlocks, unrolled, true); err != nil {
-		return err
-	}
+	l := &redn.Lookup{Table: table, Worker: p.queue("worker", (n+1)*lookupBlocks, unrolled, true)}
 	probes, err := way(l)
 	if err != nil {
 		return err
 	}
-	if l.Answers, err = p.queue("answers", (n+1)*(probes+1), unrolled, false); err != nil {
-		return err
+	l.Answers = p.queue("answers", (n+1)*(probes+1), unrolled, false)
+	if p.err != nil {
+		return p.err
 	}
 	l.Received, l.Scratch = p.Received, p.Take(8)
 	l.Start(p.Queues[0])
@@ -86,14 +86,12 @@ func (p *program) lookups(way func(l *redn.Lookup) (probes int, err error), n, d
 
 // again builds a recycled program, a loop that executes the same requests again: each lap is one
 // lookup with the given number of probes.
-func (p *program) again(probes int, table, client redn.Mem) (err error) {
+func (p *program) again(probes int, table, client redn.Mem) error {
 	s := &redn.LookupServer{Receives: 1, Table: table, Client: client}
 	worker, answers := redn.LookupServerBlocks(probes)
-	if s.Worker, err = p.queue("worker", worker, recycled, true); err != nil {
-		return err
-	}
-	if s.Answers, err = p.queue("answers", answers, recycled, false); err != nil {
-		return err
+	s.Worker, s.Answers = p.queue("worker", worker, recycled, true), p.queue("answers", answers, recycled, false)
+	if p.err != nil {
+		return p.err
 	}
 	s.Received = p.Received
 	sges, err := s.Build(p.Pool, probes)
@@ -108,25 +106,19 @@ func (p *program) again(probes int, table, client redn.Mem) (err error) {
 // walks builds an unrolled program of n walks of a list with the given number of nodes, and of one
 // more that is never requested. If breaks is true, a walk ends at the node with the key and with it
 // the program, so no further walk is built.
-func (p *program) walks(n, nodes int, breaks bool, lists, client redn.Mem) (err error) {
+func (p *program) walks(n, nodes int, breaks bool, lists, client redn.Mem) error {
 	k := &redn.Walk{Lists: lists, Client: client, Pool: p.Pool}
-	if k.Worker, err = p.queue("worker", (n+1)*(6*nodes+8), unrolled, true); err != nil {
-		return err
-	}
+	k.Worker = p.queue("worker", (n+1)*(6*nodes+8), unrolled, true)
+	more := 1
 	if breaks {
-		if k.Copies, err = p.queue("copies", nodes+1, unrolled, true); err != nil {
-			return err
-		}
+		k.Copies, more = p.queue("copies", nodes+1, unrolled, true), 0
 	}
-	if k.Answers, err = p.queue("answers", (n+1)*(nodes+1), unrolled, false); err != nil {
-		return err
+	k.Answers = p.queue("answers", (n+1)*(nodes+1), unrolled, false)
+	if p.err != nil {
+		return p.err
 	}
 	k.Received = p.Received
 	k.Start(p.Queues[0])
-	more := 1
-	if breaks {
-		more = 0
-	}
 	for i := range n + more {
 		sges, err := k.Request(nodes)
 		if err != nil {
@@ -141,13 +133,11 @@ func (p *program) walks(n, nodes int, breaks bool, lists, client redn.Mem) (err 
 
 // list builds the recycled program that walks lists, a loop with one node in each lap. The server
 // posts n receives, one for each request.
-func (p *program) list(n int, lists, client redn.Mem) (err error) {
+func (p *program) list(n int, lists, client redn.Mem) error {
 	s := &redn.ListServer{Lists: lists, Client: client}
-	if s.Worker, err = p.queue("worker", redn.ListWorkerBlocks, recycled, true); err != nil {
-		return err
-	}
-	if s.Answers, err = p.queue("answers", redn.ListAnswerBlocks, recycled, false); err != nil {
-		return err
+	s.Worker, s.Answers = p.queue("worker", redn.ListWorkerBlocks, recycled, true), p.queue("answers", redn.ListAnswerBlocks, recycled, false)
+	if p.err != nil {
+		return p.err
 	}
 	s.Received, s.Skipped = p.Received, p.Take(redn.WalkLen)
 	sges, err := s.Build(p.Pool)

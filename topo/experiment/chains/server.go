@@ -162,8 +162,8 @@ func (s *server) program(client redn.Mem) (p *program, err error) {
 	if p, err = newProgram(s.m, s.pd, programLen, recvs); err != nil {
 		return nil, err
 	}
-	if _, err = p.queue("master", 4, verbs.RingInit{}, true); err != nil {
-		return nil, err
+	if p.queue("master", 4, verbs.RingInit{}, true); p.err != nil {
+		return nil, p.err
 	}
 	answer := client.At(sendLen*l.Depth, value)
 	switch {
@@ -184,9 +184,8 @@ func (s *server) program(client redn.Mem) (p *program, err error) {
 		case experiment.WaySequential:
 			return 2, nil
 		case experiment.WayParallel:
-			beside, err := p.queue("beside", (n+1)*lookupBlocks, unrolled, true)
-			u.Beside = append(u.Beside, beside)
-			return 2, err
+			u.Beside = append(u.Beside, p.queue("beside", (n+1)*lookupBlocks, unrolled, true))
+			return 2, nil
 		}
 		return 0, fmt.Errorf("RedN: way %.20q is not known", l.Way)
 	}, n, l.Depth, table, client, value)

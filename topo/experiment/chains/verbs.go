@@ -88,9 +88,9 @@ func (p *program) until(queue, n int) error {
 // them.
 func (r *Run) order(p *program) error {
 	n := max(1, r.Load.N)
-	main, err := p.queue("main", 4*n, verbs.RingInit{}, true)
-	if err != nil {
-		return err
+	main := p.queue("main", 4*n, verbs.RingInit{}, true)
+	if p.err != nil {
+		return p.err
 	}
 	last, completions := 0, n
 	switch r.Load.Way {
@@ -107,9 +107,9 @@ func (r *Run) order(p *program) error {
 			main.Nop(sendring.Signalled)
 		}
 	case "doorbell order":
-		managed, err := p.queue("managed", n, unrolled, true)
-		if err != nil {
-			return err
+		managed := p.queue("managed", n, unrolled, true)
+		if p.err != nil {
+			return p.err
 		}
 		main.Nop(sendring.Signalled)
 		main.Wait(main.Done)
@@ -162,17 +162,10 @@ func (p *program) condition(equal bool) condition {
 // constructs measures how many conditions, or iterations of an unrolled loop, the NIC executes in a
 // second.
 func (r *Run) constructs(p *program) error {
-	master, err := p.queue("master", 4, verbs.RingInit{}, true)
-	if err != nil {
-		return err
-	}
-	q, err := p.queue("q", 16*repeats, unrolled, true)
-	if err != nil {
-		return err
-	}
-	on, err := p.queue("on", repeats, unrolled, true)
-	if err != nil {
-		return err
+	master := p.queue("master", 4, verbs.RingInit{}, true)
+	q, on := p.queue("q", 16*repeats, unrolled, true), p.queue("on", repeats, unrolled, true)
+	if p.err != nil {
+		return p.err
 	}
 	switch r.Load.Way {
 	case "if":
@@ -213,21 +206,10 @@ func (r *Run) count(n int, queues ...*redn.Queue) {
 // laps measures how many laps a recycled loop makes in a second. The body of the loop is a
 // condition.
 func (r *Run) laps(p *program) error {
-	master, err := p.queue("master", 4, verbs.RingInit{}, true)
-	if err != nil {
-		return err
-	}
-	begin, err := p.queue("begin", 16, unrolled, true)
-	if err != nil {
-		return err
-	}
-	q, err := p.queue("q", 16, recycled, true)
-	if err != nil {
-		return err
-	}
-	on, err := p.queue("on", 1, recycled, true)
-	if err != nil {
-		return err
+	master, begin := p.queue("master", 4, verbs.RingInit{}, true), p.queue("begin", 16, unrolled, true)
+	q, on := p.queue("q", 16, recycled, true), p.queue("on", 1, recycled, true)
+	if p.err != nil {
+		return p.err
 	}
 	l, err := redn.Recycle(p.Pool, q, on)
 	if err != nil {
