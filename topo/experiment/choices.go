@@ -3,7 +3,6 @@ package experiment
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -20,7 +19,7 @@ var cloverChoices = Experiment{
 		"swordbox-figures` measures it, and the authors' numbers in parentheses. Each further row changes one choice, and\n" +
 		"the last row changes all of them. The rows are named by the change: \"X, not Y\" means that the row has X where the\n" +
 		"model has Y. The authors are those of the SwordBox paper, and RedN is a paper of NSDI 2022:\n\n" +
-		choiceList() +
+		helpList(choices[1:len(choices)-1], func(_ int, c choice) string { return c.name }) +
 		"\n" +
 		"Each column is one workload, named by its percentage of writes: 0 %, 5 %, 50 %, 100 %. A column with a further\n" +
 		"word, like 50 %, PUBLISHED, has a switch that steers: it sends writes and READs to the newest version of their key,\n" +
@@ -46,14 +45,6 @@ var choices = []choice{
 	{NoProgram, "the program of a client takes no time, not what the authors measured"},
 	{OneThread, "a metadata server of one thread, not twelve"},
 	{AllChoices, "none of the choices"},
-}
-
-func choiceList() string {
-	var b strings.Builder
-	for _, c := range choices[1 : len(choices)-1] {
-		fmt.Fprintf(&b, "  %s\n", c.name)
-	}
-	return b.String()
 }
 
 // choicesBody is the experiment with its parameters.

@@ -66,20 +66,6 @@ func All() []Experiment {
 	return []Experiment{casOneWord, oneLock, writeContention, steeringGain, swordboxFigures, cloverChoices, cloverBaselines, fuseeFigures, treeOperations, treeLocks, shermanFigures, shermanChoices, memoryFigures, memoryRates, oneRMAFigures, rednFigures, rednGets}
 }
 
-// Find returns an experiment by name.
-func Find(name string) (Experiment, error) {
-	all := All()
-	i := slices.IndexFunc(all, func(e Experiment) bool { return e.Name == name })
-	if i < 0 {
-		names := make([]string, len(all))
-		for i := range all {
-			names[i] = all[i].Name
-		}
-		return Experiment{}, fmt.Errorf("there is no experiment %.40q, there are: %s", name, strings.Join(names, " "))
-	}
-	return all[i], nil
-}
-
 // Takes says how long the experiment takes on a platform. "" means that it does not run there.
 func (e *Experiment) Takes(on string) string {
 	if on == OnSim {
@@ -91,6 +77,15 @@ func (e *Experiment) Takes(on string) string {
 // Report returns an empty report of the experiment on a platform.
 func (e *Experiment) Report(p Platform) *Report {
 	return &Report{Experiment: e.Name, Figure: e.Figure, On: p.On(), Platform: p.Describe(), Rows: []Row{}}
+}
+
+// helpList returns a line of a help text for each element of list. line gets its index and the element.
+func helpList[T any](list []T, line func(i int, x T) string) string {
+	out := ""
+	for i, x := range list {
+		out += "  " + line(i, x) + "\n"
+	}
+	return out
 }
 
 // oneOf returns an error if the value of a flag is not in a list.

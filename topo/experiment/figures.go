@@ -82,11 +82,7 @@ func figureKeys(list []figure) (keys []string) {
 
 // figureList lists the figures for a help text.
 func figureList(all func(quick bool) []figure) string {
-	out := ""
-	for _, f := range all(false) {
-		out += fmt.Sprintf("  %-10s %s\n", f.key, f.title)
-	}
-	return out
+	return helpList(all(false), func(_ int, f figure) string { return fmt.Sprintf("%-10s %s", f.key, f.title) })
 }
 
 // Run measures the loads of the figures. If it fails, the figures have the numbers that were

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,10 +91,8 @@ func TestEveryExperimentExplainsItself(t *testing.T) {
 		{"steering-gain", "clients", "-1"},
 		{"tree-locks", "zipf", "-1"},
 	} {
-		e, err := Find(bad.name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := All()
+		e := all[slices.IndexFunc(all, func(e Experiment) bool { return e.Name == bad.name })]
 		body, fs := e.New(), pflag.NewFlagSet(e.Name, pflag.ContinueOnError)
 		body.Flags(fs)
 		if err := fs.Set(bad.flag, bad.value); err != nil {
@@ -102,9 +101,6 @@ func TestEveryExperimentExplainsItself(t *testing.T) {
 		if err := body.Check(Place{On: OnSim}); err == nil || !strings.Contains(err.Error(), "--"+bad.flag) {
 			t.Errorf("%s --%s %s: %v", bad.name, bad.flag, bad.value, err)
 		}
-	}
-	if _, err := Find("nonsense"); err == nil || !strings.Contains(err.Error(), "cas-one-word") {
-		t.Error(err)
 	}
 }
 

@@ -2,8 +2,6 @@ package experiment
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 )
 
@@ -18,7 +16,7 @@ var shermanChoices = Experiment{
 		"with Zipf 0.99, as `rdmalab experiment sherman-figures` measures it. The paper's claim is in parentheses. Each\n" +
 		"further row changes one choice of the simulator's model. The rows are named by the change: \"X, not Y\" means that\n" +
 		"the row has X where the model has Y:\n\n" +
-		treeChoiceList() +
+		helpList(treeChoices[1:], func(_ int, c treeChoice) string { return c.name }) +
 		"\n" +
 		"\"Counted\" is the time in which operations are counted, from the start. \"12 bits of the address\" means that the NIC\n" +
 		"executes atomics one after the other if the lower 12 bits of their addresses are equal; in the model only atomics on\n" +
@@ -53,14 +51,6 @@ var treeChoices = []treeChoice{
 	{"1 memory server, not 8", func(l *Sherman) { l.Servers = 1 }},
 	{"4 hand-overs in a row, not 8", func(l *Sherman) { l.HandOver = 4 }},
 	{"another seed", func(l *Sherman) { l.Seed = 2 }},
-}
-
-func treeChoiceList() string {
-	var b strings.Builder
-	for _, c := range treeChoices[1:] {
-		fmt.Fprintf(&b, "  %s\n", c.name)
-	}
-	return b.String()
 }
 
 type treeChoicesBody struct {

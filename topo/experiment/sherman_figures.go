@@ -22,7 +22,7 @@ var shermanFigures = Experiment{
 	Long: "Clients run the mixes of operations of Sherman's paper (a B+tree in the memory of servers, SIGMOD 2022) on several\n" +
 		"designs: FG+, which is the baseline of that paper, Sherman, and the designs between them (see --step of `rdmalab\n" +
 		"sherman start`). Each design adds one technique to the design before it:\n\n" +
-		stepList() +
+		helpList(sherman.Steps(), func(_ int, s sherman.Step) string { return fmt.Sprintf("%-13s %s", s.Name, s.Adds) }) +
 		"\n" +
 		"The mixes are write-only (updates), write-intensive (half updates, half reads), read-intensive (5 % updates), range\n" +
 		"(scans of key ranges) and range-write (half scans, half updates). The paper's claims are in parentheses. The\n" +
@@ -51,14 +51,6 @@ var shermanFigures = Experiment{
 	New: func() Body {
 		return &stepsBody{zipfs: []float64{0, 0.99}, mixes: []string{"write-only", "write-intensive", "read-intensive", "range"}}
 	},
-}
-
-func stepList() string {
-	out := ""
-	for _, s := range sherman.Steps() {
-		out += fmt.Sprintf("  %-13s %s\n", s.Name, s.Adds)
-	}
-	return out
 }
 
 // paperMixes are the mixes of operations of Sherman's paper; its inserts are updates here.

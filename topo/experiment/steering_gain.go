@@ -21,7 +21,7 @@ var steeringGain = Experiment{
 		"published steering of appends and READs (column STEERING). Published steering works as in the SwordBox paper;\n" +
 		"hardened steering has the paper's holes closed. The loads are those of the paper, on 1,024 keys. --rows chooses\n" +
 		"among them:\n\n" +
-		steeringList() +
+		helpList(steeringRows(), func(i int, r steeringRow) string { return fmt.Sprintf("%d  %s", i+1, r.name) }) +
 		"\n" +
 		"Row 8 has few free nodes and runs only in the simulator. It is not measured with published steering, which damages\n" +
 		"chains (the nodes of a key) when nodes are reused (holes 26 and 29 of swordbox/HOLES.md).\n\n" +
@@ -86,14 +86,6 @@ func steeringRows() []steeringRow {
 		{name: "fig. 14: Zipf 1.5, 336 clients, 64 keys steered", load: load(336, 50, 1.5, 64), steered: published{gain: 27}},
 		short,
 	}
-}
-
-func steeringList() string {
-	out := ""
-	for i, r := range steeringRows() {
-		out += fmt.Sprintf("  %d  %s\n", i+1, r.name)
-	}
-	return out
 }
 
 // rackClients is the number of clients on a rack; it is small because all hosts share this

@@ -95,10 +95,7 @@ func TestSteeringModes(t *testing.T) {
 
 // The table has a row for each kind of steering, with the gain over the row without steering.
 func TestSteeringGainRows(t *testing.T) {
-	e, err := experiment.Find("steering-gain")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := named("steering-gain")
 	place := experiment.Place{On: experiment.OnSim, Quick: true}
 	r, err := runWith(t.Context(), &e, &Sim{Cost: model(t, e.Cost)}, place, map[string]string{"rows": "1,8", "clients": "16"})
 	if err != nil {

@@ -3,6 +3,7 @@ package insim
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,13 +26,16 @@ func model(t *testing.T, name string) *cost.Model {
 	return m
 }
 
+// named returns the experiment with a name.
+func named(name string) experiment.Experiment {
+	all := experiment.All()
+	return all[slices.IndexFunc(all, func(e experiment.Experiment) bool { return e.Name == name })]
+}
+
 // ran runs an experiment at the pace of its cost model. flags are its flags by name.
 func ran(t *testing.T, name string, flags map[string]string) *experiment.Report {
 	t.Helper()
-	e, err := experiment.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := named(name)
 	r, err := runWith(context.Background(), &e, &Sim{Cost: model(t, e.Cost)}, experiment.Place{On: experiment.OnSim}, flags)
 	if err != nil {
 		t.Fatal(err)
