@@ -3,6 +3,7 @@ package container
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -23,10 +24,8 @@ func Plugs() []Plug { return []Plug{PlugOutside, PlugHolder, PlugDriver} }
 
 // ParsePlug parses the name of a plug.
 func ParsePlug(s string) (Plug, error) {
-	for _, p := range Plugs() {
-		if string(p) == s {
-			return p, nil
-		}
+	if slices.Contains(Plugs(), Plug(s)) {
+		return Plug(s), nil
 	}
 	return "", fmt.Errorf("plug %.40q is unknown; use one of %v", s, Plugs())
 }

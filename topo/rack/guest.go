@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -144,15 +143,12 @@ func digest(parts ...string) string {
 
 // plug makes a guest's link, and makes the switch open a port for it.
 func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
-	port := nl.End{Netns: gs.r.Paths.Netns(spec.SwitchName), Name: g.Port, Alias: gs.r.alias(&g.Host)}
-	end := nl.End{
-		Netns: g.Netns, Name: g.Ifname, MAC: g.MAC, Alias: gs.r.alias(&g.Host), NoTSO: true,
-		Addrs: []netip.Prefix{gs.r.Spec.Prefix4(&g.Host), gs.r.Spec.Prefix6(&g.Host)},
-	}
+	end := gs.r.hostEnd(&g.Host)
+	end.Netns, end.Name = g.Netns, g.Ifname
 	if err := nl.EnableIPv6(g.Netns); err != nil {
 		return err
 	}
-	if err := nl.Connect(port, end, gs.r.Spec.LinkMTU); err != nil {
+	if err := nl.Connect(gs.r.portEnd(&g.Host), end, gs.r.Spec.LinkMTU); err != nil {
 		if errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("%w %s: the container has an interface %s already: choose another name (%w)", ErrGuest, g.Name, g.Ifname, err)
 		}

@@ -258,11 +258,15 @@ func (r builder) makeLinks() error {
 
 // makeLink makes the link between a host and the switch.
 func (r *Rack) makeLink(h *spec.Host) error {
-	port := nl.End{Netns: r.Paths.Netns(spec.SwitchName), Name: h.Port, Alias: r.alias(h)}
-	return nl.Connect(port, r.hostEnd(h), r.Spec.LinkMTU)
+	return nl.Connect(r.portEnd(h), r.hostEnd(h), r.Spec.LinkMTU)
 }
 
 func (r *Rack) alias(h *spec.Host) string { return aliasPrefix + "/" + r.Spec.Name + "/" + h.Name }
+
+// portEnd returns the switch's end of a host's link.
+func (r *Rack) portEnd(h *spec.Host) nl.End {
+	return nl.End{Netns: r.Paths.Netns(spec.SwitchName), Name: h.Port, Alias: r.alias(h)}
+}
 
 // hostEnd returns the host's end of its link.
 func (r *Rack) hostEnd(h *spec.Host) nl.End {

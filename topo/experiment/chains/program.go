@@ -50,6 +50,11 @@ func (p *program) queue(name string, blocks int, init verbs.RingInit, loop bool)
 	return q
 }
 
+// receive adds a receive, for one request of the client.
+func (p *program) receive(sges []verbs.SGE) {
+	p.receives = append(p.receives, verbs.RecvWR{ID: uint64(len(p.receives)), SGL: sges})
+}
+
 var (
 	unrolled = verbs.RingInit{Managed: true}
 	recycled = verbs.RingInit{Managed: true, Counts16: true}
@@ -78,7 +83,7 @@ func (p *program) lookups(way func(l *redn.Lookup) (probes int, err error), n, d
 			return err
 		}
 		if i < n {
-			p.receives = append(p.receives, verbs.RecvWR{ID: uint64(i), SGL: sges})
+			p.receive(sges)
 		}
 	}
 	return nil
@@ -99,7 +104,7 @@ func (p *program) again(probes int, table, client redn.Mem) error {
 		return err
 	}
 	s.Start(p.Queues[0])
-	p.receives = []verbs.RecvWR{{SGL: sges}}
+	p.receive(sges)
 	return nil
 }
 
@@ -125,7 +130,7 @@ func (p *program) walks(n, nodes int, breaks bool, lists, client redn.Mem) error
 			return err
 		}
 		if i < n {
-			p.receives = append(p.receives, verbs.RecvWR{ID: uint64(i), SGL: sges})
+			p.receive(sges)
 		}
 	}
 	return nil
@@ -145,8 +150,8 @@ func (p *program) list(n int, lists, client redn.Mem) error {
 		return err
 	}
 	s.Start(p.Queues[0])
-	for i := range n {
-		p.receives = append(p.receives, verbs.RecvWR{ID: uint64(i), SGL: sges})
+	for range n {
+		p.receive(sges)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package chains
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/rdmalab/rdmalab/redn"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
@@ -60,27 +61,31 @@ func (r *Run) RunAlone(m Machine) error {
 	return r.constructs(p)
 }
 
-// until waits for n completions of the requests of queue number `queue`. It returns an error if a
-// request has failed.
-func (p *program) until(queue, n int) error {
+// timed starts the program and returns how long it takes until n requests of queue number `queue`
+// have completed. It returns an error if a request has failed.
+func (p *program) timed(queue, n int) (time.Duration, error) {
 	var wcs [16]verbs.WC
 	cq, now := p.CQs[2*queue], p.Context.Runtime().Now
+	begin := now()
+	if err := p.Start(); err != nil {
+		return 0, err
+	}
 	for n > 0 {
 		if err := cq.Wait(now().Add(patience)); err != nil {
-			return err
+			return 0, err
 		}
 		k, err := cq.Poll(wcs[:])
 		if err != nil {
-			return err
+			return 0, err
 		}
 		for i := range wcs[:k] {
 			if s := wcs[i].Status; s != verbs.Success {
-				return fmt.Errorf("queue %s: a request ends with %v", p.Queues[queue].Name, s)
+				return 0, fmt.Errorf("queue %s: a request ends with %v", p.Queues[queue].Name, s)
 			}
 		}
 		n -= k
 	}
-	return nil
+	return now().Sub(begin), nil
 }
 
 // order measures the time of a chain of Load.N no-ops in the ordering mode Load.Way. The cost model
@@ -126,16 +131,11 @@ func (r *Run) order(p *program) error {
 	default:
 		return fmt.Errorf("RedN: ordering mode %.20q is not known", r.Load.Way)
 	}
-	rt := p.Context.Runtime()
-	begin := rt.Now()
-	if err := p.Start(); err != nil {
-		return err
+	took, err := p.timed(last, completions)
+	if err == nil {
+		r.note(took + r.Doorbell + r.Completion)
 	}
-	if err := p.until(last, completions); err != nil {
-		return err
-	}
-	r.note(rt.Now().Sub(begin) + r.Doorbell + r.Completion)
-	return nil
+	return err
 }
 
 // operand puts an operand into the program's pool of constants, and returns its memory.
@@ -184,16 +184,11 @@ func (r *Run) constructs(p *program) error {
 		return fmt.Errorf("RedN: construct %.20q is not known", r.Load.Way)
 	}
 	master.Enable(q)
-	rt := p.Context.Runtime()
-	begin := rt.Now()
-	if err := p.Start(); err != nil {
-		return err
+	took, err := p.timed(2, repeats)
+	if err == nil {
+		r.out.Rate = repeats / took.Seconds()
 	}
-	if err := p.until(2, repeats); err != nil {
-		return err
-	}
-	r.out.Rate = repeats / rt.Now().Sub(begin).Seconds()
-	return nil
+	return err
 }
 
 // count stores in r.out how many work requests of each kind a construct takes, without its
