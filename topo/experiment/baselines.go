@@ -145,7 +145,7 @@ func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 			}
 			r.Add(Label(name), Num(float64(servers)), Num(float64(clients)), Label(store.name), Num(float64(store.copies)), Num(res.Throughput()/1e6),
 				us(kv.KindRead, 50), us(kv.KindRead, 99), us(kv.KindUpdate, 50), us(kv.KindUpdate, 99),
-				Beside(res.Summary().RTTsPerOp, w.Read*paper[0]+w.Update*paper[1]), first, Num(res.BytesPerOp), Num(float64(res.Failed+res.Wrong+res.NotFound)))
+				Beside(res.Summary().RTTsPerOp, w.Read*paper[0]+w.Update*paper[1]), first, Num(res.BytesPerOp), Num(float64(res.failures())))
 		}
 	}
 	return nil

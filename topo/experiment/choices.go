@@ -118,7 +118,7 @@ func (b *choicesBody) Run(ctx context.Context, p Platform, r *Report) error {
 			default:
 				cells = append(cells, Num(mops(&o)))
 			}
-			failed += o.store.Failed + o.store.Wrong + o.store.NotFound
+			failed += o.store.failures()
 		}
 		r.Add(append(cells, Num(float64(failed)))...)
 	}

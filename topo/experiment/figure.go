@@ -190,7 +190,7 @@ func (f *figure) rows(done map[load]outcome) (rows []*figureRow) {
 		r.ours[x], r.theirs[x] = c.ours(done), c.theirs
 		if o, ok := done[c.load]; ok && o.store != nil {
 			r.store = true
-			r.failed += o.store.Failed + o.store.Wrong + o.store.NotFound
+			r.failed += o.store.failures()
 		}
 	}
 	return rows

@@ -188,7 +188,7 @@ func (o *outcome) text() string {
 	}
 	out := fmt.Sprintf("%.3g Mops", mops(o))
 	if o.store != nil {
-		if n := o.store.Failed + o.store.Wrong + o.store.NotFound; n > 0 {
+		if n := o.store.failures(); n > 0 {
 			out += fmt.Sprintf(", %d operations failed", n)
 		}
 	}

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -86,12 +87,7 @@ type Switch struct {
 }
 
 // Mode0 returns Mode, or Hardened if Mode is "".
-func (s *Switch) Mode0() string {
-	if s.Mode == "" {
-		return Hardened
-	}
-	return s.Mode
-}
+func (s *Switch) Mode0() string { return cmp.Or(s.Mode, Hardened) }
 
 // Words is a load of clients that contend for 64-bit words of one memory server, each with one
 // operation in flight.
@@ -289,6 +285,9 @@ type StoreResult struct {
 	// steps.
 	Steps []float64
 }
+
+// failures counts the operations that failed, had a wrong value or found no key.
+func (r *StoreResult) failures() uint64 { return r.Failed + r.Wrong + r.NotFound }
 
 // follow adds the measurements of another run of the same load, as if that run had followed this
 // one.

@@ -101,7 +101,7 @@ func (b *treeChoicesBody) Run(ctx context.Context, p Platform, r *Report) error 
 			gain.Paper, less.Claim = 0, ""
 		}
 		cas, _ := locksTaken(from.Tree)
-		failed := from.Failed + from.Wrong + from.NotFound + to.Failed + to.Wrong + to.NotFound
+		failed := from.failures() + to.failures()
 		r.Add(Label(row.name), Num(from.Throughput()/1e6), Num(to.Throughput()/1e6), gain, less, cas, Num(float64(failed)))
 	}
 	return err

@@ -183,7 +183,7 @@ func stepCells(l *Sherman, res, base *StoreResult) []Cell {
 	cas, handed := locksTaken(res.Tree)
 	return []Cell{
 		Label(l.Workload.Name), Label(strconv.FormatFloat(l.Zipf, 'g', -1, 64)), Label(l.Step), Num(res.Throughput() / 1e6), gain,
-		us(50), us(99), less, cas, handed, Num(res.Summary().RTTsPerOp), Num(res.BytesPerOp), Num(float64(res.Failed + res.Wrong + res.NotFound)),
+		us(50), us(99), less, cas, handed, Num(res.Summary().RTTsPerOp), Num(res.BytesPerOp), Num(float64(res.failures())),
 	}
 }
 

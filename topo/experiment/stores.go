@@ -69,7 +69,7 @@ func figuresOf(res *StoreResult) cloverFigures {
 	return cloverFigures{
 		mops: res.Throughput() / 1e6, firstTry: res.FirstTryShare(), rtts: res.Summary().RTTsPerOp,
 		rpcs: float64(res.RPCs) / float64(max(1, res.Total())), bytes: res.BytesPerOp, readP99: us(kv.KindRead), writeP99: us(kv.KindUpdate),
-		metaCalls: res.MetaCalls, metaHeaders: res.MetaHeaders, failed: res.Failed + res.Wrong + res.NotFound, wrote: res.Writes() > 0,
+		metaCalls: res.MetaCalls, metaHeaders: res.MetaHeaders, failed: res.failures(), wrote: res.Writes() > 0,
 	}
 }
 

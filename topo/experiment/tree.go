@@ -208,6 +208,6 @@ func treeCells(l *Sherman, res *StoreResult, gain float64) []Cell {
 	return []Cell{
 		Label(nodes), Label(strconv.FormatFloat(l.Zipf, 'g', -1, 64)), Num(float64(l.Clients)), Label(l.place()), Num(res.Throughput() / 1e6), Num(gain),
 		us(res.Percentile(kv.KindUpdate, 50)), us(res.Percentile(kv.KindUpdate, 99)), wait, cas, handed, Num(res.Summary().RTTsPerOp),
-		Num(res.BytesPerOp), Num(float64(res.Failed + res.Wrong + res.NotFound)),
+		Num(res.BytesPerOp), Num(float64(res.failures())),
 	}
 }
