@@ -68,9 +68,9 @@ type OneRMAResult struct {
 	Retried, Dispatch float64
 	// Median and P99 are quantiles of the time of a transfer, in round trips.
 	Median, P99 float64
-	// LargeMedian and LargeP99 are quantiles of the time of the large transfers of SoloMixed; Median
-	// and P99 are then those of the small transfers.
-	LargeMedian, LargeP99 float64
+	// LargeMedian is the median time of the large transfers of SoloMixed; Median and P99 are then
+	// those of the small transfers.
+	LargeMedian float64
 	// Rekey is the outcome of SoloRekey.
 	Rekey *Rekey
 	// Failover is the outcome of SoloFailover.
@@ -83,8 +83,8 @@ type OneRMAResult struct {
 // Times sets the quantiles from the times of transfers in the testbed, which it sorts.
 func (r *OneRMAResult) Times(took []time.Duration) { r.Median, r.P99 = quantiles(took) }
 
-// LargeTimes sets the quantiles of large transfers from their times, which it sorts.
-func (r *OneRMAResult) LargeTimes(took []time.Duration) { r.LargeMedian, r.LargeP99 = quantiles(took) }
+// LargeTimes sets the median of large transfers from their times, which it sorts.
+func (r *OneRMAResult) LargeTimes(took []time.Duration) { r.LargeMedian, _ = quantiles(took) }
 
 // quantiles returns quantiles in round trips; 0 if there are no times. It sorts the times.
 func quantiles(took []time.Duration) (median, p99 float64) {

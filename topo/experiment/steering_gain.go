@@ -65,7 +65,8 @@ func steeringRows() []steeringRow {
 		c := steeringClaims[writes]
 		return published{mops: paperMops(writes, steerNone, clients)}, published{mops: paperMops(writes, steerBoth, clients), gain: c.gain, saved: c.bytes}
 	}
-	row := func(clients int, writes float64) steeringRow {
+	row := func(writes float64) steeringRow {
+		const clients = 400
 		r := steeringRow{name: fmt.Sprintf("fig. 11-13: %g%% writes, %d clients", writes, clients), load: load(clients, writes, 0.99, 0)}
 		r.plain, r.steered = at(writes, clients)
 		return r
@@ -74,7 +75,7 @@ func steeringRows() []steeringRow {
 	first.plain, first.steered = at(50, 240)
 	first.plain.firstTry, first.steered.firstTry = "<4", ">95"
 	first.steered.gain, first.steered.saved = 0, 0
-	none, few, half, all := row(400, 0), row(400, 5), row(400, 50), row(400, 100)
+	none, few, half, all := row(0), row(5), row(50), row(100)
 	few.steered.readP99, few.steered.writeP99 = 8, 17
 	half.steered.readP99, half.steered.writeP99 = 300, 189
 	all.steered.writeP99 = 252

@@ -239,8 +239,8 @@ func (f *soloFlow) start() {
 
 // endless starts a flow of READs that never ends, with 64 transfers at a time: more than a link can
 // carry.
-func (h *soloHost) endless(to int, since clock.Time) *soloFlow {
-	f := h.flow(to, soloChunk, true, since)
+func (h *soloHost) endless(to int) *soloFlow {
+	f := h.flow(to, soloChunk, true, 0)
 	for range 64 {
 		f.start()
 	}
@@ -351,7 +351,7 @@ func (p *Sim) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.O
 // soloRamp measures after how many round trips a flow has the line rate, and after how many a
 // second client of the same server has its share.
 func soloRamp(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
-	r.hosts[0].endless(2, 0)
+	r.hosts[0].endless(2)
 	for n := experiment.OneRMALineStep; n <= soloLongest && out.Ramp == 0; n += experiment.OneRMALineStep {
 		got, err := r.share(experiment.OneRMALineStep*soloRTT, 0)
 		if err != nil {
@@ -364,7 +364,7 @@ func soloRamp(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (
 	if err := r.run(experiment.OneRMASecond * soloRTT); err != nil {
 		return err
 	}
-	r.hosts[1].endless(2, 0)
+	r.hosts[1].endless(2)
 	out.Fair, err = soloFair(func() (float64, float64, error) {
 		got, err := r.share(experiment.OneRMAFairStep*soloRTT, 0, 1)
 		return got[0], got[1], err

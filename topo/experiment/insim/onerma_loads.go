@@ -102,11 +102,11 @@ func soloLocal(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) 
 	}
 	h.m.Add(second.exec)
 	h.m.Ended = func() { h.collect(); second.collect() }
-	a := h.endless(1, 0)
+	a := h.endless(1)
 	if err := r.run(experiment.OneRMASecond * soloRTT); err != nil {
 		return err
 	}
-	b := second.endless(2, 0)
+	b := second.endless(2)
 	out.Fair, err = soloFair(func() (float64, float64, error) {
 		x, y := a.moved, b.moved
 		err := r.run(experiment.OneRMAFairStep * soloRTT)

@@ -135,7 +135,7 @@ func TestFairness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.hosts[0].endless(2, 0)
+	r.hosts[0].endless(2)
 	r.hosts[1].flow(2, soloChunk, true, 0).start()
 	n, err = soloFair(func() (a, b float64, err error) {
 		got, err := r.share(experiment.OneRMAFairStep*soloRTT, 0, 1)
