@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/papers"
 	"github.com/rdmalab/rdmalab/topo/plot"
 )
@@ -388,10 +387,6 @@ func (l Clover) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{store: &all}, nil
 }
 
-func storeLabel(store string, clients int, w kv.Workload, zipf float64) string {
-	return fmt.Sprintf("%s, %d clients, %g%% writes, Zipf %g", store, clients, 100*w.Update, zipf)
-}
-
 func (l Sherman) label() string {
 	name := "Sherman"
 	if l.Step == "" && l.Locks != "" {
@@ -400,7 +395,7 @@ func (l Sherman) label() string {
 	if l.Step != "" {
 		name = l.Step + ", " + l.Workload.Name
 	}
-	return storeLabel(name, l.Clients, l.Workload, l.Zipf)
+	return fmt.Sprintf("%s, %d clients, %g%% writes, Zipf %g", name, l.Clients, 100*l.Workload.Update, l.Zipf)
 }
 
 func (l Sherman) effort() float64 { return float64(l.Clients) }

@@ -39,10 +39,6 @@ type cgroupKeeper struct{ dir string }
 
 var _ keeper = (*cgroupKeeper)(nil)
 
-func newCgroupKeeper(root, rack string) *cgroupKeeper {
-	return &cgroupKeeper{dir: filepath.Join(root, cgroupParent, rack)}
-}
-
 func (k *cgroupKeeper) of(node string) string { return filepath.Join(k.dir, node) }
 
 func (k *cgroupKeeper) prepare(node string) error {

@@ -110,7 +110,7 @@ func (r *Rack) useCgroup(root, name string) {
 		r.keep = &signalKeeper{paths: r.Paths}
 		return
 	}
-	r.keep = newCgroupKeeper(root, name)
+	r.keep = &cgroupKeeper{dir: filepath.Join(root, cgroupParent, name)}
 }
 
 // Nodes lists the names of the switch and of the hosts.

@@ -62,13 +62,10 @@ func (g *rekeyLog) result(plain *rekeyLog) (*experiment.Rekey, error) {
 			out.Failed[x.region] += 1 / float64(g.keys)
 		}
 		out.Times = max(out.Times, x.refused)
-		out.Added[x.region] = max(out.Added[x.region], soloRTTs(x.ended.Sub(x.began)-y.ended.Sub(y.began)))
+		out.Added[x.region] = max(out.Added[x.region], float64(x.ended.Sub(x.began)-y.ended.Sub(y.began))/float64(soloRTT))
 	}
 	return out, nil
 }
-
-// soloRTTs returns a time in round trips.
-func soloRTTs(d time.Duration) float64 { return float64(d) / float64(soloRTT) }
 
 // rekeyed runs a load twice, with new keys and without, and compares both runs. run gets the number
 // of new keys.
