@@ -4,7 +4,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// frame returns f as a packetio.Frame at a port.
+// frame returns f as a packetio.Frame with this port.
 func (f *inFlight) frame(port int) packetio.Frame {
 	return packetio.Frame{
 		Data: f.data, SegSize: int(f.segSize), Port: port,

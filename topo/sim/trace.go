@@ -36,7 +36,8 @@ type Event struct {
 	Frame []byte
 	// Rules lists the IDs of the fault rules that have hit the frame.
 	Rules []string
-	// Node is set only if Kind is NoLink.
+	// Node is the name of the node that has sent the frame, if Kind is NoLink: the port has no
+	// link, or the node is off. Otherwise it is "".
 	Node string
 	half *half
 }

@@ -40,7 +40,8 @@ var (
 )
 
 // Manager returns the connection manager for queue pairs of ctx, which must be a context of this
-// host: that of the NIC with Options.Datagrams, otherwise one as over TCP.
+// host. With Options.Datagrams, it is that of the NIC (ConnManager); otherwise it simulates
+// connections that are made over TCP.
 func (h *Host) Manager(ctx verbs.Context) rdmacm.Manager {
 	if h.rack.opt.Datagrams {
 		return h.ConnManager(ctx)
@@ -176,7 +177,7 @@ func (r *request) answer(reject string) {
 	})
 }
 
-// over reports whether the dialer does not wait any more: it has an answer, or has given up.
+// over reports whether the dialer has stopped to wait, because it has an answer or has given up.
 func (r *request) over() bool { return r.answered || r.given }
 
 // Service returns the service to which the dialer connects.

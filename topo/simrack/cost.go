@@ -43,7 +43,8 @@ func (t boxTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) 
 	return at
 }
 
-// charge gives the host's NIC the costs of the rack's cost model, with no work in progress.
+// charge makes the work of the host's NIC take the time that the rack's cost model says. No earlier
+// work is in progress after that.
 func (h *Host) charge() {
 	h.card = cost.NewCard(&h.rack.opt.Cost.NIC, h.locate)
 	h.rack.net.SetTiming(h.node, cardTiming{h.card})

@@ -36,7 +36,7 @@ type Host struct {
 	link  *sim.Link
 	eng   *engine.Engine
 	rules []fault.Rule
-	card  *cost.Card // what the NIC costs, by the cost model; nil if the rack has none
+	card  *cost.Card // the time that the NIC's work takes, by the cost model; nil if the rack has none
 
 	activity  uint64
 	waiters   []*waiter

@@ -133,8 +133,8 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 	return r, nil
 }
 
-// Streams of random numbers. Every part of the rack has a stream for itself, so that a change in
-// one part does not change the random numbers of other parts.
+// Kinds of parts that draw random numbers. Every part of the rack has a stream of random numbers
+// for itself (see Rack.rand), so that a change in one part does not change those of other parts.
 const (
 	laneEngine = 1 + iota
 	laneApp
@@ -142,7 +142,8 @@ const (
 	laneSwitch
 )
 
-// rand returns the random number generator of part number index of a stream.
+// rand returns the random number generator of one part of the rack: lane is the kind of part, index
+// the number of the part among those of its kind.
 func (r *Rack) rand(lane, index int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.seed, uint64(lane)<<32|uint64(index)))
 }

@@ -17,8 +17,8 @@ const (
 	// maxPosts is how many packets transits remembers for each connection: the last request packets
 	// that the client has sent.
 	maxPosts = 256
-	// maxStays bounds how many stays of packets in the switch transits measures for each thread and
-	// phase. It does not measure further ones.
+	// maxStays bounds how many stays of packets in the switch transits measures for each thread
+	// between two calls of InSwitch. It does not measure further ones.
 	maxStays = 4096
 )
 
@@ -60,8 +60,8 @@ type connection struct {
 	moved []move // requests that the switch has moved onto this connection, in the order of their PSNs here
 }
 
-// post is a request packet. by is the thread that has posted the request, and phase that thread's
-// phase at that time.
+// post is a request packet. by is the thread that has posted the request, and phase the value of
+// by.phase at that time.
 type post struct {
 	psn   wire.PSN
 	by    *thread
@@ -83,8 +83,8 @@ type packet struct {
 	response bool
 }
 
-// thread has the stays of the packets of one thread in the thread's present phase. take ends a
-// phase.
+// thread has the stays of the packets of one thread since its last call of InSwitch. phase counts
+// these calls.
 type thread struct {
 	phase  int
 	inside map[packet]clock.Time // the time at which each packet that is inside has arrived
@@ -189,8 +189,8 @@ func (t *transits) original(p packet) packet {
 	return p
 }
 
-// owner returns the thread that has posted the request of packet p, if it did so in its present
-// phase; otherwise nil.
+// owner returns the thread that has posted the request of packet p. It returns nil if no thread is
+// known, or if the thread has called InSwitch since.
 func (t *transits) owner(p packet) *thread {
 	c := t.conns[p.connID]
 	if c == nil {
@@ -290,8 +290,8 @@ func (b *shell) InSwitch() time.Duration {
 	return by.take(b.Now())
 }
 
-// take ends a phase of the thread, and returns for how long at least one of the thread's packets
-// was inside the switch during the phase.
+// take is called by InSwitch. It returns for how long at least one of the thread's packets was
+// inside the switch since the last call, and forgets these packets.
 func (b *thread) take(now clock.Time) (sum time.Duration) {
 	for _, from := range b.inside {
 		b.stays = append(b.stays, stay{from, now})
