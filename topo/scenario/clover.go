@@ -190,7 +190,7 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 		store = r.plant(c)
 	}
 	s := kv.Record(store, r.history, id, rt.Now)
-	if !r.plan.has(storeMetaCrash) { // after its crash, the metadata server finds a key by its record on a memory server, or takes it for lost
+	if !r.plan.has(storeMetaCrash) { // a metadata server that has crashed finds keys by their records alone, so a key can also be lost with its record, wherever its nodes are
 		s.Where = func() kv.Places { return 1 << c.Placed() }
 	}
 	for range r.plan.rounds {
@@ -202,8 +202,8 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 	return errors.Join(s.Err(), r.linger(c, rt), c.Close())
 }
 
-// round does one random operation. If faults or changes of rules are due after this number of
-// operations, it causes them.
+// round does one random operation. If the plan has its first fault or a change of rules at the
+// number of operations that all clients have begun, round causes it.
 func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	if r.ops++; r.ops == r.plan.after && r.plan.what != storeNothing && r.plan.loses == 0 {
 		r.env.rack.At(r.env.rack.Now(), r.inject)
@@ -313,8 +313,8 @@ func (r *storeRun) cause(p *storeFaultAt) {
 	rack.At(rack.Now().Add(p.down), end)
 }
 
-// placeOf returns a memory server as a set of one member, as the history describes where values
-// are.
+// placeOf returns the set that has only the memory server with this name, in the form in which a
+// history records where values are.
 func placeOf(server string) kv.Places { return 1 << (server[len(server)-1] - '0') }
 
 // has reports whether the plan has a fault of the kind what.

@@ -61,9 +61,8 @@ func (r *storeRun) whole() (list []bool) {
 // store's last view, or which keys there were. A memory server that was out of the view has old
 // copies; whether the restarted metadata server can know that they are old depends on what it has
 // reached before (docs/guide/clover.md). What happens after that is not judged: noteTotalLoss ends
-// the history, and the report of the run says so.
-// If a memory server is out although no fault hit it, the metadata server has removed it wrongly,
-// and the history goes on.
+// the history, and the report of the run says so. If a memory server is out of the view although no
+// fault has hit it, the metadata server has removed it wrongly, and the history goes on.
 func (r *storeRun) noteTotalLoss() {
 	if r.plan.replicas < 2 || !r.metaDown || r.server == nil || slices.Contains(r.whole(), true) {
 		return

@@ -19,8 +19,8 @@ type hanging struct {
 	left *int
 }
 
-// loseOne puts a hanging in front of each memory server, if the plan's hang begins with the loss of
-// a request.
+// loseOne puts a node of type hanging in front of each memory server, if the plan's hang begins
+// with the loss of a request.
 func (r *storeRun) loseOne() {
 	if r.plan.loses == 0 || r.plan.what != storeHang {
 		return

@@ -14,8 +14,8 @@ import (
 // maxLinger bounds how long a client that has done its operations waits for the others.
 const maxLinger = time.Minute
 
-// calm reports whether nothing but links fails in the run. Then no client restarts, so no client
-// number from before a crash holds a node.
+// calm reports whether nothing but links fails in the run. In such a run no client crashes, so the
+// metadata server counts no nodes for clients that are dead.
 func (p *storePlan) calm() bool { return p.what == storeNothing && p.rack.Wrap == nil }
 
 // linger keeps a client that has done its operations alive until all clients have done theirs, if
@@ -58,7 +58,8 @@ func (r *storeRun) linger(c *clover.Client, rt verbs.Runtime) error {
 // explain compares the number of nodes that the metadata server counts as held with those that the
 // clients hold. after is the time since all clients have done their operations. The server's number
 // may be too large until the clients' last reports have arrived and the server has taken back the
-// nodes that clients held under earlier numbers. It is an error only after maxSettle.
+// nodes that clients held under earlier numbers. If the number is still too large after maxSettle,
+// explain returns an error.
 func (r *storeRun) explain(after time.Duration) error {
 	have := 0
 	for _, c := range r.living {

@@ -86,7 +86,7 @@ func (p *storePlan) mixKeys(d *draw) {
 
 // mixFormat makes nodes without a checksum or, in the published format, without checksum and key.
 // Such nodes are correct only while no memory copy is torn and every value fills its node, so
-// mixFormat removes these cases from the plan.
+// mixFormat removes torn copies, and all values have the one length that fills a node.
 func (p *storePlan) mixFormat(d *draw) {
 	p.format = one(d, layout.Keyed, layout.Published)
 	p.sizes = []int{p.format.Capacity(layout.Class(one(d, 0, 1)).Size())}
@@ -134,8 +134,8 @@ func (p *storePlan) mixHangs(d *draw) {
 	p.paced(d)
 }
 
-// mixAfter moves each later fault so far that lease and grace are over since the fault before it.
-// If there is no later fault, mixAfter adds one.
+// mixAfter delays each later fault until lease and grace are over since the end of the fault before
+// it. If there is no later fault, mixAfter adds one.
 func (p *storePlan) mixAfter(d *draw) {
 	if !p.faulty(d) {
 		return

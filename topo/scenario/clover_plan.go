@@ -29,8 +29,8 @@ type storePlan struct {
 	servers, replicas int
 	region            int // bytes of memory of each memory server
 	slots             int // the largest number of keys in the store
-	// shares are the parts of the memory that the size classes of nodes have. If all are zero, the
-	// classes share the memory.
+	// shares says in which proportion the size classes of nodes divide the memory. If all are zero,
+	// each class takes memory when it needs some.
 	shares [layout.Classes]int
 	format layout.Format
 	wirePlan
@@ -95,13 +95,13 @@ func (w *storeWork) key(d *draw) uint64 {
 	return w.first + i*w.stride
 }
 
-// storeFaultAt is one fault of a run: its kind, its victim, when it begins, and in down for how
-// long it lasts.
+// storeFaultAt is one fault of a run. It is of the kind what, hits the host victim ("" stands for
+// the switch), and lasts for the time down.
 type storeFaultAt struct {
 	what   storeFault
 	victim string
-	after  int           // of the first fault: number of operations before it
-	later  time.Duration // of a further fault: time since the fault before it
+	after  int           // used for the first fault: number of operations before it begins
+	later  time.Duration // used for a further fault: time from the beginning of the fault before it
 	down   time.Duration
 }
 
@@ -175,7 +175,7 @@ func (p *storePlan) drawFault(d *draw) {
 }
 
 // next draws a further fault. If other is true, its victim is a machine that no other fault hits.
-// It does not let all copies of a key be lost together with the metadata server's state, because a
+// The plan's faults together never destroy all copies of a key and the metadata server's state: a
 // lost key could then not be distinguished from one that never existed. In a store without copies,
 // one memory server may crash as well as the metadata server: the other memory server has mirrors
 // of the lost records.

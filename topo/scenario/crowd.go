@@ -16,9 +16,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// crowd is a run with very many connections and few words. Each place of the switch's rings is used
-// many times, PSNs of the connections wrap around, the server coalesces acknowledgements, and the
-// switch's tables must have room for all connections.
+// crowd is a run with very many connections and few words. Each place of the rings in which the
+// switch keeps operations in flight is used many times, PSNs of the connections wrap around, the
+// server coalesces acknowledgements, and the switch's tables must have room for all connections.
 type crowd struct {
 	*holeRun
 	each  int // connections of each host
@@ -41,7 +41,8 @@ const (
 // by CAS.
 func crowdWord(i int) int { return lockAt + 64*i }
 
-// runCrowd runs 1,000 connections, or a fifth of them with the options Short and Hash of tests.
+// runCrowd runs 1,000 connections, or a fifth of them if a test has set Options.Short or
+// Options.Hash.
 func runCrowd(e *env) error {
 	acks := []int{1, 4, 16}[e.seed%3]
 	c := &crowd{each: crowdConns / holeClients, adds: 12, start: clock.Time(2e9)}

@@ -34,8 +34,8 @@ func newEnds(ctx verbs.Context, n, depth int, access verbs.Access) (*ends, error
 	return newEndsOf(ctx, init, n, 2*depth+3, access)
 }
 
-// newEndsOf is newEnds for any kind of queue pair: init describes it, except for the completion
-// queues.
+// newEndsOf is newEnds for any kind of queue pair. init describes it, except for its completion
+// queue, which has room for the given number of completions.
 func newEndsOf(ctx verbs.Context, init verbs.QPInit, n, completions int, access verbs.Access) (*ends, error) {
 	e := &ends{rt: ctx.Runtime(), buf: make([]byte, n)}
 	var err error

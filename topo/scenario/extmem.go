@@ -83,8 +83,8 @@ func (l *lenders) disturb(f *midFault, over *bool) {
 	})
 }
 
-// build builds the rack of plan p, whose nodes wrap wraps in addition, and starts n memory servers
-// that lend size bytes each.
+// build builds the rack of plan p, and starts n memory servers that lend size bytes each. The
+// function wrap may put a node around each host and the switch, as simrack.Options.Wrap does.
 func (l *lenders) build(p *wirePlan, clients, n, size int, rule string, wrap func(string, sim.Node) sim.Node) error {
 	opt := p.rack
 	opt.Wrap = wrapTwice(opt.Wrap, wrap)

@@ -51,8 +51,8 @@ func faultMixes() []faultMix {
 		})},
 		{name: "duplicate", rules: list(some(fault.Duplicate, 0.5))},
 		// The probability is at most 15 %. A requester must give up after eight RNR NAKs in a row,
-		// each after a sequence NAK of the same packet. With more reordering, a late receiver would
-		// cause as many.
+		// each after a sequence NAK of the same packet. With more reordering, a receiver that posts
+		// late would cause eight in a row.
 		{name: "reorder", rules: list(reorder(0.15))},
 		{name: "jitter", rules: list(jitter)},
 		{name: "corrupt", rules: list(some(fault.Corrupt, 0.1))},

@@ -36,8 +36,8 @@ type tableDeath struct {
 	late  time.Duration
 	// nic: true if the NIC dies with the client; otherwise it may still execute what was posted.
 	nic bool
-	// blow: true if the client dies at a stage of a returning memory server (see tableBlow), and
-	// not at the moment above.
+	// blow: true if the client dies at a stage of a returning memory server (see tableBlow). Then
+	// when, after and late are not used.
 	blow bool
 }
 
@@ -78,8 +78,8 @@ func (p *tablePlan) hostOf(id int) string {
 	return fmt.Sprintf("cn%d", id%computeHosts)
 }
 
-// arm prepares the deaths of clients: it watches all packets for the moments at which clients die
-// as planned.
+// arm makes the run watch all packets, and kill each client of the plan's deaths when the death's
+// moment has come. Deaths by a blow come otherwise (see await).
 func (r *tableRun) arm() {
 	if len(r.plan.deaths) == 0 {
 		return
@@ -102,7 +102,7 @@ func (r *tableRun) arm() {
 	}
 }
 
-// kill ends the client of x.
+// kill makes the client die as the death x says.
 func (r *tableRun) kill(x tableDeath) {
 	if h := r.env.rack.Host(r.plan.hostOf(x.client)); x.nic {
 		h.Crash()

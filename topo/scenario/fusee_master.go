@@ -84,8 +84,8 @@ func (p *tablePlan) drawReign(d *draw) {
 // settle.
 const masterPatience = 20 * time.Second
 
-// reign starts the masters of the plan, and prepares that a master's host which restarts runs a
-// master again (see resume).
+// reign starts the masters of the plan. It also sets revive, so that a host of a master that has
+// restarted runs a master again (see resume).
 func (r *tableRun) reign() {
 	for i := range r.plan.masters {
 		r.rule(i, i > 0 && r.plan.standby)
@@ -116,10 +116,10 @@ func (p *tablePlan) patience() time.Duration {
 const latePatience = 100 * time.Millisecond
 
 // resume is called when the host of master i has restarted, and starts its program again. The
-// program becomes the standby of the master that is in charge. If no master shows that it is alive
-// within patience, no standby has taken charge, because the dead master had none. Then resume
-// starts a master, as an operator would. Each further call waits longer than the one before,
-// because two masters that begin at the same time may end each other.
+// program becomes the standby of the master that is in charge. If no master shows within patience
+// that it is alive, the dead master had no standby that could take charge. Then resume starts a
+// master, as an operator would. Each further call waits longer than the one before, because two
+// masters that begin at the same time may end each other.
 func (r *tableRun) resume(i int) {
 	h := r.env.rack.Host(masterHost(i))
 	h.Go("master", true, func(ctx verbs.Context) {
@@ -199,8 +199,8 @@ func (r *tableRun) calm() error {
 // rests reports whether the members are settled, and all servers that come back are members again.
 func (r *tableRun) rests() bool { return r.steady() && (!r.plan.returns() || r.whole() == nil) }
 
-// steady reports whether the members are settled: all members have the latest view, and it is not
-// in preparation.
+// steady reports whether the members are settled: all members have the latest view, and its state
+// is not layout.Preparing.
 func (r *tableRun) steady() bool {
 	last := r.latest()
 	for i := range r.plan.servers {

@@ -92,7 +92,7 @@ type holeRun struct {
 	err     error
 
 	server *sender // sends packets on the server's link, if the hole's wrap puts it there
-	seen   []int   // for the hole's spy: numbers by client
+	seen   []int   // by client: a number that the hole's spy keeps, such as the last MSN or the count of notifications
 }
 
 // run runs the script under the published and under the hardened rule, and returns an error unless

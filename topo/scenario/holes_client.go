@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// holeClient is a client of the script of a hole, which posts the client's requests one by one.
+// holeClient is a client without a program of its own: the script of a hole posts each of its
+// requests.
 type holeClient struct {
 	run  *holeRun
 	host *simrack.Host

@@ -155,8 +155,8 @@ func holeSameNumber(h *holeRun) {
 	}
 	c.host.Go("client again", true, func(ctx verbs.Context) { c.ctx = ctx })
 	h.rt.Sleep(time.Millisecond)
-	// The first request of the new incarnation has the same identifiers as one of the first
-	// incarnation: the server takes it for a late duplicate.
+	// The first attempt to connect may fail: its connection request has the same identifiers as
+	// that of the first incarnation, so the server takes it for a late duplicate.
 	err := c.connect()
 	if err != nil {
 		err = c.dial()

@@ -34,7 +34,7 @@ type operator struct {
 	changes, programs int
 	published         bool
 	loaded            clock.Time // when the program was last replaced
-	moved, replaced   uint64     // counted by the programs that were replaced
+	moved, replaced   uint64     // requests and atomics that the switch's earlier programs have counted as moved and as replaced
 }
 
 // programRest is the least time for which a program stays. A program that begins drops requests to

@@ -69,7 +69,8 @@ func (r *lockRun) changed(w *lockWord, word, guard uint64) error {
 	return r.log.Changed(w.log, word)
 }
 
-// holder says which client has made a stamp, and for which word.
+// holder says which client has drawn a stamp (the random number that names it inside a lock), and
+// for which word.
 type holder struct {
 	client *lockClient
 	word   *lockWord

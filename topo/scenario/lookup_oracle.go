@@ -29,8 +29,8 @@ type lookupOracle struct {
 
 // lookupFlow is what the oracle knows of one flow.
 type lookupFlow struct {
-	// kinds are the kinds of entry that the flow has had, in the order of changes. The first known
-	// of them are certainly not in force any more.
+	// kinds are the kinds of entry that the flow has had, in the order of changes. known is how
+	// many of them, counted from the first, are certainly not in force any more.
 	kinds []int
 	known int
 	sent  []int            // for each frame, by its number: the value of known when it was sent

@@ -103,8 +103,8 @@ func once(e *env, setup *smallSetup, s schedule, forward bool) (*smallRun, error
 // smallSpec returns the rack of all small setups, which is parsed only once.
 var smallSpec = sync.OnceValues(func() (*spec.Rack, error) { return spec.Parse([]byte(smallRack)) })
 
-// searchPlanned searches all setups, or the setup of p, within the bounds of p; with the options
-// Short and Hash of tests, only a tenth of the schedules runs. The digest of the whole search
+// searchPlanned searches all setups, or the setup of p, within the bounds of p. If a test has set
+// Options.Short or Options.Hash, only a tenth of the schedules runs. The digest of the whole search
 // covers all schedules in the order in which they were planned.
 func searchPlanned(e *env, p Params) error {
 	depth, left := cmp.Or(p.Depth, defaultDepth), cmp.Or(p.Schedules, defaultSchedules)

@@ -15,9 +15,9 @@ type coverage struct {
 	node   sim.Node
 	states map[entry]*visited
 	seen   map[transition]struct{}
-	// order has the users in the order in which the last sample visited them. The next sample
-	// nearly always visits them in the same order, and then needs no lookup. at is its next
-	// position in order.
+	// order has the users of state tables (see entry) in the order in which the last sample visited
+	// them. The next sample nearly always visits them in the same order, and then needs no lookup.
+	// at is its next position in order.
 	order []*visited
 	at    int
 	cause wire.Opcode // opcode of the packet that the switch processes; ticked if there is none
@@ -64,8 +64,8 @@ func (c *coverage) Tick(now clock.Time, out *packetio.Batch) {
 // Deadline returns the switch's deadline.
 func (c *coverage) Deadline() clock.Time { return c.node.Deadline() }
 
-// sample compares the states of all users with those of the last sample and records the
-// transitions.
+// sample compares the states of all users of state tables (see entry) with those of the last sample
+// and records the transitions.
 func (c *coverage) sample(cause wire.Opcode) {
 	if !c.run.adv.on {
 		return

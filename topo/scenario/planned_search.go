@@ -55,7 +55,8 @@ type finding struct {
 // node is a schedule that has run and can be continued by one more act.
 type node struct {
 	schedule schedule
-	// next are the acts that can continue the schedule, the nearest first.
+	// next are the acts that can continue the schedule, those on the packets nearest to its last
+	// act first.
 	next    []act
 	novelty int // number of transitions that no earlier run had shown
 	turn    int // how many turns the node has had
@@ -117,8 +118,8 @@ func (x *searcher) ended() bool {
 	return x.ran >= x.budget || len(x.findings) >= maxFindings || x.env.cancelled()
 }
 
-// turn returns the next continuations of node n, turnLength of them, those with the nearest acts
-// first. If the node's run has shown new transitions, turn returns all continuations.
+// turn returns the next turnLength continuations of node n, in the order of n.next. If the node's
+// run has shown new transitions, turn returns all continuations.
 func (x *searcher) turn(n *node) []schedule {
 	from, to := n.turn*turnLength, (n.turn+1)*turnLength
 	if n.novelty > 0 {
@@ -133,8 +134,8 @@ func (x *searcher) turn(n *node) []schedule {
 	return out
 }
 
-// next lists the acts that can continue schedule s, whose run had outcome o, the nearest first:
-// acts on the packet of the last act and on later packets, as far as the setup allows. A change of
+// next lists the acts that can continue schedule s, whose run had outcome o: acts on the packet of
+// the last act, and then on later packets, in their order, as far as the setup allows. A change of
 // rules happens between two steps of the switch. So of several packets between the same two steps,
 // only the first one gets it.
 func (x *searcher) next(s schedule, o *outcomeOf) []act {

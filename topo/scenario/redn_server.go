@@ -184,8 +184,8 @@ func newChainBuild(s *chainServer, ctx verbs.Context, pd verbs.PD, recvs int, cl
 	}
 }
 
-// queue makes a queue pair whose send ring has the given number of blocks. It connects the queue pair
-// to itself, unless that is to be connected to the client.
+// queue makes a queue pair whose send ring has the given number of blocks. The queue pair called
+// answers will be connected to the client; queue connects every other one to itself.
 func (b *chainBuild) queue(name string, blocks int, init verbs.RingInit) (*redn.Queue, error) {
 	init.Blocks = blocks
 	q, err := b.Queue(name, init)

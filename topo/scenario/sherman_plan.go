@@ -160,8 +160,9 @@ func (p *treePlan) publishedCalm(d *draw) {
 	p.lease = treePatience
 }
 
-// drawFaults draws up to three faults. A later fault comes soon after the end of the one before, or
-// after lease and fence, or overlaps the one before.
+// drawFaults draws up to three faults. A later fault begins soon after the end of the one before
+// it, or when the lease of a client that died is over and the client is fenced, or it overlaps the
+// one before it.
 func (p *treePlan) drawFaults(d *draw) {
 	for range one(d, 0, 1, 1, 1, 2, 2, 3) {
 		s := p.drawFaultAt(d)

@@ -7,9 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// watched stands around a server's NIC and shows each frame for the NIC to see, in order. These
-// frames and the messages that clients have sent determine which messages a NIC must deliver by an
-// unreliable service, so that a scenario can predict them without counters.
+// watched stands around a server's NIC and calls the function see with each frame that is for the
+// NIC, in order. These frames and the messages that clients have sent determine which messages a
+// NIC must deliver by an unreliable service, so that a scenario can predict them without counters.
 type watched struct {
 	sim.Node
 	env   *env
@@ -39,8 +39,8 @@ func (e *env) watching(see func(f *wire.Frame)) func(string, sim.Node) sim.Node 
 // stock predicts how many receives of a queue are posted and not taken by a message.
 type stock struct{ free int }
 
-// grip says in held whether a queue pair has taken a receive from its stock for the message that is
-// arriving.
+// grip is a queue pair's hold on the receives in its stock. held: true if the queue pair has taken
+// a receive for the message that is arriving.
 type grip struct {
 	from *stock
 	held bool
@@ -56,5 +56,6 @@ func (g *grip) take() bool {
 	return g.held
 }
 
-// use is called when a message is complete. It has used up its receive.
+// use is called when a message is complete: the message has used up the receive that the queue pair
+// had taken.
 func (g *grip) use() { g.held = false }

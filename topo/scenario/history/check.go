@@ -112,8 +112,9 @@ func decide(m porcupine.Model, ops []porcupine.Operation, most int) (explained, 
 	return explained, explained || steps <= most
 }
 
-// answer is what a client knows of an operation's outcome. known: the value before the operation is
-// known, and is before. never: the operation has no answer, and may take place at any time.
+// answer is what a client knows of an operation's outcome. If known is true, before is the value of
+// the word before the operation. If never is true, the operation has no answer, and may take place
+// at any time.
 type answer struct {
 	known, never bool
 	before       uint64

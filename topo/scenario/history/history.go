@@ -88,8 +88,9 @@ type event struct {
 	call, ret int64
 	answer    uint64 // of a Read, CmpSwap or FetchAdd: the value of the word before the operation
 	answered  bool
-	// If the memory is watched: seen is the time at which this operation is known to have changed
-	// the word, 0 if none is. maybe is true if the operation may have made a change.
+	// If the memory is watched (Log.Watch), seen is the time at which this operation is known to
+	// have changed the word; 0 means that no such time is known. maybe is true if the operation may
+	// have made a change.
 	seen  int64
 	maybe bool
 }
@@ -112,7 +113,8 @@ type word struct {
 	events  []event
 	open    []int // indices of events without an answer
 	watched bool
-	// value is the word's present value, and changes are its changes, if the memory is watched.
+	// If the memory is watched (Log.Watch), value is the word's present value, and changes has the
+	// changes that were reported.
 	value   uint64
 	changes []change
 }
