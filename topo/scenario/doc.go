@@ -41,7 +41,7 @@
 // The files, by prefix:
 //
 //	scenario, variants, sweep        Scenario, All, Find, one run; its flags; many seeds
-//	draw, faults                     random choices from the seed; random faults of links
+//	faults                           random choices from the seed; random faults of links
 //	endpoint, outbox, record, watch  what several scenarios use: ends of connections, captures
 //	transport, mix, fixed, contend   transport; its operations; soak, crash, partition; counting
 //	uc, ud, srq, rnr                 the scenarios of these names
@@ -55,8 +55,8 @@
 //	                                 clients that know every answer, _locks redn-locks
 //	buffer, lookup, statestore       the switch keeps data in servers' memory (extmem has what
 //	                                 these three share)
-//	kvcs, bytekeys                   the scenarios of these names
-//	trial, stores                    stores that define their own scenarios (store.Trial)
+//	kvcs                             the scenario of this name
+//	trial, stores                    stores that define their own scenarios (store.Trial); bytekeys
 //	histories, mixes                 what runs with histories share; variations of a plan (--mix)
 //	check, promise                   counters of NICs against links; whether a queue pair gave up rightly
 //
