@@ -49,28 +49,20 @@ func (o *bufferOracle) build(sender int, n uint32, size int) []byte {
 	return b
 }
 
-// wrap puts a bufferPoint in front of the host behind the slow port.
+// wrap puts a tap in front of the host behind the slow port, which gives the senders' frames to the
+// oracle, and all other frames to the host.
 func (o *bufferOracle) wrap(name string, n sim.Node) sim.Node {
-	if name == bufferTo {
-		return &bufferPoint{Node: n, oracle: o}
+	if name != bufferTo {
+		return n
 	}
-	return n
-}
-
-// bufferPoint stands in front of a host. It gives the senders' frames to the oracle, and all other
-// frames to the host.
-type bufferPoint struct {
-	sim.Node
-	oracle *bufferOracle
-}
-
-func (p *bufferPoint) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
-	if len(f.Data) >= 14 && binary.BigEndian.Uint16(f.Data[12:]) == bufferType {
-		p.oracle.last = now
-		p.oracle.see(f.Data)
-		return
-	}
-	p.Node.Frame(now, port, f, out)
+	return &tap{n, func(now clock.Time, _ int, f *packetio.Frame) bool {
+		if len(f.Data) < 14 || binary.BigEndian.Uint16(f.Data[12:]) != bufferType {
+			return true
+		}
+		o.last = now
+		o.see(f.Data)
+		return false
+	}}
 }
 
 // see checks a frame of a sender that has arrived: its bytes must be those that were sent, and no

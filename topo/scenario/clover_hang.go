@@ -12,45 +12,30 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// hanging stands in front of a memory server. It drops one request of the planned victim, and
-// injects the planned hang of this host at the same time. When the host is resumed, its NIC sends
-// the request again.
-type hanging struct {
-	sim.Node
-	run  *storeRun
-	left *int
-}
-
-// loseOne puts a node of type hanging in front of each memory server, if the plan's hang begins
-// with the loss of a request.
+// loseOne puts a tap in front of each memory server, if the plan's hang begins with the loss of a
+// request. The taps drop one request of the planned victim, and inject the planned hang of this host
+// at the same time. When the host is resumed, its NIC sends the request again.
 func (r *storeRun) loseOne() {
 	if r.plan.loses == 0 || r.plan.what != storeHang {
 		return
 	}
 	left := r.plan.loses
-	wrap := r.plan.rack.Wrap
-	r.plan.rack.Wrap = func(name string, n sim.Node) sim.Node {
-		if wrap != nil {
-			n = wrap(name, n)
+	lose := func(now clock.Time, _ int, in *packetio.Frame) bool {
+		var g wire.Frame
+		if left > 0 && wire.ParseFrame(in.Data, &g) == nil && changes(&g) && sentBy(r.env.rack.Host(r.plan.victim), &g) {
+			if left--; left == 0 {
+				r.env.rack.At(now, r.inject)
+				return false
+			}
 		}
+		return true
+	}
+	r.plan.rack.Wrap = wrapTwice(r.plan.rack.Wrap, func(name string, n sim.Node) sim.Node {
 		if strings.HasPrefix(name, "ms") {
-			n = &hanging{n, r, &left}
+			n = &tap{n, lose}
 		}
 		return n
-	}
-}
-
-// Frame passes frames on to the server. It drops the request that the plan chooses, and injects the
-// hang of the victim.
-func (f *hanging) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
-	var g wire.Frame
-	if *f.left > 0 && wire.ParseFrame(in.Data, &g) == nil && changes(&g) && sentBy(f.run.env.rack.Host(f.run.plan.victim), &g) {
-		if *f.left--; *f.left == 0 {
-			f.run.env.rack.At(now, f.run.inject)
-			return
-		}
-	}
-	f.Node.Frame(now, port, in, out)
+	})
 }
 
 // changes reports whether a request changes the store: a WRITE of at least 128 bytes writes a node,

@@ -102,32 +102,25 @@ func holeDecidedOnce(h *holeRun) {
 	h.want(lockAt, 5, "5→6, and then 6→5")
 }
 
-// roaming stands in front of the switch. It gives each packet of client 1 after the first
-// settledPackets another UDP source port, as a NIC may do in the middle of a connection.
-type roaming struct {
-	sim.Node
-	seen uint16
-}
-
 // settledPackets is how many packets of client 1 keep their source port.
 const settledPackets = 5
 
-// Frame changes the source port of client 1's packets, and passes all packets on to the switch.
-func (r *roaming) Frame(now clock.Time, port int, p packetio.Frame, out *packetio.Batch) {
-	var f wire.Frame
-	if port == 1 && wire.ParseFrame(p.Data, &f) == nil && f.BTH.Opcode.Service() == wire.ServiceRC {
-		if r.seen++; r.seen > settledPackets {
-			p.Data = change(p.Data, func(f *wire.Frame) { f.UDP.SrcPort = 0xc000 | r.seen&0xfff })
-		}
-	}
-	r.Node.Frame(now, port, p, out)
-}
-
+// wrapRoaming puts a tap in front of the switch. It gives each packet of client 1 after the first
+// settledPackets another UDP source port, as a NIC may do in the middle of a connection.
 func wrapRoaming(_ *holeRun, name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName {
 		return n
 	}
-	return &roaming{Node: n}
+	seen := uint16(0)
+	return &tap{n, func(_ clock.Time, port int, p *packetio.Frame) bool {
+		var f wire.Frame
+		if port == 1 && wire.ParseFrame(p.Data, &f) == nil && f.BTH.Opcode.Service() == wire.ServiceRC {
+			if seen++; seen > settledPackets {
+				p.Data = change(p.Data, func(f *wire.Frame) { f.UDP.SrcPort = 0xc000 | seen&0xfff })
+			}
+		}
+		return true
+	}}
 }
 
 // holeSourcePort: after its first packets, client 1's NIC changes its UDP source port with every

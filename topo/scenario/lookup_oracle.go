@@ -273,33 +273,23 @@ func foldSum(s uint32) uint16 {
 	return uint16(s)
 }
 
-// wrap puts the oracle in front of each host.
+// wrap puts a tap in front of each host, which gives the frames of flows to the oracle, and all other
+// frames to the host.
 func (o *lookupOracle) wrap(name string, n sim.Node) sim.Node {
 	if name == spec.SwitchName {
 		return n
 	}
-	return &lookupPoint{Node: n, name: name, oracle: o}
-}
-
-// lookupPoint stands in front of a host and shows the oracle the frames of flows that arrive there.
-// It passes on all other frames.
-type lookupPoint struct {
-	sim.Node
-	name   string
-	oracle *lookupOracle
-}
-
-func (p *lookupPoint) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
-	b := f.Data
-	head := 14 + 20 + 8
-	if len(b) > 14 && b[14]>>4 == 6 {
-		head += 20
-	}
-	if len(b) >= head+lookupHead && binary.BigEndian.Uint32(b[head:]) == lookupMagic {
-		p.oracle.see(p.name, b, b[head:])
-		return
-	}
-	p.Node.Frame(now, port, f, out)
+	return &tap{n, func(_ clock.Time, _ int, f *packetio.Frame) bool {
+		b, head := f.Data, 14+20+8
+		if len(b) > 14 && b[14]>>4 == 6 {
+			head += 20
+		}
+		if len(b) < head+lookupHead || binary.BigEndian.Uint32(b[head:]) != lookupMagic {
+			return true
+		}
+		o.see(name, b, b[head:])
+		return false
+	}}
 }
 
 // see checks a frame b that has arrived at a host: that an entry has sent it there, that its

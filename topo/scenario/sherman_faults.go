@@ -38,34 +38,25 @@ func (t *treeTrigger) see(ev *sim.Event) {
 	}
 }
 
-// treeLoss stands in front of a memory server. It drops one request of the trigger's host, and
-// injects the first fault at that moment.
-type treeLoss struct {
-	sim.Node
-	run *treeRun
-}
-
-// loseOne puts a treeLoss, which drops one request, in front of every memory server.
+// loseOne puts a tap in front of every memory server. The taps drop the request for which the trigger
+// waits, and inject the first fault at that moment.
 func (r *treeRun) loseOne() {
+	lose := func(now clock.Time, _ int, in *packetio.Frame) bool {
+		t := r.trigger
+		if t.left > 0 && r.ready && wire.ParseFrame(in.Data, &t.frame) == nil && sentBy(r.env.rack.Host(t.host), &t.frame) && t.matches(t.frame.BTH.Opcode) {
+			if t.left--; t.left == 0 {
+				r.env.rack.At(now, func() { r.inject(0) })
+				return false
+			}
+		}
+		return true
+	}
 	r.plan.rack.Wrap = func(name string, n sim.Node) sim.Node {
 		if name[0] == 'm' {
-			n = &treeLoss{n, r}
+			n = &tap{n, lose}
 		}
 		return n
 	}
-}
-
-// Frame passes frames on to the server. It drops the frame for which the trigger waits, and injects
-// the first fault.
-func (f *treeLoss) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
-	t := f.run.trigger
-	if t.left > 0 && f.run.ready && wire.ParseFrame(in.Data, &t.frame) == nil && sentBy(f.run.env.rack.Host(t.host), &t.frame) && t.matches(t.frame.BTH.Opcode) {
-		if t.left--; t.left == 0 {
-			f.run.env.rack.At(now, func() { f.run.inject(0) })
-			return
-		}
-	}
-	f.Node.Frame(now, port, in, out)
 }
 
 // matches reports whether requests with opcode op count for the trigger's moment when.

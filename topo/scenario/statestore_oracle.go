@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/statestore"
@@ -41,25 +39,11 @@ func newStateOracle(r *stateRun) *stateOracle {
 func (o *stateOracle) wrap(name string, n sim.Node) sim.Node {
 	switch name {
 	case spec.SwitchName:
-		return &statePoint{Node: n, see: o.request}
+		return shown(n, o.request)
 	case "ms1", "ms2":
-		return &statePoint{Node: n, see: o.add}
+		return shown(n, o.add)
 	}
 	return n
-}
-
-// statePoint stands in front of a node and shows the oracle the intact packets that arrive there.
-type statePoint struct {
-	sim.Node
-	see   func(f *wire.Frame)
-	frame wire.Frame
-}
-
-func (p *statePoint) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
-	if wire.ParseFrame(f.Data, &p.frame) == nil && wire.CheckICRC(f.Data) {
-		p.see(&p.frame)
-	}
-	p.Node.Frame(now, port, f, out)
 }
 
 func keyOf(f *wire.Frame) stateKey {

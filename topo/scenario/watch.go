@@ -7,32 +7,44 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// watched stands around a server's NIC and calls the function see with each frame that is for the
-// NIC, in order. These frames and the messages that clients have sent determine which messages a
-// NIC must deliver by an unreliable service, so that a scenario can predict them without counters.
-type watched struct {
+// tap stands in front of a node and passes on the frames for which pass returns true. pass may also
+// change the frame.
+type tap struct {
 	sim.Node
-	env   *env
-	see   func(f *wire.Frame)
-	frame wire.Frame
+	pass func(now clock.Time, port int, f *packetio.Frame) bool
 }
 
-// Frame calls see with the frame unless it is damaged or for another host, and then passes the
-// frame to the NIC.
-func (w *watched) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
-	if wire.ParseFrame(f.Data, &w.frame) == nil && wire.CheckICRC(f.Data) && w.frame.Eth.Dst == w.env.rack.Host(server).Spec.MAC {
-		w.see(&w.frame)
+// Frame calls pass, and gives the frame to the node if pass allows it.
+func (t *tap) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	if t.pass(now, port, &f) {
+		t.Node.Frame(now, port, f, out)
 	}
-	w.Node.Frame(now, port, f, out)
 }
 
-// watching returns a simrack.Options.Wrap that calls see with the frames for the server's NIC.
+// shown returns a tap in front of n that calls see with each intact packet, and then passes it on.
+func shown(n sim.Node, see func(f *wire.Frame)) sim.Node {
+	var frame wire.Frame
+	return &tap{n, func(_ clock.Time, _ int, f *packetio.Frame) bool {
+		if wire.ParseFrame(f.Data, &frame) == nil && wire.CheckICRC(f.Data) {
+			see(&frame)
+		}
+		return true
+	}}
+}
+
+// watching returns a simrack.Options.Wrap that calls see with the intact packets for the server's
+// NIC, in order. These packets and the messages that clients have sent determine which messages the
+// NIC must deliver by an unreliable service, so that a scenario can predict them without counters.
 func (e *env) watching(see func(f *wire.Frame)) func(string, sim.Node) sim.Node {
 	return func(name string, n sim.Node) sim.Node {
 		if name != server {
 			return n
 		}
-		return &watched{Node: n, env: e, see: see}
+		return shown(n, func(f *wire.Frame) {
+			if f.Eth.Dst == e.rack.Host(server).Spec.MAC {
+				see(f)
+			}
+		})
 	}
 }
 
