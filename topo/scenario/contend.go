@@ -34,12 +34,11 @@ const (
 // serve registers the words, and accepts the connections of all clients with the words' address in
 // the answer.
 func (c *contention) serve(ctx verbs.Context, l rdmacm.Listener) error {
-	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 	pd, err := ctx.AllocPD()
 	if err != nil {
 		return err
 	}
-	if c.mr, err = pd.RegMR(nil, contendBytes, all); err != nil {
+	if c.mr, err = pd.RegMR(nil, contendBytes, wordAccess); err != nil {
 		return err
 	}
 	return acceptAll(ctx, l, c.clients, pd, c.params, c.mr)

@@ -16,6 +16,9 @@ import (
 // dialPatience bounds the time in which a connection is made, in virtual time.
 const dialPatience = time.Minute
 
+// wordAccess are the rights of a region whose bytes and words peers use by all operations.
+const wordAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+
 // ends has the verbs objects of one end of a connection: a queue pair, its completion queue, and a
 // memory region.
 type ends struct {

@@ -85,7 +85,6 @@ type holeRun struct {
 	rack    *simrack.Rack
 	clients [holeClients]*holeClient
 	memory  []byte
-	mr      verbs.MR
 	rt      verbs.Runtime
 	begin   func() // called when the rack is built and before it runs; may be nil
 	damage  []string
@@ -146,7 +145,7 @@ func (h *holeRun) play() error {
 	}
 	h.rack = e.rack
 	h.memory = make([]byte, holeBytes)
-	h.serve()
+	e.serveWords(h.memory, holeService, h.params, func(verbs.MR) {})
 	for i := range h.clients {
 		c := &holeClient{run: h, host: h.rack.Host(fmt.Sprintf("cn%d", i)), got: make(map[uint64]*answer)}
 		h.clients[i] = c
@@ -170,33 +169,6 @@ func (h *holeRun) play() error {
 		h.script(h)
 	})
 	return errors.Join(h.rack.Run(), h.err)
-}
-
-// serve starts the memory server's application, at the beginning or after a crash. Clients and the
-// switch connect to its two services.
-func (h *holeRun) serve() {
-	host := h.rack.Host("ms0")
-	s := &lockServer{run: &lockRun{env: h.env, plan: &lockPlan{params: h.params}}}
-	host.Go("server", true, func(ctx verbs.Context) {
-		pd, err := ctx.AllocPD()
-		if err == nil {
-			const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
-			h.mr, err = pd.RegMR(h.memory, len(h.memory), all)
-		}
-		for _, service := range []string{switchService, holeService} {
-			if err != nil {
-				break
-			}
-			var l rdmacm.Listener
-			if l, err = host.ConnManager(ctx).Listen(service); err == nil {
-				private := remoteOf(h.mr).appendTo(nil)
-				ctx.Runtime().Go(service, func() { _ = s.take(ctx, pd, l, private) }) // the goroutine ends with the host
-			}
-		}
-		if err != nil {
-			h.env.fail("server: %w", err)
-		}
-	})
 }
 
 // harm records a damage that the script has found.

@@ -163,7 +163,7 @@ func holeServerRestart(h *holeRun) {
 	clear(h.memory)
 	h.rt.Sleep(100 * time.Microsecond)
 	ms.Restart()
-	h.serve()
+	h.env.serveWords(h.memory, holeService, h.params, func(verbs.MR) {})
 	for i := 1; i < 4; i++ {
 		a := h.clients[i].insist(lockAt, uint64(i-1), uint64(i))
 		if a == nil {

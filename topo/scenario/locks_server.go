@@ -100,7 +100,6 @@ func (s *lockServer) boot() {
 // register registers the memory of the server's words: one region for all words in host memory, and
 // one for each word in device memory.
 func (s *lockServer) register(ctx verbs.Context, pd verbs.PD) error {
-	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 	var inHost []*lockWord
 	for _, w := range s.words {
 		if !w.device {
@@ -111,13 +110,13 @@ func (s *lockServer) register(ctx verbs.Context, pd verbs.PD) error {
 		if err != nil {
 			return err
 		}
-		if w.mr, err = pd.RegDM(dm, 0, areaBytes, all); err != nil {
+		if w.mr, err = pd.RegDM(dm, 0, areaBytes, wordAccess); err != nil {
 			return err
 		}
 	}
 	if len(inHost) > 0 {
 		memory := s.run.memory[s.index][:len(inHost)*areaBytes]
-		mr, err := pd.RegMR(memory, len(memory), all)
+		mr, err := pd.RegMR(memory, len(memory), wordAccess)
 		if err != nil {
 			return err
 		}
@@ -152,14 +151,14 @@ func (s *lockServer) serve(ctx verbs.Context) error {
 		if err != nil {
 			return err
 		}
-		ctx.Runtime().Go("switch", func() { _ = s.take(ctx, pd, forSwitch, nil) }) // the goroutine ends with the host
+		ctx.Runtime().Go("switch", func() { _ = acceptEach(ctx, pd, forSwitch, s.run.plan.params, nil) }) // the goroutine ends with the host
 	}
-	return s.take(ctx, pd, l, private)
+	return acceptEach(ctx, pd, l, s.run.plan.params, private)
 }
 
-// take accepts connections until Accept returns an error. private is the private data of the
-// answers.
-func (s *lockServer) take(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte) error {
+// acceptEach accepts connections with parameters p until Accept returns an error. private is the
+// private data of the answers.
+func acceptEach(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, p rdmacm.Params, private []byte) error {
 	for n := 0; ; n++ {
 		req, err := l.Accept(clock.Never)
 		if err != nil {
@@ -167,18 +166,45 @@ func (s *lockServer) take(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, pri
 		}
 		// Each connection is accepted in a thread of its own: a dialer may be dead or behind a link
 		// that is cut, and others must not wait for it.
-		ctx.Runtime().Go(fmt.Sprintf("accept-%d", n), func() { s.accept(ctx, pd, req, private) })
+		ctx.Runtime().Go(fmt.Sprintf("accept-%d", n), func() {
+			cq, err := ctx.CreateCQ(1)
+			if err != nil {
+				return // the NIC has crashed
+			}
+			qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1})
+			if err != nil {
+				return
+			}
+			_ = req.Accept(qp, p, private, ctx.Runtime().Now().Add(dialPatience)) // the client connects again
+		})
 	}
 }
 
-func (s *lockServer) accept(ctx verbs.Context, pd verbs.PD, req rdmacm.Request, private []byte) {
-	cq, err := ctx.CreateCQ(1)
-	if err != nil {
-		return // the NIC has crashed
-	}
-	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1})
-	if err != nil {
-		return
-	}
-	_ = req.Accept(qp, s.run.plan.params, private, ctx.Runtime().Now().Add(dialPatience)) // the client connects again
+// serveWords starts the application of the memory server ms0, at the beginning or after a crash. It
+// registers memory, calls placed with the region, and accepts connections to the switch's service
+// and to that of the clients. It does nothing else.
+func (e *env) serveWords(memory []byte, service string, p rdmacm.Params, placed func(mr verbs.MR)) {
+	host := e.rack.Host("ms0")
+	host.Go("server", true, func(ctx verbs.Context) {
+		pd, err := ctx.AllocPD()
+		var mr verbs.MR
+		if err == nil {
+			mr, err = pd.RegMR(memory, len(memory), wordAccess)
+		}
+		if err == nil {
+			placed(mr)
+		}
+		for _, service := range []string{switchService, service} {
+			var l rdmacm.Listener
+			if err == nil {
+				l, err = host.ConnManager(ctx).Listen(service)
+			}
+			if err != nil {
+				e.fail("server: %w", err)
+				return
+			}
+			private := remoteOf(mr).appendTo(nil)
+			ctx.Runtime().Go(service, func() { _ = acceptEach(ctx, pd, l, p, private) }) // the goroutine ends with the host
+		}
+	})
 }

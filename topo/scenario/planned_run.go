@@ -80,7 +80,7 @@ func (r *smallRun) play(s *spec.Rack) error {
 	if !r.forward {
 		r.setRules(0)
 	}
-	r.serve()
+	e.serveWords(r.memory, smallService, smallParams, func(mr verbs.MR) { r.placeWords(mr.Addr()) })
 	for i := range r.clients {
 		c := &smallClient{run: r, id: i, host: e.rack.Hosts()[i]}
 		r.clients[i] = c
@@ -145,36 +145,6 @@ func (r *smallRun) setRules(n int) {
 	if err != nil {
 		r.env.fail("rules: %w", err)
 	}
-}
-
-// serve starts the memory server. It registers the memory, accepts connections, and does nothing
-// else.
-func (r *smallRun) serve() {
-	host := r.env.rack.Host("ms0")
-	s := &lockServer{run: &lockRun{env: r.env, plan: &lockPlan{params: smallParams}}}
-	host.Go("server", true, func(ctx verbs.Context) {
-		pd, err := ctx.AllocPD()
-		var mr verbs.MR
-		if err == nil {
-			const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
-			mr, err = pd.RegMR(r.memory, len(r.memory), all)
-		}
-		if err == nil {
-			r.placeWords(mr.Addr())
-		}
-		for _, service := range []string{switchService, smallService} {
-			var l rdmacm.Listener
-			if err == nil {
-				l, err = host.ConnManager(ctx).Listen(service)
-			}
-			if err != nil {
-				r.env.fail("server: %w", err)
-				return
-			}
-			private := remoteOf(mr).appendTo(nil)
-			ctx.Runtime().Go(service, func() { _ = s.take(ctx, pd, l, private) }) // the goroutine ends with the host
-		}
-	})
 }
 
 // placeWords chooses the place of word x and of word y, which follows x, such that requests for x

@@ -156,7 +156,7 @@ func (r *turnsRun) serve(h *simrack.Host, ctx verbs.Context) error {
 // makeLocks makes the memory and the queues of the locks, by which the NIC hands them out, and
 // returns the memory.
 func (r *turnsRun) makeLocks(h *simrack.Host, ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
-	mr, err := pd.RegMR(nil, r.plan.locks*redn.LockLen, verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite|verbs.RemoteAtomic)
+	mr, err := pd.RegMR(nil, r.plan.locks*redn.LockLen, wordAccess)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (r *turnsRun) makeLocks(h *simrack.Host, ctx verbs.Context, pd verbs.PD) (v
 
 // lockProgram builds and starts the program that answers the requests of one client.
 func (b *chainBuild) lockProgram(locks redn.Mem) (err error) {
-	if b.MR, err = b.PD.RegMR(nil, 4*chainPool, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
+	if b.MR, err = b.PD.RegMR(nil, 4*chainPool, wordAccess); err != nil {
 		return err
 	}
 	if err := b.begin(); err != nil {

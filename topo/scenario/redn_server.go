@@ -214,7 +214,7 @@ func ringFor(blocks int) int { return 1 << bits.Len(uint(blocks-1)) }
 func (b *chainBuild) build(program string) error {
 	buf := make([]byte, chainMemory)
 	var err error
-	if b.MR, err = b.PD.RegMR(buf, len(buf), verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
+	if b.MR, err = b.PD.RegMR(buf, len(buf), wordAccess); err != nil {
 		return err
 	}
 	if err := b.begin(); err != nil {
