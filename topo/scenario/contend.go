@@ -107,14 +107,10 @@ func (c *contention) swap(end *ends, mem remote) error {
 			return fmt.Errorf("CAS loop: %d of %d after %d tries", done, c.rounds, tries)
 		}
 		c.atomics++
-		err := end.qp.PostSend(verbs.SendWR{
-			ID: uint64(tries), Op: verbs.OpCmpSwap, Flags: verbs.Signalled, CompareAdd: guess, Swap: guess + 1,
+		wc, err := end.do(verbs.SendWR{
+			ID: uint64(tries), Op: verbs.OpCmpSwap, CompareAdd: guess, Swap: guess + 1,
 			SGL: []verbs.SGE{end.mr.SGE(0, 8)}, RemoteAddr: mem.addr + swapWord, RKey: mem.rkey,
 		})
-		if err != nil {
-			return err
-		}
-		wc, err := end.one()
 		if err != nil {
 			return err
 		}

@@ -101,12 +101,9 @@ func (c *crowd) client(h *simrack.Host, ctx verbs.Context) error {
 		if n%4 == 3 {
 			wr.Op, wr.CompareAdd, wr.Swap, wr.RemoteAddr = verbs.OpCmpSwap, seen[w], seen[w]+1, wr.RemoteAddr+8
 		}
-		wr.RKey, wr.Flags, wr.SGL = mem.rkey, verbs.Signalled, []verbs.SGE{end.mr.SGE(0, 8)}
+		wr.RKey, wr.SGL = mem.rkey, []verbs.SGE{end.mr.SGE(0, 8)}
 		rt.Sleep(d.span(0, crowdPause))
-		if err := end.qp.PostSend(wr); err != nil {
-			return err
-		}
-		wc, err := end.one()
+		wc, err := end.do(wr)
 		if err != nil {
 			return err
 		}

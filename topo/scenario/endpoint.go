@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"time"
 
@@ -80,6 +81,38 @@ func (e *ends) one() (verbs.WC, error) {
 	var wc [1]verbs.WC
 	_, err := e.await(wc[:], mixPatience)
 	return wc[0], err
+}
+
+// do posts one work request, which requests a completion, and returns the completion.
+func (e *ends) do(wr verbs.SendWR) (verbs.WC, error) {
+	wr.Flags |= verbs.Signalled
+	if err := e.qp.PostSend(wr); err != nil {
+		return verbs.WC{}, err
+	}
+	return e.one()
+}
+
+// received yields the completions of cq one after the other, and waits for further ones. If the
+// completion queue fails, it yields the error and ends.
+func received(cq verbs.CQ) iter.Seq2[*verbs.WC, error] {
+	return func(yield func(*verbs.WC, error) bool) {
+		var wcs [4]verbs.WC
+		for {
+			n, err := cq.Poll(wcs[:])
+			if err == nil && n == 0 {
+				err = cq.Wait(clock.Never)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range wcs[:n] {
+				if !yield(&wcs[i], nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // remote describes a memory region of the peer: address, R_Key and length.

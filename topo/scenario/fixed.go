@@ -145,14 +145,9 @@ const writeGap = 100 * time.Microsecond
 func (w *writer) run(ends *ends, mem remote, end clock.Time) error {
 	for ends.rt.Now() < end {
 		w.posted = ends.rt.Now()
-		err := ends.qp.PostSend(verbs.SendWR{
-			ID: uint64(w.writes), Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{ends.mr.SGE(0, writerBytes)},
-			RemoteAddr: mem.addr, RKey: mem.rkey,
+		wc, err := ends.do(verbs.SendWR{
+			ID: uint64(w.writes), Op: verbs.OpWrite, SGL: []verbs.SGE{ends.mr.SGE(0, writerBytes)}, RemoteAddr: mem.addr, RKey: mem.rkey,
 		})
-		if err != nil {
-			return err
-		}
-		wc, err := ends.one()
 		if err != nil {
 			return err
 		}

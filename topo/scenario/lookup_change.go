@@ -108,13 +108,10 @@ func (r *lookupRun) rewrite(d *draw, end *ends, mem memservice.Region) (bool, er
 	f := &r.oracle.flows[flow]
 	f.change(kind)
 	r.changed++
-	if err := end.qp.PostSend(verbs.SendWR{
-		Op: verbs.OpWrite, RKey: mem.RKey, RemoteAddr: mem.Addr + uint64(s.offset), Flags: verbs.Signalled, SGL: []verbs.SGE{end.mr.SGE(0, len(b))},
-	}); err != nil {
-		return false, err
-	}
-	var wc [1]verbs.WC
-	if _, err := end.await(wc[:], mixPatience); err != nil || wc[0].Status != verbs.Success {
+	wc, err := end.do(verbs.SendWR{
+		Op: verbs.OpWrite, RKey: mem.RKey, RemoteAddr: mem.Addr + uint64(s.offset), SGL: []verbs.SGE{end.mr.SGE(0, len(b))},
+	})
+	if err != nil || wc.Status != verbs.Success {
 		return false, err
 	}
 	f.known = len(f.kinds) - 1

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -41,34 +40,25 @@ func (m *mix) serve(ctx verbs.Context, l rdmacm.Listener) error {
 			return err
 		}
 	}
-	var wcs [4]verbs.WC
-	for {
-		got, err := end.cq.Poll(wcs[:])
+	for wc, err := range received(end.cq) {
 		if err != nil {
 			return err
 		}
-		if got == 0 {
-			if err := end.cq.Wait(clock.Never); err != nil {
-				return err
-			}
-			continue
+		if wc.Status != verbs.Success {
+			break // the server has refused a request, as it must (see mix.refused), so its queue pair has failed
 		}
-		for _, wc := range wcs[:got] {
-			if wc.Status != verbs.Success {
-				return nil // the server has refused a request, as it must (see mix.refused), so its queue pair has failed
-			}
-			i := int(wc.ID)
-			if err := m.take(&wc, end.buf[i*n:(i+1)*n], extra); err != nil {
-				return err
-			}
-			if m.late {
-				end.rt.Sleep(m.draw.span(0, 300*time.Microsecond))
-			}
-			if err := recv(i); err != nil {
-				return err
-			}
+		i := int(wc.ID)
+		if err := m.take(wc, end.buf[i*n:(i+1)*n], extra); err != nil {
+			return err
+		}
+		if m.late {
+			end.rt.Sleep(m.draw.span(0, 300*time.Microsecond))
+		}
+		if err := recv(i); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // take compares a received message with the message that has its number by the plan, or checks a

@@ -182,10 +182,7 @@ func (c *chainClient) silent(err error) (bool, error) {
 	if !c.run.crashed() && !lossy(c.run.plan.rules) {
 		return false, err
 	}
-	if err := c.end.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{c.end.mr.SGE(0, 1)}}); err != nil {
-		return false, err
-	}
-	wc, err := c.end.one()
+	wc, err := c.end.do(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{c.end.mr.SGE(0, 1)}})
 	if err == nil && !c.run.mayBreak(wc.Status) {
 		err = fmt.Errorf("a request has no answer, and the server is there: %v", wc.Status)
 	}

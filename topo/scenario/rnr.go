@@ -90,11 +90,7 @@ func (s *sleepy) send(e *env, from string, ctx verbs.Context) error {
 		return err
 	}
 	start := end.rt.Now()
-	wr := verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{end.mr.SGE(0, 64)}}
-	if err := end.qp.PostSend(wr); err != nil {
-		return err
-	}
-	wc, err := end.one()
+	wc, err := end.do(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{end.mr.SGE(0, 64)}})
 	if err != nil {
 		return err
 	}

@@ -171,33 +171,25 @@ func (s *ucServer) post(i, slot int) error {
 
 // receive handles the completions of received messages until the run ends.
 func (s *ucServer) receive() error {
-	var wcs [4]verbs.WC
-	for {
-		n, err := s.cq.Poll(wcs[:])
+	for wc, err := range received(s.cq) {
 		if err != nil {
 			return err
 		}
-		if n == 0 {
-			if err := s.cq.Wait(clock.Never); err != nil {
-				return err
-			}
+		p := s.byQPN[wc.QPN]
+		if p == nil {
+			return errForeign
 		}
-		for i := range wcs[:n] {
-			p := s.byQPN[wcs[i].QPN]
-			if p == nil {
-				return errForeign
-			}
-			if err := p.take(&wcs[i], s.buf[int(wcs[i].ID)*s.slot:][:s.slot]); err != nil {
-				return fmt.Errorf("connection %d: %w", p.index, err)
-			}
-			if s.late {
-				s.rt.Sleep(s.draw.span(0, 20*time.Microsecond))
-			}
-			if err := s.post(p.index, int(wcs[i].ID)); err != nil {
-				return err
-			}
+		if err := p.take(wc, s.buf[int(wc.ID)*s.slot:][:s.slot]); err != nil {
+			return fmt.Errorf("connection %d: %w", p.index, err)
+		}
+		if s.late {
+			s.rt.Sleep(s.draw.span(0, 20*time.Microsecond))
+		}
+		if err := s.post(p.index, int(wc.ID)); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // take compares a received message with the next one that the oracle has predicted.

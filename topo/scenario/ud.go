@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -281,33 +280,25 @@ func (r *udRun) serve(ctx verbs.Context) error {
 // receive handles the completions of received datagrams until the run ends.
 func (r *udRun) receive(rt verbs.Runtime, cq verbs.CQ, buf []byte, post func(*udTarget, int) error) error {
 	d := newDraw(r.env.draw.Uint64())
-	var wcs [4]verbs.WC
-	for {
-		n, err := cq.Poll(wcs[:])
+	for wc, err := range received(cq) {
 		if err != nil {
 			return err
 		}
-		if n == 0 {
-			if err := cq.Wait(clock.Never); err != nil {
-				return err
-			}
+		t := r.byQPN[wc.QPN]
+		if t == nil {
+			return errForeign
 		}
-		for i := range wcs[:n] {
-			t := r.byQPN[wcs[i].QPN]
-			if t == nil {
-				return errForeign
-			}
-			if err := t.check(&wcs[i], buf[int(wcs[i].ID)*udSlot:][:udSlot]); err != nil {
-				return err
-			}
-			if r.late {
-				rt.Sleep(d.span(0, 20*time.Microsecond))
-			}
-			if err := post(t, int(wcs[i].ID)); err != nil {
-				return err
-			}
+		if err := t.check(wc, buf[int(wc.ID)*udSlot:][:udSlot]); err != nil {
+			return err
+		}
+		if r.late {
+			rt.Sleep(d.span(0, 20*time.Microsecond))
+		}
+		if err := post(t, int(wc.ID)); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // check compares a received datagram with the next one that was predicted for the target.
