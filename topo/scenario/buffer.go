@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 )
 
@@ -87,9 +85,7 @@ func drawBuffer(e *env) *bufferPlan {
 	if d.chance(0.3) {
 		p.requests = d.between(10, 100)
 	}
-	if p.wrap = d.chance(0.5); p.wrap {
-		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
-	}
+	p.wrap = d.nearWrap(&p.rack)
 	p.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.servers)))
 	return p
 }

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +70,7 @@ func TestBufferKeepsEightyThousandFrames(t *testing.T) {
 			p.entries = bufferSenders * frames
 			p.room = (p.entries/p.servers + 2) * p.entry
 			p.wrap = true
-			p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
+			p.rack.FirstPSN = psnNearWrap
 		})
 		stored, lost, took := r.count("stored"), r.count("lost"), r.oracle.last.Sub(began)
 		t.Logf("%g loss: %d of %d arrived, %d went to the ring, %d lost, in %v", loss, r.oracle.arrived, r.sent, stored, lost, took)

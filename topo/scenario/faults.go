@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // faultMix draws the fault rules of one link. A rule that names no direction applies to both.
@@ -144,4 +145,13 @@ func (d *draw) size(mtu, limit int) int {
 }
 
 // psnNearWrap returns a first PSN so large that PSNs wrap around within a run.
-func psnNearWrap(d *draw) wire.PSN { return wire.PSN(0).Add(-d.between(1, 400)) }
+func psnNearWrap(r *rand.Rand) wire.PSN { return wire.PSN(0).Add(-(&draw{r}).between(1, 400)) }
+
+// nearWrap draws whether all connections of a rack begin with PSNs of psnNearWrap.
+func (d *draw) nearWrap(rack *simrack.Options) bool {
+	wrap := d.chance(0.5)
+	if wrap {
+		rack.FirstPSN = psnNearWrap
+	}
+	return wrap
+}

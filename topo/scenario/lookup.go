@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -92,9 +90,7 @@ func drawLookup(e *env) *lookupPlan {
 	e.v6 = d.chance(0.3)
 	p.params.Timeout, p.params.RetryCount = 14, 7
 	p.rack.Datagrams = true
-	if p.wrap = d.chance(0.5); p.wrap {
-		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
-	}
+	p.wrap = d.nearWrap(&p.rack)
 	p.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.servers)))
 	p.changes = changesNone
 	switch d.IntN(4) {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -150,7 +149,7 @@ func TestLookupMillionEntries(t *testing.T) {
 			t.Cleanup(e.finish)
 			r.lenders = lenders{env: e, group: "lookup"}
 			err := e.build(lenderRack(2, 3, `{id: look, server: cn0, action: lookup, table: "ms1,ms2", capacity: 1048576, cells: 512, cache: 1024}`),
-				simrack.Options{Seed: 1, Datagrams: true, Delay: time.Microsecond, Wrap: r.wrap, FirstPSN: func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }})
+				simrack.Options{Seed: 1, Datagrams: true, Delay: time.Microsecond, Wrap: r.wrap, FirstPSN: psnNearWrap})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -214,7 +213,7 @@ func TestCollisionsInSixteenSlots(t *testing.T) {
 	for _, cache := range []int{0, 4} {
 		r, err := playLookup(t, modeHardened, Options{}, func(p *lookupPlan) {
 			p.capacity, p.flows, p.frames, p.theta, p.cache = 16, 30, 4000, 1.2, cache
-			p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
+			p.rack.FirstPSN = psnNearWrap
 		})
 		if err != nil || r.count("refused") == 0 || r.count("hits") == 0 || r.count("misses") == 0 || (r.count("cached") == 0) != (cache == 0) {
 			t.Errorf("cache of %d: %v; %v", cache, err, r.env.report.Notes)

@@ -2,12 +2,10 @@ package scenario
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
@@ -44,9 +42,7 @@ func runSRQ(e *env) error {
 		opt.Rate, opt.Queue = int64(d.between(5, 40))*1e9, d.between(16, 64)
 		opt.Window, r.params.Timeout = one(d, 4, 16), 12
 	}
-	if d.chance(0.5) {
-		opt.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
-	}
+	d.nearWrap(&opt)
 	pairs := d.between(2, 6)
 	e.report.Plan = fmt.Sprintf("faults=%s mtu=%d connections=%d receives=%d limit=%d rnr-timer=%d", m.name, mtu, pairs, r.recvs, r.limit, r.params.MinRNRTimer)
 	if err := e.build(transportRack, opt); err != nil {

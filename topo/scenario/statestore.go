@@ -4,14 +4,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // The rack of the scenario state-store: clients send requests to ms0, and the switch counts them in
@@ -65,9 +63,7 @@ func drawState(e *env) *statePlan {
 		p.belated(d, []string{"ms1", "ms2"})
 		p.params.RetryCount = 7
 	}
-	if p.wrap = d.chance(0.5); p.wrap {
-		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
-	}
+	p.wrap = d.nearWrap(&p.rack)
 	p.drawTimes(d, one(d, "ms1", hosts[p.stores-1]))
 	p.rows = one(d, 1, 1, 2, 4)
 	return p

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -140,7 +139,7 @@ func TestCountingUnderFaults(t *testing.T) {
 			r, err := playState(t, modeHardened, Options{}, func(p *statePlan) {
 				p.depth, p.clients, p.rounds, p.slots, p.stores = depth, 6, 400, 64, 2
 				p.wrap = true
-				p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
+				p.rack.FirstPSN = psnNearWrap
 				for _, link := range []string{"ms1", "ms2"} {
 					p.rules = append(p.rules,
 						fault.Rule{Link: link, Kind: fault.Loss, Probability: 0.02}, fault.Rule{Link: link, Kind: fault.Duplicate, Probability: 0.02},

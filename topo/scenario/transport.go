@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -66,9 +65,7 @@ func drawTransport(e *env) *transportPlan {
 		p.rack.Rate, p.rack.Queue = int64(d.between(5, 40))*1e9, d.between(16, 64)
 		p.rack.Window = one(d, 4, 16)
 	}
-	if p.wrap = d.chance(0.5); p.wrap {
-		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
-	}
+	p.wrap = d.nearWrap(&p.rack)
 	e.v6 = d.chance(0.3)
 	p.mtu = one(d, verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU2048, verbs.MTU4096)
 	p.late = m.name != "none" && d.chance(0.3)

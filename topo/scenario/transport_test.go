@@ -140,7 +140,7 @@ func TestFindNamesThemAll(t *testing.T) {
 func TestPSNNearWrapWraps(t *testing.T) {
 	d := newDraw(1)
 	for range 100 {
-		if p := psnNearWrap(d); p == 0 || p.Add(400) > 400 || p > wire.PSN(1<<24-1) {
+		if p := psnNearWrap(d.Rand); p == 0 || p.Add(400) > 400 || p > wire.PSN(1<<24-1) {
 			t.Fatalf("first PSN %#x does not wrap within 400", p)
 		}
 	}

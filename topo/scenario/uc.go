@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -59,10 +58,7 @@ func runUC(e *env) error {
 	if m.slow {
 		opt.Rate, opt.Queue = int64(d.between(5, 40))*1e9, d.between(16, 64)
 	}
-	wrap := d.chance(0.5)
-	if wrap {
-		opt.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
-	}
+	wrap := d.nearWrap(&opt)
 	pairs := d.between(1, 4)
 	e.report.Plan = fmt.Sprintf("faults=%s mtu=%d pairs=%d recvs=%d shared=%v late=%v wrap=%v", m.name, r.mtu, pairs, r.recvs, r.shared, r.late, wrap)
 	opt.Wrap = e.watching(r.see)

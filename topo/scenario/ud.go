@@ -143,7 +143,7 @@ func (s *udSender) client(ctx verbs.Context) error {
 	if err != nil {
 		return err
 	}
-	s.firstPSN, s.qpn = psnNearWrap(s.draw), end.qp.QPN()
+	s.firstPSN, s.qpn = psnNearWrap(s.draw.Rand), end.qp.QPN()
 	if err := setUp(end.qp, s.qkey, s.firstPSN); err != nil {
 		return err
 	}
