@@ -58,21 +58,15 @@ func (o *bufferOperator) change() {
 // set gives the switch a new rule; nil means that the switch has no rule any more.
 func (o *bufferOperator) set(rule *bufferRule) {
 	r, list := o.run, []rules.Rule(nil)
-	var set *rules.Set
 	var err error
 	if rule != nil {
 		o.published = o.published || rule.mode == modePublished
 		list = make([]rules.Rule, 1)
-		if list[0], err = rules.Parse(rule.String()); err == nil {
-			err = list[0].Resolve(r.env.rack.Spec.Addresses)
-		}
-	}
-	if err == nil {
-		set, err = rules.NewSet(list)
+		list[0], err = r.env.ruleOf(rule.String())
 	}
 	box, ok := r.env.rack.Program().(*swordbox.Program)
 	if err == nil && ok {
-		err = box.SetRules(set)
+		err = setRules(box, list)
 	}
 	if err != nil {
 		r.env.fail("change %d of the rule: %w", o.changes, err)

@@ -71,14 +71,13 @@ func (r *storeRun) changeRules() {
 func (r *storeRun) setRules(without []string) {
 	rack := r.env.rack
 	rack.At(rack.Now(), func() {
-		set, err := rules.NewSet(slices.DeleteFunc(slices.Clone(rack.Spec.Switch.Rules), func(x rules.Rule) bool {
+		list := slices.DeleteFunc(slices.Clone(rack.Spec.Switch.Rules), func(x rules.Rule) bool {
 			return slices.ContainsFunc(without, func(name string) bool { return x.Of(r.env.addrOf(name)) })
-		}))
-		if box, ok := rack.Program().(*swordbox.Program); ok && err == nil {
-			err = box.SetRules(set)
-		}
-		if err != nil {
-			rack.Stop(err)
+		})
+		if box, ok := rack.Program().(*swordbox.Program); ok {
+			if err := setRules(box, list); err != nil {
+				rack.Stop(err)
+			}
 		}
 	})
 }

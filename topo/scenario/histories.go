@@ -11,6 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
@@ -129,6 +131,24 @@ func (e *env) restartSwitch() {
 	if err := e.rack.RestartSwitch(); err != nil {
 		e.rack.Stop(err)
 	}
+}
+
+// ruleOf parses the text of a switch rule, and replaces the host names in it by addresses.
+func (e *env) ruleOf(text string) (rules.Rule, error) {
+	rule, err := rules.Parse(text)
+	if err == nil {
+		err = rule.Resolve(e.rack.Spec.Addresses)
+	}
+	return rule, err
+}
+
+// setRules gives the switch program the rules of a list.
+func setRules(box *swordbox.Program, list []rules.Rule) error {
+	set, err := rules.NewSet(list)
+	if err == nil {
+		err = box.SetRules(set)
+	}
+	return err
 }
 
 // goOnUntil keeps a run going until the time over, at which a fault ends, even if all clients have

@@ -163,10 +163,7 @@ func (o *operator) rules() *rules.Set {
 
 // add appends a rule, given as text, to a list.
 func (o *operator) add(list []rules.Rule, text string) []rules.Rule {
-	rule, err := rules.Parse(fmt.Sprintf("id=r%d %s", len(list), text))
-	if err == nil {
-		err = rule.Resolve(o.run.env.rack.Spec.Addresses)
-	}
+	rule, err := o.run.env.ruleOf(fmt.Sprintf("id=r%d %s", len(list), text))
 	if err != nil {
 		o.run.env.fail("%s: %w", text, err)
 		return list

@@ -127,20 +127,13 @@ func (r *smallRun) setRules(n int) {
 		return
 	}
 	var list []rules.Rule
+	var err error
 	if text := r.setup.rules[n]; text != "" {
-		rule, err := rules.Parse(text)
-		if err == nil {
-			err = rule.Resolve(r.env.rack.Spec.Addresses)
-		}
-		if err != nil {
-			r.env.fail("rules: %w", err)
-			return
-		}
-		list = append(list, rule)
+		list = make([]rules.Rule, 1)
+		list[0], err = r.env.ruleOf(text)
 	}
-	set, err := rules.NewSet(list)
 	if err == nil {
-		err = r.program().SetRules(set)
+		err = setRules(r.program(), list)
 	}
 	if err != nil {
 		r.env.fail("rules: %w", err)

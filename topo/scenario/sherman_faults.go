@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -162,24 +163,11 @@ func (r *treeRun) rules(server string, table verbs.MR) {
 	if !ok || table == nil {
 		return
 	}
-	list := box.Rules().All()
-	keep := list[:0:0]
-	for _, x := range list {
-		if x.ID != server {
-			keep = append(keep, x)
-		}
-	}
-	rule, err := rules.Parse(fmt.Sprintf("id=%s server=%s action=atomics mode=hardened rkey=%#x range=0-%#x service=memory misses=%v",
+	others := slices.DeleteFunc(slices.Clone(box.Rules().All()), func(x rules.Rule) bool { return x.ID == server })
+	rule, err := r.env.ruleOf(fmt.Sprintf("id=%s server=%s action=atomics mode=hardened rkey=%#x range=0-%#x service=memory misses=%v",
 		server, server, table.RKey(), table.Len(), r.env.missesIn()))
 	if err == nil {
-		err = rule.Resolve(r.env.rack.Spec.Addresses)
-	}
-	var set *rules.Set
-	if err == nil {
-		set, err = rules.NewSet(append(keep, rule))
-	}
-	if err == nil {
-		err = box.SetRules(set)
+		err = setRules(box, append(others, rule))
 	}
 	if err != nil {
 		r.env.fail("locks of %s: %w", server, err)
