@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// addCounters adds the counters of b to those of a.
-func addCounters(a, b *metrics.NIC) {
+// addCounters adds the counters of b to those of a: the fields of type uint64 of two structs.
+func addCounters[T any](a, b *T) {
 	va, vb := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
 	for i := range va.NumField() {
 		if f := va.Field(i); f.Kind() == reflect.Uint64 {
@@ -34,14 +34,7 @@ func nonZero(c *metrics.NIC) map[string]uint64 {
 func addLinks(s *sim.LinkStats, l *sim.Link) {
 	for _, d := range []fault.Dir{fault.Up, fault.Down} {
 		st := l.Stats(d)
-		addLinkStats(s, &st)
-	}
-}
-
-func addLinkStats(a, b *sim.LinkStats) {
-	va, vb := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
-	for i := range va.NumField() {
-		va.Field(i).SetUint(va.Field(i).Uint() + vb.Field(i).Uint())
+		addCounters(s, &st)
 	}
 }
 

@@ -139,20 +139,7 @@ func (r *treeRun) noteNodes() {
 	var sum sherman.NodeStats
 	for _, n := range r.nodes {
 		s := n.Stats()
-		sum.Acquires += s.Acquires
-		sum.HandOvers += s.HandOvers
-		sum.CAS += s.CAS
-		sum.Recovered += s.Recovered
-		sum.Fenced += s.Fenced
-		sum.Splits += s.Splits
-		sum.Roots += s.Roots
-		sum.Healed += s.Healed
-		sum.Moves += s.Moves
-		sum.Torn += s.Torn
-		sum.Joined += s.Joined
-		sum.Merged += s.Merged
-		sum.Reused += s.Reused
-		sum.Restarts += s.Restarts
+		addCounters(&sum, &s)
 	}
 	r.env.note("%d locks got, %d by hand-over, %d CAS; %d taken from the dead, %d nodes fenced; %d splits, %d roots, %d separators for others, %d steps right, %d pages read again; %d leaves closed with records, %d pages merged, %d reused, %d searches begun again",
 		sum.Acquires, sum.HandOvers, sum.CAS, sum.Recovered, sum.Fenced, sum.Splits, sum.Roots, sum.Healed, sum.Moves, sum.Torn,

@@ -98,7 +98,7 @@ func (s *Summary) add(r *Report) {
 	s.Events += r.Events
 	s.Virtual += r.Virtual
 	addCounters(&s.Counters, &r.Counters)
-	addLinkStats(&s.Links, &r.Links)
+	addCounters(&s.Links, &r.Links)
 	if r.Err != nil && len(s.Failures) < maxFailures {
 		s.Failures = append(s.Failures, *r)
 	}
