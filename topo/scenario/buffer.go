@@ -113,11 +113,6 @@ type bufferRun struct {
 	before uint64
 }
 
-func runBuffer(e *env) error { return runBufferPlan(e, drawBuffer(e)) }
-
-// runBufferPlan makes one run of the scenario buffer by plan p.
-func runBufferPlan(e *env, p *bufferPlan) error { return e.complete(beginBuffer(e, p)) }
-
 // bufferVariant returns the run of buffer in the mode p.Mode, or with an operator who changes the
 // rule as p.Change says.
 func bufferVariant(p Params) (func(*env) error, error) {
@@ -127,7 +122,7 @@ func bufferVariant(p Params) (func(*env) error, error) {
 	return func(e *env) error {
 		plan := drawBuffer(e)
 		plan.mode, plan.change = cmp.Or(p.Mode, modeHardened), p.Change
-		return runBufferPlan(e, plan)
+		return e.complete(beginBuffer(e, plan))
 	}, nil
 }
 

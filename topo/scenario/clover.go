@@ -49,11 +49,9 @@ type storeRun struct {
 	dialer func(rdmacm.Manager) rdmacm.Manager
 }
 
-// runClover makes one run of the scenario clover, by the seed of e.
-func runClover(e *env) error { return runCloverMixed(e, "", nil) }
-
-// runCloverMixed is runClover with a plan to which storePlan.blend applies the mixes (named
-// variations) that the text mixes lists. plant is storeRun.plant and may be nil.
+// runCloverMixed makes one run of the scenario clover, by the seed of e, with a plan to which
+// storePlan.blend applies the mixes (named variations) that the text mixes lists. plant is
+// storeRun.plant and may be nil.
 func runCloverMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
 	p := drawStore(e)
 	p.blend(e, mixes, mixRules)

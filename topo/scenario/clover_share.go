@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// runCloverShared is runClover with clients of a host that share queue pairs.
+// runCloverShared is runCloverMixed with clients of a host that share queue pairs.
 func runCloverShared(e *env, mixes string) error {
 	p := drawStore(e)
 	p.share(e.draw)

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// runCloverSteered is runClover with a switch that steers: it sends appends, READs or both to the
+// runCloverSteered is runCloverMixed with a switch that steers: it sends appends, READs or both to the
 // newest node of their key. steer is "write", "read" or "both"; "" means that the seed decides.
 // mixes names the mixes of the run (see --mix). change, if not nil, changes the plan.
 func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) error {

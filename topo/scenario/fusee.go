@@ -115,8 +115,6 @@ func (p *tablePlan) String() string {
 	return text
 }
 
-func runTable(e *env) error { return runTableWith(e, nil) }
-
 // runTableWith makes one run of the scenario fusee, by the seed of e. plant is trialRun.plant and
 // may be nil.
 func runTableWith(e *env, plant func(kv.Store) kv.Store) error {
@@ -205,7 +203,7 @@ func tableVariant(p Params) (func(*env) error, error) {
 	if p.Mode == modePublished {
 		return runTablePublished, nil
 	}
-	return runTable, nil
+	return func(e *env) error { return runTableWith(e, nil) }, nil
 }
 
 // runTablePublished runs published clients, which have the holes of fusee/HOLES.md. Only links

@@ -57,16 +57,10 @@ func lockScenarios() []Scenario {
 		holeScenarios()[0],
 		{Name: "crowd", Doc: "1,000 connections on 4 words, whose atomics the switch replaces; PSNs wrap around, tables stay within their bounds", run: runCrowd},
 		{Name: "hostile", Doc: "one host attacks the connections of the others; these stay undisturbed, tables stay bounded, refusals are counted", run: runHostile},
-		{
-			Name: "locks", run: runLocks(recordedHardened),
-			Doc: "16 clients lock and count on 4 words, whose atomics the switch replaces; checks that histories are linearizable, and that a lock never has two owners" +
-				" (--program, --mode, --move, --change)",
-		},
-		{
-			Name: "planned", run: runPlanned,
-			Doc: "2 clients, 2 words, 2 connections of the switch to a server: tries every schedule of a few packets lost, late or doubled, and of rules that change;" +
-				" checks that atomics are linearizable and no client fails because of a rule (--setup, --depth, --schedules, --plan)",
-		},
+		{Name: "locks", Doc: "16 clients lock and count on 4 words, whose atomics the switch replaces; checks that histories are linearizable, and that a lock never has two owners" +
+			" (--program, --mode, --move, --change)"},
+		{Name: "planned", Doc: "2 clients, 2 words, 2 connections of the switch to a server: tries every schedule of a few packets lost, late or doubled, and of rules that change;" +
+			" checks that atomics are linearizable and no client fails because of a rule (--setup, --depth, --schedules, --plan)"},
 	}
 }
 

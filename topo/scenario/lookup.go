@@ -121,8 +121,6 @@ type lookupRun struct {
 	changed, quiet int
 }
 
-func runLookup(e *env) error { return runLookupPlan(e, drawLookup(e)) }
-
 // lookupVariant returns the run of lookup in the mode p.Mode.
 func lookupVariant(p Params) (func(*env) error, error) {
 	return func(e *env) error {
@@ -130,12 +128,9 @@ func lookupVariant(p Params) (func(*env) error, error) {
 		if p.Mode == modePublished { // in published mode each slot has a whole cell, so fewer slots fit the memory
 			plan.mode, plan.capacity, plan.cells = modePublished, min(plan.capacity, 64), 128
 		}
-		return runLookupPlan(e, plan)
+		return e.complete(beginLookup(e, plan))
 	}, nil
 }
-
-// runLookupPlan makes one run of the scenario lookup by plan p.
-func runLookupPlan(e *env, p *lookupPlan) error { return e.complete(beginLookup(e, p)) }
 
 // beginLookup builds the rack and starts the memory servers and the watcher. The watcher loads the
 // table and then starts the sender.

@@ -41,9 +41,6 @@ func plannedVariant(p Params) (func(*env) error, error) {
 	return func(e *env) error { return replayPlanned(e, s) }, err
 }
 
-// runPlanned runs the search with its default bounds.
-func runPlanned(e *env) error { return searchPlanned(e, Params{}) }
-
 // replayPlanned runs the one schedule s.
 func replayPlanned(e *env, s schedule) error {
 	e.report.Plan = s.String()

@@ -102,8 +102,6 @@ type chainRun struct {
 	unserved  int // requests that were answered after the death of the server's process
 }
 
-func runChains(e *env) error { return runChainPlan(e, drawChains(e)) }
-
 // runChainsPublished runs lookups whose answers are in a queue that is not managed. The NIC reads
 // ahead in such a queue: it may have read an answer before the CAS changes it. Damage is not a
 // failure of the run: it is written into the report.
@@ -113,7 +111,7 @@ func runChainsPublished(e *env) error {
 	for i := range p.programs {
 		p.programs[i] = one(e.draw, chainSequential, chainParallel)
 	}
-	return runChainPlan(e, p)
+	return e.complete(beginChains(e, p))
 }
 
 // chainsVariant returns the run of redn with published or hardened queues for the answers, by
@@ -122,15 +120,7 @@ func chainsVariant(p Params) (func(*env) error, error) {
 	if p.Mode == modePublished {
 		return runChainsPublished, nil
 	}
-	return runChains, nil
-}
-
-func runChainPlan(e *env, p *chainPlan) error {
-	r, err := beginChains(e, p)
-	if err != nil {
-		return err
-	}
-	return r.finish()
+	return func(e *env) error { return e.complete(beginChains(e, drawChains(e))) }, nil
 }
 
 // beginChains builds the rack and starts the server and the clients.
@@ -147,14 +137,6 @@ func beginChains(e *env, p *chainPlan) (*chainRun, error) {
 		r.clients = append(r.clients, newChainClient(r, i, program))
 	}
 	return r, nil
-}
-
-// finish runs the rack until all clients have returned, and judges the run.
-func (r *chainRun) finish() error {
-	if err := r.run(); err != nil {
-		return err
-	}
-	return r.judge()
 }
 
 // served is called when the program of a client has its receives, so that this client does not need

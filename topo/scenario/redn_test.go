@@ -31,8 +31,7 @@ func TestRednKilled(t *testing.T) {
 			p := drawChains(e)
 			p.fault, p.when = chainKill, 0
 			r, err := beginChains(e, p)
-			if err == nil {
-				err = r.finish()
+			if err = e.complete(r, err); r != nil {
 				answered += r.unserved
 			}
 			return err

@@ -98,9 +98,10 @@ func (s *Scenario) Args(seed uint64) string {
 	return args
 }
 
-// All lists the scenarios in the order in which a help text shows them.
+// All lists the scenarios in the order in which a help text shows them. Those with variants have the
+// run of the variant without parameters.
 func All() []Scenario {
-	return slices.Concat([]Scenario{
+	all := slices.Concat([]Scenario{
 		{Name: "transport", Doc: "random operations on reliable connections under random faults; checks every byte, atomic, completion and counter", run: runTransport},
 		{Name: "soak", Doc: "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: " +
 			"other faults)", run: runSoak},
@@ -113,12 +114,12 @@ func All() []Scenario {
 			"messages from the packets that arrived", run: runUD},
 		{Name: "srq", Doc: "connections under random faults to a shared receive queue, which is refilled at its limit event", run: runSRQ},
 		{Name: "clover", Doc: "clients of the store Clover under random faults and crashes; checks that histories are " +
-			"linearizable and no node (version of a value) is lost (--steer, --share-qp, --mix, --replicas, --threads)", run: runClover},
+			"linearizable and no node (version of a value) is lost (--steer, --share-qp, --mix, --replicas, --threads)"},
 		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: runRNR},
 		{Name: "sherman", Doc: "clients of the tree Sherman under random faults and crashes; checks that histories are " +
-			"linearizable, the tree is whole and no lock is left behind (--torn, --mode, --locks, --mix, --step)", run: runTree},
+			"linearizable, the tree is whole and no lock is left behind (--torn, --mode, --locks, --mix, --step)"},
 		{Name: "fusee", Doc: "clients of FUSEE's hash table under random faults of links and deaths of clients; checks that " +
-			"histories are linearizable, the replicas of the index are alike and no block is left behind (--mode)", run: runTable},
+			"histories are linearizable, the replicas of the index are alike and no block is left behind (--mode)"},
 		{Name: "onerma", Doc: "1RMA NICs, which have no connections, under random faults, replayed frames, new keys and crashes; checks bounds of queues, " +
 			"congestion windows, keys, bytes, and that no byte changes after the end of a WRITE", run: runSolo},
 		{Name: "kvcs", Doc: "clients of the store kvcs on 1RMA NICs under random faults; servers crash, hang and are cut off; " +
@@ -127,27 +128,23 @@ func All() []Scenario {
 			Name: "bytekeys", Doc: "a store of byte-string keys, of which several have the same hash, over the store template, under random faults and crashes; checks that histories are linearizable",
 			run: func(e *env) error { return runTrial(e, byteKeysTrial, nil) },
 		},
-		{
-			Name: "state-store", Doc: "the switch counts requests in servers' memory under random faults and crashes; checks every counter, " +
-				"and at any time that each count is in one place", run: runStateStore,
-		},
-		{
-			Name: "buffer", Doc: "the switch queues frames to a slow port in servers' memory under random faults and crashes; checks order, bytes, " +
-				"and that every frame is where the counters say (--mode, --change)", run: runBuffer,
-		},
-		{
-			Name: "lookup", Doc: "the switch looks up packets in servers' memory under random faults and crashes; checks what became of each packet, " +
-				"order, bytes, and hits and misses (--mode)", run: runLookup,
-		},
-		{
-			Name: "redn", Doc: "lookups and list walks that the server's NIC alone answers, by programs made of work requests, under random faults; its " +
-				"process is killed, its NIC crashes; checks every answer (--mode)", run: runChains,
-		},
-		{
-			Name: "redn-locks", Doc: "locks that the server's NIC alone hands out, by programs made of work requests, under random faults; clients die, " +
-				"the server's process is killed; checks that one client at a time has a lock, and the order", run: runTurns,
-		},
+		{Name: "state-store", Doc: "the switch counts requests in servers' memory under random faults and crashes; checks every counter, " +
+			"and at any time that each count is in one place", run: runStateStore},
+		{Name: "buffer", Doc: "the switch queues frames to a slow port in servers' memory under random faults and crashes; checks order, bytes, " +
+			"and that every frame is where the counters say (--mode, --change)"},
+		{Name: "lookup", Doc: "the switch looks up packets in servers' memory under random faults and crashes; checks what became of each packet, " +
+			"order, bytes, and hits and misses (--mode)"},
+		{Name: "redn", Doc: "lookups and list walks that the server's NIC alone answers, by programs made of work requests, under random faults; its " +
+			"process is killed, its NIC crashes; checks every answer (--mode)"},
+		{Name: "redn-locks", Doc: "locks that the server's NIC alone hands out, by programs made of work requests, under random faults; clients die, " +
+			"the server's process is killed; checks that one client at a time has a lock, and the order", run: runTurns},
 	}, lockScenarios(), storeScenarios())
+	for i := range all {
+		if f, ok := families[all[i].Name]; ok {
+			all[i].run, _ = f.run(Params{}) // no parameters are never wrong
+		}
+	}
+	return all
 }
 
 // Find returns the scenario with the given name: one of All, a single hole of the paper (such as

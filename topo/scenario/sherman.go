@@ -60,8 +60,6 @@ func (r *treeRun) slack() time.Duration {
 // find out whether it has its lock.
 const treeSlack = 200 * time.Millisecond
 
-func runTree(e *env) error { return runTreeMixed(e, "", false, nil) }
-
 // runTreeMixed makes one run of the scenario sherman with the mixes (named variations of the plan)
 // whose names mixes lists. inSwitch: the switch, not the servers' NICs, executes the atomics on
 // lock words. plant is treeRun.plant and may be nil.

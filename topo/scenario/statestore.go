@@ -84,10 +84,7 @@ type stateRun struct {
 	checks int
 }
 
-func runStateStore(e *env) error { return runStatePlan(e, drawState(e)) }
-
-// runStatePlan makes one run of the scenario state-store by plan p.
-func runStatePlan(e *env, p *statePlan) error { return e.complete(beginState(e, p)) }
+func runStateStore(e *env) error { return e.complete(beginState(e, drawState(e))) }
 
 // beginState builds the rack, starts servers and clients, and schedules the fault and the checks.
 func beginState(e *env, p *statePlan) (*stateRun, error) {
