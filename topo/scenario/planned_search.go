@@ -168,9 +168,9 @@ func (x *searcher) next(s schedule, o *outcomeOf) []act {
 // outcomes in the order of list. If more is true, it returns those that can be continued.
 func (x *searcher) run(list []schedule, more bool) (nodes []*node) {
 	list = list[:max(0, min(len(list), x.budget-x.ran))]
-	inOrder(list, x.ended, x.alone, func(s schedule, o *outcomeOf) {
-		if n := x.take(s, o); n != nil && more {
-			n.next = x.next(s, o)
+	inOrder(len(list), x.ended, func(i int) *outcomeOf { return x.alone(list[i]) }, func(i int, o *outcomeOf) {
+		if n := x.take(list[i], o); n != nil && more {
+			n.next = x.next(list[i], o)
 			nodes = append(nodes, n)
 		}
 	})

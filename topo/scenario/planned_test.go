@@ -309,7 +309,7 @@ func TestInOrder(t *testing.T) {
 		list[i] = i
 	}
 	var got []int
-	inOrder(list, func() bool { return len(got) == 700 }, func(i int) int { return 2 * i }, func(i, r int) {
+	inOrder(len(list), func() bool { return len(got) == 700 }, func(i int) int { return 2 * i }, func(i, r int) {
 		if r != 2*i {
 			t.Errorf("%d: %d", i, r)
 		}
@@ -318,7 +318,7 @@ func TestInOrder(t *testing.T) {
 	if !slices.Equal(got, list[:700]) {
 		t.Errorf("%d results", len(got))
 	}
-	inOrder(nil, func() bool { return false }, func(i int) int { return i }, func(_, _ int) { t.Error("a result of nothing") })
+	inOrder(0, func() bool { return false }, func(i int) int { return i }, func(_, _ int) { t.Error("a result of nothing") })
 }
 
 // Invalid parameters of the search are refused; valid ones are in the variant's name.

@@ -40,45 +40,17 @@ type Summary struct {
 func (s Scenario) Sweep(first uint64, n int, cancelled func() bool, each func(*Report)) Summary {
 	begun := wallNow()
 	sum := Summary{Scenario: s.Name, First: first}
-	var next atomic.Uint64
-	reports := make(chan Report, runtime.GOMAXPROCS(0))
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for !stop.Load() && !cancelled() {
-				i := next.Add(1) - 1
-				if i >= uint64(n) {
-					return
-				}
-				r := s.Run(first+i, Options{Cancelled: cancelled})
-				if cancelled() {
-					return
-				}
-				reports <- r
-			}
-		})
-	}
-	go func() {
-		wg.Wait()
-		close(reports)
-	}()
-	early := make(map[uint64]Report) // reports that wait for those of earlier seeds; at most one for each worker
-	turn := first
-	for r := range reports {
-		early[r.Seed] = r
-		for r, ok := early[turn]; ok; r, ok = early[turn] {
-			delete(early, turn)
-			turn++
-			sum.add(&r)
-			if each != nil {
-				each(&r)
-			}
+	inOrder(n, func() bool { return len(sum.Failures) >= maxFailures || cancelled() }, func(i int) Report {
+		return s.Run(first+uint64(i), Options{Cancelled: cancelled})
+	}, func(_ int, r Report) {
+		if cancelled() { // so the run may not be complete
+			return
 		}
-		if len(sum.Failures) >= maxFailures {
-			stop.Store(true)
+		sum.add(&r)
+		if each != nil {
+			each(&r)
 		}
-	}
+	})
 	sum.Activity = nonZero(&sum.Counters)
 	sum.Took = wallNow().Sub(begun)
 	return sum
@@ -104,34 +76,40 @@ func (s *Summary) add(r *Report) {
 	}
 }
 
-// inOrder calls do for all items of list, on all processors. The calling goroutine hands each
-// result to done, in the order of list. If ended returns true after that, inOrder returns and drops
-// the other results.
-func inOrder[T, R any](list []T, ended func() bool, do func(T) R, done func(T, R)) {
-	workers := min(runtime.GOMAXPROCS(0), len(list))
-	results := make([]chan R, workers)
-	stop := make(chan struct{})
+// inOrder calls do for the numbers 0 to n-1, on all processors. The calling goroutine hands each
+// result to done, in the order of the numbers. If ended returns true after that, inOrder begins no
+// further call, waits for those in progress and drops their results.
+func inOrder[R any](n int, ended func() bool, do func(i int) R, done func(i int, r R)) {
+	type result struct {
+		i int
+		r R
+	}
+	workers := min(runtime.GOMAXPROCS(0), n)
+	results := make(chan result, workers)
+	var next atomic.Int64
+	var stop atomic.Bool
 	var wg sync.WaitGroup
-	for w := range workers {
-		results[w] = make(chan R, 16)
+	for range workers {
 		wg.Go(func() {
-			for i := w; i < len(list); i += workers {
-				select {
-				case <-stop:
-					return
-				case results[w] <- do(list[i]):
-				}
+			for i := int(next.Add(1)) - 1; i < n && !stop.Load(); i = int(next.Add(1)) - 1 {
+				results <- result{i, do(i)}
 			}
 		})
 	}
-	for i := range list {
-		done(list[i], <-results[i%workers])
-		if ended() {
-			break
+	go func() {
+		wg.Wait()
+		close(results)
+	}()
+	early, turn := make(map[int]R), 0 // results that wait for those of earlier numbers
+	for x := range results {
+		early[x.i] = x.r
+		for r, ok := early[turn]; ok && !stop.Load(); r, ok = early[turn] {
+			delete(early, turn)
+			done(turn, r)
+			turn++
+			stop.Store(ended())
 		}
 	}
-	close(stop)
-	wg.Wait()
 }
 
 // wallNow returns the time of this machine. It is used only to report how long a run took, so runs
