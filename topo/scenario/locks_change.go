@@ -42,12 +42,6 @@ type operator struct {
 // succession would use up the retries of the NICs, which last for at least 33 ms.
 const programRest = 100 * time.Millisecond
 
-// runLocksChanging returns a function that makes one run of lock histories while an operator
-// changes the switch. change is changeRules or changeModes.
-func runLocksChanging(change string) func(*env) error {
-	return func(e *env) error { return (&operator{modes: change == changeModes}).watch(e) }
-}
-
 // watch makes one run of lock histories while the operator changes the switch. After a published
 // rule, an error is reported as damage.
 func (o *operator) watch(e *env) error {
@@ -58,12 +52,10 @@ func (o *operator) watch(e *env) error {
 		r.operator = o
 	})
 	e.note("%s", o.summary())
-	if err != nil && o.published && e.rack != nil {
-		e.report.Damage = o.run.holesHit(err)
-		e.note("%s", err)
-		return nil
+	if !o.published {
+		return err
 	}
-	return err
+	return e.asDamage(err, o.run.holesHit)
 }
 
 // begin schedules the first change.

@@ -9,22 +9,13 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
 )
 
-// runLocksPublished makes one run of lock histories under published rules. Damage is not a failure
-// of the run: it is written into the report, with the holes that may cause it. With every second
-// seed, clients change words by atomics alone, because WRITEs to words do damage so early that it
-// would hide all other damage.
+// runLocksPublished makes one run of lock histories under published rules. The report has the holes
+// that may cause its damage. With every second seed, clients change words by atomics alone, because
+// WRITEs to words do damage so early that it would hide all other damage.
 func runLocksPublished(e *env) error {
 	var r *lockRun
 	err := runLocksWith(e, recordedPublished, func(run *lockRun) { r, run.polite = run, e.seed%2 == 0 })
-	if err == nil {
-		return nil
-	}
-	if e.rack == nil {
-		return err // the rack was not built, so nothing ran
-	}
-	e.report.Damage = r.holesHit(err)
-	e.note("%s", err)
-	return nil
+	return e.asDamage(err, r.holesHit)
 }
 
 // holesHit names the damage that an error under published rules shows (S: of safety, L: of

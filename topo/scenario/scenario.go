@@ -296,6 +296,18 @@ func (e *env) note(format string, args ...any) {
 	e.report.Notes = append(e.report.Notes, fmt.Sprintf(format, args...))
 }
 
+// asDamage is called when a run under published rules, or of a published store, has ended with err.
+// Damage is not a failure of the run: asDamage writes into the report what damage returns for err.
+// It returns err only if the rack was not built, so that nothing ran.
+func (e *env) asDamage(err error, damage func(error) string) error {
+	if err == nil || e.rack == nil {
+		return err
+	}
+	e.report.Damage = damage(err)
+	e.note("%s", err)
+	return nil
+}
+
 // settleTime is how long the rack runs on, in virtual time, after the last client has returned, so
 // that late frames arrive.
 const settleTime = 100 * time.Millisecond

@@ -72,17 +72,9 @@ func runTreeMixed(e *env, mixes string, inSwitch bool, plant func(kv.Scanner) kv
 	return (&treeRun{env: e, plan: p, plant: plant}).run()
 }
 
-// runTreePublished runs the published layout. Damage is not a failure of the run: it is written
-// into the report.
+// runTreePublished runs the published layout.
 func runTreePublished(e *env) error {
-	r := tornRun(e, layout.Published)
-	err := r.run()
-	if err == nil || e.rack == nil {
-		return err
-	}
-	e.report.Damage = r.damage(err)
-	e.note("%s", err)
-	return nil
+	return e.asDamage(tornRun(e, layout.Published).run(), treeDamage)
 }
 
 // tornRun returns a run with a layout of this kind in which memory copies are torn, without other
@@ -108,8 +100,8 @@ func stepRun(e *env, step sherman.Step, torn bool) *treeRun {
 	return &treeRun{env: e, plan: p}
 }
 
-// damage names the damage of torn copies that the error err of a run shows.
-func (r *treeRun) damage(err error) string {
+// treeDamage names the damage of torn copies that the error err of a run shows.
+func treeDamage(err error) string {
 	var structure *brokenTree
 	switch {
 	case errors.Is(err, kv.ErrValue):

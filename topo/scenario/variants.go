@@ -217,7 +217,7 @@ func locksVariant(p Params) (func(*env) error, error) {
 	case p.Change != "" && (p.Program != "" || p.Mode != "" || p.Move):
 		return nil, errors.New("--change: it draws --program, --mode and --move")
 	case p.Change != "":
-		return runLocksChanging(p.Change), nil
+		return func(e *env) error { return (&operator{modes: p.Change == changeModes}).watch(e) }, nil
 	case program != programSwordBox && (p.Mode != "" || p.Move):
 		return nil, fmt.Errorf("--program %s: --mode and --move are for %s", program, programSwordBox)
 	case p.Move && mode == modePublished:
