@@ -155,11 +155,9 @@ func (l *lenders) counts() map[string]uint64 {
 // count returns the counter with this name (see counts).
 func (l *lenders) count(name string) uint64 { return l.counts()[name] }
 
-// lenderRack returns the text of a rack file with clients cn0, cn1 and so on, servers ms0, ms1 and
-// so on, and a switch with one rule.
+// lenderRack returns the text of a rack file as clientRack does, with a switch with one rule.
 func lenderRack(clients, servers int, rule string) string {
-	return fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\n"+
-		"switch:\n  program: swordbox\n  rules:\n    - %s\n", clients-1, servers-1, rule)
+	return clientRack(clients, servers) + "switch:\n  program: swordbox\n  rules:\n    - " + rule + "\n"
 }
 
 // yamlRule returns the text of a rule in the form of a rack file.

@@ -16,12 +16,7 @@ import (
 
 // fixedRack is the rack of crash and partition. It has two memory servers, so that a run can show
 // that a fault of one of them does not affect a client of the other.
-const fixedRack = `
-name: sim
-hosts:
-  - {name: "cn[0-1]", role: compute}
-  - {name: "ms[0-1]", role: memory}
-`
+var fixedRack = clientRack(2, 2)
 
 // soakFaults are the faults on the client's link, in both directions. Seed 1 has the first entry,
 // seed 2 the second, and so on; seed 6 has the first one again.

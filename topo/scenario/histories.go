@@ -24,6 +24,12 @@ func passiveRack(servers, hosts int) string {
 	return fmt.Sprintf("name: sim\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n", servers-1, hosts-1)
 }
 
+// clientRack returns a rack file with clients cn0, cn1 and so on, and memory servers ms0, ms1 and so
+// on, in this order.
+func clientRack(clients, servers int) string {
+	return fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\n", clients-1, servers-1)
+}
+
 // memoryServers returns the names of a rack's n memory servers. passiveHosts returns these and the
 // names of the compute hosts.
 func memoryServers(n int) (out []string) {

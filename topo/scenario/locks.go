@@ -119,7 +119,7 @@ func (r *lockRun) build() error {
 	if r.operator != nil {
 		first = r.operator.first
 	}
-	if err := r.env.build(lockRack+switchOf(first, r.env.missesIn()), opt); err != nil {
+	if err := r.env.build(clientRack(lockHosts, len(r.servers))+switchOf(first, r.env.missesIn()), opt); err != nil {
 		return err
 	}
 	for i := range r.servers {

@@ -19,12 +19,6 @@ const (
 	lockHosts   = 8
 	lockClients = 16
 	lockWords   = 4
-	lockRack    = `
-name: sim
-hosts:
-  - {name: "cn[0-7]", role: compute}
-  - {name: "ms[0-1]", role: memory}
-`
 )
 
 // wordKind says how clients use a word.

@@ -72,7 +72,7 @@ func (r *millionRun) frame(flow, n int) []byte {
 	eth := wire.Ethernet{Dst: rack.Host("cn1").Spec.MAC, Src: rack.Host("cn0").Spec.MAC, Type: wire.EtherTypeIPv4}
 	size := millionHead + (flow+n)%700
 	ip := wire.IPv4{TTL: 64, Protocol: 17, Src: [4]byte(k.Src[:4]), Dst: [4]byte(k.Dst[:4])}
-	b := ipv4Head(eth.AppendTo(nil), &ip, 8+size)
+	b := ip.AppendTo(eth.AppendTo(nil), 8+size)
 	be := binary.BigEndian
 	b = be.AppendUint16(be.AppendUint16(be.AppendUint16(be.AppendUint16(b, k.SrcPort), k.DstPort), uint16(8+size)), 0)
 	b = be.AppendUint32(be.AppendUint32(be.AppendUint32(b, lookupMagic), uint32(flow)), uint32(n))

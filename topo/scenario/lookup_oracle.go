@@ -226,7 +226,7 @@ func (o *lookupOracle) build(flow int, payload []byte, kind int) (b []byte, at s
 	if src.Addr().Is4() {
 		eth.Type = wire.EtherTypeIPv4
 		ip := wire.IPv4{TOS: class, TTL: 64, Protocol: 17, Src: src.Addr().As4(), Dst: dst.Addr().As4()}
-		b = ipv4Head(eth.AppendTo(nil), &ip, n)
+		b = ip.AppendTo(eth.AppendTo(nil), n)
 	} else {
 		eth.Type = wire.EtherTypeIPv6
 		ip := wire.IPv6{TrafficClass: class, HopLimit: 64, NextHeader: 17, Src: src.Addr().As16(), Dst: dst.Addr().As16()}
@@ -245,15 +245,6 @@ func (o *lookupOracle) build(flow int, payload []byte, kind int) (b []byte, at s
 		at = "cn3"
 	}
 	return b, at
-}
-
-// ipv4Head appends the header ip with its checksum, for n bytes of IP payload.
-func ipv4Head(b []byte, ip *wire.IPv4, n int) []byte {
-	at := len(b)
-	b = append(b, 0x45, ip.TOS, byte((20+n)>>8), byte(20+n), 0, 0, 0, 0, ip.TTL, ip.Protocol, 0, 0)
-	b = append(append(b, ip.Src[:]...), ip.Dst[:]...)
-	binary.BigEndian.PutUint16(b[at+10:], ^foldSum(onesSum(b[at:])))
-	return b
 }
 
 func onesSum(b []byte) (s uint32) {

@@ -97,8 +97,11 @@ func once(e *env, setup *smallSetup, s schedule, forward bool) (*smallRun, error
 	return r, err
 }
 
-// smallSpec returns the rack of all small setups, which is parsed only once.
-var smallSpec = sync.OnceValues(func() (*spec.Rack, error) { return spec.Parse([]byte(smallRack)) })
+// smallSpec returns the rack of all small setups, which is parsed only once. smallRun.setRules gives
+// the switch its rules.
+var smallSpec = sync.OnceValues(func() (*spec.Rack, error) {
+	return spec.Parse([]byte(clientRack(2, 1) + "switch: {program: swordbox}\n"))
+})
 
 // searchPlanned searches all setups, or the setup of p, within the bounds of p. If a test has set
 // Options.Short or Options.Hash, only a tenth of the schedules runs. The digest of the whole search

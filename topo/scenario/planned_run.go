@@ -34,15 +34,6 @@ type smallRun struct {
 	clients [2]*smallClient
 }
 
-// smallRack is the rack of the small setups. setRules gives the switch its rules.
-const smallRack = `
-name: sim
-hosts:
-  - {name: "cn[0-1]", role: compute}
-  - {name: ms0, role: memory}
-switch: {program: swordbox}
-`
-
 const (
 	smallService = "small"
 	// smallReady is when the phase begins: by then all connections are made and were used.

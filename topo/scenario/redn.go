@@ -28,7 +28,6 @@ const (
 
 // Sizes of the scenario redn.
 const (
-	chainHosts   = 4
 	chainDepth   = 4 // the most lookups of a client in flight
 	chainNodeLen = 64
 	// chainSlotOff is the offset of the slot in a place (a bucket, or a node of a list). Only the
@@ -63,17 +62,13 @@ func drawChains(e *env) *chainPlan {
 	if p.buckets > chainManyKeys {
 		p.value = min(p.value, chainNodeLen)
 	}
-	for range d.between(1, 2*chainHosts) {
+	for range d.between(1, 2*computeHosts) {
 		p.programs = append(p.programs, one(d, chainSequential, chainParallel, chainList, chainRecycled))
 	}
 	for range d.between(1, 4) {
 		p.nodes = append(p.nodes, d.between(0, 64))
 	}
-	hosts := []string{server}
-	for i := range chainHosts {
-		hosts = append(hosts, fmt.Sprintf("cn%d", i))
-	}
-	p.drawWire(e, hosts, nil, 0)
+	p.drawWire(e, passiveHosts(1), nil, 0)
 	p.params.RetryCount = 7
 	p.when = d.span(0, 3*time.Millisecond)
 	p.rack.Loopback = one(d, 0, d.span(50*time.Nanosecond, 2*time.Microsecond))
@@ -126,7 +121,7 @@ func chainsVariant(p Params) (func(*env) error, error) {
 // beginChains builds the rack and starts the server and the clients.
 func beginChains(e *env, p *chainPlan) (*chainRun, error) {
 	e.report.Plan = p.String()
-	if err := e.build(passiveRack(1, chainHosts), p.rack); err != nil {
+	if err := e.build(passiveRack(1, computeHosts), p.rack); err != nil {
 		return nil, err
 	}
 	e.setFaults(p.rules)

@@ -41,7 +41,7 @@ const (
 )
 
 func newChainClient(r *chainRun, index int, program string) *chainClient {
-	c := &chainClient{run: r, index: index, program: program, host: fmt.Sprintf("cn%d", index%chainHosts), draw: newDraw(r.draw.Uint64())}
+	c := &chainClient{run: r, index: index, program: program, host: fmt.Sprintf("cn%d", index%computeHosts), draw: newDraw(r.draw.Uint64())}
 	r.env.client(c.host, fmt.Sprintf("%s-%d", program, index), c.serve)
 	return c
 }

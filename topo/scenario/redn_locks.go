@@ -39,11 +39,7 @@ func drawTurns(e *env) *turnsPlan {
 			p.dies[d.IntN(p.clients)] = d.between(0, p.rounds-1)
 		}
 	}
-	hosts := []string{server}
-	for i := range chainHosts {
-		hosts = append(hosts, fmt.Sprintf("cn%d", i))
-	}
-	p.drawWire(e, hosts, nil, 0)
+	p.drawWire(e, passiveHosts(1), nil, 0)
 	p.params.RetryCount = 7
 	p.rack.Loopback = one(d, 0, d.span(50*time.Nanosecond, 2*time.Microsecond))
 	return p
@@ -72,7 +68,7 @@ type turnsRun struct {
 func runTurns(e *env) error {
 	p := drawTurns(e)
 	e.report.Plan = p.String()
-	if err := e.build(passiveRack(1, chainHosts), p.rack); err != nil {
+	if err := e.build(passiveRack(1, computeHosts), p.rack); err != nil {
 		return err
 	}
 	e.setFaults(p.rules)
@@ -88,7 +84,7 @@ func runTurns(e *env) error {
 	})
 	for i := range p.clients {
 		c := &turnsClient{run: r, index: i, draw: newDraw(r.draw.Uint64())}
-		e.client(fmt.Sprintf("cn%d", i%chainHosts), fmt.Sprintf("client-%d", i), c.serve)
+		e.client(fmt.Sprintf("cn%d", i%computeHosts), fmt.Sprintf("client-%d", i), c.serve)
 	}
 	if err := r.run(); err != nil {
 		return err
@@ -219,7 +215,7 @@ type turnsClient struct {
 var errTurnsBroken = errors.New("the connection has failed")
 
 func (c *turnsClient) serve(ctx verbs.Context) error {
-	p, host := c.run.plan, fmt.Sprintf("cn%d", c.index%chainHosts)
+	p, host := c.run.plan, fmt.Sprintf("cn%d", c.index%computeHosts)
 	defer func() { c.run.ended++ }()
 	var err error
 	if c.end, err = newEndsOf(ctx, verbs.QPInit{MaxSendWR: 4, MaxRecvWR: 2}, 2*turnsAsk, 8, verbs.LocalWrite|verbs.RemoteWrite); err != nil {

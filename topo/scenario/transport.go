@@ -16,15 +16,9 @@ import (
 )
 
 // The server and the rack of the transport scenario. Other scenarios use them, too.
-const (
-	server        = "ms0"
-	transportRack = `
-name: sim
-hosts:
-  - {name: "cn[0-1]", role: compute}
-  - {name: ms0, role: memory}
-`
-)
+const server = "ms0"
+
+var transportRack = clientRack(2, 1)
 
 // transportPlan is what the seed decides for a run of the scenario transport.
 type transportPlan struct {
