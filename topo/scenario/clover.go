@@ -61,7 +61,8 @@ func runCloverMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
 // run makes the run that the plan describes, and checks it.
 func (r *storeRun) run() error {
 	e := r.env
-	r.history, r.down = kv.NewHistory(), make(map[string]clock.Time)
+	r.history, r.down, r.crashed = kv.NewHistory(), make(map[string]clock.Time), make(map[int]uint64)
+	r.caches, r.turns = make(map[string]*clover.Cache), make(map[string]*clover.Turns)
 	e.report.Plan = r.plan.String()
 	r.loseOne()
 	if err := e.build(storeRack(r.plan.servers)+r.plan.box, r.plan.rack); err != nil {
@@ -148,9 +149,6 @@ func (r *storeRun) cacheOf(host string, d *draw) *clover.Cache {
 	if !r.plan.caches {
 		return nil
 	}
-	if r.caches == nil {
-		r.caches = make(map[string]*clover.Cache)
-	}
 	if r.caches[host] == nil {
 		r.caches[host] = clover.NewCache(d.between(1, 16))
 	}
@@ -162,9 +160,6 @@ func (r *storeRun) cacheOf(host string, d *draw) *clover.Cache {
 func (r *storeRun) turnsOf(host string) *clover.Turns {
 	if !r.plan.turns {
 		return nil
-	}
-	if r.turns == nil {
-		r.turns = make(map[string]*clover.Turns)
 	}
 	if r.turns[host] == nil {
 		r.turns[host] = clover.NewTurns()

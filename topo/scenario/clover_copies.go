@@ -22,9 +22,6 @@ func (r *storeRun) lostWith(victim string) (lost kv.Places) {
 	if r.plan.replicas < 2 || r.server == nil {
 		return placeOf(victim)
 	}
-	if r.crashed == nil {
-		r.crashed = make(map[int]uint64)
-	}
 	made, _ := r.server.Generations()
 	for i := range n {
 		if placeOf(victim) == 1<<i {

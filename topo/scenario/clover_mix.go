@@ -106,8 +106,9 @@ func (p *storePlan) mixFaults(d *draw) {
 	}
 	for n := d.between(1, 2); len(p.then) < n; {
 		s := p.next(d, false)
-		if last := p.lastDown(); d.chance(0.4) {
-			s.later = d.span(0, last) // the new fault begins while the one before it lasts
+		list := p.faultList()
+		if last := list[len(list)-1]; d.chance(0.4) {
+			s.later = d.span(0, last.down) // the new fault begins while the one before it lasts
 		}
 		p.then = append(p.then, s)
 	}
@@ -221,12 +222,6 @@ func (p *storePlan) faultList() []*storeFaultAt {
 		list = append(list, &p.then[i])
 	}
 	return list
-}
-
-// lastDown returns the duration of the last fault of the plan.
-func (p *storePlan) lastDown() time.Duration {
-	list := p.faultList()
-	return list[len(list)-1].down
 }
 
 // paced adds pauses between operations, so that some operations begin after all faults are over.

@@ -12,7 +12,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
-	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
@@ -53,12 +52,7 @@ func runCrowd(e *env) error {
 	c.holeRun = h
 	h.hole.rack = simrack.Options{
 		FirstPSN: func(r *rand.Rand) wire.PSN { return wire.PSN(0).Add(-(&draw{r}).between(1, 20)) },
-		Wrap: func(name string, n sim.Node) sim.Node {
-			if name == "ms0" && acks > 1 {
-				return &lazyAcks{Node: n, every: acks}
-			}
-			return n
-		},
+		Wrap:     lazy(acks),
 	}
 	h.hole.script = func(*holeRun) { h.rt.Sleep(c.start.Sub(h.rt.Now())) }
 	h.begin = c.begin

@@ -46,12 +46,7 @@ func holeUnmoved(h *holeRun) {
 const lazyEvery = 4
 
 // wrapLazy makes the memory server acknowledge lazyEvery requests with one ACK.
-func wrapLazy(_ *holeRun, name string, n sim.Node) sim.Node {
-	if name != "ms0" {
-		return n
-	}
-	return &lazyAcks{Node: n, every: lazyEvery}
-}
+func wrapLazy(_ *holeRun, name string, n sim.Node) sim.Node { return lazy(lazyEvery)(name, n) }
 
 // holeCoalesced: eight additions are in flight, and the server answers four of them with one ACK.
 func holeCoalesced(h *holeRun) {

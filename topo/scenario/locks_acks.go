@@ -21,6 +21,17 @@ type lazyAcks struct {
 	made  packetio.Batch
 }
 
+// lazy returns a simrack.Options.Wrap that makes the memory server ms0 acknowledge so many requests
+// with one ACK.
+func lazy(every int) func(name string, n sim.Node) sim.Node {
+	return func(name string, n sim.Node) sim.Node {
+		if name != "ms0" || every < 2 {
+			return n
+		}
+		return &lazyAcks{Node: n, every: every}
+	}
+}
+
 // ackWait is the longest time for which lazyAcks holds an ACK back.
 const ackWait = 3 * time.Microsecond
 

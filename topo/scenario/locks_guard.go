@@ -136,7 +136,12 @@ func (r *lockRun) judgeNode(w *lockWord, stamp uint64, n int) error {
 	if !w.node(b) {
 		return nil
 	}
-	return checkNode(b, stamp)
+	for i := 0; i+8 <= len(b); i += 8 {
+		if got := binary.LittleEndian.Uint64(b[i:]); got != stamp^uint64(i) {
+			return fmt.Errorf("byte %d of the node is %#x, want %#x", i, got, stamp^uint64(i))
+		}
+	}
+	return nil
 }
 
 // fillNode fills the node b: every 8 bytes of it are computed from the stamp.
@@ -144,13 +149,4 @@ func fillNode(b []byte, stamp uint64) {
 	for i := 0; i+8 <= len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], stamp^uint64(i))
 	}
-}
-
-func checkNode(b []byte, stamp uint64) error {
-	for i := 0; i+8 <= len(b); i += 8 {
-		if got := binary.LittleEndian.Uint64(b[i:]); got != stamp^uint64(i) {
-			return fmt.Errorf("byte %d of the node is %#x, want %#x", i, got, stamp^uint64(i))
-		}
-	}
-	return nil
 }

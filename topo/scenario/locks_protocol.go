@@ -197,23 +197,16 @@ func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 	if err != nil {
 		return err
 	}
-	if last := r[len(r)-1]; last.ok {
-		return c.released(w, release, last.value, stamp)
-	}
-	if w.kind == bitLock {
+	switch last := r[len(r)-1]; {
+	case last.ok && release.op == verbs.OpCmpSwap && last.value != w.value(stamp):
+		return fmt.Errorf("release by CAS found %#x, the holder's is %#x", last.value, w.value(stamp))
+	case last.ok:
+		return nil
+	case w.kind == bitLock:
 		w.contested = true // it is unknown whether this client still has the lock
 		return nil
 	}
 	return c.releaseAgain(w, stamp, node)
-}
-
-// released returns an error if a release by CAS has found another value than that of this client's
-// lock.
-func (c *lockClient) released(w *lockWord, release request, prior, stamp uint64) error {
-	if release.op == verbs.OpCmpSwap && prior != w.value(stamp) {
-		return fmt.Errorf("release by CAS found %#x, the holder's is %#x", prior, w.value(stamp))
-	}
-	return nil
 }
 
 // releaseAgain is called when the answer to a release was lost. It finds out whether the release

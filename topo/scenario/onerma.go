@@ -227,7 +227,7 @@ func (r *soloRun) build() error {
 		if err := h.boot(); err != nil {
 			return err
 		}
-		h.watch = newSoloWatch(h)
+		h.watch = &soloWatch{soloHost: h, solicited: make(map[soloID]*soloDebt)}
 		var node sim.Node = h.watch
 		if r.opt.Wrap != nil {
 			node = r.opt.Wrap(soloName(i), node)

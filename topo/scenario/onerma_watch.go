@@ -45,10 +45,6 @@ type soloDebt struct {
 	until      clock.Time
 }
 
-func newSoloWatch(h *soloHost) *soloWatch {
-	return &soloWatch{soloHost: h, solicited: make(map[soloID]*soloDebt)}
-}
-
 // crashed forgets what the NIC has solicited before its crash.
 func (w *soloWatch) crashed() {
 	clear(w.solicited)

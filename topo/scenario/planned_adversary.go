@@ -119,7 +119,7 @@ func (a *adversary) do(x *act, now clock.Time, frame []byte, v *fault.Verdict) {
 		}
 	case silence:
 		*v = fault.Verdict{Drop: true, Rules: rule}
-		a.deaf[x.half] = now.Add(x.silenceTime())
+		a.deaf[x.half] = now.Add(time.Duration(x.n) * time.Millisecond)
 	case newRules:
 		a.mix(uint64(x.n) | 1<<40)
 		a.rack.At(now, func() { a.rules(x.n) })

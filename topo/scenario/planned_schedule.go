@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // schedule is the list of acts that the adversary does in one run of a small setup. Its text,
@@ -165,6 +164,3 @@ func parseAct(text string) (act, error) {
 	}
 	return a, nil
 }
-
-// silenceTime returns for how long an act of kind silence makes its direction lose all packets.
-func (a act) silenceTime() time.Duration { return time.Duration(a.n) * time.Millisecond }

@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // The rack of the scenario state-store: clients send requests to ms0, and the switch counts them in
@@ -90,7 +91,9 @@ func runStateStore(e *env) error { return e.complete(beginState(e, drawState(e))
 func beginState(e *env, p *statePlan) (*stateRun, error) {
 	r := &stateRun{lenders: lenders{env: e, group: "count"}, plan: p}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
-	r.oracle = newStateOracle(r)
+	r.oracle = &stateOracle{
+		run: r, want: make([]uint64, p.counters()), keys: make(map[stateCounted]*stateSum), seen: make(map[stateKey]bool), adds: make(map[stateKey]wire.AtomicETH),
+	}
 	if err := r.build(&p.wirePlan, stateHosts, 3, max(stateServed, stateBytes), p.rule(), r.oracle.wrap); err != nil {
 		return nil, err
 	}

@@ -31,10 +31,6 @@ type stateKey struct {
 	psn      wire.PSN
 }
 
-func newStateOracle(r *stateRun) *stateOracle {
-	return &stateOracle{run: r, want: make([]uint64, r.plan.counters()), keys: make(map[stateCounted]*stateSum), seen: make(map[stateKey]bool), adds: make(map[stateKey]wire.AtomicETH)}
-}
-
 // wrap puts the oracle in front of the switch and of the stores.
 func (o *stateOracle) wrap(name string, n sim.Node) sim.Node {
 	switch name {
