@@ -20,7 +20,7 @@ type faultMix struct {
 // faultMixes lists the mixes. drawMix draws each of them with the same probability.
 func faultMixes() []faultMix {
 	some := func(kind fault.Kind, most float64) func(*draw) fault.Rule {
-		return func(d *draw) fault.Rule { return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)} }
+		return func(d *draw) fault.Rule { return d.fault(kind, most) }
 	}
 	list := func(makers ...func(*draw) fault.Rule) func(*draw) []fault.Rule {
 		return func(d *draw) []fault.Rule {
@@ -33,7 +33,7 @@ func faultMixes() []faultMix {
 	}
 	reorder := func(most float64) func(*draw) fault.Rule {
 		return func(d *draw) fault.Rule {
-			r := some(fault.Reorder, most)(d)
+			r := d.fault(fault.Reorder, most)
 			r.Delay = d.span(time.Microsecond, 50*time.Microsecond)
 			return r
 		}
@@ -47,7 +47,7 @@ func faultMixes() []faultMix {
 		{name: "loss", rules: list(some(fault.Loss, 0.1))},
 		{name: "loss10", rules: list(func(*draw) fault.Rule { return fault.Rule{Kind: fault.Loss, Probability: 0.1} })},
 		{name: "one-way", rules: list(func(d *draw) fault.Rule {
-			r := some(fault.Loss, 0.2)(d)
+			r := d.fault(fault.Loss, 0.2)
 			r.Dir = one(d, fault.Up, fault.Down)
 			return r
 		})},
@@ -126,6 +126,11 @@ func (d *draw) chance(p float64) bool { return d.Float64() < p }
 // span returns a duration from low to high.
 func (d *draw) span(low, high time.Duration) time.Duration {
 	return low + time.Duration(d.Int64N(int64(high-low)+1))
+}
+
+// fault returns a fault rule with a probability of 0.1 % to most.
+func (d *draw) fault(kind fault.Kind, most float64) fault.Rule {
+	return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)}
 }
 
 // size returns a message length up to limit: short, around a multiple of the MTU, or long.

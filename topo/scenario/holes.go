@@ -205,6 +205,14 @@ func (h *holeRun) expect(a *answer, what string) {
 	}
 }
 
+// addAll makes each client add 1 to the word at off, and returns the answers, which may not have come.
+func (h *holeRun) addAll(off int) (all []*answer) {
+	for _, c := range h.clients {
+		all = append(all, c.add(off, 1))
+	}
+	return all
+}
+
 // soon is expect for an answer that must arrive before any retransmission timeout.
 func (h *holeRun) soon(a *answer, what string) {
 	if h.expect(a, what); a.done && a.status == verbs.Success && a.took > rto {

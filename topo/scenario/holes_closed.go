@@ -53,12 +53,8 @@ func holeCoalesced(h *holeRun) {
 	h.warm(lockAt, 5)
 	up := h.rack.Host("ms0").Link()
 	before := up.Stats(fault.Up).Sent
-	var all []*answer
-	for _, c := range h.clients {
-		all = append(all, c.add(lockAt, 1))
-	}
 	seen := make(map[uint64]bool)
-	for _, a := range all {
+	for _, a := range h.addAll(lockAt) {
 		h.soon(a, "FETCH_ADD")
 		if v := a.prior(); seen[v] {
 			h.harm("two additions found %d", v)

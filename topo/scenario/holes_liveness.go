@@ -63,11 +63,7 @@ func holeBroadcast(h *holeRun) {
 		before[i] = c.host.Counters().PacketSeqErr
 	}
 	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly))
-	var all []*answer
-	for _, c := range h.clients {
-		all = append(all, c.add(lockAt, 1))
-	}
-	for _, a := range all {
+	for _, a := range h.addAll(lockAt) {
 		h.expect(a, "FETCH_ADD")
 	}
 	told := 0

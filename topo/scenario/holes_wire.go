@@ -87,11 +87,7 @@ func holeCongestion(h *holeRun) {
 		f.Payload = make([]byte, 16)
 		h.server.frames = append(h.server.frames, f.AppendTo(nil)) // the server's link sends it when the first request arrives
 	}
-	var all []*answer
-	for _, c := range h.clients {
-		all = append(all, c.add(lockAt, 1))
-	}
-	for _, a := range all {
+	for _, a := range h.addAll(lockAt) {
 		h.expect(a, "FETCH_ADD")
 	}
 	for i, n := range h.seen {

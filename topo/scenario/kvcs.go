@@ -59,24 +59,21 @@ func drawCache(e *env) *cachePlan {
 // drawFaults draws the faults of each link: of the coordinator's, the servers' and the client
 // hosts'.
 func (p *cachePlan) drawFaults(d *draw, cfg *virtual.Config) {
-	some := func(kind fault.Kind, most float64) fault.Rule {
-		return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)}
-	}
 	late := fault.Rule{Kind: fault.Reorder, Probability: 0.1, Delay: d.span(cfg.RTT/8, 10*cfg.RTT)}
 	for i := range 1 + cfg.Servers + cfg.Hosts {
 		var list []fault.Rule
 		name := one(d, "none", "none", "none", "loss", "late", "copies", "corrupt", "all")
 		switch name {
 		case "loss":
-			list = append(list, some(fault.Loss, 0.2))
+			list = append(list, d.fault(fault.Loss, 0.2))
 		case "late":
 			list = append(list, late)
 		case "copies":
-			list = append(list, some(fault.Duplicate, 0.5), late)
+			list = append(list, d.fault(fault.Duplicate, 0.5), late)
 		case "corrupt":
-			list = append(list, some(fault.Corrupt, 0.1))
+			list = append(list, d.fault(fault.Corrupt, 0.1))
 		case "all":
-			list = append(list, some(fault.Loss, 0.05), some(fault.Duplicate, 0.2), late, some(fault.Corrupt, 0.05))
+			list = append(list, d.fault(fault.Loss, 0.05), d.fault(fault.Duplicate, 0.2), late, d.fault(fault.Corrupt, 0.05))
 		}
 		for j := range list {
 			list[j].Link = cfg.Name(i)
@@ -245,15 +242,22 @@ func (r *cacheRun) trouble() {
 				begin()
 			}
 		})
-		r.cache.Net.At(until, func() {
+		r.at(until, func() error {
 			if !r.left() {
-				return
+				return nil
 			}
-			if err := end(); err != nil {
-				r.cache.Net.Stop(err)
-			}
+			return end()
 		})
 	}
+}
+
+// at calls f at a virtual time. An error of f ends the run.
+func (r *cacheRun) at(t clock.Time, f func() error) {
+	r.cache.Net.At(t, func() {
+		if err := f(); err != nil {
+			r.cache.Net.Stop(err)
+		}
+	})
 }
 
 // deaths plans which clients die, and when.
@@ -272,25 +276,17 @@ func (r *cacheRun) crashes() {
 	d, rtt := r.draw, r.plan.cfg.RTT
 	crash := func(h *virtual.Host, before, after func()) {
 		at := clock.Time(0).Add(d.span(rtt, 1500*rtt))
-		for _, what := range []struct {
-			at clock.Time
-			f  func() error
-		}{
-			{at, func() error { before(); h.Crash(); return nil }},
-			{at.Add(d.span(rtt, 1000*rtt)), func() error {
-				if err := h.Restart(); err != nil {
-					return err
-				}
+		r.cache.Net.At(at, func() {
+			before()
+			h.Crash()
+		})
+		r.at(at.Add(d.span(rtt, 1000*rtt)), func() error {
+			err := h.Restart()
+			if err == nil {
 				after()
-				return nil
-			}},
-		} {
-			r.cache.Net.At(what.at, func() {
-				if err := what.f(); err != nil {
-					r.cache.Net.Stop(err)
-				}
-			})
-		}
+			}
+			return err
+		})
 	}
 	for i := range min(r.plan.reboots, r.plan.cfg.Hosts) {
 		crash(r.cache.Compute(i), func() { r.down[i] = true }, func() { r.down[i] = false; r.start(i) })

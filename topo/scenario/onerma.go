@@ -87,11 +87,8 @@ func drawSolo(d *draw) *soloPlan {
 // drawFaults draws the faults of each link. Delays are at most ten round trips, so that some are
 // longer than every timeout.
 func (p *soloPlan) drawFaults(d *draw) {
-	some := func(kind fault.Kind, most float64) fault.Rule {
-		return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)}
-	}
 	late := func(most float64) fault.Rule {
-		r := some(fault.Reorder, most)
+		r := d.fault(fault.Reorder, most)
 		r.Delay = d.span(p.rtt/8, 10*p.rtt)
 		return r
 	}
@@ -104,17 +101,17 @@ func (p *soloPlan) drawFaults(d *draw) {
 		name := one(d, "none", "none", "loss", "late", "copies", "corrupt", "jitter", "all", "all")
 		switch name {
 		case "loss":
-			list = append(list, some(fault.Loss, 0.3))
+			list = append(list, d.fault(fault.Loss, 0.3))
 		case "late":
 			list = append(list, late(0.3))
 		case "copies":
-			list = append(list, some(fault.Duplicate, 0.5), late(0.2))
+			list = append(list, d.fault(fault.Duplicate, 0.5), late(0.2))
 		case "corrupt":
-			list = append(list, some(fault.Corrupt, 0.2))
+			list = append(list, d.fault(fault.Corrupt, 0.2))
 		case "jitter":
 			list = append(list, jitter())
 		case "all":
-			list = append(list, some(fault.Loss, 0.05), some(fault.Duplicate, 0.2), late(0.2), some(fault.Corrupt, 0.05), jitter())
+			list = append(list, d.fault(fault.Loss, 0.05), d.fault(fault.Duplicate, 0.2), late(0.2), d.fault(fault.Corrupt, 0.05), jitter())
 		}
 		p.corrupt = p.corrupt || name == "corrupt" || name == "all"
 		p.faults += " " + name
@@ -326,6 +323,13 @@ func (r *soloRun) bound(read bool) time.Duration {
 		return 2*r.plan.rtt + t
 	}
 	return t + t + t/32
+}
+
+// sleep parks the process p for the time d. why is what it waits for.
+func (r *soloRun) sleep(p *sim.Proc, d time.Duration, why string) {
+	for until := r.net.Now().Add(d); r.net.Now() < until; {
+		p.Park(until, why)
+	}
 }
 
 // stop ends the run with an error.

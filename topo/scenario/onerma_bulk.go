@@ -46,9 +46,7 @@ func (h *soloHost) carry() error {
 func (c *soloCarrier) run(p *sim.Proc) error {
 	r, d := c.host.run, c.host.run.draw
 	if c.host.epoch > 1 {
-		for until := r.net.Now().Add(20 * r.plan.rtt); r.net.Now() < until; {
-			p.Park(until, "the end of what the former incarnation did")
-		}
+		r.sleep(p, 20*r.plan.rtt, "the end of what the former incarnation did")
 	}
 	for range r.plan.bulk {
 		target := r.hosts[(c.host.index+d.between(1, len(r.hosts)-1))%len(r.hosts)]
@@ -114,9 +112,7 @@ func (c *soloCarrier) one(p *sim.Proc, target *soloHost, region int, op onerma.O
 func (c *soloCarrier) steady(p *sim.Proc, remote []byte) error {
 	r := c.host.run
 	after := slices.Clone(remote)
-	for until := r.net.Now().Add(r.draw.span(1, 20*r.plan.rtt)); r.net.Now() < until; {
-		p.Park(until, "the next transfer")
-	}
+	r.sleep(p, r.draw.span(1, 20*r.plan.rtt), "the next transfer")
 	if !bytes.Equal(after, remote) {
 		return fmt.Errorf("bytes have changed after the end of a WRITE")
 	}

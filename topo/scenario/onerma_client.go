@@ -81,9 +81,7 @@ func (c *soloClient) crashed() {
 func (c *soloClient) run(p *sim.Proc) {
 	r := c.host.run
 	if c.host.epoch > 1 {
-		for until := r.net.Now().Add(20 * r.plan.rtt); r.net.Now() < until; {
-			p.Park(until, "the end of what the former incarnation did")
-		}
+		r.sleep(p, 20*r.plan.rtt, "the end of what the former incarnation did")
 	}
 	for c.left > 0 || c.busy() {
 		for slot := 0; slot < r.plan.slots && c.left > 0; slot++ {
