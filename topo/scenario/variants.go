@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	clover "github.com/rdmalab/rdmalab/clover/layout"
@@ -15,49 +15,51 @@ import (
 )
 
 // Params choose a variant of a scenario by the flags of rdmalab sim. The zero value is the scenario
-// itself. Each scenario accepts some of the parameters.
+// itself. Each scenario accepts some of the parameters. The tags are the names of the flags.
 type Params struct {
 	// Steer says what the switch steers for the store clover: write, read, both, or any, with which
 	// the seed chooses one of these.
-	Steer string
+	Steer string `flag:"steer"`
 	// ShareQP: true if the clients of a host share a queue pair to each memory server, in clover.
-	ShareQP bool
+	ShareQP bool `flag:"share-qp"`
 	// Threads is how many threads of clover's metadata server execute requests; 0 means that its
 	// only thread does everything.
-	Threads int
+	Threads int `flag:"threads"`
 	// Replicas is how many copies each node of clover has, on as many memory servers; 0 means one.
-	Replicas int
+	Replicas int `flag:"replicas"`
 	// Mix has the names of mixes of clover or sherman, separated by commas: variations of keys,
 	// memory, links and faults. "none" means no mix, "" that the seed draws them.
-	Mix string
+	Mix string `flag:"mix"`
 	// Program is the switch program in locks: forward, track, or swordbox, which replaces atomics
 	// and is the default.
-	Program string
-	// Move: true if the switch in locks moves every request that can be moved, and does not replace
-	// atomics.
-	Move bool
-	// Change makes an operator change the switch in locks or buffer at random times. With the value
-	// rules, the operator sets hardened rules and, in locks, changes the program; with modes, the
-	// operator also sets published rules.
-	Change string
+	Program string `flag:"program"`
 	// Mode is published or hardened, which is the default. It is the mode of the switch's rules in
 	// locks, buffer and lookup, of the layout of sherman's pages, of the decisions of fusee's
 	// clients, or of the queues of redn's programs.
-	Mode string
+	Mode string `flag:"mode"`
+	// Move: true if the switch in locks moves every request that can be moved, and does not replace
+	// atomics.
+	Move bool `flag:"move"`
+	// Change makes an operator change the switch in locks or buffer at random times. With the value
+	// rules, the operator sets hardened rules and, in locks, changes the program; with modes, the
+	// operator also sets published rules.
+	Change string `flag:"change"`
 	// Torn: true if memory copies are torn in sherman, without other faults. With the published
 	// layout this is always so.
-	Torn bool
+	Torn bool `flag:"torn"`
 	// Locks says what executes the atomics on sherman's lock words: nic (the servers' NICs), which
 	// is the default, or switch.
-	Locks string
+	Locks string `flag:"locks"`
 	// Step is the name of one of the designs between FG+ (the baseline of Sherman's paper) and
 	// Sherman, for the scenario sherman (sherman.Steps).
-	Step string
+	Step string `flag:"step"`
 	// Setup restricts the scenario planned to one of the small setups. Depth bounds the acts of a
 	// schedule, and Schedules the number of schedules that run; 0 means the defaults. Plan is a
 	// single schedule that runs instead.
-	Setup, Plan      string
-	Depth, Schedules int
+	Setup     string `flag:"setup"`
+	Depth     int    `flag:"depth"`
+	Schedules int    `flag:"schedules"`
+	Plan      string `flag:"plan"`
 }
 
 // Values of Params.
@@ -95,39 +97,23 @@ func (p *Params) args() string {
 	return strings.Join(out, " ")
 }
 
-// param is one parameter with its name and its value as text.
+// param is one parameter with its name and its value as text. The value of a bool, or of a parameter
+// that is not set, is "".
 type param struct {
 	name, value string
 	set         bool
 }
 
-func (p *Params) fields() []param {
-	return []param{
-		{"steer", p.Steer, p.Steer != ""},
-		{"share-qp", "", p.ShareQP},
-		{"threads", number(p.Threads), p.Threads != 0},
-		{"replicas", number(p.Replicas), p.Replicas != 0},
-		{"mix", p.Mix, p.Mix != ""},
-		{"program", p.Program, p.Program != ""},
-		{"mode", p.Mode, p.Mode != ""},
-		{"move", "", p.Move},
-		{"change", p.Change, p.Change != ""},
-		{"torn", "", p.Torn},
-		{"locks", p.Locks, p.Locks != ""},
-		{"step", p.Step, p.Step != ""},
-		{"setup", p.Setup, p.Setup != ""},
-		{"depth", number(p.Depth), p.Depth != 0},
-		{"schedules", number(p.Schedules), p.Schedules != 0},
-		{"plan", p.Plan, p.Plan != ""},
+func (p *Params) fields() (out []param) {
+	v := reflect.ValueOf(p).Elem()
+	for i := range v.NumField() {
+		f := param{name: v.Type().Field(i).Tag.Get("flag"), set: !v.Field(i).IsZero()}
+		if f.set && v.Field(i).Kind() != reflect.Bool {
+			f.value = fmt.Sprint(v.Field(i))
+		}
+		out = append(out, f)
 	}
-}
-
-// number returns the text of a parameter that is a number; "" means that it is not set.
-func number(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
+	return out
 }
 
 // families has the scenarios with variants: the names of the parameters that each takes, and the
