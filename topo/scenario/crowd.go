@@ -133,10 +133,7 @@ func (c *crowd) check() error {
 		return fmt.Errorf("the program is %T", c.rack.Program())
 	}
 	rows := len(p.Connections().List(c.rack.Now()))
-	count := make(map[string]uint64)
-	for _, k := range c.machine().Counters {
-		count[k.Name] = k.Value
-	}
+	count := countersOf(c.machine())
 	up := c.rack.Host("ms0").Link().Stats(fault.Up)
 	c.env.note("the memory server sent %d packets for %d requests", up.Sent, holeClients*c.each*c.adds)
 	c.env.note("%d flows of at most %d; %d requests moved, %d of them replaced; %d held, %d dropped because no place was free",

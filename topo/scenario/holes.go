@@ -230,15 +230,30 @@ func (h *holeRun) faults(host string, rules ...fault.Rule) {
 
 // machine returns the report of the switch's handler of rules in the mode of the run.
 func (h *holeRun) machine() handler.Info {
-	p, ok := h.rack.Program().(*swordbox.Program)
 	var mode rules.Mode
-	if !ok || mode.UnmarshalText([]byte(h.mode)) != nil {
+	if mode.UnmarshalText([]byte(h.mode)) != nil {
 		return handler.Info{}
 	}
-	for _, m := range p.Report(h.rack.Now()).Handlers {
-		if m.Mode == mode {
-			return m
+	return h.env.handler(mode)
+}
+
+// handler returns the report of the switch's handler of rules with this mode.
+func (e *env) handler(mode rules.Mode) handler.Info {
+	if p, ok := e.rack.Program().(*swordbox.Program); ok {
+		for _, m := range p.Report(e.rack.Now()).Handlers {
+			if m.Mode == mode {
+				return m
+			}
 		}
 	}
 	return handler.Info{}
+}
+
+// countersOf returns the counters of a handler by name.
+func countersOf(m handler.Info) map[string]uint64 {
+	out := make(map[string]uint64)
+	for _, c := range m.Counters {
+		out[c.Name] = c.Value
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -117,7 +118,7 @@ func (a *hostile) script() {
 	a.record = false
 	for _, k := range a.attacks() {
 		before, damage := a.refused(), len(a.damage)
-		replaced := a.count("replaced")
+		replaced := countersOf(a.machine())["replaced"]
 		k.do()
 		total += a.traffic(trafficRounds)
 		a.rt.Sleep(20 * time.Millisecond) // so long that all retransmissions are over
@@ -136,7 +137,7 @@ func (a *hostile) script() {
 		if n < k.atLeast && a.mode != modeForward {
 			a.harm("%s: %d packets were refused and counted as %v, want %d; grown: %v", k.name, n, k.counted, k.atLeast, where)
 		}
-		if got := a.count("replaced") - replaced; got < trafficRounds*7/2 && a.mode == recordedHardened {
+		if got := countersOf(a.machine())["replaced"] - replaced; got < trafficRounds*7/2 && a.mode == recordedHardened {
 			a.harm("%s: only %d of %d additions were replaced", k.name, got, trafficRounds*7)
 		}
 		rows, most := a.rows()
@@ -203,20 +204,8 @@ func (a *hostile) refused() map[string]uint64 {
 		out["resp_access_err"] += c.RespAccessErr
 		out["out_of_sequence"] += c.OutOfSequence
 	}
-	for _, c := range a.machine().Counters {
-		out[c.Name] = c.Value
-	}
+	maps.Copy(out, countersOf(a.machine()))
 	return out
-}
-
-// count returns the counter with this name of the switch's handler.
-func (a *hostile) count(name string) uint64 {
-	for _, c := range a.machine().Counters {
-		if c.Name == name {
-			return c.Value
-		}
-	}
-	return 0
 }
 
 // settledRows bounds the number of flows that the switch tracks for the connections of the clients

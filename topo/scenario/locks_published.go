@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
 )
@@ -22,7 +21,7 @@ func runLocksPublished(e *env) error {
 // liveness), and the holes that may cause it. The counters of the published program distinguish
 // some of them.
 func (r *lockRun) holesHit(err error) string {
-	count := r.publishedCounters()
+	count := countersOf(r.env.handler(rules.Published))
 	var broken *history.BrokenError
 	var changed *history.ChangedError
 	switch {
@@ -44,20 +43,4 @@ func (r *lockRun) holesHit(err error) string {
 		return "L: a queue pair failed after another client had died (holes 1, 4)"
 	}
 	return "L: a queue pair failed (holes 2, 4, 5, 10)"
-}
-
-func (r *lockRun) publishedCounters() map[string]uint64 {
-	out := make(map[string]uint64)
-	p, ok := r.env.rack.Program().(*swordbox.Program)
-	if !ok {
-		return out
-	}
-	for _, m := range p.Report(r.env.rack.Now()).Handlers {
-		if m.Mode == rules.Published {
-			for _, c := range m.Counters {
-				out[c.Name] = c.Value
-			}
-		}
-	}
-	return out
 }

@@ -111,12 +111,17 @@ type clients struct {
 
 func (e *env) startClients(p *transportPlan) *clients {
 	c := &clients{}
-	if n := count(p.kinds, clientContend); n > 0 {
+	n := 0
+	for _, kind := range p.kinds {
+		if kind == clientContend {
+			n++
+		}
+	}
+	if n > 0 {
 		c.shared = &contention{env: e, clients: n, rounds: e.draw.between(50, 300), params: p.params}
 		e.serve(contendService, c.shared.serve)
 	}
-	soaks := count(p.kinds, clientSoak)
-	if soaks > 0 {
+	if slices.Contains(p.kinds, clientSoak) {
 		e.servePerf()
 	}
 	for i, kind := range p.kinds {
@@ -138,16 +143,6 @@ func (e *env) startClients(p *transportPlan) *clients {
 		}
 	}
 	return c
-}
-
-func count(list []string, what string) int {
-	n := 0
-	for _, s := range list {
-		if s == what {
-			n++
-		}
-	}
-	return n
 }
 
 // serve runs an application on the server. It listens for the service before any client dials.
