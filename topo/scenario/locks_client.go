@@ -73,17 +73,28 @@ const (
 
 // request is one work request, and how it is recorded.
 type request struct {
-	op     verbs.WROpcode
-	word   *lockWord
-	off    int // offset of the request in the word's area
-	data   []byte
-	n      int // bytes of a READ
-	swap   uint64
-	cmpAdd uint64
-	inline bool
-	fence  bool
-	rec    bool       // the operation is recorded in the word's history
-	as     history.Op // the operation as the history records it
+	history.Op // the operation, as the history records it
+	word       *lockWord
+	off        int // offset of the request in the word's area
+	data       []byte
+	n          int // bytes of a READ
+	inline     bool
+	fence      bool
+	rec        bool // the operation is recorded in the word's history
+}
+
+// operation returns a work request with the opcode and the operands of an operation.
+func operation(o history.Op) verbs.SendWR {
+	switch o.Kind {
+	case history.Write:
+		return verbs.SendWR{Op: verbs.OpWrite}
+	case history.CmpSwap:
+		return verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: o.Compare, Swap: o.Value}
+	case history.FetchAdd:
+		return verbs.SendWR{Op: verbs.OpFetchAdd, CompareAdd: o.Value}
+	case history.Read:
+	}
+	return verbs.SendWR{Op: verbs.OpRead}
 }
 
 // reply is the outcome of a request. ok is true if the outcome is known.
@@ -163,11 +174,11 @@ func (c *lockClient) do(server int, reqs ...request) ([]reply, error) {
 		wrs[i] = c.workRequest(k, i, &reqs[i])
 	}
 	for i := range reqs {
-		if isAtomic(reqs[i].op) {
+		if isAtomic(wrs[i].Op) {
 			c.run.atomics++
 		}
 		if reqs[i].rec {
-			ids[i] = c.run.log.Invoke(k.words[reqs[i].word].log, c.id, reqs[i].as)
+			ids[i] = c.run.log.Invoke(k.words[reqs[i].word].log, c.id, reqs[i].Op)
 		}
 	}
 	posted := c.rt.Now()
@@ -178,7 +189,7 @@ func (c *lockClient) do(server int, reqs ...request) ([]reply, error) {
 	for n := 0; n < len(reqs); n++ {
 		var wc [1]verbs.WC
 		if _, err := k.await(wc[:], mixPatience); err != nil {
-			return nil, fmt.Errorf("%v to ms%d: %w", reqs[n].op, server, err)
+			return nil, fmt.Errorf("%v to ms%d: %w", wrs[n].Op, server, err)
 		}
 		c.longest = max(c.longest, c.rt.Now().Sub(posted))
 		if wc[0].Status != verbs.Success {
@@ -201,17 +212,14 @@ func (c *lockClient) do(server int, reqs ...request) ([]reply, error) {
 
 // workRequest makes the work request of r. Its local memory is slot i of the connection's buffer.
 func (c *lockClient) workRequest(k *lockConn, i int, r *request) verbs.SendWR {
-	mem := k.words[r.word]
-	n := r.n
-	if r.op == verbs.OpWrite {
+	mem, wr, n := k.words[r.word], operation(r.Op), r.n
+	if r.Kind == history.Write {
 		n = copy(k.buf[i*lockSlot:], r.data)
-	} else if isAtomic(r.op) {
+	} else if isAtomic(wr.Op) {
 		n = 8
 	}
-	wr := verbs.SendWR{
-		ID: uint64(i), Op: r.op, Flags: verbs.Signalled, SGL: []verbs.SGE{k.mr.SGE(i*lockSlot, n)},
-		RemoteAddr: mem.addr + uint64(r.off), RKey: mem.rkey, CompareAdd: r.cmpAdd, Swap: r.swap,
-	}
+	wr.ID, wr.Flags, wr.SGL = uint64(i), verbs.Signalled, []verbs.SGE{k.mr.SGE(i*lockSlot, n)}
+	wr.RemoteAddr, wr.RKey = mem.addr+uint64(r.off), mem.rkey
 	if r.inline {
 		wr.Flags |= verbs.Inline
 		wr.SGL, wr.Data = nil, append([]byte(nil), r.data...)
@@ -226,10 +234,11 @@ func (c *lockClient) workRequest(k *lockConn, i int, r *request) verbs.SendWR {
 func (c *lockClient) answer(k *lockConn, i int, r *request) reply {
 	out := reply{ok: true}
 	b := k.buf[i*lockSlot:]
-	switch {
-	case isAtomic(r.op):
+	switch r.Kind {
+	case history.Write:
+	case history.CmpSwap, history.FetchAdd:
 		out.value = binary.NativeEndian.Uint64(b)
-	case r.op == verbs.OpRead:
+	case history.Read:
 		out.bytes = b[:r.n]
 		if at := wordOff - r.off; at >= 0 && at+8 <= r.n {
 			out.value = binary.NativeEndian.Uint64(b[at:])
@@ -249,36 +258,30 @@ func (c *lockClient) one(r request) (reply, error) {
 
 // cas returns a request for a CMP_SWAP of word w, which is recorded in the word's history.
 func cas(w *lockWord, compare, swap uint64) request {
-	return request{
-		op: verbs.OpCmpSwap, word: w, off: wordOff, cmpAdd: compare, swap: swap,
-		rec: true, as: history.Op{Kind: history.CmpSwap, Compare: compare, Value: swap},
-	}
+	return request{Op: history.Op{Kind: history.CmpSwap, Compare: compare, Value: swap}, word: w, off: wordOff, rec: true}
 }
 
 // add returns a request for a FETCH_ADD of v to word w, which is recorded.
 func add(w *lockWord, v uint64) request {
-	return request{
-		op: verbs.OpFetchAdd, word: w, off: wordOff, cmpAdd: v,
-		rec: true, as: history.Op{Kind: history.FetchAdd, Value: v},
-	}
+	return request{Op: history.Op{Kind: history.FetchAdd, Value: v}, word: w, off: wordOff, rec: true}
 }
 
 // put returns a request for a WRITE of v to word w, which is recorded.
 func put(w *lockWord, v uint64) request {
-	return request{
-		op: verbs.OpWrite, word: w, off: wordOff, data: binary.NativeEndian.AppendUint64(nil, v),
-		rec: true, as: history.Op{Kind: history.Write, Value: v},
-	}
+	return request{Op: history.Op{Kind: history.Write, Value: v}, word: w, off: wordOff, data: binary.NativeEndian.AppendUint64(nil, v), rec: true}
 }
 
 // get returns a request for a READ of n bytes at offset off of the word's area. The bytes must
 // contain the word; its value is recorded.
-func get(w *lockWord, off, n int) request {
-	return request{op: verbs.OpRead, word: w, off: off, n: n, rec: true, as: history.Op{Kind: history.Read}}
-}
+func get(w *lockWord, off, n int) request { return request{word: w, off: off, n: n, rec: true} }
 
 // mark returns a WRITE of v to the word's guard (the word by which a holder shows that it is
 // inside). It is not recorded.
 func mark(w *lockWord, v uint64) request {
-	return request{op: verbs.OpWrite, word: w, off: guardOff, data: binary.NativeEndian.AppendUint64(nil, v)}
+	return request{Op: history.Op{Kind: history.Write}, word: w, off: guardOff, data: binary.NativeEndian.AppendUint64(nil, v)}
+}
+
+// writeNode returns a WRITE of the word's node. It is not recorded.
+func writeNode(w *lockWord, node []byte) request {
+	return request{Op: history.Op{Kind: history.Write}, word: w, off: nodeOff, data: node}
 }

@@ -160,7 +160,7 @@ func (c *lockClient) inside(w *lockWord, stamp uint64) error {
 		return err
 	}
 	n := 8 * c.draw.between(1, nodeMax/8)
-	r, err := c.sure(request{op: verbs.OpRead, word: w, off: nodeOff, n: n})
+	r, err := c.sure(request{word: w, off: nodeOff, n: n})
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (c *lockClient) inside(w *lockWord, stamp uint64) error {
 func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 	node := make([]byte, c.run.stamps[stamp].node)
 	fillNode(node, stamp)
-	steps := []request{{op: verbs.OpWrite, word: w, off: nodeOff, data: node}, mark(w, 0)}
+	steps := []request{writeNode(w, node), mark(w, 0)}
 	release := cas(w, w.value(stamp), 0)
 	if c.draw.chance(0.6) && !c.run.polite {
 		release = put(w, 0)
@@ -198,7 +198,7 @@ func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 		return err
 	}
 	switch last := r[len(r)-1]; {
-	case last.ok && release.op == verbs.OpCmpSwap && last.value != w.value(stamp):
+	case last.ok && release.Kind == history.CmpSwap && last.value != w.value(stamp):
 		return fmt.Errorf("release by CAS found %#x, the holder's is %#x", last.value, w.value(stamp))
 	case last.ok:
 		return nil
@@ -217,7 +217,7 @@ func (c *lockClient) releaseAgain(w *lockWord, stamp uint64, node []byte) error 
 	if err != nil || r.value != stamp {
 		return err
 	}
-	for _, s := range []request{mark(w, stamp), {op: verbs.OpWrite, word: w, off: nodeOff, data: node}, mark(w, 0)} {
+	for _, s := range []request{mark(w, stamp), writeNode(w, node), mark(w, 0)} {
 		if _, err := c.sure(s); err != nil {
 			return err
 		}
@@ -254,13 +254,13 @@ func (c *lockClient) registerRound(w *lockWord) error {
 		switch what {
 		case 0, 1:
 			reqs[i] = cas(w, guess, d.Uint64())
-			guess = reqs[i].swap
+			guess = reqs[i].Value
 		case 2:
 			reqs[i] = add(w, d.Uint64())
 		case 3:
 			reqs[i] = put(w, d.Uint64())
 			reqs[i].inline = d.chance(0.5)
-			guess = reqs[i].as.Value
+			guess = reqs[i].Value
 		case 4:
 			reqs[i] = c.around(w)
 		case 5:
@@ -274,7 +274,7 @@ func (c *lockClient) registerRound(w *lockWord) error {
 	}
 	r, err := c.do(w.server, reqs...)
 	if err == nil && r[len(r)-1].ok {
-		w.lastSeen = reqs[len(reqs)-1].as.Apply(r[len(r)-1].value)
+		w.lastSeen = reqs[len(reqs)-1].Apply(r[len(r)-1].value)
 	}
 	return err
 }
@@ -299,6 +299,6 @@ func half(w *lockWord, d *draw) request {
 	}
 	r := put(w, 0)
 	r.off, r.data = wordOff+at, v[at:at+n]
-	r.as = history.Op{Kind: history.Write, Value: binary.NativeEndian.Uint64(v), Mask: binary.NativeEndian.Uint64(mask)}
+	r.Op = history.Op{Kind: history.Write, Value: binary.NativeEndian.Uint64(v), Mask: binary.NativeEndian.Uint64(mask)}
 	return r
 }

@@ -364,22 +364,11 @@ func (c *smallClient) request(i int, o *wordOp) verbs.SendWR {
 		off = c.farOff(o.word)
 		c.farLast[o.word] = o.Value
 	}
-	wr := verbs.SendWR{
-		ID: uint64(i), Flags: verbs.Signalled, SGL: []verbs.SGE{c.end.mr.SGE(i*c.stride(), n)},
-		RemoteAddr: c.mem.addr + uint64(off), RKey: c.mem.rkey,
-	}
-	switch o.Kind {
-	case history.Read:
-		wr.Op = verbs.OpRead
-	case history.Write:
-		wr.Op = verbs.OpWrite
-		for at := 0; at < n; at += 8 {
-			binary.NativeEndian.PutUint64(c.end.buf[i*c.stride()+at:], o.Value)
-		}
-	case history.CmpSwap:
-		wr.Op, wr.CompareAdd, wr.Swap = verbs.OpCmpSwap, o.Compare, o.Value
-	case history.FetchAdd:
-		wr.Op, wr.CompareAdd = verbs.OpFetchAdd, o.Value
+	wr := operation(o.Op)
+	wr.ID, wr.Flags, wr.SGL = uint64(i), verbs.Signalled, []verbs.SGE{c.end.mr.SGE(i*c.stride(), n)}
+	wr.RemoteAddr, wr.RKey = c.mem.addr+uint64(off), c.mem.rkey
+	for at := 0; o.Kind == history.Write && at < n; at += 8 {
+		binary.NativeEndian.PutUint64(c.end.buf[i*c.stride()+at:], o.Value)
 	}
 	return wr
 }
