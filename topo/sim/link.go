@@ -113,10 +113,14 @@ func (l *Link) SetFaults(up, down Verdict) { l.up.fault, l.down.fault = up, down
 
 // Stats returns the counters of a direction.
 func (l *Link) Stats(d fault.Dir) LinkStats {
+	return l.half(d).Stats
+}
+
+func (l *Link) half(d fault.Dir) *half {
 	if d == fault.Up {
-		return l.up.Stats
+		return &l.up
 	}
-	return l.down.Stats
+	return &l.down
 }
 
 // send puts a frame on one direction of a link, and asks the fault verdict what happens to it.
@@ -148,10 +152,7 @@ func (n *Net) send(h *half, f *packetio.Frame) {
 // Inject puts a frame on one direction of a link at once, without asking for a fault verdict. The
 // trace shows rules as the rules that have hit the frame.
 func (n *Net) Inject(l *Link, d fault.Dir, f packetio.Frame, rules []string) {
-	h := &l.down
-	if d == fault.Up {
-		h = &l.up
-	}
+	h := l.half(d)
 	h.Stats.Sent++
 	n.sendCopy(h, &f, &fault.Verdict{Rules: rules})
 }
@@ -163,22 +164,18 @@ func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {
 		n.trace(Event{Kind: LostQueue, Frame: f.Data, half: h})
 		return
 	}
-	data := n.pool.get(len(f.Data))
-	copy(data, f.Data)
+	c := n.copyOf(f)
 	if v.Corrupt {
-		fault.FlipBit(data, v.Bit)
+		fault.FlipBit(c.data, v.Bit)
 		h.Stats.Corrupted++
-		n.trace(Event{Kind: Corrupted, Frame: data, Rules: v.Rules, half: h})
+		n.trace(Event{Kind: Corrupted, Frame: c.data, Rules: v.Rules, half: h})
 	}
 	if v.Delay > 0 {
 		h.Stats.Delayed++
 	}
 	h.inFlight++
-	n.trace(Event{Kind: Sent, Frame: data, Rules: v.Rules, half: h})
-	n.heap.push(event{at: leaves.Add(h.cfg.Delay + max(v.Delay, 0)), to: h, frame: inFlight{
-		data: data, segSize: int32(f.SegSize),
-		csumPartial: f.CsumPartial, csumStart: f.CsumStart, csumOffset: f.CsumOffset,
-	}})
+	n.trace(Event{Kind: Sent, Frame: c.data, Rules: v.Rules, half: h})
+	n.heap.push(event{at: leaves.Add(h.cfg.Delay + max(v.Delay, 0)), to: h, frame: c})
 }
 
 // serialise returns the time at which the last bit of a frame of size bytes has been sent. It
@@ -224,6 +221,16 @@ func (h *half) sending(size int) time.Duration {
 // picosPerSecond is 10^12. Multiplied by the bits of the largest frame, it is below 2^63.
 const picosPerSecond = 1_000_000_000_000
 
+// copyOf returns a copy of f in memory from the pool.
+func (n *Net) copyOf(f *packetio.Frame) inFlight {
+	data := n.pool.get(len(f.Data))
+	copy(data, f.Data)
+	return inFlight{
+		data: data, segSize: int32(f.SegSize),
+		csumPartial: f.CsumPartial, csumStart: f.CsumStart, csumOffset: f.CsumOffset,
+	}
+}
+
 // frame returns f as a packetio.Frame with this port.
 func (f *inFlight) frame(port int) packetio.Frame {
 	return packetio.Frame{
@@ -263,12 +270,7 @@ func (n *Net) hold(s *nodeState, f *packetio.Frame, cause Cause) bool {
 		return true
 	}
 	s.held++
-	data := n.pool.get(len(f.Data))
-	copy(data, f.Data)
-	n.heap.push(event{at: at, to: h, stage: leaving, frame: inFlight{
-		data: data, segSize: int32(f.SegSize),
-		csumPartial: f.CsumPartial, csumStart: f.CsumStart, csumOffset: f.CsumOffset,
-	}})
+	n.heap.push(event{at: at, to: h, stage: leaving, frame: n.copyOf(f)})
 	return true
 }
 

@@ -181,9 +181,7 @@ func (h *Host) CrashNIC() {
 func (h *Host) RestartNIC() {
 	h.eng.Up()
 	h.tear()
-	if h.rack.opt.Cost != nil {
-		h.charge()
-	}
+	h.charge()
 }
 
 // CrashApps ends the applications alone. The NIC goes on, and the memory that they have registered
@@ -225,9 +223,7 @@ func (h *Host) Reboot() error {
 	h.eng.Down()
 	h.eng, h.activity, h.crashed = eng, eng.Activity(), false
 	h.tear()
-	if h.rack.opt.Cost != nil {
-		h.charge()
-	}
+	h.charge()
 	h.rack.net.SetUp(h.node, true)
 	return nil
 }

@@ -111,7 +111,7 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 	r.seed = cmp.Or(r.seed, s.Seed)
 	r.net = sim.New(sim.Config{MaxEvents: opt.MaxEvents, MaxTime: opt.MaxTime, Trace: opt.Trace, Cancelled: opt.Cancelled})
 	if opt.Transits {
-		r.transits = newTransits(r)
+		r.transits = &transits{rack: r, threads: map[*sim.Proc]*thread{}, conns: map[connID]*connection{}, ends: map[end]connID{}}
 	}
 	sw, err := r.newSwitch()
 	if err != nil {
@@ -172,8 +172,8 @@ func (r *Rack) addHost(i int) error {
 	}
 	if c := r.opt.Cost; c != nil {
 		link.Overhead = c.Link.Overhead
-		h.charge()
 	}
+	h.charge()
 	h.link = r.net.Connect(link)
 	r.hosts = append(r.hosts, h)
 	h.SetFaults(r.Spec.Faults)
@@ -289,9 +289,12 @@ func (t boxTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) 
 	return at
 }
 
-// charge makes the work of the host's NIC take the time that the rack's cost model says. No earlier
+// charge makes the work of the host's NIC take the time that the rack's cost model says, if it has one. No earlier
 // work is in progress after that.
 func (h *Host) charge() {
+	if h.rack.opt.Cost == nil {
+		return
+	}
 	h.card = cost.NewCard(&h.rack.opt.Cost.NIC, h.locate)
 	h.rack.net.SetTiming(h.node, cardTiming{h.card})
 }

@@ -94,10 +94,6 @@ type thread struct {
 // stay is the stay of one packet in the switch: from its arrival until it leaves.
 type stay struct{ from, to clock.Time }
 
-func newTransits(r *Rack) *transits {
-	return &transits{rack: r, threads: map[*sim.Proc]*thread{}, conns: map[connID]*connection{}, ends: map[end]connID{}}
-}
-
 // posted is called when a call of the running thread has made the thread's NIC send frames.
 func (t *transits) posted(frames []packetio.Frame) {
 	p := t.rack.net.Current()
