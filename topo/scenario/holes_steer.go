@@ -143,11 +143,9 @@ func (h *holeRun) chain(from layout.Handle) []layout.Handle {
 		if !more {
 			return list
 		}
-		for _, n := range list {
-			if n == next.Handle {
-				h.harm("the chain leads in a circle: %v, and %d again", list, n)
-				return list
-			}
+		if slices.Contains(list, next.Handle) {
+			h.harm("the chain leads in a circle: %v, and %d again", list, next.Handle)
+			return list
 		}
 		list = append(list, next.Handle)
 	}

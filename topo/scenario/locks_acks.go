@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -56,15 +57,12 @@ func (l *lazyAcks) Tick(now clock.Time, out *packetio.Batch) {
 		l.Node.Tick(now, &l.made)
 	}
 	l.pass(now, out)
-	kept := l.held[:0]
-	for _, h := range l.held {
-		if h.due > now {
-			kept = append(kept, h)
-			continue
+	l.held = slices.DeleteFunc(l.held, func(h heldAck) bool {
+		if h.due <= now {
+			out.Copy(packetio.Frame{Data: h.data, Port: h.port})
 		}
-		out.Copy(packetio.Frame{Data: h.data, Port: h.port})
-	}
-	l.held = kept
+		return h.due <= now
+	})
 }
 
 // Deadline returns the earliest of the NIC's deadline and the times at which ACKs that are held
@@ -108,7 +106,7 @@ func (l *lazyAcks) hold(now clock.Time, f packetio.Frame) bool {
 			h.data = append(h.data[:0], f.Data...)
 			return true
 		}
-		l.held = append(l.held[:i], l.held[i+1:]...)
+		l.held = slices.Delete(l.held, i, i+1)
 		return false
 	}
 	if !plain || l.every < 2 {

@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -130,12 +131,7 @@ func parseAct(text string) (act, error) {
 	if !ok || !more {
 		return act{}, errors.New("want KIND@LINK-DIRECTION.INDEX, like drop@ms0-down.3")
 	}
-	a := act{kind: actKinds, half: -1}
-	for i, name := range halves {
-		if half == name {
-			a.half = i
-		}
-	}
+	a := act{kind: actKinds, half: slices.Index(halves[:], half)}
 	for k, name := range actNames {
 		if rest, is := strings.CutPrefix(what, name); is {
 			a.kind, what = actKind(k), rest
