@@ -99,9 +99,7 @@ func (r *storeRun) serveMeta() {
 			Context: ctx, Manager: h.Manager(ctx), Format: r.plan.format, Keys: r.plan.slots, Params: r.plan.params,
 			Replicas: r.plan.replicas, Balance: r.plan.balance,
 			Lease: r.plan.lease, Grace: r.plan.lease, Shares: r.plan.shares, Threads: r.env.threads,
-		}
-		for _, ms := range memoryServers(r.plan.servers) {
-			cfg.Servers = append(cfg.Servers, r.env.addrOf(ms))
+			Servers: r.env.addrsOf(memoryServers(r.plan.servers)),
 		}
 		if r.dialer != nil {
 			cfg.Manager = r.dialer(cfg.Manager)

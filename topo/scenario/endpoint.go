@@ -157,6 +157,14 @@ func (e *env) addrOf(host string) netip.Addr {
 	return h.Spec.IPv4
 }
 
+// addrsOf returns the addresses of hosts, as addrOf does.
+func (e *env) addrsOf(hosts []string) (out []netip.Addr) {
+	for _, h := range hosts {
+		out = append(out, e.addrOf(h))
+	}
+	return out
+}
+
 // acceptAll accepts n connections, each with a queue pair of the protection domain pd, and sends
 // each dialer the description of region. The server takes no further part in what the dialers do.
 func acceptAll(ctx verbs.Context, l rdmacm.Listener, n int, pd verbs.PD, p rdmacm.Params, region verbs.MR) error {

@@ -1,9 +1,9 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman"
@@ -32,12 +32,10 @@ type treeRun struct {
 	injected int                   // number of faults injected so far
 	absent   map[uint64]bool       // keys for which the last client found no room
 	lost     bool                  // a server's memory was lost
-	unknown  int
-	refused  int // operations that ended with ErrLost
-	full     int // operations that ended with ErrFull, as no page was free
-	longest  time.Duration
-	final    *check.Report
-	plant    func(kv.Scanner) kv.Scanner // for tests: wraps each client of the tree in one with a bug
+	tally
+	longest time.Duration
+	final   *check.Report
+	plant   func(kv.Scanner) kv.Scanner // for tests: wraps each client of the tree in one with a bug
 }
 
 // treePatience is the time from the beginning of an operation to its deadline. It is longer than
@@ -157,16 +155,8 @@ func (r *treeRun) run() error {
 func (r *treeRun) nodeConfig() sherman.NodeConfig {
 	p := r.plan
 	return p.step.Node(sherman.NodeConfig{
-		Servers: r.addrs(), CacheBytes: p.cache, HandOver: p.handOver, Lease: p.lease, BackOff: p.backOff, LostSearch: p.lostSearch,
+		Servers: r.env.addrsOf(memoryServers(r.plan.servers)), CacheBytes: p.cache, HandOver: p.handOver, Lease: p.lease, BackOff: p.backOff, LostSearch: p.lostSearch,
 	})
-}
-
-func (r *treeRun) addrs() []netip.Addr {
-	var out []netip.Addr
-	for i := range r.plan.servers {
-		out = append(out, r.env.addrOf(fmt.Sprintf("ms%d", i)))
-	}
-	return out
 }
 
 // serve starts the memory service of a host. The memory survives a crash of the host, except in the
@@ -192,7 +182,7 @@ func (r *treeRun) format() {
 	h := r.env.rack.Host("cn0")
 	r.env.client("cn0", "format", func(ctx verbs.Context) error {
 		rt := ctx.Runtime()
-		_, err := sherman.Format(r.config(h, ctx), r.addrs(), sherman.FormatConfig{
+		_, err := sherman.Format(r.config(h, ctx), r.env.addrsOf(memoryServers(r.plan.servers)), sherman.FormatConfig{
 			Shape: r.plan.shape, Locks: r.plan.locks, Chunk: layout.MinChunk, Generation: r.env.seed<<8 | 1,
 			PageLocks: r.plan.step.PageLocks,
 		}, rt.Now().Add(20*treePatience))
@@ -270,22 +260,7 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 		err = s.Delete(key, deadline)
 	}
 	r.longest = max(r.longest, rt.Now().Sub(began))
-	switch {
-	case errors.Is(err, kv.ErrLost):
-		if r.refused++; !r.lost {
-			return err
-		}
-		return s.Err()
-	case errors.Is(err, kv.ErrFull) && p.small:
-		r.full++
-		return s.Err()
-	case errors.Is(err, kv.ErrTimeout):
-		r.unknown++
-		return s.Err()
-	case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrExists):
-		return s.Err()
-	}
-	return err
+	return cmp.Or(r.count(err, r.lost, p.small), s.Err())
 }
 
 // wave draws a key and the shares of operations for plans with little memory: for 600 µs all

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -45,6 +46,25 @@ type tally struct {
 	full    int // operations that found no room
 	refused int // operations whose key was lost
 	retries int
+}
+
+// count counts an operation that has ended with err. It returns err if that is no answer that the
+// store may give: keys may be lost, or the store full, only if the arguments say so.
+func (t *tally) count(err error, lost, full bool) error {
+	switch {
+	case errors.Is(err, kv.ErrLost):
+		if t.refused++; !lost {
+			return err
+		}
+	case errors.Is(err, kv.ErrFull) && full:
+		t.full++
+	case errors.Is(err, kv.ErrTimeout):
+		t.unknown++
+	case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrExists):
+	default:
+		return err
+	}
+	return nil
 }
 
 // trialPatience is the time from the beginning of an operation to its deadline. trialSlack is how
@@ -130,11 +150,8 @@ func (r *trialRun) serve(i int) {
 
 // config returns the configuration of a client on a host.
 func (r *trialRun) config(h *simrack.Host, ctx verbs.Context) passive.Config {
-	cfg := passive.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.params}
-	for i := range r.plan.servers {
-		cfg.Servers = append(cfg.Servers, r.env.addrOf(fmt.Sprintf("ms%d", i)))
-	}
-	return cfg
+	servers := r.env.addrsOf(memoryServers(r.plan.servers))
+	return passive.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.params, Servers: servers}
 }
 
 // start runs client number id on its compute host.
@@ -206,20 +223,7 @@ func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime, w *opWatch) 
 	if took := rt.Now().Sub(began); took > r.longest() {
 		return fmt.Errorf("an operation on key %d took %v: %w", key, took, err)
 	}
-	switch {
-	case errors.Is(err, kv.ErrLost) && r.losses > 0:
-		r.refused++
-	case errors.Is(err, kv.ErrLost):
-		return err
-	case errors.Is(err, kv.ErrTimeout):
-		r.unknown++
-	case errors.Is(err, kv.ErrFull):
-		r.full++
-	case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrExists):
-	default:
-		return err
-	}
-	return s.Err()
+	return cmp.Or(r.count(err, r.losses > 0, true), s.Err())
 }
 
 // longest bounds how long one operation may take, with all faults of the plan.

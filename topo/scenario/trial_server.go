@@ -3,7 +3,6 @@ package scenario
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -212,9 +211,5 @@ func (r *trialRun) open(cfg passive.Config, deadline clock.Time) (kv.Store, erro
 	if r.plan.Server == nil {
 		return r.plan.Open(cfg, deadline)
 	}
-	var hosts []netip.Addr
-	for _, h := range serverHosts {
-		hosts = append(hosts, r.env.addrOf(h))
-	}
-	return r.plan.Server.Open(cfg, hosts, deadline)
+	return r.plan.Server.Open(cfg, r.env.addrsOf(serverHosts), deadline)
 }
