@@ -114,7 +114,7 @@ func runCache(e *env) error {
 	if err := r.build(); err != nil {
 		return err
 	}
-	defer r.close()
+	defer e.finishNet(r.cache.Net)
 	for i := range r.plan.clients {
 		r.start(i % r.plan.cfg.Hosts)
 	}
@@ -299,13 +299,4 @@ func (r *cacheRun) crashes() {
 			}
 		})
 	}
-}
-
-// close fills in the report and ends the simulated rack.
-func (r *cacheRun) close() {
-	var links []*sim.Link
-	for _, h := range r.cache.Hosts {
-		links = append(links, h.Link)
-	}
-	r.finishNet(r.cache.Net, links)
 }

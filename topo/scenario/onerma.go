@@ -189,7 +189,7 @@ func runSolo(e *env) error {
 	if err := r.build(); err != nil {
 		return err
 	}
-	defer r.close()
+	defer e.finishNet(r.net)
 	for _, h := range r.hosts {
 		h.start()
 	}
@@ -382,13 +382,4 @@ func (h *soloHost) unchanged(region, i int) error {
 		}
 	}
 	return nil
-}
-
-// close fills in the report and ends the simulated network.
-func (r *soloRun) close() {
-	var links []*sim.Link
-	for _, h := range r.hosts {
-		links = append(links, h.link)
-	}
-	r.finishNet(r.net, links)
 }

@@ -333,9 +333,9 @@ func (e *env) complete(r interface{ judge() error }, err error) error {
 }
 
 // finishNet fills in the report and ends the network of a run without a rack.
-func (e *env) finishNet(net *sim.Net, links []*sim.Link) {
+func (e *env) finishNet(net *sim.Net) {
 	e.report.Events = net.Events()
-	for _, l := range links {
+	for _, l := range net.Links() {
 		addLinks(&e.report.Links, l)
 	}
 	if e.opt.Hash {

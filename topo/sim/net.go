@@ -126,6 +126,9 @@ func (n *Net) Now() clock.Time { return n.now }
 // Events returns the number of events handled so far.
 func (n *Net) Events() uint64 { return n.events }
 
+// Links lists the network's links.
+func (n *Net) Links() []*Link { return n.links }
+
 // Add adds a node to the network; the node is up. It returns the node's ID.
 func (n *Net) Add(name string, node Node) NodeID {
 	n.nodes = append(n.nodes, nodeState{name: name, node: node, up: true, keyed: clock.Never})
