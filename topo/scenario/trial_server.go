@@ -47,17 +47,21 @@ func (p *trialPlan) drawServers(seed uint64) {
 	if p.Server == nil || !p.Crashes || d.chance(0.3) {
 		return
 	}
-	at := serverHosts[0]
-	if p.Server.Resident != nil {
-		p.drawResident(d)
-		return
+	at, resident := serverHosts[0], p.Server.Resident != nil
+	what := []string{trialServerStops, trialServerStops, trialServerAgain, trialNICHang, trialHostHang, trialLinkCut}
+	down, again := 120*time.Millisecond, 60*time.Millisecond
+	if resident { // its memory survives the server, so the next one is on the same host
+		what = []string{trialServerStops, trialServerStops, trialServerStops, trialServerHangs, trialServerHangs, trialServerNIC, trialServerNIC, trialNICHang, trialHostHang, trialLinkCut}
+		down, again = 300*time.Millisecond, 300*time.Millisecond
 	}
 	for range d.between(1, 3) {
-		x := serverFault{next: one(d, serverHosts...)}
+		x := serverFault{next: at}
+		if !resident {
+			x.next = one(d, serverHosts...)
+		}
 		x.victim, x.after, x.late = at, d.between(1, max(1, p.clients*p.rounds*3/4)), d.span(0, 30*time.Microsecond)
-		x.down, x.again = d.span(time.Millisecond, 120*time.Millisecond), d.span(0, 60*time.Millisecond)
-		x.what = one(d, trialServerStops, trialServerStops, trialServerAgain, trialNICHang, trialHostHang, trialLinkCut)
-		if x.what != trialServerStops && x.what != trialServerAgain { // the host may be down for a long time, so the next server is on the other one
+		x.down, x.again, x.what = d.span(time.Millisecond, down), d.span(0, again), one(d, what...)
+		if !resident && x.what != trialServerStops && x.what != trialServerAgain { // the host may be down for a long time, so the next server is on the other one
 			x.next = serverHosts[0]
 			if at == x.next {
 				x.next = serverHosts[1]
@@ -65,18 +69,6 @@ func (p *trialPlan) drawServers(seed uint64) {
 		}
 		p.serverFaults = append(p.serverFaults, x)
 		at = x.next
-	}
-}
-
-// drawResident draws the faults of a Resident server, whose memory survives the server.
-func (p *trialPlan) drawResident(d *draw) {
-	at := serverHosts[0]
-	for range d.between(1, 3) {
-		x := serverFault{next: at}
-		x.victim, x.after, x.late = at, d.between(1, max(1, p.clients*p.rounds*3/4)), d.span(0, 30*time.Microsecond)
-		x.down, x.again = d.span(time.Millisecond, 300*time.Millisecond), d.span(0, 300*time.Millisecond)
-		x.what = one(d, trialServerStops, trialServerStops, trialServerStops, trialServerHangs, trialServerHangs, trialServerNIC, trialServerNIC, trialNICHang, trialHostHang, trialLinkCut)
-		p.serverFaults = append(p.serverFaults, x)
 	}
 }
 
