@@ -25,7 +25,6 @@ type crowd struct {
 	start clock.Time
 	sum   [crowdWords]uint64 // additions that were answered, by word
 	taken [crowdWords]uint64 // CASes that succeeded, by word
-	tried int
 }
 
 const (
@@ -113,7 +112,6 @@ func (c *crowd) client(h *simrack.Host, ctx verbs.Context) error {
 			c.taken[w]++
 			prior++
 		}
-		c.tried++
 		seen[w] = prior
 	}
 	return nil

@@ -47,7 +47,6 @@ type lockClient struct {
 
 	done     int // rounds that the client has done
 	starved  int // rounds that the client gave up because the lock was never free
-	failures int // queue pairs of the client that failed
 	grants   int
 	longest  time.Duration // how long the slowest operation took
 	finished bool
@@ -150,7 +149,6 @@ func (c *lockClient) drop(server int) {
 		return
 	}
 	c.conns[server] = nil
-	c.failures++
 	c.run.queuePairsFailed++
 	_ = k.close()
 	c.rt.Sleep(quiet + c.draw.span(0, quiet))

@@ -122,9 +122,9 @@ type word struct {
 // change is a change of the word in memory. by has the indices of the events without an answer that
 // may have made it.
 type change struct {
-	at            int64
-	before, after uint64
-	by            []int
+	at     int64
+	before uint64
+	by     []int
 }
 
 // Add begins the history of a further word, whose value is first, and returns the word's number.
@@ -185,7 +185,7 @@ func (l *Log) Changed(w int, value uint64) error {
 	case 1:
 		x.events[by[0]].seen = l.clock
 	}
-	x.changes = append(x.changes, change{l.clock, before, value, by})
+	x.changes = append(x.changes, change{l.clock, before, by})
 	return nil
 }
 
