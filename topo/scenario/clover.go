@@ -80,10 +80,7 @@ func (r *storeRun) run() error {
 			r.start(i)
 		}
 	}
-	if err := e.run(); err != nil {
-		return err
-	}
-	return r.check()
+	return e.complete(r, nil)
 }
 
 func (r *storeRun) serveMemory(name string) {
@@ -345,9 +342,9 @@ func (r *storeRun) settle() (rpc.Stats, error) {
 	return r.server.Snapshot(), err
 }
 
-// check judges the run: the history must be linearizable, no operation may have taken too long, and
+// judge checks the run: the history must be linearizable, no operation may have taken too long, and
 // no node may be lost.
-func (r *storeRun) check() error {
+func (r *storeRun) judge() error {
 	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
 	if r.totalLoss {
 		r.env.note("the history is judged up to the loss of all memory servers that counted, together with the metadata server")

@@ -91,10 +91,7 @@ func runLocksWith(e *env, mode string, begin func(*lockRun)) error {
 	for i := range lockClients {
 		r.start(i%lockHosts, r.plan.rounds)
 	}
-	if err := e.run(); err != nil {
-		return err
-	}
-	return r.check()
+	return e.complete(r, nil)
 }
 
 // build makes the rack and places the words on the servers.
@@ -332,9 +329,9 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 	return fmt.Errorf("its queue pair to ms%d failed: %v", server, status)
 }
 
-// check judges the run: all clients have done their rounds, the guardians have seen what the
+// judge checks the run: all clients have done their rounds, the guardians have seen what the
 // clients did, and the histories are linearizable.
-func (r *lockRun) check() error {
+func (r *lockRun) judge() error {
 	grants, waited := 0, time.Duration(0)
 	for _, c := range r.clients {
 		if !c.dead {

@@ -59,7 +59,7 @@ func (g *guardian) look() {
 // the change.
 func (r *lockRun) changed(w *lockWord, word, guard uint64) error {
 	if w.kind == tagLock || w.kind == bitLock {
-		if err := r.judge(w, word, guard); err != nil {
+		if err := r.judgeLock(w, word, guard); err != nil {
 			return fmt.Errorf("mutual exclusion: %w", err)
 		}
 	}
@@ -86,9 +86,9 @@ func (w *lockWord) owns(word, stamp uint64) bool {
 	return word == stamp
 }
 
-// judge checks mutual exclusion after the word of lock w, or its guard, has changed to the values
+// judgeLock checks mutual exclusion after the word of lock w, or its guard, has changed to the values
 // word and guard.
-func (r *lockRun) judge(w *lockWord, word, guard uint64) error {
+func (r *lockRun) judgeLock(w *lockWord, word, guard uint64) error {
 	if err := r.judgeValue(w, word); err != nil {
 		return err
 	}

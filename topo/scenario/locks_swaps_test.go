@@ -91,10 +91,7 @@ func TestLocksWhileProgramsChange(t *testing.T) {
 			for i := range lockClients {
 				r.start(i%lockHosts, r.plan.rounds)
 			}
-			if err := e.run(); err != nil {
-				return err
-			}
-			return r.check()
+			return e.complete(r, nil)
 		}
 		if r := (Scenario{Name: "locks-swaps", run: run}).Run(seed, Options{}); r.Err != nil {
 			t.Errorf("seed %d: %v", seed, r.Err)

@@ -146,10 +146,7 @@ func (r *treeRun) run() error {
 	for i := range p.clients {
 		r.start(i)
 	}
-	if err := e.run(); err != nil {
-		return err
-	}
-	return r.judge()
+	return e.complete(r, nil)
 }
 
 func (r *treeRun) nodeConfig() sherman.NodeConfig {

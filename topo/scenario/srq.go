@@ -55,10 +55,7 @@ func runSRQ(e *env) error {
 		e.client(p.host, fmt.Sprintf("srq-%d", i), p.client)
 	}
 	e.serve(srqService, r.serve)
-	if err := e.run(); err != nil {
-		return err
-	}
-	return r.check()
+	return e.complete(r, nil)
 }
 
 // message describes message k of a connection. It depends only on k, so that the server knows it,
@@ -91,8 +88,8 @@ func (p *srqPair) client(ctx verbs.Context) error {
 	return o.close()
 }
 
-// check checks after the run that no message and no limit event is missing.
-func (r *srqRun) check() error {
+// judge checks after the run that no message and no limit event is missing.
+func (r *srqRun) judge() error {
 	for _, p := range r.pairs {
 		if p.received != p.ops {
 			return fmt.Errorf("connection %d sent %d messages, %d were delivered", p.index, p.ops, p.received)

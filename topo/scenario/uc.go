@@ -74,10 +74,7 @@ func runUC(e *env) error {
 		e.client(p.host, fmt.Sprintf("uc-%d", i), p.client)
 	}
 	e.serve(ucService, r.serve)
-	if err := e.run(); err != nil {
-		return err
-	}
-	return r.check()
+	return e.complete(r, nil)
 }
 
 // disturb applies the rules of m to the links of both clients' hosts or to that of the server.

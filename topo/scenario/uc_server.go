@@ -203,9 +203,9 @@ func (p *ucPair) take(wc *verbs.WC, buf []byte) error {
 	return arrived(wc, buf, p.msgs, k, l.op, l.size, l.imm)
 }
 
-// check checks after the run that every predicted message was received, and every byte that a WRITE
+// judge checks after the run that every predicted message was received, and every byte that a WRITE
 // could have written.
-func (r *ucRun) check() error {
+func (r *ucRun) judge() error {
 	delivered, sent := 0, 0
 	for _, p := range r.pairs {
 		delivered += len(p.oracle.foretold)

@@ -110,10 +110,7 @@ func runUD(e *env) error {
 			e.fail("server ud: %w", err)
 		}
 	})
-	if err := e.run(); err != nil {
-		return err
-	}
-	return r.check()
+	return e.complete(r, nil)
 }
 
 // setUp brings a UD queue pair to the state RTS.
@@ -333,8 +330,8 @@ func (t *udTarget) check(wc *verbs.WC, buf []byte) error {
 	return nil
 }
 
-// check checks after the run that every predicted datagram was received.
-func (r *udRun) check() error {
+// judge checks after the run that every predicted datagram was received.
+func (r *udRun) judge() error {
 	delivered, sent := 0, 0
 	for _, t := range r.targets {
 		delivered += t.received
