@@ -165,6 +165,14 @@ func (e *env) addrsOf(hosts []string) (out []netip.Addr) {
 	return out
 }
 
+// listen begins to listen for a service on host h, and makes a protection domain.
+func listen(h *simrack.Host, ctx verbs.Context, service string) (l rdmacm.Listener, pd verbs.PD, err error) {
+	if l, err = h.Manager(ctx).Listen(service); err == nil {
+		pd, err = ctx.AllocPD()
+	}
+	return l, pd, err
+}
+
 // acceptAll accepts n connections, each with a queue pair of the protection domain pd, and sends
 // each dialer the description of region. The server takes no further part in what the dialers do.
 func acceptAll(ctx verbs.Context, l rdmacm.Listener, n int, pd verbs.PD, p rdmacm.Params, region verbs.MR) error {

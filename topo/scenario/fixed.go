@@ -103,11 +103,7 @@ func (e *env) serveRegion(host string, conns int) {
 }
 
 func serveRegion(ctx verbs.Context, h *simrack.Host, conns int) error {
-	l, err := h.Manager(ctx).Listen(writerService)
-	if err != nil {
-		return err
-	}
-	pd, err := ctx.AllocPD()
+	l, pd, err := listen(h, ctx, writerService)
 	if err != nil {
 		return err
 	}

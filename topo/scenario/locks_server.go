@@ -131,11 +131,7 @@ func (s *lockServer) register(ctx verbs.Context, pd verbs.PD) error {
 }
 
 func (s *lockServer) serve(ctx verbs.Context) error {
-	l, err := s.host.Manager(ctx).Listen(lockService)
-	if err != nil {
-		return err
-	}
-	pd, err := ctx.AllocPD()
+	l, pd, err := listen(s.host, ctx, lockService)
 	if err != nil {
 		return err
 	}

@@ -102,11 +102,7 @@ func runTurns(e *env) error {
 // serve is the server's process. It makes the locks, and builds the program of each client that
 // connects. After that it only ends the connections of clients that have died.
 func (r *turnsRun) serve(h *simrack.Host, ctx verbs.Context) error {
-	l, err := h.Manager(ctx).Listen(turnsService)
-	if err != nil {
-		return err
-	}
-	pd, err := ctx.AllocPD()
+	l, pd, err := listen(h, ctx, turnsService)
 	if err != nil {
 		return err
 	}

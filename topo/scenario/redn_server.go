@@ -121,11 +121,7 @@ func (s *chainServer) start() {
 }
 
 func (s *chainServer) serve(ctx verbs.Context) error {
-	l, err := s.host.Manager(ctx).Listen(chainService)
-	if err != nil {
-		return err
-	}
-	pd, err := ctx.AllocPD()
+	l, pd, err := listen(s.host, ctx, chainService)
 	if err != nil {
 		return err
 	}
