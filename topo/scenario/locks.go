@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -363,14 +362,9 @@ func (r *lockRun) judge() error {
 // if that memory was lost.
 func (r *lockRun) final(log int) (uint64, bool) {
 	for _, w := range r.words {
-		if w.log != log || w.lost {
-			continue
+		if w.log == log {
+			return w.load(wordOff)
 		}
-		if !w.device {
-			return binary.NativeEndian.Uint64(w.area[wordOff:]), true
-		}
-		v, err := w.mr.Load64(w.base + wordOff)
-		return v, err == nil
 	}
 	return 0, false
 }

@@ -79,12 +79,7 @@ type holder struct {
 
 // owns reports whether the value word of the lock w means that the client with this stamp has the
 // lock.
-func (w *lockWord) owns(word, stamp uint64) bool {
-	if w.kind == bitLock {
-		return word == 1
-	}
-	return word == stamp
-}
+func (w *lockWord) owns(word, stamp uint64) bool { return word == w.value(stamp) }
 
 // judgeLock checks mutual exclusion after the word of lock w, or its guard, has changed to the values
 // word and guard.

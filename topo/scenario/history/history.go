@@ -133,9 +133,6 @@ func (l *Log) Add(name string, first uint64) int {
 	return len(l.words) - 1
 }
 
-// Words returns the number of words.
-func (l *Log) Words() int { return len(l.words) }
-
 // Invoke records that a client is about to request operation op on word w. It returns the
 // operation's ID.
 func (l *Log) Invoke(w, client int, op Op) ID {
