@@ -8,7 +8,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/meta"
-	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -301,73 +300,7 @@ func (r *storeRun) cause(p *storeFaultAt) {
 	rack.At(rack.Now().Add(p.down), end)
 }
 
-// placeOf returns the set that has only the memory server with this name, in the form in which a
-// history records where values are.
-func placeOf(server string) kv.Places { return 1 << (server[len(server)-1] - '0') }
-
 // has reports whether the plan has a fault of the kind what.
 func (p *storePlan) has(what storeFault) bool {
 	return slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool { return s.what == what })
-}
-
-// slack is how long after its deadline an operation may end: storeSlack, and the time for which
-// hosts hang, because a client that hangs does not notice its deadline.
-func (r *storeRun) slack() time.Duration {
-	slack := storeSlack
-	for _, s := range r.plan.faultList() {
-		if s.what == storeHostHang {
-			slack += s.down
-		}
-	}
-	return slack
-}
-
-// maxSettle bounds the time in which the metadata server takes back the nodes that the clients have
-// left. The server does this for one client after the other, and for each asks the memory servers
-// to end the client's connections.
-const maxSettle = 20 * time.Second
-
-// settle removes the faults of links and waits until the metadata server has taken back the nodes
-// that the clients have left.
-func (r *storeRun) settle() (rpc.Stats, error) {
-	rack := r.env.rack
-	for _, h := range rack.Hosts() {
-		h.SetFaults(nil)
-	}
-	most := rack.Now().Add(maxSettle)
-	err := rack.Settle(4*r.plan.lease + time.Second)
-	for err == nil && r.server.Snapshot().Clients > 0 && rack.Now() < most {
-		err = rack.Settle(r.plan.lease)
-	}
-	return r.server.Snapshot(), err
-}
-
-// judge checks the run: the history must be linearizable, no operation may have taken too long, and
-// no node may be lost.
-func (r *storeRun) judge() error {
-	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
-	if r.totalLoss {
-		r.env.note("the history is judged up to the loss of all memory servers that counted, together with the metadata server")
-	}
-	if err := r.history.Check(kv.MostStates); err != nil {
-		return err
-	}
-	st, err := r.settle()
-	if err != nil {
-		return err
-	}
-	r.env.note("metadata server: %+v", st)
-	switch {
-	case r.longest > storePatience+r.slack() || r.longest >= storePatience && r.plan.what == storeNothing || r.longest >= storePatience && r.plan.prompt():
-		return fmt.Errorf("an operation with a deadline of %v took %v", storePatience, r.longest)
-	case r.starved > 0:
-		return fmt.Errorf("%d operations that began more than %v after a memory service had hung were not answered", r.starved, servicePatience)
-	case st.Broken > 0:
-		return fmt.Errorf("%d chains led to nodes that were no longer theirs", st.Broken)
-	case st.Clients > 0 || st.Held > 0:
-		return fmt.Errorf("%d clients and %d nodes held after all clients have gone", st.Clients, st.Held)
-	case st.Linked > st.Keys:
-		return fmt.Errorf("%d nodes linked for %d keys", st.Linked, st.Keys)
-	}
-	return nil
 }

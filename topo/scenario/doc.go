@@ -42,7 +42,7 @@
 //
 //	scenario, variants, sweep        Scenario, All, Find, one run; its flags; many seeds
 //	faults                           random choices from the seed; random faults of links
-//	endpoint, outbox, record, watch  what several scenarios use: ends of connections, captures
+//	endpoint, outbox, watch          what several scenarios use: ends of connections, captures
 //	transport, mix, fixed, contend   transport; its operations; soak, crash, partition; counting
 //	uc, ud, srq, rnr                 the scenarios of these names
 //	locks, crowd, hostile            locks on words behind the switch; the scenarios of these names
@@ -57,7 +57,7 @@
 //	                                 these three share)
 //	kvcs                             the scenario of this name
 //	trial, stores                    stores that define their own scenarios (store.Trial); bytekeys
-//	histories, mixes                 what runs with histories share; variations of a plan (--mix)
+//	histories                        what runs with histories share; variations of a plan (--mix)
 //	check, promise                   counters of NICs against links; whether a queue pair gave up rightly
 //
 // The checks do not trust the code under test. mix keeps a shadow of the peer's memory and predicts
