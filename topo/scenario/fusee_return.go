@@ -99,10 +99,7 @@ func (r *tableRun) await() {
 	if (r.plan.returns() || r.plan.cut) && r.plan.masters > 0 {
 		r.spare = r.expendable
 	}
-	if !r.plan.returns() {
-		return
-	}
-	if len(r.plan.blows) == 0 {
+	if !r.plan.returns() || len(r.plan.blows) == 0 {
 		return
 	}
 	h := r.env.rack.Host(survivor)

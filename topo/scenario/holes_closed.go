@@ -15,16 +15,14 @@ import (
 // closedHoles lists holes that the paper does not mention. Both modes close them, because no other
 // hole could be shown while they were open. A test plants each of them in the switch and checks
 // that the script finds the damage.
-func closedHoles() []hole {
-	return []hole{
-		{number: 3, same: true, title: "unmoved packets of a connection that others were moved from", script: holeUnmoved},
-		{number: 9, same: true, title: "one ACK covers several atomics", script: holeCoalesced, wrap: wrapLazy},
-		{number: 11, same: true, title: "a WRITE in place of an atomic asks for its ACK", script: holeAckReq},
-		{number: 13, same: true, title: "a retransmission is what it was the first time", script: holeDecidedOnce},
-		{number: 23, same: true, title: "a NIC changes its UDP source port", script: holeSourcePort, wrap: wrapRoaming},
-		{number: 24, same: true, title: "a queue pair number is reused", script: holeSameNumber},
-		{number: 45, same: true, title: "the bytes of an operand", script: holeByteOrder},
-	}
+var closedHoles = []hole{
+	{number: 3, same: true, title: "unmoved packets of a connection that others were moved from", script: holeUnmoved},
+	{number: 9, same: true, title: "one ACK covers several atomics", script: holeCoalesced, wrap: wrapLazy},
+	{number: 11, same: true, title: "a WRITE in place of an atomic asks for its ACK", script: holeAckReq},
+	{number: 13, same: true, title: "a retransmission is what it was the first time", script: holeDecidedOnce},
+	{number: 23, same: true, title: "a NIC changes its UDP source port", script: holeSourcePort, wrap: wrapRoaming},
+	{number: 24, same: true, title: "a queue pair number is reused", script: holeSameNumber},
+	{number: 45, same: true, title: "the bytes of an operand", script: holeByteOrder},
 }
 
 // holeUnmoved: on one connection, long WRITEs and READs, which the switch leaves on the client's

@@ -10,17 +10,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-func livenessHoles() []hole {
-	return []hole{
-		{number: 1, title: "a client dies and its request is lost: no client fills the gap", script: holeDeadClient},
-		{number: 2, title: "a lost packet of one makes all go back", script: holeBroadcast},
-		{number: 4, title: "the owner of the shared connection ends", script: holeOwnerEnds},
-		{number: 5, title: "packets of others come between those of a long message", script: holeInterleaved, rack: simrack.Options{Rate: 1e9}},
-		{number: 7, title: "more atomics than the server remembers", action: "move", script: holeDepth7, params: rdmacm.Params{Timeout: 10, RdAtomic: 2}},
-		{number: 10, title: "an answer comes before that of an earlier READ", script: holeEarlyAnswer},
-		{number: 12, title: "more requests than the ring has places", script: holeRing, params: rdmacm.Params{Timeout: 10, RdAtomic: 64}},
-		{number: 20, title: "a stranger's key ends the connection of all", script: holeBadKey},
-	}
+var livenessHoles = []hole{
+	{number: 1, title: "a client dies and its request is lost: no client fills the gap", script: holeDeadClient},
+	{number: 2, title: "a lost packet of one makes all go back", script: holeBroadcast},
+	{number: 4, title: "the owner of the shared connection ends", script: holeOwnerEnds},
+	{number: 5, title: "packets of others come between those of a long message", script: holeInterleaved, rack: simrack.Options{Rate: 1e9}},
+	{number: 7, title: "more atomics than the server remembers", action: "move", script: holeDepth7, params: rdmacm.Params{Timeout: 10, RdAtomic: 2}},
+	{number: 10, title: "an answer comes before that of an earlier READ", script: holeEarlyAnswer},
+	{number: 12, title: "more requests than the ring has places", script: holeRing, params: rdmacm.Params{Timeout: 10, RdAtomic: 64}},
+	{number: 20, title: "a stranger's key ends the connection of all", script: holeBadKey},
 }
 
 // rto is the switch's first retransmission timeout, 1 ms, and some time for the answer.

@@ -147,7 +147,7 @@ func plants() map[int]func() *badSwitch {
 func TestPlantedHolesAreCaught(t *testing.T) {
 	t.Parallel()
 	bugs := plants()
-	for _, o := range closedHoles() {
+	for _, o := range closedHoles {
 		o.params, o.action = holeParams, "atomics"
 		plant := bugs[o.number]
 		if plant == nil {

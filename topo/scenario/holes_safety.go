@@ -22,7 +22,7 @@ var holeParams = rdmacm.Params{Timeout: 10, PathMTU: verbs.MTU1024}
 
 // holes returns the scripts of all holes, in the order of their numbers.
 func holes() []hole {
-	list := slices.Concat(safetyHoles(), livenessHoles(), wireHoles(), closedHoles(), steerHoles())
+	list := slices.Concat(safetyHoles, livenessHoles, wireHoles, closedHoles, steerHoles())
 	slices.SortFunc(list, func(a, b hole) int { return a.number - b.number })
 	for i := range list {
 		if list[i].params == (rdmacm.Params{}) {
@@ -35,18 +35,16 @@ func holes() []hole {
 	return list
 }
 
-func safetyHoles() []hole {
-	return []hole{
-		{number: 14, title: "the answer is lost after its map entry was reused", script: holeLateRetry},
-		{number: 15, title: "a failing CAS writes the old value over a release", script: holeFailingCAS},
-		{number: 16, title: "a release by WRITE is not seen", script: holeRelease},
-		{number: 17, title: "a release overtakes the node that it publishes", action: "move", script: holeNode},
-		{number: 18, title: "the first answer fills the cache while others are in flight", script: holeFirstAnswer},
-		{number: 19, title: "the cache outlives the server", script: holeServerRestart},
-		{number: 41, title: "a request is lost before the switch and the next one is not", script: holeGap},
-		{number: 42, title: "an answer from the other connection acknowledges what was lost", action: "move", script: holeOtherAnswer},
-		{number: 43, title: "a NAK on the client's connection acknowledges what was moved and lost", action: "move", script: holeOwnNak},
-	}
+var safetyHoles = []hole{
+	{number: 14, title: "the answer is lost after its map entry was reused", script: holeLateRetry},
+	{number: 15, title: "a failing CAS writes the old value over a release", script: holeFailingCAS},
+	{number: 16, title: "a release by WRITE is not seen", script: holeRelease},
+	{number: 17, title: "a release overtakes the node that it publishes", action: "move", script: holeNode},
+	{number: 18, title: "the first answer fills the cache while others are in flight", script: holeFirstAnswer},
+	{number: 19, title: "the cache outlives the server", script: holeServerRestart},
+	{number: 41, title: "a request is lost before the switch and the next one is not", script: holeGap},
+	{number: 42, title: "an answer from the other connection acknowledges what was lost", action: "move", script: holeOtherAnswer},
+	{number: 43, title: "a NAK on the client's connection acknowledges what was moved and lost", action: "move", script: holeOwnNak},
 }
 
 // lose returns a rule that drops the next n packets with the opcodes ops in direction dir.

@@ -11,14 +11,12 @@ import (
 
 // wireHoles lists the holes that show in packets: partial READs, message sequence numbers, NAKs,
 // congestion notifications.
-func wireHoles() []hole {
-	return []hole{
-		{number: 6, title: "a part of a READ is asked for again", script: holePartOfRead},
-		{number: 8, title: "message numbers of made answers", script: holeMessageNumbers, spy: spyMessageNumber},
-		{number: 21, title: "the server is not ready for one, and the others go on", script: holeNotReady},
-		{number: 38, title: "a congestion notification has one receiver", script: holeCongestion, wrap: wrapServer, spy: spyCongestion},
-		{number: 40, title: "the switch restarts", script: holeSwitchRestart},
-	}
+var wireHoles = []hole{
+	{number: 6, title: "a part of a READ is asked for again", script: holePartOfRead},
+	{number: 8, title: "message numbers of made answers", script: holeMessageNumbers, spy: spyMessageNumber},
+	{number: 21, title: "the server is not ready for one, and the others go on", script: holeNotReady},
+	{number: 38, title: "a congestion notification has one receiver", script: holeCongestion, wrap: wrapServer, spy: spyCongestion},
+	{number: 40, title: "the switch restarts", script: holeSwitchRestart},
 }
 
 // holePartOfRead: on a connection from which requests were moved, a packet of the response to a

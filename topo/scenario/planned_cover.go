@@ -11,8 +11,8 @@ import (
 // from smallReady on, compares the states after each packet and each tick with the states before
 // it.
 type coverage struct {
+	sim.Node
 	run    *smallRun
-	node   sim.Node
 	states map[entry]*visited
 	seen   map[transition]struct{}
 	// order has the users of state tables (see entry) in the order in which the last sample visited
@@ -51,18 +51,15 @@ func (c *coverage) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 	if isPlanned(f.Data) {
 		op = wire.Opcode(f.Data[bthAt])
 	}
-	c.node.Frame(now, port, f, out)
+	c.Node.Frame(now, port, f, out)
 	c.sample(op)
 }
 
 // Tick runs the switch's timers and then samples the states of its tables.
 func (c *coverage) Tick(now clock.Time, out *packetio.Batch) {
-	c.node.Tick(now, out)
+	c.Node.Tick(now, out)
 	c.sample(ticked)
 }
-
-// Deadline returns the switch's deadline.
-func (c *coverage) Deadline() clock.Time { return c.node.Deadline() }
 
 // sample compares the states of all users of state tables (see entry) with those of the last sample
 // and records the transitions.

@@ -101,8 +101,7 @@ func (r *smallRun) watch(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName || r.forward {
 		return n
 	}
-	r.cover.node = n
-	r.cover.run = r
+	r.cover.Node, r.cover.run = n, r
 	return &r.cover
 }
 
