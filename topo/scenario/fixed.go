@@ -169,7 +169,8 @@ func runCrash(e *env) error {
 	p := rdmacm.Params{Timeout: timeout, RetryCount: retry}
 	victims := []*writer{{from: "cn0", to: "ms0", params: p}, {from: "cn1", to: "ms0", params: p}}
 	other := &writer{from: "cn0", to: "ms1", params: p}
-	end := at.Add(promise(timeout, retry).latest + 10*time.Millisecond)
+	_, latest := promise(timeout, retry)
+	end := at.Add(latest + 10*time.Millisecond)
 	for _, w := range append(victims, other) {
 		e.startWriter(w, end)
 	}
@@ -185,15 +186,12 @@ func runCrash(e *env) error {
 	return other.undisturbed(e)
 }
 
-// window bounds the time at which a requester gives up, counted from the first post that is not
-// answered.
-type window struct{ earliest, latest time.Duration }
-
-// promise returns the window in which a requester gives up, by its timeout and retry count: each of
-// retry+1 waits takes between the timeout and four times the timeout (IBTA 9.7.6.1.3).
-func promise(timeout, retry uint8) window {
+// promise returns the bounds of the time at which a requester gives up, counted from the first post
+// that is not answered, by its timeout and retry count: each of retry+1 waits takes between the
+// timeout and four times the timeout (IBTA 9.7.6.1.3).
+func promise(timeout, retry uint8) (earliest, latest time.Duration) {
 	t := transport.AckTimeout(timeout) * time.Duration(retry+1)
-	return window{t, 4 * t}
+	return t, 4 * t
 }
 
 func (w *writer) checkPromise(e *env, crash clock.Time, timeout, retry uint8) error {
@@ -203,10 +201,11 @@ func (w *writer) checkPromise(e *env, crash clock.Time, timeout, retry uint8) er
 	if w.lastOK > crash.Add(time.Millisecond) {
 		return fmt.Errorf("%s: a WRITE succeeded at %v, the NIC died at %v", w.from, w.lastOK, crash)
 	}
-	p, took := promise(timeout, retry), w.failed.Sub(w.posted)
-	e.note("%s -> %s: %d WRITEs, then %v after %v; promised %v to %v", w.from, w.to, w.writes, w.status, took, p.earliest, p.latest)
-	if took < p.earliest || took > p.latest+time.Millisecond {
-		return fmt.Errorf("%s: gave up after %v, promised %v to %v", w.from, took, p.earliest, p.latest)
+	earliest, latest := promise(timeout, retry)
+	took := w.failed.Sub(w.posted)
+	e.note("%s -> %s: %d WRITEs, then %v after %v; promised %v to %v", w.from, w.to, w.writes, w.status, took, earliest, latest)
+	if took < earliest || took > latest+time.Millisecond {
+		return fmt.Errorf("%s: gave up after %v, promised %v to %v", w.from, took, earliest, latest)
 	}
 	return nil
 }
