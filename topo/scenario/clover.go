@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,10 +27,9 @@ type storeRun struct {
 	server   *meta.Server
 	ops      int
 	injected bool
-	ended    int           // clients that have done all their operations
-	refused  int           // operations that ended with ErrFull
-	unknown  int           // operations that ended with ErrTimeout, so that their outcome is unknown
-	longest  time.Duration // how long the longest operation took
+	ended    int // clients that have done all their operations
+	tally
+	longest time.Duration // how long the longest operation took
 	// down maps the name of a victim to the time until which it is down; "" stands for the switch.
 	down map[string]clock.Time
 	copyLosses
@@ -217,18 +217,10 @@ func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 		err = s.Delete(key, deadline)
 	}
 	r.longest = max(r.longest, rt.Now().Sub(began))
-	switch {
-	case errors.Is(err, kv.ErrFull):
-		r.refused++
-		return nil
-	case errors.Is(err, kv.ErrTimeout):
-		r.unknown++
+	if errors.Is(err, kv.ErrTimeout) {
 		r.noteStarved(began, rt.Now())
-		return nil
-	case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrExists), errors.Is(err, kv.ErrLost) && r.injected:
-		return s.Err()
 	}
-	return err
+	return cmp.Or(r.count(err, r.injected, true), s.Err())
 }
 
 // inject injects the first fault, and schedules the further faults of the plan.

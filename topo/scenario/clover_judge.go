@@ -186,7 +186,7 @@ func (r *storeRun) settle() (rpc.Stats, error) {
 // judge checks the run: the history must be linearizable, no operation may have taken too long, and
 // no node may be lost.
 func (r *storeRun) judge() error {
-	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
+	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.full, r.longest)
 	if r.totalLoss {
 		r.env.note("the history is judged up to the loss of all memory servers that counted, together with the metadata server")
 	}

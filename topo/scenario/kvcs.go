@@ -101,9 +101,9 @@ type cacheRun struct {
 	replaced  bool
 	down      map[int]bool // client hosts that are down after a crash
 	procs     []*sim.Proc
-	late      int // operations that ended with ErrTimeout
-	ended     int // clients that ended because their store did
-	stats     kvcs.ClientStats
+	tally
+	ended int // clients that ended because their store did
+	stats kvcs.ClientStats
 }
 
 // runCache runs clients of the service kvcs, while links have faults and servers crash, hang and are
@@ -131,7 +131,7 @@ func runCache(e *env) error {
 		done += r.histories[store].Len()
 		err = errors.Join(err, r.histories[store].Check(kv.MostStates))
 	}
-	r.note("%d operations, %d without an answer; %d changes, %d READs redirected, %d on memory that changed, %d on pending keys", done, r.late,
+	r.note("%d operations, %d without an answer; %d changes, %d READs redirected, %d on memory that changed, %d on pending keys", done, r.unknown,
 		s.Changes, r.stats.Redirected, r.stats.Changed, r.stats.Pending)
 	r.note("servers: %d joined, %d fenced, of these %d by REKEY and %d by leases; %d began again first", s.Joined, s.Fenced, s.Rekeyed, s.Expired, s.Left)
 	if r.replaced {
@@ -191,15 +191,11 @@ func (r *cacheRun) client(number int, c *kvcs.Client, p *virtual.Port) error {
 		default:
 			_, err = s.Get(key, nil, until)
 		}
-		switch {
-		case errors.Is(err, kvcs.ErrEnded) && r.replaced:
+		if errors.Is(err, kvcs.ErrEnded) && r.replaced {
 			r.ended++
 			return nil
-		case errors.Is(err, kv.ErrTimeout):
-			r.late++
-		case err == nil || errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrExists):
-		case errors.Is(err, kv.ErrFull) && r.plan.cfg.Shape.Cells <= r.plan.keys+r.plan.clients:
-		default:
+		}
+		if err := r.count(err, false, r.plan.cfg.Shape.Cells <= r.plan.keys+r.plan.clients); err != nil {
 			return err
 		}
 		if took := p.Now().Sub(until); took > 20*rtt {

@@ -42,7 +42,7 @@ type trialRun struct {
 // tally counts operations of all clients.
 type tally struct {
 	begun   int
-	unknown int // operations that ended with ErrTimeout
+	unknown int // operations that ended with ErrTimeout, so that their outcome is unknown
 	full    int // operations that found no room
 	refused int // operations whose key was lost
 	retries int
