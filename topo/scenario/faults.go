@@ -114,6 +114,20 @@ type draw struct{ *rand.Rand }
 
 func newDraw(seed uint64) *draw { return &draw{rand.New(rand.NewPCG(seed, 0x7363656e))} }
 
+// Each of these numbers is XORed with the seed of a run. The result is the seed of a second sequence
+// of random numbers, which decides about one part of a plan. So a plan with that part is equal to the
+// plan without it in all other parts.
+const (
+	calmLane   = 0x63616c6d     // whether a trial has no fault, so that every operation must be answered
+	serverLane = 0x73727672     // the faults of a store's servers
+	windowLane = 0x317865 << 32 // a wide window (see widen); no seed that tests and documents name has one
+	deathLane  = 0xdead << 32   // the deaths of clients of fusee
+	growthLane = 0x6707 << 32   // whether the index of fusee grows
+	masterLane = 0x3a57e5 << 32 // masters of fusee, and crashes of memory servers
+	returnLane = 0x2e7a21 << 32 // the blows of fusee (see tableBlow)
+	switchLane = 0x5c0ff << 32  // crashes of the switch of fusee
+)
+
 // between returns a number from low to high.
 func (d *draw) between(low, high int) int { return low + d.IntN(high-low+1) }
 

@@ -16,16 +16,6 @@ import (
 // host fails with it.
 const maxDeaths = 2
 
-// deathLane is XORed with the seed of a run. The result is the seed of a second sequence of random
-// numbers, from which the deaths of clients are drawn. So a plan with deaths is equal to the plan
-// without them in all other parts. The other constants with names in Lane do the same for other
-// parts of plans.
-const deathLane = 0xdead << 32
-
-// growthLane is XORed with the seed of a run, for the sequence of random numbers that decides
-// whether the index grows (see deathLane).
-const growthLane = 0x6707 << 32
-
 // tableDeath is the death of a client: the applications of its host end, or these and the NIC.
 type tableDeath struct {
 	client int

@@ -14,10 +14,6 @@ import (
 // maxMasters bounds the number of masters of one run. Each of them has a host for itself.
 const maxMasters = 2
 
-// masterLane is XORed with the seed of a run, for the sequence of random numbers that decides about
-// masters and crashes of memory servers (see deathLane).
-const masterLane = 0x3a57e5 << 32
-
 // masterHost returns the name of master i's host.
 func masterHost(i int) string { return fmt.Sprintf("cn%d", computeHosts+maxDeaths+i) }
 
@@ -210,10 +206,6 @@ func (r *tableRun) steady() bool {
 	}
 	return last.State() != layout.Preparing
 }
-
-// switchLane is XORed with the seed of a run, for the sequence of random numbers that decides about
-// crashes of the switch (see deathLane).
-const switchLane = 0x5c0ff << 32
 
 // theSwitch names the switch as the victim of a fault.
 const theSwitch = "the switch"

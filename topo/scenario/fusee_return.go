@@ -10,10 +10,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// returnLane is XORed with the seed of a run, for the sequence of random numbers that decides about
-// blows (see tableBlow and deathLane).
-const returnLane = 0x2e7a21 << 32
-
 // maxBlows bounds the blows (see tableBlow) of one run.
 const maxBlows = 3
 

@@ -72,11 +72,6 @@ func (p *wirePlan) drawWire(e *env, hosts, servers []string, torn float64) {
 	p.params = rdmacm.Params{PathMTU: one(d, verbs.MTU256, verbs.MTU1024), Timeout: uint8(d.between(6, 8)), RdAtomic: one(d, 2, 16)}
 }
 
-// windowLane is XORed with the seed of a run. The result is the seed of a second sequence of random
-// numbers, which decide about a wide window (see widen), so that the other parts of a plan do not
-// depend on that. None of the seeds that tests and documents name has a wide window.
-const windowLane = 0x317865 << 32
-
 // widen gives the NICs of a few runs as many packets in flight as hardware NICs allow.
 func (e *env) widen(rack *simrack.Options) {
 	if d := newDraw(e.seed ^ windowLane); d.chance(0.1) {

@@ -78,14 +78,9 @@ const (
 // UPSERTs.
 const upserts = 1.0 / 3
 
-// calmSeeds is XORed with the seed of a run. The result is the seed of a second sequence of random
-// numbers, which decide whether the run has no fault. In such a run every operation must be
-// answered. The other parts of plans do not depend on this draw.
-const calmSeeds = 0x63616c6d
-
 func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store) kv.Store) error {
 	p := drawTrial(e, own)
-	calm := newDraw(e.seed ^ calmSeeds).chance(0.1)
+	calm := newDraw(e.seed ^ calmLane).chance(0.1)
 	if calm {
 		p.links, p.rules, p.faults, p.serverFaults = "calm ", nil, nil, nil
 	}

@@ -25,11 +25,6 @@ const (
 	trialServerNIC = "server's NIC crashes"
 )
 
-// serverSeeds is XORed with the seed of a run. The result is the seed of a second sequence of
-// random numbers, from which the faults of a store's servers are drawn, so that the plans of stores
-// without a server do not depend on them.
-const serverSeeds = 0x73727672
-
 // serverHosts are the hosts that may run a store's server.
 var serverHosts = []string{"md0", "md1"}
 
@@ -43,7 +38,7 @@ type serverFault struct {
 
 // drawServers draws the faults of the store's servers, if the store has any.
 func (p *trialPlan) drawServers(seed uint64) {
-	d := newDraw(seed ^ serverSeeds)
+	d := newDraw(seed ^ serverLane)
 	if p.Server == nil || !p.Crashes || d.chance(0.3) {
 		return
 	}
