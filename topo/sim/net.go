@@ -246,7 +246,8 @@ func (n *Net) handle(at clock.Time) error {
 		return n.failure
 	}
 	if id, wake := n.wakes.Next(); wake <= n.now {
-		n.procs[id].expire()
+		n.procs[id].Wake()
+		n.procs[id].expired = true
 	}
 	return n.failure
 }

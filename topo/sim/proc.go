@@ -129,11 +129,6 @@ func (p *Proc) Wake() {
 	p.net.ready = append(p.net.ready, p)
 }
 
-func (p *Proc) expire() {
-	p.Wake()
-	p.expired = true
-}
-
 // Hang stops the thread until Resume. A Wake or a deadline in between takes effect at Resume. The
 // running thread cannot be stopped.
 func (p *Proc) Hang() { p.hung = true }
