@@ -198,14 +198,6 @@ func (r *tableRun) alike() error {
 	return nil
 }
 
-// tableVariant returns the run of fusee with published or hardened clients.
-func tableVariant(p Params) (func(*env) error, error) {
-	if p.Mode == modePublished {
-		return runTablePublished, nil
-	}
-	return func(e *env) error { return runTableWith(e, nil) }, nil
-}
-
 // runTablePublished runs published clients, which have the holes of fusee/HOLES.md. Only links
 // fail, because the holes need no crash.
 func runTablePublished(e *env) error {

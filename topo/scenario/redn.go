@@ -109,15 +109,6 @@ func runChainsPublished(e *env) error {
 	return e.complete(beginChains(e, p))
 }
 
-// chainsVariant returns the run of redn with published or hardened queues for the answers, by
-// p.Mode.
-func chainsVariant(p Params) (func(*env) error, error) {
-	if p.Mode == modePublished {
-		return runChainsPublished, nil
-	}
-	return func(e *env) error { return e.complete(beginChains(e, drawChains(e))) }, nil
-}
-
 // beginChains builds the rack and starts the server and the clients.
 func beginChains(e *env, p *chainPlan) (*chainRun, error) {
 	e.report.Plan = p.String()

@@ -127,9 +127,19 @@ var families = map[string]struct {
 	"lookup":  {[]string{"mode"}, lookupVariant},
 	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
 	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
-	"fusee":   {[]string{"mode"}, tableVariant},
-	"redn":    {[]string{"mode"}, chainsVariant},
+	"fusee":   {[]string{"mode"}, byMode(runTablePublished, func(e *env) error { return runTableWith(e, nil) })},
+	"redn":    {[]string{"mode"}, byMode(runChainsPublished, func(e *env) error { return e.complete(beginChains(e, drawChains(e))) })},
 	"sherman": {[]string{"mode", "torn", "locks", "step", "mix"}, treeVariant},
+}
+
+// byMode returns the run of a scenario whose only parameter is Mode.
+func byMode(published, hardened func(*env) error) func(Params) (func(*env) error, error) {
+	return func(p Params) (func(*env) error, error) {
+		if p.Mode == modePublished {
+			return published, nil
+		}
+		return hardened, nil
+	}
 }
 
 // Vary returns the variant of the scenario that p describes.
