@@ -94,3 +94,55 @@ func (e *env) checkQuiet() error {
 	}
 	return nil
 }
+
+// asDamage is called when a run under published rules, or of a published store, has ended with err.
+// Damage is not a failure of the run: asDamage writes into the report what damage returns for err.
+// It returns err only if the rack was not built, so that nothing ran.
+func (e *env) asDamage(err error, damage func(error) string) error {
+	if err == nil || e.rack == nil {
+		return err
+	}
+	e.report.Damage = damage(err)
+	e.note("%s", err)
+	return nil
+}
+
+// finishNet fills in the report and ends the network of a run without a rack.
+func (e *env) finishNet(net *sim.Net) {
+	e.report.Events = net.Events()
+	for _, l := range net.Links() {
+		addLinks(&e.report.Links, l)
+	}
+	if e.opt.Hash {
+		e.report.Hash = e.hash.Sum()
+	}
+	net.Close()
+	if e.rec != nil {
+		if err := e.rec.close(); err != nil {
+			e.note("capture: %v", err)
+		}
+	}
+}
+
+// finish fills in the report and closes the rack.
+func (e *env) finish() {
+	if e.rack == nil {
+		return
+	}
+	e.report.Events = e.rack.Events()
+	for _, h := range e.rack.Hosts() {
+		c := h.Counters()
+		addCounters(&e.report.Counters, &c)
+		addLinks(&e.report.Links, h.Link())
+	}
+	e.report.Activity = nonZero(&e.report.Counters)
+	if e.opt.Hash {
+		e.report.Hash = e.hash.Sum()
+	}
+	e.rack.Close()
+	if e.rec != nil {
+		if err := e.rec.close(); err != nil && e.report.Err == nil {
+			e.report.Err = err
+		}
+	}
+}

@@ -58,7 +58,7 @@
 //	kvcs                             the scenario of this name
 //	trial, stores                    stores that define their own scenarios (store.Trial); bytekeys
 //	histories                        what runs with histories share; variations of a plan (--mix)
-//	check, promise                   counters of NICs against links; whether a queue pair gave up rightly
+//	check, promise                   counters of NICs against links, the report; whether a queue pair gave up rightly
 //
 // The checks do not trust the code under test. mix keeps a shadow of the peer's memory and predicts
 // every READ, every original value and every received message; contend lets clients count together

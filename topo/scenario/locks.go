@@ -50,19 +50,6 @@ const (
 	recordedPublished = "paper"
 )
 
-// lockScenarios returns the scenarios of a switch that replaces atomics.
-func lockScenarios() []Scenario {
-	return []Scenario{
-		holeScenarios()[0],
-		{Name: "crowd", Doc: "1,000 connections on 4 words, whose atomics the switch replaces; PSNs wrap around, tables stay within their bounds", run: runCrowd},
-		{Name: "hostile", Doc: "one host attacks the connections of the others; these stay undisturbed, tables stay bounded, refusals are counted", run: runHostile},
-		{Name: "locks", Doc: "16 clients lock and count on 4 words, whose atomics the switch replaces; checks that histories are linearizable, and that a lock never has two owners" +
-			" (--program, --mode, --move, --change)"},
-		{Name: "planned", Doc: "2 clients, 2 words, 2 connections of the switch to a server: tries every schedule of a few packets lost, late or doubled, and of rules that change;" +
-			" checks that atomics are linearizable and no client fails because of a rule (--setup, --depth, --schedules, --plan)"},
-	}
-}
-
 // runLocks returns a function that makes one run of lock histories. mode is the mode of the
 // switch's rules, or the switch program.
 func runLocks(mode string) func(*env) error {

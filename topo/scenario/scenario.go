@@ -138,7 +138,14 @@ func All() []Scenario {
 			"process is killed, its NIC crashes; checks every answer (--mode)"},
 		{Name: "redn-locks", Doc: "locks that the server's NIC alone hands out, by programs made of work requests, under random faults; clients die, " +
 			"the server's process is killed; checks that one client at a time has a lock, and the order", run: runTurns},
-	}, lockScenarios(), storeScenarios())
+		holeScenarios()[0],
+		{Name: "crowd", Doc: "1,000 connections on 4 words, whose atomics the switch replaces; PSNs wrap around, tables stay within their bounds", run: runCrowd},
+		{Name: "hostile", Doc: "one host attacks the connections of the others; these stay undisturbed, tables stay bounded, refusals are counted", run: runHostile},
+		{Name: "locks", Doc: "16 clients lock and count on 4 words, whose atomics the switch replaces; checks that histories are linearizable, and that a lock never has two owners" +
+			" (--program, --mode, --move, --change)"},
+		{Name: "planned", Doc: "2 clients, 2 words, 2 connections of the switch to a server: tries every schedule of a few packets lost, late or doubled, and of rules that change;" +
+			" checks that atomics are linearizable and no client fails because of a rule (--setup, --depth, --schedules, --plan)"},
+	}, storeScenarios())
 	for i := range all {
 		if f, ok := families[all[i].Name]; ok {
 			all[i].run, _ = f.run(Params{}) // no parameters are never wrong
@@ -296,18 +303,6 @@ func (e *env) note(format string, args ...any) {
 	e.report.Notes = append(e.report.Notes, fmt.Sprintf(format, args...))
 }
 
-// asDamage is called when a run under published rules, or of a published store, has ended with err.
-// Damage is not a failure of the run: asDamage writes into the report what damage returns for err.
-// It returns err only if the rack was not built, so that nothing ran.
-func (e *env) asDamage(err error, damage func(error) string) error {
-	if err == nil || e.rack == nil {
-		return err
-	}
-	e.report.Damage = damage(err)
-	e.note("%s", err)
-	return nil
-}
-
 // settleTime is how long the rack runs on, in virtual time, after the last client has returned, so
 // that late frames arrive.
 const settleTime = 100 * time.Millisecond
@@ -330,44 +325,4 @@ func (e *env) complete(r interface{ judge() error }, err error) error {
 		return err
 	}
 	return r.judge()
-}
-
-// finishNet fills in the report and ends the network of a run without a rack.
-func (e *env) finishNet(net *sim.Net) {
-	e.report.Events = net.Events()
-	for _, l := range net.Links() {
-		addLinks(&e.report.Links, l)
-	}
-	if e.opt.Hash {
-		e.report.Hash = e.hash.Sum()
-	}
-	net.Close()
-	if e.rec != nil {
-		if err := e.rec.close(); err != nil {
-			e.note("capture: %v", err)
-		}
-	}
-}
-
-// finish fills in the report and closes the rack.
-func (e *env) finish() {
-	if e.rack == nil {
-		return
-	}
-	e.report.Events = e.rack.Events()
-	for _, h := range e.rack.Hosts() {
-		c := h.Counters()
-		addCounters(&e.report.Counters, &c)
-		addLinks(&e.report.Links, h.Link())
-	}
-	e.report.Activity = nonZero(&e.report.Counters)
-	if e.opt.Hash {
-		e.report.Hash = e.hash.Sum()
-	}
-	e.rack.Close()
-	if e.rec != nil {
-		if err := e.rec.close(); err != nil && e.report.Err == nil {
-			e.report.Err = err
-		}
-	}
 }
