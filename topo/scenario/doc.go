@@ -43,8 +43,8 @@
 //	scenario, variants, sweep        Scenario, All, Find, one run; its flags; many seeds
 //	faults                           random choices from the seed; random faults of links
 //	endpoint, outbox, watch          what several scenarios use: ends of connections, captures
-//	transport, mix, fixed, contend   transport; its operations; soak, crash, partition; counting
-//	uc, ud, srq, rnr                 the scenarios of these names
+//	transport, mix, fixed, contend   transport; its operations; soak, crash, partition, rnr; counting
+//	uc, ud, srq                      the scenarios of these names
 //	locks, crowd, hostile            locks on words behind the switch; the scenarios of these names
 //	planned                          planned: setups, schedules, the adversary, the search
 //	holes                            holes, by what they damage (safety, liveness, wire, steer, client)
@@ -56,7 +56,7 @@
 //	buffer, lookup, statestore       the switch keeps data in servers' memory (extmem has what
 //	                                 these three share)
 //	kvcs                             the scenario of this name
-//	trial, stores                    stores that define their own scenarios (store.Trial); bytekeys
+//	trial                            stores that define their own scenarios (store.Trial); bytekeys
 //	histories                        what runs with histories share; variations of a plan (--mix)
 //	check, promise                   counters of NICs against links, the report; whether a queue pair gave up rightly
 //
