@@ -297,7 +297,8 @@ func (r *bufferRun) judge() error {
 	dropped := r.dropped() - r.before
 	r.env.note("%d of %d frames arrived; %d went to the ring, %d came back, %d lost, %d full, %d blocked, %d long, %d to a port that was down; %d WRITEs without bytes; %d checks",
 		r.oracle.arrived, r.sent, c["stored"], c["loaded"], c["lost"], c["full"], c["blocked"], c["long"], c["down"], c["requester_emptied"], r.checks)
-	r.env.note("%s", r.operator.summary())
+	o := &r.operator
+	r.env.note("the operator changed the rule %d times, %d times its mode, %d times to a ring that does not fit", o.changes, o.modes, o.misfits)
 	err := r.check()
 	if err == nil && r.hazards() {
 		if err := r.oracle.err; err != nil && r.plan.change != "" {

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
@@ -98,9 +97,4 @@ func (o *bufferOperator) rule() *bufferRule {
 		o.misfits++
 	}
 	return &rule
-}
-
-// summary returns a line with the numbers of changes.
-func (o *bufferOperator) summary() string {
-	return fmt.Sprintf("the operator changed the rule %d times, %d times its mode, %d times to a ring that does not fit", o.changes, o.modes, o.misfits)
 }

@@ -111,7 +111,13 @@ type cacheRun struct {
 func runCache(e *env) error {
 	r := &cacheRun{env: e, plan: drawCache(e), histories: make(map[uint64]*kv.History), down: make(map[int]bool)}
 	e.report.Plan = r.plan.String()
-	if err := r.build(); err != nil {
+	trace, err := r.tracer()
+	if err != nil {
+		return err
+	}
+	cfg := r.plan.cfg
+	cfg.Sim, cfg.Wrap = sim.Config{MaxEvents: maxEvents, MaxTime: maxVirtual, Cancelled: r.opt.Cancelled, Trace: trace}, r.opt.Wrap
+	if r.cache, err = virtual.New(cfg); err != nil {
 		return err
 	}
 	defer e.finishNet(r.cache.Net)
@@ -126,7 +132,7 @@ func runCache(e *env) error {
 	}
 	e.report.Virtual = r.cache.Net.Now().Sub(0)
 	s := r.cache.Coordinator().Stats()
-	done, err := 0, error(nil)
+	done := 0
 	for _, store := range slices.Sorted(maps.Keys(r.histories)) {
 		done += r.histories[store].Len()
 		err = errors.Join(err, r.histories[store].Check(kv.MostStates))
@@ -149,17 +155,6 @@ func (r *cacheRun) start(host int) {
 // left reports whether any client still runs.
 func (r *cacheRun) left() bool {
 	return slices.ContainsFunc(r.procs, func(p *sim.Proc) bool { return !p.Done() })
-}
-
-func (r *cacheRun) build() (err error) {
-	cfg := r.plan.cfg
-	cfg.Sim = sim.Config{MaxEvents: maxEvents, MaxTime: maxVirtual, Cancelled: r.opt.Cancelled}
-	if cfg.Sim.Trace, err = r.tracer(); err != nil {
-		return err
-	}
-	cfg.Wrap = r.opt.Wrap
-	r.cache, err = virtual.New(cfg)
-	return err
 }
 
 // client does the operations of the client with this number.

@@ -69,7 +69,7 @@ func runLocksWith(e *env, mode string, begin func(*lockRun)) error {
 	}
 	r.arm()
 	if r.operator != nil {
-		r.operator.begin()
+		r.operator.next(e.rack.Now())
 	}
 	for _, s := range r.servers {
 		s.boot()
@@ -267,9 +267,6 @@ func (r *lockRun) restart(h *simrack.Host) {
 	}
 }
 
-// tracks reports whether the switch tracks connections, in all modes but modeForward.
-func (r *lockRun) tracks() bool { return r.mode != modeForward }
-
 // moves reports whether the switch moves requests to its connections to the servers.
 func (r *lockRun) moves() bool { return r.mode != modeForward && r.mode != modeTrack }
 
@@ -291,7 +288,7 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 		// The host has rebooted with the same QPNs, and the switch has not seen that the old queue
 		// pairs have ended. It holds back answers to the new queue pairs until it can distinguish
 		// them from the old ones.
-		ok = r.plan.again && c.id >= lockClients && r.tracks() && status == verbs.RetryExcErr
+		ok = r.plan.again && c.id >= lockClients && r.mode != modeForward && status == verbs.RetryExcErr
 	case linkCut:
 		ok = long && (status == verbs.RetryExcErr || told)
 	case switchCrash:

@@ -54,16 +54,17 @@ func (o *operator) watch(e *env) error {
 		o.first = one(o.draw, modeForward, modeTrack, modeMove, modeHardened)
 		r.operator = o
 	})
-	e.note("%s", o.summary())
+	if e.rack != nil {
+		o.collect()
+	}
+	e.note("the operator changed the rules %d times, %d times with the program; %d requests have moved, %d atomics were replaced", o.changes, o.programs, o.moved, o.replaced)
 	if !o.published {
 		return err
 	}
 	return e.asDamage(err, o.run.holesHit)
 }
 
-// begin schedules the first change.
-func (o *operator) begin() { o.next(o.run.env.rack.Now()) }
-
+// next schedules a change at a random time after now, and then the next one, until lockPatience.
 func (o *operator) next(now clock.Time) {
 	at := now.Add(o.draw.span(20*time.Microsecond, o.most))
 	if at < lockPatience {
@@ -182,15 +183,6 @@ func (o *operator) collect() {
 			}
 		}
 	}
-}
-
-// summary returns a line with the numbers of changes, moved requests and replaced atomics.
-func (o *operator) summary() string {
-	if o.run.env.rack != nil {
-		o.collect()
-	}
-	return fmt.Sprintf("the operator changed the rules %d times, %d times with the program; %d requests have moved, %d atomics were replaced",
-		o.changes, o.programs, o.moved, o.replaced)
 }
 
 // runLocksPublished makes one run of lock histories under published rules. The report has the holes

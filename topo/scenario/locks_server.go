@@ -190,17 +190,17 @@ func (e *env) serveWords(memory []byte, service string, p rdmacm.Params, placed 
 		if err == nil {
 			placed(mr)
 		}
-		for _, service := range []string{switchService, service} {
+		for _, name := range []string{switchService, service} {
 			var l rdmacm.Listener
 			if err == nil {
-				l, err = host.ConnManager(ctx).Listen(service)
+				l, err = host.ConnManager(ctx).Listen(name)
 			}
 			if err != nil {
 				e.fail("server: %w", err)
 				return
 			}
 			private := remoteOf(mr).appendTo(nil)
-			ctx.Runtime().Go(service, func() { _ = acceptEach(ctx, pd, l, p, private) }) // the goroutine ends with the host
+			ctx.Runtime().Go(name, func() { _ = acceptEach(ctx, pd, l, p, private) }) // the goroutine ends with the host
 		}
 	})
 }

@@ -47,13 +47,6 @@ const (
 // ms.
 var smallParams = rdmacm.Params{Timeout: 10, RdAtomic: 4}
 
-// params returns the parameters of the clients' connections.
-func (r *smallRun) params() rdmacm.Params {
-	p := smallParams
-	p.PathMTU = r.setup.mtu
-	return p
-}
-
 // play builds the rack, runs it, and returns the error that judge finds.
 func (r *smallRun) play(s *spec.Rack) error {
 	e := r.env
@@ -274,7 +267,9 @@ func (c *smallClient) work(ctx verbs.Context) error {
 	}
 	rt := c.end.rt
 	rt.Sleep(5 * time.Millisecond) // the switch makes its connections first
-	private, err := c.host.ConnManager(ctx).Dial(c.end.qp, c.run.env.rack.Host("ms0").Addr(), smallService, c.run.params(), nil, rt.Now().Add(smallPatience))
+	params := smallParams
+	params.PathMTU = c.run.setup.mtu
+	private, err := c.host.ConnManager(ctx).Dial(c.end.qp, c.run.env.rack.Host("ms0").Addr(), smallService, params, nil, rt.Now().Add(smallPatience))
 	if err != nil {
 		return err
 	}
