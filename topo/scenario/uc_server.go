@@ -84,43 +84,28 @@ func (r *ucRun) see(f *wire.Frame) {
 // ucServer is the server's side of all connections.
 type ucServer struct {
 	*ucRun
+	*inbox
 	rt   verbs.Runtime
-	cq   verbs.CQ
-	mr   verbs.MR
-	buf  []byte
-	srq  verbs.SRQ
 	qps  []verbs.QP
-	slot int
 	draw *draw
 }
 
 func (r *ucRun) serve(ctx verbs.Context, l rdmacm.Listener) error {
-	s := &ucServer{ucRun: r, rt: ctx.Runtime(), slot: max(r.maxLen, 1), draw: newDraw(r.env.draw.Uint64())}
+	n := len(r.pairs)
+	s := &ucServer{ucRun: r, rt: ctx.Runtime(), qps: make([]verbs.QP, n), draw: newDraw(r.env.draw.Uint64())}
 	pd, err := ctx.AllocPD()
 	if err != nil {
 		return err
 	}
-	n := len(r.pairs)
-	if s.cq, err = ctx.CreateCQ((r.recvs + 1) * n); err != nil {
-		return err
-	}
-	s.buf = make([]byte, r.recvs*s.slot*n)
-	if s.mr, err = pd.RegMR(s.buf, len(s.buf), verbs.LocalWrite); err != nil {
+	if s.inbox, err = newInbox(ctx, pd, r.recvs*n, max(r.maxLen, 1), (r.recvs+1)*n, r.shared); err != nil {
 		return err
 	}
 	stocks := make([]*stock, n)
 	for i := range stocks {
-		stocks[i] = new(stock)
-	}
-	if r.shared {
-		if s.srq, err = pd.CreateSRQ(verbs.SRQInit{MaxWR: r.recvs * n}); err != nil {
-			return err
-		}
-		for i := range stocks {
-			stocks[i] = stocks[0]
+		if stocks[i] = stocks[0]; i == 0 || !r.shared {
+			stocks[i] = new(stock)
 		}
 	}
-	s.qps = make([]verbs.QP, n)
 	for range n {
 		if err := s.accept(ctx, pd, l, stocks); err != nil {
 			return err
@@ -151,22 +136,11 @@ func (s *ucServer) accept(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, sto
 		return err
 	}
 	for k := range s.recvs {
-		if err := s.post(i, i*s.recvs+k); err != nil {
+		if err := s.post(qp, &p.oracle.grip, i*s.recvs+k); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// post posts the receive of a slot to the queue pair of connection i, or to the shared queue.
-func (s *ucServer) post(i, slot int) error {
-	at := slot * s.slot
-	wr := verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{s.mr.SGE(at, s.slot)}}
-	s.pairs[i].oracle.from.free++
-	if s.srq != nil {
-		return s.srq.PostRecv(wr)
-	}
-	return s.qps[i].PostRecv(wr)
 }
 
 // receive handles the completions of received messages until the run ends.
@@ -179,13 +153,13 @@ func (s *ucServer) receive() error {
 		if p == nil {
 			return errForeign
 		}
-		if err := p.take(wc, s.buf[int(wc.ID)*s.slot:][:s.slot]); err != nil {
+		if err := p.take(wc, s.bytes(wc.ID)); err != nil {
 			return fmt.Errorf("connection %d: %w", p.index, err)
 		}
 		if s.late {
 			s.rt.Sleep(s.draw.span(0, 20*time.Microsecond))
 		}
-		if err := s.post(p.index, int(wc.ID)); err != nil {
+		if err := s.post(s.qps[p.index], &p.oracle.grip, int(wc.ID)); err != nil {
 			return err
 		}
 	}

@@ -229,35 +229,16 @@ func (r *udRun) serve(ctx verbs.Context) error {
 		return err
 	}
 	slots := r.recvs * len(r.targets)
-	cq, err := ctx.CreateCQ(slots)
+	in, err := newInbox(ctx, pd, slots, udSlot, slots, r.shared)
 	if err != nil {
 		return err
 	}
-	buf := make([]byte, slots*udSlot)
-	mr, err := pd.RegMR(buf, len(buf), verbs.LocalWrite)
-	if err != nil {
-		return err
-	}
-	var srq verbs.SRQ
 	all := new(stock)
-	if r.shared {
-		if srq, err = pd.CreateSRQ(verbs.SRQInit{MaxWR: slots}); err != nil {
-			return err
-		}
-	}
-	post := func(t *udTarget, slot int) error {
-		wr := verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{mr.SGE(slot*udSlot, udSlot)}}
-		t.from.free++
-		if srq != nil {
-			return srq.PostRecv(wr)
-		}
-		return t.qp.PostRecv(wr)
-	}
 	for i, t := range r.targets {
 		if t.from = all; !r.shared {
 			t.from = new(stock)
 		}
-		if t.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: cq, RecvCQ: cq, SRQ: srq, MaxSendWR: 1, MaxRecvWR: r.recvs}); err != nil {
+		if t.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: in.cq, RecvCQ: in.cq, SRQ: in.srq, MaxSendWR: 1, MaxRecvWR: r.recvs}); err != nil {
 			return err
 		}
 		if err := setUp(t.qp, t.qkey, 0); err != nil {
@@ -265,19 +246,19 @@ func (r *udRun) serve(ctx verbs.Context) error {
 		}
 		r.byQPN[t.qp.QPN()] = t
 		for k := range r.recvs {
-			if err := post(t, i*r.recvs+k); err != nil {
+			if err := in.post(t.qp, &t.grip, i*r.recvs+k); err != nil {
 				return err
 			}
 		}
 	}
 	r.ready = true
-	return r.receive(ctx.Runtime(), cq, buf, post)
+	return r.receive(ctx.Runtime(), in)
 }
 
 // receive handles the completions of received datagrams until the run ends.
-func (r *udRun) receive(rt verbs.Runtime, cq verbs.CQ, buf []byte, post func(*udTarget, int) error) error {
+func (r *udRun) receive(rt verbs.Runtime, in *inbox) error {
 	d := newDraw(r.env.draw.Uint64())
-	for wc, err := range received(cq) {
+	for wc, err := range received(in.cq) {
 		if err != nil {
 			return err
 		}
@@ -285,13 +266,13 @@ func (r *udRun) receive(rt verbs.Runtime, cq verbs.CQ, buf []byte, post func(*ud
 		if t == nil {
 			return errForeign
 		}
-		if err := t.check(wc, buf[int(wc.ID)*udSlot:][:udSlot]); err != nil {
+		if err := t.check(wc, in.bytes(wc.ID)); err != nil {
 			return err
 		}
 		if r.late {
 			rt.Sleep(d.span(0, 20*time.Microsecond))
 		}
-		if err := post(t, int(wc.ID)); err != nil {
+		if err := in.post(t.qp, &t.grip, int(wc.ID)); err != nil {
 			return err
 		}
 	}

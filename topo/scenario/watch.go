@@ -7,6 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
@@ -117,3 +118,43 @@ func (r *recorder) close() error {
 	}
 	return r.w.Flush()
 }
+
+// inbox has what a server receives messages into: memory for n receives of slot bytes each, their
+// completion queue, and the shared receive queue; srq is nil if each queue pair has its own queue.
+type inbox struct {
+	cq   verbs.CQ
+	mr   verbs.MR
+	buf  []byte
+	srq  verbs.SRQ
+	slot int
+}
+
+// newInbox makes the objects of an inbox. The completion queue has room for the given number of
+// completions.
+func newInbox(ctx verbs.Context, pd verbs.PD, n, slot, completions int, shared bool) (*inbox, error) {
+	b := &inbox{buf: make([]byte, n*slot), slot: slot}
+	var err error
+	if b.cq, err = ctx.CreateCQ(completions); err != nil {
+		return nil, err
+	}
+	if b.mr, err = pd.RegMR(b.buf, len(b.buf), verbs.LocalWrite); err != nil {
+		return nil, err
+	}
+	if shared {
+		b.srq, err = pd.CreateSRQ(verbs.SRQInit{MaxWR: n})
+	}
+	return b, err
+}
+
+// post posts receive i to the queue pair qp, or to the shared queue. g is the grip of the queue pair.
+func (b *inbox) post(qp verbs.QP, g *grip, i int) error {
+	g.from.free++
+	wr := verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{b.mr.SGE(i*b.slot, b.slot)}}
+	if b.srq != nil {
+		return b.srq.PostRecv(wr)
+	}
+	return qp.PostRecv(wr)
+}
+
+// bytes returns the memory of receive i.
+func (b *inbox) bytes(i uint64) []byte { return b.buf[int(i)*b.slot:][:b.slot] }
