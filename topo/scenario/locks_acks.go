@@ -22,8 +22,8 @@ type lazyAcks struct {
 	made  packetio.Batch
 }
 
-// lazy returns a simrack.Options.Wrap that makes the memory server ms0 acknowledge so many requests
-// with one ACK.
+// lazy returns a simrack.Options.Wrap by which the memory server ms0 acknowledges that many
+// requests with one ACK.
 func lazy(every int) func(name string, n sim.Node) sim.Node {
 	return func(name string, n sim.Node) sim.Node {
 		if name != "ms0" || every < 2 {

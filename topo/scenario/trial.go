@@ -48,8 +48,8 @@ type tally struct {
 	retries int
 }
 
-// count counts an operation that has ended with err. It returns err if that is no answer that the
-// store may give: keys may be lost, or the store full, only if the arguments say so.
+// count counts an operation that has ended with err. It returns err unless the store may answer so:
+// kv.ErrLost is right only if lost is true, kv.ErrFull only if full is true.
 func (t *tally) count(err error, lost, full bool) error {
 	switch {
 	case errors.Is(err, kv.ErrLost):
