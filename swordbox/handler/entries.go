@@ -12,7 +12,7 @@ type Entries struct {
 // EntriesReport answers Entries.
 type EntriesReport struct {
 	// Taken is how many entries the switch has accepted, counted from the first one. It has no room
-	// for the others now.
+	// now for the entries after these.
 	Taken int `json:"taken"`
 	// Waiting is how many changes have not ended. Written, Removed and Refused count those that
 	// have ended since the rule exists. Why says why the last one was refused.

@@ -86,10 +86,10 @@ type (
 	Connector interface {
 		// Wants lists the connections that a rule of the handler needs.
 		Wants(r *rules.Rule) []Wanted
-		// Attach offers a connection to the handler: a new one, and after each change of rules every
-		// one again. It returns false if the handler cannot use the connection under the present
-		// rules; a connection that the handler uses already stays as it is. Detach is called when a
-		// connection has ended.
+		// Attach offers a connection to the handler. It is called for each new connection, and
+		// after each change of rules for every connection again. It returns false if the handler
+		// cannot use the connection under the present rules; a connection that the handler uses
+		// already stays as it is. Detach is called when a connection has ended.
 		Attach(c *pipeline.Ctx, s switchconn.Shared) bool
 		Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32)
 	}
@@ -105,8 +105,8 @@ type (
 	}
 
 	// Bypasser must see requests of flows that it does not handle, because they may change memory
-	// whose value it tracks. While Draining returns false, it sees no requests of flows without a
-	// machine.
+	// whose value it tracks. While Draining returns false, the program shows it only flows that
+	// another machine handles; while it returns true, also flows that no machine handles.
 	Bypasser interface {
 		Machine
 		Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict
@@ -157,7 +157,7 @@ type (
 		MarkIn(q *pipeline.MarkedPorts)
 	}
 
-	// Keeper keeps entries that an operator writes, by rule.
+	// Keeper keeps a table for each of its rules, with entries that an operator writes.
 	Keeper interface {
 		// Change begins to add entries to the table of a rule, or to remove them, and reports on all
 		// changes. Without entries it only reports.

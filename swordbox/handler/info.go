@@ -85,7 +85,7 @@ type Wait struct {
 type Waiter struct {
 	Client netip.Addr `json:"client"`
 	QPN    wire.QPN   `json:"qpn"`
-	// Entries is the number of these requests.
+	// Entries is how many requests of the client are in flight.
 	Entries int `json:"entries"`
 }
 

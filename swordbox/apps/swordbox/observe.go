@@ -10,16 +10,16 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// sight is what an observing rule needs of a request: the rule, and the memory that the request
-// names. look makes it before the switch decides about the request, because the decision may change
-// the packet.
+// sight is what an observing rule (rules.Definition.Observes) needs of a request: the rule, and the
+// memory that the request names. look makes it before the switch decides about the request, because
+// the decision may change the packet.
 type sight struct {
 	rule   *rules.Rule // nil means that no observing rule matches the request
 	target handler.Target
 }
 
-// look returns the first rule of list that matches a request, with the memory that the request
-// names. list are the observing rules of its server.
+// look returns the first rule of list that matches request f, with the memory that the request
+// names. list has the observing rules of the server to which the request goes.
 func look(list []*rules.Rule, f *wire.Frame) sight {
 	va, length, rkey, ok := memory(f)
 	if !ok {
@@ -30,8 +30,8 @@ func look(list []*rules.Rule, f *wire.Frame) sight {
 	}}
 }
 
-// watched is what the program keeps for a flow to whose responder observing rules apply. It is a
-// separate object because each packet of every flow reads flowRule, which must stay small.
+// watched is what the program keeps for a flow if observing rules apply to the flow's server. It is
+// a separate object because each packet of every flow reads flowRule, which must stay small.
 type watched struct {
 	rules []*rules.Rule
 	shown shown
@@ -60,11 +60,12 @@ func (p *Program) observed(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *p
 	return v
 }
 
-// shown remembers which requests of a flow the handlers have seen. A request may overtake others on
-// its way to the switch. If they are in order again behind the switch, the requester does not send
-// the request again, so the switch shows it when it arrives. If the requester does send it again,
-// the switch must not show it twice. A READ may also come again in part: if some of its responses
-// are lost, the requester asks for the rest, with a PSN within the READ.
+// shown remembers which requests of a flow the handlers of observing rules have seen, so that each
+// is shown once. A request that overtakes others on its way to the switch is shown when it arrives:
+// if the requests are in order again behind the switch, the requester does not send this one again.
+// If the requester does send it again, the switch must not show it twice. A READ may also come
+// again in part: if some of its responses are lost, the requester asks for the rest, with a PSN
+// within the READ.
 type shown struct {
 	base  wire.PSN // all requests before it were shown, or sent before the switch saw the flow
 	known bool     // true if base is valid

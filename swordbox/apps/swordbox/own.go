@@ -76,9 +76,9 @@ func (o *Own) blocked(server netip.Addr) bool {
 }
 
 // Moving enters a flow into the journal before its first request is moved. false means that the
-// journal is full. Moving is Env.Moving of the handlers. If a change of rules removed the flow's
-// machine and gave it one again, the flow is in the journal already; then Moving updates its oldest
-// PSN.
+// journal is full. Moving is Env.Moving of the handlers. The flow may be in the journal already: a
+// change of rules has taken the flow from its machine, and a later change has given the flow to a
+// machine again. Then Moving only updates its oldest PSN.
 func (o *Own) Moving(r *conntrack.Flow) bool {
 	oldest := r.Expected
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {

@@ -96,9 +96,9 @@ func (p *parts) machineFor(r *rules.Rule) handler.Machine {
 	return p.machines[i]
 }
 
-// draining reports whether a handler that still finishes the work of a former rule (see
-// handler.Bypasser) must see the requests of all flows, also of those that no rule of another handler
-// matches.
+// draining reports whether a handler still finishes the work of a removed rule (handler.Bypasser).
+// Until it has, it must see the requests of all flows, also of flows for which no handler has a
+// rule.
 func (p *parts) draining() bool { return slices.ContainsFunc(p.bypass, handler.Bypasser.Draining) }
 
 // strict reports whether the switch must drop requests with unknown opcodes for machine m.

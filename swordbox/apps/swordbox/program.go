@@ -174,8 +174,8 @@ func (p *Program) burst(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if conntrack.Unconnected(b, size) && !p.guarded.packet(&q.Frame) && len(p.rules.Lookup(q.DstAddr()))+len(p.rules.Observing(q.DstAddr())) == 0 {
 		return pipeline.Forward()
 	}
-	// On a flow that Burst handles, the table does not check ICRCs. It must do so for flows of
-	// machines (Checked), which are all guarded.
+	// Table.Burst checks no ICRC. So it must not handle flows of machines, whose packets must all
+	// be checked (Flow.Checked). All of these flows are guarded.
 	r := p.track.Known(&q.Frame)
 	if r == nil || p.guarded.tracked(p.rulesOf(r), &q.Frame) || p.track.Burst(c.Now, q.Ingress, &q.Frame, b, size) == nil {
 		return pipeline.Apart()
@@ -250,8 +250,9 @@ func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdic
 	return pipeline.Forward()
 }
 
-// around shows a packet of a flow to the other machines that must see it. The result is the first
-// verdict of theirs that does not forward the packet; Forward if all of them forward it.
+// around shows a packet of a flow to the handlers in e.others, which must see it although another
+// machine or none decides about the flow. The result is the first of their verdicts that does not
+// forward the packet; Forward if all of them forward it.
 func (e *flowRule) around(c *pipeline.Ctx, r *conntrack.Flow, q *pipeline.Parsed) pipeline.Verdict {
 	for _, b := range e.others {
 		if e.machine == nil && !b.Draining() {
@@ -336,7 +337,7 @@ func (p *Program) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return p.parts.owned(c, q)
 }
 
-// Queued returns the ports with queues of handlers.
+// Queued returns the ports through which frames leave that handlers queue (handler.Queuer).
 func (p *Program) Queued() *pipeline.QueuedPorts { return &p.queued }
 
 // Egress asks the handlers with queues whether one of them keeps a frame that leaves.
@@ -349,7 +350,8 @@ func (p *Program) Egress(c *pipeline.Ctx, port int, f packetio.Frame) bool {
 	return false
 }
 
-// Taken returns the ports whose frames handlers may take.
+// Taken returns the ports at which frames arrive that handlers may take from the switch
+// (handler.Taker).
 func (p *Program) Taken() *pipeline.MarkedPorts { return &p.taken }
 
 // Ingress asks the handlers that decide about arriving frames (handler.Taker) whether one of them
