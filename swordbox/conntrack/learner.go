@@ -99,8 +99,8 @@ func (t *learner) start(now clock.Time, fl *Flow, until clock.Time) {
 	c.flows, c.newest = append(c.flows, fl), now
 }
 
-// stop ends the search for the peer of a flow. Other learning flows drop what they have concluded
-// about it.
+// stop ends the search for the peer of flow fl. Other learning flows drop what they have concluded
+// about fl.
 func (t *learner) stop(fl *Flow) {
 	l := fl.learn
 	if l == nil {
@@ -198,9 +198,10 @@ func (t *learner) vote(u, d *Flow, psn wire.PSN) *Flow {
 
 // A host that restarts gives its queue pairs the same QPNs as before. If QPNs are exchanged without
 // the connection manager, the switch sees no handshake of the new connection. Requests of the new
-// connection name another queue pair of the server, so they make a flow of their own. But its
-// responses name the same queue pair as those of the old connection. If the switch applied the PSN
-// shift of the old connection to such an ACK, the ACK would acknowledge other requests.
+// connection name another queue pair of the server, so they make a flow of their own. But the
+// responses of the new connection name the same queue pair as those of the old one. If the switch
+// applied the PSN shift of the old connection to such an ACK, the ACK would acknowledge other
+// requests.
 
 // maxTransit is longer than a packet is in transit in a rack.
 const maxTransit = time.Millisecond

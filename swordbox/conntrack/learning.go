@@ -49,7 +49,8 @@ type learning struct {
 	out []uint64
 	any bool
 	// fits is the only flow that can still be the peer. votes is how many responses have matched
-	// it, and vote is the last PSN that matched. claim is the flow whose fits is this flow.
+	// it, and vote is the last PSN that matched. claim is the flow that has found this flow as its
+	// only possible peer: claim.learn.fits is this flow.
 	fits  *Flow
 	votes int
 	vote  wire.PSN

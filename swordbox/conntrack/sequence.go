@@ -11,8 +11,9 @@ type Sequence struct {
 	// Expected is the PSN of the next new request: the PSN that the responder expects if no packet
 	// is lost between the switch and the responder. It is valid if Synced returns true.
 	Expected wire.PSN
-	// Acked is the highest PSN that a response covers; it is valid if HasAcked is true. Both stay
-	// unchanged for a pinned flow, because its responder uses other PSNs.
+	// Acked is the highest PSN that a response covers; it is valid if HasAcked is true. For a
+	// pinned flow (Flow.Pinned) the table changes neither field, because the responses have other
+	// PSNs.
 	Acked    wire.PSN
 	HasAcked bool
 	// Middle is true if requests may have been sent before the table saw the flow, because the

@@ -25,10 +25,11 @@ type Config struct {
 	// silent before a PSN out of order means that its queue pair belongs to another connection. It
 	// must be longer than the time for which NICs retry. 0 means 30 seconds.
 	Quarantine time.Duration
-	// Settle is how long after its start the table assumes that a connection which it has not seen
-	// before may be older than the table. The table then concludes nothing, for the longer of
-	// Settle and Quarantine, from PSNs that it has not seen on that flow. 0 means 30 seconds. A
-	// negative value means that no connection existed at the start.
+	// Settle is how long after its start the table assumes that a new flow may belong to a
+	// connection that is older than the table. The requester of such a flow may have used PSNs that
+	// the table has not seen. The table allows for that until the longer of Settle and Quarantine
+	// has passed since the flow was created. 0 means 30 seconds. A negative value means that no
+	// connection existed at the start.
 	Settle time.Duration
 	// Seed is the seed of the hash of keys. It keeps hosts from choosing keys that collide.
 	Seed uint64
@@ -148,8 +149,9 @@ func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Check
 	response := f.BTH.Opcode.Is(wire.OpResponse)
 	if fl != nil && now.Sub(fl.Last) >= t.cfg.Quarantine {
 		if !intact(icrc) {
-			// A damaged packet must not end the silence: reuse would take the next packet for one
-			// of the old connection.
+			// A damaged packet must not end the silence. Otherwise a packet of a new connection
+			// that follows it would count as one of the old connection, because reuse checks only
+			// the first packet after a silence.
 			t.stats.Damaged++
 			return refused(fl, response, Corrupt)
 		}
