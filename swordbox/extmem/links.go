@@ -47,8 +47,8 @@ func (l *Link) Generation() uint32 { return l.shared.Generation }
 // Server describes the link for a listing. up says whether requests can be sent.
 func (l *Link) Server(up bool) Server { return Server{l.key.Server, up && l.Usable(), l.why} }
 
-// Shard returns the shard number of a handler's connection: number, or another one if the handler
-// is a published one.
+// Shard returns the shard number of a handler's connection: number, plus switchconn.PublishedShard
+// if the handler is a published one.
 func Shard(number int, mode rules.Mode) int {
 	if mode == rules.Published {
 		number += switchconn.PublishedShard
@@ -145,7 +145,7 @@ func (t *Links[C]) Attach(c *pipeline.Ctx, s *switchconn.Shared) (ch C, ok bool)
 	return ch, true
 }
 
-// judge remembers whether a connection fits, and reports it.
+// judge records whether a connection fits, and reports it. err is the result of Channel.Fit.
 func (l *Link) judge(err error) bool {
 	if l.unfit = err != nil; l.unfit {
 		l.why = err.Error()

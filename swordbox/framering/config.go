@@ -14,7 +14,8 @@ type Config struct {
 	// Trusting is true if the ring takes an entry that a READ returns for the right one, without a
 	// check.
 	Trusting bool
-	// Epoch names the ring in calls of carriers.
+	// Epoch is the number of the ring among those of its user. READs carry it (Entry.Ring), so that
+	// the answer to a READ of a former ring is not taken for one of this ring.
 	Epoch uint32
 	// Exact is true if a READ returns exactly the bytes that were written to an entry; the ring
 	// then remembers how many these are. Otherwise a READ returns the whole entry.
@@ -31,8 +32,8 @@ type Carrier interface {
 	Up() bool
 	Writes() int
 	Reads() bool
-	// Longest is how many bytes a request can have at most. A request has several entries if they
-	// find room in it.
+	// Longest is how many bytes a request can have at most. As many consecutive entries as fit into
+	// these bytes share a request.
 	Longest() int
 	// Write sends a WRITE of b, of which the caller keeps no copy. Read sends a READ of n bytes, of
 	// entries from e on. The user calls Ring.Came once for each READ.

@@ -146,7 +146,8 @@ func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) (n int) {
 			continue
 		}
 		if r.tag == 0 {
-			// The factor is even and spreads epochs over all bits: 2^31 of them have different tags.
+			// The tag is never 0. The factor is even and spreads epochs over all bits, so that 2^31
+			// epochs have different tags although bit 0 is always set.
 			r.tag = l.Nonce() ^ r.cfg.Epoch*0x9e3779b2 | 1
 		}
 		room := r.cfg.Layout.Size - HeaderLen

@@ -183,7 +183,8 @@ func (m *Machine) Spec() pipeline.Part {
 			{Name: m.prefix() + "lookup MACs", KeyBits: addrBits, ValueBits: 48, Entries: pipeline.MaxPorts},
 		},
 		Registers: []pipeline.RegisterSpec{
-			// Three positions, two numbers of frames, tag, queue pair, PSN, window, region.
+			// Of the ring of cells: three positions, the numbers of two frames, the tag. Of the
+			// connection: queue pair, PSN, window, memory region.
 			{Name: m.prefix() + "lookup links", Width: 3*32 + 2*32 + 32 + 24 + 2*24 + 16 + 64 + 32 + 64, Entries: links},
 		},
 		Needs: []pipeline.Need{

@@ -154,9 +154,10 @@ func (m *Machine) Spec() pipeline.Part {
 	p := pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: prefix + "buffers", KeyBits: 8, ValueBits: 16, Entries: rules.MaxRules}},
 		Registers: []pipeline.RegisterSpec{
-			// Three positions, two numbers of frames, tag, length of the queue, time.
+			// Three positions in the ring, the numbers of two frames, tag; length of the queue,
+			// time at which the port is free.
 			{Name: prefix + "rings", Width: 3*32 + 2*32 + 32 + 16 + 48, Entries: ports},
-			// Queue pair, PSN, window, region.
+			// Of the connection: queue pair, PSN, window, memory region.
 			{Name: prefix + "ring links", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: links},
 		},
 		Needs: []pipeline.Need{

@@ -11,19 +11,21 @@ import (
 // have the time of the round.
 type meter struct {
 	bytes uint64
-	// first is when the first frame began; 0 means that none did. last is when the last one ended.
+	// first is when the transfer of the first frame began; 0 means that there was none. last is
+	// when the last transfer ended.
 	first, last clock.Time
 }
 
-// began is called when a frame begins: it is stored, or an entry is asked for.
+// began is called when the transfer of a frame begins: the frame is stored, or its entry is asked
+// for.
 func (m *meter) began(now clock.Time) {
 	if m.first == 0 {
 		m.first, m.last = now, now
 	}
 }
 
-// moved is called when a frame of n bytes has passed, and again, with no bytes, when the server has
-// acknowledged a WRITE.
+// moved is called when a frame of n bytes has gone to the ring or come back. It is called again,
+// with n 0, when the server has acknowledged the WRITE of a frame.
 func (m *meter) moved(now clock.Time, n int) {
 	if m.first != 0 {
 		m.bytes += uint64(n)

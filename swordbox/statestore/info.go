@@ -153,7 +153,7 @@ func (m *Machine) Spec() pipeline.Part {
 			{Name: "pending counts", Width: 32 + 64 + 1, Entries: n * MaxPending, Each: MaxPending},
 			// PSN, counter, amount.
 			{Name: "adds in flight", Width: 24 + 32 + 64, Entries: n * inFlight, Each: inFlight},
-			// Queue pair, PSN, window, region.
+			// Of the connection: queue pair, PSN, window, memory region.
 			{Name: "stores", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: n},
 		},
 		Needs: []pipeline.Need{
