@@ -17,8 +17,8 @@ type link struct {
 	conn       *requester.Conn
 	generation uint32
 	ownQPN     wire.QPN
-	// grace computes a time: every request that was submitted to this connection before it is known
-	// to have ended.
+	// grace computes the time before which all requests that were submitted to this connection are
+	// known to have ended.
 	grace atomiccache.Grace
 }
 

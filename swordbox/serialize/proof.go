@@ -37,8 +37,8 @@ func (k *clientConn) isProven() bool { return k.proof.incarnation == k.s.incarna
 // the first request of a new connection with the same numbers.
 func (k *clientConn) isSuspect() bool { return k.proof.breaks != k.s.breaks }
 
-// sends is called with the PSN of a request that is sent on the client's connection for the first
-// time.
+// sends is called for each request that is sent on the client's connection for the first time, with
+// its PSN there. If the flow must be proven and no request serves as the proof yet, this one does.
 func (k *clientConn) sends(own wire.PSN) {
 	if k.proof.incarnation != k.s.incarnation && k.proof.asked != k.s.incarnation {
 		k.proof.asked, k.proof.mark = k.s.incarnation, own
@@ -46,7 +46,7 @@ func (k *clientConn) sends(own wire.PSN) {
 }
 
 // proves is called when all requests before `end` on the client's connection have been
-// acknowledged.
+// acknowledged. If the request that serves as the proof is one of them, the flow is proven.
 func (k *clientConn) proves(end wire.PSN) {
 	if p := &k.proof; p.incarnation != k.s.incarnation && p.asked == k.s.incarnation && wire.Diff(end, p.mark) > 0 {
 		p.incarnation, p.breaks = k.s.incarnation, k.s.breaks

@@ -15,15 +15,15 @@ type rest struct {
 	first, end wire.PSN
 }
 
-// begin is called with the first packet of a WRITE; psn is its PSN at the server.
+// begin records what follows the first packet f of a WRITE; psn is the PSN of f at the server.
 func (r *rest) begin(f *wire.Frame, psn wire.PSN) {
 	n := uint32(len(f.Payload))
 	*r = rest{va: f.RETH.VA + uint64(n), n: f.RETH.Length - min(n, f.RETH.Length), first: psn, end: psn.Add(1 + restOf(f))}
 }
 
-// restOfWrite sends a packet of a WRITE behind the first one. A word that the packet touches may
-// not wait for the WRITE, because the word is newer than the WRITE or has waited for too long.
-// restOfWrite makes such a word wait.
+// restOfWrite sends a packet of a WRITE behind the first one. A word that the packet touches must
+// wait for the end of the WRITE. Perhaps the word does not wait, because it is newer than the WRITE
+// or has waited for too long; then restOfWrite makes it wait.
 func (g *placing) restOfWrite() outcome {
 	m, n := g.m, uint32(len(g.f.Payload))
 	m.step.cover = m.words.Overlapping(m.step.cover[:0], g.s.index, g.rest.va, n)

@@ -30,9 +30,10 @@ type heard struct {
 	interval time.Duration
 }
 
-// transmitted is called when the first held request arrives, and when it arrives again. Intervals
-// below formerAge, which is shorter than any timeout, do not count: a NIC that gets a sequence NAK
-// does not wait for its timeout, and the network may duplicate packets.
+// transmitted measures the interval between transmissions of the first held request; it is called
+// each time that this request arrives. Intervals below formerAge, which is shorter than any
+// timeout, do not count: a NIC that gets a sequence NAK does not wait for its timeout, and the
+// network may duplicate packets.
 func (h *heard) transmitted(now clock.Time, psn wire.PSN) {
 	d := now.Sub(h.sentAt)
 	switch {
