@@ -34,7 +34,7 @@ func (g *guard) refusesWhole(frame []byte) bool {
 }
 
 // refuses reports whether the program refuses a frame that ParseFrame has refused for the reason
-// err. headers is the frame or, if it is a super-frame of RoCEv2 packets, one of them. segSize is
+// err. headers is the frame or, for a super-frame of RoCEv2 packets, one of its packets. segSize is
 // the frame's SegSize.
 func (g *guard) refuses(headers []byte, segSize int, err error) bool {
 	if g.program == nil || !g.program.Guards() {

@@ -64,10 +64,11 @@ type Need struct {
 	Kind NeedKind `json:"kind"`
 	// What describes the need, for people.
 	What string `json:"what"`
-	// Count is how many there are at a time; for NeedPackets, how many for each packet. 0 means
-	// that it is not counted.
+	// Count is how many packets, timers or made packets the need is about: at a time or, for
+	// NeedPackets, for each packet that arrives. 0 means that they are not counted.
 	Count int `json:"count,omitempty"`
-	// Bits is the size of each in bits; 0 means that it has none.
+	// Bits is the size in bits of each of the things that Count counts; 0 means that they have no
+	// size.
 	Bits int `json:"bits,omitempty"`
 }
 

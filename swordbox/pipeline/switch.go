@@ -103,8 +103,9 @@ type Switch struct {
 	segments packetio.Segments
 }
 
-// deciders holds the program in its roles for frames of all protocols, and the ports at which it
-// has these roles.
+// deciders holds the program as an Egresser, which decides about frames that leave, and as an
+// Ingresser, which decides about frames that come in. It also holds the ports at which the program
+// does so.
 type deciders struct {
 	egress  Egresser     // the program if it decides about frames that leave; otherwise nil
 	queued  *QueuedPorts // the ports at which the program queues frames that leave

@@ -96,7 +96,7 @@ func checkService(s string) error {
 	return nil
 }
 
-// fits returns why rule r cannot follow the rule before in a set; nil means that it can.
+// fits returns why rule r cannot come behind the rule `before` in a set; nil means that it can.
 func fits(before, r *Rule) error {
 	if before.ID == r.ID {
 		return errors.New("its id is taken by a rule before it; ids must differ")

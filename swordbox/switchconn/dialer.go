@@ -194,9 +194,9 @@ func (d *Dialer) Renew(c *pipeline.Ctx, k Key) {
 	}
 }
 
-// Redirect ends a connection, or the attempt to make it, if Want has asked for another service since
-// it began. The next attempt follows. Redirect reports whether it has ended one. An adopted
-// connection stays.
+// Redirect ends a connection, or the attempt to make one, if Want has asked for another service
+// since the attempt began. The next attempt goes to that service. Redirect reports whether it has
+// ended one. An adopted connection stays.
 func (d *Dialer) Redirect(c *pipeline.Ctx, k Key) bool {
 	l := d.byKey[k]
 	if l == nil || !l.want || l.adopted || l.state != Up && l.state != Dialing || l.made.Service == l.target.Service {

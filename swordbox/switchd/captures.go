@@ -21,7 +21,8 @@ import (
 type captures struct {
 	hub *tap.Hub
 	log *log.Logger
-	// stop cancels life. The daemon calls it when its loop ends; that ends all captures.
+	// life is the context of all captures. stop cancels it, which ends them all; the daemon calls
+	// stop when its loop ends.
 	stop context.CancelFunc
 	life context.Context
 
