@@ -76,8 +76,8 @@ type Ruled interface {
 	Tables(now clock.Time) []handler.Table
 	ClearTable(name string) (int, bool)
 	// Bound returns how many flows would break if the program were replaced now. To replace the
-	// program, the switch calls Close, which ends the program's connections. Then it loads the
-	// other program, and then calls Unloaded.
+	// program by another one, the switch calls Close, which ends the program's connections, then
+	// loads the other program, and then calls Unloaded.
 	Bound() int
 	Close(c *pipeline.Ctx)
 	Unloaded()
@@ -102,8 +102,9 @@ type Config struct {
 	// Hold is how long the switch holds an append while the previous append to the same key is in
 	// flight; 0 means 1 ms.
 	Hold time.Duration
-	// Nodes is how many nodes of Clover stores the switch remembers when it steers; 0 means 65536.
-	// It does not steer requests for nodes that it has forgotten.
+	// Nodes is how many nodes of Clover stores the switch remembers when it steers (sends requests
+	// to the newest node of their key); 0 means 65536. It does not steer requests for nodes that it
+	// has forgotten.
 	Nodes int
 	// Connections is how many connections the switch tracks; 0 means the default of conntrack.
 	Connections int

@@ -55,8 +55,8 @@ func (a *Area) Memory(service, key string) rules.Memory {
 	return rules.Memory{Servers: a.Servers, Service: service, From: a.Offset, To: a.End(), Key: key}
 }
 
-// Grant returns the memory that a server lends to the switch on a connection. The error says why the
-// area cannot be there.
+// Grant returns the memory that a server lends to the switch on a connection. The error says why
+// the cells of the area cannot be in this memory.
 func (a *Area) Grant(s *switchconn.Shared) (memgrant.Grant, error) {
 	g, err := memgrant.Of(s.Answer)
 	if err == nil && a.End() > uint64(g.Region.Len) {

@@ -81,8 +81,8 @@ type (
 	// RuleUser gets all rules whenever they change, before the first request under the new rules.
 	RuleUser interface{ SetRules(set *rules.Set) }
 
-	// Connector uses switch's connections: those that Wants lists, and those to the same servers
-	// that the switch has adopted for an operator.
+	// Connector uses switch's connections: those that Wants lists, and connections to the same
+	// servers that an operator has handed to the switch (adopted ones).
 	Connector interface {
 		// Wants lists the connections that a rule of the handler needs.
 		Wants(r *rules.Rule) []Wanted

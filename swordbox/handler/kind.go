@@ -24,8 +24,8 @@ type Kind struct {
 	// Actions and Mode select the rules that the handler carries out.
 	Actions []rules.Action
 	Mode    rules.Mode
-	// Selects reports whether the handler carries out rule r, which has one of these actions and
-	// this mode; nil means that it carries out all of them.
+	// Selects reports whether the handler carries out rule r, whose action is in Actions and whose
+	// mode is Mode; nil means that it carries out all such rules.
 	Selects func(r *rules.Rule) bool
 	// New makes a handler with empty tables.
 	New func(e *Env) Handler

@@ -1,7 +1,7 @@
 package pipeline
 
-// MarkedPorts counts for each port the rules of a program that concern frames arriving there. The
-// switch asks the program about frames only at ports where the count is not 0.
+// MarkedPorts counts for each port the rules of a program that are about frames arriving at this
+// port. The switch asks the program about frames only at ports where the count is not 0.
 type MarkedPorts struct{ marks []int }
 
 // Add counts one more rule at a port.

@@ -35,7 +35,7 @@ type Config struct {
 	MaxHeld int
 	// Follower traces requests through the switch; nil means that none does.
 	Follower Follower
-	// Self holds the addresses of the switch itself; the zero value: it has none.
+	// Self holds the addresses of the switch; the zero value means that it has none.
 	Self Self
 }
 

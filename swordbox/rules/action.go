@@ -27,7 +27,8 @@ const (
 	Steer
 )
 
-// Definition describes an action.
+// Definition describes an action: its word in rules, the keys of its rules, and what the switch
+// does and checks for them.
 type Definition struct {
 	// Name is the word in rule files. Doc is one line for people: what the switch does.
 	Name, Doc string

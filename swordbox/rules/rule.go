@@ -120,9 +120,9 @@ type Rule struct {
 	// the CMP_SWAP first waits for up to MissTime; 0 means 1 ms.
 	Misses   Answerer      `json:"misses,omitempty"`
 	MissTime time.Duration `json:"missTime,omitempty"`
-	// Steer restricts action steer to appends or to READs. Keys restricts it to requests for these
-	// keys; nil means no restriction. Hot restricts it to that many of the most requested keys; 0
-	// means no restriction.
+	// Steer restricts action steer to appends or to READs. Keys restricts it to requests for the
+	// keys in the list; nil means no restriction. Hot restricts it to requests for as many of the
+	// most requested keys; 0 means no restriction.
 	Steer Steering `json:"steer,omitempty"`
 	Keys  []uint64 `json:"keys,omitempty"`
 	Hot   int      `json:"hot,omitempty"`
@@ -191,10 +191,10 @@ func (s *Steering) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Writes reports whether the switch steers appends.
+// Writes reports whether the switch steers appends: sends them to the newest node of their key.
 func (s Steering) Writes() bool { return s != SteerRead }
 
-// Reads reports whether the switch steers READs.
+// Reads reports whether the switch steers READs: sends them to the newest node of their key.
 func (s Steering) Reads() bool { return s != SteerWrite }
 
 // HasKey reports whether a rule of action steer is about requests for a key of Clover.

@@ -157,10 +157,10 @@ func StoredRules(rec *journal.Journal) (*rules.Set, bool, error) {
 	return set, err == nil, err
 }
 
-// dial asks the dialer for the connections that the rules need. It ends those to another service
-// than a rule names now, which the dialer then makes again. It offers the others to the handlers
-// again, because a handler may have refused one under the former rules. It schedules the end of
-// connections that no rule needs any more.
+// dial asks the dialer for the connections that the rules need. If a rule names another service
+// than before, dial ends the connection to the former service, and the dialer makes the new one.
+// dial offers all other connections to the handlers again, because a handler may have refused one
+// under the former rules. It schedules the end of connections that no rule needs any more.
 func (o *Own) dial(c *pipeline.Ctx) {
 	o.dirty, o.short = false, false
 	want := make(map[switchconn.Key]bool)

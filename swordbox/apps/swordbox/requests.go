@@ -55,7 +55,7 @@ func serve(f func(p *Program, c *handler.Call) (any, error)) func(pipeline.Progr
 	}
 }
 
-// list joins the entries of all handlers for the listing that the request names.
+// list returns the listing that the request names, with the entries of all handlers that have it.
 func (p *Program) list(c *handler.Call) (any, error) {
 	all, known := []any{}, false
 	for _, h := range p.parts.all {
