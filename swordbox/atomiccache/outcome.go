@@ -25,11 +25,11 @@ func (w *Word) Answered(now clock.Time, d Decision, orig uint64) {
 
 // Undone is called when the server has not executed the operation of d and will not execute it. On
 // the shared connection it is also called if the connection has failed and it is not known whether
-// the server has executed the operation. Decisions about later operations on the word there may
-// then be wrong. The caller ends these decisions with Undone, too, and asks again for the requests
-// that it has still to send. Undone must not be called for an operation on a client's connection
-// that may still reach the server: the word counts that operation until no NIC would retransmit it
-// (Config.Budget).
+// the server has executed the operation. Decisions about later operations on the word on that
+// connection may then be wrong. The caller ends these decisions with Undone, too, and asks again
+// for the requests that it has still to send. Undone must not be called for an operation on a
+// client's connection that may still reach the server: the word counts that operation until no NIC
+// would retransmit it (Config.Budget).
 func (w *Word) Undone(now clock.Time, d Decision) {
 	switch d.Kind {
 	case Wait:
@@ -111,8 +111,8 @@ func (w *Word) Counts(now clock.Time, d Decision) bool {
 // Config.Budget.
 func (t *Table) IsRecent(now clock.Time, d Decision) bool { return d.window == t.interval(now) }
 
-// clientEnded counts an operation on a client's connection as no longer in flight. The word never
-// counted an operation that is older than itself.
+// clientEnded counts an operation on a client's connection as no longer in flight. If the operation
+// is older than the word in the table, the word never counted it, and nothing changes.
 func (w *Word) clientEnded(now clock.Time, d Decision) {
 	if d.serial > w.serial {
 		w.client.end(d.window)

@@ -128,8 +128,8 @@ var edges = [...]edge{
 	{Known, evForeign, occupied, Closing, Wait},
 	{Known, evForget, always, Unknown, Wait},
 
-	// Closing: new operations wait for those in flight on the shared connection. The first
-	// operation after these decides the next state.
+	// Closing: new operations wait for those in flight on the shared connection. When these have
+	// ended, the first new operation decides the next state.
 	{Closing, evForeign, occupied, Closing, Wait},
 	{Closing, evForeign, clear_, Busy, Client},
 	{Closing, evWriteWhole, occupied, Closing, Wait},

@@ -37,7 +37,8 @@ type Word struct {
 	tableEntry
 }
 
-// tableEntry holds what the Table needs to manage the word.
+// tableEntry holds what the Table needs to find the word by its page, to evict it, and to recognise
+// operations that are older than it.
 type tableEntry struct {
 	t      *Table
 	slot   uint32

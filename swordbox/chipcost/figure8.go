@@ -5,8 +5,8 @@ package chipcost
 // sum of the lines above it: SRAM falls from the first line to the second.
 type Figure8 struct {
 	Part string `json:"part"`
-	// Crossbar is the exact-match crossbar. MapRAM is the memory beside the stateful units. Use has
-	// no counterpart for these, and none for HashBits and Gateways.
+	// Crossbar is the exact-match crossbar. MapRAM is the memory beside the stateful units. A Use
+	// has no field for these two, HashBits and Gateways.
 	Crossbar float64 `json:"crossbar"`
 	HashBits float64 `json:"hashBits"`
 	Gateways float64 `json:"gateways"`

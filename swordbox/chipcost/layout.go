@@ -64,7 +64,7 @@ func registerItem(g pipeline.RegisterSpec, c *Chip) Item {
 	return i
 }
 
-// place records how full the stages are while items are placed.
+// place records how full the chip's stages are while items (tables and registers) are placed.
 type place struct {
 	chip          *Chip
 	blocks, units []int // how many blocks and units are used; index is the stage

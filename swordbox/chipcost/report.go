@@ -21,8 +21,9 @@ type Report struct {
 	// Bits is the declared state in bits. Outside is how much of it is in no stage.
 	Bits    int `json:"bits"`
 	Outside int `json:"outsideBits"`
-	// Blocks is the number of memory blocks for the state in stages. Stages is the number of these
-	// stages. Beyond is how many of the blocks are in stages that the chip does not have.
+	// Blocks is the number of memory blocks for the state that is in stages. Stages is the number
+	// of stages with such blocks. Beyond is how many of the blocks are in stages that the chip does
+	// not have.
 	Blocks int `json:"blocks"`
 	Beyond int `json:"beyondBlocks"`
 	Stages int `json:"stages"`

@@ -123,8 +123,8 @@ func (t *chains) node(r ref) *node {
 }
 
 // beyond returns the node to which a request for n is steered, or nil if the request stays as it
-// is. That node is the tail of the key, if it certainly comes after n and the client cannot tell it
-// from n. version is the version that the client expects.
+// is. The result is the tail of the key, if the tail certainly comes after n and the client cannot
+// tell the tail from n. version is the version that the client expects.
 func (t *chains) beyond(k *chain, n *node, rkey uint32, version layout.Version) *node {
 	to := t.node(k.tail)
 	switch {

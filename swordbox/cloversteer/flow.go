@@ -71,8 +71,8 @@ type appended struct {
 	// node.
 	node     ref
 	location layout.Location
-	// absorbed is true if the switch sent the request to the header of the appended node itself,
-	// with swap instead of the client's operand; see absorb.
+	// absorbed is true if the request was changed by absorb: it went to the header of the appended
+	// node, with the operand swap instead of the client's.
 	absorbed bool
 	swap     uint64
 }

@@ -17,9 +17,9 @@ const (
 	// counts of those that hash to it.
 	warmWays = 8
 	warmSets = 64
-	// rankEvery is the number of requests between two rankings. The first rankings come sooner:
-	// after rankFirst requests, then after twice as many, and so on. rateEvery is the interval over
-	// which rates are measured.
+	// Every rankEvery requests the warm keys are ranked. The first rankings come sooner: after
+	// rankFirst requests, then after twice as many, and so on. Every rateEvery the rates of keys
+	// are measured.
 	rankFirst = 16
 	rankEvery = 1024
 	rateEvery = time.Second
@@ -174,8 +174,8 @@ func (h *hot) rank() {
 }
 
 // steers reports whether a rule steers the requests for a key: the rule is for all keys, for a set
-// of keys, or for the r.Hot hottest ones of the last ranking. w is the entry of the warm key, or
-// nil.
+// of keys, or for the r.Hot keys that were requested most in the last ranking. w is the entry of
+// the key in the table of warm keys, or nil.
 func (h *hot) steers(r *rules.Rule, key uint64, w *warm) bool {
 	if r.Hot > 0 {
 		return w != nil && w.place > 0 && w.place <= r.Hot

@@ -17,7 +17,8 @@ type Stats struct {
 	Nodes    uint64 `name:"nodes" help:"data WRITEs of nodes"`
 	Appends  uint64 `name:"appends"`
 	Reads    uint64 `name:"reads" help:"READs of nodes that are known"`
-	// SteeredAppends and SteeredReads count requests that the switch has steered.
+	// SteeredAppends and SteeredReads count appends and READs that the switch has sent to the
+	// newest node of their key.
 	SteeredAppends uint64 `name:"appends_steered"`
 	SteeredReads   uint64 `name:"reads_steered"`
 	Linked         uint64 `name:"appends_linked" help:"appends that succeeded"`

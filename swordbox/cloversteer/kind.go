@@ -55,7 +55,7 @@ type Key struct {
 	Steered uint64 `json:"steered"`
 	// Rate is the number of requests per second, over about the last second.
 	Rate float64 `json:"rate"`
-	// Waiting is how many appends to the key wait in the switch.
+	// Waiting is how many appends to the key wait in the switch for the append in flight.
 	Waiting int `json:"waiting"`
 	// Tail is the newest node of the key; nil means that the switch does not know it.
 	Tail *Tail `json:"tail,omitempty"`

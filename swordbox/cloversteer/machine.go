@@ -61,7 +61,8 @@ const (
 	notMine     pipeline.Reason = "not for the switch"
 )
 
-// Machine steers the requests under rules of action steer. Make one with New.
+// Machine steers the requests under rules of action steer: it sends appends and READs of Clover to
+// the newest node of their key. Make one with New.
 type Machine struct {
 	cfg    Config
 	stores stores
@@ -86,9 +87,9 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// SetRules replaces the rules. If the machine no longer sees all requests to a server, SetRules
-// forgets what the machine knows of the store's memory there, because the machine would not notice
-// that the tails become stale. It learns this again when it sees the superblock again.
+// SetRules replaces the rules. If the machine no longer sees all requests to a server, it forgets
+// what it knows of the store's memory there, because it would not notice that the tails become
+// stale. It learns this again when it sees the superblock again.
 func (m *Machine) SetRules(set *rules.Set) {
 	for _, server := range slices.SortedFunc(maps.Keys(m.stores.parts), netip.Addr.Compare) {
 		if !m.stores.parts[server].shown(set.Lookup(server)) {

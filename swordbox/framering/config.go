@@ -20,7 +20,7 @@ type Config struct {
 	// Exact is true if a READ returns exactly the bytes that were written to an entry; the ring
 	// then remembers how many these are. Otherwise a READ returns the whole entry.
 	Exact bool
-	// Window is how many entries may be asked for at a time; at least 1.
+	// Window is how many entries may be asked for and not have come back at a time; at least 1.
 	Window int
 }
 
@@ -35,8 +35,8 @@ type Carrier interface {
 	// Longest is how many bytes a request can have at most. As many consecutive entries as fit into
 	// these bytes share a request.
 	Longest() int
-	// Write sends a WRITE of b, of which the caller keeps no copy. Read sends a READ of n bytes, of
-	// entries from e on. The user calls Ring.Came once for each READ.
+	// Write sends a WRITE of b, of which the caller keeps no copy. Read sends a READ of n bytes,
+	// which begin with entry e. For each READ the user of the ring calls Ring.Came once.
 	Write(c *pipeline.Ctx, offset uint64, b []byte)
 	Read(c *pipeline.Ctx, offset uint64, n int, e Entry)
 	// Nonce is a number that differs between connections.

@@ -21,7 +21,8 @@ type Server interface {
 	// InFlight returns how many frames are in flight. Cells returns how many cells are in use.
 	InFlight() int
 	Cells() int
-	// Work sends requests that wait and finishes lookups. It is called after answers have arrived.
+	// Work sends requests that wait, and finishes lookups whose answers have come. The machine
+	// calls it after answers have arrived.
 	Work(c *pipeline.Ctx)
 	Connection
 	Writer

@@ -130,7 +130,7 @@ func (x *change) again() change {
 	return change{Entry: x.Entry, remove: x.remove, scan: x.scan, sent: x.sent, home: x.home}
 }
 
-// unfinished returns the changes that have not ended, in their order.
+// unfinished returns the changes that have not ended, the oldest first.
 func (w *writer) unfinished() (list []change) {
 	for _, x := range slices.Concat(w.running, w.queue) {
 		if !x.scan {

@@ -19,14 +19,14 @@ type queue struct {
 	place pipeline.Place // place among the queues of the port, also those of the other mode
 	// gone is true if there is no rule for the queue any more.
 	gone bool
-	// local has the frames that leave next. tail has frames that wait for room in flight to the
-	// ring; they leave after those in the ring.
+	// local has the frames that leave next. tail has frames that wait until a server of the ring
+	// can take them; they leave after the frames in the ring.
 	local, tail fifo
 	free        clock.Time // when the port has sent the frames that it was given
 	was         int64      // the former rate, by which free was computed; 0 means that the rate is the same
 	more        bool       // load had no room for its packets in this step: the next step continues
 	ring        framering.Ring
-	// links are those to the servers of the ring.
+	// links are the connections to the servers of the ring, in the order of Layout.Servers.
 	links []*Link
 	// rivals are the queues of other ports whose rings overlap this one in memory. Rings of rules
 	// in force never overlap, so of two such queues one belongs to a removed rule. At most one of
@@ -170,7 +170,7 @@ func (q *queue) enqueue(c *pipeline.Ctx, f packetio.Frame) {
 	q.local.push(f)
 }
 
-// pace applies a new rate to the rest of the frame that is leaving.
+// pace applies a new rate to the part of the leaving frame that was not sent yet.
 func (q *queue) pace(now clock.Time) {
 	if left := q.free.Sub(now); q.was > 0 && left > 0 {
 		q.free = now.Add(time.Duration(int64(left) * q.was / q.Rate))
@@ -223,8 +223,9 @@ func (q *queue) deadline() clock.Time {
 // emptied the ring before them.
 func (q *queue) stuck() bool { return q.tail.n > 0 && q.local.n == 0 && q.empty() }
 
-// flush sends all frames that wait in the switch, if those of former queues of the port have left.
-// No frame comes to the queue afterwards.
+// flush sends all frames that wait in the switch and takes the queue from its port, so that no
+// further frame comes to the queue. If frames of a former queue of the port are left, it does
+// nothing.
 func (q *queue) flush(c *pipeline.Ctx) {
 	if !q.place.Oldest() {
 		return

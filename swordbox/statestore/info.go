@@ -149,9 +149,9 @@ func (m *Machine) Spec() pipeline.Part {
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: "counting rules", KeyBits: 128 + 32 + 2*64, ValueBits: 48 + 20 + 8, Entries: rules.MaxRules}},
 		Registers: []pipeline.RegisterSpec{
-			// Counter, amount, used.
+			// Number of a counter, the amount that waits for it, and whether the entry is in use.
 			{Name: "pending counts", Width: 32 + 64 + 1, Entries: n * MaxPending, Each: MaxPending},
-			// PSN, counter, amount.
+			// Of a FETCH_ADD: PSN, counter, amount.
 			{Name: "adds in flight", Width: 24 + 32 + 64, Entries: n * inFlight, Each: inFlight},
 			// Of the connection: queue pair, PSN, window, memory region.
 			{Name: "stores", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: n},

@@ -48,7 +48,8 @@ type Config struct {
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 }
 
-// Machine steers the requests under published rules of action steer. Make one with New.
+// Machine steers the requests under published rules of action steer: it sends appends and READs of
+// Clover to the newest node of their key. Make one with New.
 type Machine struct {
 	cfg    Config
 	repair repair

@@ -67,8 +67,8 @@ func (s *server) Use(t *lookuptable.Table, _ int) {
 	s.table, s.waits, s.asked, s.page = t, nil, false, nil
 }
 
-// Bounce writes a frame to the cell of its slot. The READ of both follows as soon as no other READ
-// is in flight.
+// Bounce writes a frame to the cell behind the slot of its key. The READ that brings slot and cell
+// back follows as soon as no other READ is in flight.
 func (s *server) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, _ *lookuptable.Key, h uint64) bool {
 	st := s.table.Stats()
 	switch {

@@ -84,8 +84,9 @@ func (m *Machine) server(a netip.Addr) *server {
 	return s
 }
 
-// join makes the client of a flow. No request of the flow may be in flight, because the switch has
-// no map entries for requests that it forwarded before.
+// join makes a client for a flow, whose requests the machine serialises from then on. No request of
+// the flow may be in flight, because the switch has no map entries for requests that it forwarded
+// before.
 func (m *Machine) join(r *conntrack.Flow, s *server, psn wire.PSN) *client {
 	c := &client{
 		flow: r, server: s, owner: r.Requester, qpn: r.ReqQPN, serverQPN: r.RespQPN,

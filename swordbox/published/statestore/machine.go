@@ -103,8 +103,8 @@ func (m *Machine) Accumulated() (sum uint64) {
 	return sum
 }
 
-// SetRules takes new rules. A rule that has not changed keeps its accumulator. The accumulators of
-// the others begin at 0.
+// SetRules takes new rules. A rule that has not changed keeps its accumulator; all other rules
+// begin with 0.
 func (m *Machine) SetRules(set *rules.Set) {
 	former := m.counts
 	m.counts = nil
