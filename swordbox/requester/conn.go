@@ -195,9 +195,9 @@ type Conn struct {
 	stats Stats
 }
 
-// requests holds the requests of a connection in the order of their PSNs. Those in [una, high) are
-// in flight, and those in [high, tail) wait for their first transmission. The Conn sends the
-// request at next first. While it retransmits requests, next is before high.
+// requests holds the requests of a connection in the order of their PSNs. The requests at positions
+// [una, high) are in flight, and those at [high, tail) wait for their first transmission. The Conn
+// sends the request at position next first; next is before high while requests are retransmitted.
 type requests struct {
 	cfg                   Config
 	link                  Link

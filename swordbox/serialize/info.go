@@ -144,9 +144,9 @@ func (m *Machine) Spec() pipeline.Part {
 
 const (
 	// recordBits is the size of a record: both PSNs; opcode, address, key, length, compare and swap
-	// operand of the request; its number of PSNs, place, state and how many packets of the response
-	// were forwarded; the value that an atomic returns; the number of a word, and the word's
-	// decision.
+	// operand of the request; how many PSNs it takes; its place and state; how many packets of the
+	// response were forwarded; the value that an atomic returns; the number of a word, and the
+	// word's decision.
 	recordBits = 2*24 + 8 + 64 + 32 + 32 + 2*64 + 24 + 16 + 4 + 24 + 64 + 24 + decisionBits
 	// decisionBits is the size of a decision: its kind, the value to write, epoch, sequence number,
 	// interval and serial number.

@@ -55,8 +55,8 @@ func (m *psnMap) start(psn wire.PSN, max int) {
 
 func (m *psnMap) at(i int) *segment { return &m.segs[(m.head+i)&(len(m.segs)-1)] }
 
-// add assigns the client's next n PSNs. moved says that their requests do not travel on the client's
-// connection: a shared connection carries them, or the switch answers them itself.
+// add gives the client's next n PSNs a place. If moved is true, their requests do not travel on the
+// client's connection: a shared connection carries them, or the switch answers them itself.
 func (m *psnMap) add(n int, moved bool) {
 	if m.at(m.n-1).moved != moved {
 		m.push(segment{client: m.client, own: m.own, moved: moved})

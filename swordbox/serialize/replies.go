@@ -122,8 +122,8 @@ func (a *replies) emitOwn(c *pipeline.Ctx, p *pipeline.Parsed, raw wire.PSN) {
 	c.Emit(&p.Frame, noteResponse(c, p, raw))
 }
 
-// endRedos stops waiting for the READs before psn that are executed again, and sends the answers
-// that waited for them. The client does not need those READs, or will ask for them again.
+// endRedos stops waiting for those READs before psn that the server executes again, and sends the
+// answers that waited for them. The client does not need those READs, or will ask for them again.
 func (a *replies) endRedos(c *pipeline.Ctx, psn wire.PSN) {
 	for pos := a.window.head; pos != a.window.tail; pos++ {
 		if r := a.window.at(pos); r.state.isRedo() && wire.Diff(r.psn, psn) < 0 {

@@ -84,8 +84,8 @@ func (s *server) resize() {
 	}
 }
 
-// linkUp returns the connection of a shard. If that one is down, it returns another connection that
-// is up, if there is one.
+// linkUp returns the connection of a shard or, if it is down, another connection to the server that
+// is up. If all are down, the result is that of the shard.
 func (s *server) linkUp(shard int) *link {
 	own := s.links[shard]
 	if own.conn.State() != requester.Up {

@@ -61,7 +61,7 @@ func (e phaseEvent) String() string { return phaseEventNames[e] }
 type nakState uint8
 
 const (
-	// inOrder: there is no gap.
+	// inOrder: no request of the client is missing.
 	inOrder nakState = iota
 	// nakSent: a sequence NAK for the present gap was sent to the client.
 	nakSent
