@@ -60,14 +60,6 @@ const (
 	events                    // the number of events
 )
 
-var eventNames = [...]string{
-	"atomic", "atomic that changes", "atomic that does not", "WRITE", "partial WRITE", "foreign",
-	"answer of the last", "drained", "patience", "forget", "reset",
-}
-
-// String is the name of the event.
-func (e event) String() string { return eventNames[e] }
-
 // guard is a condition of an edge.
 type guard uint8
 
@@ -76,8 +68,6 @@ const (
 	clear_         // nothing is in flight on the connections that Word.occupied looks at
 	occupied       // an operation is in flight on those connections
 )
-
-var guardNames = [...]string{"", ", clear", ", occupied"}
 
 // edge is one edge of the state diagram. If the event is an operation, does says how this operation
 // travels.

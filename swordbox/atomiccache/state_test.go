@@ -57,3 +57,14 @@ func graphviz() string {
 	b.WriteString("}\n")
 	return b.String()
 }
+
+// The names of events and states in the diagrams.
+
+var eventNames = [...]string{
+	"atomic", "atomic that changes", "atomic that does not", "WRITE", "partial WRITE", "foreign",
+	"answer of the last", "drained", "patience", "forget", "reset",
+}
+
+func (e event) String() string { return eventNames[e] }
+
+var guardNames = [...]string{"", ", clear", ", occupied"}

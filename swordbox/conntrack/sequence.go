@@ -66,11 +66,6 @@ const (
 	syncs
 )
 
-var syncNames = [...]string{"unsynced", "synced", "readOpen"}
-
-// String is the name of the state.
-func (s sync) String() string { return syncNames[s] }
-
 // syncEvent is an event that can change sync.
 type syncEvent uint8
 
@@ -82,11 +77,6 @@ const (
 
 	syncEvents
 )
-
-var syncEventNames = [...]string{"start", "answered", "open READ", "span known"}
-
-// String is the name of the event.
-func (e syncEvent) String() string { return syncEventNames[e] }
 
 // syncEdges are the transitions of sync. An event without an edge leaves the state as it is.
 // testdata/sync.dot is their diagram.

@@ -64,13 +64,6 @@ const (
 	events
 )
 
-var eventNames = [...]string{
-	"packet", "announced", "paired", "used", "DREQ", "fatal NAK", "ended",
-}
-
-// String is the name of the event.
-func (e event) String() string { return eventNames[e] }
-
 // stateEdges are the transitions of a flow. An event without an edge leaves the state as it is.
 // testdata/flow.dot is their diagram.
 var stateEdges = []transitions.Edge[State, event]{

@@ -17,3 +17,19 @@ func TestStateDiagrams(t *testing.T) {
 	golden.Check(t, "testdata/flow.dot", golden.Diagram(t, "flow", stateEdges))
 	golden.Check(t, "testdata/sync.dot", golden.Diagram(t, "sync", syncEdges))
 }
+
+// The names of events and states in the diagrams.
+
+var eventNames = [...]string{
+	"packet", "announced", "paired", "used", "DREQ", "fatal NAK", "ended",
+}
+
+func (e event) String() string { return eventNames[e] }
+
+var syncNames = [...]string{"unsynced", "synced", "readOpen"}
+
+func (s sync) String() string { return syncNames[s] }
+
+var syncEventNames = [...]string{"start", "answered", "open READ", "span known"}
+
+func (e syncEvent) String() string { return syncEventNames[e] }

@@ -83,11 +83,6 @@ const (
 	snoopCauses
 )
 
-var snoopCauseNames = [snoopCauses]string{"first report", "settled", "last group gone"}
-
-// String is the name of the cause.
-func (c snoopCause) String() string { return snoopCauseNames[c] }
-
 var snoopEdges = []transitions.Edge[SnoopState, snoopCause]{
 	{SnoopIdle, onFirstReport, SnoopSettling},
 	{SnoopSettling, onSettled, SnoopForwarding},

@@ -287,3 +287,9 @@ func FuzzSnooping(f *testing.F) {
 		}
 	})
 }
+
+// The names of events and states in the diagrams.
+
+var snoopCauseNames = [snoopCauses]string{"first report", "settled", "last group gone"}
+
+func (c snoopCause) String() string { return snoopCauseNames[c] }

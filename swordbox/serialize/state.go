@@ -51,11 +51,6 @@ const (
 	phaseEvents
 )
 
-var phaseEventNames = [...]string{"forwarded", "dropped", "synced", "refused", "ended"}
-
-// String is the name of the event.
-func (e phaseEvent) String() string { return phaseEventNames[e] }
-
 // nakState says whether a request of the client is missing, and whether the switch has sent a NAK
 // for it.
 type nakState uint8
@@ -87,11 +82,6 @@ const (
 
 	nakEvents
 )
-
-var nakEventNames = [...]string{"in order", "NAK", "no room", "room"}
-
-// String is the name of the event.
-func (e nakEvent) String() string { return nakEventNames[e] }
 
 // message says whether the next packet on the client's connection begins a message or continues
 // one.
@@ -126,11 +116,6 @@ const (
 	messageEvents
 )
 
-var messageEventNames = [...]string{"first", "last", "READ of unknown span", "span known"}
-
-// String is the name of the event.
-func (e messageEvent) String() string { return messageEventNames[e] }
-
 // recordState is what has happened to a request in the window.
 type recordState uint8
 
@@ -153,11 +138,6 @@ const (
 	recordStates
 )
 
-var recordStateNames = [...]string{"inFlight", "done", "owed", "redoing", "redoingMoved", "redoneLate"}
-
-// String is the name of the state.
-func (s recordState) String() string { return recordStateNames[s] }
-
 type recordEvent uint8
 
 const (
@@ -171,11 +151,6 @@ const (
 
 	recordEvents
 )
-
-var recordEventNames = [...]string{"answered", "owe", "paid", "redo", "redo moved", "wait no more", "redone"}
-
-// String is the name of the event.
-func (e recordEvent) String() string { return recordEventNames[e] }
 
 var phaseEdges = []transitions.Edge[phase, phaseEvent]{
 	{untouched, evForwarded, passing},

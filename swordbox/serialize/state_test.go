@@ -25,3 +25,25 @@ func TestEveryFlowCanEnd(t *testing.T) {
 		}
 	}
 }
+
+// The names of events and states in the diagrams.
+
+var phaseEventNames = [...]string{"forwarded", "dropped", "synced", "refused", "ended"}
+
+func (e phaseEvent) String() string { return phaseEventNames[e] }
+
+var nakEventNames = [...]string{"in order", "NAK", "no room", "room"}
+
+func (e nakEvent) String() string { return nakEventNames[e] }
+
+var messageEventNames = [...]string{"first", "last", "READ of unknown span", "span known"}
+
+func (e messageEvent) String() string { return messageEventNames[e] }
+
+var recordEventNames = [...]string{"answered", "owe", "paid", "redo", "redo moved", "wait no more", "redone"}
+
+func (e recordEvent) String() string { return recordEventNames[e] }
+
+var recordStateNames = [...]string{"inFlight", "done", "owed", "redoing", "redoingMoved", "redoneLate"}
+
+func (s recordState) String() string { return recordStateNames[s] }

@@ -58,11 +58,6 @@ const (
 	changes
 )
 
-var changeNames = [...]string{"dial", "up", "failed", "end", "removed", "over"}
-
-// String is the name of the change.
-func (c change) String() string { return changeNames[c] }
-
 // edges are the transitions of a connection. A change without an edge leaves the state as it is.
 // testdata/link.dot is their diagram.
 var edges = []transitions.Edge[State, change]{
