@@ -51,9 +51,9 @@ type Carrier interface {
 // Link is a server of a ring with the connections to it.
 type Link struct {
 	extmem.Link
-	m       *Machine
-	carrier Carrier
-	queue   *queue // nil means that no ring uses the server any more
+	Carrier
+	m     *Machine
+	queue *queue // nil means that no ring uses the server any more
 }
 
 // Came takes the answer for an entry: its bytes, or nil if there is none.
@@ -91,40 +91,26 @@ func (l *Link) Fit(s *switchconn.Shared) error {
 // Begin uses a new connection.
 func (l *Link) Begin(s *switchconn.Shared) {
 	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
-	l.carrier.Attach(s, g)
+	l.Attach(s, g)
 }
 
 // End is called when the connection has ended.
-func (l *Link) End(c *pipeline.Ctx) { l.carrier.Detach(c) }
+func (l *Link) End(c *pipeline.Ctx) { l.Detach(c) }
 
 // Up reports whether the carrier has a connection and the ring fits the server's memory. Otherwise
 // Reads is false and Writes is 0.
-func (l *Link) Up() bool { return l.Usable() && l.carrier.Up() }
+func (l *Link) Up() bool { return l.Usable() && l.Carrier.Up() }
 
 // Reads reports whether a READ can be sent now without waiting for responses.
-func (l *Link) Reads() bool { return l.Usable() && l.carrier.Reads() }
+func (l *Link) Reads() bool { return l.Usable() && l.Carrier.Reads() }
 
 // Writes returns how many WRITEs can be sent now without waiting for responses.
 func (l *Link) Writes() int {
 	if !l.Usable() {
 		return 0
 	}
-	return l.carrier.Writes()
+	return l.Carrier.Writes()
 }
-
-// Longest returns how many bytes a request of the carrier can have at most.
-func (l *Link) Longest() int { return l.carrier.Longest() }
-
-// Write sends a WRITE of b to the memory at offset.
-func (l *Link) Write(c *pipeline.Ctx, offset uint64, b []byte) { l.carrier.Write(c, offset, b) }
-
-// Read sends a READ of n bytes for entry e.
-func (l *Link) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry) {
-	l.carrier.Read(c, offset, n, e)
-}
-
-// Nonce returns a number that differs between connections.
-func (l *Link) Nonce() uint32 { return l.carrier.Nonce() }
 
 // Machine queues frames under rules of action buffer. Make one with New.
 type Machine struct {
@@ -297,7 +283,7 @@ func (m *Machine) link(key switchconn.Key) *Link {
 	}
 	m.made++
 	l := &Link{m: m}
-	l.carrier = m.cfg.Carrier(l, switchconn.BufferShard+m.made)
+	l.Carrier = m.cfg.Carrier(l, switchconn.BufferShard+m.made)
 	m.links.Add(key, l)
 	return l
 }
@@ -334,7 +320,7 @@ func (m *Machine) sweep() {
 // Requested returns the counters of the carrier's requester. A carrier of a published machine has
 // none.
 func (l *Link) Requested() (s requester.Stats) {
-	if ch, ok := l.carrier.(*channel); ok {
+	if ch, ok := l.Carrier.(*channel); ok {
 		s = ch.Stats()
 	}
 	return s
@@ -425,7 +411,7 @@ const ReasonStranger pipeline.Reason = "not from the ring's server"
 func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	l, known := m.links.Of(p.BTH.DestQP)
 	m.busy = true
-	known = known && l.carrier.Packet(c, p)
+	known = known && l.Packet(c, p)
 	m.busy = false
 	if !known {
 		m.stats.Strangers++
@@ -439,8 +425,8 @@ func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 func (m *Machine) Tick(c *pipeline.Ctx) {
 	m.busy = true
 	for _, l := range m.links.All {
-		if l.carrier.Deadline() <= c.Now {
-			l.carrier.Tick(c)
+		if l.Deadline() <= c.Now {
+			l.Tick(c)
 			if l.queue != nil {
 				l.queue.load(c)
 			}
@@ -459,7 +445,7 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
 	for _, l := range m.links.All {
-		at = clock.Min(at, l.carrier.Deadline())
+		at = clock.Min(at, l.Deadline())
 	}
 	for _, q := range m.queues {
 		at = clock.Min(at, q.deadline())

@@ -496,7 +496,7 @@ func TestConnectionsComeAndGo(t *testing.T) {
 			t.Errorf("%d WRITEs, %d frames wait for the connection: %q", len(w.ops), q.tail.n, l.Why())
 		}
 		w.step(func(c *pipeline.Ctx) { w.m.Detach(c, l.Key(), 2) })
-		if l.Up() || l.Writes() != 0 || l.Reads() || l.carrier.Up() {
+		if l.Up() || l.Writes() != 0 || l.Reads() || l.Carrier.Up() {
 			t.Error("the connection is still used")
 		}
 	}
