@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net/netip"
 	"slices"
 	"text/tabwriter"
@@ -36,6 +37,18 @@ type Kind struct {
 // Serves reports whether handlers of the kind carry out rule r.
 func (k *Kind) Serves(r *rules.Rule) bool {
 	return k.Mode == r.Mode && slices.Contains(k.Actions, r.Action) && (k.Selects == nil || k.Selects(r))
+}
+
+// Of returns the rules of a set that handlers of the kind carry out, in their order.
+func (k *Kind) Of(set *rules.Set) iter.Seq[*rules.Rule] {
+	return func(yield func(*rules.Rule) bool) {
+		list := set.All()
+		for i := range list {
+			if r := &list[i]; k.Serves(r) && !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // Env holds the functions and bounds that the program provides to its handlers.

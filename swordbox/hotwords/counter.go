@@ -51,11 +51,7 @@ func (c *Counter) Kind() *handler.Kind { return &Kind }
 func (c *Counter) SetRules(set *rules.Set) {
 	former := c.watched
 	c.watched = nil
-	for i := range set.All() {
-		r := &set.All()[i]
-		if !Kind.Serves(r) {
-			continue
-		}
+	for r := range Kind.Of(set) {
 		w := watched{rule: r, shift: ShiftOf(r)}
 		for _, f := range former {
 			if same(f.rule, r) {

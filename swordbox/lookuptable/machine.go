@@ -162,11 +162,7 @@ func (m *Machine) InFlight() (n int) {
 func (m *Machine) SetRules(set *rules.Set) {
 	former := m.tables
 	m.tables, m.idle = nil, nil
-	for i := range set.All() {
-		r := &set.All()[i]
-		if !m.cfg.Kind.Serves(r) {
-			continue
-		}
+	for r := range m.cfg.Kind.Of(set) {
 		port, l := m.port(r.Server), LayoutOf(r)
 		if port < 0 || len(l.Servers) == 0 {
 			m.idle = append(m.idle, r.ID)

@@ -187,11 +187,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 		q.gone = true
 	}
 	m.idle, m.later = nil, nil
-	for i := range set.All() {
-		r := &set.All()[i]
-		if !m.cfg.Kind.Serves(r) {
-			continue
-		}
+	for r := range m.cfg.Kind.Of(set) {
 		port, l := m.port(r), LayoutOf(r)
 		switch q := m.at(port); {
 		case port < 0 || len(l.Servers) == 0:

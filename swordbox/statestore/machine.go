@@ -106,11 +106,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 	for _, ch := range m.links.All {
 		ch.users = 0
 	}
-	for i := range set.All() {
-		r := &set.All()[i]
-		if !Kind.Serves(r) {
-			continue
-		}
+	for r := range Kind.Of(set) {
 		k := counted{rule: r, Layout: LayoutOf(r)}
 		for _, w := range m.Wants(r) {
 			ch := m.channel(w.Key, r.Depth())

@@ -111,11 +111,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 	for _, ch := range m.links.All {
 		ch.used = false
 	}
-	for i := range set.All() {
-		r := &set.All()[i]
-		if !Kind.Serves(r) {
-			continue
-		}
+	for r := range Kind.Of(set) {
 		k := &counted{rule: r, Layout: statestore.LayoutOf(r)}
 		for _, w := range m.Wants(r) {
 			ch, ok := m.links.Find(w.Key)
