@@ -10,8 +10,7 @@
 //
 //	keys.go   values of rules: servers, offsets, numbers
 //	area.go   where numbered cells are in the memory of several servers
-//	links.go  connections to servers
+//	links.go  connections to servers, and how a listing shows them
 //	conn.go   READs and WRITEs on a connection, with retransmission
 //	blind.go  READs and WRITEs on a connection, without retransmission
-//	info.go   servers in a listing
 package extmem

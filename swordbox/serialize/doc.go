@@ -39,30 +39,30 @@
 //	  replies      the responder towards the client: window of remembered requests, MSN, NAKs
 //	  waitingRoom  the held requests of the flow, and the value that the first one waits for
 //	  formers      earlier requests that a new connection must not overtake
-//	state.go     the states of a sequencer, with their tables of transitions (testdata/states.dot)
+//	state.go     the states of a sequencer, with their tables of transitions (testdata/states.dot),
+//	             and the states that tests count
 //
 // The files:
 //
 //	machine.go, server.go, link.go      the types of these names; server.go has shards, link.go the
 //	                                    end of a request on a shared connection
-//	sequencer.go, request.go            a flow's timers and end; what a request is, and its release
-//	placing.go, miss.go, rest.go        the place of a request; a CAS that is known to fail; the
-//	                                    later packets of a long WRITE
+//	sequencer.go, request.go            a flow's timers and end, and the return of moved requests that
+//	                                    the server will not execute; what a request is, its release
+//	placing.go, miss.go                 the place of a request; a CAS that is known to fail
 //	duplicate.go, window.go, replies.go duplicates, remembered requests, answers of the switch
 //	response.go, clientconn.go,         responses on the client's connection, and what the server
 //	clientops.go, psnmap.go, extent.go,   has executed there: READs and atomics, PSNs, the packets of
-//	reach.go                            a message, how far PSNs may lie apart
+//	reach.go                            a message (also those that are still to come), how far PSNs
+//	                                    may lie apart
 //	held.go, shares.go, stale.go        held requests: pool, share of a host, age
-//	keys.go, proof.go                   what must be proven before requests move: the right of the
+//	keys.go                             what must be proven before requests move: the right of the
 //	                                    key, the incarnation of the server
-//	admit.go, former.go                 what a connection may do that the server never answered; the
-//	                                    requests that a new connection must not overtake
+//	former.go                           the requests that a new connection must not overtake
 //	clean.go                            when all requests from before a word was known have ended
-//	bypass.go, takeback.go              packets of flows that no sequencer handles; the return of
-//	                                    moved requests that the server will not execute
-//	kind.go, flows.go, config.go        what the pipeline asks; tables of flows; Config
-//	info.go, listing.go, states.go,     what captures and `rdmalab switch` show
-//	notes.go, stats.go
+//	bypass.go                           packets of flows that no sequencer handles; what a connection
+//	                                    may do that the server never answered
+//	flows.go, config.go                 tables of flows; Config
+//	info.go, listing.go                 what captures and `rdmalab switch` show
 //
 // Failing CAS. If the switch knows that a CAS will fail, it sends a WRITE of no bytes instead. A
 // rule may choose otherwise: the switch answers the CAS itself, once the server has acknowledged

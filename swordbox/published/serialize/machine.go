@@ -148,3 +148,12 @@ func (m *Machine) Tick(*pipeline.Ctx) {}
 
 // Deadline returns clock.Never.
 func (m *Machine) Deadline() clock.Time { return clock.Never }
+
+// Kind is the registry entry of the published handler for the actions move and atomics.
+var Kind = handler.Kind{
+	Name: "published", Actions: []rules.Action{rules.Move, rules.Atomics}, Mode: rules.Published,
+	New: func(*handler.Env) handler.Handler { return New() },
+}
+
+// Kind returns the machine's entry of the registry.
+func (m *Machine) Kind() *handler.Kind { return &Kind }
