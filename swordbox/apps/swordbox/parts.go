@@ -21,7 +21,7 @@ type parts struct {
 	// others lists, for each machine, the bypassers that must see the packets of its flows: all
 	// bypassers except the machine itself. The entry for nil is for flows without a machine.
 	others  map[handler.Machine][]handler.Bypasser
-	strays  []strayer
+	strays  []handler.Strayer
 	pickers []picker
 	// fallback uses the switch's connections that no picker claims; nil means that there is no such
 	// handler.
@@ -35,33 +35,12 @@ type picker struct {
 	machine handler.Machine // the same handler as a machine; nil means that it is no machine
 }
 
-// strayer is a machine that must see requests of untracked connections.
-type strayer interface {
-	handler.Machine
-	handler.Strayer
-}
-
 func partsOf(list []handler.Handler) parts {
-	p := parts{all: list}
+	p := parts{
+		all: list, machines: of[handler.Machine](list), observers: of[handler.Observer](list), queuers: of[handler.Queuer](list),
+		takers: of[handler.Taker](list), bypass: of[handler.Bypasser](list), strays: of[handler.Strayer](list),
+	}
 	for _, h := range list {
-		if m, ok := h.(handler.Machine); ok {
-			p.machines = append(p.machines, m)
-		}
-		if o, ok := h.(handler.Observer); ok {
-			p.observers = append(p.observers, o)
-		}
-		if q, ok := h.(handler.Queuer); ok {
-			p.queuers = append(p.queuers, q)
-		}
-		if t, ok := h.(handler.Taker); ok {
-			p.takers = append(p.takers, t)
-		}
-		if b, ok := h.(handler.Bypasser); ok {
-			p.bypass = append(p.bypass, b)
-		}
-		if s, ok := h.(strayer); ok {
-			p.strays = append(p.strays, s)
-		}
 		switch c := h.(type) {
 		case handler.Picker:
 			m, _ := h.(handler.Machine)
@@ -78,12 +57,20 @@ func partsOf(list []handler.Handler) parts {
 	return p
 }
 
+// of returns the handlers of a list that implement interface T, in their order.
+func of[T any](list []handler.Handler) (out []T) {
+	for _, h := range list {
+		if t, ok := h.(T); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // setRules gives new rules to the handlers.
 func (p *parts) setRules(set *rules.Set) {
-	for _, h := range p.all {
-		if u, ok := h.(handler.RuleUser); ok {
-			u.SetRules(set)
-		}
+	for _, u := range of[handler.RuleUser](p.all) {
+		u.SetRules(set)
 	}
 }
 

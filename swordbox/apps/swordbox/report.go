@@ -118,10 +118,8 @@ func (p *Program) Tables(now clock.Time) []handler.Table {
 			handler.Table{Name: "stale flows", Doc: "flows that an earlier incarnation of the switch has moved, and that it refuses", Used: s.Flows, Max: journal.MaxFlows},
 			handler.Table{Name: "record conns", Doc: "connections that a restarted switch ends", Used: s.Conns, Max: journal.MaxConns})
 	}
-	for _, h := range p.parts.all {
-		if t, ok := h.(handler.Tabler); ok {
-			list = append(list, t.Tables()...)
-		}
+	for _, t := range of[handler.Tabler](p.parts.all) {
+		list = append(list, t.Tables()...)
 	}
 	return list
 }
@@ -135,18 +133,12 @@ func (p *Program) ClearTable(name string) (n int, ok bool) {
 		p.forget = true // the next Tick forgets the flows, because machines need a Ctx when a flow ends
 		return p.track.Clearable(), true
 	case tableWords:
-		for _, h := range p.parts.all {
-			if f, ok := h.(handler.WordForgetter); ok {
-				n += f.ForgetWords()
-			}
+		for _, f := range of[handler.WordForgetter](p.parts.all) {
+			n += f.ForgetWords()
 		}
 		return n, true
 	}
-	for _, h := range p.parts.all {
-		t, ok := h.(handler.Tabler)
-		if !ok {
-			continue
-		}
+	for _, t := range of[handler.Tabler](p.parts.all) {
 		for _, mine := range t.Tables() {
 			if mine.Name == name && mine.Clear {
 				return t.ClearTable(name), true
