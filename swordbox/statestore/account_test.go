@@ -86,8 +86,8 @@ func TestJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	journal := b.m.cfg.Behind
-	b.m = New(Config{
+	journal := b.m.env.Behind
+	b.m = New(handler.Env{
 		Behind: func(n uint64) {
 			events = append(events, fmt.Sprintf("%d behind, %d sent", n, b.m.Stats().Adds))
 			journal(n)
@@ -108,7 +108,7 @@ func TestJournal(t *testing.T) {
 		t.Errorf("%q, want %q", events, want)
 	}
 	// Without a journal the machine counts as well.
-	b.m = New(Config{})
+	b.m = New(handler.Env{})
 	b.m.SetRules(set)
 	b.sw.Step(b.now, nil, func(c *pipeline.Ctx) { b.m.Observe(c, b.rule, handler.Target{VA: 8}) })
 	if b.m.Stats().Requests != 1 || pendingOf(b) != 1 {
@@ -182,7 +182,7 @@ func TestListingsAfterTheRule(t *testing.T) {
 	if l := b.m.list(0); len(l) != 0 || !b.m.Mine(0x30) {
 		t.Errorf("%+v", l)
 	}
-	if tables := New(Config{}).Tables(); tables[0].Max != MaxPending || tables[0].Used != 0 {
+	if tables := New(handler.Env{}).Tables(); tables[0].Max != MaxPending || tables[0].Used != 0 {
 		t.Errorf("%+v", tables)
 	}
 	for i := range other.All() {

@@ -79,7 +79,7 @@ func (ch *channel) resize(depth int) {
 		n *= 2
 	}
 	ch.depth, ch.flight = depth, flight{ring: make([]sent, n)}
-	ch.conn = requester.New(requester.Config{Number: ch.number, Ring: depth, Waiting: 1, Silence: ch.m.cfg.Silence}, ch)
+	ch.conn = requester.New(requester.Config{Number: ch.number, Ring: depth, Waiting: 1, Silence: ch.m.env.Silence}, ch)
 }
 
 // limit returns how many FETCH_ADDs may be in flight now. It is no more than the server's NIC

@@ -78,13 +78,13 @@ func TestFlowSlot(t *testing.T) {
 // The journal is asked once, and not at all if there is none.
 func TestFormerlyIsAskedOnce(t *testing.T) {
 	asked := 0
-	m := New(Config{FormerlyBehind: func() uint64 { asked++; return 5 }})
+	m := New(handler.Env{FormerlyBehind: func() uint64 { asked++; return 5 }})
 	for range 2 {
 		if got := m.Formerly(); got != 5 || asked != 1 {
 			t.Errorf("%d, asked %d times", got, asked)
 		}
 	}
-	if New(Config{}).Formerly() != 0 {
+	if New(handler.Env{}).Formerly() != 0 {
 		t.Error("without a journal")
 	}
 }
@@ -101,7 +101,7 @@ func list(t *testing.T, m *Machine) string {
 // What the listing shows of a connection before, while and after it is up.
 func TestListing(t *testing.T) {
 	const head = "STORE STATE PENDING IN FLIGHT REGION 10.0.0.2/"
-	if got := list(t, New(Config{})); !strings.HasPrefix(got, "no rule counts") {
+	if got := list(t, New(handler.Env{})); !strings.HasPrefix(got, "no rule counts") {
 		t.Error(got)
 	}
 	b := newBed(t, "per=address slots=64 depth=4 add=bytes shards=2")
@@ -272,7 +272,7 @@ func TestRuleWithoutStores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := New(Config{})
+	m := New(handler.Env{})
 	m.SetRules(set)
 	m.Observe(nil, &set.All()[0], handler.Target{Length: 9})
 	m.Observe(nil, &rules.Rule{}, handler.Target{Length: 9})
@@ -286,7 +286,7 @@ func TestRuleWithoutStores(t *testing.T) {
 
 // What a chip would need grows with the connections and their depth.
 func TestSpec(t *testing.T) {
-	empty, b := New(Config{}).Spec(), newBed(t, "slots=64 depth=4 shards=3").m.Spec()
+	empty, b := New(handler.Env{}).Spec(), newBed(t, "slots=64 depth=4 shards=3").m.Spec()
 	for _, c := range []struct {
 		part     pipeline.Part
 		n, depth int

@@ -18,9 +18,7 @@ import (
 // Kind is the machine's entry of the registry.
 var Kind = handler.Kind{
 	Name: "count", Actions: []rules.Action{hotwords.Count}, Mode: rules.Hardened, Selects: Selects,
-	New: func(e *handler.Env) handler.Handler {
-		return New(Config{Failed: e.Failed, Behind: e.Behind, FormerlyBehind: e.FormerlyBehind, Silence: e.Silence})
-	},
+	New:      func(e *handler.Env) handler.Handler { return New(*e) },
 	Listings: []handler.Listing{handler.NewListing(Help, (*Machine).list, PrintStores), handler.NewListing(slotsHelp, (*Machine).slots, printSlots)},
 }
 

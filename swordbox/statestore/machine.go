@@ -1,8 +1,6 @@
 package statestore
 
 import (
-	"time"
-
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
@@ -12,33 +10,19 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Config describes a Machine.
-type Config struct {
-	// Failed makes the program replace a connection; nil means that it is not replaced. Behind
-	// takes the amount that a crash of the switch would lose at most; nil means that the amount is
-	// not kept. FormerlyBehind returns how much earlier incarnations have lost at most; nil means
-	// nothing.
-	Failed         extmem.Replace
-	Behind         func(amount uint64)
-	FormerlyBehind func() uint64
-	// Silence is how long the switch retransmits to a memory server that does not answer. After
-	// that it gives up the connection. 0 means 255 ms.
-	Silence time.Duration
-}
-
 // Machine counts the requests under hardened rules of action count with the key store. Make one
 // with New.
 type Machine struct {
 	handler.NoRequests
-	cfg    Config
+	env    handler.Env
 	counts []counted
 	links  extmem.Links[*channel]
 	labels labels
 	stats  Stats
 	made   uint32 // number of channels made so far
-	behind uint64 // the last argument of Config.Behind
-	former uint64 // the result of Config.FormerlyBehind
-	asked  bool   // Config.FormerlyBehind was called
+	behind uint64 // the last argument of Env.Behind
+	former uint64 // the result of Env.FormerlyBehind
+	asked  bool   // Env.FormerlyBehind was called
 }
 
 // counted is a rule with the channels to its memory servers. The channel of shard j to server i is
@@ -70,9 +54,10 @@ var (
 	_ handler.Tabler   = (*Machine)(nil)
 )
 
-// New makes a Machine without rules.
-func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, links: extmem.NewLinks[*channel](cfg.Failed)}
+// New makes a Machine without rules. It uses these fields of env: Failed, Behind, FormerlyBehind and
+// Silence. A function may be nil: then no connection is replaced, or no amount is kept.
+func New(env handler.Env) *Machine {
+	return &Machine{env: env, links: extmem.NewLinks[*channel](env.Failed)}
 }
 
 // Stats returns a copy of the counters.
@@ -91,8 +76,8 @@ func (m *Machine) Waiting() (pending, inFlight uint64) {
 // first call reads the journal. It must not come before the switch runs this program, because the
 // former program may use the journal until then.
 func (m *Machine) Formerly() uint64 {
-	if !m.asked && m.cfg.FormerlyBehind != nil {
-		m.former = m.cfg.FormerlyBehind()
+	if !m.asked && m.env.FormerlyBehind != nil {
+		m.former = m.env.FormerlyBehind()
 	}
 	m.asked = true
 	return m.former
@@ -208,9 +193,9 @@ func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 // flight, or are uncertain.
 func (m *Machine) record() {
 	m.Formerly()
-	if now := m.stats.Amount - m.stats.Applied - m.stats.Dropped; now != m.behind && m.cfg.Behind != nil {
+	if now := m.stats.Amount - m.stats.Applied - m.stats.Dropped; now != m.behind && m.env.Behind != nil {
 		m.behind = now
-		m.cfg.Behind(now)
+		m.env.Behind(now)
 	}
 }
 

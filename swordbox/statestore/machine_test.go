@@ -195,7 +195,7 @@ func newBed(t *testing.T, text string) *bed {
 	if b.sw, err = pipeline.New(pipeline.Config{Ports: 2, Program: nothing{}}); err != nil {
 		t.Fatal(err)
 	}
-	b.m = New(Config{
+	b.m = New(handler.Env{
 		Behind: func(n uint64) { b.journal = n }, FormerlyBehind: func() uint64 { return 5 },
 		Failed: func(*pipeline.Ctx, switchconn.Key, uint32, string) { b.failed++ },
 	})
