@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -64,6 +63,10 @@ const (
 // Machine steers the requests under rules of action steer: it sends appends and READs of Clover to
 // the newest node of their key. Make one with New.
 type Machine struct {
+	// The pipeline sends a waiting packet when its time is over. If the append in flight is not
+	// answered in time, the next append to its key notices that.
+	pipeline.NoTimer
+
 	cfg    Config
 	stores stores
 	chains chains
@@ -214,13 +217,6 @@ func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 func (m *Machine) Owned(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Drop(notMine)
 }
-
-// Tick does nothing. The pipeline sends a waiting packet when its time is over. If the append in
-// flight is not answered in time, the next append to its key notices that.
-func (m *Machine) Tick(*pipeline.Ctx) {}
-
-// Deadline returns clock.Never.
-func (m *Machine) Deadline() clock.Time { return clock.Never }
 
 // Closed is called when a flow has ended. It drops the waiting request of the flow, because the
 // client's queue pair does not exist any more.

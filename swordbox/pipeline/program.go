@@ -21,6 +21,16 @@ type Program interface {
 	Deadline() clock.Time
 }
 
+// NoTimer has the methods Tick and Deadline of a Program, or of a part of one, that does nothing at
+// a certain time.
+type NoTimer struct{}
+
+// Tick does nothing.
+func (NoTimer) Tick(*Ctx) {}
+
+// Deadline returns clock.Never.
+func (NoTimer) Deadline() clock.Time { return clock.Never }
+
 // Parsed is a RoCEv2 packet in the pipeline.
 type Parsed struct {
 	wire.Frame

@@ -3,13 +3,10 @@
 // super-frames whole.
 package forward
 
-import (
-	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-)
+import "github.com/rdmalab/rdmalab/swordbox/pipeline"
 
 // Program forwards packets. The zero value is ready to use.
-type Program struct{}
+type Program struct{ pipeline.NoTimer }
 
 var _ pipeline.Program = Program{}
 
@@ -20,9 +17,3 @@ func (Program) Spec() pipeline.Spec {
 
 // Packet forwards the packet.
 func (Program) Packet(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict { return pipeline.Forward() }
-
-// Tick has nothing to do.
-func (Program) Tick(*pipeline.Ctx) {}
-
-// Deadline returns clock.Never.
-func (Program) Deadline() clock.Time { return clock.Never }

@@ -3,7 +3,6 @@ package lookuptable
 import (
 	"slices"
 
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -35,6 +34,7 @@ const pageSlots = 64
 // has this slot.
 type server struct {
 	extmem.Blind
+	pipeline.NoTimer
 	link  *lookuptable.Link
 	table *lookuptable.Table // nil means that no table needs the server
 	// waits are the READs to send, in their order. asked is true if the first one is in flight.
@@ -168,12 +168,6 @@ func (s *server) End(c *pipeline.Ctx) {
 		s.came(c, nil)
 	}
 }
-
-// Tick does nothing, because there are no timers.
-func (s *server) Tick(*pipeline.Ctx) {}
-
-// Deadline returns clock.Never.
-func (s *server) Deadline() clock.Time { return clock.Never }
 
 // Change queues a change. It is sent when there is a connection, and may overwrite the entry of
 // another key.

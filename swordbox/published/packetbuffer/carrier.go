@@ -1,7 +1,6 @@
 package packetbuffer
 
 import (
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
@@ -31,6 +30,7 @@ const endless = 1 << 20
 // carrier sends requests and keeps no copies of them, so it never retransmits.
 type carrier struct {
 	extmem.Blind
+	pipeline.NoTimer
 	link *packetbuffer.Link
 	// asked is the entry of the last READ. waits is true while no response to it has arrived.
 	asked framering.Entry
@@ -85,9 +85,3 @@ func (k *carrier) Packet(_ *pipeline.Ctx, p *pipeline.Parsed) bool {
 	}
 	return true
 }
-
-// Tick does nothing, because there are no timers.
-func (k *carrier) Tick(*pipeline.Ctx) {}
-
-// Deadline returns clock.Never.
-func (k *carrier) Deadline() clock.Time { return clock.Never }

@@ -3,7 +3,6 @@ package serialize
 import (
 	"net/netip"
 
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -14,6 +13,8 @@ import (
 
 // Machine serialises the requests under published rules. Make one with New.
 type Machine struct {
+	pipeline.NoTimer // the switch retransmits nothing (hole 1)
+
 	rules   *rules.Set
 	servers map[netip.Addr]*server
 	order   []*server // the servers in the order of their first requests
@@ -142,12 +143,6 @@ func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Flow) {
 func (m *Machine) Owned(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Drop("not for the switch")
 }
-
-// Tick does nothing, because the switch retransmits nothing (hole 1).
-func (m *Machine) Tick(*pipeline.Ctx) {}
-
-// Deadline returns clock.Never.
-func (m *Machine) Deadline() clock.Time { return clock.Never }
 
 // Kind is the registry entry of the published handler for the actions move and atomics.
 var Kind = handler.Kind{

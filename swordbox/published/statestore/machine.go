@@ -38,6 +38,7 @@ type Stats struct {
 // with New.
 type Machine struct {
 	handler.NoRequests
+	pipeline.NoTimer
 	counts []*counted
 	links  extmem.Links[*channel]
 	tx     wire.Frame // scratch
@@ -206,12 +207,6 @@ func (m *Machine) Owned(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	}
 	return pipeline.Consume()
 }
-
-// Tick does nothing, because there are no timers.
-func (m *Machine) Tick(*pipeline.Ctx) {}
-
-// Deadline returns clock.Never.
-func (m *Machine) Deadline() clock.Time { return clock.Never }
 
 // Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
