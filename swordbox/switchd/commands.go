@@ -50,6 +50,14 @@ func (c *commands) Do(f func()) error {
 	return nil
 }
 
+// Try makes the loop run f like Do, and returns the error of f.
+func (c *commands) Try(f func() error) (err error) {
+	if derr := c.Do(func() { err = f() }); derr != nil {
+		return derr
+	}
+	return err
+}
+
 // take removes and returns the waiting functions. Only the loop calls it.
 func (c *commands) take() []func() {
 	if !c.pending.Load() {

@@ -40,26 +40,19 @@ func (f *faultControl) Faults() (list []fault.Status, err error) {
 
 // Inject installs a fault rule.
 func (f *faultControl) Inject(r fault.Rule) (out fault.Rule, err error) {
-	if derr := f.commands.Do(func() { out, err = f.traffic.plan.Add(f.traffic.now, r) }); derr != nil {
-		return r, derr
-	}
+	err = f.commands.Try(func() (err error) { out, err = f.traffic.plan.Add(f.traffic.now, r); return err })
 	return out, err
 }
 
 // RemoveFault removes a fault rule.
-func (f *faultControl) RemoveFault(id string) (err error) {
-	if derr := f.commands.Do(func() { err = f.traffic.plan.Remove(id) }); derr != nil {
-		return derr
-	}
-	return err
+func (f *faultControl) RemoveFault(id string) error {
+	return f.commands.Try(func() error { return f.traffic.plan.Remove(id) })
 }
 
 // Heal removes the fault rules of a link; "" means all links. It returns how many of them were
 // active.
 func (f *faultControl) Heal(link string) (n int, err error) {
-	if derr := f.commands.Do(func() { n, err = f.traffic.plan.Heal(f.traffic.now, link) }); derr != nil {
-		return 0, derr
-	}
+	err = f.commands.Try(func() (err error) { n, err = f.traffic.plan.Heal(f.traffic.now, link); return err })
 	return n, err
 }
 
@@ -77,15 +70,14 @@ func (f *faultControl) activeRules() map[string][]string {
 
 // SetPartition separates groups of hosts. Without groups it ends the partition.
 func (f *faultControl) SetPartition(groups [][]string) error {
-	var ports []int
-	var err error
-	derr := f.commands.Do(func() {
-		if ports, err = f.portGroups(groups); err == nil {
+	return f.commands.Try(func() error {
+		ports, err := f.portGroups(groups)
+		if err == nil {
 			f.groups = groups
 			f.traffic.sw.Partition(ports)
 		}
+		return err
 	})
-	return errors.Join(derr, err)
 }
 
 // portGroups returns the group number of each port; -1 means that the port is in no group. Only the

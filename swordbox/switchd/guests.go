@@ -53,13 +53,13 @@ func (g *guestControl) Plug(p Plugged) error {
 	}
 	l := Link{Host: p.Host, Ifname: p.Ifname, Guest: true}
 	i, open := -1, false
-	var err error
-	if derr := g.commands.Do(func() {
+	if err := g.commands.Try(func() (err error) {
 		if i, err = g.addLink(l); err == nil {
 			open = g.ports.list[i].io != nil
 		}
-	}); derr != nil || err != nil || open {
-		return errors.Join(derr, err)
+		return err
+	}); err != nil || open {
+		return err
 	}
 	io, err := g.ports.opener(i, l)
 	if err != nil {
@@ -115,16 +115,13 @@ func (g *guestControl) install(i int, l Link, io packetio.Port) error {
 
 // Unplug removes the link of a guest, its faults, and the frames that they delay.
 func (g *guestControl) Unplug(host string) error {
-	var err error
-	derr := g.commands.Do(func() {
+	return g.commands.Try(func() error {
 		i := slices.Index(g.ports.hosts, host)
 		switch {
 		case i < 0 || host == "":
-			err = handler.Gone(fmt.Errorf("there is no port of %.40q", host))
-			return
+			return handler.Gone(fmt.Errorf("there is no port of %.40q", host))
 		case !g.ports.links[i].Guest:
-			err = handler.Refused(fmt.Errorf("%s is a host of the rack, not a guest", host))
-			return
+			return handler.Refused(fmt.Errorf("%s is a host of the rack, not a guest", host))
 		}
 		if g.ports.list[i].io != nil {
 			g.ports.lost(i, errors.New("the guest has gone"))
@@ -136,8 +133,8 @@ func (g *guestControl) Unplug(host string) error {
 		g.faults.groups = without(g.faults.groups, host)
 		g.faults.regroup()
 		g.ports.publish()
+		return nil
 	})
-	return errors.Join(derr, err)
 }
 
 // without removes a host from the groups of a partition. If fewer than two of several groups

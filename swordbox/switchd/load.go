@@ -72,8 +72,8 @@ func (p *programControl) Load(t ProgramText) error {
 	if err != nil {
 		return err
 	}
-	if derr := p.commands.Do(func() { err = p.exchange(l) }); derr != nil || err != nil {
-		return errors.Join(derr, err, closeIf(l.Closer))
+	if err := p.commands.Try(func() error { return p.exchange(l) }); err != nil {
+		return errors.Join(err, closeIf(l.Closer))
 	}
 	former := p.needs
 	p.needs = l.Closer

@@ -105,13 +105,14 @@ func (p *programControl) handle(m *control.Mux) {
 
 // serve passes a control request to the running program.
 func (p *programControl) serve(req *handler.Request, r *http.Request, body []byte) (out any, err error) {
-	derr := p.commands.Do(func() {
+	err = p.commands.Try(func() (err error) {
 		out, err = req.Do(p.running, &handler.Call{
 			Now: p.traffic.now, Body: func(into any) error { return decode(body, into) }, Value: r.PathValue, Address: p.address,
 			Step: p.traffic.step,
 		})
+		return err
 	})
-	return out, errors.Join(derr, err)
+	return out, err
 }
 
 // decode decodes the body of a request. Like package control, it refuses unknown fields.
@@ -129,16 +130,13 @@ func decode(body []byte, into any) error {
 
 // ruled makes the loop run f with the running program. The error is ErrNoRules if the program has
 // no rules.
-func (p *programControl) ruled(f func(r apps.Ruled) error) (err error) {
-	if derr := p.commands.Do(func() {
-		err = handler.ErrNoRules
+func (p *programControl) ruled(f func(r apps.Ruled) error) error {
+	return p.commands.Try(func() error {
 		if r, ok := p.running.(apps.Ruled); ok {
-			err = f(r)
+			return f(r)
 		}
-	}); derr != nil {
-		return derr
-	}
-	return err
+		return handler.ErrNoRules
+	})
 }
 
 // Info describes the running program.

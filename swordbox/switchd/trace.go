@@ -1,7 +1,6 @@
 package switchd
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 
@@ -24,21 +23,21 @@ func (d *Daemon) handleTrace(m *control.Mux) {
 			return none{}, control.Errorf(http.StatusBadRequest, "%v", err)
 		}
 		ring := pathtrace.NewRing(r.Events)
-		var err error
-		derr := d.commands.Do(func() {
+		err := d.commands.Try(func() error {
 			var traced []int
 			for _, name := range r.Ports {
-				var i int
-				if i, err = d.ports.of(name); err != nil {
-					return
+				i, err := d.ports.of(name)
+				if err != nil {
+					return err
 				}
 				if !slices.Contains(traced, i) {
 					traced = append(traced, i)
 				}
 			}
 			d.traffic.ring, d.traffic.traced = ring, traced
+			return nil
 		})
-		return none{}, answer(errors.Join(derr, err))
+		return none{}, answer(err)
 	})
 	control.Handle(m, "DELETE /trace", func(*http.Request, none) (list pathtrace.Trace, err error) {
 		err = d.commands.Do(func() {
