@@ -1,6 +1,9 @@
 package switchd
 
 import (
+	"container/heap"
+	"slices"
+
 	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -16,11 +19,26 @@ type delayed struct {
 	buf   []byte
 }
 
-func (a *delayed) before(b *delayed) bool { return a.at < b.at || (a.at == b.at && a.seq < b.seq) }
+// byTime is a heap of delayed frames, the first to leave on top; it implements heap.Interface.
+type byTime []*delayed
+
+func (h byTime) Len() int { return len(h) }
+func (h byTime) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+}
+func (h byTime) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *byTime) Push(x any)   { *h = append(*h, x.(*delayed)) }
+
+func (h *byTime) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last], *h = nil, (*h)[:last]
+	return e
+}
 
 // delays is a bounded heap of delayed frames, ordered by time. It reuses entries.
 type delays struct {
-	heap  []*delayed
+	heap  byTime
 	free  []*delayed
 	seq   uint64
 	bytes int
@@ -50,56 +68,24 @@ func (d *delays) add(at clock.Time, port int, dir tap.Direction, f packetio.Fram
 	e.buf = append(e.buf[:0], f.Data...)
 	e.frame.Data = e.buf
 	d.bytes += len(e.buf)
-	d.push(e)
+	heap.Push(&d.heap, e)
 	return true
-}
-
-// push puts an entry into the heap.
-func (d *delays) push(e *delayed) {
-	d.heap = append(d.heap, e)
-	for i := len(d.heap) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if !d.heap[i].before(d.heap[parent]) {
-			break
-		}
-		d.heap[i], d.heap[parent] = d.heap[parent], d.heap[i]
-		i = parent
-	}
 }
 
 // forget removes the frames of a port, in both directions.
 func (d *delays) forget(port int) {
-	all := d.heap
-	d.heap = nil
-	for _, e := range all {
+	d.heap = slices.DeleteFunc(d.heap, func(e *delayed) bool {
 		if e.port == port {
 			d.bytes -= len(e.buf)
-		} else {
-			d.push(e)
 		}
-	}
+		return e.port == port
+	})
+	heap.Init(&d.heap)
 }
 
 // pop removes the first frame. It copies the bytes into b, where they stay valid until b is reset.
 func (d *delays) pop(b *packetio.Batch) delayed {
-	e := d.heap[0]
-	last := len(d.heap) - 1
-	d.heap[0], d.heap[last] = d.heap[last], nil
-	d.heap = d.heap[:last]
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= last {
-			break
-		}
-		if c+1 < last && d.heap[c+1].before(d.heap[c]) {
-			c++
-		}
-		if !d.heap[c].before(d.heap[i]) {
-			break
-		}
-		d.heap[i], d.heap[c] = d.heap[c], d.heap[i]
-		i = c
-	}
+	e := heap.Pop(&d.heap).(*delayed)
 	d.bytes -= len(e.buf)
 	out := *e
 	out.frame.Data = append(b.Alloc(len(e.buf)), e.buf...)
