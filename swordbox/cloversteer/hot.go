@@ -183,7 +183,7 @@ func (h *hot) steers(r *rules.Rule, key uint64, w *warm) bool {
 	return r.HasKey(key)
 }
 
-// measure computes the rates of the warm keys, if the interval is complete.
+// measure computes the rates of the warm keys, if rateEvery has passed since it did so last.
 func (h *hot) measure(now clock.Time) {
 	d := now.Sub(h.since)
 	if d < rateEvery {

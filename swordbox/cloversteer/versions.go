@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// apply writes the operands of decision d into an append (holes 26 and 32).
+// apply writes the operands that decision d has chosen into the CAS of an append (holes 26 and 32).
 func (d *decision) apply(e *wire.AtomicETH) {
 	e.VA = d.to.va
 	if d.absorbed {

@@ -100,8 +100,8 @@ func (t *hosts) from(now clock.Time, a netip.Addr, in int) (*host, Reason) {
 	return h, Fine
 }
 
-// move accepts an address at another port if the address is not bound and was silent. It reports
-// whether it did.
+// move accepts the address of h at port `in` instead of its former port, if the address is not
+// bound and was silent for hostIdle. It reports whether it did.
 func (t *hosts) move(now clock.Time, h *host, in int) bool {
 	if h.fixed || now.Sub(h.last) < hostIdle {
 		return false

@@ -18,7 +18,7 @@ const (
 	// Connecting: the connection manager's REP named both queue pairs. The table has seen neither
 	// an RTU nor data.
 	Connecting
-	// Open: the table knows both directions.
+	// Open: the table knows both flows of the connection, and the connection is in use.
 	Open
 	// Closing: the table has seen a DREQ, or a NAK that ends the connection. More packets may
 	// arrive.

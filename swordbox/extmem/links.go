@@ -32,8 +32,7 @@ func (l *Link) Requested() (s requester.Stats) { return s }
 // Key returns the key of the connections.
 func (l *Link) Key() switchconn.Key { return l.key }
 
-// Connected reports whether there is a connection. Usable reports whether, in addition, the handler
-// can use it under the present rules.
+// Connected reports whether there is a connection. The handler may be unable to use it (Usable).
 func (l *Link) Connected() bool { return l.connected }
 
 // Usable reports whether there is a connection that fits the present rules.

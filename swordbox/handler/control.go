@@ -26,7 +26,7 @@ type kindError struct{ kind, err error }
 func (e *kindError) Error() string   { return e.err.Error() }
 func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }
 
-// WithKind gives err a kind, which errors.Is finds. The text stays that of err.
+// WithKind returns err with a kind, which errors.Is finds. The text stays that of err.
 func WithKind(kind, err error) error { return &kindError{kind, err} }
 
 // Refused gives err the kind ErrRefused.

@@ -40,7 +40,8 @@ type flight struct {
 	asked  bool
 }
 
-// bouncer is the hardened Server.
+// bouncer is the Server of the hardened handler. It sends each frame whose key is not in the cache
+// through the memory of its server: a WRITE to a cell, and READs of the cell and of the entry.
 type bouncer struct {
 	channel
 	writer

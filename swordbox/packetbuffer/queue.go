@@ -37,7 +37,7 @@ type queue struct {
 	stores, loads meter
 }
 
-// Reasons why the switch drops a frame that was to leave.
+// Reasons why the switch drops a frame that was to leave through a port with a queue.
 const (
 	ReasonFull    pipeline.Reason = "ring full"
 	ReasonBlocked pipeline.Reason = "too many wait for the ring"

@@ -65,7 +65,7 @@ func (p *Parsed) Burst() (b []byte, size int) {
 	return p.Raw.Data[len(p.packet)-int(p.UDP.Length)+udpHeader:], p.Raw.SegSize
 }
 
-// udpHeader is the length of a UDP header, which UDP.Length counts.
+// udpHeader is the length of a UDP header in bytes. UDP.Length includes it.
 const udpHeader = 8
 
 // Intact reports whether the ICRC of the packet is correct; of a super-frame it checks the first

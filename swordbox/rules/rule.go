@@ -139,7 +139,7 @@ type Rule struct {
 // compare operand.
 type Answerer uint8
 
-// Answerers. The zero value is AnswerServer.
+// Values of Answerer. The zero value is AnswerServer.
 const (
 	// AnswerServer: the server answers. The switch sends it a WRITE of no bytes instead of the
 	// CMP_SWAP, because in the paper the server receives every request.
@@ -169,7 +169,8 @@ func (a *Answerer) UnmarshalText(b []byte) error {
 // Steering says which requests a rule of action steer sends to the newest node of their key.
 type Steering uint8
 
-// Steerings. The zero value is SteerBoth.
+// Values of Steering: which of appends (write) and READs (read) are steered. The zero value is
+// SteerBoth.
 const (
 	SteerBoth Steering = iota
 	SteerWrite

@@ -148,8 +148,8 @@ func (t *traffic) keptToHosts(start int) {
 	t.kept = false
 }
 
-// comment returns the text of a note with the name of the frame's other link. side, like ", from ",
-// is the text between the two.
+// comment returns the comment of a captured frame: the text of note n and, if n names one, the
+// other port of the frame. side, like ", from ", stands between the two.
 func (t *traffic) comment(n pipeline.Note, side string) string {
 	if n.Peer < 0 {
 		return n.Text

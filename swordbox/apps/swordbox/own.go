@@ -224,7 +224,8 @@ func (o *Own) deadline() clock.Time {
 	return at
 }
 
-// first reports whether no flow and no connection of a former incarnation of the switch is left.
+// first reports whether nothing is left of former incarnations of the switch: no stale flow, and no
+// connection that may still deliver requests.
 func (o *Own) first() bool { return o.former.Empty() && o.dialer.AllClear() }
 
 // news passes the dialer's events to the handlers that use the connections. The program calls it at

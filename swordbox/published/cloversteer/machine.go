@@ -106,7 +106,7 @@ type scope struct {
 	served bool
 }
 
-// scopeOf returns the scope of a rule.
+// scopeOf returns which requests rule r selects, and whether the machine handles them.
 func scopeOf(r *rules.Rule) scope {
 	return scope{r.Server, fmt.Sprint(r.Also), r.RKey, r.From, r.To, Kind.Serves(r)}
 }
@@ -238,7 +238,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 	return handler.Info{Mode: rules.Published, Counters: handler.Counters("", m.stats)}
 }
 
-// Spec declares the registers.
+// Spec declares the tables and registers that a switching chip would need.
 func (m *Machine) Spec() pipeline.Part {
 	return pipeline.Part{
 		Registers: []pipeline.RegisterSpec{

@@ -219,7 +219,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 		handler.Counter{Name: "outstanding", Value: uint64(max(0, outstanding)), Help: "FETCH_ADDs without response, as the switch counts them"})}
 }
 
-// Spec declares the registers.
+// Spec declares the tables and registers that a switching chip would need.
 func (m *Machine) Spec() pipeline.Part {
 	n := max(1, len(m.links.All))
 	return pipeline.Part{
