@@ -10,6 +10,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -75,7 +76,7 @@ func New(cfg Config) (*Dialer, error) {
 	}
 	cfg.LinkMTU = cmp.Or(cfg.LinkMTU, defaultLinkMTU)
 	m, err := cm.New(cm.Config{
-		Rand: rand.New(rand.NewPCG(cfg.Rand.Uint64(), cfg.Rand.Uint64())), GUID: guid(cfg.MAC),
+		Rand: rand.New(rand.NewPCG(cfg.Rand.Uint64(), cfg.Rand.Uint64())), GUID: verbs.EUI64(cfg.MAC),
 		ResponseTimeout: responseTimeout, MaxRetries: responseRetries,
 	})
 	if err != nil {
@@ -98,13 +99,6 @@ const (
 	responseTimeout = 13
 	responseRetries = 7
 )
-
-// guid returns the GUID of the switch. It is made from the MAC address in the way of NICs (EUI-64).
-func guid(m wire.MAC) uint64 {
-	const universal, middle = 0x02, 0xfffe
-	high := uint64(m[0]^universal)<<16 | uint64(m[1])<<8 | uint64(m[2])
-	return high<<40 | middle<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
-}
 
 // Want asks for a connection. The attempts to make it begin with the next Tick. A second call for
 // the same key only sets the target of the next attempt. If there are already MaxShared

@@ -35,7 +35,7 @@ func at(now clock.Time) *pipeline.Ctx { return &pipeline.Ctx{Now: now} }
 
 // The switch's GUID in management datagrams is the EUI-64 of its MAC address.
 func TestGUID(t *testing.T) {
-	if g := guid(wire.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}); g != 0x001122fffe334455 {
+	if g := verbs.EUI64(wire.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}); g != 0x001122fffe334455 {
 		t.Errorf("%#x", g)
 	}
 }

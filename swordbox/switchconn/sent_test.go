@@ -239,7 +239,7 @@ func TestDepthOfATarget(t *testing.T) {
 
 // Every byte of the MAC address is in the GUID.
 func TestGUIDOfAnyMAC(t *testing.T) {
-	if got := guid(wire.MAC{0x16, 0x27, 0x38, 0x49, 0x5a, 0x6b}); got != 0x142738fffe495a6b {
+	if got := verbs.EUI64(wire.MAC{0x16, 0x27, 0x38, 0x49, 0x5a, 0x6b}); got != 0x142738fffe495a6b {
 		t.Errorf("%#x", got)
 	}
 }
