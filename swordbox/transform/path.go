@@ -33,7 +33,7 @@ func PathOf(f *wire.Frame) Path {
 		Eth: f.Eth, V6: f.V6, IPv4: f.IPv4, IPv6: f.IPv6,
 		SrcPort: f.UDP.SrcPort, PKey: f.BTH.PKey, MigReq: f.BTH.MigReq, DestQP: f.BTH.DestQP,
 	}
-	if class := p.class(); class&ecnMask == ecnCE {
+	if class := class(p.V6, &p.IPv6, &p.IPv4); class&ecnMask == ecnCE {
 		p.setClass(class&^ecnMask | ecnECT0)
 	}
 	return p
@@ -55,7 +55,7 @@ func (p *Path) Back(destQP wire.QPN) Path {
 // those of the path; "don't fragment" is set, and the time to live becomes that of a new packet.
 // DSCP and ECN stay those of the packet. psn becomes the PSN.
 func (p *Path) Apply(f *wire.Frame, psn wire.PSN) {
-	class := class(f)
+	class := class(f.V6, &f.IPv6, &f.IPv4)
 	p.headers(f, psn)
 	if f.V6 {
 		f.IPv6.TrafficClass = class
@@ -80,19 +80,13 @@ func (p *Path) headers(f *wire.Frame, psn wire.PSN) {
 	f.UDP = wire.UDP{SrcPort: p.SrcPort, DstPort: wire.UDPPort}
 }
 
-// class returns DSCP and ECN of a packet.
-func class(f *wire.Frame) uint8 {
-	if f.V6 {
-		return f.IPv6.TrafficClass
+// class returns DSCP and ECN of a packet or path: those of its IPv6 header if v6 is true, otherwise
+// those of its IPv4 header.
+func class(v6 bool, ip6 *wire.IPv6, ip4 *wire.IPv4) uint8 {
+	if v6 {
+		return ip6.TrafficClass
 	}
-	return f.IPv4.TOS
-}
-
-func (p *Path) class() uint8 {
-	if p.V6 {
-		return p.IPv6.TrafficClass
-	}
-	return p.IPv4.TOS
+	return ip4.TOS
 }
 
 func (p *Path) setClass(c uint8) {
