@@ -181,7 +181,7 @@ func (m *model) tell(op *modelOp) bool {
 func (op *modelOp) after(va, old uint64) uint64 {
 	switch op.kind {
 	case 'c':
-		return result(wire.RCCmpSwap, op.cmp, op.operand, old)
+		return transform.Result(wire.RCCmpSwap, op.cmp, op.operand, old)
 	case 'f':
 		return old + op.operand
 	case 'w':

@@ -2,6 +2,7 @@ package atomiccache
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
 // Answered is called when the server has executed the operation of d. For an atomic, orig is the
@@ -18,7 +19,7 @@ func (w *Word) Answered(now clock.Time, d Decision, orig uint64) {
 	w.heard = now
 	last := d.Epoch == w.Epoch && d.seq == w.lastSeq
 	if d.Kind == Shared && d.op != 0 && last && w.State == Unknown && !w.Literal {
-		w.Value = result(d.op, d.compare, d.operand, orig)
+		w.Value = transform.Result(d.op, d.compare, d.operand, orig)
 		w.follow(now, evAnswered)
 	}
 }

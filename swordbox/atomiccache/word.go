@@ -127,17 +127,6 @@ type Decision struct {
 	serial  uint64
 }
 
-// result returns the value of the word after an atomic if `old` was its value before.
-func result(op wire.Opcode, compare, swapOrAdd, old uint64) uint64 {
-	switch {
-	case op == wire.RCFetchAdd:
-		return old + swapOrAdd
-	case old == compare:
-		return swapOrAdd
-	}
-	return old
-}
-
 // Decide decides how a new CAS or FAA under rkey travels. clean is the clean time of all flows to
 // the server: the server has answered all requests that the switch forwarded on clients'
 // connections before that time; see Grace.
@@ -153,7 +142,7 @@ func (w *Word) Decide(now, clean clock.Time, rkey uint32, op wire.Opcode, compar
 		return d
 	}
 	d.Prior = w.Value
-	if d.Value = result(op, compare, swapOrAdd, w.Value); op == wire.RCFetchAdd || compare == w.Value {
+	if d.Value = transform.Result(op, compare, swapOrAdd, w.Value); op == wire.RCFetchAdd || compare == w.Value {
 		w.step(now, evHit, &d)
 	} else {
 		w.step(now, evMiss, &d)

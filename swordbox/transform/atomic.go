@@ -9,6 +9,17 @@ import (
 // WordLen is the length in bytes of the word that an atomic operation works on (IBTA 9.4.5).
 const WordLen = 8
 
+// Result returns the value of a word after a CAS or FAA; old is the value before it (IBTA 9.4.5).
+func Result(op wire.Opcode, compare, swapOrAdd, old uint64) uint64 {
+	switch {
+	case op == wire.RCFetchAdd:
+		return old + swapOrAdd
+	case old == compare:
+		return swapOrAdd
+	}
+	return old
+}
+
 // ToWrite changes an atomic into an RDMA WRITE of value to the same word under the same R_Key. It
 // stores the bytes in payload, which must stay unchanged until f has been encoded. The WRITE
 // requests an acknowledgement: a responder always answers an atomic, but a WRITE only on request

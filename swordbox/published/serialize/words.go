@@ -38,27 +38,16 @@ func (s *server) word(va uint64) *word {
 // atomic returns; value is the value that the WRITE writes. A CMP_SWAP that fails writes the value
 // that the word already has (hole 15).
 func (w *word) decide(f *wire.Frame) (prior, value uint64) {
-	prior, value = w.value, after(f.BTH.Opcode, w.value, f.AtomicETH.Compare, f.AtomicETH.SwapOrAdd)
+	prior, value = w.value, transform.Result(f.BTH.Opcode, f.AtomicETH.Compare, f.AtomicETH.SwapOrAdd, w.value)
 	w.value = value
 	return prior, value
-}
-
-// after returns the value of a word after an atomic. old is the value before it (IBTA 9.4.5).
-func after(op wire.Opcode, old, compare, operand uint64) uint64 {
-	switch {
-	case op == wire.RCFetchAdd:
-		return old + operand
-	case old == compare:
-		return operand
-	}
-	return old
 }
 
 // learn sets the cached value of a word from the first response to a pass-through atomic. Other
 // atomics on the word may be in flight at that time (hole 18).
 func (e *entry) learn(original uint64) {
 	if w := e.word; w != nil && !w.known {
-		w.known, w.value = true, after(e.op, original, e.compare, e.next)
+		w.known, w.value = true, transform.Result(e.op, e.compare, e.next, original)
 	}
 }
 
