@@ -35,7 +35,7 @@ func ToWrite(f *wire.Frame, value uint64, payload *[WordLen]byte) {
 func ToEmptyWrite(f *wire.Frame) { toWriteOnly(f, nil) }
 
 func toWriteOnly(f *wire.Frame, payload []byte) {
-	va, rkey := Target(f)
+	va, _, rkey, _ := Target(f)
 	f.BTH.Opcode, f.BTH.AckReq = wire.RCWriteOnly, true
 	f.RETH = wire.RETH{VA: va, RKey: rkey, Length: uint32(len(payload))}
 	f.AtomicETH = wire.AtomicETH{}
@@ -43,16 +43,16 @@ func toWriteOnly(f *wire.Frame, payload []byte) {
 	f.UDP.Checksum = 0
 }
 
-// Target returns the remote address and the R_Key that an atomic, a READ or the first packet of a
-// WRITE names. Both are 0 for other packets.
-func Target(f *wire.Frame) (va uint64, rkey uint32) {
+// Target returns the memory that an atomic, a READ or the first packet of a WRITE names: its
+// address, its length in bytes and its R_Key. ok is false for other packets.
+func Target(f *wire.Frame) (va uint64, n, rkey uint32, ok bool) {
 	switch {
 	case f.BTH.Opcode.Has(wire.HasAtomicETH):
-		return f.AtomicETH.VA, f.AtomicETH.RKey
+		return f.AtomicETH.VA, WordLen, f.AtomicETH.RKey, true
 	case f.BTH.Opcode.Has(wire.HasRETH):
-		return f.RETH.VA, f.RETH.RKey
+		return f.RETH.VA, f.RETH.Length, f.RETH.RKey, true
 	}
-	return 0, 0
+	return 0, 0, 0, false
 }
 
 // PutWord stores a number as the payload of a WRITE of one word, in little-endian byte order, which

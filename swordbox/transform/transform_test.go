@@ -84,7 +84,7 @@ func TestTarget(t *testing.T) {
 		wire.RCCmpSwap: {3, 4}, wire.RCFetchAdd: {3, 4}, wire.RCWriteOnly: {1, 2}, wire.RCReadRequest: {1, 2}, wire.RCSendOnly: {},
 	} {
 		f.BTH.Opcode = op
-		if va, rkey := transform.Target(&f); va != want[0] || uint64(rkey) != want[1] {
+		if va, _, rkey, _ := transform.Target(&f); va != want[0] || uint64(rkey) != want[1] {
 			t.Errorf("%v: %d, %d", op, va, rkey)
 		}
 	}
@@ -166,7 +166,7 @@ func FuzzRewrite(f *testing.F) {
 		if op == wire.RCAck {
 			steps = append(steps, func(f *wire.Frame) { client(v6).AtomicACK(f, n, psn, value) })
 		}
-		va, rkey := transform.Target(&in)
+		va, _, rkey, _ := transform.Target(&in)
 		for i, step := range steps {
 			f := in
 			step(&f)

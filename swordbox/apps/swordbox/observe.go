@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
 // sight is what an observing rule (rules.Definition.Observes) needs of a request: the rule, and the
@@ -21,7 +22,7 @@ type sight struct {
 // look returns the first rule of list that matches request f, with the memory that the request
 // names. list has the observing rules of the server to which the request goes.
 func look(list []*rules.Rule, f *wire.Frame) sight {
-	va, length, rkey, ok := memory(f)
+	va, length, rkey, ok := transform.Target(f)
 	if !ok {
 		return sight{}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
 // parts lists the handlers of a program, by the optional interfaces that they implement.
@@ -152,24 +153,10 @@ func (p *parts) wants(set *rules.Set) []handler.Wanted {
 	return list
 }
 
-// memory returns the memory that a request names. ok is false if the packet names none.
-func memory(f *wire.Frame) (va uint64, length, rkey uint32, ok bool) {
-	switch op := f.BTH.Opcode; {
-	case op.Has(wire.HasRETH):
-		return f.RETH.VA, f.RETH.Length, f.RETH.RKey, true
-	case op.Has(wire.HasAtomicETH):
-		return f.AtomicETH.VA, wordSize, f.AtomicETH.RKey, true
-	}
-	return 0, 0, 0, false
-}
-
-// wordSize is the number of bytes that an atomic works on.
-const wordSize = 8
-
 // ruleFor returns the first rule of list that a request matches. It returns nil if none does, or if
 // the packet names no memory.
 func ruleFor(list []*rules.Rule, f *wire.Frame) *rules.Rule {
-	va, length, rkey, ok := memory(f)
+	va, length, rkey, ok := transform.Target(f)
 	if !ok {
 		return nil
 	}

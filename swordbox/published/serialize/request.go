@@ -59,7 +59,7 @@ func movable(p *pipeline.Parsed, span int) bool {
 func isAtomic(op wire.Opcode) bool { return op == wire.RCCmpSwap || op == wire.RCFetchAdd }
 
 func target(p *pipeline.Parsed) uint64 {
-	va, _ := transform.Target(&p.Frame)
+	va, _, _, _ := transform.Target(&p.Frame)
 	return va
 }
 
