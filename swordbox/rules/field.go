@@ -71,17 +71,12 @@ var fields = []Field{
 	{
 		"rkey", "0x1234", "only requests with this R_Key (the key of one memory region); default: any",
 		func(r *Rule, s string) error {
-			return setNumber(s, anyKey, 1, 1<<32-1, func(n uint64) { r.RKey = uint32(n) })
+			return setNumber(s, anyKey, 1<<32-1, func(n uint64) { r.RKey = uint32(n) })
 		},
 		func(r *Rule) string { return unless(r.RKey == 0, fmt.Sprintf("%#x", r.RKey)) },
 	},
-	{
-		"shards", "2", "number of shared connections to the server, 1 to 64; the address in a request decides which of them carries it; default: 1",
-		func(r *Rule, s string) error {
-			return setNumber(s, "", 1, MaxShards, func(n uint64) { r.Shards = int(n) })
-		},
-		func(r *Rule) string { return unless(r.Shards == 0, strconv.Itoa(r.Shards)) },
-	},
+	number("shards", "2", "number of shared connections to the server, 1 to 64; the address in a request decides which of them carries it; default: 1",
+		MaxShards, func(r *Rule) *int { return &r.Shards }),
 	{
 		"service", "memory", "service of the server to which the switch makes shared connections: a name or a port; with none the switch makes no " +
 			"connections, and `rdmalab switch connections adopt` gives it some; default: memory",
@@ -101,13 +96,8 @@ var fields = []Field{
 			return r.Service
 		},
 	},
-	{
-		"depth", "16", "how many READs and atomics may be in flight on a connection of the switch, 1 to 128; default: 16",
-		func(r *Rule, s string) error {
-			return setNumber(s, "", 1, MaxDepth, func(n uint64) { r.MaxRdAtomic = int(n) })
-		},
-		func(r *Rule) string { return unless(r.MaxRdAtomic == 0, strconv.Itoa(r.MaxRdAtomic)) },
-	},
+	number("depth", "16", "how many READs and atomics may be in flight on a connection of the switch, 1 to 128; default: 16",
+		MaxDepth, func(r *Rule) *int { return &r.MaxRdAtomic }),
 	{
 		"mtu", "1024", "path MTU of the switch's connections, 256 to 4096 bytes; default: the largest possible",
 		func(r *Rule, s string) error {
@@ -147,14 +137,8 @@ var fields = []Field{
 			return joinKeys(r.Keys)
 		},
 	},
-	{
-		"registers", "1024", "with action steer, mode published: number of registers, each for the newest node of a key, 1 to 16384; keys whose numbers are equal " +
-			"modulo this number share a register; default: 256, as in the authors' P4 program",
-		func(r *Rule, s string) error {
-			return setNumber(s, "", 1, MaxRegisters, func(n uint64) { r.Registers = int(n) })
-		},
-		func(r *Rule) string { return unless(r.Registers == 0, strconv.Itoa(r.Registers)) },
-	},
+	number("registers", "1024", "with action steer, mode published: number of registers, each for the newest node of a key, 1 to 16384; keys whose numbers are equal "+
+		"modulo this number share a register; default: 256, as in the authors' P4 program", MaxRegisters, func(r *Rule) *int { return &r.Registers }),
 }
 
 // hotKeys is the prefix of a value of keys that makes the switch find the most requested keys.
@@ -182,7 +166,7 @@ func setKeys(r *Rule, s string) error {
 		return nil
 	}
 	if n, ok := strings.CutPrefix(s, hotKeys); ok {
-		return setNumber(n, "", 1, MaxHot, func(n uint64) { r.Hot = int(n) })
+		return setNumber(n, "", MaxHot, func(n uint64) { r.Hot = int(n) })
 	}
 	for _, w := range strings.Split(s, ",") {
 		k, err := strconv.ParseUint(w, 0, 64)
@@ -253,15 +237,27 @@ func setRange(r *Rule, s string) error {
 	return nil
 }
 
-// setNumber reads a number from low to high. If nothing is not "", that word stands for 0.
-func setNumber(s, nothing string, low, high uint64, set func(uint64)) error {
+// number returns the field of a key whose value is a number from 1 to high. field returns where the
+// number is in a rule; 0 is the default.
+func number(key, example, doc string, high uint64, field func(r *Rule) *int) Field {
+	return Field{
+		key, example, doc,
+		func(r *Rule, s string) error {
+			return setNumber(s, "", high, func(n uint64) { *field(r) = int(n) })
+		},
+		func(r *Rule) string { return unless(*field(r) == 0, strconv.Itoa(*field(r))) },
+	}
+}
+
+// setNumber reads a number from 1 to high. If nothing is not "", that word stands for 0.
+func setNumber(s, nothing string, high uint64, set func(uint64)) error {
 	if nothing != "" && s == nothing {
 		set(0)
 		return nil
 	}
 	n, err := strconv.ParseUint(s, 0, 64)
-	if err != nil || n < low || n > high {
-		return fmt.Errorf("%.40q is no number from %d to %d", s, low, high)
+	if err != nil || n < 1 || n > high {
+		return fmt.Errorf("%.40q is no number from 1 to %d", s, high)
 	}
 	set(n)
 	return nil
