@@ -178,11 +178,7 @@ func (a Action) String() string { return word(Actions(), uint8(a)) }
 func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads a word that String returns.
-func (a *Action) UnmarshalText(b []byte) error {
-	i, err := parseWord("action", Actions(), string(b))
-	*a = Action(i)
-	return err
-}
+func (a *Action) UnmarshalText(b []byte) error { return readWord(a, "action", Actions(), b) }
 
 // Option returns the Field of a key that only rules of one action have. The value is kept as text
 // in Rule.Options. check returns an error if a value is wrong.

@@ -38,9 +38,7 @@ func (m *Mode) UnmarshalText(b []byte) error {
 		*m = former
 		return nil
 	}
-	i, err := parseWord("mode", modeNames, string(b))
-	*m = Mode(i)
-	return err
+	return readWord(m, "mode", modeNames, b)
 }
 
 func word(names []string, i uint8) string {
@@ -50,12 +48,13 @@ func word(names []string, i uint8) string {
 	return names[i]
 }
 
-func parseWord(what string, names []string, s string) (int, error) {
-	i := slices.Index(names, s)
-	if i < 0 {
-		return 0, fmt.Errorf("%s %.40q is unknown; use one of %v", what, s, names)
+// readWord sets v to the index of word b in names; 0 if there is no such word, which is an error.
+func readWord[T ~uint8](v *T, what string, names []string, b []byte) error {
+	i := slices.Index(names, string(b))
+	if *v = T(max(0, i)); i < 0 {
+		return fmt.Errorf("%s %.40q is unknown; use one of %v", what, b, names)
 	}
-	return i, nil
+	return nil
 }
 
 // Bounds of a rule.
@@ -160,11 +159,7 @@ func (a Answerer) String() string { return word(answererNames, uint8(a)) }
 func (a Answerer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads a word that String returns.
-func (a *Answerer) UnmarshalText(b []byte) error {
-	i, err := parseWord("misses", answererNames, string(b))
-	*a = Answerer(i)
-	return err
-}
+func (a *Answerer) UnmarshalText(b []byte) error { return readWord(a, "misses", answererNames, b) }
 
 // Steering says which requests a rule of action steer sends to the newest node of their key.
 type Steering uint8
@@ -186,11 +181,7 @@ func (s Steering) String() string { return word(steerNames, uint8(s)) }
 func (s Steering) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads a word that String returns.
-func (s *Steering) UnmarshalText(b []byte) error {
-	i, err := parseWord("steer", steerNames, string(b))
-	*s = Steering(i)
-	return err
-}
+func (s *Steering) UnmarshalText(b []byte) error { return readWord(s, "steer", steerNames, b) }
 
 // Writes reports whether the switch steers appends: sends them to the newest node of their key.
 func (s Steering) Writes() bool { return s != SteerRead }
