@@ -204,7 +204,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	own := swordbox.NewOwn(d, cfg.Journal)
 	env := handler.Env{
 		Moving: own.Moving, Answered: own.Answered, Failed: own.Failed, Silence: cfg.Silence, Hold: cfg.Hold, Nodes: cfg.Nodes,
-		Port: portsOf(s), MAC: s.Neighbour, Late: ok || cfg.Late, Behind: own.Behind, FormerlyBehind: own.FormerlyBehind,
+		Port: portsOf(s), MAC: s.Neighbour, Late: ok || cfg.Late, Behind: cfg.Journal.SetBehind, FormerlyBehind: cfg.Journal.FormerlyBehind,
 	}
 	all := make([]handler.Handler, len(handlers))
 	for i, k := range handlers {

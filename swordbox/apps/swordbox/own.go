@@ -106,14 +106,6 @@ func (o *Own) Answered(r *conntrack.Flow, oldest wire.PSN) {
 	}
 }
 
-// Behind writes amount to the journal: what rules of action count have counted and no server has
-// confirmed. It is Env.Behind of the handlers.
-func (o *Own) Behind(amount uint64) { o.journal.SetBehind(amount) }
-
-// FormerlyBehind returns how much earlier incarnations of the switch may have counted and lost. It
-// is Env.FormerlyBehind of the handlers.
-func (o *Own) FormerlyBehind() uint64 { return o.journal.FormerlyBehind() }
-
 // closed removes a flow that has ended from the journal.
 func (o *Own) closed(r *conntrack.Flow) {
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
