@@ -42,7 +42,8 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 	from.in = p.BTH.PSN.Add(span - 1)
 	via := from
 	if r != nil && movable(p, span) {
-		via = from.server.borrow(target(p), r.NumShards())
+		va, _, _, _ := transform.Target(&p.Frame)
+		via = from.server.borrow(va, r.NumShards())
 	}
 	return m.send(c, via, m.enter(c.Now, from, via, span, r, p), p)
 }
@@ -57,11 +58,6 @@ func movable(p *pipeline.Parsed, span int) bool {
 // isAtomic reports whether an operation is CMP_SWAP or FETCH_ADD. The published program does not
 // recognise masked atomics (hole 39).
 func isAtomic(op wire.Opcode) bool { return op == wire.RCCmpSwap || op == wire.RCFetchAdd }
-
-func target(p *pipeline.Parsed) uint64 {
-	va, _, _, _ := transform.Target(&p.Frame)
-	return va
-}
 
 // enter makes the map entry of a new request, and decides how the switch sends it. It sends the
 // request even if the request's place in the ring is still in use (hole 12), or if the server
