@@ -78,7 +78,7 @@ func check(r *rules.Rule) error {
 	case r.Shards != 0:
 		return fmt.Errorf("shards has no meaning with action lookup; name several servers in %s", keyTable)
 	case r.MTU != 0 && r.MTU < l.least():
-		return fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes", l.Cell, l.probe()*SlotLen, r.MTU)
+		return fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes; choose a larger mtu or a smaller cell", l.Cell, l.probe()*SlotLen, r.MTU)
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func together(list []*rules.Rule) error {
 			b := LayoutOf(s)
 			switch {
 			case r.Of(s.Server):
-				return fmt.Errorf("rules %s and %s look up the packets of the same host", s.ID, r.ID)
+				return fmt.Errorf("rules %s and %s look up the packets of the same host; remove one of them", s.ID, r.ID)
 			case a.overlaps(&b):
 				return fmt.Errorf("rules %s and %s have tables in the same server that overlap; give one of them %s=%#x", s.ID, r.ID, keyBase, max(a.End(), b.End()))
 			}

@@ -79,13 +79,13 @@ func check(r *rules.Rule) error {
 	case r.Shards != 0:
 		return fmt.Errorf("shards has no meaning with action buffer; name several servers in %s", keyRing)
 	case l.Low > l.High:
-		return fmt.Errorf("%s %d is above %s %d", keyLow, l.Low, keyHigh, l.High)
+		return fmt.Errorf("%s %d is above %s %d; make it smaller", keyLow, l.Low, keyHigh, l.High)
 	case r.MTU != 0 && r.MTU < l.Size:
-		return fmt.Errorf("an entry of %d bytes is longer than the path MTU of %d bytes", l.Size, r.MTU)
+		return fmt.Errorf("an entry of %d bytes is longer than the path MTU of %d bytes; choose a larger mtu or a smaller entry", l.Size, r.MTU)
 	}
 	for _, a := range l.Servers {
 		if r.Of(a) {
-			return fmt.Errorf("%v has the ring and is the host whose port is limited", a)
+			return fmt.Errorf("%v has the ring and is the host whose port is limited; put the ring on another server", a)
 		}
 	}
 	return nil
@@ -101,9 +101,9 @@ func together(list []*rules.Rule) error {
 			b := LayoutOf(s)
 			switch {
 			case r.Of(s.Server):
-				return fmt.Errorf("rules %s and %s limit the port to the same host", s.ID, r.ID)
+				return fmt.Errorf("rules %s and %s limit the port to the same host; remove one of them", s.ID, r.ID)
 			case slices.ContainsFunc(a.Servers, s.Of) || slices.ContainsFunc(b.Servers, r.Of):
-				return fmt.Errorf("rules %s and %s: a server of a ring is behind a port that the other rule limits", s.ID, r.ID)
+				return fmt.Errorf("rules %s and %s: a server of a ring is behind a port that the other rule limits; put the ring on another server", s.ID, r.ID)
 			case a.Overlaps(&b.Area):
 				return fmt.Errorf("rules %s and %s have rings in the same server that overlap; give one of them %s=%#x", s.ID, r.ID, keyOffset, max(a.End(), b.End()))
 			}
