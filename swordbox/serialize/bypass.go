@@ -77,11 +77,15 @@ func (m *Machine) Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed)
 // memory. For an ATOMIC_WRITE, n is always the length of a word, whatever length the request
 // claims: the request may change the whole word.
 func target(f *wire.Frame) (va uint64, n uint32, rkey uint32) {
-	va, n, rkey, _ = transform.Target(f)
-	if f.BTH.Opcode == wire.RCAtomicWrite {
-		n = transform.WordLen
+	switch {
+	case f.BTH.Opcode == wire.RCAtomicWrite:
+		return f.RETH.VA, transform.WordLen, f.RETH.RKey
+	case f.BTH.Opcode.Has(wire.HasAtomicETH):
+		return f.AtomicETH.VA, transform.WordLen, f.AtomicETH.RKey
+	case f.BTH.Opcode.Has(wire.HasRETH):
+		return f.RETH.VA, f.RETH.Length, f.RETH.RKey
 	}
-	return va, n, rkey
+	return 0, 0, 0
 }
 
 // A queue pair that the server has never answered may not exist: a host can forge requests to any
