@@ -34,7 +34,8 @@ const (
 	maxHistory = sparkWidth // samples of each link's throughput, for the sparklines
 )
 
-// entry is a command that a key has run, or a text.
+// entry is an entry of the log at the bottom of the screen: a command that a key has run, with its
+// output, or an error text.
 type entry struct {
 	id     int
 	args   []string // nil means that the entry is a text

@@ -94,7 +94,7 @@ func (m Model) linkLine(p *page, n *Node, r *rates, isChosen, wide bool) {
 	})
 }
 
-// above returns the paint of a number that should be 0.
+// above returns the paint of a number that should be 0, like a number of losses: bad if it is not 0.
 func above(n uint64) paint {
 	if n > 0 {
 		return warn

@@ -146,8 +146,8 @@ type wordKey struct {
 	va     uint64
 }
 
-// since returns rates from the sample s to the sample later. If one of them is missing, all rates
-// are 0.
+// since prepares the rates between the sample s and the sample later. If a sample is nil, or there
+// was no rack at s, all rates are 0.
 func since(s *Sample, later *Sample) *rates {
 	r := &rates{
 		drops: map[string]uint64{}, retrans: map[string]uint64{}, qps: map[qpKey]QP{},

@@ -17,8 +17,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// chainRounds, chainRated and chainSpan are Rounds, Rated and Span of chains.Config on a rack. A
-// lap of a loop takes more than 0.5 us there, so chainSpan has fewer than 4,096 laps.
+// chainRounds, chainRated and chainSpan are Rounds, Rated and Span of chains.Config on a rack.
+// Within Span a loop may make at most 4,096 laps, the range of the counter of laps. A lap takes more
+// than 0.5 us on a rack, so the 2 ms of chainSpan are short enough.
 const (
 	chainRounds, chainRated = 200, 600
 	chainSpan               = 2 * time.Millisecond

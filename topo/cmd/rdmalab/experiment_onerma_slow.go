@@ -34,11 +34,12 @@ const (
 	// slowTries is how often a load is tried whose hosts are not ready in time. Each try gives them four
 	// times as long as the one before.
 	slowTries = 3
-	// slowTail is how long READs may take after the last one has begun, in round trips.
+	// slowTail is how long a load waits, after its last READ has begun, for the READs to end; in
+	// round trips.
 	slowTail = 100
 	// slowEndless is how many READs an endless flow has in flight: more than a link can carry.
 	slowEndless = 64
-	// slowRules begins the names of the fault rules.
+	// slowRules is the prefix of the names of the fault rules that make the slow network.
 	slowRules = "slow-motion-"
 )
 
@@ -59,7 +60,8 @@ type slowRun struct {
 	late int           // how often a host was not ready in time
 }
 
-// errSlowLate is the error of a load that a host has begun too late.
+// errSlowLate is the error of a load in which a host began later than planned; slow tries the load
+// again.
 var errSlowLate = errors.New("a host was not ready in time, because this machine is busy")
 
 // slow measures a load in slow motion. Its fault rules end with it, also after an interrupt.
@@ -94,8 +96,8 @@ func (p *rackPlatform) slow(ctx context.Context, l *experiment.OneRMA) (out expe
 	return out, err
 }
 
-// times returns a number of round trips as a time. real converts a time of the testbed, testbed does
-// the opposite.
+// times returns how long a number of round trips takes on the rack. real converts a time of the
+// paper's testbed into the time that it takes in slow motion; testbed converts it back.
 func (r *slowRun) times(trips float64) time.Duration { return time.Duration(trips * float64(r.rtt)) }
 
 func (r *slowRun) real(d time.Duration) time.Duration {

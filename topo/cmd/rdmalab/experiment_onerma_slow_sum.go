@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// slowFrom returns when counting begins: at the time from, or later, when the last host began. If
-// that was after latest, the error is errSlowLate.
+// slowFrom returns when counting begins, in Unix nanoseconds: at the time `from` or, if a host began
+// later, when the last host began. If this was after `latest`, the error is errSlowLate.
 func slowFrom(results []perf.LoadResult, from, latest time.Time) (int64, error) {
 	at := from.UnixNano()
 	for i := range results {
@@ -22,7 +22,7 @@ func slowFrom(results []perf.LoadResult, from, latest time.Time) (int64, error) 
 	return at, nil
 }
 
-// slowTotal has what happened to READs, in all hosts of a load.
+// slowTotal counts the READs of all hosts of a load that ended while the load was measured.
 type slowTotal struct {
 	took                           []time.Duration // of READs that succeeded and ended before last
 	moved                          int             // READs that succeeded and ended before until
@@ -30,8 +30,8 @@ type slowTotal struct {
 	all, failed, dispatch, retried int
 }
 
-// slowSum counts the READs that ended between two times. Those that ended until last have only
-// their times counted, and their failures.
+// slowSum counts the READs that ended between `from` and `last`, and collects their times. Only READs
+// that ended before `until` count for the goodput (moved), because no READ begins after `until`.
 func slowSum(results []perf.LoadResult, from, until, last int64) (s slowTotal) {
 	s.span = time.Duration(until - from)
 	for i := range results {
@@ -57,7 +57,7 @@ func slowSum(results []perf.LoadResult, from, until, last int64) (s slowTotal) {
 	return s
 }
 
-// fill sets the fields of a result.
+// fill sets the fields of a result from the counted READs; times become those of the paper's testbed.
 func (r *slowRun) fill(s *slowTotal, out *experiment.OneRMAResult) {
 	for i := range s.took {
 		s.took[i] = r.testbed(s.took[i])
@@ -79,7 +79,8 @@ func moved(l *perf.LoadResult, from, until int64) (n int) {
 	return n
 }
 
-// lineAfter returns after how many round trips a flow has the line rate; 0 means not until a time.
+// lineAfter returns after how many round trips a flow has the line rate; 0 if it does not have it
+// before the time `until`.
 func (r *slowRun) lineAfter(l *perf.LoadResult, until int64) float64 {
 	step := r.times(experiment.OneRMALineStep)
 	for n := 1; l.Began+int64(n)*int64(step) <= until; n++ {
@@ -92,8 +93,8 @@ func (r *slowRun) lineAfter(l *perf.LoadResult, until int64) float64 {
 	return 0
 }
 
-// fairAfter returns after how many round trips of the second flow the rates of both are fair; 0
-// means not until a time.
+// fairAfter returns how many round trips after the begin of the second flow the rates of both flows
+// are about equal (experiment.OneRMAFair); 0 if they are not before the time `until`.
 func (r *slowRun) fairAfter(flows []perf.LoadResult, until int64) float64 {
 	step := int64(r.times(experiment.OneRMAFairStep))
 	for n := int64(1); flows[1].Began+n*step <= until; n++ {

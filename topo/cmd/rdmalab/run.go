@@ -327,8 +327,8 @@ func runWorkload(cmd *cobra.Command, f *runFlags) error {
 	return err
 }
 
-// measure runs the workload. If some clients have worked before an error, it returns their report
-// with the error.
+// measure runs the workload. If it fails after clients have executed operations, it returns a report
+// on these operations together with the error.
 func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 	if f.place.on == experiment.OnSim {
 		return f.measureSim(cmd)
@@ -375,7 +375,7 @@ func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 }
 
 // report makes the report of what the clients have done. before and after are the switch's counters
-// at its beginning and its end.
+// before and after the clients worked.
 func (s *storeRun) report(res *kv.Result, before, after traffic) *runReport {
 	rep, issued := s.flags.report(res), float64(s.issued)
 	if s.flags.loadOnly {
@@ -388,8 +388,8 @@ func (s *storeRun) report(res *kv.Result, before, after traffic) *runReport {
 	return rep
 }
 
-// storeRun is a run of clients of a store on several hosts. ctl has the clients of the hosts'
-// daemons.
+// storeRun is a run of a store's clients, which the daemons of the compute hosts execute. ctl[i]
+// sends requests to the daemon of hosts[i].
 type storeRun struct {
 	flags  *runFlags
 	cmd    *cobra.Command

@@ -135,8 +135,8 @@ func runUp(cmd *cobra.Command, s *spec.Rack, in *container.Settings, verify bool
 	return err
 }
 
-// verifyPaths verifies the paths from compute hosts to memory servers, as far as the partitions of
-// both ends allow them. The compute hosts do this concurrently.
+// verifyPaths verifies the paths from compute hosts to memory servers, except those that
+// the hosts' partitions (P_Keys) forbid. The compute hosts do this concurrently.
 func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
 	from, to := r.Spec.ByRole(spec.Compute), r.Spec.ByRole(spec.Memory)
 	if len(from) == 0 || len(to) == 0 {
