@@ -126,7 +126,7 @@ func commands() store.Commands {
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var cfg Config
 	var region string
-	fs.StringVar(&cfg.Format, "format", "", "what a node contains besides its header and the value: hardened (key, length, checksum), "+
+	fs.StringVar(&cfg.Format, "format", "", "what a node contains besides the value and its header, which names the next node: hardened (key, length, checksum), "+
 		"keyed (key), or published (nothing, as in Clover's paper) (default hardened)")
 	fs.IntVar(&cfg.Keys, "keys", 0, "how many keys the store can hold (default 65536)")
 	fs.StringVar(&region, "region", "", "bytes of each memory server to use, like 1MiB (default: all)")

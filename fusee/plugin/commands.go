@@ -117,7 +117,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&cfg.Grow, "grow", 0, "how many times the index may double when it is full (default: never)")
 	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object must fit into one block (default: so many that a server has about 1,000 blocks)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "number of keys whose slots a client remembers, to find their objects without a search; a negative number means none (default 16384)")
-	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a client no longer uses the remembered slot of a key when it was out of date in more than "+
+	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a client no longer uses the slot that it remembers of a key when this slot was out of date in more than "+
 		"this share of its uses, 0 to 1 (default 0.1)")
 	return func(c *store.Call) (store.Result, error) {
 		if cfg.Grow < 0 || cfg.Grow > layout.MaxDepth {

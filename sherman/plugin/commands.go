@@ -124,7 +124,7 @@ func commands() store.Commands {
 
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	cfg := Config{Finding: store.Finding{Format: true}}
-	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened (readers find every torn page), published (as in the paper), or checksummed (as in FG+, the baseline of the paper) (default hardened)")
+	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened (a reader notices each page that it has read half old, half new), published (as in the paper), or checksummed (as in FG+, the baseline of the paper) (default hardened)")
 	fs.StringVar(&cfg.Step, "step", "", "design, one of the list above: "+strings.Join(sherman.StepNames(), ", ")+
 		" (default sherman)")
 	fs.IntVar(&cfg.Page, "page", 0, "bytes of a page, a power of two from 256 to 16384 (default 1024)")

@@ -13,7 +13,8 @@ var casOneWord = Experiment{
 		"The series differ in two ways. First, the word is in host memory of the server, or in device memory on the server's\n" +
 		"NIC. Second, the switch only forwards, or it replaces each CAS by a WRITE of the new value (CAS→WRITE), which it\n" +
 		"can do while it knows the value of the word. It does so by rules of action atomics (`rdmalab switch rules add\n" +
-		"--help`), which are published, as in the SwordBox paper, or hardened, with the paper's holes closed.\n\n" +
+		"--help`), which are published, as in the SwordBox paper, or hardened, with the paper's holes closed: ways in which\n" +
+		"the published design loses data, hangs or is slow (swordbox/HOLES.md).\n\n" +
 		"In the simulator, the switch of series hardened and published is as slow as the middlebox of the SwordBox paper;\n" +
 		"--cost says how slow. In the other series the switch keeps up with every load (line rate).\n\n" +
 		"On a rack, series as-is uses the switch's present program and rules. For every other series the experiment installs\n" +

@@ -23,9 +23,9 @@ var cloverChoices = Experiment{
 		"\n" +
 		"Each column is one workload, named by its percentage of writes: 0 %, 5 %, 50 %, 100 %. A column with a further\n" +
 		"word, like 50 %, PUBLISHED, has a switch that steers: it sends writes and READs to the newest version of their key,\n" +
-		"by published rules (as in the paper) or hardened rules (with the paper's holes closed). The others are without\n" +
-		"steering. The values are millions of operations per second. FAILED is the number of operations that failed, had a\n" +
-		"wrong value or found no key.",
+		"by published rules (as in the paper) or hardened rules (with the paper's holes closed: ways in which the published\n" +
+		"design loses data, hangs or is slow). The others are without steering. The values are millions of operations per\n" +
+		"second. FAILED is the number of operations that failed, had a wrong value or found no key.",
 	Sim: "10 min with two processors, with --quick 1 min", Cost: "connectx5",
 	New: func() Body { return &choicesBody{threads: 392} },
 }

@@ -27,6 +27,7 @@ const (
 // Flags defines the flags of figures, and --rounds.
 func (b *ratesBody) Flags(fs *pflag.FlagSet) {
 	b.figuresBody.Flags(fs)
+	fs.Lookup("figures").Hidden = true // there is only one
 	fs.IntVar(&b.rounds, "rounds", defaultRounds, "on a rack: how often each rate is measured")
 }
 

@@ -12,7 +12,8 @@ var oneLock = Experiment{
 		"  memory   the lock word is in host memory of the server, or, where the series says so, in device memory on the\n" +
 		"           server's NIC, as in Sherman\n" +
 		"  switch   the switch only forwards (CAS), or it replaces each CAS by a WRITE of the new value (switch locks), by rules\n" +
-		"           of action atomics: published, as in the SwordBox paper, or hardened, with the paper's holes closed\n" +
+		"           of action atomics: published, as in the SwordBox paper, or hardened, with the paper's holes closed (ways in\n" +
+		"           which the published design loses data, hangs or is slow; swordbox/HOLES.md)\n" +
 		"  misses=  what happens in the switch to a CAS that must fail because the lock is taken. server: the server answers it;\n" +
 		"           this is the default. switch: the switch answers it. wait: the switch holds it until the lock is free\n\n" +
 		"In series published, lock words are 0 or 1, and a client releases its lock by CAS, as in the SwordBox paper. In the\n" +

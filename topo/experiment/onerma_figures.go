@@ -15,23 +15,25 @@ var oneRMAFigures = Experiment{
 	Short:  "figures of the paper 1RMA, NICs without connections, each number beside the authors'",
 	Figure: "1RMA: Re-envisioning Remote Memory Access for Multi-tenant Datacenters (SIGCOMM 2020)",
 	Long: "1RMA is a design of NICs without connections (SIGCOMM 2020): software divides a transfer into operations of at most\n" +
-		"4 KiB and bounds those in flight by a window for each target, and a NIC keeps an operation in a command slot until\n" +
-		"it ends. onerma-figures measures figures of the paper in the simulator, at 100 Gbit/s and a round trip of 5 us, and\n" +
-		"prints a table for each, with the authors' numbers in parentheses. The other series is RoCEv2. Times are in round\n" +
-		"trips. --figures chooses among:\n\n" +
+		"4 KiB and bounds those in flight by a congestion window for each target, and a NIC keeps an operation in a command\n" +
+		"slot until it ends. A NIC takes an operation from its slot when its own window allows it, which bounds the bytes\n" +
+		"requested and not yet arrived; an operation that waits too long for this fails (it is shed). REKEY is the operation\n" +
+		"by which the owner of a memory region replaces the region's key.\n\n" +
+		"onerma-figures measures figures of the paper and prints a table for each, with the authors' numbers in parentheses;\n" +
+		"they give the shapes of curves, and few numbers. Some figures compare 1RMA with RoCEv2. Times are in round trips of\n" +
+		"the network (RTT). In the simulator a round trip is 5 us, and links have 100 Gbit/s. --figures chooses there among:\n\n" +
 		figureList(oneRMA) +
 		"\n" +
-		"On a rack with `onerma: {}` in its rack file and the hosts of the store kvcs (a metadata host and memory servers),\n" +
-		"the same NIC, software and store run in the daemons of the hosts, and RoCEv2 beside them on the same links. The\n" +
-		"unit is a round trip, measured before each load. Figures 10, 15 and 16 need a network whose round trip and rate\n" +
-		"are known. onerma-figures makes it by faults of the links, in slow motion: a round trip is the rtt of the rack\n" +
-		"file, and a link sends 62,500 bytes in it. The rack file " + SlowRack + " is for these figures, and\n" +
-		"figure 16 is for the window in the rack file. Without --figures, such a rack has these three, and another one the\n" +
-		"others. The faults end with each measurement. --figures chooses among:\n\n" +
+		"On a rack the same NIC, software and stores run in the daemons of the hosts, and RoCEv2 beside them on the same\n" +
+		"links. The rack file needs `onerma: {}`, a metadata host and memory servers. A round trip is measured before each\n" +
+		"load. Figures 10, 15 and 16 need a network whose round trip and rate are known: in slow motion. For them, fault\n" +
+		"rules delay the links, until each measurement ends, so that a round trip takes the rtt of the rack file (10 ms or\n" +
+		"more) and a link carries 62,500 bytes in it. " + SlowRack + " is a rack file for slow motion; figure\n" +
+		"16 uses the window in this file. Without --figures, a rack for slow motion makes these three figures, and any\n" +
+		"other rack the rest. --figures chooses on a rack among:\n\n" +
 		figureList(oneRMAOnRack) +
 		"\n" +
-		"REKEY is the operation by which the owner of a memory region replaces the region's key. The authors give the shapes\n" +
-		"of curves, and few numbers. Where the paper does not say enough, the model makes a choice:\n\n" +
+		"Where the paper does not say enough, the model makes a choice:\n\n" +
 		"  " + strings.Join(oneRMAChoices, "\n  ") + "\n",
 	Sim: "1 min with two processors", Rack: "2 min, with --quick 1 min; in slow motion 8 min, with --quick 4 min", Target: "memory of READs, WRITEs and keys; its NIC crashes in figure 9", Cost: "connectx5",
 	New: func() Body { return &oneRMABody{figuresBody{all: oneRMA, choices: oneRMAChoices}} },
@@ -39,7 +41,7 @@ var oneRMAFigures = Experiment{
 
 // oneRMAChoices lists what the paper does not say, and what the model does not have.
 var oneRMAChoices = []string{
-	"congestion control: target delays RTT / 2 (local) and 1.5 RTT (remote); windows of 0.01 to 64 operations",
+	"congestion control aims at a delay of RTT / 2 in the own NIC and 1.5 RTT behind it; windows have 0.01 to 64 operations",
 	"the NIC has no PCIe bus: it reads and writes memory at once; encryption takes no time",
 	"RoCEv2: same links, NICs that take no time, a connection per pair of hosts, path MTU 4096, 16 READs in flight, no loss",
 	"a RoCEv2 NIC sends one response at a time, even to READs of different connections; hardware interleaves their packets",
@@ -141,7 +143,7 @@ func oneRMAJitter(quick bool) figure {
 // wait at a NIC.
 func oneRMAThreshold(quick bool) figure {
 	f := figure{
-		key: "fig16d", title: "goodput of two clients that each demand a server's whole link, by its bound of waiting requests",
+		key: "fig16d", title: "goodput of two clients that each demand a server's whole link, by the bytes that may wait there",
 		x: "threshold, KB", unit: "%, RTT", format: "%.2f",
 		why: []string{"the authors: above (timeout - RTT - dispatch time-out) x rate, 62.5 KB, goodput collapses; below it more is tried again"},
 	}

@@ -20,20 +20,23 @@ var rednFigures = Experiment{
 		"and without a switch, as in the paper's testbed, or on a rack between a compute host and a memory server. It prints\n" +
 		"a table for each, with the authors' numbers in parentheses. Times are in microseconds.\n\n" +
 		"A construct is an if or a while loop around one conditional work request; an \"unrolled\" loop has new requests for\n" +
-		"each lap, a \"recycled\" one uses the same requests again. The orders of figure 8 say when the NIC executes the next\n" +
-		"request of a queue: when it is its turn (WQ order), when the one before has completed (completion order, by a\n" +
-		"WAIT), or as before, but so that the NIC reads the request only then (doorbell order, by a WAIT and an ENABLE).\n" +
+		"each lap, a \"recycled\" one uses the same requests again. Figure 8 compares three orders of the requests of a queue:\n\n" +
+		"  WQ order          the NIC executes a request without waiting for the completion of the one before\n" +
+		"  completion order  it executes a request when the one before has completed (by a WAIT between them)\n" +
+		"  doorbell order    it also reads a request from memory only then (by a WAIT and an ENABLE), so that the one before\n" +
+		"                    can change it\n\n" +
 		"Lookups of keys in a hash table by RedN are compared with baselines: a client that READs the buckets and the value\n" +
-		"(one-sided), and a process of the server that answers, polling or woken up by events (two-sided). --figures chooses\n" +
-		"among:\n\n" +
+		"(one-sided), and a process of the server that answers, polling or woken up by events (two-sided). Some figures have\n" +
+		"two tables: in \"verbs alone\" the client's program takes no time, in \"with programs\" it takes as long as in the\n" +
+		"paper. --figures chooses among:\n\n" +
 		figureList(redn) +
 		"\n" +
 		"On a rack, the same programs run on the NICs of the hosts. Times are those of emulated NICs and of daemons that\n" +
-		"share the processors of one machine, so only ratios and shapes compare.\n\n" +
-		"The model's choices:\n\n" +
+		"share the processors of one machine, so only ratios, and shapes of curves, can be compared with the paper's.\n\n" +
+		"Where the paper does not say enough, the simulator's model makes a choice:\n\n" +
 		"  " + strings.Join(rednChoices, "\n  ") + "\n",
 	Examples: []string{"--figures 10,ratios --out figures"},
-	Sim:      "2 min", Rack: "4 min, with --quick 2 min", Target: "programs, but for GETs of nictable", Cost: "connectx5",
+	Sim:      "2 min", Rack: "4 min, with --quick 2 min", Target: "programs; GETs of nictable (figures 14 to 16) go to the metadata host instead", Cost: "connectx5",
 	New: func() Body {
 		return &figuresBody{all: redn, choices: rednChoices, onRack: &figuresBody{all: rednChainsOnRack, choices: rednRackChoices}}
 	},
@@ -62,7 +65,7 @@ var rednChoices = []string{
 	"tables \"with programs\": the client's program takes 1.97 us a round trip, so that a lookup of 64 B takes the 5.7 us",
 	"  of Table 5; the server's process takes the same time for a request, and wakes up 8 us after an event",
 	"the NIC executes all queues at the same time: no queue waits for another one",
-	"a packet of a NIC to itself takes half of the 0.34 us of a READ's packets each way; PCIe's bandwidth has no limit",
+	"a packet from a NIC to itself takes 0.17 us, half of what a READ's take on a link; PCIe's bandwidth has no limit",
 	"a client that looks a key up by READs reads six buckets of 16 bytes, as FaRM does, and then the value",
 }
 

@@ -19,8 +19,8 @@ var steeringGain = Experiment{
 		"instead of the older one that the client named.\n\n" +
 		"The experiment measures each of the loads below three times: without steering, with hardened steering and with\n" +
 		"published steering of appends and READs (column STEERING). Published steering works as in the SwordBox paper;\n" +
-		"hardened steering has the paper's holes closed. The loads are those of the paper, on 1,024 keys. --rows chooses\n" +
-		"among them:\n\n" +
+		"hardened steering has the paper's holes closed (ways in which the published design loses data, hangs or is slow).\n" +
+		"The loads are those of the paper, on 1,024 keys. --rows chooses among them by number:\n\n" +
 		helpList(steeringRows(), func(i int, r steeringRow) string { return fmt.Sprintf("%d  %s", i+1, r.name) }) +
 		"\n" +
 		"Row 8 has few free nodes and runs only in the simulator. It is not measured with published steering, which damages\n" +
@@ -94,7 +94,7 @@ func steeringRows() []steeringRow {
 const rackClients = 16
 
 func (b *steeringBody) Flags(fs *pflag.FlagSet) {
-	fs.IntSliceVar(&b.rows, "rows", nil, "rows to measure, separated by commas (default: all)")
+	fs.IntSliceVar(&b.rows, "rows", nil, "numbers of the loads to measure, as in the list above, separated by commas (default: all)")
 	fs.IntVar(&b.clients, "clients", 0, "clients of each row (default: as the row says; on a rack 16)")
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -33,6 +34,13 @@ const (
 	quickRackWarm = 200 * time.Millisecond
 	quickRackRun  = 500 * time.Millisecond
 )
+
+// floatsFlag defines a flag for a list of numbers, whose default is the present value of list. The
+// help shows the default with few digits.
+func floatsFlag(fs *pflag.FlagSet, list *[]float64, name, usage string) {
+	fs.Float64SliceVar(list, name, *list, usage)
+	fs.Lookup(name).DefValue = strings.ReplaceAll(fmt.Sprint(*list), " ", ",")
+}
 
 // hasten shortens the times of a load of Clover, for --quick.
 func (l *Clover) hasten(on string) {
@@ -168,7 +176,7 @@ type contentionBody struct {
 }
 
 func (b *contentionBody) Flags(fs *pflag.FlagSet) {
-	fs.Float64SliceVar(&b.writes, "writes", b.writes, "`percentages` of writes, separated by commas")
+	floatsFlag(fs, &b.writes, "writes", "`percentages` of operations that are writes, separated by commas")
 	fs.IntSliceVar(&b.clients, "clients", nil, "numbers of clients, separated by commas (default 8,64,240; on a rack 8,32)")
 	fs.StringVar(&b.steer, "steer", b.steer, "add rows with a switch that steers appends (write), READs (read) or both; none adds no rows")
 	fs.IntVar(&b.share, "share-qp", 0, "how many clients of a host share a queue pair to the memory server (default: each client has its own)")

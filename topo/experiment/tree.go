@@ -97,7 +97,7 @@ type treePlace struct{ locks, misses string }
 var treePlaces = []treePlace{{LocksHost, ""}, {LocksDevice, ""}, {LocksSwitch, ""}, {LocksSwitch, "wait"}}
 
 func (b *treeBody) Flags(fs *pflag.FlagSet) {
-	fs.Float64SliceVar(&b.zipfs, "zipf", b.zipfs, "values of Zipf's `exponent`, separated by commas")
+	floatsFlag(fs, &b.zipfs, "zipf", "values of Zipf's `exponent` of the popularity of keys, separated by commas")
 	fs.IntSliceVar(&b.clients, "clients", nil, "numbers of clients, separated by commas (default 64,176; on a rack 16)")
 }
 

@@ -222,9 +222,6 @@ type planMixes[P any] []planMix[P]
 // mixNone is the value of --mix for a run without mixes.
 const mixNone = "none"
 
-// MixNames returns a text with the values of --mix for each store.
-func MixNames() string { return "clover: " + storeMixes.names() + "; sherman: " + treeMixes.names() }
-
 func (list planMixes[P]) names() string {
 	names := []string{mixNone}
 	for _, m := range list {

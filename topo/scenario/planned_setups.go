@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -160,6 +161,17 @@ var packetActs = []act{{kind: drop}, {kind: late, n: 1}, {kind: late, n: 3}, {ki
 // ruleActs are the acts of a setup whose rules change: mostly newRules, with each of five lists of
 // rules.
 var ruleActs = []act{{kind: newRules, n: 1}, {kind: drop}, {kind: newRules, n: 2}, {kind: newRules, n: 3}, {kind: newRules, n: 4}, {kind: newRules}, {kind: late, n: 1}}
+
+// Setups returns the names of the setups of the scenario planned, and what the clients do in each.
+func Setups() iter.Seq2[string, string] {
+	return func(yield func(name, doc string) bool) {
+		for _, s := range smallSetups() {
+			if !yield(s.name, s.doc) {
+				return
+			}
+		}
+	}
+}
 
 // smallSetups lists all setups, in the order in which they are tried.
 func smallSetups() []smallSetup {

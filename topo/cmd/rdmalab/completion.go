@@ -39,8 +39,10 @@ func bashCompletion(root *cobra.Command) {
 		return // the library has no such command
 	}
 	all := cmd.Parent()
-	all.Use, all.Short = "completion", "Print a script that lets a shell complete commands, flags and names"
-	all.Long = "completion prints a script for bash, zsh, fish or powershell. `rdmalab completion SHELL --help` says how to use it."
+	all.Use, all.DisableFlagsInUseLine = "completion SHELL", true
+	all.Short = "Print a script that lets a shell complete commands, flags and names"
+	all.Long = "completion prints a script for SHELL, which is bash, zsh, fish or powershell. With this script loaded, the tab key\n" +
+		"completes commands, flags and names. `rdmalab completion SHELL --help` says how to load it."
 	all.Example = "  source <(rdmalab completion bash)   # bash, this shell\n" +
 		"  rdmalab completion fish | source    # fish, this shell\n" +
 		"  rdmalab completion zsh --help       # how to load it in zsh; also for bash, fish and powershell"

@@ -70,6 +70,7 @@ func calibrateCmd() *cobra.Command {
 	}
 	costFlag(cmd, &name, "")
 	outputFlag(cmd)
+	cmd.Flag("cost").Usage += " (required)"
 	must(cmd.MarkFlagRequired("cost"))
 	return cmd
 }

@@ -13,8 +13,9 @@ import (
 func execCmd() *cobra.Command {
 	var shared bool
 	cmd := &cobra.Command{
-		Use:   "exec HOST -- CMD [ARG...]",
-		Short: "Run a program on a host",
+		Use:                   "exec HOST -- CMD [ARG...]",
+		DisableFlagsInUseLine: true, // they must not be behind HOST
+		Short:                 "Run a program on a host",
 		Long: "exec runs any program of this machine inside a host: the program sees the host's network, processes, host name and\n" +
 			"/etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program. The\n" +
 			"program dies when the host crashes, and is stopped while the host hangs. HOST may also be `" + spec.SwitchName + "`.\n\n" +
@@ -55,7 +56,7 @@ func execCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon; write it before HOST")
+	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon; write this flag before HOST")
 	// Flags behind the name of the host belong to the program, also without "--".
 	cmd.Flags().SetInterspersed(false)
 	return cmd

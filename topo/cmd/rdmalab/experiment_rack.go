@@ -26,7 +26,7 @@ type rackPlace struct{ from, to string }
 // flags defines the flags for an experiment. target names what the experiment uses in the memory of
 // the server --to; "" means that it uses all memory servers.
 func (c *rackPlace) flags(cmd *cobra.Command, target string) {
-	to := "on a rack: any memory server; it does not matter which, because the store uses all of them"
+	to := "on a rack: any memory server; the choice has no effect, because the store decides which servers it uses"
 	if target != "" {
 		to = "on a rack: memory server that has the " + target
 	}

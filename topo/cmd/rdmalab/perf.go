@@ -56,10 +56,11 @@ func perfCmd() *cobra.Command {
 			"  verify                              one WRITE, READ, CAS and FAA each; compares the bytes\n" +
 			"  soak                                --iters WRITEs, as many READs and as many SENDs, then --atomics CAS and FAA;\n" +
 			"                                      verifies every byte\n" +
-			"  onerma_read_bw onerma_write_bw      the same over the hosts' 1RMA NICs, which have no connections (SIGCOMM 2020) and\n" +
-			"  onerma_read_lat onerma_write_lat    need `onerma: {}` in the rack file; a message is divided into operations of at\n" +
-			"                                      most 4 KiB, and an operation that fails is tried again\n" +
-			"  raw_bw raw_lat                      frames of the same size without RDMA, for comparison\n\n" +
+			"  onerma_read_bw onerma_write_bw      as read_bw, write_bw, read_lat and write_lat, but over the hosts' 1RMA NICs, which\n" +
+			"  onerma_read_lat onerma_write_lat    have no connections (SIGCOMM 2020) and need `onerma: {}` in the rack file; a\n" +
+			"                                      message is divided into operations of at most 4 KiB, and an operation that\n" +
+			"                                      fails is tried again\n" +
+			"  raw_bw raw_lat                      bandwidth and latency of frames of --size without RDMA, for comparison\n\n" +
 			"SEND tests can use RC, UC or UD (-c), several queue pairs (--qps), and a shared receive queue at the server\n" +
 			"(--srq). Their bandwidth counts only delivered messages.\n\n" +
 			"The exit status is 1 if an operation failed or had a wrong result. Over UC and UD, a lost message is no failure;\n" +

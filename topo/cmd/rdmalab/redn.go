@@ -87,8 +87,8 @@ func rednTraceCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.Uint64Var(&x, "x", 5, "operand in memory, of 48 bits")
-	f.Uint64Var(&y, "y", 5, "operand in the program, of 48 bits")
+	f.Uint64Var(&x, "x", 5, "x of the condition, which the program reads from memory; 0 to 2^48-1")
+	f.Uint64Var(&y, "y", 5, "y of the condition, a constant of the program; 0 to 2^48-1")
 	f.StringVarP(&file, "write", "w", "", "SVG file to write a picture to (default: no picture)")
 	f.BoolVar(&stale, "stale", false, "let the NIC read the second queue ahead, without an ENABLE; the result is then always 2")
 	return cmd

@@ -42,8 +42,12 @@ func simCmd() *cobra.Command {
 			"explains every answer. The brackets have the flags that choose a variant:\n\n" +
 			scenarioList() + "\n" +
 			"The switch \"replaces\" an atomic if it sends the server a WRITE of the new value instead. Published variants work as\n" +
-			"the papers describe, and hardened ones, the default, have the papers' holes closed (swordbox/HOLES.md). Without\n" +
-			"--cost only links take time.\n\n" +
+			"the papers describe, and hardened ones, the default, have the papers' holes closed: ways in which the published\n" +
+			"design loses data, hangs or is slow (swordbox/HOLES.md). Without --cost only links take time.\n\n" +
+			"Mixes are variations that a run of clover or sherman adds to its random plan. --mix names them:\n\n" +
+			mixList() + "\n" +
+			"Setups of planned, for --setup. A word is known if the switch knows its value:\n\n" +
+			setupList() + "\n" +
 			"If a check fails, sim prints the command that replays the seed, and the exit status is 1. Add -v to this command to\n" +
 			"print every packet, or --pcap to write a capture file.",
 		Example: "  rdmalab sim transport --seeds 1000\n" +
@@ -81,6 +85,7 @@ func simCmd() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("seeds", "verbose")
 	cmd.MarkFlagsMutuallyExclusive("seeds", "pcap")
 	costFlag(cmd, &f.cost, "")
+	cmd.Flag("cost").Usage += " (default: only links take time)"
 	outputFlag(cmd)
 	cmd.AddCommand(calibrateCmd(), costCmd(), simFig10Cmd(), collapseCmd(), treeloadCmd())
 	return cmd
@@ -93,8 +98,7 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs.BoolVar(&p.ShareQP, "share-qp", false, "clover: all clients of a host share one queue pair to each memory server")
 	fs.IntVar(&p.Replicas, "replicas", 0, "clover: how many copies each node has, on as many memory servers (default 1)")
 	fs.IntVar(&p.Threads, "threads", 0, "clover: how many threads of the metadata server take requests (default 0: its only thread does everything)")
-	fs.StringVar(&p.Mix, "mix", "", "variations that a run adds to its random plan, joined by commas, or none (default: drawn from the "+
-		"seed; docs/guide/clover.md and docs/guide/sherman.md say what they are); "+scenario.MixNames())
+	fs.StringVar(&p.Mix, "mix", "", "clover, sherman: mixes of the list above, joined by commas, or none (default: drawn from the seed)")
 	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and "+
 		"changes nothing) or swordbox (default; it replaces atomics)")
 	fs.StringVar(&p.Change, "change", "", "locks, buffer: what an operator changes on the switch at random: "+strings.Join(scenario.Choices["change"], " or "))
@@ -103,13 +107,54 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs.BoolVar(&p.Torn, "torn", false, "sherman: inject no fault but torn copies (a READ or WRITE copies memory in parts); with --mode published this is always so")
 	fs.StringVar(&p.Step, "step", "", "sherman: design (see rdmalab sherman start --help): "+strings.Join(scenario.Choices["step"], ", ")+" (default sherman)")
 	fs.StringVar(&p.Locks, "locks", "", "sherman: what serves lock words: nic or switch (default nic)")
-	fs.StringVar(&p.Setup, "setup", "", "planned: search only this setup, which is what the two clients do: neighbour, mixed, rules, first-rules, churn, long, long-rules, lock, behind or silent (default all)")
+	fs.StringVar(&p.Setup, "setup", "", "planned: search only this setup of the list above (default: all)")
 	fs.IntVar(&p.Depth, "depth", 0, "planned: a schedule has at most this many events: a packet lost, delayed or doubled, or a rule changed (default 2)")
 	fs.IntVar(&p.Schedules, "schedules", 0, "planned: how many schedules to run at most (default 4000)")
 	fs.StringVar(&p.Plan, "plan", "", "planned: the schedule to run, in the form that a failed run prints")
 	for name, list := range scenario.Choices {
 		complete(cmd, name, list...)
 	}
+}
+
+// mixes says what each value of --mix does, for the help text.
+var mixes = [][2]string{
+	{"sizes", "values, and pages of sherman, of other lengths"},
+	{"wear", "so little memory that it is used again and again: in clover until the versions of nodes are used up"},
+	{"keys", "many keys, anywhere in the range of 64 bits"},
+	{"format", "clover: nodes without a checksum, in some runs also without their key; sherman: the published layout; no copy is torn, because these formats would not show it"},
+	{"late", "packets are up to 15 ms late, so that requesters give up their connections"},
+	{"faults", "two or three faults, which may overlap"},
+	{"hangs", "a fault is a hang of a NIC, a host or the switch"},
+	{"after", "a fault begins when the leases of the fault before it are over"},
+	{"locks", "sherman: a request for a lock or a page is lost, and its host hangs until others have taken the lock over"},
+	{"lazy", "clover: a client reads a key's shortcut only if the node that it has read is not the newest"},
+	{"cache", "clover: the clients of a host share a location cache"},
+	{"merge", "clover: the clients of a host report their appends together"},
+	{"turns", "clover: the clients of a host take turns to update a key"},
+	{"chase", "clover: after a lost race a client tries again at the node that won"},
+	{"spread", "clover: a client appends nodes of any memory server, not of one for each key"},
+	{"crowd", "clover: many clients write one or two keys"},
+	{"rules", "clover with --steer: steering rules are removed and added"},
+	{"balance", "clover: the metadata server gives out nodes by the free room and the speed of memory servers"},
+	{"services", "clover: a memory service hangs"},
+}
+
+// mixList returns the list of mixes for the help text.
+func mixList() string {
+	var list strings.Builder
+	for _, m := range mixes {
+		list.WriteString(listed(m[0], 8, m[1]))
+	}
+	return list.String()
+}
+
+// setupList returns the list of setups of the scenario planned for the help text.
+func setupList() string {
+	var list strings.Builder
+	for name, doc := range scenario.Setups() {
+		list.WriteString(listed(name, 11, doc))
+	}
+	return list.String()
 }
 
 // scenarioList returns the list of scenarios for the help text.

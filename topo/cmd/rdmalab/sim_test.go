@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,6 +35,27 @@ func TestSimSweep(t *testing.T) {
 	var sum scenario.Summary
 	if err := errors.Join(err, json.Unmarshal([]byte(stdout), &sum)); err != nil || sum.Seeds != 5 {
 		t.Errorf("%v\n%s", err, stdout)
+	}
+}
+
+// The help explains the mixes that the scenarios have, and no others.
+func TestSimHelpExplainsMixes(t *testing.T) {
+	var listed, known []string
+	for _, m := range mixes {
+		listed = append(listed, m[0])
+	}
+	for _, name := range []string{"clover", "sherman"} {
+		_, _, err := runSim(name, "--mix", "?")
+		_, names, ok := strings.Cut(fmt.Sprint(err), ": use none, ")
+		if !ok {
+			t.Fatalf("%s --mix ?: %v", name, err)
+		}
+		known = append(known, strings.Split(names, ", ")...)
+	}
+	slices.Sort(listed)
+	slices.Sort(known)
+	if known = slices.Compact(known); !slices.Equal(listed, known) {
+		t.Errorf("the help has %v, the scenarios %v", listed, known)
 	}
 }
 
