@@ -4,62 +4,55 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-
-	"github.com/rdmalab/rdmalab/store"
 )
 
 // helpGroup is a heading of `rdmalab --help`, with the commands below it.
 type helpGroup struct {
 	title    string
-	commands []string
+	commands []*cobra.Command
 }
 
-// helpGroups lists the headings in their order. A command in no group is listed under the last
-// heading.
+// lastGroup is the last heading. The library's commands help and completion are below it, too.
+const lastGroup = "Without a rack:"
+
+// helpGroups makes the commands that the help lists, in its order.
 func helpGroups() []helpGroup {
+	work := append([]*cobra.Command{withBundle(perfCmd()), pingpongCmd(), readCmd()}, storeCmds()...)
 	return []helpGroup{
-		{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "env", "logs", "down", "compose", "image"}},
-		{"Faults, and their end:", []string{"inject", "faults", "heal", "crash", "restart", "hang", "resume", "link", "partition"}},
-		{"Look:", []string{"top", "capture", "dump", "counters", "profile", "switch", "bundle"}},
-		{"Work:", slices.Concat([]string{"perf", "pingpong", "read"}, store.Names(nil), []string{"run", "experiment", "cni"})},
-		{"Without a rack:", []string{"sim", "redn", "version", "completion", "help"}},
+		{"A rack, up and down:", []*cobra.Command{
+			doctorCmd(), upCmd(), statusCmd(), execCmd(), envCmd(), logsCmd(), downCmd(), composeCmd(), imageCmd(),
+		}},
+		{"Faults, and their end:", []*cobra.Command{
+			injectCmd(), faultsCmd(), healCmd(), crashCmd(), restartCmd(), hangCmd(), resumeCmd(), linkCmd(), partitionCmd(),
+		}},
+		{"Look:", []*cobra.Command{topCmd(), captureCmd(), dumpCmd(), countersCmd(), profileCmd(), switchCmd(), bundleCmd()}},
+		{"Work:", append(work, withBundle(runCmd()), experimentCmd(), cniCmd())},
+		{lastGroup, []*cobra.Command{simCmd(), rednCmd(), versionCmd()}},
 	}
+}
+
+// commands makes all commands: those of helpGroups, and hidden ones that the program itself starts.
+func commands() (list []*cobra.Command) {
+	for _, g := range helpGroups() {
+		for _, c := range g.commands {
+			c.GroupID = g.title
+		}
+		list = append(list, g.commands...)
+	}
+	return append(list, fig10Cmd(), hostCmd(), switchdCmd(), nodeInitCmd(), execInitCmd(), timerCmd(), containerInitCmd(), containerHoldCmd(), watcherCmd())
 }
 
 func init() {
 	cobra.EnableCommandSorting = false // a global setting of the library, which would sort commands by name
 }
 
-// groupHelp puts the commands of root under headings, in the order of helpGroups.
-func groupHelp(root *cobra.Command, commands []*cobra.Command) []*cobra.Command {
-	rank := make(map[string]int)
-	list := helpGroups()
-	for _, g := range list {
-		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
-		for _, name := range g.commands {
-			rank[name] = len(rank) + 1
-			for _, c := range commands {
-				if c.Name() == name {
-					c.GroupID = g.title
-				}
-			}
+// addGroups gives root the headings of the commands, in the order of their first commands.
+func addGroups(root *cobra.Command, commands []*cobra.Command) {
+	for _, c := range slices.Concat(commands, []*cobra.Command{{GroupID: lastGroup}}) {
+		if c.GroupID != "" && !root.ContainsGroup(c.GroupID) {
+			root.AddGroup(&cobra.Group{ID: c.GroupID, Title: c.GroupID})
 		}
 	}
-	last := list[len(list)-1].title
-	root.SetHelpCommandGroupID(last)
-	root.SetCompletionCommandGroupID(last)
-	sorted := slices.Clone(commands)
-	slices.SortStableFunc(sorted, func(a, b *cobra.Command) int {
-		return place(rank, a) - place(rank, b)
-	})
-	return sorted
-}
-
-// place returns the place of a command in the help. Commands without a heading come last, in their
-// present order.
-func place(rank map[string]int, c *cobra.Command) int {
-	if n := rank[c.Name()]; n > 0 {
-		return n
-	}
-	return len(rank) + 1
+	root.SetHelpCommandGroupID(lastGroup)
+	root.SetCompletionCommandGroupID(lastGroup)
 }

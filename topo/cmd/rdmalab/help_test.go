@@ -18,11 +18,15 @@ func TestHelpListsCommandsUnderHeadings(t *testing.T) {
 	}
 	text, at := out.String(), 0
 	for _, g := range helpGroups() {
-		for _, want := range append([]string{"\n" + g.title}, g.commands...) {
-			i := strings.Index(text[at:], "\n  "+want+" ")
-			if strings.HasPrefix(want, "\n") {
-				i = strings.Index(text[at:], want)
-			}
+		wants := []string{"\n" + g.title}
+		for _, c := range g.commands {
+			wants = append(wants, "\n  "+c.Name()+" ")
+		}
+		if g.title == lastGroup {
+			wants = append(wants, "\n  completion ", "\n  help ")
+		}
+		for _, want := range wants {
+			i := strings.Index(text[at:], want)
 			if i < 0 {
 				t.Fatalf("%q is not where it should be:\n%s", want, text)
 			}

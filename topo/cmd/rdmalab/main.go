@@ -10,59 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"github.com/rdmalab/rdmalab/topo/cni"
 )
-
-// commands lists the subcommands. helpGroups says in which order the help shows them.
-func commands() []*cobra.Command {
-	return append([]*cobra.Command{
-		upCmd(),
-		downCmd(),
-		statusCmd(),
-		execCmd(),
-		envCmd(),
-		logsCmd(),
-		crashCmd(),
-		hangCmd(),
-		resumeCmd(),
-		restartCmd(),
-		linkCmd(),
-		partitionCmd(),
-		injectCmd(),
-		faultsCmd(),
-		healCmd(),
-		captureCmd(),
-		dumpCmd(),
-		rednCmd(),
-		withBundle(perfCmd()),
-		fig10Cmd(),
-		experimentCmd(),
-		withBundle(runCmd()),
-		pingpongCmd(),
-		readCmd(),
-		countersCmd(),
-		profileCmd(),
-		switchCmd(),
-		simCmd(),
-		topCmd(),
-		cniCmd(),
-		doctorCmd(),
-		bundleCmd(),
-		versionCmd(),
-		hostCmd(),
-		switchdCmd(),
-		nodeInitCmd(),
-		execInitCmd(),
-		timerCmd(),
-		composeCmd(),
-		imageCmd(),
-		containerInitCmd(),
-		containerHoldCmd(),
-		watcherCmd(),
-	}, storeCmds()...)
-}
 
 func main() {
 	if cni.Called(os.Args) {

@@ -65,7 +65,8 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root.SetUsageTemplate(plainUsage(root.UsageTemplate()))
 	root.SetVersionTemplate("rdmalab {{.Version}}\n") // the same line as the first of the command version
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(groupHelp(root, commands)...)
+	addGroups(root, commands)
+	root.AddCommand(commands...)
 	root.InitDefaultCompletionCmd()
 	bashCompletion(root)
 	explainAll(root)
