@@ -65,13 +65,9 @@ func imageCmd() *cobra.Command {
 // rack.ContainerInit.
 func containerInitCmd() *cobra.Command {
 	var dir, name string
-	cmd := &cobra.Command{
-		Use:    container.InitCommand,
-		Short:  "Process 1 of a host's container",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE:   func(*cobra.Command, []string) error { return exitCode(rack.ContainerInit(dir, name)) },
-	}
+	cmd := hiddenCmd(container.InitCommand, "Process 1 of a host's container", func(*cobra.Command, []string) error {
+		return exitCode(rack.ContainerInit(dir, name))
+	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	cmd.Flags().StringVar(&name, "name", "", "name of the host")
 	return cmd
@@ -80,29 +76,19 @@ func containerInitCmd() *cobra.Command {
 // containerHoldCmd is the command that runs as process 1 of a container that holds a host's
 // network; see rack.ContainerHold.
 func containerHoldCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:    container.HoldCommand,
-		Short:  "Process 1 of a container that holds a host's network",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE:   func(*cobra.Command, []string) error { return exitCode(rack.ContainerHold()) },
-	}
+	return hiddenCmd(container.HoldCommand, "Process 1 of a container that holds a host's network", func(*cobra.Command, []string) error {
+		return exitCode(rack.ContainerHold())
+	})
 }
 
 // watcherCmd is the command of the process that connects the containers of a rack; see
 // rack.RunWatcher.
 func watcherCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:    container.WatcherName,
-		Short:  "Plug the containers of a rack (started by up)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			name, err := rackName(cmd)
-			if err != nil {
-				return err
-			}
-			return rack.RunWatcher(cmd.Context(), name, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
-		},
-	}
+	return hiddenCmd(container.WatcherName, "Plug the containers of a rack (started by up)", func(cmd *cobra.Command, _ []string) error {
+		name, err := rackName(cmd)
+		if err != nil {
+			return err
+		}
+		return rack.RunWatcher(cmd.Context(), name, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
+	})
 }

@@ -13,19 +13,18 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
+// hiddenCmd makes a command that the program itself starts, and that no help lists.
+func hiddenCmd(use, short string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Hidden: true, Args: cobra.NoArgs, RunE: run}
+}
+
 // nodeInitCmd makes the hidden command that runs as process 1 of a host or of the switch; see
 // rack.NodeInit.
 func nodeInitCmd() *cobra.Command {
 	var dir, name string
-	cmd := &cobra.Command{
-		Use:    "node-init",
-		Short:  "Process 1 of a node (started by up)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return exitCode(rack.NodeInit(dir, name))
-		},
-	}
+	cmd := hiddenCmd("node-init", "Process 1 of a node (started by up)", func(*cobra.Command, []string) error {
+		return exitCode(rack.NodeInit(dir, name))
+	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	cmd.Flags().StringVar(&name, "name", "", "name of the node")
 	return cmd
@@ -35,24 +34,18 @@ func nodeInitCmd() *cobra.Command {
 func timerCmd() *cobra.Command {
 	var after time.Duration
 	var action, node string
-	cmd := &cobra.Command{
-		Use:    "timer",
-		Short:  "Undo a fault after a while (started by --for)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			name, err := rackName(cmd)
-			if err != nil {
-				return err
-			}
-			do, ok := doers()[rack.Action(action)]
-			if !ok {
-				return fmt.Errorf("unknown action %q", action)
-			}
-			open := func() (*rack.Rack, error) { return rack.Open(name) }
-			return rack.RunTimer(cmd.Context(), open, after, do, node)
-		},
-	}
+	cmd := hiddenCmd("timer", "Undo a fault after a while (started by --for)", func(cmd *cobra.Command, _ []string) error {
+		name, err := rackName(cmd)
+		if err != nil {
+			return err
+		}
+		do, ok := doers()[rack.Action(action)]
+		if !ok {
+			return fmt.Errorf("unknown action %q", action)
+		}
+		open := func() (*rack.Rack, error) { return rack.Open(name) }
+		return rack.RunTimer(cmd.Context(), open, after, do, node)
+	})
 	cmd.Flags().DurationVar(&after, "after", 0, "time to wait")
 	cmd.Flags().StringVar(&action, "action", "", "what to do then")
 	cmd.Flags().StringVar(&node, "node", "", "host or switch that it is done to")
@@ -63,15 +56,10 @@ func timerCmd() *cobra.Command {
 // becomes the requested program; see rack.ExecInit.
 func execInitCmd() *cobra.Command {
 	var dir string
-	cmd := &cobra.Command{
-		Use:    "exec-init -- PATH ARG0 [ARG...]",
-		Short:  "Become a program inside a host (started by exec)",
-		Hidden: true,
-		Args:   cobra.MinimumNArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return exitCode(rack.ExecInit(dir, args[0], args[1:]))
-		},
-	}
+	cmd := hiddenCmd("exec-init -- PATH ARG0 [ARG...]", "Become a program inside a host (started by exec)", func(_ *cobra.Command, args []string) error {
+		return exitCode(rack.ExecInit(dir, args[0], args[1:]))
+	})
+	cmd.Args = cobra.MinimumNArgs(2)
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack, to make the mounts of a host")
 	return cmd
 }

@@ -307,17 +307,3 @@ func retired(name, now string, aliases ...string) *cobra.Command {
 		},
 	}
 }
-
-// fig10Cmd, simFig10Cmd, collapseCmd and treeloadCmd make hidden commands under names that
-// experiments had before; each names its experiment.
-func fig10Cmd() *cobra.Command { return retired("fig10", "cas-one-word --on rack --series as-is") }
-
-func simFig10Cmd() *cobra.Command { return retired("fig10", "cas-one-word", "contention") }
-
-func collapseCmd() *cobra.Command {
-	return retired("collapse", "write-contention`, and `sim collapse --table` is `rdmalab experiment steering-gain")
-}
-
-func treeloadCmd() *cobra.Command {
-	return retired("treeload", "one-lock`, `rdmalab experiment tree-operations` and `rdmalab experiment tree-locks")
-}

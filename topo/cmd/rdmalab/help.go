@@ -31,7 +31,7 @@ func helpGroups() []helpGroup {
 	}
 }
 
-// commands makes all commands: those of helpGroups, and hidden ones that the program itself starts.
+// commands makes all commands: those of helpGroups, and hidden ones.
 func commands() (list []*cobra.Command) {
 	for _, g := range helpGroups() {
 		for _, c := range g.commands {
@@ -39,7 +39,8 @@ func commands() (list []*cobra.Command) {
 		}
 		list = append(list, g.commands...)
 	}
-	return append(list, fig10Cmd(), hostCmd(), switchdCmd(), nodeInitCmd(), execInitCmd(), timerCmd(), containerInitCmd(), containerHoldCmd(), watcherCmd())
+	return append(list, retired("fig10", "cas-one-word --on rack --series as-is"), hostCmd(), switchdCmd(), nodeInitCmd(), execInitCmd(), timerCmd(),
+		containerInitCmd(), containerHoldCmd(), watcherCmd())
 }
 
 func init() {

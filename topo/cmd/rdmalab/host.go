@@ -14,17 +14,11 @@ const umask = 0o022
 // hostCmd runs the daemon of a host; `rdmalab up` starts it.
 func hostCmd() *cobra.Command {
 	var cfg hostd.Config
-	cmd := &cobra.Command{
-		Use:     "host",
-		Short:   "Be the daemon of a host (started by `rdmalab up`)",
-		Example: "  rdmalab host --rack-dir /run/rdmalab/default --name cn0",
-		Hidden:  true,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			unix.Umask(umask)
-			return hostd.Run(cmd.Context(), cfg)
-		},
-	}
+	cmd := hiddenCmd("host", "Be the daemon of a host (started by `rdmalab up`)", func(cmd *cobra.Command, _ []string) error {
+		unix.Umask(umask)
+		return hostd.Run(cmd.Context(), cfg)
+	})
+	cmd.Example = "  rdmalab host --rack-dir /run/rdmalab/default --name cn0"
 	cmd.Flags().StringVar(&cfg.Dir, "rack-dir", "", "the rack's state folder (required)")
 	cmd.Flags().StringVar(&cfg.Name, "name", "", "the host's name (required)")
 	cmd.Flags().StringVar(&cfg.Ifname, "ifname", "", "the interface of the NIC (default rack0)")

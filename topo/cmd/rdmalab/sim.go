@@ -87,7 +87,9 @@ func simCmd() *cobra.Command {
 	costFlag(cmd, &f.cost, "")
 	cmd.Flag("cost").Usage += " (default: only links take time)"
 	outputFlag(cmd)
-	cmd.AddCommand(calibrateCmd(), costCmd(), simFig10Cmd(), collapseCmd(), treeloadCmd())
+	cmd.AddCommand(calibrateCmd(), costCmd(), retired("fig10", "cas-one-word", "contention"),
+		retired("collapse", "write-contention`, and `sim collapse --table` is `rdmalab experiment steering-gain"),
+		retired("treeload", "one-lock`, `rdmalab experiment tree-operations` and `rdmalab experiment tree-locks"))
 	return cmd
 }
 
