@@ -143,10 +143,7 @@ func cniGuestsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if wantJSON(cmd) {
-				return printJSON(cmd, append([]rack.GuestStatus{}, s.Guests...))
-			}
-			return printGuests(cmd.OutOrStdout(), s.Guests)
+			return show(cmd, append([]rack.GuestStatus{}, s.Guests...), printGuests)
 		}),
 	}
 	outputFlag(cmd)

@@ -55,11 +55,7 @@ func calibrateCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if wantJSON(cmd) {
-				err = printJSON(cmd, figures)
-			} else {
-				err = calibrate.WriteTable(cmd.OutOrStdout(), figures)
-			}
+			err = show(cmd, figures, calibrate.WriteTable)
 			for i := range figures {
 				if err == nil && !figures[i].OK() {
 					err = exitCode(1)

@@ -68,10 +68,7 @@ func countersCmd() *cobra.Command {
 			if err != nil {
 				return withNode(err, args[0])
 			}
-			if wantJSON(cmd) {
-				return printJSON(cmd, counterMap(c))
-			}
-			return printCounters(cmd, c.Samples, all)
+			return show(cmd, counterMap(c), func(io.Writer, counterListing) error { return printCounters(cmd, c.Samples, all) })
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also counters that are 0")

@@ -29,12 +29,7 @@ func doctorCmd() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := doctor.Examine(cmd.Context(), doctor.Machine(), doctor.Probes())
-			var err error
-			if wantJSON(cmd) {
-				err = printJSON(cmd, r)
-			} else {
-				err = printDoctor(cmd.OutOrStdout(), &r)
-			}
+			err := show(cmd, &r, printDoctor)
 			if err == nil && !r.Ready {
 				err = exitCode(1) // the last line of the output says why
 			}

@@ -105,10 +105,7 @@ func runProfile(cmd *cobra.Command, names []string, lasting time.Duration, dir s
 	if cmd.Context().Err() != nil {
 		err = errInterrupted
 	}
-	if wantJSON(cmd) {
-		return errors.Join(err, printJSON(cmd, list))
-	}
-	return errors.Join(err, printProfiles(cmd.OutOrStdout(), list))
+	return errors.Join(err, show(cmd, list, printProfiles))
 }
 
 // profiledNodes returns the nodes with the given names, each once; all nodes if there are no names.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"text/tabwriter"
@@ -55,10 +56,7 @@ func readCmd() *cobra.Command {
 			if err := ask(cmd.Context(), client, on, http.MethodPost, hostd.PathRead, in, &res); err != nil {
 				return err
 			}
-			if wantJSON(cmd) {
-				return printJSON(cmd, res)
-			}
-			return printRead(cmd, offset, res.Words, all)
+			return show(cmd, res, func(out io.Writer, res hostd.ReadResult) error { return printRead(out, offset, res.Words, all) })
 		},
 	}
 	fs := cmd.Flags()
@@ -73,8 +71,8 @@ func readCmd() *cobra.Command {
 }
 
 // printRead prints words with their numbers and offsets.
-func printRead(cmd *cobra.Command, at uint64, words []uint64, all bool) error {
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+func printRead(out io.Writer, at uint64, words []uint64, all bool) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "WORD\tOFFSET\tVALUE") // Flush reports errors
 	for i, v := range words {
 		if v != 0 || all {

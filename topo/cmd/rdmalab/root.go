@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -258,6 +259,14 @@ func (f *format) Set(word string) error {
 
 // wantJSON reports whether -o json was given.
 func wantJSON(cmd *cobra.Command) bool { return cmd.Flag("output").Value.String() == "json" }
+
+// show prints v: as JSON if -o json was given, otherwise by calling print.
+func show[T any](cmd *cobra.Command, v T, print func(out io.Writer, v T) error) error {
+	if wantJSON(cmd) {
+		return printJSON(cmd, v)
+	}
+	return print(cmd.OutOrStdout(), v)
+}
 
 // printJSON prints v as indented JSON.
 func printJSON(cmd *cobra.Command, v any) error {

@@ -252,11 +252,7 @@ func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario) error {
 	if cmd.Context().Err() != nil {
 		return errInterrupted
 	}
-	if wantJSON(cmd) {
-		if err := printJSON(cmd, &r); err != nil {
-			return err
-		}
-	} else if err := printReport(cmd, &r); err != nil {
+	if err := show(cmd, &r, printReport); err != nil {
 		return err
 	}
 	return outcome(cmd, s, r)
@@ -279,7 +275,7 @@ func printPackets(cmd *cobra.Command) (w io.WriteCloser, done func() error) {
 	return pw, func() error { return errors.Join(pw.Close(), <-ended) }
 }
 
-func printReport(cmd *cobra.Command, r *scenario.Report) error {
+func printReport(out io.Writer, r *scenario.Report) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s seed %d: %s\n", r.Scenario, r.Seed, r.Plan)
 	for _, n := range r.Notes {
@@ -290,7 +286,7 @@ func printReport(cmd *cobra.Command, r *scenario.Report) error {
 	}
 	fmt.Fprintf(&b, "  %d events, %v of virtual time in %v\n", r.Events, r.Virtual.Round(time.Microsecond), r.Took.Round(time.Millisecond))
 	appendActivity(&b, &r.Counters)
-	_, err := io.WriteString(cmd.OutOrStdout(), b.String())
+	_, err := io.WriteString(out, b.String())
 	return err
 }
 
@@ -340,11 +336,7 @@ func (f *simFlags) sweep(cmd *cobra.Command, s scenario.Scenario) error {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d seeds\n", done, f.seeds) // progress may be lost
 		}
 	})
-	if wantJSON(cmd) {
-		if err := printJSON(cmd, &sum); err != nil {
-			return err
-		}
-	} else if err := printSummary(cmd, &sum); err != nil {
+	if err := show(cmd, &sum, printSummary); err != nil {
 		return err
 	}
 	if err := outcome(cmd, s, sum.Failures...); err != nil {
@@ -353,7 +345,7 @@ func (f *simFlags) sweep(cmd *cobra.Command, s scenario.Scenario) error {
 	return ctx.Err()
 }
 
-func printSummary(cmd *cobra.Command, sum *scenario.Summary) error {
+func printSummary(out io.Writer, sum *scenario.Summary) error {
 	var b strings.Builder
 	verdict := "ok"
 	if n := len(sum.Failures); n > 0 {
@@ -372,6 +364,6 @@ func printSummary(cmd *cobra.Command, sum *scenario.Summary) error {
 		fmt.Fprintf(&b, "  %d seeds with damage: %s\n", sum.Damage[what], what)
 	}
 	appendActivity(&b, &sum.Counters)
-	_, err := io.WriteString(cmd.OutOrStdout(), b.String())
+	_, err := io.WriteString(out, b.String())
 	return err
 }

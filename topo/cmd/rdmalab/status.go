@@ -43,10 +43,7 @@ func statusCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if wantJSON(cmd) {
-				return printJSON(cmd, s)
-			}
-			return printStatus(cmd.OutOrStdout(), s)
+			return show(cmd, s, printStatus)
 		}),
 	}
 	outputFlag(cmd)

@@ -63,7 +63,7 @@ func askBox(cmd *cobra.Command, method, path string, in, out any) error {
 }
 
 // listing sends one GET request to the switch and shows the answer, as JSON if -o json was given.
-func listing[T any](cmd *cobra.Command, path string, show func(out io.Writer, names namer, v T) error) error {
+func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, names namer, v T) error) error {
 	var raw json.RawMessage
 	if err := askBox(cmd, http.MethodGet, path, nil, &raw); err != nil {
 		return err
@@ -79,7 +79,7 @@ func listing[T any](cmd *cobra.Command, path string, show func(out io.Writer, na
 	if err != nil {
 		return err
 	}
-	return show(cmd.OutOrStdout(), names, v)
+	return print(cmd.OutOrStdout(), names, v)
 }
 
 // namer converts addresses into the names of hosts.

@@ -183,10 +183,7 @@ func lookupListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if wantJSON(cmd) {
-				return printJSON(cmd, list)
-			}
-			return printEntries(cmd.OutOrStdout(), list)
+			return show(cmd, list, printEntries)
 		},
 	}
 	cmd.Flags().IntVarP(&most, "most", "n", 1000, "show at most this many entries; 0 means all")

@@ -113,10 +113,7 @@ func showTable(cmd *cobra.Command, name string) error {
 		for _, m := range r.Handlers {
 			words = append(words, m.Words...)
 		}
-		if wantJSON(cmd) {
-			return printJSON(cmd, words)
-		}
-		return printWords(cmd, words)
+		return show(cmd, words, func(io.Writer, []handler.Word) error { return printWords(cmd, words) })
 	case "rows":
 		return switchConnections(cmd)
 	case "macs":
