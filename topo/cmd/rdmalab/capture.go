@@ -44,7 +44,7 @@ func captureCmd() *cobra.Command {
 		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
 			"  rdmalab capture | wireshark -k -i -\n" +
 			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -",
-		ValidArgsFunction: completeAllHosts,
+		ValidArgsFunction: everyArgument(hostNames),
 		RunE:              func(cmd *cobra.Command, links []string) error { return runCapture(cmd, links, &flags) },
 	}
 	f := cmd.Flags()
@@ -53,7 +53,7 @@ func captureCmd() *cobra.Command {
 	f.Uint64Var(&flags.count, "count", 0, "end after this many packets")
 	f.DurationVar(&flags.lasting, "for", 0, "end after that time, like 10s")
 	f.IntVar(&flags.snaplen, "snaplen", 0, "keep only this many bytes of each packet (default: all)")
-	completeFlag(cmd, "dir", func(*cobra.Command) []string { return []string{"up", "down", "both"} })
+	completeFlag(cmd, "dir", words("up", "down", "both"))
 	return cmd
 }
 

@@ -35,11 +35,6 @@ func plugFlag(cmd *cobra.Command, plug *string) {
 	complete(cmd, "plug", string(container.PlugOutside), string(container.PlugHolder), string(container.PlugDriver))
 }
 
-// complete offers words as values of a flag.
-func complete(cmd *cobra.Command, flag string, words ...string) {
-	must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
-}
-
 // settings returns the settings of containers; nil means that hosts run as processes.
 func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, error) {
 	plug, err := container.ParsePlug(f.plug)

@@ -43,7 +43,7 @@ func countersCmd() *cobra.Command {
 			"  rdmalab counters switch --flows\n" +
 			"  rdmalab counters cn0 -o json | jq .counters.roce_retrans_pkts",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeNodes,
+		ValidArgsFunction: arguments(nodeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if diff < 0 {
 				return badUse("--diff %v: want a positive time", diff)

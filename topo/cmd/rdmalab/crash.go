@@ -32,7 +32,7 @@ func crashCmd() *cobra.Command {
 			"  rdmalab crash cn0 --nic && rdmalab restart cn0 --nic\n" +
 			"  rdmalab crash switch && rdmalab restart switch",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeNodes,
+		ValidArgsFunction: arguments(nodeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
 				return crash(cmd.Context(), r, args[0], app, nic)

@@ -23,7 +23,7 @@ func envCmd() *cobra.Command {
 			"user who is not root must be in the group that `group:` in the rack file names.",
 		Example:           "  eval \"$(rdmalab env cn0)\"\n  ibv_devices",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeHosts,
+		ValidArgsFunction: arguments(hostNames),
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			if _, _, ok := r.Spec.Host(args[0]); !ok {
 				return badUse("the rack has no host %q; it has %v", args[0], r.Spec.HostNames())

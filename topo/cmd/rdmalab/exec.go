@@ -30,7 +30,7 @@ func execCmd() *cobra.Command {
 			"  rdmalab exec --shared-memory cn0 -- ib_write_bw 10.77.0.2\n" +
 			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791   # may see several packets as one frame",
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: completeNodes,
+		ValidArgsFunction: arguments(nodeNames),
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			program := args[1:]
 			if program[0] == "--" { // parsing ends at the host and keeps "--"

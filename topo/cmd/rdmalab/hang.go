@@ -33,7 +33,7 @@ func hangCmd() *cobra.Command {
 			"  rdmalab hang switch --for 1s\n" +
 			"  rdmalab hang ms0 && rdmalab resume ms0",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeNodes,
+		ValidArgsFunction: arguments(nodeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
 				if app {
@@ -88,7 +88,7 @@ func resumeCmd() *cobra.Command {
 		Example: "  rdmalab hang ms0 && rdmalab resume ms0\n" +
 			"  rdmalab resume switch",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeNodes,
+		ValidArgsFunction: arguments(nodeNames),
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			if !app {
 				if err := r.Resume(cmd.Context(), args[0]); err != nil {
@@ -129,7 +129,7 @@ func restartCmd() *cobra.Command {
 			"  rdmalab restart cn0 --nic\n" +
 			"  rdmalab restart switch",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeNodes,
+		ValidArgsFunction: arguments(nodeNames),
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			action := rack.ActionRestart
 			switch {

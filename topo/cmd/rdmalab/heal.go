@@ -34,7 +34,7 @@ func healCmd() *cobra.Command {
 		Example: "  rdmalab heal f1\n" +
 			"  rdmalab heal --link cn0\n" +
 			"  rdmalab heal --all",
-		ValidArgsFunction: completeFaults,
+		ValidArgsFunction: everyArgument(faultIDs),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if (len(ids) > 0 && (all || link != "")) || (all && link != "") {
 				return badUse("give IDs, --link or --all, but only one of them")
@@ -59,9 +59,8 @@ func healCmd() *cobra.Command {
 	return cmd
 }
 
-// completeFaults offers the IDs of rules.
-func completeFaults(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var ids []string
+// faultIDs lists the IDs of rules.
+func faultIDs(cmd *cobra.Command) (ids []string) {
 	if rack, paths, err := rackOf(cmd); err == nil {
 		if l, err := listFaults(context.Background(), rack, paths); err == nil {
 			for _, f := range l.Faults {
@@ -69,7 +68,7 @@ func completeFaults(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.S
 			}
 		}
 	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
+	return ids
 }
 
 // healer ends faults of a rack.

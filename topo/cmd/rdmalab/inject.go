@@ -13,7 +13,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -58,12 +57,7 @@ func injectCmd() *cobra.Command {
 			}
 			return cobra.MinimumNArgs(1)(cmd, args)
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return injectKinds, cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: arguments(words(injectKinds...)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount := ""
 			if len(args) == 2 {
@@ -77,38 +71,14 @@ func injectCmd() *cobra.Command {
 		},
 	}
 	flags.define(cmd.Flags())
-	for flag, values := range map[string][]string{"dir": {"up", "down", "both"}, "class": fault.Classes()} {
-		completeFlag(cmd, flag, func(*cobra.Command) []string { return values })
-	}
+	completeFlag(cmd, "dir", words("up", "down", "both"))
+	completeFlag(cmd, "class", words(fault.Classes()...))
 	completeFlag(cmd, "link", hostNames)
 	completeFlag(cmd, "host", hostNames)
 	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)
 	cmd.AddCommand(injectNICCmd())
 	return cmd
-}
-
-// completeFlag completes values of an existing flag, also after a comma in a list.
-func completeFlag(cmd *cobra.Command, flag string, values func(*cobra.Command) []string) {
-	must(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-		typed := word[:strings.LastIndexByte(word, ',')+1]
-		offers := slices.Clone(values(cmd))
-		for i := range offers {
-			offers[i] = typed + offers[i]
-		}
-		return offers, cobra.ShellCompDirectiveNoFileComp
-	}))
-}
-
-// opcodeNames lists the values of --opcode.
-func opcodeNames(*cobra.Command) []string {
-	var names []string
-	for op := range 1 << 8 {
-		if op := wire.Opcode(op); op.Known() {
-			names = append(names, op.String())
-		}
-	}
-	return names
 }
 
 func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {

@@ -38,16 +38,8 @@ func injectNICCmd() *cobra.Command {
 			"  rdmalab inject nic cn0 stop\n" +
 			"  rdmalab inject nic cn0 cq-overrun\n" +
 			"  rdmalab inject nic cn0 unplug",
-		Args: cobra.ExactArgs(2),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			switch len(args) {
-			case 0:
-				return hostNames(cmd), cobra.ShellCompDirectiveNoFileComp
-			case 1:
-				return nicFaults, cobra.ShellCompDirectiveNoFileComp
-			}
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		},
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: arguments(hostNames, words(nicFaults...)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f := hostd.NICFault{Kind: args[1]}
 			if cmd.Flags().Changed("qpn") {

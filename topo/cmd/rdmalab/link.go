@@ -14,13 +14,8 @@ func linkCmd() *cobra.Command {
 			"a cable is pulled. It prints the new state of the link.",
 		Example: "  rdmalab link cn0 down --for 500ms\n" +
 			"  rdmalab link cn0 down && rdmalab link cn0 up",
-		Args: cobra.ExactArgs(2),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-			if len(args) == 1 {
-				return []string{"up", "down"}, cobra.ShellCompDirectiveNoFileComp
-			}
-			return completeHosts(cmd, args, word)
-		},
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: arguments(hostNames, words("up", "down")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			host, up := args[0], args[1] == "up"
 			if !up && args[1] != "down" {

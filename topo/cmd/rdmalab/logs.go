@@ -35,7 +35,7 @@ func logsCmd() *cobra.Command {
 		Example: "  rdmalab logs cn0\n  rdmalab logs -f",
 		Args:    cobra.MaximumNArgs(1),
 
-		ValidArgsFunction: completeNodes,
+		ValidArgsFunction: arguments(nodeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, paths, err := rackOf(cmd)
 			if err != nil {

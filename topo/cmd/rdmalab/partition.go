@@ -27,7 +27,7 @@ func partitionCmd() *cobra.Command {
 		Example: "  rdmalab partition cn0,cn1 ms0 --for 10s\n" +
 			"  rdmalab partition 'cn[0-1]'\n" +
 			"  rdmalab partition --mend",
-		ValidArgsFunction: completeAllHosts,
+		ValidArgsFunction: everyArgument(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if end && (len(args) > 0 || cmd.Flags().Changed("for")) {
 				return badUse("--mend ends the partition and takes nothing else, neither groups nor --for")

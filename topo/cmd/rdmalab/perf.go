@@ -120,8 +120,8 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.BoolVar(&f.breakdown, "breakdown", false, "with read_lat, write_lat and atomic_lat: print where the time of an "+
 		"operation goes, from its post to the next post")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
-	must(cmd.RegisterFlagCompletionFunc("from", completeAllHosts))
-	must(cmd.RegisterFlagCompletionFunc("to", completeAllHosts))
+	completeHost(cmd, "from")
+	completeHost(cmd, "to")
 	complete(cmd, "connection", "rc", "uc", "ud")
 	complete(cmd, "type", "cas", "faa")
 	complete(cmd, "peer", "perftest")

@@ -59,7 +59,7 @@ func pingpongCmd() *cobra.Command {
 	fs.BoolVar(&f.ipv6, "ipv6", false, "connect to the host's IPv6 address (default: IPv4)")
 	fs.DurationVar(&c.Patience, "op-timeout", 0, "pingpong fails after waiting this long for one message (default 30s)")
 	must(cmd.MarkFlagRequired("on"))
-	must(cmd.RegisterFlagCompletionFunc("on", completeAllHosts))
+	completeHost(cmd, "on")
 	complete(cmd, "mtu", mtus...)
 	outputFlag(cmd)
 	return cmd

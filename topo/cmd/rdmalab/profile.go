@@ -47,7 +47,7 @@ func profileCmd() *cobra.Command {
 		Example: "  rdmalab profile\n" +
 			"  rdmalab profile cn0 ms0 switch --for 10s --dir out/profiles\n" +
 			"  rdmalab perf write_bw --from cn0 --to ms0 --iters 1000000 & rdmalab profile cn0 && go tool pprof -top cn0.pprof",
-		ValidArgsFunction: completeAllNodes,
+		ValidArgsFunction: everyArgument(nodeNames),
 		RunE:              func(cmd *cobra.Command, nodes []string) error { return runProfile(cmd, nodes, lasting, dir) },
 	}
 	cmd.Flags().DurationVar(&lasting, "for", 5*time.Second, "time to record, from 100ms to 10m")

@@ -31,7 +31,7 @@ func readCmd() *cobra.Command {
 			"  rdmalab read ms1 --on cn0 --words 64\n" +
 			"  rdmalab read ms1 --on cn0 --at 0x1000 --words 8 --all",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeNodes,
+		ValidArgsFunction: arguments(nodeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			offset, err := strconv.ParseUint(at, 0, 48)
 			if err != nil || offset%8 != 0 {
@@ -65,7 +65,7 @@ func readCmd() *cobra.Command {
 	fs.IntVar(&words, "words", 64, "how many words of 8 bytes")
 	fs.BoolVar(&all, "all", false, "print words that are 0, too")
 	must(cmd.MarkFlagRequired("on"))
-	must(cmd.RegisterFlagCompletionFunc("on", completeAllHosts))
+	completeHost(cmd, "on")
 	outputFlag(cmd)
 	return cmd
 }

@@ -62,7 +62,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	}
 	name := cmp.Or(os.Getenv(rackEnv), defaultRack)
 	root.PersistentFlags().String("rack", name, "name of the rack (environment "+rackEnv+")")
-	must(root.RegisterFlagCompletionFunc("rack", completeRacks))
+	must(root.RegisterFlagCompletionFunc("rack", everyArgument(func(*cobra.Command) []string { return racksUp() })))
 	root.SetUsageTemplate(plainUsage(root.UsageTemplate()))
 	root.SetVersionTemplate("rdmalab {{.Version}}\n") // the same line as the first of the command version
 	root.SetFlagErrorFunc(flagError)
@@ -171,45 +171,6 @@ func switchControl(cmd *cobra.Command) (*control.Client, error) {
 		return nil, err
 	}
 	return control.NewClient(paths.Socket(spec.SwitchName)), nil
-}
-
-// completeRacks offers the racks that are up.
-func completeRacks(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return racksUp(), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeHosts offers the hosts of the rack as first argument.
-func completeHosts(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return hostNames(cmd), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeAllHosts offers the hosts of the rack for every argument.
-func completeAllHosts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return hostNames(cmd), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeNodes offers the hosts and the switch as first argument.
-func completeNodes(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return append(hostNames(cmd), spec.SwitchName), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeAllNodes offers the hosts and the switch for every argument.
-func completeAllNodes(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-	return completeNodes(cmd, nil, word)
-}
-
-func hostNames(cmd *cobra.Command) []string {
-	r, _, err := rackOf(cmd)
-	if err != nil {
-		return nil
-	}
-	return r.HostNames()
 }
 
 // must panics if err is not nil. err is the result of registering a function for a flag, which

@@ -59,7 +59,7 @@ func simCmd() *cobra.Command {
 			"  rdmalab sim planned --plan mixed/drop@ms0-down.2/late1@cn1-down.1 -v\n" +
 			"  rdmalab sim transport --seed 291 --pcap seed291.pcapng && rdmalab dump seed291.pcapng",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeScenarios,
+		ValidArgsFunction: everyArgument(scenarioNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return listScenarios(cmd)
@@ -193,12 +193,11 @@ func listScenarios(cmd *cobra.Command) error {
 	return printJSON(cmd, list)
 }
 
-func completeScenarios(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	var names []string
+func scenarioNames(*cobra.Command) (names []string) {
 	for _, s := range scenario.All() {
 		names = append(names, s.Name+"\t"+s.Doc)
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return names
 }
 
 func (f *simFlags) run(cmd *cobra.Command, s scenario.Scenario) error {

@@ -27,7 +27,7 @@ func parseKey(s string) (uint64, error) {
 
 func fromFlag(cmd *cobra.Command, from *string) {
 	cmd.Flags().StringVar(from, "from", "", "host of the rack on which the clients of this command run (default: the first compute host)")
-	must(cmd.RegisterFlagCompletionFunc("from", completeAllHosts))
+	completeHost(cmd, "from")
 }
 
 // opFlags adds the flags of a command for one operation of a store.

@@ -257,7 +257,7 @@ func adoptCmd() *cobra.Command {
 			"the switch forgets it: set up and adopt another one.",
 		Example:           "  rdmalab switch connections adopt ms0 --server-qpn 0x11 --qpn 0x77 --send-psn 0 --recv-psn 0",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeHosts,
+		ValidArgsFunction: arguments(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := f.adopted(args[0])
 			if err != nil {
@@ -315,7 +315,7 @@ func dropCmd() *cobra.Command {
 			"connection complete with an error, as if the server had failed. drop prints which connection is ended.",
 		Example:           "  rdmalab switch connections drop ms0 0",
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeHosts,
+		ValidArgsFunction: arguments(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "/connections/" + url.PathEscape(args[0]) + "/" + url.PathEscape(args[1])
 			if err := askBox(cmd, http.MethodDelete, path, nil, nil); err != nil {

@@ -193,17 +193,14 @@ func removeRuleCmd() *cobra.Command {
 			"connection ends.",
 		Example: "  rdmalab switch rules remove locks",
 		Args:    cobra.MinimumNArgs(1),
-		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: everyArgument(func(cmd *cobra.Command) (ids []string) {
 			var list []rules.Rule
-			if askBox(cmd, http.MethodGet, "/rules", nil, &list) != nil {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			var ids []string
+			_ = askBox(cmd, http.MethodGet, "/rules", nil, &list) // without an answer there are no IDs
 			for i := range list {
 				ids = append(ids, list[i].ID)
 			}
-			return ids, cobra.ShellCompDirectiveNoFileComp
-		},
+			return ids
+		}),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			for _, id := range ids {
 				if err := askBox(cmd, http.MethodDelete, "/rules/"+url.PathEscape(id), nil, nil); err != nil {

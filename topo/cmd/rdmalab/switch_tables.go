@@ -50,13 +50,8 @@ func switchTablesCmd() *cobra.Command {
 		Example: "  rdmalab switch tables\n" +
 			"  rdmalab switch tables words\n" +
 			"  rdmalab switch tables words --clear",
-		Args: cobra.MaximumNArgs(1),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return shownTables(), cobra.ShellCompDirectiveNoFileComp
-		},
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: arguments(words(shownTables()...)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case clearIt && len(args) == 0:

@@ -44,14 +44,14 @@ func switchTraceCmd() *cobra.Command {
 		Example: "  rdmalab switch trace\n" +
 			"  rdmalab switch trace ms0 --dir down --count 10\n" +
 			"  rdmalab switch trace -o json | jq -r .comment",
-		ValidArgsFunction: completeAllHosts,
+		ValidArgsFunction: everyArgument(hostNames),
 		RunE:              func(cmd *cobra.Command, links []string) error { return runTrace(cmd, links, &flags) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
 	f.Uint64Var(&flags.count, "count", 0, "end after this many packets")
 	f.DurationVar(&flags.lasting, "for", 0, "end after that time, like 10s")
-	completeFlag(cmd, "dir", func(*cobra.Command) []string { return []string{"up", "down", "both"} })
+	completeFlag(cmd, "dir", words("up", "down", "both"))
 	outputFlag(cmd)
 	return cmd
 }
