@@ -18,7 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 )
 
-// captureFlags are the flags of capture.
+// captureFlags are the flags of capture and of switch trace.
 type captureFlags struct {
 	file, dir string
 	count     uint64
@@ -47,27 +47,22 @@ func captureCmd() *cobra.Command {
 		ValidArgsFunction: everyArgument(hostNames),
 		RunE:              func(cmd *cobra.Command, links []string) error { return runCapture(cmd, links, &flags) },
 	}
-	f := cmd.Flags()
-	f.StringVarP(&flags.file, "write", "w", "-", "file to write; - is standard output")
-	f.StringVar(&flags.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
-	f.Uint64Var(&flags.count, "count", 0, "end after this many packets")
-	f.DurationVar(&flags.lasting, "for", 0, "end after that time, like 10s")
-	f.IntVar(&flags.snaplen, "snaplen", 0, "keep only this many bytes of each packet (default: all)")
-	completeFlag(cmd, "dir", words("up", "down", "both"))
+	flags.define(cmd)
+	cmd.Flags().StringVarP(&flags.file, "write", "w", "-", "file to write; - is standard output")
+	cmd.Flags().IntVar(&flags.snaplen, "snaplen", 0, "keep only this many bytes of each packet (default: all)")
 	return cmd
 }
 
+// define adds the flags that capture and switch trace have in common.
+func (f *captureFlags) define(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
+	cmd.Flags().Uint64Var(&f.count, "count", 0, "end after this many packets")
+	cmd.Flags().DurationVar(&f.lasting, "for", 0, "end after that time, like 10s")
+	completeFlag(cmd, "dir", words("up", "down", "both"))
+}
+
 func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
-	rack, _, err := rackOf(cmd)
-	if err != nil {
-		return err
-	}
-	for _, l := range links {
-		if err := checkHost(rack, l); err != nil {
-			return err
-		}
-	}
-	query, err := flags.query(links)
+	query, err := flags.query(cmd, links)
 	if err != nil {
 		return err
 	}
@@ -82,8 +77,18 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 	return flags.write(cmd, stream)
 }
 
-// query returns the parameters of the request by which the switch starts the capture.
-func (f *captureFlags) query(links []string) (url.Values, error) {
+// query returns the parameters of the request by which the switch starts the capture of links, which
+// the rack must have.
+func (f *captureFlags) query(cmd *cobra.Command, links []string) (url.Values, error) {
+	rack, _, err := rackOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		if err := checkHost(rack, l); err != nil {
+			return nil, err
+		}
+	}
 	q := url.Values{"link": links}
 	switch f.dir {
 	case "up", "down":

@@ -154,7 +154,7 @@ func printCounters(cmd *cobra.Command, samples []metrics.Sample, all bool) error
 
 // switchCounters shows the counters of the switch and of its ports.
 func switchCounters(cmd *cobra.Command, all bool) error {
-	return listing(cmd, "/counters", func(out io.Writer, _ namer, c switchd.Counters) error { return printPorts(out, &c, all) })
+	return listing(cmd, "/counters", func(out io.Writer, _ spec.Names, c switchd.Counters) error { return printPorts(out, &c, all) })
 }
 
 // printPorts prints the counters of the switch's ports, then those of the switch as a whole.

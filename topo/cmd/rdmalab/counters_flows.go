@@ -9,14 +9,15 @@ import (
 
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // switchFlows shows the RoCEv2 flows that the switch has seen, sorted by packets, the largest
 // number first. It shows the names of hosts instead of addresses.
 func switchFlows(cmd *cobra.Command) error { return listing(cmd, "/flows", printFlows) }
 
-func printFlows(out io.Writer, names namer, flows []pipeline.Flow) error {
+func printFlows(out io.Writer, names spec.Names, flows []pipeline.Flow) error {
 	return handler.WriteTable(out, flows, "no RoCEv2 packet has passed the switch", "FROM\tTO\tTO QP\tPACKETS\tBYTES\tLAST SEEN", func(f *pipeline.Flow) string {
-		return fmt.Sprintf("%s\t%s\t%#x\t%d\t%d\t%v ago", names.name(f.Src), names.name(f.Dst), uint32(f.QPN), f.Packets, f.Bytes, f.Idle.Round(time.Millisecond))
+		return fmt.Sprintf("%s\t%s\t%#x\t%d\t%d\t%v ago", names.Of(f.Src), names.Of(f.Dst), uint32(f.QPN), f.Packets, f.Bytes, f.Idle.Round(time.Millisecond))
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 
 	"github.com/spf13/cobra"
 
@@ -63,7 +62,7 @@ func askBox(cmd *cobra.Command, method, path string, in, out any) error {
 }
 
 // listing sends one GET request to the switch and shows the answer, as JSON if -o json was given.
-func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, names namer, v T) error) error {
+func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, names spec.Names, v T) error) error {
 	var raw json.RawMessage
 	if err := askBox(cmd, http.MethodGet, path, nil, &raw); err != nil {
 		return err
@@ -75,29 +74,21 @@ func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, n
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return withNode(err, spec.SwitchName)
 	}
-	names, err := newNamer(cmd)
+	names, err := namesOf(cmd)
 	if err != nil {
 		return err
 	}
 	return print(cmd.OutOrStdout(), names, v)
 }
 
-// namer converts addresses into the names of hosts.
-type namer struct {
-	rack  *spec.Rack
-	names spec.Names
-}
-
-func newNamer(cmd *cobra.Command) (namer, error) {
+// namesOf returns the names of the rack's hosts by their addresses.
+func namesOf(cmd *cobra.Command) (spec.Names, error) {
 	r, _, err := rackOf(cmd)
 	if err != nil {
-		return namer{}, err
+		return nil, err
 	}
-	return namer{r, r.Names()}, nil
+	return r.Names(), nil
 }
-
-// name returns the name of the host that has an address; the address itself if there is none.
-func (n namer) name(a netip.Addr) string { return n.names.Of(a) }
 
 func qpText(n wire.QPN) string {
 	if n == 0 {

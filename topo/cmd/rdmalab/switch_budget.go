@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/swordbox/chipcost"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func switchBudgetCmd() *cobra.Command {
@@ -38,7 +39,7 @@ func switchBudgetCmd() *cobra.Command {
 			"  rdmalab switch budget -o json | jq '.modes[] | {mode, stages, beyondBlocks}'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listing(cmd, "/budget", func(out io.Writer, _ namer, b chipcost.Budget) error { return printBudget(out, &b) })
+			return listing(cmd, "/budget", func(out io.Writer, _ spec.Names, b chipcost.Budget) error { return printBudget(out, &b) })
 		},
 	}
 	outputFlag(cmd)

@@ -18,6 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func switchConnectionsCmd() *cobra.Command {
@@ -60,7 +61,7 @@ func switchConnectionsCmd() *cobra.Command {
 			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listing(cmd, "/connections", func(out io.Writer, names namer, r swordbox.Report) error {
+			return listing(cmd, "/connections", func(out io.Writer, names spec.Names, r swordbox.Report) error {
 				return printConnections(out, names, &r, all)
 			})
 		},
@@ -71,7 +72,7 @@ func switchConnectionsCmd() *cobra.Command {
 	return cmd
 }
 
-func printConnections(out io.Writer, names namer, r *swordbox.Report, all bool) error {
+func printConnections(out io.Writer, names spec.Names, r *swordbox.Report, all bool) error {
 	if len(r.Flows)+len(r.Dialed)+len(r.Former) == 0 {
 		_, err := fmt.Fprintln(out, "no reliable connection has been seen")
 		return err
@@ -104,8 +105,8 @@ func printConnections(out io.Writer, names namer, r *swordbox.Report, all bool) 
 		if m, ok := moved[row.ID]; ok {
 			count, shift, state = strconv.FormatUint(m.Moved, 10), strconv.Itoa(m.Shift), m.State
 		}
-		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v", names.name(row.Requester), qpText(row.ReqQPN),
-			names.name(row.Responder), qpText(row.RespQPN), state, mtu, next, count, shift, idleText(row.Idle))
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v", names.Of(row.Requester), qpText(row.ReqQPN),
+			names.Of(row.Responder), qpText(row.RespQPN), state, mtu, next, count, shift, idleText(row.Idle))
 	})
 }
 
@@ -144,12 +145,12 @@ func shown(r *swordbox.Report, row *conntrack.Info, moved map[uint32]handler.Flo
 
 // printShared prints the switch's connections, and the connections that the switch borrows from
 // clients.
-func printShared(out io.Writer, names namer, r *swordbox.Report) error {
+func printShared(out io.Writer, names spec.Names, r *swordbox.Report) error {
 	carried := make(map[switchconn.Key]handler.Shared)
 	var borrowed []handler.Shared
 	for _, m := range r.Handlers {
 		for _, s := range m.Shared {
-			if names.name(s.Owner) == "switch" || s.OwnQPN == 0 {
+			if names.Of(s.Owner) == "switch" || s.OwnQPN == 0 {
 				carried[switchconn.Key{Server: s.Server, Shard: s.Shard}] = s
 			} else {
 				borrowed = append(borrowed, s)
@@ -170,7 +171,7 @@ func printShared(out io.Writer, names namer, r *swordbox.Report) error {
 		}
 	}
 	for _, d := range r.Dialed {
-		name := fmt.Sprintf("%s/%d", names.name(d.Server), d.Shard)
+		name := fmt.Sprintf("%s/%d", names.Of(d.Server), d.Shard)
 		s, ok := carried[d.Key]
 		switch {
 		case d.Shared == nil:
@@ -186,7 +187,7 @@ func printShared(out io.Writer, names namer, r *swordbox.Report) error {
 		}
 	}
 	for _, s := range borrowed {
-		line(fmt.Sprintf("%s/%d", names.name(s.Server), s.Shard), s.State, "-", names.name(s.Owner), s)
+		line(fmt.Sprintf("%s/%d", names.Of(s.Server), s.Shard), s.State, "-", names.Of(s.Owner), s)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -197,9 +198,9 @@ func printShared(out io.Writer, names namer, r *swordbox.Report) error {
 
 // waiting writes the oldest unanswered request of a shared connection, and the clients that wait
 // for its responses.
-func waiting(b *strings.Builder, names namer, name string, s *handler.Shared) {
+func waiting(b *strings.Builder, names spec.Names, name string, s *handler.Shared) {
 	fmt.Fprintf(b, "%s waits for PSN %s since %v:\n  %s of %s, queue pair %s, its PSN %s\n", name, psnText(s.Waits.PSN), idleText(s.Waits.Age),
-		s.Waits.Op, names.name(s.Waits.Client), qpText(s.Waits.ClientQPN), psnText(s.Waits.ClientPSN))
+		s.Waits.Op, names.Of(s.Waits.Client), qpText(s.Waits.ClientQPN), psnText(s.Waits.ClientPSN))
 	var who []string
 	const most = 3
 	for i, c := range s.Waiters {
@@ -207,21 +208,21 @@ func waiting(b *strings.Builder, names namer, name string, s *handler.Shared) {
 			who = append(who, fmt.Sprintf("and %d more", len(s.Waiters)-most))
 			break
 		}
-		who = append(who, fmt.Sprintf("%s %s (%d)", names.name(c.Client), qpText(c.QPN), c.Entries))
+		who = append(who, fmt.Sprintf("%s %s (%d)", names.Of(c.Client), qpText(c.QPN), c.Entries))
 	}
 	if len(who) > 0 {
 		fmt.Fprintf(b, "  with it wait %s\n", strings.Join(who, ", "))
 	}
 }
 
-func printFormer(out io.Writer, names namer, r *swordbox.Report) error {
+func printFormer(out io.Writer, names spec.Names, r *swordbox.Report) error {
 	if len(r.Former) == 0 {
 		return nil
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "BROKEN BY RESTART\tQP\tTO\tQP\tOLDEST PSN") // Flush reports errors
 	for _, f := range r.Former {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", names.name(f.Client), qpText(f.ClientQPN), names.name(f.Server), qpText(f.ServerQPN), psnText(f.Oldest))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", names.Of(f.Client), qpText(f.ClientQPN), names.Of(f.Server), qpText(f.ServerQPN), psnText(f.Oldest))
 	}
 	fmt.Fprintln(w)
 	return w.Flush()

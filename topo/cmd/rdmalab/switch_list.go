@@ -57,9 +57,9 @@ func showList(cmd *cobra.Command, l *handler.Listing, most int) error {
 	if wantJSON(cmd) {
 		return printJSON(cmd, list)
 	}
-	names, err := newNamer(cmd)
+	names, err := namesOf(cmd)
 	if err != nil {
 		return err
 	}
-	return l.Print(cmd.OutOrStdout(), names.name, list)
+	return l.Print(cmd.OutOrStdout(), names.Of, list)
 }

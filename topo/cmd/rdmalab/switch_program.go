@@ -65,7 +65,7 @@ func loadProgram(cmd *cobra.Command, name string) error {
 	return askBox(cmd, http.MethodPut, "/program", in, nil)
 }
 
-func printProgram(out io.Writer, _ namer, p switchd.ProgramInfo) error {
+func printProgram(out io.Writer, _ spec.Names, p switchd.ProgramInfo) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "program\t%s\n", p.Name) // Flush reports errors
 	fmt.Fprintf(w, "does\t%s\n", p.Doc)

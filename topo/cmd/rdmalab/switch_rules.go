@@ -41,7 +41,7 @@ func switchRulesCmd() *cobra.Command {
 	return cmd
 }
 
-func printRules(out io.Writer, names namer, list []rules.Rule) error {
+func printRules(out io.Writer, names spec.Names, list []rules.Rule) error {
 	const (
 		none   = "no rules; add one: rdmalab switch rules add server=ms0 action=atomics"
 		header = "ID\tSERVER\tACTION\tMODE\tRANGE\tRKEY\tSHARDS\tSERVICE"
@@ -60,7 +60,7 @@ func printRules(out io.Writer, names namer, list []rules.Rule) error {
 				service = r.Service
 			}
 		}
-		return fmt.Sprintf("%s\t%s\t%v\t%v\t%s\t%s\t%s\t%s", r.ID, names.name(r.Server), r.Action, r.Mode, span, key, shards, service)
+		return fmt.Sprintf("%s\t%s\t%v\t%v\t%s\t%s\t%s\t%s", r.ID, names.Of(r.Server), r.Action, r.Mode, span, key, shards, service)
 	})
 }
 
@@ -131,7 +131,7 @@ func loadRulesCmd() *cobra.Command {
 			if err := askBox(cmd, http.MethodPut, "/rules", in, &list); err != nil {
 				return err
 			}
-			names, err := newNamer(cmd)
+			names, err := namesOf(cmd)
 			if err != nil {
 				return err
 			}

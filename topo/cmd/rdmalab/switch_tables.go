@@ -14,6 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func switchTablesCmd() *cobra.Command {
@@ -83,7 +84,7 @@ func shownTables() []string {
 	return names
 }
 
-func printTables(out io.Writer, _ namer, list []handler.Table) error {
+func printTables(out io.Writer, _ spec.Names, list []handler.Table) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TABLE\tUSED\tOF\tCLEAR\tWHAT") // Flush reports errors
 	for _, t := range list {
@@ -129,13 +130,13 @@ func showTable(cmd *cobra.Command, name string) error {
 
 // switchConnections lists all flows.
 func switchConnections(cmd *cobra.Command) error {
-	return listing(cmd, "/connections", func(out io.Writer, names namer, r swordbox.Report) error {
+	return listing(cmd, "/connections", func(out io.Writer, names spec.Names, r swordbox.Report) error {
 		return printConnections(out, names, &r, true)
 	})
 }
 
 func printWords(cmd *cobra.Command, list []handler.Word) error {
-	names, err := newNamer(cmd)
+	names, err := namesOf(cmd)
 	if err != nil {
 		return err
 	}
@@ -148,11 +149,11 @@ func printWords(cmd *cobra.Command, list []handler.Word) error {
 		if strings.EqualFold(x.State, "known") {
 			value = fmt.Sprintf("%#x", x.Value)
 		}
-		return fmt.Sprintf("%s\t%#x\t%s\t%s\t%d\t%d", names.name(x.Server), x.VA, strings.ToLower(x.State), value, x.Epoch, x.Pending)
+		return fmt.Sprintf("%s\t%#x\t%s\t%s\t%d\t%d", names.Of(x.Server), x.VA, strings.ToLower(x.State), value, x.Epoch, x.Pending)
 	})
 }
 
-func printGroups(out io.Writer, _ namer, s switchd.Snooping) error {
+func printGroups(out io.Writer, _ spec.Names, s switchd.Snooping) error {
 	hosts := func(ports []int) string {
 		var list []string
 		for _, p := range ports {
@@ -178,7 +179,7 @@ func printGroups(out io.Writer, _ namer, s switchd.Snooping) error {
 	return w.Flush()
 }
 
-func printMACs(out io.Writer, _ namer, list []switchd.MAC) error {
+func printMACs(out io.Writer, _ spec.Names, list []switchd.MAC) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PORT\tADDRESS\tLAST SEEN") // Flush reports errors
 	for _, m := range list {

@@ -29,7 +29,7 @@ var (
 	ms0  = netip.MustParseAddr("10.77.0.2")
 	cn0  = netip.MustParseAddr("10.77.0.4")
 	self = netip.MustParseAddr("10.77.0.1")
-	box  = namer{names: spec.Names{ms0: "ms0", cn0: "cn0", self: "switch"}}
+	box  = spec.Names{ms0: "ms0", cn0: "cn0", self: "switch"}
 )
 
 // width fails the test if a line is wider than 80 columns.

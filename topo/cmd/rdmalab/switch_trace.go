@@ -24,15 +24,8 @@ import (
 // traceSnaplen is how many bytes of a packet are captured: its headers and a small payload.
 const traceSnaplen = 160
 
-// traceFlags are the flags of trace.
-type traceFlags struct {
-	dir     string
-	count   uint64
-	lasting time.Duration
-}
-
 func switchTraceCmd() *cobra.Command {
-	var flags traceFlags
+	flags := captureFlags{snaplen: traceSnaplen}
 	cmd := &cobra.Command{
 		Use:   "trace [LINK…]",
 		Short: "Print the packets that the switch changes, while they pass",
@@ -47,26 +40,17 @@ func switchTraceCmd() *cobra.Command {
 		ValidArgsFunction: everyArgument(hostNames),
 		RunE:              func(cmd *cobra.Command, links []string) error { return runTrace(cmd, links, &flags) },
 	}
-	f := cmd.Flags()
-	f.StringVar(&flags.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
-	f.Uint64Var(&flags.count, "count", 0, "end after this many packets")
-	f.DurationVar(&flags.lasting, "for", 0, "end after that time, like 10s")
-	completeFlag(cmd, "dir", words("up", "down", "both"))
+	flags.define(cmd)
 	outputFlag(cmd)
 	return cmd
 }
 
-func runTrace(cmd *cobra.Command, links []string, flags *traceFlags) error {
-	names, err := newNamer(cmd)
+func runTrace(cmd *cobra.Command, links []string, flags *captureFlags) error {
+	query, err := flags.query(cmd, links)
 	if err != nil {
 		return err
 	}
-	for _, l := range links {
-		if err := checkHost(names.rack, l); err != nil {
-			return err
-		}
-	}
-	query, err := (&captureFlags{dir: flags.dir, lasting: flags.lasting, snaplen: traceSnaplen}).query(links)
+	names, err := namesOf(cmd)
 	if err != nil {
 		return err
 	}
@@ -132,7 +116,7 @@ func (s *captureStream) Close() error {
 // tracer prints packets.
 type tracer struct {
 	out   io.Writer
-	names namer
+	names spec.Names
 	json  bool
 	first int64 // time of the first packet
 	// taken is the switch's comment on a packet that the switch has consumed and replaced by
@@ -215,7 +199,7 @@ func (t *tracer) print(p *pcapng.Packet) error {
 	}
 	var f wire.Frame
 	if wire.ParseFrame(data, &f) == nil {
-		e.From, e.To = t.names.name(f.SrcAddr().Unmap()), t.names.name(f.DstAddr().Unmap())
+		e.From, e.To = t.names.Of(f.SrcAddr().Unmap()), t.names.Of(f.DstAddr().Unmap())
 		e.Opcode, e.QPN, e.PSN = f.BTH.Opcode.String(), f.BTH.DestQP, f.BTH.PSN
 	}
 	if t.json {
