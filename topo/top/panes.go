@@ -7,32 +7,37 @@ import (
 	"strings"
 )
 
+// Columns of the links and of the queue pairs. Narrow screens have only the first narrowLinks and
+// narrowQPs of them.
+var (
+	linkColumns = []column{
+		text("HOST", 8), text("STATE", 11), number("UP pkt/s", 8), number("bit/s", 6), number("DOWN pkt/s", 10), number("bit/s", 6),
+		number("DROP/s", 6), number("RETR/s", 6), number("DROPPED", 7), number("RETRAN", 6), text(fmt.Sprintf("BITS, LAST %d s", sparkWidth), sparkWidth),
+	}
+	qpColumns = []column{
+		text("HOST", 6), text("QP", 8), text("TYPE", 4), text("STATE", 5), text("PEER", 8), text("PEER QP", 8), text("SEND PSN", 8), text("RECV PSN", 8),
+		number("PSN/s", 6), number("RETR", 5), number("RETR/s", 6), number("SENDS", 8), number("RECEIVES", 8),
+	}
+)
+
+const narrowLinks, narrowQPs = 8, 10
+
 // linkPage has a line for each host and one for the switch; stores and faults follow.
 func (m Model) linkPage(rows int, r *rates) []string {
-	p := m.newPage()
-	wide := m.width >= wideWidth
+	p, columns := m.newPage(), linkColumns
+	if m.width < wideWidth {
+		columns = columns[:narrowLinks]
+	}
 	p.add(func(l *line) {
 		l.text(faint, "  ")
-		l.left(faint, 8, "HOST")
-		l.left(faint, 11, "STATE")
-		for _, c := range []struct {
-			width int
-			name  string
-		}{{8, "UP pkt/s"}, {6, "bit/s"}, {10, "DOWN pkt/s"}, {6, "bit/s"}, {6, "DROP/s"}, {6, "RETR/s"}} {
-			l.right(faint, c.width, c.name)
-		}
-		if wide {
-			l.right(faint, 7, "DROPPED")
-			l.right(faint, 6, "RETRAN")
-			l.left(faint, sparkWidth, fmt.Sprintf("BITS, LAST %d s", sparkWidth))
-		}
+		l.head(columns)
 		l.text(faint, "FAULTS")
 	})
 	for i := range m.now.Nodes {
 		if len(p.lines) >= rows {
 			break
 		}
-		m.linkLine(p, &m.now.Nodes[i], r, i == m.chosen, wide)
+		m.linkLine(p, columns, &m.now.Nodes[i], r, i == m.chosen)
 	}
 	m.stores(p, rows, r)
 	for i, text := range m.faultLines() {
@@ -57,19 +62,18 @@ const minQPs = 4
 // sparkWidth is how many seconds a sparkline shows.
 const sparkWidth = 20
 
-func (m Model) linkLine(p *page, n *Node, r *rates, isChosen, wide bool) {
+func (m Model) linkLine(p *page, columns []column, n *Node, r *rates, isChosen bool) {
 	p.add(func(l *line) {
 		name, mark := plain, "  "
 		if isChosen {
 			name, mark = chosen, "> "
 		}
 		l.text(bold, mark)
-		l.left(name, 8, n.Name)
 		state := n.State
 		if state == "up" && n.Link != "" && n.Link != "up" {
 			state = "link " + n.Link
 		}
-		l.left(statePaint(n.State), 11, state)
+		l.cells(columns, []cell{{name, n.Name}, {statePaint(n.State), state}})
 		if n.Link == "" { // the switch has no numbers, because they would be the sums of the hosts'
 			for _, c := range m.now.Switch.Counters {
 				if c.Name == "rewritten" && c.Value > 0 {
@@ -79,17 +83,11 @@ func (m Model) linkLine(p *page, n *Node, r *rates, isChosen, wide bool) {
 			return
 		}
 		drops, again := r.of(r.drops, n.Name, n.Dropped), r.of(r.retrans, n.Name, n.Retrans)
-		l.right(plain, 8, amount(n.UpPackets))
-		l.right(plain, 6, amount(n.UpBits))
-		l.right(plain, 10, amount(n.DownPackets))
-		l.right(plain, 6, amount(n.DownBits))
-		l.right(above(drops), 6, amount(drops))
-		l.right(above(again), 6, amount(again))
-		if wide {
-			l.right(plain, 7, amount(n.Dropped))
-			l.right(plain, 6, amount(n.Retrans))
-			l.left(accent, sparkWidth, spark(m.style, m.history[n.Name], sparkWidth))
-		}
+		l.cells(columns[2:], []cell{
+			{plain, amount(n.UpPackets)}, {plain, amount(n.UpBits)}, {plain, amount(n.DownPackets)}, {plain, amount(n.DownBits)},
+			{above(drops), amount(drops)}, {above(again), amount(again)}, {plain, amount(n.Dropped)}, {plain, amount(n.Retrans)},
+			{accent, spark(m.style, m.history[n.Name], sparkWidth)},
+		})
 		l.text(warn, strings.Join(n.Faults, ","))
 	})
 }
@@ -122,25 +120,11 @@ func (m Model) faultLines() (lines []string) {
 
 // qpPage has a line for each queue pair.
 func (m Model) qpPage(rows int, r *rates) []string {
-	p := m.newPage()
-	wide := m.width >= wideWidth
-	p.add(func(l *line) {
-		l.left(faint, 6, "HOST")
-		l.left(faint, 8, "QP")
-		l.left(faint, 4, "TYPE")
-		l.left(faint, 5, "STATE")
-		l.left(faint, 8, "PEER")
-		l.left(faint, 8, "PEER QP")
-		l.left(faint, 8, "SEND PSN")
-		l.left(faint, 8, "RECV PSN")
-		l.right(faint, 6, "PSN/s")
-		l.right(faint, 5, "RETR")
-		if wide {
-			l.right(faint, 6, "RETR/s")
-			l.right(faint, 8, "SENDS")
-			l.right(faint, 8, "RECEIVES")
-		}
-	})
+	p, columns := m.newPage(), qpColumns
+	if m.width < wideWidth {
+		columns = columns[:narrowQPs]
+	}
+	p.add(func(l *line) { l.head(columns) })
 	qps := m.now.QPs
 	if m.scroll == 0 { // failed queue pairs come first, then active ones
 		qps = slices.Clone(qps)
@@ -153,7 +137,7 @@ func (m Model) qpPage(rows int, r *rates) []string {
 			p.say(faint, fmt.Sprintf("%d more: pgdn", len(qps)-i))
 			break
 		}
-		qpLine(p, &qps[i], r, wide)
+		qpLine(p, columns, &qps[i], r)
 	}
 	if len(qps) == 0 {
 		p.say(faint, "no queue pair: try `rdmalab perf write_bw --from HOST --to SERVER`")
@@ -161,31 +145,18 @@ func (m Model) qpPage(rows int, r *rates) []string {
 	return p.fit(rows)
 }
 
-func qpLine(p *page, q *QP, r *rates, wide bool) {
+func qpLine(p *page, columns []column, q *QP, r *rates) {
 	on, again := r.psns(q)
 	p.add(func(l *line) {
-		peer, peerQP := "-", "-"
-		if q.Peer != "" {
-			peer = q.Peer
-		}
+		peer, peerQP := cmp.Or(q.Peer, "-"), "-"
 		if q.PeerQPN != 0 {
 			peerQP = hex(uint32(q.PeerQPN))
 		}
-		l.left(plain, 6, q.Host)
-		l.left(plain, 8, hex(uint32(q.QPN)))
-		l.left(plain, 4, q.Type)
-		l.left(statePaint(q.State), 5, q.State)
-		l.left(plain, 8, peer)
-		l.left(plain, 8, peerQP)
-		l.left(plain, 8, hex(uint32(q.SendPSN)))
-		l.left(plain, 8, hex(uint32(q.RecvPSN)))
-		l.right(plain, 6, amount(on))
-		l.right(above(again), 5, amount(q.Retrans))
-		if wide {
-			l.right(above(again), 6, amount(again))
-			l.right(plain, 8, fmt.Sprint(q.SendQueued))
-			l.right(plain, 8, fmt.Sprint(q.RecvQueued))
-		}
+		l.cells(columns, []cell{
+			{plain, q.Host}, {plain, hex(uint32(q.QPN))}, {plain, q.Type}, {statePaint(q.State), q.State}, {plain, peer}, {plain, peerQP},
+			{plain, hex(uint32(q.SendPSN))}, {plain, hex(uint32(q.RecvPSN))}, {plain, amount(on)}, {above(again), amount(q.Retrans)},
+			{above(again), amount(again)}, {plain, fmt.Sprint(q.SendQueued)}, {plain, fmt.Sprint(q.RecvQueued)},
+		})
 	})
 }
 

@@ -24,6 +24,11 @@ func (m Model) storeLines() int {
 	return n
 }
 
+var storeColumns = []column{
+	text("STORE ON", 8), number("CLIENTS", 7), number("OPS/s", 7), text(fmt.Sprintf("LAST %d s", sparkWidth), sparkWidth),
+	number("P99 usec", 8), text(fmt.Sprintf("LAST %d s", sparkWidth), sparkWidth),
+}
+
 // stores adds a line for each host with clients of stores, as far as there is room.
 func (m Model) stores(p *page, rows int, r *rates) {
 	if m.storeLines() == 0 || len(p.lines)+2 > rows {
@@ -31,12 +36,7 @@ func (m Model) stores(p *page, rows int, r *rates) {
 	}
 	p.add(func(l *line) {
 		l.text(faint, "  ")
-		l.left(faint, 8, "STORE ON")
-		l.right(faint, 7, "CLIENTS")
-		l.right(faint, 7, "OPS/s")
-		l.left(faint, sparkWidth, fmt.Sprintf("LAST %d s", sparkWidth))
-		l.right(faint, 8, "P99 usec")
-		l.left(faint, sparkWidth, fmt.Sprintf("LAST %d s", sparkWidth))
+		l.head(storeColumns)
 	})
 	for i := range m.now.Nodes {
 		n := &m.now.Nodes[i]
@@ -45,12 +45,10 @@ func (m Model) stores(p *page, rows int, r *rates) {
 		}
 		p.add(func(l *line) {
 			l.text(plain, "  ")
-			l.left(plain, 8, n.Name)
-			l.right(plain, 7, fmt.Sprint(n.Clients))
-			l.right(plain, 7, amount(n.Ops))
-			l.left(accent, sparkWidth, spark(m.style, m.history[opsOf(n.Name)], sparkWidth))
-			l.right(plain, 8, amount(n.P99))
-			l.left(accent, sparkWidth, spark(m.style, m.history[p99Of(n.Name)], sparkWidth))
+			l.cells(storeColumns, []cell{
+				{plain, n.Name}, {plain, fmt.Sprint(n.Clients)}, {plain, amount(n.Ops)}, {accent, spark(m.style, m.history[opsOf(n.Name)], sparkWidth)},
+				{plain, amount(n.P99)}, {accent, spark(m.style, m.history[p99Of(n.Name)], sparkWidth)},
+			})
 			for _, c := range n.Columns {
 				l.text(plain, " "+c.Name+"/s "+amount(r.of(r.columns, columnOf(n.Name, c.Name), c.Value)))
 			}

@@ -7,6 +7,15 @@ import (
 	"strings"
 )
 
+// Columns of the tables of the switch.
+var (
+	counterColumns = []column{number("A SECOND", 8), number("ALL", 6)}
+	tableColumns   = []column{text("TABLE", 14), number("USED", 6), number("OF", 6)}
+	sharedColumns  = []column{text("OWN CONN", 10), text("STATE", 10), number("OPEN", 9), number("QUEUED", 7), text("NEXT PSN", 8), number("TRIES", 5)}
+	keyColumns     = []column{text("HOT KEY", 20), number("A SECOND", 8), number("READS", 7), number("APPENDS", 7), number("STEERED", 7)}
+	wordColumns    = []column{text("SERVER", 8), text("WORD AT", 16), text("STATE", 10), number("VALUE", 18), number("PENDING", 7)}
+)
+
 // switchPage has counters beside tables, then the switch's connections, then hot keys, then words.
 func (m Model) switchPage(rows int, r *rates) []string {
 	p, s := m.newPage(), &m.now.Switch
@@ -42,7 +51,7 @@ func (m Model) switchPage(rows int, r *rates) []string {
 	}
 	for i := range s.Shared {
 		if i == 0 && len(p.lines) < rows {
-			p.add(sharedHead)
+			p.add(func(l *line) { l.head(sharedColumns) })
 		}
 		if len(p.lines) < rows {
 			sharedLine(p, &s.Shared[i])
@@ -62,8 +71,7 @@ func (m Model) switchPage(rows int, r *rates) []string {
 func counterCell(l *line, list []Counter, i int, r *rates) {
 	switch {
 	case i < 0:
-		l.right(faint, 8, "A SECOND")
-		l.right(faint, 6, "ALL")
+		l.head(counterColumns)
 		l.text(faint, "COUNTER")
 	case i < len(list):
 		c := list[i]
@@ -72,8 +80,7 @@ func counterCell(l *line, list []Counter, i int, r *rates) {
 		if rate > 0 {
 			mark = accent
 		}
-		l.right(mark, 8, amount(rate))
-		l.right(plain, 6, amount(c.Value))
+		l.cells(counterColumns, []cell{{mark, amount(rate)}, {plain, amount(c.Value)}})
 		l.text(plain, cut(c.Name, 22))
 	}
 }
@@ -81,38 +88,23 @@ func counterCell(l *line, list []Counter, i int, r *rates) {
 func tableCell(l *line, list []Table, i int) {
 	switch {
 	case i < 0:
-		l.left(faint, 14, "TABLE")
-		l.right(faint, 6, "USED")
-		l.right(faint, 6, "OF")
+		l.head(tableColumns)
 	case i < len(list):
 		t := list[i]
 		mark := plain
 		if t.Used == t.Max {
 			mark = bad
 		}
-		l.left(plain, 14, t.Name)
-		l.right(mark, 6, amount(uint64(t.Used)))
-		l.right(plain, 6, amount(uint64(t.Max)))
+		l.cells(tableColumns, []cell{{plain, t.Name}, {mark, amount(uint64(t.Used))}, {plain, amount(uint64(t.Max))}})
 	}
-}
-
-func sharedHead(l *line) {
-	l.left(faint, 10, "OWN CONN")
-	l.left(faint, 10, "STATE")
-	l.right(faint, 9, "OPEN")
-	l.right(faint, 7, "QUEUED")
-	l.left(faint, 8, "NEXT PSN")
-	l.right(faint, 5, "TRIES")
 }
 
 func sharedLine(p *page, s *Shared) {
 	p.add(func(l *line) {
-		l.left(plain, 10, s.Name)
-		l.left(statePaint(s.State), 10, s.State)
-		l.right(plain, 9, fmt.Sprintf("%d/%d", s.Open, s.Most))
-		l.right(above(uint64(s.Queued)), 7, fmt.Sprint(s.Queued))
-		l.left(plain, 8, hex(uint32(s.NextPSN)))
-		l.right(plain, 5, fmt.Sprint(s.Tries))
+		l.cells(sharedColumns, []cell{
+			{plain, s.Name}, {statePaint(s.State), s.State}, {plain, fmt.Sprintf("%d/%d", s.Open, s.Most)},
+			{above(uint64(s.Queued)), fmt.Sprint(s.Queued)}, {plain, hex(uint32(s.NextPSN))}, {plain, fmt.Sprint(s.Tries)},
+		})
 	})
 }
 
@@ -124,11 +116,7 @@ func (m Model) hotKeys(p *page, rows int) {
 	}
 	slices.SortStableFunc(keys, func(a, b Key) int { return cmp.Compare(b.Rate, a.Rate) })
 	p.add(func(l *line) {
-		l.left(faint, 20, "HOT KEY")
-		l.right(faint, 8, "A SECOND")
-		l.right(faint, 7, "READS")
-		l.right(faint, 7, "APPENDS")
-		l.right(faint, 7, "STEERED")
+		l.head(keyColumns)
 		l.text(faint, "NEWEST NODE AT")
 	})
 	for i := range keys {
@@ -142,11 +130,9 @@ func (m Model) hotKeys(p *page, rows int) {
 			if rate > 0 {
 				mark = accent
 			}
-			l.left(plain, 20, fmt.Sprint(k.Key))
-			l.right(mark, 8, amount(rate))
-			l.right(plain, 7, amount(k.Reads))
-			l.right(plain, 7, amount(k.Appends))
-			l.right(plain, 7, amount(k.Steered))
+			l.cells(keyColumns, []cell{
+				{plain, fmt.Sprint(k.Key)}, {mark, amount(rate)}, {plain, amount(k.Reads)}, {plain, amount(k.Appends)}, {plain, amount(k.Steered)},
+			})
 			if k.Server == "" {
 				l.text(plain, "-")
 				return
@@ -171,11 +157,7 @@ func (m Model) words(p *page, rows int, r *rates) {
 	}
 	slices.SortStableFunc(words, func(a, b Word) int { return cmp.Compare(heat(&b), heat(&a)) })
 	p.add(func(l *line) {
-		l.left(faint, 8, "SERVER")
-		l.left(faint, 16, "WORD AT")
-		l.left(faint, 10, "STATE")
-		l.right(faint, 18, "VALUE")
-		l.right(faint, 7, "PENDING")
+		l.head(wordColumns)
 		l.text(faint, "  busiest first")
 	})
 	for i := range words {
@@ -188,11 +170,9 @@ func (m Model) words(p *page, rows int, r *rates) {
 			if r.changed(w) {
 				mark = accent
 			}
-			l.left(plain, 8, w.Server)
-			l.left(plain, 16, fmt.Sprintf("%#x", w.VA))
-			l.left(statePaint(w.State), 10, w.State)
-			l.right(mark, 18, fmt.Sprintf("%#x", w.Value))
-			l.right(plain, 7, fmt.Sprint(w.Pending))
+			l.cells(wordColumns, []cell{
+				{plain, w.Server}, {plain, fmt.Sprintf("%#x", w.VA)}, {statePaint(w.State), w.State}, {mark, fmt.Sprintf("%#x", w.Value)}, {plain, fmt.Sprint(w.Pending)},
+			})
 		})
 	}
 }
