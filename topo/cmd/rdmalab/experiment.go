@@ -63,10 +63,8 @@ func experimentList() string {
 	var b strings.Builder
 	for _, e := range experiment.All() {
 		var takes []string
-		for _, on := range []string{experiment.OnSim, experiment.OnRack} {
-			if t := e.Takes(on); t != "" {
-				takes = append(takes, on+" "+t)
-			}
+		for _, on := range platforms(e) {
+			takes = append(takes, on+" "+e.Takes(on))
 		}
 		b.WriteString(listed(e.Name, 17, e.Short) + listed("", 17, "reproduces: "+e.Figure) + listed("", 17, "takes: "+strings.Join(takes, "; ")))
 	}
@@ -85,10 +83,8 @@ type listedExperiment struct {
 func listedExperiments() (out []listedExperiment) {
 	for _, e := range experiment.All() {
 		l := listedExperiment{Name: e.Name, Short: e.Short, Figure: e.Figure, Takes: map[string]string{}}
-		for _, on := range []string{experiment.OnSim, experiment.OnRack} {
-			if t := e.Takes(on); t != "" {
-				l.Takes[on] = t
-			}
+		for _, on := range platforms(e) {
+			l.Takes[on] = e.Takes(on)
 		}
 		out = append(out, l)
 	}
@@ -109,14 +105,9 @@ func newExperimentRun(e experiment.Experiment) *experimentRun {
 	return &experimentRun{Experiment: e, body: e.New()}
 }
 
-// platforms lists the platforms on which the experiment can run.
-func (x *experimentRun) platforms() (out []string) {
-	for _, on := range []string{experiment.OnSim, experiment.OnRack} {
-		if x.Takes(on) != "" {
-			out = append(out, on)
-		}
-	}
-	return out
+// platforms lists the platforms on which an experiment can run.
+func platforms(e experiment.Experiment) []string {
+	return slices.DeleteFunc([]string{experiment.OnSim, experiment.OnRack}, func(on string) bool { return e.Takes(on) == "" })
 }
 
 // examples returns the command lines of the help text, one a line.
@@ -144,8 +135,8 @@ func (x *experimentRun) command() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	x.body.Flags(fs)
-	fs.StringVar(&x.on, "on", experiment.OnSim, "platform: "+strings.Join(x.platforms(), " or "))
-	complete(cmd, "on", x.platforms()...)
+	fs.StringVar(&x.on, "on", experiment.OnSim, "platform: "+strings.Join(platforms(x.Experiment), " or "))
+	complete(cmd, "on", platforms(x.Experiment)...)
 	costFlag(cmd, &x.cost, x.Cost)
 	if x.Rack != "" {
 		x.place.flags(cmd, x.Target)
@@ -162,8 +153,8 @@ func (x *experimentRun) command() *cobra.Command {
 
 // run runs the experiment, and prints its measurements even if some are missing.
 func (x *experimentRun) run(cmd *cobra.Command) error {
-	if !slices.Contains(x.platforms(), x.on) {
-		return badUse("--on %.40q: %s runs on %s", x.on, x.Name, strings.Join(x.platforms(), " and "))
+	if !slices.Contains(platforms(x.Experiment), x.on) {
+		return badUse("--on %.40q: %s runs on %s", x.on, x.Name, strings.Join(platforms(x.Experiment), " and "))
 	}
 	at := experiment.Place{On: x.on, Quick: x.quick, Hosts: spec.MaxHosts}
 	if err := x.body.Check(at); err != nil { // finds mistakes that need no rack

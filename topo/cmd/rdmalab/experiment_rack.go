@@ -335,21 +335,6 @@ func (p *rackPlatform) treeStats(ctx context.Context) (*experiment.TreeStats, er
 	return out, nil
 }
 
-// Order is not supported, because a rack cannot trace single packets.
-func (*rackPlatform) Order(context.Context, experiment.Order) (map[int]float64, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// Direct is not supported as an experiment; `rdmalab run ycsb` measures pDPM-Direct on a rack.
-func (*rackPlatform) Direct(context.Context, experiment.Direct) (out experiment.StoreResult, err error) {
-	return out, errors.ErrUnsupported
-}
-
-// Fusee is not supported as an experiment; `rdmalab run ycsb` measures FUSEE on a rack.
-func (*rackPlatform) Fusee(context.Context, experiment.Fusee) (out experiment.StoreResult, err error) {
-	return out, errors.ErrUnsupported
-}
-
 // nicMessages is how many requests a measurement of NIC has.
 const nicMessages = 50_000
 
@@ -377,22 +362,33 @@ func (p *rackPlatform) NIC(ctx context.Context, l experiment.NIC) (float64, erro
 	return res.BW.MsgRate * 1e6, nil
 }
 
-// TreeOperations is not supported: a trace of single packets needs a link without other traffic.
-func (*rackPlatform) TreeOperations(context.Context) ([]experiment.Operation, error) {
-	return nil, errors.ErrUnsupported
+// These loads are not measured on a rack. Order and TreeOperations need a trace of single packets
+// without other traffic; `rdmalab run ycsb` measures pDPM-Direct and FUSEE on a rack.
+
+func (*rackPlatform) Order(context.Context, experiment.Order) (out map[int]float64, err error) {
+	return out, errors.ErrUnsupported
 }
 
-// Incast is not measured on a rack.
-func (*rackPlatform) Incast(context.Context, experiment.Incast) (experiment.IncastResult, error) {
-	return experiment.IncastResult{}, errors.ErrUnsupported
+func (*rackPlatform) TreeOperations(context.Context) (out []experiment.Operation, err error) {
+	return out, errors.ErrUnsupported
 }
 
-// Lookups is not measured on a rack.
-func (*rackPlatform) Lookups(context.Context, experiment.Lookups) (experiment.LookupsResult, error) {
-	return experiment.LookupsResult{}, errors.ErrUnsupported
+func (*rackPlatform) Direct(context.Context, experiment.Direct) (out experiment.StoreResult, err error) {
+	return out, errors.ErrUnsupported
 }
 
-// Counting is not measured on a rack.
-func (*rackPlatform) Counting(context.Context, experiment.Counting) (experiment.CountingResult, error) {
-	return experiment.CountingResult{}, errors.ErrUnsupported
+func (*rackPlatform) Fusee(context.Context, experiment.Fusee) (out experiment.StoreResult, err error) {
+	return out, errors.ErrUnsupported
+}
+
+func (*rackPlatform) Incast(context.Context, experiment.Incast) (out experiment.IncastResult, err error) {
+	return out, errors.ErrUnsupported
+}
+
+func (*rackPlatform) Lookups(context.Context, experiment.Lookups) (out experiment.LookupsResult, err error) {
+	return out, errors.ErrUnsupported
+}
+
+func (*rackPlatform) Counting(context.Context, experiment.Counting) (out experiment.CountingResult, err error) {
+	return out, errors.ErrUnsupported
 }

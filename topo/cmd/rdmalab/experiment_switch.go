@@ -133,10 +133,8 @@ func (x *experimentSwitch) connected(ctx context.Context) error {
 		if up > 0 && up == len(report.Dialed) {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(dialEvery):
+		if err := pause(ctx, dialEvery); err != nil {
+			return err
 		}
 	}
 	return errors.New("the switch has no connection to the memory servers; see `rdmalab switch connections`")

@@ -84,10 +84,8 @@ func printLogs(ctx context.Context, w io.Writer, logs []*logTail, follow bool) e
 			}
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx, followPoll) != nil {
 			return nil
-		case <-time.After(followPoll):
 		}
 	}
 }

@@ -28,10 +28,8 @@ func switchListCmd(l *handler.Listing) *cobra.Command {
 				if err := showList(cmd, l, most); err != nil || !watch {
 					return err
 				}
-				select {
-				case <-cmd.Context().Done():
+				if pause(cmd.Context(), watchEvery) != nil {
 					return nil
-				case <-time.After(watchEvery):
 				}
 				if _, err := fmt.Fprintln(cmd.OutOrStdout()); err != nil {
 					return err

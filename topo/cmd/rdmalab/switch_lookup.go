@@ -139,10 +139,8 @@ func changeEntries(cmd *cobra.Command, rule string, remove bool, list []string) 
 		if r.Taken > 0 {
 			continue
 		}
-		select {
-		case <-cmd.Context().Done():
-			return cmd.Context().Err()
-		case <-time.After(entriesEvery):
+		if err := pause(cmd.Context(), entriesEvery); err != nil {
+			return err
 		}
 	}
 	if err := allMade(len(list), &first, &r); err != nil {

@@ -81,10 +81,8 @@ func terminalStyle() top.Style {
 func topOnce(cmd *cobra.Command, name string, style top.Style) error {
 	style.Plain = true
 	first := live.Sample(cmd.Context(), name)
-	select {
-	case <-cmd.Context().Done():
+	if pause(cmd.Context(), time.Second) != nil {
 		return errInterrupted
-	case <-time.After(time.Second):
 	}
 	second := live.Sample(cmd.Context(), name)
 	if second.Gone != "" {
