@@ -96,34 +96,23 @@ func mayNotWrite(err error) error {
 
 // copySelf replaces the file at path by a copy of this program. It does so atomically, because a
 // container runtime may start the program at the same time.
-func copySelf(path string) (err error) {
+func copySelf(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	self, err := os.Open("/proc/self/exe")
+	program, err := os.ReadFile(imageOf)
 	if err != nil {
 		return err
 	}
-	defer self.Close() // the file is only read, so the error does not matter
-	to, err := os.CreateTemp(filepath.Dir(path), "."+cni.Program)
+	file, err := newPendingFile(path)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(to.Name()) // the first error is returned
-		}
-	}()
-	if _, err = io.Copy(to, self); err == nil {
-		err = to.Chmod(0o755)
-	}
-	if cerr := to.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	defer file.discard()
+	if err := file.publish(program, 0o755); err != nil {
 		return fmt.Errorf("copy this program to %s: %w", path, err)
 	}
-	return os.Rename(to.Name(), path)
+	return nil
 }
 
 // cniGuestsCmd makes the command that lists the guests of the rack: the containers that joined it

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -110,13 +109,10 @@ func listTears(ctx context.Context, rack *spec.Rack, paths spec.Paths) (tears []
 	names := rack.HostNames()
 	plans := make([]hostd.Tear, len(names))
 	errs := make([]error, len(names))
-	var wg sync.WaitGroup
-	for i, name := range names {
-		wg.Go(func() {
-			errs[i] = control.NewClient(paths.Socket(name)).Call(ctx, http.MethodGet, hostd.PathTear, nil, &plans[i])
-		})
-	}
-	wg.Wait()
+	_ = atOnce(names, func(i int, name string) error {
+		errs[i] = control.NewClient(paths.Socket(name)).Call(ctx, http.MethodGet, hostd.PathTear, nil, &plans[i])
+		return nil
+	})
 	for i, t := range plans {
 		h, _, _ := rack.Host(names[i])
 		switch {
@@ -158,11 +154,7 @@ func printFaults(cmd *cobra.Command, l faultList) error {
 		}
 	}
 	if len(l.Partition) > 0 {
-		sides := make([]string, len(l.Partition))
-		for i, g := range l.Partition {
-			sides[i] = strings.Join(g, ",")
-		}
-		fmt.Fprintf(out, "partition: %s\n", strings.Join(sides, " | "))
+		fmt.Fprintf(out, "partition: %s\n", groupsText(l.Partition))
 	}
 	return l.warn(cmd)
 }

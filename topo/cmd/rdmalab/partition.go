@@ -84,20 +84,20 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 
 // describe returns a sentence that says which groups no longer reach each other.
 func describe(s *spec.Rack, groups [][]string) string {
+	if len(groups) == 1 {
+		rest := slices.DeleteFunc(s.HostNames(), func(h string) bool { return slices.Contains(groups[0], h) })
+		groups = [][]string{groups[0], rest}
+	}
+	return "kept apart: " + groupsText(groups)
+}
+
+// groupsText lists groups of hosts: "cn0,cn1 | ms0".
+func groupsText(groups [][]string) string {
 	sides := make([]string, len(groups))
 	for i, g := range groups {
 		sides[i] = strings.Join(g, ",")
 	}
-	if len(sides) > 1 {
-		return "kept apart: " + strings.Join(sides, " | ")
-	}
-	var rest []string
-	for _, h := range s.HostNames() {
-		if !slices.Contains(groups[0], h) {
-			rest = append(rest, h)
-		}
-	}
-	return "kept apart: " + sides[0] + " | " + strings.Join(rest, ",")
+	return strings.Join(sides, " | ")
 }
 
 // askSwitch sends the switch a request to set or end the partition.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,27 +80,18 @@ func runProfile(cmd *cobra.Command, names []string, lasting time.Duration, dir s
 		}
 		defer files[i].discard()
 	}
-	written, errs := make([]*profiled, len(nodes)), make([]error, len(nodes))
-	var wg sync.WaitGroup
-	for i, node := range nodes {
-		wg.Go(func() {
-			b, err := recordProfile(cmd.Context(), control.NewClient(paths.Socket(node)), node, lasting)
-			if err == nil {
-				err = files[i].publish(b)
-			}
-			if errs[i] = err; err == nil {
-				written[i] = &profiled{Node: node, File: files[i].name, Bytes: len(b)}
-			}
-		})
-	}
-	wg.Wait()
-	list := []profiled{}
-	for _, p := range written {
-		if p != nil {
-			list = append(list, *p)
+	list := make([]profiled, len(nodes))
+	err = atOnce(nodes, func(i int, node string) error {
+		b, err := recordProfile(cmd.Context(), control.NewClient(paths.Socket(node)), node, lasting)
+		if err == nil {
+			err = files[i].publish(b, 0o644)
 		}
-	}
-	err = errors.Join(errs...)
+		if err == nil {
+			list[i] = profiled{Node: node, File: files[i].name, Bytes: len(b)}
+		}
+		return err
+	})
+	list = slices.DeleteFunc(list, func(p profiled) bool { return p.Node == "" })
 	if cmd.Context().Err() != nil {
 		err = errInterrupted
 	}
@@ -166,10 +156,10 @@ func newPendingFile(name string) (*pendingFile, error) {
 	return &pendingFile{name: name, file: f}, nil
 }
 
-// publish writes the file, and gives it its name.
-func (p *pendingFile) publish(b []byte) error {
+// publish writes the file, and gives it its permissions and its name.
+func (p *pendingFile) publish(b []byte, mode os.FileMode) error {
 	_, err := p.file.Write(b)
-	err = errors.Join(err, p.file.Chmod(0o644), p.file.Close())
+	err = errors.Join(err, p.file.Chmod(mode), p.file.Close())
 	if err != nil {
 		return err
 	}
