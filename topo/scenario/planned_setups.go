@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -163,14 +162,11 @@ var packetActs = []act{{kind: drop}, {kind: late, n: 1}, {kind: late, n: 3}, {ki
 var ruleActs = []act{{kind: newRules, n: 1}, {kind: drop}, {kind: newRules, n: 2}, {kind: newRules, n: 3}, {kind: newRules, n: 4}, {kind: newRules}, {kind: late, n: 1}}
 
 // Setups returns the names of the setups of the scenario planned, and what the clients do in each.
-func Setups() iter.Seq2[string, string] {
-	return func(yield func(name, doc string) bool) {
-		for _, s := range smallSetups() {
-			if !yield(s.name, s.doc) {
-				return
-			}
-		}
+func Setups() (list [][2]string) {
+	for _, s := range smallSetups() {
+		list = append(list, [2]string{s.name, s.doc})
 	}
+	return list
 }
 
 // smallSetups lists all setups, in the order in which they are tried.

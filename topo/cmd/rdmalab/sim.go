@@ -45,9 +45,9 @@ func simCmd() *cobra.Command {
 			"the papers describe, and hardened ones, the default, have the papers' holes closed: ways in which the published\n" +
 			"design loses data, hangs or is slow (swordbox/HOLES.md). Without --cost only links take time.\n\n" +
 			"Mixes are variations that a run of clover or sherman adds to its random plan. --mix names them:\n\n" +
-			mixList() + "\n" +
+			pairsList(8, mixes) + "\n" +
 			"Setups of planned, for --setup. A word is known if the switch knows its value:\n\n" +
-			setupList() + "\n" +
+			pairsList(11, scenario.Setups()) + "\n" +
 			"If a check fails, sim prints the command that replays the seed, and the exit status is 1. Add -v to this command to\n" +
 			"print every packet, or --pcap to write a capture file.",
 		Example: "  rdmalab sim transport --seeds 1000\n" +
@@ -141,31 +141,14 @@ var mixes = [][2]string{
 	{"services", "clover: a memory service hangs"},
 }
 
-// mixList returns the list of mixes for the help text.
-func mixList() string {
-	var list strings.Builder
-	for _, m := range mixes {
-		list.WriteString(listed(m[0], 8, m[1]))
-	}
-	return list.String()
-}
-
-// setupList returns the list of setups of the scenario planned for the help text.
-func setupList() string {
-	var list strings.Builder
-	for name, doc := range scenario.Setups() {
-		list.WriteString(listed(name, 11, doc))
-	}
-	return list.String()
-}
-
 // scenarioList returns the list of scenarios for the help text.
 func scenarioList() string {
-	var list strings.Builder
-	for _, s := range scenario.All() {
-		list.WriteString(listed(s.Name, 12, s.Doc))
-	}
-	return list.String()
+	return listedAll(12, scenario.All(), func(s scenario.Scenario) (name, text string) { return s.Name, s.Doc })
+}
+
+// pairsList returns the list of pairs of a name and a text for the help text.
+func pairsList(width int, list [][2]string) string {
+	return listedAll(width, list, func(p [2]string) (name, text string) { return p[0], p[1] })
 }
 
 // listScenarios prints the scenarios. It returns an error if a flag for a run was given.

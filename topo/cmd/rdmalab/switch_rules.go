@@ -65,13 +65,8 @@ func printRules(out io.Writer, names spec.Names, list []rules.Rule) error {
 }
 
 func addRuleCmd() *cobra.Command {
-	var actions, keys strings.Builder
-	for _, a := range rules.Definitions() {
-		actions.WriteString(listed(a.Name, 10, a.Doc))
-	}
-	for _, f := range rules.Fields() {
-		keys.WriteString(listed(f.Key+"="+f.Example, 22, f.Doc))
-	}
+	actions := listedAll(10, rules.Definitions(), func(a rules.Definition) (name, text string) { return a.Name, a.Doc })
+	keys := listedAll(22, rules.Fields(), func(f rules.Field) (name, text string) { return f.Key + "=" + f.Example, f.Doc })
 	var first bool
 	cmd := &cobra.Command{
 		Use:   "add KEY=VALUE…",
@@ -82,7 +77,7 @@ func addRuleCmd() *cobra.Command {
 			"A shared connection is a reliable connection of the switch to a memory server, on which it sends requests of\n" +
 			"several clients. In the store Clover a node is one version of a key's value, and an append is the CAS that puts a\n" +
 			"new node behind the newest one. Actions:\n\n" +
-			actions.String() + "\nKeys, with examples:\n\n" + keys.String(),
+			actions + "\nKeys, with examples:\n\n" + keys,
 		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
 			"  rdmalab switch rules add id=page server=ms1 action=move range=0x1000-0x2000",
 		Args:              cobra.MinimumNArgs(1),

@@ -29,6 +29,16 @@ func listed(name string, width int, text string) string {
 	return out.String() + "\n"
 }
 
+// listedAll returns the entries of a list of a help text; of returns the name and the text of one.
+func listedAll[T any](width int, list []T, of func(one T) (name, text string)) string {
+	var out strings.Builder
+	for _, one := range list {
+		name, text := of(one)
+		out.WriteString(listed(name, width, text))
+	}
+	return out.String()
+}
+
 // plainUsage changes a usage template: descriptions of flags are wrapped, and a command whose usage
 // line names its subcommands as COMMAND has no second line that says the same.
 func plainUsage(template string) string {
