@@ -55,17 +55,12 @@ func startTracing(cmd *cobra.Command, f *perfFlags) (*tracing, error) {
 	t := &tracing{from: f.from, to: f.to}
 	n := cmp.Or(f.config.Iters, tracedIters)
 	req := pathtrace.Request{Events: min(n*tracedEvents+tracedSpare, pathtrace.MaxEvents), Ports: []string{f.from, f.to}}
+	_, paths, err := rackOf(cmd)
+	if err != nil {
+		return nil, err
+	}
 	for i, name := range []string{f.from, spec.SwitchName, f.to} {
-		var c *control.Client
-		var err error
-		if name == spec.SwitchName {
-			c, err = switchControl(cmd)
-		} else {
-			c, err = hostControl(cmd, name)
-		}
-		if err != nil {
-			return nil, err
-		}
+		c := control.NewClient(paths.Socket(name))
 		if err := ask(cmd.Context(), c, name, http.MethodPost, "/trace", req, nil); err != nil {
 			endErr := t.stop() // ends the recording of the processes that have begun
 			return nil, errors.Join(err, endErr)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,15 +14,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
-
-// parseKey reads a key.
-func parseKey(s string) (uint64, error) {
-	key, err := strconv.ParseUint(s, 0, 64)
-	if err != nil {
-		return 0, badUse("key %q: want a number from 0 to 2^64-1", s)
-	}
-	return key, nil
-}
 
 func fromFlag(cmd *cobra.Command, from *string) {
 	cmd.Flags().StringVar(from, "from", "", "host of the rack on which the clients of this command run (default: the first compute host)")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -252,8 +253,8 @@ func opCmd(s *store.Store, op storeOp) *cobra.Command {
 // storeRequest makes a host execute one operation as a client of the store.
 func storeRequest(cmd *cobra.Command, s *store.Store, from, key string, in store.OpRequest) (*store.Answer, error) {
 	var err error
-	if in.Key, err = parseKey(key); err != nil {
-		return nil, err
+	if in.Key, err = strconv.ParseUint(key, 0, 64); err != nil {
+		return nil, badUse("key %q: want a number from 0 to 2^64-1", key)
 	}
 	call, err := storeCall(cmd, s, from)
 	if err != nil {

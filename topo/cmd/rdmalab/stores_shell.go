@@ -97,7 +97,10 @@ func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args 
 	for {
 		line, err := read()
 		if err != nil {
-			if err := errors.Join(done(), exceptFor(err, io.EOF)); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			if err := errors.Join(done(), err); err != nil {
 				return err
 			}
 			if failed {
@@ -124,14 +127,6 @@ func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args 
 			}
 		}
 	}
-}
-
-// exceptFor returns nil if err is the expected error, and err otherwise.
-func exceptFor(err, expected error) error {
-	if errors.Is(err, expected) {
-		return nil
-	}
-	return err
 }
 
 // splitLine splits a line into the command, the key, and the rest, which is the value.

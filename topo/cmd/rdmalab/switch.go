@@ -10,6 +10,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/swordbox/lookuptable"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -44,7 +45,7 @@ func switchCmd() *cobra.Command {
 	)
 	for _, l := range apps.Listings() {
 		list := switchListCmd(&l)
-		if isLookup(l.Name) {
+		if l.Name == lookuptable.Kind.Listings[0].Name {
 			list.AddCommand(switchLookupCmds()...)
 		}
 		cmd.AddCommand(list)

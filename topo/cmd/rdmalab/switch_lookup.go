@@ -224,6 +224,3 @@ func printEntries(out io.Writer, list []string) error {
 	}
 	return nil
 }
-
-// isLookup reports whether a listing is that of lookup tables, whose command has subcommands.
-func isLookup(name string) bool { return name == lookuptable.Kind.Listings[0].Name }
