@@ -32,15 +32,15 @@ type chainRun struct {
 	*chains.Run
 	server, client *nicProgram
 	// left is the number of clients that have not connected yet. begin is closed when all have
-	// connected. failed is closed when the run has failed, and err is the reason. before is the
-	// counter of ring entries (work requests of programs) that the server's NIC had executed when
-	// begin was closed, and entries reads this counter.
-	left          atomic.Int32
-	begin, failed chan struct{}
-	once          sync.Once
-	err           error
-	before        uint64
-	entries       func() (uint64, error)
+	// connected. failed ends when the run has failed; its cause is the first error, which cancel was
+	// called with. before is the counter of ring entries (work requests of programs) that the server's
+	// NIC had executed when begin was closed, and entries reads this counter.
+	left    atomic.Int32
+	begin   chan struct{}
+	failed  context.Context
+	cancel  context.CancelCauseFunc
+	before  uint64
+	entries func() (uint64, error)
 }
 
 // nicProgram is an open NIC of a host. To the NIC, this process is a program on that host.
@@ -93,7 +93,8 @@ func (p *rackPlatform) chain(ctx context.Context, l experiment.RedN) (out experi
 	if err := p.box.set(ctx, &experiment.Switch{}, nil, ""); err != nil {
 		return out, err
 	}
-	r := &chainRun{begin: make(chan struct{}), failed: make(chan struct{}), entries: func() (uint64, error) { return p.counter("ring_entries") }}
+	r := &chainRun{begin: make(chan struct{}), entries: func() (uint64, error) { return p.counter("ring_entries") }}
+	r.failed, r.cancel = context.WithCancelCause(context.Background())
 	if r.server, err = p.openNIC(p.to); err != nil {
 		return out, err
 	}
@@ -147,14 +148,7 @@ func (r *chainRun) clients() (entries uint64, err error) {
 }
 
 // hasFailed reports whether the run has failed.
-func (r *chainRun) hasFailed() bool {
-	select {
-	case <-r.failed:
-		return true
-	default:
-		return false
-	}
-}
+func (r *chainRun) hasFailed() bool { return r.failed.Err() != nil }
 
 // ready is called by each client when it has connected, and waits until all clients have connected.
 // The last client reads the counter of ring entries and closes begin.
@@ -168,7 +162,7 @@ func (r *chainRun) ready(verbs.Runtime) (err error) {
 	select {
 	case <-r.begin:
 		return nil
-	case <-r.failed:
+	case <-r.failed.Done():
 		return verbs.ErrClosed
 	}
 }
@@ -176,18 +170,13 @@ func (r *chainRun) ready(verbs.Runtime) (err error) {
 // fail makes the run fail with err, unless err is nil. Only the first error counts.
 func (r *chainRun) fail(err error) {
 	if err != nil {
-		r.once.Do(func() {
-			r.err = err
-			close(r.failed)
-		})
+		r.cancel(err)
 	}
 }
 
 // outcome makes the run fail with err, unless err is nil, and returns the error that made it fail
 // first.
 func (r *chainRun) outcome(err error) error {
-	if r.fail(err); r.hasFailed() {
-		return r.err
-	}
-	return nil
+	r.fail(err)
+	return context.Cause(r.failed)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,14 +138,10 @@ func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf
 	}
 	results := make([]*perf.Result, len(hosts))
 	err = atOnce(hosts, func(i int, host string) error {
-		client, err := hostControl(p.cmd, host)
-		if err != nil {
-			return err
-		}
 		cfg := test((n + len(hosts) - 1 - i) / len(hosts))
 		cfg.To, cfg.Seed, cfg.Timeout = p.to, uint64(i+1), stallTimeout
-		ev, err := followPerf(p.cmd.Context(), client, &cfg, func(perf.Progress) {})
-		results[i] = ev.Result
+		res, err := p.perf(p.cmd.Context(), host, &cfg)
+		results[i] = res
 		return err
 	})
 	if err != nil {
@@ -192,13 +189,7 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 		f.options.Reporter = store.OfProcess
 	}
 	c := &f.config
-	c.Zipf = l.Zipf
-	if l.Keys > 0 {
-		c.Keys = l.Keys
-	}
-	if l.Value > 0 {
-		c.Value = l.Value
-	}
+	c.Zipf, c.Keys, c.Value = l.Zipf, cmp.Or(l.Keys, c.Keys), cmp.Or(l.Value, c.Value)
 	if l.Run > 0 {
 		c.Warmup, c.Duration = l.Warm, l.Run
 	}
@@ -295,10 +286,7 @@ func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out e
 	}
 	f := &runFlags{store: sherman.Store.Name, clients: l.Clients, quiet: true, config: rackConfig(l.Workload, l.Clients)}
 	c := &f.config
-	c.Keys, c.Value, c.Zipf, c.Scramble = 20000, kv.MinValue, l.Zipf, true
-	if l.Keys > 0 {
-		c.Keys = l.Keys
-	}
+	c.Keys, c.Value, c.Zipf, c.Scramble = cmp.Or(l.Keys, 20000), kv.MinValue, l.Zipf, true
 	if l.Run > 0 {
 		c.Warmup, c.Duration = l.Run, l.Run
 	}

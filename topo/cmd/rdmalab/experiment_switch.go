@@ -17,7 +17,9 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -116,21 +118,12 @@ const (
 // client's connection began earlier, the switch would not move its requests.
 func (x *experimentSwitch) connected(ctx context.Context) error {
 	for until := time.Now().Add(dialPatience); time.Now().Before(until); {
-		var report struct {
-			Dialed []struct {
-				State string `json:"state"`
-			} `json:"dialed"`
-		}
+		var report swordbox.Report
 		if err := askBox(x.cmd, http.MethodGet, "/connections", nil, &report); err != nil {
 			return err
 		}
-		up := 0
-		for _, d := range report.Dialed {
-			if d.State == "up" {
-				up++
-			}
-		}
-		if up > 0 && up == len(report.Dialed) {
+		down := func(d switchconn.Info) bool { return d.State != switchconn.Up }
+		if len(report.Dialed) > 0 && !slices.ContainsFunc(report.Dialed, down) {
 			return nil
 		}
 		if err := pause(ctx, dialEvery); err != nil {

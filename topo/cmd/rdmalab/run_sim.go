@@ -235,10 +235,8 @@ func (s *simHost) Name() string { return s.host.Spec.Name }
 
 // Address implements store.Host.
 func (s *simHost) Address(name string) (netip.Addr, error) {
-	for i := range s.rack.Hosts {
-		if h := &s.rack.Hosts[i]; h.Name == name {
-			return h.IPv4, nil
-		}
+	if h, _, ok := s.rack.Host(name); ok {
+		return h.IPv4, nil
 	}
 	return netip.ParseAddr(name)
 }

@@ -85,16 +85,13 @@ func shownTables() []string {
 }
 
 func printTables(out io.Writer, _ spec.Names, list []handler.Table) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TABLE\tUSED\tOF\tCLEAR\tWHAT") // Flush reports errors
-	for _, t := range list {
+	return handler.WriteTable(out, list, "", "TABLE\tUSED\tOF\tCLEAR\tWHAT", func(t *handler.Table) string {
 		can := "-"
 		if t.Clear {
 			can = "yes"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", t.Name, t.Used, t.Max, can, t.Doc)
-	}
-	return w.Flush()
+		return fmt.Sprintf("%s\t%d\t%d\t%s\t%s", t.Name, t.Used, t.Max, can, t.Doc)
+	})
 }
 
 // showTable shows the entries of a table.
