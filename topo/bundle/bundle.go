@@ -6,7 +6,6 @@
 package bundle
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -105,18 +104,16 @@ func Write(ctx context.Context, r *rack.Rack, dir string, why Reason) error {
 	return w.readMe(r, &why)
 }
 
-// put writes a file of the bundle.
-func (w *writer) put(name string, b []byte) {
+// put writes a file of the bundle. If err is not nil, what the file should have could not be read.
+// The README says that the file was written, or why not.
+func (w *writer) put(name string, b []byte, err error) {
 	path := filepath.Join(w.dir, name)
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
 	if err == nil {
 		err = os.WriteFile(path, b, 0o644)
 	}
-	w.note(name, err)
-}
-
-// note adds a line about a file to the README: that it was written, or why not.
-func (w *writer) note(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
@@ -126,19 +123,13 @@ func (w *writer) note(name string, err error) {
 	w.have = append(w.have, name)
 }
 
-// json writes a value as a JSON file. If err is not nil, the value could not be read: the README
-// says so.
+// json writes a value as a JSON file. If err is not nil, the value could not be read.
 func (w *writer) json(name string, v any, err error) {
-	if err != nil {
-		w.note(name, err)
-		return
+	var b []byte
+	if err == nil {
+		b, err = json.MarshalIndent(v, "", "  ")
 	}
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		w.note(name, err)
-		return
-	}
-	w.put(name, append(b, '\n'))
+	w.put(name, append(b, '\n'), err)
 }
 
 // ask requests a part of a daemon's state, and writes the answer to a file.
@@ -159,43 +150,34 @@ func (w *writer) packets(ctx context.Context, r *rack.Rack) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	stream, err := r.Control(spec.SwitchName).Stream(ctx, http.MethodGet, "/past", nil)
-	if err != nil {
-		w.note(Packets, err)
-		return
+	var b []byte
+	if err == nil {
+		defer stream.Close() // the stream was only read, so its error does not matter
+		b, err = io.ReadAll(io.LimitReader(stream, maxPackets))
 	}
-	defer stream.Close() // the stream was only read, so its error does not matter
-	var buf bytes.Buffer
-	if _, err := io.Copy(&buf, io.LimitReader(stream, maxPackets)); err != nil {
-		w.note(Packets, err)
-		return
-	}
-	w.put(Packets, buf.Bytes())
+	w.put(Packets, b, err)
 }
 
 // copy copies a file, or its end if it is long. A file that does not exist is not reported.
 func (w *writer) copy(from, name string) {
-	f, err := os.Open(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return
+	if b, err := end(from); !errors.Is(err, fs.ErrNotExist) {
+		w.put(name, b, err)
 	}
+}
+
+// end reads a file, or the last maxLog bytes of a longer one.
+func end(name string) ([]byte, error) {
+	f, err := os.Open(name)
 	if err != nil {
-		w.note(name, err)
-		return
+		return nil, err
 	}
 	defer f.Close() // the file was only read, so its error does not matter
 	if info, err := f.Stat(); err == nil && info.Size() > maxLog {
-		_, err = f.Seek(-maxLog, io.SeekEnd)
-		if err != nil {
-			w.note(name, err)
-			return
+		if _, err := f.Seek(-maxLog, io.SeekEnd); err != nil {
+			return nil, err
 		}
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxLog))
-	if err != nil {
-		w.note(name, err)
-		return
-	}
-	w.put(name, b)
+	return io.ReadAll(io.LimitReader(f, maxLog))
 }
 
 // folder copies the files of a folder.

@@ -41,7 +41,7 @@ func TestWriter(t *testing.T) {
 	if strings.Contains(string(text), "rdmalab dump") {
 		t.Errorf("it says how to read packets that are not there:\n%s", text)
 	}
-	w.put(Packets, nil)
+	w.put(Packets, nil, nil)
 	if err := w.readMe(r, &Reason{}); err != nil {
 		t.Fatal(err)
 	}
