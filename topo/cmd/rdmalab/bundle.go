@@ -46,8 +46,7 @@ func bundleCmd() *cobra.Command {
 			if err := bundle.Write(cmd.Context(), r, dir, why); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", filepath.Join(dir, bundle.ReadMe))
-			return err
+			return say(cmd, "%s", filepath.Join(dir, bundle.ReadMe))
 		}),
 	}
 	f := cmd.Flags()

@@ -75,8 +75,7 @@ func cniInstallCmd() *cobra.Command {
 			if err := os.WriteFile(file, list, 0o644); err != nil {
 				return mayNotWrite(err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "plugin   %s\nnetwork  %s: its containers join rack %q\n", plugin, file, name)
-			return err
+			return say(cmd, "plugin   %s\nnetwork  %s: its containers join rack %q", plugin, file, name)
 		},
 	}
 	f := cmd.Flags()

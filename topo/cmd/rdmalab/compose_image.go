@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"log"
 	"os"
 
@@ -53,8 +52,7 @@ func imageCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %s\n", container.ImageName, id)
-			return err
+			return say(cmd, "%s is %s", container.ImageName, id)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "write the image to this file")

@@ -100,6 +100,5 @@ func hurt(cmd *cobra.Command, do func(r *rack.Rack) (rack.Action, string, error)
 	if d > 0 {
 		said += " for " + d.String()
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
-	return err
+	return say(cmd, "%s", said)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +40,7 @@ func downAll(cmd *cobra.Command) error {
 		return err
 	}
 	if len(names) == 0 {
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "no rack is up")
+		return say(cmd, "no rack is up")
 	}
 	for _, name := range names {
 		err = errors.Join(err, downOne(cmd, name))
@@ -55,9 +54,7 @@ func downOne(cmd *cobra.Command, name string) error {
 		return err
 	}
 	if !found {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "rack %q is not up%s\n", name, otherRacks(name))
-		return err
+		return say(cmd, "rack %q is not up%s", name, otherRacks(name))
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "rack %q is down\n", name)
-	return err
+	return say(cmd, "rack %q is down", name)
 }

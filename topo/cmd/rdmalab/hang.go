@@ -94,8 +94,7 @@ func resumeCmd() *cobra.Command {
 				if err := r.Resume(cmd.Context(), args[0]); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), args[0], "goes on")
-				return err
+				return say(cmd, "%s goes on", args[0])
 			}
 			if args[0] == spec.SwitchName {
 				return badUse("the switch hangs as a whole: `rdmalab resume %s`", args[0])
@@ -103,8 +102,7 @@ func resumeCmd() *cobra.Command {
 			if err := errors.Join(r.Cancel(cmd.Context(), rack.ActionResumeApps, args[0]), resumeApps(cmd.Context(), r, args[0])); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "the programs of", args[0], "go on")
-			return err
+			return say(cmd, "the programs of %s go on", args[0])
 		}),
 	}
 	cmd.Flags().BoolVar(&app, "app", false, "continue only programs, services and running tests")
@@ -144,8 +142,7 @@ func restartCmd() *cobra.Command {
 			if err := doers()[action](cmd.Context(), r, args[0]); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), args[0], "is up")
-			return err
+			return say(cmd, "%s is up", args[0])
 		}),
 	}
 	cmd.Flags().BoolVar(&nic, "nic", false, "start only the NIC again")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -82,6 +81,5 @@ func runInjectNIC(cmd *cobra.Command, host string, f hostd.NICFault) error {
 	if wantJSON(cmd) {
 		return printJSON(cmd, res)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, queue pairs hit: %d\n", host, f.Kind, len(res.QPNs))
-	return err
+	return say(cmd, "%s: %s, queue pairs hit: %d", host, f.Kind, len(res.QPNs))
 }

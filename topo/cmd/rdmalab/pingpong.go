@@ -135,7 +135,6 @@ func runPeer(cmd *cobra.Command, host string, q hostd.PeerRequest) error {
 	case wantJSON(cmd):
 		return printJSON(cmd, res)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "queue pair %#06x, peer's %#06x: %d bytes in %d iterations, %.2f usec/iter, %.2f MiB/s\n",
+	return say(cmd, "queue pair %#06x, peer's %#06x: %d bytes in %d iterations, %.2f usec/iter, %.2f MiB/s",
 		res.QPN, res.PeerQPN, res.Bytes, res.Iters, res.Usec, res.MiBps)
-	return err
 }

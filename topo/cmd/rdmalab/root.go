@@ -229,6 +229,12 @@ func show[T any](cmd *cobra.Command, v T, print func(out io.Writer, v T) error) 
 	return print(cmd.OutOrStdout(), v)
 }
 
+// say prints a line.
+func say(cmd *cobra.Command, format string, args ...any) error {
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...)
+	return err
+}
+
 // printJSON prints v as indented JSON.
 func printJSON(cmd *cobra.Command, v any) error {
 	enc := json.NewEncoder(cmd.OutOrStdout())

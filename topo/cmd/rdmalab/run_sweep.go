@@ -183,8 +183,7 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 	if failed > 0 {
 		return fmt.Errorf("%d of %d runs failed; %s has their errors, and --resume tries them again", failed, n, s.out)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d runs are in %s\n", n, s.out)
-	return err
+	return say(cmd, "%d runs are in %s", n, s.out)
 }
 
 // otherStore reports whether the store may hold values of other sizes than those of the run, or be

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,9 +34,8 @@ func loadCmd(s *store.Store) *cobra.Command {
 				return err
 			}
 			took := time.Since(began)
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "keys 0 to %d are there, values of %d bytes; it took %v\n", f.config.Keys-1,
+			return say(cmd, "keys 0 to %d are there, values of %d bytes; it took %v", f.config.Keys-1,
 				max(f.config.Value, kv.MinValue), took.Round(time.Millisecond))
-			return err
 		},
 	}
 	fs := cmd.Flags()

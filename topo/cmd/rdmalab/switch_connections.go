@@ -268,8 +268,7 @@ func adoptCmd() *cobra.Command {
 			if err := askBox(cmd, http.MethodPost, "/connections", a, &info); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the switch has connection %s/%d now\n", args[0], info.Shard)
-			return err
+			return say(cmd, "the switch has connection %s/%d now", args[0], info.Shard)
 		},
 	}
 	fs := cmd.Flags()
@@ -322,8 +321,7 @@ func dropCmd() *cobra.Command {
 			if err := askBox(cmd, http.MethodDelete, path, nil, nil); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "connection %s/%s is ended\n", args[0], args[1])
-			return err
+			return say(cmd, "connection %s/%s is ended", args[0], args[1])
 		},
 	}
 }

@@ -150,8 +150,7 @@ func changeEntries(cmd *cobra.Command, rule string, remove bool, list []string) 
 	if remove {
 		what = "removed"
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%d entries are %s\n", len(list), what)
-	return err
+	return say(cmd, "%d entries are %s", len(list), what)
 }
 
 // allMade returns nil if the switch has made n changes of entries between two reports, and has

@@ -91,8 +91,7 @@ func addRuleCmd() *cobra.Command {
 			if err := askBox(cmd, http.MethodPost, "/rules", switchd.RuleText{Rule: text, First: first}, &r); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "rule %s is in force: %v\n", r.ID, r)
-			return err
+			return say(cmd, "rule %s is in force: %v", r.ID, r)
 		},
 	}
 	cmd.Flags().BoolVar(&first, "first", false, "put the rule before the others: the first rule that matches applies")
@@ -201,7 +200,7 @@ func removeRuleCmd() *cobra.Command {
 				if err := askBox(cmd, http.MethodDelete, "/rules/"+url.PathEscape(id), nil, nil); err != nil {
 					return err
 				}
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "rule %s is removed\n", id); err != nil {
+				if err := say(cmd, "rule %s is removed", id); err != nil {
 					return err
 				}
 			}

@@ -62,8 +62,7 @@ func switchTablesCmd() *cobra.Command {
 				if err := askBox(cmd, http.MethodDelete, "/tables/"+args[0], nil, &d); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "table %s is cleared: it had %d entries\n", args[0], d.Entries)
-				return err
+				return say(cmd, "table %s is cleared: it had %d entries", args[0], d.Entries)
 			case len(args) == 0:
 				return listing(cmd, "/tables", printTables)
 			}

@@ -88,6 +88,5 @@ func topOnce(cmd *cobra.Command, name string, style top.Style) error {
 	if second.Gone != "" {
 		return errors.New(second.Gone)
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), top.Print(style, &first, &second))
-	return err
+	return say(cmd, "%s", top.Print(style, &first, &second))
 }

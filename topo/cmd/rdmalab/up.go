@@ -164,9 +164,7 @@ func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "verified %d paths by WRITE, READ, CAS and FAA in "+
-		"%v\n", paths, time.Since(begin).Round(time.Millisecond))
-	return err
+	return say(cmd, "verified %d paths by WRITE, READ, CAS and FAA in %v", paths, time.Since(begin).Round(time.Millisecond))
 }
 
 // verifyFrom verifies the paths from one host.

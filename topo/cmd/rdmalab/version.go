@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -70,8 +69,7 @@ func versionCmd() *cobra.Command {
 				}
 				revision += "\n"
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "rdmalab %s\n%s%s %s\n%s\n", v.Version, revision, v.Go, v.Platform, v.Kernel)
-			return err
+			return say(cmd, "rdmalab %s\n%s%s %s\n%s", v.Version, revision, v.Go, v.Platform, v.Kernel)
 		},
 	}
 	outputFlag(cmd)
