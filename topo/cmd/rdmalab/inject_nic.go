@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
@@ -66,16 +65,8 @@ func parseQPN(s string) (wire.QPN, error) {
 }
 
 func runInjectNIC(cmd *cobra.Command, host string, f hostd.NICFault) error {
-	rack, paths, err := rackOf(cmd)
-	if err != nil {
-		return err
-	}
-	if err := checkHost(rack, host); err != nil {
-		return err
-	}
 	var res hostd.NICFaultResult
-	client := control.NewClient(paths.Socket(host))
-	if err := ask(cmd.Context(), client, host, http.MethodPost, hostd.PathNICFault, f, &res); err != nil {
+	if err := askNode(cmd, host, http.MethodPost, hostd.PathNICFault, f, &res); err != nil {
 		return err
 	}
 	if wantJSON(cmd) {

@@ -151,13 +151,12 @@ func (f *perfFlags) check() error {
 		}
 		*u.dst = int(n)
 	}
-	if f.to == "" {
+	switch {
+	case f.to == "":
 		return errors.New("give --to, the host that is the server")
-	}
-	if f.from == f.to {
+	case f.from == f.to:
 		return fmt.Errorf("--from and --to are both %s; choose two hosts", f.from)
-	}
-	if f.breakdown && !slices.Contains(followed, c.Test) {
+	case f.breakdown && !slices.Contains(followed, c.Test):
 		return fmt.Errorf("--breakdown follows single operations: it goes with %s", strings.Join(followed, ", "))
 	}
 	c.To = f.to

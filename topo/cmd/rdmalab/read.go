@@ -47,13 +47,9 @@ func readCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, err := hostControl(cmd, on)
-			if err != nil {
-				return err
-			}
 			var res hostd.ReadResult
 			in := hostd.ReadRequest{To: args[0], At: offset, Words: words}
-			if err := ask(cmd.Context(), client, on, http.MethodPost, hostd.PathRead, in, &res); err != nil {
+			if err := askNode(cmd, on, http.MethodPost, hostd.PathRead, in, &res); err != nil {
 				return err
 			}
 			return show(cmd, res, func(out io.Writer, res hostd.ReadResult) error { return printRead(out, offset, res.Words, all) })

@@ -164,6 +164,18 @@ func hostControl(cmd *cobra.Command, host string) (*control.Client, error) {
 	return control.NewClient(paths.Socket(host)), nil
 }
 
+// askNode sends a request to the daemon of a host or of the switch.
+func askNode(cmd *cobra.Command, node, method, path string, in, out any) error {
+	r, paths, err := rackOf(cmd)
+	if err == nil && node != spec.SwitchName {
+		err = checkHost(r, node)
+	}
+	if err != nil {
+		return err
+	}
+	return ask(cmd.Context(), control.NewClient(paths.Socket(node)), node, method, path, in, out)
+}
+
 // switchControl returns a client for the switch's daemon.
 func switchControl(cmd *cobra.Command) (*control.Client, error) {
 	_, paths, err := rackOf(cmd)

@@ -194,6 +194,9 @@ func storeNotes() string {
 	return strings.Join(out, ", ")
 }
 
+// storesThat lists the stores for which has returns true: "clover or sherman".
+func storesThat(has func(s *store.Store) bool) string { return strings.Join(store.Names(has), " or ") }
+
 // sharing lists the stores whose clients can share queue pairs.
 func sharing() string {
 	var out []string
@@ -228,27 +231,24 @@ func (f *runFlags) check() (err error) {
 	c.Value, c.Clients = c.Sizes.Max, f.clients
 	if c.Workload.Scan > 0 && !desc.Scans {
 		return fmt.Errorf("workload %s scans, and %s has no order of keys; use --store %s", c.Workload.Name, desc.Name,
-			strings.Join(store.Names(func(s *store.Store) bool { return s.Scans }), " or "))
+			storesThat(func(s *store.Store) bool { return s.Scans }))
 	}
 	if err := f.checkStart(desc); err != nil {
 		return err
 	}
-	if f.noLoad && f.loadOnly {
-		return errors.New("--no-load and --load-only leave nothing to do: use one of them")
-	}
-	if f.clients < 1 {
-		return fmt.Errorf("--clients %d: want at least 1", f.clients)
-	}
-	if f.options.Share > 1 && !desc.Shares {
-		return fmt.Errorf("--share-qp %d: %s's clients have queue pairs of their own; use --store %s", f.options.Share, desc.Name,
-			strings.Join(store.Names(func(s *store.Store) bool { return s.Shares }), " or "))
-	}
+	shared := storesThat(func(s *store.Store) bool { return s.Shares })
 	switch {
+	case f.noLoad && f.loadOnly:
+		return errors.New("--no-load and --load-only leave nothing to do: use one of them")
+	case f.clients < 1:
+		return fmt.Errorf("--clients %d: want at least 1", f.clients)
+	case f.options.Share > 1 && !desc.Shares:
+		return fmt.Errorf("--share-qp %d: %s's clients have queue pairs of their own; use --store %s", f.options.Share, desc.Name, shared)
 	case f.steer != "" && !slices.Contains(steerChoices, f.steer):
 		return fmt.Errorf("--steer %.20q: use %s", f.steer, strings.Join(steerChoices, ", "))
 	case f.steer != "" && !desc.Steers:
 		return fmt.Errorf("--steer %s: the switch cannot steer requests of store %s; use --store %s", f.steer, desc.Name,
-			strings.Join(store.Names(func(s *store.Store) bool { return s.Steers }), " or "))
+			storesThat(func(s *store.Store) bool { return s.Steers }))
 	}
 	for _, own := range []struct{ flag, value, one, other string }{
 		{"cache", f.options.Cache, store.OfProcess, store.OfClient},
@@ -258,8 +258,7 @@ func (f *runFlags) check() (err error) {
 		switch {
 		case own.value == "":
 		case !desc.Shares:
-			return fmt.Errorf("--%s %.20q: store %s has no %s that can be chosen; use --store %s", own.flag, own.value, desc.Name, own.flag,
-				strings.Join(store.Names(func(s *store.Store) bool { return s.Shares }), " or "))
+			return fmt.Errorf("--%s %.20q: store %s has no %s that can be chosen; use --store %s", own.flag, own.value, desc.Name, own.flag, shared)
 		case own.value != own.one && own.value != own.other:
 			return fmt.Errorf("--%s %.20q: want %s or %s", own.flag, own.value, own.one, own.other)
 		}

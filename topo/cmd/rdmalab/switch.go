@@ -55,11 +55,7 @@ func switchCmd() *cobra.Command {
 
 // askBox sends a request to the switch's daemon.
 func askBox(cmd *cobra.Command, method, path string, in, out any) error {
-	client, err := switchControl(cmd)
-	if err != nil {
-		return err
-	}
-	return ask(cmd.Context(), client, spec.SwitchName, method, path, in, out)
+	return askNode(cmd, spec.SwitchName, method, path, in, out)
 }
 
 // listing sends one GET request to the switch and shows the answer, as JSON if -o json was given.
