@@ -70,10 +70,7 @@ func bringUp(ctx context.Context, s *spec.Rack, in *container.Settings) (*rack.R
 // kindOfHosts returns the word for a rack's hosts in messages. The hosts are processes if in is
 // nil, otherwise containers.
 func kindOfHosts(in *container.Settings) string {
-	if in == nil {
-		return "hosts"
-	}
-	return "hosts in containers"
+	return either(in == nil, "hosts", "hosts in containers")
 }
 
 func composeCmd() *cobra.Command {

@@ -28,17 +28,14 @@ func printContainers(w io.Writer, s rack.Status, now time.Time) error {
 		if c == nil {
 			continue
 		}
-		name, state, nic := c.Name, c.State, "no"
+		name, state := c.Name, c.State
 		if name == "" {
 			name, state = "- ("+s.Hosts[i].Name+")", "none"
 		}
 		if c.State == "exited" {
 			state = fmt.Sprintf("exited (%d)", c.ExitCode)
 		}
-		if c.Plugged {
-			nic = "yes"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", name, state, c.Plug, nic, times(c.Plugs), seenText(c, now))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", name, state, c.Plug, either(c.Plugged, "yes", "no"), times(c.Plugs), seenText(c, now))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -72,11 +72,7 @@ const chainRuns, chainShort = 11, 25
 // chains runs a load of programs several times, and returns the result of the run with the median
 // rate or time.
 func (p *rackPlatform) chains(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
-	n := chainRuns
-	if l.Kind == experiment.ChainOrder {
-		n = chainShort
-	}
-	runs := make([]experiment.RedNResult, n)
+	runs := make([]experiment.RedNResult, either(l.Kind == experiment.ChainOrder, chainShort, chainRuns))
 	for i := range runs {
 		if runs[i], err = p.chain(ctx, l); err != nil {
 			return out, err
@@ -85,7 +81,7 @@ func (p *rackPlatform) chains(ctx context.Context, l experiment.RedN) (out exper
 	slices.SortFunc(runs, func(a, b experiment.RedNResult) int {
 		return cmp.Or(cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Median, b.Median))
 	})
-	return runs[n/2], nil
+	return runs[len(runs)/2], nil
 }
 
 // chain runs a load of programs once.

@@ -137,16 +137,9 @@ func printFaults(cmd *cobra.Command, l faultList) error {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "ID\tSTATE\tHITS UP\tHITS DOWN\tLEFT\tFAULT")
 		for _, f := range l.Faults {
-			left, up, down := "-", fmt.Sprint(f.HitsUp), fmt.Sprint(f.HitsDown)
-			if f.Remaining > 0 {
-				left = f.Remaining.Round(100 * time.Millisecond).String()
-			}
-			if f.Kind == fault.Tear || f.Dir == fault.Down {
-				up = "-"
-			}
-			if f.Kind == fault.Tear || f.Dir == fault.Up {
-				down = "-"
-			}
+			up := either(f.Kind == fault.Tear || f.Dir == fault.Down, "-", fmt.Sprint(f.HitsUp))
+			down := either(f.Kind == fault.Tear || f.Dir == fault.Up, "-", fmt.Sprint(f.HitsDown))
+			left := either(f.Remaining > 0, f.Remaining.Round(100*time.Millisecond).String(), "-")
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", f.ID, f.State, up, down, left, f.Rule)
 		}
 		if err := t.Flush(); err != nil {

@@ -82,12 +82,7 @@ func (f *pingpongFlags) run(cmd *cobra.Command, to string) error {
 
 // source returns which of a host's addresses an end announces, as an index: 1 is the host's IPv6
 // address, and -1 stands for its first IPv4 address.
-func source(ipv6 bool) int {
-	if ipv6 {
-		return 1
-	}
-	return -1
-}
+func source(ipv6 bool) int { return either(ipv6, 1, -1) }
 
 // runPerftest makes a host one end of a perftest.
 func runPerftest(cmd *cobra.Command, f *perfFlags) error {

@@ -139,9 +139,6 @@ func (r *turingResult) String() string {
 	for _, symbol := range r.Tape[first : last+1] {
 		fmt.Fprintf(&b, "%d", symbol)
 	}
-	how := "halts"
-	if !r.Halted {
-		how = "was ended"
-	}
+	how := either(r.Halted, "halts", "was ended")
 	return fmt.Sprintf("the machine %s after %d steps and %v\n%s\n%s^\n", how, r.Steps, r.took, b.String(), strings.Repeat(" ", r.Head-first))
 }

@@ -241,6 +241,14 @@ func show[T any](cmd *cobra.Command, v T, print func(out io.Writer, v T) error) 
 	return print(cmd.OutOrStdout(), v)
 }
 
+// either returns yes if cond is true, otherwise no.
+func either[T any](cond bool, yes, no T) T {
+	if cond {
+		return yes
+	}
+	return no
+}
+
 // say prints a line.
 func say(cmd *cobra.Command, format string, args ...any) error {
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...)

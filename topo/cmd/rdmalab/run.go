@@ -341,10 +341,7 @@ func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 	} else if _, err := desc.Places(rack); err != nil { // checked before the switch is changed
 		return nil, err
 	}
-	told := cmd.ErrOrStderr()
-	if f.quiet {
-		told = io.Discard
-	}
+	told := either(f.quiet, io.Discard, cmd.ErrOrStderr())
 	undo, err := steerSwitch(cmd, rack, f.steer, told)
 	if err != nil {
 		return nil, err

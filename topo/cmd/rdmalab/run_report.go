@@ -70,10 +70,7 @@ func (r *runReport) write(cmd *cobra.Command, asCSV bool) error {
 
 func (r *runReport) writeText(cmd *cobra.Command) error {
 	out := cmd.OutOrStdout()
-	steer := ""
-	if r.Steer != "" {
-		steer = ", steer " + r.Steer
-	}
+	steer := either(r.Steer != "", ", steer "+r.Steer, "")
 	what, popular := "workload "+r.Workload, ", "+r.Distribution
 	if r.Workload == loadName {
 		what, popular = loadName, ""
@@ -86,10 +83,7 @@ func (r *runReport) writeText(cmd *cobra.Command) error {
 		_, _ = fmt.Fprintf(out, "%d inserts found that their key existed\n", r.Existed)
 	}
 	if r.Failed+r.Wrong+r.NotFound > 0 {
-		first := ""
-		if r.FirstError != "" {
-			first = "; first: " + r.FirstError
-		}
+		first := either(r.FirstError != "", "; first: "+r.FirstError, "")
 		_, _ = fmt.Fprintf(out, "%d failed, %d wrong values, %d keys not found%s\n", r.Failed, r.Wrong, r.NotFound, first)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -78,14 +78,7 @@ func printStatus(w io.Writer, s rack.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tROLE\tSTATE\tADDRESS\tIPV6\tMAC\tMEMORY\tLINK\tPID")
 	for _, n := range append([]rack.NodeStatus{s.Switch}, s.Hosts...) {
-		memory := "-"
-		if n.Memory > 0 {
-			memory = spec.FormatSize(n.Memory)
-		}
-		pid := "-"
-		if n.PID > 0 {
-			pid = strconv.Itoa(n.PID)
-		}
+		memory, pid := either(n.Memory > 0, spec.FormatSize(n.Memory), "-"), either(n.PID > 0, strconv.Itoa(n.PID), "-")
 		link, v4, v6, mac := string(n.Link), n.IPv4, n.IPv6, n.MAC.String()
 		if n.Role == spec.SwitchName {
 			link = "-"
@@ -110,9 +103,4 @@ func printStatus(w io.Writer, s rack.Status) error {
 	return printContainers(w, s, time.Now())
 }
 
-func dash(a netip.Addr) string {
-	if !a.IsValid() {
-		return "-"
-	}
-	return a.String()
-}
+func dash(a netip.Addr) string { return either(a.IsValid(), a.String(), "-") }

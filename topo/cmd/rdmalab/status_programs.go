@@ -37,12 +37,8 @@ func printPrograms(w io.Writer, s rack.Status) error {
 	rows = 0
 	for i, n := range s.Hosts {
 		if o := daemons[i].OneRMA; o != nil {
-			state := hostd.StateDown
-			if o.Up {
-				state = hostd.StateUp
-			}
 			row("HOST\t1RMA NIC\tINCARNATION\tPROCESSES\tREGIONS\tREQUESTED\tWINDOW", "%s\t%s\t%d\t%d\t%d\t%d\t%s",
-				n.Name, state, o.Incarnation, o.Processes, o.Regions, o.Requested, spec.FormatSize(int64(o.Window)))
+				n.Name, either(o.Up, hostd.StateUp, hostd.StateDown), o.Incarnation, o.Processes, o.Regions, o.Requested, spec.FormatSize(int64(o.Window)))
 		}
 	}
 	rows = 0
@@ -51,10 +47,7 @@ func printPrograms(w io.Writer, s rack.Status) error {
 			continue
 		}
 		for _, q := range daemons[i].Quotas {
-			pool := "-"
-			if q.Pool > 0 {
-				pool = fmt.Sprint(q.Pool)
-			}
+			pool := either(q.Pool > 0, fmt.Sprint(q.Pool), "-")
 			if q.Used > 0 {
 				row("HOST\tQUOTA\tOF EACH\tUSED BY ALL\tOF ALL", "%s\t%s\t%d\t%d\t%s", n.Name, q.Name, q.Quota, q.Used, pool)
 			}

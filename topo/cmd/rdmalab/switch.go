@@ -87,11 +87,6 @@ func namesOf(cmd *cobra.Command) (spec.Names, error) {
 	return r.Names(), nil
 }
 
-func qpText(n wire.QPN) string {
-	if n == 0 {
-		return "?"
-	}
-	return fmt.Sprintf("%#x", uint32(n))
-}
+func qpText(n wire.QPN) string { return either(n != 0, fmt.Sprintf("%#x", uint32(n)), "?") }
 
 func psnText(p wire.PSN) string { return fmt.Sprintf("%#06x", uint32(p)) }

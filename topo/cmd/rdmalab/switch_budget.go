@@ -139,10 +139,7 @@ func printNeed(out io.Writer, r *chipcost.Report, k pipeline.NeedKind) error {
 	}
 	fmt.Fprintln(out)
 	for _, n := range list {
-		number := ""
-		if n.Count > 0 && k != pipeline.NeedPackets {
-			number = fmt.Sprint(n.Count, " ")
-		}
+		number := either(n.Count > 0 && k != pipeline.NeedPackets, fmt.Sprint(n.Count, " "), "")
 		if _, err := fmt.Fprintf(out, "    %s%s\n", number, n.What); err != nil {
 			return err
 		}

@@ -95,13 +95,8 @@ func printConnections(out io.Writer, names spec.Names, r *swordbox.Report, all b
 		header = "FROM\tQP\tTO\tQP\tSTATE\tMTU\tNEXT PSN\tMOVED\tSHIFT\tIDLE"
 	)
 	return handler.WriteTable(out, rows, none, header, func(row *conntrack.Info) string {
-		next, mtu, count, shift, state := "?", "?", "-", "-", row.State.String()
-		if row.Synced {
-			next = psnText(row.Expected)
-		}
-		if row.MTU != 0 {
-			mtu = strconv.Itoa(row.MTU)
-		}
+		next, mtu := either(row.Synced, psnText(row.Expected), "?"), either(row.MTU != 0, strconv.Itoa(row.MTU), "?")
+		count, shift, state := "-", "-", row.State.String()
 		if m, ok := moved[row.ID]; ok {
 			count, shift, state = strconv.FormatUint(m.Moved, 10), strconv.Itoa(m.Shift), m.State
 		}

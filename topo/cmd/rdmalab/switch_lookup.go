@@ -146,11 +146,7 @@ func changeEntries(cmd *cobra.Command, rule string, remove bool, list []string) 
 	if err := allMade(len(list), &first, &r); err != nil {
 		return err
 	}
-	what := "written"
-	if remove {
-		what = "removed"
-	}
-	return say(cmd, "%d entries are %s", len(list), what)
+	return say(cmd, "%d entries are %s", len(list), either(remove, "removed", "written"))
 }
 
 // allMade returns nil if the switch has made n changes of entries between two reports, and has

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -47,18 +48,11 @@ func printRules(out io.Writer, names spec.Names, list []rules.Rule) error {
 		header = "ID\tSERVER\tACTION\tMODE\tRANGE\tRKEY\tSHARDS\tSERVICE"
 	)
 	return handler.WriteTable(out, list, none, header, func(r *rules.Rule) string {
-		span, key, shards, service := "all", "any", "-", "-"
-		if r.From != 0 || r.To != 0 {
-			span = fmt.Sprintf("%#x-%#x", r.From, r.To)
-		}
-		if r.RKey != 0 {
-			key = fmt.Sprintf("%#x", r.RKey)
-		}
+		span := either(r.From != 0 || r.To != 0, fmt.Sprintf("%#x-%#x", r.From, r.To), "all")
+		key := either(r.RKey != 0, fmt.Sprintf("%#x", r.RKey), "any")
+		shards, service := "-", "-"
 		if r.Moves() && r.Mode == rules.Hardened {
-			shards, service = fmt.Sprint(r.NumShards()), "none"
-			if r.Service != "" {
-				service = r.Service
-			}
+			shards, service = fmt.Sprint(r.NumShards()), cmp.Or(r.Service, "none")
 		}
 		return fmt.Sprintf("%s\t%s\t%v\t%v\t%s\t%s\t%s\t%s", r.ID, names.Of(r.Server), r.Action, r.Mode, span, key, shards, service)
 	})

@@ -85,11 +85,7 @@ func shownTables() []string {
 
 func printTables(out io.Writer, _ spec.Names, list []handler.Table) error {
 	return handler.WriteTable(out, list, "", "TABLE\tUSED\tOF\tCLEAR\tWHAT", func(t *handler.Table) string {
-		can := "-"
-		if t.Clear {
-			can = "yes"
-		}
-		return fmt.Sprintf("%s\t%d\t%d\t%s\t%s", t.Name, t.Used, t.Max, can, t.Doc)
+		return fmt.Sprintf("%s\t%d\t%d\t%s\t%s", t.Name, t.Used, t.Max, either(t.Clear, "yes", "-"), t.Doc)
 	})
 }
 
@@ -141,10 +137,7 @@ func printWords(cmd *cobra.Command, list []handler.Word) error {
 		header = "SERVER\tADDRESS\tSTATE\tVALUE\tEPOCH\tPENDING"
 	)
 	return handler.WriteTable(cmd.OutOrStdout(), list, none, header, func(x *handler.Word) string {
-		value := "-"
-		if strings.EqualFold(x.State, "known") {
-			value = fmt.Sprintf("%#x", x.Value)
-		}
+		value := either(strings.EqualFold(x.State, "known"), fmt.Sprintf("%#x", x.Value), "-")
 		return fmt.Sprintf("%s\t%#x\t%s\t%s\t%d\t%d", names.Of(x.Server), x.VA, strings.ToLower(x.State), value, x.Epoch, x.Pending)
 	})
 }
