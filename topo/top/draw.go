@@ -22,6 +22,14 @@ const (
 	accent paint = "36"
 )
 
+// either returns yes if cond is true, otherwise no.
+func either[T any](cond bool, yes, no T) T {
+	if cond {
+		return yes
+	}
+	return no
+}
+
 // line is one line of the screen while it is being composed.
 type line struct {
 	b     strings.Builder
@@ -151,10 +159,7 @@ func spark(style Style, values []uint64, width int) string {
 	for _, v := range values {
 		most = max(most, v)
 	}
-	set := bars
-	if style.ASCII {
-		set = asciiBars
-	}
+	set := either(style.ASCII, asciiBars, bars)
 	out := []rune(strings.Repeat(" ", width-len(values)))
 	for _, v := range values {
 		i := 0

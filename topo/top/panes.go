@@ -64,16 +64,12 @@ const sparkWidth = 20
 
 func (m Model) linkLine(p *page, columns []column, n *Node, r *rates, isChosen bool) {
 	p.add(func(l *line) {
-		name, mark := plain, "  "
-		if isChosen {
-			name, mark = chosen, "> "
-		}
-		l.text(bold, mark)
+		l.text(bold, either(isChosen, "> ", "  "))
 		state := n.State
 		if state == "up" && n.Link != "" && n.Link != "up" {
 			state = "link " + n.Link
 		}
-		l.cells(columns, []cell{{name, n.Name}, {statePaint(n.State), state}})
+		l.cells(columns, []cell{{either(isChosen, chosen, plain), n.Name}, {statePaint(n.State), state}})
 		if n.Link == "" { // the switch has no numbers, because they would be the sums of the hosts'
 			for _, c := range m.now.Switch.Counters {
 				if c.Name == "rewritten" && c.Value > 0 {
@@ -94,10 +90,7 @@ func (m Model) linkLine(p *page, columns []column, n *Node, r *rates, isChosen b
 
 // above returns the paint of a number that should be 0, like a number of losses: bad if it is not 0.
 func above(n uint64) paint {
-	if n > 0 {
-		return warn
-	}
-	return plain
+	return either(n > 0, warn, plain)
 }
 
 // faultLines lists the fault rules and the partition.
@@ -148,23 +141,13 @@ func (m Model) qpPage(rows int, r *rates) []string {
 func qpLine(p *page, columns []column, q *QP, r *rates) {
 	on, again := r.psns(q)
 	p.add(func(l *line) {
-		peer, peerQP := cmp.Or(q.Peer, "-"), "-"
-		if q.PeerQPN != 0 {
-			peerQP = hex(uint32(q.PeerQPN))
-		}
+		peer, peerQP := cmp.Or(q.Peer, "-"), either(q.PeerQPN != 0, hex(uint32(q.PeerQPN)), "-")
 		l.cells(columns, []cell{
 			{plain, q.Host}, {plain, hex(uint32(q.QPN))}, {plain, q.Type}, {statePaint(q.State), q.State}, {plain, peer}, {plain, peerQP},
 			{plain, hex(uint32(q.SendPSN))}, {plain, hex(uint32(q.RecvPSN))}, {plain, amount(on)}, {above(again), amount(q.Retrans)},
 			{above(again), amount(again)}, {plain, fmt.Sprint(q.SendQueued)}, {plain, fmt.Sprint(q.RecvQueued)},
 		})
 	})
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func hex(n uint32) string { return fmt.Sprintf("%#06x", n) }

@@ -72,18 +72,10 @@ func (m Model) header() []string {
 				active++
 			}
 		}
-		mark := plain
-		if active > 0 {
-			mark = warn
-		}
 		l.text(plain, "  ")
-		l.text(mark, plural(active, "fault"))
+		l.text(either(active > 0, warn, plain), plural(active, "fault"))
 		l.text(plain, "  ")
-		mark = plain
-		if s.Captures > 0 {
-			mark = accent
-		}
-		l.text(mark, plural(s.Captures, "capture"))
+		l.text(either(s.Captures > 0, accent, plain), plural(s.Captures, "capture"))
 		l.text(faint, "  "+s.At.Format("15:04:05"))
 	})
 	p.add(func(l *line) {
@@ -96,14 +88,8 @@ func (m Model) header() []string {
 			return
 		}
 		for i, title := range paneTitles {
-			mark := plain
-			if Pane(i) == m.pane {
-				mark = chosen
-				title = "[" + title + "]"
-			} else {
-				title = " " + title + " "
-			}
-			l.text(mark, fmt.Sprintf("%d%s", i+1, title))
+			here := Pane(i) == m.pane
+			l.text(either(here, chosen, plain), fmt.Sprintf(either(here, "%d[%s]", "%d %s "), i+1, title))
 			l.text(plain, "  ")
 		}
 	})
@@ -154,16 +140,9 @@ func stateOf(s *Sample) string {
 func (m Model) title(p Pane) string {
 	t := m.newPage()
 	t.add(func(l *line) {
-		mark := faint
-		if p == m.pane {
-			mark = accent
-		}
-		dash := "─"
-		if m.style.ASCII {
-			dash = "-"
-		}
+		dash := either(m.style.ASCII, "-", "─")
 		head := fmt.Sprintf("%s%s %d %s ", dash, dash, p+1, paneTitles[p])
-		l.text(mark, head+strings.Repeat(dash, max(0, m.width-len([]rune(head)))))
+		l.text(either(p == m.pane, accent, faint), head+strings.Repeat(dash, max(0, m.width-len([]rune(head)))))
 	})
 	return t.lines[0]
 }
@@ -171,10 +150,7 @@ func (m Model) title(p Pane) string {
 // log returns the last commands and their results. A result that does not fit behind its command is
 // on a separate line.
 func (m Model) log() []string {
-	most := 3
-	if m.height >= tallHeight {
-		most = 6
-	}
+	most := either(m.height >= tallHeight, 6, 3)
 	p := m.newPage()
 	for _, e := range m.entries[max(0, len(m.entries)-most):] {
 		command, outcome, mark := "", oneLine(strings.TrimPrefix(e.output, "rdmalab: ")), plain
@@ -209,10 +185,7 @@ func (m Model) log() []string {
 // keys returns the line at the bottom, which explains the keys.
 func (m Model) keys() []string {
 	p := m.newPage()
-	capture := "capture"
-	if m.capture != 0 {
-		capture = "stop"
-	}
+	capture := either(m.capture != 0, "stop", "capture")
 	name := "-"
 	if m.now != nil && m.chosen < len(m.now.Nodes) {
 		name = m.now.Nodes[m.chosen].Name
@@ -276,10 +249,7 @@ func statePaint(s string) paint {
 }
 
 func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf(either(n == 1, "%d %s", "%d %ss"), n, what)
 }
 
 // uptime formats a duration with little precision.

@@ -29,7 +29,7 @@ func (m Model) switchPage(rows int, r *rates) []string {
 	}
 	counters := slices.Clone(s.Counters)
 	// Counters that grow come first. Otherwise the order does not change, so that lines stay in place.
-	idle := func(c Counter) int { return boolInt(r.of(r.counts, c.Name, c.Value) == 0) }
+	idle := func(c Counter) int { return either(r.of(r.counts, c.Name, c.Value) == 0, 1, 0) }
 	slices.SortStableFunc(counters, func(a, b Counter) int { return cmp.Compare(idle(a), idle(b)) })
 	below := 0
 	if len(s.Shared) > 0 {
@@ -76,11 +76,7 @@ func counterCell(l *line, list []Counter, i int, r *rates) {
 	case i < len(list):
 		c := list[i]
 		rate := r.of(r.counts, c.Name, c.Value)
-		mark := plain
-		if rate > 0 {
-			mark = accent
-		}
-		l.cells(counterColumns, []cell{{mark, amount(rate)}, {plain, amount(c.Value)}})
+		l.cells(counterColumns, []cell{{either(rate > 0, accent, plain), amount(rate)}, {plain, amount(c.Value)}})
 		l.text(plain, cut(c.Name, 22))
 	}
 }
@@ -91,11 +87,7 @@ func tableCell(l *line, list []Table, i int) {
 		l.head(tableColumns)
 	case i < len(list):
 		t := list[i]
-		mark := plain
-		if t.Used == t.Max {
-			mark = bad
-		}
-		l.cells(tableColumns, []cell{{plain, t.Name}, {mark, amount(uint64(t.Used))}, {plain, amount(uint64(t.Max))}})
+		l.cells(tableColumns, []cell{{plain, t.Name}, {either(t.Used == t.Max, bad, plain), amount(uint64(t.Used))}, {plain, amount(uint64(t.Max))}})
 	}
 }
 
@@ -126,12 +118,8 @@ func (m Model) hotKeys(p *page, rows int) {
 		k := &keys[i]
 		p.add(func(l *line) {
 			rate := uint64(max(0, k.Rate) + 0.5)
-			mark := plain
-			if rate > 0 {
-				mark = accent
-			}
 			l.cells(keyColumns, []cell{
-				{plain, fmt.Sprint(k.Key)}, {mark, amount(rate)}, {plain, amount(k.Reads)}, {plain, amount(k.Appends)}, {plain, amount(k.Steered)},
+				{plain, fmt.Sprint(k.Key)}, {either(rate > 0, accent, plain), amount(rate)}, {plain, amount(k.Reads)}, {plain, amount(k.Appends)}, {plain, amount(k.Steered)},
 			})
 			if k.Server == "" {
 				l.text(plain, "-")
@@ -166,10 +154,7 @@ func (m Model) words(p *page, rows int, r *rates) {
 		}
 		w := &words[i]
 		p.add(func(l *line) {
-			mark := plain
-			if r.changed(w) {
-				mark = accent
-			}
+			mark := either(r.changed(w), accent, plain)
 			l.cells(wordColumns, []cell{
 				{plain, w.Server}, {plain, fmt.Sprintf("%#x", w.VA)}, {statePaint(w.State), w.State}, {mark, fmt.Sprintf("%#x", w.Value)}, {plain, fmt.Sprint(w.Pending)},
 			})
