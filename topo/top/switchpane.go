@@ -119,7 +119,8 @@ func (m Model) hotKeys(p *page, rows int) {
 		p.add(func(l *line) {
 			rate := uint64(max(0, k.Rate) + 0.5)
 			l.cells(keyColumns, []cell{
-				{plain, fmt.Sprint(k.Key)}, {either(rate > 0, accent, plain), amount(rate)}, {plain, amount(k.Reads)}, {plain, amount(k.Appends)}, {plain, amount(k.Steered)},
+				{plain, fmt.Sprint(k.Key)}, {either(rate > 0, accent, plain), amount(rate)},
+				{plain, amount(k.Reads)}, {plain, amount(k.Appends)}, {plain, amount(k.Steered)},
 			})
 			if k.Server == "" {
 				l.text(plain, "-")

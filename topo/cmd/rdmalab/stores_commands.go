@@ -229,7 +229,8 @@ func opCmd(s *store.Store, op storeOp) *cobra.Command {
 	var from string
 	var verbose bool
 	cmd := &cobra.Command{
-		Use: op.use, Short: op.short, Long: op.long + " " + keyNote, Example: "  rdmalab " + s.Name + " " + op.example, Args: cobra.ExactArgs(either(op.takesValue(), 2, 1)),
+		Use: op.use, Short: op.short, Long: op.long + " " + keyNote, Example: "  rdmalab " + s.Name + " " + op.example,
+		Args: cobra.ExactArgs(either(op.takesValue(), 2, 1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := store.OpRequest{Op: op.name}
 			if len(args) > 1 {
