@@ -94,7 +94,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.from, "from", "", "host that is the client, and measures (required)")
 	fs.StringVar(&f.to, "to", "", "host that is the server (required without --peer)")
 	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program perftest (default: another host of the rack)")
-	fs.Uint16Var(&f.port, "port", 0, "TCP port on which the ends of --peer exchange parameters (default 18515)")
+	fs.Uint16Var(&f.port, "port", 0, "with --peer: TCP port on which the two ends exchange their parameters (default 18515)")
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 64KiB for bandwidth, 8 for latency)")
 	fs.IntVar(&c.Iters, "iters", 0, "number of messages or operations (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak)")
 	fs.IntVar(&c.Atomics, "atomics", 0, "with soak: number of CAS and FAA together (default 20000)")
