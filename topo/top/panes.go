@@ -88,7 +88,7 @@ func (m Model) linkLine(p *page, columns []column, n *Node, r *rates, isChosen b
 	})
 }
 
-// above returns the paint of a number that should be 0, like a number of losses: bad if it is not 0.
+// above returns the paint of a number that should be 0, like a number of losses: warn if it is not.
 func above(n uint64) paint {
 	return either(n > 0, warn, plain)
 }
