@@ -32,8 +32,8 @@ type requests struct {
 // wait for that would take much longer than others.
 type ahead struct {
 	server int
-	// id and number are those of the client and of the request (requests.asked). view is the view of
-	// the client when the thread began.
+	// id is the client number, number the number of the request (see requests.asked), and view the
+	// view that the client used when the thread began.
 	id, number uint32
 	view       layout.View
 	// The thread opens done when it has set block and err.
@@ -87,8 +87,9 @@ func (q *requests) askAhead(s *space, c *class, units int) {
 }
 
 // answered waits for the outcome of requests.ahead, if it is a request to this server, and returns
-// the outcome. known is false if there is no such request, or if its outcome must not be used. Then
-// the client repeats the request, which has the same number and so the same outcome.
+// the outcome. known is false if there is no such request, if the client has got another number or
+// view since it began, or if the request has failed. If the request is still open, the client then
+// repeats it with the same number, for which the server gives the same block.
 func (q *requests) answered(s *space, server int, deadline clock.Time) (block int, known bool, err error) {
 	a := q.ahead
 	if a == nil || a.server != server {
@@ -131,8 +132,9 @@ func (q *requests) next(s *space) int {
 	return (q.turn + int(s.id) - 2) % len(s.cfg.Servers)
 }
 
-// recall is called when the client leaves its blocks. It repeats the requests whose outcome is
-// unknown, and so gets their blocks, which the client can leave then as well.
+// recall is called when the client leaves its blocks to other clients. It repeats the requests
+// whose outcome is unknown. So the client gets the blocks of these requests, and can leave them as
+// well.
 func (q *requests) recall(s *space, deadline clock.Time) (err error) {
 	for server := range q.asked {
 		if r := &q.asked[server]; r.open && s.has(server) {
@@ -144,7 +146,7 @@ func (q *requests) recall(s *space, deadline clock.Time) (err error) {
 	return err
 }
 
-// unknown reports whether the outcome of a request is unknown.
+// unknown reports whether any of the requests has an unknown outcome (request.open).
 func (q *requests) unknown() bool {
 	return slices.ContainsFunc(q.asked, func(r request) bool { return r.open })
 }

@@ -40,8 +40,8 @@ type heir struct {
 }
 
 // limbo is a block that the client has tried to take over, with an unknown outcome: an error has
-// interrupted a CAS of the block's word, or what follows the CAS. In remote memory the word is use,
-// as before, or the field word. settleLimbo gives the block back.
+// interrupted the CAS of the block's word, or what follows the CAS. The word in remote memory is
+// heir.use, as before the CAS, or the field word, as after it. settleLimbo gives the block back.
 type limbo struct {
 	heir
 	word layout.BlockUse
@@ -143,9 +143,9 @@ func (s *space) refill(c *class, units int, deadline clock.Time) error {
 }
 
 // stock is called after an operation with an object of the given number of units has succeeded. If
-// the client will need its next block soon, and the server has answered the request for it, stock
-// gets it, unless the operation has taken many round trips. So an operation that must repeat its
-// attempts seldom has to get a block as well.
+// the client will need its next block soon, and the server has answered the request for that block,
+// stock gets the block, unless the operation has taken many round trips. So an operation that must
+// repeat its attempts seldom has to get a block as well.
 func stock(s *space, units int, deadline clock.Time) {
 	c, q := s.class(units), &s.requests
 	if len(c.queue) > stockAt || s.cost.RTTs+refillRTTs > pauseRTTs || !q.expects(s, units) || q.ahead.wait(s.rt.Now()) != nil {
@@ -163,8 +163,8 @@ const (
 	refillRTTs = reclaimAtOnce + 1
 )
 
-// reclaimAtOnce is in how many blocks a client looks for freed objects before it gets another
-// block. Each call of reclaim continues with the blocks after those of the call before.
+// reclaimAtOnce is the number of blocks in which a client looks for freed objects before it gets
+// another block. Each call of reclaim continues with the blocks after those of the call before.
 const reclaimAtOnce = 2
 
 // reclaim calls space.reclaim for up to n blocks of the class, until it finds free objects.
@@ -426,8 +426,9 @@ func (s *space) table(server int, deadline clock.Time, f func(heir) (bool, error
 }
 
 // adopt takes over blocks that other clients have left and for which suits returns true, until one
-// of them has room for an object of class c. done is true if it has found room. For the operation's
-// cost, such a block counts as one request, like a fresh block, and its round trips do not count.
+// of them has room for an object of class c. done is true if it has found room. In the cost of the
+// operation (kv.Cost), such a block counts as one RPC, like a block that was never used; the round
+// trips of the take-over do not count.
 func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) (done bool, err error) {
 	defer func(rtts int) { s.cost.RTTs = rtts }(s.cost.RTTs)
 	for n := range s.cfg.Servers {
@@ -454,9 +455,9 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 }
 
 // adoptOne takes over a block for objects with the given number of units, unless another client is
-// faster. If no object of the block is in use, the block gets this length: first in its word, and
-// only then are objects of this length used. If the block then has no free object of this length,
-// the client gives it back.
+// faster. If no object of the block is in use, adoptOne changes the length of the block's objects:
+// it writes the new length into the block's word before any object of this length is used. If the
+// block then has no free object of this length, the client leaves it again.
 func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 	word := h.use.By(s.id).Ahead(versionsAhead)
 	if h.use.Units() == 0 {

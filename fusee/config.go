@@ -32,12 +32,11 @@ type Config struct {
 	// number, and loses nothing but time. For a master, Lease is how long a memory server may be
 	// silent; at least MinMasterLease.
 	Lease time.Duration
-	// ClientLease is how long a client that owns blocks may be silent. After that the master
-	// recovers the client, as Client.Recover does. 0 means 20 times Lease, but at least 10 s.
-	// Negative: the master never recovers a client. A client that works shows that it is alive once
-	// in half of its own Lease, which must be much shorter than ClientLease. A client that waits
-	// until the master has settled a block treats the master in the same way: it may be silent for
-	// ClientLease.
+	// ClientLease is how long a client that owns blocks may be silent. After that the master recovers
+	// the client, as Client.Recover does. 0 means 20 times Lease, but at least 10 s. Negative: the
+	// master never recovers a client. A client that works shows that it is alive once in half of its
+	// own Lease, which must be much shorter than ClientLease. A client that waits until the master has
+	// settled a block takes the master for dead in the same way, after ClientLease.
 	ClientLease time.Duration
 	// Ahead is how many free objects of a length a client has left when it requests its next block,
 	// early enough that no operation waits for the memory server's answer. 0 means 32. Negative:
@@ -58,8 +57,8 @@ const (
 	clientLeases     = 20
 	defaultCache     = 1 << 14
 	defaultThreshold = 0.1
-	// With defaultAhead objects left, a request ends in time: it takes as long as about 30 round
-	// trips, and each INSERT takes at least 3.
+	// A request for a block that begins with defaultAhead objects left ends before the client has used
+	// them all: it takes as long as about 30 round trips, and each INSERT takes at least 3.
 	defaultAhead = 32
 	// pause is how long a client waits before it repeats an attempt that failed.
 	pause = 200 * time.Microsecond
@@ -72,8 +71,8 @@ const (
 	stuckAfter = 5 * time.Millisecond
 	avoidFor   = time.Second
 	maxStuck   = 64
-	// settleTimeout is by how much an operation may exceed its deadline after it has swapped a
-	// backup of a slot. Other clients wait for the operation then, so it should not give up.
+	// settleTimeout is how long an operation that has swapped a backup of a slot may go on after its
+	// deadline. Other clients wait for such an operation, so it should not give up.
 	settleTimeout = time.Second
 	// farewellTimeout is how long a client waits for a server to confirm the end of a connection.
 	// Without a confirmation the server notices the end later.

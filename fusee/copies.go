@@ -10,8 +10,8 @@ import (
 //
 // The other servers with replicas of a block's objects have such copies. They are all that remains
 // of the word when the block's server loses its memory (see Master.fill). A client raises the
-// copies before an object gets a version that they do not have. So no slot has a value twice,
-// whatever memory is lost.
+// copies before an object gets a version that they do not have. So no slot ever has the same value
+// twice, whatever memory is lost.
 type copied struct {
 	server   int
 	at       uint64

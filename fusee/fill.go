@@ -32,8 +32,9 @@ type guest struct {
 	server int
 	// off is how many bytes of its memory are cleared.
 	off uint64
-	// turn is the server that the master asks next. next is, by server, the earliest time for that,
-	// and waits is how long the master leaves the server alone after its next failure.
+	// turn is the server that the master asks next whether it answers. next is, by server, the
+	// earliest time at which the master asks it again. waits is, by server, how long the master leaves
+	// it alone after its next failure.
 	turn  int
 	next  [layout.MaxServers]clock.Time
 	waits [layout.MaxServers]time.Duration
@@ -89,8 +90,8 @@ func (m *Master) judge(members layout.View, err error) {
 	}
 }
 
-// visit asks the next server that is no member whether it answers, and claims it if it does. That
-// server is the guest then.
+// visit asks the next server that is no member whether it answers. If it does, visit claims it: the
+// server is the guest from then on.
 func (m *Master) visit() error {
 	g, c := &m.guest, m.c
 	for range c.links {

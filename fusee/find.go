@@ -23,9 +23,9 @@ type finder struct {
 	// found is the list that look returns.
 	vacant int
 	found  []entry
-	// strangers are slots that inspect has found to name other keys than the one of this operation. They
-	// need not be inspected again: a slot has no value twice, and a split that moves a key moves the
-	// value. friend is a value of a slot that names the key of this operation, or 0.
+	// strangers are slots that inspect has found to name other keys than the one of this operation.
+	// They need not be inspected again: a slot never has the same value twice, and a split that moves
+	// a key moves the value. friend is a value of a slot that names the key of this operation, or 0.
 	strangers []entry
 	friend    layout.Slot
 	scratch   []byte
@@ -253,8 +253,8 @@ func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry
 }
 
 // stranger returns what the client remembers of an entry that names another key: the value, which
-// is enough in the hardened format, because no slot has a value twice. In the published format it
-// needs the offset, too.
+// is enough in the hardened format, because no slot ever has the same value twice. In the published
+// format it needs the offset, too.
 func (f *finder) stranger(e entry) entry {
 	if f.super.Shape.Format == layout.Published {
 		return entry{at: e.at, slot: e.slot}

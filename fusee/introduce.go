@@ -116,7 +116,8 @@ func (c *Client) meet(deadline clock.Time) error {
 	lost := c.newer != 0 && !c.super.Shape.Survives(c.newer)
 	switch {
 	case c.newer.State() != layout.Settled && !c.exempt && (!c.awaits || lost):
-		// If lost is true, a master may be waiting for servers that answer later.
+		// This is not the end of the store even if lost is true: a master may be waiting for servers that
+		// answer later.
 		return errView
 	case lost:
 		return errHostile
@@ -208,8 +209,8 @@ func (m *memory) used(deadline clock.Time) (bool, error) {
 
 // passOver is called by a master that begins while members do not answer. It does not use the
 // replicas of the index on these members. Client numbers then come from the first of the other
-// servers. They must be greater than all numbers that clients and former masters have used, because
-// the servers may have fenced those: see numberFrom.
+// servers. New numbers must be greater than all that clients and former masters have used, because
+// the servers may have fenced these clients: see numberFrom.
 func (c *Client) passOver(deadline clock.Time) error {
 	c.index = slices.DeleteFunc(c.index, func(i int) bool { return c.missing>>i&1 == 1 })
 	if len(c.index) == 0 {
@@ -230,9 +231,9 @@ func (c *Client) passOver(deadline clock.Time) error {
 }
 
 // numberFrom raises the word with the last number of a client, on the server with the primary, to
-// at least last: the greatest number that has connected to any server. A client may have taken a
-// number from the former primary and not have connected yet. It finds another view when it
-// connects, and takes another number.
+// at least last: the greatest number that has connected to any server. A client that has taken a
+// number from the former primary and has not connected yet finds another view when it connects, and
+// takes another number.
 func (c *Client) numberFrom(last uint32, deadline clock.Time) error {
 	for {
 		found, err := c.slotAt(c.root(), layout.ClientWord, deadline)

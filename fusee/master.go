@@ -67,11 +67,11 @@ type Master struct {
 	guest guest
 }
 
-// contact is whether a master reaches any server. silent is true if none has answered in the last
-// round of probe, and last is when one has answered last. excused is true if leases began again
-// after such a silence, and not all members have answered since then. While it is true, they do not
-// begin again: otherwise a link that goes down and up all the time would protect a server that has
-// crashed.
+// contact is whether a master reaches any server. silent is true if no server has answered in the
+// last round of probe; last is the begin of the last READ that any server has answered. excused is
+// true if the leases of all servers have begun again after such a silence (see excuse), and not all
+// members have answered since then. While excused is true, the leases do not begin again: otherwise
+// a link that goes down and up all the time would protect a server that has crashed.
 type contact struct {
 	silent, excused bool
 	last            clock.Time
@@ -494,7 +494,7 @@ func (m *Master) change(deadline clock.Time) error {
 		case errors.Is(err, errAlone): // try again until a standby or the other servers answer
 			m.hope()
 			deadline = m.c.rt.Now().Add(changePatience)
-		case errors.Is(err, errSeparated): // until servers answer
+		case errors.Is(err, errSeparated): // try again until servers answer
 			deadline = m.c.rt.Now().Add(changePatience)
 		case m.c.rt.Now() >= deadline:
 			return fmt.Errorf("change the members of the store: %w", err)

@@ -143,7 +143,8 @@ func (c *changer) settleUnsure(deadline clock.Time) error {
 			return err
 		}
 		used := o.used[o.i]
-		// If a slot has named the object, another client's free of it may still arrive.
+		// If a slot has named the object, another client's free of it may still arrive, so a bit in the
+		// block's bitmap does not prove that an object is free.
 		o.versions[o.i], o.used[o.i], o.hints = version, true, true
 		c.unsure = slices.DeleteFunc(c.unsure, func(other object) bool { return other == o })
 		c.lose() // if the operation has won, the object that it has replaced was not freed
@@ -161,9 +162,9 @@ type vote struct {
 	slot layout.Slot
 }
 
-// settleObject completes or withdraws the operation for which the owner of an object has used it.
-// It notes in the block whether a slot names the object, and with which version. No request of the
-// owner is executed meanwhile, and no other client settles the object.
+// settleObject completes or withdraws the operation for which a dead client has used object o of
+// its block. It notes in the block whether a slot names the object, and with which version. No
+// request of the owner is executed meanwhile, and no other client settles the object.
 //
 // If a backup has a value that names the object and the primary does not have it, the owner's
 // operation was not finished. Its CASes are repeated by the rules of SNAPSHOT, as its owner would

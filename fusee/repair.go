@@ -12,11 +12,11 @@ import (
 // repair makes the replicas of the index equal on the members of a view. No client is at work:
 // their connections have ended.
 //
-// If the primary remains, its value of each slot counts, because no change was acknowledged that it
-// does not show. If the primary was lost, the backups decide, by the rules of SNAPSHOT. A value
-// that was ever in the primary is in all backups, until one of them has the value of a later
-// writer. So whatever the rules choose, nothing that was acknowledged is undone. A client that
-// waits for an outcome finds it in the slot (see changer.resolve).
+// If the primary remains, its value of each slot counts, because it shows every change that was
+// acknowledged. If the primary was lost, the backups decide, by the rules of SNAPSHOT. A value that
+// was ever in the primary is in all backups, until one of them has the value of a later writer. So
+// whatever the rules choose, nothing that was acknowledged is undone. A client that waits for an
+// outcome finds it in the slot (see changer.resolve).
 //
 // If an object is pending and its first replica was on a lost server, repair withdraws the object:
 // the block table that names its owner was lost, too. No other client has seen the object, because

@@ -86,8 +86,8 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)
 	w := snapshot.New(uint64(ch.old), uint64(ch.new), len(c.index)-1)
 	c.headed = false
-	// The variable lease is when the winner's lease ends, which begins when this client knows the
-	// winner.
+	// At the time lease, the winner counts as dead if the primary has not changed by then: it is
+	// Config.Lease after this client began to wait. 0 means that the client has not begun to wait.
 	polls, lease := 0, clock.Time(0)
 	for action := w.Begin(); !w.State().Ended(); {
 		switch action {
@@ -141,7 +141,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 				lease = c.rt.Now().Add(c.cfg.Lease)
 				err = c.recoverOwner(layout.Slot(w.Winner()), until)
 			}
-			// The primary still had the old value after the backups had new ones. So these come
+			// The primary still had the old value when all backups had new values. So the new values come
 			// from changes that replace this old value, and the winner's value names the same key.
 			if winner := layout.Slot(w.Winner()); ch.log != nil && ch.log.Op != layout.OpInsert && w.State() == snapshot.Waiting && !c.super.Shape.Format.Empty(winner) {
 				c.friend = winner

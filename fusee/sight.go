@@ -48,7 +48,8 @@ var errStale = errors.New("a subtable was split")
 // errSplits is errStale after the client has corrected its copy of the directory.
 var errSplits = fmt.Errorf("%w: a split has begun", errStale)
 
-// aim makes v the sight of the keys with hash h, by the client's copy of the directory.
+// aim begins a sight v of the keys with hash h: it takes the subtable and the places of the buckets
+// from the client's copy of the directory.
 func (s *space) aim(v *sight, h layout.Hash) {
 	shape := &s.super.Shape
 	v.hash = h

@@ -53,9 +53,10 @@ type split struct {
 	groups, ahead []int
 	moves         []move
 	// blocked is true if other clients must change slots first, so that this client works on the
-	// groups again later. held is true if the last step has found that. pending is the value of a
-	// slot whose object is pending. suspect is a value for a slot whose client has made no progress
-	// since the time `since`. asked is when the last flip began.
+	// groups again later. held is true if the last step has found the groups blocked: then advance
+	// stops, and complete pauses. pending is the value of a slot whose object is pending. suspect is a
+	// value for a slot whose client has made no progress since the time `since`. asked is when the
+	// last flip began.
 	blocked          bool
 	held             bool
 	pending, suspect layout.Slot
@@ -149,8 +150,8 @@ func (c *grower) reread(subtable int, deadline clock.Time) error {
 	return c.learn(subtable, atIn)
 }
 
-// joins makes the client work on the split of the sight's subtable, beginning with the groups of
-// its key.
+// joins makes the client work on the split of the subtable of sight v, beginning with the groups
+// that have the buckets of v.
 func (c *grower) joins(v *sight) {
 	e := c.dir.At(v.subtable)
 	if c.split != nil || !e.Splitting {
@@ -353,7 +354,7 @@ func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	s.asked = c.rt.Now()
 	err := c.head(s, open, moves, deadline, func() {
 		c.readGroups(s)
-		// If the split has ended, the client learns the entry from it.
+		// The word of the directory shows whether the split has ended meanwhile.
 		c.read(c.root(), shape.EntryAt(s.subtable), entryIn, 8)
 	})
 	if err != nil {

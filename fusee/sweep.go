@@ -101,7 +101,8 @@ func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, s
 	return nil
 }
 
-// namedIn returns the value of the slot in a sight that names the object, or 0 if none does.
+// namedIn returns the value of the slot that names the object, among the slots of a sight (the
+// buckets of a key), or 0 if none does.
 func (o object) namedIn(v *sight, shape *layout.Shape) (found layout.Slot) {
 	format, place := shape.Format, o.ref(shape, 0).Place
 	for i := range v.old {

@@ -94,11 +94,11 @@ func (s *second) announced(v layout.View) {
 
 // hear handles the sign of life of a standby that the master has read from server i at the time
 // now. A word that has not changed since the master began may be that of a standby that died
-// before. While the master counts on a standby, it takes no word of another one: the first standby,
-// if it is only separated from the master, may take charge of the other half of the servers. The
-// master counts on another standby only after it has retired the first. A standby that takes charge
-// counts on no other standby before it has settled its first view: until then no other standby may
-// take its place, and it needs no agreement.
+// before. While the master counts on a standby, it ignores the signs of life of any other standby:
+// the first standby, if it is only separated from the master, may take charge of the other half of
+// the servers. The master counts on another standby only after it has retired the first. A standby
+// that takes charge counts on no other standby before it has settled its first view: until then no
+// other standby may take its place, and it needs no agreement.
 func (m *Master) hear(i int, t tidings, now clock.Time) {
 	s := &m.second
 	was, known := s.words[i], s.known[i]
@@ -176,11 +176,11 @@ func (m *Master) hope() {
 }
 
 // back gives up the views that attempts have prepared since the last usable view: the next attempt
-// may have all members of that view. What attempts have repaired does no harm: no client has seen it,
-// and the next attempt repairs all members again. It takes a later epoch than the attempts, because a
-// server may have one of their views.
+// may have all members of that view. What attempts have repaired does no harm: no client has seen
+// it, and the next attempt repairs all members again. The view of the next attempt has a later
+// epoch than theirs, because a server may have one of their views.
 func back(m *Master) {
-	m.second.announced(m.usable) // the standby may know it
+	m.second.announced(m.usable) // the standby may know the view usable
 	m.c.view, m.c.newer = m.usable, m.usable.WithEpoch(m.c.newer.Epoch())
 }
 

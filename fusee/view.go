@@ -142,7 +142,7 @@ func (m *memory) peek(i int, after layout.View, deadline clock.Time) (v layout.V
 	case !reborn || errors.Is(err, errFenced):
 		return v, err
 	case err != nil && !errors.Is(err, errHostile):
-		// It is not known what is in the server's memory.
+		// The view could not be read, so the error does not say that the memory was lost.
 	case err != nil || !v.Newer(after) || !m.belongs(i):
 		err = errReborn
 	default:
@@ -234,7 +234,7 @@ func (m *memory) confirm(deadline clock.Time) error {
 
 // glance reads the views of all members that answer, after an operation has failed: one of them may
 // have crashed. If a member is silent, glance reads those of the other servers as well: perhaps the
-// members are others by now. certain means that each member has the view of this client, or has lost its
+// members have changed. certain means that each member has the view of this client, or has lost its
 // memory: then no master has changed the members.
 func (m *memory) glance(deadline clock.Time) (certain bool, err error) {
 	if m.view == 0 || m.exempt {

@@ -12,10 +12,10 @@ package layout
 //	bits 40 to 59  version | bit 60  used | bits 61 to 63  room
 //
 // No object of the block has a greater version than the word: a client raises the version in the
-// word before it gives it to an object. The version never decreases, also when the block changes
-// its owner or the length of its objects, and no version comes after MaxVersion. So no slot has a
-// value twice. room is how many objects were free when the last owner left the block; 7 means 7 or
-// more.
+// word before it gives an object this version. The version never decreases, also when the block
+// changes its owner or the length of its objects, and no version comes after MaxVersion. So no slot
+// ever has the same value twice. room is how many objects were free when the last owner left the
+// block; 7 means 7 or more.
 type BlockUse uint64
 
 const (
