@@ -19,8 +19,8 @@ const (
 	keyLen = controlLen - 1
 	// NodeLen is the length of a node.
 	NodeLen = 2*wordLen + 2*keyLen + 4
-	// walkCopies is how often a client's request contains the key: the NIC scatters the copies over as
-	// many requests of the walk.
+	// walkCopies is how many copies of the key a client's request contains: the NIC scatters the
+	// copies over as many requests of the walk.
 	walkCopies = sendring.MaxSGE
 	// WalkLen is the length of a client's request (see AppendWalk).
 	WalkLen = walkCopies*keyLen + wordLen

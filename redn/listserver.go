@@ -34,8 +34,8 @@ type ListServer struct {
 	// Client is the client's buffer for a value, which the client has registered. Its length is that
 	// of a value.
 	Client Mem
-	// Skipped is memory of WalkLen bytes that nothing reads: a request has more copies of the key
-	// than a ListServer needs, and the receive scatters the others there.
+	// Skipped is memory of WalkLen bytes that nothing reads: a client's request has more copies of the
+	// key than a ListServer needs, and the receive scatters the surplus copies there.
 	Skipped Mem
 }
 

@@ -38,7 +38,7 @@ type Loop struct {
 }
 
 const (
-	countsInWord = 4 // shadows of 16 bits
+	countsInWord = 4 // shadows, of 16 bits each, in the word of an ADD
 	controlLen   = 8 // bytes of the control segment of a request that a CAS can change
 	// maxCountLap is the most by which a lap may raise a count. With 16 bits, a ring can order two
 	// counts only if they differ by less than half of the range.
