@@ -238,8 +238,8 @@ func opError(err error, format string, args ...any) error {
 	return &verbs.OpError{Op: "onerma transfer", Err: err, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Cancel ends the transfer with this tag: no more of its operations are issued. Its result is there
-// when none of its operations is in flight any more. Cancel does nothing if there is no such
+// Cancel ends the transfer with this tag: no more of its operations are issued. Results returns its
+// result when none of its operations is in flight any more. Cancel does nothing if there is no such
 // transfer. The caller must then call Tick.
 func (e *Executor) Cancel(now clock.Time, tag uint64) {
 	for _, f := range e.order {

@@ -162,8 +162,8 @@ type Region struct {
 	nic    *nic.Region
 	mem    *mem.Region
 	length int
-	// transfers is how many transfers in progress use the region. One that waits before it tries
-	// again has no command at the NIC.
+	// transfers is how many transfers in progress use the region. That includes those that have no
+	// command at the NIC, because they wait before they try an operation again.
 	transfers int
 }
 

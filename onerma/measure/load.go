@@ -102,7 +102,7 @@ func (r *loading) giveBack() error {
 	return errors.Join(errs...)
 }
 
-// until waits for a time, in nanoseconds since 1970.
+// until waits until a time, in nanoseconds since 1970, or until the load's context ends.
 func (r *loading) until(at int64) error {
 	select {
 	case <-r.ctx.Done():

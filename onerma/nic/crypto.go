@@ -142,10 +142,10 @@ func (s *sealer) openTo(buffer []byte, f *onerma.Frame, c *Cipher, prev *vector)
 	return body, err == nil
 }
 
-// inPlace reports whether AES-GCM may read and write n bytes of memory that a program also uses. It
-// loads and stores the last bytes one by one if they are no whole block, and then a word of 8 bytes
-// that changes meanwhile could be torn. The race detector does not see what AES-GCM reads and writes,
-// so with it the answer is no.
+// inPlace reports whether AES-GCM may read and write n bytes of memory that a program also uses.
+// AES-GCM loads and stores the last bytes one by one if they are not a whole block: then a word of
+// 8 bytes that changes meanwhile could be torn. The race detector does not see what AES-GCM reads
+// and writes, so with it the answer is no.
 func inPlace(n int) bool { return n%aes.BlockSize == 0 && !raceEnabled }
 
 // derived returns the cipher of the K_d with which process pid, on the NIC with address `from`, may

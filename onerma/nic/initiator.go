@@ -44,8 +44,8 @@ func (n *NIC) abandon(i uint16) {
 	s.state = ended
 }
 
-// request sends the request of the command in slot i, which so enters service, and starts the
-// command's timeout.
+// request sends the request of the command in slot i, and starts the command's timeout. From now on
+// the command is in service.
 func (n *NIC) request(now clock.Time, i uint16, out *packetio.Batch) {
 	s := &n.slots[i]
 	s.entered = now

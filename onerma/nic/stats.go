@@ -20,9 +20,9 @@ const (
 	// NACK: the target has refused the request, because too many bytes or requests wait there, or
 	// because its window has not admitted a WRITE or REKEY in time.
 	NACK
-	// Timeout: the operation was not complete in time. The target is not reachable, a message was
-	// lost, the target has no such bytes, or it does not allow the operation. Some of the bytes may
-	// have been moved; no more will be moved from now on.
+	// Timeout: the operation was not complete in time. Either the target is not reachable, or a
+	// message was lost, or the target has no region with these bytes, or it does not allow the
+	// operation. Some of the bytes may have been moved; no more will be moved from now on.
 	Timeout
 	// DispatchTimeout: the command waited too long for the NIC's own window. Its request was never
 	// sent.
