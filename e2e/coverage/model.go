@@ -28,7 +28,8 @@ type row struct {
 	heads wire.Headers
 }
 
-// never matches cells.
+// never selects cells of a section by state, fate and row; nil selects all. why is the reason why
+// no test can reach these cells or, in section.may, why none must.
 type never struct {
 	states []string // nil means all
 	fates  []string // nil means all

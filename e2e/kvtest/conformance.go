@@ -20,7 +20,8 @@ type Env struct {
 	// Largest is the length of the longest value that the store accepts, in bytes, at least 40. The
 	// store must refuse longer values.
 	Largest int
-	// Exact: values keep their lengths.
+	// Exact is true if a GET must return exactly the value that was stored. Otherwise further bytes
+	// may follow the value.
 	Exact bool
 }
 

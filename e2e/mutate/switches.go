@@ -88,8 +88,9 @@ func (s *switches) rewrite(name string, all []mutant, typed map[place]string, ra
 		return
 	}
 	// If an expression and its first operand are both changed, their pieces are at the same place.
-	// The expression's piece must come first there, and its closing piece after the operand's. In
-	// all, an expression comes before its operands.
+	// There the piece that opens the expression must come first, and the piece that closes it must
+	// come after the operand's. The stable sort keeps the order of all, in which an expression comes
+	// before its operands; closing pieces are reversed below.
 	slices.SortStableFunc(pieces, func(a, b piece) int {
 		if a.at != b.at {
 			return a.at - b.at

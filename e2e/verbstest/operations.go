@@ -105,8 +105,8 @@ func atomicWrite(t *testing.T, a, b *end, qa verbs.QP) {
 	}
 }
 
-// testFlush flushes what was written: a range, and a whole region. Each placement needs its right,
-// of the region and of the queue pair.
+// testFlush flushes what was written: a range, and a whole region. Each type of placement (global
+// visibility, persistence) needs an access right of its own, of the region and of the queue pair.
 func testFlush(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	flush := func(id uint64, mr verbs.MR, f verbs.Flush) verbs.SendWR {

@@ -179,7 +179,7 @@ func testDestroyEndsWaits(t *testing.T, w *World) {
 		wg.Go(func() { wantErr(t, "wait", a.cq.Wait(clock.Never), verbs.ErrClosed) })
 		wg.Go(func() { wantErr(t, "wait for event", a.cq.WaitEvent(clock.Never), verbs.ErrClosed) })
 	}
-	a.ctx.Runtime().Sleep(5 * time.Millisecond) // let some of them sleep; right either way
+	a.ctx.Runtime().Sleep(5 * time.Millisecond) // so that some of them sleep; the test does not depend on it
 	must(t, a.cq.Destroy())
 	wg.Wait()
 }
@@ -241,7 +241,7 @@ func testClose(t *testing.T, w *World) {
 	wg.Go(func() {
 		wantErr(t, "async event", drain(a.ctx), verbs.ErrClosed)
 	})
-	a.ctx.Runtime().Sleep(5 * time.Millisecond) // let them sleep; right either way
+	a.ctx.Runtime().Sleep(5 * time.Millisecond) // so that they sleep; the test does not depend on it
 	must(t, a.ctx.Close())
 	must(t, a.ctx.Close())
 	wg.Wait()
@@ -282,7 +282,7 @@ func testDown(t *testing.T, w *World) {
 		wg.Go(func() { wantErr(t, "wait", a.cq.Wait(clock.Never), verbs.ErrClosed) })
 		wg.Go(func() { wantErr(t, "wait for event", a.cq.WaitEvent(clock.Never), verbs.ErrClosed) })
 	}
-	a.ctx.Runtime().Sleep(5 * time.Millisecond) // let some of them sleep; right either way
+	a.ctx.Runtime().Sleep(5 * time.Millisecond) // so that some of them sleep; the test does not depend on it
 	w.Faults.Down(0)
 	wg.Wait()
 	a.event(verbs.EventDeviceFatal)

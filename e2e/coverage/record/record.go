@@ -1,5 +1,6 @@
 // Package record writes down which cells of the coverage table a test binary reaches. Test files
-// with the build tag qpcover give transport.Observer to it; see make coverage.
+// with the build tag qpcover set transport.Observer to a function that Cells returns; see make
+// coverage.
 package record
 
 import (
@@ -16,7 +17,7 @@ const Separator = "\t"
 
 // Cells returns an observer that appends each cell once. The source is one letter for the tests
 // that reach it. The observer may be used by several goroutines; it panics when the file cannot be
-// written, as the table would be wrong.
+// written, because cells would be missing in the table.
 func Cells(source string) func(of, state, what, fate string) {
 	name := os.Getenv(Variable)
 	if name == "" {

@@ -26,7 +26,7 @@ import (
 // pause is the time between two tries.
 const pause = 50 * time.Millisecond
 
-// verbsProgram is guest/verbs.py in an image that has it.
+// verbsProgram is the path of guest/verbs.py in the images that have it.
 const verbsProgram = "/verbs.py"
 
 // interfaceWait bounds the time until the interface and the ports are there.

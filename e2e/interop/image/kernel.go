@@ -36,7 +36,7 @@ type kernelParts struct {
 	modules map[string][]byte // by name, with "_" for "-"
 }
 
-// readKernel takes the kernel and the modules that may be needed out of its package.
+// readKernel reads the kernel, and the modules in moduleFolders, from the package deb.
 func readKernel(ctx context.Context, deb string) (*kernelParts, error) {
 	k := &kernelParts{modules: map[string][]byte{}}
 	return k, contents(ctx, deb, func(h *tar.Header, r io.Reader) (err error) {
