@@ -2,6 +2,7 @@ package verbstest
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -43,8 +44,7 @@ func testRefusedPosts(t *testing.T, w *World) {
 	}
 	wantIndex(t, "receive with too many pieces", q.PostRecv(verbs.RecvWR{}, verbs.RecvWR{SGL: []verbs.SGE{{}, {}, {}}}), verbs.ErrInvalid, 1)
 	a.none()
-	attr, err := q.Query()
-	must(t, err)
+	attr := need(q.Query())(t)
 	if attr.RecvQueued != 1 || attr.SendQueued != 0 {
 		t.Errorf("%d sends and %d receives are queued", attr.SendQueued, attr.RecvQueued)
 	}
@@ -53,16 +53,14 @@ func testRefusedPosts(t *testing.T, w *World) {
 // testBounds fills queues up to their requested sizes; one more work request is refused.
 func testBounds(t *testing.T, w *World) {
 	a, b := w.ends(t)
-	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.MaxSendWR, i.MaxRecvWR = 5, 3 }), b.qp(verbs.RC, nil)
-	connect(a, b, q, peer)
+	q, peer := joined(a, b, verbs.RC, func(i *verbs.QPInit) { i.MaxSendWR, i.MaxRecvWR = 5, 3 })
 	must(t, q.ToSQD())
 	for range 5 {
 		must(t, q.PostSend(inline(1, verbs.OpSend, "x")))
 	}
 	wantErr(t, "sixth send", q.PostSend(inline(1, verbs.OpSend, "x")), verbs.ErrNoSpace)
 	wantIndex(t, "fourth receive", q.PostRecv(make([]verbs.RecvWR, 4)...), verbs.ErrNoSpace, 3)
-	attr, err := q.Query()
-	must(t, err)
+	attr := need(q.Query())(t)
 	if attr.SendQueued != 5 || attr.RecvQueued != 3 {
 		t.Errorf("%d sends and %d receives are queued", attr.SendQueued, attr.RecvQueued)
 	}
@@ -87,13 +85,7 @@ func testLongLists(t *testing.T, w *World) {
 		a.want(i, verbs.Success)
 		b.want(i, verbs.Success)
 	}
-	got := make([]byte, n)
-	must(t, b.mr.ReadAt(got, 0))
-	for i := range got {
-		if got[i] != 'x' {
-			t.Fatalf("receive %d is empty", i)
-		}
-	}
+	holds(t, "receives", b.mr, 0, strings.Repeat("x", n))
 }
 
 // testRefusedObjects requests objects with attributes that every NIC refuses.
@@ -162,27 +154,20 @@ func testDestroy(t *testing.T, w *World) {
 func testForeign(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	wantErr(t, "CQ", second(a.pd.CreateQP(verbs.QPInit{SendCQ: b.cq, RecvCQ: a.cq})), verbs.ErrInvalid)
-	srq, err := b.pd.CreateSRQ(verbs.SRQInit{})
-	must(t, err)
+	srq := need(b.pd.CreateSRQ(verbs.SRQInit{}))(t)
 	wantErr(t, "SRQ", second(a.pd.CreateQP(verbs.QPInit{SendCQ: a.cq, RecvCQ: a.cq, SRQ: srq})), verbs.ErrInvalid)
-	dm, err := b.ctx.AllocDM(64)
-	must(t, err)
+	dm := need(b.ctx.AllocDM(64))(t)
 	wantErr(t, "device memory", second(a.pd.RegDM(dm, 0, 64, full)), verbs.ErrInvalid)
-	ah, err := b.pd.CreateAH(verbs.AHAttr{DestGID: a.ctx.Device().GIDs[w.Family], SourceGID: w.Family})
-	must(t, err)
+	ah := need(b.pd.CreateAH(verbs.AHAttr{DestGID: a.ctx.Device().GIDs[w.Family], SourceGID: w.Family}))(t)
 	q := a.datagram(nil)
 	wr := inline(0, verbs.OpSend, "x")
 	wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, q.QPN(), qkey
 	wantErr(t, "address handle", q.PostSend(wr), verbs.ErrInvalid)
 	// The keys of one protection domain are not valid in another.
-	other, err := a.ctx.AllocPD()
-	must(t, err)
-	stranger, err := other.RegMR(nil, 64, full)
-	must(t, err)
-	qa, qb := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
-	connect(a, b, qa, qb)
-	must(t, qa.PostSend(verbs.SendWR{ID: 1, SGL: []verbs.SGE{stranger.SGE(0, 8)}}))
-	a.want(1, verbs.LocProtErr)
+	other := need(a.ctx.AllocPD())(t)
+	stranger := need(other.RegMR(nil, 64, full))(t)
+	qa, _ := joined(a, b, verbs.RC, nil)
+	a.post(qa, verbs.SendWR{ID: 1, SGL: []verbs.SGE{stranger.SGE(0, 8)}}, verbs.LocProtErr)
 }
 
 // statusCase provokes the completion status want at the requester.
@@ -296,16 +281,14 @@ func testFlushed(t *testing.T, w *World) {
 // again.
 func testReset(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
-	other, peer := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
-	connect(a, b, other, peer)
+	other, _ := joined(a, b, verbs.RC, nil)
 	for i := range uint64(3) {
 		must(t, qa.PostSend(a.write(i, b, 8)))
 		must(t, other.PostSend(a.write(100+i, b, 8)))
 	}
 	for q, end := range map[verbs.QP]*end{qa: a, other: a} {
 		for done := end.in(patience); ; end.ctx.Runtime().Sleep(1e6) {
-			attr, err := q.Query()
-			must(t, err)
+			attr := need(q.Query())(t)
 			if attr.SendQueued == 0 {
 				break
 			}
@@ -321,8 +304,7 @@ func testReset(t *testing.T, w *World) {
 	a.none()
 	must(t, qb.ToReset())
 	connect(a, b, qa, qb)
-	must(t, qa.PostSend(a.write(7, b, 8)))
-	a.want(7, verbs.Success)
+	a.post(qa, a.write(7, b, 8), verbs.Success)
 	must(t, qa.PostSend(a.write(8, b, 8)))
 	must(t, a.cq.Wait(a.in(patience)))
 	must(t, qa.Destroy())
@@ -332,8 +314,7 @@ func testReset(t *testing.T, w *World) {
 // testDrain takes a queue pair to the state SQD, which drains the send queue, and back to RTS.
 func testDrain(t *testing.T, w *World) {
 	a, b, qa, _ := w.pair(t, verbs.RC)
-	must(t, qa.PostSend(a.write(1, b, 8)))
-	a.want(1, verbs.Success)
+	a.post(qa, a.write(1, b, 8), verbs.Success)
 	must(t, qa.ToSQD())
 	if ev := a.event(verbs.EventSQDrained); ev.QPN != qa.QPN() {
 		t.Errorf("drained: %#x, want %#x", ev.QPN, qa.QPN())
@@ -351,34 +332,29 @@ func testDrain(t *testing.T, w *World) {
 func testModify(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	must(t, qb.Modify(verbs.QPModify{Mask: verbs.ModifyAccess | verbs.ModifyRNRTimer, Access: verbs.RemoteRead, MinRNRTimer: 7}))
-	attr, err := qb.Query()
-	must(t, err)
+	attr := need(qb.Query())(t)
 	if attr.Init.Access != verbs.RemoteRead || attr.RTR.MinRNRTimer != 7 {
 		t.Errorf("attributes: %+v", attr)
 	}
 	wantErr(t, "retries in RTS", qb.Modify(verbs.QPModify{Mask: verbs.ModifyRetryCount, RetryCount: 1}), verbs.ErrState)
 	wantErr(t, "Q_Key of RC", qb.Modify(verbs.QPModify{Mask: verbs.ModifyQKey}), verbs.ErrInvalid)
 	wantErr(t, "RNR timer", qb.Modify(verbs.QPModify{Mask: verbs.ModifyRNRTimer, MinRNRTimer: 32}), verbs.ErrInvalid)
-	must(t, qa.PostSend(verbs.SendWR{ID: 1, Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}))
-	a.want(1, verbs.Success)
+	a.post(qa, a.remote(1, verbs.OpRead, 0, 8, b.mr, 0), verbs.Success)
 	must(t, qa.ToSQD())
 	a.event(verbs.EventSQDrained)
 	must(t, qa.Modify(verbs.QPModify{Mask: verbs.ModifyTimeout | verbs.ModifyRetryCount | verbs.ModifyRNRRetry, Timeout: 18, RetryCount: 5, RNRRetry: 3}))
 	must(t, qa.ResumeRTS())
-	attr, err = qa.Query()
-	must(t, err)
+	attr = need(qa.Query())(t)
 	if attr.RTS.Timeout != 18 || attr.RTS.RetryCount != 5 || attr.RTS.RNRRetry != 3 {
 		t.Errorf("attributes: %+v", attr)
 	}
-	must(t, qa.PostSend(a.write(2, b, 8)))
-	a.want(2, verbs.RemInvReqErr)
+	a.post(qa, a.write(2, b, 8), verbs.RemInvReqErr)
 	b.becomes(qb, verbs.StateError)
 	wantErr(t, "in the error state", qb.Modify(verbs.QPModify{Mask: verbs.ModifyAccess}), verbs.ErrState)
 
 	d, peer := b.datagram(nil), a.datagram(nil)
 	must(t, d.PostRecv(verbs.RecvWR{ID: 3, SGL: []verbs.SGE{b.mr.SGE(0, 100)}}))
-	ah, err := a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family})
-	must(t, err)
+	ah := need(a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family}))(t)
 	must(t, d.Modify(verbs.QPModify{Mask: verbs.ModifyQKey, QKey: qkey + 1}))
 	old := inline(4, verbs.OpSend, "old")
 	old.AH, old.RemoteQPN, old.RemoteQKey = ah, d.QPN(), qkey

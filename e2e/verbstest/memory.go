@@ -1,7 +1,7 @@
 package verbstest
 
 import (
-	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -10,16 +10,12 @@ import (
 // testMW binds a memory window, lets the peer access it, and invalidates it.
 func testMW(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
-	region, err := b.pd.RegMR(nil, 4096, verbs.LocalWrite|verbs.MWBind)
-	must(t, err)
-	mw, err := b.pd.AllocMW()
-	must(t, err)
-	old, err := mw.RKey()
-	must(t, err)
+	region := need(b.pd.RegMR(nil, 4096, verbs.LocalWrite|verbs.MWBind))(t)
+	mw := need(b.pd.AllocMW())(t)
+	old := need(mw.RKey())(t)
 	key := verbs.NextRKey(old)
 	bind := verbs.SendWR{ID: 1, Op: verbs.OpBindMW, Flags: verbs.Signalled, SGL: []verbs.SGE{region.SGE(1024, 1024)}, RKey: key, BindAccess: verbs.RemoteWrite}
-	must(t, qb.PostSend(bind))
-	if wc := b.want(1, verbs.Success); wc.Opcode != verbs.WCBindMW {
+	if wc := b.post(qb, bind, verbs.Success); wc.Opcode != verbs.WCBindMW {
 		t.Errorf("bind: %+v", wc)
 	}
 	if now, err := mw.RKey(); err != nil || now != key {
@@ -28,18 +24,11 @@ func testMW(t *testing.T, w *World) {
 	wantErr(t, "region with a window", region.Dereg(), verbs.ErrBusy)
 	put := inline(2, verbs.OpWrite, "through the window")
 	put.RemoteAddr, put.RKey = region.Addr()+1024, key
-	must(t, qa.PostSend(put))
-	a.want(2, verbs.Success)
-	got := make([]byte, len(put.Data))
-	must(t, region.ReadAt(got, 1024))
-	if !bytes.Equal(got, put.Data) {
-		t.Errorf("brought %q", got)
-	}
-	must(t, qb.PostSend(verbs.SendWR{ID: 3, Op: verbs.OpLocalInv, Flags: verbs.Signalled, InvRKey: key}))
-	b.want(3, verbs.Success)
+	a.post(qa, put, verbs.Success)
+	holds(t, "WRITE", region, 1024, string(put.Data))
+	b.post(qb, verbs.SendWR{ID: 3, Op: verbs.OpLocalInv, Flags: verbs.Signalled, InvRKey: key}, verbs.Success)
 	put.ID = 4
-	must(t, qa.PostSend(put))
-	a.want(4, verbs.RemAccessErr)
+	a.post(qa, put, verbs.RemAccessErr)
 	must(t, mw.Dealloc())
 	wantErr(t, "key of a window that is gone", second(mw.RKey()), verbs.ErrClosed)
 	must(t, region.Dereg())
@@ -48,65 +37,46 @@ func testMW(t *testing.T, w *World) {
 // testDM uses memory on the NIC.
 func testDM(t *testing.T, w *World) {
 	a, b, qa, _ := w.pair(t, verbs.RC)
-	dm, err := b.ctx.AllocDM(1 << 17)
-	must(t, err)
+	dm := need(b.ctx.AllocDM(1 << 17))(t)
 	if dm.Len() != 1<<17 {
 		t.Errorf("length %d", dm.Len())
 	}
-	long := bytes.Repeat([]byte("device memory is on the NIC "), 4000)[:100_000]
-	must(t, dm.WriteAt(long, 1000))
-	got := make([]byte, len(long))
-	must(t, dm.ReadAt(got, 1000))
-	if !bytes.Equal(got, long) {
-		t.Error("device memory holds something else")
-	}
-	mr, err := b.pd.RegDM(dm, 1000, 1<<16, full)
-	must(t, err)
+	long := strings.Repeat("device memory is on the NIC ", 4000)[:100_000]
+	must(t, dm.WriteAt([]byte(long), 1000))
+	holds(t, "device memory", dm, 1000, long)
+	mr := need(b.pd.RegDM(dm, 1000, 1<<16, full))(t)
 	if mr.Addr() != 0 || mr.Len() != 1<<16 {
 		t.Errorf("region at %#x of %d bytes", mr.Addr(), mr.Len())
 	}
-	must(t, qa.PostSend(
-		verbs.SendWR{ID: 1, Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(0, 50000)}, RemoteAddr: 0, RKey: mr.RKey()}))
-	a.want(1, verbs.Success)
-	must(t, a.mr.ReadAt(got[:50000], 0))
-	if !bytes.Equal(got[:50000], long[:50000]) {
-		t.Error("READ brought something else")
-	}
+	a.post(qa, a.remote(1, verbs.OpRead, 0, 50000, mr, 0), verbs.Success)
+	holds(t, "READ", a.mr, 0, long[:50000])
 	must(t, mr.Store64(8, 5))
-	must(t, qa.PostSend(verbs.SendWR{ID: 2, Op: verbs.OpFetchAdd, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: 8, RKey: mr.RKey(), CompareAdd: 6}))
-	a.want(2, verbs.Success)
+	a.post(qa, verbs.SendWR{ID: 2, Op: verbs.OpFetchAdd, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: 8, RKey: mr.RKey(), CompareAdd: 6}, verbs.Success)
 	if v, err := mr.Load64(8); v != 11 || err != nil {
 		t.Errorf("atomic: %d, %v", v, err)
 	}
-	must(t, mr.WriteAt(long[:40000], 64))
-	must(t, mr.ReadAt(got[:40000], 64))
-	if !bytes.Equal(got[:40000], long[:40000]) {
-		t.Error("the region holds something else")
-	}
+	must(t, mr.WriteAt([]byte(long[:40000]), 64))
+	holds(t, "region of device memory", mr, 64, long[:40000])
 	wantErr(t, "outside", dm.WriteAt(make([]byte, 2), dm.Len()-1), verbs.ErrInvalid)
 	wantErr(t, "region outside", second(b.pd.RegDM(dm, dm.Len(), 1, full)), verbs.ErrInvalid)
 	wantErr(t, "in use", dm.Free(), verbs.ErrBusy)
 	wantErr(t, "too much", second(b.ctx.AllocDM(b.ctx.Device().MaxDM)), verbs.ErrLimit)
 	must(t, mr.Dereg())
 	must(t, dm.Free())
-	wantErr(t, "after free", dm.ReadAt(got[:1], 0), verbs.ErrClosed)
+	wantErr(t, "after free", dm.ReadAt(make([]byte, 1), 0), verbs.ErrClosed)
 }
 
 // testLocalAccess reads and writes regions locally, without the NIC.
 func testLocalAccess(t *testing.T, w *World) {
 	a := w.end(t, 0)
-	mr, err := a.pd.RegMR(nil, 3<<20, full)
-	must(t, err)
+	mr := need(a.pd.RegMR(nil, 3<<20, full))(t)
 	long := make([]byte, 3<<20)
 	for i := range long {
 		long[i] = byte(i >> 8)
 	}
 	must(t, mr.WriteAt(long, 0))
-	got := make([]byte, len(long))
-	must(t, mr.ReadAt(got, 0))
-	if !bytes.Equal(got, long) {
-		t.Error("long copies differ")
-	}
+	holds(t, "long copies", mr, 0, string(long))
+	got := make([]byte, 2)
 	must(t, mr.Store64(16, 0x0102030405060708))
 	if v, err := mr.Load64(16); v != 0x0102030405060708 || err != nil {
 		t.Errorf("word: %#x, %v", v, err)
@@ -139,8 +109,7 @@ func testLocalAccess(t *testing.T, w *World) {
 // testAtomics makes both ends count in the same word, through their NICs and locally.
 func testAtomics(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
-	self, loop := b.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
-	connect(b, b, self, loop)
+	self, _ := joined(b, b, verbs.RC, nil)
 	_ = qb
 	const rounds = 200
 	word := b.mr.Addr() + 128

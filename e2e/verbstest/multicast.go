@@ -36,8 +36,7 @@ func testMulticast(t *testing.T, w *World) {
 		must(t, q.AttachMulticast(group))
 	}
 	must(t, second.AttachMulticast(other))
-	ah, err := a.pd.CreateAH(verbs.AHAttr{DestGID: group, SourceGID: w.Family})
-	must(t, err)
+	ah := need(a.pd.CreateAH(verbs.AHAttr{DestGID: group, SourceGID: w.Family}))(t)
 	send := func(text string) {
 		t.Helper()
 		must(t, sender.PostSend(verbs.SendWR{

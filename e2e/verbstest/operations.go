@@ -2,6 +2,7 @@ package verbstest
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -15,34 +16,22 @@ func inline(id uint64, op verbs.WROpcode, data string) verbs.SendWR {
 // testRC moves bytes by every operation of a reliable connection.
 func testRC(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
-	data := bytes.Repeat([]byte("rack"), 2500)
-	must(t, a.mr.WriteAt(data, 0))
-	must(t, qa.PostSend(a.write(1, b, len(data))))
-	if wc := a.want(1, verbs.Success); wc.Opcode != verbs.WCWrite || wc.QPN != qa.QPN() {
+	data := strings.Repeat("rack", 2500)
+	must(t, a.mr.WriteAt([]byte(data), 0))
+	if wc := a.post(qa, a.write(1, b, len(data)), verbs.Success); wc.Opcode != verbs.WCWrite || wc.QPN != qa.QPN() {
 		t.Errorf("WRITE: %+v", wc)
 	}
-	got := make([]byte, len(data))
-	must(t, b.mr.ReadAt(got, 0))
-	if !bytes.Equal(got, data) {
-		t.Error("WRITE brought something else")
-	}
-	must(t, qa.PostSend(verbs.SendWR{ID: 2, Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(20000, len(data))}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}))
-	if wc := a.want(2, verbs.Success); wc.Opcode != verbs.WCRead || wc.ByteLen != uint32(len(data)) {
+	holds(t, "WRITE", b.mr, 0, data)
+	if wc := a.post(qa, a.remote(2, verbs.OpRead, 20000, len(data), b.mr, 0), verbs.Success); wc.Opcode != verbs.WCRead || wc.ByteLen != uint32(len(data)) {
 		t.Errorf("READ: %+v", wc)
 	}
-	must(t, a.mr.ReadAt(got, 20000))
-	if !bytes.Equal(got, data) {
-		t.Error("READ brought something else")
-	}
+	holds(t, "READ", a.mr, 20000, data)
 	must(t, b.mr.Store64(40000, 40))
 	atomic := verbs.SendWR{ID: 3, Op: verbs.OpFetchAdd, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(8, 8)}, RemoteAddr: b.mr.Addr() + 40000, RKey: b.mr.RKey(), CompareAdd: 2}
-	must(t, qa.PostSend(atomic))
-	a.want(3, verbs.Success)
+	a.post(qa, atomic, verbs.Success)
 	atomic.ID, atomic.Op, atomic.CompareAdd, atomic.Swap = 4, verbs.OpCmpSwap, 42, 99
-	must(t, qa.PostSend(atomic))
-	a.want(4, verbs.Success)
-	before, err := a.mr.Load64(8)
-	must(t, err)
+	a.post(qa, atomic, verbs.Success)
+	before := need(a.mr.Load64(8))(t)
 	if v, err := b.mr.Load64(40000); v != 99 || before != 42 || err != nil {
 		t.Errorf("atomics: %d after %d, %v", v, before, err)
 	}
@@ -76,12 +65,10 @@ func masked(t *testing.T, a, b *end, qa verbs.QP) {
 	for i, s := range steps {
 		s.change()
 		wr.ID++
-		must(t, qa.PostSend(wr))
-		if wc := a.want(wr.ID, verbs.Success); wc.Opcode != s.kind || wc.ByteLen != 8 {
+		if wc := a.post(qa, wr, verbs.Success); wc.Opcode != s.kind || wc.ByteLen != 8 {
 			t.Errorf("step %d: %+v", i, wc)
 		}
-		was, err := a.mr.Load64(8)
-		must(t, err)
+		was := need(a.mr.Load64(8))(t)
 		if after, err := b.mr.Load64(40000); was != s.was || after != s.after || err != nil {
 			t.Errorf("step %d: %#x after %#x, %v; want %#x after %#x", i, after, was, err, s.after, s.was)
 		}
@@ -94,8 +81,7 @@ func atomicWrite(t *testing.T, a, b *end, qa verbs.QP) {
 	t.Helper()
 	must(t, b.mr.WriteAt(bytes.Repeat([]byte{0xee}, 24), 40000))
 	const word = 0x1122_3344_5566_7788
-	must(t, qa.PostSend(verbs.SendWR{ID: 80, Op: verbs.OpAtomicWrite, Flags: verbs.Signalled, Swap: word, RemoteAddr: b.mr.Addr() + 40008, RKey: b.mr.RKey()}))
-	if wc := a.want(80, verbs.Success); wc.Opcode != verbs.WCAtomicWrite {
+	if wc := a.post(qa, verbs.SendWR{ID: 80, Op: verbs.OpAtomicWrite, Flags: verbs.Signalled, Swap: word, RemoteAddr: b.mr.Addr() + 40008, RKey: b.mr.RKey()}, verbs.Success); wc.Opcode != verbs.WCAtomicWrite {
 		t.Errorf("ATOMIC_WRITE: %+v", wc)
 	}
 	for i, want := range []uint64{0xeeee_eeee_eeee_eeee, word, 0xeeee_eeee_eeee_eeee} {
@@ -121,12 +107,8 @@ func testFlush(t *testing.T, w *World) {
 			t.Errorf("FLUSH: %+v", wc)
 		}
 	}
-	var got [8]byte
-	if err := b.mr.ReadAt(got[:], 0); err != nil || string(got[:]) != "flushed!" {
-		t.Errorf("the memory has %q, %v", got, err)
-	}
-	global, err := b.pd.RegMR(nil, 64, verbs.FlushGlobal)
-	must(t, err)
+	holds(t, "FLUSH", b.mr, 0, "flushed!")
+	global := need(b.pd.RegMR(nil, 64, verbs.FlushGlobal))(t)
 	for i, c := range []struct {
 		mr   verbs.MR
 		how  verbs.Flush
@@ -136,8 +118,7 @@ func testFlush(t *testing.T, w *World) {
 		{global, verbs.Flush{Length: 57, Global: true}, verbs.RemAccessErr},
 		{global, verbs.Flush{Region: true, Persistent: true}, verbs.RemAccessErr},
 	} {
-		must(t, qa.PostSend(flush(uint64(10+i), c.mr, c.how)))
-		a.want(uint64(10+i), c.want)
+		a.post(qa, flush(uint64(10+i), c.mr, c.how), c.want)
 		if c.want != verbs.Success {
 			for _, q := range []verbs.QP{qa, qb} {
 				must(t, q.ToReset())
@@ -156,10 +137,8 @@ func messages(t *testing.T, a, b *end, qa, qb verbs.QP) {
 	for i := range uint64(4) {
 		must(t, qb.PostRecv(verbs.RecvWR{ID: 10 + i, SGL: []verbs.SGE{b.mr.SGE(int(i)*64, 64)}}))
 	}
-	victim, err := b.pd.AllocFastMR(nil, 64)
-	must(t, err)
-	must(t, qb.PostSend(b.register(9, victim, 0, 64, victim.RKey(), full)))
-	if wc := b.want(9, verbs.Success); wc.Opcode != verbs.WCRegMR {
+	victim := need(b.pd.AllocFastMR(nil, 64))(t)
+	if wc := b.post(qb, b.register(9, victim, 0, 64, victim.RKey(), full), verbs.Success); wc.Opcode != verbs.WCRegMR {
 		t.Errorf("REG_MR: %+v", wc)
 	}
 	imm, inv, put := inline(6, verbs.OpSendImm, "imm"), inline(7, verbs.OpSendInv, "inv"), inline(8, verbs.OpWriteImm, "put")
@@ -181,15 +160,8 @@ func messages(t *testing.T, a, b *end, qa, qb verbs.QP) {
 	if wc := b.want(13, verbs.Success); wc.Opcode != verbs.WCRecvWriteImm || wc.Imm != 7 || wc.ByteLen != 3 {
 		t.Errorf("WRITE with immediate: %+v", wc)
 	}
-	var got [3]byte
-	must(t, b.mr.ReadAt(got[:], 500))
-	if string(got[:]) != "put" {
-		t.Errorf("WRITE with immediate brought %q", got)
-	}
-	must(t, b.mr.ReadAt(got[:2], 0))
-	if string(got[:2]) != "hi" {
-		t.Errorf("SEND brought %q", got[:2])
-	}
+	holds(t, "WRITE with immediate", b.mr, 500, "put")
+	holds(t, "SEND", b.mr, 0, "hi")
 	must(t, victim.Dereg())
 }
 
@@ -206,17 +178,12 @@ func testSizes(t *testing.T, w *World) {
 		must(t, a.mr.WriteAt(data, 100))
 		third := n / 3
 		must(t, qb.PostRecv(verbs.RecvWR{ID: 1, SGL: []verbs.SGE{b.mr.SGE(0, third), b.mr.SGE(30000, n-third)}}))
-		must(t, qa.PostSend(verbs.SendWR{ID: 2, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(100, n-third), a.mr.SGE(100+n-third, 0), a.mr.SGE(100+n-third, third)}}))
-		a.want(2, verbs.Success)
+		a.post(qa, verbs.SendWR{ID: 2, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(100, n-third), a.mr.SGE(100+n-third, 0), a.mr.SGE(100+n-third, third)}}, verbs.Success)
 		if wc := b.want(1, verbs.Success); wc.ByteLen != uint32(n) {
 			t.Errorf("%d bytes: %+v", n, wc)
 		}
-		got := make([]byte, n)
-		must(t, b.mr.ReadAt(got[:third], 0))
-		must(t, b.mr.ReadAt(got[third:], 30000))
-		if !bytes.Equal(got, data) {
-			t.Errorf("%d bytes arrive as others", n)
-		}
+		holds(t, "first piece", b.mr, 0, string(data[:third]))
+		holds(t, "second piece", b.mr, 30000, string(data[third:]))
 	}
 }
 
@@ -224,24 +191,18 @@ func testSizes(t *testing.T, w *World) {
 func testUC(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.UC)
 	must(t, qb.PostRecv(verbs.RecvWR{ID: 1, SGL: []verbs.SGE{b.mr.SGE(0, 64)}}, verbs.RecvWR{ID: 2}))
-	must(t, qa.PostSend(inline(3, verbs.OpSend, "unreliable")))
-	a.want(3, verbs.Success)
+	a.post(qa, inline(3, verbs.OpSend, "unreliable"), verbs.Success)
 	if wc := b.want(1, verbs.Success); wc.ByteLen != 10 {
 		t.Errorf("SEND: %+v", wc)
 	}
 	must(t, a.mr.WriteAt([]byte("payload"), 0))
 	put := a.write(4, b, 7)
 	put.Op, put.Imm = verbs.OpWriteImm, 9
-	must(t, qa.PostSend(put))
-	a.want(4, verbs.Success)
+	a.post(qa, put, verbs.Success)
 	if wc := b.want(2, verbs.Success); wc.Imm != 9 {
 		t.Errorf("WRITE: %+v", wc)
 	}
-	var got [7]byte
-	must(t, b.mr.ReadAt(got[:], 0))
-	if string(got[:]) != "payload" {
-		t.Errorf("WRITE brought %q", got)
-	}
+	holds(t, "WRITE", b.mr, 0, "payload")
 	wantErr(t, "READ on UC", qa.PostSend(verbs.SendWR{Op: verbs.OpRead}), verbs.ErrInvalid)
 }
 
@@ -276,8 +237,7 @@ func (e *end) ready(q verbs.QP, init verbs.ToInit) {
 func testUD(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	ask, answer := a.datagram(nil), b.datagram(nil)
-	ah, err := a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, TrafficClass: 0x20, FlowLabel: 0x12345})
-	must(t, err)
+	ah := need(a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, TrafficClass: 0x20, FlowLabel: 0x12345}))(t)
 	if ah.Handle() == 0 {
 		t.Error("an address handle without a number")
 	}
@@ -292,8 +252,7 @@ func testUD(t *testing.T, w *World) {
 	wc := b.want(1, verbs.Success)
 	grh := make([]byte, verbs.GRHLen+4)
 	must(t, b.mr.ReadAt(grh, 0))
-	g, err := verbs.ParseGRH(grh)
-	must(t, err)
+	g := need(verbs.ParseGRH(grh))(t)
 	if wc.Flags&verbs.WithGRH == 0 || wc.ByteLen != 44 || wc.SrcQPN != ask.QPN() || g.Source != a.ctx.Device().GIDs[w.Family] || g.TrafficClass != 0x20 || string(grh[40:]) != "ping" {
 		t.Errorf("datagram: %+v from %+v: %q", wc, g, grh[40:])
 	}
@@ -301,12 +260,10 @@ func testUD(t *testing.T, w *World) {
 		t.Errorf("flow label %#x", label)
 	}
 	wantErr(t, "flow label", second(a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, FlowLabel: 1 << 20})), verbs.ErrInvalid)
-	back, err := b.pd.CreateAH(verbs.AHAttr{DestGID: g.Source, SourceGID: w.Family})
-	must(t, err)
+	back := need(b.pd.CreateAH(verbs.AHAttr{DestGID: g.Source, SourceGID: w.Family}))(t)
 	must(t, ask.PostRecv(verbs.RecvWR{ID: 5, SGL: []verbs.SGE{a.mr.SGE(0, 100)}}))
 	pong := verbs.SendWR{ID: 6, Op: verbs.OpSendImm, Imm: 8, Flags: verbs.Signalled, SGL: []verbs.SGE{b.mr.SGE(40, 4)}, AH: back, RemoteQPN: wc.SrcQPN, RemoteQKey: qkey}
-	must(t, answer.PostSend(pong))
-	b.want(6, verbs.Success)
+	b.post(answer, pong, verbs.Success)
 	if wc := a.want(5, verbs.Success); wc.Imm != 8 {
 		t.Errorf("answer: %+v", wc)
 	}
@@ -315,15 +272,14 @@ func testUD(t *testing.T, w *World) {
 	must(t, ah.Destroy())
 	wantErr(t, "second destroy", ah.Destroy(), verbs.ErrClosed)
 	wantErr(t, "destroyed address", ask.PostSend(ping), verbs.ErrInvalid)
-	_, err = a.pd.CreateAH(verbs.AHAttr{DestGID: verbs.GID{10: 0xff, 11: 0xff, 12: 203, 13: 0, 14: 113, 15: 9}, SourceGID: w.Family})
-	wantErr(t, "an address of no host", err, verbs.ErrUnreachable)
+	nowhere := verbs.GID{10: 0xff, 11: 0xff, 12: 203, 13: 0, 14: 113, 15: 9}
+	wantErr(t, "an address of no host", second(a.pd.CreateAH(verbs.AHAttr{DestGID: nowhere, SourceGID: w.Family})), verbs.ErrUnreachable)
 }
 
 // testSRQ lets two queue pairs take their receives from one shared receive queue.
 func testSRQ(t *testing.T, w *World) {
 	a, b := w.ends(t)
-	srq, err := b.pd.CreateSRQ(verbs.SRQInit{MaxWR: 4, MaxSGE: 2})
-	must(t, err)
+	srq := need(b.pd.CreateSRQ(verbs.SRQInit{MaxWR: 4, MaxSGE: 2}))(t)
 	var from, to [2]verbs.QP
 	for i := range from {
 		from[i], to[i] = a.qp(verbs.RC, nil), b.qp(verbs.RC, func(q *verbs.QPInit) { q.SRQ = srq })
@@ -334,14 +290,12 @@ func testSRQ(t *testing.T, w *World) {
 	}
 	wantErr(t, "one too many", srq.PostRecv(verbs.RecvWR{}), verbs.ErrNoSpace)
 	must(t, srq.SetLimit(3))
-	attr, err := srq.Query()
-	must(t, err)
+	attr := need(srq.Query())(t)
 	if attr.MaxWR != 4 || attr.Queued != 4 || attr.Limit != 3 || attr.MaxSGE != 2 {
 		t.Errorf("attributes: %+v", attr)
 	}
 	for i := range uint64(4) {
-		must(t, from[i%2].PostSend(inline(10+i, verbs.OpSend, "shared")))
-		a.want(10+i, verbs.Success)
+		a.post(from[i%2], inline(10+i, verbs.OpSend, "shared"), verbs.Success)
 		if wc := b.want(i, verbs.Success); wc.QPN != to[i%2].QPN() {
 			t.Errorf("message %d went to %#x", i, wc.QPN)
 		}
@@ -378,14 +332,12 @@ func resized(t *testing.T, a, b *end, srq verbs.SRQ, from verbs.QP) {
 		must(t, srq.PostRecv(verbs.RecvWR{ID: i, SGL: []verbs.SGE{b.mr.SGE(int(i)*100, 100)}}))
 	}
 	wantErr(t, "one too many", srq.PostRecv(verbs.RecvWR{}), verbs.ErrNoSpace)
-	attr, err := srq.Query()
-	must(t, err)
+	attr := need(srq.Query())(t)
 	if attr.MaxWR != 9 || attr.Queued != 9 || attr.Limit != 2 {
 		t.Errorf("attributes: %+v", attr)
 	}
 	for i := range uint64(9) {
-		must(t, from.PostSend(inline(20+i, verbs.OpSend, "resized")))
-		a.want(20+i, verbs.Success)
+		a.post(from, inline(20+i, verbs.OpSend, "resized"), verbs.Success)
 		b.want(i, verbs.Success)
 	}
 	b.event(verbs.EventSRQLimit)

@@ -31,8 +31,7 @@ func testPartitions(t *testing.T, w *World) {
 		}
 		a.upIn(index, qa, b, qb, short)
 		b.upIn(index, qb, a, qa, short)
-		must(t, qa.PostSend(a.write(1, b, 8)))
-		a.want(1, status)
+		a.post(qa, a.write(1, b, 8), status)
 		if attr, err := qb.Query(); err != nil || attr.Init.PKeyIndex != index {
 			t.Errorf("the queue pair has P_Key index %d, want %d: %v", attr.Init.PKeyIndex, index, err)
 		}
@@ -47,8 +46,7 @@ func testPartitions(t *testing.T, w *World) {
 // When the second datagram has arrived, the first one would have arrived, too, if it was not
 // dropped.
 func testDatagramPartitions(t *testing.T, w *World, a, b *end) {
-	ah, err := a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family})
-	must(t, err)
+	ah := need(a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family}))(t)
 	for index, arrives := range []bool{true, true, false} {
 		from, to, other := a.datagramIn(index), b.datagramIn(index), b.datagramIn(0)
 		control := a.datagramIn(0)
@@ -57,8 +55,7 @@ func testDatagramPartitions(t *testing.T, w *World, a, b *end) {
 		}
 		send := func(q, peer verbs.QP) {
 			t.Helper()
-			must(t, q.PostSend(verbs.SendWR{ID: 1, Flags: verbs.Inline | verbs.Signalled, Data: []byte("x"), AH: ah, RemoteQPN: peer.QPN(), RemoteQKey: qkey}))
-			a.want(1, verbs.Success)
+			a.post(q, verbs.SendWR{ID: 1, Flags: verbs.Inline | verbs.Signalled, Data: []byte("x"), AH: ah, RemoteQPN: peer.QPN(), RemoteQKey: qkey}, verbs.Success)
 		}
 		send(from, to)
 		if arrives {
@@ -79,8 +76,7 @@ func testDialPartitions(t *testing.T, w *World, a, b *end) {
 	if w.Managers[0] == nil {
 		return
 	}
-	l, err := w.Managers[1].Listen("partitions")
-	must(t, err)
+	l := need(w.Managers[1].Listen("partitions"))(t)
 	qa, qb := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
 	accepted := make(chan error, 1)
 	go func() {
@@ -96,8 +92,7 @@ func testDialPartitions(t *testing.T, w *World, a, b *end) {
 	if attr, err := qb.Query(); err != nil || attr.Init.PKeyIndex != 1 {
 		t.Errorf("the responder has P_Key index %d, want 1: %v", attr.Init.PKeyIndex, err)
 	}
-	must(t, qa.PostSend(a.write(1, b, 8)))
-	a.want(1, verbs.Success)
+	a.post(qa, a.write(1, b, 8), verbs.Success)
 	fresh := a.qp(verbs.RC, nil)
 	wantErr(t, "no such P_Key", second(w.Managers[0].Dial(fresh, to, "partitions", rdmacm.Params{PKeyIndex: 3}, nil, a.in(patience))), verbs.ErrInvalid)
 	must(t, l.Close())

@@ -79,9 +79,7 @@ func newRingLockClient(e *end, locks redn.Mem, number int) *ringLockClient {
 	answers := c.ring("answers", 0, verbs.RingInit{Blocks: redn.LockAnswerBlocks, Managed: true, Counts16: true}, func(init *verbs.QPInit) {
 		init.RecvCQ, init.MaxRecvWR = received, redn.LockReceives
 	})
-	var err error
-	c.own, err = c.ctx.CreateCQ(8)
-	must(c.t, err)
+	c.own = need(c.ctx.CreateCQ(8))(c.t)
 	c.qp = e.qp(verbs.RC, func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = c.own, c.own })
 	connect(e, e, answers.qp, c.qp)
 
@@ -89,8 +87,7 @@ func newRingLockClient(e *end, locks redn.Mem, number int) *ringLockClient {
 		Worker: worker.Queue, Answers: answers.Queue, Received: &redn.Counter{Number: received.Number()}, Locks: locks, Client: c.data.At(lockTicketAt, 8),
 	}
 	pool := redn.NewPool(c.data.At(0, lockPool))
-	receives, err := s.Build(pool)
-	must(c.t, err)
+	receives := need(s.Build(pool))(c.t)
 	s.Start(master.Queue)
 	must(c.t, redn.Verify(map[*redn.Counter]uint32{s.Received: 3 * redn.LockReceives / 2}, master.Queue, worker.Queue, answers.Queue))
 	must(c.t, c.mr.WriteAt(pool.Image(), c.dataAt()))

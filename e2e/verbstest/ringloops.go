@@ -34,9 +34,7 @@ func newSearch(e *end) *search {
 	s.loop = s.queue("loop", 0, verbs.RingInit{Blocks: SearchBlocks, Managed: true, Counts16: true})
 	s.on = s.queue("on", 0, verbs.RingInit{Blocks: SearchOnBlocks, Managed: true, Counts16: true})
 	pool := redn.NewPool(s.data.At(LoopPool, LoopData-LoopPool))
-	var err error
-	s.l, err = redn.Recycle(pool, s.loop.Queue, s.on.Queue)
-	must(e.t, err)
+	s.l = need(redn.Recycle(pool, s.loop.Queue, s.on.Queue))(e.t)
 	// The break replaces the loop's last request by a SEND instead of a NOP. The test gets this SEND
 	// when all requests of the last lap are complete.
 	tell := sendring.Entry{Op: sendring.Send}

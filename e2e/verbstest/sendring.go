@@ -54,8 +54,7 @@ type ringed struct {
 // newLane makes a lane with space for rings of blocks blocks in all, and data bytes of data.
 func newLane(e *end, blocks, data int) *lane {
 	e.t.Helper()
-	mr, err := e.pd.RegMR(nil, blocks*sendring.BlockSize+data, full)
-	must(e.t, err)
+	mr := need(e.pd.RegMR(nil, blocks*sendring.BlockSize+data, full))(e.t)
 	l := &lane{end: e, mr: mr, all: redn.Mem{Addr: mr.Addr(), LKey: mr.LKey(), RKey: mr.RKey(), Len: mr.Len()}}
 	l.data = l.all.At(blocks*sendring.BlockSize, data)
 	return l
@@ -76,8 +75,7 @@ func (l *lane) queue(name string, depth int, ring verbs.RingInit) *ringed {
 // counted makes a completion queue of the given depth; if depth is 0, completions are only counted.
 func (l *lane) counted(depth int) verbs.CountedCQ {
 	l.t.Helper()
-	c, err := l.ctx.CreateCQ(max(1, depth))
-	must(l.t, err)
+	c := need(l.ctx.CreateCQ(max(1, depth)))(l.t)
 	counted, ok := c.(verbs.CountedCQ)
 	if !ok {
 		l.t.Skip("no completion queues that are only counted")

@@ -75,10 +75,8 @@ func testDeadlines(t *testing.T, w *World) {
 // testOverrun overruns a completion queue that is not polled.
 func testOverrun(t *testing.T, w *World) {
 	a, b := w.ends(t)
-	small, err := a.ctx.CreateCQ(4)
-	must(t, err)
-	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.SendCQ = small }), b.qp(verbs.RC, nil)
-	connect(a, b, q, peer)
+	small := need(a.ctx.CreateCQ(4))(t)
+	q, _ := joined(a, b, verbs.RC, func(i *verbs.QPInit) { i.SendCQ = small })
 	sent := 0
 	for ; sent < 64 && a.state(q) == verbs.StateRTS; sent++ { // the queue may be longer than requested
 		if err := q.PostSend(a.write(uint64(sent), b, 8)); err != nil {
@@ -101,10 +99,8 @@ func testOverrun(t *testing.T, w *World) {
 // testResizeCQ enlarges a completion queue that has completions, and later reduces it.
 func testResizeCQ(t *testing.T, w *World) {
 	a, b := w.ends(t)
-	small, err := a.ctx.CreateCQ(4)
-	must(t, err)
-	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.SendCQ = small }), b.qp(verbs.RC, nil)
-	connect(a, b, q, peer)
+	small := need(a.ctx.CreateCQ(4))(t)
+	q, _ := joined(a, b, verbs.RC, func(i *verbs.QPInit) { i.SendCQ = small })
 	post := func(from, to uint64) {
 		for id := from; id < to; id++ {
 			must(t, q.PostSend(a.write(id, b, 8)))
@@ -164,8 +160,7 @@ func testModerateCQ(t *testing.T, w *World) {
 	must(t, b.cq.WaitEvent(b.in(patience)))
 	wantErr(t, "negative count", b.cq.Moderate(-1, 0), verbs.ErrInvalid)
 	wantErr(t, "negative period", b.cq.Moderate(2, -1), verbs.ErrInvalid)
-	other, err := a.ctx.CreateCQ(4)
-	must(t, err)
+	other := need(a.ctx.CreateCQ(4))(t)
 	must(t, other.Destroy())
 	wantErr(t, "destroyed", other.Moderate(2, 1), verbs.ErrClosed)
 }
@@ -191,10 +186,8 @@ func testThreads(t *testing.T, w *World) {
 	const threads, rounds = 6, 150
 	var wg sync.WaitGroup
 	for i := range threads {
-		cq, err := a.ctx.CreateCQ(16)
-		must(t, err)
-		q, peer := a.qp(verbs.RC, func(q *verbs.QPInit) { q.SendCQ = cq }), b.qp(verbs.RC, nil)
-		connect(a, b, q, peer)
+		cq := need(a.ctx.CreateCQ(16))(t)
+		q, _ := joined(a, b, verbs.RC, func(q *verbs.QPInit) { q.SendCQ = cq })
 		wg.Go(func() {
 			for r := range uint64(rounds) {
 				at := i * 64
@@ -204,7 +197,7 @@ func testThreads(t *testing.T, w *World) {
 				}
 				err := q.PostSend(
 					verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{a.mr.SGE(at, 8)}, RemoteAddr: b.mr.Addr() + uint64(at), RKey: b.mr.RKey()},
-					verbs.SendWR{ID: r, Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(at+32, 8)}, RemoteAddr: b.mr.Addr() + uint64(at), RKey: b.mr.RKey()},
+					a.remote(r, verbs.OpRead, at+32, 8, b.mr, uint64(at)),
 				)
 				if err != nil {
 					t.Error(err)
@@ -227,15 +220,11 @@ func testThreads(t *testing.T, w *World) {
 // testClose closes a context that has objects and waiting threads, and opens another one.
 func testClose(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
-	mw, err := a.pd.AllocMW()
-	must(t, err)
-	dm, err := a.ctx.AllocDM(a.ctx.Device().MaxDM)
-	must(t, err)
+	mw := need(a.pd.AllocMW())(t)
+	dm := need(a.ctx.AllocDM(a.ctx.Device().MaxDM))(t)
 	must(t, second(a.pd.RegDM(dm, 0, 64, full)))
-	srq, err := a.pd.CreateSRQ(verbs.SRQInit{})
-	must(t, err)
-	must(t, qa.PostSend(a.write(1, b, 8)))
-	a.want(1, verbs.Success)
+	srq := need(a.pd.CreateSRQ(verbs.SRQInit{}))(t)
+	a.post(qa, a.write(1, b, 8), verbs.Success)
 	var wg sync.WaitGroup
 	wg.Go(func() { wantErr(t, "wait", a.cq.Wait(clock.Never), verbs.ErrClosed) })
 	wg.Go(func() {
@@ -297,10 +286,8 @@ func testDown(t *testing.T, w *World) {
 	}
 	w.Faults.Up(0)
 	fresh := w.end(t, 0)
-	q, peer := fresh.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
-	connect(fresh, b, q, peer)
-	must(t, q.PostSend(fresh.write(2, b, 64)))
-	fresh.want(2, verbs.Success)
+	q, _ := joined(fresh, b, verbs.RC, nil)
+	fresh.post(q, fresh.write(2, b, 64), verbs.Success)
 }
 
 // testFaults makes single objects of a NIC and the link fail, and expects the asynchronous events.
@@ -315,8 +302,7 @@ func testFaults(t *testing.T, w *World) {
 		t.Errorf("fatal: %#x", ev.QPN)
 	}
 	a.want(1, verbs.WRFlushErr)
-	q, peer := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
-	connect(a, b, q, peer)
+	q, _ := joined(a, b, verbs.RC, nil)
 	must(t, w.Faults.OverrunCQs(0, q.QPN()))
 	a.event(verbs.EventCQErr)
 	a.becomes(q, verbs.StateError)
@@ -333,8 +319,7 @@ func testConnect(t *testing.T, w *World) {
 	}
 	a, b := w.ends(t)
 	to := b.ctx.Device().GIDs[w.Family].Addr()
-	l, err := w.Managers[1].Listen("suite")
-	must(t, err)
+	l := need(w.Managers[1].Listen("suite"))(t)
 	qa, qb, refused := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil), a.qp(verbs.RC, nil)
 	long := strings.Repeat("a reason and an answer that fill what room there is; ", 10)[:200]
 	served := make(chan error, 1)
@@ -360,14 +345,15 @@ func testConnect(t *testing.T, w *World) {
 		}
 		served <- err
 	}()
-	got, err := w.Managers[0].Dial(qa, to, "suite", rdmacm.Params{}, []byte("hello"), a.in(patience))
-	must(t, err)
+	got := need(w.Managers[0].Dial(qa, to, "suite", rdmacm.Params{}, []byte("hello"), a.in(patience)))(t)
 	if string(got) != "welcome" {
 		t.Errorf("private data %q", got)
 	}
-	must(t, qa.PostSend(a.write(1, b, 8)))
-	a.want(1, verbs.Success)
-	_, err = w.Managers[0].Dial(refused, to, "suite", rdmacm.Params{}, nil, a.in(patience))
+	a.post(qa, a.write(1, b, 8), verbs.Success)
+	dial := func(service string) error {
+		return second(w.Managers[0].Dial(refused, to, service, rdmacm.Params{}, nil, a.in(patience)))
+	}
+	err := dial("suite")
 	var rej *rdmacm.RejectError
 	if !errors.As(err, &rej) || rej.Reason != "full" {
 		t.Errorf("refused: %v", err)
@@ -375,15 +361,13 @@ func testConnect(t *testing.T, w *World) {
 	if rej.Private != nil {
 		t.Errorf("refused with the answer %q", rej.Private)
 	}
-	_, err = w.Managers[0].Dial(refused, to, "suite", rdmacm.Params{}, nil, a.in(patience))
+	err = dial("suite")
 	if !errors.As(err, &rej) || string(rej.Private) != long[:rdmacm.MaxAnswer] || len(rej.Reason) < 50 || !strings.HasPrefix(long, rej.Reason) {
 		t.Errorf("answered: %v", err)
 	}
 	must(t, <-served)
-	_, err = w.Managers[0].Dial(refused, to, "unserved", rdmacm.Params{}, nil, a.in(patience))
-	wantErr(t, "no such service", err, rdmacm.ErrRejected)
-	_, err = w.Managers[1].Listen("suite")
-	wantErr(t, "second listener", err, rdmacm.ErrInUse)
+	wantErr(t, "no such service", dial("unserved"), rdmacm.ErrRejected)
+	wantErr(t, "second listener", second(w.Managers[1].Listen("suite")), rdmacm.ErrInUse)
 	wantErr(t, "no peer dials", second(l.Accept(b.in(time.Millisecond))), verbs.ErrTimeout)
 	testDisconnect(t, w, a, b, qa, qb)
 	must(t, l.Close())
@@ -428,8 +412,7 @@ func testAttributes(t *testing.T, w *World) {
 	must(t, q.ToInit(init))
 	must(t, q.ToRTR(rtr))
 	must(t, q.ToRTS(rts))
-	attr, err := q.Query()
-	must(t, err)
+	attr := need(q.Query())(t)
 	want := verbs.QPAttr{
 		QPN: q.QPN(), Type: verbs.RC, State: verbs.StateRTS, Init: init, RTR: rtr, RTS: rts, SendPSN: rts.SendPSN, RecvPSN: rtr.RecvPSN,
 	}

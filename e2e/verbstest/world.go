@@ -127,13 +127,9 @@ const memory = 1 << 16
 func (w *World) end(t testing.TB, nic int) *end {
 	t.Helper()
 	e := &end{t: t, w: w, nic: nic, ctx: w.Contexts[nic]}
-	var err error
-	e.pd, err = e.ctx.AllocPD()
-	must(t, err)
-	e.cq, err = e.ctx.CreateCQ(512)
-	must(t, err)
-	e.mr, err = e.pd.RegMR(nil, memory, full)
-	must(t, err)
+	e.pd = need(e.ctx.AllocPD())(t)
+	e.cq = need(e.ctx.CreateCQ(512))(t)
+	e.mr = need(e.pd.RegMR(nil, memory, full))(t)
 	return e
 }
 
@@ -144,8 +140,7 @@ func (e *end) qp(kind verbs.QPType, change func(*verbs.QPInit)) verbs.QP {
 	if change != nil {
 		change(&init)
 	}
-	q, err := e.pd.CreateQP(init)
-	must(e.t, err)
+	q := need(e.pd.CreateQP(init))(e.t)
 	return q
 }
 
@@ -154,6 +149,14 @@ func connect(a, b *end, qa, qb verbs.QP) {
 	a.t.Helper()
 	a.up(qa, b, qb, func(*verbs.ToRTS) {})
 	b.up(qb, a, qa, func(*verbs.ToRTS) {})
+}
+
+// joined makes a queue pair of each end and connects them; change may change the attributes of a's.
+func joined(a, b *end, kind verbs.QPType, change func(*verbs.QPInit)) (qa, qb verbs.QP) {
+	a.t.Helper()
+	qa, qb = a.qp(kind, change), b.qp(kind, nil)
+	connect(a, b, qa, qb)
+	return qa, qb
 }
 
 // up brings queue pair q of e to RTS, connected to queue pair other of peer.
@@ -180,8 +183,7 @@ func (e *end) upIn(pkeyIndex int, q verbs.QP, peer *end, other verbs.QP, change 
 func (w *World) pair(t testing.TB, kind verbs.QPType) (a, b *end, qa, qb verbs.QP) {
 	t.Helper()
 	a, b = w.ends(t)
-	qa, qb = a.qp(kind, nil), b.qp(kind, nil)
-	connect(a, b, qa, qb)
+	qa, qb = joined(a, b, kind, nil)
 	return a, b, qa, qb
 }
 
@@ -198,8 +200,7 @@ func nextOf(t testing.TB, e *end, cq verbs.CQ) verbs.WC {
 	t.Helper()
 	var wc [1]verbs.WC
 	for {
-		n, err := cq.Poll(wc[:])
-		must(t, err)
+		n := need(cq.Poll(wc[:]))(t)
 		if n == 1 {
 			return wc[0]
 		}
@@ -215,6 +216,13 @@ func (e *end) want(id uint64, s verbs.Status) verbs.WC {
 		e.t.Fatalf("completion %d with %q, want %d with %q", wc.ID, wc.Status, id, s)
 	}
 	return wc
+}
+
+// post posts a work request and waits for its completion, with status s.
+func (e *end) post(q verbs.QP, wr verbs.SendWR, s verbs.Status) verbs.WC {
+	e.t.Helper()
+	must(e.t, q.PostSend(wr))
+	return e.want(wr.ID, s)
 }
 
 // none checks that nothing completes for 20 ms.
@@ -243,8 +251,7 @@ func (e *end) event(kind verbs.AsyncKind) verbs.AsyncEvent {
 
 func (e *end) state(q verbs.QP) verbs.QPState {
 	e.t.Helper()
-	a, err := q.Query()
-	must(e.t, err)
+	a := need(q.Query())(e.t)
 	return a.State
 }
 
@@ -258,15 +265,40 @@ func (e *end) becomes(q verbs.QP, s verbs.QPState) {
 	}
 }
 
+// remote returns a signalled work request with n bytes of e's region, from offset off, for the bytes
+// of region mr from offset at.
+func (e *end) remote(id uint64, op verbs.WROpcode, off, n int, mr verbs.MR, at uint64) verbs.SendWR {
+	return verbs.SendWR{ID: id, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(off, n)}, RemoteAddr: mr.Addr() + at, RKey: mr.RKey()}
+}
+
 // write returns a signalled WRITE of n bytes from the beginning of one region to that of the other.
 func (e *end) write(id uint64, to *end, n int) verbs.SendWR {
-	return verbs.SendWR{ID: id, Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(0, n)}, RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey()}
+	return e.remote(id, verbs.OpWrite, 0, n, to.mr, 0)
 }
 
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// need returns the result of a call that must succeed: need(call())(t).
+func need[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
+}
+
+// holds checks that a region, or device memory, has the bytes want from offset off on.
+func holds(t testing.TB, what string, memory interface{ ReadAt(b []byte, off int) error }, off int, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	must(t, memory.ReadAt(got, off))
+	if string(got) != want {
+		t.Errorf("%s: the memory has %.100q, want %.100q", what, got, want)
 	}
 }
 
