@@ -1,6 +1,7 @@
 package main
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -19,6 +20,21 @@ type section struct {
 	never []never
 	// may lists cells that need not be reached.
 	may []never
+}
+
+// cells are the cells of the table, by row, state and fate, each with its row.
+func (s *section) cells() iter.Seq2[cell, row] {
+	return func(yield func(cell, row) bool) {
+		for _, r := range s.rows {
+			for _, state := range s.states {
+				for _, fate := range s.fates {
+					if !yield(cell{s.of, state, r.name, fate}, r) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // row is an opcode or an operation.
@@ -43,25 +59,15 @@ func (n *never) fits(state string, r row, fate string) bool {
 
 // reason returns why a cell is impossible; "" if it is possible.
 func (s *section) reason(state string, r row, fate string) string {
-	for i := range s.never {
-		if s.never[i].fits(state, r, fate) {
-			return s.never[i].why
-		}
+	if i := slices.IndexFunc(s.never, func(n never) bool { return n.fits(state, r, fate) }); i >= 0 {
+		return s.never[i].why
 	}
 	return ""
 }
 
 // must reports whether a test has to reach a cell.
 func (s *section) must(state string, r row, fate string) bool {
-	if s.reason(state, r, fate) != "" {
-		return false
-	}
-	for i := range s.may {
-		if s.may[i].fits(state, r, fate) {
-			return false
-		}
-	}
-	return true
+	return s.reason(state, r, fate) == "" && !slices.ContainsFunc(s.may, func(n never) bool { return n.fits(state, r, fate) })
 }
 
 func has(f wire.OpFlags) func(row) bool   { return func(r row) bool { return r.flags&f != 0 } }

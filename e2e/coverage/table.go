@@ -22,13 +22,8 @@ type table struct {
 func tally(list []section, reached map[cell]string) *table {
 	t := &table{sections: list, reached: reached}
 	for i := range list {
-		s := &list[i]
-		for _, r := range s.rows {
-			for _, state := range s.states {
-				for _, fate := range s.fates {
-					t.count(s, cell{s.of, state, r.name, fate}, r)
-				}
-			}
+		for c, r := range list[i].cells() {
+			t.count(&list[i], c, r)
 		}
 	}
 	return t
@@ -114,12 +109,8 @@ func (s *section) reasons() (out []string) {
 	for i := range s.never {
 		n := &s.never[i]
 		used := false
-		for _, r := range s.rows {
-			for _, state := range s.states {
-				for _, fate := range s.fates {
-					used = used || s.reason(state, r, fate) == n.why && n.fits(state, r, fate)
-				}
-			}
+		for c, r := range s.cells() {
+			used = used || s.reason(c.state, r, c.fate) == n.why && n.fits(c.state, r, c.fate)
 		}
 		about := "other columns"
 		if n.fates != nil && len(n.fates) <= 4 {
@@ -137,13 +128,9 @@ func (s *section) reasons() (out []string) {
 
 // explain prints each impossible cell with its reason.
 func (t *table) explain(s *section, p func(string, ...any)) {
-	for _, r := range s.rows {
-		for _, state := range s.states {
-			for _, fate := range s.fates {
-				if why := s.reason(state, r, fate); why != "" {
-					p("  - %v: %s\n", cell{s.of, state, r.name, fate}, why)
-				}
-			}
+	for c, r := range s.cells() {
+		if why := s.reason(c.state, r, c.fate); why != "" {
+			p("  - %v: %s\n", c, why)
 		}
 	}
 }
