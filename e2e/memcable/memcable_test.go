@@ -104,7 +104,7 @@ func TestFilterLosesAndCopies(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := Pair(Config{})
-		w := NewWaiter(0, b)
+		w := NewWaiter(b)
 		start := time.Now()
 		if err := w.Wait(time.Second); err != nil || time.Since(start) != time.Second {
 			t.Errorf("timeout: %v after %v", err, time.Since(start))
@@ -162,7 +162,7 @@ func TestConcurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, side := range []struct{ p, peer *Port }{{a, b}, {b, a}} {
 		wg.Go(func() {
-			w := NewWaiter(0, side.p)
+			w := NewWaiter(side.p)
 			defer w.Close()
 			var out, in packetio.Batch
 			sent, got := 0, 0

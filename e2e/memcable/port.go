@@ -4,6 +4,7 @@
 package memcable
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 
@@ -27,12 +28,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Depth == 0 {
-		c.Depth = 1024
-	}
-	if c.BatchSize == 0 {
-		c.BatchSize = 64
-	}
+	c.Depth, c.BatchSize = cmp.Or(c.Depth, 1024), cmp.Or(c.BatchSize, 64)
 	return c
 }
 
@@ -41,7 +37,6 @@ func (c Config) withDefaults() Config {
 type Port struct {
 	in, out *queue
 	batch   int
-	id      int
 	mu      sync.Mutex // guards tx
 	tx      packetio.Stats
 }
@@ -60,7 +55,7 @@ func Pair(cfg Config) (a, b *Port) {
 		ba.filter = func(i int, f packetio.Frame) int { return cfg.Filter(1, i, f) }
 	}
 	a = &Port{in: ba, out: ab, batch: cfg.BatchSize}
-	b = &Port{in: ab, out: ba, batch: cfg.BatchSize, id: 1}
+	b = &Port{in: ab, out: ba, batch: cfg.BatchSize}
 	return a, b
 }
 
@@ -70,18 +65,18 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	return p.in.take(b, p.batch)
 }
 
-// Send copies the frames into the other end's queue. Frames to a closed end are lost.
+// Send copies the frames into the other end's queue. Frames to a closed end are lost. A frame that
+// the cable loses counts as sent, too.
 func (p *Port) Send(b *packetio.Batch) (int, error) {
-	if p.in.isClosed() {
+	if _, closed := p.in.state(); closed {
 		return 0, ErrClosed
 	}
-	sent, bytes, dropped := p.out.put(b.Frames)
+	bytes := p.out.put(b.Frames)
 	p.mu.Lock()
-	p.tx.TxPackets += uint64(sent)
+	p.tx.TxPackets += uint64(len(b.Frames))
 	p.tx.TxBytes += uint64(bytes)
-	p.tx.TxDropped += uint64(dropped)
 	p.mu.Unlock()
-	return sent, nil
+	return len(b.Frames), nil
 }
 
 // Close ends the port and every Wait on it. Frames in its queue are lost.

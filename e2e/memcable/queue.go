@@ -1,6 +1,7 @@
 package memcable
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -24,7 +25,7 @@ type queue struct {
 
 func newQueue(depth int) *queue { return &queue{slots: make([]packetio.Frame, depth)} }
 
-func (q *queue) put(frames []packetio.Frame) (sent, bytes, dropped int) {
+func (q *queue) put(frames []packetio.Frame) (bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, f := range frames {
@@ -33,7 +34,6 @@ func (q *queue) put(frames []packetio.Frame) (sent, bytes, dropped int) {
 			copies = q.filter(q.index, f)
 		}
 		q.index++
-		sent++ // also a frame that the cable loses counts as sent
 		bytes += len(f.Data)
 		for range copies {
 			q.store(f)
@@ -42,7 +42,7 @@ func (q *queue) put(frames []packetio.Frame) (sent, bytes, dropped int) {
 	if q.count > 0 {
 		q.wakeLocked()
 	}
-	return sent, bytes, 0
+	return bytes
 }
 
 // store copies f into the next free slot.
@@ -81,16 +81,10 @@ func (q *queue) take(b *packetio.Batch, limit int) (int, error) {
 	return n, nil
 }
 
-func (q *queue) ready() bool {
+func (q *queue) state() (ready, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.count > 0 || q.closed
-}
-
-func (q *queue) isClosed() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.closed
+	return q.count > 0, q.closed
 }
 
 func (q *queue) addRxStats(s *packetio.Stats) {
@@ -128,10 +122,5 @@ func (q *queue) attach(c chan struct{}) {
 func (q *queue) detach(c chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, have := range q.notify {
-		if have == c {
-			q.notify = append(q.notify[:i], q.notify[i+1:]...)
-			return
-		}
-	}
+	q.notify = slices.DeleteFunc(q.notify, func(have chan struct{}) bool { return have == c })
 }

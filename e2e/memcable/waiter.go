@@ -1,7 +1,6 @@
 package memcable
 
 import (
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 // sense of testing/synctest. One goroutine waits at a time.
 type Waiter struct {
 	ports  []*Port
-	spin   time.Duration
 	ring   chan struct{} // frames came or a port closed; capacity 1
 	woken  chan struct{} // Wake was called; capacity 1
 	timer  *time.Timer   // limits Wait; nil until it is used for the first time
@@ -21,9 +19,9 @@ type Waiter struct {
 
 var _ packetio.Waiter = (*Waiter)(nil)
 
-// NewWaiter returns a waiter over ports that spins that long before it blocks.
-func NewWaiter(spin time.Duration, ports ...*Port) *Waiter {
-	w := &Waiter{ports: ports, spin: spin, ring: make(chan struct{}, 1), woken: make(chan struct{}, 1)}
+// NewWaiter returns a waiter over ports.
+func NewWaiter(ports ...*Port) *Waiter {
+	w := &Waiter{ports: ports, ring: make(chan struct{}, 1), woken: make(chan struct{}, 1)}
 	for _, p := range ports {
 		p.in.attach(w.ring)
 	}
@@ -33,9 +31,6 @@ func NewWaiter(spin time.Duration, ports ...*Port) *Waiter {
 // Wait blocks until a port has frames, Wake, or d. A closed waiter or port ends it with ErrClosed.
 func (w *Waiter) Wait(d time.Duration) error {
 	if done, err := w.check(); done || d == 0 {
-		return err
-	}
-	if done, err := w.spinFor(d); done {
 		return err
 	}
 	var expired <-chan time.Time
@@ -63,22 +58,6 @@ func (w *Waiter) Wait(d time.Duration) error {
 	}
 }
 
-func (w *Waiter) spinFor(d time.Duration) (bool, error) {
-	if w.spin <= 0 {
-		return false, nil
-	}
-	limit := w.spin
-	if d > 0 {
-		limit = min(limit, d)
-	}
-	for start := time.Now(); time.Since(start) < limit; runtime.Gosched() {
-		if done, err := w.check(); done {
-			return true, err
-		}
-	}
-	return false, nil
-}
-
 // check reports whether Wait is over now.
 func (w *Waiter) check() (bool, error) {
 	select {
@@ -95,10 +74,10 @@ func (w *Waiter) checkPorts() (bool, error) {
 		return true, ErrClosed
 	}
 	for _, p := range w.ports {
-		if p.in.isClosed() {
+		switch ready, closed := p.in.state(); {
+		case closed:
 			return true, ErrClosed
-		}
-		if p.in.ready() {
+		case ready:
 			return true, nil
 		}
 	}

@@ -74,7 +74,7 @@ func up(t testing.TB, change ...func(*host.Config)) *rack {
 			t.Fatal(err)
 		}
 		r.devs[i], err = device.Open(device.Config{
-			Port: port, Waiter: memcable.NewWaiter(0, port), Spin: 20 * time.Microsecond, Second: r.nics[i],
+			Port: port, Waiter: memcable.NewWaiter(port), Spin: 20 * time.Microsecond, Second: r.nics[i],
 			Engine: engine.Config{Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(addr(i))}, Rand: rand.New(rand.NewPCG(1, uint64(i))), Resolve: resolve},
 		})
 		if err != nil {

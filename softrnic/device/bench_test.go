@@ -57,7 +57,7 @@ func BenchmarkReadLatency(b *testing.B) {
 // BenchmarkRawEcho measures the ports in memory alone, one frame at a time, for comparison.
 func BenchmarkRawEcho(b *testing.B) {
 	p, q := memcable.Pair(memcable.Config{})
-	w := memcable.NewWaiter(0, q)
+	w := memcable.NewWaiter(q)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -278,7 +278,7 @@ func TestOpenNeedsItsParts(t *testing.T) {
 	p, q := memcable.Pair(memcable.Config{})
 	defer q.Close()
 	defer p.Close()
-	w := memcable.NewWaiter(0, p)
+	w := memcable.NewWaiter(p)
 	defer w.Close()
 	if _, err := Open(Config{Port: p, Waiter: w}); err == nil {
 		t.Error("no engine config, no error")

@@ -35,7 +35,7 @@ func openPair(t testing.TB, spin time.Duration, cable memcable.Config) [2]*Devic
 	for i := range d {
 		var err error
 		d[i], err = Open(Config{
-			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
+			Port: ports[i], Waiter: memcable.NewWaiter(ports[i]), Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				PKeys:   verbstest.PKeys[i],

@@ -30,7 +30,7 @@ func openIPv6(t *testing.T, spin time.Duration) (nodes [2]*node) {
 	global := [2]netip.Addr{netip.MustParseAddr("fd77::1"), netip.MustParseAddr("fd77::2")}
 	for i := range nodes {
 		d, err := Open(Config{
-			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
+			Port: ports[i], Waiter: memcable.NewWaiter(ports[i]), Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", MAC: macs[i], Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				GIDs:    []verbs.GID{verbs.GIDOf(global[i]), verbs.LinkLocalGID(macs[i]), verbs.GIDOf(ips[i])},

@@ -60,7 +60,7 @@ func newHouseOf(t testing.TB, cable memcable.Config, limits engine.Limits, spin 
 	dir := t.TempDir()
 	for i := range h.dev {
 		d, err := device.Open(device.Config{
-			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
+			Port: ports[i], Waiter: memcable.NewWaiter(ports[i]), Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", Limits: limits, MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				PKeys: verbstest.PKeys[i],

@@ -90,7 +90,7 @@ func pair(t *testing.T) (ctx [2]verbs.Context) {
 	ports[0], ports[1] = memcable.Pair(memcable.Config{})
 	for i := range ctx {
 		d, err := device.Open(device.Config{
-			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Seed: uint64(i),
+			Port: ports[i], Waiter: memcable.NewWaiter(ports[i]), Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(addrs[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 1)),
 				Resolve: func(a netip.Addr) (wire.MAC, bool) { return macs[1-i], a == addrs[1-i] },

@@ -39,7 +39,7 @@ func hosts(t *testing.T, cable memcable.Config) (devs [2]*device.Device, ctx ver
 	var managers [2]*rdmacm.CM
 	for i := range devs {
 		d, err := device.Open(device.Config{
-			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: -1, Seed: uint64(i),
+			Port: ports[i], Waiter: memcable.NewWaiter(ports[i]), Spin: -1, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				Resolve: func(a netip.Addr) (wire.MAC, bool) { return macs[1-i], a == ips[1-i] },

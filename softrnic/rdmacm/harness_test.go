@@ -87,7 +87,7 @@ func newDevices(t testing.TB) (a, b *host) {
 	ports[0], ports[1] = memcable.Pair(memcable.Config{})
 	for i := range hosts {
 		d, err := device.Open(device.Config{
-			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Seed: uint64(i) + 1,
+			Port: ports[i], Waiter: memcable.NewWaiter(ports[i]), Seed: uint64(i) + 1,
 			Engine: engine.Config{
 				MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 5)),
 				Resolve: func(a netip.Addr) (wire.MAC, bool) { return macs[1-i], a == ips[1-i] },

@@ -49,7 +49,7 @@ func newHouseOf(t testing.TB, limits serve.Limits, spin time.Duration, nic engin
 	ports[0], ports[1] = memcable.Pair(memcable.Config{})
 	for i := range ports {
 		d, err := device.Open(device.Config{
-			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: -1, Seed: uint64(i),
+			Port: ports[i], Waiter: memcable.NewWaiter(ports[i]), Spin: -1, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", Limits: nic, MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				PKeys: []uint16{0xffff, 0x8001},

@@ -122,7 +122,7 @@ func TestControl(t *testing.T) {
 	if _, err := hosts[0].Send(&b); err != nil {
 		t.Fatal(err)
 	}
-	w := memcable.NewWaiter(0, hosts[1])
+	w := memcable.NewWaiter(hosts[1])
 	defer w.Close()
 	must(w.Wait(5 * time.Second))
 	var counters Counters
@@ -236,7 +236,7 @@ func TestTraceOverControl(t *testing.T) {
 	if _, err := hosts[0].Send(&b); err != nil {
 		t.Fatal(err)
 	}
-	w := memcable.NewWaiter(0, hosts[1])
+	w := memcable.NewWaiter(hosts[1])
 	defer w.Close()
 	if err := w.Wait(20 * time.Second); err != nil {
 		t.Fatal(err)

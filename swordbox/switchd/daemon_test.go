@@ -75,7 +75,7 @@ func newWaiter(spin time.Duration, ports []packetio.Port) (packetio.Waiter, erro
 	for _, p := range ports {
 		list = append(list, p.(*memcable.Port))
 	}
-	return memcable.NewWaiter(0, list...), nil
+	return memcable.NewWaiter(list...), nil
 }
 
 // plugIn connects host i.

@@ -93,7 +93,7 @@ func start(t *testing.T, dir string, self *spec.Host, mem *memcable.Port) *Host 
 	h, err := Open(Config{
 		Dir: dir, Name: self.Name, Log: slog.New(slog.DiscardHandler), listen: self.IPv4,
 		open: func(*spec.Host) (port, packetio.Waiter, error) {
-			return &end{mem, self.MAC}, memcable.NewWaiter(0, mem), nil
+			return &end{mem, self.MAC}, memcable.NewWaiter(mem), nil
 		},
 	})
 	if err != nil {
@@ -434,7 +434,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 			Dir: dir, Name: "cn0", Log: log, listen: netip.MustParseAddr("127.0.18.1"),
 			open: func(*spec.Host) (port, packetio.Waiter, error) {
 				a, _ := memcable.Pair(memcable.Config{})
-				return &end{a, wire.MAC{2}}, memcable.NewWaiter(0, a), nil
+				return &end{a, wire.MAC{2}}, memcable.NewWaiter(a), nil
 			},
 		},
 	} {

@@ -33,7 +33,7 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	port, _ := memcable.Pair(memcable.Config{})
 	d, err := device.Open(device.Config{
-		Port: port, Waiter: memcable.NewWaiter(0, port), Spin: -1,
+		Port: port, Waiter: memcable.NewWaiter(port), Spin: -1,
 		Engine: engine.Config{
 			Name: "nic", MAC: wire.MAC{2, 0, 0, 0, 0, 1}, GIDs: []verbs.GID{verbs.GIDOf(houseIP)}, Rand: rand.New(rand.NewPCG(1, 9)),
 			Resolve: func(netip.Addr) (wire.MAC, bool) { return wire.MAC{2, 0, 0, 0, 0, 1}, true },

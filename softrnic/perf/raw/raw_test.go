@@ -24,8 +24,8 @@ func pair(t *testing.T, cfg perf.Config, lose func(from, index int) bool) *run {
 		return 1
 	}})
 	const session = 0x1234567890abcdef
-	client := &end{port: a, waiter: memcable.NewWaiter(0, a), self: wire.MAC{2, 0, 0, 0, 0, 1}, session: session}
-	server := &end{port: b, waiter: memcable.NewWaiter(0, b), self: wire.MAC{2, 0, 0, 0, 0, 2}, session: session}
+	client := &end{port: a, waiter: memcable.NewWaiter(a), self: wire.MAC{2, 0, 0, 0, 0, 1}, session: session}
+	server := &end{port: b, waiter: memcable.NewWaiter(b), self: wire.MAC{2, 0, 0, 0, 0, 2}, session: session}
 	served := make(chan error, 1)
 	go func() { served <- server.serve() }()
 	t.Cleanup(func() {
