@@ -38,10 +38,8 @@ func copyWord(s *space, id blockID, was, now layout.BlockUse) {
 // of now, or a greater version.
 func settleCopies(s *space, now layout.BlockUse, deadline clock.Time) error {
 	for {
-		if len(s.batch) > 0 {
-			if err := s.do(deadline); err != nil {
-				return err
-			}
+		if err := s.rest(deadline); err != nil {
+			return err
 		}
 		rest := s.copied[:0]
 		for _, c := range s.copied {

@@ -280,10 +280,8 @@ func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry,
 	if err != nil || len(f.leaving) == 0 || len(list) > 0 && list[0].mark == layout.Valid {
 		return list, err
 	}
-	if len(f.batch) > 0 { // inspect has had nothing to read, so the heads were not read yet
-		if err := f.do(deadline); err != nil {
-			return nil, err
-		}
+	if err := f.rest(deadline); err != nil { // inspect may have had nothing to read: then the heads were not read yet
+		return nil, err
 	}
 	for i, e := range f.leaving {
 		switch head, err := f.headOf(i); {

@@ -218,6 +218,14 @@ func (m *memory) do(deadline clock.Time) error {
 // phase.
 func (m *memory) Timeline() *kv.Timeline { return m.rt }
 
+// rest executes the batch, unless it is empty.
+func (m *memory) rest(deadline clock.Time) error {
+	if len(m.batch) == 0 {
+		return nil
+	}
+	return m.do(deadline)
+}
+
 // once executes the batch, and repeats no operation. After an error the batch is unchanged, and the
 // caller repeats or drops it.
 func (m *memory) once(deadline clock.Time) error {

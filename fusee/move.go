@@ -141,23 +141,35 @@ func (c *changer) plant(list []move, shift uint64, deadline clock.Time) error {
 		c.swap(server, m.at+shift, 0, uint64(slot))
 	}
 	for some := range slices.Chunk(list, max(1, maxOps/max(1, len(c.backups())))) {
-		for _, server := range c.backups() {
+		err := c.onReplicas(deadline, func(server int) {
 			for _, m := range some {
 				put(server, m)
 			}
+		})
+		if err == nil {
+			err = c.do(deadline)
 		}
-		if len(c.batch) > 0 {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onReplicas adds operations on each replica of the index to the batch, by calls of add. It executes
+// those on the backups; those on the primary remain in the batch.
+func (c *changer) onReplicas(deadline clock.Time, add func(server int)) error {
+	for _, server := range c.backups() {
+		if add(server); c.room() < 3*groupsAtOnce {
 			if err := c.do(deadline); err != nil {
 				return err
 			}
 		}
-		for _, m := range some {
-			put(c.root(), m)
-		}
-		if err := c.do(deadline); err != nil {
-			return err
-		}
 	}
+	if err := c.rest(deadline); err != nil {
+		return err
+	}
+	add(c.root())
 	return nil
 }
 
@@ -212,16 +224,12 @@ func (c *changer) bring(key uint64, e entry, left bool, deadline clock.Time) (en
 		}
 		return e, err
 	}
-	for _, server := range c.backups() {
-		c.swap(server, e.at, 0, uint64(e.slot))
+	word := 0
+	err := c.onReplicas(deadline, func(server int) { word = c.swap(server, e.at, 0, uint64(e.slot)) })
+	if err == nil {
+		err = c.do(deadline)
 	}
-	if len(c.batch) > 0 {
-		if err := c.do(deadline); err != nil {
-			return e, err
-		}
-	}
-	word := c.swap(c.root(), e.at, 0, uint64(e.slot))
-	if err := c.do(deadline); err != nil {
+	if err != nil {
 		return e, err
 	}
 	found, err := c.fab.Word(word)

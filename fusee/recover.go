@@ -368,10 +368,7 @@ func (c *changer) yield(at uint64, before layout.Slot, deadline clock.Time) erro
 			c.swap(server, at, values[i], winner)
 		}
 	}
-	if len(c.batch) == 0 {
-		return nil
-	}
-	return c.do(deadline)
+	return c.rest(deadline)
 }
 
 // showAll marks all replicas of an object as valid.

@@ -129,15 +129,10 @@ func (c *grower) begins(subtable int, e layout.Entry, deadline clock.Time) error
 // reads what the entry is then.
 func (c *grower) enter(subtable int, from, to layout.Entry, deadline clock.Time) error {
 	at := c.super.Shape.EntryAt(subtable)
-	for _, server := range c.backups() {
-		c.swap(server, at, from.Word(), to.Word())
+	err := c.onReplicas(deadline, func(server int) { c.swap(server, at, from.Word(), to.Word()) })
+	if err != nil {
+		return err
 	}
-	if len(c.batch) > 0 {
-		if err := c.do(deadline); err != nil {
-			return err
-		}
-	}
-	c.swap(c.root(), at, from.Word(), to.Word())
 	return c.reread(subtable, deadline)
 }
 
@@ -305,26 +300,16 @@ func (c *grower) stageOf(s *split, from int) (least stage, err error) {
 // the primary last. behind adds operations to the last batch, which are executed after the CASes on
 // the primary.
 func (c *grower) head(s *split, from, to layout.Header, deadline clock.Time, behind func()) error {
-	swap := func(server int) {
+	err := c.onReplicas(deadline, func(server int) {
 		for _, g := range s.groups {
 			for i := range 3 {
 				c.swap(server, c.super.Shape.GroupAt(s.subtable, g)+uint64(i)*layout.BucketLen, from.Word(), to.Word())
 			}
 		}
+	})
+	if err != nil {
+		return err
 	}
-	for _, server := range c.backups() {
-		if swap(server); c.room() < 3*groupsAtOnce {
-			if err := c.do(deadline); err != nil {
-				return err
-			}
-		}
-	}
-	if len(c.batch) > 0 {
-		if err := c.do(deadline); err != nil {
-			return err
-		}
-	}
-	swap(c.root())
 	behind()
 	return c.do(deadline)
 }
@@ -430,10 +415,8 @@ func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 	if err := c.readHeads(len(s.moves), func(i int) layout.Slot { return s.moves[i].slot }); err != nil {
 		return err
 	}
-	if len(c.batch) > 0 {
-		if err := c.do(deadline); err != nil {
-			return err
-		}
+	if err := c.rest(deadline); err != nil {
+		return err
 	}
 	list := s.moves[:0]
 	for i, m := range s.moves {
