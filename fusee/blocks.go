@@ -425,6 +425,19 @@ func (s *space) table(server int, deadline clock.Time, f func(heir) (bool, error
 	return nil
 }
 
+// tables calls table for each server that the client uses.
+func (s *space) tables(deadline clock.Time, f func(heir) (bool, error)) error {
+	for server := range s.cfg.Servers {
+		if !s.has(server) {
+			continue
+		}
+		if err := s.table(server, deadline, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // adopt takes over blocks that other clients have left and for which suits returns true, until one
 // of them has room for an object of class c. done is true if it has found room. In the cost of the
 // operation (kv.Cost), such a block counts as one RPC, like a block that was never used; the round
@@ -458,43 +471,41 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 // faster. If no object of the block is in use, adoptOne changes the length of the block's objects:
 // it writes the new length into the block's word before any object of this length is used. If the
 // block then has no free object of this length, the client leaves it again.
-func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
+func (s *space) adoptOne(h heir, units int, deadline clock.Time) (err error) {
 	word := h.use.By(s.id).Ahead(versionsAhead)
 	if h.use.Units() == 0 {
 		word = word.For(units)
 	}
-	ok, err := s.become(h, word, deadline)
-	if err != nil {
-		s.limbo = append(s.limbo, limbo{h, word})
-	}
-	if err != nil || !ok {
+	defer func() {
+		if err != nil {
+			s.limbo = append(s.limbo, limbo{h, word})
+		}
+	}()
+	if ok, err := s.become(h, word, deadline); err != nil || !ok {
 		return err
 	}
 	s.cost.RPCs++
 	b := s.adopted(h, word)
 	if h.use.Units() > 0 {
 		if err := s.inspectBlock(b, deadline); err != nil {
-			s.limbo = append(s.limbo, limbo{h, word})
 			return err
 		}
 	}
 	if b.units != units && !slices.Contains(b.used, true) {
-		if _, err := s.become(heir{h.blockID, word}, word.For(units), deadline); err != nil {
-			s.limbo = append(s.limbo, limbo{h, word}, limbo{h, word.For(units)})
+		was := word
+		word = word.For(units)
+		if _, err := s.become(heir{h.blockID, was}, word, deadline); err != nil {
+			s.limbo = append(s.limbo, limbo{h, was})
 			return err
 		}
-		b = s.adopted(h, word.For(units))
+		b = s.adopted(h, word)
 	}
 	if b.units != units || !slices.Contains(b.used, false) {
 		_, err := s.become(heir{h.blockID, word}, b.leaves(), deadline)
-		if err != nil {
-			s.limbo = append(s.limbo, limbo{h, word})
-		}
 		return err
 	}
 	copyWord(s, b.blockID, h.use.Copy(), b.word.Copy())
 	if err := settleCopies(s, b.word.Copy(), deadline); err != nil {
-		s.limbo = append(s.limbo, limbo{h, b.word})
 		return err
 	}
 	b.copy = b.word.Copy()

@@ -154,20 +154,8 @@ func (m *Master) greet(i int, deadline clock.Time) error {
 	case v.Newer(c.newer), former > c.id, v != 0 && !own && !v.Meets(c.view):
 		return errForeignReign
 	}
-	if former != c.id {
-		if former != 0 {
-			if err := c.fence(c.cfg.Servers[i], former, deadline); err != nil {
-				return err
-			}
-		}
-		found := c.swap(i, layout.MasterWord, uint64(former), uint64(c.id))
-		if err := c.once(deadline); err != nil {
-			c.drop()
-			return err
-		}
-		if was, err := c.fab.Word(found); err != nil || was != uint64(former) {
-			return errors.Join(err, errGuest)
-		}
+	if err := m.supersede(i, uint64(former), errGuest, deadline); err != nil {
+		return err
 	}
 	found := c.swap(i, layout.ViewWord, uint64(v), 0)
 	if err := c.do(deadline); err != nil {

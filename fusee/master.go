@@ -443,21 +443,8 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 	if err != nil {
 		return err
 	}
-	was := uint64(slot)
-	if former := uint32(was); former != c.id {
-		if former != 0 {
-			if err := c.fence(c.cfg.Servers[i], former, deadline); err != nil {
-				return err
-			}
-		}
-		found := c.swap(i, layout.MasterWord, was, uint64(c.id))
-		if err := c.once(deadline); err != nil {
-			c.drop()
-			return err
-		}
-		if v, err := c.fab.Word(found); err != nil || v != was {
-			return errors.Join(err, ErrDeposed)
-		}
+	if err := m.supersede(i, uint64(slot), ErrDeposed, deadline); err != nil {
+		return err
 	}
 	v, err := c.viewOf(i, deadline)
 	if err != nil {
@@ -468,6 +455,29 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 		m.usable, c.newer = v, v.WithEpoch(max(v.Epoch(), c.newer.Epoch()))
 	}
 	m.signs[i].claimed = true
+	return nil
+}
+
+// supersede makes this master the last one that has claimed server i, on which was is the word with
+// the number of the former one, and fences that. The error is lost if the word has changed since then.
+func (m *Master) supersede(i int, was uint64, lost error, deadline clock.Time) error {
+	c, former := m.c, uint32(was)
+	if former == c.id {
+		return nil
+	}
+	if former != 0 {
+		if err := c.fence(c.cfg.Servers[i], former, deadline); err != nil {
+			return err
+		}
+	}
+	found := c.swap(i, layout.MasterWord, was, uint64(c.id))
+	if err := c.once(deadline); err != nil {
+		c.drop()
+		return err
+	}
+	if v, err := c.fab.Word(found); err != nil || v != was {
+		return errors.Join(err, lost)
+	}
 	return nil
 }
 

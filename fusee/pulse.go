@@ -104,23 +104,18 @@ func (m *Master) look() error {
 		return err
 	}
 	read, wards := c.rt.Now(), make(map[uint32]ward)
-	for server := range c.cfg.Servers {
-		if !c.has(server) {
-			continue
-		}
-		err := c.table(server, end, func(h heir) (bool, error) {
-			if owner := h.use.Client(); owner != 0 && owner != c.id {
-				w, known := m.wards[owner]
-				if beat := binary.LittleEndian.Uint64(beats[8*(owner%layout.Leases):]); !known || w.beat != beat {
-					w = ward{beat: beat, since: read}
-				}
-				wards[owner] = w
+	err = c.tables(end, func(h heir) (bool, error) {
+		if owner := h.use.Client(); owner != 0 && owner != c.id {
+			w, known := m.wards[owner]
+			if beat := binary.LittleEndian.Uint64(beats[8*(owner%layout.Leases):]); !known || w.beat != beat {
+				w = ward{beat: beat, since: read}
 			}
-			return true, nil
-		})
-		if err != nil {
-			return err
+			wards[owner] = w
 		}
+		return true, nil
+	})
+	if err != nil {
+		return err
 	}
 	m.wards = wards
 	var failed error

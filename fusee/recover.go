@@ -60,25 +60,16 @@ func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 		}
 	}
 	c.lose() // frees that the dead client has collected and not sent are lost
-	for server := range c.cfg.Servers {
-		if !c.has(server) {
-			continue
+	return c.tables(deadline, func(h heir) (bool, error) {
+		if h.use.Client() != owner {
+			return true, nil
 		}
-		err := c.table(server, deadline, func(h heir) (bool, error) {
-			if h.use.Client() != owner {
-				return true, nil
-			}
-			ok, err := c.become(h, h.use.By(c.id), deadline)
-			if ok || err != nil {
-				c.heirs = append(c.heirs, estate{heir: heir{h.blockID, h.use.By(c.id)}})
-			}
-			return true, err
-		})
-		if err != nil {
-			return err
+		ok, err := c.become(h, h.use.By(c.id), deadline)
+		if ok || err != nil {
+			c.heirs = append(c.heirs, estate{heir: heir{h.blockID, h.use.By(c.id)}})
 		}
-	}
-	return nil
+		return true, err
+	})
 }
 
 // estate is a block that this client has taken over from a dead one. The objects before number next
@@ -460,20 +451,12 @@ func (c *changer) outlast(owner uint32, deadline clock.Time) (settled bool, err 
 			return false, err
 		}
 		owns := false
-		for server := range c.cfg.Servers {
-			if !c.has(server) {
-				continue
-			}
-			err := c.table(server, deadline, func(h heir) (bool, error) {
-				owns = owns || h.use.Client() == owner
-				return !owns, nil
-			})
-			if err != nil {
-				return false, err
-			}
-		}
-		if !owns {
-			return true, nil
+		err = c.tables(deadline, func(h heir) (bool, error) {
+			owns = owns || h.use.Client() == owner
+			return !owns, nil
+		})
+		if err != nil || !owns {
+			return err == nil, err
 		}
 		if c.rt.Now() >= deadline {
 			return false, kv.ErrTimeout
