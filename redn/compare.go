@@ -2,25 +2,15 @@ package redn
 
 import "github.com/rdmalab/rdmalab/softrnic/sendring"
 
-// calculate appends a MAX or MIN (op) of numbers of 1 to 8 bytes, little-endian; the result goes to
-// word.
-func (q *Queue) calculate(op sendring.Opcode, f sendring.Flags, word Mem, numbers ...Mem) *Request {
-	e := sendring.Entry{Op: op, Flags: f, RemoteAddr: word.Addr, RKey: word.RKey, NSGE: len(numbers)}
-	for i, m := range numbers {
-		e.SGL[i] = m.sge()
-	}
-	return q.Append(e)
-}
-
 // Max appends a request that writes the largest of at most 16 numbers to word. The numbers have 1
 // to 8 bytes, little-endian.
 func (q *Queue) Max(f sendring.Flags, word Mem, numbers ...Mem) *Request {
-	return q.calculate(sendring.Max, f, word.At(0, wordLen), numbers...)
+	return q.remote(sendring.Max, f, word.At(0, wordLen), numbers...)
 }
 
 // Min appends a request that writes the smallest of the numbers to word; see Max.
 func (q *Queue) Min(f sendring.Flags, word Mem, numbers ...Mem) *Request {
-	return q.calculate(sendring.Min, f, word.At(0, wordLen), numbers...)
+	return q.remote(sendring.Min, f, word.At(0, wordLen), numbers...)
 }
 
 // IfAtMost appends requests that copy src to dst if the operand at x is at most y. The NIC computes

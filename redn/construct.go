@@ -54,8 +54,8 @@ func (q *Queue) If(on *Queue, x Mem, y Operand, dst, src, scratch Mem) {
 	q.decide(on)
 }
 
-// decide appends to q the requests that enable the conditional requests of queue `on` when the CAS
-// have ended, and that wait until they are complete.
+// decide appends to q a WAIT until the requests of q have ended, which change those of queue `on`, an
+// ENABLE of these, and a WAIT until they are complete.
 func (q *Queue) decide(on *Queue) {
 	q.Wait(q.Done)
 	q.release(on)

@@ -61,9 +61,7 @@ func (s *ListServer) Build(pool *Pool) ([]verbs.SGE, error) {
 	w.Wait(w.Done)
 	w.Enable(s.Answers)
 	w.Wait(s.Answers.Done)
-	e := sendring.Entry{Op: sendring.MaskedFetchAdd, NSGE: 1}
-	e.SGL[0] = l.scratch.sge()
-	end = w.Append(e)
+	end = w.remote(sendring.MaskedFetchAdd, 0, Mem{}, l.scratch)
 	if err := l.End(); err != nil {
 		return nil, err
 	}

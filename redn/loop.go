@@ -193,9 +193,8 @@ func (l *Loop) raise() {
 			continue
 		}
 		word := l.shadow.At(2*at, wordLen)
-		e := sendring.Entry{Op: sendring.MaskedFetchAdd, Flags: sendring.Fence, RemoteAddr: word.Addr, RKey: word.RKey, SwapAdd: addend, Compare: last, NSGE: 1}
-		e.SGL[0] = l.scratch.sge()
-		add := l.q.Append(e)
+		add := l.q.remote(sendring.MaskedFetchAdd, sendring.Fence, word, l.scratch)
+		add.entry.SwapAdd, add.entry.Compare = addend, last
 		for i, by := range l.by[at:min(at+countsInWord, len(l.by))] {
 			add.fixes = append(add.fixes, fix{l.counted[at+i], by})
 		}

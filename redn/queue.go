@@ -93,6 +93,15 @@ func (q *Queue) Append(e sendring.Entry) *Request {
 	return r
 }
 
+// remote appends a request of the memory that begins at remote, with the local pieces.
+func (q *Queue) remote(op sendring.Opcode, f sendring.Flags, remote Mem, local ...Mem) *Request {
+	e := sendring.Entry{Op: op, Flags: f, RemoteAddr: remote.Addr, RKey: remote.RKey, NSGE: len(local)}
+	for i, m := range local {
+		e.SGL[i] = m.sge()
+	}
+	return q.Append(e)
+}
+
 // Nop appends a request that does nothing.
 func (q *Queue) Nop(f sendring.Flags) *Request {
 	return q.Append(sendring.Entry{Op: sendring.NOP, Flags: f})
@@ -100,34 +109,28 @@ func (q *Queue) Nop(f sendring.Flags) *Request {
 
 // Write appends a WRITE of src over the memory that begins at dst.
 func (q *Queue) Write(f sendring.Flags, dst, src Mem) *Request {
-	e := sendring.Entry{Op: sendring.Write, Flags: f, RemoteAddr: dst.Addr, RKey: dst.RKey, NSGE: 1}
-	e.SGL[0] = src.sge()
-	return q.Append(e)
+	return q.remote(sendring.Write, f, dst, src)
 }
 
 // Read appends a READ of the memory that begins at src. It scatters the bytes over the pieces dst,
 // at most 16.
 func (q *Queue) Read(f sendring.Flags, src Mem, dst ...Mem) *Request {
-	e := sendring.Entry{Op: sendring.Read, Flags: f, RemoteAddr: src.Addr, RKey: src.RKey, NSGE: len(dst)}
-	for i, m := range dst {
-		e.SGL[i] = m.sge()
-	}
-	return q.Append(e)
+	return q.remote(sendring.Read, f, src, dst...)
 }
 
 // CAS appends a compare and swap of a word; the old value goes to old. compare and swap are in the
 // byte order of the host.
 func (q *Queue) CAS(f sendring.Flags, word, old Mem, compare, swap uint64) *Request {
-	e := sendring.Entry{Op: sendring.CmpSwap, Flags: f, RemoteAddr: word.Addr, RKey: word.RKey, Compare: compare, SwapAdd: swap, NSGE: 1}
-	e.SGL[0] = old.sge()
-	return q.Append(e)
+	r := q.remote(sendring.CmpSwap, f, word, old)
+	r.entry.Compare, r.entry.SwapAdd = compare, swap
+	return r
 }
 
 // Add appends a FETCH_ADD of n to a word; the old value goes to old.
 func (q *Queue) Add(f sendring.Flags, word, old Mem, n uint64) *Request {
-	e := sendring.Entry{Op: sendring.FetchAdd, Flags: f, RemoteAddr: word.Addr, RKey: word.RKey, SwapAdd: n, NSGE: 1}
-	e.SGL[0] = old.sge()
-	return q.Append(e)
+	r := q.remote(sendring.FetchAdd, f, word, old)
+	r.entry.SwapAdd = n
+	return r
 }
 
 // Wait appends a WAIT until all signalled requests that were built so far and complete to c have

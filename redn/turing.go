@@ -79,9 +79,7 @@ func (t *Turing) Build(pool *Pool) (err error) {
 	// r.
 	do := func(r *Request, from Mem, fields Mem) {
 		q.Read(sendring.Signalled, from, reversed(fields)...)
-		q.Wait(q.Done)
-		q.Enable(on)
-		q.Wait(on.Done)
+		q.decide(on)
 	}
 	read := on.Read(sendring.Signalled, Mem{RKey: t.Tape.RKey}, cell)
 	do(read, head, read.Remote())
