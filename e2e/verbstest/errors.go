@@ -173,44 +173,29 @@ func testForeign(t *testing.T, w *World) {
 // statusCase provokes the completion status want at the requester.
 type statusCase struct {
 	want verbs.Status
-	// a posts the work request that post returns. b first posts the receives that recv returns, if
-	// recv is not nil; at is the status with which the receive completes.
+	// a posts the work request post. b first posts the receives of recv, if there are any; at is the
+	// status with which the receive completes.
 	at   verbs.Status
-	recv func(b *end) []verbs.RecvWR
-	post func(a, b *end) verbs.SendWR
+	recv []verbs.RecvWR
+	post verbs.SendWR
 }
 
 // testStatuses provokes every status that an application can provoke over a link without faults.
 func testStatuses(t *testing.T, w *World) {
 	a, b := w.ends(t)
-	a.ctx.Runtime() // of a world with one runtime
-	bad := verbs.SGE{Addr: 4096, Length: 8, LKey: 1}
+	bad, send := verbs.SGE{Addr: 4096, Length: 8, LKey: 1}, verbs.SendWR{SGL: []verbs.SGE{a.mr.SGE(0, 8)}}
+	key, bounds := a.write(0, b, 8), a.remote(0, verbs.OpWrite, 0, 8, b.mr, memory)
+	key.RKey ^= 0x5500
 	for name, c := range map[string]statusCase{
-		"local protection": {want: verbs.LocProtErr, post: func(_, _ *end) verbs.SendWR { return verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{bad}} }},
-		"remote access, key": {want: verbs.RemAccessErr, post: func(a, b *end) verbs.SendWR {
-			wr := a.write(0, b, 8)
-			wr.RKey ^= 0x5500
-			return wr
-		}},
-		"remote access, bounds": {want: verbs.RemAccessErr, post: func(a, b *end) verbs.SendWR {
-			wr := a.write(0, b, 8)
-			wr.RemoteAddr += memory
-			return wr
-		}},
+		"local protection":      {want: verbs.LocProtErr, post: verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{bad}}},
+		"remote access, key":    {want: verbs.RemAccessErr, post: key},
+		"remote access, bounds": {want: verbs.RemAccessErr, post: bounds},
 		"remote invalid request": {
-			want: verbs.RemInvReqErr, at: verbs.LocLenErr,
-			recv: func(b *end) []verbs.RecvWR { return []verbs.RecvWR{{ID: 9, SGL: []verbs.SGE{b.mr.SGE(0, 4)}}} },
-			post: func(a, _ *end) verbs.SendWR { return verbs.SendWR{SGL: []verbs.SGE{a.mr.SGE(0, 8)}} },
+			want: verbs.RemInvReqErr, at: verbs.LocLenErr, recv: []verbs.RecvWR{{ID: 9, SGL: []verbs.SGE{b.mr.SGE(0, 4)}}}, post: send,
 		},
-		"remote operation": {
-			want: verbs.RemOpErr, at: verbs.LocProtErr,
-			recv: func(*end) []verbs.RecvWR { return []verbs.RecvWR{{ID: 9, SGL: []verbs.SGE{bad}}} },
-			post: func(a, _ *end) verbs.SendWR { return verbs.SendWR{SGL: []verbs.SGE{a.mr.SGE(0, 8)}} },
-		},
-		"RNR retries": {want: verbs.RNRRetryExcErr, post: func(a, _ *end) verbs.SendWR { return verbs.SendWR{SGL: []verbs.SGE{a.mr.SGE(0, 8)}} }},
-		"window bind": {want: verbs.MWBindErr, post: func(a, _ *end) verbs.SendWR {
-			return verbs.SendWR{Op: verbs.OpBindMW, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RKey: 0x1234}
-		}},
+		"remote operation": {want: verbs.RemOpErr, at: verbs.LocProtErr, recv: []verbs.RecvWR{{ID: 9, SGL: []verbs.SGE{bad}}}, post: send},
+		"RNR retries":      {want: verbs.RNRRetryExcErr, post: send},
+		"window bind":      {want: verbs.MWBindErr, post: verbs.SendWR{Op: verbs.OpBindMW, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RKey: 0x1234}},
 	} {
 		t.Run(name, func(t *testing.T) { c.run(t, a, b) })
 	}
@@ -230,14 +215,12 @@ func (c *statusCase) run(t *testing.T, a, b *end) {
 	a.up(q, b, peer, func(r *verbs.ToRTS) { r.RNRRetry = 1 })
 	b.up(peer, a, q, func(*verbs.ToRTS) {})
 	if c.recv != nil {
-		must(t, peer.PostRecv(c.recv(b)...))
+		must(t, peer.PostRecv(c.recv...))
 	}
-	wr := c.post(a, b)
+	wr := c.post
 	wr.ID, wr.Flags = 1, verbs.Signalled
 	must(t, q.PostSend(wr))
-	if err := q.PostSend(inline(2, verbs.OpSend, "behind")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, q.PostSend(inline(2, verbs.OpSend, "behind")))
 	a.want(1, c.want)
 	a.want(2, verbs.WRFlushErr)
 	if c.at != verbs.Success {

@@ -169,14 +169,21 @@ func testModerateCQ(t *testing.T, w *World) {
 // events of it.
 func testDestroyEndsWaits(t *testing.T, w *World) {
 	a := w.end(t, 0)
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() { wantErr(t, "wait", a.cq.Wait(clock.Never), verbs.ErrClosed) })
-		wg.Go(func() { wantErr(t, "wait for event", a.cq.WaitEvent(clock.Never), verbs.ErrClosed) })
-	}
-	a.ctx.Runtime().Sleep(5 * time.Millisecond) // so that some of them sleep; the test does not depend on it
+	ended := a.waits(3)
 	must(t, a.cq.Destroy())
-	wg.Wait()
+	ended()
+}
+
+// waits starts n threads that wait for completions, and n that wait for events. ended waits until the
+// end of the completion queue has ended them all.
+func (e *end) waits(n int) (ended func()) {
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() { wantErr(e.t, "wait", e.cq.Wait(clock.Never), verbs.ErrClosed) })
+		wg.Go(func() { wantErr(e.t, "wait for event", e.cq.WaitEvent(clock.Never), verbs.ErrClosed) })
+	}
+	e.ctx.Runtime().Sleep(5 * time.Millisecond) // so that some of them sleep; the tests do not depend on it
+	return wg.Wait
 }
 
 // testThreads lets threads of one application work at the same time, each with a connection of its
@@ -266,14 +273,9 @@ func testDown(t *testing.T, w *World) {
 		t.Skip("nothing makes the NICs of this world fail")
 	}
 	a, b, qa, _ := w.pair(t, verbs.RC)
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() { wantErr(t, "wait", a.cq.Wait(clock.Never), verbs.ErrClosed) })
-		wg.Go(func() { wantErr(t, "wait for event", a.cq.WaitEvent(clock.Never), verbs.ErrClosed) })
-	}
-	a.ctx.Runtime().Sleep(5 * time.Millisecond) // so that some of them sleep; the test does not depend on it
+	ended := a.waits(2)
 	w.Faults.Down(0)
-	wg.Wait()
+	ended()
 	a.event(verbs.EventDeviceFatal)
 	var wc [1]verbs.WC
 	for what, err := range map[string]error{
