@@ -10,9 +10,11 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -67,26 +69,15 @@ func newChecker(pkg string) (*checker, error) {
 // check returns the type errors of the package if the contents of some files are replaced. If info
 // is not nil, check stores the types of all expressions in it.
 func (c *checker) check(replaced map[string][]byte, info *types.Info) []types.Error {
-	var files []*ast.File
 	var all []types.Error
-	for name, file := range c.files {
-		if src, ok := replaced[name]; ok {
-			var err error
-			if file, err = parser.ParseFile(c.set, name, src, parser.SkipObjectResolution); err != nil {
-				return []types.Error{{Fset: c.set, Msg: err.Error()}}
-			}
-		}
-		files = append(files, file)
-	}
+	sources := maps.Clone(c.files)
 	for name, src := range replaced {
-		if c.files[name] == nil {
-			file, err := parser.ParseFile(c.set, name, src, parser.SkipObjectResolution)
-			if err != nil {
-				return []types.Error{{Fset: c.set, Msg: err.Error()}}
-			}
-			files = append(files, file)
+		var err error
+		if sources[name], err = parser.ParseFile(c.set, name, src, parser.SkipObjectResolution); err != nil {
+			return []types.Error{{Fset: c.set, Msg: err.Error()}}
 		}
 	}
+	files := slices.Collect(maps.Values(sources))
 	conf := types.Config{Importer: c.imported, Sizes: types.SizesFor("gc", "amd64"), Error: func(err error) {
 		var e types.Error
 		if errors.As(err, &e) {

@@ -60,30 +60,45 @@ func (r runner) test(m *mutant) outcome {
 
 // overlay writes the file with which `go build -overlay` sees the change.
 func (r runner) overlay(m *mutant) (string, error) {
-	abs, err := filepath.Abs(m.file)
+	return r.overlays("changed", map[string][]byte{m.file: m.source()})
+}
+
+// overlays writes the file with which `go build -overlay` sees other contents of some files. name
+// begins the names of the files that it writes.
+func (r runner) overlays(name string, files map[string][]byte) (string, error) {
+	replace := map[string]string{}
+	for file, src := range files {
+		abs, err := filepath.Abs(file)
+		if err != nil {
+			return "", err
+		}
+		replace[abs] = filepath.Join(r.dir, name+"-"+filepath.Base(file))
+		if err := os.WriteFile(replace[abs], src, 0o644); err != nil {
+			return "", err
+		}
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", err
 	}
-	changed, overlay := filepath.Join(r.dir, "changed.go"), filepath.Join(r.dir, "overlay.json")
-	b, err := json.Marshal(map[string]map[string]string{"Replace": {abs: changed}})
-	if err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(changed, m.source(), 0o644); err != nil {
-		return "", err
-	}
+	overlay := filepath.Join(r.dir, name+".json")
 	return overlay, os.WriteFile(overlay, b, 0o644)
 }
 
 // run runs the tests of one package.
 func (r runner) run(bin, pkg string) outcome {
-	args := []string{"-test.failfast", "-test.timeout", (2 * r.limit).String()}
+	return r.tested(bin, pkg, nil)
+}
+
+// tested runs the tests of a package with more flags, and with env added to the environment.
+func (r runner) tested(bin, pkg string, flags []string, env ...string) outcome {
+	args := append([]string{"-test.failfast", "-test.timeout", (2 * r.limit).String()}, flags...)
 	if r.short {
 		args = append(args, "-test.short")
 	}
 	return r.fails(func(ctx context.Context) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, bin, args...)
-		cmd.Dir = pkg
+		cmd.Dir, cmd.Env = pkg, append(os.Environ(), env...)
 		return cmd
 	})
 }

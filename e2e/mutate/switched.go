@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,23 +36,8 @@ func (r runner) buildSwitched(c *checker, pkg string, all []mutant) (*switched, 
 		return nil, err
 	}
 	b := &switched{r: r, s: s}
-	replace := map[string]string{}
-	for name, src := range s.files {
-		abs, err := filepath.Abs(name)
-		if err != nil {
-			return nil, err
-		}
-		replace[abs] = filepath.Join(r.dir, filepath.Base(name))
-		if err := os.WriteFile(replace[abs], src, 0o644); err != nil {
-			return nil, err
-		}
-	}
-	overlay := filepath.Join(r.dir, "switched.json")
-	text, err := json.Marshal(map[string]any{"Replace": replace})
+	overlay, err := r.overlays("switched", s.files)
 	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(overlay, text, 0o644); err != nil {
 		return nil, err
 	}
 	for i, in := range r.tests {
@@ -152,15 +135,7 @@ func (b *switched) run(tests []measured, limit time.Duration, env string) outcom
 	for _, t := range tests {
 		names = append(names, t.name)
 	}
-	args := []string{"-test.failfast", "-test.timeout", (2 * limit).String(), "-test.run", "^(" + strings.Join(names, "|") + ")$"}
-	if b.r.short {
-		args = append(args, "-test.short")
-	}
 	r := b.r
 	r.limit = limit
-	return r.fails(func(ctx context.Context) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, tests[0].bin, args...)
-		cmd.Dir, cmd.Env = tests[0].pkg, append(os.Environ(), env)
-		return cmd
-	})
+	return r.tested(tests[0].bin, tests[0].pkg, []string{"-test.run", "^(" + strings.Join(names, "|") + ")$"}, env)
 }
