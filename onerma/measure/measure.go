@@ -187,12 +187,9 @@ func (r *run) all(op onerma.Op, messages int, before func(k int), after func(k i
 
 // bandwidth runs messages with Depth of them in flight.
 func (r *run) bandwidth() error {
-	before, after := func(int) {}, func(int) error { return nil }
-	if r.cfg.Verify {
-		var err error
-		if before, after, err = r.verifying(); err != nil {
-			return err
-		}
+	before, after, err := r.verifying()
+	if err != nil {
+		return err
 	}
 	start := time.Now()
 	if err := r.all(r.op, r.cfg.Iters, before, after); err != nil {
@@ -212,17 +209,14 @@ func (r *run) bandwidth() error {
 
 // latency runs one message at a time.
 func (r *run) latency() error {
-	before, after := func(int) {}, func(int) error { return nil }
-	if r.cfg.Verify {
-		var err error
-		if before, after, err = r.verifying(); err != nil {
-			return err
-		}
+	before, after, err := r.verifying()
+	if err != nil {
+		return err
 	}
 	var took perf.Latencies
 	begun := time.Now()
 	var start time.Time
-	err := r.all(r.op, r.cfg.Iters, func(k int) { before(k); start = time.Now() }, func(k int) error {
+	err = r.all(r.op, r.cfg.Iters, func(k int) { before(k); start = time.Now() }, func(k int) error {
 		took.Record(time.Since(start))
 		if r.cfg.Verify && r.op == onerma.Write {
 			return r.readBack(k + 1)
@@ -236,11 +230,15 @@ func (r *run) latency() error {
 	return err
 }
 
-// verifying returns what to do before and after each message so that every byte is compared. READs
-// read what WRITEs have written before.
+// verifying returns what to do before and after each message so that every byte is compared, or
+// functions that do nothing if the test does not verify. READs read what WRITEs have written before.
 func (r *run) verifying() (before func(int), after func(int) error, err error) {
+	before, after = func(int) {}, func(int) error { return nil }
+	if !r.cfg.Verify {
+		return before, after, nil
+	}
 	if r.op == onerma.Write {
-		return func(k int) { r.pat.Fill(r.slot(k%r.cfg.Depth), uint64(k)) }, func(int) error { return nil }, nil
+		return func(k int) { r.pat.Fill(r.slot(k%r.cfg.Depth), uint64(k)) }, after, nil
 	}
 	fill := func(k int) { r.pat.Fill(r.slot(k), uint64(k)) }
 	if err := r.all(onerma.Write, r.cfg.Depth, fill, nil); err != nil {
