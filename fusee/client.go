@@ -145,12 +145,6 @@ func (c *Client) Last() kv.Cost { return c.cost }
 // must fit into a block.
 func (c *Client) MaxValue() int { return c.largest()*layout.Unit - layout.Overhead }
 
-// Leaked returns how many objects this client may have leaked: objects of its operations with an
-// unknown outcome, and frees that were perhaps not executed. An object of an operation is reused
-// when the outcome is known. An object whose free was lost is reused when the owner of its block
-// has found it by a sweep.
-func (c *Client) Leaked() uint64 { return uint64(len(c.unsure)) + c.lost }
-
 // Close sends the frees that the client has collected, leaves its blocks to other clients, and ends
 // the connections. Some blocks remain those of its number until another client recovers it: blocks
 // with an object whose operation has an unknown outcome and, if the memory servers do not answer,

@@ -164,18 +164,6 @@ func (m *Machine) Load() error {
 	return nil
 }
 
-// State returns the state of the ring of queue `of`, which says what it waits for, and the index of
-// its next entry.
-func (m *Machine) State(of *Queue) (sendring.State, uint32) {
-	for _, q := range m.queues {
-		if q.Queue == of {
-			state, next, _, _ := q.qp.RingState()
-			return state, next
-		}
-	}
-	return sendring.Ended, 0
-}
-
 // Settle lets virtual time pass until the NIC has nothing to do, but at most a second.
 func (m *Machine) Settle() {
 	for end := m.Now.Add(machinePatience); m.NIC.Deadline() < end; {

@@ -187,9 +187,6 @@ func (r *Request) Value() Mem { return r.bytes(sendring.OffSwapAdd, 8) }
 // Count returns the memory of the count of a WAIT, ENABLE or RECV_ENABLE: 4 bytes, big-endian.
 func (r *Request) Count() Mem { return r.bytes(sendring.OffCount, 4) }
 
-// Flags returns the memory of the byte with the fence and completion flags.
-func (r *Request) Flags() Mem { return r.bytes(sendring.OffFlags, 1) }
-
 // Piece is a part of the image of a ring.
 type Piece struct {
 	Off   int // offset in the ring's memory

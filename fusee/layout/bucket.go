@@ -37,9 +37,6 @@ type Header struct {
 	Moving bool
 }
 
-// Has reports whether keys with hash k belong to the subtable.
-func (h Header) Has(k Hash) bool { return (k.Prefix()^h.Prefix)&mask(h.Depth) == 0 }
-
 // Had reports whether keys with hash k belong to the subtable, or did before the present split of
 // it.
 func (h Header) Had(k Hash) bool {

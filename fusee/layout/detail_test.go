@@ -173,7 +173,7 @@ func TestPlacesOfObjects(t *testing.T) {
 			t.Error("objects of no length, or longer than a block")
 		}
 	}
-	for n, want := range map[int]int{0: 1, Unit - Overhead: 1, Unit - Overhead + 1: 2, MaxValue: MaxUnits} {
+	for n, want := range map[int]int{0: 1, Unit - Overhead: 1, Unit - Overhead + 1: 2, MaxUnits*Unit - Overhead: MaxUnits} {
 		if Units(n) != want {
 			t.Errorf("a value of %d bytes takes %d units", n, Units(n))
 		}
@@ -352,3 +352,9 @@ func TestAlign(t *testing.T) {
 		t.Errorf("unused bytes of a superblock: % x", b)
 	}
 }
+
+// Server returns the server with the first replica of the object.
+func (l Link) Server() int { return int(l % MaxServers) }
+
+// Place returns the offset of the object in its area, as a number of units of Unit bytes.
+func (l Link) Place() uint64 { return uint64(l >> 4) }

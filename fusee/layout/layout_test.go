@@ -460,3 +460,6 @@ func (o *Object) Finish(f Format, b []byte) ([]byte, Range) {
 	}
 	return o.Commit(f, finishedOld, b)
 }
+
+// Has reports whether keys with hash k belong to the subtable.
+func (h Header) Has(k Hash) bool { return (k.Prefix()^h.Prefix)&mask(h.Depth) == 0 }

@@ -33,8 +33,6 @@ const (
 	EntryLen = 32
 	// Overhead is the number of bytes of an object that are not its value.
 	Overhead = objectHeader + keyLen + EntryLen
-	// MaxValue is the length of the longest value in bytes.
-	MaxValue = MaxUnits*Unit - Overhead
 )
 
 // Errors of objects.
@@ -86,12 +84,6 @@ func LinkTo(server int, place uint64) Link {
 	return Link(place<<4|uint64(server%MaxServers)) & linkBits
 }
 
-// Server returns the server with the first replica of the object.
-func (l Link) Server() int { return int(l % MaxServers) }
-
-// Place returns the offset of the object in its area, as a number of units of Unit bytes.
-func (l Link) Place() uint64 { return uint64(l >> 4) }
-
 // Object is an object in local memory.
 type Object struct {
 	Mark  Mark
@@ -141,7 +133,6 @@ const (
 	atOld          = 20
 	atOutcome      = 28
 	atPublishedOld = 16
-	atPublishedSum = 24
 	atPublishedOp  = 25
 	usedBit        = 1 << 7
 	// publishedSum is the constant that the public code writes as a checksum.

@@ -191,14 +191,6 @@ func New(cfg Config, portal *nic.Portal) (*Executor, error) {
 	return e, nil
 }
 
-// Window returns the remote window for op at a peer, and the local window, in operations.
-func (e *Executor) Window(peer netip.Addr, op onerma.Op) (remote, local float64) {
-	if f := e.flows[flowID{peer, op}]; f != nil {
-		return f.cwnd, e.local.cwnd
-	}
-	return e.cfg.First, e.local.cwnd
-}
-
 // Start begins a transfer. The caller must then call Tick.
 func (e *Executor) Start(now clock.Time, t Transfer) error {
 	switch {

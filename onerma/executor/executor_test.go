@@ -308,3 +308,11 @@ func TestSmallBesideLarge(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Window returns the remote window for op at a peer, and the local window, in operations.
+func (e *Executor) Window(peer netip.Addr, op onerma.Op) (remote, local float64) {
+	if f := e.flows[flowID{peer, op}]; f != nil {
+		return f.cwnd, e.local.cwnd
+	}
+	return e.cfg.First, e.local.cwnd
+}
