@@ -434,13 +434,8 @@ func (c *Client) Audit(deadline clock.Time) (Report, error) {
 
 // reader returns a Reader that uses the connections of this client.
 func (c *Client) reader(deadline clock.Time) Reader {
-	return func(server int, off uint64, n int) ([]byte, error) {
-		c.read(server, off, atIn, n)
-		if err := c.do(deadline); err != nil {
-			return nil, err
-		}
-		var err error
-		c.scratch, err = c.bytes(c.scratch, atIn, n)
+	return func(server int, off uint64, n int) (_ []byte, err error) {
+		c.scratch, err = c.fetch(c.scratch, server, off, n, deadline)
 		return c.scratch, err
 	}
 }

@@ -407,11 +407,7 @@ func (s *space) raise(b *block, deadline clock.Time) error {
 func (s *space) table(server int, deadline clock.Time, f func(heir) (bool, error)) error {
 	for from := 0; from < s.super.Shape.Blocks; from += tablePiece {
 		n := 8 * min(tablePiece, s.super.Shape.Blocks-from)
-		s.read(server, s.useAt(blockID{server, from}), atIn, n)
-		if err := s.do(deadline); err != nil {
-			return err
-		}
-		words, err := s.bytes(nil, atIn, n)
+		words, err := s.fetch(nil, server, s.useAt(blockID{server, from}), n, deadline)
 		if err != nil {
 			return err
 		}

@@ -362,10 +362,8 @@ func (f *filler) read() error {
 		if err := c.put(binary.LittleEndian.AppendUint64(nil, f.beat()[0]), atTold); err != nil {
 			return err
 		}
-		for i := range c.links {
-			if c.has(i) {
-				c.write(i, layout.ReignWord, atTold, 8)
-			}
+		for i := range c.servers(c.view) {
+			c.write(i, layout.ReignWord, atTold, 8)
 		}
 	}
 	return c.do(now.Add(f.patience()))
@@ -391,18 +389,7 @@ func (f *filler) all(server int, off uint64, n int) ([]byte, error) {
 
 // put writes b to the guest at offset off.
 func (f *filler) put(off uint64, b []byte) error {
-	for len(b) > 0 {
-		n := min(piece, len(b))
-		if err := f.c.put(b[:n], atIn); err != nil {
-			return err
-		}
-		f.c.write(f.to, off, atIn, n)
-		if err := f.guestDo(); err != nil {
-			return err
-		}
-		b, off = b[n:], off+uint64(n)
-	}
-	return nil
+	return f.c.pieces(f.to, off, b, f.guestDo)
 }
 
 // copy copies n bytes from offset `off` of a member to offset `to` of the guest.

@@ -59,12 +59,7 @@ func (f *finder) loadDirectory(deadline clock.Time) error {
 	n := 8 * shape.Subtables
 	words := make([]byte, 0, n)
 	for len(words) < n {
-		some := min(maxIn*maxOut, n-len(words))
-		f.read(f.root(), shape.EntryAt(len(words)/8), atIn, some)
-		if err := f.do(deadline); err != nil {
-			return err
-		}
-		b, err := f.bytes(nil, atIn, some)
+		b, err := f.fetch(nil, f.root(), shape.EntryAt(len(words)/8), min(maxIn*maxOut, n-len(words)), deadline)
 		if err != nil {
 			return err
 		}

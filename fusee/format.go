@@ -3,6 +3,7 @@ package fusee
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -114,16 +115,20 @@ func (m *maker) retire() (last uint32, memory uint64, err error) {
 
 // bytesAt writes b to offset `off` of the region of server i.
 func (m *maker) bytesAt(i int, off uint64, b []byte) error {
-	for len(b) > 0 {
-		n := min(piece, len(b))
-		if err := m.put(b[:n], atOut); err != nil {
+	return m.pieces(i, off, b, func() error { return m.do(m.deadline) })
+}
+
+// pieces writes b to offset `off` of the region of server i, piece by piece; do executes a batch.
+func (m *memory) pieces(i int, off uint64, b []byte, do func() error) error {
+	for some := range slices.Chunk(b, piece) {
+		if err := m.put(some, atIn); err != nil {
 			return err
 		}
-		m.write(i, off, atOut, n)
-		if err := m.do(m.deadline); err != nil {
+		m.write(i, off, atIn, len(some))
+		if err := do(); err != nil {
 			return err
 		}
-		b, off = b[n:], off+uint64(n)
+		off += uint64(len(some))
 	}
 	return nil
 }

@@ -190,11 +190,8 @@ func (c *Client) enter(deadline clock.Time) error {
 // (Another client that has taken the number and has not connected yet finds another view when it
 // connects, and takes another number.)
 func (m *memory) used(deadline clock.Time) (bool, error) {
-	for i, to := range m.cfg.Servers {
-		if !m.newer.Has(i) {
-			continue
-		}
-		h, err := memservice.WhoIs(m.cfg.Context, m.cfg.Manager, to, m.id, deadline)
+	for i := range m.servers(m.newer) {
+		h, err := memservice.WhoIs(m.cfg.Context, m.cfg.Manager, m.cfg.Servers[i], m.id, deadline)
 		switch {
 		case errors.Is(err, verbs.ErrClosed):
 			return true, err
@@ -253,11 +250,7 @@ func (c *Client) superblock(i int, deadline clock.Time) (s layout.Superblock, v 
 	if err := c.reach(i, deadline); err != nil {
 		return s, v, err
 	}
-	c.read(i, 0, atIn, n)
-	if err := c.do(deadline); err != nil {
-		return s, v, err
-	}
-	if c.scratch, err = c.bytes(c.scratch, atIn, n); err != nil {
+	if c.scratch, err = c.fetch(c.scratch, i, 0, n, deadline); err != nil {
 		return s, v, err
 	}
 	return s, layout.View(binary.LittleEndian.Uint64(c.scratch[layout.ViewWord:])), s.Parse(c.scratch)

@@ -577,10 +577,8 @@ func (m *Master) attempt(deadline clock.Time) error {
 		}
 	}
 	last := c.id
-	for i, to := range c.cfg.Servers {
-		if !next.Has(i) {
-			continue
-		}
+	for i := range c.servers(next) {
+		to := c.cfg.Servers[i]
 		n, err := memservice.DisconnectOthers(c.cfg.Context, c.cfg.Manager, to, c.id, limit)
 		if err != nil {
 			return err

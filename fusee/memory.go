@@ -267,6 +267,15 @@ func (m *memory) bytes(dst []byte, at, n int) ([]byte, error) {
 	return dst, m.fab.MR().ReadAt(dst, at)
 }
 
+// fetch reads n bytes of a server over the connection to it, into dst[:0].
+func (m *memory) fetch(dst []byte, server int, off uint64, n int, deadline clock.Time) ([]byte, error) {
+	m.read(server, off, atIn, n)
+	if err := m.do(deadline); err != nil {
+		return dst, err
+	}
+	return m.bytes(dst, atIn, n)
+}
+
 // put copies bytes into the buffer.
 func (m *memory) put(b []byte, at int) error { return m.fab.MR().WriteAt(b, at) }
 

@@ -95,11 +95,7 @@ func (m *Master) look() error {
 	c := m.c
 	end := c.rt.Now().Add(max(c.cfg.Lease/4, minPatience))
 	asked := c.rt.Now()
-	c.read(c.root(), c.super.Shape.LeaseAt(0), atIn, 8*layout.Leases)
-	if err := c.do(end); err != nil {
-		return err
-	}
-	beats, err := c.bytes(nil, atIn, 8*layout.Leases)
+	beats, err := c.fetch(nil, c.root(), c.super.Shape.LeaseAt(0), 8*layout.Leases, end)
 	if err != nil {
 		return err
 	}

@@ -165,11 +165,7 @@ type vote struct {
 func (c *changer) settleObject(o object, deadline clock.Time) error {
 	shape := &c.super.Shape
 	server, off := c.replica(o.server, shape.PlaceOf(o.block.block, o.i, o.units))
-	c.read(server, off, atIn, o.units*layout.Unit)
-	if err := c.do(deadline); err != nil {
-		return err
-	}
-	raw, err := c.bytes(nil, atIn, o.units*layout.Unit)
+	raw, err := c.fetch(nil, server, off, o.units*layout.Unit, deadline)
 	if err != nil {
 		return err
 	}

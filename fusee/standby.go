@@ -114,10 +114,7 @@ func (s *Standby) step() (takes bool, err error) {
 // number of members that answer.
 func (s *Standby) round() (answers int, err error) {
 	c, view := s.m.c, s.known
-	for i := range c.links {
-		if !view.Has(i) {
-			continue
-		}
+	for i := range c.servers(view) {
 		s.m.notice(c.rt.Now())
 		s.beats++
 		if !c.fab.Connected(i) { // the server may have lost its memory and become a member again

@@ -130,11 +130,9 @@ func (m *Master) retire() error {
 		return nil
 	}
 	end := m.c.rt.Now().Add(max(m.c.cfg.Lease/4, minPatience))
-	for i, to := range m.c.cfg.Servers {
-		if m.c.has(i) {
-			if err := m.c.fence(to, s.number, end); err != nil {
-				return err
-			}
+	for i := range m.c.servers(m.c.view) {
+		if err := m.c.fence(m.c.cfg.Servers[i], s.number, end); err != nil {
+			return err
 		}
 	}
 	if s.number = 0; m.Counted != nil {
@@ -196,10 +194,7 @@ const agreePatience = 3 * time.Second
 func (m *Master) agree(next layout.View) error {
 	s, deadline := &m.second, m.c.rt.Now().Add(agreePatience)
 	for s.number != 0 && !s.outvoted(next, func(i int) bool { return m.signs[i].lost }) {
-		for i := range m.c.links {
-			if !next.Has(i) {
-				continue
-			}
+		for i := range m.c.servers(next) {
 			t, err := m.c.exchange(i, layout.ReignWord, m.beat(), deadline)
 			if m.c.fenced {
 				return ErrDeposed

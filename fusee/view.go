@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -83,6 +84,17 @@ type members struct {
 // has reports whether operations use a server: it is a member of the client's view, or the client
 // has no view yet.
 func (m *memory) has(server int) bool { return m.view == 0 || m.view.Has(server) }
+
+// servers returns the servers that are members of view v.
+func (m *memory) servers(v layout.View) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := range m.links {
+			if v.Has(i) && !yield(i) {
+				return
+			}
+		}
+	}
+}
 
 // attach is called before the requests of m's batch are posted. It connects to the servers to which
 // they go, and reads the view over each connection that it has made.
@@ -211,14 +223,12 @@ func (m *memory) confirm(deadline clock.Time) error {
 	}
 	asked := m.rt.Now()
 	m.list = m.list[:0]
-	for i := range m.links {
-		if m.view.Has(i) {
-			if err := m.join(i, deadline); err != nil {
-				return err
-			}
-			m.fab.Read(&m.viewOps[i], m.target(i, layout.ViewWord), atViews+viewLen*i+layout.ViewWord, 8)
-			m.list = append(m.list, &m.viewOps[i])
+	for i := range m.servers(m.view) {
+		if err := m.join(i, deadline); err != nil {
+			return err
 		}
+		m.fab.Read(&m.viewOps[i], m.target(i, layout.ViewWord), atViews+viewLen*i+layout.ViewWord, 8)
+		m.list = append(m.list, &m.viewOps[i])
 	}
 	if err := m.fab.Do(deadline, m.list...); err != nil {
 		return err
@@ -242,10 +252,7 @@ func (m *memory) glance(deadline clock.Time) (certain bool, err error) {
 	}
 	silent := false
 	certain = true
-	for i := range m.links {
-		if !m.view.Has(i) {
-			continue
-		}
+	for i := range m.servers(m.view) {
 		v, err := m.peek(i, m.view, min(deadline, m.rt.Now().Add(joinPatience)))
 		if silent = silent || err != nil; err == nil {
 			err = m.see(v)
@@ -307,10 +314,7 @@ func (m *memory) settled(deadline clock.Time) (layout.View, error) {
 	for {
 		latest, silent := m.newer, false
 		var views [layout.MaxServers]layout.View
-		for i := range m.links {
-			if !m.newer.Has(i) {
-				continue
-			}
+		for i := range m.servers(m.newer) {
 			v, err := m.peek(i, m.view, min(deadline, m.rt.Now().Add(joinPatience)))
 			if errors.Is(err, errFenced) {
 				return 0, kv.TimedOut(err)
@@ -342,15 +346,13 @@ func (m *memory) settled(deadline clock.Time) (layout.View, error) {
 // agreed reports whether all members of view v have this view; views has the view that was read
 // from each server. If so, it notes when the members have joined.
 func (m *memory) agreed(v layout.View, views *[layout.MaxServers]layout.View) bool {
-	for i := range m.links {
-		if v.Has(i) && views[i] != v {
+	for i := range m.servers(v) {
+		if views[i] != v {
 			return false
 		}
 	}
-	for i := range m.links {
-		if v.Has(i) {
-			m.joined[i] = uint32(m.wordAt(i, layout.JoinWord))
-		}
+	for i := range m.servers(v) {
+		m.joined[i] = uint32(m.wordAt(i, layout.JoinWord))
 	}
 	return true
 }
