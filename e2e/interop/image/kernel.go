@@ -12,6 +12,7 @@ import (
 	"io"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -31,7 +32,6 @@ var moduleFolders = []string{
 
 // kernelParts is what is taken from a kernel package.
 type kernelParts struct {
-	version string
 	bzImage []byte
 	modules map[string][]byte // by name, with "_" for "-"
 }
@@ -44,8 +44,7 @@ func readKernel(ctx context.Context, deb string) (*kernelParts, error) {
 		if h.Typeflag != tar.TypeReg {
 			return nil
 		}
-		if version, ok := strings.CutPrefix(name, "boot/vmlinuz-"); ok {
-			k.version = version
+		if strings.HasPrefix(name, "boot/vmlinuz-") {
 			k.bzImage, err = io.ReadAll(r)
 			return err
 		}
@@ -69,12 +68,9 @@ func readKernel(ctx context.Context, deb string) (*kernelParts, error) {
 }
 
 func inModuleFolder(rel string) bool {
-	for _, d := range moduleFolders {
-		if strings.HasSuffix(d, "/") && path.Dir(rel)+"/" == d || !strings.HasSuffix(d, "/") && strings.HasPrefix(rel, d+"/") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(moduleFolders, func(d string) bool {
+		return strings.HasSuffix(d, "/") && path.Dir(rel)+"/" == d || !strings.HasSuffix(d, "/") && strings.HasPrefix(rel, d+"/")
+	})
 }
 
 func moduleName(s string) string { return strings.ReplaceAll(s, "-", "_") }

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -47,7 +48,7 @@ func (m *Machine) Args() []string {
 	}
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-M", "q35",
-		"-m", fmt.Sprintf("%dM", orElse(m.Memory, 768)), "-smp", fmt.Sprint(orElse(m.Processors, 2)),
+		"-m", fmt.Sprintf("%dM", cmp.Or(m.Memory, 768)), "-smp", fmt.Sprint(cmp.Or(m.Processors, 2)),
 		"-kernel", m.Kernel, "-initrd", m.Initrd, "-append", line, "-serial", "file:" + m.Console,
 	}
 	if m.KVM {
@@ -77,10 +78,3 @@ func (m *Machine) Args() []string {
 
 // offloads lists the features of virtio-net that a datagram socket as link cannot provide.
 var offloads = []string{"csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ufo", "host_tso4", "host_tso6", "host_ufo"}
-
-func orElse(n, ifZero int) int {
-	if n == 0 {
-		return ifZero
-	}
-	return n
-}
