@@ -7,6 +7,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -90,16 +91,10 @@ func (s Shell) Run(ctx context.Context, command string) (string, error) {
 		return string(out), fmt.Errorf("%s: still running after %v", command, commandLimit)
 	}
 	var exit *exec.ExitError
-	if err != nil && !asExit(err, &exit) {
+	if err != nil && !errors.As(err, &exit) {
 		return string(out), fmt.Errorf("%s: %w", command, err)
 	}
 	return string(out), nil // the page shows the effect of the exit status
-}
-
-func asExit(err error, target **exec.ExitError) bool {
-	e, ok := err.(*exec.ExitError) //nolint:errorlint // Wait does not wrap it
-	*target = e
-	return ok
 }
 
 // Check runs the blocks of a page in their order. It returns the page with the output of this run,

@@ -31,15 +31,11 @@ func main() {
 	least := flag.Int("min", 0, "fail when the tests of a package notice less than this share, in percent")
 	bugs := flag.String("planted", "", "try the bugs of planted_*.go whose names contain this instead; all: all of them")
 	flag.Parse()
+	var known map[string]string
+	var err error
 	if *bugs != "" {
-		if err := plant(*bugs, *limit); err != nil {
-			fmt.Fprintln(os.Stderr, "mutate:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	known, err := readKnown(filepath.Join("e2e", "mutate", "known.txt"))
-	if err == nil {
+		err = plant(*bugs, *limit)
+	} else if known, err = readKnown(filepath.Join("e2e", "mutate", "known.txt")); err == nil {
 		err = mutateAll(flag.Args(), *n, *seed, *least, runner{limit: *limit, short: *short}, known)
 	}
 	if err != nil {

@@ -159,7 +159,7 @@ func testForeign(t *testing.T, w *World) {
 	dm := need(b.ctx.AllocDM(64))(t)
 	wantErr(t, "device memory", second(a.pd.RegDM(dm, 0, 64, full)), verbs.ErrInvalid)
 	ah := need(b.pd.CreateAH(verbs.AHAttr{DestGID: a.ctx.Device().GIDs[w.Family], SourceGID: w.Family}))(t)
-	q := a.datagram(nil)
+	q := a.datagram(0)
 	wr := inline(0, verbs.OpSend, "x")
 	wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, q.QPN(), qkey
 	wantErr(t, "address handle", q.PostSend(wr), verbs.ErrInvalid)
@@ -335,7 +335,7 @@ func testModify(t *testing.T, w *World) {
 	b.becomes(qb, verbs.StateError)
 	wantErr(t, "in the error state", qb.Modify(verbs.QPModify{Mask: verbs.ModifyAccess}), verbs.ErrState)
 
-	d, peer := b.datagram(nil), a.datagram(nil)
+	d, peer := b.datagram(0), a.datagram(0)
 	must(t, d.PostRecv(verbs.RecvWR{ID: 3, SGL: []verbs.SGE{b.mr.SGE(0, 100)}}))
 	ah := need(a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family}))(t)
 	must(t, d.Modify(verbs.QPModify{Mask: verbs.ModifyQKey, QKey: qkey + 1}))

@@ -1,6 +1,7 @@
 package verbstest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -18,7 +19,7 @@ func (w *World) group(last byte) verbs.GID {
 // offset off of the region, and their IDs are id, id+1 and so on.
 func (e *end) member(id uint64, off int) verbs.QP {
 	e.t.Helper()
-	q := e.datagram(nil)
+	q := e.datagram(0)
 	for i := range 4 {
 		must(e.t, q.PostRecv(verbs.RecvWR{ID: id + uint64(i), SGL: []verbs.SGE{e.mr.SGE(off+i*200, 200)}}))
 	}
@@ -49,11 +50,7 @@ func testMulticast(t *testing.T, w *World) {
 		t.Helper()
 		for range ids {
 			wc := e.next()
-			found := false
-			for _, id := range ids {
-				found = found || id == wc.ID
-			}
-			if !found || wc.Status != verbs.Success {
+			if !slices.Contains(ids, wc.ID) || wc.Status != verbs.Success {
 				t.Fatalf("completion %+v, want one of %v", wc, ids)
 			}
 			if wc.ID == 1 {
@@ -95,7 +92,7 @@ func testMulticast(t *testing.T, w *World) {
 // detaches it from all groups, and does the same again.
 func testManyGroups(t *testing.T, w *World) {
 	a := w.end(t, 0)
-	q := a.datagram(nil)
+	q := a.datagram(0)
 	gid := func(i int) verbs.GID {
 		g := w.group(byte(i))
 		g[14] = byte(i >> 8)

@@ -208,35 +208,21 @@ func testUC(t *testing.T, w *World) {
 
 const qkey = 0x1234
 
-// datagram makes a queue pair for datagrams and brings it to RTS; change may change its attributes.
-func (e *end) datagram(change func(*verbs.QPInit)) verbs.QP {
-	e.t.Helper()
-	q := e.qp(verbs.UD, change)
-	e.ready(q, verbs.ToInit{QKey: qkey})
-	return q
-}
-
-// datagramIn is like datagram; pkeyIndex is the index of the queue pair's partition in the P_Key
-// table.
-func (e *end) datagramIn(pkeyIndex int) verbs.QP {
+// datagram makes a queue pair for datagrams and brings it to RTS. pkeyIndex is the index of its
+// partition in the P_Key table.
+func (e *end) datagram(pkeyIndex int) verbs.QP {
 	e.t.Helper()
 	q := e.qp(verbs.UD, nil)
-	e.ready(q, verbs.ToInit{QKey: qkey, PKeyIndex: pkeyIndex})
-	return q
-}
-
-// ready brings a queue pair for datagrams to RTS.
-func (e *end) ready(q verbs.QP, init verbs.ToInit) {
-	e.t.Helper()
-	must(e.t, q.ToInit(init))
+	must(e.t, q.ToInit(verbs.ToInit{QKey: qkey, PKeyIndex: pkeyIndex}))
 	must(e.t, q.ToRTR(verbs.ToRTR{}))
 	must(e.t, q.ToRTS(verbs.ToRTS{}))
+	return q
 }
 
 // testUD sends a datagram, and answers it by a datagram to the source address in its GRH.
 func testUD(t *testing.T, w *World) {
 	a, b := w.ends(t)
-	ask, answer := a.datagram(nil), b.datagram(nil)
+	ask, answer := a.datagram(0), b.datagram(0)
 	ah := need(a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, TrafficClass: 0x20, FlowLabel: 0x12345}))(t)
 	if ah.Handle() == 0 {
 		t.Error("an address handle without a number")

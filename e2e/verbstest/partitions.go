@@ -48,8 +48,8 @@ func testPartitions(t *testing.T, w *World) {
 func testDatagramPartitions(t *testing.T, w *World, a, b *end) {
 	ah := need(a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family}))(t)
 	for index, arrives := range []bool{true, true, false} {
-		from, to, other := a.datagramIn(index), b.datagramIn(index), b.datagramIn(0)
-		control := a.datagramIn(0)
+		from, to, other := a.datagram(index), b.datagram(index), b.datagram(0)
+		control := a.datagram(0)
 		for i, q := range []verbs.QP{to, other} {
 			must(t, q.PostRecv(verbs.RecvWR{ID: uint64(10 + i), SGL: []verbs.SGE{b.mr.SGE(1000*i, 200)}}))
 		}
