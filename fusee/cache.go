@@ -1,6 +1,10 @@
 package fusee
 
-import "github.com/rdmalab/rdmalab/fusee/layout"
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+)
 
 // cache remembers at which offsets the slots of keys are, and their values. Each key has one place
 // in the cache, which it shares with other keys. threshold is Config.Threshold.
@@ -51,12 +55,7 @@ func (r *remembered) used(right bool) {
 // in reports whether the slot still has the remembered value. list has the slots that may name the
 // key, as they were read just now.
 func (r *remembered) in(list []entry) bool {
-	for _, e := range list {
-		if e.at == r.at {
-			return e.slot == r.slot
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(e entry) bool { return e.at == r.at && e.slot == r.slot })
 }
 
 // put remembers the slot of a key.

@@ -111,12 +111,9 @@ func (f *finder) look(set int) ([]entry, error) {
 // list adds an entry to f.found, unless it is there already. A slot of an overflow bucket can be in
 // both combined buckets.
 func (f *finder) list(e entry) {
-	for _, was := range f.found {
-		if was.at == e.at {
-			return
-		}
+	if !slices.ContainsFunc(f.found, func(was entry) bool { return was.at == e.at }) {
+		f.found = append(f.found, e)
 	}
-	f.found = append(f.found, e)
 }
 
 // avoided is an empty slot that INSERTs of this client do not choose until a certain time, because

@@ -2,6 +2,7 @@ package fusee
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -222,12 +223,7 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 			return errChanged // a split of the subtable has begun, and may not have seen this slot
 		}
 		if err == nil {
-			for i, e := range list {
-				if e.at == own.at {
-					list = append(list[:i], list[i+1:]...)
-					break
-				}
-			}
+			list = slices.DeleteFunc(list, func(e entry) bool { return e.at == own.at })
 			list, err = c.search(key, list, deadline)
 		}
 		switch {
@@ -240,10 +236,8 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 			return kv.ErrExists
 		default:
 			c.rival.see(list[0].slot, asked, c.rt.Now())
-			for _, e := range list {
-				if c.before(e.at, own.at) {
-					return errPending
-				}
+			if slices.ContainsFunc(list, func(e entry) bool { return c.before(e.at, own.at) }) {
+				return errPending
 			}
 		}
 		if c.cost.Retries++; c.rt.Now() >= deadline {

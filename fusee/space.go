@@ -226,10 +226,8 @@ func (s *space) lose() {
 // flush sends the frees that the client has collected, and does not wait for their completion. If
 // earlier frees are not complete yet, it sends nothing: the frees wait for the next call.
 func (s *space) flush() {
-	for _, o := range s.flight {
-		if !o.Done {
-			return
-		}
+	if slices.ContainsFunc(s.flight, func(o *remotemem.Op) bool { return !o.Done }) {
+		return
 	}
 	s.settle()
 	s.frees = slices.DeleteFunc(s.frees, func(r layout.Ref) bool {

@@ -1,5 +1,7 @@
 package snapshot
 
+import "slices"
+
 // verdict is the result of the rules for one writer.
 type verdict uint8
 
@@ -47,10 +49,8 @@ func byPrimary(list []uint64, mine, old, primary uint64) verdict {
 	if primary != old {
 		return gone
 	}
-	for _, v := range list {
-		if v < mine {
-			return loses
-		}
+	if slices.Min(list) < mine {
+		return loses
 	}
 	return wins3
 }

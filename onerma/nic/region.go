@@ -5,6 +5,7 @@ import (
 	"crypto/cipher"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
@@ -80,20 +81,18 @@ func (n *NIC) Register(m *mem.Region) (*Region, error) {
 	if !n.up {
 		return nil, errDown("register")
 	}
-	for i := range n.regions {
-		if n.regions[i] != nil {
-			continue
-		}
-		r := &Region{id: RegionID(i + 1), mem: m}
-		var k Key
-		for j := 0; j < len(k); j += 8 {
-			binary.BigEndian.PutUint64(k[j:], n.cfg.Rand.Uint64())
-		}
-		r.setKey(k)
-		n.regions[i] = r
-		return r, nil
+	i := slices.Index(n.regions, nil)
+	if i < 0 {
+		return nil, opError("register", verbs.ErrLimit, "all entries of the region table are in use")
 	}
-	return nil, opError("register", verbs.ErrLimit, "all entries of the region table are in use")
+	r := &Region{id: RegionID(i + 1), mem: m}
+	var k Key
+	for j := 0; j < len(k); j += 8 {
+		binary.BigEndian.PutUint64(k[j:], n.cfg.Rand.Uint64())
+	}
+	r.setKey(k)
+	n.regions[i] = r
+	return r, nil
 }
 
 // SetKey replaces K_r, the key of region r, without a REKEY operation; the driver calls it for the
