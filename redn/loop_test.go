@@ -72,7 +72,7 @@ func TestRecycledAgreesWithGo(t *testing.T) {
 		}
 		want := verbstest.SearchInput(rnd, data, m.Memory)
 		m.run()
-		if got := verbstest.SearchEnd(m.Memory); got != want {
+		if got := verbstest.LoopEnd(m.Memory); got != want {
 			t.Fatalf("run %d: the loop ends at %d, want %d", i, got, want)
 		}
 	}
@@ -192,7 +192,7 @@ func TestUnrolledAgreesWithGo(t *testing.T) {
 		}
 		m.Settle()
 		state, _ := m.State(q)
-		if got := verbstest.UnrolledEnd(m.Memory); got != want || (state == sendring.Waiting) != broken {
+		if got := verbstest.LoopEnd(m.Memory); got != want || (state == sendring.Waiting) != broken {
 			t.Fatalf("run %d: %d iterations, want %d; the ring is %v", i, got, want, state)
 		}
 	}

@@ -45,9 +45,7 @@ func testRefusedPosts(t *testing.T, w *World) {
 	wantIndex(t, "receive with too many pieces", q.PostRecv(verbs.RecvWR{}, verbs.RecvWR{SGL: []verbs.SGE{{}, {}, {}}}), verbs.ErrInvalid, 1)
 	a.none()
 	attr := need(q.Query())(t)
-	if attr.RecvQueued != 1 || attr.SendQueued != 0 {
-		t.Errorf("%d sends and %d receives are queued", attr.SendQueued, attr.RecvQueued)
-	}
+	expect(t, attr.RecvQueued == 1 && attr.SendQueued == 0, "%d sends and %d receives are queued", attr.SendQueued, attr.RecvQueued)
 }
 
 // testBounds fills queues up to their requested sizes; one more work request is refused.
@@ -61,9 +59,7 @@ func testBounds(t *testing.T, w *World) {
 	wantErr(t, "sixth send", q.PostSend(inline(1, verbs.OpSend, "x")), verbs.ErrNoSpace)
 	wantIndex(t, "fourth receive", q.PostRecv(make([]verbs.RecvWR, 4)...), verbs.ErrNoSpace, 3)
 	attr := need(q.Query())(t)
-	if attr.SendQueued != 5 || attr.RecvQueued != 3 {
-		t.Errorf("%d sends and %d receives are queued", attr.SendQueued, attr.RecvQueued)
-	}
+	expect(t, attr.SendQueued == 5 && attr.RecvQueued == 3, "%d sends and %d receives are queued", attr.SendQueued, attr.RecvQueued)
 	must(t, peer.PostRecv(make([]verbs.RecvWR, 5)...))
 }
 
@@ -97,7 +93,7 @@ func testRefusedObjects(t *testing.T, w *World) {
 		change(&init)
 		return second(a.pd.CreateQP(init))
 	}
-	for what, err := range map[string]error{
+	wantErrs(t, verbs.ErrInvalid, map[string]error{
 		"CQ of depth 0":  second(a.ctx.CreateCQ(0)),
 		"CQ of depth -1": second(a.ctx.CreateCQ(-1)),
 		"no send CQ":     with(func(i *verbs.QPInit) { i.SendCQ = nil }),
@@ -106,9 +102,7 @@ func testRefusedObjects(t *testing.T, w *World) {
 		"negative SGE":   with(func(i *verbs.QPInit) { i.MaxSGE = -1 }),
 		"SRQ":            second(a.pd.CreateSRQ(verbs.SRQInit{MaxWR: -1})),
 		"device memory":  second(a.ctx.AllocDM(0)),
-	} {
-		wantErr(t, what, err, verbs.ErrInvalid)
-	}
+	})
 	for what, err := range map[string]error{
 		"deep CQ":  second(a.ctx.CreateCQ(dev.MaxCQE + 1)),
 		"deep QP":  with(func(i *verbs.QPInit) { i.MaxSendWR = dev.MaxQPWR + 1 }),
@@ -138,15 +132,13 @@ func testDestroy(t *testing.T, w *World) {
 	must(t, a.mr.Dereg())
 	must(t, a.pd.Dealloc())
 	var wc [1]verbs.WC
-	for what, err := range map[string]error{
+	wantErrs(t, verbs.ErrClosed, map[string]error{
 		"PD again": a.pd.Dealloc(), "CQ again": a.cq.Destroy(), "QP again": q.Destroy(), "MR again": a.mr.Dereg(),
 		"poll": second(a.cq.Poll(wc[:])), "arm": a.cq.Arm(false), "wait": a.cq.Wait(a.in(patience)), "event": a.cq.WaitEvent(a.in(patience)),
 		"query": second(q.Query()), "send": q.PostSend(inline(0, verbs.OpSend, "x")), "receive": q.PostRecv(verbs.RecvWR{}),
 		"init": q.ToInit(verbs.ToInit{}), "error": q.ToError(), "reset": q.ToReset(),
 		"region": second(a.pd.RegMR(nil, 64, full)),
-	} {
-		wantErr(t, what, err, verbs.ErrClosed)
-	}
+	})
 }
 
 // testForeign uses objects of another context, and a region of another protection domain. Both are
@@ -299,9 +291,8 @@ func testDrain(t *testing.T, w *World) {
 	a, b, qa, _ := w.pair(t, verbs.RC)
 	a.post(qa, a.write(1, b, 8), verbs.Success)
 	must(t, qa.ToSQD())
-	if ev := a.event(verbs.EventSQDrained); ev.QPN != qa.QPN() {
-		t.Errorf("drained: %#x, want %#x", ev.QPN, qa.QPN())
-	}
+	ev := a.event(verbs.EventSQDrained)
+	expect(t, ev.QPN == qa.QPN(), "drained: %#x, want %#x", ev.QPN, qa.QPN())
 	must(t, qa.PostSend(a.write(2, b, 8)))
 	a.none()
 	must(t, qa.ResumeRTS())
@@ -316,9 +307,7 @@ func testModify(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	must(t, qb.Modify(verbs.QPModify{Mask: verbs.ModifyAccess | verbs.ModifyRNRTimer, Access: verbs.RemoteRead, MinRNRTimer: 7}))
 	attr := need(qb.Query())(t)
-	if attr.Init.Access != verbs.RemoteRead || attr.RTR.MinRNRTimer != 7 {
-		t.Errorf("attributes: %+v", attr)
-	}
+	expect(t, attr.Init.Access == verbs.RemoteRead && attr.RTR.MinRNRTimer == 7, "attributes: %+v", attr)
 	wantErr(t, "retries in RTS", qb.Modify(verbs.QPModify{Mask: verbs.ModifyRetryCount, RetryCount: 1}), verbs.ErrState)
 	wantErr(t, "Q_Key of RC", qb.Modify(verbs.QPModify{Mask: verbs.ModifyQKey}), verbs.ErrInvalid)
 	wantErr(t, "RNR timer", qb.Modify(verbs.QPModify{Mask: verbs.ModifyRNRTimer, MinRNRTimer: 32}), verbs.ErrInvalid)
@@ -328,9 +317,7 @@ func testModify(t *testing.T, w *World) {
 	must(t, qa.Modify(verbs.QPModify{Mask: verbs.ModifyTimeout | verbs.ModifyRetryCount | verbs.ModifyRNRRetry, Timeout: 18, RetryCount: 5, RNRRetry: 3}))
 	must(t, qa.ResumeRTS())
 	attr = need(qa.Query())(t)
-	if attr.RTS.Timeout != 18 || attr.RTS.RetryCount != 5 || attr.RTS.RNRRetry != 3 {
-		t.Errorf("attributes: %+v", attr)
-	}
+	expect(t, attr.RTS.Timeout == 18 && attr.RTS.RetryCount == 5 && attr.RTS.RNRRetry == 3, "attributes: %+v", attr)
 	a.post(qa, a.write(2, b, 8), verbs.RemInvReqErr)
 	b.becomes(qb, verbs.StateError)
 	wantErr(t, "in the error state", qb.Modify(verbs.QPModify{Mask: verbs.ModifyAccess}), verbs.ErrState)
@@ -344,7 +331,6 @@ func testModify(t *testing.T, w *World) {
 	fresh := old
 	fresh.ID, fresh.RemoteQKey, fresh.Data = 5, qkey+1, []byte("fresh")
 	must(t, peer.PostSend(old, fresh))
-	if wc := b.want(3, verbs.Success); wc.ByteLen != verbs.GRHLen+5 {
-		t.Errorf("datagram: %+v", wc)
-	}
+	wc := b.want(3, verbs.Success)
+	expect(t, wc.ByteLen == verbs.GRHLen+5, "datagram: %+v", wc)
 }

@@ -99,9 +99,7 @@ func testRereg(t *testing.T, w *World) {
 	a.put(b, mr, 0, rkey, verbs.RemAccessErr)
 	must(t, mr.Rereg(verbs.LocalWrite|verbs.RemoteWrite|verbs.MWBind))
 	a.put(b, mr, 0, rkey, verbs.Success)
-	if mr.LKey() != lkey || mr.RKey() != rkey || mr.Addr() != at {
-		t.Error("keys or addresses have changed")
-	}
+	expect(t, mr.LKey() == lkey && mr.RKey() == rkey && mr.Addr() == at, "keys or addresses have changed")
 	wantErr(t, "remote write without local write", mr.Rereg(verbs.RemoteWrite), verbs.ErrInvalid)
 	wantErr(t, "unknown rights", mr.Rereg(1<<7), verbs.ErrInvalid)
 	mw := need(b.pd.AllocMW())(t)

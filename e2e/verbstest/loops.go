@@ -74,8 +74,9 @@ func SearchInput(rnd *rand.Rand, data redn.Mem, d []byte) (end uint64) {
 	}
 }
 
-// SearchEnd returns the index at the end of a search. d is the data after the search.
-func SearchEnd(d []byte) uint64 { return binary.LittleEndian.Uint64(d[loopIndex:]) }
+// LoopEnd returns the index at the end of a search, or how many iterations an unrolled loop has
+// executed. d is the data after the loop.
+func LoopEnd(d []byte) uint64 { return binary.LittleEndian.Uint64(d[loopIndex:]) }
 
 // Unrolled appends an unrolled loop with a break:
 //
@@ -106,7 +107,3 @@ func UnrolledInput(rnd *rand.Rand, d []byte) (iterations uint64, broken bool) {
 	}
 	return iterations, broken
 }
-
-// UnrolledEnd returns how many iterations an unrolled loop has executed. d is the data after the
-// loop.
-func UnrolledEnd(d []byte) uint64 { return binary.LittleEndian.Uint64(d[loopIndex:]) }

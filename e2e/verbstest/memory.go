@@ -15,9 +15,8 @@ func testMW(t *testing.T, w *World) {
 	old := need(mw.RKey())(t)
 	key := verbs.NextRKey(old)
 	bind := verbs.SendWR{ID: 1, Op: verbs.OpBindMW, Flags: verbs.Signalled, SGL: []verbs.SGE{region.SGE(1024, 1024)}, RKey: key, BindAccess: verbs.RemoteWrite}
-	if wc := b.post(qb, bind, verbs.Success); wc.Opcode != verbs.WCBindMW {
-		t.Errorf("bind: %+v", wc)
-	}
+	wc := b.post(qb, bind, verbs.Success)
+	expect(t, wc.Opcode == verbs.WCBindMW, "bind: %+v", wc)
 	if now, err := mw.RKey(); err != nil || now != key {
 		t.Errorf("key %#x, %v; want %#x", now, err, key)
 	}
@@ -38,23 +37,17 @@ func testMW(t *testing.T, w *World) {
 func testDM(t *testing.T, w *World) {
 	a, b, qa, _ := w.pair(t, verbs.RC)
 	dm := need(b.ctx.AllocDM(1 << 17))(t)
-	if dm.Len() != 1<<17 {
-		t.Errorf("length %d", dm.Len())
-	}
+	expect(t, dm.Len() == 1<<17, "length %d", dm.Len())
 	long := strings.Repeat("device memory is on the NIC ", 4000)[:100_000]
 	must(t, dm.WriteAt([]byte(long), 1000))
 	holds(t, "device memory", dm, 1000, long)
 	mr := need(b.pd.RegDM(dm, 1000, 1<<16, full))(t)
-	if mr.Addr() != 0 || mr.Len() != 1<<16 {
-		t.Errorf("region at %#x of %d bytes", mr.Addr(), mr.Len())
-	}
+	expect(t, mr.Addr() == 0 && mr.Len() == 1<<16, "region at %#x of %d bytes", mr.Addr(), mr.Len())
 	a.post(qa, a.remote(1, verbs.OpRead, 0, 50000, mr, 0), verbs.Success)
 	holds(t, "READ", a.mr, 0, long[:50000])
 	must(t, mr.Store64(8, 5))
 	a.post(qa, verbs.SendWR{ID: 2, Op: verbs.OpFetchAdd, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: 8, RKey: mr.RKey(), CompareAdd: 6}, verbs.Success)
-	if v, err := mr.Load64(8); v != 11 || err != nil {
-		t.Errorf("atomic: %d, %v", v, err)
-	}
+	loads(t, "atomic", mr, 8, 11)
 	must(t, mr.WriteAt([]byte(long[:40000]), 64))
 	holds(t, "region of device memory", mr, 64, long[:40000])
 	wantErr(t, "outside", dm.WriteAt(make([]byte, 2), dm.Len()-1), verbs.ErrInvalid)
@@ -78,10 +71,8 @@ func testLocalAccess(t *testing.T, w *World) {
 	holds(t, "long copies", mr, 0, string(long))
 	got := make([]byte, 2)
 	must(t, mr.Store64(16, 0x0102030405060708))
-	if v, err := mr.Load64(16); v != 0x0102030405060708 || err != nil {
-		t.Errorf("word: %#x, %v", v, err)
-	}
-	for what, err := range map[string]error{
+	loads(t, "word", mr, 16, 0x0102030405060708)
+	wantErrs(t, verbs.ErrInvalid, map[string]error{
 		"read behind":                mr.ReadAt(got[:2], mr.Len()-1),
 		"write before":               mr.WriteAt(got[:2], -1),
 		"load askew":                 second(mr.Load64(4)),
@@ -92,9 +83,7 @@ func testLocalAccess(t *testing.T, w *World) {
 		"negative":                   second(a.pd.RegMR(nil, -1, full)),
 		"unknown access":             second(a.pd.RegMR(nil, 64, 1<<7)),
 		"remote write without local": second(a.pd.RegMR(nil, 64, verbs.RemoteWrite)),
-	} {
-		wantErr(t, what, err, verbs.ErrInvalid)
-	}
+	})
 	if s := mr.SGE(8, 16); s.Addr != mr.Addr()+8 || s.Length != 16 || s.LKey != mr.LKey() {
 		t.Errorf("SGE: %+v", s)
 	}
@@ -127,9 +116,7 @@ func testAtomics(t *testing.T, w *World) {
 	rt.Go("far", func() { add(a, qa) })
 	add(b, self)
 	rt.Wait()
-	if v, err := b.mr.Load64(128); v != 2*rounds || err != nil {
-		t.Errorf("sum %d, %v; want %d", v, err, 2*rounds)
-	}
+	loads(t, "sum", b.mr, 128, 2*rounds)
 	// A remote CMP_SWAP whose comparison fails must not undo a local store that the processor makes
 	// while the NIC executes it.
 	for i := range uint64(rounds) {

@@ -107,9 +107,7 @@ func testManyGroups(t *testing.T, w *World) {
 				break
 			}
 		}
-		if n != most {
-			t.Errorf("%d attachments, the device says %d", n, most)
-		}
+		expect(t, n == most, "%d attachments, the device says %d", n, most)
 		for i := range n {
 			must(t, q.DetachMulticast(gid(i)))
 		}

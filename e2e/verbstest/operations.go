@@ -18,13 +18,11 @@ func testRC(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	data := strings.Repeat("rack", 2500)
 	must(t, a.mr.WriteAt([]byte(data), 0))
-	if wc := a.post(qa, a.write(1, b, len(data)), verbs.Success); wc.Opcode != verbs.WCWrite || wc.QPN != qa.QPN() {
-		t.Errorf("WRITE: %+v", wc)
-	}
+	wc := a.post(qa, a.write(1, b, len(data)), verbs.Success)
+	expect(t, wc.Opcode == verbs.WCWrite && wc.QPN == qa.QPN(), "WRITE: %+v", wc)
 	holds(t, "WRITE", b.mr, 0, data)
-	if wc := a.post(qa, a.remote(2, verbs.OpRead, 20000, len(data), b.mr, 0), verbs.Success); wc.Opcode != verbs.WCRead || wc.ByteLen != uint32(len(data)) {
-		t.Errorf("READ: %+v", wc)
-	}
+	wc = a.post(qa, a.remote(2, verbs.OpRead, 20000, len(data), b.mr, 0), verbs.Success)
+	expect(t, wc.Opcode == verbs.WCRead && wc.ByteLen == uint32(len(data)), "READ: %+v", wc)
 	holds(t, "READ", a.mr, 20000, data)
 	must(t, b.mr.Store64(40000, 40))
 	atomic := verbs.SendWR{ID: 3, Op: verbs.OpFetchAdd, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(8, 8)}, RemoteAddr: b.mr.Addr() + 40000, RKey: b.mr.RKey(), CompareAdd: 2}
@@ -65,9 +63,8 @@ func masked(t *testing.T, a, b *end, qa verbs.QP) {
 	for i, s := range steps {
 		s.change()
 		wr.ID++
-		if wc := a.post(qa, wr, verbs.Success); wc.Opcode != s.kind || wc.ByteLen != 8 {
-			t.Errorf("step %d: %+v", i, wc)
-		}
+		wc := a.post(qa, wr, verbs.Success)
+		expect(t, wc.Opcode == s.kind && wc.ByteLen == 8, "step %d: %+v", i, wc)
 		was := need(a.mr.Load64(8))(t)
 		if after, err := b.mr.Load64(40000); was != s.was || after != s.after || err != nil {
 			t.Errorf("step %d: %#x after %#x, %v; want %#x after %#x", i, after, was, err, s.after, s.was)
@@ -81,13 +78,10 @@ func atomicWrite(t *testing.T, a, b *end, qa verbs.QP) {
 	t.Helper()
 	must(t, b.mr.WriteAt(bytes.Repeat([]byte{0xee}, 24), 40000))
 	const word = 0x1122_3344_5566_7788
-	if wc := a.post(qa, verbs.SendWR{ID: 80, Op: verbs.OpAtomicWrite, Flags: verbs.Signalled, Swap: word, RemoteAddr: b.mr.Addr() + 40008, RKey: b.mr.RKey()}, verbs.Success); wc.Opcode != verbs.WCAtomicWrite {
-		t.Errorf("ATOMIC_WRITE: %+v", wc)
-	}
+	wc := a.post(qa, verbs.SendWR{ID: 80, Op: verbs.OpAtomicWrite, Flags: verbs.Signalled, Swap: word, RemoteAddr: b.mr.Addr() + 40008, RKey: b.mr.RKey()}, verbs.Success)
+	expect(t, wc.Opcode == verbs.WCAtomicWrite, "ATOMIC_WRITE: %+v", wc)
 	for i, want := range []uint64{0xeeee_eeee_eeee_eeee, word, 0xeeee_eeee_eeee_eeee} {
-		if v, err := b.mr.Load64(40000 + 8*i); v != want || err != nil {
-			t.Errorf("ATOMIC_WRITE: word %d is %#x, %v; want %#x", i, v, err, want)
-		}
+		loads(t, "ATOMIC_WRITE", b.mr, 40000+8*i, want)
 	}
 }
 
@@ -103,9 +97,8 @@ func testFlush(t *testing.T, w *World) {
 	must(t, qa.PostSend(put, flush(2, b.mr, verbs.Flush{Length: memory - 8, Global: true}), flush(3, b.mr, verbs.Flush{Region: true, Persistent: true})))
 	a.want(1, verbs.Success)
 	for id := uint64(2); id <= 3; id++ {
-		if wc := a.want(id, verbs.Success); wc.Opcode != verbs.WCFlush || wc.ByteLen != 0 {
-			t.Errorf("FLUSH: %+v", wc)
-		}
+		wc := a.want(id, verbs.Success)
+		expect(t, wc.Opcode == verbs.WCFlush && wc.ByteLen == 0, "FLUSH: %+v", wc)
 	}
 	holds(t, "FLUSH", b.mr, 0, "flushed!")
 	global := need(b.pd.RegMR(nil, 64, verbs.FlushGlobal))(t)
@@ -138,9 +131,8 @@ func messages(t *testing.T, a, b *end, qa, qb verbs.QP) {
 		must(t, qb.PostRecv(verbs.RecvWR{ID: 10 + i, SGL: []verbs.SGE{b.mr.SGE(int(i)*64, 64)}}))
 	}
 	victim := need(b.pd.AllocFastMR(nil, 64))(t)
-	if wc := b.post(qb, b.register(9, victim, 0, 64, victim.RKey(), full), verbs.Success); wc.Opcode != verbs.WCRegMR {
-		t.Errorf("REG_MR: %+v", wc)
-	}
+	wc := b.post(qb, b.register(9, victim, 0, 64, victim.RKey(), full), verbs.Success)
+	expect(t, wc.Opcode == verbs.WCRegMR, "REG_MR: %+v", wc)
 	imm, inv, put := inline(6, verbs.OpSendImm, "imm"), inline(7, verbs.OpSendInv, "inv"), inline(8, verbs.OpWriteImm, "put")
 	imm.Imm, inv.InvRKey, put.Imm = 0xdeadbeef, victim.RKey(), 7
 	put.RemoteAddr, put.RKey = b.mr.Addr()+500, b.mr.RKey()
@@ -148,18 +140,14 @@ func messages(t *testing.T, a, b *end, qa, qb verbs.QP) {
 	for id := uint64(5); id <= 8; id++ {
 		a.want(id, verbs.Success)
 	}
-	if wc := b.want(10, verbs.Success); wc.Opcode != verbs.WCRecv || wc.ByteLen != 2 || wc.Flags != 0 || wc.QPN != qb.QPN() {
-		t.Errorf("SEND: %+v", wc)
-	}
-	if wc := b.want(11, verbs.Success); wc.Flags != verbs.WithImm || wc.Imm != 0xdeadbeef {
-		t.Errorf("SEND with immediate: %+v", wc)
-	}
-	if wc := b.want(12, verbs.Success); wc.Flags != verbs.WithInv || wc.InvRKey != victim.RKey() {
-		t.Errorf("SEND with invalidate: %+v", wc)
-	}
-	if wc := b.want(13, verbs.Success); wc.Opcode != verbs.WCRecvWriteImm || wc.Imm != 7 || wc.ByteLen != 3 {
-		t.Errorf("WRITE with immediate: %+v", wc)
-	}
+	wc = b.want(10, verbs.Success)
+	expect(t, wc.Opcode == verbs.WCRecv && wc.ByteLen == 2 && wc.Flags == 0 && wc.QPN == qb.QPN(), "SEND: %+v", wc)
+	wc = b.want(11, verbs.Success)
+	expect(t, wc.Flags == verbs.WithImm && wc.Imm == 0xdeadbeef, "SEND with immediate: %+v", wc)
+	wc = b.want(12, verbs.Success)
+	expect(t, wc.Flags == verbs.WithInv && wc.InvRKey == victim.RKey(), "SEND with invalidate: %+v", wc)
+	wc = b.want(13, verbs.Success)
+	expect(t, wc.Opcode == verbs.WCRecvWriteImm && wc.Imm == 7 && wc.ByteLen == 3, "WRITE with immediate: %+v", wc)
 	holds(t, "WRITE with immediate", b.mr, 500, "put")
 	holds(t, "SEND", b.mr, 0, "hi")
 	must(t, victim.Dereg())
@@ -179,9 +167,8 @@ func testSizes(t *testing.T, w *World) {
 		third := n / 3
 		must(t, qb.PostRecv(verbs.RecvWR{ID: 1, SGL: []verbs.SGE{b.mr.SGE(0, third), b.mr.SGE(30000, n-third)}}))
 		a.post(qa, verbs.SendWR{ID: 2, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(100, n-third), a.mr.SGE(100+n-third, 0), a.mr.SGE(100+n-third, third)}}, verbs.Success)
-		if wc := b.want(1, verbs.Success); wc.ByteLen != uint32(n) {
-			t.Errorf("%d bytes: %+v", n, wc)
-		}
+		wc := b.want(1, verbs.Success)
+		expect(t, wc.ByteLen == uint32(n), "%d bytes: %+v", n, wc)
 		holds(t, "first piece", b.mr, 0, string(data[:third]))
 		holds(t, "second piece", b.mr, 30000, string(data[third:]))
 	}
@@ -192,16 +179,14 @@ func testUC(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.UC)
 	must(t, qb.PostRecv(verbs.RecvWR{ID: 1, SGL: []verbs.SGE{b.mr.SGE(0, 64)}}, verbs.RecvWR{ID: 2}))
 	a.post(qa, inline(3, verbs.OpSend, "unreliable"), verbs.Success)
-	if wc := b.want(1, verbs.Success); wc.ByteLen != 10 {
-		t.Errorf("SEND: %+v", wc)
-	}
+	wc := b.want(1, verbs.Success)
+	expect(t, wc.ByteLen == 10, "SEND: %+v", wc)
 	must(t, a.mr.WriteAt([]byte("payload"), 0))
 	put := a.write(4, b, 7)
 	put.Op, put.Imm = verbs.OpWriteImm, 9
 	a.post(qa, put, verbs.Success)
-	if wc := b.want(2, verbs.Success); wc.Imm != 9 {
-		t.Errorf("WRITE: %+v", wc)
-	}
+	wc = b.want(2, verbs.Success)
+	expect(t, wc.Imm == 9, "WRITE: %+v", wc)
 	holds(t, "WRITE", b.mr, 0, "payload")
 	wantErr(t, "READ on UC", qa.PostSend(verbs.SendWR{Op: verbs.OpRead}), verbs.ErrInvalid)
 }
@@ -250,9 +235,8 @@ func testUD(t *testing.T, w *World) {
 	must(t, ask.PostRecv(verbs.RecvWR{ID: 5, SGL: []verbs.SGE{a.mr.SGE(0, 100)}}))
 	pong := verbs.SendWR{ID: 6, Op: verbs.OpSendImm, Imm: 8, Flags: verbs.Signalled, SGL: []verbs.SGE{b.mr.SGE(40, 4)}, AH: back, RemoteQPN: wc.SrcQPN, RemoteQKey: qkey}
 	b.post(answer, pong, verbs.Success)
-	if wc := a.want(5, verbs.Success); wc.Imm != 8 {
-		t.Errorf("answer: %+v", wc)
-	}
+	wc = a.want(5, verbs.Success)
+	expect(t, wc.Imm == 8, "answer: %+v", wc)
 	wantErr(t, "dealloc", a.pd.Dealloc(), verbs.ErrBusy)
 	wantErr(t, "no address", ask.PostSend(inline(7, verbs.OpSend, "x")), verbs.ErrInvalid)
 	must(t, ah.Destroy())
@@ -277,26 +261,21 @@ func testSRQ(t *testing.T, w *World) {
 	wantErr(t, "one too many", srq.PostRecv(verbs.RecvWR{}), verbs.ErrNoSpace)
 	must(t, srq.SetLimit(3))
 	attr := need(srq.Query())(t)
-	if attr.MaxWR != 4 || attr.Queued != 4 || attr.Limit != 3 || attr.MaxSGE != 2 {
-		t.Errorf("attributes: %+v", attr)
-	}
+	expect(t, attr.MaxWR == 4 && attr.Queued == 4 && attr.Limit == 3 && attr.MaxSGE == 2, "attributes: %+v", attr)
 	for i := range uint64(4) {
 		a.post(from[i%2], inline(10+i, verbs.OpSend, "shared"), verbs.Success)
-		if wc := b.want(i, verbs.Success); wc.QPN != to[i%2].QPN() {
-			t.Errorf("message %d went to %#x", i, wc.QPN)
-		}
+		wc := b.want(i, verbs.Success)
+		expect(t, wc.QPN == to[i%2].QPN(), "message %d went to %#x", i, wc.QPN)
 	}
-	if ev := b.event(verbs.EventSRQLimit); ev.SRQ != attr.ID {
-		t.Errorf("limit event of %d, want %d", ev.SRQ, attr.ID)
-	}
+	ev := b.event(verbs.EventSRQLimit)
+	expect(t, ev.SRQ == attr.ID, "limit event of %d, want %d", ev.SRQ, attr.ID)
 	wantErr(t, "receive on the queue pair", to[0].PostRecv(verbs.RecvWR{}), verbs.ErrInvalid)
 	wantErr(t, "limit", srq.SetLimit(5), verbs.ErrInvalid)
 	resized(t, a, b, srq, from[0])
 	wantErr(t, "in use", srq.Destroy(), verbs.ErrBusy)
 	must(t, to[0].ToError())
-	if ev := b.event(verbs.EventQPLastWQE); ev.QPN != to[0].QPN() {
-		t.Errorf("last receive of %#x, want %#x", ev.QPN, to[0].QPN())
-	}
+	ev = b.event(verbs.EventQPLastWQE)
+	expect(t, ev.QPN == to[0].QPN(), "last receive of %#x, want %#x", ev.QPN, to[0].QPN())
 	must(t, to[0].Destroy())
 	must(t, to[1].Destroy())
 	must(t, srq.Destroy())
@@ -319,9 +298,7 @@ func resized(t *testing.T, a, b *end, srq verbs.SRQ, from verbs.QP) {
 	}
 	wantErr(t, "one too many", srq.PostRecv(verbs.RecvWR{}), verbs.ErrNoSpace)
 	attr := need(srq.Query())(t)
-	if attr.MaxWR != 9 || attr.Queued != 9 || attr.Limit != 2 {
-		t.Errorf("attributes: %+v", attr)
-	}
+	expect(t, attr.MaxWR == 9 && attr.Queued == 9 && attr.Limit == 2, "attributes: %+v", attr)
 	for i := range uint64(9) {
 		a.post(from, inline(20+i, verbs.OpSend, "resized"), verbs.Success)
 		b.want(i, verbs.Success)

@@ -67,7 +67,7 @@ func testRecycledLoop(t *testing.T, w *World) {
 		a.told(len(lanes))
 		for i, s := range lanes {
 			must(t, s.mr.ReadAt(s.d, s.dataAt()))
-			if got := SearchEnd(s.d); got != s.want {
+			if got := LoopEnd(s.d); got != s.want {
 				t.Fatalf("run %d: the loop ends at %d, want %d", run+i, got, s.want)
 			}
 		}
@@ -136,7 +136,7 @@ func (u *unrolled) check(run int) {
 	u.destroy(u.on)
 	u.destroy(u.q)
 	must(u.t, u.mr.ReadAt(u.d, u.dataAt()))
-	if got := UnrolledEnd(u.d); got != u.want {
+	if got := LoopEnd(u.d); got != u.want {
 		u.t.Fatalf("run %d: %d iterations, want %d", run, got, u.want)
 	}
 }

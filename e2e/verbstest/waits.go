@@ -242,13 +242,11 @@ func testClose(t *testing.T, w *World) {
 	must(t, a.ctx.Close())
 	wg.Wait()
 	var wc [1]verbs.WC
-	for what, err := range map[string]error{
+	wantErrs(t, verbs.ErrClosed, map[string]error{
 		"poll": second(a.cq.Poll(wc[:])), "send": qa.PostSend(inline(0, verbs.OpSend, "x")), "query": second(qa.Query()), "window": second(mw.RKey()),
 		"region": a.mr.ReadAt(make([]byte, 1), 0), "SRQ": srq.PostRecv(verbs.RecvWR{}), "PD": second(a.ctx.AllocPD()), "CQ": second(a.ctx.CreateCQ(1)),
 		"device memory": dm.ReadAt(make([]byte, 1), 0), "async event": second(a.ctx.NextAsyncEvent(clock.Never)),
-	} {
-		wantErr(t, what, err, verbs.ErrClosed)
-	}
+	})
 	must(t, b.mr.Store64(0, 1)) // the peer's context still works
 	b.state(qb)
 	if w.Again == nil {
@@ -278,14 +276,12 @@ func testDown(t *testing.T, w *World) {
 	ended()
 	a.event(verbs.EventDeviceFatal)
 	var wc [1]verbs.WC
-	for what, err := range map[string]error{
+	wantErrs(t, verbs.ErrClosed, map[string]error{
 		"poll": second(a.cq.Poll(wc[:])), "arm": a.cq.Arm(false), "send": qa.PostSend(a.write(1, b, 8)), "receive": qa.PostRecv(verbs.RecvWR{}),
 		"query": second(qa.Query()), "read": a.mr.ReadAt(make([]byte, 1), 0), "load": second(a.mr.Load64(0)), "store": a.mr.Store64(0, 1),
 		"region": second(a.pd.RegMR(nil, 64, full)), "PD": second(a.ctx.AllocPD()), "CQ": second(a.ctx.CreateCQ(1)),
 		"destroy QP": qa.Destroy(), "destroy CQ": a.cq.Destroy(), "dereg": a.mr.Dereg(), "dealloc": a.pd.Dealloc(),
-	} {
-		wantErr(t, what, err, verbs.ErrClosed)
-	}
+	})
 	w.Faults.Up(0)
 	fresh := w.end(t, 0)
 	q, _ := joined(fresh, b, verbs.RC, nil)
@@ -300,9 +296,8 @@ func testFaults(t *testing.T, w *World) {
 	a, b, qa, _ := w.pair(t, verbs.RC)
 	must(t, qa.PostRecv(verbs.RecvWR{ID: 1}))
 	must(t, w.Faults.FailQP(0, qa.QPN()))
-	if ev := a.event(verbs.EventQPFatal); ev.QPN != qa.QPN() {
-		t.Errorf("fatal: %#x", ev.QPN)
-	}
+	ev := a.event(verbs.EventQPFatal)
+	expect(t, ev.QPN == qa.QPN(), "fatal: %#x", ev.QPN)
 	a.want(1, verbs.WRFlushErr)
 	q, _ := joined(a, b, verbs.RC, nil)
 	must(t, w.Faults.OverrunCQs(0, q.QPN()))
@@ -328,9 +323,7 @@ func testConnect(t *testing.T, w *World) {
 	go func() {
 		r, err := l.Accept(b.in(patience))
 		if err == nil {
-			if string(r.Private()) != "hello" || r.Service() != "suite" || r.Peer() != a.ctx.Device().GIDs[w.Family].Addr() {
-				t.Errorf("request %q of %v with %q", r.Service(), r.Peer(), r.Private())
-			}
+			expect(t, string(r.Private()) == "hello" && r.Service() == "suite" && r.Peer() == a.ctx.Device().GIDs[w.Family].Addr(), "request %q of %v with %q", r.Service(), r.Peer(), r.Private())
 			err = r.Accept(qb, rdmacm.Params{}, []byte("welcome"), b.in(patience))
 		}
 		if err == nil {
@@ -348,9 +341,7 @@ func testConnect(t *testing.T, w *World) {
 		served <- err
 	}()
 	got := need(w.Managers[0].Dial(qa, to, "suite", rdmacm.Params{}, []byte("hello"), a.in(patience)))(t)
-	if string(got) != "welcome" {
-		t.Errorf("private data %q", got)
-	}
+	expect(t, string(got) == "welcome", "private data %q", got)
 	a.post(qa, a.write(1, b, 8), verbs.Success)
 	dial := func(service string) error {
 		return second(w.Managers[0].Dial(refused, to, service, rdmacm.Params{}, nil, a.in(patience)))

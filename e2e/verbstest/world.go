@@ -302,10 +302,34 @@ func holds(t testing.TB, what string, memory interface{ ReadAt(b []byte, off int
 	}
 }
 
+// expect reports an error of the test unless ok is true.
+func expect(t testing.TB, ok bool, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Errorf(format, args...)
+	}
+}
+
 func wantErr(t testing.TB, what string, err, sentinel error) {
 	t.Helper()
 	if !errors.Is(err, sentinel) {
 		t.Errorf("%s: %v, want %q", what, err, sentinel)
+	}
+}
+
+// wantErrs is wantErr for errors that must be the same.
+func wantErrs(t testing.TB, sentinel error, errs map[string]error) {
+	t.Helper()
+	for what, err := range errs {
+		wantErr(t, what, err, sentinel)
+	}
+}
+
+// loads checks the word at an offset of a region.
+func loads(t testing.TB, what string, mr verbs.MR, off int, want uint64) {
+	t.Helper()
+	if v, err := mr.Load64(off); v != want || err != nil {
+		t.Errorf("%s: the word is %#x, %v; want %#x", what, v, err, want)
 	}
 }
 
