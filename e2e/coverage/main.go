@@ -8,6 +8,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -24,14 +25,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: coverage [-full] FILE")
 		os.Exit(2)
 	}
+	var reached map[cell]string
 	f, err := os.Open(flag.Arg(0))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	reached, err := parse(f)
 	if err == nil {
-		err = f.Close()
+		reached, err = parse(f)
+		err = cmp.Or(err, f.Close())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -24,13 +24,12 @@ func sections() []section {
 var elsewhere = never{states: []string{"RTR", "SQD", "SQE"}, fates: slices.Concat(onWire, dropped), why: "wires are between connected queue pairs"}
 
 func rcRequests() section {
-	s := section{
+	return section{
 		title: "RC: what becomes of a request", of: "RC", states: rcStates,
 		rows:  append(opcodes(wire.ServiceRC, wire.OpRequest), row{name: "reserved"}),
-		fates: minus(connFates, "gap", "ends another", "no beginning"), never: requestRules(), may: []never{elsewhere},
+		fates: minus(connFates, "gap", "ends another", "no beginning"), never: requestRules(),
+		may: []never{elsewhere, {fates: onWire, rows: reserved, why: "no NIC sends it"}},
 	}
-	s.may = append(s.may, never{fates: onWire, rows: reserved, why: "no NIC sends it"})
-	return s
 }
 
 func rcAnswers() section {
@@ -54,7 +53,7 @@ func rcAnswers() section {
 }
 
 func ucRequests() section {
-	s := section{
+	return section{
 		title: "UC: what becomes of a packet", of: "UC", states: allState, rows: opcodes(wire.ServiceUC, wire.OpRequest),
 		fates: minus(connFates, "ahead", "behind", "reserved", "too many", "misaligned", "invalidate"),
 		never: append(requestRules(),
@@ -62,7 +61,6 @@ func ucRequests() section {
 		),
 		may: []never{elsewhere, {fates: onWire, why: "to the receiver of an unreliable service it is a gap"}},
 	}
-	return s
 }
 
 func udRequests() section {

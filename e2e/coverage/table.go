@@ -31,12 +31,10 @@ func tally(list []section, reached map[cell]string) *table {
 
 func (t *table) count(s *section, c cell, r row) {
 	hit := t.reached[c] != ""
-	switch {
-	case s.reason(c.state, r, c.fate) != "":
-		if hit {
-			t.impossible = append(t.impossible, c)
-		}
-	case s.must(c.state, r, c.fate):
+	switch mark := s.mark(c.state, r, c.fate); {
+	case mark == markNever && hit:
+		t.impossible = append(t.impossible, c)
+	case mark == markMissing:
 		t.can++
 		if hit {
 			t.must++
@@ -90,12 +88,17 @@ func (t *table) print(w io.Writer, full bool) {
 }
 
 func (t *table) text(s *section, state string, r row, fate string) string {
-	hit := t.reached[cell{s.of, state, r.name, fate}]
-	switch {
-	case hit != "":
+	if hit := t.reached[cell{s.of, state, r.name, fate}]; hit != "" {
 		letters := strings.Split(hit, "")
 		slices.Sort(letters)
 		return strings.Join(letters, "")
+	}
+	return s.mark(state, r, fate)
+}
+
+// mark returns the mark of a cell that no test has reached.
+func (s *section) mark(state string, r row, fate string) string {
+	switch {
 	case s.reason(state, r, fate) != "":
 		return markNever
 	case s.must(state, r, fate):

@@ -121,7 +121,7 @@ func userland(ctx context.Context, dir string, c *cpio) error {
 	}
 	for _, deb := range debs {
 		base := filepath.Base(deb)
-		if strings.HasPrefix(base, "linux-image-") || slices.ContainsFunc(needless, func(s string) bool { return strings.HasPrefix(base, s) }) {
+		if strings.HasPrefix(base, "linux-image-") || begins(base, needless...) {
 			continue
 		}
 		if err := contents(ctx, deb, func(h *tar.Header, r io.Reader) error { return unpack(c, h, r) }); err != nil {
@@ -152,13 +152,15 @@ func unpack(c *cpio, h *tar.Header, r io.Reader) error {
 	return nil
 }
 
+func begins(name string, with ...string) bool {
+	return slices.ContainsFunc(with, func(s string) bool { return strings.HasPrefix(name, s) })
+}
+
 // merged returns the path of a package's file below usr: some packages still have files in bin,
 // sbin and lib, which are links to folders of usr.
 func merged(name string) string {
-	for _, d := range []string{"bin/", "sbin/", "lib/", "lib64/"} {
-		if strings.HasPrefix(name, d) {
-			return "usr/" + name
-		}
+	if begins(name, "bin/", "sbin/", "lib/", "lib64/") {
+		return "usr/" + name
 	}
 	return name
 }
@@ -175,10 +177,6 @@ func useful(name string) bool {
 	case strings.HasPrefix(name, "usr/lib/python3"):
 		return !strings.Contains(name, "/test") && !strings.Contains(name, "/config-") && !strings.Contains(name, "/pydoc_data/")
 	}
-	for _, d := range []string{"usr/lib/x86_64-linux-gnu/gconv/", "usr/lib/x86_64-linux-gnu/perl", "usr/lib/systemd/", "usr/lib/udev/"} {
-		if strings.HasPrefix(name, d) {
-			return false
-		}
-	}
-	return strings.HasPrefix(name, "usr/bin/") || strings.HasPrefix(name, "usr/sbin/") || strings.HasPrefix(name, "usr/lib")
+	return begins(name, "usr/bin/", "usr/sbin/", "usr/lib") &&
+		!begins(name, "usr/lib/x86_64-linux-gnu/gconv/", "usr/lib/x86_64-linux-gnu/perl", "usr/lib/systemd/", "usr/lib/udev/")
 }
