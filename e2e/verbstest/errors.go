@@ -227,8 +227,7 @@ func (c *statusCase) run(t *testing.T, a, b *end) {
 // testFlushed takes a queue pair with queued work requests to the error state, which flushes them.
 // Work requests that are posted later are flushed, too.
 func testFlushed(t *testing.T, w *World) {
-	a, b, qa, _ := w.pair(t, verbs.RC)
-	_ = b
+	a, _, qa, _ := w.pair(t, verbs.RC)
 	must(t, qa.PostRecv(verbs.RecvWR{ID: 1}, verbs.RecvWR{ID: 2}))
 	must(t, qa.ToSQD())
 	must(t, qa.PostSend(verbs.SendWR{ID: 3, Flags: verbs.Inline, Data: []byte("x")}))

@@ -8,8 +8,7 @@ import (
 
 // register returns a signalled fast registration of n bytes of mr, from offset off.
 func (e *end) register(id uint64, mr verbs.MR, off, n int, rkey uint32, access verbs.Access) verbs.SendWR {
-	piece := mr.SGE(off, n)
-	return verbs.SendWR{ID: id, Op: verbs.OpRegMR, Flags: verbs.Signalled, SGL: []verbs.SGE{piece}, RKey: rkey, BindAccess: access}
+	return verbs.SendWR{ID: id, Op: verbs.OpRegMR, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(off, n)}, RKey: rkey, BindAccess: access}
 }
 
 // put WRITEs 8 bytes to mr with an R_Key, and checks the status of the WRITE. It uses a new queue

@@ -15,7 +15,7 @@ import (
 
 // testCQEvents arms a completion queue: each arming gives one event.
 func testCQEvents(t *testing.T, w *World) {
-	a, b, qa, qb := w.pair(t, verbs.RC)
+	_, b, qa, qb := w.pair(t, verbs.RC)
 	must(t, qb.PostRecv(make([]verbs.RecvWR, 4)...))
 	must(t, b.cq.Arm(false))
 	b.ctx.Runtime().Go("peer", func() {
@@ -45,7 +45,6 @@ func testCQEvents(t *testing.T, w *World) {
 	must(t, b.cq.WaitEvent(b.in(patience)))
 	must(t, b.cq.Arm(false))
 	wantErr(t, "old completion", b.cq.WaitEvent(b.in(20*time.Millisecond)), verbs.ErrTimeout)
-	_ = a
 }
 
 // testDeadlines waits for events that never come.
