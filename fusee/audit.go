@@ -105,7 +105,9 @@ func audit(super layout.Superblock, view layout.View, read Reader) (Report, erro
 		return a.out, err
 	}
 	a.out.Blocks, a.out.Owners = super.Shape.Blocks, make(map[uint32]int)
-	for i := range super.Shape.Servers {
+	n := super.Shape.Servers
+	a.uses, a.copies, a.out.Taken = make([][]layout.BlockUse, n), make([][][]layout.BlockUse, n), make([]int, n)
+	for i := range n {
 		if err := a.blocks(i); err != nil {
 			return a.out, err
 		}
@@ -177,8 +179,6 @@ func (a *auditor) all(server int, off uint64, n int) ([]byte, error) {
 // blocks reads the block tables of a server, and counts its taken and left blocks.
 func (a *auditor) blocks(server int) error {
 	if !a.view.Has(server) {
-		a.uses, a.out.Taken = append(a.uses, nil), append(a.out.Taken, 0)
-		a.copies = append(a.copies, nil)
 		return nil
 	}
 	uses, err := a.table(server, 0)
@@ -191,11 +191,10 @@ func (a *auditor) blocks(server int) error {
 			return err
 		}
 	}
-	a.copies = append(a.copies, copies)
-	taken := 0
+	a.uses[server], a.copies[server] = uses, copies
 	for _, u := range uses {
 		if u != 0 {
-			taken++
+			a.out.Taken[server]++
 		}
 		switch {
 		case u.Left():
@@ -204,8 +203,6 @@ func (a *auditor) blocks(server int) error {
 			a.out.Owners[u.Client()]++
 		}
 	}
-	a.uses = append(a.uses, uses)
-	a.out.Taken = append(a.out.Taken, taken)
 	return nil
 }
 

@@ -111,7 +111,7 @@ func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
 		return nil, err
 	}
 	m.c.exempt, m.c.managed = true, true
-	if err := m.start(cfg, deadline); err != nil {
+	if err := m.c.start(cfg, deadline); err != nil {
 		return nil, err
 	}
 	m.usable = m.c.newer
@@ -129,11 +129,6 @@ func newMaster(cfg Config) (*Master, error) {
 	}
 	n := len(cfg.Servers)
 	return &Master{c: new(Client), signs: make([]sign, n), words: make([]layout.View, n), tried: make([]layout.View, n)}, nil
-}
-
-// start connects a master.
-func (m *Master) start(cfg Config, deadline clock.Time) error {
-	return m.c.start(cfg, deadline)
 }
 
 // watch begins the leases of all servers and of the standby again: their silence counts from now

@@ -55,7 +55,7 @@ func OpenStandby(cfg Config, deadline clock.Time) (*Standby, error) {
 		return nil, err
 	}
 	m.c.awaits = true
-	if err := m.start(cfg, deadline); err != nil {
+	if err := m.c.start(cfg, deadline); err != nil {
 		return nil, err
 	}
 	m.c.exempt, m.c.managed, m.c.pulsate = true, true, nil
