@@ -193,7 +193,7 @@ func testStatuses(t *testing.T, w *World) {
 	}
 	t.Run("retries", func(t *testing.T) {
 		q, peer := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
-		a.up(q, b, peer, func(r *verbs.ToRTS) { r.Timeout, r.RetryCount = 8, 2 })
+		a.up(0, q, b, peer, func(r *verbs.ToRTS) { r.Timeout, r.RetryCount = 8, 2 })
 		must(t, q.PostSend(a.write(1, b, 8))) // there is no response, because the peer is in RESET
 		a.want(1, verbs.RetryExcErr)
 		a.becomes(q, verbs.StateError)
@@ -204,8 +204,8 @@ func testStatuses(t *testing.T, w *World) {
 
 func (c *statusCase) run(t *testing.T, a, b *end) {
 	q, peer := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
-	a.up(q, b, peer, func(r *verbs.ToRTS) { r.RNRRetry = 1 })
-	b.up(peer, a, q, func(*verbs.ToRTS) {})
+	a.up(0, q, b, peer, func(r *verbs.ToRTS) { r.RNRRetry = 1 })
+	b.up(0, peer, a, q, func(*verbs.ToRTS) {})
 	if c.recv != nil {
 		must(t, peer.PostRecv(c.recv...))
 	}

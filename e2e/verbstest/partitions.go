@@ -29,8 +29,8 @@ func testPartitions(t *testing.T, w *World) {
 		if status == verbs.Success {
 			short = func(*verbs.ToRTS) {}
 		}
-		a.upIn(index, qa, b, qb, short)
-		b.upIn(index, qb, a, qa, short)
+		a.up(index, qa, b, qb, short)
+		b.up(index, qb, a, qa, short)
 		a.post(qa, a.write(1, b, 8), status)
 		if attr, err := qb.Query(); err != nil || attr.Init.PKeyIndex != index {
 			t.Errorf("the queue pair has P_Key index %d, want %d: %v", attr.Init.PKeyIndex, index, err)

@@ -68,7 +68,7 @@ func (l *lane) dataAt() int { return int(l.data.Addr - l.all.Addr) }
 func (l *lane) queue(name string, depth int, ring verbs.RingInit) *ringed {
 	l.t.Helper()
 	q := l.ring(name, depth, ring, func(*verbs.QPInit) {})
-	l.up(q.qp, l.end, q.qp, func(*verbs.ToRTS) {})
+	l.up(0, q.qp, l.end, q.qp, func(*verbs.ToRTS) {})
 	return q
 }
 

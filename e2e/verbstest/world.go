@@ -147,8 +147,8 @@ func (e *end) qp(kind verbs.QPType, change func(*verbs.QPInit)) verbs.QP {
 // connect brings two queue pairs to RTS.
 func connect(a, b *end, qa, qb verbs.QP) {
 	a.t.Helper()
-	a.up(qa, b, qb, func(*verbs.ToRTS) {})
-	b.up(qb, a, qa, func(*verbs.ToRTS) {})
+	a.up(0, qa, b, qb, func(*verbs.ToRTS) {})
+	b.up(0, qb, a, qa, func(*verbs.ToRTS) {})
 }
 
 // joined makes a queue pair of each end and connects them; change may change the attributes of a's.
@@ -159,14 +159,9 @@ func joined(a, b *end, kind verbs.QPType, change func(*verbs.QPInit)) (qa, qb ve
 	return qa, qb
 }
 
-// up brings queue pair q of e to RTS, connected to queue pair other of peer.
-func (e *end) up(q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS)) {
-	e.t.Helper()
-	e.upIn(0, q, peer, other, change)
-}
-
-// upIn is like up; pkeyIndex is the index of the connection's partition in the P_Key table.
-func (e *end) upIn(pkeyIndex int, q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS)) {
+// up brings queue pair q of e to RTS, connected to queue pair other of peer. pkeyIndex is the index of
+// the connection's partition in the P_Key table.
+func (e *end) up(pkeyIndex int, q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS)) {
 	e.t.Helper()
 	must(e.t, q.ToInit(verbs.ToInit{Access: verbs.RemoteRights, PKeyIndex: pkeyIndex}))
 	must(e.t, q.ToRTR(verbs.ToRTR{
