@@ -484,11 +484,16 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 		return nil, err
 	}
 	for server := range c.cfg.Servers {
-		err := c.tableOf(server, deadline, func(h heir) (bool, error) {
-			if owner := h.use.Client(); owner != 0 && owner != c.id && !slices.Contains(owners, owner) {
-				owners = append(owners, owner)
+		err := c.following(deadline, func() error {
+			if !c.has(server) {
+				return nil
 			}
-			return true, nil
+			return c.table(server, deadline, func(h heir) (bool, error) {
+				if owner := h.use.Client(); owner != 0 && owner != c.id && !slices.Contains(owners, owner) {
+					owners = append(owners, owner)
+				}
+				return true, nil
+			})
 		})
 		if err != nil {
 			return owners, err
@@ -511,17 +516,6 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 		}
 	}
 	return owners, c.following(deadline, func() error { return c.finishAll(deadline) })
-}
-
-// tableOf calls table for a server. If the server is not a member of the store any more, it does
-// nothing.
-func (c *Client) tableOf(server int, deadline clock.Time, f func(heir) (bool, error)) error {
-	return c.following(deadline, func() error {
-		if !c.has(server) {
-			return nil
-		}
-		return c.table(server, deadline, f)
-	})
 }
 
 // Number returns the number of the client, under which it owns its connections and blocks. The

@@ -154,9 +154,7 @@ func (r *loading) read(to int) bool {
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.err == nil {
-			r.err = err
-		}
+		r.err = cmp.Or(r.err, err)
 		return false
 	}
 	return r.add(s) && s.Status != nic.RemoteAuthenticationFailure.String()

@@ -167,17 +167,13 @@ func (r *run) all(op onerma.Op, messages int, before func(k int), after func(k i
 		// Further messages begin when SignalEvery messages have ended, not after each one: a test
 		// over queue pairs also gets a completion only of every n-th message.
 		last := min(begun, ended+r.cfg.SignalEvery) - 1
-		if werr := r.calls[last%r.cfg.Depth].Await(); err == nil {
-			err = werr
-		}
+		err = cmp.Or(err, r.calls[last%r.cfg.Depth].Await())
 		for first := ended; ended < begun && (ended == first || r.calls[ended%r.cfg.Depth].Done()); ended++ {
 			werr := r.end(ended)
 			if werr == nil && err == nil && after != nil {
 				werr = after(ended)
 			}
-			if err == nil {
-				err = werr
-			}
+			err = cmp.Or(err, werr)
 		}
 		if messages == r.cfg.Iters { // no progress while a test writes the memory beforehand or reads it back to verify it
 			r.Tell(r.cfg.Test, ended, messages)
