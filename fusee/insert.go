@@ -137,7 +137,7 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	asked := c.rt.Now()
 	into, err := c.absent(key, h, deadline)
 	if err != nil {
-		c.giveBack(f)
+		c.ready(f.object)
 		return unchanged(err)
 	}
 	p := placing{fresh: f, key: key, hash: h, log: o, slot: c.super.Shape.Format.Slot(f.Ref), asked: asked}
@@ -278,7 +278,7 @@ func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) er
 		c.unsure = append(c.unsure, f.object)
 		return ended(err)
 	}
-	c.giveBack(f)
+	c.ready(f.object)
 	return unchanged(why)
 }
 

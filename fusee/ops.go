@@ -140,7 +140,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	}
 	e, err := c.existing(key, h, deadline)
 	if err != nil {
-		c.giveBack(f)
+		c.ready(f.object)
 		return false, unchanged(err)
 	}
 	format := c.super.Shape.Format
@@ -162,7 +162,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 		// The change has lost to a split, and no replica names the object.
 		c.cost.Retries++
 		if e, err = c.bring(key, e, !format.Leaving(c.beaten), deadline); err != nil {
-			c.giveBack(f)
+			c.ready(f.object)
 			return false, unchanged(err)
 		}
 		won, err = attempt()
@@ -180,7 +180,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 		return false, err
 	}
 	if !won || op == layout.OpDelete {
-		c.giveBack(f)
+		c.ready(f.object)
 		c.cache.drop(key, h)
 	}
 	if won {

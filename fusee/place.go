@@ -80,7 +80,7 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 			p.outdated = nil
 			return entry{at: into.at, slot: p.slot}, nil
 		case err == nil && c.cfg.Published && len(c.index) > 1:
-			c.giveBack(p.fresh)
+			c.ready(p.fresh.object)
 			return entry{}, nil // hole 1 of HOLES.md: the winner may have inserted another key
 		case err != nil && !errors.Is(err, kv.ErrNoEffect): // a replica may name the object
 			_ = p.discard(c, deadline)
@@ -198,6 +198,6 @@ func (p *placing) abandon(c *Client, why error, deadline clock.Time) error {
 		c.unsure = append(c.unsure, p.object)
 		return ended(err)
 	}
-	c.giveBack(p.fresh)
+	c.ready(p.fresh.object)
 	return unchanged(why)
 }

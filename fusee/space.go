@@ -180,15 +180,12 @@ func (s *space) ready(o object) {
 // the members it may have another owner.
 func (o object) of(s *space) bool { return s.blocks[o.blockID] == o.block }
 
-// giveBack makes an object that no slot names ready for use.
-func (s *space) giveBack(f fresh) { s.ready(f.object) }
-
 // forsake is called when the operation for which an object was taken has failed. It makes the
 // object ready for use again. If a replica of a slot may name the object, it adds the object to
 // unsure instead.
 func (s *space) forsake(f fresh, err error) {
 	if errors.Is(err, kv.ErrNoEffect) {
-		s.giveBack(f)
+		s.ready(f.object)
 		return
 	}
 	s.unsure = append(s.unsure, f.object)
