@@ -66,8 +66,8 @@ func (c *Cache) put(key uint64, k known) {
 	c.m[key] = k
 }
 
-// drop forgets the location of a key. The key stays in order, the ring of keys, until its place
-// there is the oldest and another key takes it.
+// drop forgets the location of a key. The key stays in the field order, the ring of keys, until its
+// place there is the oldest one and a new key takes it.
 func (c *Cache) drop(key uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

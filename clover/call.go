@@ -52,7 +52,8 @@ type session struct {
 
 const (
 	// slotCall and slotReport are the two slots in the client's buffer for answers: one for the
-	// answer to a call, one for the answer to a report. One of each may be in flight.
+	// answer to a call, one for the answer to a report. One call and one report may be in flight at
+	// the same time.
 	slotCall, slotReport = 0, 1
 	// callTimeout is the timeout of the first attempt of a call. Each failed attempt doubles the
 	// timeout of the next one, up to maxCallTimeout. After an answer, the timeout of the next call

@@ -137,7 +137,8 @@ func (c *appender) classOf(n int) (layout.Class, error) {
 	return class, nil
 }
 
-// fresh removes a spare node from the list and writes it.
+// fresh takes a spare node of the class for the value and writes the key and the value into it. The
+// node is not linked yet.
 func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline clock.Time) (n node, err error) {
 	class, err := c.classOf(len(value))
 	if err != nil {
@@ -203,8 +204,8 @@ func (c *appender) choose(near int, v layout.Version, spare []layout.Location) i
 	return i
 }
 
-// take removes a spare node. If there is none at the home of the key, it asks the metadata server
-// for more.
+// take takes a node of a class from the client's spare nodes. If it has none on the server of the
+// key's newest node, it first asks the metadata server for some.
 func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline clock.Time) (layout.Location, error) {
 	if c.space.Shared && class > c.space.Largest() {
 		return layout.Location{}, fmt.Errorf("%w: a node of %v, and this small store has none longer than %v", kv.ErrTooLarge, class, c.space.Largest())

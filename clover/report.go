@@ -29,8 +29,8 @@ type reports struct {
 	words   [rpc.MaxBatch]remotemem.Op
 
 	// part has the records that the client has handed to Config.Reporter and for which there is no
-	// outcome yet; nil means none. parts counts such parts under the client's present number. gate
-	// opens when the outcome of a part is known.
+	// outcome yet; nil means none. parts counts the parts that the client has handed over under its
+	// present client number. gate opens when the outcome of a part is known.
 	part  *part
 	parts uint32
 	gate  verbs.Gate

@@ -2,8 +2,8 @@ package layout
 
 import "fmt"
 
-// Limits of slab classes. An entry is the memory of one node, and its class i is its length:
-// 128·2^i bytes.
+// Limits of slab classes. An entry is the memory of one node. An entry of class i has 128·2^i
+// bytes.
 const (
 	MinSlab = 128
 	MaxSlab = 32768

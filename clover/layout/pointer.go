@@ -103,8 +103,8 @@ func (w Word) String() string {
 	return fmt.Sprintf("v%d newest", w.EntryVersion())
 }
 
-// Location names one version of one entry, and so one node. Of a key, a client remembers only the
-// location of a node in its chain, and the slot.
+// Location names one version of one entry, and so one node. A client remembers only two things of a
+// key: the location of one node in the key's chain, and the key's slot.
 type Location struct {
 	Handle  Handle
 	Version Version

@@ -88,8 +88,8 @@ func (s *pool) room(i int) (n int) {
 	return n + s.segments.Unused(i)*s.space.SegmentLen()
 }
 
-// shares returns, for each server, its part of the new nodes, and how many nodes it has in all and
-// free.
+// shares returns, for each server, its part of the new nodes, how many nodes it has, and how many
+// of them are free.
 func (s *pool) shares() (list []rpc.Share) {
 	total := int64(0)
 	for _, w := range s.balance.weights {

@@ -10,8 +10,9 @@ import (
 // appends on the other copies. So when it has followed a chain to its end, no append of a fenced
 // client is left half done in that chain.
 //
-// The directory has as many copies of each record, and a mirror if there is one more server. The
-// nodes that a chain has passed are retired after all copies of the record are written.
+// The directory has as many copies of each record as there are copies of a node. If there is one
+// more server, it has a mirror of the record. The nodes that a chain has passed are retired after
+// all copies of the record are written.
 
 // copied reports whether the store has several copies of each node.
 func (s *memories) copied() bool { return s.space.Backups > 0 }
@@ -185,7 +186,8 @@ func (s *pool) fill(i, j int) error {
 
 // Generations returns the generations of all servers' memory. made has, for each server, the
 // generation with which its memory was last formatted or filled. counted is the same list with 0
-// for servers whose copies do not count. Only threads that may call Snapshot may call Generations.
+// for servers whose copies do not count. Only the thread of Serve may call it, or any one thread
+// after Serve has returned.
 func (s *Server) Generations() (made, counted []uint64) {
 	for i := range s.memory {
 		g := s.memory[i].generation

@@ -85,7 +85,8 @@ func (s *Server) request(in calls.Request) {
 	s.answer(in.Conn, &r, &a)
 }
 
-// hear records what every request says of its client.
+// hear records what any request shows of its client: that the client lives, the sequence number,
+// and the epoch that the client has confirmed.
 func (s *Server) hear(cl *client, r *rpc.Request) {
 	cl.heard, cl.gone, cl.quiet, cl.seq = s.rt.Now(), false, false, r.Seq
 	cl.epoch = max(cl.epoch, min(r.Epoch, s.epoch))
@@ -221,8 +222,8 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 }
 
-// wanted returns the server whose nodes the request asks for, how many nodes the client gets, and
-// how many must be left.
+// wanted returns the server whose nodes the request asks for, how many nodes the client gets at
+// most, and how many free nodes of the class must be left.
 func (s *pool) wanted(r *rpc.Request) (near, n, leave int) {
 	near = anywhere
 	if r.Near > 0 && r.Near <= len(s.memory) {
@@ -232,7 +233,7 @@ func (s *pool) wanted(r *rpc.Request) (near, n, leave int) {
 }
 
 // few returns how many free nodes a server should have before it serves a request of n nodes: 1 if
-// it has no unused segments, otherwise n, but at most fewest.
+// it has no unused segments, otherwise n, but at most the constant fewest.
 func (s *pool) few(server, n int) int {
 	if s.segments.Unused(server) == 0 {
 		return 1

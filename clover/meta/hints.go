@@ -88,8 +88,8 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 	}
 }
 
-// advance follows the chains of the oldest reports: as many as need one round trip for their
-// headers or, with `all`, the chains of all reports.
+// advance follows the chains of the oldest reports: of as many as one round trip can read the
+// headers of (lanes) or, with `all`, of all reports.
 func (s *chains) advance(all bool) {
 	w := &s.walk
 	for len(w.hints) > w.followed {
@@ -149,7 +149,7 @@ func (s *chains) readHints() {
 		s.waitHeaders(n)
 		for i, h := range list[:n] {
 			if w.errs[i] != nil {
-				continue // it is read again when the chain reaches the node
+				continue // the header is read again when the chain reaches the node
 			}
 			s.stats.Walked++
 			header, err := s.header(i)

@@ -87,8 +87,8 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 		}
 		return
 	case s.gone(r.At):
-		// The client asks again until the function lose has run. After that it does not hold the
-		// node any more.
+		// The node is in lost memory. The client asks again until the function lose has run, which
+		// takes the node from the client.
 		a.Status = rpc.Busy
 		return
 	case len(s.slots) == 0 && s.keys[r.Key] == nil:

@@ -48,7 +48,7 @@ type memories struct {
 }
 
 // Parts of the registered buffer. lanes is how many READs or WRITEs of single nodes may be in
-// flight at a time. Lane i is the buffers and the operation of one of them.
+// flight at a time. Lane i has the buffers and the operation of one of them.
 const (
 	lanes     = 128
 	headAt    = 0                    // header and key of a node, for each lane

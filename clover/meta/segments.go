@@ -192,7 +192,7 @@ func (s *pool) rest(asks layout.Class) {
 // press is called when there was no free node of a class for client `to`. It returns true if other
 // clients may give some back. The next answer to each client asks it to return unused nodes, and a
 // client that works sends at least two requests in a lease. The nodes of a client that has sent no
-// request since become free when its lease ends.
+// request since then become free when its lease ends.
 func (s *pool) press(c layout.Class, to uint32) bool {
 	if !s.space.Shared {
 		return false

@@ -47,8 +47,8 @@ type Server struct {
 	change  *change
 	probeAt clock.Time
 	backAt  clock.Time
-	// services asks the memory services of the servers that count, before a change of the view
-	// brings other servers back.
+	// services finds out, before a change of the view brings servers back, whether the memory
+	// services of the servers whose copies count run.
 	services inquiry
 	// watched has what is known of the memory service of each server, if the store has copies.
 	watched []watched
