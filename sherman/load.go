@@ -49,7 +49,7 @@ type loader struct {
 	*maker
 	deadline clock.Time
 	levels   []*growing
-	// at is the offset of the next piece on each server.
+	// at is, for each server, the offset at which the loader's next piece of memory begins.
 	at    []uint64
 	old   layout.Addr // the root of the empty tree
 	turn  int

@@ -132,7 +132,7 @@ func (c *locker) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
 }
 
 // drop leaves the queue of a lock that the client has not taken. If the outcome of a CAS is unknown
-// (h.tag is not 0), the lock word may have this node's tag.
+// (h.tag is not 0), drop tells the next client that the lock word may have this node's tag.
 func (c *locker) drop(h *held, left lock.Held) {
 	l := &c.links[h.key.Server]
 	switch {

@@ -12,10 +12,10 @@ import (
 // walker finds pages: in the index cache of the node, and from the root down.
 type walker struct {
 	locker
-	// heal is a missing separator that the last descent found; level 0 means none.
+	// heal is a missing separator that the last descent found. Its level is 0 if there is none.
 	heal separator
-	// astray is a pointer to a page too far to the left that the last descent found; from 0 means
-	// none.
+	// astray is a pointer that the last descent found and that names a page too far to the left.
+	// Its field from is 0 if there is none.
 	astray pointer
 	// dead is a closed page that the operation found, or 0; repair takes it out of the tree.
 	dead layout.Addr

@@ -15,8 +15,9 @@ import (
 type Step struct {
 	// Name selects the step. Adds says what it adds to the step before it.
 	Name, Adds string
-	// Uncombined and Unqueued are the values of these fields of NodeConfig in the step, PageLocks
-	// is that of the field of FormatConfig. Kind is the kind of the pages of a new tree.
+	// Uncombined and Unqueued are the values that the step gives to these fields of NodeConfig, and
+	// PageLocks is its value for the field of FormatConfig. Kind is the kind of the pages of a new
+	// tree.
 	Uncombined, PageLocks, Unqueued bool
 	Kind                            layout.Kind
 }

@@ -151,9 +151,9 @@ func (c *checker) rereadEnd(a layout.Addr) error {
 	return err
 }
 
-// find returns the page at address a, to which the page at address from points (from 0 stands for
-// the root word). The page must have the given level (-1 means any level) and begin at key lowest.
-// A child (isChild) may begin at a lower key, if it has taken over ranges up to lowest from pages
+// find returns the page at address a. The page at address `from` names it, or the root word if
+// `from` is 0. The page must have the given level (-1 means any level) and begin at key lowest. A
+// child (isChild) may begin at a lower key, if it has taken over ranges up to lowest from pages
 // that have left the tree. If there is no such page, find reports a problem and returns nil.
 func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bool) (*page, error) {
 	p := c.pages[a.Place()]
