@@ -109,7 +109,7 @@ var ErrEnded = errors.New("the coordinator has begun again with an empty table")
 
 var errSilent = errors.New("the coordinator does not answer")
 
-// errAlone is why a GET has ended at its deadline if it has read no replica.
+// errAlone is the reason in the timeout of a GET that knows no replica at its deadline.
 var errAlone = errors.New("no server has a replica that clients may read; `rdmalab kvcs stat` lists those that have one, `rdmalab kvcs start` starts replicas")
 
 // Stats returns a copy of the counters.
@@ -142,7 +142,8 @@ func (c *Client) Replicas() (out []netip.Addr) {
 // patience is how long the client waits for an answer before it asks again.
 func (c *Client) patience() time.Duration { return 4 * c.cfg.RTT }
 
-// ask asks for a session or a lease.
+// ask sends the coordinator a request for a new lease or, if the client has no session, for a
+// session and a lease.
 func (c *Client) ask() {
 	c.asked = c.port.Now()
 	m := message{kind: msgRenew, id: c.session, number: uint64(c.asked)}
@@ -384,7 +385,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// why returns why a GET goes on after a lookup in replica r.
+// why returns the reason for which a GET must try again after a lookup in replica r has returned x.
 func (c *Client) why(r *Remote, x finding) error {
 	switch x {
 	case failed:

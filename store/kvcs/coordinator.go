@@ -50,9 +50,9 @@ const (
 // CoordinatorStats counts what a coordinator has done.
 type CoordinatorStats struct {
 	// Changes is the number of changes that have taken effect. Joined is how often a server became
-	// a replica. Fenced is how often the coordinator began to fence a replica. The fence ended
-	// Rekeyed times with a REKEY, and Expired times with the clients' leases. Left is how often a
-	// replica left because its server began a new instance.
+	// a replica. Fenced is how often the coordinator began to fence a replica. Rekeyed of these
+	// fences have ended with a REKEY, and Expired with the end of the clients' leases. Left is how
+	// often a replica left because its server began a new instance.
 	Changes, Fenced, Rekeyed, Expired, Left, Joined uint64
 }
 
@@ -63,7 +63,8 @@ type session struct {
 	addr netip.AddrPort
 	pid  nic.PID
 	seen clock.Time
-	// number is that of the client's last change, and result its outcome once it is known.
+	// number is the number of the client's last change. result is the outcome of this change if
+	// known is true.
 	number uint64
 	known  bool
 	result uint8

@@ -29,8 +29,8 @@ type avoided struct {
 	replica Replica
 	until   clock.Time
 	period  time.Duration
-	// last is the time of the last failure. noted is the time of the last failure other than a NACK
-	// that has set until.
+	// last is the time of the last failure. noted is the time of the last failure that was no NACK
+	// and has changed until.
 	last, noted clock.Time
 }
 
@@ -57,7 +57,7 @@ func (h *Health) choose(now clock.Time, list []*Remote, skip int) (best *Remote)
 	return best
 }
 
-// well notes that a READ has succeeded.
+// well notes that a READ of replica r has succeeded: clients no longer avoid it.
 func (h *Health) well(r *Remote) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -78,8 +78,8 @@ const (
 	pending
 )
 
-// slot is an entry of the index. The version is the position of the change that has written the
-// value.
+// slot is an entry of the index. The version is the position in the coordinator's log of the record
+// that has written the value.
 type slot struct {
 	key, version uint64
 	cell, length uint32

@@ -31,8 +31,9 @@ type member struct {
 	region   nic.RegionID
 	key      nic.Key
 	state    memberState
-	// snapshot is the copy of the table at position start, of which the server has the first copied
-	// bytes. acked is the position of the last record that the server has executed.
+	// snapshot is a copy of the table as the record at position start of the log has left it. The
+	// server has the first `copied` bytes of it. acked is the position of the last record that the
+	// server has executed.
 	snapshot      []byte
 	start         uint64
 	copied, acked uint64
@@ -43,8 +44,9 @@ type member struct {
 	owed           bool // true if the member had not acknowledged everything when push last returned
 	// granted is when a client last got a lease for a view with this member.
 	granted clock.Time
-	// fence is when all these leases are over. tag is the REKEY in progress; 0 means that there is
-	// none. next is the new key of that REKEY.
+	// fence is when the leases of all views with this member are over, if the state is
+	// memberFencing. tag is the tag of the REKEY in progress; 0 means that there is none. next is
+	// the new key of that REKEY.
 	fence clock.Time
 	tag   uint64
 	next  nic.Key
@@ -230,7 +232,7 @@ func (c *Coordinator) rekey(m *member, out *Outbox) {
 }
 
 // Rekeyed handles the end of a REKEY with status s. A REKEY that has failed is issued again until
-// the leases are over, because it may succeed earlier.
+// the leases are over, because it may succeed before that.
 func (c *Coordinator) Rekeyed(now clock.Time, tag uint64, s nic.Status, out *Outbox) {
 	i := slices.IndexFunc(c.members, func(m *member) bool { return m.state == memberFencing && m.tag == tag })
 	if i < 0 {

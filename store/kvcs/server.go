@@ -16,8 +16,8 @@ type ServerConfig struct {
 	Shape       Shape
 	// Memory is the server's table, with the length of Shape.Bytes.
 	Memory Memory
-	// Lend gives the region of the memory a key that it never had, and returns both. It fails if
-	// the NIC is down: then the server is to be started again.
+	// Lend gives the region of Memory a new key, which the region never had, and returns the ID of
+	// the region and the key. It fails if the NIC is down: then the server must be started again.
 	Lend func() (nic.RegionID, nic.Key, error)
 	// First is the number of the server's first instance, larger than those of all servers that
 	// have run on this host: the number of the NIC's incarnation << 32, for example.

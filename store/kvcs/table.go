@@ -52,8 +52,8 @@ type record struct {
 type entry struct {
 	at  int // number of the slot
 	now slot
-	// changing is true if a change of the key is in progress. next is what the slot will be when it
-	// takes effect.
+	// changing is true if a change of the key is in progress. next is the content of the slot when
+	// the change takes effect.
 	next     slot
 	changing bool
 }
@@ -170,7 +170,7 @@ func (t *table) set(version uint64, r *record, e *entry) error {
 	return nil
 }
 
-// mark marks the slot of a key as pending.
+// mark writes the slot of a key with the content of shown and the state pending.
 func (t *table) mark(e *entry, shown slot) {
 	shown.state = pending
 	t.write(e.at, &shown)

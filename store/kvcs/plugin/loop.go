@@ -13,14 +13,14 @@ import (
 	"github.com/rdmalab/rdmalab/store/kvcs"
 )
 
-// loop runs a machine on a UDP socket. A thread receives datagrams and handles timers; another one
-// executes REKEYs, one after the other. Both stop while the host's programs hang.
+// loop runs a kvcs.Machine on a UDP socket. A thread receives datagrams and handles timers; another
+// one executes REKEYs, one after the other. Both stop while the host's programs hang.
 type loop struct {
 	conn  *net.UDPConn
 	now   func() clock.Time
 	awake func()
-	// rekey executes a REKEY and blocks until it has ended; rekeyed hands its end to the machine.
-	// Both are nil for a machine that issues none.
+	// rekey executes a REKEY and blocks until it has ended; rekeyed hands the status of a REKEY
+	// that has ended to the machine. Both are nil for a machine that issues none.
 	rekey   func(*kvcs.Rekey) nic.Status
 	rekeyed func(now clock.Time, tag uint64, s nic.Status, out *kvcs.Outbox)
 	wg      sync.WaitGroup

@@ -37,8 +37,8 @@ func (p *part) end() error {
 	return p.loop.close()
 }
 
-// discard frees a part that was opened but cannot run. It returns why, the reason, with the errors
-// of the part's ends.
+// discard frees a part that was opened but cannot run. It returns the reason why, joined with the
+// error of closing the part.
 func (p *part) discard(why error) error {
 	p.proc.Close()
 	return errors.Join(why, p.conn.Close())
@@ -62,7 +62,7 @@ type node struct {
 
 func newNode(h store.Host) store.Node { return &node{host: h} }
 
-// onerma returns the host's 1RMA NIC, and Awake of the host (store.OneRMAHost).
+// onerma returns the host's 1RMA NIC, and the method Awake of the host (see store.OneRMAHost).
 func (n *node) onerma() (*onermahost.NIC, func(), error) {
 	h, ok := n.host.(store.OneRMAHost)
 	if !ok {
@@ -277,7 +277,7 @@ func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients
 	}, nil
 }
 
-// process returns the process of the host's clients.
+// process returns the process of the host's clients. It opens the process if there is none.
 func (n *node) process(s *onermahost.NIC, awake func()) (c *clients, err error) {
 	return c, n.host.Service(func() error {
 		n.mu.Lock()

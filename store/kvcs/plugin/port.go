@@ -20,7 +20,7 @@ import (
 // Bounds of the clients of a host.
 const (
 	maxClients = 1024
-	// area is the local memory of a client: room for its longest READ.
+	// area is the length in bytes of a client's local memory. Its longest READ fits there.
 	area = 4096
 	// clientSlots is how many READs of a host's clients may be in flight at a time.
 	clientSlots = 256
@@ -51,7 +51,7 @@ type clients struct {
 // totals counts what closed clients of a host have done, and how many clients were opened.
 type totals struct{ opened, redirected, changed, pending atomic.Uint64 }
 
-// newClients opens the process.
+// newClients opens the process of a host's clients on its NIC.
 func newClients(n *onermahost.NIC, awake func(), total *totals) (*clients, error) {
 	p, err := n.Open(onermahost.ProcessConfig{Slots: clientSlots, Gate: awake})
 	if err != nil {
@@ -233,7 +233,8 @@ func (p *port) pause(until clock.Time) {
 // maxPause bounds the time of pause.
 const maxPause = 10 * time.Millisecond
 
-// remote returns a replica as the NIC names it.
+// remote returns the replica r as the host's NIC reaches it. It remembers the result for later
+// READs.
 func (p *port) remote(r *kvcs.Remote) *onermahost.Remote {
 	m := p.remotes[r]
 	if m == nil {

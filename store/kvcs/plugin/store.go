@@ -183,7 +183,7 @@ func start(c *store.Call, in request) (out info, err error) {
 // copyTime is how long start waits for replicas to get their copies, at most.
 const copyTime = 5 * time.Second
 
-// awaitReplicas waits until clients may use the replicas on these hosts.
+// awaitReplicas waits until clients may use the replicas on these hosts, at most for copyTime.
 func awaitReplicas(c *store.Call, hosts []string) error {
 	for end := time.Now().Add(copyTime); ; {
 		r, err := collect(c)
@@ -223,7 +223,7 @@ func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// pathStat ends the path of the request to a host for its hostStat.
+// pathStat is the last part of the path of the request that a host answers with its hostStat.
 const pathStat = "stat"
 
 // hostStat has the counters of a host.

@@ -164,7 +164,8 @@ func sender(b []byte) netip.Addr {
 	return netip.AddrFrom4(ip.Src)
 }
 
-// datagram parses a datagram of the service.
+// datagram parses the frame b. ok is false if it has no datagram for a port of the service on this
+// host.
 func (h *Host) datagram(b []byte) (from netip.AddrPort, to uint16, data []byte, ok bool) {
 	var eth wire.Ethernet
 	var ip wire.IPv4
