@@ -28,7 +28,8 @@ type executor struct {
 	value []byte // the item as it was read
 	next  []byte // the item as it will be written
 	out   []byte
-	// failed is true if an error has ended the answer to a get whose line goes on.
+	// failed is true if an error has ended the answer to a get whose line goes on in further
+	// requests. These requests are skipped.
 	failed bool
 }
 

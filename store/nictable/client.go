@@ -69,7 +69,7 @@ type Client struct {
 	op      remotemem.Op
 	base    uint64 // address of the table
 	rkey    uint32 // R_Key of the table
-	moves   uint64 // number of moves at the end of the last GET
+	moves   uint64 // how many moves of keys the table had when the last GET ended
 	version uint32 // version in the last answer with an item; 0 means that no answer had an item
 	done    bool   // true if the last answer of the present GET has come
 	in      []byte
@@ -151,8 +151,8 @@ func (c *Client) dial(qp verbs.QP, until clock.Time) error {
 	return nil
 }
 
-// connect connects the queue pair for GETs, for which the server makes a program, unless it is
-// connected.
+// connect connects the queue pair for GETs if it has no connection. For a new connection the server
+// makes a program.
 func (c *Client) connect(deadline clock.Time) error {
 	for {
 		err := c.gets.Open(0, min(deadline, c.rt.Now().Add(openTime)))

@@ -120,7 +120,7 @@ func (e *Estate) makeRoom() bool {
 	return true
 }
 
-// Lengths of the memory of a program in bytes; its parts begin at multiples of a block.
+// Lengths of two parts of a program's memory: of the pool in bytes, and of a ring in blocks.
 const (
 	poolLen    = 2048
 	masterRing = 4 // length of the ring of the master queue pair, in blocks

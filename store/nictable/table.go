@@ -203,7 +203,8 @@ func (t *table) get(key uint64) (value []byte, version uint64, err error) {
 	return value, uint64(t.slots[n].version), err
 }
 
-// read returns what the item of a slot has.
+// read returns the key and the value of the item that slot n names. The value is valid until the
+// next call.
 func (t *table) read(n int) (key uint64, value []byte, err error) {
 	s := t.slots[n]
 	t.got = slices.Grow(t.got[:0], s.length)[:s.length]
@@ -266,7 +267,8 @@ func (t *table) move(from, to int) error {
 }
 
 // leave ends a move: it empties the slot from which a key has moved. Before that it raises the
-// number of moves, for clients that have looked into the key's other slot too early.
+// number of moves: a client that looked into the key's other slot before the move sees by this
+// number that it must look again.
 func (t *table) leave(n int) error {
 	t.moves++
 	if err := t.e.mr.WriteAt(binary.LittleEndian.AppendUint64(nil, t.moves), 0); err != nil {

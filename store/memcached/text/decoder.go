@@ -7,7 +7,8 @@ const (
 	// MaxLine is the length of the longest command line, with its end. A longer line of get or gets
 	// becomes several requests (see Request.More).
 	MaxLine = 16 << 10
-	// readLen is the length of Room when it gets new memory; it is never less than half of that.
+	// readLen is the length of the space that Room returns after it has allocated memory. At other
+	// times the space is at least half as long.
 	readLen = 4 << 10
 	// binaryMagic is the first byte of a request of the binary protocol.
 	binaryMagic = 0x80
@@ -32,8 +33,8 @@ type Decoder struct {
 	buf     []byte // the bytes from index at on are not decoded yet
 	at      int
 	state   state
-	// going is how the line began whose rest follows in state inLine, "get " or "gets "; "" means
-	// that a new line follows.
+	// going says what the next bytes in state inLine are: "get " or "gets " means the rest of a
+	// line that began with this command, "" means a new line.
 	going   string
 	left    int
 	line    []byte // the command line of pending, which has its keys
@@ -135,7 +136,7 @@ func (d *Decoder) part(b []byte) *Request {
 	return &d.pending
 }
 
-// keys makes pending the request for the keys in a part of a line, which may have none.
+// keys sets pending to the request for the keys in a part of a line. The part may have no key.
 func (d *Decoder) keys(part []byte) {
 	d.line = append(append(d.line[:0], d.going...), part...)
 	d.pending = Request{}

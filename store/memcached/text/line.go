@@ -64,8 +64,8 @@ func (r *Request) parse(line []byte) (size int) {
 	return size
 }
 
-// silent reports whether noreply may be the last one of n fields. If the first field is a key, it is
-// one also if it reads noreply.
+// silent reports whether the last of n fields may be the word noreply. A first field that must be a
+// key is the key even if it reads noreply.
 func (f form) silent(n int) bool {
 	switch f {
 	case formData, formDelete, formCount:
@@ -93,8 +93,8 @@ func (r *Request) keys(fields [][]byte, n int) {
 func control(b byte) bool { return b <= ' ' || b == 0x7f }
 
 // data parses the fields of a command with data. size is how many bytes of data follow; -1 means
-// that the line does not say it, as that of a cas with a field too few: it is not known which one
-// is missing.
+// that the line does not say that. This is so for a cas with a field too few, because it is not
+// known which field is missing.
 func (r *Request) data(fields [][]byte) (size int) {
 	want := 4
 	if r.Verb == Cas {

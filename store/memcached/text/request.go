@@ -62,7 +62,7 @@ type Request struct {
 	Flags   uint32
 	Exptime int64
 	Data    []byte
-	// Unique is the version that Cas replaces.
+	// Unique is the version that an item must have for Cas to replace it.
 	Unique uint64
 	// Delta is what Incr adds and Decr subtracts.
 	Delta uint64
@@ -72,8 +72,8 @@ type Request struct {
 	NoReply bool
 	// Refusal is the answer if the request cannot be executed; "" otherwise.
 	Refusal string
-	// More is true if the line of a Get or Gets goes on: the next request has its further keys,
-	// or none. If a key is refused, that ends the line.
+	// More is true if the line of a Get or Gets goes on: the next request has its further keys, or
+	// none. If a key is refused, the rest of the line is skipped.
 	More bool
 	// Last is true if nothing can be decoded after the request, so that the connection must be
 	// closed.
