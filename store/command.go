@@ -131,8 +131,8 @@ func (c *Call) History(in HistoryRequest) (out Verdict, err error) {
 	return out, c.Post("", c.Store.Path(PathHistory), in, &out)
 }
 
-// HistoryIfAny does the work of History, but returns nil if in.Clients is 0, so that there is no
-// history.
+// HistoryIfAny does the work of History if in.Clients is above 0. Without clients there is no
+// history, and it returns nil.
 func (c *Call) HistoryIfAny(in HistoryRequest) (*Verdict, error) {
 	if in.Clients == 0 {
 		return nil, nil

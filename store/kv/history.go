@@ -375,7 +375,8 @@ type Recorded struct {
 	check   error
 }
 
-// Record wraps the store s of a client. now is the clock of the client's Runtime.
+// Record returns a Recorded that passes the operations of a client to its store s and records them
+// in h. now is the clock of the client's Runtime.
 func Record(s Store, h *History, client int, now func() clock.Time) *Recorded {
 	return &Recorded{Store: s, history: h, client: client, now: now}
 }

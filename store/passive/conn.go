@@ -55,7 +55,8 @@ type held struct {
 	at, word uint64
 }
 
-// ErrPassed says that, on a new connection, the word of Hold no longer has its value.
+// ErrPassed says that the word that Hold names had another value than Hold says when the Conn
+// connected to the server again: another client has changed it.
 var ErrPassed = errors.New("another client has the word")
 
 // Open makes a Conn for operations of up to buffer bytes. The Conn connects to a server when it
@@ -140,7 +141,8 @@ func (c *Conn) reach(server int, deadline clock.Time) error {
 	return nil
 }
 
-// fill reads bytes of a server's memory into b. It uses the present connection and does not repeat.
+// fill reads bytes of a server's memory into b. It uses the present connection, and does not try
+// again after a failure.
 func (c *Conn) fill(server int, at uint64, b []byte, deadline clock.Time) error {
 	c.fab.Read(&c.op, c.target(server, at), 0, len(b))
 	if err := c.fab.Do(deadline, &c.op); err != nil {

@@ -67,8 +67,8 @@ func init() {
 	store.Register(Central)
 }
 
-// request and info are the body and the answer of store.PathStart. A table of pDPM-Central has no
-// lease for its locks.
+// request and info are the body and the answer of store.PathStart. The answer has a centralShape,
+// which is printed without a lease, because a table of pDPM-Central has no locks.
 type (
 	request = store.TableRequest[Shape]
 	info    = store.TableInfo[centralShape]

@@ -49,15 +49,15 @@ func (s Shape) keys() passive.Keys {
 	return passive.Keys{At: s.keyAt(0), SlotLen: keyLen, Slots: s.Entries}
 }
 
-// keyAt returns the place of the key of entry i.
+// keyAt returns the offset of the key of entry i in a server's memory.
 func (s Shape) keyAt(i uint64) uint64 { return passive.SuperLen + i*keyLen }
 
-// entryAt returns the place of entry i.
+// entryAt returns the offset of entry i in a server's memory.
 func (s Shape) entryAt(i uint64) uint64 {
 	return (s.keyAt(uint64(s.Entries))+line-1)&^(line-1) + i*uint64(s.entryLen())
 }
 
-// entryOf returns the number of the entry whose place is at.
+// entryOf returns the number of the entry that begins at an offset of a server's memory.
 func (s Shape) entryOf(at uint64) uint64 { return (at - s.entryAt(0)) / uint64(s.entryLen()) }
 
 // end returns where a server's part ends.

@@ -21,10 +21,10 @@ type watch struct {
 	tries int
 }
 
-// stuck notes the lock word t, which a request has found that was sent at the time asked. It reports
-// whether the word certainly has had this tag for longer than lease. If the client's host was
-// stopped before it read the answer at the time now, that time does not count: the holder may have
-// released the lock long ago.
+// stuck notes that a request, which was sent at the time asked, has found the lock word t. It
+// reports whether the word certainly has had this tag for longer than lease. If the client's host
+// was stopped before it read the answer at the time now, that time does not count: the holder may
+// have released the lock long ago.
 func (w *watch) stuck(t tag, asked, now clock.Time, lease time.Duration) bool {
 	return w.Seen(t, asked, now) > lease && t != 0
 }

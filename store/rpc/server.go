@@ -211,7 +211,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// Connect accepts or rejects one request for a connection. It enters the queue pair into the table
+// Connect accepts or rejects one request for a connection. It enters the connection into conns
 // before it accepts, because the client's first request may arrive immediately after that.
 func (s *Server) Connect(req rdmacm.Request) error {
 	mr, err := s.pd.RegMR(nil, s.cfg.Slots*s.cfg.MaxAnswer, verbs.LocalWrite)

@@ -72,7 +72,8 @@ type converter struct {
 	out           Converted
 }
 
-// number returns the number of a name in the map of. A new name gets the next number.
+// number returns the number of a name in the map `of`. A name that is not in the map gets the next
+// number.
 func number(of map[string]int, name string) int {
 	n, ok := of[name]
 	if !ok {
