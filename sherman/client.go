@@ -139,6 +139,23 @@ func (c *memory) prepareRetry(err error, deadline clock.Time) error {
 	return nil
 }
 
+// retried connects to server i if necessary and calls f, until both succeed or prepareRetry returns
+// an error. f must be safe to repeat.
+func (c *memory) retried(i int, deadline clock.Time, f func() error) error {
+	for {
+		err := c.reach(i, deadline)
+		if err == nil {
+			err = f()
+		}
+		if err == nil {
+			return nil
+		}
+		if err := c.prepareRetry(err, deadline); err != nil {
+			return err
+		}
+	}
+}
+
 // ErrBroken means that a page is not the page that the client expects. The tree is damaged, or was
 // formatted again.
 var ErrBroken = errors.New("the tree is damaged or not the one that this client knows")

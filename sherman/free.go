@@ -159,16 +159,12 @@ func (c *changer) leave(deadline clock.Time) {
 }
 
 // Unused counts the pages in a server's list of merged pages, up to the limit most.
-func (c *Client) Unused(server, most int, deadline clock.Time) (int, error) {
-	for {
-		n, err := c.countUnused(server, most, deadline)
-		if err == nil {
-			return n, nil
-		}
-		if err := c.prepareRetry(err, deadline); err != nil {
-			return 0, err
-		}
-	}
+func (c *Client) Unused(server, most int, deadline clock.Time) (n int, err error) {
+	err = c.retried(server, deadline, func() (err error) {
+		n, err = c.countUnused(server, most, deadline)
+		return err
+	})
+	return n, err
 }
 
 func (c *Client) countUnused(server, most int, deadline clock.Time) (n int, err error) {

@@ -31,37 +31,21 @@ func (c *Client) ReadPage(a layout.Addr, b []byte, deadline clock.Time) error {
 // fetch reads len(b) bytes of a server's memory at the target that t returns. It repeats failed
 // attempts until the deadline.
 func (c *memory) fetch(server int, t func() remotemem.Target, b []byte, deadline clock.Time) error {
-	for {
-		err := c.reach(server, deadline)
-		if err == nil {
-			o := &c.ops[0]
-			c.fab.Read(o, t(), c.at.in, len(b))
-			err = c.do(deadline, o)
-		}
-		if err == nil {
-			return c.fab.MR().ReadAt(b, c.at.in)
-		}
-		if err := c.prepareRetry(err, deadline); err != nil {
+	return c.retried(server, deadline, func() error {
+		o := &c.ops[0]
+		c.fab.Read(o, t(), c.at.in, len(b))
+		if err := c.do(deadline, o); err != nil {
 			return err
 		}
-	}
+		return c.fab.MR().ReadAt(b, c.at.in)
+	})
 }
 
 // AllocEnd returns the offset at which the allocated memory of a server ends. All pages of the
 // server lie between FirstChunk and this offset.
 func (c *Client) AllocEnd(server int, deadline clock.Time) (uint64, error) {
-	for {
-		err := c.reach(server, deadline)
-		if err == nil {
-			var w uint64
-			if w, err = c.readWord(c.target(layout.At(server, layout.AllocWord)), wordAtomic, deadline); err == nil {
-				return min(w, c.links[server].len), nil
-			}
-		}
-		if err := c.prepareRetry(err, deadline); err != nil {
-			return 0, err
-		}
-	}
+	w, err := c.word(layout.At(server, layout.AllocWord), wordAtomic, deadline)
+	return min(w, c.links[server].len), err
 }
 
 // Len returns how many bytes of a server's memory belong to the tree. It returns 0 before the

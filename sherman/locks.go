@@ -150,36 +150,30 @@ func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 	if tag == 0 {
 		return false, nil
 	}
-	for {
-		err := c.reach(h.key.Server, deadline)
-		if err == nil && !c.valid(h.key, tag, left.Boot) {
+	over := false
+	err := c.retried(h.key.Server, deadline, func() error {
+		if !c.valid(h.key, tag, left.Boot) {
 			// The owner was fenced, so that other nodes take the word over, or the server has
 			// restarted, which cleared the memory of its NIC.
-			return false, nil
+			return nil
 		}
-		if err == nil && left.Doubt == 0 {
-			h.tag, h.boot, h.since = tag, left.Boot, left.Since
-			return true, nil
+		if over = left.Doubt == 0; over {
+			return nil
 		}
-		if err == nil {
-			err = memservice.End(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[h.key.Server], left.Doubt, deadline)
+		if err := memservice.End(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[h.key.Server], left.Doubt, deadline); err != nil {
+			return err
 		}
-		var word uint64
-		if err == nil {
-			word, err = c.readWord(c.lockTarget(h.key), wordLock, deadline)
-		}
+		word, err := c.readWord(c.lockTarget(h.key), wordLock, deadline)
 		if err == nil {
 			c.node.count(func(s *NodeStats) { s.Doubts++ })
-			if layout.Tag(word) != tag {
-				return false, nil
-			}
-			h.tag, h.boot, h.since = tag, left.Boot, left.Since
-			return true, nil
+			over = layout.Tag(word) == tag
 		}
-		if err := c.prepareRetry(err, deadline); err != nil {
-			return false, err
-		}
+		return err
+	})
+	if over {
+		h.tag, h.boot, h.since = tag, left.Boot, left.Since
 	}
+	return over, err
 }
 
 // take swaps a tag of this node into the lock word. If the word has had the same other tag for
@@ -187,24 +181,19 @@ func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 func (c *locker) take(h *held, deadline clock.Time) error {
 	wait := firstBackOff
 	for {
-		err := c.reach(h.key.Server, deadline)
+		var old uint64
+		var asked clock.Time
+		err := c.retried(h.key.Server, deadline, func() (err error) {
+			if !c.valid(h.key, h.tag, h.boot) {
+				h.tag, h.boot = c.node.nextTag(c.links[h.key.Server].owner), c.links[h.key.Server].mem.Boot
+			}
+			c.cost.CAS++
+			asked = c.rt.Now()
+			old, err = c.swap(c.lockTarget(h.key), 0, uint64(h.tag), deadline)
+			return err // after an error the next attempt finds the outcome of this one
+		})
 		if err != nil {
-			if err := c.prepareRetry(err, deadline); err != nil {
-				return err
-			}
-			continue
-		}
-		if !c.valid(h.key, h.tag, h.boot) {
-			h.tag, h.boot = c.node.nextTag(c.links[h.key.Server].owner), c.links[h.key.Server].mem.Boot
-		}
-		c.cost.CAS++
-		asked := c.rt.Now()
-		old, err := c.swap(c.lockTarget(h.key), 0, uint64(h.tag), deadline)
-		if err != nil { // the next attempt finds the outcome of this one
-			if err := c.prepareRetry(err, deadline); err != nil {
-				return err
-			}
-			continue
+			return err
 		}
 		if old == 0 || layout.Tag(old) == h.tag {
 			c.node.forgetSight(h.key)

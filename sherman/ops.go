@@ -145,20 +145,8 @@ func (c *memory) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline cl
 		return kv.ErrTimeout
 	}
 	for {
-		err := c.reach(a.Server(), deadline)
-		if err == nil {
-			o := &c.ops[0]
-			c.fab.Read(o, c.target(a), c.at.in, len(buf))
-			err = c.do(deadline, o)
-		}
-		if err == nil {
-			err = c.fab.MR().ReadAt(buf, c.at.in)
-		}
-		if err != nil {
-			if err := c.prepareRetry(err, deadline); err != nil {
-				return err
-			}
-			continue
+		if err := c.fetch(a.Server(), func() remotemem.Target { return c.target(a) }, buf, deadline); err != nil {
+			return err
 		}
 		whole, err := c.parse(a, p, buf, deadline)
 		if whole || err != nil {
@@ -199,6 +187,16 @@ func (c *memory) readWord(t remotemem.Target, i int, deadline clock.Time) (uint6
 		return 0, err
 	}
 	return c.load(i)
+}
+
+// word reads the word at address a into word i of the buffer, and returns it. It repeats failed
+// attempts until the deadline.
+func (c *memory) word(a layout.Addr, i int, deadline clock.Time) (w uint64, err error) {
+	err = c.retried(a.Server(), deadline, func() (err error) {
+		w, err = c.readWord(c.target(a), i, deadline)
+		return err
+	})
+	return w, err
 }
 
 // swap executes a compare-and-swap on a word of a server and returns the value that it found there.

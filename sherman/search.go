@@ -274,16 +274,6 @@ func (c *walker) rootPage(fresh bool, deadline clock.Time) (layout.Addr, error) 
 
 // Root reads the address of the root page.
 func (c *walker) Root(deadline clock.Time) (layout.Addr, error) {
-	for {
-		err := c.reach(0, deadline)
-		if err == nil {
-			var w uint64
-			if w, err = c.readWord(c.target(layout.At(0, layout.RootWord)), wordRoot, deadline); err == nil {
-				return layout.Addr(w), nil
-			}
-		}
-		if err := c.prepareRetry(err, deadline); err != nil {
-			return 0, err
-		}
-	}
+	w, err := c.word(layout.At(0, layout.RootWord), wordRoot, deadline)
+	return layout.Addr(w), err
 }

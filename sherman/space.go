@@ -101,44 +101,39 @@ func (c *memory) errFull() error {
 // unused pages, for pop. If a FETCH_ADD is executed but not answered, its memory is never used.
 func (c *changer) extend(i int, deadline clock.Time) error {
 	page := uint64(c.super.Shape.Page)
-	for {
-		err := c.reach(i, deadline)
-		var at, want uint64
-		if err == nil {
-			c.node.mu.Lock()
-			want = c.node.pool.Want(int(page), c.super.Chunk, c.links[i].len)
-			c.node.mu.Unlock()
-			o := &c.ops[0]
-			c.fab.FetchAdd(o, c.target(layout.At(i, layout.AllocWord)), want, c.wordAt(wordAtomic))
-			if err = c.do(deadline, o); err == nil {
-				at, err = c.load(wordAtomic)
-			}
-		}
-		if err != nil {
-			if err := c.prepareRetry(err, deadline); err != nil {
-				return err
-			}
-			continue
-		}
-		// The client whose FETCH_ADD crosses the end of the memory gets the rest before the end.
-		end := min(at+want, c.links[i].len)
-		if at%page != 0 || at < c.super.FirstChunk() || at >= end {
-			end = at
-		}
-		end -= (end - at) % page
-		over := end < at+want
-		if c.super.Shape.Kind == layout.Hardened && end > at && end+page > c.links[i].len {
-			end -= page                                               // the last page of the memory
-			_ = c.push(layout.Fresh{At: layout.At(i, end)}, deadline) // if it fails, the page is never used
-		}
+	var at, want uint64
+	err := c.retried(i, deadline, func() (err error) {
 		c.node.mu.Lock()
-		defer c.node.mu.Unlock()
-		if !c.node.pool.Took(i, at, end, int(page), over) {
-			return errNone
+		want = c.node.pool.Want(int(page), c.super.Chunk, c.links[i].len)
+		c.node.mu.Unlock()
+		o := &c.ops[0]
+		c.fab.FetchAdd(o, c.target(layout.At(i, layout.AllocWord)), want, c.wordAt(wordAtomic))
+		if err = c.do(deadline, o); err == nil {
+			at, err = c.load(wordAtomic)
 		}
-		c.spare = append(c.spare, layout.Fresh{At: layout.At(i, at)})
-		return nil
+		return err
+	})
+	if err != nil {
+		return err
 	}
+	// The client whose FETCH_ADD crosses the end of the memory gets the rest before the end.
+	end := min(at+want, c.links[i].len)
+	if at%page != 0 || at < c.super.FirstChunk() || at >= end {
+		end = at
+	}
+	end -= (end - at) % page
+	over := end < at+want
+	if c.super.Shape.Kind == layout.Hardened && end > at && end+page > c.links[i].len {
+		end -= page                                               // the last page of the memory
+		_ = c.push(layout.Fresh{At: layout.At(i, end)}, deadline) // if it fails, the page is never used
+	}
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	if !c.node.pool.Took(i, at, end, int(page), over) {
+		return errNone
+	}
+	c.spare = append(c.spare, layout.Fresh{At: layout.At(i, at)})
+	return nil
 }
 
 // fresh takes the page that reserve has put into c.spare. It returns false if there is none.

@@ -52,22 +52,14 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.
 
 // writeFresh writes a page that no other page names yet. It is safe to repeat the WRITE.
 func (c *changer) writeFresh(a layout.Addr, b []byte, deadline clock.Time) error {
-	for {
-		err := c.reach(a.Server(), deadline)
-		if err == nil {
-			err = c.fab.MR().WriteAt(b, c.at.sib)
-		}
-		if err == nil {
-			o := &c.ops[0]
-			c.fab.Write(o, c.target(a), c.at.sib, len(b))
-			if err = c.do(deadline, o); err == nil {
-				return nil
-			}
-		}
-		if err := c.prepareRetry(err, deadline); err != nil {
+	return c.retried(a.Server(), deadline, func() error {
+		if err := c.fab.MR().WriteAt(b, c.at.sib); err != nil {
 			return err
 		}
-	}
+		o := &c.ops[0]
+		c.fab.Write(o, c.target(a), c.at.sib, len(b))
+		return c.do(deadline, o)
+	})
 }
 
 // maxRepairs is the greatest number of separators that one operation adds: one for a split on each

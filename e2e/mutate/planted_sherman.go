@@ -64,8 +64,8 @@ var shermanBugs = []planted{
 	},
 	{
 		"sherman: an inherited lock word in doubt is not read", "sherman/locks.go",
-		"if err == nil && left.Doubt == 0 {",
-		"if err == nil {",
+		"if over = left.Doubt == 0; over {",
+		"if over = true; over {",
 		"sherman TestAnInheritedWordInDoubtIsRead",
 	},
 	{
