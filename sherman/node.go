@@ -20,20 +20,13 @@ type Node struct {
 
 	mu      sync.Mutex // never held during a wait
 	super   *layout.Superblock
-	servers []ownership
+	owners  []uint32 // the owner number at each server; 0 means none, or that it was fenced
 	seq     uint32
 	root    layout.Addr // the address of the root that a client of the node has seen last
 	sights  map[lock.Key]lease.Watch[layout.Tag]
 	pool    pool
 	clients int // how many clients are open
 	stats   NodeStats
-}
-
-// ownership is the node's identity at one memory server.
-type ownership struct {
-	owner uint32 // 0 means that the node has no owner number yet, or its number was fenced
-	// fenced counts how many times an owner number of this node was fenced.
-	fenced int
 }
 
 // maxSights is the greatest number of tags that a node watches, one for each lock for which its
@@ -47,7 +40,7 @@ func NewNode(cfg NodeConfig) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, locks: lock.New(max(cfg.HandOver, 0)), servers: make([]ownership, len(cfg.Servers)),
+		cfg: cfg, locks: lock.New(max(cfg.HandOver, 0)), owners: make([]uint32, len(cfg.Servers)),
 		sights: make(map[lock.Key]lease.Watch[layout.Tag]), stats: newNodeStats(),
 	}
 	n.cache.limit = cfg.CacheBytes
@@ -65,7 +58,7 @@ func (n *Node) joined() {
 func (n *Node) owner(server int) uint32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.servers[server].owner
+	return n.owners[server]
 }
 
 // claim makes id the node's owner number at a server, unless another client of the node has set one
@@ -73,8 +66,8 @@ func (n *Node) owner(server int) uint32 {
 func (n *Node) claim(server int, id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if o := &n.servers[server]; o.owner == 0 {
-		o.owner = id
+	if n.owners[server] == 0 {
+		n.owners[server] = id
 	}
 }
 
@@ -83,9 +76,8 @@ func (n *Node) claim(server int, id uint32) {
 func (n *Node) fenced(server int, id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if o := &n.servers[server]; o.owner == id && id != 0 {
-		o.owner = 0
-		o.fenced++
+	if n.owners[server] == id && id != 0 {
+		n.owners[server] = 0
 		n.stats.Fenced++
 	}
 }

@@ -45,7 +45,7 @@ func (n *Node) keepPages(f ...layout.Fresh) {
 func (n *Node) nextServer() (server int, unused bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.pool.Next(len(n.servers))
+	return n.pool.Next(len(n.owners))
 }
 
 // reserve gets a page for the next split and adds it to c.spare. The caller must hold no lock. The
