@@ -71,25 +71,31 @@ func (m *maker) target(i int, off uint64) remotemem.Target {
 	return remotemem.Target{Peer: i, Addr: m.mem[i].Addr + off, RKey: m.mem[i].RKey}
 }
 
-// put writes b to the memory of server i at offset `off`.
-func (m *maker) put(i int, off uint64, b []byte, deadline clock.Time) error {
-	if err := m.fab.MR().WriteAt(b, 0); err != nil {
-		return err
-	}
+// do executes the operation that prepare prepares, which must be safe to repeat.
+func (m *maker) do(deadline clock.Time, prepare func(o *remotemem.Op)) error {
 	return m.retried(deadline, func() error {
 		var o remotemem.Op
-		m.fab.Write(&o, m.target(i, off), 0, len(b))
+		prepare(&o)
 		return m.fab.Do(deadline, &o)
 	})
 }
 
+// write writes b to remote memory.
+func (m *maker) write(t remotemem.Target, b []byte, deadline clock.Time) error {
+	if err := m.fab.MR().WriteAt(b, 0); err != nil {
+		return err
+	}
+	return m.do(deadline, func(o *remotemem.Op) { m.fab.Write(o, t, 0, len(b)) })
+}
+
+// put writes b to the memory of server i at offset `off`.
+func (m *maker) put(i int, off uint64, b []byte, deadline clock.Time) error {
+	return m.write(m.target(i, off), b, deadline)
+}
+
 // get reads len(b) bytes of server i at offset `off` into b.
 func (m *maker) get(i int, off uint64, b []byte, deadline clock.Time) error {
-	err := m.retried(deadline, func() error {
-		var o remotemem.Op
-		m.fab.Read(&o, m.target(i, off), 0, len(b))
-		return m.fab.Do(deadline, &o)
-	})
+	err := m.do(deadline, func(o *remotemem.Op) { m.fab.Read(o, m.target(i, off), 0, len(b)) })
 	if err == nil {
 		err = m.fab.MR().ReadAt(b, 0)
 	}
@@ -156,11 +162,7 @@ func (m *maker) putWord(i int, off, word uint64, deadline clock.Time) error {
 	if err := m.fab.MR().Store64(0, word); err != nil {
 		return err
 	}
-	return m.retried(deadline, func() error {
-		var o remotemem.Op
-		m.fab.Write(&o, m.target(i, off), 0, 8)
-		return m.fab.Do(deadline, &o)
-	})
+	return m.do(deadline, func(o *remotemem.Op) { m.fab.Write(o, m.target(i, off), 0, 8) })
 }
 
 // plan makes the superblock of the new tree, with defaults for the fields of f that are zero.
@@ -226,16 +228,8 @@ func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 		t = m.target(i, layout.LocksAt)
 	}
 	for off := 0; off < locks; off += zeros {
-		n := min(zeros, locks-off)
-		if err := m.fab.MR().WriteAt(b[:n], 0); err != nil {
-			return err
-		}
-		err := m.retried(deadline, func() error {
-			var o remotemem.Op
-			m.fab.Write(&o, remotemem.Target{Peer: i, Addr: t.Addr + uint64(off), RKey: t.RKey}, 0, n)
-			return m.fab.Do(deadline, &o)
-		})
-		if err != nil {
+		to := remotemem.Target{Peer: i, Addr: t.Addr + uint64(off), RKey: t.RKey}
+		if err := m.write(to, b[:min(zeros, locks-off)], deadline); err != nil {
 			return err
 		}
 	}
@@ -273,22 +267,13 @@ func (m *maker) retire(i int, deadline clock.Time) error {
 			return fmt.Errorf("memory server %v has no owner numbers left for clients: restart it", m.servers[i])
 		}
 		// The next iteration of the loop reads whether the compare-and-swap succeeded.
-		_ = m.retried(deadline, func() error {
-			var o remotemem.Op
-			m.fab.CompareSwap(&o, m.target(i, layout.OwnerWord), was, uint64(last), 0)
-			return m.fab.Do(deadline, &o)
-		})
+		_ = m.do(deadline, func(o *remotemem.Op) { m.fab.CompareSwap(o, m.target(i, layout.OwnerWord), was, uint64(last), 0) })
 	}
 }
 
 // word reads the word at offset `off` of server i.
 func (m *maker) word(i int, off uint64, deadline clock.Time) (uint64, error) {
-	err := m.retried(deadline, func() error {
-		var o remotemem.Op
-		m.fab.Read(&o, m.target(i, off), 0, 8)
-		return m.fab.Do(deadline, &o)
-	})
-	if err != nil {
+	if err := m.do(deadline, func(o *remotemem.Op) { m.fab.Read(o, m.target(i, off), 0, 8) }); err != nil {
 		return 0, err
 	}
 	return m.fab.MR().Load64(0)
