@@ -82,13 +82,8 @@ func (s *Server) mayFormat(i int) error {
 // of them, the key is lost.
 func forsake(s *chains, i int) {
 	for _, e := range s.keys {
-		kept := e.passed[:0]
-		for _, l := range e.passed {
-			if !s.onServer(l, i) {
-				kept = append(kept, l)
-			}
-		}
-		if e.passed = kept; s.onServer(e.at, i) {
+		e.passed = slices.DeleteFunc(e.passed, func(l layout.Location) bool { return s.onServer(l, i) })
+		if s.onServer(e.at, i) {
 			e.at = layout.Location{}
 			e.lose()
 		}
@@ -102,13 +97,7 @@ func (s *pool) voidServer(i int) {
 	for c := range s.nodes.free {
 		s.nodes.free[c].Remove(on)
 	}
-	kept := s.nodes.worn[:0]
-	for _, w := range s.nodes.worn {
-		if !on(layout.Location{Handle: w.handle}) {
-			kept = append(kept, w)
-		}
-	}
-	s.nodes.worn = kept
+	s.nodes.worn = slices.DeleteFunc(s.nodes.worn, func(w worn) bool { return on(layout.Location{Handle: w.handle}) })
 	s.segments.Stir(i)
 	_ = s.runs(i, func(_ layout.Class, first layout.Handle, n int) error {
 		for h := first; h < first+layout.Handle(n); h++ {

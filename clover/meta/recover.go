@@ -39,10 +39,7 @@ func (s *Server) recover() error {
 		if err := s.writeOwner(i); err != nil {
 			return err
 		}
-		if err := s.readTable(i); err != nil {
-			return err
-		}
-		if err := errors.Join(s.readDirectory(i, taken), s.eraseShortcuts(i)); err != nil {
+		if err := errors.Join(readCopies(s, i, taken), s.eraseShortcuts(i)); err != nil {
 			return err // shortcuts are erased because this incarnation counts epochs from 1 again
 		}
 	}
@@ -57,13 +54,7 @@ func (s *Server) recover() error {
 		}
 		s.stats.Losses++
 	}
-	slots := s.slots[:0]
-	for _, slot := range s.slots {
-		if !taken[slot] {
-			slots = append(slots, slot)
-		}
-	}
-	s.slots = slots
+	s.slots = slices.DeleteFunc(s.slots, func(slot uint32) bool { return taken[slot] })
 	if err := s.holdAll(); err != nil {
 		return err
 	}
@@ -77,16 +68,6 @@ func (s *Server) recover() error {
 	s.recoverOrphans(s.rt.Now()) // follows all chains; the function keep calls it again if a memory server does not answer
 	s.stats.Recovered = uint64(len(s.keys))
 	return nil
-}
-
-// readDirectory reads the keys of server i's directory. It adds the slots of these keys to taken. A
-// key is lost if its node was in memory that has been formatted since.
-func (s *chains) readDirectory(i int, taken map[uint32]bool) error {
-	first, _ := s.space.Record(i)
-	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
-		e := s.entryOf(rec, uint32(n*s.space.Servers+i))
-		taken[e.slot], s.keys[rec.Key] = true, e
-	})
 }
 
 // entryOf returns the entry for a record of the directory. If the key's node was in memory of
@@ -144,14 +125,16 @@ func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRec
 	return nil
 }
 
-// holdAll reads the headers of all nodes, to learn their versions, and gives every node to the
-// orphan. When the server follows the chains later, it takes the linked nodes from the orphan. A
+// holdAll reads the headers of all nodes of which a copy counts, to learn their versions, and gives
+// every such node to the orphan. When the server follows the chains later, it takes the linked nodes from the orphan. A
 // node without a header has not been written since its memory was formatted. A chain that leads to
 // such a node is older than the format, so its key is lost.
 func (s *pool) holdAll() error {
 	for i := range s.memory {
-		err := s.runs(i, func(c layout.Class, first layout.Handle, n int) error { return s.holdRun(c, first, n) })
-		if err != nil {
+		if s.isGone(i) {
+			continue
+		}
+		if err := s.runs(i, s.holdRun); err != nil {
 			return err
 		}
 	}

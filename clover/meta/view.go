@@ -400,19 +400,11 @@ func recoverCopies(s *Server) error {
 		}
 	}
 	s.slots = slices.DeleteFunc(s.slots, func(slot uint32) bool { return taken[slot] })
-	for of := range s.memory {
-		if s.isGone(of) {
-			continue
-		}
-		err := s.runs(of, func(c layout.Class, first layout.Handle, n int) error { return s.holdRun(c, first, n) })
-		if err != nil {
-			return err
-		}
+	if err := s.holdAll(); err != nil {
+		return err
 	}
 	for _, e := range s.keys {
-		if !e.at.IsZero() {
-			s.linked(e.at)
-		}
+		s.linked(e.at)
 	}
 	for of := range s.memory {
 		if s.isGone(of) {
@@ -461,7 +453,9 @@ func readOld(s *Server, of int, taken map[uint32]bool) error {
 	return nil
 }
 
-// readCopies reads the table and the directory of server `of`, from the first copies that count.
+// readCopies reads the table and the directory of server `of`, from the first copies that count. It
+// adds the slots of the keys to taken. A key is lost if its node was in memory that has been
+// formatted since.
 func readCopies(s *Server, of int, taken map[uint32]bool) error {
 	if !s.isGone(of) && s.space.Shared {
 		if err := s.readTable(of); err != nil {

@@ -262,8 +262,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover/meta: shortcuts outlive the metadata server", "clover/meta/recover.go",
-		"errors.Join(s.readDirectory(i, taken), s.eraseShortcuts(i))",
-		"s.readDirectory(i, taken)",
+		"errors.Join(readCopies(s, i, taken), s.eraseShortcuts(i))",
+		"readCopies(s, i, taken)",
 		"clover TestShortcutsDoNotOutliveTheMetadataServer",
 	},
 	{
