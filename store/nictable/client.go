@@ -154,8 +154,14 @@ func (c *Client) dial(qp verbs.QP, until clock.Time) error {
 // connect connects the queue pair for GETs if it has no connection. For a new connection the server
 // makes a program.
 func (c *Client) connect(deadline clock.Time) error {
+	return c.open(c.gets, deadline)
+}
+
+// open connects the queue pair of a fabric to the server if it has no connection. It tries until the
+// deadline.
+func (c *Client) open(f *remotemem.Fabric, deadline clock.Time) error {
 	for {
-		err := c.gets.Open(0, min(deadline, c.rt.Now().Add(openTime)))
+		err := f.Open(0, min(deadline, c.rt.Now().Add(openTime)))
 		switch {
 		case err == nil, errors.Is(err, verbs.ErrClosed):
 			return err
@@ -282,18 +288,8 @@ func (c *Client) change(op byte, key uint64, value []byte, deadline clock.Time) 
 // call makes one call of the server. An error that is kv.ErrNoEffect means that the request was not
 // sent. An error that is kv.ErrTimeout alone means that the server may execute the request.
 func (c *Client) call(op byte, key uint64, value []byte, deadline clock.Time) error {
-	for {
-		err := c.calls.Open(0, min(deadline, c.rt.Now().Add(openTime)))
-		if err == nil {
-			break
-		}
-		if errors.Is(err, verbs.ErrClosed) {
-			return err
-		}
-		if c.rt.Now() >= deadline {
-			return errors.Join(kv.TimedOut(err), kv.ErrNoEffect)
-		}
-		c.rt.Sleep(openPause)
+	if err := c.open(c.calls, deadline); err != nil {
+		return err
 	}
 	c.seq++
 	to := c.caller.Buffer()

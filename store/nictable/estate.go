@@ -73,20 +73,17 @@ func (e *Estate) bury() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.ctx.Runtime().Now()
-	kept := e.programs[:0]
-	for _, p := range e.programs {
+	e.programs = slices.DeleteFunc(e.programs, func(p *program) bool {
 		a, err := p.QPs[answersQP].Query()
 		if err != nil || a.State == verbs.StateError {
 			_ = p.Close() // an object that cannot be destroyed stays
-			continue
+			return true
 		}
 		if a.RecvPSN != p.next {
 			p.next, p.heard = a.RecvPSN, now
 		}
-		kept = append(kept, p)
-	}
-	clear(e.programs[len(kept):])
-	e.programs = kept
+		return false
+	})
 }
 
 // makeRoom ends the program that had no request for longest if there are maxPrograms already. The

@@ -3,6 +3,7 @@ package nictable
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -152,12 +153,9 @@ func (s *Server) handle(r rpc.Request) bool {
 	} else {
 		err = s.execute(b[0], key, b[requestHead:])
 	}
-	status := len(statuses) - 1
-	for i, e := range statuses {
-		if errors.Is(err, e) {
-			status = i
-			break
-		}
+	status := slices.IndexFunc(statuses, func(e error) bool { return errors.Is(err, e) })
+	if status < 0 {
+		status = len(statuses) - 1
 	}
 	if b[0] == opGet {
 		out := binary.BigEndian.AppendUint32([]byte{byte(status)}, uint32(len(value)))
