@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -70,12 +71,7 @@ func (c *changer) check(v verb, value []byte) error {
 	case v == remove:
 	case len(value) > c.super.Shape.Value:
 		return fmt.Errorf("%w: %d bytes, the tree was formatted for %d", kv.ErrTooLarge, len(value), c.super.Shape.Value)
-	case c.super.Shape.Kind == layout.Published:
-		for _, b := range value {
-			if b != 0 {
-				return nil
-			}
-		}
+	case c.super.Shape.Kind == layout.Published && !slices.ContainsFunc(value, func(b byte) bool { return b != 0 }):
 		return errZeros
 	}
 	return nil

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -102,15 +103,7 @@ func (c *checker) parse(addr layout.Addr, b []byte) (*page, []Problem, error) {
 		}
 		return p, wrong, nil
 	}
-	byKey := func(a, b child) int {
-		switch {
-		case a.key < b.key:
-			return -1
-		case a.key > b.key:
-			return 1
-		}
-		return 0
-	}
+	byKey := func(a, b child) int { return cmp.Compare(a.key, b.key) }
 	rest := p.children[1:]
 	if c.Super.Shape.Kind != layout.Hardened && !slices.IsSortedFunc(rest, byKey) {
 		bad(Unsorted, "its records are not sorted by key")

@@ -7,6 +7,7 @@
 package lock
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -83,12 +84,7 @@ func (t *Table) Doubts() []Key {
 			keys = append(keys, k)
 		}
 	}
-	slices.SortFunc(keys, func(a, b Key) int {
-		if a.Server != b.Server {
-			return a.Server - b.Server
-		}
-		return a.Index - b.Index
-	})
+	slices.SortFunc(keys, func(a, b Key) int { return cmp.Or(a.Server-b.Server, a.Index-b.Index) })
 	return keys
 }
 

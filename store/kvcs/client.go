@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
@@ -250,12 +251,9 @@ func (c *Client) adopt(v *view) (out []*Remote) {
 				x = old
 			}
 		}
-		at := 0
-		for at < len(out) && c.rank(out[at].Addr) >= c.rank(r.Addr) {
-			at++
-		}
-		out = append(out[:at], append([]*Remote{x}, out[at:]...)...)
+		out = append(out, x)
 	}
+	slices.SortStableFunc(out, func(a, b *Remote) int { return cmp.Compare(c.rank(b.Addr), c.rank(a.Addr)) })
 	return out
 }
 

@@ -1,6 +1,7 @@
 package pdpm
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -110,13 +111,9 @@ func (x *index) add(key uint64) *place {
 func (x *index) leave(p *place, g verbs.Gate) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for i, w := range p.waiting {
-		if w == g {
-			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
-			return true
-		}
-	}
-	return false
+	n := len(p.waiting)
+	p.waiting = slices.DeleteFunc(p.waiting, func(w verbs.Gate) bool { return w == g })
+	return len(p.waiting) < n
 }
 
 // change calls f with mu held. f changes the place of a key that the caller has acquired.
