@@ -1,6 +1,7 @@
 package clover
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -126,22 +127,32 @@ func (c *session) prepareRetry(err error, deadline clock.Time) error {
 // readHeader reads the header of a node that was found in the given epoch. If slot is not negative,
 // it also reads the shortcut of that slot.
 func (c *finder) readHeader(epoch uint32, at layout.Location, slot int, deadline clock.Time) (header, shortcut layout.Word, err error) {
+	if _, shortcut, err = c.fetch(epoch, at, c.at.words, layout.HeaderLen, slot, deadline); err == nil {
+		header, err = c.word(0)
+	}
+	return header, shortcut, err
+}
+
+// fetch reads the first n bytes of a node that was found in the given epoch into the buffer at offset
+// `to`, or the whole node if n is 0. It returns how many bytes it has read. If slot is not negative,
+// it also reads the shortcut of that slot.
+func (c *finder) fetch(epoch uint32, at layout.Location, to, n, slot int, deadline clock.Time) (_ int, shortcut layout.Word, err error) {
 	p, s, err := c.placeIn(epoch, at, deadline)
 	if err != nil {
 		return 0, 0, err
 	}
-	ops := c.ops[:1]
-	c.fab.Read(&ops[0], s.target(p.Offset), c.at.words, layout.HeaderLen)
-	if c.readShortcut(&c.ops[1], slot, deadline) {
-		ops = c.ops[:2]
+	if n = cmp.Or(n, p.Len); n > len(c.slab) {
+		return 0, 0, errTooLong(n, len(c.slab))
 	}
-	if err := c.doAll(deadline, ops); err != nil {
-		return 0, 0, err
+	ops, short := [2]*remotemem.Op{&c.ops[0], &c.ops[1]}, 0
+	c.fab.Read(ops[0], s.target(p.Offset), to, n)
+	if c.readShortcut(ops[1], slot, deadline) {
+		short = 1
 	}
-	if header, err = c.word(0); err == nil && len(ops) == 2 {
+	if err = c.do(deadline, ops[:1+short]...); err == nil && short > 0 {
 		shortcut, err = c.word(1)
 	}
-	return header, shortcut, err
+	return n, shortcut, err
 }
 
 // readShortcut prepares the READ of the shortcut of a slot into word 1 of the buffer. It returns
@@ -157,13 +168,6 @@ func (c *finder) readShortcut(o *remotemem.Op, slot int, deadline clock.Time) bo
 	s := &c.servers[p.Server]
 	c.fab.Read(o, s.target(p.Offset), c.at.words+8, layout.ShortcutLen)
 	return true
-}
-
-func (c *session) doAll(deadline clock.Time, ops []remotemem.Op) error {
-	if len(ops) == 1 {
-		return c.do(deadline, &ops[0])
-	}
-	return c.do(deadline, &ops[0], &ops[1])
 }
 
 // newest follows the chain of key from k.at to its end. It reads only headers. It reads the key's
@@ -231,17 +235,9 @@ func (c *finder) nearer(key uint64, shortcut layout.Location, k known, deadline 
 	if !c.format.Keyed {
 		return 0, true
 	}
-	p, s, err := c.placeIn(k.epoch, shortcut, deadline)
-	if err != nil {
-		return 0, false
-	}
-	o := &c.ops[0]
-	c.fab.Read(o, s.target(p.Offset), c.at.words, layout.HeaderLen+layout.KeyLen)
-	if c.do(deadline, o) != nil {
-		return 0, false
-	}
 	var b [layout.HeaderLen + layout.KeyLen]byte
-	if c.fab.MR().ReadAt(b[:], c.at.words) != nil {
+	_, _, err := c.fetch(k.epoch, shortcut, c.at.words, len(b), -1, deadline)
+	if err != nil || c.fab.MR().ReadAt(b[:], c.at.words) != nil {
 		return 0, false
 	}
 	own, _ := layout.KeyOf(b[:])

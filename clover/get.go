@@ -135,29 +135,13 @@ func isStale(err error) bool {
 func (c *finder) readNode(key uint64, k known, slot int, deadline clock.Time) (
 	header layout.Word, value []byte, shortcut layout.Word, err error,
 ) {
-	p, s, err := c.placeIn(k.epoch, k.at, deadline)
+	n, shortcut, err := c.fetch(k.epoch, k.at, c.at.in, 0, slot, deadline)
+	if err == nil {
+		err = c.fab.MR().ReadAt(c.slab[:n], c.at.in)
+	}
 	if err != nil {
 		return 0, nil, 0, err
 	}
-	if p.Len > len(c.slab) {
-		return 0, nil, 0, errTooLong(p.Len, len(c.slab))
-	}
-	ops := c.ops[:1]
-	c.fab.Read(&ops[0], s.target(p.Offset), c.at.in, p.Len)
-	if c.readShortcut(&c.ops[1], slot, deadline) {
-		ops = c.ops[:2]
-	}
-	if err := c.doAll(deadline, ops); err != nil {
-		return 0, nil, 0, err
-	}
-	if err := c.fab.MR().ReadAt(c.slab[:p.Len], c.at.in); err != nil {
-		return 0, nil, 0, err
-	}
-	if len(ops) == 2 {
-		if shortcut, err = c.word(1); err != nil {
-			return 0, nil, 0, err
-		}
-	}
-	header, value, err = c.format.ParseNode(c.slab[:p.Len], key)
+	header, value, err = c.format.ParseNode(c.slab[:n], key)
 	return header, value, shortcut, err
 }
