@@ -136,11 +136,8 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 	s.sweepDue, s.probeDue = true, true
 	s.clients[id] = &client{id: id, former: r.Client, owner: s.ownerOf(id, r), epoch: s.epoch, heard: now, seq: r.Seq, quiet: true}
 	w := &rpc.Welcome{Client: id, Owner: s.clients[id].owner, Incarnation: s.owner, Lease: s.cfg.Lease, Space: s.space, Format: s.format}
-	for i := range s.memory {
-		g := s.memory[i].generation
-		if s.memory[i].out {
-			g = 0
-		}
+	_, counted := s.Generations()
+	for i, g := range counted {
 		w.Servers = append(w.Servers, rpc.Server{Addr: s.cfg.Servers[i], Generation: g})
 	}
 	a.Welcome = w

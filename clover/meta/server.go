@@ -139,16 +139,8 @@ func (s *Server) serve() error {
 		case s.cfg.Pace != nil:
 			s.cfg.Pace(n)
 		}
-		now := s.rt.Now()
-		if s.front.Ended() {
-			return verbs.ErrClosed
-		}
-		if s.deposed {
-			return errDeposed
-		}
-		if now >= s.keepAt {
-			s.keepAt = now.Add(keepEvery)
-			s.keep(now)
+		if err := s.keepIfDue(); err != nil {
+			return err
 		}
 		if n > 0 || len(s.walk.hints) > 0 {
 			continue
@@ -157,6 +149,24 @@ func (s *Server) serve() error {
 			return err
 		}
 	}
+}
+
+// keepIfDue calls keep once in keepEvery. It returns an error if the main loop must end.
+func (s *Server) keepIfDue() error {
+	now := s.rt.Now()
+	switch {
+	case s.front.Ended():
+		return verbs.ErrClosed
+	case s.deposed:
+		return errDeposed
+	case now >= s.keepAt:
+		s.keepAt = now.Add(keepEvery)
+		if s.hand != nil {
+			s.hand.drain()
+		}
+		s.keep(now)
+	}
+	return nil
 }
 
 // Snapshot returns the counters. Only the thread of Serve may call it, between regain and lend, or

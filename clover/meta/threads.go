@@ -145,18 +145,11 @@ func (s *Server) serveThreads() error {
 		}
 		s.advance(false)
 		more, err := h.waiting()
-		now := s.rt.Now()
-		switch {
-		case err != nil:
+		if err == nil {
+			err = s.keepIfDue()
+		}
+		if err != nil {
 			return err
-		case s.front.Ended():
-			return verbs.ErrClosed
-		case s.deposed:
-			return errDeposed
-		case now >= s.keepAt:
-			s.keepAt = now.Add(keepEvery)
-			h.drain()
-			s.keep(now)
 		}
 		if more || len(s.walk.hints) > 0 {
 			continue

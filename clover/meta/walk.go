@@ -84,19 +84,26 @@ type walker struct {
 // of the node if `last` is true, otherwise the first.
 func (s *chains) startHeader(i int, at layout.Location, last bool) error {
 	o := &s.walk.ops[i]
-	p, ok := s.space.Place(at.Handle)
-	if !ok {
-		return errLost
-	}
-	p, err := s.copyOf(p, last)
-	if err == nil {
-		err = s.reach(p.Server)
-	}
+	p, err := s.find(at, last)
 	if err != nil {
 		return err
 	}
 	s.fab.Read(o, s.memory[p.Server].target(s.nextWay(), p.Offset), headAt+16*i, layout.HeaderLen)
 	return s.fab.Start(o)
+}
+
+// find returns the place of a node's first copy that counts, or of the last one if `last` is true, and
+// makes sure that its server is connected.
+func (s *chains) find(at layout.Location, last bool) (layout.Place, error) {
+	p, ok := s.space.Place(at.Handle)
+	if !ok {
+		return p, errLost
+	}
+	p, err := s.copyOf(p, last)
+	if err == nil {
+		err = s.reach(p.Server)
+	}
+	return p, err
 }
 
 // nextWay returns a number by which the connections to a server are used in turn, because a
@@ -403,14 +410,7 @@ func (s *chains) followAll() { s.follow(s.sorted(), -1) }
 
 // nodeHead reads the header and the key of the node l.
 func (s *chains) nodeHead(l layout.Location) (header layout.Word, key uint64, err error) {
-	p, ok := s.space.Place(l.Handle)
-	if !ok {
-		return 0, 0, errLost
-	}
-	p, err = s.copyOf(p, false)
-	if err == nil {
-		err = s.reach(p.Server)
-	}
+	p, err := s.find(l, false)
 	if err != nil {
 		return 0, 0, err
 	}
