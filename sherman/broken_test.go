@@ -62,7 +62,7 @@ func TestDamagedSiblings(t *testing.T) {
 		if err = errors.Join(err, c.ReadPage(root, b, soon(rt)), p.Parse(c.Super().Shape, b)); err != nil {
 			t.Error(err)
 		}
-		leaf := p.Child(7)
+		leaf, _ := p.Separator(7)
 		if err := c.ReadPage(leaf, b, soon(rt)); err != nil {
 			t.Error(err)
 		}

@@ -139,7 +139,7 @@ func TestLimitOfHalfSplits(t *testing.T) {
 			first = to
 		}
 		var sib layout.Page
-		r.page(r.levels[0][at]).Split(layout.Fresh{At: to}, r.bytes(to), &sib, nil, nil)
+		halve(r.page(r.levels[0][at]), to, r.bytes(to), &sib)
 	}
 	for limit, wrong := range map[int]bool{-1: false, 4: false, 3: false, 2: true, 0: true} {
 		cfg := r.config()
@@ -167,7 +167,7 @@ func TestPagesLinkedMeanwhile(t *testing.T) {
 			to := r.alloc(1)
 			made[to] = true
 			var sib layout.Page
-			r.page(from).Split(layout.Fresh{At: to}, r.bytes(to), &sib, nil, nil)
+			halve(r.page(from), to, r.bytes(to), &sib)
 		}
 		cfg.Ends = []uint64{r.next[0], r.next[1]}
 		scanned := 0

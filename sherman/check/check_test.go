@@ -144,7 +144,14 @@ func (r *rig) split() {
 	p := r.page(r.leaf())
 	at := r.alloc(1)
 	var sib layout.Page
-	p.Split(layout.Fresh{At: at}, r.bytes(at), &sib, nil, nil)
+	halve(p, at, r.bytes(at), &sib)
+}
+
+// halve moves the upper half of the records of p to the page sib at an address, in the bytes b.
+func halve(p *layout.Page, at layout.Addr, b []byte, sib *layout.Page) {
+	order := p.Order(nil)
+	first, _ := p.Slot(int(order[len(order)/2]))
+	layout.SplitAt(p, first.Key, layout.Fresh{At: at}, b, sib, nil)
 }
 
 func TestDamageIsFound(t *testing.T) {
@@ -196,7 +203,7 @@ func TestTreeInUse(t *testing.T) {
 					if p := r.page(at); p.CanSplit() {
 						var sib layout.Page
 						to := r.alloc(rnd.IntN(2))
-						p.Split(layout.Fresh{At: to}, r.bytes(to), &sib, nil, nil)
+						halve(p, to, r.bytes(to), &sib)
 						splits++
 					}
 				}

@@ -21,7 +21,7 @@ func newMerge(t *testing.T) *merge {
 	i := len(r.levels[0]) / 2
 	m := &merge{r: r, left: r.levels[0][i-1], closed: r.levels[0][i], right: r.levels[0][i+1]}
 	for _, top := range r.levels[1] {
-		if p := r.page(top); p.Child(r.page(m.closed).Lowest) == m.closed {
+		if child, _ := r.page(top).Separator(r.page(m.closed).Lowest); child == m.closed {
 			m.top = top
 		}
 	}

@@ -153,12 +153,6 @@ func (p *Page) Find(key uint64) (slot int, value []byte, ok bool, err error) {
 	return -1, nil, false, err
 }
 
-// Child returns the child for a key in an internal page.
-func (p *Page) Child(key uint64) Addr {
-	child, _ := p.Separator(key)
-	return child
-}
-
 // Separator returns the child for a key in an internal page, and the key of the entry that names
 // it.
 func (p *Page) Separator(key uint64) (child Addr, at uint64) {
@@ -246,27 +240,22 @@ func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
 // the new record comes after or before all but 1/edgeShare of the page's records.
 const edgeShare = 4
 
-// Split moves the upper half of the records to the fresh page `to`. It builds that page as sib in
-// the bytes b. The caller must write b before it writes this page. Split returns the separator,
-// which is the lowest key of the new page, and appends to ranges the ranges of this page that must
-// be written, in their order. It uses scratch for the order of the records and returns it, perhaps
-// grown.
-func (p *Page) Split(to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
-	order := p.Order(scratch[:0])
-	first, _ := p.Slot(int(order[len(order)/2]))
-	return first.Key, order, splitAt(p, order[len(order)/2:], first.Key, to, b, sib, ranges)
-}
-
-// SplitFor splits a page, like Split, to which a record with the given key will be added. If the
-// level grows at an end of the range of all keys, the records that are not near the new one stay
-// together: keys that come in order fill the pages that they leave behind (Hardened only).
+// SplitFor splits a page to which a record with the given key will be added. It moves the upper half
+// of the records to the fresh page `to`. If the level grows at an end of the range of all keys, the
+// records that are not near the new one stay together: keys that come in order fill the pages that
+// they leave behind (Hardened only).
+//
+// It builds the fresh page as sib in the bytes b. The caller must write b before it writes this page.
+// SplitFor returns the separator, which is the lowest key of the fresh page, and appends to ranges
+// the ranges of this page that must be written, in their order. It uses scratch for the order of the
+// records and returns it, perhaps grown.
 func SplitFor(p *Page, key uint64, to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
 	at, sep := splitPoint(p, key, order)
 	return sep, order, splitAt(p, order[at:], sep, to, b, sib, ranges)
 }
 
-// SplitAt splits the leaf p, like Split, but with the given separator sep.
+// SplitAt splits the leaf p, like SplitFor, but with the given separator sep.
 func SplitAt(p *Page, sep uint64, to Fresh, b []byte, sib *Page, ranges []Range) []Range {
 	order := p.Order(nil)
 	return splitAt(p, order[before(p, sep, order):], sep, to, b, sib, ranges)
