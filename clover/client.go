@@ -363,9 +363,6 @@ func (c *Client) Keeps() int {
 	return n
 }
 
-// Format returns the format of the store's nodes.
-func (c *Client) Format() layout.Format { return c.format }
-
 // Close reports the remaining appends, gives back spare nodes, and ends the connections.
 func (c *Client) Close() error {
 	if c.ended {

@@ -14,7 +14,7 @@ func TestFullNamesWhatIsFull(t *testing.T) {
 	const hint = "; `rdmalab clover stat` shows how the nodes are used"
 	fixed := layout.Space{Servers: 3, Entries: layout.Counts{100, 0, 0, 0, 0, 7}, Shortcuts: 1}
 	shared := layout.Space{Servers: 2, Shortcuts: 1}
-	shared.Share(70 * layout.UsualSegment)
+	shared.ShareIn(70*layout.UsualSegment, layout.Classes-1)
 	for _, c := range []struct {
 		space  layout.Space
 		unused int

@@ -112,7 +112,7 @@ func TestRelabel(t *testing.T) {
 // The bounds of a space are inclusive.
 func TestBoundsOfSpaces(t *testing.T) {
 	shared := Space{Servers: 1, Shortcuts: 1}
-	shared.Share(2 * UsualSegment)
+	shared.ShareIn(2*UsualSegment, Classes-1)
 	uneven := shared
 	uneven.Entries[0]++
 	for what, c := range map[string]struct {
@@ -144,7 +144,7 @@ func TestBoundsOfSpaces(t *testing.T) {
 func TestPartsOfARegion(t *testing.T) {
 	for _, servers := range []int{1, 2, 3} {
 		s := Space{Servers: servers, Shortcuts: 5}
-		s.Share(4 * UsualSegment)
+		s.ShareIn(4*UsualSegment, Classes-1)
 		type part struct{ server, at, n int }
 		var parts []part
 		add := func(p Place) { parts = append(parts, part{p.Server, p.Offset, p.Len}) }

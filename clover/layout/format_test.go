@@ -79,7 +79,7 @@ func TestSmallestSharedSpaces(t *testing.T) {
 		t.Error("an entry of a fixed space is in a segment")
 	}
 	s := Space{Servers: 1, Shortcuts: 1}
-	s.Share(UsualSegment)
+	s.ShareIn(UsualSegment, Classes-1)
 	if _, _, ok := s.Segment(Handle(s.Entries.Total() + 1)); ok {
 		t.Error("a handle behind the last is in a segment")
 	}

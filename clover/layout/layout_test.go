@@ -216,7 +216,7 @@ func TestSpace(t *testing.T) {
 // In a shared space a handle names a node of one class, wherever nodes of other classes could be.
 func TestSharedSpace(t *testing.T) {
 	s := Space{Servers: 2, Shortcuts: 5}
-	s.Share(3 * UsualSegment)
+	s.ShareIn(3*UsualSegment, Classes-1)
 	if err := s.Validate(); err != nil || s.Segments() != 3 || s.RegionLen() != s.slabs()+3*UsualSegment {
 		t.Fatalf("%v, %d segments, %d bytes", err, s.Segments(), s.RegionLen())
 	}

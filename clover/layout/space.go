@@ -46,11 +46,8 @@ type Space struct {
 // the largest entry. A small space has shorter segments: see ShareIn.
 const UsualSegment = MaxSlab
 
-// Share makes s a shared space: n bytes of each server are divided among the classes as needed.
-func (s *Space) Share(n int) { s.ShareIn(n, Classes-1) }
-
-// ShareIn is Share with segments of the length of an entry of class largest. Larger entries do not
-// exist in the space.
+// ShareIn makes s a shared space: n bytes of each server are divided among the classes as needed.
+// Segments have the length of an entry of class largest. Larger entries do not exist in the space.
 func (s *Space) ShareIn(n int, largest Class) {
 	s.Shared, s.Entries = true, Counts{}
 	for c := range largest + 1 {

@@ -162,7 +162,7 @@ func TestStatsArrive(t *testing.T) {
 // Each field of a Welcome arrives, and an answer that is short, or describes no space, is none.
 func TestWelcome(t *testing.T) {
 	space := layout.Space{Servers: 2, Shortcuts: 9}
-	space.Share(8 * layout.UsualSegment)
+	space.ShareIn(8*layout.UsualSegment, layout.Classes-1)
 	in := Answer{Seq: 1, Scarce: true, Welcome: &Welcome{
 		Client: 1, Owner: 2, Incarnation: 3, Lease: 4, Space: space, Format: layout.Keyed,
 		Servers: []Server{{netip.MustParseAddr("10.0.0.1"), 5}, {netip.MustParseAddr("fd00::1"), 1<<64 - 1}},

@@ -119,9 +119,6 @@ func (c *Client) Stats() ClientStats { return c.stats }
 // Store returns the number of the store: each start of a coordinator begins another one.
 func (c *Client) Store() uint64 { return c.store }
 
-// Shape returns the shape of the table.
-func (c *Client) Shape() Shape { return c.view.shape }
-
 // MaxValue returns the length of the longest value, in bytes.
 func (c *Client) MaxValue() int { return c.view.shape.Value }
 
@@ -131,14 +128,6 @@ func (c *Client) Last() kv.Cost { return c.cost }
 // Close implements kv.Store. It does nothing, because the coordinator forgets a client that is
 // silent.
 func (c *Client) Close() error { return nil }
-
-// Replicas returns the replicas that the client knows, the preferred one first.
-func (c *Client) Replicas() (out []netip.Addr) {
-	for _, r := range c.remotes {
-		out = append(out, r.Addr)
-	}
-	return out
-}
 
 // patience is how long the client waits for an answer before it asks again.
 func (c *Client) patience() time.Duration { return 4 * c.cfg.RTT }

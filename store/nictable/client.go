@@ -327,9 +327,6 @@ func (c *Client) call(op byte, key uint64, value []byte, deadline clock.Time) er
 	return statuses[min(int(a[0]), len(statuses)-1)]
 }
 
-// Shape describes the table.
-func (c *Client) Shape() Shape { return c.shape }
-
 // MaxValue returns the length of the longest value, in bytes.
 func (c *Client) MaxValue() int { return c.shape.Value }
 

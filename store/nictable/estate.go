@@ -42,9 +42,6 @@ func NewEstate(ctx verbs.Context, s Shape) (_ *Estate, err error) {
 	return e, nil
 }
 
-// Shape describes the table.
-func (e *Estate) Shape() Shape { return e.shape }
-
 // Close ends all programs and frees the table.
 func (e *Estate) Close() error {
 	e.mu.Lock()

@@ -241,9 +241,6 @@ func (c *CentralClient) Delete(key uint64, deadline clock.Time) error {
 	return err
 }
 
-// Shape describes the table.
-func (c *CentralClient) Shape() Shape { return c.shape }
-
 // MaxValue returns the length of the longest value, in bytes.
 func (c *CentralClient) MaxValue() int { return c.shape.Value }
 
