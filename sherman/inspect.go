@@ -66,7 +66,7 @@ type LockState struct {
 
 // Locks lists the locks of a server that are held. Comparing the tags of two calls shows which
 // locks have changed their holders.
-func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
+func (c *Client) Locks(server int, deadline clock.Time) (list []LockState, err error) {
 	if server < 0 || server >= len(c.links) {
 		return nil, fmt.Errorf("memory server %d of %d", server, len(c.links))
 	}
@@ -81,17 +81,10 @@ func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 			return nil, err
 		}
 	}
-	var list []LockState
-	for i := range c.super.Locks {
-		if tag := layout.TagOf(b[8*i:]); tag != 0 {
-			s, err := c.lockState(lock.Key{Server: server, Index: i}, tag, asked, deadline)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, s)
-		}
+	for i := 0; i < c.super.Locks && err == nil; i++ {
+		list, err = c.addLock(list, lock.Key{Server: server, Index: i}, b[8*i:], asked, deadline)
 	}
-	return list, nil
+	return list, err
 }
 
 // pageLocks does the work of Locks for a tree whose lock words are in the pages.
@@ -101,24 +94,24 @@ func (c *Client) pageLocks(server int, deadline clock.Time) (list []LockState, e
 	for at := c.super.FirstChunk(); err == nil && at+page <= end; at += page {
 		var b [layout.LockLen]byte
 		asked := c.rt.Now()
-		if err = c.ReadPage(layout.At(server, at+page-layout.LockLen), b[:], deadline); err != nil {
-			break
-		}
-		if tag := layout.TagOf(b[:]); tag != 0 {
-			var s LockState
-			s, err = c.lockState(lock.Key{Server: server, Index: int(at / page)}, tag, asked, deadline)
-			list = append(list, s)
+		if err = c.ReadPage(layout.At(server, at+page-layout.LockLen), b[:], deadline); err == nil {
+			list, err = c.addLock(list, lock.Key{Server: server, Index: int(at / page)}, b[:], asked, deadline)
 		}
 	}
 	return list, err
 }
 
-// lockState describes lock k. A READ posted at time asked found tag in its word.
-func (c *Client) lockState(k lock.Key, tag layout.Tag, asked, deadline clock.Time) (s LockState, err error) {
-	s = LockState{Server: k.Server, Index: k.Index, Tag: tag, Seen: c.node.sighted(k, tag, asked, c.rt.Now())}
+// addLock appends the description of lock k to list if it is held. A READ posted at time asked found
+// its word to be b.
+func (c *Client) addLock(list []LockState, k lock.Key, b []byte, asked, deadline clock.Time) (_ []LockState, err error) {
+	tag := layout.TagOf(b)
+	if tag == 0 {
+		return list, nil
+	}
+	s := LockState{Server: k.Server, Index: k.Index, Tag: tag, Seen: c.node.sighted(k, tag, asked, c.rt.Now())}
 	s.Left = max(0, c.node.cfg.Lease-s.Seen)
 	if s.Holder, err = memservice.WhoIs(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[k.Server], tag.Owner(), deadline); tag.Owner() == 0 {
 		err = nil
 	}
-	return s, err
+	return append(list, s), err
 }
