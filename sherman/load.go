@@ -12,11 +12,9 @@ import (
 
 // LoadStats describes the tree that BulkLoad made.
 type LoadStats struct {
-	Keys   uint64
-	Pages  []int // the number of pages on each level, leaves first
-	Writes int
-	// Bytes is the number of bytes written.
-	Bytes uint64
+	Keys  uint64
+	Pages []int  // the number of pages on each level, leaves first
+	Bytes uint64 // the number of bytes written
 }
 
 // fillPercent is how full the loader makes pages, in percent of their slots. The free slots keep
@@ -304,7 +302,6 @@ func (l *loader) closed(g *growing) error {
 		if err := l.put(p.server, p.off+uint64(off), p.buf[off:off+n], l.deadline); err != nil {
 			return err
 		}
-		l.stats.Writes++
 		l.stats.Bytes += uint64(n)
 	}
 	return nil

@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/rdmalab/rdmalab/sherman/layout"
@@ -66,11 +65,6 @@ func (r *Report) Err() error {
 		fmt.Fprintf(&b, "\n  and %d more", n)
 	}
 	return fmt.Errorf("%s", b.String())
-}
-
-// Has reports whether Problems has a problem of kind k.
-func (r *Report) Has(k Kind) bool {
-	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Kind == k })
 }
 
 // String summarises the report in one line.

@@ -49,9 +49,6 @@ func serve(l net.Listener, t Table) *Server {
 	return s
 }
 
-// Addr returns the address on which the server listens.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
-
 // Close ends the listener and all connections, and returns when no goroutine of the server runs any
 // more. A command that is executed meanwhile takes effect; whether its client gets the answer is
 // not known.
