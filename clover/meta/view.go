@@ -308,15 +308,7 @@ func settleView(s *Server, fill []int, all bool) error {
 			return err
 		}
 	}
-	gone := false
-	for of := range s.memory {
-		if s.isGone(of) {
-			gone = true
-			s.voidServer(of)
-			forsake(&s.chains, of)
-		}
-	}
-	if gone {
+	if voidGone(s) {
 		if s.followAll(); !s.allWhole() {
 			return errDown
 		}
@@ -340,6 +332,19 @@ func settleView(s *Server, fill []int, all bool) error {
 		}
 	}
 	return writeView(s, fill)
+}
+
+// voidGone calls voidServer and forsake for each server without a copy of its nodes that counts. It
+// reports whether there is one.
+func voidGone(s *Server) (gone bool) {
+	for of := range s.memory {
+		if s.isGone(of) {
+			gone = true
+			s.voidServer(of)
+			forsake(&s.chains, of)
+		}
+	}
+	return gone
 }
 
 // writeView writes the superblocks of the next view, in which the servers in fill count.
@@ -406,12 +411,7 @@ func recoverCopies(s *Server) error {
 	for _, e := range s.keys {
 		s.linked(e.at)
 	}
-	for of := range s.memory {
-		if s.isGone(of) {
-			s.voidServer(of)
-			forsake(&s.chains, of)
-		}
-	}
+	voidGone(s)
 	if s.followAll(); !s.allWhole() {
 		return errDown
 	}
