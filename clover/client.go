@@ -72,11 +72,7 @@ func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.fab.Close())
-		}
-	}()
+	defer kv.CloseAfter(&err, c.fab)
 	c.fab.OnNotify(c.notified)
 	if c.meta, err = cfg.addMeta(c.fab, rpc.AnswerSlots); err != nil {
 		return nil, err

@@ -80,11 +80,7 @@ func (n *Node) Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.fab.Close())
-		}
-	}()
+	defer kv.CloseAfter(&err, c.fab)
 	for i, addr := range n.cfg.Servers {
 		if c.links[i].peer, err = c.fab.AddPeer(addr, 0, c.dial(i, addr)); err != nil {
 			return nil, err

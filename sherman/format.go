@@ -33,11 +33,7 @@ func newMaker(cfg Config, servers []netip.Addr, buf int, deadline clock.Time) (_
 	if m.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: buf}); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, m.fab.Close())
-		}
-	}()
+	defer kv.CloseAfter(&err, m.fab)
 	for i, addr := range servers {
 		_, err := m.fab.AddPeer(addr, 0, func(qp verbs.QP, until clock.Time) (err error) {
 			m.mem[i], err = memservice.DialOwned(cfg.Manager, qp, addr, cfg.Params, memservice.Claim{Replaces: m.mem[i].Conn}, until)

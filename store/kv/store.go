@@ -3,6 +3,7 @@ package kv
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
@@ -39,6 +40,14 @@ func TimedOut(why error) error {
 		return errors.Join(ErrTimeout, why)
 	}
 	return fmt.Errorf("%w: %w", ErrTimeout, why)
+}
+
+// CloseAfter closes c if *err is an error, and joins the error of closing to it. Functions that open
+// something defer it for what they would leave behind.
+func CloseAfter(err *error, c io.Closer) {
+	if *err != nil {
+		*err = errors.Join(*err, c.Close())
+	}
 }
 
 // Store is one client of a store. One thread at a time uses it. Deadlines are absolute times by the

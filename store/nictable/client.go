@@ -83,11 +83,7 @@ func Open(cfg ClientConfig, deadline clock.Time) (_ *Client, err error) {
 		return nil, err
 	}
 	c := &Client{cfg: cfg, rt: kv.NewTimeline(cfg.Context.Runtime())}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
+	defer kv.CloseAfter(&err, c)
 	const answerAt = requestHead + maxValue
 	if c.calls, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: answerAt + answerLen + maxValue, Access: verbs.RemoteWrite}); err != nil {
 		return nil, err

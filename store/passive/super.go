@@ -191,11 +191,7 @@ func (f Form) Join(cfg Config, deadline clock.Time) (_ *Conn, s Super, err error
 	if err != nil {
 		return nil, s, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
+	defer kv.CloseAfter(&err, c)
 	b := make([]byte, SuperLen)
 	absent := []int(nil)
 	for i := range c.Servers() {

@@ -77,11 +77,7 @@ func OpenCentral(cfg CentralConfig, deadline clock.Time) (_ *CentralClient, err 
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.fab.Close())
-		}
-	}()
+	defer kv.CloseAfter(&err, c.fab)
 	c.caller = rpc.Caller{Fabric: c.fab, Answer: requestArea}
 	c.fab.OnNotify(c.caller.Notify)
 	for _, addr := range cfg.Coordinators {
