@@ -163,11 +163,15 @@ var _ = Describe("failures below a 1RMA NIC", Ordered, func() {
 		ok := rack.Counters("cn0")["onerma_ended_ok"]
 		Eventually(func() uint64 { return rack.Counters("cn0")["onerma_ended_ok"] }).Should(BeNumerically(">", ok+1000))
 		rack.OK("resume", "ms0", "--app")
+		refused := rack.Counters("cn0")["onerma_ended_remote_authentication_failure"]
 		rack.OK("crash", "ms0", "--app")
 		var res fixture.Result
 		Eventually(ended).Should(Receive(&res))
 		Expect(res).To(fixture.HaveExited(1))
-		Expect(res.Stderr).To(ContainSubstring("REMOTE_AUTHENTICATION_FAILURE")) // the lender's region is gone
+		// The lender's region is gone. A READ is tried again until its time is over. On a busy machine the
+		// answer to the last attempt may come too late.
+		Expect(res.Stderr).To(Or(ContainSubstring("REMOTE_AUTHENTICATION_FAILURE"), ContainSubstring("TIMEOUT")))
+		Expect(rack.Counters("cn0")["onerma_ended_remote_authentication_failure"]).To(BeNumerically(">", refused))
 		rack.OK("restart", "ms0", "--app")
 		works()
 	})

@@ -123,7 +123,7 @@ func TestHandlesOfMemoryFormattedAgain(t *testing.T) {
 // what was there: an address that was a node's header may be in the middle of a value.
 func TestNodesOfAnotherClass(t *testing.T) {
 	shared := layout.Space{Servers: 1, Shortcuts: 4}
-	shared.Share(2 * layout.UsualSegment)
+	shared.ShareIn(2*layout.UsualSegment, layout.Classes-1)
 	s := layout.Superblock{Format: layout.Hardened, Generation: 9, Space: shared}
 	at := func(c layout.Class, i int) (h layout.Handle, va uint64) {
 		h = shared.First(0, c) + layout.Handle(i)

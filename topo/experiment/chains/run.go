@@ -26,7 +26,9 @@ import (
 const (
 	// Service is the name under which the server listens for clients with the connection manager.
 	Service  = "redn"
-	patience = time.Second
+	// patience is how long the parties wait for an answer. On a rack whose processors do other work, one
+	// of 64 KiB has taken more than a second.
+	patience = 10 * time.Second
 	// dialPatience is how long a client waits for a server that prepares a program.
 	dialPatience = 10 * time.Second
 	// sendLen is how many bytes of a client's buffer each request in flight has. The places for
