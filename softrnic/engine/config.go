@@ -101,10 +101,21 @@ type limit struct {
 // table returns all fields of l.
 func (l *Limits) table() []limit {
 	return []limit{
-		{"PDs", &l.PDs, 1024}, {"MRs", &l.MRs, 65536}, {"CQs", &l.CQs, 16384}, {"QPs", &l.QPs, 16384}, {"AHs", &l.AHs, 65536},
-		{"SRQs", &l.SRQs, 4096}, {"CQE", &l.CQE, 1 << 20}, {"QPWR", &l.QPWR, 16384}, {"SGE", &l.SGE, 32}, {"Inline", &l.Inline, 1024},
-		{"RdAtomic", &l.RdAtomic, 128}, {"Attachments", &l.Attachments, 4096}, {"GroupQPs", &l.GroupQPs, 64},
-		{"AsyncEvents", &l.AsyncEvents, 256}, {"DeviceMemory", &l.DeviceMemory, 256 << 10},
+		{"PDs", &l.PDs, 1024},
+		{"MRs", &l.MRs, 65536},
+		{"CQs", &l.CQs, 16384},
+		{"QPs", &l.QPs, 16384},
+		{"AHs", &l.AHs, 65536},
+		{"SRQs", &l.SRQs, 4096},
+		{"CQE", &l.CQE, 1 << 20},
+		{"QPWR", &l.QPWR, 16384},
+		{"SGE", &l.SGE, 32},
+		{"Inline", &l.Inline, 1024},
+		{"RdAtomic", &l.RdAtomic, 128},
+		{"Attachments", &l.Attachments, 4096},
+		{"GroupQPs", &l.GroupQPs, 64},
+		{"AsyncEvents", &l.AsyncEvents, 256},
+		{"DeviceMemory", &l.DeviceMemory, 256 << 10},
 	}
 }
 

@@ -80,8 +80,14 @@ func (m Model) linkLine(p *page, columns []column, n *Node, r *rates, isChosen b
 		}
 		drops, again := r.of(r.drops, n.Name, n.Dropped), r.of(r.retrans, n.Name, n.Retrans)
 		l.cells(columns[2:], []cell{
-			{plain, amount(n.UpPackets)}, {plain, amount(n.UpBits)}, {plain, amount(n.DownPackets)}, {plain, amount(n.DownBits)},
-			{above(drops), amount(drops)}, {above(again), amount(again)}, {plain, amount(n.Dropped)}, {plain, amount(n.Retrans)},
+			{plain, amount(n.UpPackets)},
+			{plain, amount(n.UpBits)},
+			{plain, amount(n.DownPackets)},
+			{plain, amount(n.DownBits)},
+			{above(drops), amount(drops)},
+			{above(again), amount(again)},
+			{plain, amount(n.Dropped)},
+			{plain, amount(n.Retrans)},
 			{accent, spark(m.style, m.history[n.Name], sparkWidth)},
 		})
 		l.text(warn, strings.Join(n.Faults, ","))
@@ -143,9 +149,19 @@ func qpLine(p *page, columns []column, q *QP, r *rates) {
 	p.add(func(l *line) {
 		peer, peerQP := cmp.Or(q.Peer, "-"), either(q.PeerQPN != 0, hex(uint32(q.PeerQPN)), "-")
 		l.cells(columns, []cell{
-			{plain, q.Host}, {plain, hex(uint32(q.QPN))}, {plain, q.Type}, {statePaint(q.State), q.State}, {plain, peer}, {plain, peerQP},
-			{plain, hex(uint32(q.SendPSN))}, {plain, hex(uint32(q.RecvPSN))}, {plain, amount(on)}, {above(again), amount(q.Retrans)},
-			{above(again), amount(again)}, {plain, fmt.Sprint(q.SendQueued)}, {plain, fmt.Sprint(q.RecvQueued)},
+			{plain, q.Host},
+			{plain, hex(uint32(q.QPN))},
+			{plain, q.Type},
+			{statePaint(q.State), q.State},
+			{plain, peer},
+			{plain, peerQP},
+			{plain, hex(uint32(q.SendPSN))},
+			{plain, hex(uint32(q.RecvPSN))},
+			{plain, amount(on)},
+			{above(again), amount(q.Retrans)},
+			{above(again), amount(again)},
+			{plain, fmt.Sprint(q.SendQueued)},
+			{plain, fmt.Sprint(q.RecvQueued)},
 		})
 	})
 }

@@ -46,8 +46,12 @@ func (m Model) stores(p *page, rows int, r *rates) {
 		p.add(func(l *line) {
 			l.text(plain, "  ")
 			l.cells(storeColumns, []cell{
-				{plain, n.Name}, {plain, fmt.Sprint(n.Clients)}, {plain, amount(n.Ops)}, {accent, spark(m.style, m.history[opsOf(n.Name)], sparkWidth)},
-				{plain, amount(n.P99)}, {accent, spark(m.style, m.history[p99Of(n.Name)], sparkWidth)},
+				{plain, n.Name},
+				{plain, fmt.Sprint(n.Clients)},
+				{plain, amount(n.Ops)},
+				{accent, spark(m.style, m.history[opsOf(n.Name)], sparkWidth)},
+				{plain, amount(n.P99)},
+				{accent, spark(m.style, m.history[p99Of(n.Name)], sparkWidth)},
 			})
 			for _, c := range n.Columns {
 				l.text(plain, " "+c.Name+"/s "+amount(r.of(r.columns, columnOf(n.Name, c.Name), c.Value)))

@@ -94,8 +94,12 @@ func tableCell(l *line, list []Table, i int) {
 func sharedLine(p *page, s *Shared) {
 	p.add(func(l *line) {
 		l.cells(sharedColumns, []cell{
-			{plain, s.Name}, {statePaint(s.State), s.State}, {plain, fmt.Sprintf("%d/%d", s.Open, s.Most)},
-			{above(uint64(s.Queued)), fmt.Sprint(s.Queued)}, {plain, hex(uint32(s.NextPSN))}, {plain, fmt.Sprint(s.Tries)},
+			{plain, s.Name},
+			{statePaint(s.State), s.State},
+			{plain, fmt.Sprintf("%d/%d", s.Open, s.Most)},
+			{above(uint64(s.Queued)), fmt.Sprint(s.Queued)},
+			{plain, hex(uint32(s.NextPSN))},
+			{plain, fmt.Sprint(s.Tries)},
 		})
 	})
 }
@@ -119,8 +123,11 @@ func (m Model) hotKeys(p *page, rows int) {
 		p.add(func(l *line) {
 			rate := uint64(max(0, k.Rate) + 0.5)
 			l.cells(keyColumns, []cell{
-				{plain, fmt.Sprint(k.Key)}, {either(rate > 0, accent, plain), amount(rate)},
-				{plain, amount(k.Reads)}, {plain, amount(k.Appends)}, {plain, amount(k.Steered)},
+				{plain, fmt.Sprint(k.Key)},
+				{either(rate > 0, accent, plain), amount(rate)},
+				{plain, amount(k.Reads)},
+				{plain, amount(k.Appends)},
+				{plain, amount(k.Steered)},
 			})
 			if k.Server == "" {
 				l.text(plain, "-")

@@ -25,7 +25,7 @@ import (
 
 const (
 	// Service is the name under which the server listens for clients with the connection manager.
-	Service  = "redn"
+	Service = "redn"
 	// patience is how long the parties wait for an answer. On a rack whose processors do other work, one
 	// of 64 KiB has taken more than a second.
 	patience = 10 * time.Second
