@@ -59,8 +59,8 @@
 //	                                    key, the incarnation of the server
 //	former.go                           the requests that a new connection must not overtake
 //	clean.go                            when all requests from before a word was known have ended
-//	bypass.go                           packets of flows that no sequencer handles; what a connection
-//	                                    may do that the server never answered
+//	admit.go                            what a connection may do that the server never answered
+//	bypass.go                           packets of flows that no sequencer handles
 //	flows.go, config.go                 tables of flows; Config
 //	info.go, listing.go                 what captures and `rdmalab switch` show
 //
