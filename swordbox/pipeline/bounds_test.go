@@ -315,18 +315,18 @@ func TestAgeOfAddresses(t *testing.T) {
 func TestAddedPorts(t *testing.T) {
 	r := newRig(t, 3, &testProgram{}, nil)
 	r.Partition([]int{0, 1, 0})
-	n := r.AddPort(-1)
+	n := r.AddPort()
 	r.want("down", r.send(0, plain(mac(0), broadcast)), "[2]")
 	r.SetPort(n, true)
 	r.want("up", r.send(0, plain(mac(0), broadcast)), "[2 3]")
 	r.want("from it", r.send(n, plain(mac(3), broadcast)), "[0 1 2]")
 	r.want("to it", r.send(1, plain(mac(1), mac(3))), "[3]")
 	for i := n + 1; i < MaxPorts; i++ {
-		if r.AddPort(-1) != i {
+		if r.AddPort() != i {
 			t.Fatalf("port %d", i)
 		}
 	}
-	if r.AddPort(-1) != -1 {
+	if r.AddPort() != -1 {
 		t.Error("one port too many")
 	}
 	before := r.Port(2).Drops[ReasonFault]

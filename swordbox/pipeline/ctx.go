@@ -39,7 +39,7 @@ func (c *Ctx) Allowed(in int, to wire.MAC) bool {
 		return true
 	}
 	port := c.Lookup(to)
-	return port < 0 || c.s.allowed(in, port)
+	return port < 0 || c.s.ports.allowed(in, port)
 }
 
 // DelayedUntil returns the time until which injected faults delay frames that the switch has

@@ -44,7 +44,7 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 		s.dropped(in, ReasonPortDown, f.Packets())
 	case to == in:
 		s.dropped(in, ReasonSamePort, f.Packets())
-	case !s.allowed(in, to):
+	case !s.ports.allowed(in, to):
 		s.dropped(in, ReasonPartition, f.Packets())
 	default:
 		s.send(to, f)
@@ -62,7 +62,7 @@ func (s *Switch) spread(in int, f packetio.Frame, g *groupEntry) bool {
 		case to == in || !s.ports[to].up:
 		case g != nil && !s.groups.has(g, to, s.ctx.Now):
 			unwanted = true
-		case !s.allowed(in, to):
+		case !s.ports.allowed(in, to):
 			blocked = true
 		default:
 			s.send(to, f)
@@ -97,10 +97,6 @@ func (s *Switch) send(to int, f packetio.Frame) {
 		s.remark(len(s.out.Frames), s.note)
 	}
 	s.out.Frames = append(s.out.Frames, f)
-}
-
-func (s *Switch) allowed(in, to int) bool {
-	return in < 0 || s.ports[in].blocked == nil || !s.ports[in].blocked[to]
 }
 
 // dropped counts dropped packets that came in at port `in`; -1: the switch made them.
@@ -159,24 +155,11 @@ func (s *Switch) SetPort(i int, up bool) {
 }
 
 // AddPort adds a port after the others and returns its number; -1: there are already MaxPorts. The
-// new port is down and in no partition. If free is not negative, AddPort adds none: port number free,
-// which is down, gets another host, and its counters begin again.
-func (s *Switch) AddPort(free int) int {
-	if free >= 0 {
-		s.ports[free].PortCounters = PortCounters{}
-		return free
-	}
-	if len(s.ports) == MaxPorts {
-		return -1
-	}
-	for i := range s.ports {
-		if b := s.ports[i].blocked; b != nil {
-			s.ports[i].blocked = append(b, false)
-		}
-	}
-	s.ports = append(s.ports, port{})
-	return len(s.ports) - 1
-}
+// new port is down and in no partition.
+func (s *Switch) AddPort() int { return s.ports.add() }
+
+// ReusePort gives port i, which is down, to another host: its counters begin again.
+func (s *Switch) ReusePort(i int) { s.ports[i].PortCounters = PortCounters{} }
 
 // Partition stops all frames between ports of different groups. group[i] is the group of port i. A
 // port with a negative group, or beyond the slice, reaches all ports. A nil slice ends all

@@ -237,7 +237,7 @@ func TestGroupsOfPorts(t *testing.T) {
 		t.Errorf("queries %v", got)
 	}
 	r.want("up", r.send(0, toGroup(0, group4)), "[2]")
-	n := r.AddPort(-1)
+	n := r.AddPort()
 	r.SetPort(n, true)
 	r.want("added", r.send(0, toGroup(0, group4)), "[2]")
 	r.send(n, report(n, joins, group4))

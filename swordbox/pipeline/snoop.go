@@ -27,7 +27,7 @@ func (s *Switch) snooped(in int, f packetio.Frame) bool {
 	s.counters.GroupReports++
 	s.groups.reported(s.ctx.Now, in, m)
 	for to := range s.ports {
-		if to != in && s.ports[to].up && at(s.groups.routers, to) > s.ctx.Now && s.allowed(in, to) {
+		if to != in && s.ports[to].up && at(s.groups.routers, to) > s.ctx.Now && s.ports.allowed(in, to) {
 			s.send(to, f)
 		}
 	}

@@ -77,7 +77,7 @@ type Switch struct {
 	program Program
 	deciders
 	spec   Spec
-	ports  []port
+	ports  ports
 	fdb    fdb
 	flows  flows
 	groups groups
@@ -124,12 +124,6 @@ type step struct {
 	// that is being handled must leave; -1 means that its destination address decides.
 	note     string
 	from, to int
-}
-
-type port struct {
-	up      bool
-	blocked []bool // index is a port to which a partition stops frames; nil means no partition
-	PortCounters
 }
 
 // New makes a switch. All ports are up.

@@ -78,11 +78,12 @@ func (g *guestControl) addLink(l Link) (int, error) {
 			return -1, handler.WithKind(errTaken, fmt.Errorf("port %s of %s is there already", other.Ifname, other.Host))
 		}
 	}
-	i := g.traffic.sw.AddPort(slices.Index(g.ports.hosts, ""))
-	switch {
-	case i < 0:
-		return -1, handler.WithKind(errBusy, fmt.Errorf("the switch has its %d ports already", pipeline.MaxPorts))
-	case i == len(g.ports.list):
+	i := slices.Index(g.ports.hosts, "")
+	if i >= 0 {
+		g.traffic.sw.ReusePort(i)
+	} else if i = g.traffic.sw.AddPort(); i < 0 {
+		return -1, handler.WithKind(errBusy, fmt.Errorf("the switch has its %d ports already; remove a guest first", pipeline.MaxPorts))
+	} else {
 		g.ports.links, g.ports.hosts, g.ports.list = append(g.ports.links, l), append(g.ports.hosts, l.Host), append(g.ports.list, port{})
 	}
 	g.ports.links[i], g.ports.hosts[i], g.ports.list[i] = l, l.Host, port{err: errors.New("just added")}
