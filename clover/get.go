@@ -124,8 +124,8 @@ func (c *finder) passLarge(key uint64, k known, tooLarge error, deadline clock.T
 	return c.query(key, deadline)
 }
 
-// isStale reports whether err shows that a node is not the one that its location named, because its
-// entry was reused.
+// isStale reports whether err shows that a location is out of date: the memory of its node has been
+// reused, and no longer has the node that the location named.
 func isStale(err error) bool {
 	return errors.Is(err, layout.ErrTorn) || errors.Is(err, layout.ErrNode) || errors.Is(err, layout.ErrOtherKey)
 }

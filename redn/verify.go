@@ -131,7 +131,7 @@ func (v *verifier) ready(p *place) bool {
 	return r.waits == nil || int32(v.count[r.waits]-v.counts[r].now) >= 0
 }
 
-// step executes the next request.
+// step simulates the next request of the queue at p: what it does to counts, limits and completions.
 func (v *verifier) step(p *place) error {
 	r := p.requests[p.next]
 	if index, n := p.index(), uint32(r.entry.Len()/sendring.BlockSize); int32(p.limit-index) < int32(n) {

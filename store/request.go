@@ -109,7 +109,7 @@ type HistoryRequest struct {
 	// Value is the length of values in bytes; 0 means the length of the store's longest value.
 	Value int    `json:"value,omitempty"`
 	Seed  uint64 `json:"seed"`
-	// Loss is true if a memory server may crash meanwhile. Then operations may report a key as
+	// Loss is true if a memory server may crash during the run. Then operations may report a key as
 	// lost.
 	Loss bool `json:"loss,omitempty"`
 }

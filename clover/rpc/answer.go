@@ -98,8 +98,8 @@ type Server struct {
 // scarceBit in the status of a message is Answer.Scarce.
 const scarceBit = 1 << 15
 
-// sharedBit in the number of servers of a Welcome marks a shared space. The bits from backupsShift
-// on have the number of backups.
+// A Welcome has one 32-bit word for three fields of layout.Space: Servers in the bits below
+// backupsShift, Backups in those from there up to sharedBit, and Shared in sharedBit.
 const (
 	sharedBit    = 1 << 31
 	backupsShift = 24

@@ -105,7 +105,8 @@ func (d *Device) progress() bool {
 	return n > 0 || due
 }
 
-// tick handles the deadlines of both NICs that have passed.
+// tick handles deadlines that have passed: those of the engine, and those of the second NIC at the
+// port (Config.Second), if there is one.
 func (d *Device) tick(now clock.Time) {
 	if d.e.Deadline() <= now {
 		d.e.Tick(now, &d.out)

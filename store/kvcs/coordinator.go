@@ -41,7 +41,8 @@ const (
 	// maxLog bounds the records that are kept for a server that does not have its whole copy of the
 	// table yet.
 	maxLog = 8192
-	// sendWindow and copyWindow bound what is in flight to a server, in records and bytes.
+	// sendWindow bounds the records, and copyWindow the bytes of the copy of the table, that are in
+	// flight to a server.
 	sendWindow = 64
 	copyChunk  = MaxValue
 	copyWindow = 16 * copyChunk

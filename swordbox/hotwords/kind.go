@@ -114,7 +114,7 @@ func ShiftOf(r *rules.Rule) (shift uint) {
 	return shift
 }
 
-// Kind is the counter's entry of the registry.
+// Kind is the entry of Counter in the registry of handlers.
 var Kind = handler.Kind{
 	Name: "hot", Actions: []rules.Action{Count}, Mode: rules.Hardened, Selects: inSwitch,
 	New:      func(*handler.Env) handler.Handler { return New() },

@@ -7,8 +7,8 @@ import (
 )
 
 // clientConn is what the switch knows of the client's connection: which PSNs the server sees, and
-// which of them the server has acknowledged. It also knows the operations in flight whose end the
-// switch must report to a word or to the table of keys.
+// which of them the server has acknowledged. It also has the operations in flight whose end
+// changes what the switch knows of words or of R_Keys (clientOp).
 type clientConn struct {
 	s *server
 	// psns translates between the client's PSNs and the server's. While the expected PSN is not
@@ -56,9 +56,9 @@ func (k *clientConn) clientPSN(own wire.PSN) (client wire.PSN, shift uint32, ok 
 	return k.psns.back(own)
 }
 
-// ack records that the server has executed all requests before `end`. It reports the end of their
-// operations to the words and to the table of keys. The result is false if the switch already knew
-// that they were executed.
+// ack records that the server has executed all requests before `end`. For each of their
+// operations it updates what the switch knows of words and of R_Keys. The result is false if the
+// switch already knew that they were executed.
 func (k *clientConn) ack(now clock.Time, end wire.PSN) bool {
 	if wire.Diff(end, k.acked) <= 0 {
 		return false

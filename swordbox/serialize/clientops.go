@@ -6,8 +6,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 )
 
-// clientOp is an operation on the client's connection. When the operation ends, the switch reports
-// that to a word, to all words of a range, or to the table of keys.
+// clientOp is an operation in flight on the client's connection. The switch remembers it until the
+// server acknowledges it or the connection fails. Then the switch updates what it knows: of one
+// word, of all words of a range, or of the memory to which an R_Key is proven to give access (keys).
 type clientOp struct {
 	// first is the operation's first PSN on the client's connection. end is the PSN after its last
 	// one.

@@ -58,7 +58,7 @@ func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryReq
 	return out, store.HTTPError(err)
 }
 
-// history is one run of clients whose history is checked: their operations, and the answers.
+// history is one run of clients that is checked: it collects their operations and the answers.
 type history struct {
 	desc *store.Store
 	in   store.HistoryRequest

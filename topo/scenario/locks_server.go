@@ -10,8 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Each word has its own area: the node that a lock protects, the word, and the guard, into which
-// the holder of the lock writes its stamp while it is inside.
+// Each lock word has its own area: the node (the data that the lock protects), the word, and the
+// guard. The holder of the lock writes its stamp, a random number, into the guard when it enters,
+// and 0 before it releases the lock.
 const (
 	areaBytes = 2048
 	nodeOff   = 0

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Bounds of a client of the type mix.
+// Bounds of the client mix.
 const (
 	maxPieces = 3
 	maxInline = 64

@@ -174,10 +174,10 @@ func (r rig) Run() error { return r.e.run() }
 // Plan implements store.Rig.
 func (r rig) Plan(text string) { r.e.report.Plan = text }
 
-// byteKeysTrial draws a trial (a store with the limits within which a scenario tests it) of
-// byte-string keys. They lie in a table of the store template, which takes 64-bit keys: the hashes.
-// All keys together have only one to three hashes, so nearly every key shares its hash with another
-// one.
+// byteKeysTrial draws a trial of package bytekeys, whose keys are byte strings. Below it is the hash
+// table of package store/template, whose keys are 64-bit numbers; bytekeys derives these from the
+// hash of a key. All keys together have only one to three hashes, so nearly every key shares its
+// hash with another one.
 func byteKeysTrial(r *rand.Rand, _ int) store.Trial {
 	shape := template.Shape{Value: 128 << r.IntN(3), Slots: 48 + r.IntN(48)}
 	hashes := 1 + r.Uint64N(3)

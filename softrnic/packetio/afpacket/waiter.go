@@ -27,8 +27,8 @@ type Source interface {
 
 // Waiter waits for frames on any of its ports and sources.
 //
-// It first polls the rings for a while, at the pace of package pollpace, and then sleeps in a
-// parker. After a long sleep the next calls of Wait poll for a shorter time, until a frame arrives
+// It first polls the rings for a while, at the pace of package pollpace, and then sleeps (see
+// parker). After a long sleep the next calls of Wait poll for a shorter time, until a frame arrives
 // so soon that polling would have found it: a port that has had no frames for long will probably
 // get none soon, and empty polls take processor time from busy threads.
 type Waiter struct {
@@ -193,7 +193,8 @@ func (w *Waiter) adapt(d time.Duration) {
 	}
 }
 
-// sleep blocks until there is a frame or a Wake, or until d has passed since start.
+// sleep blocks until there is a frame or a Wake, a port has ended, or d has passed since start; d < 0
+// means no limit.
 func (w *Waiter) sleep(start time.Time, d time.Duration) error {
 	w.blocked.Store(true)
 	defer w.blocked.Store(false)

@@ -118,7 +118,7 @@ func (c *client) open(e entry) (lost bool) {
 	return lost
 }
 
-// isOpen reports whether the request of an entry of this connection has no answer.
+// isOpen reports whether the request of an entry of this connection has no answer yet.
 func (c *client) isOpen(e *entry) bool { return c.opened.has(e.at) }
 
 // again opens an entry of this connection that is not open.

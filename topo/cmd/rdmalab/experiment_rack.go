@@ -350,8 +350,9 @@ func (p *rackPlatform) NIC(ctx context.Context, l experiment.NIC) (float64, erro
 	return res.BW.MsgRate * 1e6, nil
 }
 
-// These loads are not measured on a rack. Order and TreeOperations need a trace of single packets
-// without other traffic; `rdmalab run ycsb` measures pDPM-Direct and FUSEE on a rack.
+// The methods below return errors.ErrUnsupported: their loads are measured in the simulator alone.
+// Order and TreeOperations need a trace of single packets without other traffic. For the stores of
+// Direct and Fusee, `rdmalab run ycsb` is the command that measures on a rack.
 
 func (*rackPlatform) Order(context.Context, experiment.Order) (out map[int]float64, err error) {
 	return out, errors.ErrUnsupported
