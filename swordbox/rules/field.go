@@ -57,12 +57,12 @@ var fields = []Field{
 		func(r *Rule) string { return r.Action.String() },
 	},
 	{
-		"mode", "hardened", "published (as in the SwordBox paper) or hardened (with the paper's holes closed); default: hardened",
+		"mode", "hardened", "published (as in the paper: SwordBox, or for lookup, buffer and store external memory) or hardened (with the paper's holes closed: ways in which it loses data, hangs or is slow); default: hardened",
 		func(r *Rule, s string) error { return r.Mode.UnmarshalText([]byte(s)) },
 		func(r *Rule) string { return unless(r.Mode == Hardened, r.Mode.String()) },
 	},
 	{
-		"range", "0x1000-0x2000", "only requests to these addresses of the server's memory; the last address is excluded; default: all",
+		"range", "0x1000-0x2000", "only requests whose virtual address, as in the packet (`rdmalab switch hot` shows it), is in this range; the last address is excluded; default: all",
 		setRange,
 		func(r *Rule) string {
 			return unless(r.From == 0 && r.To == 0, fmt.Sprintf("%#x-%#x", r.From, r.To))
@@ -78,7 +78,7 @@ var fields = []Field{
 	number("shards", "2", "number of shared connections to the server, 1 to 64; the address in a request decides which of them carries it; default: 1",
 		MaxShards, func(r *Rule) *int { return &r.Shards }),
 	{
-		"service", "memory", "service of the server to which the switch makes shared connections: a name or a port; with none the switch makes no " +
+		"service", "memory", "service of the server to which the switch makes shared connections: a name or a port; with service=none the switch makes no " +
 			"connections, and `rdmalab switch connections adopt` gives it some; default: memory",
 		func(r *Rule, s string) error {
 			if r.Service = s; s == none {

@@ -18,7 +18,9 @@ var memoryFigures = Experiment{
 		"memory and loads them again (rules of action buffer), looks packets up in a table there (lookup), and counts\n" +
 		"requests there (count); `rdmalab switch rules add --help` explains these rules. They are published, as in the\n" +
 		"paper, or hardened, with the paper's holes closed (ways in which the published design loses data, hangs or is\n" +
-		"slow). A cell that has only a number in parentheses was not measured. --figures chooses among:\n\n" +
+		"slow). A cell that has only a number in parentheses was not measured.\n\n" +
+		comparedHelp +
+		"--figures chooses among:\n\n" +
 		figureList(memory) +
 		"\n" +
 		"The authors' numbers are from the text of the paper (HotNets 2018), and for TEA, a later paper, from its abstract\n" +

@@ -12,6 +12,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// comparedHelp explains what is printed beside and below a figure's table.
+const comparedHelp = "Columns behind the points compare a series with the authors' series:\n\n" +
+	"  OURS/THEIRS  our number divided by theirs, at the first and the last point, and the mean over all points\n" +
+	"  SHAPE ±%     by how many percent this ratio differs between points: 0 means that both curves have the same shape\n\n" +
+	"Lines below the table have gains over another series, points at which two series cross, and the reasons of\n" +
+	"differences.\n\n"
+
 // swordboxFigures measures the figures of the SwordBox paper.
 var swordboxFigures = Experiment{
 	Name:     "swordbox-figures",
@@ -19,12 +26,8 @@ var swordboxFigures = Experiment{
 	Figure:   "the measured figures of the SwordBox paper, and measurements of its authors that the paper does not show",
 	Examples: []string{"--figures 4,11 --out figures"},
 	Long: "swordbox-figures measures the workloads of the SwordBox paper's figures in the simulator and prints a table for each\n" +
-		"figure, with the authors' numbers in parentheses. Below each table it compares each series with the authors'\n" +
-		"series:\n\n" +
-		"  OURS/THEIRS  our number divided by theirs, at the first and the last point, and the mean over all points\n" +
-		"  SHAPE ±%     by how many percent this ratio differs between points: 0 means that both curves have the same shape\n\n" +
-		"The comparison also has gains over the same store without the switch's help, points at which two series\n" +
-		"cross, and the reasons of differences.\n\n" +
+		"figure, with the authors' numbers in parentheses.\n\n" +
+		comparedHelp +
 		"Clover is a key-value store in which a write is an append, a CAS that puts a new version of the value (a node)\n" +
 		"behind the newest one; the switch steers appends and READs to the newest node. \"By threads\" means that the x axis\n" +
 		"has the number of threads, which are clients. --figures chooses among:\n\n" +

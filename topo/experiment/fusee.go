@@ -15,13 +15,14 @@ import (
 var fuseeFigures = Experiment{
 	Name:     "fusee-figures",
 	Short:    "the figures of the FUSEE paper, each number beside the authors'",
-	Figure:   "FUSEE: figures 10 to 21",
+	Figure:   "FUSEE: figures 10 to 19 and 21; of figure 20 it prints the authors' numbers",
 	Examples: []string{"--figures 13 --out figures"},
 	Long: "fusee-figures measures the loads of the figures of FUSEE's paper (FAST 2023) in the simulator and prints a table\n" +
 		"for each figure, with the authors' numbers in parentheses. FUSEE is a hash table in the memory of servers; a slot\n" +
 		"is a word of its index, which names an object (a key with its value). \"By clients\" means that the x axis has the\n" +
-		"number of clients. Below each table it compares the series, as `rdmalab experiment swordbox-figures` does. A cell\n" +
-		"that has only a number in parentheses was not measured. --figures chooses among:\n\n" +
+		"number of clients. A cell that has only a number in parentheses was not measured.\n\n" +
+		comparedHelp +
+		"--figures chooses among:\n\n" +
 		figureList(fusee) +
 		"\n" +
 		"The authors' numbers are read from the drawings of their plots (package topo/papers). Where the paper does not say\n" +
@@ -269,7 +270,7 @@ func fuseeColumns(quick bool) []string {
 // CASes that lose are answered by the server or by the switch. In one series each client has its
 // own keys: no CAS loses there, so Rule 1 of FUSEE's protocol always decides.
 func fuseeSwitch(quick bool) figure {
-	f := figure{key: "switch", title: "UPDATEs of 100 keys, Zipf 0.99, 3 replicas, with a switch that replaces the CASes on slots by WRITEs", x: "clients", unit: "see panel"}
+	f := figure{key: "switch", title: "rate, round trips and latency of UPDATEs of 100 keys; a switch replaces the CASes on slots by WRITEs", x: "clients", unit: "see panel"}
 	columns := pick(quick, []string{"1", "16"}, []string{"1", "4", "16", "64"})
 	for _, panel := range []namedValue{
 		{"Mops", mops},
@@ -339,7 +340,7 @@ func fuseeMix(quick bool) figure {
 // a series without a cache.
 func fuseeThreshold(quick bool) figure {
 	f := figure{
-		data: papers.MustLoad("fusee/fig16"), key: "16", title: "throughput of YCSB-A by the threshold of the cache, 128 clients", format: "%.4g",
+		data: papers.MustLoad("fusee/fig16"), key: "16", title: "throughput of YCSB-A by the threshold of the cache (how often a cached slot may be wrong), 128 clients", format: "%.4g",
 		why: []string{
 			whyIndex, "a GET of ours that finds another slot reads the new object in the next round trip, whether it has read the old one or not",
 			"a run has some 40 operations of each client, so few keys are used often enough that thresholds up to 0.3 decide differently",

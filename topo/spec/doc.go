@@ -31,7 +31,7 @@
 //	      server: ms0        # a host's name, or an address. Required.
 //	      action: atomics    # track, move, atomics, steer, count, buffer or lookup. Required.
 //	      mode: hardened     # hardened or published. Default hardened.
-//	      range: 0x1000-0x2000 # addresses, the last one excluded. Default all.
+//	      range: 0x1000-0x2000 # virtual addresses, the last one excluded. Default all.
 //	      rkey: 0x1234       # only requests with this R_Key. Default any.
 //	      shards: 2          # shared connections to the server, 1 to 64. Default 1.
 //	      service: memory    # what the switch connects to: a service's name, a port, or none. Default memory.

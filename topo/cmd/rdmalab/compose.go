@@ -24,13 +24,13 @@ type containerFlags struct{ runtime, plug, compose string }
 func (f *containerFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.runtime, "runtime", runtimeProcess, "what a host is: process (processes in namespaces of this machine) or docker (a container)")
 	plugFlag(cmd, &f.plug)
-	cmd.Flags().StringVar(&f.compose, "compose", "", "let compose make the containers that this compose file describes (implies --runtime docker)")
+	cmd.Flags().StringVar(&f.compose, "compose", "", "compose file of this rack, as `rdmalab compose` writes it: compose makes the containers, up attaches those with the rack's labels; give the same rack file with -f (implies --runtime docker)")
 	complete(cmd, "runtime", runtimeProcess, runtimeDocker)
 	must(cmd.MarkFlagFilename("compose", "yaml", "yml"))
 }
 
 func plugFlag(cmd *cobra.Command, plug *string) {
-	cmd.Flags().StringVar(plug, "plug", string(container.PlugOutside), "how a container gets its NIC: outside (rdmalab attaches it to the host's container), holder (rdmalab attaches it to a second container "+
+	cmd.Flags().StringVar(plug, "plug", string(container.PlugOutside), "with containers: how one gets its NIC: outside (rdmalab attaches it to the host's container), holder (rdmalab attaches it to a second container "+
 		"that shares its network with the host's container, so that the link survives a crash of the host) or driver (the container engine attaches it)")
 	complete(cmd, "plug", string(container.PlugOutside), string(container.PlugHolder), string(container.PlugDriver))
 }

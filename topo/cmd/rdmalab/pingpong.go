@@ -56,7 +56,7 @@ func pingpongCmd() *cobra.Command {
 	fs.IntVar(&c.QueuePairs, "qps", 0, "with srq: number of queue pairs (default 16)")
 	fs.Uint16Var(&f.port, "port", 0, "TCP port on which the ends exchange parameters (default 18515)")
 	store.Renamed(fs, map[string]string{"patience": "op-timeout"})
-	fs.BoolVar(&f.ipv6, "ipv6", false, "connect to the host's IPv6 address (default: IPv4)")
+	fs.BoolVar(&f.ipv6, "ipv6", false, "announce the IPv6 address of --on, so that RoCEv2 runs over IPv6; give it at both ends (default: IPv4)")
 	fs.DurationVar(&c.Patience, "op-timeout", 0, "pingpong fails after waiting this long for one message (default 30s)")
 	must(cmd.MarkFlagRequired("on"))
 	completeHost(cmd, "on")

@@ -21,8 +21,8 @@ func rednCmd() *cobra.Command {
 			"requests in a send queue whose entries lie in registered memory; a work request can WRITE or CAS the fields of\n" +
 			"later ones, so that conditions and loops are possible. redn needs neither a rack nor root: the NIC runs in virtual\n" +
 			"time.",
-		Example: "  rdmalab redn trace\n" +
-			"  rdmalab redn turing",
+		Example: "  rdmalab redn trace    # a condition: each work request, and what other requests changed in it\n" +
+			"  rdmalab redn turing   # a Turing machine: its steps and its tape",
 	}
 	cmd.AddCommand(rednTraceCmd(), rednTuringCmd())
 	return cmd

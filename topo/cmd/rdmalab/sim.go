@@ -37,7 +37,8 @@ func simCmd() *cobra.Command {
 		Short: "Run a scenario in virtual time, replayable from a seed",
 		Long: "sim runs a scenario on a whole rack in memory: the same NICs, switch, faults and applications as on a rack of\n" +
 			"processes, in virtual time (a clock that moves from event to event). It needs neither a rack nor root. The seed\n" +
-			"decides everything that happens, so a run can be repeated. sim prints what was run and whether every check held.\n" +
+			"decides everything that happens, so a run can be repeated. sim prints what was run and what NICs had to\n" +
+			"recover from, with --seeds also \"ok\". A check that fails is printed as FAIL and ends sim with status 1.\n" +
 			"Without SCENARIO it lists the scenarios. \"Histories are linearizable\" means that one order of all operations\n" +
 			"explains every answer. The brackets have the flags that choose a variant:\n\n" +
 			scenarioList() + "\n" +

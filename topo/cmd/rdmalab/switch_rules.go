@@ -23,9 +23,9 @@ func switchRulesCmd() *cobra.Command {
 		Long: "A rule of program swordbox selects requests by memory server, address and R_Key, and says what the switch does with\n" +
 			"them. `rdmalab switch rules add --help` explains its keys.\n\n" +
 			"rules lists the rules in force. The first rule that matches a request applies to it. Rules of action count only\n" +
-			"observe, so such a rule may apply in addition. Requests that no rule matches are forwarded unchanged. Columns have\n" +
-			"the names of the keys; SHARDS and SERVICE are shown for rules of action move and atomics in mode hardened, and are\n" +
-			"- for all others.\n\n" +
+			"observe, and rules of lookup and buffer are about frames, so such rules may apply in addition. Requests that no rule\n" +
+			"matches are forwarded unchanged. Columns have the names of keys; -o json shows all keys. SHARDS and SERVICE are\n" +
+			"shown for rules of action move and atomics in mode hardened, and are - for all others.\n\n" +
 			"When the rack comes up, the rules are those of the rack file. Changes by `rules add`, `remove` and `load` last\n" +
 			"until `rdmalab down`; they survive a crash of the switch.",
 		Example: "  rdmalab switch rules\n" +
@@ -67,13 +67,15 @@ func addRuleCmd() *cobra.Command {
 		Short: "Add a rule behind or before the others",
 		Long: "add adds a rule behind the others, or with --first before them, and prints the rule with its name. It fails if\n" +
 			"an earlier rule matches every request that the new rule would match. The arguments are the keys of a rule, as in\n" +
-			"a rack file; server and action are required. The switch must run program swordbox.\n\n" +
+			"a rack file; server and action are required. The switch must run program swordbox (`rdmalab switch program\n" +
+			"swordbox`). Rules of one server that move or steer requests must agree in action (atomics and move count as one)\n" +
+			"and mode; those of move and atomics also in shards, service, depth and mtu.\n\n" +
 			"A shared connection is a reliable connection of the switch to a memory server, on which it sends requests of\n" +
 			"several clients. In the store Clover a node is one version of a key's value, and an append is the CAS that puts a\n" +
 			"new node behind the newest one. Actions:\n\n" +
 			actions + "\nKeys, with examples:\n\n" + keys,
 		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
-			"  rdmalab switch rules add id=page server=ms1 action=move range=0x1000-0x2000",
+			"  rdmalab switch rules add id=page server=ms1 action=move range=0x7f00c8c00000-0x7f00c8d00000",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: completeRule,
 		RunE: func(cmd *cobra.Command, args []string) error {
