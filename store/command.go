@@ -213,7 +213,7 @@ func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
 	fs.IntVar(&in.Rounds, "rounds", 200, "operations of each client; if a PUT finds that its key does not exist, the client INSERTs the key")
 	fs.IntVar(&in.Keys, "keys", in.Keys, "number of keys on which the clients work")
 	fs.Uint64Var(&in.Seed, "seed", 1, "seed of the operations")
-	fs.Uint64Var(&in.Base, "base", 0, "number of the first key on which the clients work; none of the keys may exist yet (default: keys that were never used)")
+	fs.Uint64Var(&in.Base, "base", 0, "first key on which the clients work; none of the keys may exist yet (default: keys that were never used)")
 }
 
 // Renamed makes fs accept flags also by their earlier names. renamed maps each earlier name to the

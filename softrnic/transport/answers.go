@@ -138,7 +138,7 @@ func (a *answers) onlyAck() bool {
 func maxOwed(rdAtomic int) int { return 4*rdAtomic + 5 }
 
 // fresh returns the number of responder resources in use: of responses in owed that answer new
-// READs, atomics or FLUSHes, not duplicates.
+// READs, atomics, ATOMIC_WRITEs or FLUSHes, not duplicates.
 func (a *answers) fresh() int {
 	n := 0
 	for i := range a.owed {

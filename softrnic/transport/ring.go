@@ -36,8 +36,8 @@ type sendProgress struct {
 	started bool
 	packets uint32
 	first   wire.PSN
-	// sent counts the packets of the work request that were sent since the last retry, acked those
-	// that are acknowledged. If the work request needs a response of its own (see answered), sent
+	// sent counts the packets of the work request that are acknowledged or were sent since the last
+	// retry, acked those that are acknowledged. If the work request needs a response of its own (see answered), sent
 	// is 0 or 1, because it has one request packet, and acked counts response packets.
 	sent, acked uint32
 	// askedFrom is the value of acked when the request of a READ was last sent. The response packet

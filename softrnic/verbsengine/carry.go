@@ -25,11 +25,35 @@ func EngineCQ(c verbs.CQ) *engine.CQ    { return behind[*engine.CQ](c) }
 func EngineSRQ(s verbs.SRQ) *engine.SRQ { return behind[*engine.SRQ](s) }
 func EngineMR(m verbs.MR) *engine.MR    { return behind[*engine.MR](m) }
 
-func (q *qp) object() *engine.QP   { return q.qp }
-func (c *cq) object() *engine.CQ   { return c.cq }
-func (s *srq) object() *engine.SRQ { return s.srq }
-func (m *mr) object() *engine.MR   { return m.mr }
+func (q *qp) object() (object *engine.QP) {
+	if q != nil {
+		object = q.qp
+	}
+	return object
+}
 
+func (c *cq) object() (object *engine.CQ) {
+	if c != nil {
+		object = c.cq
+	}
+	return object
+}
+
+func (s *srq) object() (object *engine.SRQ) {
+	if s != nil {
+		object = s.srq
+	}
+	return object
+}
+
+func (m *mr) object() (object *engine.MR) {
+	if m != nil {
+		object = m.mr
+	}
+	return object
+}
+
+// behind returns the object behind a handle; the zero value if handle is no handle of this kind, or nil.
 func behind[E any](handle any) (object E) {
 	if h, ok := handle.(interface{ object() E }); ok {
 		object = h.object()

@@ -32,7 +32,7 @@ func init() { Table.Register() }
 // flags adds the flags of start.
 func flags(fs *pflag.FlagSet, s *Shape) {
 	fs.IntVar(&s.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", defaultValue))
-	fs.IntVar(&s.Slots, "slots", 0, "slots of the table on each memory server; each key needs one (default: half as many as values of the greatest length fit into the server's memory)")
+	fs.IntVar(&s.Slots, "slots", 0, "slots of the table on each memory server; each key needs one slot on one server (default: one for every two values of --value bytes that fit into the server's memory)")
 }
 
 // draw chooses at random a table for `rdmalab sim template`. The table is small, so that operations

@@ -78,7 +78,7 @@ func check(r *rules.Rule) error {
 	case r.Shards != 0:
 		return fmt.Errorf("shards has no meaning with action lookup; name several servers in %s", keyTable)
 	case r.MTU != 0 && r.MTU < l.least():
-		return fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes; choose a larger mtu or a smaller cell", l.Cell, l.probe()*SlotLen, r.MTU)
+		return fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes; choose an mtu of at least %d", l.Cell, l.probe()*SlotLen, r.MTU, l.least())
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (l *Link) Needed() bool { return l.queue != nil }
 func (l *Link) Fit(s *switchconn.Shared) error {
 	_, err := l.queue.Grant(s)
 	if err == nil && s.MTU < l.queue.Size {
-		err = fmt.Errorf("an entry of %d bytes is longer than the path MTU of %d bytes; give the rule a smaller entry", l.queue.Size, s.MTU)
+		err = fmt.Errorf("an entry of %d bytes is longer than the path MTU of %d bytes; give the links a larger MTU, or the rule a smaller entry", l.queue.Size, s.MTU)
 	}
 	return err
 }

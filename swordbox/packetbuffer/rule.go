@@ -81,7 +81,7 @@ func check(r *rules.Rule) error {
 	case l.Low > l.High:
 		return fmt.Errorf("%s %d is above %s %d; make it smaller", keyLow, l.Low, keyHigh, l.High)
 	case r.MTU != 0 && r.MTU < l.Size:
-		return fmt.Errorf("an entry of %d bytes is longer than the path MTU of %d bytes; choose a larger mtu or a smaller entry", l.Size, r.MTU)
+		return fmt.Errorf("an entry of %d bytes is longer than the path MTU of %d bytes; choose an mtu of at least %d", l.Size, r.MTU, l.Size)
 	}
 	for _, a := range l.Servers {
 		if r.Of(a) {

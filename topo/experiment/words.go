@@ -54,7 +54,7 @@ func (b *wordBody) Flags(fs *pflag.FlagSet) {
 	if b.locks {
 		fs.DurationVar(&b.span, "span", 0, "on a rack: how long each measurement takes (default 1s)")
 	} else {
-		fs.IntVar(&b.iters, "iters", 0, "on a rack: CAS of each measurement (default 20000)")
+		fs.IntVar(&b.iters, "iters", 0, "on a rack: CASes of all clients together in each measurement (default 20000)")
 	}
 }
 

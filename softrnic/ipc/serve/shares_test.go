@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -74,6 +75,37 @@ func TestHandles(t *testing.T) {
 	if got != [3]uint32{math.MaxUint32, 1, 3} { // 2 is the window's
 		t.Errorf("handles %v", got)
 	}
+}
+
+// A program's handle of one kind is none of another kind: kinds are told apart by their methods.
+func TestHandlesOfOneKind(t *testing.T) {
+	c := newHouse(t).dev.Context()
+	pd, err := c.AllocPD()
+	must(t, err)
+	mw, err := pd.AllocMW()
+	must(t, err)
+	dm, err := c.AllocDM(8)
+	must(t, err)
+	ah, err := pd.CreateAH(verbs.AHAttr{DestGID: verbs.GIDOf(houseIP)})
+	must(t, err)
+	kinds := map[string]func(o *objects, h uint32) error{
+		"PD": holds[verbs.PD], "MW": holds[verbs.MW], "DM": holds[verbs.DM], "AH": holds[verbs.AH],
+		"listener": holds[rdmacm.Listener], "request": holds[rdmacm.Request],
+	}
+	for own, x := range map[string]any{"PD": pd, "MW": mw, "DM": dm, "AH": ah, "": &memory{}} {
+		o := &objects{byHandle: map[uint32]any{}}
+		h := o.put(x)
+		for kind, as := range kinds {
+			if err := as(o, h); (err == nil) != (kind == own) {
+				t.Errorf("%T as %s: %v", x, kind, err)
+			}
+		}
+	}
+}
+
+func holds[T any](o *objects, h uint32) error {
+	_, err := get[T](o, "op", h)
+	return err
 }
 
 // A call waits until its event has come and is in work until its answer is queued. Two calls with

@@ -48,7 +48,7 @@ func captureCmd() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, links []string) error { return runCapture(cmd, links, &flags) },
 	}
 	flags.define(cmd)
-	cmd.Flags().StringVarP(&flags.file, "write", "w", "-", "file to write; - is standard output")
+	cmd.Flags().StringVarP(&flags.file, "write", "w", "-", "file to write; - is standard output, which must not be a terminal")
 	cmd.Flags().IntVar(&flags.snaplen, "snaplen", 0, "keep only this many bytes of each packet (default: all)")
 	return cmd
 }

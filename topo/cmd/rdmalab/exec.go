@@ -23,7 +23,8 @@ func execCmd() *cobra.Command {
 			"driver. A Go program that uses package softrnic/ipc finds the NIC by the environment variable " + spec.EnvVerbs + ".\n\n" +
 			"The NIC reads and writes the memory of a libibverbs program by system calls. With --shared-memory the library\n" +
 			"replaces registered memory by memory that the program shares with the daemon of the host, while it is registered.\n" +
-			"That is faster; docs/guide/programs.md says for which programs it is not right.",
+			"That is faster, but not right for programs that fork, unmap or madvise registered memory, or register memory while\n" +
+			"the kernel writes to it (O_DIRECT, io_uring): docs/guide/programs.md. exec needs root.",
 		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
 			"  rdmalab exec ms0 -- bash\n" +
 			"  rdmalab exec ms0 -- ibv_devinfo -v\n" +

@@ -110,6 +110,18 @@ func platforms(e experiment.Experiment) []string {
 	return slices.DeleteFunc([]string{experiment.OnSim, experiment.OnRack}, func(on string) bool { return e.Takes(on) == "" })
 }
 
+// takes says how long the experiment takes with its defaults.
+func (x *experimentRun) takes() string {
+	var list []string
+	if x.Sim != "" {
+		list = append(list, "in the simulator "+x.Sim)
+	}
+	if x.Rack != "" {
+		list = append(list, "on a rack "+x.Rack)
+	}
+	return "Takes: " + strings.Join(list, ";\n  ") + "."
+}
+
 // examples returns the command lines of the help text, one a line.
 func (x *experimentRun) examples() string {
 	call := "  rdmalab experiment " + x.Name
@@ -128,7 +140,7 @@ func (x *experimentRun) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     x.Name,
 		Short:   strings.ToUpper(x.Short[:1]) + x.Short[1:],
-		Long:    strings.TrimRight(long, "\n") + "\n\nReproduces: " + x.Figure + ".",
+		Long:    strings.TrimRight(long, "\n") + "\n\nReproduces: " + x.Figure + ".\n" + x.takes(),
 		Example: x.examples(),
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
