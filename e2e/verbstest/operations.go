@@ -2,6 +2,7 @@ package verbstest
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -169,8 +170,8 @@ func testSizes(t *testing.T, w *World) {
 		a.post(qa, verbs.SendWR{ID: 2, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(100, n-third), a.mr.SGE(100+n-third, 0), a.mr.SGE(100+n-third, third)}}, verbs.Success)
 		wc := b.want(1, verbs.Success)
 		expect(t, wc.ByteLen == uint32(n), "%d bytes: %+v", n, wc)
-		holds(t, "first piece", b.mr, 0, string(data[:third]))
-		holds(t, "second piece", b.mr, 30000, string(data[third:]))
+		holds(t, fmt.Sprintf("%d bytes, first piece", n), b.mr, 0, string(data[:third]))
+		holds(t, fmt.Sprintf("%d bytes, second piece", n), b.mr, 30000, string(data[third:]))
 	}
 }
 

@@ -292,8 +292,11 @@ func holds(t testing.TB, what string, memory interface{ ReadAt(b []byte, off int
 	t.Helper()
 	got := make([]byte, len(want))
 	must(t, memory.ReadAt(got, off))
-	if string(got) != want {
-		t.Errorf("%s: the memory has %.100q, want %.100q", what, got, want)
+	for i := range got {
+		if got[i] != want[i] {
+			t.Errorf("%s: from byte %d of %d on the memory has %.100q, want %.100q", what, i, len(got), got[i:], want[i:])
+			break
+		}
 	}
 }
 

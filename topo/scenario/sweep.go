@@ -76,6 +76,10 @@ func (s *Summary) add(r *Report) {
 	}
 }
 
+// maxAhead bounds how many numbers inOrder has begun that are not done, for each processor. Results
+// behind a number that takes long wait in memory.
+const maxAhead = 16
+
 // inOrder calls do for the numbers 0 to n-1, on all processors. The calling goroutine hands each
 // result to done, in the order of the numbers. If ended returns true after that, inOrder begins no
 // further call, waits for those in progress and drops their results.
@@ -86,12 +90,22 @@ func inOrder[R any](n int, ended func() bool, do func(i int) R, done func(i int,
 	}
 	workers := min(runtime.GOMAXPROCS(0), n)
 	results := make(chan result, workers)
+	ahead := make(chan struct{}, maxAhead*workers) // has an element for each number that was begun and is not done
+	stopped := make(chan struct{})
 	var next atomic.Int64
-	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && !stop.Load(); i = int(next.Add(1)) - 1 {
+			for {
+				select {
+				case <-stopped:
+					return
+				case ahead <- struct{}{}:
+				}
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
 				results <- result{i, do(i)}
 			}
 		})
@@ -100,14 +114,17 @@ func inOrder[R any](n int, ended func() bool, do func(i int) R, done func(i int,
 		wg.Wait()
 		close(results)
 	}()
-	early, turn := make(map[int]R), 0 // results that wait for those of earlier numbers
+	early, turn, over := make(map[int]R), 0, false // early has results that wait for those of earlier numbers
 	for x := range results {
 		early[x.i] = x.r
-		for r, ok := early[turn]; ok && !stop.Load(); r, ok = early[turn] {
+		for r, ok := early[turn]; ok && !over; r, ok = early[turn] {
 			delete(early, turn)
 			done(turn, r)
 			turn++
-			stop.Store(ended())
+			<-ahead
+			if over = ended(); over {
+				close(stopped)
+			}
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package sim
 
-import (
-	"github.com/rdmalab/rdmalab/softrnic/clock"
-)
+import "github.com/rdmalab/rdmalab/softrnic/clock"
 
 // event is a scheduled call, or something that happens to a frame: it reaches the end of a link, or
 // its time inside a node is over.
