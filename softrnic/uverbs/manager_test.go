@@ -3,6 +3,7 @@ package uverbs_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -196,11 +197,15 @@ func (e *event) private(udp bool) string {
 func (m *manager) next(kind uint32) (e event) {
 	m.t.Helper()
 	poll := []unix.PollFd{{Fd: int32(m.fds[m.channel]), Events: unix.POLLIN}}
-	if n, err := unix.Poll(poll, 20000); err != nil || n != 1 {
+	n, err := unix.Poll(poll, 20000)
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Poll(poll, 20000)
+	}
+	if err != nil || n != 1 {
 		m.t.Fatalf("no event %d: %v", kind, err)
 	}
 	var one [1]byte
-	_, err := unix.Read(m.fds[m.channel], one[:])
+	_, err = unix.Read(m.fds[m.channel], one[:])
 	must(m.t, err)
 	_, err = binary.Decode(m.do(ucma.GetEvent, uint64(0)), binary.NativeEndian, &e)
 	must(m.t, err)

@@ -196,7 +196,11 @@ func TestClosedDevice(t *testing.T) {
 	}()
 	for i, fd := range wakes {
 		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if n, err := unix.Poll(poll, 20000); n != 1 || err != nil {
+		n, err := unix.Poll(poll, 20000)
+		for errors.Is(err, unix.EINTR) {
+			n, err = unix.Poll(poll, 20000)
+		}
+		if n != 1 || err != nil {
 			t.Fatalf("program %d is not woken: %v", i, err)
 		}
 	}
