@@ -18,47 +18,36 @@ type Driver interface{ Drive() bool }
 // Shell returns the shell of the context: the code that gives exclusive use of the engine.
 func (c *Context) Shell() Shell { return c.shell }
 
-// EngineQP and the functions after it return the object of the engine behind a handle of this
-// package; nil if the argument is not one.
-func EngineQP(q verbs.QP) *engine.QP    { return behind[*engine.QP](q) }
-func EngineCQ(c verbs.CQ) *engine.CQ    { return behind[*engine.CQ](c) }
-func EngineSRQ(s verbs.SRQ) *engine.SRQ { return behind[*engine.SRQ](s) }
-func EngineMR(m verbs.MR) *engine.MR    { return behind[*engine.MR](m) }
-
-func (q *qp) object() (object *engine.QP) {
-	if q != nil {
-		object = q.qp
+// EngineQP returns the queue pair behind a handle of this package; nil if q is not one.
+func EngineQP(q verbs.QP) *engine.QP {
+	if handle, ok := q.(*qp); ok && handle != nil {
+		return handle.qp
 	}
-	return object
+	return nil
 }
 
-func (c *cq) object() (object *engine.CQ) {
-	if c != nil {
-		object = c.cq
+// EngineCQ returns the completion queue behind a handle of this package; nil if c is not one.
+func EngineCQ(c verbs.CQ) *engine.CQ {
+	if handle, ok := c.(*cq); ok && handle != nil {
+		return handle.cq
 	}
-	return object
+	return nil
 }
 
-func (s *srq) object() (object *engine.SRQ) {
-	if s != nil {
-		object = s.srq
+// EngineSRQ returns the shared receive queue behind a handle of this package; nil if s is not one.
+func EngineSRQ(s verbs.SRQ) *engine.SRQ {
+	if handle, ok := s.(*srq); ok && handle != nil {
+		return handle.srq
 	}
-	return object
+	return nil
 }
 
-func (m *mr) object() (object *engine.MR) {
-	if m != nil {
-		object = m.mr
+// EngineMR returns the region behind a handle of this package; nil if m is not one.
+func EngineMR(m verbs.MR) *engine.MR {
+	if handle, ok := m.(*mr); ok && handle != nil {
+		return handle.mr
 	}
-	return object
-}
-
-// behind returns the object behind a handle; the zero value if handle is no handle of this kind, or nil.
-func behind[E any](handle any) (object E) {
-	if h, ok := handle.(interface{ object() E }); ok {
-		object = h.object()
-	}
-	return object
+	return nil
 }
 
 // MakeType1 turns a window of this package that was just allocated into one of type 1, which the
