@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/redn"
@@ -23,15 +22,6 @@ const (
 	// laneSlot is the size of a construct's memory in bytes.
 	laneSlot = (ConstructData + 7) &^ 7
 )
-
-// Tries returns how often a test tries something, such as a random input: all if the environment
-// variable RDMALAB_LONG is set, as make sweep does, otherwise few.
-func Tries(all, few int) int {
-	if os.Getenv("RDMALAB_LONG") != "" {
-		return all
-	}
-	return few
-}
 
 // lane is a region with send rings, followed by data. Each queue pair is connected to itself. Its
 // receives complete to the completion queue of the end. So a SEND in a ring tells the test that the
