@@ -62,11 +62,7 @@ func experimentCmd() *cobra.Command {
 func experimentList() string {
 	var b strings.Builder
 	for _, e := range experiment.All() {
-		var takes []string
-		for _, on := range platforms(e) {
-			takes = append(takes, on+" "+e.Takes(on))
-		}
-		b.WriteString(listed(e.Name, 17, e.Short) + listed("", 17, "reproduces: "+e.Figure) + listed("", 17, "takes: "+strings.Join(takes, "; ")))
+		b.WriteString(listed(e.Name, 17, e.Short) + listed("", 17, "reproduces: "+e.Figure) + listed("", 17, "takes: "+takes(e)))
 	}
 	return b.String()
 }
@@ -110,16 +106,13 @@ func platforms(e experiment.Experiment) []string {
 	return slices.DeleteFunc([]string{experiment.OnSim, experiment.OnRack}, func(on string) bool { return e.Takes(on) == "" })
 }
 
-// takes says how long the experiment takes with its defaults.
-func (x *experimentRun) takes() string {
+// takes says how long an experiment takes with its defaults on each of its platforms.
+func takes(e experiment.Experiment) string {
 	var list []string
-	if x.Sim != "" {
-		list = append(list, "in the simulator "+x.Sim)
+	for _, on := range platforms(e) {
+		list = append(list, on+" "+e.Takes(on))
 	}
-	if x.Rack != "" {
-		list = append(list, "on a rack "+x.Rack)
-	}
-	return "Takes: " + strings.Join(list, ";\n  ") + "."
+	return strings.Join(list, "; ")
 }
 
 // examples returns the command lines of the help text, one a line.
@@ -140,7 +133,7 @@ func (x *experimentRun) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     x.Name,
 		Short:   strings.ToUpper(x.Short[:1]) + x.Short[1:],
-		Long:    strings.TrimRight(long, "\n") + "\n\nReproduces: " + x.Figure + ".\n" + x.takes(),
+		Long:    strings.TrimRight(long, "\n") + "\n\nReproduces: " + x.Figure + ".\nTakes: " + takes(x.Experiment) + ".",
 		Example: x.examples(),
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
