@@ -9,25 +9,27 @@ var casOneWord = Experiment{
 	Short:    "CAS on one word by 1 to 64 clients: in host and NIC memory, and replaced by WRITE in the switch",
 	Figure:   "SwordBox fig. 10 (CAS replaced by a middlebox with one core), and the limits in fig. 4",
 	Examples: []string{"--on rack --series host,hardened --clients 1,16"},
-	Long: "Clients, each with one CAS in flight, all work on the same word of a memory server. A series is one way to do it.\n" +
-		"The series differ in two ways. First, the word is in host memory of the server, or in device memory on the server's\n" +
-		"NIC. Second, the switch only forwards, or it replaces each CAS by a WRITE of the new value (CAS→WRITE), which it\n" +
-		"can do while it knows the value of the word. It does so by rules of action atomics (`rdmalab switch rules add\n" +
-		"--help`), which are published, as in the SwordBox paper, or hardened, with the paper's holes closed: ways in which\n" +
-		"the published design loses data, hangs or is slow (swordbox/HOLES.md).\n\n" +
-		"In the simulator, the switch of series hardened and published is as slow as the middlebox of the SwordBox paper;\n" +
-		"--cost says how slow. In the other series the switch keeps up with every load (line rate).\n\n" +
-		"On a rack, series as-is uses the switch's present program and rules. For every other series the experiment installs\n" +
-		"the program and the rules that the series needs. At the end it restores the earlier program and rules.\n\n" +
-		"The table has a line for each series and number of clients:\n\n" +
-		"  CAS Mops            answered CAS, in millions per second\n" +
-		"  SUCCEEDED Mops      CAS that changed the word, in millions per second\n" +
-		"  LATENCY us          mean time from post to completion of a CAS, in microseconds\n" +
-		"  REPLACED %          percentage of the CAS that reached the server as another operation\n" +
-		"  PAPER'S LIMIT Mops  rate of CAS with many clients in the SwordBox paper, in millions per second\n" +
-		"  FROM                where in the SwordBox paper this limit is\n\n" +
-		"On a rack the word is the last word of the memory that server --to registers: host memory or, in series device, the\n" +
-		"device memory on its NIC, where Sherman keeps its locks. Stores use this memory too: stop them first.",
+	Long: func() string {
+		return "Clients, each with one CAS in flight, all work on the same word of a memory server. A series is one way to do it.\n" +
+			"The series differ in two ways. First, the word is in host memory of the server, or in device memory on the server's\n" +
+			"NIC. Second, the switch only forwards, or it replaces each CAS by a WRITE of the new value (CAS→WRITE), which it\n" +
+			"can do while it knows the value of the word. It does so by rules of action atomics (`rdmalab switch rules add\n" +
+			"--help`), which are published, as in the SwordBox paper, or hardened, with the paper's holes closed: ways in which\n" +
+			"the published design loses data, hangs or is slow (swordbox/HOLES.md).\n\n" +
+			"In the simulator, the switch of series hardened and published is as slow as the middlebox of the SwordBox paper;\n" +
+			"--cost says how slow. In the other series the switch keeps up with every load (line rate).\n\n" +
+			"On a rack, series as-is uses the switch's present program and rules. For every other series the experiment installs\n" +
+			"the program and the rules that the series needs. At the end it restores the earlier program and rules.\n\n" +
+			"The table has a line for each series and number of clients:\n\n" +
+			"  CAS Mops            answered CAS, in millions per second\n" +
+			"  SUCCEEDED Mops      CAS that changed the word, in millions per second\n" +
+			"  LATENCY us          mean time from post to completion of a CAS, in microseconds\n" +
+			"  REPLACED %          percentage of the CAS that reached the server as another operation\n" +
+			"  PAPER'S LIMIT Mops  rate of CAS with many clients in the SwordBox paper, in millions per second\n" +
+			"  FROM                where in the SwordBox paper this limit is\n\n" +
+			"On a rack the word is the last word of the memory that server --to registers: host memory or, in series device, the\n" +
+			"device memory on its NIC, where Sherman keeps its locks. Stores use this memory too: stop them first."
+	},
 	Sim: "5 s", Rack: "1 min", Target: "word", Cost: "connectx5-dpdk",
 	New: func() Body {
 		return &wordBody{list: casSeries(), clients: []int{1, 2, 4, 8, 16, 32, 64}}

@@ -20,8 +20,11 @@ const (
 type Experiment struct {
 	// Name says what the experiment measures.
 	Name string
-	// Short is one line for a list. Long is a description for a help text.
-	Short, Long string
+	// Short is one line for a list.
+	Short string
+	// Long returns a description for a help text. It is a function because some descriptions list
+	// figures with what their papers' data say, which takes longer than most commands.
+	Long func() string
 	// Figure says which figure of which paper it reproduces.
 	Figure string
 	// Examples are flags for further examples in a help text, a command line each.

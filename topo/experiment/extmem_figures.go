@@ -13,19 +13,21 @@ var memoryFigures = Experiment{
 	Name:   "memory-figures",
 	Short:  "the figures of the paper on external memory, each number beside the authors'",
 	Figure: "Generic External Memory for Switch Data Planes: packet buffer, lookup table, state store; TEA: lookups",
-	Long: "memory-figures measures in the simulator what a switch does with the memory of servers, and prints a table for each\n" +
-		"figure, with the authors' numbers in parentheses. The switch stores frames that wait for a port in a ring in this\n" +
-		"memory and loads them again (rules of action buffer), looks packets up in a table there (lookup), and counts\n" +
-		"requests there (count); `rdmalab switch rules add --help` explains these rules. They are published, as in the\n" +
-		"paper, or hardened, with the paper's holes closed (ways in which the published design loses data, hangs or is\n" +
-		"slow). A cell that has only a number in parentheses was not measured.\n\n" +
-		comparedHelp +
-		"--figures chooses among:\n\n" +
-		figureList(memory) +
-		"\n" +
-		"The authors' numbers are from the text of the paper (HotNets 2018), and for TEA, a later paper, from its abstract\n" +
-		"(package topo/papers). Where the paper does not say enough, the simulator's model makes a choice:\n\n" +
-		"  " + strings.Join(memoryChoices, "\n  ") + "\n",
+	Long: func() string {
+		return "memory-figures measures in the simulator what a switch does with the memory of servers, and prints a table for each\n" +
+			"figure, with the authors' numbers in parentheses. The switch stores frames that wait for a port in a ring in this\n" +
+			"memory and loads them again (rules of action buffer), looks packets up in a table there (lookup), and counts\n" +
+			"requests there (count); `rdmalab switch rules add --help` explains these rules. They are published, as in the\n" +
+			"paper, or hardened, with the paper's holes closed (ways in which the published design loses data, hangs or is\n" +
+			"slow). A cell that has only a number in parentheses was not measured.\n\n" +
+			comparedHelp +
+			"--figures chooses among:\n\n" +
+			figureList(memory) +
+			"\n" +
+			"The authors' numbers are from the text of the paper (HotNets 2018), and for TEA, a later paper, from its abstract\n" +
+			"(package topo/papers). Where the paper does not say enough, the simulator's model makes a choice:\n\n" +
+			"  " + strings.Join(memoryChoices, "\n  ") + "\n"
+	},
 	Sim: "1 min with two processors, with --quick 20 s", Cost: "connectx3-40g",
 	New: func() Body { return &figuresBody{all: memory, choices: memoryChoices} },
 }
@@ -36,27 +38,29 @@ var memoryRates = Experiment{
 	Name:   "memory-rates",
 	Short:  "rates at which a switch stores frames in a server's memory and loads them, beside native RDMA in the same run",
 	Figure: "Generic External Memory for Switch Data Planes: rates of store and load",
-	Long: "memory-rates measures the figure \"rates\" of `rdmalab experiment memory-figures`: how many bytes per second the\n" +
-		"switch stores in the memory of a server (it WRITEs frames that find no room in the switch), and how many it loads\n" +
-		"(it READs them back). It compares the hardened packet buffer of the switch (rules of action buffer) with native\n" +
-		"RDMA: WRITEs and READs of a host to the same server. Rates are in Gbit/s.\n\n" +
-		"In the simulator the table has a line for the switch and for native RDMA with two lengths of messages, and the\n" +
-		"columns store and load, with the authors' numbers in parentheses. The lines below the table have the ratios to\n" +
-		"native RDMA.\n\n" +
-		"On a rack the switch delays the frames to the last compute host of --from: it sends them slowly, so that most of\n" +
-		"them go to server --to, whose memory has the ring. The first compute host of --from sends these frames, of 1,500\n" +
-		"bytes, by SENDs over UC. The switch counts their bytes, and the time from the first frame until the server has\n" +
-		"acknowledged the last WRITE, or from the first READ until the last frame has come back. Native RDMA is `rdmalab\n" +
-		"perf write_bw` and `read_bw` with messages of 1,500 bytes from the first host to the same server. Frames that the\n" +
-		"server cannot take are dropped (counter blocked of `rdmalab switch counters`), and do not count. The table has a\n" +
-		"line for store and one for load:\n\n" +
-		"  ROUNDS       number of measurements of each rate; the switch and native RDMA are measured in turns\n" +
-		"  SWITCH       rate of the switch: the median of all rounds\n" +
-		"  NATIVE       rate of native RDMA: the median of all rounds\n" +
-		"  RATIO        median of SWITCH divided by NATIVE in the same round; in parentheses the paper's\n" +
-		"  LEAST, MOST  the smallest and the largest of the values whose median is in the column before\n\n" +
-		"All hosts and the switch share the machine's processors, so the rates are comparable only with one another, and\n" +
-		"only on a machine that has nothing else to do.",
+	Long: func() string {
+		return "memory-rates measures the figure \"rates\" of `rdmalab experiment memory-figures`: how many bytes per second the\n" +
+			"switch stores in the memory of a server (it WRITEs frames that find no room in the switch), and how many it loads\n" +
+			"(it READs them back). It compares the hardened packet buffer of the switch (rules of action buffer) with native\n" +
+			"RDMA: WRITEs and READs of a host to the same server. Rates are in Gbit/s.\n\n" +
+			"In the simulator the table has a line for the switch and for native RDMA with two lengths of messages, and the\n" +
+			"columns store and load, with the authors' numbers in parentheses. The lines below the table have the ratios to\n" +
+			"native RDMA.\n\n" +
+			"On a rack the switch delays the frames to the last compute host of --from: it sends them slowly, so that most of\n" +
+			"them go to server --to, whose memory has the ring. The first compute host of --from sends these frames, of 1,500\n" +
+			"bytes, by SENDs over UC. The switch counts their bytes, and the time from the first frame until the server has\n" +
+			"acknowledged the last WRITE, or from the first READ until the last frame has come back. Native RDMA is `rdmalab\n" +
+			"perf write_bw` and `read_bw` with messages of 1,500 bytes from the first host to the same server. Frames that the\n" +
+			"server cannot take are dropped (counter blocked of `rdmalab switch counters`), and do not count. The table has a\n" +
+			"line for store and one for load:\n\n" +
+			"  ROUNDS       number of measurements of each rate; the switch and native RDMA are measured in turns\n" +
+			"  SWITCH       rate of the switch: the median of all rounds\n" +
+			"  NATIVE       rate of native RDMA: the median of all rounds\n" +
+			"  RATIO        median of SWITCH divided by NATIVE in the same round; in parentheses the paper's\n" +
+			"  LEAST, MOST  the smallest and the largest of the values whose median is in the column before\n\n" +
+			"All hosts and the switch share the machine's processors, so the rates are comparable only with one another, and\n" +
+			"only on a machine that has nothing else to do."
+	},
 	Sim: "5 s", Rack: "1 min", Target: "ring", Cost: "connectx3-40g",
 	New: func() Body {
 		return &ratesBody{figuresBody: figuresBody{all: func(bool) []figure { return []figure{bufferRates(Hardened)} }, choices: memoryChoices[:2]}}

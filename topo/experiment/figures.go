@@ -25,19 +25,21 @@ var swordboxFigures = Experiment{
 	Short:    "every figure of the SwordBox paper, each number beside the authors'",
 	Figure:   "the measured figures of the SwordBox paper, and measurements of its authors that the paper does not show",
 	Examples: []string{"--figures 4,11 --out figures"},
-	Long: "swordbox-figures measures the workloads of the SwordBox paper's figures in the simulator and prints a table for each\n" +
-		"figure, with the authors' numbers in parentheses.\n\n" +
-		comparedHelp +
-		"Clover is a key-value store in which a write is an append, a CAS that puts a new version of the value (a node)\n" +
-		"behind the newest one; the switch steers appends and READs to the newest node. \"By threads\" means that the x axis\n" +
-		"has the number of threads, which are clients. --figures chooses among:\n\n" +
-		figureList(swordbox) +
-		"\n" +
-		"With --out, a directory gets each figure as table, CSV, JSON and picture (SVG), and a summary of all figures. A\n" +
-		"load that several figures need is measured once. As many loads are measured at a time as there are processors.\n" +
-		"Except with --quick, a load without steering and with at least 50 % writes is measured in 3 runs of 16 ms with\n" +
-		"different seeds, and the table has the mean. The authors' numbers are from their public repository (package\n" +
-		"topo/papers).",
+	Long: func() string {
+		return "swordbox-figures measures the workloads of the SwordBox paper's figures in the simulator and prints a table for each\n" +
+			"figure, with the authors' numbers in parentheses.\n\n" +
+			comparedHelp +
+			"Clover is a key-value store in which a write is an append, a CAS that puts a new version of the value (a node)\n" +
+			"behind the newest one; the switch steers appends and READs to the newest node. \"By threads\" means that the x axis\n" +
+			"has the number of threads, which are clients. --figures chooses among:\n\n" +
+			figureList(swordbox) +
+			"\n" +
+			"With --out, a directory gets each figure as table, CSV, JSON and picture (SVG), and a summary of all figures. A\n" +
+			"load that several figures need is measured once. As many loads are measured at a time as there are processors.\n" +
+			"Except with --quick, a load without steering and with at least 50 % writes is measured in 3 runs of 16 ms with\n" +
+			"different seeds, and the table has the mean. The authors' numbers are from their public repository (package\n" +
+			"topo/papers)."
+	},
 	Sim: "12 min with two processors, with --quick 2 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &figuresBody{all: swordbox} },
 }

@@ -7,32 +7,34 @@ var oneLock = Experiment{
 	Short:    "rate at which 1 to 256 clients take and release one lock in host or NIC memory, or with the switch",
 	Figure:   "Sherman §4 (lock micro-benchmark); SwordBox fig. 4 and 10, and the rate of one lock in §6",
 	Examples: []string{"--on rack --series host,switch --clients 1,16"},
-	Long: "All clients take the same lock, a word of 8 bytes on a memory server. Each client repeats CAS until it has the\n" +
-		"lock, and releases the lock by a WRITE of 0. A series is one way to do it. The series differ in three ways:\n\n" +
-		"  memory   the lock word is in host memory of the server, or, where the series says so, in device memory on the\n" +
-		"           server's NIC, as in Sherman\n" +
-		"  switch   the switch only forwards (CAS), or it replaces each CAS by a WRITE of the new value (switch locks), by rules\n" +
-		"           of action atomics: published, as in the SwordBox paper, or hardened, with the paper's holes closed (ways in\n" +
-		"           which the published design loses data, hangs or is slow; swordbox/HOLES.md)\n" +
-		"  misses=  what happens in the switch to a CAS that must fail because the lock is taken. server: the server answers it;\n" +
-		"           this is the default. switch: the switch answers it. wait: the switch holds it until the lock is free\n\n" +
-		"In series published, lock words are 0 or 1, and a client releases its lock by CAS, as in the SwordBox paper. In the\n" +
-		"simulator, the switch of series middlebox and middlebox-wait is as slow as the middlebox of that paper, one\n" +
-		"processor core with DPDK; --cost says how slow. In the other series the switch keeps up with every load (line\n" +
-		"rate), whatever --cost says. In series no-delay it also adds no delay.\n\n" +
-		"On a rack, as-is and as-is-device use the switch's present program and rules. For every other series the experiment\n" +
-		"installs the program and the rules that the series needs. At the end it restores the earlier program and rules.\n\n" +
-		"The table has a line for each series and number of clients:\n\n" +
-		"  CAS Mops                  answered CAS, in millions per second\n" +
-		"  LOCKED AND RELEASED Mops  locks taken and released, in millions per second\n" +
-		"  CAS/LOCK                  mean number of CAS for each lock taken\n" +
-		"  LOCK p50, p99 us          median and 99th percentile of the time from the first CAS for a lock to the response of the\n" +
-		"                            CAS that took it, in microseconds\n" +
-		"  REPLACED %                percentage of the CAS that reached the server as another operation\n" +
-		"  PAPER'S LIMIT Mops        rate of CAS with many clients in the SwordBox paper, in millions per second\n" +
-		"  FROM                      where in the SwordBox paper this limit is\n\n" +
-		"On a rack the lock is the last word of the memory that server --to registers: host memory or, where the series says\n" +
-		"so, the device memory on its NIC, where Sherman keeps its locks. Stores use this memory too: stop them first.",
+	Long: func() string {
+		return "All clients take the same lock, a word of 8 bytes on a memory server. Each client repeats CAS until it has the\n" +
+			"lock, and releases the lock by a WRITE of 0. A series is one way to do it. The series differ in three ways:\n\n" +
+			"  memory   the lock word is in host memory of the server, or, where the series says so, in device memory on the\n" +
+			"           server's NIC, as in Sherman\n" +
+			"  switch   the switch only forwards (CAS), or it replaces each CAS by a WRITE of the new value (switch locks), by rules\n" +
+			"           of action atomics: published, as in the SwordBox paper, or hardened, with the paper's holes closed (ways in\n" +
+			"           which the published design loses data, hangs or is slow; swordbox/HOLES.md)\n" +
+			"  misses=  what happens in the switch to a CAS that must fail because the lock is taken. server: the server answers it;\n" +
+			"           this is the default. switch: the switch answers it. wait: the switch holds it until the lock is free\n\n" +
+			"In series published, lock words are 0 or 1, and a client releases its lock by CAS, as in the SwordBox paper. In the\n" +
+			"simulator, the switch of series middlebox and middlebox-wait is as slow as the middlebox of that paper, one\n" +
+			"processor core with DPDK; --cost says how slow. In the other series the switch keeps up with every load (line\n" +
+			"rate), whatever --cost says. In series no-delay it also adds no delay.\n\n" +
+			"On a rack, as-is and as-is-device use the switch's present program and rules. For every other series the experiment\n" +
+			"installs the program and the rules that the series needs. At the end it restores the earlier program and rules.\n\n" +
+			"The table has a line for each series and number of clients:\n\n" +
+			"  CAS Mops                  answered CAS, in millions per second\n" +
+			"  LOCKED AND RELEASED Mops  locks taken and released, in millions per second\n" +
+			"  CAS/LOCK                  mean number of CAS for each lock taken\n" +
+			"  LOCK p50, p99 us          median and 99th percentile of the time from the first CAS for a lock to the response of the\n" +
+			"                            CAS that took it, in microseconds\n" +
+			"  REPLACED %                percentage of the CAS that reached the server as another operation\n" +
+			"  PAPER'S LIMIT Mops        rate of CAS with many clients in the SwordBox paper, in millions per second\n" +
+			"  FROM                      where in the SwordBox paper this limit is\n\n" +
+			"On a rack the lock is the last word of the memory that server --to registers: host memory or, where the series says\n" +
+			"so, the device memory on its NIC, where Sherman keeps its locks. Stores use this memory too: stop them first."
+	},
 	Sim: "20 s", Rack: "1 min", Target: "lock", Cost: "connectx5-dpdk",
 	New: func() Body {
 		return &wordBody{list: lockSeries(), clients: []int{1, 4, 16, 64, 256}, locks: true}

@@ -14,27 +14,29 @@ var oneRMAFigures = Experiment{
 	Name:   "onerma-figures",
 	Short:  "figures of the paper 1RMA, NICs without connections, each number beside the authors'",
 	Figure: "1RMA: Re-envisioning Remote Memory Access for Multi-tenant Datacenters (SIGCOMM 2020)",
-	Long: "1RMA is a design of NICs without connections (SIGCOMM 2020): software divides a transfer into operations of at most\n" +
-		"4 KiB and bounds those in flight by a congestion window for each target, and a NIC keeps an operation in a command\n" +
-		"slot until it ends. A NIC takes an operation from its slot when its own window allows it, which bounds the bytes\n" +
-		"requested and not yet arrived; an operation that waits too long for this fails (it is shed). REKEY is the operation\n" +
-		"by which the owner of a memory region replaces the region's key.\n\n" +
-		"onerma-figures measures figures of the paper and prints a table for each, with the authors' numbers in parentheses;\n" +
-		"they give the shapes of curves, and few numbers. Some figures compare 1RMA with RoCEv2. Times are in round trips of\n" +
-		"the network (RTT). In the simulator a round trip is 5 us, and links have 100 Gbit/s. --figures chooses there among:\n\n" +
-		figureList(oneRMA) +
-		"\n" +
-		"On a rack the same NIC, software and stores run in the daemons of the hosts, and RoCEv2 beside them on the same\n" +
-		"links. The rack file needs `onerma: {}`, a metadata host and memory servers. A round trip is measured before each\n" +
-		"load. Figures 10, 15 and 16 need a network whose round trip and rate are known: in slow motion. For them, fault\n" +
-		"rules delay the links, until each measurement ends, so that a round trip takes the rtt of the rack file (10 ms or\n" +
-		"more) and a link carries 62,500 bytes in it. " + SlowRack + " is a rack file for slow motion; figure\n" +
-		"16 uses the window in this file. Without --figures, a rack for slow motion makes these three figures, and any\n" +
-		"other rack the rest. --figures chooses on a rack among:\n\n" +
-		figureList(oneRMAOnRack) +
-		"\n" +
-		"Where the paper does not say enough, the model makes a choice:\n\n" +
-		"  " + strings.Join(oneRMAChoices, "\n  ") + "\n",
+	Long: func() string {
+		return "1RMA is a design of NICs without connections (SIGCOMM 2020): software divides a transfer into operations of at most\n" +
+			"4 KiB and bounds those in flight by a congestion window for each target, and a NIC keeps an operation in a command\n" +
+			"slot until it ends. A NIC takes an operation from its slot when its own window allows it, which bounds the bytes\n" +
+			"requested and not yet arrived; an operation that waits too long for this fails (it is shed). REKEY is the operation\n" +
+			"by which the owner of a memory region replaces the region's key.\n\n" +
+			"onerma-figures measures figures of the paper and prints a table for each, with the authors' numbers in parentheses;\n" +
+			"they give the shapes of curves, and few numbers. Some figures compare 1RMA with RoCEv2. Times are in round trips of\n" +
+			"the network (RTT). In the simulator a round trip is 5 us, and links have 100 Gbit/s. --figures chooses there among:\n\n" +
+			figureList(oneRMA) +
+			"\n" +
+			"On a rack the same NIC, software and stores run in the daemons of the hosts, and RoCEv2 beside them on the same\n" +
+			"links. The rack file needs `onerma: {}`, a metadata host and memory servers. A round trip is measured before each\n" +
+			"load. Figures 10, 15 and 16 need a network whose round trip and rate are known: in slow motion. For them, fault\n" +
+			"rules delay the links, until each measurement ends, so that a round trip takes the rtt of the rack file (10 ms or\n" +
+			"more) and a link carries 62,500 bytes in it. " + SlowRack + " is a rack file for slow motion; figure\n" +
+			"16 uses the window in this file. Without --figures, a rack for slow motion makes these three figures, and any\n" +
+			"other rack the rest. --figures chooses on a rack among:\n\n" +
+			figureList(oneRMAOnRack) +
+			"\n" +
+			"Where the paper does not say enough, the model makes a choice:\n\n" +
+			"  " + strings.Join(oneRMAChoices, "\n  ") + "\n"
+	},
 	Sim: "1 min with two processors", Rack: "2 min, with --quick 1 min; in slow motion 8 min, with --quick 4 min", Target: "memory of READs, WRITEs and keys; its NIC crashes in figure 9", Cost: "connectx5",
 	New: func() Body { return &oneRMABody{figuresBody{all: oneRMA, choices: oneRMAChoices}} },
 }

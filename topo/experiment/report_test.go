@@ -64,7 +64,7 @@ func TestReportSurvivesJSON(t *testing.T) {
 // Every experiment has descriptions, and refuses parameters that it cannot use.
 func TestEveryExperimentExplainsItself(t *testing.T) {
 	for _, e := range All() {
-		if e.Short == "" || e.Long == "" || e.Figure == "" || e.Sim+e.Rack == "" || e.Cost == "" {
+		if e.Short == "" || e.Long() == "" || e.Figure == "" || e.Sim+e.Rack == "" || e.Cost == "" {
 			t.Errorf("%s lacks something: %+v", e.Name, e)
 		}
 		for _, on := range []string{OnSim, OnRack} {

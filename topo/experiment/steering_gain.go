@@ -14,24 +14,26 @@ var steeringGain = Experiment{
 	Short:    "Clover's throughput without steering, with hardened steering and with published steering",
 	Figure:   "SwordBox fig. 5 (first attempts), 11 (throughput), 12 (bytes), 13 (99th percentiles), 14 (few keys steered)",
 	Examples: []string{"--rows 4,5", "--on rack --rows 4"},
-	Long: "In the store Clover a node is one version of a key's value, here of 128 bytes. A write is an append: the CAS that\n" +
-		"puts a new node behind the newest one. A switch that steers sends appends and READs to the newest node of their key\n" +
-		"instead of the older one that the client named.\n\n" +
-		"The experiment measures each of the loads below three times: without steering, with hardened steering and with\n" +
-		"published steering of appends and READs (column STEERING). Published steering works as in the SwordBox paper;\n" +
-		"hardened steering has the paper's holes closed (ways in which the published design loses data, hangs or is slow).\n" +
-		"The loads are those of the paper, on 1,024 keys. --rows chooses among them by number:\n\n" +
-		helpList(steeringRows(), func(i int, r steeringRow) string { return fmt.Sprintf("%d  %s", i+1, r.name) }) +
-		"\n" +
-		"Row 8 has few free nodes and runs only in the simulator. It is not measured with published steering, which damages\n" +
-		"chains (the nodes of a key) when nodes are reused (holes 26 and 29 of swordbox/HOLES.md).\n\n" +
-		cloverColumnsHelp +
-		"\n" +
-		"Numbers in parentheses are the paper's. The paper does not have every number of clients: for the throughput, the\n" +
-		"nearest number of clients that it has is used. The largest gains (at 50 and 100 % writes) and the 99th percentiles\n" +
-		"are from its runs with 280 clients.\n\n" +
-		"On a rack, each row has 16 clients unless --clients says otherwise. Clover is started if it does not run. At the\n" +
-		"end the switch gets its earlier program and rules back.",
+	Long: func() string {
+		return "In the store Clover a node is one version of a key's value, here of 128 bytes. A write is an append: the CAS that\n" +
+			"puts a new node behind the newest one. A switch that steers sends appends and READs to the newest node of their key\n" +
+			"instead of the older one that the client named.\n\n" +
+			"The experiment measures each of the loads below three times: without steering, with hardened steering and with\n" +
+			"published steering of appends and READs (column STEERING). Published steering works as in the SwordBox paper;\n" +
+			"hardened steering has the paper's holes closed (ways in which the published design loses data, hangs or is slow).\n" +
+			"The loads are those of the paper, on 1,024 keys. --rows chooses among them by number:\n\n" +
+			helpList(steeringRows(), func(i int, r steeringRow) string { return fmt.Sprintf("%d  %s", i+1, r.name) }) +
+			"\n" +
+			"Row 8 has few free nodes and runs only in the simulator. It is not measured with published steering, which damages\n" +
+			"chains (the nodes of a key) when nodes are reused (holes 26 and 29 of swordbox/HOLES.md).\n\n" +
+			cloverColumnsHelp +
+			"\n" +
+			"Numbers in parentheses are the paper's. The paper does not have every number of clients: for the throughput, the\n" +
+			"nearest number of clients that it has is used. The largest gains (at 50 and 100 % writes) and the 99th percentiles\n" +
+			"are from its runs with 280 clients.\n\n" +
+			"On a rack, each row has 16 clients unless --clients says otherwise. Clover is started if it does not run. At the\n" +
+			"end the switch gets its earlier program and rules back."
+	},
 	Sim: "20 min, with a single row 1 to 4 min", Rack: "2 min", Cost: "connectx5",
 	New: func() Body { return &steeringBody{} },
 }

@@ -144,18 +144,20 @@ var writeContention = Experiment{
 	Short:    "throughput of the store Clover with 0 to 100 % writes by 8 to 240 clients; with --steer also with steering",
 	Figure:   "SwordBox fig. 5 (first attempts), 11 (throughput) and 12 (bytes)",
 	Examples: []string{"--steer both --writes 50 -o csv", "--on rack --clients 8"},
-	Long: "Clients read and write 1,024 keys of the store Clover with a popularity of Zipf 0.99. In the store Clover a node is\n" +
-		"one version of a key's value, here of 128 bytes. A write is an append: the CAS that puts a new node behind the\n" +
-		"newest one. A switch that steers sends appends and READs to the newest node of their key instead of the older one\n" +
-		"that the client named.\n\n" +
-		"If several clients write a key at the same time, one of them succeeds and the others must try again. So throughput\n" +
-		"falls with the share of writes and with the number of clients. The table has a row for each share of writes and\n" +
-		"number of clients. With --steer, a second row follows each of these: the same load with a switch that steers.\n\n" +
-		cloverColumnsHelp +
-		"\n" +
-		"Numbers in parentheses are the SwordBox paper's, with 1,000 keys and Zipf 1.0. The paper has 7, 14, 28, 56, 112,\n" +
-		"168, 224, 280, 336 and 392 clients; the nearest of these numbers is used. On a rack, Clover is started if it does\n" +
-		"not run. At the end the switch gets its earlier program and rules back.",
+	Long: func() string {
+		return "Clients read and write 1,024 keys of the store Clover with a popularity of Zipf 0.99. In the store Clover a node is\n" +
+			"one version of a key's value, here of 128 bytes. A write is an append: the CAS that puts a new node behind the\n" +
+			"newest one. A switch that steers sends appends and READs to the newest node of their key instead of the older one\n" +
+			"that the client named.\n\n" +
+			"If several clients write a key at the same time, one of them succeeds and the others must try again. So throughput\n" +
+			"falls with the share of writes and with the number of clients. The table has a row for each share of writes and\n" +
+			"number of clients. With --steer, a second row follows each of these: the same load with a switch that steers.\n\n" +
+			cloverColumnsHelp +
+			"\n" +
+			"Numbers in parentheses are the SwordBox paper's, with 1,000 keys and Zipf 1.0. The paper has 7, 14, 28, 56, 112,\n" +
+			"168, 224, 280, 336 and 392 clients; the nearest of these numbers is used. On a rack, Clover is started if it does\n" +
+			"not run. At the end the switch gets its earlier program and rules back."
+	},
 	Sim: "5 min, with --steer 10 min", Rack: "1 min", Cost: "connectx5",
 	New: func() Body {
 		return &contentionBody{writes: []float64{0, 5, 50, 100}, steer: steerNone}

@@ -16,12 +16,14 @@ var treeOperations = Experiment{
 	Name:   "tree-operations",
 	Short:  "round trips and bytes of single operations of the tree Sherman",
 	Figure: "Sherman §5: round trips of its operations, and the bytes of its formats",
-	Long: "tree-operations executes single operations of the tree Sherman, with a warm index cache (the client knows all inner\n" +
-		"pages) and values of 8 bytes. For each operation it prints\n\n" +
-		"  ROUND TRIPS  number of round trips\n" +
-		"  BYTES (IP)   bytes of all its packets, counted as IP packets; in parentheses the bytes that the same packets would\n" +
-		"               have with the paper's formats of pages\n" +
-		"  PACKETS      number of its packets on the links",
+	Long: func() string {
+		return "tree-operations executes single operations of the tree Sherman, with a warm index cache (the client knows all inner\n" +
+			"pages) and values of 8 bytes. For each operation it prints\n\n" +
+			"  ROUND TRIPS  number of round trips\n" +
+			"  BYTES (IP)   bytes of all its packets, counted as IP packets; in parentheses the bytes that the same packets would\n" +
+			"               have with the paper's formats of pages\n" +
+			"  PACKETS      number of its packets on the links"
+	},
 	Sim: "5 s", Cost: "connectx5-dpdk",
 	New: func() Body { return operationsBody{} },
 }
@@ -59,27 +61,29 @@ var treeLocks = Experiment{
 	Short:    "throughput of Sherman's tree under YCSB A: locks in host memory, in NIC memory, with the switch",
 	Figure:   "the comparison of locks in Sherman §4, with SwordBox's locks in addition (no figure)",
 	Examples: []string{"--zipf 0.99 --clients 64", "--on rack"},
-	Long: "Clients run workload A of YCSB (50% updates) on 20,000 keys of a tree of the store Sherman. To change a page of the\n" +
-		"tree, a client takes the page's lock by a CAS on a lock word. The column LOCKS IN says where the lock words are:\n\n" +
-		"  host                 in host memory of the memory servers\n" +
-		"  device               in device memory on the NICs of the memory servers\n" +
-		"  switch               in device memory, and the switch replaces each CAS on a lock word by a WRITE (rules of action\n" +
-		"                       atomics); the server answers a CAS that must fail\n" +
-		"  switch, misses=wait  as switch, but the switch holds a CAS that must fail until the lock is free\n\n" +
-		"In the simulator there are two groups of rows. First, each client is a compute node of its own. Second, the clients\n" +
-		"are on eight compute nodes, and clients of a compute node hand locks over to each other. Operations are counted\n" +
-		"from 10 to 20 ms after the start, because it takes some time until most clients wait for the hottest locks.\n\n" +
-		"  COMPUTE NODES       clients: each client is a compute node; hosts: the clients of a host share one compute node\n" +
-		"  Mops                operations, in millions per second\n" +
-		"  GAIN ×              Mops divided by Mops with locks in host memory\n" +
-		"  UPDATE p50, p99 us  median and 99th percentile of the latency of updates, in microseconds\n" +
-		"  LOCK p99 us         99th percentile of the time in which a client gets a lock, in microseconds\n" +
-		"  CAS/LOCK            mean number of CAS for each lock that was not handed over\n" +
-		"  HANDED OVER %       percentage of the locks that a client got from a client of the same compute node\n" +
-		"  RTT/OP, BYTES/OP    round trips, and bytes on the wire, per operation\n" +
-		"  FAILED              number of operations that failed, had a wrong value or found no key\n\n" +
-		"On a rack, the clients are on its compute hosts. The experiment makes an empty tree and overwrites the memory of\n" +
-		"other stores: stop them first.",
+	Long: func() string {
+		return "Clients run workload A of YCSB (50% updates) on 20,000 keys of a tree of the store Sherman. To change a page of the\n" +
+			"tree, a client takes the page's lock by a CAS on a lock word. The column LOCKS IN says where the lock words are:\n\n" +
+			"  host                 in host memory of the memory servers\n" +
+			"  device               in device memory on the NICs of the memory servers\n" +
+			"  switch               in device memory, and the switch replaces each CAS on a lock word by a WRITE (rules of action\n" +
+			"                       atomics); the server answers a CAS that must fail\n" +
+			"  switch, misses=wait  as switch, but the switch holds a CAS that must fail until the lock is free\n\n" +
+			"In the simulator there are two groups of rows. First, each client is a compute node of its own. Second, the clients\n" +
+			"are on eight compute nodes, and clients of a compute node hand locks over to each other. Operations are counted\n" +
+			"from 10 to 20 ms after the start, because it takes some time until most clients wait for the hottest locks.\n\n" +
+			"  COMPUTE NODES       clients: each client is a compute node; hosts: the clients of a host share one compute node\n" +
+			"  Mops                operations, in millions per second\n" +
+			"  GAIN ×              Mops divided by Mops with locks in host memory\n" +
+			"  UPDATE p50, p99 us  median and 99th percentile of the latency of updates, in microseconds\n" +
+			"  LOCK p99 us         99th percentile of the time in which a client gets a lock, in microseconds\n" +
+			"  CAS/LOCK            mean number of CAS for each lock that was not handed over\n" +
+			"  HANDED OVER %       percentage of the locks that a client got from a client of the same compute node\n" +
+			"  RTT/OP, BYTES/OP    round trips, and bytes on the wire, per operation\n" +
+			"  FAILED              number of operations that failed, had a wrong value or found no key\n\n" +
+			"On a rack, the clients are on its compute hosts. The experiment makes an empty tree and overwrites the memory of\n" +
+			"other stores: stop them first."
+	},
 	Sim: "1 min with two processors", Rack: "1 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &treeBody{zipfs: []float64{0.99, 1.2}} },
 }

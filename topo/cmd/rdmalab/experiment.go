@@ -125,19 +125,28 @@ func (x *experimentRun) examples() string {
 	return strings.Join(list, "\n")
 }
 
-func (x *experimentRun) command() *cobra.Command {
-	long := x.Long
+// long returns the description of the help text.
+func (x *experimentRun) long() string {
+	long := x.Long()
 	if b, ok := x.body.(interface{ Explain() string }); ok {
 		long += "\n\n" + b.Explain()
 	}
+	return strings.TrimRight(long, "\n") + "\n\nReproduces: " + x.Figure + ".\nTakes: " + takes(x.Experiment) + "."
+}
+
+// command makes the experiment's command. Its field Long is empty until its help is printed.
+func (x *experimentRun) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     x.Name,
 		Short:   strings.ToUpper(x.Short[:1]) + x.Short[1:],
-		Long:    strings.TrimRight(long, "\n") + "\n\nReproduces: " + x.Figure + ".\nTakes: " + takes(x.Experiment) + ".",
 		Example: x.examples(),
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
 	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		cmd.Long = x.long()
+		cmd.Parent().HelpFunc()(cmd, args)
+	})
 	fs := cmd.Flags()
 	x.body.Flags(fs)
 	fs.StringVar(&x.on, "on", experiment.OnSim, "platform: "+strings.Join(platforms(x.Experiment), " or "))

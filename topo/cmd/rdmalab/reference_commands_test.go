@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,6 +36,15 @@ func commandsPage(t *testing.T) string {
 // command help.
 func forPeople(c *cobra.Command) bool { return !c.Hidden && c.Name() != "help" }
 
+// longHelp returns the description of a command. Those of experiments are made when help is printed.
+func longHelp(t *testing.T, c *cobra.Command) string {
+	c.SetOut(io.Discard)
+	if err := c.Help(); err != nil {
+		t.Fatal(err)
+	}
+	return c.Long
+}
+
 // helpText writes the help of a command and of its subcommands.
 func helpText(t *testing.T, page *strings.Builder, c *cobra.Command) {
 	if c.Short == "" {
@@ -51,8 +61,8 @@ func helpText(t *testing.T, page *strings.Builder, c *cobra.Command) {
 			fmt.Fprintf(&text, "\n%s\n%s\n", title, body)
 		}
 	}
-	if c.Long != "" {
-		text.WriteString("\n" + strings.TrimSpace(c.Long) + "\n")
+	if long := longHelp(t, c); long != "" {
+		text.WriteString("\n" + strings.TrimSpace(long) + "\n")
 	}
 	part("Examples:", c.Example)
 	part("Flags:", flagUsages(c.NonInheritedFlags()))

@@ -27,7 +27,7 @@ func TestListed(t *testing.T) {
 func TestHelpWidth(t *testing.T) {
 	var check func(c *cobra.Command)
 	check = func(c *cobra.Command) {
-		for line := range strings.Lines(c.Long + "\n" + flagUsages(c.NonInheritedFlags())) {
+		for line := range strings.Lines(longHelp(t, c) + "\n" + flagUsages(c.NonInheritedFlags())) {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > helpWidth {
 				t.Errorf("%s: a line of help has %d columns: %s", c.CommandPath(), n, line)
 			}
