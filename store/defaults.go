@@ -33,6 +33,10 @@ func (s *Store) complete() {
 		fmt.Sprintf("  rdmalab %s load --keys 1000\n  rdmalab run ycsb --store %[1]s --keys 1000 --no-load", s.Name),
 	)
 	if c.Check.New == nil {
+		link := "ms0"
+		if s.Server != nil {
+			link = "md0"
+		}
 		or(
 			&c.Check, "Let clients work on a few keys, and check that their history is linearizable",
 			"check lets several clients on one host read, write, insert and delete a few keys, and records every operation\n"+
@@ -41,7 +45,7 @@ func (s *Store) complete() {
 				"may inject faults while check runs. The store must have been started.\n\n"+
 				"check prints the number of operations and how many had no answer, because they timed out. The exit status is 1\n"+
 				"if there is no such order for a key.",
-			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link ms0 && rdmalab %[1]s check --clients 8 --rounds 500", s.Name),
+			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link %s && rdmalab %[1]s check --clients 8 --rounds 500", s.Name, link),
 		)
 		c.Check.From, c.Check.Output, c.Check.New = true, true, newHistory
 		c.CheckWord = cmp.Or(c.CheckWord, "prove that the answers of clients are linearizable")
@@ -56,7 +60,7 @@ func (s *Store) complete() {
 func newHistory(fs *pflag.FlagSet) func(*Call) (Result, error) {
 	in := HistoryRequest{Clients: 8, Keys: 16}
 	HistoryFlags(fs, &in)
-	fs.BoolVar(&in.Loss, "loss", false, "accept that a key is missing whose memory server has crashed: use it if you crash memory servers during the check")
+	fs.BoolVar(&in.Loss, "loss", false, "accept keys that are missing: use it if hosts that have keys in their memory crash during the check")
 	return func(c *Call) (Result, error) {
 		v, err := c.History(in)
 		if err != nil {

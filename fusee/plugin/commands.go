@@ -46,8 +46,9 @@ func commands() store.Commands {
 			"has begun.\n\n" +
 			"With --master of `rdmalab fusee start`, a compute host runs a master. If a memory server crashes, the master lets\n" +
 			"the store go on without this server, and fills the server when it comes back. The master also recovers clients that\n" +
-			"have died. Without a master, no memory server may fail. With --standby of `rdmalab fusee start`, another compute\n" +
-			"host takes the master's place when the master dies or hangs.",
+			"have died. Without a master, no memory server may fail. Keys survive a crash only if objects and index have\n" +
+			"at least two replicas: the index has one unless --index-replicas says more. With --standby of `rdmalab fusee\n" +
+			"start`, another compute host takes the master's place when the master dies or hangs.",
 		Example: "  rdmalab fusee start\n" +
 			"  rdmalab fusee insert 7 hello && rdmalab fusee get 7 -v\n" +
 			"  rdmalab run ycsb --store fusee --workload a\n" +
@@ -56,8 +57,8 @@ func commands() store.Commands {
 			Short: "Find the table, or make an empty one, and tell every compute host where it is",
 			Long: "start looks for a table in the memory of the memory servers, and makes an empty one if there is none. Then the\n" +
 				"clients of every compute host can use it. --replicas, --index-replicas, --groups, --grow and --block are used only\n" +
-				"when a table is made. --cache and --threshold apply to the compute hosts, from now on. start prints whether the\n" +
-				"table was found or made, and its size.\n\n" +
+				"when a table is made. --master, --standby and --lease apply to a table that was found, too, and --cache and\n" +
+				"--threshold to the compute hosts, from now on. start prints whether the table was found or made, and its size.\n\n" +
 				"The index of the table has slots (words) in buckets of seven; a slot names an object, which is a key with its\n" +
 				"value. Clients take memory for objects in blocks.",
 			Example: "  rdmalab fusee start\n" +
@@ -108,7 +109,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var lease time.Duration
 	fs.StringVar(&master, "master", "", "a compute host whose daemon runs the master, which replaces memory servers that crash (default: none)")
 	fs.StringVar(&standby, "standby", "", "another compute host, whose daemon takes the master's place when that dies or hangs (default: none)")
-	fs.DurationVar(&lease, "lease", 0, "how long a memory server may be silent until the master takes it for crashed (default 500ms)")
+	fs.DurationVar(&lease, "lease", 0, "how long a memory server may be silent before the master takes it for crashed (default 500ms)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many memory servers have a copy of each object (default 2, or 1 with one server)")
 	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have the index (default 1)")
@@ -117,8 +118,8 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&cfg.Grow, "grow", 0, "how many times the index may double when it is full (default: never)")
 	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object must fit into one block (default: so many that a server has about 1,000 blocks)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "number of keys whose slots a client remembers, to find their objects without a search; a negative number means none (default 16384)")
-	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a client no longer uses the slot that it remembers of a key when this slot was out of date in more than "+
-		"this share of its uses, 0 to 1 (default 0.1)")
+	fs.Float64Var(&cfg.Threshold, "threshold", 0, "share of uses, 0 to 1, in which the slot that a client remembers of a key was out of date; above it the "+
+		"client searches for the key (default 0.1)")
 	return func(c *store.Call) (store.Result, error) {
 		if cfg.Grow < 0 || cfg.Grow > layout.MaxDepth {
 			return nil, fmt.Errorf("--grow %d: want 0 to %d", cfg.Grow, layout.MaxDepth)

@@ -43,11 +43,11 @@ func init() {
 			"With --memcached of `rdmalab nictable start` the process also serves memcached's text protocol over TCP. Its items\n" +
 			"can be read by RDMA, too: `rdmalab nictable item KEY`.\n\n" +
 			"`rdmalab crash HOST --app` ends the process. GETs of clients that are connected go on. After `rdmalab restart HOST\n" +
-			"--app`, `rdmalab nictable start` makes the next process, which takes the table over as it is.",
+			"--app`, or the end of --for, `rdmalab nictable start` makes the next process, which takes the table over as it is.",
 		Example: "  rdmalab nictable start\n" +
 			"  rdmalab nictable insert 7 hello && rdmalab nictable get 7 -v\n" +
-			"  rdmalab run ycsb --store nictable --workload c & sleep 1; rdmalab crash md0 --app --for 1s; wait\n" +
-			"  rdmalab nictable check",
+			"  rdmalab nictable load && rdmalab run ycsb --store nictable --workload c --no-load & sleep 3; rdmalab crash md0 --app --for 1s; wait\n" +
+			"  rdmalab nictable start && rdmalab nictable check",
 		Start: store.Command{
 			Short: "Start the server, which takes the table over, or makes an empty one",
 			Long: "start starts the server's process on the metadata host. If an earlier process has left a table, it takes the table\n" +
@@ -60,7 +60,7 @@ func init() {
 				"server runs already, start only makes it listen.",
 			Example: "  rdmalab nictable start\n" +
 				"  rdmalab nictable start --fresh --items 100000 --value 64\n" +
-				"  rdmalab nictable start --memcached :11211 && rdmalab exec cn0 -- memccp --servers=md0:11211 README.md",
+				"  rdmalab nictable start --fresh --value 65792 --memcached :11211 && rdmalab exec cn0 -- memccp --servers=md0:11211 README.md",
 			New: newStart,
 		},
 		Stop: store.Command{

@@ -30,7 +30,7 @@ func (f *containerFlags) add(cmd *cobra.Command) {
 }
 
 func plugFlag(cmd *cobra.Command, plug *string) {
-	cmd.Flags().StringVar(plug, "plug", string(container.PlugOutside), "with containers: how one gets its NIC: outside (rdmalab attaches it to the host's container), holder (rdmalab attaches it to a second container "+
+	cmd.Flags().StringVar(plug, "plug", string(container.PlugOutside), "with containers: how a host's container gets its NIC: outside (rdmalab attaches it to the host's container), holder (rdmalab attaches it to a second container "+
 		"that shares its network with the host's container, so that the link survives a crash of the host) or driver (the container engine attaches it)")
 	complete(cmd, "plug", string(container.PlugOutside), string(container.PlugHolder), string(container.PlugDriver))
 }
@@ -79,11 +79,11 @@ func composeCmd() *cobra.Command {
 		Use:   "compose [RACK.yaml]",
 		Short: "Print a compose file with the hosts of a rack",
 		Long: "compose prints a file for docker compose 2 or docker-compose 1.29. Its services are the hosts of a rack file, or of\n" +
-			"the built-in rack. You may add services of your own to it. Nothing is started: `rdmalab up --compose FILE` makes\n" +
-			"the rack's switch and links, runs compose, and waits for the hosts. Later compose commands on the same file work,\n" +
-			"too: rdmalab attaches each container that starts.",
-		Example: "  rdmalab compose > rack-in-containers.yaml\n" +
-			"  rdmalab compose myrack.yaml --plug driver",
+			"the built-in rack. You may add services of your own to it. Nothing is started: `rdmalab up --compose FILE`, with\n" +
+			"`-f RACK.yaml` if compose got a rack file, makes the rack's switch and links, runs compose, and waits for the hosts.\n" +
+			"Later compose commands on the same file work, too: rdmalab attaches each container that starts.",
+		Example: "  rdmalab compose > rack-in-containers.yaml && rdmalab up --compose rack-in-containers.yaml\n" +
+			"  rdmalab compose myrack.yaml > hosts.yaml && rdmalab up -f myrack.yaml --compose hosts.yaml",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := container.ParsePlug(plug)

@@ -118,9 +118,11 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		"append completes all updates of the key that wait on the host; a client reads a key's shortcut only if the node that it has read is not "+
 		"the newest) or published (clients work as in the paper) (default fast)")
 	fs.StringVar(&f.start, "start", "", "start the store with these flags of its start command, separated by spaces, like 'threads=4 replicas=2' for "+
-		"Clover or step=fg+ for Sherman (default: a store that is not running is started without flags)")
+		"Clover or step=fg+ for Sherman (default: a store that is not running is started without flags). A store that runs keeps "+
+		"what was chosen when it was made, unless fresh is one of the flags")
 	f.keyFlags(fs)
-	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file (format: see rdmalab run convert --help), in place of a workload; keys are loaded only if --keys is given")
+	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file (format: see rdmalab run convert --help), in place of a workload. Client C of the trace is client C modulo --clients. "+
+		"Keys are loaded only if --keys is given; a get or a delete of a key that is missing is no failure, and a put inserts the key")
 	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its timestamps say; 1 means at the recorded pace (default: a client begins its next "+
 		"operation when the one before has ended)")
 	fs.IntVar(&f.limit, "limit", 0, "replay at most this many operations of --trace (default: all)")

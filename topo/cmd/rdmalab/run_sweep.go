@@ -33,7 +33,7 @@ func sweepCmd() *cobra.Command {
 		Use:   "sweep --over FLAG=VALUE,VALUE… -w FILE",
 		Short: "Run a workload with all combinations of some flags' values",
 		Long: "sweep runs `rdmalab run ycsb` with every combination of the values that the flags --over give; all other flags are\n" +
-			"the same in all runs. Values are separated by commas, or by semicolons if a value itself has a comma. After each run,\n" +
+			"the same in all runs. Values are separated by semicolons if there is one, and otherwise by commas. After each run,\n" +
 			"sweep appends its result to FILE: a line of JSON with all flags, the version of this program and the report.\n" +
 			"`rdmalab run --help` explains workloads, stores, and the terms of the flags (node, append, shortcut, steer).\n\n" +
 			"sweep runs all combinations one after the other, and then all of them again, in --rounds rounds. So a slow minute\n" +

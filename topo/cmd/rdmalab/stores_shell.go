@@ -40,11 +40,15 @@ func shellWords(s *store.Store) (out [][2]string) {
 func shellCmd(s *store.Store) *cobra.Command {
 	var from string
 	var verbose bool
+	other := "check"
+	if s.Commands.Stat.New != nil {
+		other = "stat"
+	}
 	cmd := &cobra.Command{
 		Use:   "shell",
 		Short: s.Commands.ShellShort,
 		Long: "shell reads commands line by line, from the terminal, a pipe or a file, and executes them on the store: those for\n" +
-			"single keys, as with `rdmalab " + s.Name + " get`, and others, such as stat; the line `help` lists all. A value is\n" +
+			"single keys, as with `rdmalab " + s.Name + " get`, and others, such as " + other + "; the line `help` lists all. A value is\n" +
 			"the rest of its line, without quotes. On a terminal lines can be edited and called up again. Input from a pipe or\n" +
 			"file is executed to its end, also after a line that failed; the exit status is then 1. The store must have been\n" +
 			"started.",
