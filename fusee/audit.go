@@ -65,12 +65,12 @@ type auditor struct {
 }
 
 // Audit reads a whole store and checks it. In a valid store, every slot of the index names an
-// object that is complete in all its replicas and belongs to that bucket; no key has two slots; and
-// the replicas of the index are equal. Each object that a slot names is in a block that a client
-// owns, or that a client has left with objects of that length. The object's version is not greater
-// than the block's. The error is one that read has returned, not a defect. Clients should not
-// change the store meanwhile. From servers that are no members any more (layout.View), Audit reads
-// only the views.
+// object that is complete in all its replicas and whose key belongs in the slot's bucket; no key has
+// two slots; and the replicas of the index are equal. Each such object is in a block that a client
+// owns, or in one that a client has left and that has objects of this object's length. The object's
+// version is not greater than the block's. Defects are in the report; the error is one that read has
+// returned, or says that no server has the index. Clients should not change the store meanwhile.
+// From servers that are no members any more (layout.View), Audit reads only the views.
 func Audit(super layout.Superblock, read Reader) (Report, error) {
 	var view layout.View
 	for i := range super.Shape.Servers {

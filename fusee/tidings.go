@@ -183,8 +183,9 @@ func back(m *Master) {
 }
 
 // agreePatience is how long a master waits for its standby to see a new view. After that the master
-// asks absent servers again, and makes another view. The time is long because a standby that begins
-// keeps to one view until it has found out which members are absent.
+// asks absent servers again, and makes another view. The time is long because a standby that has
+// just started does not look for newer views until it knows which members of its first view are
+// absent.
 const agreePatience = 3 * time.Second
 
 // agree decides whether the master may go on with a view that all its members have. The standby

@@ -7,9 +7,9 @@ import "github.com/rdmalab/rdmalab/clover/layout"
 // names the node of that append. The metadata server frees an absorbed node, whose place then gets
 // the next version, as it frees a node that the chain has passed.
 
-// freeAbsorbed frees the reported nodes of the key entry e that are not in the chain. A reported
-// node is not in the chain if the chain has passed the node's successor, or if `ended` is true:
-// then the server has followed the chain to its end after the report.
+// freeAbsorbed frees the reported nodes of the key entry e that are not in the chain. That is known
+// of a node if the server, following the chain, has passed the node's successor without meeting the
+// node, or if `ended` is true: then the server has followed the chain to its end since the report.
 func freeAbsorbed(s *chains, e *entry, ended bool) {
 	left := e.reported[:0]
 	for _, l := range e.reported {

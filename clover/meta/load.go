@@ -17,9 +17,9 @@ func (s *Server) load() error {
 			region = n
 		}
 	}
-	whole, err := s.superblocks()
+	exists, err := s.superblocks()
 	if err == nil {
-		err = s.arrange(region, whole && !s.cfg.Fresh)
+		err = s.arrange(region, exists && !s.cfg.Fresh)
 	}
 	if err != nil {
 		return err
@@ -27,13 +27,13 @@ func (s *Server) load() error {
 	for i := s.space.Slots() - 1; i >= 0; i-- {
 		s.slots = append(s.slots, uint32(i))
 	}
-	fresh := !whole || s.cfg.Fresh
+	fresh := !exists || s.cfg.Fresh
 	if fresh {
 		s.store = uint32(s.rt.Rand().Uint64()) | 1
 	}
 	// Clients of an earlier incarnation of the metadata server must not be taken for clients of
 	// this one. If no superblock says how many incarnations there were, the number is random.
-	if !whole {
+	if !exists {
 		s.owner = s.store % firstIncarnations
 	}
 	before := s.owner
@@ -110,12 +110,12 @@ func (s *memories) arrange(region int, stored bool) (err error) {
 	return err
 }
 
-// superblocks reads all superblocks. whole is true if the servers have a store. If only some
-// servers have a superblock, the others have lost their memory. If the store has another format,
-// arrangement or other servers, superblocks returns an error, because formatting would destroy that
-// store. If no server has a superblock and some memory is not empty, superblocks also returns an
-// error, because formatting would destroy the data of another store.
-func (s *memories) superblocks() (whole bool, err error) {
+// superblocks reads all superblocks. exists is true if at least one server has one: then there is a
+// store, and the servers without a superblock have lost their memory. Unless the configuration says
+// Fresh, superblocks returns an error if formatting would destroy data: if the store has another
+// format, arrangement or other servers, or if there is no store and some memory is not empty. A tree
+// of Sherman on one of the servers is always an error.
+func (s *memories) superblocks() (exists bool, err error) {
 	found, held := 0, error(nil)
 	for i := range s.memory {
 		var super layout.Superblock

@@ -87,10 +87,10 @@ func (s *Server) watchCopies(now clock.Time) {
 
 // noteSilence notes, for each server whose copies count, since when it has not answered while
 // another server has (memory.since). If no server answers, that says nothing about a single server:
-// the metadata server's own link may be cut. When the first server answers again, the time begins
-// again for the others, because the attempts that failed before, one of which may take half a
-// lease, say nothing about these servers. Otherwise the first server that answers would soon be the
-// only one that counts.
+// the metadata server's own link may be cut. When a server then answers again, the time of the
+// others starts again at zero, because their attempts that failed before say nothing about them,
+// and one attempt may take half a lease. Otherwise these servers would stop counting before they
+// are tried again.
 func noteSilence(s *Server) {
 	now, answers := s.rt.Now(), false
 	for i := range s.memory {

@@ -8,8 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Map is a store in the memory of a process, for tests of checks and of programs that use a store.
-// Several threads may use it at the same time, as one client or as several clients.
+// Map is a store in the memory of a process. Tests use it in place of a remote store, to test
+// programs that use a store and the code that checks histories. Several threads may use it at the
+// same time.
 type Map struct {
 	mu      sync.Mutex
 	values  map[uint64][]byte

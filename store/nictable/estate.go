@@ -131,7 +131,8 @@ const (
 type program struct {
 	redn.Program
 	estate *Estate
-	// next is the PSN of the next request, and heard when bury first saw this value.
+	// next is the PSN of the next request. heard is when bury first saw this PSN: about the time of
+	// the last request.
 	next  wire.PSN
 	heard clock.Time
 	// receive takes a request. It is posted once, and the program uses it again and again.

@@ -32,7 +32,8 @@ type run struct {
 }
 
 // learning is the evidence about a flow whose peer is not known: its requests, and which flows
-// cannot be its peer because its responses do not answer their requests.
+// cannot be its peer. A flow cannot be the peer if the responses that this flow's requester has sent
+// do not answer that flow's requests.
 type learning struct {
 	slot uint32
 	// runs is a ring of the n newest runs; next is the index of the run that is added next. end is

@@ -14,7 +14,7 @@ const (
 )
 
 // SetBehind stores the amount that the switch has counted and no server has confirmed. It is called
-// before a request that adds to the amount is sent, and after each confirmation.
+// before the switch forwards a client's request that it has counted, and after each confirmation.
 func (r *Journal) SetBehind(amount uint64) {
 	if r != nil {
 		le.PutUint64(r.b[behindAt:], amount)

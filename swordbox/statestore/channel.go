@@ -96,7 +96,8 @@ func (ch *channel) Requested() requester.Stats {
 // Needed reports whether a rule uses the channel.
 func (ch *channel) Needed() bool { return ch.users > 0 }
 
-// Fit returns why the channel cannot use a connection: the service's answer is not valid.
+// Fit returns an error if the channel cannot use a connection, because the memory service's answer
+// to the connection request names no valid region.
 func (ch *channel) Fit(s *switchconn.Shared) error {
 	_, err := memgrant.Of(s.Answer)
 	return err

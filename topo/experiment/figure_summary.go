@@ -98,7 +98,7 @@ func (w *figureRow) name() string {
 // alike is the largest factor between our number and theirs that needs no explanation.
 const alike = 1.15
 
-// comparison has the ratios of our numbers in a row to the authors' numbers.
+// comparison summarizes, for one row of a figure's table, our numbers divided by the authors'.
 type comparison struct {
 	// first and last are the ratios of the first and the last column that has both numbers, mean is
 	// the geometric mean of all.

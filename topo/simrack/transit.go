@@ -83,11 +83,11 @@ type packet struct {
 	response bool
 }
 
-// thread has the stays of the packets of one thread since its last call of InSwitch. phase counts
-// these calls.
+// thread records when packets of one client thread were in the switch, since the thread last called
+// InSwitch. phase counts these calls.
 type thread struct {
 	phase  int
-	inside map[packet]clock.Time // the time at which each packet that is inside has arrived
+	inside map[packet]clock.Time // when each packet that is in the switch has arrived there
 	stays  []stay
 }
 

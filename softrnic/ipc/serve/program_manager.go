@@ -33,7 +33,8 @@ const maxEventChannels = 512
 // managerQuota counts a program's objects of the connection manager against its quotas.
 type managerQuota struct{ *objects }
 
-// kindsOfManager are the quotas for the objects of the connection manager.
+// kindsOfManager says, for each type of object of the connection manager, against which quota it
+// counts.
 var kindsOfManager = [...]kind{ucma.ID: kindID, ucma.Event: kindEvent, ucma.Join: kindJoin}
 
 // Take counts one more object. It fails with ErrLimit, which names the quota.

@@ -33,7 +33,8 @@ type Config struct {
 	Rack string
 	// Program is the path of this program, with which commands are run.
 	Program string
-	// RackFlag is the flag by which commands find the rack; "" means that they need none.
+	// RackFlag is the flag and its value by which commands find the rack. It is empty if they need
+	// none.
 	RackFlag []string
 	Style    top.Style
 	// Sample takes a sample of a rack; nil means the function Sample of this package.
