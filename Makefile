@@ -204,6 +204,7 @@ sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up t
 	@$(SIM) holes --seeds 16
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./redn
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'FillAndEmpty' ./clover ./sherman
+	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./topo/scenario
 
 .PHONY: constructs
 constructs: ## the constructs of redn on a device in real time, 100,000 random inputs each, with and without polling

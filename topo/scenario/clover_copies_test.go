@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 )
 
 // ms1 is cut off and goes out. Then ms0 and the metadata server lose their memory. With two servers,
@@ -13,7 +14,8 @@ import (
 func TestOnlyATotalLossIsNotJudged(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{2, 3} {
-		for seed := uint64(1); seed <= 10; seed++ {
+		for seed := range uint64(verbstest.Tries(10, 3)) {
+			seed++
 			total := false
 			s := Scenario{Name: "clover", run: func(e *env) error {
 				e.replicas = 2

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -53,7 +54,7 @@ func hangOnWrite(e *env) *storePlan {
 func TestAHungClientsConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	for _, fenced := range []bool{true, false} {
-		caught, kept, seeds := 0, 0, uint64(20)
+		caught, kept, seeds := 0, 0, uint64(verbstest.Tries(20, 8))
 		if !fenced {
 			seeds = 200 // at least 15 of these show an error; the search ends at the first
 		}

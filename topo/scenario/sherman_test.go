@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -185,7 +186,7 @@ func TestStepsFromFGPlus(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for seed := range uint64(6) {
+			for seed := range uint64(verbstest.Tries(6, 2)) {
 				if r := s.Run(90+seed, Options{}); r.Err != nil {
 					t.Errorf("%s, seed %d: %.300v", s.Name, 90+seed, r.Err)
 				}
