@@ -64,7 +64,7 @@ func search(t *testing.T, p scenario.Params) scenario.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Run(1, scenario.Options{})
+	return s.Run(1, scenario.Options{Findings: 1})
 }
 
 // The planned search finds the damage of each removed protection within a bounded number of

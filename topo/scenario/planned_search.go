@@ -66,7 +66,7 @@ type node struct {
 func (x *searcher) String() string {
 	why := "all up to the depth"
 	switch {
-	case len(x.findings) >= maxFindings:
+	case x.enough():
 		why = "ended by the findings"
 	case !x.whole:
 		why = "as many as may run"
@@ -113,9 +113,14 @@ func (x *searcher) extend(level []*node, more bool) (next []*node) {
 	return append(next, x.run(batch, more)...)
 }
 
+// enough reports whether there are so many findings that the search ends.
+func (x *searcher) enough() bool {
+	return len(x.findings) >= cmp.Or(x.env.opt.Findings, maxFindings)
+}
+
 // ended reports whether the search must end, by its budget, its findings or the user.
 func (x *searcher) ended() bool {
-	return x.ran >= x.budget || len(x.findings) >= maxFindings || x.env.cancelled()
+	return x.ran >= x.budget || x.enough() || x.env.cancelled()
 }
 
 // turn returns the next turnLength continuations of node n, in the order of n.next. If the node's

@@ -28,6 +28,9 @@ type Options struct {
 	// Cancelled, if not nil, is called at intervals. When it returns true, the run ends with
 	// sim.ErrCancelled.
 	Cancelled func() bool
+	// Findings is the number of findings after which the planned search of a setup ends; 0 means
+	// maxFindings. A test that needs one sets 1.
+	Findings int
 	// Wrap, if not nil, may put a node around a host or the switch. Tests plant bugs with it and
 	// check that the scenario finds them.
 	Wrap func(name string, n sim.Node) sim.Node
