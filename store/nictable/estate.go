@@ -22,6 +22,8 @@ type Estate struct {
 	mr    verbs.MR
 	shape Shape
 
+	// most is how many programs there may be: maxPrograms but in tests.
+	most     int
 	mu       sync.Mutex // guards programs
 	programs []*program
 }
@@ -32,7 +34,7 @@ func NewEstate(ctx verbs.Context, s Shape) (_ *Estate, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Estate{ctx: ctx, shape: s}
+	e := &Estate{ctx: ctx, shape: s, most: maxPrograms}
 	if e.pd, err = ctx.AllocPD(); err != nil {
 		return nil, err
 	}
@@ -83,12 +85,12 @@ func (e *Estate) bury() {
 	})
 }
 
-// makeRoom ends the program that had no request for longest if there are maxPrograms already. The
+// makeRoom ends the program that had no request for longest if there are e.most already. The
 // NIC does not notice that a client has crashed or hangs, because the program's queue pair sends
 // nothing to it. makeRoom returns false if all programs had requests lately (see silence).
 func (e *Estate) makeRoom() bool {
 	e.mu.Lock()
-	full := len(e.programs) >= maxPrograms
+	full := len(e.programs) >= e.most
 	e.mu.Unlock()
 	if !full {
 		return true
@@ -96,7 +98,7 @@ func (e *Estate) makeRoom() bool {
 	e.bury()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.programs) < maxPrograms {
+	if len(e.programs) < e.most {
 		return true
 	}
 	oldest := 0

@@ -8,6 +8,12 @@ import (
 // Version returns the version of the last item that an answer had.
 func (c *Client) Version() uint32 { return c.version }
 
+// MaxPrograms is how many programs there may be, unless SetMost says so.
+const MaxPrograms = maxPrograms
+
+// SetMost sets how many programs there may be.
+func (e *Estate) SetMost(n int) { e.most = n }
+
 // Answer returns the value with which the server answers a GET.
 func (s *Server) Answer(key uint64) ([]byte, error) { return s.get(key, nil) }
 
