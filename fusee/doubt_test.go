@@ -8,6 +8,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -192,11 +193,12 @@ func TestWhatAnUnknownPutHasReplacedIsFound(t *testing.T) {
 	g.format(fusee.FormatConfig{Groups: 40, Block: 16 << 10})
 	g.lease, g.ahead = time.Microsecond, -1
 	var super layout.Superblock
-	armed := false
+	armed, arm := false, verbs.Gate(nil)
 	g.client("cn3", func(c *fusee.Client, rt verbs.Runtime) error {
+		arm = rt.NewGate()
 		for range 30 {
 			for !armed {
-				rt.Sleep(time.Microsecond)
+				_ = arm.Wait(clock.Never)
 			}
 			at, err := g.slotOf(super, 0)
 			if err != nil {
@@ -218,6 +220,9 @@ func TestWhatAnUnknownPutHasReplacedIsFound(t *testing.T) {
 		}
 		for n := range 30 {
 			armed = true
+			if arm != nil { // the other client has begun
+				arm.Open()
+			}
 			rt.Sleep(10 * time.Microsecond)
 			err := c.Put(0, kv.MakeValue(0, uint64(n), 100), rt.Now().Add(time.Millisecond))
 			if !errors.Is(err, kv.ErrTimeout) {

@@ -85,7 +85,7 @@ func TestAnEstateOutlivesAChangeThatTimesOut(t *testing.T) {
 	)
 	stage, other := 0, -1
 	var armed clock.Time
-	g = newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
+	g = newRigOf(t, 2, large, simrack.Options{Trace: func(ev *sim.Event) {
 		if ev.Kind != sim.Sent || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &frame) != nil {
 			return
 		}

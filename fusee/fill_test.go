@@ -42,7 +42,7 @@ func (g *rig) all(rt verbs.Runtime) error {
 // has never been a member from the beginning.
 func TestAServerThatComesBackIsUsedAgain(t *testing.T) {
 	for r := 2; r <= 3; r++ {
-		g := newRig(t, 3, simrack.Options{})
+		g := newRigOf(t, 3, large, simrack.Options{})
 		g.format(fusee.FormatConfig{Groups: 16, Replicas: r, IndexReplicas: r, Block: 16 << 10})
 		ready := false
 		g.master("cn3", &ready)
@@ -98,7 +98,7 @@ func value(key uint64, n int) []byte { return kv.MakeValue(key, 1, n) }
 // A client that was hung while the server of its blocks crashed, came back and was filled uses these blocks no
 // more: they have another owner.
 func TestAClientThatMissedTheFillLosesItsBlocks(t *testing.T) {
-	g := newRig(t, 2, simrack.Options{})
+	g := newRigOf(t, 2, large, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 32, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
 	ready, stage := false, 0
 	var m *fusee.Master
@@ -167,7 +167,7 @@ func TestAClientThatMissedTheFillLosesItsBlocks(t *testing.T) {
 // A client that knows one member alone finds the store elsewhere when that one has crashed, after another
 // server was filled meanwhile.
 func TestAClientAsksServersThatWereNoMembers(t *testing.T) {
-	g := newRig(t, 2, simrack.Options{})
+	g := newRigOf(t, 2, large, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
 	ready := false
 	g.master("cn3", &ready)
@@ -200,7 +200,7 @@ func TestAClientAsksServersThatWereNoMembers(t *testing.T) {
 // A server that crashes each time while it is filled stops the clients more and more seldom. When it does not
 // crash any more, it becomes a member.
 func TestAServerThatFailsLateStopsClientsSeldom(t *testing.T) {
-	g := newRig(t, 3, simrack.Options{})
+	g := newRigOf(t, 3, large, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
 	ready, failing := false, true
 	g.master("cn3", &ready)
@@ -248,7 +248,7 @@ func TestADeposedMasterClaimsNothing(t *testing.T) {
 	for n := 1; n <= 40 && !t.Failed(); n++ {
 		var g *rig
 		armed, hung, left := false, false, 1+n/2
-		g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
+		g = newRigOf(t, 3, large, simrack.Options{Trace: func(ev *sim.Event) {
 			if armed && ev.Kind == sim.Sent && ev.Link() == "ms2" {
 				if left--; left == 0 {
 					armed, hung = false, true
@@ -310,7 +310,7 @@ func TestADeposedMasterClaimsNothing(t *testing.T) {
 // A master does not touch a server that a master with a larger number has claimed. It goes on: only the
 // members can depose it.
 func TestAMasterLeavesAServerOfAnother(t *testing.T) {
-	g := newRig(t, 3, simrack.Options{})
+	g := newRigOf(t, 3, large, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
 	ready := false
 	var m *fusee.Master
@@ -343,7 +343,7 @@ func TestAMasterLeavesAServerOfAnother(t *testing.T) {
 // crashed, the store is lost, and no other master has taken charge.
 func TestAServerThatWasSeparatedIsFilled(t *testing.T) {
 	for _, crash := range []bool{false, true} {
-		g := newRig(t, 2, simrack.Options{})
+		g := newRigOf(t, 2, large, simrack.Options{})
 		g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
 		var ready, ready2 bool
 		var m, m2 *fusee.Master
@@ -394,7 +394,7 @@ func TestAServerThatWasSeparatedIsFilled(t *testing.T) {
 
 // The master does not touch the memory of a server that comes back with something else in it.
 func TestForeignMemoryIsNotTouched(t *testing.T) {
-	g := newRig(t, 3, simrack.Options{})
+	g := newRigOf(t, 3, large, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
 	ready := false
 	g.master("cn3", &ready)
@@ -456,7 +456,7 @@ func TestAnINSERTMarksOnlyItsOwnObject(t *testing.T) {
 		var frame wire.Frame
 		stage, left, done := 0, n, false
 		hang := func() { g.At(g.Now(), g.Host("cn1").HangAll) }
-		g = newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
+		g = newRigOf(t, 2, large, simrack.Options{Trace: func(ev *sim.Event) {
 			if ev.Kind != sim.Sent || ev.Link() != "cn1" || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &frame) != nil {
 				return
 			}
@@ -576,7 +576,7 @@ func TestAnINSERTMarksOnlyItsOwnObject(t *testing.T) {
 
 // The copies of a block's word are raised with the word, when the objects have used all versions of the first one.
 func TestCopiesOfABlocksWordAreRaised(t *testing.T) {
-	g := newRig(t, 2, simrack.Options{})
+	g := newRigOf(t, 2, large, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
 	var super layout.Superblock
 	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {

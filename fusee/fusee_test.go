@@ -195,7 +195,7 @@ func TestInsertsOfOneKey(t *testing.T) {
 
 // A full store refuses values and changes nothing; its keys can still be read and changed.
 func TestFull(t *testing.T) {
-	g := newRig(t, 1, simrack.Options{})
+	g := newRigOf(t, 1, large, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 1, Block: 16 << 10})
 	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
 		full := 0

@@ -291,7 +291,7 @@ func TestALeavingSlotOfAnEarlierUseIsNotPlanted(t *testing.T) {
 // works more on them when its buckets have little room.
 func TestSplitsEndBeforeBucketsAreFull(t *testing.T) {
 	for _, groups := range []int{16, 64, 256} {
-		g := newRig(t, 1, simrack.Options{})
+		g := newRigOf(t, 1, large, simrack.Options{})
 		g.format(fusee.FormatConfig{Groups: groups, Grow: 2, Block: 16 << 10})
 		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
 			most, n := 0, 0

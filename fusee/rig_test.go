@@ -34,7 +34,12 @@ type rig struct {
 	wrap func(verbs.Context) verbs.Context
 }
 
-const region = 2 << 20
+// region is how much memory a server has. A store writes zeros into all of it when it is made, and
+// nearly all tests make one, or hundreds. Those whose point is how much fits take large.
+const (
+	region = 512 << 10
+	large  = 2 << 20
+)
 
 func newRig(t testing.TB, servers int, opt simrack.Options) *rig {
 	t.Helper()
