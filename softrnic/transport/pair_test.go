@@ -31,6 +31,9 @@ const (
 	allAccess = verbs.LocalWrite | allRemote
 )
 
+// cqDepth is the depth of each completion queue of a side. Its memory is most of what a side takes.
+const cqDepth = 1 << 8
+
 func newSide(t testing.TB, name string, seed uint64, size int, cfg Config) *side {
 	t.Helper()
 	s := &side{name: name}
@@ -39,10 +42,10 @@ func newSide(t testing.TB, name string, seed uint64, size int, cfg Config) *side
 	if s.pd, err = s.env.Mem.AllocPD(); err != nil {
 		t.Fatal(err)
 	}
-	if s.scq, err = cq.New(1 << 12); err != nil {
+	if s.scq, err = cq.New(cqDepth); err != nil {
 		t.Fatal(err)
 	}
-	if s.rcq, err = cq.New(1 << 12); err != nil {
+	if s.rcq, err = cq.New(cqDepth); err != nil {
 		t.Fatal(err)
 	}
 	s.buf = make([]byte, size)

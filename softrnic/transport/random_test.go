@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -64,8 +65,11 @@ func randomSeeds(t *testing.T, n uint64, old float64) {
 		randomTraffic(t, *seedFlag, old)
 		return
 	}
-	if testing.Short() || raceEnabled {
+	switch {
+	case testing.Short() || raceEnabled:
 		n /= 10
+	case os.Getenv("RDMALAB_LONG") == "": // as verbstest.Tries, which imports this package
+		n /= 3
 	}
 	if *seedsFlag != 0 {
 		n = *seedsFlag
