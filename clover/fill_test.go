@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/e2e/verbstest"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
@@ -43,6 +44,7 @@ func fillAndEmpty(t *testing.T, n, copies int, largest layout.Class, few int, si
 	}, copies*n*(largest.Size()+1)+slots/2*(layout.ShortcutLen+2*layout.RecordLen)+4096)
 	segments := 0
 	round, left := 0, 0
+	gates := make([]verbs.Gate, 0, clients)
 	keys := make([]uint64, 0, slots)
 	next := 0
 	for i := range clients {
@@ -54,10 +56,16 @@ func fillAndEmpty(t *testing.T, n, copies int, largest layout.Class, few int, si
 				t.Error(err)
 				return
 			}
+			gate := rt.NewGate()
+			gates = append(gates, gate)
 			wait := func(n int) { // waits until all clients have come to the n-th barrier
-				left++
+				if left++; left == n*clients {
+					for _, g := range gates {
+						g.Open()
+					}
+				}
 				for left < n*clients {
-					rt.Sleep(50 * time.Microsecond)
+					_ = gate.Wait(clock.Never)
 				}
 			}
 			for r, size := range sizes {
