@@ -203,7 +203,7 @@ sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up t
 	@$(SIM) planned --first 2 --seeds 15 --schedules 400
 	@$(SIM) holes --seeds 16
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./redn
-	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'FillAndEmpty' ./clover ./sherman
+	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'FillAndEmpty|EpochsDoNotGoBack|SparseLeavesGiveRoomBack|ProgramsOfClientsThatHaveGone|RandomTraffic' ./clover ./sherman ./store/nictable ./softrnic/transport
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./topo/scenario
 
 .PHONY: constructs
