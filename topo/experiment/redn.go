@@ -42,6 +42,8 @@ type RedN struct {
 	// Trip is the time that the client's program takes for each round trip. Serve is that of the
 	// server's process for each request. Wake is the time from an event until the process runs.
 	Trip, Serve, Wake time.Duration
+	// Few makes a client that measures times make a quarter of its requests.
+	Few bool
 }
 
 // RedNResult is the outcome of RedN. Fields that do not apply to its kind are zero.

@@ -125,6 +125,7 @@ func rednLookup(quick bool) figure {
 type rednLargest struct {
 	Kind, Way, Of     string
 	Trip, Serve, Wake time.Duration
+	Few               bool
 }
 
 func (l rednLargest) label() string   { return fmt.Sprintf("RedN %s: %s ÷ %s", l.Kind, l.Way, l.Of) }
@@ -133,7 +134,7 @@ func (l rednLargest) effort() float64 { return 40 }
 // loads returns, for each length, the load by Way and the load by Of.
 func (l rednLargest) loads() (list [][2]RedN) {
 	add := func(bytes, n int) {
-		a := RedN{Kind: l.Kind, Way: l.Way, Bytes: bytes, N: n, Trip: l.Trip, Serve: l.Serve, Wake: l.Wake}
+		a := RedN{Kind: l.Kind, Way: l.Way, Bytes: bytes, N: n, Trip: l.Trip, Serve: l.Serve, Wake: l.Wake, Few: l.Few}
 		b := a
 		b.Way = l.Of
 		list = append(list, [2]RedN{a, b})
@@ -219,7 +220,7 @@ func rednSecond(quick bool) figure {
 }
 
 // rednMore is a load without parameters. Its outcome is how much longer a sequential lookup takes
-// in the second bucket than in the first.
+// in the second bucket than in the first. As a small difference, it is never measured with Few.
 type rednMore struct{}
 
 func (rednMore) label() string   { return "RedN: second bucket minus first bucket" }

@@ -33,7 +33,7 @@ func rednChainsOnRack(quick bool) (list []figure) {
 			if slices.Contains(rednTimes, f.key) && c.panel != rednTail {
 				c.value = chainMedian
 			}
-			if onRack(&c) {
+			if onRack(&c, quick) {
 				f.add(c)
 			}
 		}
@@ -43,15 +43,15 @@ func rednChainsOnRack(quick bool) (list []figure) {
 }
 
 // onRack changes the load of a cell of redn into one for a rack, where processes take their own
-// time. It reports whether a rack has this load.
-func onRack(c *figureCell) bool {
+// time. It reports whether a rack has this load. A quick measurement has fewer requests in each run.
+func onRack(c *figureCell, quick bool) bool {
 	switch l := c.load.(type) {
 	case RedN:
-		l.Trip, l.Serve, l.Wake = 0, 0, 0
+		l.Trip, l.Serve, l.Wake, l.Few = 0, 0, 0, quick
 		c.load = l
 		return c.series != rednServers[3].name
 	case rednLargest:
-		l.Trip, l.Serve, l.Wake = 0, 0, 0
+		l.Trip, l.Serve, l.Wake, l.Few = 0, 0, 0, quick
 		c.load = l
 	case NIC:
 		if l.OneWord || c.x == "MAX" {

@@ -118,13 +118,17 @@ func (r *Run) note(d time.Duration) {
 
 // rounds returns the number of requests of a client.
 func (r *Run) rounds() int {
+	n := r.Rounds
 	switch {
 	case r.Load.Depth > 1:
 		return r.Rated
 	case r.Load.Way == experiment.WayBreak:
-		return breakWalks
+		n = breakWalks
 	}
-	return r.Rounds
+	if r.Load.Few {
+		n = max(1, n/4)
+	}
+	return n
 }
 
 // endpoint is a client's connection to the server.

@@ -26,7 +26,7 @@ func (r *Run) verb(e *endpoint) error {
 		n = 8
 	}
 	wr := verbs.SendWR{Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(0, n)}, RemoteAddr: e.base + uint64(r.data.valueAt(0))&^7, RKey: e.rkey}
-	for range r.Rounds {
+	for range r.rounds() {
 		if r.stopped() {
 			return verbs.ErrClosed
 		}
