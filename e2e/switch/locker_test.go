@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime/pprof"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,20 +29,22 @@ const (
 	stride    = 64
 )
 
-// lockPlan is the configuration of a locker, as JSON on its standard input.
+// lockPlan is the configuration of a locker, as JSON at the begin of its standard input.
 type lockPlan struct {
 	// ID is the locker's number, from 1. It is the upper half of the locker's tags.
 	ID     int        `json:"id"`
 	Server netip.Addr `json:"server"`
-	// Rounds is the least number of rounds. For is the least duration; with For there are pauses.
-	Rounds int           `json:"rounds"`
-	For    time.Duration `json:"for"`
-	Seed   uint64        `json:"seed"`
+	// Rounds is the least number of rounds. With More there are further rounds, with pauses, until the
+	// standard input ends.
+	Rounds int    `json:"rounds"`
+	More   bool   `json:"more"`
+	Seed   uint64 `json:"seed"`
 	// Die is the place at which the locker kills itself. DieIn is the first round in which it may.
 	Die   step `json:"die"`
 	DieIn int  `json:"dieIn"`
-	// Bury are lockers that have died: this locker only releases their locks.
-	Bury []int `json:"bury"`
+	// Bury: this locker only releases the locks of lockers that have died. It reads their numbers from
+	// its standard input.
+	Bury bool `json:"bury"`
 	// Read: this locker only reads all words once.
 	Read bool `json:"read"`
 }
@@ -68,10 +71,10 @@ type record struct {
 	Value  uint64       `json:"v,omitempty"`
 	Cmp    uint64       `json:"m,omitempty"`
 	Answer uint64       `json:"a,omitempty"`
-	// Bad is a violation. Failed is the number of failures of the queue pair. Done is the number of
-	// completed rounds.
+	// Bad is a violation. Failed has the times at which the queue pair has failed. Done is the
+	// number of completed rounds.
 	Bad     string        `json:"bad,omitempty"`
-	Failed  int           `json:"failed,omitempty"`
+	Failed  []int64       `json:"failed,omitempty"`
 	Done    int           `json:"done,omitempty"`
 	Longest time.Duration `json:"longest,omitempty"`
 }
@@ -86,13 +89,14 @@ type lockerRun struct {
 	n       int
 	tags    uint64
 	round   int
-	failed  int
+	failed  []int64
 	longest time.Duration
 }
 
 func locker(in io.Reader, out io.Writer) error {
 	l := &lockerRun{out: json.NewEncoder(out)}
-	if err := json.NewDecoder(in).Decode(&l.lockPlan); err != nil {
+	dec := json.NewDecoder(in)
+	if err := dec.Decode(&l.lockPlan); err != nil {
 		return err
 	}
 	l.r = rand.New(rand.NewPCG(l.Seed, uint64(l.ID)))
@@ -107,11 +111,24 @@ func locker(in io.Reader, out io.Writer) error {
 		for w := range words {
 			l.sure(w, history.Op{Kind: history.Read})
 		}
-	case len(l.Bury) > 0:
-		l.bury()
+	case l.Bury:
+		var id uint32
+		for dec.More() {
+			if err := dec.Decode(&id); err != nil {
+				return err
+			}
+			l.bury(id)
+		}
 	default:
-		for begin := time.Now(); l.round < l.Rounds || time.Since(begin) < l.For; l.round++ {
-			if l.For > 0 {
+		var ended atomic.Bool
+		if l.More {
+			go func() {
+				_ = dec.Decode(new(any)) // only its end counts
+				ended.Store(true)
+			}()
+		}
+		for ; l.round < l.Rounds || l.More && !ended.Load(); l.round++ {
+			if l.round >= l.Rounds {
 				time.Sleep(10 * time.Millisecond)
 			}
 			if w := l.r.IntN(words); w == counter {
@@ -198,7 +215,7 @@ func (l *lockerRun) exec(off uint64, op history.Op, posted func()) (answer uint6
 		err = l.c.wait(l.ctx)
 	}
 	if err != nil {
-		l.failed++
+		l.failed = append(l.failed, now())
 		_ = l.c.close() // the connection has failed
 		l.c = nil
 		if !errors.Is(err, errLost) {
@@ -321,15 +338,11 @@ func (l *lockerRun) acquire(w int) (tag uint64, mine bool) {
 	return 0, false
 }
 
-// bury releases the locks of lockers that have died.
-func (l *lockerRun) bury() {
-	dead := map[uint32]bool{}
-	for _, id := range l.Bury {
-		dead[uint32(id)] = true
-	}
+// bury releases the locks of a locker that has died.
+func (l *lockerRun) bury(dead uint32) {
 	for w := range counter {
 		v := l.sure(w, history.Op{Kind: history.Read})
-		if !dead[uint32(v>>32)] {
+		if uint32(v>>32) != dead {
 			continue
 		}
 		l.guard(w, history.Write, 0)

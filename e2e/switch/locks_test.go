@@ -1,7 +1,7 @@
 package switch_test
 
 import (
-	"time"
+	"math"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -29,36 +29,33 @@ var _ = Describe("locks of many clients on few words", func() {
 	DescribeTable("are held by one client at a time", func(section string) {
 		p := newParty(section)
 
-		By("without faults")
-		p.run(8, 25, nil, nil)
-
-		By("while every hop loses, doubles and reorders packets")
+		By("while every hop loses, doubles and reorders packets, and clients are killed at every step")
 		for _, link := range []string{"cn0", "cn1", "ms0"} {
 			for _, f := range [][]string{{"loss", "2%"}, {"duplicate", "2%"}, {"reorder", "2%"}} {
 				p.rack.OK("inject", f[0], f[1], "--class", "roce", "--link", link, "--dir", "both")
 			}
 		}
-		p.run(8, 20, nil, nil)
-
-		By("while clients are killed at every step")
 		steps := []step{before, asked, inside, releasing}
-		p.run(8, 20, func(i int, plan *lockPlan) {
+		p.run(8, 30, func(i int, plan *lockPlan) {
 			if i < len(steps) {
-				plan.Die, plan.DieIn, plan.Rounds = steps[i], 3, 1000
+				plan.Die, plan.DieIn, plan.Rounds = steps[i], 15, 1000
 			}
 		}, nil)
 		p.rack.OK("heal", "--all")
 
-		By("while the NIC of the server is gone for a second")
-		before := p.failed
-		long := func(_ int, plan *lockPlan) { plan.For = 4 * time.Second }
-		p.run(8, 20, long, func() { p.busy(); p.rack.OK("crash", "ms0", "--nic", "--for", "1s") })
-		Expect(p.failed).To(BeNumerically(">", before), "no client felt the crash")
-
-		By("while the switch is gone for a second")
-		before = p.failed
-		p.run(8, 20, long, func() { p.busy(); p.rack.OK("crash", "switch", "--for", "1s") })
-		Expect(p.failed).To(BeNumerically(">", before), "no client felt the crash")
+		var nic, box int64
+		p.run(8, 25, nil, func() {
+			By("without faults")
+			p.busy(1500)
+			By("while the NIC of the server is gone for a second")
+			nic = now()
+			p.gone(p.rack.State("ms0"), "ms0", "--nic")
+			By("while the switch is gone for a second")
+			box = now()
+			p.gone(func() string { return p.rack.Status().Switch.State }, "switch")
+		})
+		Expect(p.felt(nic, box)).To(BeNumerically(">", 0), "no client felt the crash of the NIC")
+		Expect(p.felt(box, math.MaxInt64)).To(BeNumerically(">", 0), "no client felt the crash of the switch")
 		p.check()
 	},
 		Entry("through plain forwarding", ""),

@@ -26,7 +26,7 @@ type party struct {
 	server  netip.Addr
 	records []record
 	runs    int
-	failed  int // failures of queue pairs
+	failed  []int64 // the times at which queue pairs have failed
 }
 
 // rackOf returns a rack file with four compute hosts and a memory server, behind a switch whose
@@ -47,28 +47,38 @@ func newParty(section string) *party {
 	return p
 }
 
-// start starts a locker on a host. wait returns when the locker has ended; killed reports whether
-// it killed itself.
-func (p *party) start(host string, plan lockPlan) (wait func()) {
+// member is a locker that was started.
+type member struct {
+	id    int
+	in    io.WriteCloser // its standard input, behind the plan
+	ended chan struct{}  // closed when its process has ended
+	wait  func()         // returns when it has ended as planned
+}
+
+// start starts a locker on a host.
+func (p *party) start(host string, plan lockPlan) *member {
 	GinkgoHelper()
 	plan.Server, plan.Seed = p.server, uint64(GinkgoRandomSeed())
-	in, err := json.Marshal(plan)
-	Expect(err).NotTo(HaveOccurred())
 	cmd := exec.Command(fixture.Binary(), "--rack", p.rack.Name, "exec", host, "--", "/usr/bin/env", peerVariable+"=1", os.Args[0])
 	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	in, err := cmd.StdinPipe()
+	Expect(err).NotTo(HaveOccurred())
 	cmd.WaitDelay = time.Second // a locker that outlives the command must not block the spec
 	Expect(cmd.Start()).To(Succeed())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	return func() {
+	Expect(json.NewEncoder(in).Encode(plan)).To(Succeed())
+	m := &member{id: plan.ID, in: in, ended: make(chan struct{})}
+	go func() {
+		defer close(m.ended)
+		err = cmd.Wait()
+	}()
+	m.wait = func() {
 		GinkgoHelper()
-		var err error
 		select {
-		case err = <-ended:
+		case <-m.ended:
 		case <-time.After(lifeLimit + 10*time.Second):
 			_ = cmd.Process.Kill()
-			<-ended
+			<-m.ended
 			p.stacks()
 			Fail(fmt.Sprintf("locker %d on %s did not end: %s", plan.ID, host, &stderr))
 		}
@@ -83,6 +93,7 @@ func (p *party) start(host string, plan lockPlan) (wait func()) {
 		Expect(err).NotTo(HaveOccurred(), "locker %d on %s: %s", plan.ID, host, &stderr)
 		Expect(last.Done).To(BeNumerically(">=", plan.Rounds), "locker %d on %s: %s", plan.ID, host, &stderr)
 	}
+	return m
 }
 
 // stacks makes all daemons write the stacks of their goroutines to their logs, which a failed spec
@@ -113,15 +124,15 @@ func (p *party) read(id int, r io.Reader) (last record) {
 			p.records = append(p.records, x)
 		}
 	}
-	p.failed += last.Failed
-	GinkgoWriter.Printf("locker %d: %d rounds, its queue pair failed %d times, the longest operation took %v\n", id, last.Done, last.Failed, last.Longest)
+	p.failed = append(p.failed, last.Failed...)
+	GinkgoWriter.Printf("locker %d: %d rounds, its queue pair failed %d times, the longest operation took %v\n", id, last.Done, len(last.Failed), last.Longest)
 	return last
 }
 
 // check reads the words at the end and checks that the history of all lockers is linearizable.
 func (p *party) check() {
 	GinkgoHelper()
-	p.start("cn0", lockPlan{ID: 1000, Read: true})()
+	p.start("cn0", lockPlan{ID: 1000, Read: true}).wait()
 	slices.SortStableFunc(p.records, func(a, b record) int { return int(a.At - b.At) })
 	var log history.Log
 	for w := range words {
@@ -144,43 +155,74 @@ func (p *party) check() {
 // hosts are the hosts of the lockers.
 var lockerHosts = []string{"cn0", "cn1", "cn2", "cn3"}
 
-// busy waits until the lockers are at work.
-func (p *party) busy() {
+// busy waits until the server has received so many packets more.
+func (p *party) busy(more uint64) {
 	GinkgoHelper()
 	packets := func() uint64 { return p.rack.Counters("ms0")["rcvd_pkts"] }
 	before := packets()
-	Eventually(packets, fixture.Patience, "20ms").Should(BeNumerically(">", before+200))
+	Eventually(packets, fixture.Patience, "20ms").Should(BeNumerically(">", before+more))
 }
 
-// run runs n lockers, two on each host, during a fault. Each does the given number of rounds. The
-// locks of a locker that dies are released as soon as it has ended.
+// gone crashes a part of the rack for a second, and returns when it is up again and lockers are at
+// work.
+func (p *party) gone(state func() string, part ...string) {
+	GinkgoHelper()
+	p.rack.OK(append(append([]string{"crash"}, part...), "--for", "1s")...)
+	Eventually(state, fixture.Patience, "50ms").Should(Equal("up"))
+	p.busy(200)
+}
+
+// felt returns how many queue pairs have failed between two times.
+func (p *party) felt(from, to int64) (n int) {
+	for _, t := range p.failed {
+		if from <= t && t < to {
+			n++
+		}
+	}
+	return n
+}
+
+// run runs n lockers, two on each host, during a fault. Each does the given number of rounds, and
+// with meanwhile further ones until it has returned. The locks of a locker that dies are released
+// as soon as it has ended: until then others would try in vain to take them.
 func (p *party) run(n, rounds int, change func(i int, plan *lockPlan), meanwhile func()) {
 	GinkgoHelper()
 	p.runs++
-	var dying, living []func()
-	var dead []int
+	var dying, living []*member
+	dead := make(chan *member, n)
 	for i := range n {
-		plan := lockPlan{ID: 20*p.runs + i, Rounds: rounds}
+		plan := lockPlan{ID: 20*p.runs + i, Rounds: rounds, More: meanwhile != nil}
 		if change != nil {
 			change(i, &plan)
 		}
-		wait := p.start(lockerHosts[i%len(lockerHosts)], plan)
+		m := p.start(lockerHosts[i%len(lockerHosts)], plan)
 		if plan.Die == never {
-			living = append(living, wait)
-		} else {
-			dying, dead = append(dying, wait), append(dead, plan.ID)
+			living = append(living, m)
+			continue
 		}
+		dying = append(dying, m)
+		go func() {
+			<-m.ended
+			dead <- m
+		}()
 	}
 	if meanwhile != nil {
 		meanwhile()
 	}
-	for _, wait := range dying {
-		wait()
+	if len(dying) > 0 {
+		burier := p.start("cn3", lockPlan{ID: 20*p.runs + n, Bury: true})
+		for range dying {
+			m := <-dead
+			m.wait()
+			Expect(json.NewEncoder(burier.in).Encode(m.id)).To(Succeed())
+		}
+		Expect(burier.in.Close()).To(Succeed())
+		burier.wait()
 	}
-	if len(dead) > 0 {
-		p.start("cn3", lockPlan{ID: 20*p.runs + n, Bury: dead})()
+	for _, m := range living {
+		_ = m.in.Close() // if it has ended, its input is closed
 	}
-	for _, wait := range living {
-		wait()
+	for _, m := range living {
+		m.wait()
 	}
 }
