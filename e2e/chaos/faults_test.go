@@ -50,9 +50,11 @@ func endsBy(rack *fixture.Rack, status string, f func()) {
 
 const retryExceeded = "transport retry counter exceeded"
 
-var _ = Describe("a host", func() {
+var _ = Describe("a host", Ordered, ContinueOnFailure, func() {
+	var rack *fixture.Rack
+	BeforeAll(func() { rack = fixture.Up(four) })
+
 	It("that crashes loses its NIC; restart brings both back", func() {
-		rack := fixture.Up(four)
 		was := rack.Host("ms0")
 		endsBy(rack, retryExceeded, func() { rack.OK("crash", "ms0") })
 		Expect(rack.State("ms0")()).To(Equal("crashed"))
@@ -64,10 +66,10 @@ var _ = Describe("a host", func() {
 	})
 
 	It("whose application crashes keeps its NIC and its memory for connected peers", func() {
-		rack := fixture.Up(four)
-		stop := rack.Start(doomed...)
 		received := func() uint64 { return rack.Counters("ms0")["rx_write_requests"] }
-		Eventually(received, fixture.Patience, "50ms").Should(BeNumerically(">", 100))
+		first := received()
+		stop := rack.Start(doomed...)
+		Eventually(received, fixture.Patience, "50ms").Should(BeNumerically(">", first+100))
 		rack.OK("crash", "ms0", "--app")
 		Expect(rack.State("ms0")()).To(Equal("app-crashed"))
 		before := received()
@@ -80,7 +82,6 @@ var _ = Describe("a host", func() {
 	})
 
 	It("whose NIC crashes still answers to TCP", func() {
-		rack := fixture.Up(four)
 		endsBy(rack, retryExceeded, func() { rack.OK("crash", "ms0", "--nic") })
 		Expect(rack.State("ms0")()).To(Equal("nic-down"))
 		rack.OK(fixture.PeerCommand("cn0", "ping", rack.Host("ms0").IPv4)...)
@@ -90,7 +91,6 @@ var _ = Describe("a host", func() {
 	})
 
 	It("that hangs answers nothing, and goes on when it is resumed", func() {
-		rack := fixture.Up(four)
 		endsBy(rack, retryExceeded, func() { rack.OK("hang", "ms0") })
 		Expect(rack.State("ms0")()).To(Equal("hung"))
 		alive(rack)
@@ -100,7 +100,6 @@ var _ = Describe("a host", func() {
 	})
 
 	It("whose application hangs keeps its NIC, and its programs go on when they are resumed", func() {
-		rack := fixture.Up(four)
 		dir := GinkgoT().TempDir() // a container has none of this name
 		stopProgram := rack.Start("exec", "ms0", "--", "/bin/sh", "-c", "mkdir -p "+dir+" && while echo >>"+dir+"/steps; do sleep 0.1; done")
 		made := func() int {
@@ -108,9 +107,10 @@ var _ = Describe("a host", func() {
 			return n // 0 before the first step
 		}
 		Eventually(made, fixture.Patience, "50ms").Should(BeNumerically(">", 2))
-		stop := rack.Start(doomed...)
 		received := func() uint64 { return rack.Counters("ms0")["rx_write_requests"] }
-		Eventually(received, fixture.Patience, "50ms").Should(BeNumerically(">", 100))
+		first := received()
+		stop := rack.Start(doomed...)
+		Eventually(received, fixture.Patience, "50ms").Should(BeNumerically(">", first+100))
 		Expect(rack.OK("hang", "ms0", "--app")).To(MatchRegexp(`the services and tests of the daemon and [12] programs on ms0 hang`))
 		Expect(rack.State("ms0")()).To(Equal("app-hung"))
 		stood, before := made(), received()
@@ -134,7 +134,6 @@ var _ = Describe("a host", func() {
 	})
 
 	It("that hangs delays no other host, and does not execute later what was asked of it meanwhile", func() {
-		rack := fixture.Up(four)
 		rack.OK("hang", "ms0")
 		ended := make(chan fixture.Result)
 		asked := [][]string{{"counters", "ms0"}, {"crash", "ms0", "--nic"}, {"perf", "verify", "--from", "ms0", "--to", "ms1"}}
@@ -156,16 +155,17 @@ var _ = Describe("a host", func() {
 	})
 
 	It("that hangs with --for is resumed after that time", func() {
-		rack := fixture.Up(four)
 		rack.OK("hang", "ms0", "--for", "3s")
 		Expect(rack.State("ms0")()).To(Equal("hung"))
 		Eventually(rack.State("ms0"), fixture.Patience, "100ms").Should(Equal("up"))
 	})
 })
 
-var _ = Describe("a link", func() {
+var _ = Describe("a link", Ordered, ContinueOnFailure, func() {
+	var rack *fixture.Rack
+	BeforeAll(func() { rack = fixture.Up(four) })
+
 	It("that goes down cuts one host off, and comes back", func() {
-		rack := fixture.Up(four)
 		endsBy(rack, retryExceeded, func() { rack.OK("link", "ms0", "down") })
 		Expect(rack.State("ms0")()).To(Equal("link-down"))
 		alive(rack)
@@ -175,7 +175,6 @@ var _ = Describe("a link", func() {
 	})
 
 	It("that is partitioned off is silent for the other side only", func() {
-		rack := fixture.Up(four)
 		endsBy(rack, retryExceeded, func() { rack.OK("partition", "cn0", "ms0") })
 		alive(rack)
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms1")
@@ -184,9 +183,11 @@ var _ = Describe("a link", func() {
 	})
 })
 
-var _ = Describe("the switch", func() {
+var _ = Describe("the switch", Ordered, ContinueOnFailure, func() {
+	var rack *fixture.Rack
+	BeforeAll(func() { rack = fixture.Up(four) })
+
 	It("that crashes cuts all hosts off; after restart all of them go on", func() {
-		rack := fixture.Up(four)
 		endsBy(rack, retryExceeded, func() { rack.OK("crash", "switch") })
 		Expect(rack.Status().Switch.State).To(Equal("crashed"))
 		rack.OK("restart", "switch")
@@ -196,13 +197,12 @@ var _ = Describe("the switch", func() {
 	})
 
 	It("that restarts at once loses packets, and retransmission repairs that", func() {
-		rack := fixture.Up(four)
 		ended := make(chan fixture.Result, 1)
 		before := rack.Counters("cn0")["rdma_sends"]
 		go func() {
 			defer GinkgoRecover()
 			// ACK timeout code 19 is 2.1 s: eight transmissions take longer than a restart.
-			ended <- rack.Run("perf", "write_bw", "--from", "cn0", "--to", "ms0", "--size", "64KiB", "--iters", "20000", "--timeout", "19", "--verify", "-q")
+			ended <- rack.Run("perf", "write_bw", "--from", "cn0", "--to", "ms0", "--size", "64KiB", "--iters", "8000", "--timeout", "19", "--verify", "-q")
 		}()
 		Eventually(func() uint64 { return rack.Counters("cn0")["rdma_sends"] }, fixture.Patience, "50ms").Should(BeNumerically(">", before+100))
 		rack.OK("crash", "switch")

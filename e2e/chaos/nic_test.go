@@ -7,9 +7,11 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-var _ = Describe("a NIC that fails as hardware does", func() {
+var _ = Describe("a NIC that fails as hardware does", Ordered, ContinueOnFailure, func() {
+	var rack *fixture.Rack
+	BeforeAll(func() { rack = fixture.Up(four) })
+
 	DescribeTable("ends the work on it, and nothing else", func(kind, host, status string) {
-		rack := fixture.Up(four)
 		endsBy(rack, status, func() {
 			var hit struct{ QPNs []uint32 }
 			rack.JSON(&hit, "inject", "nic", host, kind)
