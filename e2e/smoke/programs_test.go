@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -43,14 +44,30 @@ func objectsOf(rack *fixture.Rack, host string) hostObjects {
 	return hostObjects{}
 }
 
+// build builds a program of the module in a folder, as make build does, in a workspace with this
+// repository: the go command compiles every package once more for a module that is replaced, as this
+// one is for the example client. The test of the examples (compose/examples) holds that its go.mod
+// is complete.
+func build(program, dir, pkg string) {
+	GinkgoHelper()
+	work := filepath.Join(GinkgoT().TempDir(), "go.work")
+	root, err := filepath.Abs("../..")
+	Expect(err).NotTo(HaveOccurred())
+	text := fmt.Sprintf("go 1.26.0\n\nuse (\n\t%q\n\t%q\n)\n", root, filepath.Join(root, "compose/examples/goclient"))
+	Expect(os.WriteFile(work, []byte(text), 0o600)).To(Succeed())
+	cmd := exec.Command("go", "build", "-o", program, pkg)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOWORK="+work)
+	out, err := cmd.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "go build: %s", out)
+}
+
 var _ = Describe("a program of its own on a host", Ordered, func() {
 	var rack *fixture.Rack
 	var program, memory string
 	BeforeAll(func() {
 		program = filepath.Join(GinkgoT().TempDir(), "example")
-		cmd := exec.Command("go", "build", "-o", program, "github.com/rdmalab/rdmalab/softrnic/ipc/example")
-		out, err := cmd.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "go build: %s", out)
+		build(program, "", "github.com/rdmalab/rdmalab/softrnic/ipc/example")
 		rack = fixture.Up(fixture.Small)
 		memory = rack.Host("ms0").IPv4
 	})
@@ -67,10 +84,7 @@ var _ = Describe("a program of its own on a host", Ordered, func() {
 
 	It("runs as in the example of 30 lines", func() {
 		hello := filepath.Join(GinkgoT().TempDir(), "hello")
-		cmd := exec.Command("go", "build", "-o", hello, "./hello")
-		cmd.Dir = "../../compose/examples/goclient"
-		out, err := cmd.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "go build: %s", out)
+		build(hello, "../../compose/examples/goclient", "./hello")
 		for i, host := range []string{"cn0", "cn1", "cn0"} {
 			Expect(rack.OK("exec", host, "--", hello, memory)).To(Equal(fmt.Sprintf("%s has \"hello, rack\"; %d were here before\n", memory, i)))
 		}
@@ -79,10 +93,7 @@ var _ = Describe("a program of its own on a host", Ordered, func() {
 
 	It("uses any store that is up on the rack, and says how to start one that is not", func() {
 		greet := filepath.Join(GinkgoT().TempDir(), "greet")
-		cmd := exec.Command("go", "build", "-o", greet, "./greet")
-		cmd.Dir = "../../compose/examples/goclient"
-		out, err := cmd.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "go build: %s", out)
+		build(greet, "../../compose/examples/goclient", "./greet")
 		rack := fixture.Up("name: stores\nhosts: [{name: md0, role: metadata}, {name: \"ms[0-1]\", role: memory, memory: 16MiB}, {name: \"cn[0-1]\", role: compute}]")
 		for _, store := range []string{"template", "fusee", "sherman", "clover"} {
 			no := rack.Run("exec", "cn0", "--", greet, store)
