@@ -20,7 +20,7 @@ var messages, atomics = func() (int, int) {
 	if long {
 		return 2000, 20000
 	}
-	return 400, 4000
+	return 120, 1000
 }()
 
 // timeouts are local ACK timeout codes: 14 is 67 ms, perftest's default. 10 % loss causes some
