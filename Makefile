@@ -206,6 +206,7 @@ sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up t
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./redn
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'FillAndEmpty|EpochsDoNotGoBack|SparseLeavesGiveRoomBack|ProgramsOfClientsThatHaveGone|RandomTraffic' ./clover ./sherman ./store/nictable ./softrnic/transport
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./topo/scenario
+	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'NothingLeaks|ScribbledRings|HostileConnections' ./softrnic/ipc
 
 .PHONY: constructs
 constructs: ## the constructs of redn on a device in real time, 100,000 random inputs each, with and without polling

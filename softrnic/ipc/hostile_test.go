@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
@@ -188,7 +189,7 @@ func TestScribbledRings(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)
 	const seed = 42
-	for round := range 10 {
+	for round := range verbstest.Tries(10, 3) {
 		a := h.attack(t, 0)
 		must(t, a.equip())
 		stop := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -69,7 +70,7 @@ func TestHostileConnections(t *testing.T) {
 	v := h.victim(t)
 	base := h.objects(0).QPs
 	const seed = 7
-	for round := range 40 {
+	for round := range verbstest.Tries(40, 10) {
 		r := rand.New(rand.NewPCG(seed, uint64(round)))
 		var all []*attacker
 		var answers sync.WaitGroup

@@ -217,6 +217,7 @@ func TestDaemonThatHangs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits for a second or two
 			h := newHouse(t, 0, nil)
 			c := impatient(t, h.sockets[0], time.Second)
 			pd, err := c.AllocPD()

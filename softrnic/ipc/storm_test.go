@@ -20,7 +20,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-var stormTime = flag.Duration("storm", 2*time.Second, "how long the storm of connections lasts")
+var stormTime = flag.Duration("storm", time.Second, "how long the storm of connections lasts")
 
 // storm is programs on one NIC that access the memory of another NIC over a cable that fails again
 // and again.
@@ -209,7 +209,7 @@ func weather(t *testing.T, spin time.Duration) {
 		}
 	}
 	r := rand.New(rand.NewPCG(6, 6))
-	for end := time.Now().Add(*stormTime); time.Now().Before(end); {
+	for end := time.Now().Add(*stormTime); time.Now().Before(end) || s.fails.Load() == 0 && time.Since(end) < time.Minute; {
 		s.gone.Store(!s.gone.Load())
 		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 	}
