@@ -18,7 +18,7 @@ func main() {
 		os.Exit(cni.Main())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := execute(ctx, rootCmd(commands()...))
+	err := execute(ctx, rootCmd(called(os.Args)...))
 	stop()
 	var code exitCode
 	var fail failure
