@@ -1,6 +1,7 @@
 package nictable
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -22,7 +23,7 @@ type Estate struct {
 	mr    verbs.MR
 	shape Shape
 
-	// most is how many programs there may be: maxPrograms but in tests.
+	// most, if not 0, replaces maxPrograms in tests.
 	most     int
 	mu       sync.Mutex // guards programs
 	programs []*program
@@ -34,7 +35,7 @@ func NewEstate(ctx verbs.Context, s Shape) (_ *Estate, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Estate{ctx: ctx, shape: s, most: maxPrograms}
+	e := &Estate{ctx: ctx, shape: s}
 	if e.pd, err = ctx.AllocPD(); err != nil {
 		return nil, err
 	}
@@ -85,12 +86,13 @@ func (e *Estate) bury() {
 	})
 }
 
-// makeRoom ends the program that had no request for longest if there are e.most already. The
+// makeRoom ends the program that had no request for longest if there are maxPrograms already. The
 // NIC does not notice that a client has crashed or hangs, because the program's queue pair sends
 // nothing to it. makeRoom returns false if all programs had requests lately (see silence).
 func (e *Estate) makeRoom() bool {
+	most := cmp.Or(e.most, maxPrograms)
 	e.mu.Lock()
-	full := len(e.programs) >= e.most
+	full := len(e.programs) >= most
 	e.mu.Unlock()
 	if !full {
 		return true
@@ -98,7 +100,7 @@ func (e *Estate) makeRoom() bool {
 	e.bury()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.programs) < e.most {
+	if len(e.programs) < most {
 		return true
 	}
 	oldest := 0
