@@ -42,7 +42,7 @@ func envCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon, see rdmalab exec")
+	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon: faster, but not right for every program, see rdmalab exec")
 	return cmd
 }
 

@@ -23,7 +23,7 @@ func healCmd() *cobra.Command {
 	var all bool
 	var link string
 	cmd := &cobra.Command{
-		Use:   "heal [ID…] [--link HOST] [--all]",
+		Use:   "heal [ID… | --link HOST | --all]",
 		Short: "End fault rules: by name, of a link, or all",
 		Long: "heal ends fault rules of `rdmalab inject` and of the rack file. Give the names of the rules (f1, f2), or --link HOST\n" +
 			"for all rules of a host: those on its link, and the rule of kind tear, which tears copies in its memory. Without\n" +

@@ -23,7 +23,8 @@ func partitionCmd() *cobra.Command {
 			"several groups are given, a host that is in none of them still reaches all hosts.\n\n" +
 			"A new partition replaces the present one. Links keep their carrier, so a host notices a partition only by lost\n" +
 			"packets. A reliable connection between two groups fails when its retries run out. --mend or `rdmalab heal` ends the\n" +
-			"partition. partition prints the groups, like \"kept apart: cn0,cn1 | ms0\".",
+			"partition. partition prints the groups, like \"kept apart: cn0,cn1 | ms0\", and returns at once; after the time of\n" +
+			"--for the partition ends by itself.",
 		Example: "  rdmalab partition cn0,cn1 ms0 --for 10s\n" +
 			"  rdmalab partition 'cn[0-1]'\n" +
 			"  rdmalab partition --mend",
