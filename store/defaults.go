@@ -33,10 +33,6 @@ func (s *Store) complete() {
 		fmt.Sprintf("  rdmalab %s load --keys 1000\n  rdmalab run ycsb --store %[1]s --keys 1000 --no-load", s.Name),
 	)
 	if c.Check.New == nil {
-		link := "ms0"
-		if s.Server != nil {
-			link = "md0"
-		}
 		or(
 			&c.Check, "Let clients work on a few keys, and check that their history is linearizable",
 			"check lets several clients on one host read, write, insert and delete a few keys, and records every operation\n"+
@@ -45,7 +41,7 @@ func (s *Store) complete() {
 				"may inject faults while check runs. The store must have been started.\n\n"+
 				"check prints the number of operations and how many had no answer, because they timed out. The exit status is 1\n"+
 				"if there is no such order for a key.",
-			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link %s && rdmalab %[1]s check --clients 8 --rounds 500", s.Name, link),
+			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link cn0 && rdmalab %[1]s check --clients 8 --rounds 500", s.Name),
 		)
 		c.Check.From, c.Check.Output, c.Check.New = true, true, newHistory
 		c.CheckWord = cmp.Or(c.CheckWord, "prove that the answers of clients are linearizable")

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-var _ = Describe("a NIC that fails as hardware does", Ordered, ContinueOnFailure, func() {
+var _ = Describe("a NIC that fails as hardware does", Ordered, func() {
 	var rack *fixture.Rack
 	BeforeAll(func() { rack = fixture.Up(four) })
 

@@ -38,7 +38,7 @@ var _ = Describe("failures below kvcs", Ordered, func() {
 		ended := make(chan fixture.Result, 1)
 		go func() {
 			defer GinkgoRecover()
-			ended <- rack.Run("run", "ycsb", "--store", "kvcs", "--workload", workload, "--keys", "200", "--no-load", "--clients", clients, "--rate", rate, "--duration", "5s", "--warmup", "0s", "-q")
+			ended <- rack.Run("run", "ycsb", "--store", "kvcs", "--workload", workload, "--keys", "200", "--no-load", "--clients", clients, "--rate", rate, "--duration", "7s", "--warmup", "0s", "-q")
 		}()
 		Eventually(func() uint64 { return rack.Counters("cn0")["onerma_ended_ok"] }, fixture.Patience).Should(BeNumerically(">", before+200))
 		return func() {
@@ -50,11 +50,12 @@ var _ = Describe("failures below kvcs", Ordered, func() {
 			Expect(res.Stdout).NotTo(Or(ContainSubstring("failed"), ContainSubstring("wrong")))
 		}
 	}
-	// reads waits until clients of cn0 have read much more.
+	// reads waits until clients of cn0 have read more. They read some 400 times a second in the 7 s of a
+	// run, of which processes that make something fail may take most on a busy machine.
 	reads := func() {
 		GinkgoHelper()
 		before := rack.Counters("cn0")["onerma_ended_ok"]
-		Eventually(func() uint64 { return rack.Counters("cn0")["onerma_ended_ok"] }, fixture.Patience).Should(BeNumerically(">", before+500))
+		Eventually(func() uint64 { return rack.Counters("cn0")["onerma_ended_ok"] }, fixture.Patience).Should(BeNumerically(">", before+100))
 	}
 	// during runs clients while fail makes something fail, and returns what cn0 and the coordinator have
 	// counted meanwhile.

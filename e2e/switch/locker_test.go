@@ -338,8 +338,14 @@ func (l *lockerRun) acquire(w int) (tag uint64, mine bool) {
 	return 0, false
 }
 
-// bury releases the locks of a locker that has died.
+// lateRequests is longer than requests of a locker that has died are under way: links reorder by 1 ms,
+// and the switch holds a CAS for at most 20 ms.
+const lateRequests = 100 * time.Millisecond
+
+// bury releases the locks of a locker that has died. First it waits, because the switch may grant a
+// lock to a request that the locker has sent before its death.
 func (l *lockerRun) bury(dead uint32) {
+	time.Sleep(lateRequests)
 	for w := range counter {
 		v := l.sure(w, history.Op{Kind: history.Read})
 		if uint32(v>>32) != dead {

@@ -50,6 +50,7 @@ var _ = Describe("locks of many clients on few words", func() {
 			By("while the NIC of the server is gone for a second")
 			nic = now()
 			p.gone(p.rack.State("ms0"), "ms0", "--nic")
+			p.busy(500) // those whose queue pairs have failed have others
 			By("while the switch is gone for a second")
 			box = now()
 			p.gone(func() string { return p.rack.Status().Switch.State }, "switch")

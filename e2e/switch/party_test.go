@@ -206,6 +206,11 @@ func (p *party) run(n, rounds int, change func(i int, plan *lockPlan), meanwhile
 			dead <- m
 		}()
 	}
+	defer func() { // also if an expectation fails: those that go on until their input ends must end
+		for _, m := range living {
+			_ = m.in.Close()
+		}
+	}()
 	if meanwhile != nil {
 		meanwhile()
 	}

@@ -217,9 +217,9 @@ func TestDaemonThatHangs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // each waits for a second or two
+			t.Parallel() // each waits for some seconds
 			h := newHouse(t, 0, nil)
-			c := impatient(t, h.sockets[0], time.Second)
+			c := impatient(t, h.sockets[0], 2*time.Second)
 			pd, err := c.AllocPD()
 			must(t, err)
 			mr, err := pd.RegMR(nil, 8, verbs.LocalWrite)

@@ -209,7 +209,7 @@ func weather(t *testing.T, spin time.Duration) {
 		}
 	}
 	r := rand.New(rand.NewPCG(6, 6))
-	for end := time.Now().Add(*stormTime); time.Now().Before(end) || s.fails.Load() == 0 && time.Since(end) < time.Minute; {
+	for end := time.Now().Add(*stormTime); time.Now().Before(end) || (s.fails.Load() == 0 || s.words.Load() == 0) && time.Since(end) < time.Minute; {
 		s.gone.Store(!s.gone.Load())
 		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 	}

@@ -18,7 +18,7 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run TestRandomTraffic and TestRandomTrafficWithOldPackets for this seed only")
-	seedsFlag = flag.Uint64("seeds", 0, "how many seeds they run (0: 3000 and 1000, or a tenth with -short or -race)")
+	seedsFlag = flag.Uint64("seeds", 0, "how many seeds they run (0: 3000 and 1000 with RDMALAB_LONG, a third of that without, a tenth with -short or -race)")
 )
 
 // The layout of a side's memory: bytes that its peer READs, bytes that its peer WRITEs, words, then

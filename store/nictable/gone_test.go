@@ -33,6 +33,7 @@ func TestProgramsOfClientsThatHaveGone(t *testing.T) {
 					var err error
 					if g.estate, err = nictable.NewEstate(ctx, nictable.Shape{Items: 300, Value: 64}); err != nil {
 						t.Error(err)
+						return
 					}
 					g.estate.SetMost(programs)
 					for {

@@ -43,7 +43,8 @@ func rednChainsOnRack(quick bool) (list []figure) {
 }
 
 // onRack changes the load of a cell of redn into one for a rack, where processes take their own
-// time. It reports whether a rack has this load. A quick measurement has fewer requests in each run.
+// time. It reports whether a rack has this load. A quick measurement of times has a quarter of
+// the requests in each run.
 func onRack(c *figureCell, quick bool) bool {
 	switch l := c.load.(type) {
 	case RedN:

@@ -119,7 +119,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		"the newest) or published (clients work as in the paper) (default fast)")
 	fs.StringVar(&f.start, "start", "", "start the store with these flags of its start command, separated by spaces, like 'threads=4 replicas=2' for "+
 		"Clover or step=fg+ for Sherman (default: a store that is not running is started without flags). A store that runs keeps "+
-		"what was chosen when it was made, unless fresh is one of the flags")
+		"what was chosen when it was made, unless fresh is one of the flags; for pdpm-central stop it first")
 	f.keyFlags(fs)
 	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file (format: see rdmalab run convert --help), in place of a workload. Client C of the trace is client C modulo --clients. "+
 		"Keys are loaded only if --keys is given; a get or a delete of a key that is missing is no failure, and a put inserts the key")

@@ -180,3 +180,22 @@ func TestUsageErrors(t *testing.T) {
 		t.Error("asUse")
 	}
 }
+
+// A hidden command is found by its own name alone, and has the flags that it has among all commands.
+func TestHiddenCommandsAlone(t *testing.T) {
+	all := rootCmd(commands()...)
+	for _, c := range processes() {
+		alone := rootCmd(called([]string{"rdmalab", c.Name()})...)
+		got, _, err := alone.Find([]string{c.Name()})
+		want, _, wantErr := all.Find([]string{c.Name()})
+		if err != nil || wantErr != nil || got.Name() != c.Name() || flagUsages(got.Flags()) != flagUsages(want.Flags()) {
+			t.Errorf("%s: found %v, %v; among all commands %v, %v", c.Name(), got, err, want, wantErr)
+		}
+		if len(alone.Commands()) >= len(all.Commands()) {
+			t.Errorf("%s: all commands are made", c.Name())
+		}
+	}
+	if n := len(called([]string{"rdmalab", "--rack", "r", "host"})); n != len(commands()) {
+		t.Errorf("%d commands for a command line that begins with a flag, want all", n)
+	}
+}
