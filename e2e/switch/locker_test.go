@@ -338,8 +338,8 @@ func (l *lockerRun) acquire(w int) (tag uint64, mine bool) {
 	return 0, false
 }
 
-// lateRequests is longer than requests of a locker that has died are under way: links reorder by 1 ms,
-// and the switch holds a CAS for at most 20 ms.
+// lateRequests is longer than the requests of a locker that has died are in flight: links reorder by
+// 1 ms, and the switch holds a CAS for at most 20 ms.
 const lateRequests = 100 * time.Millisecond
 
 // bury releases the locks of a locker that has died. First it waits, because the switch may grant a

@@ -184,7 +184,7 @@ func (p *party) felt(from, to int64) (n int) {
 
 // run runs n lockers, two on each host, during a fault. Each does the given number of rounds, and
 // with meanwhile further ones until it has returned. The locks of a locker that dies are released
-// as soon as it has ended: until then others would try in vain to take them.
+// as soon as it has ended: until then no attempt of others to take them succeeds.
 func (p *party) run(n, rounds int, change func(i int, plan *lockPlan), meanwhile func()) {
 	GinkgoHelper()
 	p.runs++
