@@ -32,14 +32,17 @@ func helpGroups() []helpGroup {
 }
 
 // commands makes all commands: those of helpGroups, and hidden ones.
-func commands() (list []*cobra.Command) {
+func commands() []*cobra.Command { return append(listedCommands(), processes()...) }
+
+// listedCommands makes the commands that are no processes: those of helpGroups, and retired ones.
+func listedCommands() (list []*cobra.Command) {
 	for _, g := range helpGroups() {
 		for _, c := range g.commands {
 			c.GroupID = g.title
 		}
 		list = append(list, g.commands...)
 	}
-	return append(append(list, retired("fig10", "cas-one-word --on rack --series as-is")), processes()...)
+	return append(list, retired("fig10", "cas-one-word --on rack --series as-is"))
 }
 
 // processes makes the hidden commands, which are the processes that rdmalab itself starts: daemons
@@ -56,7 +59,7 @@ func called(args []string) []*cobra.Command {
 	if len(args) > 1 && slices.ContainsFunc(hidden, func(c *cobra.Command) bool { return c.Name() == args[1] }) {
 		return hidden
 	}
-	return commands()
+	return append(listedCommands(), hidden...)
 }
 
 func init() {
