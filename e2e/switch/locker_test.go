@@ -29,7 +29,7 @@ const (
 	stride    = 64
 )
 
-// lockPlan is the configuration of a locker, as JSON at the begin of its standard input.
+// lockPlan is the configuration of a locker, as JSON at the beginning of its standard input.
 type lockPlan struct {
 	// ID is the locker's number, from 1. It is the upper half of the locker's tags.
 	ID     int        `json:"id"`

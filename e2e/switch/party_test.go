@@ -206,11 +206,12 @@ func (p *party) run(n, rounds int, change func(i int, plan *lockPlan), meanwhile
 			dead <- m
 		}()
 	}
-	defer func() { // also if an expectation fails: those that go on until their input ends must end
+	end := func() { // ends those that go on until their input ends
 		for _, m := range living {
-			_ = m.in.Close()
+			_ = m.in.Close() // if it has ended, its input is closed
 		}
-	}()
+	}
+	defer end() // also if an expectation fails
 	if meanwhile != nil {
 		meanwhile()
 	}
@@ -224,9 +225,7 @@ func (p *party) run(n, rounds int, change func(i int, plan *lockPlan), meanwhile
 		Expect(burier.in.Close()).To(Succeed())
 		burier.wait()
 	}
-	for _, m := range living {
-		_ = m.in.Close() // if it has ended, its input is closed
-	}
+	end()
 	for _, m := range living {
 		m.wait()
 	}

@@ -14,7 +14,8 @@ const (
 )
 
 // SetBehind stores the amount that the switch has counted and no server has confirmed. It is called
-// before the switch forwards a client's request that it has counted, and after each confirmation.
+// when the switch has counted a request, before the request or a FETCH_ADD for it leaves, and after
+// each confirmation.
 func (r *Journal) SetBehind(amount uint64) {
 	if r != nil {
 		le.PutUint64(r.b[behindAt:], amount)
