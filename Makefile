@@ -142,7 +142,7 @@ compose-down: build ## take it away, containers, networks and all
 # a time. Suites in neither list run alone, as smoke does, which brings up a hundred hosts at once. Packages are built before, as two
 # compilations of one would take twice as long.
 FIRST_OF_TWO  := switch transport kvcs onerma sherman
-SECOND_OF_TWO := chaos clover docs fusee nictable
+SECOND_OF_TWO := chaos clover docs fusee nictable endure
 SUITE = $(PROGRAM) $(1) $(RACETEST) -count=1 -p 1 -timeout 15m $(2) -args $(LIMITS) -ginkgo.randomize-all
 
 .PHONY: test

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -116,28 +115,6 @@ func TestGroup(t *testing.T) {
 		if got := strings.TrimSpace(string(out)); got != want {
 			t.Errorf("a stranger in group %d saw %q, want %q", gid, got, want)
 		}
-	}
-}
-
-// Modules outside this one can use the package.
-func TestFromAnotherModule(t *testing.T) {
-	dir := t.TempDir()
-	root, err := filepath.Abs("../..")
-	must(t, err)
-	program, err := os.ReadFile("example/main.go")
-	must(t, err)
-	for name, text := range map[string]string{
-		"go.mod":  "module example.org/mine\n\ngo 1.26.0\n",
-		"go.work": fmt.Sprintf("go 1.26.0\n\nuse (\n\t.\n\t%q\n)\n", root),
-		"main.go": string(program),
-	} {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	cmd := exec.Command("go", "build", "-o", os.DevNull, ".")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK="+filepath.Join(dir, "go.work"), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOPROXY=off") // as make build does
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
 	}
 }
 
