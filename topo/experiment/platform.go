@@ -328,3 +328,10 @@ type Operation struct {
 	// counted, for comparison with the trace.
 	ClaimedRTTs, ClaimedBytes int
 }
+
+// StallTimeout is the ACK timeout of clients of experiments, as a code: 0.54 s, so that with all
+// retries a NIC or the switch may be silent for 4.3 s. On a rack, many clients and other programs
+// keep the processors busy, and a NIC that did not run for a second is no reason to end an
+// experiment. If a packet is lost, a client waits for this timeout only if the loss was at the end
+// of a message; otherwise a sequence NAK reports it.
+const StallTimeout = 17

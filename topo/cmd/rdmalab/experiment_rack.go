@@ -120,13 +120,6 @@ func (p *rackPlatform) Words(ctx context.Context, l experiment.Words) (out exper
 	return wordsTotal(results, l.Clients, executed)
 }
 
-// stallTimeout is the ACK timeout of clients that contend for a word, as a code: 0.54 s, so that
-// with all retries a NIC may be silent for 4.3 s. Many clients keep the processor busy, and a NIC
-// that did not run for a second is no reason to end an experiment. If a packet is lost, a client
-// waits for this timeout only if the loss was at the end of a message; otherwise a sequence NAK
-// reports it.
-const stallTimeout = 17
-
 // contend runs a test on all hosts at the same time, with n clients in all. test returns the
 // configuration for a host that runs `share` of the clients. contend returns the result of each
 // host, and the number of atomics that the server's NIC has executed meanwhile.
@@ -139,7 +132,7 @@ func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf
 	results := make([]*perf.Result, len(hosts))
 	err = atOnce(hosts, func(i int, host string) error {
 		cfg := test((n + len(hosts) - 1 - i) / len(hosts))
-		cfg.To, cfg.Seed, cfg.Timeout = p.to, uint64(i+1), stallTimeout
+		cfg.To, cfg.Seed, cfg.Timeout = p.to, uint64(i+1), experiment.StallTimeout
 		res, err := p.perf(p.cmd.Context(), host, &cfg)
 		results[i] = res
 		return err

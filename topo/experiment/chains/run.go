@@ -163,7 +163,7 @@ func (r *Run) dial(m Machine) (e *endpoint, err error) {
 	if e.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: e.cq, RecvCQ: e.cq, MaxSendWR: r.Load.Depth + 1, MaxRecvWR: 4 * (r.Load.Depth + 1)}); err != nil {
 		return nil, err
 	}
-	b, err := m.Manager.Dial(e.qp, r.Server, Service, rdmacm.Params{}, regionOf(e.mr), e.rt.Now().Add(dialPatience))
+	b, err := m.Manager.Dial(e.qp, r.Server, Service, rdmacm.Params{Timeout: experiment.StallTimeout}, regionOf(e.mr), e.rt.Now().Add(dialPatience))
 	if err != nil {
 		return nil, err
 	}
