@@ -48,7 +48,7 @@ var fuseeBugs = []planted{
 		"fusee: a server that an attempt has left out cannot come back", "fusee/master.go",
 		"alive and needed\n			back(m)\n",
 		"alive and needed\n",
-		"topo/scenario TestFUSEEKeptSeeds",
+		"fusee TestServersOfAViewThatWasGivenUpComeBack",
 	},
 	{
 		"fusee: a master that begins goes back to the view that it read before its claims", "fusee/master.go",

@@ -18,7 +18,6 @@ func TestFUSEEKeptSeeds(t *testing.T) {
 		7700737:    "a master gave up the store after the third lost packet of a server without replicas",
 		8400005173: "a client that began kept a number that was fenced, and reached no server under it",
 		9930007927: "a master that was cut off from all servers removed those that answered later than the first one, while another master had taken charge of them",
-		9835000020: "a server that one attempt of a change had left out was alive, and needed by the next attempt",
 		9104200114: "a client that began took an absent member that had lost its memory for the store's loss",
 		9500004816: "a master that began ended because no server said in time who has its number",
 		9500006842: "the same, with a standby and without the switch",
