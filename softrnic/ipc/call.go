@@ -215,7 +215,7 @@ func (c *session) ask(id uint64) chan answer {
 	}
 	_, ch, err := c.send(proto.OpProgress, a)
 	if err != nil {
-		return nil // fail has already ended the request, or write ends it
+		return nil // the session is ending: the method fail ends the request that waits
 	}
 	return ch
 }

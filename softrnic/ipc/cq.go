@@ -98,7 +98,7 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 // a row. From time to time missed tells the daemon that the program polls, and yields the processor
 // to other processes.
 func (c *Context) missed(emptyPolls int) {
-	if emptyPolls%looksPerClock == 1 {
+	if emptyPolls%pollsPerReport == 1 {
 		c.ctl.Polls.Add(1)
 	}
 	if emptyPolls > eager {
@@ -203,8 +203,8 @@ func (c *cq) Wait(deadline clock.Time) error {
 	})
 }
 
-// wait waits until ready returns true. It polls ready for a while, and then sleeps between calls of
-// it. ready is called with mu held.
+// wait calls ready until it returns true: at first in a polling loop, later with a sleep between two
+// calls. mu is held during a call of ready.
 func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) error {
 	pace := c.ctx.pacer()
 	rt := c.ctx.runtime
@@ -227,7 +227,7 @@ func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) er
 				pace.Found()
 			}
 			return err
-		case look%looksPerClock == 1:
+		case look%pollsPerReport == 1:
 			c.ctx.ctl.Polls.Add(1)
 		}
 		if look <= eager && polling {

@@ -15,8 +15,8 @@ type earlyPosts struct {
 	limits      transport.Config // Type, MaxSGE and MaxInline
 	maxSendWR   uint64
 	incarnation uint64
-	// sends: the NIC has taken a send since the last reset. From then on until the next reset, the
-	// queue pair is in no state in which the NIC refuses posts.
+	// sends is true if the NIC has taken a send since the last reset. From then on until the next
+	// reset, the queue pair is always in a state in which the NIC accepts posts.
 	sends bool
 }
 

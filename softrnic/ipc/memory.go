@@ -62,7 +62,8 @@ func (c *Context) callMemory(op proto.Op, args, out any, length *int, made ...un
 	return nil, err
 }
 
-// undo is a call that destroys an object; h is where the answer has the handle of the object.
+// undo is a call that destroys an object. h points to the handle of the object, which callMemory has
+// decoded from the daemon's answer.
 type undo struct {
 	op proto.Op
 	h  *uint32

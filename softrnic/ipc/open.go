@@ -37,7 +37,7 @@ type Config struct {
 	Patience time.Duration
 }
 
-// openWait is how long the daemon may take to answer the hello.
+// openWait is how long the daemon may take to answer the hello, the first request of a connection.
 const openWait = 10 * time.Second
 
 // Open connects to the daemon that owns the NIC. The caller must close the context. The end of the

@@ -12,13 +12,15 @@ import (
 )
 
 const (
-	// eager is the number of empty polls without a pause; each takes a tenth of a microsecond. Later
-	// polls yield the processor, because the daemon may need it. eagerLooks is the same for checks of
-	// a single word.
+	// eager is how many empty polls of a completion queue a thread makes before it yields the
+	// processor after each further one, because the daemon may need the processor. An empty poll takes
+	// a tenth of a microsecond. eagerLooks is how often a thread reads the head of a ring, a single
+	// word, before it yields.
 	eager      = 4
 	eagerLooks = 64
-	// looksPerClock is how many checks are made between two readings of the clock.
-	looksPerClock = 16
+	// pollsPerReport is how many empty polls a thread makes for each time that it tells the daemon that
+	// it polls (ring.Control.Polls).
+	pollsPerReport = 16
 )
 
 // poster is the program's side of a ring of work requests.

@@ -51,7 +51,7 @@ var (
 )
 
 // Dial connects to the memory of the host with that address, through the NIC of the host on which
-// the program runs. The caller must Close it; the end of the program does it, too.
+// the program runs. The caller must Close the Memory; the end of the program closes it, too.
 func Dial(addr string) (*Memory, error) { return DialBy(ipc.Config{}, addr) }
 
 // DialBy is Dial through the NIC that cfg describes.

@@ -21,21 +21,23 @@ const (
 	sgeLen     = 16
 	// WCSlot is the size of a completion in bytes.
 	WCSlot = 64
-	// AccessSlot is the size of a memory access in bytes, Accesses how many a control page holds.
+	// AccessSlot is the size of an entry in the ring of memory accesses, in bytes; Accesses is the
+	// number of entries of this ring.
 	AccessSlot = 64
 	Accesses   = 8
 )
 
 var le = binary.LittleEndian
 
-// SendSlot returns the size of a send work request in a ring with these limits. It has room for one
-// SGE and one inline byte more than allowed, so that the NIC can refuse such a request with the
-// right error.
+// SendSlot returns the size of a send work request in a ring with these limits, in bytes. The entry
+// has room for one SGE and one inline byte more than allowed, so that the NIC can refuse a request
+// with too many SGEs or bytes with the right error.
 func SendSlot(maxSGE, maxInline int) int {
 	return (sendHeader + max((maxSGE+1)*sgeLen, maxInline+1) + 63) &^ 63
 }
 
-// RecvSlot returns the size of a receive in bytes.
+// RecvSlot returns the size of a receive in bytes. Like a send, it has room for one SGE more than
+// allowed.
 func RecvSlot(maxSGE int) int { return (recvHeader + (maxSGE+1)*sgeLen + 63) &^ 63 }
 
 // PutSend writes a work request into a slot. ah is the number of its address handle; 0 means none.

@@ -140,8 +140,8 @@ func (c *client) dispatch(req proto.Request) error {
 }
 
 // progress reports whether a request is being executed. Applications ask this to decide whether to
-// go on waiting for an answer. progress uses the engine first, so its answer also shows that the
-// NIC responds.
+// go on waiting for an answer. progress first waits for exclusive use of the engine, so its answer
+// also shows that the NIC responds.
 func (c *client) progress(a proto.Progress) (any, error) {
 	c.s.pump.with(func(*engine.Engine) {})
 	return proto.Progress{ID: a.ID, Working: c.calls.inWork(a.ID)}, nil

@@ -53,7 +53,7 @@ type ManagerLimits struct {
 	Events int // events that the program has not read; 0 means 16384
 }
 
-// Defaults of Limits: defaultBytes is that of Bytes and SharedBytes.
+// Defaults of fields of Limits; defaultBytes is the default of Bytes and SharedBytes.
 const (
 	defaultBytes      = 16 << 30
 	defaultQueueBytes = 256 << 20

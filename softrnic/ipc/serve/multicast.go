@@ -77,7 +77,7 @@ func (s *groupShares) take(op string, c *client, gid verbs.GID) error {
 	}
 	own := s.used[gid][c]
 	if one, sum := max(1, s.most/4), s.most-s.most/8; own >= one || all >= sum {
-		return limitError(op, "this program has %d of %d queue pairs in %v that one may have; all programs have %d of %d", own, one, gid, all, sum)
+		return limitError(op, "this program has %d queue pairs in group %v, of at most %d; all programs together have %d, of at most %d", own, gid, one, all, sum)
 	}
 	if s.used == nil {
 		s.used = make(map[verbs.GID]map[*client]int)

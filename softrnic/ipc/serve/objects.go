@@ -110,7 +110,7 @@ func (t *objects) takeOne(op string, x need) error {
 			}
 		}
 		if left, ok := t.pool.take(of, own, x.n); !ok {
-			return limitError(op, "quota %s: %d more; this program has %d, and %d of %d %s for programs are left, of which it must leave as many as it has",
+			return limitError(op, "quota %s: %d more; this program has %d, and %d of %d %s for programs are left; a program must leave as many as it has",
 				q.name, x.n, own, left, t.pool.size[of], q.what)
 		}
 	}

@@ -118,7 +118,8 @@ func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs
 			TrafficClass: k.Dest.TClass, HopLimit: k.Dest.Hop, FlowLabel: k.Dest.Flow & flowLabel,
 		})
 	case to == stateRTS && o.state == stateRTR:
-		// Both are checked before the transition, because a refused command must change nothing.
+		// The RNR timer and the Q_Key are checked before the transition, because a refused command must
+		// change nothing.
 		if k.MinRNRTimer > maxTimerCode {
 			return unix.EINVAL
 		}

@@ -16,8 +16,9 @@ import (
 )
 
 // eager is the number of steps that the pump makes without a pause after it has copied a
-// completion: one or two microseconds, because the application often posts at once. After a post
-// the pump yields the processor at once, because the peer may be another thread of this machine.
+// completion. They take one or two microseconds, and the application often posts in this time. After
+// a post the pump yields the processor at once, because the peer may be another thread of this
+// machine.
 const eager = 8
 
 // pump copies work requests and completions between the rings of all applications and the NIC.

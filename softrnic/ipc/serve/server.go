@@ -106,7 +106,7 @@ func Listen(cfg Config) (*Server, error) {
 	if !ok {
 		return nil, fmt.Errorf("ipc: %w: the device is not one of this process", verbs.ErrNotSupported)
 	}
-	_ = os.Remove(cfg.Path) // left by an earlier incarnation; if Remove fails, ListenUnix fails, too
+	_ = os.Remove(cfg.Path) // the socket of an earlier incarnation of the daemon; if Remove fails, ListenUnix fails, too
 	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Path, Net: "unixpacket"})
 	if err == nil && cfg.Group != 0 {
 		if err = errors.Join(os.Chown(cfg.Path, -1, cfg.Group), os.Chmod(cfg.Path, 0o660)); err != nil {
