@@ -88,8 +88,8 @@ func (m *meter) result(c *Config, res *Result) {
 	}
 }
 
-// transfer returns a stream of WRITEs or READs. local returns the local slot of message k, remote
-// the peer's.
+// transfer returns a stream of WRITEs or READs. The functions local and remote return the slots of
+// message k in local memory and in the peer's memory.
 func (s *session) transfer(op string, code verbs.WROpcode, total, index int, local, remote func(k int) int) stream {
 	return stream{
 		op: op, total: total, depth: s.cfg.Depth, every: s.cfg.SignalEvery, index: index,

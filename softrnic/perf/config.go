@@ -159,7 +159,7 @@ func (c *Config) Validate() error {
 	case c.Depth < 0 || c.Depth > MaxDepth || c.RecvSlack < 0 || c.RecvSlack > MaxReceives:
 		return bad("depth %d, receives %d: want 1 to %d and 1 to %d", c.Depth, c.RecvSlack, MaxDepth, MaxReceives)
 	case c.SignalEvery < 0 || c.Inline < 0 || c.RdAtomic < 0 || c.Patience < 0:
-		return bad("negative numbers mean nothing here")
+		return bad("signalEvery, inline, rdAtomic and patience must not be negative")
 	case c.Clients < 0 || c.Clients > MaxClients || c.Clients > 1 && !c.oneWord():
 		return bad("%d clients: want 1 to %d, for %s and %s", c.Clients, MaxClients, Contend, Locks)
 	case c.Span < 0 || c.Span > maxSpan || (c.Span != 0 || c.Bits) && c.Test != Locks:

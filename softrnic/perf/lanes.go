@@ -120,8 +120,8 @@ func (l lanes) room() int {
 	return 0
 }
 
-// start moves a lane from RESET to RTS, connected to remote at the address gid. own describes the
-// lane to the other side.
+// start moves a lane from RESET to RTS, connected to the peer's queue pair `remote` at the address
+// gid. own is this side's end of the lane.
 func (l lanes) start(ctx verbs.Context, qp verbs.QP, own rdmacm.Endpoint, remote laneEnd, gid verbs.GID, p rdmacm.Params) error {
 	if l.kind != ConnUD {
 		return rdmacm.BringUp(ctx, qp, p, own, rdmacm.Endpoint{QPN: remote.qpn, PSN: remote.psn, GID: gid, MTU: remote.mtu, RdAtomic: own.RdAtomic})

@@ -22,7 +22,7 @@ type laneClient struct {
 	ah     verbs.AH
 	remote []laneEnd
 	laneCQ verbs.CQ
-	words  int   // offset of the words that go to the server, in local memory
+	words  int   // offset in local memory of the words that are written to the report or read from it
 	posted []int // number of posted messages, by lane
 	done   []int // number of completed messages, by lane
 	sent   int

@@ -9,7 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Range and precision of latencies; longer ones count as maxLatency.
+// maxLatency is the longest latency that Latencies records; longer ones count as maxLatency.
+// latencyDigits is how many significant decimal digits of a latency it keeps.
 const (
 	maxLatency    = 10 * time.Minute
 	latencyDigits = 3

@@ -35,8 +35,7 @@ func (r *LockResult) Histogram() (*hdrhistogram.Histogram, error) {
 }
 
 const (
-	// stuckShare is a part of the run: an owner counts as dead if its word has not changed for
-	// 1/stuckShare of the run.
+	// An owner of the lock counts as dead if its word has not changed for 1/stuckShare of the run.
 	stuckShare = 2
 	// defaultSpan is the default of Config.Span.
 	defaultSpan = time.Second

@@ -10,9 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Run runs the test that cfg describes, from the device of ctx. The peer is the host with address
-// to, with its services (memservice.New, NewServer). Run calls progress a few times a second; nil
-// means no reports. If Run fails, the Result has the measurements from before the error.
+// Run runs the test that cfg describes, from the device of ctx. The peer is the host with the
+// address `to`, which runs the services that the test needs (memservice.New, NewServer). Run calls
+// progress a few times a second; nil means no reports. If Run fails, the Result has the measurements
+// from before the error.
 func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress func(Progress)) (Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return Result{Test: cfg.Test}, err

@@ -20,7 +20,7 @@ const cancelPoll = 100 * time.Millisecond
 type stream struct {
 	op           string // name of the operation, for errors and progress
 	total        int
-	depth, every int // depth messages are in flight at most; every every-th message is signalled
+	depth, every int // depth is the largest number of messages in flight; one of `every` messages is signalled
 	// wr fills in the operation, memory and peer address of message k. The session sets flags and ID.
 	wr func(k int, wr *verbs.SendWR)
 	// done is called for each message, in order, when it is complete. It may be nil.

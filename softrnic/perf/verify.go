@@ -39,7 +39,8 @@ var verifySteps = []struct {
 	{"FAA", verifyFAA},
 }
 
-// verifyWrite WRITEs two messages to the same memory and READs the second one back.
+// verifyWrite WRITEs two messages to the same memory. The next step, verifyRead, checks that the
+// second one is there.
 func verifyWrite(s *session, c *Config, _ *Result) error {
 	zero := func(int) int { return 0 }
 	for msg := range 2 {

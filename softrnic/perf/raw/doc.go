@@ -1,6 +1,6 @@
 // Package raw measures the baseline of package perf: bandwidth and latency of plain Ethernet
-// frames. They use a port of the same kind, the same switch and the same way of waiting as the NIC.
-// So the difference to the NIC's figures is the cost of RDMA.
+// frames. Its tests use a port of the same kind, the same switch and the same way of waiting as the
+// NIC. So the difference to the NIC's figures is the cost of RDMA.
 //
 // The client opens a TCP connection to tcpPort of the peer and sends the number of the session. The
 // peer answers with one byte when it listens for frames of that session. It listens until the

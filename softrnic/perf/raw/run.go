@@ -25,7 +25,7 @@ const (
 	maxIters     = 10_000_000
 	askEvery     = 32
 	batch        = 32
-	// defaultStall is the value of run.stall; tests change it.
+	// defaultStall is the default of run.stall, which tests change.
 	defaultStall = 100 * time.Millisecond
 	// giveUp is the number of waits in a row without an answer after which a run fails.
 	giveUp = 20
