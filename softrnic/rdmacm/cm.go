@@ -125,7 +125,8 @@ func (m *CM) count(f func(s *CMStats)) {
 	f(&m.stats)
 }
 
-// endpoint returns what the peer must know of qp, the queue pair of this side, for a connection.
+// endpoint returns the values of qp, the queue pair of this side, that the peer needs for a
+// connection.
 func (m *CM) endpoint(qp verbs.QP, peer netip.Addr, p Params) (Endpoint, error) {
 	e, err := LocalEndpoint(m.cfg.Context, qp, peer, p)
 	if err == nil && m.cfg.FirstPSN != nil {

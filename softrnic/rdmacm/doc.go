@@ -6,9 +6,9 @@
 // Manager is the interface for applications. CM is the exchange by the datagrams of the RDMA
 // connection manager, OOB the out-of-band exchange over the hosts' own TCP.
 //
-// Datagram services have no connections. With CM, a host makes them known (ListenDatagrams), and
-// other hosts ask for the queue pair and Q_Key of a name (ResolveDatagrams), as in librdmacm's UDP
-// port space.
+// Datagram services have no connections. With CM, a host offers such a service under a name
+// (ListenDatagrams), and other hosts ask for the queue pair and Q_Key of this name
+// (ResolveDatagrams), as in librdmacm's UDP port space.
 package rdmacm
 
 import (
@@ -76,8 +76,9 @@ type Params struct {
 	// Timeout is the code of the local ACK timeout, 4.096 µs · 2^Timeout. 0 means 15 (134 ms).
 	Timeout uint8
 	// RetryCount and RNRRetry are the retry counts of verbs.ToRTS. However, 0 means 7, the usual
-	// choice, and NoRetry means none. With CM, a side can leave them and Timeout at 0 to use the
-	// values in the peer's message: the responder for all three, the initiator for RNRRetry.
+	// choice, and NoRetry means none. With CM, the responder takes the values of RetryCount, RNRRetry
+	// and Timeout that are 0 from the initiator's message; the initiator takes RNRRetry from the
+	// responder's message if it is 0.
 	RetryCount, RNRRetry uint8
 	// MinRNRTimer is the code of the RNR timer in the RNR NAKs of this side. 0 means 12 (0.64 ms).
 	MinRNRTimer  uint8

@@ -16,8 +16,8 @@ type Endpoint struct {
 	// PSN is the first PSN that this endpoint sends.
 	PSN wire.PSN
 	GID verbs.GID
-	// MTU and RdAtomic are the largest values that this side supports; in an answer, those that
-	// both sides use.
+	// MTU and RdAtomic are the largest values that this side supports. In the responder's reply of the
+	// out-of-band exchange they are the values that both sides use.
 	MTU      verbs.MTU
 	RdAtomic int
 }
@@ -76,8 +76,8 @@ func retries(n uint8) uint8 {
 	return n
 }
 
-// LocalEndpoint returns what a peer with the address peer must know of qp to connect to it. The first
-// PSN is random. It fails if qp is not in RESET.
+// LocalEndpoint returns the values of qp that a peer with the address `peer` needs to connect to qp.
+// The first PSN is random. LocalEndpoint fails if qp is not in RESET.
 func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (Endpoint, error) {
 	attr, err := qp.Query()
 	if err != nil {
@@ -163,9 +163,9 @@ func fail(qp verbs.QP) {
 
 // maxMTU returns the largest path MTU with which a packet, with headers and ICRC, fits the link.
 func maxMTU(linkMTU int, peer netip.Addr) verbs.MTU {
-	overhead := 64
+	overhead := 64 // IPv4, UDP, BTH, RETH, immediate data and ICRC
 	if !peer.Unmap().Is4() {
-		overhead = 84
+		overhead = 84 // an IPv6 header is 20 bytes longer than one of IPv4
 	}
 	for m := verbs.MTU4096; m > verbs.MTU256; m /= 2 {
 		if int(m)+overhead <= linkMTU {

@@ -48,8 +48,8 @@ const (
 	firstFreeQPN = 2
 )
 
-// appendTo appends the encoding of m. It cuts text and private data to their largest lengths, which
-// callers have already checked.
+// appendTo appends the encoding of m. It cuts texts and private data that are too long. Only the
+// reason of a reject can be: callers have checked all others.
 func (m *message) appendTo(b []byte) []byte {
 	start := len(b)
 	b = binary.BigEndian.AppendUint32(b, magic)
@@ -124,7 +124,7 @@ func parseBody(k kind, b []byte) (message, error) {
 // takePrivate decodes the private data, which are the last part of a message.
 func (m *message) takePrivate(b []byte) error {
 	if len(b) < 2 {
-		return fmt.Errorf("%w: short text", ErrProtocol)
+		return fmt.Errorf("%w: no length of private data", ErrProtocol)
 	}
 	n := int(binary.BigEndian.Uint16(b))
 	if b = b[2:]; n != len(b) || n > MaxPrivate {

@@ -189,8 +189,8 @@ type request struct {
 	c       net.Conn
 	m       message
 	expires time.Time
-	// answered: an answer was begun. Only the first one has an effect, and later ones do not wait for
-	// it.
+	// answered is true when Accept, Reject or Answer has begun to answer the request. Later calls of
+	// these methods fail at once.
 	answered atomic.Bool
 }
 
