@@ -149,7 +149,7 @@ const (
 	pathCount = 1
 )
 
-// query executes QueryRoute: it returns the addresses and the path of an identifier. Those that are
+// query executes QueryRoute: it returns the addresses and the path of an identifier. Values that are
 // not known yet are zero.
 func (m *Manager) query(_ call, x *id, _ query) (Result, error) {
 	r := route{Src: addressOf(x.src), Dst: addressOf(x.dst), Index: noIndex}

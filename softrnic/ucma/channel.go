@@ -55,8 +55,7 @@ func (ch *channel) full(x *id) bool {
 	return n >= maxUnread
 }
 
-// withdraw removes those unread events p of the channel for which which(p) is true, and returns
-// their number.
+// withdraw removes the unread events that the function `which` selects, and returns their number.
 func (ch *channel) withdraw(q Quota, which func(p *pending) bool) int {
 	before := len(ch.unread)
 	ch.unread = slices.DeleteFunc(ch.unread, func(p pending) bool { return which(&p) })

@@ -84,8 +84,8 @@ func (m *Manager) question(c call, x *id, p *connParam) (*engine.CMConn, error) 
 	return c.NIC.Resolve(c.Now, x.src.Addr(), x.dst.Addr(), req, c.Out)
 }
 
-// accept executes Accept: it accepts a peer's request. On the initiator's side, the program sends
-// this command when its queue pair is ready.
+// accept executes Accept: it accepts a peer's request. On the initiator's side, the program gives
+// this command when its queue pair is ready; then accept sends the RTU.
 func (m *Manager) accept(c call, x *id, a accept) (Result, error) {
 	switch {
 	case c.NIC == nil:
