@@ -32,26 +32,29 @@ const (
 	sendOp      = 12
 	sendFlags   = 16
 	sendImm     = 20
-	sendRemote  = 24 // address of a WRITE, READ or atomic; queue pair and Q_Key of a datagram
+	sendRemote  = 24 // address of a WRITE, READ or atomic; queue pair of a datagram
 	sendRKey    = 32
 	sendCompare = 32
 	sendSwap    = 40
-	sendAtomic  = 48 // R_Key of an atomic
-	sendQKey    = 28
-	sendBound   = 32 // for a bind: length and L_Key of the memory, the new R_Key, the access rights
-	sendBindMR  = 40
-	sendBindKey = 48
-	sendRights  = 52
-	sendAH      = 36
+	sendAtomic  = 48  // R_Key of an atomic
+	sendQKey    = 28  // Q_Key of a datagram
+	sendAH      = 36  // address handle of a datagram
+	sendLength  = 184 // number of inline bytes
+	sendPieces  = 196 // number of SGEs
+	// Offsets in the entry of a bind.
+	sendBound   = 32 // length of the memory
+	sendBindMR  = 40 // L_Key of the memory
+	sendBindKey = 48 // the new R_Key
+	sendRights  = 52 // access rights
 	// Offsets in the entry of a FLUSH.
 	sendFlushLength = 32
 	sendFlushKey    = 36
 	sendFlushType   = 40
 	sendFlushLevel  = 41
-	sendLength      = 184
-	sendPieces      = 196
-	recvPieces      = 28
 )
+
+// recvPieces is the offset of the number of SGEs in a receive entry.
+const recvPieces = 28
 
 // Flags of a send entry (enum ibv_send_flags).
 const (
@@ -246,6 +249,6 @@ func PutWC(slot []byte, wc *verbs.WC) {
 	u32(28, uint32(wc.QPN))
 	u32(32, uint32(wc.SrcQPN))
 	u32(36, flags)
-	b[46] = 1 // port
+	b[46] = 1 // the number of the NIC's only port
 	copy(slot, b[:])
 }

@@ -181,7 +181,7 @@ static __thread volatile int entered __attribute__((tls_model("initial-exec")));
 
 // enter locks a device, for a command or to change its descriptors; leave unlocks it. An answer may
 // take long, so signal handlers may run meanwhile, and may close descriptors. In a signal handler
-// that has interrupted a command, enter does not wait, but fails with EBUSY.
+// that has interrupted a command, enter does not wait: if the device is locked, it fails with EBUSY.
 int enter(struct device *d, int *cancel)
 {
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancel);
@@ -203,7 +203,7 @@ void leave(struct device *d, int cancel)
 	pthread_setcancelstate(cancel, NULL);
 }
 
-// end_left does the work that closes of descriptors have left to do (d->left). If a command is in
+// end_left calls d->end if the close of a descriptor has requested it by d->left. If a command is in
 // progress, end_left does nothing: the thread of the command calls it again when it leaves the
 // device. So a close in a signal handler never waits for a command of its own thread.
 void end_left(struct device *d)

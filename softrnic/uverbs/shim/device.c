@@ -206,8 +206,9 @@ static int is_registration(const uint8_t *b, size_t n, uint32_t op, int ex, uint
 // brings_fd reports whether the answer to a command has a descriptor.
 static int brings_fd(uint32_t op, int ex) { return !ex && (op == IB_USER_VERBS_CMD_GET_CONTEXT || op == IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL); }
 
-// put_fd gives the program a descriptor that came with an answer. fd is -1 if the kernel had no
-// number for it: then the daemon's end has lost its other side, and the daemon closes it.
+// put_fd gives the program a descriptor that came with an answer. fd is -1 if the process had no
+// free number for it: then the kernel has closed this end of the socket, and the daemon closes its
+// end when it notices that.
 static int put_fd(struct device *d, struct answer *a, size_t n, uint32_t op, int fd)
 {
 	if (n < 4 || fd < 0 || fd >= MAX_FDS) return errno = EMFILE, -1;

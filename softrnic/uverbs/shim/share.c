@@ -35,8 +35,8 @@ int shares_memory(void)
 	return shares;
 }
 
-// holds reports whether a range has memory that this function's thread may write to meanwhile: its
-// stack or errno.
+// holds reports whether a range has memory that the calling thread itself writes to while it copies
+// pages: its stack or errno.
 static int holds(uintptr_t from, size_t len)
 {
 	char here;
@@ -52,7 +52,7 @@ static long control(int fd, unsigned long request, void *arg)
 }
 
 // freeze makes all threads wait that write to a range of pages, until the descriptor that it returns
-// is closed. -1: the kernel does not allow it.
+// is closed. It returns -1 if the kernel does not allow that.
 static int freeze(uintptr_t from, size_t len)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM };
@@ -117,8 +117,8 @@ static uint64_t number(const char **s, int base)
 // mapping is a mapping of a memory file of the daemon.
 struct mapping { uintptr_t from; size_t len; int prot; };
 
-// find sets *m to the first mapping from address `after` on of a memory file of the daemon: of the
-// one with that number, or of any if it is 0.
+// find sets *m to the program's first mapping, from address `after` on, of the daemon's memory file
+// with the number `file`, or of any of its memory files if `file` is 0. It returns 0 if there is none.
 static int find(uint32_t file, uintptr_t after, struct mapping *m)
 {
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC), found = 0;
@@ -145,7 +145,8 @@ static int find(uint32_t file, uintptr_t after, struct mapping *m)
 	return found;
 }
 
-// make_private makes all mappings of a memory file of the daemon private, see find.
+// make_private makes all mappings of the daemon's memory file with the number `file` private, or
+// those of all its memory files if `file` is 0.
 static void make_private(uint32_t file, int in_child)
 {
 	struct mapping m;
@@ -174,9 +175,9 @@ static int lock_shares(int in_handler)
 	return (in_handler ? pthread_mutex_trylock(&share_mu) : pthread_mutex_lock(&share_mu)) == 0;
 }
 
-// begin_registration is called before a command that registers memory or ends a region: length is
-// how much it registers from `start` on, 0 if none. It shares the memory. The caller calls
-// end_registration after the command, unless begin_registration has returned 0.
+// begin_registration is called before a command that registers `length` bytes from `start` on, or
+// that ends a region; then length is 0. It shares the memory. The caller calls end_registration after
+// the command, unless begin_registration has returned 0.
 int begin_registration(struct device *d, uint64_t start, uint64_t length)
 {
 	if (!lock_shares(is_nested())) return errno = EBUSY, 0;
@@ -219,8 +220,9 @@ static __thread int deferred __attribute__((tls_model("initial-exec")));
 static __thread uint64_t signals __attribute__((tls_model("initial-exec")));
 
 // before_fork, after_fork and in_forked are called around a fork, the last in the child. The parent
-// waits until the child has private pages, so that the child has the contents at the fork. The byte
-// ends the wait: another thread may fork at the same time, and its child has the pipe as well.
+// waits until the child has private pages, so that the child has the contents at the fork. The child
+// ends the wait by a byte. The end of file would not do: another thread may fork at the same time,
+// and its child has the pipe as well.
 void before_fork(void)
 {
 	copying[0] = -1;

@@ -1,6 +1,7 @@
 // Declarations for the parts of the library: libc.c replaces functions of libc, device.c is the
-// device below libibverbs, bells.c its doorbells, share.c its shared memory, manager.c the device below librdmacm,
-// connection.c the messages to the daemon; host.c finds the host.
+// device below libibverbs, bells.c its doorbells, share.c its shared memory, pace.c the pace of
+// polls of its completion queues, manager.c the device below librdmacm, connection.c the messages to
+// the daemon; host.c finds the host.
 #ifndef RDMALAB_SHIM_H
 #define RDMALAB_SHIM_H
 #include <dlfcn.h>
@@ -48,13 +49,13 @@ struct event_channel;
 // reused: another thread may be about to use it when it is closed.
 struct device {
 	pthread_mutex_t mu; // held during a command and while a descriptor of the device or of its events is closed; see enter
-	_Atomic int left;   // a close during a command has left work for end
+	_Atomic int left;   // 1: a descriptor was closed, and the function end must do the rest of this; see end_left
 	void (*end)(struct device *); // ends the device; the caller holds mu
 	_Atomic int sock, wake; // -1: closed
 	int async;              // the descriptor of asynchronous events that came with an answer; guarded by mu
 	uint8_t *page;          // the control page
 	_Atomic pid_t pid;      // the process that has opened it
-	_Atomic uint32_t serial; // a number of this use of the struct; 0: the device is closed, or is the manager's
+	_Atomic uint32_t serial; // distinguishes the uses of a reused struct; 0: the device is closed, or is the manager's
 	int copies;             // number of descriptors minus 1
 	struct device *next, *next_unused;
 	int shares;             // registered memory is shared with the daemon; see share.c
@@ -73,9 +74,9 @@ static inline uint64_t defer_signals(void)
 }
 static inline void allow_signals(uint64_t before) { syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before); }
 
-// hold locks a table, let_go unlocks it. In between, cancellation is disabled, because the thread
-// would keep the lock, and signals are deferred, because a handler that closes a descriptor would
-// wait for its own thread.
+// hold locks a table, let_go unlocks it. In between, cancellation is disabled, because a cancelled
+// thread would keep the lock. Signals are deferred, because a handler that closes a descriptor would
+// wait for the lock, which its own thread holds.
 struct held { uint64_t signals; int cancel; };
 static inline struct held hold(pthread_mutex_t *mu)
 {
