@@ -27,7 +27,7 @@ var ErrWrong = errors.New("a message held wrong bytes")
 
 // Attributes of queue pairs that these programs use with all options.
 const (
-	timeoutCode = 16 // 268 ms. The programs use 14, but a peer on an emulated processor can take longer seven times in a row
+	timeoutCode = 16 // 268 ms. The programs use 14 (67 ms), but a peer on an emulated processor can be slower than that seven times in a row
 	retries     = 7
 	rnrTimer    = 12 // 0.64 ms
 	qkey        = 0x11111111

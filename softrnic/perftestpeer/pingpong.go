@@ -187,8 +187,9 @@ func (p *pingpongRun) both(ctx verbs.Context, conn io.ReadWriter, r *Result) err
 	return p.measure(p.rt, r, p.play)
 }
 
-// meet exchanges n places with the peer (see place), of which the first are those in our and the
-// others empty. It calls connect with the link of each of our places to the peer's place.
+// meet exchanges n places with the peer (see place). The first places of this side are those in
+// `our`, the others are empty. For each place in `our`, meet calls connect with the link to the
+// peer's place of the same index.
 func (p *rally) meet(conn io.ReadWriter, our []place, n, source int, connect func(i int, l link) error) error {
 	var text []byte
 	for i := range n {
