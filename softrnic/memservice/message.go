@@ -203,11 +203,14 @@ var refusals = map[refusal]error{refusedFenced: ErrFenced, refusedFull: ErrFull,
 // answer is the answer of the service to a request. Fields that its kind does not have are zero.
 type answer struct {
 	kind   kind
-	memory Memory  // result of a connect request
-	holder Holder  // result of a who request
-	owner  uint32  // largest owner: of retire, of those that are fenced now; of reserve and disconnect others, of those that had connected or were retired
-	index  uint32  // result of a take request
-	code   refusal // reason, in an answer that refuses the request
+	memory Memory // result of a connect request
+	holder Holder // result of a who request
+	// owner is the result of three kinds of requests. For retire it is the largest owner that is fenced
+	// now. For reserve and disconnect others it is the largest owner that had connected or was retired
+	// before.
+	owner uint32
+	index uint32  // result of a take request
+	code  refusal // reason, in an answer that refuses the request
 }
 
 // fields returns where the values of an answer are, in the order of the message. The answers to

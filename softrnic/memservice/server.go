@@ -402,7 +402,7 @@ func (s *Server) oldest() int {
 	return oldest
 }
 
-// endIf ends those connections c for which which(c) is true, the youngest first.
+// endIf ends the connections that the function `which` selects, the youngest first.
 func (s *Server) endIf(which func(*Conn) bool) {
 	for i := len(s.conns) - 1; i >= 0; i-- {
 		if which(s.conns[i]) {
