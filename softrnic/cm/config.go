@@ -102,7 +102,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// interval returns the duration of a time code of a peer, within the limits.
+// interval returns the duration of a time code, at least that of minTimeout and at most that of
+// maxTimeout.
 func interval(code uint8) time.Duration { return mad.Time(min(max(code, minTimeout), maxTimeout)) }
 
 // Stats counts what a connection manager did.

@@ -41,16 +41,17 @@ func (m *Machine) reject(c *conn, stage mad.Stage, why Refusal, out *Actions) {
 	m.put(c, c.tid, rej, out)
 }
 
-// giveUp tells the peer by a REJ that no answer has arrived in time. The REJ has this NIC's GUID:
-// if the peer does not know the connection's number on this side, it finds the connection by the
-// GUID.
+// giveUp sends the peer a REJ with the reason timeout: no answer has arrived in time, or the
+// connection was aborted before the answer. The REJ has this NIC's GUID. If the peer does not know
+// the connection's number on this side, it finds the connection by the GUID.
 func (m *Machine) giveUp(c *conn, stage mad.Stage, out *Actions) {
 	rej := &mad.REJ{LocalID: c.id, RemoteID: c.remoteID, About: stage, Reason: mad.ReasonTimeout}
 	rej.InfoLen = uint8(len(binary.BigEndian.AppendUint64(rej.Info[:0], m.cfg.GUID)))
 	m.put(c, c.tid, rej, out)
 }
 
-// handleREJ ends a connection that was being made (IBTA 12.9.8.4).
+// handleREJ ends a connection that the peer has refused, or that is established on this side alone
+// (IBTA 12.9.8.4).
 func (in incoming) handleREJ(rej *mad.REJ, out *Actions) {
 	m := in.m
 	c := m.find(in, rej.RemoteID, rej.LocalID)
