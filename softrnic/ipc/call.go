@@ -34,8 +34,8 @@ type session struct {
 	calls    map[uint64]chan answer
 	nextCall uint64
 	events   []verbs.AsyncEvent
-	reason   error // why this side has ended the connection
-	failure  error // why the connection has ended
+	reason   error // why this side has ended the connection; nil means that it has not
+	failure  error // why the connection has ended; nil while it lasts
 	closed   bool
 }
 

@@ -203,8 +203,8 @@ func (c *cq) Wait(deadline clock.Time) error {
 	})
 }
 
-// wait calls ready until it returns true: at first in a polling loop, later with a sleep between two
-// calls. mu is held during a call of ready.
+// wait calls ready until it returns true: at first in a polling loop, later with a sleep between
+// two calls. mu is held during a call of ready.
 func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) error {
 	pace := c.ctx.pacer()
 	rt := c.ctx.runtime

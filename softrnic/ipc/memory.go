@@ -39,8 +39,8 @@ func (c *Context) destroy(op proto.Op, h *uint32) error {
 }
 
 // callMemory makes a call whose answer comes with memory of *length bytes, and maps the memory. If
-// it cannot map it, for example because the program has no free descriptor, it destroys what the
-// daemon has made, by the calls in made.
+// it cannot map it, for example because the program has no free descriptor, it destroys the
+// objects that the daemon has made, by the calls in made.
 func (c *Context) callMemory(op proto.Op, args, out any, length *int, made ...undo) ([]byte, error) {
 	fds, err := c.callFiles(op, args, out)
 	defer ring.CloseFiles(fds...)
@@ -62,8 +62,8 @@ func (c *Context) callMemory(op proto.Op, args, out any, length *int, made ...un
 	return nil, err
 }
 
-// undo is a call that destroys an object. h points to the handle of the object, which callMemory has
-// decoded from the daemon's answer.
+// undo is a call that destroys an object. h points to the handle of the object, which callMemory
+// has decoded from the daemon's answer.
 type undo struct {
 	op proto.Op
 	h  *uint32

@@ -18,8 +18,8 @@ const (
 	// word, before it yields.
 	eager      = 4
 	eagerLooks = 64
-	// pollsPerReport is how many empty polls a thread makes for each time that it tells the daemon that
-	// it polls (ring.Control.Polls).
+	// pollsPerReport is how many empty polls a thread makes for each time that it tells the daemon
+	// that it polls (ring.Control.Polls).
 	pollsPerReport = 16
 )
 

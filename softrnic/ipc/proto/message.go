@@ -25,58 +25,58 @@ const (
 // Op is the kind of a request.
 type Op string
 
-// Kinds of requests. The comments give the types of the arguments and, after the colon, of the
+// Kinds of requests. The comments give the types of the arguments and, after the arrow, of the
 // result.
 const (
-	OpHello        Op = "hello"         // Hello: Welcome, with the control page and the wake socket
-	OpAllocPD      Op = "alloc_pd"      // None: Handle
-	OpDeallocPD    Op = "dealloc_pd"    // Handle: None
-	OpAlloc        Op = "alloc"         // Alloc: Handle, with the memory
-	OpFree         Op = "free"          // Handle: None
-	OpRegMR        Op = "reg_mr"        // RegMR: MR, with the memory if it is new
-	OpReregMR      Op = "rereg_mr"      // ReregMR: None
-	OpDeregMR      Op = "dereg_mr"      // Handle: None
-	OpAllocMW      Op = "alloc_mw"      // Handle (PD): Handle
-	OpQueryMW      Op = "query_mw"      // Handle: Key
-	OpDeallocMW    Op = "dealloc_mw"    // Handle: None
-	OpAllocDM      Op = "alloc_dm"      // Alloc: Handle
-	OpAccessDM     Op = "access_dm"     // Access: Data
-	OpAccessMR     Op = "access_mr"     // Access: Data; for regions of device memory
-	OpRegDM        Op = "reg_dm"        // RegMR: MR
-	OpFreeDM       Op = "free_dm"       // Handle: None
-	OpCreateCQ     Op = "create_cq"     // CreateCQ: Queue, with the ring
-	OpResizeCQ     Op = "resize_cq"     // ResizeCQ: None
-	OpModerateCQ   Op = "moderate_cq"   // ModerateCQ: None
-	OpCountCQ      Op = "count_cq"      // Handle: None; from now on completions are only counted, and those that do not fit are lost
-	OpDestroyCQ    Op = "destroy_cq"    // Handle: None
-	OpCreateSRQ    Op = "create_srq"    // CreateSRQ: Queue, with the ring
-	OpQuerySRQ     Op = "query_srq"     // Handle: verbs.SRQAttr
-	OpLimitSRQ     Op = "limit_srq"     // Limit: None
-	OpResizeSRQ    Op = "resize_srq"    // Limit: None; N is the number of receives
-	OpDestroySRQ   Op = "destroy_srq"   // Handle: None
-	OpCreateAH     Op = "create_ah"     // CreateAH: Address
-	OpDestroyAH    Op = "destroy_ah"    // Handle: None
-	OpCreateQP     Op = "create_qp"     // CreateQP: Queue, with the rings
-	OpQueryQP      Op = "query_qp"      // Handle: verbs.QPAttr
-	OpModifyQP     Op = "modify_qp"     // ModifyQP: None
-	OpUseRing      Op = "use_ring"      // UseRing: None
-	OpDoorbell     Op = "doorbell"      // Doorbell: None
-	OpDestroyQP    Op = "destroy_qp"    // Handle: None
-	OpAttach       Op = "attach"        // Multicast: None
-	OpDetach       Op = "detach"        // Multicast: None
-	OpShare        Op = "share"         // Share: Shared, with the memory
-	OpUnshare      Op = "unshare"       // Share: None; only Name is used
-	OpDial         Op = "dial"          // Connect: Data
-	OpListen       Op = "listen"        // Service: Handle
-	OpUnlisten     Op = "unlisten"      // Handle: None
-	OpNextRequest  Op = "next_request"  // Wait: Incoming
-	OpAccept       Op = "accept"        // Connect: None; H is the request
-	OpReject       Op = "reject"        // Reject: None
-	OpDisconnect   Op = "disconnect"    // Wait: None; H is the queue pair
-	OpDisconnected Op = "disconnected"  // Wait: None; H is the queue pair
-	OpCloseManager Op = "close_manager" // None: None
-	OpClose        Op = "close"         // None: None; the last request; the daemon answers it when all objects are destroyed and their quotas are free
-	OpProgress     Op = "progress"      // Progress: Progress, with Working
+	OpHello        Op = "hello"         // Hello → Welcome, with the control page and the wake socket
+	OpAllocPD      Op = "alloc_pd"      // None → Handle
+	OpDeallocPD    Op = "dealloc_pd"    // Handle → None
+	OpAlloc        Op = "alloc"         // Alloc → Handle, with the memory
+	OpFree         Op = "free"          // Handle → None
+	OpRegMR        Op = "reg_mr"        // RegMR → MR, with the memory if it is new
+	OpReregMR      Op = "rereg_mr"      // ReregMR → None
+	OpDeregMR      Op = "dereg_mr"      // Handle → None
+	OpAllocMW      Op = "alloc_mw"      // Handle (PD) → Handle
+	OpQueryMW      Op = "query_mw"      // Handle → Key
+	OpDeallocMW    Op = "dealloc_mw"    // Handle → None
+	OpAllocDM      Op = "alloc_dm"      // Alloc → Handle
+	OpAccessDM     Op = "access_dm"     // Access → Data
+	OpAccessMR     Op = "access_mr"     // Access → Data; for regions of device memory
+	OpRegDM        Op = "reg_dm"        // RegMR → MR
+	OpFreeDM       Op = "free_dm"       // Handle → None
+	OpCreateCQ     Op = "create_cq"     // CreateCQ → Queue, with the ring
+	OpResizeCQ     Op = "resize_cq"     // ResizeCQ → None
+	OpModerateCQ   Op = "moderate_cq"   // ModerateCQ → None
+	OpCountCQ      Op = "count_cq"      // Handle → None; from now on completions are only counted, and those that do not fit are lost
+	OpDestroyCQ    Op = "destroy_cq"    // Handle → None
+	OpCreateSRQ    Op = "create_srq"    // CreateSRQ → Queue, with the ring
+	OpQuerySRQ     Op = "query_srq"     // Handle → verbs.SRQAttr
+	OpLimitSRQ     Op = "limit_srq"     // Limit → None
+	OpResizeSRQ    Op = "resize_srq"    // Limit → None; N is the number of receives
+	OpDestroySRQ   Op = "destroy_srq"   // Handle → None
+	OpCreateAH     Op = "create_ah"     // CreateAH → Address
+	OpDestroyAH    Op = "destroy_ah"    // Handle → None
+	OpCreateQP     Op = "create_qp"     // CreateQP → Queue, with the rings
+	OpQueryQP      Op = "query_qp"      // Handle → verbs.QPAttr
+	OpModifyQP     Op = "modify_qp"     // ModifyQP → None
+	OpUseRing      Op = "use_ring"      // UseRing → None
+	OpDoorbell     Op = "doorbell"      // Doorbell → None
+	OpDestroyQP    Op = "destroy_qp"    // Handle → None
+	OpAttach       Op = "attach"        // Multicast → None
+	OpDetach       Op = "detach"        // Multicast → None
+	OpShare        Op = "share"         // Share → Shared, with the memory
+	OpUnshare      Op = "unshare"       // Share → None; only Name is used
+	OpDial         Op = "dial"          // Connect → Data
+	OpListen       Op = "listen"        // Service → Handle
+	OpUnlisten     Op = "unlisten"      // Handle → None
+	OpNextRequest  Op = "next_request"  // Wait → Incoming
+	OpAccept       Op = "accept"        // Connect → None; H is the request
+	OpReject       Op = "reject"        // Reject → None
+	OpDisconnect   Op = "disconnect"    // Wait → None; H is the queue pair
+	OpDisconnected Op = "disconnected"  // Wait → None; H is the queue pair
+	OpCloseManager Op = "close_manager" // None → None
+	OpClose        Op = "close"         // None → None; the last request; the daemon answers it when all objects are destroyed and their quotas are free
+	OpProgress     Op = "progress"      // Progress → Progress, with Working
 )
 
 // Request is a message of an application: it asks the daemon to execute Op.

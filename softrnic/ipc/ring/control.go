@@ -80,7 +80,7 @@ func (c *Control) Take(limit int, f func(bell uint32)) {
 		rung &^= 1 << i
 		w := WordAt(c.page, offBells+i*8)
 		bells := w.Swap(0)
-		if k == 0 && bells&before != 0 { // bells before c.next get their turn last, when k is words
+		if k == 0 && bells&before != 0 { // bells before c.next are served last: the loop comes to this word again when k is words
 			w.Or(bells & before)
 			rung |= 1 << i
 			bells &^= before

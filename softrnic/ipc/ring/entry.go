@@ -86,8 +86,8 @@ func MarkEarly(slot []byte) { le.PutUint32(slot[36:], le.Uint32(slot[36:])|early
 // Early reports whether the entry that Send has copied into buf is marked.
 func Early(buf []byte) bool { return le.Uint32(buf[36:])&early != 0 }
 
-// Flags of an OpFlush. In its entry, the length of the FLUSH is in the field for immediate data, and
-// these flags are in the field for the R_Key to invalidate.
+// Flags of an OpFlush. In its entry, the length of the FLUSH is in the field for immediate data,
+// and these flags are in the field for the R_Key to invalidate.
 const (
 	flushRegion = 1 << iota
 	flushGlobal

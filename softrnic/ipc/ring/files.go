@@ -35,7 +35,8 @@ func Peer(conn *net.UnixConn) (cred *unix.Ucred, err error) {
 	return cred, errors.Join(err, cerr)
 }
 
-// CloseFiles closes file descriptors that are not needed. It ignores errors, because no data can be lost.
+// CloseFiles closes file descriptors that are not needed. It ignores errors, because no data can be
+// lost.
 func CloseFiles(fds ...int) {
 	for _, fd := range fds {
 		_ = unix.Close(fd)

@@ -33,7 +33,8 @@ func (x *connections) deadline(timeout time.Duration) clock.Time {
 	return x.c.ctx.Runtime().Now().Add(timeout)
 }
 
-// get returns the client's connection manager, or ErrNotSupported if the daemon makes no connections.
+// get returns the client's connection manager, or ErrNotSupported if the daemon makes no
+// connections.
 func (x *connections) get(op string) (Manager, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

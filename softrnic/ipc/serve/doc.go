@@ -21,7 +21,7 @@
 //	server.go               Server: accepts and refuses applications
 //	client.go, link.go      client: one application; link: its control socket
 //	dispatch.go, calls.go   requests and their handlers; calls: requests that wait for an event
-//	objects.go, limits.go   objects: handles and what counts against the limits
+//	objects.go, limits.go   objects: handles; counts of objects against the limits
 //	memory.go, shared.go    memories: domains, regions, windows; regions that outlive applications
 //	queues.go, qp.go        queues: completion queues, queue pairs, shared receive queues, addresses
 //	connect.go              connections: listeners, requests, the connection manager
@@ -30,7 +30,7 @@
 //	events.go               asynchronous events of the NIC, and which applications get them
 //	multicast.go            attachments to multicast groups, with their quota
 //	pool.go                 the tables of the NIC that all applications share, with the daemon's reserve
-//	status.go               what `rdmalab status` shows of applications and shared regions
+//	status.go               applications and shared regions, for `rdmalab status`
 //
 // Unmodified programs over libibverbs and librdmacm (packages uverbs, ucma):
 //
@@ -44,7 +44,7 @@
 //	program_events.go       eventQueue: asynchronous events and completion channels
 //	program_manager.go      programManager: commands of librdmacm
 //
-// Locking: exclusive use of the engine (verbsengine.Shell.Enter) guards what the pump works on:
+// Locking: exclusive use of the engine (verbsengine.Shell.Enter) guards the data of the pump:
 // ports, rings, and the tables of which port owns a queue pair or queue. objects, link, calls,
 // connections and sharedRegions have a mutex each; Server.mu guards the list of clients.
 // sharedRegions.mu and connections.mu are taken before objects.mu and before the engine.

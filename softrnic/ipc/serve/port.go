@@ -11,7 +11,7 @@ import (
 )
 
 // port is the part of a client, an application, that the pump works on: the application's control
-// page, its objects with rings, and what the pump has counted. Exclusive use of the engine guards
+// page, its objects with rings, and the pump's counters. Exclusive use of the engine guards
 // it.
 type port struct {
 	c     *client

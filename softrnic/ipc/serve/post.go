@@ -69,7 +69,7 @@ func malformed(op string, index int) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Index: index, Detail: "malformed entry"}
 }
 
-// qpPort is what the pump keeps of an application's queue pair: the engine's queue pair, and the
+// qpPort is the pump's part of an application's queue pair: the engine's queue pair, and the
 // rings from which the pump posts sends and receives.
 type qpPort struct {
 	qp   *engine.QP
@@ -177,7 +177,7 @@ func (r *posts) drain(p *port, op string, post func([]verbs.RecvWR) error) {
 	r.finish(p, n, err)
 }
 
-// srqPort is what the pump keeps of an application's shared receive queue: the engine's queue, and
+// srqPort is the pump's part of an application's shared receive queue: the engine's queue, and
 // the ring from which the pump posts receives.
 type srqPort struct {
 	srq  *engine.SRQ
@@ -189,7 +189,7 @@ func (q *srqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	q.recv.drain(p, "post SRQ recv", q.srq.PostRecv)
 }
 
-// cqPort is what the pump keeps of an application's completion queue: the engine's queue, and the
+// cqPort is the pump's part of an application's completion queue: the engine's queue, and the
 // ring into which the pump copies completions. tail is the daemon's own position in this ring.
 type cqPort struct {
 	cq   *engine.CQ
@@ -252,7 +252,7 @@ func (c *cqPort) move(p *port) {
 	}
 }
 
-// accessPort is what the pump keeps of the ring by which an application makes the daemon load and
+// accessPort is the pump's part of the ring by which an application makes the daemon load and
 // store words of regions; see ring.Access.
 type accessPort struct {
 	q    *ring.Queue

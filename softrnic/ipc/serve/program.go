@@ -357,8 +357,8 @@ func (p *program) getContext(struct{}) (result, error) {
 	return r, nil
 }
 
-// Attributes of the NIC that a program sees: values that the Linux driver rxe reports, and limits of
-// this daemon.
+// Attributes of the NIC that a program sees: values that the Linux driver rxe reports, and limits
+// of this daemon.
 const (
 	programSGEs  = 32
 	programWRs   = 8192
@@ -374,7 +374,7 @@ const (
 	capabilitiesEx = 1<<38 | 1<<40
 )
 
-// device returns the attributes of the NIC, reduced to what a single program may have.
+// device returns the attributes of the NIC, reduced to the limits of a single program.
 func (p *program) device() uverbs.Device {
 	l, pool := &p.c.s.cfg.Limits, &p.c.s.pool
 	d := pool.bound(p.c.ctx.Device(), l)

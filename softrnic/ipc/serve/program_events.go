@@ -90,8 +90,9 @@ func (q *eventQueue) drop(n uint32) uint32 {
 	return n - k
 }
 
-// withdraw removes the waiting events of an object that has ended, of which n events were sent. It
-// returns n minus the number of removed events, as drop does. If q is nil, no event waits.
+// withdraw removes the waiting events of an object that has ended. user is the program's own name
+// for the object, n the number of its events that were sent. withdraw returns n minus the number of
+// removed events, as drop does. If q is nil, no event waits.
 func (q *eventQueue) withdraw(user uint64, n uint32) uint32 {
 	if q == nil {
 		return n

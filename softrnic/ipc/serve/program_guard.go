@@ -75,8 +75,8 @@ func newGuard(m *programMemory) (*guard, error) {
 	return g, nil
 }
 
-// close ends the goroutine. A goroutine that waits for a page ends when the kernel provides the page
-// or fails the access, at the latest when the file system is unmounted.
+// close ends the goroutine. A goroutine that waits for a page ends when the kernel provides the
+// page or fails the access, at the latest when the file system is unmounted.
 func (g *guard) close() {
 	if g.m.lost.Load() {
 		g.m.stuck.add(g.m.user, 1)
@@ -100,8 +100,8 @@ func (g *guard) run() {
 	}
 }
 
-// copy makes the goroutine copy p to the program's memory at address `at` if write is set, otherwise
-// from there to p. It reports success.
+// copy makes the goroutine copy p to the program's memory at address `at` if write is set,
+// otherwise from there to p. It reports success.
 func (g *guard) copy(p []byte, at uint64, write bool) bool {
 	for len(p) > 0 {
 		n := min(len(p), guardPiece)

@@ -191,9 +191,9 @@ func (m *programMemory) examine(start, end uint64, write bool) (all []mapping, w
 	return all, waits, err
 }
 
-// accessor returns how the NIC reads and writes the program's memory. If waits is true, the kernel may
-// make the accessing thread wait for pages, for example for those of a userfaultfd. Then a guard, which
-// is another thread, makes the access, so that the NIC does not wait.
+// accessor returns how the NIC reads and writes the program's memory. If waits is true, the kernel
+// may make the accessing thread wait for pages, for example for those of a userfaultfd. Then a
+// guard, which is another thread, makes the access, so that the NIC does not wait.
 func (m *programMemory) accessor(waits bool) (far mem.Far, err error) {
 	if !waits {
 		return m, nil
@@ -206,8 +206,8 @@ func (m *programMemory) accessor(waits bool) (far mem.Far, err error) {
 	return m.guard, nil
 }
 
-// inMemory has the device numbers of file systems whose files are always in memory: shared memory of
-// all kinds.
+// inMemory has the device numbers of file systems whose files are always in memory: shared memory
+// of all kinds.
 var inMemory = sync.OnceValue(func() map[uint64]bool {
 	devices := make(map[uint64]bool)
 	var st unix.Stat_t

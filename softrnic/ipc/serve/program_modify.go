@@ -62,7 +62,7 @@ func (p programQueues) modifyQP(o *programQPObject, a uverbs.ModifyQPArgs) (resu
 	to := o.state
 	set(a.Mask&uverbs.MaskState, &to, a.State)
 	if a.Mask&uverbs.MaskPKeyIndex != 0 && a.PKeyIndex != before.PKeyIndex && to != stateInit && to != stateRTR {
-		return result{}, unix.EINVAL // only the transitions to INIT and RTR set and check this attribute
+		return result{}, unix.EINVAL // only the transitions to INIT and RTR set and check the P_Key index
 	}
 	o.keep(&a)
 	if err := p.move(o, to, &a); err != nil {
@@ -134,7 +134,7 @@ func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs
 			err = o.qp.Modify(changes)
 		}
 		if err == nil {
-			p.ring(o) // posts what the program has posted before this transition
+			p.ring(o) // posts the work requests that the program posted before this transition
 		}
 		return err
 	case to == stateRTS && (o.state == stateSQD || o.state == stateSQE):

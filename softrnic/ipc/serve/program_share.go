@@ -55,8 +55,8 @@ type process struct {
 	far map[*programRegion]struct{}
 }
 
-// processKey identifies a process. The daemon sees all processes of other PID namespaces as PID 0; only their
-// tokens differ.
+// processKey identifies a process. The daemon sees all processes of other PID namespaces as PID 0;
+// only their tokens differ.
 type processKey struct {
 	pid   int32
 	user  uint32
@@ -96,8 +96,8 @@ func (x *processes) next() uint32 {
 	return x.last
 }
 
-// leave is called when all regions of the client have ended. It unmaps the shares for which no other
-// client is charged.
+// leave is called when all regions of the client have ended. It unmaps the shares for which no
+// other client is charged.
 func (x *processes) leave(p *process, c *client) error {
 	x.mu.Lock()
 	if p.clients--; p.clients == 0 {
@@ -195,8 +195,8 @@ func (p *process) deregister(r *programRegion) {
 }
 
 // next returns the first part of a page range that the library may replace by a share. ok is false
-// if there is none. Only private anonymous memory is shared, without the first thread's stack, and no
-// page that the NIC accesses by /proc/PID/mem.
+// if there is none. Only private anonymous memory is shared, without the first thread's stack, and
+// no page that the NIC accesses by /proc/PID/mem.
 func (p *process) next(all []mapping, page uint64) (part addresses, ok bool) {
 	for _, x := range all {
 		anonymous := x.name == "" || x.name == "[heap]" || strings.HasPrefix(x.name, "[anon:")
@@ -359,7 +359,7 @@ func (p *program) closeShares() error {
 // same time, as it may with a NIC of hardware.
 type sharedView struct {
 	parts []sharedPart // of consecutive addresses
-	far   mem.Far      // access to what is not shared
+	far   mem.Far      // access to memory that is not shared
 }
 
 // sharedPart is the memory of one mapping of the program: n bytes from address `at` on. bytes is
@@ -372,7 +372,7 @@ type sharedPart struct {
 var _ mem.Far = (*sharedView)(nil)
 
 // copy copies p to address `at` of the program if write is set, else from there to p. It reports
-// success: false means that a byte is in none of the parts, or that access by far has failed.
+// success: false means that a byte is in none of the parts, or that access by v.far has failed.
 func (v *sharedView) copy(p []byte, at uint64, write bool) bool {
 	for i := range v.parts {
 		part := &v.parts[i]

@@ -16,9 +16,9 @@ import (
 )
 
 // eager is the number of steps that the pump makes without a pause after it has copied a
-// completion. They take one or two microseconds, and the application often posts in this time. After
-// a post the pump yields the processor at once, because the peer may be another thread of this
-// machine.
+// completion. They take one or two microseconds, and the application often posts in this time.
+// After a post the pump yields the processor at once, because the peer may be another thread of
+// this machine.
 const eager = 8
 
 // pump copies work requests and completions between the rings of all applications and the NIC.
@@ -114,7 +114,7 @@ func (s *pump) spin() {
 		switch {
 		case now.Sub(last) >= s.spinTime:
 			return
-		case found < posted && (!patient || s.pace.Took(now.Sub(start))): // the step took so long that another thread had the processor
+		case found < posted && (!patient || s.pace.Took(now.Sub(start))): // other threads need the processor
 			return
 		case found >= posted && polling:
 			s.pace.Found()
