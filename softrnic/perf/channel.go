@@ -25,7 +25,7 @@ type channel struct {
 	rt     verbs.Runtime
 	dialer rdmacm.Dialer
 	to     netip.Addr
-	peer   string // name of to, for errors
+	peer   string // name of the host `to`, for errors
 
 	pd   verbs.PD
 	cq   verbs.CQ // completion queue of sends
@@ -43,7 +43,7 @@ type far struct {
 	service      string
 	conn         uint64 // number by which the service identifies the connection
 	memory       memservice.Region
-	report       memservice.Region // memory of the server's report; empty if the server's host takes no part
+	report       memservice.Region // memory of the server's report; its length is 0 if only the server's NIC takes part
 	mtu          int               // path MTU in bytes
 	qpn, peerQPN uint32
 }

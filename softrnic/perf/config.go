@@ -229,7 +229,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.Seed = cmp.Or(c.Seed, 1)
 	if _, ok := c.lanes(); ok {
-		c.Seed &= 1<<32 - 1 // with lanes only the low 32 bits are used
+		c.Seed &= 1<<32 - 1 // a test with lanes uses only the low 32 bits of the seed
 	}
 	c.Patience = cmp.Or(c.Patience, 30*time.Second)
 	return c

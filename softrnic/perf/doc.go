@@ -15,6 +15,6 @@
 //   - CAS and FAA: the original value of each is predicted, and the sum is read at the end. Both
 //     reveal an atomic that was lost or executed twice.
 //
-// A latency test of WRITE, READ and atomics measures from the post to the completion; one of SEND
-// measures half of a round trip to a server that echoes.
+// A latency test of WRITE, READ and atomics measures from the post to the completion; a latency
+// test of SEND measures half of a round trip to a server that echoes.
 package perf

@@ -18,7 +18,7 @@ type CompletionError struct {
 	Vendor uint32
 }
 
-// hints say what to check, by status.
+// hints are texts for the user that say what to check, by the status of a completion.
 var hints = map[verbs.Status]string{
 	verbs.RetryExcErr:    "the peer did not answer in time: is it up and is the link passing both ways? See rdmalab status, rdmalab faults, and roce_retrans_pkts in rdmalab counters",
 	verbs.RNRRetryExcErr: "the peer posted no receive in time: see send_rnr_err and out_of_buffer in the peer's counters",

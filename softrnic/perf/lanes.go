@@ -98,17 +98,17 @@ func unpackLane(w uint64) laneEnd {
 	return laneEnd{wire.QPN(w & mask), wire.PSN(w >> 24 & mask), verbs.MTU(w >> 48)}
 }
 
-// Offsets in the memory of the server's report, behind the words of the report: laneTable returns
-// the offset of entry i of the server's table, laneAnswer that of entry i of the client's table, and
-// laneGo that of the word that the client sets when its table is complete. n is the number of lanes.
-// laneBytes returns the length of all these words.
+// Offsets of words behind the words of the server's report, in the memory of this report. laneTable
+// returns the offset of entry i of the server's table. laneAnswer returns the offset of entry i of
+// the client's table. laneGo returns the offset of the word that the client sets when its table is
+// complete. laneBytes returns the length of all these words in bytes. n is the number of lanes.
 func laneTable(i int) int     { return reportSize + 8*i }
 func laneAnswer(n, i int) int { return reportSize + 8*(n+i) }
 func laneGo(n int) int        { return reportSize + 16*n }
 func laneBytes(n int) int     { return 16*n + 8 }
 
-// laneQKey is the Q_Key of all lanes of UD. It is constant, because client and server do not exchange
-// Q_Keys.
+// laneQKey is the Q_Key of all lanes of UD. It is constant, because client and server do not
+// exchange Q_Keys.
 const laneQKey = 0x6c616e65
 
 // room returns how many bytes a receive of a lane has in front of the message: the GRH of a

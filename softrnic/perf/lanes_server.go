@@ -64,7 +64,7 @@ func (w *work) buildLanes() (err error) {
 // run is the thread of a connection with lanes.
 func (s *laneServer) run() {
 	if err := s.begin(); err == nil {
-		_ = s.serve() // the client notices the failure itself: completions or the report stop
+		_ = s.serve() // the client notices the failure itself: its sends fail, or the report does not change any more
 	}
 	_ = s.QP.ToError()
 	for _, qp := range s.qps {

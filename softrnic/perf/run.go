@@ -12,8 +12,8 @@ import (
 
 // Run runs the test that cfg describes, from the device of ctx. The peer is the host with the
 // address `to`, which runs the services that the test needs (memservice.New, NewServer). Run calls
-// progress a few times a second; nil means no reports. If Run fails, the Result has the measurements
-// from before the error.
+// progress a few times a second; nil means no reports. If Run fails, the Result has the
+// measurements from before the error.
 func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress func(Progress)) (Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return Result{Test: cfg.Test}, err
@@ -46,7 +46,7 @@ func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress
 	return res, err
 }
 
-// plan is what a test of perf needs: the resources on both sides, and the function that runs it.
+// plan says what a test of perf needs: the resources on both sides, and the function that runs it.
 type plan struct {
 	local   int // bytes of local memory
 	slot    int // size of a slot of local memory, in bytes

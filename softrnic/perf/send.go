@@ -100,8 +100,8 @@ func (s *session) checkReport(n int, res *Result) error {
 }
 
 // judge returns an error if the server has reported messages with wrong bytes. Otherwise it counts
-// the verified bytes in res. The text `of` is a part of the error: "of N " if the server has received
-// all N messages, or "".
+// the verified bytes in res. The text `of` is a part of the error: "of N " if the server has
+// received all N messages, or "".
 func (s *session) judge(rep *[reportSize]byte, of string, res *Result) error {
 	if bad := word(rep, reportBad); bad != 0 {
 		return fmt.Errorf("verification failed: the server found %d %smessages wrong, the first is send %d at byte %d",

@@ -26,7 +26,7 @@ func (worker) Parse(data []byte) (memservice.Work, error) {
 	return &work{request: w}, err
 }
 
-// work is what the server does for one connection.
+// work is the server's part in one connection.
 type work struct {
 	request
 	*memservice.Conn

@@ -29,9 +29,10 @@ func planSoak(c *Config) plan {
 	return plan{local: local + reportSize, slot: c.Size, bytes: data + atomicBytes + atomicSize, request: w, run: run}
 }
 
-// soakWriteRead posts WRITE k and then READ k of the same slot, so that the READ must return what
-// the WRITE wrote. A WRITE without a fence does not wait for an earlier READ. So the window is one
-// message shorter than the number of slots: a slot is written again only when its READ is complete.
+// soakWriteRead posts WRITE k and then READ k of the same slot, so that the READ must return the
+// bytes of the WRITE. A WRITE without a fence does not wait for an earlier READ. So the window is
+// one message shorter than the number of slots: a slot is written again only when its READ is
+// complete.
 func soakWriteRead(s *session, c *Config, half int, res *Result) error {
 	return s.run(stream{
 		op: "write and read", total: 2 * c.Iters, depth: 2*half - 1, every: 1,

@@ -37,8 +37,8 @@ const (
 const (
 	opEcho   = 1 // requests an opAnswer with the same number
 	opData   = 2
-	opAsk    = 3 // data; requests an opAnswer with the number of data frames that have arrived
-	opProbe  = 4 // no data; requests an opAnswer with the number of data frames that have arrived
+	opAsk    = 3 // carries data, and requests an opAnswer with the number of data frames that have arrived
+	opProbe  = 4 // carries no data, and requests an opAnswer with the number of data frames that have arrived
 	opAnswer = 5
 )
 

@@ -215,7 +215,7 @@ func (r *run) bandwidth(res *perf.Result) error {
 		}
 		if ok {
 			silent, arrived = 0, max(arrived, n)
-			lost = min(lost, sent-arrived) // some frames were only late
+			lost = min(lost, sent-arrived) // frames that counted as lost may have arrived late
 		}
 		if sent%100_000 < batch {
 			r.tell(perf.Progress{Phase: r.cfg.Test, Done: int(sent / uint64(frames)), Total: r.cfg.Iters})

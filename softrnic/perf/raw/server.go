@@ -44,7 +44,7 @@ func (s *Server) accept() {
 			return
 		}
 		if err != nil {
-			time.Sleep(time.Millisecond) // waits, because for example no descriptors are left
+			time.Sleep(time.Millisecond) // if no descriptors are left, for example, the next Accept would fail at once
 			continue
 		}
 		if !s.track(c) {
@@ -111,7 +111,7 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	for c := range s.conns {
-		_ = c.Close() // its thread ends
+		_ = c.Close() // the goroutine that serves the test then ends
 	}
 	s.mu.Unlock()
 	err := s.listener.Close()
