@@ -76,8 +76,8 @@ func retries(n uint8) uint8 {
 	return n
 }
 
-// LocalEndpoint returns the values of qp that a peer with the address `peer` needs to connect to qp.
-// The first PSN is random. LocalEndpoint fails if qp is not in RESET.
+// LocalEndpoint returns the values of qp that a peer with the address `peer` needs to connect to
+// qp. The first PSN is random. LocalEndpoint fails if qp is not in RESET.
 func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (Endpoint, error) {
 	attr, err := qp.Query()
 	if err != nil {

@@ -56,7 +56,7 @@ func (o *OOB) acceptLoop() {
 		select {
 		case o.busy <- struct{}{}:
 			o.wg.Go(func() { o.handshake(c) })
-		default: // OOBConfig.Handshakes are in progress
+		default: // as many handshakes are in progress as OOBConfig.Handshakes allows
 			o.count(func(s *OOBStats) { s.Busy++ })
 			o.reject(c, "too many connection requests at the same time; try again")
 			o.drop(c)
