@@ -141,7 +141,7 @@ func (m *Manager) resolveRoute(_ call, x *id, _ resolveRoute) (Result, error) {
 
 // Values of fields that are the same in all paths that query returns.
 const (
-	exactly   = 2 // selector: the value that follows is exact
+	exactly   = 2 // the selector of a field whose value is exact and not a bound
 	rate25    = 15
 	noIndex   = ^uint32(0)
 	onlyPort  = 1
@@ -149,8 +149,8 @@ const (
 	pathCount = 1
 )
 
-// query executes QueryRoute: it returns the addresses and the path of an identifier. Values that are
-// not known yet are zero.
+// query executes QueryRoute: it returns the addresses and the path of an identifier. Values that
+// are not known yet are zero.
 func (m *Manager) query(_ call, x *id, _ query) (Result, error) {
 	r := route{Src: addressOf(x.src), Dst: addressOf(x.dst), Index: noIndex}
 	if _, own := m.gidOf(x.src.Addr()); own {

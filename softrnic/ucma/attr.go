@@ -61,7 +61,7 @@ func (m *Manager) initQPAttr(_ call, x *id, a initQPAttr) (Result, error) {
 
 // ahOf returns the address of the peer.
 func (m *Manager) ahOf(x *id) uverbs.AHAttr {
-	i, _ := m.gidOf(x.src.Addr()) // found: an identifier with a peer is bound to an address of the NIC
+	i, _ := m.gidOf(x.src.Addr()) // always found: an identifier with a peer is bound to an address of the NIC
 	return uverbs.AHAttr{
 		DestGID: verbs.GIDOf(x.dst.Addr()), SourceGID: uint8(i), Hop: hopLimit, TClass: x.options.tos, Global: 1, Port: onlyPort,
 	}

@@ -96,7 +96,7 @@ func (m *Manager) migrate(x call, i *id, _ migrateID) (Result, error) {
 		}
 		return p.of == i
 	})
-	m.cfg.Quota.Add(Event, -len(moved)) // queue counts the events again
+	m.cfg.Quota.Add(Event, -len(moved)) // the method queue counts the events again
 	i.channel, r.Withdrawn = x.ch, uint32(len(moved))
 	for _, p := range moved {
 		m.queue(x.ch, p)

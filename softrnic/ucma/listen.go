@@ -71,7 +71,7 @@ func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refus
 		return cm.Refusal{Reason: mad.ReasonNoResources}, false
 	}
 	made.space, made.conn, made.of, made.options.tos = x.space, c, x, x.options.tos
-	pkeyIndex, _ := verbs.PKeyIndex(m.cfg.Device.PKeys, pkeyOf(c)) // found: the NIC refuses requests with other P_Keys
+	pkeyIndex, _ := verbs.PKeyIndex(m.cfg.Device.PKeys, pkeyOf(c)) // always found: the NIC refuses requests with other P_Keys
 	made.terms.pkeyIndex = uint16(pkeyIndex)
 	x.waiting++
 	made.src, made.dst = netip.AddrPortFrom(c.Local, x.src.Port()), netip.AddrPortFrom(c.Peer, ip.SrcPort)

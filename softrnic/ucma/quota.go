@@ -39,7 +39,7 @@ func (boundless) Add(Object, int) {}
 func mayTell(q Quota) error {
 	err := q.Take(Event)
 	if err == nil {
-		q.Add(Event, -1) // undoes Take, because queue counts the event
+		q.Add(Event, -1) // undoes Take, because Manager.queue counts the event
 	}
 	return err
 }
