@@ -10,9 +10,9 @@ type Op uint32
 
 // Commands (enum ib_uverbs_write_cmds). The last three exist only between the preloaded library and
 // the daemon. When an object is destroyed, the library removes the object's unread events; with
-// Repost it gives back the events of other objects that it has read in doing so. With ShareMemory it
-// asks for memory with which it replaces pages of the program that are about to be registered. With
-// UnshareMemory it asks which of these pages it may make private again.
+// Repost it gives back the events of other objects that it has read in doing so. With ShareMemory
+// it asks for memory with which it replaces pages of the program that are about to be registered.
+// With UnshareMemory it asks which of these pages it may make private again.
 const (
 	GetContext        Op = 0
 	QueryDevice       Op = 1

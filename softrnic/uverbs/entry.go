@@ -161,7 +161,7 @@ func bind(b []byte, wr *verbs.SendWR, sges []verbs.SGE) bool {
 	length, rights := binary.NativeEndian.Uint64(b[sendBound:]), binary.NativeEndian.Uint32(b[sendRights:])
 	access, others := AccessOf(rights)
 	if others != 0 {
-		access |= verbs.MWBind // no window has this right, so the NIC refuses the bind, as one with a right that the NIC does not know
+		access |= verbs.MWBind // no window can have this right, so the NIC refuses the bind, as it must for a right that it does not support
 	}
 	if length > math.MaxUint32 || len(sges) == 0 {
 		return false

@@ -16,8 +16,8 @@ const MagicManager = "rxecmgr2"
 // TokenLen is the length of Hello.Token.
 const TokenLen = 16
 
-// HelloLen is the length of the first message: Magic, the program's name, padded with zeros, and the
-// token.
+// HelloLen is the length of the first message: Magic, the program's name, padded with zeros, and
+// the token.
 const HelloLen = len(Magic) + 16 + TokenLen
 
 // Descriptors in the first message, in this order: the program's own /proc/self/mem and

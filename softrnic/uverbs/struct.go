@@ -322,14 +322,15 @@ type (
 	// ShareArgs are the arguments of ShareMemory: addresses that the program is about to register.
 	ShareArgs struct{ Start, End uint64 }
 	// Share is the answer: the pages which the library replaces by the memory file whose descriptor
-	// comes with the answer, and the file's number. Length is 0, and there is no descriptor, if nothing
-	// is left that can be shared.
+	// comes with the answer, and the file's number. Length is 0, and there is no descriptor, if
+	// nothing is left that can be shared.
 	Share struct {
 		From, Length uint64
 		Number       uint32
 		_            uint32
 	}
-	// UnshareArgs are the arguments of UnshareMemory. Closing is 1 if the connection ends next, else 0.
+	// UnshareArgs are the arguments of UnshareMemory. Closing is 1 if the connection ends next, else
+	// 0.
 	UnshareArgs struct{ Closing uint32 }
 	// Unshare is the answer: the number of a memory file, which the library replaces by private pages
 	// wherever the program has mapped it. 0: there is none.

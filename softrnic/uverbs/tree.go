@@ -11,8 +11,8 @@ import (
 // instead of /sys.
 const EnvTree = "SYSFS_PATH"
 
-// EnvMemory is the environment variable that makes the preloaded library share registered memory with
-// the daemon, if its value is SharedMemory.
+// EnvMemory is the environment variable that makes the preloaded library share registered memory
+// with the daemon, if its value is SharedMemory.
 const (
 	EnvMemory    = "RDMALAB_VERBS_MEMORY"
 	SharedMemory = "shared"

@@ -77,8 +77,8 @@ int is_private(int fd) { return fd >= 0 && fd < MAX_FDS && privates[fd / 64] & 1
 // watch_forks is called before the library opens anything.
 void watch_forks(void) { pthread_once(&once, begin); }
 
-// is_own reports whether process pid, which has opened a device or channel, is this process. If not,
-// it is the parent of this process, which was forked.
+// is_own reports whether process pid, which has opened a device or channel, is this process. If
+// not, it is the parent of this process, which was forked.
 int is_own(pid_t pid) { return pid == self; }
 
 // is_borrowed reports whether this is a child of vfork: it has descriptors of its own, but runs in
@@ -181,7 +181,8 @@ static __thread volatile int entered __attribute__((tls_model("initial-exec")));
 
 // enter locks a device, for a command or to change its descriptors; leave unlocks it. An answer may
 // take long, so signal handlers may run meanwhile, and may close descriptors. In a signal handler
-// that has interrupted a command, enter does not wait: if the device is locked, it fails with EBUSY.
+// that has interrupted a command, enter does not wait: if the device is locked, it fails with
+// EBUSY.
 int enter(struct device *d, int *cancel)
 {
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancel);
@@ -203,8 +204,8 @@ void leave(struct device *d, int cancel)
 	pthread_setcancelstate(cancel, NULL);
 }
 
-// end_left calls d->end if the close of a descriptor has requested it by d->left. If a command is in
-// progress, end_left does nothing: the thread of the command calls it again when it leaves the
+// end_left calls d->end if the close of a descriptor has requested it by d->left. If a command is
+// in progress, end_left does nothing: the thread of the command calls it again when it leaves the
 // device. So a close in a signal handler never waits for a command of its own thread.
 void end_left(struct device *d)
 {

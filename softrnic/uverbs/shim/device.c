@@ -147,8 +147,8 @@ static uint32_t drain(struct device *d, int fd, size_t size, uint64_t element, u
 }
 
 // drain_all drains a channel through one of its descriptors. If the program has duplicated the
-// descriptor, all of them have the same events. The caller holds the lock of the device, so that the
-// descriptor is not closed meanwhile.
+// descriptor, all of them have the same events. The caller holds the lock of the device, so that
+// the descriptor is not closed meanwhile.
 static uint32_t drain_all(struct device *d, size_t size, uint64_t element, uint32_t number)
 {
 	uint64_t end = end_of(d, number);
@@ -295,8 +295,8 @@ static void forget_events(int fd)
 }
 
 // close_device is called when a descriptor is closed. It removes the descriptor from its device, or
-// its entry from ends. The last descriptor of a device ends the device. A child of vfork closes only
-// its own descriptor, and a child of fork has none of its parent's devices.
+// its entry from ends. The last descriptor of a device ends the device. A child of vfork closes
+// only its own descriptor, and a child of fork has none of its parent's devices.
 void close_device(int fd)
 {
 	if (fd < 0 || fd >= MAX_FDS || (!devices[fd] && !ends[fd]) || is_borrowed()) return;

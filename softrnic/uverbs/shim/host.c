@@ -16,7 +16,7 @@ __attribute__((constructor)) static void find_host(void)
 	if (n < sizeof SUFFIX || stem + sizeof ".verbs" > sizeof path || strcmp(info.dli_fname + stem, SUFFIX)) return;
 	memcpy(path, info.dli_fname, stem);
 	strcpy(path + stem, ".verbs");
-	if (syscall(SYS_faccessat, AT_FDCWD, path, F_OK, 0)) return; // not a host's name
+	if (syscall(SYS_faccessat, AT_FDCWD, path, F_OK, 0)) return; // the library does not have the name of a host
 	setenv(ENV_SOCKET, path, 1);
 	strcpy(path + stem, ".sys");
 	setenv(ENV_TREE, path, 1);

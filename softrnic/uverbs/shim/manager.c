@@ -21,9 +21,9 @@ struct event_channel *event_channel_of(int fd)
 	return event_channels[fd];
 }
 
-// ask_entered sends a command of a channel, followed by the bytes of value, if any, and receives the
-// answer. If the command fails, it sets errno and returns -1. The caller has entered the connection;
-// ask is the same function for callers that have not.
+// ask_entered sends a command of a channel, followed by the bytes of value, if any, and receives
+// the answer. If the command fails, it sets errno and returns -1. The caller has entered the
+// connection; ask is the same function for callers that have not.
 static ssize_t ask_entered(struct device *m, uint32_t channel, const void *b, size_t n, const void *value, size_t len, void *out, size_t max, int *fd)
 {
 	struct prefix p = { channel, 0 };
@@ -226,7 +226,7 @@ static ssize_t get_event(struct event_channel *c, int fd, const uint8_t *b, size
 	for (;;) {
 		char one;
 		int none;
-		ssize_t got = read(fd, &one, 1); // a cancellation point
+		ssize_t got = read(fd, &one, 1); // read is a cancellation point, so that the program can cancel a thread that waits for an event
 		if (got < 0) return -1;
 		while (got == 0 && event_channels[fd] != c) pause(); // another thread has closed the channel: this read waits for ever, as with the kernel
 		if (got == 0) return errno = EIO, -1;

@@ -39,7 +39,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	static _Atomic(struct ibv_context *(*)(struct ibv_device *)) next;
 	if (!next) {
-		// A program may load libibverbs for a part of itself, as UCX does. RTLD_NEXT does not find it then.
+		// A program may load libibverbs for a part of itself, as UCX does. RTLD_NEXT does not find it
+		// then.
 		void *lib = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
 		next = (struct ibv_context *(*)(struct ibv_device *))dlsym(lib ? lib : RTLD_NEXT, "ibv_open_device");
 	}

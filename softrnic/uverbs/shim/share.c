@@ -51,8 +51,8 @@ static long control(int fd, unsigned long request, void *arg)
 	return rc;
 }
 
-// freeze makes all threads wait that write to a range of pages, until the descriptor that it returns
-// is closed. It returns -1 if the kernel does not allow that.
+// freeze makes all threads wait that write to a range of pages, until the descriptor that it
+// returns is closed. It returns -1 if the kernel does not allow that.
 static int freeze(uintptr_t from, size_t len)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM };
@@ -76,7 +76,8 @@ static int replace(uintptr_t from, size_t len, void *fresh, int prot, int alone)
 	if (fresh == MAP_FAILED) return 0;
 	uint64_t signals = defer_signals(); // a handler could write to the pages
 	int frozen = -1, ok = 0;
-	// Pages are allocated before the copy: without memory this fails, and a write would end the program.
+	// Pages are allocated before the copy: without memory this fails, and a write would end the
+	// program.
 	if (syscall(SYS_madvise, fresh, len, MADV_POPULATE_WRITE) == 0 && (alone || (!holds(from, len) && (frozen = freeze(from, len)) >= 0))) {
 		memcpy(fresh, (void *)from, len);
 		ok = (prot == (PROT_READ | PROT_WRITE) || syscall(SYS_mprotect, fresh, len, prot) == 0) &&
@@ -118,7 +119,8 @@ static uint64_t number(const char **s, int base)
 struct mapping { uintptr_t from; size_t len; int prot; };
 
 // find sets *m to the program's first mapping, from address `after` on, of the daemon's memory file
-// with the number `file`, or of any of its memory files if `file` is 0. It returns 0 if there is none.
+// with the number `file`, or of any of its memory files if `file` is 0. It returns 0 if there is
+// none.
 static int find(uint32_t file, uintptr_t after, struct mapping *m)
 {
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC), found = 0;
@@ -176,8 +178,8 @@ static int lock_shares(int in_handler)
 }
 
 // begin_registration is called before a command that registers `length` bytes from `start` on, or
-// that ends a region; then length is 0. It shares the memory. The caller calls end_registration after
-// the command, unless begin_registration has returned 0.
+// that ends a region; then length is 0. It shares the memory. The caller calls end_registration
+// after the command, unless begin_registration has returned 0.
 int begin_registration(struct device *d, uint64_t start, uint64_t length)
 {
 	if (!lock_shares(is_nested())) return errno = EBUSY, 0;
@@ -212,17 +214,17 @@ void end_shares(struct device *d)
 	pthread_mutex_unlock(&share_mu);
 }
 
-// copying are the two ends of a pipe by which a child of fork says that it has its own copy of shared
-// pages. deferred: signals were deferred before the fork, because a handler could write to the pages,
-// or fork; signals is the mask before that.
+// copying are the two ends of a pipe by which a child of fork says that it has its own copy of
+// shared pages. deferred: signals were deferred before the fork, because a handler could write to
+// the pages, or fork; signals is the mask before that.
 static __thread int copying[2] __attribute__((tls_model("initial-exec"))) = { -1, -1 };
 static __thread int deferred __attribute__((tls_model("initial-exec")));
 static __thread uint64_t signals __attribute__((tls_model("initial-exec")));
 
 // before_fork, after_fork and in_forked are called around a fork, the last in the child. The parent
-// waits until the child has private pages, so that the child has the contents at the fork. The child
-// ends the wait by a byte. The end of file would not do: another thread may fork at the same time,
-// and its child has the pipe as well.
+// waits until the child has private pages, so that the child has the contents at the fork. The
+// child ends the wait by a byte. The end of file would not do: another thread may fork at the same
+// time, and its child has the pipe as well.
 void before_fork(void)
 {
 	copying[0] = -1;

@@ -1,7 +1,7 @@
 // Declarations for the parts of the library: libc.c replaces functions of libc, device.c is the
 // device below libibverbs, bells.c its doorbells, share.c its shared memory, pace.c the pace of
-// polls of its completion queues, manager.c the device below librdmacm, connection.c the messages to
-// the daemon; host.c finds the host.
+// polls of its completion queues, manager.c the device below librdmacm, connection.c the messages
+// to the daemon; host.c finds the host.
 #ifndef RDMALAB_SHIM_H
 #define RDMALAB_SHIM_H
 #include <dlfcn.h>
@@ -59,7 +59,7 @@ struct device {
 	int copies;             // number of descriptors minus 1
 	struct device *next, *next_unused;
 	int shares;             // registered memory is shared with the daemon; see share.c
-	struct event_channel *closed; // of the manager: closed channels that the daemon does not know of yet
+	struct event_channel *closed; // only for the connection of librdmacm: closed channels of which the daemon does not know yet
 	_Atomic uint64_t sends[MAX_BELLS / 64]; // by bell: the queue pair is in a state in which it sends
 };
 
@@ -75,8 +75,8 @@ static inline uint64_t defer_signals(void)
 static inline void allow_signals(uint64_t before) { syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before); }
 
 // hold locks a table, let_go unlocks it. In between, cancellation is disabled, because a cancelled
-// thread would keep the lock. Signals are deferred, because a handler that closes a descriptor would
-// wait for the lock, which its own thread holds.
+// thread would keep the lock. Signals are deferred, because a handler that closes a descriptor
+// would wait for the lock, which its own thread holds.
 struct held { uint64_t signals; int cancel; };
 static inline struct held hold(pthread_mutex_t *mu)
 {
