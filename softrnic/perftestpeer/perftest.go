@@ -236,8 +236,8 @@ func (t *perftestRun) swap() error {
 	return t.their.Parse(b[:])
 }
 
-// greet exchanges what perftest compares first: versions, sizes of pages and cache lines, and path
-// MTUs.
+// greet exchanges the values that perftest compares first: versions, sizes of pages and cache
+// lines, and path MTUs.
 func (t *perftestRun) greet() error {
 	version := make([]byte, versionLen)
 	copy(version, perftestVersion)
