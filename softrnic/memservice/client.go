@@ -165,9 +165,9 @@ func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32,
 }
 
 // DisconnectOthers does the same as Disconnect for all connections except those of the given owner,
-// also for connections without an owner. It returns the largest owner that has ever connected or was
-// retired. Afterwards no request of another client is in flight: other clients must connect again,
-// and read again what their requests depend on.
+// also for connections without an owner. It returns the largest owner that has ever connected or
+// was retired. Afterwards no request of another client is in flight: other clients must connect
+// again, and read again what their requests depend on.
 func DisconnectOthers(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) (last uint32, err error) {
 	a, err := call(ctx, d, to, request{kind: kindDisconnectOthers, owner: owner}, deadline, "disconnect all owners but %d at", owner)
 	return a.owner, err
@@ -204,8 +204,8 @@ func retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadli
 	return a.owner, err
 }
 
-// Holder is what the memory service knows of an owner, a client that has made connections under
-// this number.
+// Holder is the state of an owner at a memory service. An owner is a client that has made
+// connections under this number.
 type Holder struct {
 	// Peer is the address from which the owner connected last; "" means that it has never connected.
 	Peer string `json:"p,omitempty"`
@@ -235,8 +235,8 @@ func EndService(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, con
 	return err
 }
 
-// call sends the memory service a request that makes no connection. doing and args say for errors
-// what the request does.
+// call sends the memory service a request that makes no connection. An error begins with doing,
+// formatted with args, for example "fence owner 3 at".
 func call(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadline clock.Time, doing string, args ...any) (answer, error) {
 	a, err := ask(ctx, d, to, r, deadline)
 	if err != nil {

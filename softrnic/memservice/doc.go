@@ -66,10 +66,10 @@
 //
 // A table is an array of little-endian words in the shared region; a word that is 0 is free. By
 // Take a client makes the service write a value into the first free word. So clients divide among
-// themselves what the words represent, for example the blocks of package fusee. Clients may read
-// and clear words by themselves. Each owner numbers its requests; the service remembers the last
-// one of each owner and what it has given for it, so that a request whose answer was lost can be
-// repeated.
+// themselves the things that the words represent, for example the blocks of package fusee. Clients
+// may read and clear words by themselves. Each owner numbers its requests; the service remembers
+// each owner's last request and the word that it got, so that a request whose answer was lost can
+// be repeated.
 //
 // A Worker (package perf has one) lets the host take part in a connection, with further data in
 // connect and its answer.

@@ -18,12 +18,12 @@ type handshake struct {
 }
 
 // handshakes has the connections whose clients have not yet reported that they are ready. Separate
-// threads wait for these clients, and the thread of Serve does all other work. So a client that dies
-// during connection set-up delays no fence. It delays other connections only if there are
+// threads wait for these clients, and the thread of Serve does all other work. So a client that
+// dies during connection set-up delays no fence. It delays other connections only if there are
 // maxHandshakes such clients.
 type handshakes struct {
 	mu      sync.Mutex // not held while a thread waits
-	open    int        // how many threads there are
+	open    int        // number of threads that wait for clients
 	waiting []handshake
 	failed  []uint64 // connections that must be ended
 }

@@ -205,9 +205,9 @@ type answer struct {
 	kind   kind
 	memory Memory // result of a connect request
 	holder Holder // result of a who request
-	// owner is the result of three kinds of requests. For retire it is the largest owner that is fenced
-	// now. For reserve and disconnect others it is the largest owner that had connected or was retired
-	// before.
+	// owner is the result of three kinds of requests. For retire it is the largest owner that is
+	// fenced now. For reserve and disconnect others it is the largest owner that had connected or was
+	// retired before.
 	owner uint32
 	index uint32  // result of a take request
 	code  refusal // reason, in an answer that refuses the request

@@ -85,8 +85,8 @@ func (o *Owners) fence(id uint32) error {
 }
 
 // forget frees entries when the table is full: it removes owners of the half with the smaller
-// numbers. Removed owners, and all smaller numbers that are not in the table, count as fenced. So
-// a client that has ended needs no entry, and a fenced client never connects again. forget is called
+// numbers. Removed owners, and all smaller numbers that are not in the table, count as fenced. So a
+// client that has ended needs no entry, and a fenced client never connects again. forget is called
 // before each request; connected returns the owners with connections that work.
 //
 // An owner that was not fenced is removed only if it is gone: it had no connection when the table

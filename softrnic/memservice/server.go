@@ -61,9 +61,9 @@ type Server struct {
 	listener rdmacm.Listener
 	pd       verbs.PD // protection domain of all objects
 	region   verbs.MR
-	locks    verbs.MR // in device memory
+	locks    verbs.MR // lock table in device memory; nil if there is none
 	owners   *Owners
-	boot     uint64   // identifies this incarnation
+	boot     uint64   // identifies this incarnation of the service
 	cq       verbs.CQ // completion queue of connections without a Work; always empty
 	conns    []*Conn  // oldest first
 	next     int      // index of the connection that bury checks next
@@ -229,7 +229,7 @@ func (s *Server) answer(r request) (a answer, err error) {
 	return a, err
 }
 
-// holderOf returns what the service knows of an owner.
+// holderOf returns the state of an owner, for WhoIs.
 func (s *Server) holderOf(id uint32) Holder {
 	h := Holder{Peer: s.owners.known[id].peer, Fenced: s.owners.fenced(id)}
 	for _, c := range s.conns {
@@ -422,7 +422,7 @@ func (s *Server) end(i int) {
 	s.conns = append(s.conns[:i], s.conns[i+1:]...)
 	s.used -= c.bytes
 	if c.work != nil {
-		_ = c.QP.ToError() // its thread then gets the flushed completions and destroys it; fails if it is already destroyed
+		_ = c.QP.ToError() // the thread of c.work then gets the flushed completions and destroys c; fails if c is already destroyed
 		return
 	}
 	_ = c.Destroy() // an object that cannot be destroyed stays; the service can do nothing about it

@@ -28,10 +28,10 @@ type table struct {
 }
 
 // Take makes the memory service of a host claim a word in a table of the shared region, and returns
-// the index of the word. `words` is the number of words of the table, `off` its offset in the region.
-// The service writes value, which must not be 0, to the first word that is 0. Take fails with ErrFull
-// if there is no such word, and with ErrFenced if the owner was fenced. After another error the
-// outcome is unknown.
+// the index of the word. `words` is the number of words of the table, `off` its offset in the
+// region. The service writes value, which must not be 0, to the first word that is 0. Take fails
+// with ErrFull if there is no such word, and with ErrFenced if the owner was fenced. After another
+// error the outcome is unknown.
 //
 // number counts the requests of the owner to this service, from 1. If number is that of the owner's
 // last request that got a word, the service returns the same word again. So a request whose outcome
