@@ -46,7 +46,7 @@ func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) e
 type cmCondition struct {
 	ctx     *Context
 	ready   func() bool
-	patient bool // the thread waits without a deadline: mostly a listener's
+	patient bool // the thread waits without a deadline, as that of a listener does
 }
 
 // Ready evaluates the condition.
