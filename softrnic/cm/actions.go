@@ -17,7 +17,7 @@ type Actions struct {
 // Reset empties a and keeps its memory.
 func (a *Actions) Reset() {
 	a.Tx = a.Tx[:0]
-	clear(a.Events) // the old elements point to messages
+	clear(a.Events) // so that the old events do not keep their messages in memory
 	a.Events = a.Events[:0]
 }
 

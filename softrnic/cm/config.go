@@ -115,8 +115,8 @@ type Stats struct {
 	// which there is no connection, or which the state of their connection does not allow.
 	// Malformed counts those that could not be parsed.
 	Duplicates, Strays, Malformed uint64
-	// Requests counts new requests. Refused counts requests that the machine has refused without asking
-	// an application: invalid or stale ones, and those without a listener or a free connection.
+	// Requests counts new requests. Refused counts requests that the machine has refused without
+	// asking an application: invalid or stale ones, and those without a listener or a free connection.
 	Requests, Refused uint64
 	// Established counts established connections. Stale counts connections that ended here because the
 	// peer used its queue pair for a new one. Expired counts waits for a peer or an application that

@@ -55,7 +55,7 @@ func (m *Machine) giveUp(c *conn, stage mad.Stage, out *Actions) {
 func (in incoming) handleREJ(rej *mad.REJ, out *Actions) {
 	m := in.m
 	c := m.find(in, rej.RemoteID, rej.LocalID)
-	if rej.RemoteID == 0 { // the initiator has received no message from this side, and does not know its number of the connection
+	if rej.RemoteID == 0 { // the initiator has received no message from this side, and does not know this side's number of the connection
 		c = m.byPeer[peerID{in.peer, rej.LocalID, false}]
 	}
 	if c == nil {

@@ -20,7 +20,7 @@ type exchange struct {
 	// repeats its own message.
 	last     [mad.Size]byte
 	lastAttr mad.Attr
-	timeout  uint8 // code: how long the peer may take
+	timeout  uint8 // time code: how long the peer may take to answer
 	retries  uint8 // retries that are left
 	maxTries uint8
 }

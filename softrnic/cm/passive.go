@@ -45,7 +45,7 @@ func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 	}
 	if !ok {
 		reason := mad.ReasonInvalidService
-		if known { // the kernel's connection manager gives the same reason
+		if known { // the kernel's connection manager gives this reason, too
 			reason = mad.ReasonConsumer
 		}
 		in.refuse(req, reason, out)
