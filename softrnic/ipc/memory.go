@@ -203,29 +203,24 @@ func (m *mr) span(op string, off, n int) error {
 	return nil
 }
 
-func (m *mr) ReadAt(p []byte, off int) error {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if err := m.span("read mr", off, len(p)); err != nil {
-		return err
-	}
-	if m.bytes == nil {
-		return m.pd.ctx.access(proto.OpAccessMR, m.r.H, p, off, false)
-	}
-	copy(p, m.bytes[off:])
-	return nil
-}
+func (m *mr) ReadAt(p []byte, off int) error  { return m.copy("read mr", p, off, false) }
+func (m *mr) WriteAt(p []byte, off int) error { return m.copy("write mr", p, off, true) }
 
-func (m *mr) WriteAt(p []byte, off int) error {
+// copy copies p into the region at offset off if write is set, else from there to p.
+func (m *mr) copy(op string, p []byte, off int, write bool) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if err := m.span("write mr", off, len(p)); err != nil {
+	if err := m.span(op, off, len(p)); err != nil {
 		return err
 	}
-	if m.bytes == nil {
-		return m.pd.ctx.access(proto.OpAccessMR, m.r.H, p, off, true)
+	switch {
+	case m.bytes == nil:
+		return m.pd.ctx.access(proto.OpAccessMR, m.r.H, p, off, write)
+	case write:
+		copy(m.bytes[off:], p)
+	default:
+		copy(p, m.bytes[off:])
 	}
-	copy(m.bytes[off:], p)
 	return nil
 }
 

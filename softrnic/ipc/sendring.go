@@ -27,11 +27,5 @@ func (c *cq) Number() uint32 { return c.id }
 
 // IgnoreOverrun makes the NIC's queue lose completions that do not fit, without an error.
 func (c *cq) IgnoreOverrun() error {
-	c.mu.Lock()
-	_, err := c.look("ignore overrun")
-	c.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return c.ctx.call(proto.OpCountCQ, proto.Handle{H: c.h}, nil)
+	return c.change("ignore overrun", proto.OpCountCQ, proto.Handle{H: c.h})
 }
