@@ -182,8 +182,8 @@ func (c Config) withDefaults() Config {
 	lat := strings.HasSuffix(c.Test, "_lat")
 	switch {
 	case c.oneWord():
-		if c.Test == Locks && c.Span == 0 {
-			c.Span = defaultSpan
+		if c.Test == Locks {
+			c.Span = cmp.Or(c.Span, time.Second)
 		}
 		c.Size, c.Depth, c.Type = atomicSize, 1, "cas"
 		c.Iters = cmp.Or(c.Iters, 20000)

@@ -13,19 +13,18 @@ import (
 // MaxClients is the largest number of clients in a run of contend or locks.
 const MaxClients = contention.MaxClients
 
-// planContend returns the plan of the test contend. One thread drives cfg.Clients queue pairs,
-// which together do cfg.Iters CAS on one word. The word is the last one of the memory that all
-// clients of the host share, or of its lock table in device memory.
-func planContend(c *Config) plan {
-	return oneWordPlan(c, (*session).contend)
+// planOneWord returns the function that makes the plan of the test contend or locks, in which
+// clients share one word; run executes the test. Local memory has 8 bytes for each client, and 8
+// further bytes that stay 0: the value that releases a lock.
+func planOneWord(run func(*session, *Result) error) func(*Config) plan {
+	return func(c *Config) plan {
+		return plan{local: atomicSize * (c.Clients + 1), slot: atomicSize, bytes: atomicSize, run: run}
+	}
 }
 
-// oneWordPlan returns a plan for clients that share one word. Local memory has 8 bytes for each
-// client, and 8 further bytes that stay 0: the value that releases a lock.
-func oneWordPlan(c *Config, run func(*session, *Result) error) plan {
-	return plan{local: atomicSize * (c.Clients + 1), slot: atomicSize, bytes: atomicSize, run: run}
-}
-
+// contend runs the test contend. One thread drives cfg.Clients queue pairs, which together do
+// cfg.Iters CAS on one word. The word is the last one of the memory that all clients of the host
+// share, or of its lock table in device memory.
 func (s *session) contend(res *Result) error {
 	swaps := contention.Swaps{Window: contention.Window{Until: clock.Never}}
 	swaps.More = func(clock.Time) bool {

@@ -3,7 +3,6 @@ package perf
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -34,20 +33,12 @@ func (r *LockResult) Histogram() (*hdrhistogram.Histogram, error) {
 	return h, nil
 }
 
-const (
-	// An owner of the lock counts as dead if its word has not changed for 1/stuckShare of the run.
-	stuckShare = 2
-	// defaultSpan is the default of Config.Span.
-	defaultSpan = time.Second
-)
+// An owner of the lock counts as dead if its word has not changed for 1/stuckShare of the run.
+const stuckShare = 2
 
-// planLocks returns the plan of the test locks. One thread drives cfg.Clients queue pairs, which
-// take one lock by CAS and release it, for the time cfg.Span. The lock is the last word of the
-// memory that all clients of the host share, or of its lock table in device memory.
-func planLocks(c *Config) plan {
-	return oneWordPlan(c, (*session).locks)
-}
-
+// locks runs the test locks. One thread drives cfg.Clients queue pairs, which take one lock by CAS
+// and release it, for the time cfg.Span. The lock is the last word of the memory that all clients
+// of the host share, or of its lock table in device memory.
 func (s *session) locks(res *Result) error {
 	run := contention.NewLocks(contention.Window{})
 	run.Over, run.Bits, run.TakeOver = s.cfg.Cancelled, s.cfg.Bits, s.cfg.Span/stuckShare

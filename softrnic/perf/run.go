@@ -59,7 +59,7 @@ type plan struct {
 var plans = map[string]func(*Config) plan{
 	WriteBW: planWriteBW, ReadBW: planReadBW, SendBW: planSendBW, AtomicBW: planAtomic,
 	WriteLat: planLat, ReadLat: planLat, AtomicLat: planAtomic, SendLat: planSendLat,
-	Contend: planContend, Locks: planLocks, Verify: planVerify, Soak: planSoak,
+	Contend: planOneWord((*session).contend), Locks: planOneWord((*session).locks), Verify: planVerify, Soak: planSoak,
 }
 
 // diff returns the increments of the counters that have changed.
