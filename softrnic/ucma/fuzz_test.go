@@ -191,7 +191,9 @@ func FuzzCommands(f *testing.F) {
 			n.now = n.now.Add(1000)
 			b = b[3+k:]
 		}
-		n.m.Close(n.step())
+		for ch := range n.m.channels {
+			n.m.CloseChannel(n.step(), ch)
+		}
 		if len(n.m.ids)+len(n.m.joins)+len(n.m.conns)+len(n.m.listeners)+len(n.m.channels)+len(n.ports.used) != 0 {
 			t.Fatalf("%d identifiers, %d connections, %d listeners, %d channels, %d ports are left",
 				len(n.m.ids), len(n.m.conns), len(n.m.listeners), len(n.m.channels), len(n.ports.used))

@@ -187,13 +187,6 @@ func (m *Manager) CloseChannel(s Step, number uint32) {
 	delete(m.channels, number)
 }
 
-// Close ends all channels.
-func (m *Manager) Close(s Step) {
-	for n := range m.channels {
-		m.CloseChannel(s, n)
-	}
-}
-
 // Listeners returns the number of identifiers that listen.
 func (m *Manager) Listeners() int { return len(m.listeners) }
 
