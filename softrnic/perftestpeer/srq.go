@@ -47,11 +47,11 @@ type srqQP struct {
 func (p Pingpong) runSRQ(ctx verbs.Context, conn io.ReadWriter) (r Result, err error) {
 	s := &srqRun{rally: rally{Pingpong: p}, byQP: map[wire.QPN]*srqQP{}, slots: min(p.Depth, max(1, 16<<20/p.Size))}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if err = s.prepare(ctx); err != nil {
-		return r, err
-	}
 	source, err := announced(ctx, s.Source)
 	if err != nil {
+		return r, err
+	}
+	if err = s.prepare(ctx, source); err != nil {
 		return r, err
 	}
 	if err = s.meet(conn, s.our, srqPlaces, source, func(i int, l link) error { return l.up(s.qps[i]) }); err != nil {
@@ -62,9 +62,10 @@ func (p Pingpong) runSRQ(ctx verbs.Context, conn io.ReadWriter) (r Result, err e
 	return r, err
 }
 
-// prepare makes all objects and posts the receives. The first slot has the message that this side
-// sends, which is zero like all new memory.
-func (s *srqRun) prepare(ctx verbs.Context) (err error) {
+// prepare makes all objects and posts the receives. source is the index of the address that this
+// side announces. The first slot has the message that this side sends, which is zero like all new
+// memory.
+func (s *srqRun) prepare(ctx verbs.Context, source int) (err error) {
 	if err = s.open(ctx, s.slots+2*s.QueuePairs, s.Size*(s.slots+1), verbs.LocalWrite, s.Patience); err != nil {
 		return err
 	}
@@ -78,10 +79,6 @@ func (s *srqRun) prepare(ctx verbs.Context) (err error) {
 			return err
 		}
 	}
-	gid, err := announced(ctx, s.Source)
-	if err != nil {
-		return err
-	}
 	for range s.QueuePairs {
 		qp, err := s.createQP(verbs.QPInit{SRQ: s.srq, MaxSendWR: 4})
 		if err != nil {
@@ -89,7 +86,7 @@ func (s *srqRun) prepare(ctx verbs.Context) (err error) {
 		}
 		q := &srqQP{QP: qp}
 		s.qps, s.byQP[qp.QPN()] = append(s.qps, q), q
-		s.our = append(s.our, place{QPN: qp.QPN(), PSN: wire.PSN(s.rt.Rand().Uint32() & 0xffffff), GID: ctx.Device().GIDs[gid]})
+		s.our = append(s.our, place{QPN: qp.QPN(), PSN: wire.PSN(s.rt.Rand().Uint32() & 0xffffff), GID: ctx.Device().GIDs[source]})
 		if err := qp.ToInit(verbs.ToInit{}); err != nil {
 			return err
 		}
