@@ -71,9 +71,7 @@ func (c *client) run() {
 		return
 	}
 	c.because("the application has closed its context")
-	if b, err := json.Marshal(proto.Reply{ID: uint64(asked), Error: proto.ErrorOf(c.detach())}); err == nil {
-		_ = c.send(outgoing{data: b}) // if the application has ended, it does not read the answer
-	}
+	c.lastAnswer(uint64(asked), c.detach())
 	c.cut("")
 }
 
@@ -139,12 +137,12 @@ func (c *client) hello(req proto.Request) error {
 		return errors.New("the first message is not a valid hello")
 	}
 	if in.Version != proto.Version {
-		c.refuse(req.ID, fmt.Errorf("%w: version %d of the protocol; this daemon speaks %d", verbs.ErrNotSupported, in.Version, proto.Version))
+		c.lastAnswer(req.ID, fmt.Errorf("%w: version %d of the protocol; this daemon speaks %d", verbs.ErrNotSupported, in.Version, proto.Version))
 		return errors.New("the application has another version of the protocol")
 	}
 	fds, err := c.open(in)
 	if err != nil {
-		c.refuse(req.ID, err)
+		c.lastAnswer(req.ID, err)
 		return err
 	}
 	if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
@@ -156,11 +154,11 @@ func (c *client) hello(req proto.Request) error {
 	}, fds, nil)
 }
 
-// refuse answers the hello with an error. It does not queue the answer, because the connection ends
-// next and queued answers are lost with it.
-func (c *client) refuse(id uint64, why error) {
-	if b, err := json.Marshal(proto.Reply{ID: id, Error: proto.ErrorOf(why)}); err == nil {
-		_ = c.send(outgoing{data: b}) // the application may not read it
+// lastAnswer answers a request with err, or without an error if err is nil. It does not queue the
+// answer, because the connection ends next and queued answers are lost with it.
+func (c *client) lastAnswer(id uint64, err error) {
+	if b, merr := json.Marshal(proto.Reply{ID: id, Error: proto.ErrorOf(err)}); merr == nil {
+		_ = c.send(outgoing{data: b}) // the application may not read it, or may have ended
 	}
 }
 
@@ -184,16 +182,27 @@ func (c *client) open(in proto.Hello) (fds []int, err error) {
 			return nil, errors.Join(err, c.ctx.Close(), closeAll(fds), c.wake.Close(), ring.Unmap(bytes))
 		}
 	}
-	c.mu.Lock()
-	c.name = printable(in.Name[:min(len(in.Name), maxName)])
-	c.mu.Unlock()
-	p := newPort(c, bytes)
+	c.start(in.Name[:min(len(in.Name), maxName)], bytes, nil)
+	return fds, nil
+}
+
+// start makes the pump serve the application, whose control page is at the beginning of page. p is
+// set for an unmodified program over libibverbs; else it is nil.
+func (c *client) start(name string, page []byte, p *program) {
+	c.rename(name)
+	port := newPort(c, page)
 	c.s.pump.with(func(e *engine.Engine) {
-		c.port = p
-		c.s.pump.add(p, e)
+		c.port, c.prog = port, p
+		c.s.pump.add(port, e)
 	})
 	c.tasks.Go(c.listenWake)
-	return fds, nil
+}
+
+// rename sets the name of the application.
+func (c *client) rename(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.name = printable(name)
 }
 
 // detach removes all objects of the application. Memory is unmapped last, when the NIC can no

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -149,5 +148,5 @@ func (l *Limits) of(k kind) int64 {
 
 // limitError returns the error for a limit that was reached.
 func limitError(op string, format string, args ...any) error {
-	return &verbs.OpError{Op: op, Err: verbs.ErrLimit, Detail: fmt.Sprintf(format, args...)}
+	return verbs.Errorf(op, verbs.ErrLimit, format, args...)
 }

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/cm"
-	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -150,15 +149,7 @@ func (p *program) open(name string) (fds []int, err error) {
 	c.wake = os.NewFile(uintptr(pair[0]), "verbs-wake")
 	p.area = newArea(fd, bytes)
 	c.ctx = c.s.cfg.Open().(*verbsengine.Context) // Listen has checked that it is a *verbsengine.Context
-	c.mu.Lock()
-	c.name = printable(name)
-	c.mu.Unlock()
-	port := newPort(c, bytes)
-	c.s.pump.with(func(e *engine.Engine) {
-		c.port, c.prog = port, p
-		c.s.pump.add(port, e)
-	})
-	c.tasks.Go(c.listenWake)
+	c.start(name, bytes, p)
 	return []int{own, pair[1]}, nil
 }
 

@@ -64,9 +64,7 @@ func (c *client) attachManager(name string, fds []int) error {
 	if err := base.Close(); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.name = printable(name)
-	c.mu.Unlock()
+	c.rename(name)
 	x.step(func(ucma.Step) { c.cmgr = x })
 	return c.put(uverbs.Answer{}, nil)
 }
