@@ -60,7 +60,7 @@ func (c *cq) release() {
 	c.bytes = nil
 }
 
-// ID returns the queue's number in asynchronous events.
+// ID returns the number by which asynchronous events name the queue.
 func (c *cq) ID() uint32 { return c.id }
 
 // look returns how many completions can be taken without a wait. It is the first step of a poll.

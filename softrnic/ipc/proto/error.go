@@ -11,7 +11,8 @@ import (
 )
 
 // Error is the encoding of an error for another process: of a verbs.OpError, of a refused
-// connection, or of a text. Code is the code of one of the sentinels.
+// connection, or of a text. Code is the code of the sentinel that the error wraps; 0
+// means none.
 type Error struct {
 	Code   uint32 `json:"code,omitempty"`
 	Op     string `json:"op,omitempty"`

@@ -11,8 +11,7 @@ import (
 )
 
 // port is the part of a client, an application, that the pump works on: the application's control
-// page, its objects with rings, and the pump's counters. Exclusive use of the engine guards
-// it.
+// page, its objects with rings, and the pump's counters. Exclusive use of the engine guards it.
 type port struct {
 	c     *client
 	page  []byte
@@ -25,7 +24,7 @@ type port struct {
 	ahs     map[uint32]verbs.AH
 	mrs     map[uint32]*engine.MR
 	polls   uint64 // ctl.Polls at the last check
-	lost    uint64 // events lost
+	lost    uint64 // events lost, because the application did not read them
 	posts   uint64 // work requests taken
 	wcs     uint64 // completions copied to the application
 	wakes   uint64 // messages by which the application woke the pump

@@ -20,8 +20,8 @@ type posts struct {
 	maxSGE int
 }
 
-// take returns how many entries wait in the ring. A number larger than the ring violates the
-// protocol.
+// take returns how many entries wait in the ring. If the number is larger than the ring, the
+// application has violated the protocol: then take disconnects it and returns 0.
 func (r *posts) take(p *port) (n int) {
 	waiting := r.q.Tail.Load() - r.head
 	if waiting > r.q.Cap() {
@@ -113,8 +113,8 @@ func (q *qpPort) early(p *port, index int) bool {
 	return ring.Early(p.c.s.pump.scratch.bytes[index*q.send.slot:])
 }
 
-// post passes n send work requests to the engine, and returns how many the engine took. err says
-// why the next one was refused.
+// post passes n send work requests to the engine, and returns how many the engine took. If these
+// are not all, err says why the next one was refused.
 func (q *qpPort) post(now clock.Time, p *port, n int, out *packetio.Batch) (taken int, err error) {
 	r, s := &q.send, &p.c.s.pump.scratch
 	pieces := r.maxSGE + 1

@@ -30,7 +30,7 @@ import (
 type programMemory struct {
 	fd    int
 	maps  *os.File
-	user  uint32 // user of the program
+	user  uint32 // user ID of the program
 	stuck *stuck // shared by all clients of the server
 	// guard is made with the first region that needs it; only the goroutine that executes the
 	// program's commands uses the pointer.
