@@ -75,8 +75,8 @@ type Config struct {
 	// Depth is the largest number of messages in flight; 0 means 128 (16 for atomics and soak), 1
 	// for latency.
 	Depth int `json:"depth,omitempty"`
-	// SignalEvery signals every n-th message; 0 means a quarter of Depth, but at most 16. With Verify
-	// and in latency tests every message is signalled.
+	// SignalEvery is n if one of n messages is signalled; 0 means a quarter of Depth, but at most 16.
+	// With Verify and in latency tests every message is signalled.
 	SignalEvery int `json:"signalEvery,omitempty"`
 	// Inline is the size in bytes up to which messages are sent inline.
 	Inline int `json:"inline,omitempty"`

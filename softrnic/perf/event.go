@@ -7,8 +7,8 @@ const (
 	RawLat = "raw_lat"
 )
 
-// Tests over the NIC without connections. Run does not execute them, but package onerma/measure
-// does.
+// Tests over the 1RMA NIC, which has no connections. Run does not execute them, but package
+// onerma/measure does.
 const (
 	OneRMAReadBW   = "onerma_read_bw"
 	OneRMAWriteBW  = "onerma_write_bw"
@@ -16,7 +16,7 @@ const (
 	OneRMAWriteLat = "onerma_write_lat"
 )
 
-// OneRMATests returns the tests over the NIC without connections.
+// OneRMATests returns the names of the tests over the 1RMA NIC.
 func OneRMATests() []string {
 	return []string{OneRMAReadBW, OneRMAWriteBW, OneRMAReadLat, OneRMAWriteLat}
 }

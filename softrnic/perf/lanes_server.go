@@ -119,8 +119,8 @@ func (s *laneServer) begin() error {
 	return s.report.Store64(reportReady, 1)
 }
 
-// addressOf makes an address handle for datagrams to the NIC with address to. own is this NIC's
-// address, the source.
+// addressOf makes an address handle for datagrams to the NIC with the address `to`. own is this
+// NIC's address, the source.
 func addressOf(ctx verbs.Context, pd verbs.PD, to, own verbs.GID) (verbs.AH, error) {
 	i := slices.Index(ctx.Device().GIDs, own)
 	if i < 0 {

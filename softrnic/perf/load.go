@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Load is a load of READs of one host, by its 1RMA NIC or by RoCEv2. It is sent as JSON to the
-// host. Package onerma/measure and the host's daemon run it.
+// Load is a load of READs that one host makes, by its 1RMA NIC or by RoCEv2. It is sent as JSON to
+// the host. Package onerma/measure and the host's daemon run it.
 type Load struct {
 	// To has the names or addresses of the hosts whose memory is read. Each READ goes to one of them
 	// at random.
