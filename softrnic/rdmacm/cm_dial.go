@@ -159,7 +159,7 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 	return private, nil
 }
 
-// lastQPN is the largest queue pair number.
+// lastQPN is the largest number of a queue pair. The next number stands for multicast groups.
 const lastQPN = maxQPN - 1
 
 // abort ends a connection. If the NIC is down, the connection has already ended.
