@@ -67,7 +67,7 @@ func (m watcher) ended(x *id, c *engine.CMConn) {
 	}
 }
 
-// replied stores the parameters of the peer's REP.
+// replied stores the parameters of the peer's REP, and reports the REP to the program.
 func (m watcher) replied(x *id, rep *mad.REP) {
 	t := &x.terms
 	t.peerQPN, t.peerPSN = rep.QPN, rep.PSN
