@@ -329,8 +329,7 @@ type (
 		Number       uint32
 		_            uint32
 	}
-	// UnshareArgs are the arguments of UnshareMemory. Closing is 1 if the connection ends next, else
-	// 0.
+	// UnshareArgs are the arguments of UnshareMemory. Closing is 1 if the connection ends next.
 	UnshareArgs struct{ Closing uint32 }
 	// Unshare is the answer: the number of a memory file, which the library replaces by private pages
 	// wherever the program has mapped it. 0: there is none.
