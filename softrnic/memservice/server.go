@@ -15,8 +15,8 @@ import (
 
 // Limits of a Server.
 const (
-	maxConns       = 256  // for a service with a Worker
-	maxPassive     = 4096 // for a service without a Worker, where only the NIC works for a connection
+	maxConns       = 256  // connections of a service with a Worker
+	maxPassive     = 4096 // connections of a service without a Worker, where only the NIC works for them
 	defaultMemory  = 1 << 30
 	acceptPatience = 5 * time.Second
 )
