@@ -106,7 +106,7 @@ func (c Config) Validate() error {
 // maxTimeout.
 func interval(code uint8) time.Duration { return mad.Time(min(max(code, minTimeout), maxTimeout)) }
 
-// Stats counts what a connection manager did.
+// Stats has the counters of a connection manager.
 type Stats struct {
 	// Sent and Rcvd count datagrams; Retries counts those that were sent again because no answer
 	// came.
