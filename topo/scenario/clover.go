@@ -17,9 +17,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// storeRun is one run of histories of the store Clover: clients use a few keys while links and
-// machines fail. Afterwards one order of all operations on each key must explain the answers that
-// the clients received, and each node must be free, held or in a chain.
+// storeRun is one run of the scenario clover: clients of the store Clover use a few keys while
+// links and machines fail. Afterwards one order of all operations on each key must explain the
+// answers that the clients received, and each node must be free, held by a client or in a chain.
 type storeRun struct {
 	env      *env
 	plan     *storePlan
@@ -38,7 +38,7 @@ type storeRun struct {
 	turns  map[string]*clover.Turns // for each host, the object by which the host's clients take turns
 	// living are the clients that have done their operations and wait in linger for the others.
 	// explained is true when linger is over: explain has compared the nodes of these clients with
-	// the metadata server's count, or a client did not wait for all others and nothing is compared.
+	// the metadata server's count, or one of them waited too long, so that nothing is compared.
 	living    []*clover.Client
 	explained bool
 	most      time.Duration // how long linger waits for the other clients; 0 means maxLinger
@@ -235,11 +235,11 @@ func (r *storeRun) inject() {
 	}
 }
 
-// cause injects the fault p and schedules its end. If the victim is down already, it waits until
-// that is over.
+// cause injects the fault p and schedules its end. If the victim is still down from an earlier
+// fault, cause runs again when that fault is over.
 func (r *storeRun) cause(p *storeFaultAt) {
 	rack := r.env.rack
-	if over := r.down[p.victim]; over > rack.Now() { // the victim is already down: this fault begins when the earlier one is over
+	if over := r.down[p.victim]; over > rack.Now() {
 		rack.At(over.Add(time.Microsecond), func() { r.cause(p) })
 		return
 	}

@@ -88,8 +88,8 @@ func (p *storePlan) mixServices(d *draw) {
 // has begun, waits for this fault.
 const newcomerPatience = 20 * time.Second
 
-// await returns at once, but makes the last clients, the newcomers of the plan, wait until the
-// first fault has begun.
+// await makes a newcomer wait until the first fault has begun; for all other clients it returns at
+// once. The newcomers of a plan are the clients with the highest numbers.
 func (r *storeRun) await(id int, rt verbs.Runtime) {
 	if id < r.plan.clients-r.plan.newcomers {
 		return

@@ -16,15 +16,15 @@ import (
 // maxLinger bounds how long a client that has done its operations waits for the others.
 const maxLinger = time.Minute
 
-// calm reports whether nothing but links fails in the run. In such a run no client crashes, so the
-// metadata server counts no nodes for clients that are dead.
+// calm reports whether only links fail in the run. In such a run no client crashes, so the metadata
+// server counts no nodes for clients that are dead.
 func (p *storePlan) calm() bool { return p.what == storeNothing && p.rack.Wrap == nil }
 
 // linger keeps a client that has done its operations alive until all clients have done theirs, if
 // the run is calm. Then explain compares: each node that the metadata server counts as held must be
-// held by a client, otherwise it would be unusable as long as clients live. Meanwhile the client
-// reads, which renews its lease. If it has waited for the longest time, it ends and gives back its
-// nodes, and no client compares anything.
+// held by a client; a node that is counted without a holder would be unusable as long as clients
+// live. While the client waits it reads, which renews its lease. A client that has waited for
+// maxLinger (or r.most) sets explained: then all clients end and nothing is compared.
 func (r *storeRun) linger(c *clover.Client, rt verbs.Runtime) error {
 	if !r.plan.calm() {
 		return nil
@@ -60,8 +60,8 @@ func (r *storeRun) linger(c *clover.Client, rt verbs.Runtime) error {
 // explain compares the number of nodes that the metadata server counts as held with those that the
 // clients hold. after is the time since all clients have done their operations. The server's number
 // may be too large until the clients' last reports have arrived and the server has taken back the
-// nodes that clients held under earlier numbers. If the number is still too large after maxSettle,
-// explain returns an error.
+// nodes of expired leases (a client whose lease has ended goes on under a new client number). If
+// the number is still too large after maxSettle, explain returns an error.
 func (r *storeRun) explain(after time.Duration) error {
 	have := 0
 	for _, c := range r.living {
@@ -163,13 +163,13 @@ func (r *storeRun) slack() time.Duration {
 	return slack
 }
 
-// maxSettle bounds the time in which the metadata server takes back the nodes that the clients have
-// left. The server does this for one client after the other, and for each asks the memory servers
-// to end the client's connections.
+// maxSettle bounds the time in which the metadata server takes back the nodes that clients held
+// when they ended. The server does this for one client after the other, and for each asks the
+// memory servers to end the client's connections.
 const maxSettle = 20 * time.Second
 
 // settle removes the faults of links and waits until the metadata server has taken back the nodes
-// that the clients have left.
+// that clients held when they ended.
 func (r *storeRun) settle() (rpc.Stats, error) {
 	rack := r.env.rack
 	for _, h := range rack.Hosts() {
@@ -188,7 +188,7 @@ func (r *storeRun) settle() (rpc.Stats, error) {
 func (r *storeRun) judge() error {
 	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.full, r.longest)
 	if r.totalLoss {
-		r.env.note("the history is judged up to the loss of all memory servers that counted, together with the metadata server")
+		r.env.note("the history is judged only until the metadata server and all memory servers with complete copies were lost")
 	}
 	if err := r.history.Check(kv.MostStates); err != nil {
 		return err

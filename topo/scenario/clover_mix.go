@@ -192,7 +192,7 @@ func (p *storePlan) mixRules(d *draw) {
 
 // tighten makes the pool so small that its nodes are reused soon.
 func (p *storePlan) tighten() {
-	if len(p.sizes) > 1 { // with several sizes, each class of nodes has its part of the memory already
+	if len(p.sizes) > 1 { // several classes of nodes share the memory, so one class cannot have all of it
 		return
 	}
 	c, _ := layout.ClassOf(p.format.Overhead() + p.sizes[0])

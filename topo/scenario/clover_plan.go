@@ -17,7 +17,7 @@ func storeRack(servers int) string {
 		"  - {name: \"cn[0-3]\", role: compute}\n", servers-1)
 }
 
-// storePlan is what the seed decides for a run of the scenario clover.
+// storePlan has the choices that the seed makes for a run of the scenario clover.
 type storePlan struct {
 	storeWork
 	// mixes has the names of the mixes of the run, separated by commas.

@@ -68,7 +68,7 @@ func (r *storeRun) startProcesses() {
 	}
 }
 
-// process has what the clients of one host share.
+// process has the objects that the clients of one host share.
 type process struct {
 	run      *storeRun
 	host     *simrack.Host
@@ -77,8 +77,8 @@ type process struct {
 	reporter *clover.Reporter // nil means that each client reports its appends itself
 }
 
-// start makes what the given number of clients share: the reporter and the group of queue pairs,
-// each if the plan says so.
+// start makes the objects that the given number of clients share: the reporter and the group of
+// queue pairs, each if the plan says so.
 func (p *process) start(d *draw, clients int) (err error) {
 	if p.run.plan.merged {
 		p.reporter = clover.NewReporter(clover.Config{

@@ -91,8 +91,8 @@ func (p *storePlan) prompt() bool {
 	})
 }
 
-// steerBox returns the switch section of a rack file whose rules steer what (write, read or both)
-// for keys (all or hot:N).
+// steerBox returns the switch section of a rack file whose rules steer the requests that the text
+// what names (write, read or both), for keys (all or hot:N).
 func steerBox(what, keys string) string {
 	s := "switch:\n  program: swordbox\n  rules:\n"
 	for _, ms := range memoryServers(steeredServers) {
@@ -105,12 +105,15 @@ func steerBox(what, keys string) string {
 // lost, or its answer is. After that the client, the switch, or both may die.
 type appendLoss struct {
 	env *env
-	// at has the numbers of the CMP_SWAPs that are lost, counted over both servers from 1.
-	at                  map[int]bool
-	n                   int
+	// at has the numbers of the CMP_SWAPs that are hit, counted over both servers from 1. n is the
+	// number of the last CMP_SWAP.
+	at map[int]bool
+	n  int
+	// answer: true if the answers of these CMP_SWAPs are lost instead of the requests. client, box:
+	// true if the client of the first one and the switch crash.
 	answer, client, box bool
-	// later is the time from the first loss to the switch's crash, down that from the crash to the
-	// switch's restart.
+	// later is the time from the first loss to the switch's crash, down the time from the crash to
+	// the switch's restart.
 	later, down time.Duration
 	injected    bool
 }
@@ -129,7 +132,7 @@ func drawAppendLoss(e *env, p *storePlan) {
 	if a.answer {
 		what = "answers of compare-and-swaps are lost"
 	}
-	p.storeFaultAt, p.then, p.loses, p.pace = storeFaultAt{}, nil, 0, 0 // the losses replace all other faults
+	p.storeFaultAt, p.then, p.loses, p.pace = storeFaultAt{}, nil, 0, 0
 	if a.client {
 		p.what, what = storeClientCrash, what+", the client of the first one dies"
 	}
@@ -145,8 +148,8 @@ func drawAppendLoss(e *env, p *storePlan) {
 	}
 }
 
-// losing stands in front of a memory server and drops appends, or the server's answers to them, as
-// its appendLoss says.
+// losing is a node in front of a memory server. It drops appends, or the server's answers to them,
+// as its appendLoss says.
 type losing struct {
 	sim.Node
 	*appendLoss

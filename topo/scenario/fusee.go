@@ -13,12 +13,13 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// tableRun is one run of histories of FUSEE's hash table. It is a trialRun (clients, faults and the
-// check of the history, as for every store), after which the replicas of the index must also be
-// equal. In some runs clients die (see tableDeath), and slow clients are taken for dead. In some
-// runs there are masters, processes that change the members of the store when memory servers fail
-// (see drawMasters). When all clients have ended or died, one more client recovers what they have
-// left: then no block may have an owner, and no change of a slot may be incomplete.
+// tableRun is one run of the scenario fusee, with clients of FUSEE's hash table. It is a trialRun
+// (clients, faults and the check of the history, as for every store), after which the replicas of
+// the index must also be equal. In some runs clients die (see tableDeath), and slow clients are
+// taken for dead. In some runs there are masters, processes that change the members of the store
+// when memory servers fail (see drawMasters). When all clients have ended or died, one more client
+// recovers their blocks: then no block may have an owner, and no change of a slot may be
+// incomplete.
 type tableRun struct {
 	*trialRun
 	plan  *tablePlan
@@ -30,7 +31,7 @@ type tableRun struct {
 	reigns, resumed int
 }
 
-// tablePlan is what the seed decides for a run of FUSEE.
+// tablePlan has the choices that the seed makes for a run of FUSEE.
 type tablePlan struct {
 	trialPlan
 	format fusee.FormatConfig
@@ -43,7 +44,7 @@ type tablePlan struct {
 	rule    time.Duration
 	// clientLease is the lease after which a master takes a client for dead; 0 means the default.
 	// successor is how many operations have begun when the second master begins.
-	// vigil: true if the master must recover what dead clients have left before any client does it.
+	// vigil: true if the master must recover the blocks of dead clients before any client does it.
 	clientLease time.Duration
 	successor   int
 	vigil       bool
@@ -161,8 +162,8 @@ func (p *tablePlan) config(c passive.Config) fusee.Config {
 	return fusee.Config{Context: c.Context, Manager: c.Manager, Servers: c.Servers, Params: c.Params, Cache: p.cache, Lease: p.lease, Published: p.published}
 }
 
-// judge checks the run: the history must be linearizable, the replicas alike, and, if servers come
-// back, all of them members.
+// judge checks the run: the history must be linearizable and the replicas must be equal. If crashed
+// servers come back, all servers must be members.
 func (r *tableRun) judge() error {
 	r.env.note("%d operations, %d without an answer, %d repeated, %d found no room, %d masters", r.history.Len(), r.unknown, r.retries, r.full, r.reigns)
 	if err := r.history.Check(kv.MostStates); err != nil {
@@ -175,7 +176,8 @@ func (r *tableRun) judge() error {
 }
 
 // alike checks after the run that all replicas of the index are equal, that each slot names a
-// complete and valid object in all its replicas, and that nothing of the clients is left.
+// complete and valid object in all its replicas, that no client owns a block, and that no change of
+// a slot or split of a subtable is incomplete.
 func (r *tableRun) alike() error {
 	out, err := fusee.Audit(r.super, func(server int, off uint64, n int) ([]byte, error) {
 		return r.memory[server][off:][:n], nil

@@ -69,7 +69,7 @@ func (p *tablePlan) hostOf(id int) string {
 }
 
 // arm makes the run watch all packets, and kill each client of the plan's deaths when the death's
-// moment has come. Deaths by a blow come otherwise (see await).
+// moment has come. A client that dies by a blow is killed by await instead.
 func (r *tableRun) arm() {
 	if len(r.plan.deaths) == 0 {
 		return
@@ -106,7 +106,7 @@ func (r *tableRun) kill(x tableDeath) {
 // It is long because a memory server may crash in this time.
 const vigil = 5 * time.Second
 
-// buryPatience bounds how long the last client takes to recover what all others have left,
+// buryPatience bounds how long the last client takes to recover the blocks of all other clients,
 // buryAttempt how long one of its attempts takes.
 const (
 	buryPatience = time.Minute
@@ -146,7 +146,7 @@ func (r *tableRun) bury() {
 			if r.plan.vigil {
 				return errors.Join(fmt.Errorf("the master has not recovered the clients with the numbers %v", owners), c.Close())
 			}
-			r.env.note("blocks were those of the clients with the numbers %v", owners)
+			r.env.note("the clients with the numbers %v owned blocks", owners)
 		}
 	})
 }

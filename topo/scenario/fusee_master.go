@@ -18,7 +18,7 @@ const maxMasters = 2
 func masterHost(i int) string { return fmt.Sprintf("cn%d", computeHosts+maxDeaths+i) }
 
 // drawMasters draws whether the run has masters, and which memory servers crash: so few that one
-// replica of everything is left. The second server may crash while the store recovers from the
+// replica of all data is left. The second server may crash while the store recovers from the
 // crash of the first. The master may hang, often at that time, and another master may take its
 // place (see drawReign).
 func (p *tablePlan) drawMasters(d *draw) {
@@ -95,9 +95,9 @@ func (r *tableRun) reign() {
 	}
 }
 
-// patience is how long resume waits for a sign that any master is alive before it starts one by
-// hand. A standby takes charge after 4 leases, and needs more time while packets are lost. A master
-// that hangs goes on when its fault is over.
+// patience is how long resume waits for a sign that any master is alive before it starts a master
+// itself. A standby takes charge after 4 leases, and needs more time while packets are lost. A
+// master that hangs goes on when its fault is over.
 func (p *tablePlan) patience() time.Duration {
 	long := 8*p.rule + time.Second
 	for _, x := range p.faults {

@@ -146,8 +146,8 @@ func (r *tableRun) stage(i int) returnStage {
 	return isUp
 }
 
-// expendable reports whether the store survives the crash of the server victim now: the other
-// members that are up have everything.
+// expendable reports whether the store survives the crash of the server victim now, because the
+// other members that are up have a replica of all data.
 func (r *tableRun) expendable(victim string) bool {
 	last, rest := r.latest(), layout.View(0)
 	for i, host := range memoryServers(r.plan.servers) {

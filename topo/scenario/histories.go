@@ -31,8 +31,7 @@ func clientRack(clients, servers int) string {
 	return fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\n", clients-1, servers-1)
 }
 
-// memoryServers returns the names of a rack's n memory servers. passiveHosts returns these and the
-// names of the compute hosts.
+// memoryServers returns the names of a rack's n memory servers.
 func memoryServers(n int) (out []string) {
 	for i := range n {
 		out = append(out, fmt.Sprintf("ms%d", i))
@@ -40,6 +39,7 @@ func memoryServers(n int) (out []string) {
 	return out
 }
 
+// passiveHosts returns the names of the memory servers and of the compute hosts.
 func passiveHosts(servers int) []string {
 	out := memoryServers(servers)
 	for i := range computeHosts {
@@ -48,7 +48,8 @@ func passiveHosts(servers int) []string {
 	return out
 }
 
-// wirePlan is what the seed decides about links and connections for a history of a store.
+// wirePlan has the choices that the seed makes about links and connections for a history of a
+// store.
 type wirePlan struct {
 	links  string // the names of the links' faults, for the report
 	rules  []fault.Rule
@@ -91,8 +92,8 @@ func (p *wirePlan) untear() {
 	p.rules = slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind == fault.Tear })
 }
 
-// belated replaces all faults of links but torn copies by delays of up to 15 ms, so long that the
-// requesters give up their connections.
+// belated keeps torn copies, and replaces all other faults of links by delays of up to 15 ms. These
+// are so long that the requesters give up their connections.
 func (p *wirePlan) belated(d *draw, hosts []string) {
 	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
 	for _, h := range hosts {
@@ -207,7 +208,7 @@ func (w *opWatch) look() {
 // planMix is a variation of a store's plan that only some runs have: kinds of keys, links, faults
 // or memory that the base plan does not draw. A run has the mixes that `--mix` names; without the
 // flag each mix is drawn with the probability chance. Each mix draws from its own random numbers,
-// so a run with one mix has the same values in that part as a run with several.
+// so its choices do not depend on the other mixes of the run.
 type planMix[P any] struct {
 	name   string
 	chance float64

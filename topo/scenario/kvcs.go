@@ -15,16 +15,16 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// cachePlan is what the seed decides for the scenario kvcs, a key-value service in which clients
-// READ replicas of a table that a coordinator changes.
+// cachePlan has the choices that the seed makes for the scenario kvcs, a key-value service in which
+// clients READ replicas of a table that a coordinator changes.
 type cachePlan struct {
 	cfg                          virtual.Config
-	clients, keys, ops, troubles int
-	faults                       string
-	largest                      int
-	deaths                       int
-	reboots                      int  // crashes of client hosts; when such a host restarts, new clients begin
-	successor                    bool // the coordinator's host crashes, and its next coordinator begins with an empty table
+	clients, keys, ops, troubles int    // ops: of each client; troubles: failures of servers and links (see trouble)
+	faults                       string // names of the faults of each link
+	largest                      int    // length of the largest value in bytes
+	deaths                       int    // clients that die
+	reboots                      int    // crashes of client hosts; when such a host restarts, new clients begin
+	successor                    bool   // the coordinator's host crashes, and its next coordinator begins with an empty table
 }
 
 func drawCache(e *env) *cachePlan {
@@ -95,14 +95,14 @@ type cacheRun struct {
 	*env
 	plan  *cachePlan
 	cache *virtual.Rack
-	// histories has the history of each store, by the store's number. replaced: the coordinator has
-	// crashed and begun another store, so there is more than one.
+	// histories has the history of each store, by the store's number. There is more than one if the
+	// coordinator has crashed and begun another store; then replaced is true.
 	histories map[uint64]*kv.History
 	replaced  bool
 	down      map[int]bool // client hosts that are down after a crash
 	procs     []*sim.Proc
 	tally
-	ended int // clients that ended because their store did
+	ended int // clients that ended because the coordinator had begun another store
 	stats kvcs.ClientStats
 }
 
@@ -139,7 +139,7 @@ func runCache(e *env) error {
 	}
 	r.note("%d operations, %d without an answer; %d changes, %d READs redirected, %d on memory that changed, %d on pending keys", done, r.unknown,
 		s.Changes, r.stats.Redirected, r.stats.Changed, r.stats.Pending)
-	r.note("servers: %d joined, %d fenced, of these %d by REKEY and %d by leases; %d began again first", s.Joined, s.Fenced, s.Rekeyed, s.Expired, s.Left)
+	r.note("servers: %d joined, %d fenced, of these %d by REKEY and %d by leases; %d left because they had restarted", s.Joined, s.Fenced, s.Rekeyed, s.Expired, s.Left)
 	if r.replaced {
 		r.note("the coordinator began again: %d clients were told so", r.ended)
 	}

@@ -35,7 +35,7 @@ const (
 	soloMemory = soloSize + soloBulk*soloNICs
 )
 
-// soloPlan is what the seed decides for a run of onerma.
+// soloPlan has the choices that the seed makes for a run of onerma.
 type soloPlan struct {
 	nics, procs, slots, ops int
 	bulk                    int           // large transfers of each executor
@@ -168,14 +168,14 @@ type soloHost struct {
 	tables  *mem.Table
 	mrs     [soloRegions + 1]*mem.Region
 	regions [soloRegions]*nic.Region
-	mine    *nic.Region // the region of local
+	mine    *nic.Region // the NIC's region for the memory local
 	areas   [soloRegions][soloSize / soloArea]soloSpot
 	procs   []*sim.Proc
 	clients []*soloClient
 }
 
-// soloSpot is what the check knows of an area: the bytes that it must have, and the WRITE in flight
-// to it.
+// soloSpot has the data of the check about an area: the bytes that the area must have, and the
+// WRITE in flight to it.
 type soloSpot struct {
 	model   []byte
 	writing *soloOp
@@ -325,7 +325,8 @@ func (r *soloRun) bound(read bool) time.Duration {
 	return t + t + t/32
 }
 
-// sleep parks the process p for the time d. why is what it waits for.
+// sleep parks the process p for the time d. why names the thing for which p waits, for the report
+// of a run that hangs.
 func (r *soloRun) sleep(p *sim.Proc, d time.Duration, why string) {
 	for until := r.net.Now().Add(d); r.net.Now() < until; {
 		p.Park(until, why)

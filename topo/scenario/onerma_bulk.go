@@ -46,7 +46,7 @@ func (h *soloHost) carry() error {
 func (c *soloCarrier) run(p *sim.Proc) error {
 	r, d := c.host.run, c.host.run.draw
 	if c.host.epoch > 1 {
-		r.sleep(p, 20*r.plan.rtt, "the end of what the former incarnation did")
+		r.sleep(p, 20*r.plan.rtt, "the end of transfers of the earlier incarnation")
 	}
 	for range r.plan.bulk {
 		target := r.hosts[(c.host.index+d.between(1, len(r.hosts)-1))%len(r.hosts)]

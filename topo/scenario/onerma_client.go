@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// soloOp is a command in flight, with what the check must know of it.
+// soloOp is a command in flight, with the values by which check judges its result.
 type soloOp struct {
 	cmd    nic.Command
 	slot   int
@@ -20,8 +20,8 @@ type soloOp struct {
 	region int
 	spot   int // number of the target's area
 	at     int // offset in that area
-	// granted is the target's region when the command was made, and key its key at that time. bad:
-	// true if the command has another key.
+	// granted is the target's region at the time when the command was made, and key the region's
+	// key at that time. bad: true if the command has a wrong key on purpose.
 	granted *nic.Region
 	key     nic.Key
 	bad     bool
@@ -39,7 +39,7 @@ type soloClient struct {
 	// rest has the local bytes of each slot whose last command has failed. They must not change any
 	// more.
 	rest [soloSlots][]byte
-	left int
+	left int // commands that the process has not issued yet
 }
 
 // start starts the processes of a host: those that issue commands, and a carrier if the plan has
@@ -81,7 +81,7 @@ func (c *soloClient) crashed() {
 func (c *soloClient) run(p *sim.Proc) {
 	r := c.host.run
 	if c.host.epoch > 1 {
-		r.sleep(p, 20*r.plan.rtt, "the end of what the former incarnation did")
+		r.sleep(p, 20*r.plan.rtt, "the end of commands of the earlier incarnation")
 	}
 	for c.left > 0 || c.busy() {
 		for slot := 0; slot < r.plan.slots && c.left > 0; slot++ {

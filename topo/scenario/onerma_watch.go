@@ -14,10 +14,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// soloWatch stands around a NIC and sees all messages that the NIC receives and sends. From their
-// clear headers alone it computes which bytes the NIC has solicited (requested from others), and
-// checks the window, the counters and the times at which memory changes. It also replays and forges
-// messages.
+// soloWatch is a node around a NIC that sees all messages that the NIC receives and sends. From
+// their headers, which are not encrypted, it computes which bytes the NIC has solicited (requested
+// from other NICs), and checks the window, the counters and the times at which memory changes. It
+// also replays and forges messages.
 type soloWatch struct {
 	*soloHost
 	frame    onerma.Frame
@@ -34,8 +34,8 @@ type soloID struct {
 	name   uint32
 }
 
-// soloDebt is what the NIC has solicited for a READ or a pulled WRITE, and which parts of it have
-// arrived.
+// soloDebt describes the data that the NIC has solicited for a READ or a pulled WRITE, and which
+// units of it have arrived.
 type soloDebt struct {
 	generation uint32
 	region     uint32
@@ -45,14 +45,14 @@ type soloDebt struct {
 	until      clock.Time
 }
 
-// crashed forgets what the NIC has solicited before its crash.
+// crashed forgets the data that the NIC had solicited before its crash.
 func (w *soloWatch) crashed() {
 	clear(w.solicited)
 	w.activity = 0
 }
 
-// Frame implements sim.Node: it checks the message, the memory that it changes, and what the NIC
-// sends.
+// Frame implements sim.Node: it checks the message, the memory that the message changes, and the
+// messages that the NIC sends.
 func (w *soloWatch) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	ok := onerma.ParseFrame(f.Data, &w.frame) == nil
 	watched := -1
@@ -67,7 +67,7 @@ func (w *soloWatch) Frame(now clock.Time, port int, f packetio.Frame, out *packe
 	w.sent(now, out)
 }
 
-// Tick implements sim.Node: it runs the NIC's timers and checks what the NIC sends.
+// Tick implements sim.Node: it runs the NIC's timers and checks the messages that the NIC sends.
 func (w *soloWatch) Tick(now clock.Time, out *packetio.Batch) {
 	w.machine.Tick(now, out)
 	w.sent(now, out)
@@ -76,8 +76,8 @@ func (w *soloWatch) Tick(now clock.Time, out *packetio.Batch) {
 // Deadline implements sim.Node.
 func (w *soloWatch) Deadline() clock.Time { return w.machine.Deadline() }
 
-// look is called before the NIC processes a message. If the message is data of a WRITE, look keeps
-// the bytes of the area that it names and returns the area's number. Otherwise it returns -1.
+// look is called before the NIC processes a message. If the message is data of a WRITE to an area,
+// look keeps the present bytes of the area and returns the area's number. Otherwise it returns -1.
 func (w *soloWatch) look(f *onerma.Frame) int {
 	region := int(f.Region) - 1
 	if f.Kind != onerma.Data || f.Op != onerma.Write || region < 0 || region >= soloRegions || f.Offset >= soloSize {
@@ -98,8 +98,8 @@ func (w *soloWatch) compare(spot int, f *onerma.Frame) {
 	}
 }
 
-// arrived is called for a message that the NIC receives. It removes from solicited what the message
-// answers.
+// arrived is called for a message that the NIC receives. It removes a READ or pulled WRITE from
+// solicited if the message completes or refuses it.
 func (w *soloWatch) arrived(now clock.Time, f *onerma.Frame) {
 	w.expire(now)
 	id := soloID{name: uint32(f.Slot)}
@@ -146,13 +146,13 @@ func (w *soloWatch) outstanding() int {
 	return sum
 }
 
-// sent checks the messages that the NIC sends, and wakes the NIC's processes if there is something
-// new for them.
+// sent checks the messages that the NIC sends, and wakes the NIC's processes if a command has ended
+// (see nic.NIC.Activity).
 func (w *soloWatch) sent(now clock.Time, out *packetio.Batch) {
 	w.expire(now)
 	for _, f := range out.Frames {
 		if err := onerma.ParseFrame(f.Data, &w.frame); err != nil {
-			w.run.stop("%s sends what does not parse: %w", soloName(w.index), err)
+			w.run.stop("%s sends a message that does not parse: %w", soloName(w.index), err)
 			return
 		}
 		w.one(now, &w.frame)
@@ -167,7 +167,7 @@ func (w *soloWatch) sent(now clock.Time, out *packetio.Batch) {
 }
 
 // one checks one message that the NIC sends: its counter must grow, and the window must have room
-// for what it solicits.
+// for the bytes that it solicits.
 func (w *soloWatch) one(now clock.Time, f *onerma.Frame) {
 	if f.Counter <= w.counter {
 		w.run.stop("%s: the counter of %v repeats: the last one was %#x", soloName(w.index), f, w.counter)
@@ -205,8 +205,9 @@ func (w *soloWatch) revoked(region uint32) {
 }
 
 // attack replays some messages of the NIC later. It also forges refusals of the NIC's requests: an
-// AUTHFAIL and a NACK for the former command of the slot, and a NACK for the present one. An
-// attacker can make them, because it sees the request and needs no key.
+// AUTHFAIL and a NACK for the slot's command before the present one, and a NACK for the present
+// one. An attacker can forge these, because it sees the request and needs no secret key (see
+// forge).
 func (w *soloWatch) attack(frame []byte, f *onerma.Frame) {
 	r := w.run
 	if r.over {
@@ -230,8 +231,8 @@ func (w *soloWatch) attack(frame []byte, f *onerma.Frame) {
 	}
 }
 
-// forge makes a refusal of kind k for a request, encrypted with the reserved key, which everyone
-// knows.
+// forge makes a refusal of kind k for a request. Refusals are encrypted with the reserved key,
+// which is not secret.
 func forge(request *onerma.Frame, k onerma.Kind) []byte {
 	f := *request
 	f.Kind, f.Counter = k, request.Counter|1<<63

@@ -38,12 +38,12 @@ const (
 	chainManyKeys = 10_000
 )
 
-// chainPlan is what the seed decides for a run of redn.
+// chainPlan has the choices that the seed makes for a run of redn.
 type chainPlan struct {
 	wirePlan
 	programs  []string // by client: the program that answers it
 	rounds    int      // requests that each client makes
-	probes    int
+	probes    int      // buckets in which a lookup looks for its key
 	buckets   int
 	nodes     []int // by list: its number of nodes
 	value     int   // bytes of a value
@@ -165,7 +165,7 @@ func (r *chainRun) judge() error {
 	if r.plan.published {
 		if r.stale > 0 {
 			r.report.Damage = "lookups of keys that are there were answered as misses (stale fetch)"
-			r.note("%d such lookups", r.stale)
+			r.note("%d lookups of keys that are there were answered as misses", r.stale)
 		}
 		return nil
 	}

@@ -13,13 +13,14 @@ import (
 // chainWant is a request in flight with the answer that it must have.
 type chainWant struct {
 	slot int
-	hits int // how many answers with a value the request must get; the answer that no more will come is not counted
+	hits int // how many answers with a value the request must get; the miss that ends the answers is not counted
 	// place is the place of the last value among the answers; -1: there is none.
 	place int
 	got   int
 }
 
-// chainClient is a client of redn. It knows what the server's memory has, and so every answer.
+// chainClient is a client of redn. It knows the contents of the server's memory, and therefore the
+// right answer to each request.
 type chainClient struct {
 	run     *chainRun
 	index   int

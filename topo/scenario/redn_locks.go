@@ -23,11 +23,11 @@ const (
 	turnsAsk   = 8                      // offset of a client's request in its buffer; the ticket is at offset 0
 )
 
-// turnsPlan is what the seed decides for a run of redn-locks.
+// turnsPlan has the choices that the seed makes for a run of redn-locks.
 type turnsPlan struct {
 	wirePlan
 	locks, clients, rounds int
-	dies                   map[int]int // clients that die: number of the client, and in which round
+	dies                   map[int]int // by number of a client that dies: the round in which it dies
 	kill                   bool        // the server's process is killed when all clients are connected
 }
 
@@ -246,7 +246,7 @@ func (c *turnsClient) serve(ctx verbs.Context) error {
 // its lock any more, and the server's process must end its connection.
 func (c *turnsClient) leave() {
 	if i := slices.Index(c.run.holder, c.index); i >= 0 {
-		c.run.holder[i] = -1 // the client does not use the lock any more
+		c.run.holder[i] = -1
 	}
 	c.run.gone = append(c.run.gone, c.index)
 }

@@ -72,7 +72,7 @@ func placeOff(place int) int { return place * chainNodeLen }
 
 func (s *chainServer) valueOff(place int) int { return placeOff(s.places()) + place*s.run.plan.value }
 
-// value returns the bytes that the value of a place has.
+// value returns the value of a place.
 func (s *chainServer) value(place int) []byte {
 	b := make([]byte, s.run.plan.value)
 	for i := range b {
@@ -162,7 +162,7 @@ func (s *chainServer) accept(ctx verbs.Context, pd verbs.PD, req rdmacm.Request)
 	return b.Last().PostRecv(b.receives...)
 }
 
-// chainBuild has what is made for the program of one client: its memory, queues and receives.
+// chainBuild builds the program of one client, and has the program's memory, queues and receives.
 type chainBuild struct {
 	redn.Program
 	server   *chainServer
@@ -191,7 +191,7 @@ func (b *chainBuild) queue(name string, blocks int, init verbs.RingInit) (*redn.
 	return q, err
 }
 
-// begin makes the queue that starts the others, and the pool.
+// begin makes the master queue, which starts the other queues, and the pool.
 func (b *chainBuild) begin() (err error) {
 	b.master, err = b.queue("master", 4, verbs.RingInit{})
 	b.UsePool(chainPool)
@@ -206,7 +206,7 @@ const (
 // ringFor returns the number of blocks of a ring that has room for blocks: the next power of two.
 func ringFor(blocks int) int { return 1 << bits.Len(uint(blocks-1)) }
 
-// build makes the program of a client with this name, and its queues.
+// build makes a client's program, which is one of those of chainPlan.programs, and its queues.
 func (b *chainBuild) build(program string) error {
 	buf := make([]byte, chainMemory)
 	var err error
@@ -226,7 +226,7 @@ func (b *chainBuild) build(program string) error {
 }
 
 // lookup builds all lookups of a client, and one more, because each lookup enables the first
-// entries of the next one. parallel: the probes of a lookup run on queues beside each other.
+// entries of the next one. If parallel is true, each probe of a lookup runs on a queue of its own.
 func (b *chainBuild) lookup(parallel bool) error {
 	plan := b.server.run.plan
 	n := plan.rounds + 1
@@ -316,7 +316,7 @@ func (b *chainBuild) verify(received *redn.Counter, n int) error {
 	return redn.Verify(map[*redn.Counter]uint32{received: uint32(n)}, b.Queues...)
 }
 
-// ask appends the request of a client to look for key in the given places, for a program.
+// ask appends to b the request by which a client makes a program look for key in the given places.
 func (s *chainServer) ask(b []byte, base uint64, program string, key redn.Operand, places []int) []byte {
 	if program == chainList {
 		return redn.AppendWalk(b, key, base+uint64(placeOff(places[0])))

@@ -16,9 +16,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// treeRun is one run of histories of the tree Sherman: clients use a few keys while links and
-// machines fail. Afterwards one order of all operations on each key, scans included, must explain
-// the answers that the clients received, and the tree must be intact.
+// treeRun is one run of the scenario sherman: clients of the tree Sherman use a few keys while
+// links and machines fail. Afterwards one order of all operations on each key, scans included, must
+// explain the answers that the clients received, and the tree must be intact.
 type treeRun struct {
 	env      *env
 	plan     *treePlan
@@ -55,7 +55,7 @@ func (r *treeRun) slack() time.Duration {
 }
 
 // treeSlack is how long after its deadline an operation may still take, because its client must
-// find out whether it has its lock.
+// find out whether it holds a lock.
 const treeSlack = 200 * time.Millisecond
 
 // runTreeMixed makes one run of the scenario sherman with the mixes (named variations of the plan)
@@ -70,7 +70,8 @@ func runTreeMixed(e *env, mixes string, inSwitch bool, plant func(kv.Scanner) kv
 	return (&treeRun{env: e, plan: p, plant: plant}).run()
 }
 
-// runTreePublished runs the published layout.
+// runTreePublished makes one run with the published layout. Damage is written into the report and
+// is not a failure.
 func runTreePublished(e *env) error {
 	return e.asDamage(tornRun(e, layout.Published).run(), treeDamage)
 }

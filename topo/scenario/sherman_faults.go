@@ -20,7 +20,7 @@ type treeTrigger struct {
 	host string // the host whose requests are counted; "" means any compute host
 	when treeMoment
 	page int // length of a page in bytes: for atSplit only WRITEs of at least a page count
-	left int
+	left int // number of requests until fire is called; 0: it is not called any more
 	fire func()
 
 	frame wire.Frame

@@ -89,8 +89,8 @@ func (p *treePlan) mixFaults(d *draw) {
 	p.paced(d)
 }
 
-// mixHangs makes the first fault a hang of a NIC, a whole host, or the switch. It begins at the
-// moment that the fault has, such as when a client has a lock.
+// mixHangs makes the first fault a hang of a NIC, a whole host, or the switch. The hang begins at
+// the moment that was drawn for the fault, for example when a client has a lock.
 func (p *treePlan) mixHangs(d *draw) {
 	p.hasFault(d)
 	s := &p.faults[0]
@@ -105,8 +105,8 @@ func (p *treePlan) mixHangs(d *draw) {
 	p.paced(d)
 }
 
-// mixAfter moves each later fault so far that the lease is over since the end of the fault before
-// it, and a dead owner is fenced. If there is no later fault, mixAfter adds one.
+// mixAfter delays each later fault until a lease has passed since the end of the fault before it,
+// so that a dead owner has been fenced. If there is no later fault, mixAfter adds one.
 func (p *treePlan) mixAfter(d *draw) {
 	p.hasFault(d)
 	if len(p.faults) == 1 {
@@ -120,8 +120,8 @@ func (p *treePlan) mixAfter(d *draw) {
 
 // mixLocks loses a CMP_SWAP of a lock word, or a WRITE to a page, and hangs the client's NIC or
 // host at that moment for longer than the lease. Other clients take the lock over, and when the
-// hang ends, the NIC sends the lost request again. There may be few lock words, so that others need
-// that lock.
+// hang ends, the NIC sends the lost request again. In some runs there are few lock words, so that
+// many clients need that lock.
 func (p *treePlan) mixLocks(d *draw) {
 	p.hasFault(d)
 	p.loses, p.locks, p.skew = true, one(d, 1, 4, p.locks), max(p.skew, 0.3)

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// treePlan is what the seed decides for a run of the tree.
+// treePlan has the choices that the seed makes for a run of the tree.
 type treePlan struct {
 	treeWork
 	// faults are the planned faults. The first is injected at its moment. Each further one is
@@ -47,8 +47,8 @@ type treePlan struct {
 // treeWork describes the servers, the clients and their operations.
 type treeWork struct {
 	servers, clients, rounds, keys int
-	first, stride                  uint64 // the first key, and the distance from one key to the next
-	skew                           float64
+	first, stride                  uint64  // the first key, and the distance from one key to the next
+	skew                           float64 // probability with which an operation uses the first key
 	// mix has the upper bounds of get, put, insert and scan for a random number from 0 to 1. A
 	// number above all four is a delete.
 	mix [4]float64
@@ -62,8 +62,8 @@ type treeFaultAt struct {
 	victim string
 	pause  time.Duration
 	when   treeMoment
-	after  int // number of requests of the kind when that are sent before the fault begins
-	late   time.Duration
+	after  int           // number of requests of the kind when that are sent before the fault begins
+	late   time.Duration // time from the last of these requests to the fault
 	down   time.Duration
 }
 
@@ -152,17 +152,17 @@ func (p *treePlan) wear(d *draw) {
 // connections.
 func (p *treePlan) mixLate(d *draw) { p.belated(d, passiveHosts(p.servers)) }
 
-// publishedCalm chooses the published layout, and removes what that is not made for: no copy is
-// torn, and the lease is so long that no client is taken for dead.
+// publishedCalm chooses the published layout, and removes the conditions for which that layout is
+// not made: no copy is torn, and the lease is so long that no client is taken for dead.
 func (p *treePlan) publishedCalm(d *draw) {
 	p.shape = layout.Shape{Kind: layout.Published, Page: one(d, 256, 512, 1024), Value: one(d, 16, 40)}
 	p.untear()
 	p.lease = treePatience
 }
 
-// drawFaults draws up to three faults. A later fault begins soon after the end of the one before
-// it, or when the lease of a client that died is over and the client is fenced, or it overlaps the
-// one before it.
+// drawFaults draws up to three faults. A later fault begins soon after the end of the fault before
+// it, or when the lease of a client that died is over and the client is fenced, or before the end
+// of the fault before it.
 func (p *treePlan) drawFaults(d *draw) {
 	for range one(d, 0, 1, 1, 1, 2, 2, 3) {
 		s := p.drawFaultAt(d)
@@ -199,9 +199,9 @@ func (p *treePlan) drawFaultAt(d *draw) (s treeFaultAt) {
 }
 
 // design changes the plan for step, a design between FG+ (the baseline of Sherman's paper) and
-// Sherman. If its pages have a checksum, they are not safe against a writer that dies when a page
-// takes several packets, so pages are small and the MTU is large. Such pages never leave the tree,
-// so memory is not small.
+// Sherman. A page with a checksum is damaged for ever if its writer dies between two packets of the
+// page, so for designs with checksums pages are small and the MTU is large. Their pages never leave
+// the tree, so memory is not small.
 func (p *treePlan) design(d *draw, step sherman.Step) {
 	if p.step = step; step.Kind != layout.Checksummed {
 		return

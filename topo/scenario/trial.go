@@ -48,8 +48,8 @@ type tally struct {
 	retries int
 }
 
-// count counts an operation that has ended with err. It returns err unless the store may answer so:
-// kv.ErrLost is right only if lost is true, kv.ErrFull only if full is true.
+// count counts an operation that has ended with err. It returns err unless a correct store may
+// return err: kv.ErrLost is right only if lost is true, kv.ErrFull only if full is true.
 func (t *tally) count(err error, lost, full bool) error {
 	switch {
 	case errors.Is(err, kv.ErrLost):
@@ -307,11 +307,11 @@ func (r *trialRun) inject(x trialFault) {
 	r.env.goOnUntil(over, survivor)
 }
 
-// afterLoss is a client of a store that may lose memory. It adds to an error that reports the loss
-// what the operation may have done. If the operation began after the last loss, it has changed
-// nothing. If it began earlier, it may have been executed. Every other answer must be correct, as
-// in a run without losses. A client that is a keyHolder may report a loss only for a key whose
-// server has lost its memory.
+// afterLoss is a client of a store that may lose memory. To an error that reports a loss it joins
+// an error that tells the history what the operation has done. An operation that began after the
+// last loss has changed nothing (kv.ErrNoEffect). An operation that began earlier may have been
+// executed (kv.ErrTimeout). Every other answer must be correct, as in a run without losses. A
+// client that is a keyHolder may report a loss only for a key whose server has lost its memory.
 type afterLoss struct {
 	kv.Store
 	run *trialRun
@@ -320,9 +320,8 @@ type afterLoss struct {
 // keyHolder is a client that can say which server has a key; servers are counted from 0.
 type keyHolder interface{ HolderOf(key uint64) (server int) }
 
-// judge is called when an operation on key has ended with the error err. It returns err with the
-// effect of the operation on the history added. losses is the value of run.losses when the
-// operation began.
+// judge is called when an operation on key has ended with the error err. It returns err, or err and
+// the error that afterLoss joins to it. losses is the value of run.losses when the operation began.
 func (a *afterLoss) judge(key uint64, losses int, err error) error {
 	p, places := a.Store.(keyHolder)
 	switch {

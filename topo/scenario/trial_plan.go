@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// trialPlan is what the seed decides for a trial.
+// trialPlan has the choices that the seed makes for a trial.
 type trialPlan struct {
 	store.Trial
 	wirePlan
