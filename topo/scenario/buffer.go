@@ -23,8 +23,10 @@ const (
 	bufferTo      = "ms0"
 )
 
-// bufferRule has the keys of the switch's rule of action buffer. high and low are the numbers of
-// waiting frames at which frames go to the ring and come back from it.
+// bufferRule has the keys of the switch's rule of action buffer. The ring has `entries` entries of
+// `entry` bytes in the memory of `servers` servers. high and low are the numbers of waiting frames
+// at which frames go to the ring and come back from it. depth is how many READs and atomics may be
+// in flight on a connection of the switch.
 type bufferRule struct {
 	mode                    string
 	servers, entries, entry int
@@ -38,7 +40,7 @@ func (r *bufferRule) String() string {
 		bufferTo, strings.Join([]string{"ms1", "ms2", "ms3"}[:r.servers], ","), r.rate, r.mode, r.high, r.low, r.entries, r.entry, r.depth)
 }
 
-// bufferPlan is what the seed decides for a run of buffer.
+// bufferPlan has the choices that the seed makes for a run of buffer.
 type bufferPlan struct {
 	wirePlan
 	bufferRule
@@ -117,7 +119,7 @@ type bufferRun struct {
 // rule as p.Change says.
 func bufferVariant(p Params) (func(*env) error, error) {
 	if p.Change != "" && p.Mode != "" {
-		return nil, errors.New("--change: it draws --mode")
+		return nil, errors.New("--change: not with --mode, which it draws itself")
 	}
 	return func(e *env) error {
 		plan := drawBuffer(e)
@@ -216,8 +218,10 @@ func (r *bufferRun) connected() bool {
 	return ok && p.Own().Dialer().Stats().Established >= uint64(r.plan.servers)
 }
 
-// Bounds of the watcher, in virtual time.
+// Times of the watcher, in virtual time.
 const (
+	// bufferEvery is the interval of checks while frames are sent; afterwards it is ten times as
+	// long.
 	bufferEvery = 300 * time.Microsecond
 	// bufferQuiet is how long after the last frame and the last fault the queue may take to become
 	// empty.
@@ -225,9 +229,9 @@ const (
 )
 
 // hazards reports whether the holes of a published rule may have done damage, so that the run's
-// checks do not count. It is true if the rule was published and stayed so. If an operator changed
-// it between published and hardened, it is true only if links or machines failed: without faults,
-// such a run must lose nothing.
+// checks do not count. It is true if the rule was published and no operator changed it. If an
+// operator changed the rule between published and hardened, hazards is true only if links or
+// machines failed: without faults, such a run must lose no frame.
 func (r *bufferRun) hazards() bool {
 	return r.operator.published && (r.plan.change == "" || len(r.plan.rules) > 0 || r.plan.fault != stateCalm)
 }
@@ -246,7 +250,7 @@ func (r *bufferRun) watch() {
 				empty := r.count("waiting")+r.count("remote") == 0
 				late := rt.Now() > clock.Time(bufferQuiet/10)
 				switch {
-				case r.connected() && (empty || late && r.hazards()): // if the switch has lost a READ, the frames of that entry stay in the ring for ever
+				case r.connected() && (empty || late && r.hazards()): // under a published rule, a lost READ leaves the frames of its entry in the ring for ever
 					r.begin()
 				case rt.Now() > clock.Time(bufferQuiet):
 					return fmt.Errorf("the switch has no connection to the ring, or %d frames are still in it, after %v", r.count("remote"), bufferQuiet)
@@ -291,7 +295,7 @@ func (r *bufferRun) check() error {
 	return nil
 }
 
-// judge compares what has arrived with what the counters say, after the run.
+// judge compares, after the run, the frames that have arrived with the switch's counters.
 func (r *bufferRun) judge() error {
 	c := r.counts()
 	dropped := r.dropped() - r.before

@@ -54,7 +54,7 @@ func (o *bufferOperator) change() {
 	o.set(o.rule())
 }
 
-// set gives the switch a new rule; nil means that the switch has no rule any more.
+// set replaces the switch's rule by a new one; nil removes the rule.
 func (o *bufferOperator) set(rule *bufferRule) {
 	r, list := o.run, []rules.Rule(nil)
 	var err error

@@ -20,9 +20,9 @@ import (
 // server coalesces acknowledgements, and the switch's tables must have room for all connections.
 type crowd struct {
 	*holeRun
-	each  int // connections of each host
-	adds  int // operations of each connection; every fourth is a CAS, the others are additions of 1
-	start clock.Time
+	each  int                // connections of each host
+	adds  int                // operations of each connection; every fourth is a CAS, the others are additions of 1
+	start clock.Time         // when clients may send their first requests; until then they connect
 	sum   [crowdWords]uint64 // additions that were answered, by word
 	taken [crowdWords]uint64 // CASes that succeeded, by word
 }

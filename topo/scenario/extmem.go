@@ -48,7 +48,8 @@ func (f *midFault) String() string {
 	return fmt.Sprintf("%s of %s at %v for %v", f.fault, f.victim, f.when, f.down)
 }
 
-// lenders are the servers ms0, ms1 and so on of a run, in whose memory the switch keeps something.
+// lenders are the memory servers ms0, ms1 and so on of a run in which the switch keeps data in
+// servers' memory.
 type lenders struct {
 	env    *env
 	group  string // name of the group of counters of the switch's hardened handler
@@ -155,7 +156,7 @@ func (l *lenders) counts() map[string]uint64 {
 // count returns the counter with this name (see counts).
 func (l *lenders) count(name string) uint64 { return l.counts()[name] }
 
-// lenderRack returns the text of a rack file as clientRack does, with a switch with one rule.
+// lenderRack is clientRack with a switch that has one rule.
 func lenderRack(clients, servers int, rule string) string {
 	return clientRack(clients, servers) + "switch:\n  program: swordbox\n  rules:\n    - " + rule + "\n"
 }

@@ -20,8 +20,8 @@ type holeClient struct {
 	mem  remote
 	next uint64
 	got  map[uint64]*answer
-	// held: while it is true, post only collects work requests in hold, and together posts them all
-	// at its end.
+	// While held is true, post collects work requests in hold instead of posting them. The function
+	// together posts these with one doorbell.
 	hold []verbs.SendWR
 	held bool
 }

@@ -16,13 +16,13 @@ import (
 // hole could be shown while they were open. A test plants each of them in the switch and checks
 // that the script finds the damage.
 var closedHoles = []hole{
-	{number: 3, same: true, title: "unmoved packets of a connection that others were moved from", script: holeUnmoved},
+	{number: 3, same: true, title: "packets that stay on a connection whose other packets were moved", script: holeUnmoved},
 	{number: 9, same: true, title: "one ACK covers several atomics", script: holeCoalesced, wrap: wrapLazy},
-	{number: 11, same: true, title: "a WRITE in place of an atomic asks for its ACK", script: holeAckReq},
-	{number: 13, same: true, title: "a retransmission is what it was the first time", script: holeDecidedOnce},
+	{number: 11, same: true, title: "a WRITE in place of an atomic requests an ACK", script: holeAckReq},
+	{number: 13, same: true, title: "a CAS that is sent again is not decided again", script: holeDecidedOnce},
 	{number: 23, same: true, title: "a NIC changes its UDP source port", script: holeSourcePort, wrap: wrapRoaming},
 	{number: 24, same: true, title: "a queue pair number is reused", script: holeSameNumber},
-	{number: 45, same: true, title: "the bytes of an operand", script: holeByteOrder},
+	{number: 45, same: true, title: "the byte order of an operand", script: holeByteOrder},
 }
 
 // holeUnmoved: on one connection, long WRITEs and READs, which the switch leaves on the client's
@@ -148,7 +148,7 @@ func holeSameNumber(h *holeRun) {
 		return
 	}
 	if now := c.end.qp.QPN(); now != before {
-		h.harm("the number is another one: %v, was %v", now, before)
+		h.harm("the new queue pair has the number %v, the old one had %v", now, before)
 	}
 	for i := range uint64(6) {
 		h.soon(c.cas(lockAt, 5+i, 6+i), "CAS after the restart")

@@ -12,13 +12,13 @@ import (
 
 var livenessHoles = []hole{
 	{number: 1, title: "a client dies and its request is lost: no client fills the gap", script: holeDeadClient},
-	{number: 2, title: "a lost packet of one makes all go back", script: holeBroadcast},
+	{number: 2, title: "one client's lost packet makes all clients send again", script: holeBroadcast},
 	{number: 4, title: "the owner of the shared connection ends", script: holeOwnerEnds},
-	{number: 5, title: "packets of others come between those of a long message", script: holeInterleaved, rack: simrack.Options{Rate: 1e9}},
+	{number: 5, title: "packets of other clients come between those of a long message", script: holeInterleaved, rack: simrack.Options{Rate: 1e9}},
 	{number: 7, title: "more atomics than the server remembers", action: "move", script: holeDepth7, params: rdmacm.Params{Timeout: 10, RdAtomic: 2}},
-	{number: 10, title: "an answer comes before that of an earlier READ", script: holeEarlyAnswer},
+	{number: 10, title: "an answer comes before the response to an earlier READ", script: holeEarlyAnswer},
 	{number: 12, title: "more requests than the ring has places", script: holeRing, params: rdmacm.Params{Timeout: 10, RdAtomic: 64}},
-	{number: 20, title: "a stranger's key ends the connection of all", script: holeBadKey},
+	{number: 20, title: "one client's wrong R_Key ends the connection of all clients", script: holeBadKey},
 }
 
 // rto is the switch's first retransmission timeout, 1 ms, and some time for the answer.
@@ -71,7 +71,7 @@ func holeBroadcast(h *holeRun) {
 		}
 	}
 	if told > 1 {
-		h.harm("%d clients were told to go back", told)
+		h.harm("%d clients got a NAK that makes them send again", told)
 	}
 	h.want(lockAt, 5+holeClients, "eight additions of 1")
 }

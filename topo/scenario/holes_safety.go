@@ -43,8 +43,8 @@ var safetyHoles = []hole{
 	{number: 18, title: "the first answer fills the cache while others are in flight", script: holeFirstAnswer},
 	{number: 19, title: "the cache outlives the server", script: holeServerRestart},
 	{number: 41, title: "a request is lost before the switch and the next one is not", script: holeGap},
-	{number: 42, title: "an answer from the other connection acknowledges what was lost", action: "move", script: holeOtherAnswer},
-	{number: 43, title: "a NAK on the client's connection acknowledges what was moved and lost", action: "move", script: holeOwnNak},
+	{number: 42, title: "an answer on one connection acknowledges a request that was lost on the other", action: "move", script: holeOtherAnswer},
+	{number: 43, title: "a NAK on the client's connection acknowledges a request that was moved and lost", action: "move", script: holeOwnNak},
 }
 
 // lose returns a rule that drops the next n packets with the opcodes ops in direction dir.
@@ -153,7 +153,7 @@ func holeFirstAnswer(h *holeRun) {
 }
 
 // holeServerRestart: the memory server crashes and restarts with empty memory, and clients make new
-// connections. What the switch knew of the words is wrong now.
+// connections. The values of words that the switch has stored are wrong now.
 func holeServerRestart(h *holeRun) {
 	h.warm(lockAt, 77)
 	ms := h.rack.Host("ms0")

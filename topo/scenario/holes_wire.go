@@ -12,9 +12,9 @@ import (
 // wireHoles lists the holes that show in packets: partial READs, message sequence numbers, NAKs,
 // congestion notifications.
 var wireHoles = []hole{
-	{number: 6, title: "a part of a READ is asked for again", script: holePartOfRead},
-	{number: 8, title: "message numbers of made answers", script: holeMessageNumbers, spy: spyMessageNumber},
-	{number: 21, title: "the server is not ready for one, and the others go on", script: holeNotReady},
+	{number: 6, title: "a part of a READ is requested again", script: holePartOfRead},
+	{number: 8, title: "message sequence numbers of answers that the switch makes", script: holeMessageNumbers, spy: spyMessageNumber},
+	{number: 21, title: "the server has no receive for one client, and the other clients go on", script: holeNotReady},
 	{number: 38, title: "a congestion notification has one receiver", script: holeCongestion, wrap: wrapServer, spy: spyCongestion},
 	{number: 40, title: "the switch restarts", script: holeSwitchRestart},
 }

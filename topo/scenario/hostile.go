@@ -51,13 +51,14 @@ type hostile struct {
 	echo     *sender // on the link of client 1, to repeat packets that client 1 has sent
 	seen     [][]byte
 	answers  [][]byte
-	record   bool
+	record   bool // spy stores packets
 }
 
 const attackerHost = "cn7"
 
-// runHostile checks that no attack changes the data of another client, makes its connection fail,
-// or makes the switch's tables exceed their bounds, and that the refused packets are counted.
+// runHostile checks that no attack changes the data of another client, makes another client's
+// connection fail, or makes the switch's tables exceed their bounds, and that the refused packets
+// are counted.
 func runHostile(e *env) error { return runHostileIn(e, recordedHardened) }
 
 func runHostileIn(e *env, mode string) error {
@@ -141,9 +142,9 @@ func (a *hostile) script() {
 			a.harm("%s: only %d of %d additions were replaced", k.name, got, trafficRounds*7)
 		}
 		rows, most := a.rows()
-		a.env.note("%s: refused: %s; %d connections tracked, at most %d to be learnt of a host; damage: %d", k.name, strings.Join(where, ", "), rows, most, len(a.damage)-damage)
+		a.env.note("%s: refused: %s; %d flows tracked, at most %d without a peer for one host; damage: %d", k.name, strings.Join(where, ", "), rows, most, len(a.damage)-damage)
 		if rows > most+settledRows {
-			a.harm("%s: %d connections tracked, the bound is %d", k.name, rows, most)
+			a.harm("%s: %d flows tracked, the bound is %d", k.name, rows, most+settledRows)
 		}
 	}
 	a.lockRound()

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// attack is one attack on the clients and the switch. During it, the refusals under the reasons and
-// counters in counted must together grow by atLeast or more.
+// attack is one attack on the clients and the switch. counted names reasons of drops and counters
+// of refused packets. During the attack, their sum must grow by atLeast or more.
 type attack struct {
 	name    string
 	do      func()
@@ -25,8 +25,8 @@ func (a *hostile) attacks() []attack {
 		{name: "forged answers", do: a.forgeAnswers, counted: []string{"spoofed source"}, atLeast: 20},
 		{name: "answers to the switch", do: a.forgeToSwitch, counted: []string{"spoofed source"}, atLeast: 40},
 		{name: "a WRITE over everything", do: a.writeFirst, counted: []string{"word busy", "unadmitted"}, atLeast: 50},
-		// One of the packets may name a queue pair that exists, so that the switch does not refuse
-		// it.
+		// One of the packets may name a queue pair that exists; the switch refuses that packet as a
+		// PSN gap.
 		{name: "flood of queue pairs", do: a.flood, counted: []string{"word busy", "psn gap"}, atLeast: floodPackets},
 	}
 }

@@ -91,7 +91,7 @@ func (o *operator) change() {
 		o.programs++
 		o.loaded = rack.Now()
 		err = rack.LoadProgram(spec.ProgramSwordBox, o.rules())
-	case !rest && o.draw.chance(0.5) && box.Bound() == 0: // with Bound() > 0, flows would break, and a real switch would refuse to replace the program
+	case !rest && o.draw.chance(0.5) && box.Bound() == 0: // a real switch refuses to replace a program that has moved requests of flows (Bound), because these flows would break
 		o.programs++
 		o.loaded = rack.Now()
 		o.collect()

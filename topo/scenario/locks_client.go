@@ -18,8 +18,8 @@ const (
 	// links for longer, so no packet of the old queue pair arrives after the first one of the new
 	// queue pair.
 	quiet = 2 * time.Millisecond
-	// mourning is how long a client must have been dead before another one takes its lock over. By
-	// then every packet of the dead client has arrived or is lost.
+	// mourning is how long a client must have been dead before another client takes over its lock.
+	// By then every packet of the dead client has arrived or is lost.
 	mourning = time.Second
 	// lockPatience is the time at which clients stop, even if they have rounds left.
 	lockPatience = clock.Time(30 * time.Second)
@@ -58,8 +58,8 @@ type lockConn struct {
 	words map[*lockWord]handle
 }
 
-// handle is what a connection knows of a word: the address and R_Key of its area, its history and
-// its epoch.
+// handle describes a word to the client of a connection: the address and R_Key of the word's area,
+// its history and its epoch.
 type handle struct {
 	remote
 	log, epoch int

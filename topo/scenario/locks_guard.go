@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// guardian stands around a memory server's NIC and checks the words after every packet. It checks
-// mutual exclusion by the memory, not by what clients see. The holder of a lock writes its stamp (a
-// random number that names it) into the guard when it enters, and 0 before it releases the lock. So
-// at every instant:
+// guardian is a node around a memory server's NIC that checks the words after every packet. It
+// checks mutual exclusion by the memory, not by the clients' answers. The holder of a lock writes
+// its stamp (a random number that names the holder) into the guard when it enters, and 0 before it
+// releases the lock. So at every instant:
 //
 //   - the client inside has the lock, and no client enters before the last one has left or died;
 //   - a lock changes hands only when no client is inside, and by then the holder's WRITE of the

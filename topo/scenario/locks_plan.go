@@ -59,7 +59,7 @@ const (
 
 var machineFaults = [...]string{"nothing", "client crash", "server crash", "switch crash", "link cut"}
 
-// lockPlan is what the seed decides for a run of lock histories.
+// lockPlan has the choices that the seed makes for a run of lock histories.
 type lockPlan struct {
 	words  [lockWords]wordPlan
 	hops   [4]string // names of the links' faults, by hop (see hopNames)
@@ -166,9 +166,8 @@ func (p *lockPlan) drawFault(d *draw) {
 	// Short faults end before the retry limit, long ones after it.
 	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(40*time.Millisecond, 300*time.Millisecond))
 	p.survives = d.chance(0.5)
-	// The same numbers are reused only if nothing else distinguishes the incarnations of a host:
-	// first PSNs are random, and connections are not made by datagrams, which have communication
-	// IDs.
+	// A host uses the same numbers again only in runs in which first PSNs are random, and in which
+	// connections are not made by datagrams, whose communication IDs would also be the same.
 	p.again = d.chance(0.8) && !p.wrap && !p.rack.Datagrams
 	switch p.what {
 	case clientCrash:

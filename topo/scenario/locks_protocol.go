@@ -209,9 +209,8 @@ func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 	return c.releaseAgain(w, stamp, node)
 }
 
-// releaseAgain is called when the answer to a release was lost. It finds out whether the release
-// was executed, and repeats it if not: only this client uses its tag, so the word's value shows
-// that.
+// releaseAgain is called when the answer to a release was lost. If the word still has this client's
+// tag, which no other client uses, the release was not executed, and releaseAgain repeats it.
 func (c *lockClient) releaseAgain(w *lockWord, stamp uint64, node []byte) error {
 	r, err := c.sure(cas(w, stamp, stamp))
 	if err != nil || r.value != stamp {

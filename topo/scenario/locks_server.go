@@ -161,8 +161,8 @@ func acceptEach(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, p rdmacm.Para
 		if err != nil {
 			return err
 		}
-		// Each connection is accepted in a thread of its own: a dialer may be dead or behind a link
-		// that is cut, and others must not wait for it.
+		// Each connection is accepted in its own thread: a dialer may be dead or behind a link that
+		// is cut, and other dialers must not wait for it.
 		ctx.Runtime().Go(fmt.Sprintf("accept-%d", n), func() {
 			cq, err := ctx.CreateCQ(1)
 			if err != nil {

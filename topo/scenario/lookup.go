@@ -39,9 +39,11 @@ const (
 	changesWriter  lookupChanges = "another writer" // a client that WRITEs to the table; its WRITEs tear
 )
 
-// lookupPlan is what the seed decides for a run of lookup.
+// lookupPlan has the choices that the seed makes for a run of lookup.
 type lookupPlan struct {
 	wirePlan
+	// mode, servers, capacity, cells, cell, cache and depth are keys of the switch's rule of action
+	// lookup.
 	mode                      string
 	servers, capacity         int
 	cells, cell, cache, depth int
@@ -115,9 +117,8 @@ type lookupRun struct {
 	sent    int  // frames that cn0 has sent so far
 	over    bool // the plan's fault is over, or the plan has none
 	checks  int
-	// changed counts the changes of entries of flows that send. quiet counts those of them that
-	// began when no other change was incomplete, so that the oracle could read the table before
-	// them.
+	// changed counts the changes of entries of flows that send. quiet counts those changes before
+	// which the oracle has read the table, because no other change was incomplete.
 	changed, quiet int
 }
 
@@ -173,7 +174,8 @@ func (r *lookupRun) change(list []string, remove bool) (taken, waiting int, err 
 	return taken, waiting, err
 }
 
-// load hands the entries that are left to the switch, and sets r.loaded when all are in the table.
+// load hands the entries that the switch has not accepted yet to the switch, and sets r.loaded when
+// all entries are in the table.
 func (r *lookupRun) load() error {
 	list := r.oracle.entries()
 	n, waiting, err := r.change(list[r.asked:], false)
@@ -275,7 +277,7 @@ func (r *lookupRun) check() error {
 	return nil
 }
 
-// judge compares what has arrived with what the counters say, after the run.
+// judge compares, after the run, the frames that have arrived with the switch's counters.
 func (r *lookupRun) judge() error {
 	c, o := r.counts(), r.oracle
 	r.env.note("%d of %d frames arrived; %d entries, %d refused; %d cached, %d hits, %d misses, %d denied, %d lost, %d full, %d blocked, %d torn; %d WRITEs without bytes; %d entries changed; %d checks",

@@ -26,8 +26,8 @@ func (r *lookupRun) operate(d *draw) {
 }
 
 // changeFlow changes the entry of a flow that sends. If no other change is incomplete, the oracle
-// first reads the table in the servers' memory. It does not in a run in which the switch crashes: a
-// WRITE of the switch's earlier incarnation may still be in flight.
+// first reads the table in the servers' memory. In a run in which the switch crashes, the oracle
+// does not read, because a WRITE of the switch's earlier incarnation may still be in flight.
 func (r *lookupRun) changeFlow(d *draw) {
 	_, waiting, err := r.change(nil, false)
 	if err != nil {

@@ -27,7 +27,7 @@ type lookupOracle struct {
 	err           error          // the first error, such as a wrong frame
 }
 
-// lookupFlow is what the oracle knows of one flow.
+// lookupFlow has the oracle's data about one flow.
 type lookupFlow struct {
 	// kinds are the kinds of entry that the flow has had, in the order of changes. known is how
 	// many of them, counted from the first, are certainly not in force any more.
@@ -37,7 +37,7 @@ type lookupFlow struct {
 	last  map[string]int64 // for each host: number of the last frame that has arrived there
 }
 
-// Names of what can be wrong with a frame that has arrived.
+// Names of the errors that a frame which has arrived may show.
 const (
 	wrongOther  = "never sent"
 	wrongEntry  = "not what its entry says"

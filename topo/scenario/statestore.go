@@ -21,9 +21,11 @@ const (
 	stateHosts  = 4
 )
 
-// statePlan is what the seed decides for a run of state-store.
+// statePlan has the choices that the seed makes for a run of state-store.
 type statePlan struct {
 	wirePlan
+	// The fields from mode to unit are keys of the switch's rule of action count; stores is how
+	// many servers the rule has.
 	mode                  string
 	stores, shards, depth int
 	slots, rows, at       int
@@ -219,14 +221,14 @@ func (r *stateRun) watch() {
 			case r.plan.mode == modePublished && rt.Now().Sub(quiet) > stateQuiet/10:
 				return nil
 			case rt.Now().Sub(quiet) > stateQuiet:
-				return fmt.Errorf("%d wait in the switch and %d are in flight %v after the last request", r.count("pending"), r.count("in_flight"), stateQuiet)
+				return fmt.Errorf("counts of %d wait in the switch and counts of %d are in flight %v after the last request", r.count("pending"), r.count("in_flight"), stateQuiet)
 			}
 		}
 	})
 }
 
-// check compares what the switch says it has counted with what the stores' memory has, in the
-// middle of a run.
+// check compares, in the middle of a run, the switch's counters with each other and with the sum in
+// the stores' memory.
 func (r *stateRun) check() error {
 	r.checks++
 	if r.plan.mode == modePublished {
@@ -253,8 +255,8 @@ func (r *stateRun) check() error {
 	return nil
 }
 
-// judge compares each counter with the sum that the requests have added to it, after the run. It
-// does so only if nothing could be lost.
+// judge compares, after the run, each counter with the sum that the requests have added to it. It
+// does so only if no count can have been lost.
 func (r *stateRun) judge() error {
 	if err := r.oracle.err; err != nil {
 		return err
@@ -280,8 +282,8 @@ func (r *stateRun) judge() error {
 }
 
 // sketch checks a rule with several rows (a count-min sketch). The estimate for a flow or address,
-// the least of its counters in all rows, must not be below its count, and each row must have
-// counted everything.
+// the least of its counters in all rows, must not be below its count, and the counters of each row
+// must have the total count as their sum.
 func (r *stateRun) sketch() error {
 	o := r.oracle
 	total := uint64(0)

@@ -84,7 +84,7 @@ func (o *stateOracle) slotOf(t *handler.Target, row int) int {
 	return o.layout.Slot(o.run.env.rack.Spec.Switch.Rules[0].Server, t, row)
 }
 
-// stateCounted names what one counter of a rule counts: a flow, or a unit of memory.
+// stateCounted identifies a flow or a unit of memory for which a rule counts requests.
 type stateCounted struct {
 	from netip.Addr
 	to   wire.QPN
