@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// contention has two words: clients add 1 to the first by FETCH_ADD, and increment the second by
-// CAS. All clients together must see each original value of the first word, and each value of the
-// second that a CAS replaced, exactly once. An atomic that was lost leaves a gap at the end, one
-// that was executed twice leaves a gap in the middle.
+// contention checks atomics by two words of a server: clients add 1 to the first by FETCH_ADD, and
+// increment the second by CAS. All clients together must see each original value of the first word,
+// and each value of the second that a CAS replaced, exactly once. If an atomic was lost, clients
+// see a value twice; if one was executed twice, they miss a value.
 type contention struct {
 	env     *env
 	clients int
@@ -99,7 +99,8 @@ func (c *contention) add(end *ends, mem remote, depth int) error {
 
 // swap increments the second word by CAS until c.rounds of its CASes have succeeded.
 func (c *contention) swap(end *ends, mem remote) error {
-	// maxTries bounds the loop: each CAS that fails means that another client's has succeeded.
+	// maxTries bounds the loop. A CAS fails only because another client's CAS has succeeded, so
+	// their number is limited; the factor 2 is a reserve.
 	maxTries := c.rounds * (c.clients + 1) * 2
 	guess := uint64(0)
 	for done, tries := 0, 0; done < c.rounds; tries++ {

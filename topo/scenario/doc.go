@@ -8,23 +8,23 @@
 //	            10 % loss both ways, seeds 2 to 5 with duplication, reordering, corruption and all
 //	            together
 //	crash       a memory server's NIC dies: its clients get the promised status in the promised
-//	            time, others go on
-//	partition   a host is cut off and comes back before the retry limit: nothing is lost, others do
-//	            not notice
+//	            time, clients of the other server go on
+//	partition   a host is cut off and comes back before the retry limit: nothing is lost, and the
+//	            other hosts are not disturbed
 //	rnr         a receiver that posts too late, and one that never posts
 //	locks       16 clients lock and count on 4 words of two memory servers while links and machines
-//	            fail and the switch replaces their atomics; histories are linearizable, and
-//	            guardians at the memory see mutual exclusion (Params: with a switch that only
-//	            forwards or only tracks, or with published rules)
+//	            fail and the switch replaces their atomics; histories are linearizable, and at most
+//	            one client at a time is inside a lock, by the memory after each packet (Params: with
+//	            a switch that only forwards or only tracks, or with published rules)
 //	planned     2 clients, 2 words, 2 shared connections: an adversary tries every schedule in
-//	            which a few packets are lost, late or doubled and the switch's rules change, up to
-//	            a number of such acts or of schedules; schedules with new transitions of the
-//	            switch's state tables are continued first
+//	            which a few packets are lost, late or doubled and the switch's rules change. The
+//	            faults of one schedule are limited in number, and so are the schedules. The search
+//	            first continues schedules that made the switch's state tables do a new transition
 //	holes       the holes of the SwordBox paper, by the numbers of swordbox/HOLES.md: most do
 //	            damage under a published rule, none under a hardened one; hole-1, hole-16 and so
 //	            on run one of them
-//	crowd       1,000 connections on 4 words; ACKs are coalesced by 1, 4 and 16 as the seeds take
-//	            turns
+//	crowd       1,000 connections on 4 words; the seed decides whether the memory server sends one
+//	            ACK for 1, 4 or 16 requests
 //	hostile     one host attacks the connections of the others: spoofed sources, forged PSNs and
 //	            answers, foreign keys, old packets, a flood of queue pairs
 //	onerma      NICs without connections: every command ends within its bound, bytes are right, no
@@ -36,29 +36,32 @@
 //	redn-locks  a server's NIC hands out locks by such programs: one client at a time has a lock,
 //	            in the order of the tickets, while clients die and the server's process is killed
 //
-// All lists the rest.
+// The function All lists these and all other scenarios.
 //
 // The files, by prefix:
 //
-//	scenario, variants, sweep        Scenario, All, Find, one run; its flags; many seeds
+//	scenario, variants, sweep        Scenario, All, Find and one run; flags; runs of many seeds
 //	faults                           random choices from the seed; random faults of links
 //	endpoint, outbox, watch          what several scenarios use: ends of connections, captures
-//	transport, mix, fixed, contend   transport; its operations; soak, crash, partition, rnr; counting
+//	transport, mix                   transport; the random operations of its clients
+//	fixed, contend                   soak, crash, partition and rnr; atomics that count in two words
 //	uc, ud, srq                      the scenarios of these names
-//	locks, crowd, hostile            locks on words behind the switch; the scenarios of these names
+//	locks, crowd, hostile            the scenarios of these names
 //	planned                          planned: setups, schedules, the adversary, the search
-//	holes                            holes, by what they damage (safety, liveness, wire, steer, client)
-//	clover, sherman, fusee           a store: _plan, _mix draw a run, others run and judge it
+//	holes                            scripts of holes: _safety, _liveness, _wire and _steer of the
+//	                                 paper's, _closed of others; _client, the clients of scripts
+//	clover, sherman, fusee           a store: _plan and _mix draw a run, other files make and judge it
 //	onerma                           onerma: plan and run, _client and _bulk its processes, _watch the
 //	                                 check of messages
 //	redn                             redn: plan and run, _server the memory and the programs, _client
 //	                                 clients that know every answer, _locks redn-locks
-//	buffer, lookup, statestore       the switch keeps data in servers' memory (extmem has what
-//	                                 these three share)
+//	buffer, lookup, statestore       the switch keeps data in servers' memory
+//	extmem                           common code of these three
 //	kvcs                             the scenario of this name
 //	trial                            stores that define their own scenarios (store.Trial); bytekeys
-//	histories                        what runs with histories share; variations of a plan (--mix)
-//	check, promise                   counters of NICs against links, the report; whether a queue pair gave up rightly
+//	histories                        common code of runs with histories; variations of a plan (--mix)
+//	check                            compares counters of NICs and links; fills in the report
+//	promise                          checks whether a queue pair was right to give up
 //
 // The checks do not trust the code under test. mix keeps a shadow of the peer's memory and predicts
 // every READ, every original value and every received message; contend lets clients count together

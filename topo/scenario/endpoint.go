@@ -174,7 +174,7 @@ func listen(h *simrack.Host, ctx verbs.Context, service string) (l rdmacm.Listen
 }
 
 // acceptAll accepts n connections, each with a queue pair of the protection domain pd, and sends
-// each dialer the description of region. The server takes no further part in what the dialers do.
+// each dialer the description of region. After that the server is passive.
 func acceptAll(ctx verbs.Context, l rdmacm.Listener, n int, pd verbs.PD, p rdmacm.Params, region verbs.MR) error {
 	for range n {
 		cq, err := ctx.CreateCQ(1)

@@ -120,7 +120,7 @@ func newDraw(seed uint64) *draw { return &draw{rand.New(rand.NewPCG(seed, 0x7363
 const (
 	calmLane   = 0x63616c6d     // whether a trial has no fault, so that every operation must be answered
 	serverLane = 0x73727672     // the faults of a store's servers
-	windowLane = 0x317865 << 32 // a wide window (see widen); no seed that tests and documents name has one
+	windowLane = 0x317865 << 32 // a wide window (see widen); chosen so that no seed in tests and documents gets one
 	deathLane  = 0xdead << 32   // the deaths of clients of fusee
 	growthLane = 0x6707 << 32   // whether the index of fusee grows
 	masterLane = 0x3a57e5 << 32 // masters of fusee, and crashes of memory servers

@@ -40,8 +40,8 @@ var soakFaults = []struct {
 // noticed by the timer alone.
 const soakTimeout = 12
 
-// runSoak is the acceptance test of the transport: it does what `rdmalab perf soak` does on a rack
-// with lossy links.
+// runSoak is the acceptance test of the transport: it runs the test of `rdmalab perf soak` over
+// lossy links.
 func runSoak(e *env) error {
 	faults := &soakFaults[(e.seed+uint64(len(soakFaults))-1)%uint64(len(soakFaults))]
 	e.report.Plan = faults.name + " both ways on cn0, 2000 x 64 KiB WRITE, READ and SEND, 20000 atomics"
@@ -186,9 +186,9 @@ func runCrash(e *env) error {
 	return other.undisturbed(e)
 }
 
-// promise returns the bounds of the time at which a requester gives up, counted from the first post
-// that is not answered, by its timeout and retry count: each of retry+1 waits takes between the
-// timeout and four times the timeout (IBTA 9.7.6.1.3).
+// promise returns how early and how late a requester with this code of a timeout and retry count
+// may give up, counted from the post of a request that is not answered: each of retry+1 waits takes
+// between the timeout and four times the timeout (IBTA 9.7.6.1.3).
 func promise(timeout, retry uint8) (earliest, latest time.Duration) {
 	t := transport.AckTimeout(timeout) * time.Duration(retry+1)
 	return t, 4 * t
@@ -210,8 +210,8 @@ func (w *writer) checkPromise(e *env, crash clock.Time, timeout, retry uint8) er
 	return nil
 }
 
-// undisturbed returns an error unless the writer w, whose hosts had no fault, has made each WRITE
-// in time.
+// undisturbed returns an error unless every WRITE of w, whose hosts had no fault, has succeeded
+// within 100 µs.
 func (w *writer) undisturbed(e *env) error {
 	e.note("%s -> %s: %d WRITEs, the longest took %v", w.from, w.to, w.writes, w.longest)
 	if w.status != verbs.Success || w.longest > 100*time.Microsecond {

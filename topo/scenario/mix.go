@@ -46,7 +46,7 @@ type mix struct {
 	msgs           perf.Pattern // content of messages, by number of the message
 }
 
-// mixPlan is what the seed decides for a mix.
+// mixPlan has the choices that the seed makes for a mix.
 type mixPlan struct {
 	params rdmacm.Params
 	mtu    int
@@ -68,7 +68,7 @@ type mixWindow struct {
 	signalled int // number of the last operation that requests a completion; -1: none
 }
 
-// epilog is what a mix does after its operations.
+// epilog is the last step of a mix, after its operations.
 type epilog uint8
 
 const (

@@ -80,7 +80,7 @@ func (o *outbox) reap() error {
 	return nil
 }
 
-// arrived compares a receive's completion wc and its bytes buf with what message k must be.
+// arrived compares a receive's completion wc and its bytes buf with those that message k must have.
 func arrived(wc *verbs.WC, buf []byte, msgs perf.Pattern, k int, op verbs.WROpcode, size int, imm uint32) error {
 	want, flags := verbs.WCRecv, verbs.WithImm
 	if op == verbs.OpWriteImm {

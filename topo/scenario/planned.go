@@ -53,10 +53,12 @@ func replayPlanned(e *env, s schedule) error {
 
 // outcomeOf is the result of the run of one schedule.
 type outcomeOf struct {
-	err error // what is wrong; nil means that the schedule does no damage
+	err error // the damage of the schedule; nil means that it does none
 	// excused: true if a client failed, and also fails under the same schedule when the switch only
 	// forwards. Then the failure is no finding.
 	excused bool
+	// digest, entered and reached are those of the adversary after the run. seen has the
+	// transitions that the coverage has recorded.
 	digest  uint64
 	entered []place
 	reached int

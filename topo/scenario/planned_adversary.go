@@ -20,8 +20,8 @@ type adversary struct {
 	rack  *simrack.Rack
 	rules func(n int) // gives the switch the n-th list of rules of the setup
 
-	on    bool
-	count [len(halves)]int
+	on    bool                    // true in the phase
+	count [len(halves)]int        // by direction: the number of packets of the phase
 	deaf  [len(halves)]clock.Time // by direction: the time until which it loses all packets
 	held  []*heldBack
 	// entered are the packets of the phase (the time from smallReady on) that have entered a link,

@@ -138,8 +138,8 @@ func (r *smallRun) placeWords(base uint64) {
 
 // judge checks the run. The answers to clients must have an order that ends with the present
 // contents of memory, and the switch's tables must be right. This must also hold if a client has
-// died: its requests without an answer may have been executed or not. A dead client is an error of
-// its own.
+// died: its requests without an answer may have been executed or not. If nothing else is wrong, a
+// dead client is the error.
 func (r *smallRun) judge() error {
 	if err := r.damage(); err != nil {
 		return err

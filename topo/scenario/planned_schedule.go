@@ -42,7 +42,7 @@ type act struct {
 	index int // number of the packet in its direction, from 1
 }
 
-// actKind is what an act does to its packet, or to the switch.
+// actKind is the effect of an act on its packet, or on the switch.
 type actKind uint8
 
 const (

@@ -251,7 +251,7 @@ func smallSetups() []smallSetup {
 			},
 		},
 		{
-			name: "silent", doc: "one client posts 5,000 WRITEs with a window of 8,192 packets, and hears nothing for a while",
+			name: "silent", doc: "one client posts 5,000 WRITEs with a window of 8,192 packets, and its link loses all packets of one direction for a while",
 			rules: []string{ruleMove}, warm: proven, window: 8192, perHalf: 3, halves: []int{0, 1},
 			kinds: []act{{kind: silence, n: 3}, {kind: silence, n: 12}},
 			script: [2][]step{

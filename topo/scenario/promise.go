@@ -116,7 +116,7 @@ func (w *witness) verdict() (note string, kept bool) {
 	if w.rounds < retries || w.lost < retries || w.answered || w.arrived > 0 && w.replies == 0 {
 		return "", false
 	}
-	return fmt.Sprintf("%s gave up as promised: it went back to PSN %#06x of QP %#x %d times, and the links lost that or the answers",
+	return fmt.Sprintf("%s gave up as promised: it went back to PSN %#06x of QP %#x %d times, and the links lost that packet or its answers",
 		w.host, w.row, w.peer, w.rounds), true
 }
 

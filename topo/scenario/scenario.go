@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// Pcap receives the capture of every link, in virtual time; nil means none.
 	Pcap io.Writer
-	// Hash is true if the report gets a digest of the trace.
+	// Hash is true if the report gets a digest of all events of the run (see sim.Hash).
 	Hash bool
 	// Short makes long scenarios shorter, for tests.
 	Short bool
@@ -45,7 +45,7 @@ type Options struct {
 type Report struct {
 	Scenario string `json:"scenario"`
 	Seed     uint64 `json:"seed"`
-	// Plan describes what the seed has decided.
+	// Plan describes the choices that the seed has made.
 	Plan string `json:"plan"`
 	Err  error  `json:"-"`
 	// Error is Err as text.
@@ -53,8 +53,8 @@ type Report struct {
 	// GaveUp is true if a client rightly reached its retry limit, because the links lost one
 	// request, or its answers, that often. The run ended there; Notes has the details.
 	GaveUp bool `json:"gaveUp,omitempty"`
-	// Damage describes what a run under published rules did to its clients, and the holes that may
-	// cause it. It is not a failure.
+	// Damage describes the damage that a run under published rules did to its clients, and the
+	// holes that may cause it. Damage is not a failure.
 	Damage string `json:"damage,omitempty"`
 	// Events is the number of events of the simulated network. Virtual is how long the run took in
 	// virtual time, Took how long on this machine.
@@ -67,7 +67,8 @@ type Report struct {
 	Activity map[string]uint64 `json:"counters,omitempty"`
 	// Links counts the frames that links lost, duplicated, delayed and corrupted.
 	Links sim.LinkStats `json:"links"`
-	// Hash is the digest of the trace, if Options.Hash was set.
+	// Hash is the digest of all events of the run, if Options.Hash was set. Two runs with equal
+	// digests have had the same events.
 	Hash uint64 `json:"hash,omitempty"`
 	// Notes are lines for a user who looks at a single run.
 	Notes []string `json:"notes,omitempty"`
@@ -79,8 +80,8 @@ type Scenario struct {
 	// Doc is its description for a help text, on one line.
 	Doc string
 	run func(*env) error
-	// cost is the cost model of the rack: what work takes in virtual time. nil means that work
-	// takes no time. label is the model's name on the command line.
+	// cost is the cost model of the rack; nil means that work takes no virtual time. label is the
+	// model's name on the command line.
 	cost  *cost.Model
 	label string
 }
@@ -101,8 +102,8 @@ func (s *Scenario) Args(seed uint64) string {
 	return args
 }
 
-// All lists the scenarios in the order in which a help text shows them. Those with variants have the
-// run of the variant without parameters.
+// All lists the scenarios in the order in which a help text shows them. A scenario with variants
+// has the run of the variant without parameters.
 func All() []Scenario {
 	all := slices.Concat([]Scenario{
 		{Name: "transport", Doc: "random operations on reliable connections under random faults; checks every byte, atomic, completion and counter", run: runTransport},
@@ -120,9 +121,9 @@ func All() []Scenario {
 			"linearizable and no node (version of a value) is lost (--steer, --share-qp, --mix, --replicas, --threads)"},
 		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: runRNR},
 		{Name: "sherman", Doc: "clients of the tree Sherman under random faults and crashes; checks that histories are " +
-			"linearizable, the tree is whole and no lock is left behind (--torn, --mode, --locks, --mix, --step)"},
+			"linearizable, the tree is consistent and no lock stays taken (--torn, --mode, --locks, --mix, --step)"},
 		{Name: "fusee", Doc: "clients of FUSEE's hash table under random faults of links and deaths of clients; checks that " +
-			"histories are linearizable, the replicas of the index are alike and no block is left behind (--mode)"},
+			"histories are linearizable, the replicas of the index are equal and no dead client owns a block (--mode)"},
 		{Name: "onerma", Doc: "1RMA NICs, which have no connections, under random faults, replayed frames, new keys and crashes; checks bounds of queues, " +
 			"congestion windows, keys, bytes, and that no byte changes after the end of a WRITE", run: runSolo},
 		{Name: "kvcs", Doc: "clients of the store kvcs on 1RMA NICs under random faults; servers crash, hang and are cut off; " +
@@ -319,7 +320,8 @@ func (e *env) run() error {
 	return e.rack.Settle(settleTime)
 }
 
-// complete runs the rack of r, a run that was begun with the result err, and judges the run.
+// complete runs the rack until its clients have returned, and judges the run r. err is the result
+// of the function that began r; if it is not nil, complete only returns it.
 func (e *env) complete(r interface{ judge() error }, err error) error {
 	if err == nil {
 		err = e.run()

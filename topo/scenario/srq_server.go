@@ -11,9 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// srqServer is the server's side of all connections. It counts what the queue must contain: each
-// receive that it has posted is in the queue, in use by a connection (at most one each), or
-// complete.
+// srqServer is the server's side of all connections. It computes how many receives the queue must
+// contain: each receive that it has posted is in the queue, in use by a connection (at most one
+// each), or complete.
 type srqServer struct {
 	*srqRun
 	rt    verbs.Runtime

@@ -76,8 +76,8 @@ func (s *Summary) add(r *Report) {
 	}
 }
 
-// maxAhead bounds how many numbers inOrder has begun that are not done, for each processor. Results
-// behind a number that takes long wait in memory.
+// maxAhead bounds, for each processor, the numbers for which inOrder has called do and not yet
+// done. While one number takes long, the results of later numbers wait in memory.
 const maxAhead = 16
 
 // inOrder calls do for the numbers 0 to n-1, on all processors. The calling goroutine hands each
@@ -90,7 +90,7 @@ func inOrder[R any](n int, ended func() bool, do func(i int) R, done func(i int,
 	}
 	workers := min(runtime.GOMAXPROCS(0), n)
 	results := make(chan result, workers)
-	ahead := make(chan struct{}, maxAhead*workers) // has an element for each number that was begun and is not done
+	ahead := make(chan struct{}, maxAhead*workers) // has an element for each number for which do was called and done was not
 	stopped := make(chan struct{})
 	var next atomic.Int64
 	var wg sync.WaitGroup

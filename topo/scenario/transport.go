@@ -20,7 +20,7 @@ const server = "ms0"
 
 var transportRack = clientRack(2, 1)
 
-// transportPlan is what the seed decides for a run of the scenario transport.
+// transportPlan has the choices that the seed makes for a run of the scenario transport.
 type transportPlan struct {
 	faults string
 	rules  []fault.Rule

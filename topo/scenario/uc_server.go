@@ -169,7 +169,7 @@ func (s *ucServer) receive() error {
 // take compares a received message with the next one that the oracle has predicted.
 func (p *ucPair) take(wc *verbs.WC, buf []byte) error {
 	if p.received == len(p.oracle.foretold) {
-		return fmt.Errorf("a message of %d bytes was delivered, but none has come whole since message %d", wc.ByteLen, p.received)
+		return fmt.Errorf("a message of %d bytes was delivered, but none has arrived completely since message %d", wc.ByteLen, p.received)
 	}
 	k := p.oracle.foretold[p.received]
 	p.received++
@@ -184,7 +184,7 @@ func (r *ucRun) judge() error {
 	for _, p := range r.pairs {
 		delivered += len(p.oracle.foretold)
 		if p.received != len(p.oracle.foretold) {
-			return fmt.Errorf("connection %d: %d messages came whole, %d were delivered", p.index, len(p.oracle.foretold), p.received)
+			return fmt.Errorf("connection %d: %d messages arrived completely, %d were delivered", p.index, len(p.oracle.foretold), p.received)
 		}
 		for k := range p.letters {
 			if p.letters[k].takesReceive() {

@@ -17,8 +17,8 @@ import (
 // Params choose a variant of a scenario by the flags of rdmalab sim. The zero value is the scenario
 // itself. Each scenario accepts some of the parameters. The tags are the names of the flags.
 type Params struct {
-	// Steer says what the switch steers for the store clover: write, read, both, or any, with which
-	// the seed chooses one of these.
+	// Steer says which requests the switch steers for the store clover: write, read, both, or any,
+	// with which the seed chooses one of these.
 	Steer string `flag:"steer"`
 	// ShareQP: true if the clients of a host share a queue pair to each memory server, in clover.
 	ShareQP bool `flag:"share-qp"`
@@ -167,7 +167,7 @@ func (s Scenario) Vary(p Params) (Scenario, error) {
 	return s, nil
 }
 
-// cloverVariant returns the run of the store clover with what p asks for: a switch that steers,
+// cloverVariant returns the run of the store clover that p describes: with a switch that steers,
 // shared queue pairs, several threads of the metadata server, copies of nodes, or mixes.
 func cloverVariant(p Params) (func(*env) error, error) {
 	if err := storeMixes.check(p.Mix); err != nil {
@@ -205,13 +205,13 @@ func cloverVariant(p Params) (func(*env) error, error) {
 	}, nil
 }
 
-// locksVariant returns the run of locks with the switch program, the mode or the operator that p
-// asks for.
+// locksVariant returns the run of locks that p describes: with a switch program, a mode, or an
+// operator.
 func locksVariant(p Params) (func(*env) error, error) {
 	program, mode := cmp.Or(p.Program, programSwordBox), cmp.Or(p.Mode, modeHardened)
 	switch {
 	case p.Change != "" && (p.Program != "" || p.Mode != "" || p.Move):
-		return nil, errors.New("--change: it draws --program, --mode and --move")
+		return nil, errors.New("--change: not with --program, --mode or --move, which it draws itself")
 	case p.Change != "":
 		return func(e *env) error { return (&operator{modes: p.Change == changeModes}).watch(e) }, nil
 	case program != programSwordBox && (p.Mode != "" || p.Move):
@@ -256,8 +256,8 @@ func treeVariant(p Params) (func(*env) error, error) {
 	return func(e *env) error { return runTreeMixed(e, p.Mix, p.Locks == locksSwitch, nil) }, nil
 }
 
-// alias is the name that a variant had before variants became flags. Recorded seeds are replayed by
-// it.
+// alias is the name that a variant had before variants became flags. It replays seeds that were
+// recorded under this name.
 type alias struct {
 	name, of string
 	params   Params

@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// tap stands in front of a node and passes on the frames for which pass returns true. pass may also
-// change the frame.
+// tap is a node in front of another node, and passes on to it the frames for which pass returns
+// true. pass may also change the frame.
 type tap struct {
 	sim.Node
 	pass func(now clock.Time, port int, f *packetio.Frame) bool
@@ -56,8 +56,8 @@ func (e *env) watching(see func(f *wire.Frame)) func(string, sim.Node) sim.Node 
 // stock predicts how many receives of a queue are posted and not taken by a message.
 type stock struct{ free int }
 
-// grip is a queue pair's hold on the receives in its stock. held: true if the queue pair has taken
-// a receive for the message that is arriving.
+// grip predicts when a queue pair takes receives from its stock. held: true if the queue pair has
+// taken a receive for the message that is arriving.
 type grip struct {
 	from *stock
 	held bool
@@ -119,8 +119,9 @@ func (r *recorder) close() error {
 	return r.w.Flush()
 }
 
-// inbox has what a server receives messages into: memory for n receives of slot bytes each, their
-// completion queue, and the shared receive queue; srq is nil if each queue pair has its own queue.
+// inbox has the objects by which a server receives messages: memory for receives of slot bytes
+// each, their completion queue, and the shared receive queue; srq is nil if each queue pair has its
+// own queue.
 type inbox struct {
 	cq   verbs.CQ
 	mr   verbs.MR

@@ -27,7 +27,7 @@ type BrokenError struct {
 	Word string
 	Ops  int
 	// Explained is the length of the longest sequence of operations that has an order. Around
-	// describes the operations one of which would have to follow, and none of which can.
+	// describes the operations of which one must be next in that order, though none can be.
 	Explained int
 	Around    []string
 }
@@ -112,9 +112,9 @@ func decide(m porcupine.Model, ops []porcupine.Operation, most int) (explained, 
 	return explained, explained || steps <= most
 }
 
-// answer is what a client knows of an operation's outcome. If known is true, before is the value of
-// the word before the operation. If never is true, the operation has no answer, and may take place
-// at any time.
+// answer is the outcome of an operation, as far as its client knows it. If known is true, before is
+// the value of the word before the operation. If never is true, the operation has no answer, and
+// may take place at any time.
 type answer struct {
 	known, never bool
 	before       uint64

@@ -34,7 +34,7 @@ func (k Kind) String() string { return kindNames[k] }
 // Op is an operation as it was requested. Words are numbers in host byte order.
 type Op struct {
 	Kind Kind
-	// Value is what a Write writes, what a CmpSwap swaps in, or what a FetchAdd adds.
+	// Value is the value that a Write writes, a CmpSwap swaps in, or a FetchAdd adds.
 	Value uint64
 	// Compare is the compare value of a CmpSwap.
 	Compare uint64
@@ -120,7 +120,7 @@ type word struct {
 }
 
 // change is a change of the word in memory. by has the indices of the events without an answer that
-// may have made it.
+// may have caused this change.
 type change struct {
 	at     int64
 	before uint64
