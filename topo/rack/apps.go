@@ -11,8 +11,8 @@ import (
 )
 
 // Apps are the programs that run on a host: all processes except process 1 and the daemon. The
-// daemon has the NIC and the registered memory, so what happens to Apps leaves these alone. Jobs
-// that run inside the daemon do not count; the caller sends the daemon a request for them.
+// daemon has the NIC and the registered memory, so these go on when Apps crash or hang. Jobs that
+// run inside the daemon are not among Apps; a caller ends or stops them by a request to the daemon.
 type Apps struct {
 	rack *Rack
 	host string

@@ -154,7 +154,7 @@ type containerKeeper struct {
 
 var _ keeper = (*containerKeeper)(nil)
 
-// ask calls f with a context that ends after engineWait, and returns what f returns.
+// ask calls f with a context that ends after engineWait, and returns the error of f.
 func ask(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()

@@ -23,8 +23,8 @@ const maxMounts = 16
 // mountInfo is the file that lists the mounts of the calling process.
 const mountInfo = "/proc/self/mountinfo"
 
-// Down removes a rack, whatever state it is in. found is true if there was something to remove.
-// Down needs no information about how the rack was brought up.
+// Down removes a rack that is in any state. found is true if any part of the rack existed. Down
+// needs no information about how the rack was brought up.
 func Down(ctx context.Context, name string) (found bool, err error) {
 	if err := spec.CheckName(name); err != nil {
 		return false, err

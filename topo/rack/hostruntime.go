@@ -16,7 +16,8 @@ import (
 // up). The switch and timers (processes that end a fault after --for) are never in containers. The
 // keeper, not the hostRuntime, finds and stops the processes of a host.
 type hostRuntime interface {
-	// prepare makes what all hosts need. It is called before the first host starts.
+	// prepare makes the objects that hosts need, such as namespaces and links, or an image. It is
+	// called before the first host starts.
 	prepare(ctx context.Context) error
 	// start starts a host. It does not wait until the host's daemon answers.
 	start(ctx context.Context, host string) error

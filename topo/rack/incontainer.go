@@ -155,7 +155,7 @@ func (n *containerNode) waitNIC() int {
 			return index
 		}
 		if i == int(5*time.Second/nicPoll) {
-			n.note("waits for its NIC, %s; if it stays so, no rack plugs this container: see `rdmalab status`", spec.HostIfname)
+			n.note("waits for its NIC, %s; if the NIC does not come, no rack connects this container: see `rdmalab status`", spec.HostIfname)
 		}
 		time.Sleep(nicPoll)
 	}

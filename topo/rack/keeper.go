@@ -27,8 +27,8 @@ const (
 // keeper finds and stops the processes of a rack's nodes. A node is a host, the switch, a timer or
 // the watcher.
 type keeper interface {
-	// prepare makes what the processes of a node need, such as a cgroup. It is called before the
-	// node starts.
+	// prepare makes the objects that the processes of a node need, such as a cgroup. It is called
+	// before the node starts.
 	prepare(node string) error
 	// adopt makes a process that launch has started a process of the node.
 	adopt(node string, pid int) error
@@ -114,8 +114,8 @@ func initAndDaemon(ps []procStat) (first, daemon int) {
 	return first, daemon
 }
 
-// waitFor calls done every pollStep until it returns true or an error. After the time bound it
-// returns an error with what, which names what did not happen.
+// waitFor calls done every pollStep until done returns true or an error. After the time bound,
+// waitFor returns an error; what names the awaited event for the text of this error.
 func waitFor(bound time.Duration, what string, done func() (bool, error)) error {
 	deadline := time.Now().Add(bound)
 	for {

@@ -46,7 +46,7 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	case err == nil:
 		_, err = open.Write([]byte{1})
 	case errors.Is(err, unix.EINVAL) && r.Spec.Priority == spec.PriorityRealtime:
-		err = errRealtime // what a cgroup without real-time runtime answers for such a process
+		err = errRealtime // a cgroup without real-time runtime refuses a real-time process with EINVAL
 	}
 	if err = errors.Join(err, open.Close()); err != nil {
 		_ = cmd.Process.Kill() // the process would also end by itself, because its gate is closed
@@ -79,7 +79,7 @@ func (r starter) spawn(node, log string, flags uintptr, around func(start func()
 	return err
 }
 
-// here is what spawn calls for a process that starts in the caller's namespaces.
+// here is the argument around of spawn for a process that starts in the caller's namespaces.
 func here(start func() error) error { return start() }
 
 // passGate waits until the controller has added the calling process to the cgroup of its node. It

@@ -13,8 +13,8 @@ import (
 // maxCPUs is how many processors a unix.CPUSet can name.
 const maxCPUs = 1024
 
-// processors returns the processors, of the allowed ones, to which a node's processes are bound, or
-// nil if they are not bound.
+// processors returns those of the allowed processors to which a node's processes are bound, or nil
+// if they are not bound.
 func processors(s *spec.Rack, node string, allowed []int) []int {
 	want := s.Switch.CPU
 	h, _, isHost := s.Host(node)

@@ -59,7 +59,7 @@ func placeLibrary(path string) (bool, error) {
 	return true, nil
 }
 
-// place replaces a file as a whole, because programs may be loading it at the same time.
+// place replaces a file atomically, because programs may be loading it at the same time.
 func place(path string, content []byte) error {
 	if b, err := os.ReadFile(path); err == nil && bytes.Equal(b, content) {
 		return nil

@@ -160,7 +160,7 @@ func linkState(links map[string]nl.Link, port string) LinkState {
 	return LinkUp
 }
 
-// observe fills in what the node's processes and its daemon show about its state.
+// observe fills in the state of a node, as its processes and its daemon show it.
 func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 	pids, err := r.keep.pids(n.Name)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Action is what a timer (a process of the rack) does to end a fault.
+// Action is the way in which a timer (a process of the rack) ends a fault.
 type Action string
 
 // Actions, each of which ends a fault of a node, its link, its NIC, its programs or the partition.

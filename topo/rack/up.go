@@ -22,7 +22,7 @@ import (
 // stateSize are the mount options of a rack's tmpfs. Its size bounds logs and descriptions.
 const stateSize = "size=64m,mode=0755"
 
-// Up brings a rack up, and waits until every daemon answers. First it removes what is left of an
+// Up brings a rack up, and waits until every daemon answers. First it removes the remains of an
 // earlier rack of the same name. If the rack is already up, Up changes nothing and returns
 // ErrAlreadyUp with a valid handle. After any other error, nothing of the rack is left.
 func Up(ctx context.Context, s *spec.Rack) (*Rack, error) {
@@ -31,7 +31,7 @@ func Up(ctx context.Context, s *spec.Rack) (*Rack, error) {
 	return r, r.builder().up(ctx)
 }
 
-// UpInContainers does what Up does, for a rack whose hosts are containers.
+// UpInContainers is Up for a rack whose hosts are containers.
 func UpInContainers(ctx context.Context, s *spec.Rack, in container.Settings) (*Rack, error) {
 	r := handle(s.Name)
 	r.Spec = s
@@ -51,7 +51,7 @@ func onlyProcesses(key, value, other string) error {
 	return fmt.Errorf("its rack file says `%s: %s`, which is for hosts that are processes: take `%s: %s`, or leave out --runtime docker", key, value, key, other)
 }
 
-// builder brings a rack up. It removes what is left of an earlier rack, and makes the state folder,
+// builder brings a rack up. It removes the remains of an earlier rack, and makes the state folder,
 // namespaces, links and nodes.
 type builder struct{ *Rack }
 
