@@ -55,7 +55,7 @@ type Status struct {
 	Name string    `json:"name"`
 	Role spec.Role `json:"role"`
 	PID  int       `json:"pid"`
-	// Process describes what the daemon's process holds.
+	// Process has the goroutines and the heap of the daemon's process.
 	Process metrics.Process `json:"process"`
 	NIC     NICStatus       `json:"nic"`
 	// OneRMA describes the NIC without connections; nil if the host has none.
@@ -78,7 +78,7 @@ type Status struct {
 	// regions, which exist longer than these processes.
 	Programs []serve.ClientStatus `json:"programs"`
 	Shared   []serve.SharedStatus `json:"shared"`
-	// Quotas lists the limits of what programs may use of the NIC, and how much they use.
+	// Quotas lists the limits on the programs' use of the NIC, and how much they use now.
 	Quotas []serve.QuotaStatus `json:"quotas"`
 }
 

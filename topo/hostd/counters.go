@@ -4,8 +4,8 @@ import "github.com/rdmalab/rdmalab/softrnic/metrics"
 
 // PortCounters are the counters of the port, with names.
 type PortCounters struct {
-	RxPackets uint64 `name:"port_rx_packets" help:"frames to UDP 4791, and 4792 with 1RMA, that the port took"`
-	RxBytes   uint64 `name:"port_rx_bytes" help:"bytes of the frames that the port took"`
+	RxPackets uint64 `name:"port_rx_packets" help:"frames to UDP port 4791 (with 1RMA also 4792) that the port received"`
+	RxBytes   uint64 `name:"port_rx_bytes" help:"bytes of the frames that the port received"`
 	TxPackets uint64 `name:"port_tx_packets" help:"frames that the port sent"`
 	TxBytes   uint64 `name:"port_tx_bytes" help:"bytes of the frames that the port sent"`
 	RxDropped uint64 `name:"port_rx_dropped" help:"frames that found the receive ring full"`

@@ -11,9 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// beginHang stops the threads of services and jobs, as on a machine whose processors hang. The NIC goes on:
-// it executes requests of peers, and programs of work requests. A crash of the application or of the
-// NIC ends the hang.
+// beginHang stops the threads of services and jobs, as on a machine whose processors hang. The NIC
+// goes on: it executes requests of peers, and programs of work requests. A crash of the application
+// or of the NIC ends the hang.
 func (a *application) beginHang() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,11 +56,11 @@ func (a *application) works() error {
 	return nil
 }
 
-// context opens the NIC for a service or a job, whose calls of the NIC stop during a hang.
+// context opens the NIC for a service or a job. Calls of the returned context stop during a hang.
 func (a *application) context() verbs.Context { return a.h.dev.HangingContext(&a.hang) }
 
-// awake wraps the handler of a request for a store. While the application hangs, it refuses the
-// request: the store's threads may have stopped with the store's locks.
+// awake wraps the handler of a request for a store. While the application hangs, awake refuses the
+// request, because threads of the store may have stopped while they hold the store's locks.
 func (a *application) awake(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
@@ -77,8 +77,8 @@ func (a *application) awake(next http.Handler) http.Handler {
 	})
 }
 
-// hangingManager is the host's connection manager for services and jobs. While the
-// application hangs, no request of a peer is accepted.
+// hangingManager is the host's connection manager for services and jobs. While the application
+// hangs, it accepts no connection request of a peer.
 type hangingManager struct {
 	rdmacm.Manager
 	hang *device.Hang

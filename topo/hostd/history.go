@@ -58,7 +58,8 @@ func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryReq
 	return out, store.HTTPError(err)
 }
 
-// history is one run of clients that is checked: it collects their operations and the answers.
+// history is one run of clients whose history is checked. It collects the operations of the clients
+// and the answers.
 type history struct {
 	desc *store.Store
 	in   store.HistoryRequest
@@ -128,8 +129,8 @@ func (h *history) client(clients store.Clients, id int) error {
 	return errors.Join(rec.Err(), c.Close())
 }
 
-// mix holds the cumulative probabilities of the kinds of operations get, put, insert and scan. The
-// rest are deletes.
+// mix holds the cumulative probabilities of get, put, insert and scan, in this order. The remaining
+// operations are deletes.
 type mix struct{ get, put, insert, scan float64 }
 
 // The mixes for stores without and with an order of keys. Half of the operations read, and most of
@@ -166,8 +167,8 @@ func (h *history) round(c *kv.Recorded, r *rand.Rand, size int, scans bool) erro
 	return h.counted(c, err)
 }
 
-// counted counts an operation by its result. It returns an error if the result is not allowed, or
-// if the value that was read is wrong.
+// counted counts an operation that ended with err, if its outcome is unknown or its key was lost.
+// It returns err, joined with the error of the recorder if a value was read that no client wrote.
 func (h *history) counted(c *kv.Recorded, err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

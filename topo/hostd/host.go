@@ -337,7 +337,7 @@ func (h *Host) watchLink() {
 	}
 }
 
-// Close ends the host: first the listeners, then the application, then the NIC.
+// Close ends the host: first the application, then the listeners, then the NIC.
 func (h *Host) Close() error {
 	var errs []error
 	closing := func(err error) { errs = append(errs, err) }

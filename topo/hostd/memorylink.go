@@ -62,8 +62,8 @@ func (h *Host) openMemory(self *spec.Host) (port, packetio.Waiter, error) {
 // Info describes the link.
 func (m *memoryLink) Info() afpacket.Info { return m.info }
 
-// LinkUp reports whether the interface has a carrier. While it has none, the memory link carries
-// nothing either.
+// LinkUp reports whether the interface has a carrier. While it has none, the memory link carries no
+// frames either.
 func (m *memoryLink) LinkUp() bool {
 	l, err := nl.LinkByName("", m.info.Ifname)
 	up := err == nil && l.Up && l.Carrier

@@ -37,7 +37,7 @@ func (h *Host) setNIC(state string) error {
 		h.log.Info("NIC crashed")
 		return nil
 	}
-	if h.solo != nil { // first, because its start may fail: then the NIC stays down
+	if h.solo != nil { // the 1RMA NIC first, because its start may fail: then both NICs stay down
 		if err := h.solo.Up(); err != nil {
 			return err
 		}
