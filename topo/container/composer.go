@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNoCompose means that compose is not installed on this machine.
-var ErrNoCompose = errors.New("neither `docker compose` nor docker-compose is there: install one, or leave --compose out; `rdmalab doctor` says how")
+var ErrNoCompose = errors.New("neither `docker compose` nor docker-compose is installed: install one of them (`rdmalab doctor` says how), or leave --compose out")
 
 // Composer returns the command line of this machine's compose: the docker plugin if it is
 // installed, otherwise the program docker-compose.

@@ -18,8 +18,8 @@ const (
 	LabelPlug = "rdmalab.plug"
 )
 
-// Parts of a host that a container can be: PartHost has the host's processes, PartHolder holds its
-// network namespace if the plug is PlugHolder.
+// Values of LabelPart. The container with PartHost has the host's processes. With PlugHolder there
+// is also a container with PartHolder, which only holds the host's network namespace.
 const (
 	PartHost   = "host"
 	PartHolder = "holder"

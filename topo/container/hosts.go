@@ -90,8 +90,8 @@ func (h *Hosts) Engine(ctx context.Context) (*Engine, error) {
 	return e, err
 }
 
-// Prepare makes what all hosts need: the image with the program exe, and their networks. With a
-// compose file it runs compose, which also makes the containers.
+// Prepare makes the image with the program exe, and the networks of all hosts. With a compose file
+// it makes the image and runs compose, which makes the networks and the containers.
 func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -299,9 +299,9 @@ const (
 	againStep = 10
 )
 
-// awaitGone waits until containers are gone that the engine is already removing, because a
-// controller that has died requested it. The engine may abandon the removal when the requester has
-// died. So awaitGone requests the removal again if a container stays.
+// awaitGone waits until the containers of list are gone. The engine may still be removing one of
+// them for a controller that has died, and may abandon this removal. So awaitGone requests the
+// removal again if a container stays.
 func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) error {
 	for check := 1; ; check++ {
 		left, err := e.List(ctx, h.name)
@@ -323,7 +323,7 @@ func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) erro
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the engine does not come to an end with removing %s: %w", left[0].Name, ctx.Err())
+			return fmt.Errorf("the engine has not finished removing %s: %w", left[0].Name, ctx.Err())
 		case <-time.After(goneStep):
 		}
 	}

@@ -37,8 +37,8 @@ const (
 	HoldCommand = "container-hold"
 )
 
-// capabilities lists the capabilities of a host's container. It needs them for packet sockets, for
-// its interface, and for the locked memory of NICs.
+// capabilities lists the capabilities of a host's container. The host's daemon needs them for
+// packet sockets, for its interface, and for the locked memory of NICs.
 var capabilities = []string{"NET_RAW", "NET_ADMIN", "IPC_LOCK"}
 
 // unit describes one container, for compose and for the engine's API.

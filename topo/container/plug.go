@@ -138,8 +138,8 @@ func checkForeign(netns string) error {
 }
 
 // reconcile inspects a host's containers. If the container that holds the host's network namespace
-// runs, it puts the NIC into this namespace. It returns that container, and whether it has the NIC
-// now.
+// runs, reconcile puts the NIC into this namespace. It returns that container, and whether the
+// container has the NIC now.
 func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Container, bool, error) {
 	c, err := hosts.network(ctx, h.Name)
 	if errors.Is(err, ErrNotFound) || err == nil && !c.Runs() {

@@ -34,7 +34,7 @@ type Seen struct {
 	What string    `json:"what"`
 }
 
-// Watched is what the watcher knows about a host.
+// Watched is the state of a host as the watcher knows it.
 type Watched struct {
 	Host string `json:"host"`
 	// Plugged is true if the NIC was in the container when the watcher last inspected the host.
@@ -66,7 +66,7 @@ type watcher struct {
 	state  map[string]*hostWatch
 }
 
-// hostWatch is what the watcher knows about a host. A value in the channel dirty requests that the
+// hostWatch has the watcher's data about a host. A value in the channel dirty requests that the
 // watcher inspects the host's containers.
 type hostWatch struct {
 	Watched
@@ -166,7 +166,7 @@ func (w *watcher) listen(ctx context.Context) error {
 		hw, ok := w.state[ev.Host]
 		if !ok {
 			if ev.Host != "" {
-				w.log.Printf("the rack has no host %.40q, and a container says that it is it", ev.Host)
+				w.log.Printf("a container has the label of host %.40q, which the rack does not have", ev.Host)
 			}
 			return
 		}
