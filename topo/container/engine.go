@@ -86,7 +86,7 @@ func Connect(ctx context.Context, socket string) (*Engine, error) {
 	defer cancel()
 	resp, err := e.do(asked, http.MethodGet, "/_ping", nil, "", nil)
 	if asked.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("%w at %s: a process listens there, but has not answered for %v; is it stopped?", ErrNoEngine, socket, pingWait)
+		return nil, fmt.Errorf("%w at %s: a process listens there and says nothing for %v; is it stopped?", ErrNoEngine, socket, pingWait)
 	}
 	if err != nil {
 		return nil, err
