@@ -102,7 +102,7 @@ type NICStatus struct {
 	TxDropped   uint64 `json:"txDropped"`
 }
 
-// QPStatus is a queue pair.
+// QPStatus describes a queue pair.
 type QPStatus struct {
 	QPN   uint32 `json:"qpn"`
 	Type  string `json:"type"` // RC, UC or UD

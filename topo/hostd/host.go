@@ -46,8 +46,7 @@ type Config struct {
 	// Ifname is the interface of the NIC; "" means spec.HostIfname.
 	Ifname string
 
-	// In tests without privileges, open replaces the opening of the interface, and listen the
-	// addresses of the services.
+	// In tests without privileges, open replaces openPort, and the services listen at listen.
 	open   func(self *spec.Host) (port, packetio.Waiter, error)
 	listen netip.Addr
 }

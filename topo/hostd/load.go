@@ -20,8 +20,8 @@ import (
 
 const (
 	// loadTimeout is the ACK timeout of the connections of a load, as a code: 4.3 s. It is long
-	// because the links of a load may be slow: a READ that only waits behind others must not time
-	// out and be sent again.
+	// because the links of a load may be slow: a READ that only waits behind other READs must not
+	// time out and be sent again.
 	loadTimeout = 20
 	// loadDial is how long a connection of a load may take.
 	loadDial = 5 * time.Second
@@ -29,7 +29,7 @@ const (
 	loadCheck = 50 * time.Millisecond
 )
 
-// load runs a load as a job.
+// load executes a perf.Load, which READs from peers at a given rate or depth, as a job.
 func (h *Host) load(r *http.Request, in perf.Load) (res perf.LoadResult, err error) {
 	if err := in.Validate(); err != nil {
 		return res, control.Errorf(http.StatusBadRequest, "%v", err)
