@@ -74,7 +74,7 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 }
 
 // hangError returns the error for a request to stop a node that hangs already (on), or to continue
-// one that does not hang.
+// a node that does not hang.
 func hangError(node string, on bool) error {
 	switch {
 	case on:

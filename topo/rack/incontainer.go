@@ -42,9 +42,9 @@ func (n *containerNode) note(format string, args ...any) {
 
 // ContainerInit runs as process 1 of a host's container. It waits for the NIC, runs the host's
 // daemon, reaps orphaned processes, and ends with the daemon. If the NIC is replaced by another
-// one, for example by `docker network disconnect` and connect, it restarts the daemon. The daemon's
-// output goes to the rack's log and to the engine's log. ContainerInit returns the exit status of
-// the container.
+// one, for example by `docker network disconnect` and connect, ContainerInit restarts the daemon.
+// The daemon's output goes to the rack's log and to the engine's log. ContainerInit returns the
+// exit status of the container.
 func ContainerInit(dir, host string) int {
 	fail := func(err error) int {
 		fmt.Fprintf(os.Stderr, "%s: container-init: %v\n", programName, err)
@@ -112,7 +112,7 @@ func (n *containerNode) run() int {
 	}
 }
 
-// tee returns a file for the daemon's output. What is written to it goes to standard error and to
+// tee returns a file for the daemon's output. The data written to it goes to standard error and to
 // the rack's log.
 func (n *containerNode) tee() (*os.File, error) {
 	r, w, err := os.Pipe()

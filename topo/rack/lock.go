@@ -84,7 +84,7 @@ func (l *lock) release(remove bool) error {
 		if err = os.Remove(l.paths.Lock()); errors.Is(err, os.ErrNotExist) {
 			err = nil
 		}
-		_ = unix.Rmdir(filepath.Dir(l.paths.Lock())) // fails as it should while there are other racks
+		_ = unix.Rmdir(filepath.Dir(l.paths.Lock())) // the folder stays while there are other racks
 	}
 	return errors.Join(err, l.f.Close())
 }

@@ -33,7 +33,7 @@ func (r starter) settle(ctx context.Context, host string) {
 	if hung, err := r.keep.hung(spec.SwitchName); err != nil || hung {
 		return
 	}
-	_ = waitFor(settleWait, "the switch", func() (bool, error) { // after settleWait, the switch still notices the change later
+	_ = waitFor(settleWait, "the switch", func() (bool, error) { // an error means only that the switch notices the change later
 		var s portStatus
 		if err := answer(ctx, r.Control(spec.SwitchName), &s); err != nil {
 			return true, nil
