@@ -44,7 +44,7 @@ func (r *bufferRule) String() string {
 type bufferPlan struct {
 	wirePlan
 	bufferRule
-	change        string // what an operator changes: one of the values of Params.Change; "" means nothing
+	change        string // what an operator changes: one of the values of Params.Change; "" means that there is no operator
 	frames, burst int    // frames of each sender; how many of them it sends at once
 	least, most   int    // bounds of a frame's length in bytes
 	gap           time.Duration
@@ -108,7 +108,7 @@ type bufferRun struct {
 	sent     int  // frames that the senders have sent so far
 	over     bool // the plan's fault is over, or the plan has none
 	begun    bool
-	ended    int // clients that have ended; 1 from the beginning if the plan has none
+	ended    int // clients that have ended; 1 from the beginning if the plan has no client
 	checks   int
 	// before is how many frames the switch had dropped when the senders began. judge does not count
 	// these.
@@ -189,7 +189,7 @@ func (r *bufferRun) client() {
 		}
 		mem, err := memservice.Dial(r.env.rack.Host("cn0").Manager(ctx), end.qp, r.env.addrOf(bufferTo), r.plan.params, ctx.Runtime().Now().Add(dialPatience))
 		if err != nil {
-			return nil // a lost datagram of the connection manager is no error: the switch may have lost it with the ring
+			return nil // a lost datagram of the connection manager is no error: it passes the slow port, where the switch may drop frames
 		}
 		for range r.plan.requests {
 			wc, err := end.do(verbs.SendWR{

@@ -19,7 +19,7 @@ const bufferType = 0x88b5
 type bufferOracle struct {
 	run     *bufferRun
 	arrived int
-	last    clock.Time            // when the last frame has arrived so far
+	last    clock.Time            // when the latest frame arrived
 	next    [bufferSenders]uint32 // for each sender, 1 + the number of its last frame that arrived
 	err     error
 }

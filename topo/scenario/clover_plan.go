@@ -35,8 +35,8 @@ type storePlan struct {
 	format layout.Format
 	wirePlan
 	lease time.Duration
-	// box is the switch section of the rack file; "" means that the switch only forwards. steer is
-	// what the switch steers: "write", "read" or "both".
+	// box is the switch section of the rack file; "" means that the switch only forwards. steer
+	// says which requests the switch steers: "write", "read" or "both".
 	box, steer string
 	// rests are the periods in which the switch has no steering rules for some servers, in the
 	// order of time.

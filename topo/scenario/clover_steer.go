@@ -105,8 +105,8 @@ func steerBox(what, keys string) string {
 // lost, or its answer is. After that the client, the switch, or both may die.
 type appendLoss struct {
 	env *env
-	// at has the numbers of the CMP_SWAPs that are hit, counted over both servers from 1. n is the
-	// number of the last CMP_SWAP.
+	// at has the numbers of the CMP_SWAPs that are hit, counted over both servers from 1. n is how
+	// many CMP_SWAPs have come so far.
 	at map[int]bool
 	n  int
 	// answer: true if the answers of these CMP_SWAPs are lost instead of the requests. client, box:

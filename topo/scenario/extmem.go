@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// stateFault names what fails in the middle of a run in which the switch keeps data in servers'
+// stateFault names the fault in the middle of a run in which the switch keeps data in servers'
 // memory.
 type stateFault string
 
@@ -69,8 +69,8 @@ func (l *lenders) serve(i int) {
 	l.env.serveMemory(fmt.Sprintf("ms%d", i), memservice.Config{Buffer: l.memory[i]}, nil)
 }
 
-// disturb schedules the fault f. At its end over becomes true, and hosts tell a switch that was
-// restarted where they are.
+// disturb schedules the fault f. At its end over becomes true. If the switch was restarted, each
+// host then broadcasts a frame, by which the switch learns the host's port.
 func (l *lenders) disturb(f *midFault, over *bool) {
 	if f.fault == stateCalm {
 		return

@@ -17,7 +17,7 @@ const maxBlows = 3
 // crash. It hits a memory server, perhaps the same one, or the master, its standby or a client.
 type tableBlow struct {
 	trialFault
-	// client is the client that dies; negative means that trialFault says what dies.
+	// client is the client that dies; negative means that the blow is the embedded trialFault.
 	client int
 	// The blow comes when a server that has come back has reached stage, and then the time late has
 	// passed.
@@ -30,10 +30,10 @@ type returnStage uint8
 const (
 	// isUp: the server's memory is empty.
 	isUp returnStage = iota
-	// isClaimed: the master has claimed the server: it clears the server's memory, or copies into
+	// isClaimed: the master has claimed the server, and clears the server's memory or copies into
 	// it.
 	isClaimed
-	// isFilled: the server has a superblock. The master copies data to it, or has copied all.
+	// isFilled: the server has a superblock. The master copies data to it, or has copied all data.
 	isFilled
 	// isMember: the server has a view that says that it is a member of the store.
 	isMember

@@ -145,7 +145,7 @@ func (e *env) ruleOf(text string) (rules.Rule, error) {
 	return rule, err
 }
 
-// setRules gives the switch program the rules of a list.
+// setRules replaces the rules of the switch program by those of a list.
 func setRules(box *swordbox.Program, list []rules.Rule) error {
 	set, err := rules.NewSet(list)
 	if err == nil {

@@ -107,7 +107,7 @@ func holeRelease(h *holeRun) {
 }
 
 // holeNode: a client posts a WRITE of a node and the release of its lock with one doorbell, and the
-// node's first packet is lost. The lock must not become free before the node is there.
+// node's first packet is lost. The lock must not become free before the node is written.
 func holeNode(h *holeRun) {
 	h.warm(lockAt, 77)
 	c := h.clients[1]

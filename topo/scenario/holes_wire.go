@@ -83,7 +83,7 @@ func holeCongestion(h *holeRun) {
 		f.UDP = wire.UDP{SrcPort: 0xc000, DstPort: wire.UDPPort}
 		f.BTH = wire.BTH{Opcode: wire.CNP, PKey: wire.DefaultPKey, DestQP: s.OwnQPN, BECN: true}
 		f.Payload = make([]byte, 16)
-		h.server.frames = append(h.server.frames, f.AppendTo(nil)) // the server's link sends it when the first request arrives
+		h.server.frames = append(h.server.frames, f.AppendTo(nil)) // h.server sends the frame when the first request has arrived
 	}
 	for _, a := range h.addAll(lockAt) {
 		h.expect(a, "FETCH_ADD")

@@ -156,8 +156,8 @@ const knownWords = 16
 // trafficRounds is how often each client adds 1 after an attack.
 const trafficRounds = 30
 
-// traffic makes every client except the attacker execute FAAs that add 1, as many as rounds says. It
-// returns how many have succeeded. An FAA that fails is recorded as damage.
+// traffic makes every client except the attacker add 1 to a word by FAA, `rounds` times. It returns
+// the number of FAAs of all clients. An FAA that fails is recorded as damage.
 func (a *hostile) traffic(rounds int) int {
 	n := 0
 	for range rounds {

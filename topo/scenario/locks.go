@@ -112,8 +112,8 @@ func (r *lockRun) build() error {
 	return nil
 }
 
-// missesIn returns what answers a CAS when the switch knows that it will fail: the server, the
-// switch at once, or the switch after a wait. The seed decides.
+// missesIn returns which node answers a CAS of which the switch knows that it will fail: the
+// server, the switch at once, or the switch after a wait. The seed decides.
 func (e *env) missesIn() rules.Answerer { return rules.Answerer(e.seed % 3) }
 
 // switchOf returns the switch section of a rack file, with one rule for each memory server. For

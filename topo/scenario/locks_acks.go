@@ -10,10 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// lazyAcks stands around a NIC and coalesces its acknowledgements as some adapters do. It holds
-// back positive ACKs of a queue pair, and sends only the last of them: when there are as many as
-// the field every says, or ackWait after the first. Any other answer of the queue pair is sent at
-// once, and acknowledges the requests whose ACKs were held back.
+// lazyAcks is a node around a NIC that coalesces the NIC's acknowledgements as some adapters do. It
+// holds back positive ACKs of a queue pair, and sends only the last of them: when it has `every`
+// ACKs, or ackWait after the first. Any other answer of the queue pair is sent at once, and
+// acknowledges the requests whose ACKs were held back.
 type lazyAcks struct {
 	sim.Node
 	every int
@@ -22,8 +22,8 @@ type lazyAcks struct {
 	made  packetio.Batch
 }
 
-// lazy returns a simrack.Options.Wrap by which the memory server ms0 acknowledges that many
-// requests with one ACK.
+// lazy returns a simrack.Options.Wrap by which the memory server ms0 acknowledges `every` requests
+// with one ACK.
 func lazy(every int) func(name string, n sim.Node) sim.Node {
 	return func(name string, n sim.Node) sim.Node {
 		if name != "ms0" || every < 2 {

@@ -23,7 +23,7 @@ type lookupOracle struct {
 	// found counts the frames of flows with an entry that have arrived, missed those of flows
 	// without one.
 	found, missed uint64
-	wrong         map[string]int // how often a frame was wrong, by what was wrong
+	wrong         map[string]int // by error (such as wrongTwice): how many frames had it
 	err           error          // the first error, such as a wrong frame
 }
 
@@ -156,8 +156,8 @@ func (o *lookupOracle) slots() map[int]lookupSlot {
 	return out
 }
 
-// readTable reads in the servers' memory what the entries of flows do. It is called while none of
-// them changes.
+// readTable reads the kinds of the flows' entries in the servers' memory. It is called while none
+// of these entries changes.
 func (o *lookupOracle) readTable() {
 	table := o.slots()
 	for i := range o.flows {
@@ -315,8 +315,8 @@ func (o *lookupOracle) see(host string, b, payload []byte) {
 }
 
 // kind returns the kind of entry that explains the arrival of frame n of flow f at a host, and
-// true: one that the flow may have had since the frame was sent. If none explains it, kind returns
-// the flow's last kind and false.
+// true. It tries the kinds that the flow may have had since the frame was sent. If none explains
+// the arrival, kind returns the flow's last kind and false.
 func (o *lookupOracle) kind(f *lookupFlow, host string, b []byte, flow int, n uint32, size int) (kind int, ok bool) {
 	payload := o.payload(flow, n, size)
 	for i := len(f.kinds) - 1; i >= f.sent[n]; i-- {

@@ -60,7 +60,8 @@ type mixPlan struct {
 	epilog epilog
 }
 
-// mixWindow has the operations in flight: number k stands in ring at k modulo the depth.
+// mixWindow has the operations in flight: operation number k is in ring at index k modulo the
+// depth.
 type mixWindow struct {
 	ring      []mixOp
 	complete  int

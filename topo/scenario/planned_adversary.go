@@ -59,8 +59,8 @@ type heldBack struct {
 	rule  []string
 }
 
-// maxPlaces bounds the number of packets of a direction that entered lists, so that its index fits
-// uint16. Later packets are only counted.
+// maxPlaces bounds the packets of one direction in the list adversary.entered, so that their
+// indices fit uint16. Later packets are only counted.
 const maxPlaces = 1 << 16
 
 // install puts the adversary between hosts and switch, as the faults of all links.

@@ -7,9 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// coverage records the transitions of the switch's state tables. It stands around the switch and,
-// from smallReady on, compares the states after each packet and each tick with the states before
-// it.
+// coverage is a node around the switch that records the transitions of the switch's state tables.
+// From smallReady on, it compares the states after each packet and each tick with those before.
 type coverage struct {
 	sim.Node
 	run    *smallRun

@@ -127,7 +127,7 @@ func (r *smallRun) setRules(n int) {
 // take the first shared connection and requests for y the second.
 func (r *smallRun) placeWords(base uint64) {
 	const shards = 2
-	for r.wordsAt = longWord; r.wordsAt+16 <= farAt; r.wordsAt += 8 { // a long WRITE, which begins before x, fits in
+	for r.wordsAt = longWord; r.wordsAt+16 <= farAt; r.wordsAt += 8 { // a long WRITE begins longWord bytes before x
 		x := base + uint64(r.wordsAt)
 		if serialize.ShardOf(x, shards) == 0 && serialize.ShardOf(x+8, shards) == 1 {
 			return

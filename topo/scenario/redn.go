@@ -125,8 +125,9 @@ func beginChains(e *env, p *chainPlan) (*chainRun, error) {
 	return r, nil
 }
 
-// served is called when the program of a client has its receives, so that this client does not need
-// the server's process any more. When this is so for all clients, the time to the fault begins.
+// served is called when the receives for a client's program are posted, so that this client does
+// not need the server's process any more. When all clients are served, the time to the fault
+// begins.
 func (r *chainRun) served() {
 	if r.connected++; r.connected < len(r.plan.programs) || r.plan.fault == chainCalm {
 		return

@@ -14,7 +14,8 @@ import (
 type chainWant struct {
 	slot int
 	hits int // how many answers with a value the request must get; the miss that ends the answers is not counted
-	// place is the place of the last value among the answers; -1: there is none.
+	// place is the place whose value must be in the client's memory after the last answer; -1:
+	// none, so that the memory is zero.
 	place int
 	got   int
 }

@@ -145,7 +145,7 @@ func (r *turnsRun) serve(h *simrack.Host, ctx verbs.Context) error {
 	return nil
 }
 
-// makeLocks makes the memory and the queues of the locks, by which the NIC hands them out, and
+// makeLocks makes the locks' memory, and the queues by which the NIC hands out the locks, and
 // returns the memory.
 func (r *turnsRun) makeLocks(h *simrack.Host, ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
 	mr, err := pd.RegMR(nil, r.plan.locks*redn.LockLen, wordAccess)

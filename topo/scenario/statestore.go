@@ -242,8 +242,9 @@ func (r *stateRun) check() error {
 			amount, sum, applied, pending, inFlight, uncertain, dropped)
 	}
 	remote := r.remote()
-	// The stores must have what earlier incarnations of the switch have counted, except the amount
-	// former: the most that those incarnations can have lost in crashes, by the switch's journal.
+	// The stores must have the amount that earlier incarnations of the switch have counted, except
+	// the amount former: the most that those incarnations can have lost in crashes, by the switch's
+	// journal.
 	if low := r.before - former + applied; former > r.before || remote < low {
 		return fmt.Errorf("the stores have %d, which is too little: earlier incarnations have counted %d and lost at most %d, and %d are applied",
 			remote, r.before, former, applied)

@@ -13,7 +13,7 @@ import (
 const ucService = "uc"
 
 // ucRun is a run of unreliable connections: clients SEND and WRITE, and an oracle predicts, from
-// the packets that reach the server, what the server's NIC must deliver.
+// the packets that reach the server, which messages the server's NIC must deliver.
 type ucRun struct {
 	env    *env
 	mtu    int

@@ -14,9 +14,9 @@ import (
 // noLetter is the value of ucOracle.cur when no message is in progress.
 const noLetter = -1
 
-// ucOracle predicts what the responder of an unreliable connection delivers: each message of which
-// all packets arrived in sequence, without other packets of the connection in between, and for
-// which a receive was posted (IBTA 9.8.2.2.1).
+// ucOracle predicts which messages the responder of an unreliable connection delivers: those of
+// which all packets arrived in sequence, without other packets of the connection in between, and
+// for which a receive was posted (IBTA 9.8.2.2.1).
 type ucOracle struct {
 	grip
 	cur, next int  // number of the message in progress, and of its next packet
@@ -61,7 +61,7 @@ func (o *ucOracle) see(l *letter, k, i int) {
 }
 
 // see is called for each packet that reaches the server. It finds the message to which the packet
-// belongs, and tells the oracle of the connection.
+// belongs, and passes both to the connection's oracle.
 func (r *ucRun) see(f *wire.Frame) {
 	p := r.byQPN[f.BTH.DestQP]
 	if p == nil || f.BTH.Opcode.Service() != wire.ServiceUC {
@@ -177,8 +177,8 @@ func (p *ucPair) take(wc *verbs.WC, buf []byte) error {
 	return arrived(wc, buf, p.msgs, k, l.op, l.size, l.imm)
 }
 
-// judge checks after the run that every predicted message was received, and every byte that a WRITE
-// could have written.
+// judge checks after the run that every predicted message was received, and that the memory has the
+// predicted bytes of all WRITEs.
 func (r *ucRun) judge() error {
 	delivered, sent := 0, 0
 	for _, p := range r.pairs {

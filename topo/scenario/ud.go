@@ -12,8 +12,8 @@ import (
 )
 
 // udRun is a run of unreliable datagrams: senders address several queue pairs of a server, with
-// correct and with wrong Q_Keys. The run predicts, from the packets that reach the server, what its
-// NIC must deliver.
+// correct and with wrong Q_Keys. The run predicts, from the packets that reach the server, which
+// datagrams its NIC must deliver.
 type udRun struct {
 	env     *env
 	recvs   int // receives of each target; with shared, they are all in one queue

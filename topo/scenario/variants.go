@@ -47,8 +47,8 @@ type Params struct {
 	// Torn: true if memory copies are torn in sherman, without other faults. With the published
 	// layout this is always so.
 	Torn bool `flag:"torn"`
-	// Locks says what executes the atomics on sherman's lock words: nic (the servers' NICs), which
-	// is the default, or switch.
+	// Locks names the executor of the atomics on sherman's lock words: nic (the servers' NICs),
+	// which is the default, or switch.
 	Locks string `flag:"locks"`
 	// Step is the name of one of the designs between FG+ (the baseline of Sherman's paper) and
 	// Sherman, for the scenario sherman (sherman.Steps).
