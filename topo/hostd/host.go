@@ -218,10 +218,7 @@ func (h *Host) openNIC() error {
 		}
 	}
 	gids = append(gids, verbs.LinkLocalGID(mac))
-	spin := h.self.Spin
-	if spin == 0 {
-		spin = -1 // no spinning; 0 would select the device's default
-	}
+	spin := cmp.Or(h.self.Spin, -1) // no spinning by default; 0 would select the device's default
 	second, err := h.makeOneRMA(mac, min(info.MTU, h.rack.LinkMTU))
 	if err != nil {
 		return errors.Join(err, waiter.Close(), link.Close())

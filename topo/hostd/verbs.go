@@ -1,6 +1,7 @@
 package hostd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,10 +21,7 @@ import (
 
 // serveVerbs opens the socket through which programs on the host use the NIC.
 func (h *Host) serveVerbs() (err error) {
-	spin := h.self.Spin
-	if spin == 0 {
-		spin = -1 // no spinning
-	}
+	spin := cmp.Or(h.self.Spin, -1) // no spinning by default
 	paths := spec.Paths{Dir: h.cfg.Dir}
 	if err := writeTree(paths.VerbsTree(h.self.Name), uverbs.Tree(h.base.Device(), h.cfg.Ifname)); err != nil {
 		return err
