@@ -81,9 +81,7 @@ func tryLock(paths spec.Paths) (*lock, error) {
 func (l *lock) release(remove bool) error {
 	var err error
 	if remove {
-		if err = os.Remove(l.paths.Lock()); errors.Is(err, os.ErrNotExist) {
-			err = nil
-		}
+		err = ignoreMissing(os.Remove(l.paths.Lock()))
 		_ = unix.Rmdir(filepath.Dir(l.paths.Lock())) // the folder stays while there are other racks
 	}
 	return errors.Join(err, l.f.Close())
