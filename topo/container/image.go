@@ -3,6 +3,7 @@ package container
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"debug/elf"
@@ -191,9 +192,7 @@ func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
 		if program == i.Program {
 			return id, e.dropImage(ctx, before)
 		}
-		if before == "" {
-			before = id
-		}
+		before = cmp.Or(before, id)
 		if err := e.load(ctx, i); err != nil {
 			return "", err
 		}
