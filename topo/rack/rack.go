@@ -100,7 +100,6 @@ func (r *Rack) useSaved() error {
 	return rackError(r.name(), err)
 }
 
-// name returns the name of the rack.
 func (r *Rack) name() string { return filepath.Base(r.Paths.Dir) }
 
 // useCgroup sets how the rack stops, resumes and ends the processes of its nodes: by cgroups below
