@@ -140,7 +140,6 @@ func (r *roceLoading) run(targets []remotemem.Target) error {
 	return r.ctx.Err()
 }
 
-// begin begins a READ.
 func (r *roceLoading) begin(t remotemem.Target) error {
 	x := &roceREAD{begun: r.clock()}
 	r.f.Read(&x.Op, t, 0, r.load.Size)

@@ -38,7 +38,6 @@ type ReadResult struct {
 	Words []uint64 `json:"words"`
 }
 
-// read executes a ReadRequest.
 func (h *Host) read(r *http.Request, in ReadRequest) (res ReadResult, err error) {
 	if in.Words < 1 || in.Words > MaxReadWords || in.At%8 != 0 {
 		return res, control.Errorf(http.StatusBadRequest, "%d words at offset %d; want 1 to %d words at a multiple of 8", in.Words, in.At, MaxReadWords)
