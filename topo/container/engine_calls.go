@@ -113,7 +113,6 @@ func (e *Engine) List(ctx context.Context, rack string) ([]Container, error) {
 	return out, nil
 }
 
-// create makes a container.
 func (e *Engine) create(ctx context.Context, name string, body any) error {
 	return e.call(ctx, http.MethodPost, "/containers/create", url.Values{"name": {name}}, body, nil)
 }

@@ -213,7 +213,6 @@ func (e *Engine) dropImage(ctx context.Context, id string) error {
 	return err
 }
 
-// load loads an image into the engine.
 func (e *Engine) load(ctx context.Context, i *Image) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()

@@ -120,7 +120,6 @@ func linkNets(r *spec.Rack, plug Plug) []linkNet {
 	return list
 }
 
-// labels returns the labels of a unit.
 func (u *unit) labels(rack string) map[string]string {
 	return map[string]string{LabelRack: rack, LabelHost: u.Host, LabelPart: u.Part, LabelPlug: string(u.Plug)}
 }
