@@ -99,7 +99,6 @@ func (p *bufferPlan) whole() bool {
 	return p.change == "" && len(p.rules) == 0 && p.fault == stateCalm && p.requests == 0 && p.entries >= bufferSenders*p.frames*((p.most+room-1)/room)
 }
 
-// bufferRun is one run of the scenario buffer.
 type bufferRun struct {
 	lenders
 	plan     *bufferPlan

@@ -157,7 +157,6 @@ func (r *tableRun) run() error {
 	return r.judge()
 }
 
-// config returns the configuration of a client of FUSEE.
 func (p *tablePlan) config(c passive.Config) fusee.Config {
 	return fusee.Config{Context: c.Context, Manager: c.Manager, Servers: c.Servers, Params: c.Params, Cache: p.cache, Lease: p.lease, Published: p.published}
 }

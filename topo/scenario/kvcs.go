@@ -90,7 +90,6 @@ func (p *cachePlan) String() string {
 		c.Servers, p.clients, c.Hosts, p.ops, p.keys, p.largest, c.Shape.Buckets, c.Shape.Cells, c.RTT, c.Rate/1_000_000_000, c.MTU, c.Lease, c.Patience, p.troubles, p.deaths, p.reboots, p.successor, p.faults)
 }
 
-// cacheRun is one run of the scenario kvcs.
 type cacheRun struct {
 	*env
 	plan  *cachePlan

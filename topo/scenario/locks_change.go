@@ -106,7 +106,6 @@ func (o *operator) change() {
 	}
 }
 
-// rules draws a set of rules.
 func (o *operator) rules() *rules.Set {
 	d := o.draw
 	var list []rules.Rule

@@ -104,7 +104,6 @@ func drawLookup(e *env) *lookupPlan {
 	return p
 }
 
-// lookupRun is one run of the scenario lookup.
 type lookupRun struct {
 	lenders
 	plan   *lookupPlan

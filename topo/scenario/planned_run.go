@@ -98,7 +98,6 @@ func (r *smallRun) watch(name string, n sim.Node) sim.Node {
 	return &r.cover
 }
 
-// program returns the switch's program.
 func (r *smallRun) program() *swordbox.Program {
 	p, _ := r.env.rack.Program().(*swordbox.Program)
 	return p

@@ -72,7 +72,6 @@ func placeOff(place int) int { return place * chainNodeLen }
 
 func (s *chainServer) valueOff(place int) int { return placeOff(s.places()) + place*s.run.plan.value }
 
-// value returns the value of a place.
 func (s *chainServer) value(place int) []byte {
 	b := make([]byte, s.run.plan.value)
 	for i := range b {
@@ -111,7 +110,6 @@ func (s *chainServer) unchanged() error {
 	return nil
 }
 
-// start starts the server's process.
 func (s *chainServer) start() {
 	s.host.Go(chainService, true, func(ctx verbs.Context) {
 		if err := s.serve(ctx); err != nil && !s.run.crashed() {

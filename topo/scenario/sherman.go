@@ -170,7 +170,6 @@ func (r *treeRun) serve(name string) {
 	r.env.serveMemory(name, memservice.Config{Buffer: r.memory[name], Locks: 8 * r.plan.locks}, begun)
 }
 
-// config returns the configuration of a client on a host.
 func (r *treeRun) config(h *simrack.Host, ctx verbs.Context) sherman.Config {
 	return sherman.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.params}
 }

@@ -75,7 +75,6 @@ func drawState(e *env) *statePlan {
 // counters returns the number of counters that the rule of the plan has.
 func (p *statePlan) counters() int { return p.slots * p.rows }
 
-// stateRun is one run of the scenario state-store.
 type stateRun struct {
 	lenders
 	plan   *statePlan

@@ -143,7 +143,6 @@ func (r *trialRun) serve(i int) {
 	r.env.serveMemory(fmt.Sprintf("ms%d", i), memservice.Config{Buffer: r.memory[i], Locks: r.plan.Locks}, nil)
 }
 
-// config returns the configuration of a client on a host.
 func (r *trialRun) config(h *simrack.Host, ctx verbs.Context) passive.Config {
 	servers := r.env.addrsOf(memoryServers(r.plan.servers))
 	return passive.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.params, Servers: servers}
