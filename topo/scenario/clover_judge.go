@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,10 +30,7 @@ func (r *storeRun) linger(c *clover.Client, rt verbs.Runtime) error {
 	if !r.plan.calm() {
 		return nil
 	}
-	most := r.most
-	if most == 0 {
-		most = maxLinger
-	}
+	most := cmp.Or(r.most, maxLinger)
 	r.living = append(r.living, c)
 	began, all := rt.Now(), clock.Time(0)
 	for ; !r.explained; rt.Sleep(r.plan.lease / 8) {

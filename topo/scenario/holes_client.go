@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -81,9 +82,7 @@ func (c *holeClient) post(wr verbs.SendWR, off, n int) *answer {
 	wr.Flags |= verbs.Signalled
 	wr.SGL = []verbs.SGE{c.end.mr.SGE(a.slot*holeSlot, n)}
 	wr.RemoteAddr = c.mem.addr + uint64(off)
-	if wr.RKey == 0 {
-		wr.RKey = c.mem.rkey
-	}
+	wr.RKey = cmp.Or(wr.RKey, c.mem.rkey)
 	if c.held {
 		c.hold = append(c.hold, wr)
 		return a

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -236,11 +237,7 @@ func (o *lookupOracle) build(flow int, payload []byte, kind int) (b []byte, at s
 	b = be.AppendUint16(be.AppendUint16(be.AppendUint16(be.AppendUint16(b, src.Port()), dst.Port()), uint16(n)), 0)
 	b = append(b, payload...)
 	sum := onesSum(b[l4:]) + onesSum(src.Addr().AsSlice()) + onesSum(dst.Addr().AsSlice()) + 17 + uint32(n)
-	c := ^foldSum(sum)
-	if c == 0 {
-		c = 0xffff
-	}
-	be.PutUint16(b[l4+6:], c)
+	be.PutUint16(b[l4+6:], cmp.Or(^foldSum(sum), 0xffff)) // 0 would mean that there is no checksum
 	if at = to; kind == kindEgress {
 		at = "cn3"
 	}
