@@ -31,21 +31,20 @@ func clientRack(clients, servers int) string {
 	return fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\n", clients-1, servers-1)
 }
 
-// memoryServers returns the names of a rack's n memory servers.
-func memoryServers(n int) (out []string) {
+// numbered returns n names: the prefix with each of the numbers from 0 to n-1.
+func numbered(prefix string, n int) (out []string) {
 	for i := range n {
-		out = append(out, fmt.Sprintf("ms%d", i))
+		out = append(out, fmt.Sprint(prefix, i))
 	}
 	return out
 }
 
+// memoryServers returns the names of a rack's n memory servers.
+func memoryServers(n int) []string { return numbered("ms", n) }
+
 // passiveHosts returns the names of the memory servers and of the compute hosts.
 func passiveHosts(servers int) []string {
-	out := memoryServers(servers)
-	for i := range computeHosts {
-		out = append(out, fmt.Sprintf("cn%d", i))
-	}
-	return out
+	return append(memoryServers(servers), numbered("cn", computeHosts)...)
 }
 
 // wirePlan has the choices that the seed makes about links and connections for a history of a

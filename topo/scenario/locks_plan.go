@@ -152,11 +152,7 @@ func hopLinks(hop int) []string {
 	if hop == 1 || hop == 2 {
 		return []string{"ms0", "ms1"}
 	}
-	var out []string
-	for i := range lockHosts {
-		out = append(out, fmt.Sprintf("cn%d", i))
-	}
-	return out
+	return numbered("cn", lockHosts)
 }
 
 func (p *lockPlan) drawFault(d *draw) {
