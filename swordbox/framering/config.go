@@ -11,16 +11,19 @@ type Config struct {
 	Layout extmem.Area
 	// Carriers send the requests to the servers of the layout, in their order.
 	Carriers []Carrier
-	// Trusting is true if the ring takes an entry that a READ returns for the right one, without a
-	// check.
+	// Trusting is true if the ring does not check that an entry which a READ returns is the one for
+	// which it has asked. Published handlers do so.
 	Trusting bool
-	// Epoch is the number of the ring among those of its user. READs carry it (Entry.Ring), so that
-	// the answer to a READ of a former ring is not taken for one of this ring.
+	// Epoch is the number of the ring among all rings that its user has made. READs carry it
+	// (Entry.Ring), so that the answer to a READ of a former ring is not taken for one of this
+	// ring.
 	Epoch uint32
-	// Exact is true if a READ returns exactly the bytes that were written to an entry; the ring
-	// then remembers how many these are. Otherwise a READ returns the whole entry.
+	// Exact is true if a READ asks for exactly the bytes that were written to one entry; the ring
+	// then remembers the number of these bytes. Otherwise a READ asks for one or several whole
+	// entries.
 	Exact bool
-	// Window is how many entries may be asked for and not have come back at a time; at least 1.
+	// Window is the largest number of entries for which the ring has asked and which Next has not
+	// passed yet; at least 1.
 	Window int
 }
 

@@ -6,17 +6,21 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// header is the beginning of an entry. It says which entry it is, so that a stale one is noticed,
-// and which part of which frame follows. Numbers are big-endian:
+// header is the beginning of an entry. It names the entry, so that the ring notices a stale one,
+// and says which part of which frame follows. Numbers are big-endian. The number before a group of
+// fields is its offset, and the number behind a field is the length of the field, both in bytes:
 //
-//	0 tag 4 | place 4 | number 4 | 12 length 2 | part 1 | last 1 | 16 segment size 2 | checksum: start 2,
-//	offset 2, unfinished 1 | 23 offload: type 1, header 2, size 2 | 28 zero 4
+//	 0: tag 4, place 4, number 4
+//	12: length 2, part 1, last 1
+//	16: segment size 2; checksum: start 2, offset 2, unfinished 1
+//	23: offload: type 1, header 2, size 2
+//	28: zero 4
 type header struct {
-	// tag names the ring and the incarnation of the switch. place is the position of the entry since
-	// the ring began. number is the number of the frame.
+	// tag names the ring and the incarnation of the switch. place is the position of the entry in
+	// the ring, modulo 2³²; positions never restart. number is the number of the frame.
 	tag, place, number uint32
 	length             uint16 // bytes of the frame in this entry
-	part, last         uint8  // this part and the last one, from 0
+	part, last         uint8  // numbers of this part and of the frame's last part, from 0
 	// meta has the frame's fields for segmentation offload. Data and Port are not set.
 	meta packetio.Frame
 }
@@ -24,8 +28,9 @@ type header struct {
 const (
 	// HeaderLen is the length of the header in bytes.
 	HeaderLen = 32
-	// MinFrame is the length of the shortest frame that a user takes from a ring: two addresses and a
-	// type. A shorter frame that comes back was changed in the server's memory.
+	// MinFrame is the length of the shortest frame that a user takes from a ring, in bytes: two MAC
+	// addresses and an EtherType. A shorter frame that comes back was changed in the server's
+	// memory.
 	MinFrame = 14
 	maxParts = 1 << 8
 )
@@ -64,7 +69,8 @@ func (h *header) parse(b []byte) (body []byte, ok bool) {
 	return body[:h.length], true
 }
 
-// AppendFrame appends a frame behind a header of HeaderLen bytes that names no ring.
+// AppendFrame appends a header of HeaderLen bytes that names no ring, and the frame. The published
+// lookup table keeps frames in this form, without a Ring.
 func AppendFrame(b []byte, f packetio.Frame) []byte {
 	h := header{length: uint16(len(f.Data)), meta: f}
 	return append(h.appendTo(b), f.Data...)

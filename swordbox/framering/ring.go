@@ -19,7 +19,8 @@ type Ring struct {
 	// that should come back.
 	number, expected uint32
 	window           []slot // the entries from read on for which the ring has asked
-	// lengths has the bytes that were written to each entry, if READs are exact.
+	// lengths has the number of bytes that were written to each entry, if READs are exact
+	// (Config.Exact); otherwise it is nil.
 	lengths []uint16
 	partial partial
 	out     []byte // scratch: an entry to write
@@ -53,8 +54,8 @@ type partial struct {
 type Outcome uint8
 
 const (
-	// Stored: the frame is in the ring. Full: the ring has no room for it. Blocked: the servers can
-	// take it later. Long: it has more parts than the ring has entries.
+	// Stored: the frame is in the ring. Full: the ring has no room for it. Blocked: the servers
+	// cannot take it now, but may later. Long: it has more parts than the ring has entries.
 	Stored Outcome = iota
 	Full
 	Blocked
@@ -91,8 +92,8 @@ func (r *Ring) Written() uint64 { return r.written }
 // Newest returns the number of the frame that was stored last.
 func (r *Ring) Newest() uint32 { return r.number - 1 }
 
-// spare returns how many entries the servers can take now. The switch does not send more packets
-// than that in one step.
+// spare returns how many WRITEs of entries can be sent now. It is bounded by what the servers can
+// take, and by how many packets the switch may still send in this step.
 func (r *Ring) spare(c *pipeline.Ctx) (n int) {
 	for _, l := range r.cfg.Carriers {
 		n += l.Writes()
@@ -100,9 +101,9 @@ func (r *Ring) spare(c *pipeline.Ctx) (n int) {
 	return min(n, c.EmitsLeft())
 }
 
-// Store writes a frame to the ring. Stored means that at least its first entry was written. If
-// there was no room for one of its further entries, because the ring has skipped entries, the frame
-// will not come back.
+// Store writes a frame to the ring. Stored means that at least its first entry was written. The
+// frame will not come back if there was no room for one of its further entries, because put has
+// skipped entries of servers that cannot take a WRITE.
 func (r *Ring) Store(c *pipeline.Ctx, f packetio.Frame) Outcome {
 	room := r.cfg.Layout.Size - HeaderLen
 	parts := (len(f.Data) + room - 1) / room
@@ -183,11 +184,11 @@ func Share(a *extmem.Area, longest int) int {
 func (r *Ring) run(at, end uint64) int {
 	server, offset := r.cfg.Layout.Place(at)
 	n := min(uint64(Share(&r.cfg.Layout, r.cfg.Carriers[server].Longest())), end-at)
-	return int(min(n, (r.cfg.Layout.End()-offset)/uint64(r.cfg.Layout.Size))) // behind the last cell the ring begins again
+	return int(min(n, (r.cfg.Layout.End()-offset)/uint64(r.cfg.Layout.Size))) // behind the last cell the ring continues at the first one
 }
 
-// note keeps the length n of the entry at a position, if READs are exact. Of a skipped entry only
-// the header is read, which does not name this entry.
+// note keeps the length n of the entry at a position, if READs are exact. For a skipped entry, n is
+// HeaderLen: the header that its READ returns names another entry, so the ring leaves it out.
 func (r *Ring) note(at uint64, n int) {
 	if r.lengths != nil {
 		r.lengths[at%uint64(len(r.lengths))] = uint16(n)
@@ -202,7 +203,7 @@ func (r *Ring) length(at uint64) int {
 	return int(r.lengths[at%uint64(len(r.lengths))])
 }
 
-// Ask asks for entries, as many as may be in flight.
+// Ask asks for entries, as many as the window allows.
 func (r *Ring) Ask(c *pipeline.Ctx) { r.AskUntil(c, r.written) }
 
 // AskUntil asks for entries before position `end`, which is at most Written. It reports whether it
@@ -224,7 +225,7 @@ func (r *Ring) AskUntil(c *pipeline.Ctx, end uint64) bool {
 			n = r.run(r.asked, end)
 			if room := len(r.window) - int(r.asked-r.read); n > room {
 				if r.asked != r.read {
-					return false // a shorter READ would come back as early, and the next one would have no more room
+					return false // wait for room: a READ of fewer entries would only add a request
 				}
 				n = room
 			}
@@ -249,8 +250,8 @@ func (r *Ring) slot(at uint64) *slot { return &r.window[at%uint64(len(r.window))
 // Entry names an entry for which the ring has asked.
 type Entry struct{ Ring, Place uint32 }
 
-// Came handles the answer to the READ whose first entry is e; b is nil if there is none. It ignores
-// entries for which the ring has not asked.
+// Came handles the answer to the READ whose first entry is e; b is nil if there is no answer. Came
+// ignores entries for which the ring has not asked.
 func (r *Ring) Came(e Entry, b []byte) {
 	d := e.Place - uint32(r.read)
 	if e.Ring != r.cfg.Epoch || uint64(d) >= r.asked-r.read {
@@ -274,7 +275,7 @@ func (r *Ring) Came(e Entry, b []byte) {
 }
 
 // Next returns the next frame that has come back, and its number. The frame is valid until the next
-// call of a method that changes the ring. ok is false if there is none at present.
+// call of a method that changes the ring. ok is false if no frame has come back whole.
 func (r *Ring) Next() (f packetio.Frame, number uint32, ok bool) {
 	for r.read != r.asked {
 		s := r.slot(r.read)
@@ -328,7 +329,7 @@ func (p *partial) take(h *header, body []byte) bool {
 }
 
 // Count makes the frame after number the expected one, and returns how many frames before it have
-// not come back. A trusting ring cannot know that and returns 0.
+// not come back. A trusting ring cannot know how many, so it returns 0.
 func (r *Ring) Count(number uint32) (lost uint32) {
 	if r.cfg.Trusting {
 		if r.Remote() > 0 {
