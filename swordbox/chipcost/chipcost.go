@@ -35,8 +35,8 @@ type Chip struct {
 	Tables int `json:"tablesPerStage"`
 }
 
-// Tofino returns a chip like that of the paper's prototype, according to published figures: 12
-// stages, each with 80 SRAM blocks of 16 KiB, 4 stateful units and 16 logical tables.
+// Tofino returns a chip like that of the SwordBox paper's prototype, according to published
+// figures: 12 stages, each with 80 SRAM blocks of 16 KiB, 4 stateful units and 16 logical tables.
 func Tofino() Chip {
 	return Chip{Name: "Tofino-like", Stages: 12, Blocks: 80, BlockWords: 1024, WordBits: 128, Units: 4, UnitBits: 64, UnitBlocks: 35, Tables: 16}
 }

@@ -57,8 +57,8 @@ func (s *Sum) add(i *Item) {
 	s.Beyond += i.Beyond
 }
 
-// Use is what a part of a program takes of each resource, in percent of all stages of the chip.
-// More than 100 does not fit.
+// Use is what a part of a program takes of each resource, in percent of what all stages of the chip
+// have. More than 100 does not fit.
 type Use struct {
 	Part string `json:"part"`
 	// SRAM is the share of memory blocks, Units that of stateful units, Tables that of logical
@@ -172,9 +172,9 @@ type Figure8 struct {
 	Tables float64 `json:"tables"`
 }
 
-// AuthorsFigure8 returns the figure, from the data in the authors' repository. Their program
-// steers: it moves no request to a shared connection and replaces no atomic, and the NICs do not
-// check the ICRC.
+// AuthorsFigure8 returns the lines of Figure 8, from the data in the authors' repository. Their
+// program steers: it moves no request to a shared connection and replaces no atomic, and the NICs
+// do not check the ICRC.
 func AuthorsFigure8() []Figure8 {
 	return []Figure8{
 		{"parsing and forwarding", 4.69, 9.62, 0, 5.00, 0, 0, 12.50},
