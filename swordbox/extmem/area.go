@@ -50,7 +50,8 @@ func (a *Area) Same(b *Area) bool {
 	return slices.Equal(a.Servers, b.Servers) && a.Offset == b.Offset && a.Cells == b.Cells && a.Size == b.Size
 }
 
-// Memory describes the area for a rule whose key sets the offset. service lends the memory.
+// Memory describes the area for a rule whose key sets the offset. service is the name of the
+// service that lends the memory.
 func (a *Area) Memory(service, key string) rules.Memory {
 	return rules.Memory{Servers: a.Servers, Service: service, From: a.Offset, To: a.End(), Key: key}
 }

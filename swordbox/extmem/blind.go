@@ -10,7 +10,7 @@ import (
 )
 
 // Blind sends requests to the memory that a server lends to the switch. It keeps no copies and
-// never retransmits, like the published handlers. The zero value has no connection.
+// never retransmits. Published handlers use it. The zero value has no connection.
 type Blind struct {
 	up     bool
 	link   requester.Link
@@ -31,7 +31,7 @@ func (k *Blind) Detach() { k.up = false }
 func (k *Blind) Up() bool { return k.up }
 
 // Send sends a request for n bytes of the server's memory beginning at offset: a READ, or a WRITE
-// of b. It has one PSN.
+// of b. The request takes one PSN, so a READ must be answered by one packet.
 func (k *Blind) Send(c *pipeline.Ctx, op wire.Opcode, offset uint64, n int, b []byte) {
 	f := &k.tx
 	*f = wire.Frame{V6: k.link.To.V6}

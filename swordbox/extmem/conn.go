@@ -13,14 +13,15 @@ import (
 
 const (
 	// InFlight is how many requests may be in flight to a server. The switch keeps the headers of
-	// each, so that it can retransmit it.
+	// each request, so that it can retransmit the request.
 	InFlight = 512
-	// usualSilence is how long a server may be silent if the program sets no bound.
+	// usualSilence is how long a server may leave a request unanswered, if the program sets no
+	// bound.
 	usualSilence = 255 * time.Millisecond
 )
 
-// Conn sends READs and WRITEs to the memory that a server lends, by a requester. When a connection
-// has ended, another one may replace it. Make one with NewConn.
+// Conn sends READs and WRITEs to the memory that a server lends, by a requester. It uses one
+// connection at a time; when that has ended, Attach gives it another one. Make one with NewConn.
 type Conn struct {
 	*requester.Conn
 	grant memgrant.Grant
@@ -64,7 +65,7 @@ func (k *Conn) Request(op wire.Opcode, offset uint64, n int) *wire.Frame {
 	return &k.tx
 }
 
-// Write sends a WRITE of b, of which it keeps no copy.
+// Write sends a WRITE of b. It keeps no copy of b: a retransmission is a WRITE of no bytes.
 func (k *Conn) Write(c *pipeline.Ctx, offset uint64, b []byte) {
 	f := k.Request(wire.RCWriteOnly, offset, len(b))
 	f.Payload = b

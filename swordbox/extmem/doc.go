@@ -1,5 +1,6 @@
-// Package extmem has what handlers share that keep packets, counters or tables in the memory of
-// servers: the keys of rules that say where, the connections to the servers, and their listing.
+// Package extmem is shared by the handlers that keep packets, counters or tables in the memory of
+// servers. It has the keys of rules that name this memory, the connections to the servers, and the
+// listing of the connections.
 //
 // Contract. A handler keeps a Channel for each connection that its rules need, in a Links. The
 // switch offers a connection when it is made, and again after each change of rules

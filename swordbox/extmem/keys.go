@@ -90,7 +90,7 @@ func Between(low, high int) func(string) error {
 	}
 }
 
-// Number returns the value of a number that Between accepts; fallback for "".
+// Number returns the value of a number that Between accepts; for "" it returns fallback.
 func Number(s string, fallback int) int {
 	if n, err := strconv.Atoi(s); err == nil {
 		return n

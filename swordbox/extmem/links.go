@@ -21,7 +21,7 @@ type Link struct {
 	shared    switchconn.Shared
 	connected bool
 	unfit     bool   // the rules have changed, and the handler cannot use the connection any more
-	why       string // why the handler does not use a connection; "" means that it does, or there was none
+	why       string // why the handler cannot use the last connection; "" means that it can, or that there was none
 }
 
 func (l *Link) base() *Link { return l }
@@ -61,10 +61,10 @@ func Shard(number int, mode rules.Mode) int {
 // it later. It embeds the Link of these connections.
 type Channel interface {
 	base() *Link
-	// Needed reports whether a rule, or something that a former rule has left, needs the channel.
+	// Needed reports whether a rule needs the channel, or frames that a removed rule has left.
 	Needed() bool
-	// Fit returns nil if the handler can use the connection under the present rules, otherwise the
-	// reason why it cannot.
+	// Fit returns nil if the handler can use the connection under the present rules. Otherwise the
+	// error says why it cannot.
 	Fit(s *switchconn.Shared) error
 	// Begin uses a new connection that fits. End is called when that connection has ended.
 	Begin(s *switchconn.Shared)
@@ -79,7 +79,7 @@ type Links[C Channel] struct {
 	All     []C
 	Replace Replace // nil means that failed connections are not replaced
 	byQPN   map[wire.QPN]C
-	gone    requester.Stats // counters of the requesters of channels that have gone
+	gone    requester.Stats // counters of the requesters of removed channels
 }
 
 // Replace makes the program replace a connection that has failed.
@@ -209,7 +209,7 @@ func (t *Links[C]) Sweep(gone func(ch C)) {
 	})
 }
 
-// Requested returns the counters of the requesters of all channels, also of those that have gone.
+// Requested returns the counters of the requesters of all channels, also of removed channels.
 func (t *Links[C]) Requested() requester.Stats {
 	sum := t.gone
 	for _, ch := range t.All {
@@ -221,8 +221,8 @@ func (t *Links[C]) Requested() requester.Stats {
 // Server is a connection to a server as an operator sees it.
 type Server struct {
 	Address netip.Addr `json:"address"`
-	// Up is true if the switch can use the server's memory. If it cannot now, or could not before,
-	// Why says why.
+	// Up is true if the switch can use the server's memory. Why says why it cannot; "" means that
+	// there is no reason, for example because no connection was made yet.
 	Up  bool   `json:"up"`
 	Why string `json:"why,omitempty"`
 }
