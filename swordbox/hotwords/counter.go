@@ -10,20 +10,21 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// maxUnits is the largest number of units (words, lines or pages of memory, as the rule says) that are
-// counted for one request: the first ones. To count all units of a long request would take the switch
-// too long.
+// maxUnits is how many units (words, lines or pages of memory, as the rule says) a Counter counts
+// for one request at most: the first ones of the request. Counting all units of a long request
+// would take the switch too long.
 const maxUnits = 16
 
 // Stats counts what a Counter did.
 type Stats struct {
 	Requests uint64 `name:"requests" help:"requests under rules of action count"`
-	Units    uint64 `name:"units" help:"words, lines or pages that they touched"`
+	Units    uint64 `name:"units" help:"words, lines or pages that these requests touched"`
 	Cut      uint64 `name:"cut" help:"requests of which only the first 16 units were counted"`
 	Taken    uint64 `name:"taken_over" help:"addresses that took the place of another one"`
 }
 
-// Counter is the handler of rules of action count. Make one with New.
+// Counter is the handler of rules of action count that keep their counts in the switch. Make one
+// with New.
 type Counter struct {
 	watched []watched // in the order of the rules
 	stats   Stats
@@ -141,7 +142,7 @@ func (c *Counter) Tables() []handler.Table {
 	for i := range c.watched {
 		used += len(c.watched[i].heap)
 	}
-	return []handler.Table{{Name: tableHot, Doc: "addresses that rules of action count count", Used: used, Max: MaxCounters, Clear: true}}
+	return []handler.Table{{Name: tableHot, Doc: "addresses with a count of a rule of action count", Used: used, Max: MaxCounters, Clear: true}}
 }
 
 // ClearTable removes all counts, and returns how many there were.
@@ -153,9 +154,9 @@ func (c *Counter) ClearTable(string) (n int) {
 	return n
 }
 
-// Spec declares the table of counts for a switching chip: it matches rule and unit, and holds
-// count, over and three kinds. The chip's control plane would have to find the entry with the
-// smallest count.
+// Spec declares the table of counts for a switching chip: it matches a rule and a unit, and holds
+// the unit's count, by how much the count may be too large, and the numbers of READs, WRITEs and
+// atomics. The chip's control plane would have to find the entry with the smallest count.
 func (c *Counter) Spec() pipeline.Part {
 	const ruleBits, unitBits, countBits = 8, 61, 64
 	return pipeline.Part{Tables: []pipeline.TableSpec{

@@ -33,7 +33,8 @@ var units = []struct {
 	size uint64
 }{{"word", 8}, {"line", 64}, {"page", 4096}}
 
-// Count is the action count: it counts the addresses that requests touch most.
+// Count is the action count. Its rules count the addresses that requests touch most; with the key
+// store, they count requests in the memory of servers.
 var Count = rules.Register(rules.Definition{
 	Name: "count", Doc: "counts the addresses that requests access most, and changes nothing; see `rdmalab switch hot`",
 	Observes: true, Check: checkMode,
@@ -57,7 +58,7 @@ func checkMode(r *rules.Rule) error {
 	case inSwitch(r) && r.Mode != rules.Hardened:
 		return fmt.Errorf("action count has no mode %v without %s; leave the mode out", r.Mode, KeyStore)
 	case !inSwitch(r) && r.Options[keyTop] != "":
-		return fmt.Errorf("%s is the size of a table in the switch; a rule with %s has slots", keyTop, KeyStore)
+		return fmt.Errorf("%s is the size of a table in the switch; a rule with %s has slots instead", keyTop, KeyStore)
 	}
 	return nil
 }
@@ -142,7 +143,7 @@ var help = handler.Help{
 	Most: "show at most this many addresses; 0 means all that the switch counts",
 }
 
-// Hot is an address that requests touch, with its counts.
+// Hot is a unit of memory that requests touch, with its counts, as a listing shows it.
 type Hot struct {
 	Rule   string     `json:"rule"`
 	Server netip.Addr `json:"server"`
@@ -167,7 +168,7 @@ func table(w io.Writer, host func(netip.Addr) string, list []Hot) error {
 		})
 }
 
-// sortHot puts the hottest first.
+// sortHot puts the highest counts first.
 func sortHot(list []Hot) {
 	slices.SortStableFunc(list, func(a, b Hot) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Address, b.Address))

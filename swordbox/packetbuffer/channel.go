@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// channel is the hardened carrier: a requester that keeps no copies of WRITEs.
+// channel is the Carrier of the hardened machine: a requester that retransmits, but keeps no
+// payload of WRITEs.
 type channel struct {
 	extmem.Conn
 	link *Link
@@ -29,8 +30,8 @@ func carrierOf(silence time.Duration) func(l *Link, number uint32) Carrier {
 
 func (ch *channel) Writes() int { return ch.Spare() }
 
-// Read submits the READ of an entry. The tag holds the entry's ring and place; the numbers of rings
-// begin at 1, so Flow 0 marks a WRITE.
+// Read submits the READ of an entry. The tag holds the entry's ring in Flow and its place in
+// Generation. The numbers of rings begin at 1, so Flow 0 marks a WRITE.
 func (ch *channel) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry) {
 	ch.Submit(c, ch.Request(wire.RCReadRequest, offset, n), requester.Tag{Flow: e.Ring, Generation: e.Place})
 }

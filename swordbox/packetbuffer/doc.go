@@ -8,20 +8,21 @@
 // says, the next frame goes to the ring by a WRITE. From then on all frames go to the ring, until
 // it is empty: so frames keep their order. When fewer frames wait in the switch than the key low
 // says, the switch READs the oldest entries back. At most as many READs to each server are in
-// flight as the key depth says. A frame that is longer than an entry has several entries. At every
-// moment
+// flight as the key depth says. A frame that is longer than an entry takes several entries. At
+// every moment
 //
 //	Frames = Sent + waiting + remote + Lost + Full + Blocked + Long + Down
 //
 // Waiting is in the switch and remote is in the ring. The other terms are fields of Stats. Entry i
-// of the ring (framering) is in server i modulo their number; an entry whose server cannot take it
-// now is skipped. If no server can, because too many WRITEs are in flight or a connection is down,
-// frames wait in the switch until one can, at most as many as the key high says. Frames that wait
-// in the switch have at most frameBytes bytes on average, but one frame always finds room.
+// of the ring (framering) is in server i modulo the number of servers; an entry whose server cannot
+// take a WRITE now is skipped. If no server can, because too many WRITEs are in flight or a
+// connection is down, frames wait in the switch until one can, at most as many as the key high
+// says. Frames that wait in the switch have at most frameBytes bytes on average, but one frame
+// always finds room.
 //
-// If a rule gets another mode, another handler begins to work on it. The queue of the former
-// handler keeps its rate until it is empty. The new handler's queue accepts the new frames, but
-// transmits and stores none before the former queue is empty. The switch keeps the former
+// If a rule gets another mode, the handler of that mode takes over the rule. The queue of the
+// former handler keeps its rate until it is empty. The new handler's queue accepts the new frames,
+// but transmits and stores none before the former queue is empty. The switch keeps the former
 // connections for 5 s. Frames that have not come back then are lost.
 //
 // The switch keeps no copies of frames in the ring. Package requester retransmits a WRITE without

@@ -31,7 +31,7 @@ func (q *fifo) takes(size, high int) bool {
 	return q.n == 0 || q.n < high && q.bytes+size <= high*frameBytes
 }
 
-// below reports whether fewer than low frames wait, and fewer bytes than low frames may have.
+// below reports whether fewer than low frames wait, and have fewer bytes than low frames may have.
 func (q *fifo) below(low int) bool { return q.n < low && q.bytes < low*frameBytes }
 
 // push appends a copy of f.

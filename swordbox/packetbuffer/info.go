@@ -56,7 +56,9 @@ type Item struct {
 	Mode string `json:"mode"`
 	// Rate is in bits per second; 0 means that the rule was removed.
 	Rate int64 `json:"rate"`
-	// Waiting and Remote are numbers of frames. Used is how many entries of the ring are in use.
+	// Waiting and Remote are the numbers of frames in the switch and in the ring. High is the
+	// number of waiting frames at which frames go to the ring. Used is how many of the ring's
+	// Entries are in use.
 	Waiting int `json:"waiting"`
 	High    int `json:"high"`
 	Remote  int `json:"remote"`
@@ -154,10 +156,10 @@ func (m *Machine) Spec() pipeline.Part {
 	p := pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: prefix + "buffers", KeyBits: 8, ValueBits: 16, Entries: rules.MaxRules}},
 		Registers: []pipeline.RegisterSpec{
-			// Three positions in the ring, the numbers of two frames, tag; length of the queue,
-			// time at which the port is free.
+			// An entry has three positions in the ring, the numbers of two frames, the ring's tag, the
+			// length of the queue, and the time at which the port is free.
 			{Name: prefix + "rings", Width: 3*32 + 2*32 + 32 + 16 + 48, Entries: ports},
-			// Of the connection: queue pair, PSN, window, memory region.
+			// An entry has a connection's queue pair, PSNs, window, and memory region.
 			{Name: prefix + "ring links", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: links},
 		},
 		Needs: []pipeline.Need{

@@ -27,8 +27,8 @@ type Config struct {
 	Port func(a netip.Addr) int
 	// Carrier makes the requester of a new link. number names it in captures.
 	Carrier func(l *Link, number uint32) Carrier
-	// Trusting is true if a ring has one READ in flight, and takes an entry that comes back for the
-	// right one without a check, as in the paper.
+	// Trusting is true if, as in the paper, a ring has one READ in flight and does not check that
+	// the entry that comes back is the one for which it has asked.
 	Trusting bool
 	// Failed makes the program replace a connection; nil means that it is not replaced.
 	Failed extmem.Replace
@@ -120,10 +120,10 @@ type Machine struct {
 	ports  []*queue // index is the port; nil means that the port has no queue
 	links  extmem.Links[*Link]
 	epoch  uint32
-	made   uint32 // number of links made so far
-	busy   bool   // true while the machine sends: frames that it sends itself bypass all queues
-	stats  Stats  // counters of queues that have gone, and of links
-	idle   []string
+	made   uint32   // number of links made so far
+	busy   bool     // true while the machine sends: frames that it sends itself bypass all queues
+	stats  Stats    // counters of removed queues, and of links
+	idle   []string // IDs of the rules whose host or servers are not known yet
 	marks  *pipeline.QueuedPorts
 	// later is the set of rules of which at least one waits until a former queue of its port is
 	// empty; nil means that no rule waits.
@@ -133,16 +133,16 @@ type Machine struct {
 // Stats counts what a Machine did. Frames that leave as one (segmentation offload) count as one.
 type Stats struct {
 	Frames    uint64 `name:"frames" help:"frames to hosts under rules of action buffer"`
-	Sent      uint64 `name:"sent" help:"how many of them have left"`
-	Stored    uint64 `name:"stored" help:"how many went to a ring in servers' memory"`
-	Loaded    uint64 `name:"loaded" help:"how many of these have come back"`
-	Lost      uint64 `name:"lost" help:"how many of these will not come back"`
+	Sent      uint64 `name:"sent" help:"frames that the switch has sent to these hosts"`
+	Stored    uint64 `name:"stored" help:"frames that went to a ring in servers' memory"`
+	Loaded    uint64 `name:"loaded" help:"frames that have come back from a ring"`
+	Lost      uint64 `name:"lost" help:"frames that went to a ring and will not come back"`
 	Full      uint64 `name:"full" help:"frames dropped because the ring was full"`
 	Blocked   uint64 `name:"blocked" help:"frames dropped because too many waited until a server could take a WRITE"`
 	Long      uint64 `name:"long" help:"frames dropped because they are longer than the entries of a ring"`
 	Down      uint64 `name:"down" help:"frames dropped because the port was down when their turn came"`
 	Failures  uint64 `name:"failures" help:"connections to servers that have failed"`
-	Strangers uint64 `name:"strangers" help:"packets to the switch that no server of a ring has sent"`
+	Strangers uint64 `name:"strangers" help:"packets to queue pairs of the switch from another host than the connected memory server"`
 }
 
 var (
@@ -193,7 +193,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 		case port < 0 || len(l.Servers) == 0:
 			m.idle = append(m.idle, r.ID)
 		case q != nil && !q.place.Newest():
-			m.later = set // the frames of this queue leave first; then the rule gets a new queue, behind that of the other mode
+			m.later = set // the port has a newer queue, of the other mode: when q is empty, the rule gets a new queue behind that one
 		default:
 			m.use(r.ID, port, l)
 		}
@@ -348,7 +348,7 @@ func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
 // Attach gives the machine a connection of the switch, for the requests of a ring. It returns false
-// if no ring is on this server.
+// if no ring can use this connection.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	l, ok := m.links.Attach(c, &s)
 	if ok {
@@ -365,7 +365,8 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	m.sweep()
 }
 
-// after lets a queue read from its ring again after a change of its carriers.
+// after lets a queue read from its ring again, after an answer of a server or a change of a
+// connection.
 func (m *Machine) after(c *pipeline.Ctx, q *queue) {
 	if q == nil {
 		return
@@ -379,7 +380,9 @@ func (m *Machine) after(c *pipeline.Ctx, q *queue) {
 // MarkIn makes q the QueuedPorts in which the machine lists its queues.
 func (m *Machine) MarkIn(q *pipeline.QueuedPorts) { m.marks = q }
 
-// Queue accepts a frame that leaves through a port with a queue.
+// Queue accepts a frame that leaves through a port with a queue. It returns false if the port has
+// no queue of this machine, if a newer queue of the port takes the frames, or if the machine itself
+// sends the frame.
 func (m *Machine) Queue(c *pipeline.Ctx, port int, f packetio.Frame) bool {
 	q := m.at(port)
 	if q == nil || m.busy || !q.place.Newest() {

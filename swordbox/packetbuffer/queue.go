@@ -23,14 +23,14 @@ type queue struct {
 	// can take them; they leave after the frames in the ring.
 	local, tail fifo
 	free        clock.Time // when the port has sent the frames that it was given
-	was         int64      // the former rate, by which free was computed; 0 means that the rate is the same
-	more        bool       // load had no room for its packets in this step: the next step continues
+	was         int64      // the former rate, by which free was computed; 0 means that the rate has not changed
+	more        bool       // load could emit no more packets in this step: the next step continues
 	ring        framering.Ring
 	// links are the connections to the servers of the ring, in the order of Layout.Servers.
 	links []*Link
-	// rivals are the queues of other ports whose rings overlap this one in memory. Rings of rules
-	// in force never overlap, so of two such queues one belongs to a removed rule. At most one of
-	// the two rings has frames.
+	// rivals are the queues of other ports whose rings overlap the ring of this queue in memory.
+	// Rings of rules in force never overlap, so of two such queues one belongs to a removed rule.
+	// At most one of the two rings has frames.
 	rivals []*queue
 	stats  Stats
 	// stores and loads measure how fast frames go to the ring, and come back.
@@ -103,7 +103,8 @@ func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
 	return true
 }
 
-// load reads frames back from the ring until no frame moves any more.
+// load moves frames from the tail to the ring and reads frames back from the ring, until it can
+// move none.
 func (q *queue) load(c *pipeline.Ctx) {
 	for moved := true; moved; {
 		moved = q.storeTail(c)
@@ -170,7 +171,8 @@ func (q *queue) enqueue(c *pipeline.Ctx, f packetio.Frame) {
 	q.local.push(f)
 }
 
-// pace applies a new rate to the part of the leaving frame that was not sent yet.
+// pace computes free again if the rate has changed: what the port was given and has not sent yet
+// leaves at the new rate.
 func (q *queue) pace(now clock.Time) {
 	if left := q.free.Sub(now); q.was > 0 && left > 0 {
 		q.free = now.Add(time.Duration(int64(left) * q.was / q.Rate))
@@ -206,7 +208,7 @@ func (q *queue) tick(c *pipeline.Ctx) {
 	}
 }
 
-// deadline returns when tick must be called. While frames of a former queue are left, it is never.
+// deadline returns when tick must be called: never, while an earlier queue of the port has frames.
 func (q *queue) deadline() clock.Time {
 	switch {
 	case !q.place.Oldest():
@@ -239,7 +241,7 @@ func (q *queue) flush(c *pipeline.Ctx) {
 	q.place.Leave()
 }
 
-// behind reports whether there are frames that leave after those in the switch: in the ring or in
+// behind reports whether there are frames that leave after those in local: frames in the ring or in
 // the tail.
 func (q *queue) behind() bool { return q.tail.n > 0 || !q.empty() }
 

@@ -34,9 +34,9 @@ const (
 	keyOffset  = "offset"
 )
 
-// entrySizes are the allowed sizes of an entry, in bytes. One of 1552 has a whole frame of Ethernet
-// of 1518 bytes: READs bring whole entries, so entries of 2048 bytes would use a third more of the
-// server's link.
+// entrySizes are the allowed sizes of an entry, in bytes. An entry of 1552 bytes has room for a
+// header and an Ethernet frame of 1518 bytes. READs bring whole entries, so for such frames entries
+// of 2048 bytes would take a third more of the server's link.
 var entrySizes = []string{"512", "1024", "1552", "2048", "4096"}
 
 // Buffer is the action buffer.
@@ -120,18 +120,21 @@ func memoryOf(r *rules.Rule) rules.Memory {
 
 // Layout is the queue and the ring for which a rule of action buffer asks.
 type Layout struct {
-	// Area is where the entries of the ring are, and Service the service that lends this memory.
+	// Area says where the entries of the ring are. Service is the name of the service that lends
+	// this memory.
 	extmem.Area
 	Service string
 	// Depth is how many READs may be in flight to each server.
 	Depth int
-	// High and Low are the numbers of waiting frames at which frames go to the ring, and come back.
+	// When High frames wait in the switch, further frames go to the ring. When fewer than Low wait,
+	// frames come back.
 	High, Low int
 	// Rate is the rate of the port in bits per second.
 	Rate int64
 }
 
-// LayoutOf returns the layout of a rule. Servers lacks a server whose name is not resolved yet.
+// LayoutOf returns the layout of a rule. Layout.Servers leaves out a server whose name is not
+// resolved yet.
 func LayoutOf(r *rules.Rule) Layout {
 	number := func(key string, fallback int) int { return extmem.Number(r.Options[key], fallback) }
 	l := Layout{
@@ -146,7 +149,8 @@ func LayoutOf(r *rules.Rule) Layout {
 	return l
 }
 
-// sameRing reports whether both layouts have the same ring.
+// sameRing reports whether both layouts have the same ring: the same memory, and the same depth,
+// which decides the ring's window.
 func (l *Layout) sameRing(o *Layout) bool {
 	return l.Same(&o.Area) && l.Service == o.Service && l.Depth == o.Depth
 }

@@ -82,8 +82,8 @@ func (ch *channel) resize(depth int) {
 	ch.conn = requester.New(requester.Config{Number: ch.number, Ring: depth, Waiting: 1, Silence: ch.m.env.Silence}, ch)
 }
 
-// limit returns how many FETCH_ADDs may be in flight now. It is no more than the server's NIC
-// remembers, so that the NIC executes a retransmitted one only once.
+// limit returns how many FETCH_ADDs may be in flight now. It is at most the number of atomics whose
+// results the server's NIC remembers, so that the NIC executes a retransmitted FETCH_ADD only once.
 func (ch *channel) limit() int { return min(ch.depth, ch.conn.Link().Depth) }
 
 // Requested returns the counters of the channel's requesters.

@@ -10,19 +10,21 @@
 //
 //	Amount = Applied + pending + in flight + Uncertain + Dropped
 //
-// Applied is in the servers' memory. Pending waits in the switch: a connection has at most as many
-// FETCH_ADDs in flight as the key depth says. Amounts that are counted meanwhile are added up by
-// counter, and sent when a response arrives; so none is left in the switch when the requests end.
-// In flight was sent and is not answered. Package requester retransmits it with the same PSN, and
-// the server executes it once as long as its NIC remembers the results of as many atomics as may be
-// in flight. Uncertain was in flight when a connection failed: it may be in the memory or not.
-// Dropped found no room, because too many counters waited at a time or the region of a server is
-// too small; it is not in the memory.
+// Applied amounts are in the servers' memory. Pending amounts wait in the switch: a connection has
+// at most as many FETCH_ADDs in flight as the key depth says. Amounts that are counted meanwhile
+// are added up by counter, and sent when a response arrives; so none is left in the switch when the
+// requests end. Amounts in flight were sent and are not answered. Package requester retransmits
+// their FETCH_ADDs with the same PSN, and the server executes each once as long as its NIC
+// remembers the results of as many atomics as may be in flight. Uncertain amounts were in flight
+// when a connection failed: they may be in the memory or not. Dropped amounts found no room,
+// because too many counters waited at a time or the region of a server is too small; they are not
+// in the memory.
 //
 // With the key rows, the counters are a count-min sketch: a request adds to one counter of each
 // row, which hashes choose, and Amount has all of them. The smallest of the counters of a flow or
 // address is never below the true count of that flow or address. It exceeds this count by more than
-// e/slots of all counts with a probability of at most e to the power of -rows.
+// e/slots of the sum of all counts with a probability of at most e to the power of -rows (e is
+// Euler's number).
 //
 // A crash of the switch loses the pending amounts, and perhaps those in flight or uncertain. The
 // journal has their sum (handler.Env.Behind), so the next incarnation knows how much was lost at

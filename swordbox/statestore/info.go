@@ -62,7 +62,7 @@ type Store struct {
 	Adds     int    `json:"adds"`
 	Depth    int    `json:"depth"`
 	// Address, RKey and Bytes describe the region in which the server lets the switch count; Bytes
-	// 0: the switch does not know it.
+	// is 0 if the switch does not know the region yet.
 	Address uint64 `json:"address"`
 	RKey    uint32 `json:"rkey"`
 	Bytes   int    `json:"bytes"`
@@ -147,11 +147,11 @@ func (m *Machine) Spec() pipeline.Part {
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: "counting rules", KeyBits: 128 + 32 + 2*64, ValueBits: 48 + 20 + 8, Entries: rules.MaxRules}},
 		Registers: []pipeline.RegisterSpec{
-			// Number of a counter, the amount that waits for it, and whether the entry is in use.
+			// An entry has the number of a counter, the amount that waits for it, and whether it is in use.
 			{Name: "pending counts", Width: 32 + 64 + 1, Entries: n * MaxPending, Each: MaxPending},
-			// Of a FETCH_ADD: PSN, counter, amount.
+			// An entry has the PSN of a FETCH_ADD, its counter, and its amount.
 			{Name: "adds in flight", Width: 24 + 32 + 64, Entries: n * inFlight, Each: inFlight},
-			// Of the connection: queue pair, PSN, window, memory region.
+			// An entry has a connection's queue pair, PSNs, window, and memory region.
 			{Name: "stores", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: n},
 		},
 		Needs: []pipeline.Need{

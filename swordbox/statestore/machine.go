@@ -36,15 +36,15 @@ type counted struct {
 // Stats counts what a Machine did.
 type Stats struct {
 	Requests  uint64 `name:"requests" help:"requests under rules of action count with the key store"`
-	Amount    uint64 `name:"amount" help:"what they add to counters: 1 each, or their bytes; with rows, in each row"`
-	Applied   uint64 `name:"applied" help:"how much of it is in the stores' memory: a response says so"`
-	Uncertain uint64 `name:"uncertain" help:"how much of it was in flight when a connection failed: it may be in the memory"`
-	Dropped   uint64 `name:"dropped" help:"how much of it is not counted: too many counters waited, or the memory is too small"`
+	Amount    uint64 `name:"amount" help:"what these requests add to counters: 1 each, or their bytes; with the key rows, in each row"`
+	Applied   uint64 `name:"applied" help:"how much of the amount is in the stores' memory: a response says so"`
+	Uncertain uint64 `name:"uncertain" help:"how much of the amount was in flight when a connection failed: it may be in the memory"`
+	Dropped   uint64 `name:"dropped" help:"how much of the amount is not counted: too many counters waited, or the memory is too small"`
 	Adds      uint64 `name:"fetch_adds" help:"FETCH_ADDs, without retransmissions"`
 	Outside   uint64 `name:"outside" help:"times that a counter was outside of the memory that the server grants"`
 	Failures  uint64 `name:"failures" help:"connections to stores that have failed"`
 	Restarts  uint64 `name:"restarts" help:"connections to stores whose memory service had been restarted: its memory may be empty"`
-	Strangers uint64 `name:"strangers" help:"packets to queue pairs of the switch that their memory server has not sent"`
+	Strangers uint64 `name:"strangers" help:"packets to queue pairs of the switch from another host than the connected memory server"`
 }
 
 var (
@@ -103,7 +103,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 	m.labels.follow(former, m.counts)
 	var dropped uint64
 	m.links.Sweep(func(ch *channel) { dropped += ch.pending.sum })
-	if dropped > 0 { // otherwise this program may not run yet, and the journal belongs to another one
+	if dropped > 0 { // if nothing was dropped, this program may not run yet, and another one uses the journal
 		m.stats.Dropped += dropped
 		m.record()
 	}

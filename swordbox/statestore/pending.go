@@ -35,7 +35,7 @@ func (p *pending) reset() {
 	}
 }
 
-// hash returns the number of the list in which a counter's cell is.
+// hash returns the index in pending.heads of the list in which a counter's cell is.
 func hash(offset uint64) int { return int(offset / wordLen * 0x9e3779b97f4a7c15 >> 54) }
 
 // add adds an amount to the cell of a counter. The result is false if there is no room.

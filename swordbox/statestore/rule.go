@@ -113,8 +113,8 @@ type Layout struct {
 	extmem.Area
 	// Shards is the number of connections to each memory server.
 	Shards int
-	// Rows is how many counters count a request: 1, or the rows of a count-min sketch (Cormode and
-	// Muthukrishnan, 2005), which follow one another.
+	// Rows is how many counters count a request: 1, or the number of rows of a count-min sketch
+	// (Cormode and Muthukrishnan, 2005). The rows follow one another in memory.
 	Rows int
 
 	address, bytes bool
@@ -122,8 +122,8 @@ type Layout struct {
 	from           uint64
 }
 
-// LayoutOf returns the layout of a valid rule. Servers lacks a memory server whose name is not
-// resolved yet.
+// LayoutOf returns the layout of a valid rule. Layout.Servers leaves out a memory server whose name
+// is not resolved yet.
 func LayoutOf(r *rules.Rule) Layout {
 	rows := extmem.Number(r.Options[keyRows], 1)
 	return Layout{

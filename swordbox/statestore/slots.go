@@ -12,11 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// MaxLabels is how many counters can have a label, which is the last request that they have
+// MaxLabels is how many counters can have a label. A label is the last request that a counter has
 // counted.
 const MaxLabels = 1024
 
-// labels hold, for an operator, the last request that a counter has counted. Counters whose numbers
+// labels holds the labels of counters, which an operator sees in a listing. Counters whose numbers
 // have the same remainder modulo MaxLabels share a label.
 type labels [MaxLabels]label
 

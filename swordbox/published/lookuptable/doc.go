@@ -11,10 +11,11 @@
 //   - The key is not compared. Keys with the same slot get each other's action; the later one of two
 //     entries overwrites the earlier one.
 //   - Nothing is retransmitted, and ACKs and NAKs are ignored. If a WRITE or a READ is lost, or
-//     overtaken, the server answers no later request any more: no packet comes back. If the response
+//     overtaken, the server answers no later request: no packet comes back. If the response to a READ
 //     is lost, the next READ is never sent.
-//   - Any response to a READ counts as the answer to the last one. A response that arrives twice lets a
+//   - Any READ response counts as the answer to the last READ. A response that arrives twice lets a
 //     packet leave twice.
-//   - A packet whose entry is in the switch's cache overtakes those of its flow in flight.
+//   - A packet whose entry is in the switch's cache overtakes the packets of its flow that wait for
+//     their READ.
 //   - Versions are not compared: an entry that was read while another writer wrote it is used.
 package lookuptable

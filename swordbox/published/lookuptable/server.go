@@ -37,11 +37,12 @@ type server struct {
 	pipeline.NoTimer
 	link  *lookuptable.Link
 	table *lookuptable.Table // nil means that no table needs the server
-	// waits are the READs to send, in their order. asked is true if the first one is in flight.
+	// waits are the READs without an answer, in their order. asked is true if the first one is in
+	// flight; the others were not sent yet.
 	waits    []read
 	asked    bool
 	changes  []change
-	scanned  lookuptable.Page // a part of the page that is being read
+	scanned  lookuptable.Page // the page of a listing that is being read, as far as it was read
 	page     *lookuptable.Page
 	out, got []byte // scratch: a WRITE; a frame that has come back
 }
@@ -106,7 +107,7 @@ func (s *server) Work(c *pipeline.Ctx) {
 	}
 }
 
-// Packet takes any response to a READ for the answer to the last one.
+// Packet takes any READ response as the answer to the READ in flight.
 func (s *server) Packet(c *pipeline.Ctx, p *pipeline.Parsed) bool {
 	if p.BTH.Opcode == wire.RCReadResponseOnly && s.asked {
 		s.came(c, p.Payload)
@@ -140,10 +141,11 @@ func (s *server) came(c *pipeline.Ctx, b []byte) {
 	s.table.Done(c, &l, f)
 }
 
-// Busy returns false: a frame whose entry is in the cache overtakes those of its flow in flight.
+// Busy returns false: a frame whose entry is in the cache overtakes the frames of its flow that are
+// in flight.
 func (s *server) Busy(uint64) bool { return false }
 
-// InFlight returns how many frames wait for their READ, or for its answer. Each has a cell.
+// InFlight returns how many frames are in flight: written to a cell, and not read back yet.
 func (s *server) InFlight() (n int) {
 	for _, r := range s.waits {
 		if !r.scan {
@@ -191,7 +193,8 @@ func (s *server) Scan(from int) {
 	}
 }
 
-// scan takes a slot of a listing and asks for the next one.
+// scan adds the slot in b to the page of a listing, and asks for the next slot. b is nil if the
+// READ had no answer.
 func (s *server) scan(slot int, b []byte) {
 	var e lookuptable.Entry
 	if len(b) >= lookuptable.SlotLen && lookuptable.ReadSlot(b, &e) {
@@ -206,7 +209,8 @@ func (s *server) scan(slot int, b []byte) {
 	s.waits = append(s.waits, read{slot: slot + 1, scan: true})
 }
 
-// Page returns the page that was read last, and returns it only once; nil means that there is none.
+// Page returns the page that was read last. A second call returns nil, as long as no further page
+// was read.
 func (s *server) Page() *lookuptable.Page {
 	p := s.page
 	s.page = nil

@@ -24,10 +24,11 @@ func init() {
 	}
 }
 
-// endless is how many WRITEs the carrier can send without waiting: any number.
+// endless is what Writes returns: the carrier can send any number of WRITEs without waiting.
 const endless = 1 << 20
 
-// carrier sends requests and keeps no copies of them, so it never retransmits.
+// carrier is the Carrier of the published machine. It keeps no copies of requests, so it never
+// retransmits.
 type carrier struct {
 	extmem.Blind
 	pipeline.NoTimer
@@ -77,7 +78,7 @@ func (k *carrier) missed() {
 	}
 }
 
-// Packet takes any response to a READ for the answer to the last one.
+// Packet takes any READ response as the answer to the last READ.
 func (k *carrier) Packet(_ *pipeline.Ctx, p *pipeline.Parsed) bool {
 	if p.BTH.Opcode == wire.RCReadResponseOnly {
 		k.waits = false

@@ -4,13 +4,13 @@
 // and the order rule are those of that package.
 //
 //   - Nothing is retransmitted, and ACKs and NAKs are ignored. If a WRITE or a READ is lost, or
-//     overtaken, the server answers no later request any more: no frame comes back, and as new frames
-//     must stay behind those in the ring, the port stops.
+//     overtaken, the server answers no later request: no frame comes back, and as new frames must
+//     stay behind those in the ring, the port stops.
 //   - One READ is in flight for a ring, and each response triggers the next READ. If a response is
 //     lost, the port stops, too.
-//   - Any response to a READ counts as the answer to the last one. A response that arrives twice puts
-//     a frame into the place of another one.
-//   - An entry that comes back is taken for the right one. After the restart of a server, other bytes
-//     may leave as frames.
+//   - Any READ response counts as the answer to the last READ. A response that arrives twice puts a
+//     frame into the place of another one.
+//   - The switch does not check that an entry that comes back is the one for which it has asked. After
+//     the restart of a server, other bytes may leave as frames.
 //   - The switch does not know which frames were lost.
 package packetbuffer

@@ -3,7 +3,7 @@
 // cases package swordbox/statestore handles. Never rely on its counters.
 //
 //   - Nothing is retransmitted, and ACKs and NAKs are ignored. If a FETCH_ADD is lost, or overtaken,
-//     the server answers no later one any more: the counters stop.
+//     the server answers no later FETCH_ADD: the counters stop.
 //   - The switch counts the FETCH_ADDs in flight, and sends at most depth at a time. A lost response
 //     lowers this limit by one for ever; when it reaches 0, the counters stop. A response that
 //     arrives twice raises the limit by one, so that more FETCH_ADDs are in flight than the server's

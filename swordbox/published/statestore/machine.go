@@ -27,7 +27,7 @@ func (m *Machine) Kind() *handler.Kind { return &Kind }
 // Stats counts what a Machine did.
 type Stats struct {
 	Requests  uint64 `name:"requests" help:"requests under published rules of action count with the key store"`
-	Amount    uint64 `name:"amount" help:"what they add to counters: 1 each, or their bytes"`
+	Amount    uint64 `name:"amount" help:"what these requests add to counters: 1 each, or their bytes"`
 	Sent      uint64 `name:"fetch_adds" help:"FETCH_ADDs"`
 	Responses uint64 `name:"responses" help:"responses to FETCH_ADDs; any response counts"`
 	Ignored   uint64 `name:"ignored" help:"ACKs, NAKs and other packets of memory servers"`
@@ -45,7 +45,8 @@ type Machine struct {
 	stats  Stats
 }
 
-// counted is a rule with its accumulator and its channels, in the order of statestore.Layout.
+// counted is a rule with its accumulator and the channels to its memory servers. The channel of
+// shard j to server i is at index i·Shards+j.
 type counted struct {
 	rule *rules.Rule
 	statestore.Layout
@@ -184,7 +185,7 @@ func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 	}
 }
 
-// send sends a FETCH_ADD. It keeps no copy of it.
+// send sends a FETCH_ADD, and keeps no copy of it.
 func (m *Machine) send(c *pipeline.Ctx, ch *channel, offset, amount uint64) {
 	f := &m.tx
 	*f = wire.Frame{V6: ch.link.To.V6}
