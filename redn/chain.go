@@ -9,7 +9,8 @@ import (
 // apart (see OperandLen).
 const operandHalf = OperandLen / 2
 
-// setOperand puts y into the request when it is built, so that no READ has to bring it.
+// setOperand puts operand y into the request when the program is built, so that no READ has to
+// bring it.
 func (r *Request) setOperand(y Operand) {
 	r.entry.OpMod = byte(y)
 	r.entry.Index = uint16(byte(y>>8))<<8 | uint16(byte(y>>16))
@@ -28,8 +29,8 @@ func (r *Request) operandPieces(n int) []Mem {
 	return []Mem{low, high.At(0, n-operandHalf)}
 }
 
-// limb is a part of a longer operand, of 48 bits or, at its end, fewer: x is where it is in memory,
-// y the value with which it is compared.
+// limb is a part of a longer operand that one CAS can compare: 48 bits, or fewer at the end of the
+// operand. x is the memory of the part; y is the value with which the program compares it.
 type limb struct {
 	x Mem
 	y Operand

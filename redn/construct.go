@@ -54,16 +54,17 @@ func (q *Queue) If(on *Queue, x Mem, y Operand, dst, src, scratch Mem) {
 	q.decide(on)
 }
 
-// decide appends to q a WAIT until the requests of q have ended, which change those of queue `on`, an
-// ENABLE of these, and a WAIT until they are complete.
+// decide appends three requests to q: a WAIT until the requests of q have ended, because they
+// change requests of queue `on`; an ENABLE of queue `on`, if that is managed; and a WAIT until the
+// requests of queue `on` are complete.
 func (q *Queue) decide(on *Queue) {
 	q.Wait(q.Done)
 	q.release(on)
 	q.Wait(on.Done)
 }
 
-// release appends an ENABLE of queue `on` if that queue is managed. Otherwise its doorbell starts
-// it.
+// release appends an ENABLE of queue `on` if that queue is managed. A queue that is not managed
+// starts by its doorbell.
 func (q *Queue) release(on *Queue) {
 	if on.Managed {
 		q.Enable(on)

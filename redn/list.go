@@ -33,8 +33,8 @@ func appendKey(b []byte, op sendring.Opcode, key Operand) []byte {
 	return append(b, word[:keyLen]...)
 }
 
-// AppendNode appends a node of a list: value is the address of the value of key, and next that of
-// the next node.
+// AppendNode appends a node of a list: value is the address of the value of key, and next is the
+// address of the next node.
 func AppendNode(b []byte, key Operand, value, next uint64) []byte {
 	return appendNode(b, key, value, next, sendring.NOP, sendring.NOP, Hit)
 }

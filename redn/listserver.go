@@ -31,7 +31,7 @@ type ListServer struct {
 	// Lists is the memory with nodes and values. The program has its L_Key and R_Key, so a client
 	// needs to know only addresses.
 	Lists Mem
-	// Client is the client's buffer for a value, which the client has registered. Its length is that
+	// Client is the client's buffer for a value, which the client has registered. It has the length
 	// of a value.
 	Client Mem
 	// Skipped is memory of WalkLen bytes that nothing reads: a client's request has more copies of the

@@ -22,8 +22,8 @@ const (
 	LockTurnBlocks   = 1
 	LockWorkerBlocks = 32
 	LockAnswerBlocks = 1
-	// LockReceives is the number of receives of the queue pair of a LockServer's Answers (MaxRecvWR):
-	// those of two laps, so that a client may take its next lock at once.
+	// LockReceives is the number of receives of the queue pair of a LockServer's Answers
+	// (MaxRecvWR): the receives of two laps, so that a client may take its next lock at once.
 	LockReceives = 2 * lockLapReceives
 	// lockLapReceives: a lap gets one request that takes a lock, and one that releases it.
 	lockLapReceives = 2
@@ -63,7 +63,7 @@ func (l *Lock) Build() []byte {
 // the server must notice that such a client has gone, and move the queue pair to the error state.
 // It must not destroy this queue pair before the lap has ended: an ENABLE of a queue pair that does
 // not exist stops the worker. A client that was only slow may then still use what the lock guards;
-// the ticket, which grows, shows which requests are those of the former holder.
+// the ticket, which grows, shows which requests come from the former holder.
 type LockServer struct {
 	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
 	// connected to the client. Both compare 16 bits (Counts16), and their rings have LockWorkerBlocks
@@ -78,9 +78,9 @@ type LockServer struct {
 	Client Mem
 }
 
-// AppendTake appends the request that takes the lock whose address is lock. A client sends it as a
-// SEND, and gets one answer when the lock is its own: the ticket (8 bytes, little-endian), with
-// immediate data Hit. A SEND without data then releases the lock.
+// AppendTake appends the request that takes the lock whose address is lock. A client sends this
+// request as a SEND, and gets one answer when it holds the lock: the ticket (8 bytes,
+// little-endian), with immediate data Hit. A SEND without data then releases the lock.
 func AppendTake(b []byte, lock uint64) []byte { return binary.BigEndian.AppendUint64(b, lock) }
 
 // Build appends the loop, and returns the scatter lists of the receives, which the caller posts in

@@ -59,10 +59,10 @@ type Lookup struct {
 	// Table is the memory with the buckets and the values. The program uses its keys, so a client
 	// needs to know only addresses.
 	Table Mem
-	// Client is the client's buffer for a value, which the client has registered. Its length is that
+	// Client is the client's buffer for a value, which the client has registered. It has the length
 	// of a value.
 	Client  Mem
-	Scratch Mem // 8 bytes
+	Scratch Mem // 8 bytes that the program may overwrite
 }
 
 // Request appends the requests of one lookup with the given number of probes, and returns the
@@ -131,8 +131,8 @@ func (l *Lookup) probe(w *Queue) []verbs.SGE {
 	}
 }
 
-// lookupHead is the number of blocks at the beginning of a lookup, a WAIT and an ENABLE, that the
-// lookup before must enable.
+// lookupHead is the number of blocks of the WAIT and the ENABLE with which a lookup begins. The
+// previous lookup enables them.
 const lookupHead = 2
 
 // Start appends to master the ENABLEs that start the workers. They enable the first two requests of

@@ -23,9 +23,9 @@ type Loop struct {
 	pool    *Pool
 	closing *Request // the ENABLE of the next lap, the last request of a lap
 	scratch Mem      // 8 bytes
-	exit    Mem      // the control segment of a NOP; a break copies it over that of closing
+	exit    Mem      // the control segment of a NOP; a break copies it over the control segment of closing
 	// original has the control segments of the requests in restored, as they were built, and behind
-	// them that of closing.
+	// them the control segment of closing.
 	original Mem
 	restored []*Request
 	counted  []*Request // requests whose counts each lap raises; the last one is closing

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	machineRing = 64 // blocks
+	machineRing = 64 // size of the rings of Main and Second in blocks
 	// machineData is the size of the data of a machine in bytes.
 	machineData = 4096
 	// machinePatience is the longest virtual time that a program may take.

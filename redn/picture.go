@@ -26,9 +26,9 @@ const (
 	arrowEnables  = "lets the NIC read and execute requests"
 )
 
-// Picture returns a drawing of the steps of a program, as Observe has passed them: of the first
-// PictureSteps steps. Each queue has a column. Arrows lead from a request to those that it changes
-// or enables.
+// Picture returns a drawing of the first PictureSteps steps of a program, in the order in which
+// Observe has passed them. Each queue has a column. Arrows lead from a request to those that it
+// changes or enables.
 func (m *Machine) Picture(title string, steps []Step) *plot.Steps {
 	p := &plot.Steps{Title: title}
 	all := len(steps)

@@ -7,8 +7,8 @@ type Pool struct {
 	used []byte
 }
 
-// poolAlign is the alignment of all constants and variables of a pool: that of the words of
-// atomics.
+// poolAlign is the alignment of all constants and variables of a pool in bytes: atomics need it for
+// their words.
 const poolAlign = 8
 
 // NewPool returns an empty pool in m, whose address is a multiple of 8.

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Program is the memory of a program on a NIC that is used by verbs, and the queue pairs that execute
-// it. The queues that start others are made first.
+// Program is the memory of a program and the queue pairs that execute it, made by verbs. The caller
+// makes the queues that start others first.
 type Program struct {
 	// Context and PD make the queue pairs, whose rings and operands are in MR.
 	Context verbs.Context
@@ -19,7 +19,7 @@ type Program struct {
 	CQE, Receives int
 
 	Queues []*Queue
-	QPs    []verbs.RingQP // of Queues
+	QPs    []verbs.RingQP // the queue pairs of Queues
 	CQs    []verbs.CQ     // two for each of Queues: for its requests, and for its receives
 	// Received counts the completed receives of the queue that was made last.
 	Received *Counter

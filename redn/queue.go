@@ -43,7 +43,7 @@ type Queue struct {
 	// Ring is the ring's memory, a power of two of blocks.
 	Ring Mem
 	// Managed is true if the NIC executes a request only after an ENABLE of another request has
-	// allowed it. Otherwise the doorbell does.
+	// allowed it. Otherwise the doorbell allows it.
 	Managed bool
 	// Counts16 is true if the ring compares only the low 16 bits of counts and indexes.
 	Counts16 bool
@@ -68,7 +68,7 @@ type Request struct {
 	waits   *Counter // the completion queue whose completions this request, a WAIT, waits for
 	to      *Queue   // the queue whose limit this request, an ENABLE, moves
 	receive bool     // the request is a RECV_ENABLE
-	pad     bool     // a NOP that fills the ring of a loop
+	pad     bool     // the request is a NOP that fills the ring of a loop
 	// changed is true if other requests change the control segment of this request, so that a loop
 	// must restore it in each lap.
 	changed bool
@@ -93,7 +93,8 @@ func (q *Queue) Append(e sendring.Entry) *Request {
 	return r
 }
 
-// remote appends a request of the memory that begins at remote, with the local pieces.
+// remote appends a request on the memory that begins at remote; local are its pieces of local
+// memory.
 func (q *Queue) remote(op sendring.Opcode, f sendring.Flags, remote Mem, local ...Mem) *Request {
 	e := sendring.Entry{Op: op, Flags: f, RemoteAddr: remote.Addr, RKey: remote.RKey, NSGE: len(local)}
 	for i, m := range local {

@@ -30,7 +30,8 @@ type Step struct {
 	Changes []string
 }
 
-// String describes the step as RunTraced prints it: a line, and one for each of Changes.
+// String describes the step as RunTraced prints it: one line for the request, and one for each of
+// Changes.
 func (s *Step) String() string {
 	text := Text(&s.Entry)
 	if s.Err != nil {

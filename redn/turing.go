@@ -101,9 +101,9 @@ func (t *Turing) Build(pool *Pool) (err error) {
 // Start appends requests that start the machine to queue `from`, which is managed.
 func (t *Turing) Start(from *Queue) { t.loop.Start(from) }
 
-// Place writes a machine to memory, before it is started: states to the memory of States, tape to
-// that of Tape, and the variables to that of Vars. The head is on cell `head`, and the first state
-// is machine[0]. If something does not fit, or a rule names a symbol or a state that does not
+// Place writes a machine to memory, before it is started. states is the memory of t.States, tape
+// the memory of t.Tape, and vars the memory of t.Vars. The head is on cell `head`, and the first
+// state is machine[0]. If something does not fit, or a rule names a symbol or a state that does not
 // exist, Place returns an error and writes nothing.
 func (t *Turing) Place(vars, states, tape []byte, machine []State, symbols []int, head int) error {
 	if err := t.check(len(states), len(tape), machine, symbols, head); err != nil {

@@ -13,7 +13,7 @@ const stopLen = 2 * 16
 
 // Unrolled appends n iterations. Each iteration has the requests that body appends, and then
 // requests that break if the operand at x equals y. A break replaces the next request of q by a
-// WAIT for completions that never come, so q executes nothing any more. (After the break of a Loop,
+// WAIT for completions that never come, so q executes nothing after it. (After the break of a Loop,
 // the queue is idle and can be started again.)
 //
 // Besides its body, an iteration takes 1 copy, 1 atomic, 3 WAIT or ENABLE (Table 2), and the

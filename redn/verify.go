@@ -109,7 +109,7 @@ func (p *place) done() bool {
 		return p.next == len(p.requests)
 	case p.Queue == p.loop.q:
 		return p.lap >= verifiedLaps
-	default: // of the other queues of a loop, the NOPs that fill the ring need not be executed
+	default: // another queue of a loop need not execute the NOPs that fill its ring
 		return p.lap > 0 || p.next > 0
 	}
 }
@@ -193,9 +193,9 @@ func (v *verifier) overflows(p *place) error {
 	return nil
 }
 
-// farthest returns by how much the count of a WAIT may be ahead of the completions that it waits
-// for, and that of an ENABLE ahead of the index that queue q has reached. Beyond that, the ring
-// takes the count for one of the past.
+// farthest returns by how much the count of a WAIT may be ahead of the completions for which it
+// waits, and by how much the count of an ENABLE may be ahead of the index that queue q has reached.
+// Beyond that, the ring takes the count for one of the past.
 func farthest(q *Queue) int64 {
 	if q.Counts16 {
 		return math.MaxInt16

@@ -138,8 +138,8 @@ func (k *Walk) receive(first uint32, n int, direct bool) (all []verbs.SGE) {
 
 // nodes appends the requests that visit n nodes of the list to the ring Worker. begin is an ENABLE;
 // nodes sets its limit so that it enables the requests of the first node. The requests of each node
-// end with an ENABLE for those of the next node. nodes returns the ENABLE of the last node. The
-// caller sets the limit of this one, when it has appended the requests that follow.
+// end with an ENABLE for the requests of the next node. nodes returns the ENABLE of the last node.
+// The caller sets its limit when it has appended the requests that follow.
 func (k *Walk) nodes(begin *Request, first uint32, n int) (last *Request) {
 	w, last := k.Worker, begin
 	var reply *Request
