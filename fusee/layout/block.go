@@ -82,7 +82,7 @@ func (u BlockUse) Units() int { return int(byte(u >> useUnits)) }
 func (u BlockUse) Version() uint32 { return uint32(u>>useVersion) & MaxVersion }
 
 // Spent reports whether the block has no further version, so that none of its objects can be used
-// any more.
+// again.
 func (u BlockUse) Spent() bool { return u.Version() == MaxVersion }
 
 // Room returns how many objects were free when the last client left the block; 7 means 7 or more.

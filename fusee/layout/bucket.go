@@ -7,7 +7,7 @@ import (
 
 // A bucket is 64 bytes. Each part has its offset, its name and its length:
 //
-//	0 local depth 1 | 1 moving 1 | 2 0 2 | 4 prefix 4 | 8 slots, 7 of 8 bytes
+//	0 local depth 1 | 1 moving 1 | 2 zero 2 | 4 prefix 4 | 8 slots, 7 of 8 bytes
 //
 // A combined bucket is two buckets, one after the other.
 const (
@@ -33,7 +33,7 @@ type Header struct {
 	Depth  int
 	Prefix uint32
 	// Moving is true while the subtable is being split and the bucket may still have keys that no
-	// longer belong to the subtable. Clients do not insert such keys there any more.
+	// longer belong to the subtable. Clients insert none of these keys there.
 	Moving bool
 }
 
@@ -74,8 +74,8 @@ func (h *Header) Parse(b []byte) error {
 	return nil
 }
 
-// Remain reports whether no split can have moved a key with hash k from a bucket while its header was
-// changed from h to now.
+// Remain reports whether a key with hash k must have stayed in its bucket while the bucket's header
+// was changed from h to now, because no split of this time moves the key.
 func (h Header) Remain(now Header, k Hash) bool {
 	depth := h.Depth
 	if h.Moving {

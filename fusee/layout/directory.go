@@ -14,16 +14,17 @@ var ErrDirectory = errors.New("no entry of the directory")
 
 // The directory has a word for each subtable for which there is room. A subtable of local depth d
 // has the keys whose prefixes have the number of the subtable in their lowest d bits. A split moves
-// the keys that have a 1 in bit d. These keys go to the subtable whose number is the same but for a
-// 1 in bit d (its twin). A key has the same place in both. So the number of a subtable says from
-// which subtable it was split, and at which depth.
+// the keys that have a 1 in bit d. These keys go to the twin of the subtable: its number has a 1 in
+// bit d, and the same other bits. A key has the same place in both subtables. So the number of a
+// subtable says from which subtable it was split, and at which depth.
 
 // Entry is the word of a subtable in the directory.
 //
 //	bits 0 to 7  local depth | bit 8  the subtable is being split
 //
-// The word never has a former value again: Splitting becomes true when a split begins, and when it
-// ends Depth grows. A subtable that is not in use yet has the depth with which its use will begin.
+// The word never returns to an earlier value: Splitting becomes true when a split begins, and Depth
+// grows when it ends. A subtable that is not in use yet has the depth with which its use will
+// begin.
 type Entry struct {
 	Depth     int
 	Splitting bool

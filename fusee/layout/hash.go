@@ -26,7 +26,7 @@ func mix(x uint64) uint64 {
 func (h Hash) Prefix() uint32 { return uint32(h.bits >> 32) }
 
 // Fingerprint returns the byte of the hash that a slot contains. A client reads an object only if
-// the fingerprint in its slot is that of the key. So it reads few objects of other keys.
+// the slot has the fingerprint of the key. So it reads few objects of other keys.
 func (h Hash) Fingerprint() byte { return byte(h.bits>>48) ^ byte(h.bits>>56) }
 
 // Buckets returns the indices of the two main buckets of a hash, in a subtable with mains main

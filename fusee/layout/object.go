@@ -61,8 +61,8 @@ type Mark uint8
 
 // Marks of an object.
 const (
-	// Invalid (Published only): the object was replaced. A client that has remembered its place
-	// does not use it any more.
+	// Invalid (Published only): the object was replaced. A client that has remembered the object's
+	// place no longer uses it.
 	Invalid Mark = iota
 	Valid
 	// Pending (Hardened only): the object was inserted, but its client does not know yet whether
@@ -114,7 +114,7 @@ const (
 	Incomplete
 	// Committed: the operation has won, and may have changed the slot.
 	Committed
-	// Finished: the operation has lost and does not change anything any more.
+	// Finished: the operation has lost and changes nothing.
 	Finished
 )
 

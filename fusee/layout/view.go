@@ -40,7 +40,8 @@ const (
 	StandbyWord = SuperblockLen + 24
 	SeenWord    = SuperblockLen + 32
 	// ReignWord has the Beat of the master, which shows that the master is alive. The client number
-	// in it is that of the standby on which the master counts; 0 means that there is no standby.
+	// in it is the number of the standby on which the master counts; 0 means that there is no
+	// standby.
 	ReignWord = SuperblockLen + 40
 	// ViewWord has the View.
 	ViewWord = SuperblockLen + 48
@@ -68,15 +69,15 @@ func (v View) Epoch() uint32 { return uint32(v >> viewEpoch) }
 // WithEpoch returns the view with another epoch.
 func (v View) WithEpoch(epoch uint32) View { return v&(1<<viewEpoch-1) | View(epoch)<<viewEpoch }
 
-// State returns how far the change of members has got that led to this view.
+// State returns how far the change of the members that led to this view has got.
 func (v View) State() ViewState { return ViewState(v >> viewState & 15) }
 
 // Mastered reports whether a master has ever changed the view. If so, a client whose memory server
 // does not answer waits until a master has removed that server.
 func (v View) Mastered() bool { return v&viewMastered != 0 }
 
-// Next returns the view that a master prepares in place of v. Its members are those of v for which
-// keep returns true.
+// Next returns the view that a master prepares in place of v. Its members are the members of v for
+// which keep returns true.
 func (v View) Next(keep func(server int) bool) View {
 	next := View(v.Epoch()+1)<<viewEpoch | viewMastered
 	for i := range MaxServers {
