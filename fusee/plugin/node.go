@@ -20,9 +20,9 @@ import (
 // Control requests of the table to a host's daemon: each constant is the last part of the request's
 // path.
 const (
-	PathStat   = "stat"   // POST: Stat
-	PathCheck  = "check"  // POST CheckRequest: Checked
-	PathMaster = "master" // POST MasterConfig: a master or its standby
+	PathStat   = "stat"   // POST; the answer is a Stat
+	PathCheck  = "check"  // POST of a CheckRequest; the answer is a Checked
+	PathMaster = "master" // POST of a MasterConfig; starts a master or its standby
 )
 
 // node is the store's part of a host's daemon. When the host knows a table, its clients use the

@@ -80,8 +80,9 @@ func (w *Writer) backups(found []uint64, r rules) Action {
 	return w.on(verdicts[r.backups(w.has[:w.n], w.new)])
 }
 
-// fixed handles what the winner's swaps of the remaining backups have found. Any other value than
-// the one that the winner has seen there before, or its own, ends the writer in the state Failed.
+// fixed handles what the winner's swaps of the remaining backups have found. If a swap has found
+// neither the value that the winner has seen in that backup before, nor the winner's own value, the
+// writer ends in the state Failed.
 func (w *Writer) fixed(found []uint64) Action {
 	n := 0
 	for i, v := range w.has[:w.n] {
