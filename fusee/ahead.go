@@ -59,7 +59,7 @@ func (a *ahead) wait(deadline clock.Time) (err error) {
 // objects and for blocks that other clients have left (see refill).
 func (q *requests) askAhead(s *space, c *class, units int) {
 	// Forget a request that has ended and is of no use: the client has another number now, or the
-	// request was answered, or the server is no member any more.
+	// request was answered, or the server is no longer a member.
 	if a := q.ahead; a != nil && (a.id != s.id || !q.asked[a.server].open) && a.wait(s.rt.Now()) == nil {
 		q.ahead = nil
 	}

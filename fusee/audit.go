@@ -65,12 +65,12 @@ type auditor struct {
 }
 
 // Audit reads a whole store and checks it. In a valid store, every slot of the index names an
-// object that is complete in all its replicas and whose key belongs in the slot's bucket; no key has
-// two slots; and the replicas of the index are equal. Each such object is in a block that a client
-// owns, or in one that a client has left and that has objects of this object's length. The object's
-// version is not greater than the block's. Defects are in the report; the error is one that read has
-// returned, or says that no server has the index. Clients should not change the store meanwhile.
-// From servers that are no members any more (layout.View), Audit reads only the views.
+// object that is complete in all its replicas and whose key belongs in the slot's bucket; no key
+// has two slots; and the replicas of the index are equal. Each such object is in a block that a
+// client owns, or in one that a client has left and that has objects of this object's length. The
+// object's version is not greater than the block's. Defects are in the report; the error is one
+// that read has returned, or says that no server has the index. Clients should not change the store
+// meanwhile. From servers that are no longer members (layout.View), Audit reads only the views.
 func Audit(super layout.Superblock, read Reader) (Report, error) {
 	var view layout.View
 	for i := range super.Shape.Servers {
@@ -284,7 +284,7 @@ func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot
 	}
 	if !a.view.Has(ref.Server) {
 		// nothing to compare: the block table was lost with the server, and no client uses the
-		// block any more
+		// block now
 	} else if u := a.uses[ref.Server][s.BlockOf(ref.Place)]; u.Units() != ref.Units || ref.Version > u.Version() || s.IndexOf(ref.Place, ref.Units) < 0 {
 		a.defect("slot at %d: its object of %d units and version %d is in block %d of server %d, which has the use %#x", off, ref.Units, ref.Version,
 			s.BlockOf(ref.Place), ref.Server, uint64(u))

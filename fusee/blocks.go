@@ -21,7 +21,7 @@ const (
 	// tablePiece is how many words of a block table one READ reads.
 	tablePiece = 2048
 	// versionsAhead is how many versions the word of a block is ahead of the block's objects after
-	// a client has raised it. When a client dies, each object loses at most so many versions,
+	// a client has raised it. When a client dies, each object loses at most this many versions,
 	// because the next owner begins after the word's version.
 	versionsAhead = 256
 	// lookAgain is how long a client that has found no room in the blocks left by others waits
@@ -32,8 +32,8 @@ const (
 // blockID names a block: by its server, and by its number on that server.
 type blockID struct{ server, block int }
 
-// heir is a block that another client has left, or has lost because it was taken for dead. use is
-// the block's word in the block table.
+// heir is a block that another client has left, or has lost because that client was taken for dead.
+// use is the block's word in the block table.
 type heir struct {
 	blockID
 	use layout.BlockUse
@@ -41,7 +41,7 @@ type heir struct {
 
 // limbo is a block that the client has tried to take over, with an unknown outcome: an error has
 // interrupted the CAS of the block's word, or what follows the CAS. The word in remote memory is
-// heir.use, as before the CAS, or the field word, as after it. settleLimbo gives the block back.
+// heir.use, if the CAS was not executed, or else the field word. settleLimbo gives the block back.
 type limbo struct {
 	heir
 	word layout.BlockUse
@@ -122,8 +122,8 @@ func (b *block) leaves() layout.BlockUse {
 // useAt returns the offset of a block's word in the memory of its server.
 func (s *space) useAt(id blockID) uint64 { return s.super.Shape.BlockTable(0) + 8*uint64(id.block) }
 
-// refill gets free objects for a class: objects in its blocks that other clients have freed, or
-// those of another block.
+// refill gets free objects for a class: objects in its blocks that other clients have freed, or the
+// objects of another block.
 func (s *space) refill(c *class, units int, deadline clock.Time) error {
 	if err := s.confess(deadline); err != nil {
 		return err
@@ -155,7 +155,7 @@ func stock(s *space, units int, deadline clock.Time) {
 }
 
 const (
-	// stockAt: an operation gets further free objects at its end if its class has no more than so
+	// stockAt: at its end, an operation gets further free objects if its class has at most this
 	// many left.
 	stockAt = 4
 	// refillRTTs is how many round trips it takes to look for freed objects, to find none, and to get
@@ -164,7 +164,7 @@ const (
 )
 
 // reclaimAtOnce is the number of blocks in which a client looks for freed objects before it gets
-// another block. Each call of reclaim continues with the blocks after those of the call before.
+// another block. Each call of reclaim continues behind the last block of the previous call.
 const reclaimAtOnce = 2
 
 // reclaim calls space.reclaim for up to n blocks of the class, until it finds free objects.
@@ -344,7 +344,7 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 
 // takePatience is how long a client waits for a memory service to give it a block, or to end the
 // connections of a dead client. After that it finds out whether the server is a member, and asks
-// another one, or this one again.
+// another server, or the same one again.
 const takePatience = time.Second
 
 // errSilent: the service of a memory server does not answer.
@@ -547,7 +547,7 @@ func (s *space) leave(deadline clock.Time) error {
 	if err := s.settleLimbo(deadline); err != nil {
 		return err
 	}
-	// First the client leaves the blocks that it knows, then it gets and leaves those of open
+	// First the client leaves the blocks that it knows, then it gets and leaves the blocks of open
 	// requests. In the other order, a memory service that does not answer could use up all the
 	// time.
 	d := departure{space: s, left: make(map[blockID]bool)}

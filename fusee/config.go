@@ -71,8 +71,8 @@ const (
 	stuckAfter = 5 * time.Millisecond
 	avoidFor   = time.Second
 	maxStuck   = 64
-	// settleTimeout is how long an operation that has swapped a backup of a slot may go on after its
-	// deadline. Other clients wait for such an operation, so it should not give up.
+	// settleTimeout is how long an operation that has swapped a backup of a slot may go on after
+	// its deadline. Other clients wait for the operation, so it should not give up.
 	settleTimeout = time.Second
 	// farewellTimeout is how long a client waits for a server to confirm the end of a connection.
 	// Without a confirmation the server notices the end later.

@@ -79,15 +79,15 @@
 // A Master changes the members of the store (layout.View) when a memory server has crashed: the
 // server has not answered for the master's lease, or its memory is another incarnation. If the
 // master itself was hung, it begins all leases again. A new master fences the client number of the
-// former one: the servers execute no request of it any more. A master replaces a view only by a CAS
+// former one: the servers execute no later request of it. A master replaces a view only by a CAS
 // from the view that it has read. So a former master that goes on changes nothing.
 //
 // First the remaining servers get a view in preparation, and end all connections except those of
 // the master. A client reads the view on each new connection before it sends anything else. The
 // master waits until no client uses the old view (see viewLease), makes the replicas of the index
 // equal (see repair), and settles the view. An operation that was in flight finds out what has
-// become of it (see changer.resolve), and goes on or is repeated. The blocks of a lost server are
-// not used any more; their objects are read from other replicas.
+// become of it (see changer.resolve), and goes on or is repeated. No client uses the blocks of a
+// lost server; their objects are read from other replicas.
 //
 // In a store with a master, an INSERT with several replicas of objects takes one round trip more.
 // Its object becomes valid in the first replica last, so that no client sees an object that could
@@ -133,8 +133,8 @@
 //
 // The directory has a word for each subtable: its local depth d, and whether the subtable is being
 // split. A split moves keys to the subtable's twin: the keys whose prefixes have a 1 in bit d. The
-// number of the twin is that of the subtable with a 1 in bit d. A key has the same place in both.
-// All slots of the twin are 0 before the split; a slot that was ever used is never 0 again.
+// number of the twin is the number of the subtable, with a 1 in bit d. A key has the same place in
+// both. All slots of the twin are 0 before the split; a slot that was ever used is never 0 again.
 //
 // Any number of clients may work on a split, and none of them owns it. They change each word by a
 // CAS: the value that it expects never occurs again after the change, and the new value is the same
@@ -203,13 +203,13 @@
 // another subtable, the INSERT ends with kv.ErrFull.
 //
 // When a master changes the members in the middle of a split, its repair needs no knowledge of
-// splits. Each step of a split begins after the step before it is in the primary, and so in all
-// backups. So whatever value the rules choose for a word, it is that of the primary, or that of a
-// step which was allowed then. A client that works on the split begins its groups again. A client
-// whose PUT or DELETE was in flight may find that a split has moved the key since: the value of a
-// leaving slot, and of a slot that a key has left, says whether the split has moved the new object
-// or the old one. If the slot has another value, the header says whether a split can have moved the
-// key; if it can, the outcome is unknown.
+// splits. Each step of a split begins after the previous step is in the primary, and so in all
+// backups. So the value that the rules choose for a word is the value of the primary, or the value
+// of a step that was allowed then. A client that works on the split begins its groups again. A
+// client whose PUT or DELETE was in flight may find that a split has moved the key since: the value
+// of a leaving slot, and of a slot that a key has left, says whether the split has moved the new
+// object or the old one. If the slot has another value, the header says whether a split can have
+// moved the key; if it can, the outcome is unknown.
 //
 // An index that grows has at most 3 replicas. All clients that vacate a slot write the same value,
 // but SNAPSHOT is meant for writers with different values. With 3 or more backups, a client that

@@ -30,11 +30,11 @@ const (
 type guest struct {
 	stage  guestStage
 	server int
-	// off is how many bytes of its memory are cleared.
+	// off is how many bytes of the server's memory are cleared.
 	off uint64
 	// turn is the server that the master asks next whether it answers. next is, by server, the
-	// earliest time at which the master asks it again. waits is, by server, how long the master leaves
-	// it alone after its next failure.
+	// earliest time at which the master asks that server again. waits is, by server, how long the
+	// master waits after the next failure of that server before it asks again; 0 means two leases.
 	turn  int
 	next  [layout.MaxServers]clock.Time
 	waits [layout.MaxServers]time.Duration
@@ -122,9 +122,10 @@ func (m *Master) visit() error {
 	return nil
 }
 
-// greet claims a server that is no member, and has it end all connections but this master's. One
-// READ shows the server's view and the number of its last master. If the last master is a later one
-// than this, this master was deposed and does not know it yet: it does not claim the server.
+// greet claims a server that is no member, and has it end all connections except this master's. One
+// READ shows the server's view and the number of the last master that has claimed it. If this
+// number is greater than that of this master, this master was deposed and does not know it yet: it
+// does not claim the server.
 //
 // Words of another master on this server do not prove that this master was deposed: only the members
 // know that, and they end a deposed master's connections. While the network was divided, a master that
@@ -169,8 +170,8 @@ func (m *Master) greet(i int, deadline clock.Time) error {
 	return err
 }
 
-// fillable reports whether a master may fill server i: the memory is large enough, and was lost or
-// is that of this store. The beginning of the memory must have been read by viewOf.
+// fillable reports whether a master may fill server i: the memory is large enough, and it was lost
+// or belongs to this store. The beginning of the memory must have been read by viewOf.
 func (m *Master) fillable(i int) bool {
 	c := m.c
 	if uint64(c.links[i].mem.Len) < c.super.Shape.Len() {
@@ -295,7 +296,7 @@ func (m *Master) fill(i int, members layout.View) error {
 	return nil
 }
 
-// head writes the superblock to the guest, and the words behind it, except those of master and
+// head writes the superblock to the guest, and the words behind it, except the words of master and
 // standby.
 func (f *filler) head(epoch uint32) error {
 	c := f.c
@@ -323,8 +324,7 @@ func (f *filler) head(epoch uint32) error {
 }
 
 // area copies area j of the guest, and the block table of this area, from other servers. The area
-// has the replicas of the objects whose first replica is on the server that is j places before this
-// one.
+// has the replicas of the objects whose first replica is on the server j places before the guest.
 func (f *filler) area(j int) error {
 	shape := &f.c.super.Shape
 	first := (f.to - j + shape.Servers) % shape.Servers

@@ -139,9 +139,9 @@ func (f *finder) avoids(at uint64) bool {
 	return slices.ContainsFunc(f.stuck, func(a avoided) bool { return a.at == at && f.rt.Now() < a.until })
 }
 
-// vacancy chooses an empty slot for an INSERT, in that of the key's two combined buckets which has
-// fewer keys. It chooses a slot that the client avoids, or that a key has left, only if there is no
-// other empty slot. ok is false if there is none.
+// vacancy chooses an empty slot for an INSERT, in the combined bucket of the key that has fewer
+// keys than the other. It chooses a slot that the client avoids, or that a key has left, only if
+// there is no other empty slot. ok is false if there is none.
 func (f *finder) vacancy() (e entry, ok bool) {
 	least := 2 * layout.CombinedSlots
 	f.vacant = 0

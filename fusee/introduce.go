@@ -34,8 +34,8 @@ func (c *Client) introduce(deadline clock.Time) error {
 		if err == nil {
 			return nil
 		}
-		// Another client may have taken the number of this attempt for that of a dead client, and
-		// fenced it: the next attempt begins without a number.
+		// Another client may have taken this client for dead, and fenced the number of this
+		// attempt: the next attempt begins without a number.
 		c.view, c.id, c.fenced = 0, 0, false
 		// If a member is absent, perhaps because it has lost its memory, a master removes it: the
 		// store is not lost, and the client waits for that.

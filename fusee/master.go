@@ -18,10 +18,10 @@ import (
 // another master can continue its work.
 //
 // A change of the members has two steps. First the master writes a view in the state Preparing into
-// the servers that remain, and has them end all connections but its own. After that these servers
-// execute no request of a client that does not know of the change. Once viewLease has passed, no
-// client uses what it reads from a server that was removed. Then the master makes the replicas of the
-// index alike (see repair), and writes the view in the state Settled.
+// the servers that remain, and has them end all connections except its own. After that these
+// servers execute no request of a client that does not know of the change. Once viewLease has
+// passed, no client uses what it reads from a server that was removed. Then the master makes the
+// replicas of the index alike (see repair), and writes the view in the state Settled.
 type Master struct {
 	c *Client
 	// signs has, by server, what the master knows about whether the server is alive.
@@ -67,8 +67,8 @@ type Master struct {
 	guest guest
 }
 
-// contact is whether a master reaches any server. silent is true if no server has answered in the
-// last round of probe; last is the begin of the last READ that any server has answered. excused is
+// contact says whether a master reaches any server. silent is true if no server has answered in the
+// last round of probe; last is when the last READ that any server has answered began. excused is
 // true if the leases of all servers have begun again after such a silence (see excuse), and not all
 // members have answered since then. While excused is true, the leases do not begin again: otherwise
 // a link that goes down and up all the time would protect a server that has crashed.
@@ -79,8 +79,8 @@ type contact struct {
 
 // sign is what a master knows about whether a server is alive.
 type sign struct {
-	// since is the begin of the last READ that the server has answered, or the time at which the master
-	// began to watch the server. failed counts the failed READs since then.
+	// since is when the last READ that the server has answered began, or when the master began to
+	// watch the server. failed counts the failed READs since then.
 	since  clock.Time
 	failed int
 	// lost is true if the server has lost its memory and runs again. dead is true if the server has
@@ -89,12 +89,13 @@ type sign struct {
 	// view was made since then.
 	lost, dead, kept bool
 	waited           int
-	// claimed is true if the server executes no request of the former master any more.
+	// claimed is true if this master has claimed the server, which then executes no request of the
+	// former master.
 	claimed bool
 }
 
 // ErrDeposed means that another master has taken charge of the store. The master that gets this
-// error changes nothing any more.
+// error changes nothing from then on.
 var ErrDeposed = errors.New("another master has taken charge of the store")
 
 // deadAfter is how many READs in sequence must fail, for each lease that a server may be silent,
@@ -258,7 +259,7 @@ func (m *Master) probe() (quiet int, err error) {
 		switch {
 		case err == nil:
 			if excuse(m, asked) {
-				quiet++ // so that the others are asked again
+				quiet++ // so that the other servers are asked again
 			}
 			answers++
 			s.since, s.failed = asked, 0
@@ -348,7 +349,7 @@ var errDoubt = fmt.Errorf("memory servers without which the store is lost do not
 // doubts is called when the store is lost without the servers that were taken for crashed. Some of
 // them were perhaps silent for less than lastLeases, because the store did not need them then.
 // doubts counts these as alive again until lastLeases have passed, because perhaps only the network
-// was down. It reports whether there are any.
+// was down. It reports whether there are such servers.
 func (m *Master) doubts() (any bool) {
 	for i := range m.signs {
 		if s := &m.signs[i]; s.dead && s.waited < lastLeases {
@@ -453,8 +454,9 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 	return nil
 }
 
-// supersede makes this master the last one that has claimed server i, on which was is the word with
-// the number of the former one, and fences that. The error is lost if the word has changed since then.
+// supersede fences the former master at server i, and makes this master the last one that has
+// claimed the server. was is the server's word with the number of the former master, as it was
+// read. If the word has changed since then, supersede returns the error lost.
 func (m *Master) supersede(i int, was uint64, lost error, deadline clock.Time) error {
 	c, former := m.c, uint32(was)
 	if former == c.id {

@@ -32,7 +32,7 @@ type memory struct {
 	repeated bool
 	cost     kv.Cost
 	// fenced is true if another client has taken this one for dead: no server accepts its number
-	// any more.
+	// from then on.
 	fenced bool
 	members
 	pulse pulse
@@ -118,7 +118,7 @@ func (m *memory) reach(i int, deadline clock.Time) error {
 }
 
 // dial connects to server i and makes the server end the previous connection: requests that were in
-// flight on it are not executed any more.
+// flight on it are not executed after that.
 func (m *memory) dial(i int) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) error {
 		l := &m.links[i]

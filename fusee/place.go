@@ -34,11 +34,11 @@ type placing struct {
 }
 
 // outdated is a slot that an INSERT empties while it puts its object, which is pending, into
-// another slot. The CASes that empty it are in the same batches as those of the other slot, so they
-// take no round trips of their own: backups with backups, and the primary with the primary, before
-// the object can become valid. No other client changes the slot: splits move valid objects alone.
-// So even if CASes are executed twice, or are missing because the client dies, the slot has one of
-// two values, and the client that recovers the dead one empties it.
+// another slot. The CASes that empty it are in the same batches as the CASes of the other slot, so
+// they take no additional round trips: backups with backups, and the primary with the primary,
+// before the object can become valid. No other client changes the slot: splits move valid objects
+// alone. So even if CASes are executed twice, or are missing because the client dies, the slot has
+// one of two values, and the client that recovers the dead one empties it.
 type outdated struct {
 	entry
 	emptied layout.Slot
@@ -86,7 +86,8 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 			_ = p.discard(c, deadline)
 			c.unsure = append(c.unsure, p.object)
 			if stuck {
-				// This INSERT has lost the slot and has no effect, whatever becomes of the winner.
+				// This INSERT has lost the slot and has no effect, even if the winner does not go
+				// on.
 				err = errChanged
 			}
 			return entry{}, err
@@ -161,7 +162,7 @@ func (p *placing) follows(c *Client, own entry, deadline clock.Time) (entry, err
 	return entry{at: own.at + c.sight.shift}, nil
 }
 
-// retract adds the CASes that empty an outdated slot on some servers to the batch.
+// retract adds to the batch the CASes that empty an outdated slot on the given servers.
 func (c *changer) retract(o *outdated, servers []int) {
 	if o == nil || o.view != c.view { // after a change of the members, discard empties the slot
 		return

@@ -91,7 +91,7 @@ func (c *changer) settleHeirs(until, deadline clock.Time) error {
 	for len(c.heirs) > 0 {
 		e := &c.heirs[0]
 		if err := c.settleBlock(e, until, deadline); err != nil {
-			if !errors.Is(err, errLater) { // the other blocks do not wait for this one
+			if !errors.Is(err, errLater) { // after a failure the other blocks come first
 				c.heirs = append(c.heirs[1:], *e)
 			}
 			return err
@@ -159,8 +159,8 @@ type vote struct {
 //
 // If a backup has a value that names the object and the primary does not have it, the owner's
 // operation was not finished. Its CASes are repeated by the rules of SNAPSHOT, as its owner would
-// have done. Then this operation or that of another client wins, and no client has to wait any
-// more. An INSERT that has not marked its object in the replica from which clients read is
+// have done. Then this operation or an operation of another client wins, and the clients that wait
+// can go on. An INSERT that has not marked its object in the replica from which clients read is
 // withdrawn: no client has seen it.
 func (c *changer) settleObject(o object, deadline clock.Time) error {
 	shape := &c.super.Shape
@@ -295,9 +295,9 @@ func (c *changer) eachSlot(server int, h layout.Hash, deadline clock.Time, f fun
 }
 
 // redo completes the change that a dead client has begun by writing v.slot into a backup. It does
-// nothing if no backup has that value any more. While the primary keeps its value, each backup has
-// that value or the value of a writer that wants to replace it. lost reports that the rules of
-// SNAPSHOT have decided against the change.
+// nothing if no backup has that value now. While the primary keeps its value, each backup has that
+// value or the value of a writer that wants to replace it. lost reports that the rules of SNAPSHOT
+// have decided against the change.
 func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 	before, err := c.slotAt(c.root(), v.at, deadline)
 	if err != nil {
@@ -381,8 +381,8 @@ func (c *changer) showAll(r layout.Ref, deadline clock.Time) error {
 }
 
 // recoverOwner recovers the client that wants to give a slot the value `slot`: the owner of the
-// block with the object that this value names. If that owner is a master that is alive, it does
-// nothing, because the master settles the block.
+// block with the object that this value names. If that owner is a master that is alive,
+// recoverOwner does nothing, because the master settles the block.
 func (c *changer) recoverOwner(slot layout.Slot, deadline clock.Time) error {
 	r := c.super.Shape.Format.Ref(slot)
 	id := blockID{r.Server, c.super.Shape.BlockOf(r.Place)}
@@ -414,8 +414,8 @@ type reign struct {
 	since clock.Time
 }
 
-// reigns reports whether an owner of blocks is the master and is alive. Then the blocks were those
-// of a dead client, and the master settles them. A master that was silent for Config.ClientLease
+// reigns reports whether an owner of blocks is the master and is alive. Then the blocks belonged to
+// a dead client, and the master settles them. A master that was silent for Config.ClientLease
 // counts as dead.
 func (c *changer) reigns(owner uint32, deadline clock.Time) (bool, error) {
 	if !c.managed || c.exempt {

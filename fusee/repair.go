@@ -15,8 +15,8 @@ import (
 // If the primary remains, its value of each slot counts, because it shows every change that was
 // acknowledged. If the primary was lost, the backups decide, by the rules of SNAPSHOT. A value that
 // was ever in the primary is in all backups, until one of them has the value of a later writer. So
-// whatever the rules choose, nothing that was acknowledged is undone. A client that waits for an
-// outcome finds it in the slot (see changer.resolve).
+// the choice of the rules undoes nothing that was acknowledged. A client that waits for an outcome
+// finds it in the slot (see changer.resolve).
 //
 // If an object is pending and its first replica was on a lost server, repair withdraws the object:
 // the block table that names its owner was lost, too. No other client has seen the object, because
@@ -104,8 +104,8 @@ func (r *repair) piece(off uint64, n int, slots bool) error {
 }
 
 // chosen returns the value that a word gets in all replicas. If same is true, values[0] is the
-// primary's value, which counts. Otherwise all values are those of backups, and the rules of
-// SNAPSHOT decide.
+// primary's value, which counts. Otherwise the primary was lost, all values come from backups, and
+// the rules of SNAPSHOT decide.
 func chosen(values []uint64, same bool) uint64 {
 	if same {
 		return values[0]

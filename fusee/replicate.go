@@ -62,8 +62,8 @@ type change struct {
 	again func()
 	// before, if set, adds operations on another slot to the batch with the first CASes of the backups.
 	before func()
-	// heir is true if the client that has begun the change is dead, and this one carries the change
-	// out. If the change loses, replace does not wait for the winner.
+	// heir is true if the client that has begun the change is dead, and this client carries the
+	// change out. If the change loses, replace does not wait for the winner.
 	heir bool
 }
 
@@ -78,16 +78,16 @@ var errStuck = errors.New("the winner of a slot does not go on")
 var errForeign = errors.New("another client has changed the slot meanwhile")
 
 // replace carries out a change and reports whether it has won. If it has lost, another change of
-// the slot has taken effect, and this one never will. After an error the outcome is open; the error
-// is kv.ErrTimeout, or means that the store is lost. If it is kv.ErrNoEffect as well, no replica of
-// the slot has the new value.
+// the slot has taken effect, and this change never will. After an error the outcome is open; the
+// error is kv.ErrTimeout, or means that the store is lost. If it is also kv.ErrNoEffect, no replica
+// of the slot has the new value.
 func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) {
 	began := c.rt.Now()
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)
 	w := snapshot.New(uint64(ch.old), uint64(ch.new), len(c.index)-1)
 	c.headed = false
-	// At the time lease, the winner counts as dead if the primary has not changed by then: it is
-	// Config.Lease after this client began to wait. 0 means that the client has not begun to wait.
+	// lease is when the winner counts as dead if the primary has not changed by then: Config.Lease
+	// after this client began to wait. 0 means that the client has not begun to wait.
 	polls, lease := 0, clock.Time(0)
 	for action := w.Begin(); !w.State().Ended(); {
 		switch action {

@@ -63,9 +63,9 @@ func (s *space) aim(v *sight, h layout.Hash) {
 	}
 }
 
-// readSight adds READs of the buckets to the batch. The twin's buckets are read later than the
-// others: if a slot shows that its key has moved, the key is in the twin when the twin is read. The
-// word of the directory says whether the split has ended.
+// readSight adds READs of the buckets to the batch. The twin's buckets are read after the
+// subtable's buckets: if a slot shows that its key has moved, the key is in the twin when the twin
+// is read. The word of the directory says whether the split has ended.
 func (s *space) readSight(v *sight, to int) {
 	for i := range v.old {
 		s.read(s.root(), v.old[i].off, to+i*layout.CombinedLen, layout.CombinedLen)
@@ -223,10 +223,10 @@ const (
 	reserved
 )
 
-// cell returns the slot that counts in place n of combined bucket i, which is that of the subtable
-// or that of the twin, and what the slot means for the key. A slot of the twin is 0 until a key is
-// moved or inserted there, and never becomes 0 again. So if the twin's slot is not 0, it counts,
-// whatever the subtable has in that place.
+// cell returns the slot that counts in place n of combined bucket i, either the slot of the
+// subtable or the slot of the twin, and what this slot means for the key. A slot of the twin is 0
+// until a key is moved or inserted there, and never becomes 0 again. So if the twin's slot is not
+// 0, it counts, and the subtable's slot does not.
 func (v *sight) cell(f layout.Format, i, n int) (entry, kind) {
 	e := entry{at: layout.SlotAt(v.old[i].off, n), slot: v.old[i].Slots[n]}
 	if !v.entry.Splitting {
@@ -277,7 +277,7 @@ func (v *sight) find(at uint64) (i, n int, there, ok bool) {
 	return 0, 0, false, false
 }
 
-// fill records that the slot at offset `at` is not empty any more.
+// fill marks the slot at offset `at` in the sight as not empty.
 func (v *sight) fill(at uint64) {
 	for i := range v.old {
 		for n := range layout.CombinedSlots {
@@ -305,8 +305,9 @@ func (v *sight) takes(at uint64) bool {
 	return state == open
 }
 
-// closes reports whether the header of the bucket with the slot at offset `at`, which a client with an
-// older copy of the directory has read, shows that a split moves the key from there, or has moved it.
+// closes reports whether the bucket header that was read with the slot at offset `at` shows that a
+// split moves the key from this slot, or has moved it. The client's copy of the directory may be
+// older than this split.
 func (v *sight) closes(at uint64) bool {
 	i, n, there, ok := v.find(at)
 	return ok && !there && v.old[i].Heads[n/layout.BucketSlots].Depth > v.entry.Depth && v.hash.Moves(v.entry.Depth)

@@ -38,9 +38,9 @@ type grower struct {
 }
 
 // split is a client's work on the split of a subtable. Any number of clients may work on the same
-// split. They write only by CAS. The value that such a CAS expects never occurs again after it was
-// replaced, and the new value is the same for all clients. So a late CAS does no harm, and no
-// client has to wait for another.
+// split. They write only by CAS. The value that one of these CASes expects never occurs again after
+// it was replaced, and the new value is the same for all clients. So a late CAS does no harm, and
+// no client has to wait for another.
 type split struct {
 	subtable, twin int
 	depth          int
@@ -106,8 +106,8 @@ const (
 )
 
 // costs returns how many round trips a task takes if no other client interferes. Between vacate and
-// plant, the keys are absent. So the cost of vacate includes that of plant, and vacate begins only
-// if there is time for both.
+// plant, the keys are absent. So the cost of vacate includes the cost of plant, and vacate begins
+// only if there is time for both.
 func (c *grower) costs(t task) int {
 	n := c.trips()
 	return [...]int{flip: n, inspect: 1, vacate: 2 * n, plant: n, clean: n, settle: n, finish: n}[t]

@@ -10,9 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Standby waits until the master of a store has died or does not respond any more, and takes its
-// place. Master and standby write words into the memory servers: by them each sees that the other
-// is alive, and the master sees which view the standby knows.
+// Standby waits until the master of a store has died or has stopped to respond, and takes its
+// place. Master and standby write words into the memory servers. These words show each of them that
+// the other is alive, and show the master which view the standby knows.
 //
 // Two masters never change a store at the same time, even if each of them reaches only a part of
 // the memory servers:
@@ -35,16 +35,15 @@ type Standby struct {
 	// known is the last view that this standby has seen.
 	known layout.View
 	// reigns has the words by which the master shows that it is alive, as the servers had them
-	// last. heard is the time of the last change of such a word. counted is true if that word had
-	// the number of this standby. beats counts the signs of life that this standby has written.
+	// last. heard is when one of these words was last seen to change. counted is true if that word
+	// had the number of this standby. beats counts the signs of life that this standby has written.
 	reigns  [layout.MaxServers]uint64
 	heard   clock.Time
 	counted bool
 	beats   uint32
 }
 
-// silence is a number of leases. When a master has been silent for so many, its standby takes
-// charge.
+// silence is how many leases a master may be silent before its standby takes charge.
 const silence = 4
 
 // OpenStandby makes the standby of a store that has a master. cfg is like that of a master. The

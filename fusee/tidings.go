@@ -39,7 +39,7 @@ func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time)
 		return t, err
 	}
 	if err := m.fab.Open(i, deadline); err != nil {
-		// Only a connection tells the address and the R_Key of the target.
+		// Without a connection the address and the R_Key of the target are not known.
 		return t, err
 	}
 	var write, read remotemem.Op
@@ -68,8 +68,8 @@ func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time)
 
 // second is what a master knows of its standby.
 type second struct {
-	// number is that of the standby on which the master counts; 0 means that there is none. since
-	// is when that standby has shown last that it is alive.
+	// number is the client number of the standby on which the master counts; 0 means that there is
+	// none. since is when that standby has shown last that it is alive.
 	number uint32
 	since  clock.Time
 	// words are, by server, the signs of life of a standby as the server had them last; known is
@@ -117,8 +117,7 @@ func (m *Master) hear(i int, t tidings, now clock.Time) {
 	s.since = now
 }
 
-// retireAfter is how many leases a standby must be silent before the master retires it, and counts
-// on it no more.
+// retireAfter is how many leases a standby must be silent before the master retires it.
 const retireAfter = 8
 
 // retire ends the connections of a standby that is silent, at all members. The master calls it when
@@ -145,10 +144,9 @@ func (m *Master) retire() error {
 // more than half of the former members.
 var errAlone = errors.New("the standby does not answer, and too few memory servers do: it may have taken charge of the others")
 
-// outvoted reports whether the standby cannot take charge without a member of next: whatever view it
-// knows, less than half of the members of that view are left to it. A standby that takes charge
-// cannot use a member that has lost its memory, because the server has no words of the store any
-// more.
+// outvoted reports whether the standby cannot take charge without a member of next: of each view
+// that the standby may know, less than half of the members are outside of next. A member that has
+// lost its memory does not count for the standby, because the server has no words of the store now.
 func (s *second) outvoted(next layout.View, lost func(server int) bool) bool {
 	for _, v := range append(s.given, s.base) {
 		n := 0
@@ -174,9 +172,9 @@ func (m *Master) hope() {
 }
 
 // back gives up the views that attempts have prepared since the last usable view: the next attempt
-// may have all members of that view. What attempts have repaired does no harm: no client has seen
-// it, and the next attempt repairs all members again. The view of the next attempt has a later
-// epoch than theirs, because a server may have one of their views.
+// may have all members of that view. Repairs by these attempts do no harm: no client has seen them,
+// and the next attempt repairs all members again. The view of the next attempt has a later epoch
+// than theirs, because a server may have one of their views.
 func back(m *Master) {
 	m.second.announced(m.usable) // the standby may know the view usable
 	m.c.view, m.c.newer = m.usable, m.usable.WithEpoch(m.c.newer.Epoch())

@@ -212,7 +212,7 @@ func (m *memory) see(v layout.View) error {
 		m.newer = v
 		return errView
 	}
-	return errors.New("the server has not been told of the members yet")
+	return errors.New("the server does not have the present view of the members yet")
 }
 
 // confirm extends the lease of the client's view, if it is over: it reads the views of all members,
@@ -243,9 +243,9 @@ func (m *memory) confirm(deadline clock.Time) error {
 }
 
 // glance reads the views of all members that answer, after an operation has failed: one of them may
-// have crashed. If a member is silent, glance reads those of the other servers as well: perhaps the
-// members have changed. certain means that each member has the view of this client, or has lost its
-// memory: then no master has changed the members.
+// have crashed. If a member is silent, glance also reads the views of the servers that are no
+// members: perhaps the members have changed. certain means that each member has the view of this
+// client, or has lost its memory: then no master has changed the members.
 func (m *memory) glance(deadline clock.Time) (certain bool, err error) {
 	if m.view == 0 || m.exempt {
 		return true, nil
@@ -309,7 +309,7 @@ func (m *memory) elsewhere(v layout.View, deadline clock.Time) layout.View {
 }
 
 // settled waits until a change of the members has ended and all members know that, and returns the
-// view then. A server that has become a member is told last.
+// view then. A server that has become a member again gets the view last.
 func (m *memory) settled(deadline clock.Time) (layout.View, error) {
 	for {
 		latest, silent := m.newer, false
@@ -358,7 +358,7 @@ func (m *memory) agreed(v layout.View, views *[layout.MaxServers]layout.View) bo
 }
 
 // follow goes on with the members of a new view. The client loses its blocks on two kinds of
-// servers: those that are no member any more, and those that have lost their memory and become
+// servers: servers that are no longer members, and servers that have lost their memory and become
 // members again since the client's last view. The objects of these blocks remain readable until
 // they are replaced.
 func (s *space) follow(deadline clock.Time) error {
@@ -446,9 +446,9 @@ func (s *space) replica(server int, place uint64) (at int, off uint64) {
 }
 
 // resolve finds out, after the members have changed, what has become of a change that was in
-// flight. All replicas of the slot are alike now, and what this client had sent is not executed any
-// more. A split may have moved the key from the slot since then: it has moved the new object if the
-// change has won, or the old one.
+// flight. All replicas of the slot are alike now, and no request that this client has sent before
+// is executed later. A split may have moved the key from the slot since then: it has moved the new
+// object if the change has won, or the old one.
 func (c *changer) resolve(ch change, deadline clock.Time) (won bool, err error) {
 	c.headed = false
 	for {
@@ -490,7 +490,7 @@ func ended(err error) error {
 }
 
 // remains goes on after the members have changed while an object of an INSERT was in its slot: it
-// reads the buckets again, and returns errChanged if the slot does not name the object any more.
+// reads the buckets again, and returns errChanged if the slot no longer names the object.
 func (c *changer) remains(own entry, h layout.Hash, set int, deadline clock.Time) error {
 	for {
 		if err := c.follow(deadline); err != nil {
