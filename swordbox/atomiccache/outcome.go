@@ -9,7 +9,7 @@ import (
 // original value in the response; for other operations it is not used.
 func (w *Word) Answered(now clock.Time, d Decision, orig uint64) {
 	if d.Kind == Client {
-		if d.op != 0 && d.serial > w.serial { // otherwise the Word now describes another address
+		if d.op != 0 && d.serial > w.serial { // with a lower serial, d is about another address that w described then
 			w.prove(d.rkey)
 		}
 		w.clientEnded(now, d)
@@ -46,8 +46,8 @@ func (w *Word) Undone(now clock.Time, d Decision) {
 
 // Refused is called when the server has refused the operation of d with a fatal NAK. If the switch
 // sent an atomic as a WRITE, the server may refuse only the WRITE. The word then becomes Literal,
-// and the caller asks again for this operation and for the later ones. Otherwise the R_Key is no
-// longer proven.
+// and the caller asks again for this operation and for the later ones. If the switch sent the
+// operation unchanged on the shared connection, the R_Key is no longer proven.
 func (w *Word) Refused(now clock.Time, d Decision) {
 	switch d.Kind {
 	case Write, EmptyWrite:
@@ -62,7 +62,7 @@ func (w *Word) Refused(now clock.Time, d Decision) {
 	w.Undone(now, d)
 }
 
-// Forget records that the value of the word is not known any more.
+// Forget records that the value of the word is no longer known.
 func (w *Word) Forget() {
 	w.Epoch++
 	w.follow(0, evForget)

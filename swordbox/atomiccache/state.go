@@ -53,9 +53,9 @@ const (
 	evWritePart               // a WRITE of one packet that sets a part of the word, or after which the value of the word is not known
 	evForeign                 // an operation that only the client's connection may carry
 	evAnswered                // the response to the last operation sent has shown the value
-	evDrained                 // nothing is in flight on clients' connections any more
+	evDrained                 // the last operation in flight on clients' connections has ended
 	evPatience                // operations have waited for Config.Patience
-	evForget                  // the value is not certain any more
+	evForget                  // the value is no longer certain
 	evReset                   // the server has restarted
 	events                    // the number of events
 )

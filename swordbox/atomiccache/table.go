@@ -13,8 +13,8 @@ import (
 type Config struct {
 	// Max is how many words the table has at most; 0 means 65536.
 	Max int
-	// Budget is how long a NIC retries a request in all. An older request that is unanswered cannot
-	// reach the server any more. 0 means 5 seconds.
+	// Budget is how long a NIC retries a request before it gives up. An older request without an
+	// answer can no longer reach the server. 0 means 5 seconds.
 	Budget time.Duration
 	// Patience is how long operations wait in the switch for the operations in flight on clients'
 	// connections. When it has passed, they are sent on their clients' connections. It must be much
@@ -51,7 +51,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Counters of a table.
+// Counters counts what a Table did; Words is the number of words that it has now.
 type Counters struct {
 	Words   int    `json:"words"`
 	Made    uint64 `json:"made" name:"words_made" help:"words that the switch has begun to track"`

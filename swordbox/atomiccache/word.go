@@ -56,7 +56,7 @@ type provenKey struct {
 
 // clientOps counts the operations in flight on clients' connections. It counts them by the interval
 // of length Config.Budget in which they were sent: the present interval and the one before. An
-// older operation cannot reach the server any more.
+// older operation can no longer reach the server.
 type clientOps struct {
 	count  [2]uint32 // index is the interval modulo 2
 	window uint32    // the present interval
@@ -68,8 +68,8 @@ func (t *Table) interval(now clock.Time) uint32 { return uint32(now / clock.Time
 // pending returns the number of counted operations.
 func (o *clientOps) pending() uint32 { return o.count[0] + o.count[1] }
 
-// age makes window the present interval, and drops the counts of operations that no NIC retransmits
-// any more.
+// age makes window the present interval, and drops the counts of operations that no NIC can
+// retransmit now.
 func (o *clientOps) age(window uint32) {
 	switch window - o.window {
 	case 0:
@@ -169,10 +169,10 @@ func (w *Word) want() {
 }
 
 // Tell returns the value with which the switch itself may answer a CAS under rkey, because the CAS
-// fails. ok is false if the switch must not answer it. It may if the CAS would fail, and the server
-// has acknowledged every operation that could have changed the value, the last one less than
-// Config.Fresh ago. Then no operation that changes the word is in flight, and the memory of the
-// server holds this value. So the response is right even if the switch crashes.
+// fails. ok is false if the switch must not answer it. The switch may answer if the CAS would fail,
+// and the server has acknowledged every operation that could have changed the value, the last one
+// less than Config.Fresh ago. Then no operation that changes the word is in flight, and the memory
+// of the server holds this value. So the response is right even if the switch crashes.
 func (w *Word) Tell(now clock.Time, rkey uint32, compare uint64) (value uint64, ok bool) {
 	w.look(now)
 	if w.State != Known || w.changes != 0 || compare == w.Value || !w.Proven(rkey) || now-w.heard > clock.Time(w.t.cfg.Fresh) {
@@ -192,9 +192,9 @@ func (w *Word) Await(now clock.Time, rkey uint32, compare uint64) bool {
 	return true
 }
 
-// Touch decides how a new WRITE travels that has one packet without immediate data and changes the
-// word as piece says. A WRITE may also touch words whose operations travel on another connection;
-// for such a WRITE the caller uses Table.ClientAll instead.
+// Touch decides how a new WRITE travels. The WRITE has one packet and no immediate data, and
+// changes the word as piece says. If the WRITE also touches words whose operations travel on
+// another connection, the caller uses Table.ClientAll instead.
 func (w *Word) Touch(now clock.Time, rkey uint32, piece transform.Piece) (d Decision) {
 	w.look(now)
 	d.rkey = rkey
@@ -212,9 +212,9 @@ func (w *Word) Touch(now clock.Time, rkey uint32, piece transform.Piece) (d Deci
 	return d
 }
 
-// Foreign decides how a new operation on the word travels that only the client's connection may
-// carry. This is a WRITE of several packets or with immediate data, or an operation that the switch
-// does not know.
+// Foreign decides how a new operation on the word travels if only the client's connection may carry
+// it: a WRITE of several packets or with immediate data, or an operation that the switch does not
+// know.
 func (w *Word) Foreign(now clock.Time) (d Decision) {
 	w.look(now)
 	w.step(now, evForeign, &d)
