@@ -219,7 +219,7 @@ func (m *Machine) Owned(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict {
 }
 
 // Closed is called when a flow has ended. It drops the waiting request of the flow, because the
-// client's queue pair does not exist any more.
+// client's queue pair no longer exists.
 func (m *Machine) Closed(c *pipeline.Ctx, of *conntrack.Flow) {
 	fl, ok := of.Ext.(*flow)
 	if !ok {

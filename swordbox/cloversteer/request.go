@@ -39,7 +39,7 @@ func (m *Machine) fresh(q *request) pipeline.Verdict {
 	return pipeline.Forward()
 }
 
-// appending describes a CAS that appends a node: node is the appended one.
+// appending describes a CAS that appends a node.
 type appending struct {
 	node *node
 	// version is the version that the client expects of the node to which the append goes.
@@ -94,7 +94,7 @@ func (m *Machine) swap(q *request, st *part) pipeline.Verdict {
 }
 
 // onlyOne sends a waiting append of the node n to the server unchanged. It is called when the
-// client has sent another append of n, so the client does not wait for the first one any more.
+// client has sent another append of n, so the client no longer waits for the first one.
 func (m *Machine) onlyOne(c *pipeline.Ctx, k *chain, n *node) {
 	for i := k.first; i != none; i = m.wait.list[i].next {
 		if w := &m.wait.list[i]; !w.read && w.node.id() == n.id() {
@@ -158,9 +158,9 @@ func (m *Machine) read(q *request, st *part) pipeline.Verdict {
 // parts is the number of packets of the response to a READ, and the path MTU in bytes.
 type parts struct{ n, mtu int }
 
-// areKnown reports whether the switch may steer a READ with such a response. The client may ask
-// again for the rest of the response, from any of its packets on. So each packet takes a place in
-// the flow's ring, and a READ may take at most a quarter of the ring.
+// areKnown reports whether the switch may steer a READ whose response has p.n packets. The client
+// may ask again for the rest of the response, from any of its packets on. So each packet takes a
+// place in the flow's ring, and a READ may take at most a quarter of the ring.
 func (p parts) areKnown(ring int) bool { return p.n == 1 || p.n > 1 && p.n <= ring/4 && p.mtu > 0 }
 
 // steerRead steers a READ of n to the tail of its key. It returns the decision, or nil if the READ

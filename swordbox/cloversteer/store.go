@@ -116,9 +116,10 @@ func (t *stores) leave(s *part) {
 	}
 }
 
-// drop forgets the part of the store on a server. It is called when the memory does not belong to
-// the store any more, may have another superblock, or is changed by requests that the machine does
-// not see. Handles into this part name nothing until the switch sees a superblock there again.
+// drop forgets the part of the store on a server. It is called when the memory no longer belongs to
+// the store, when it may have another superblock, or when requests that the machine does not see
+// may change it. Handles into this part name nothing until the switch sees a superblock there
+// again.
 func (t *stores) drop(server netip.Addr) {
 	if s := t.parts[server]; s != nil {
 		t.leave(s)
