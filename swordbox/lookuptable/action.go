@@ -11,7 +11,7 @@ import (
 // Ops says what an Action does.
 type Ops uint8
 
-// Ops. Only one of OpSource and OpDestination is set.
+// Bits of an Ops. At most one of OpSource and OpDestination is set.
 const (
 	// OpDrop drops the frame.
 	OpDrop Ops = 1 << iota
@@ -108,7 +108,7 @@ func (a *Action) mark(b []byte, v *view) {
 }
 
 // grows returns by how much a ones' complement sum grows if the bytes old are replaced by the bytes
-// now. Both have the same even length, of less than 100 bytes.
+// now. Both have the same even length, which is so short that delta does not overflow.
 func grows(old, now []byte) (delta uint32) {
 	for i := 0; i < len(old); i += 2 {
 		delta += uint32(^binary.BigEndian.Uint16(old[i:])) + uint32(binary.BigEndian.Uint16(now[i:]))

@@ -7,13 +7,13 @@ const ways = 4
 // replaces the least recently used one of its set.
 type cache struct {
 	places []cached
-	clock  uint64
+	clock  uint64 // number of uses of all entries so far
 }
 
 // cached is a place of the cache.
 type cached struct {
 	Entry
-	used uint64 // when the entry was used last; 0 means that the place is free
+	used uint64 // value of cache.clock when the entry was used last; 0 means that the place is free
 }
 
 func newCache(n int) cache { return cache{places: make([]cached, (n+ways-1)/ways*ways)} }

@@ -28,7 +28,7 @@ type Connection interface {
 	Deadline() clock.Time
 }
 
-// purpose says what a request is for. It is in the tag of the request.
+// purpose says what a request is for. It is in the field Flow of the request's tag.
 type purpose uint8
 
 const (
@@ -41,7 +41,7 @@ const (
 
 var purposes = [...]string{"store", "load", "entry", "slots", "change"}
 
-// channel is the connection to a server. It keeps no copies of the frames that it writes to cells.
+// channel is the Connection of a bouncer. It keeps no copies of the frames that it writes to cells.
 type channel struct {
 	extmem.Conn
 	b   *bouncer
@@ -70,12 +70,13 @@ func (ch *channel) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry
 	ch.read(c, offset, n, ofCell, e.Place)
 }
 
-// read reads n bytes for a purpose. id names the frame, the cell or the change.
+// read reads n bytes for a purpose. id names the frame, the cell or the change for which they are
+// read.
 func (ch *channel) read(c *pipeline.Ctx, offset uint64, n int, why purpose, id uint32) {
 	ch.Submit(c, ch.Request(wire.RCReadRequest, offset, n), requester.Tag{Flow: uint32(why), Generation: id, PSN: wire.PSN(ch.b.epoch)})
 }
 
-// write writes a slot, of which the requester keeps a copy.
+// write writes a slot for the change with an id. The requester keeps a copy of the slot.
 func (ch *channel) write(c *pipeline.Ctx, offset uint64, b []byte, id uint32) {
 	f := ch.Request(wire.RCWriteOnly, offset, len(b))
 	f.Payload = b
@@ -89,8 +90,8 @@ func (ch *channel) Begin(s *switchconn.Shared, g memgrant.Grant) {
 
 func (ch *channel) End(c *pipeline.Ctx) { ch.Detach(c) }
 
-// Done hands the bytes of a READ to the part that has asked for them. The PSN of a tag holds the
-// bouncer's epoch when the request was sent.
+// Done hands the result of a request to the part of the bouncer that has sent it. The field PSN of
+// a tag holds the bouncer's epoch when the request was sent.
 func (ch *channel) Done(_ *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	var b []byte
 	if a.Kind == requester.Read {

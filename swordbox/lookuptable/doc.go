@@ -1,7 +1,8 @@
-// Package lookuptable looks up the IP packets that a host sends in a table in the memory of servers,
-// and does with each what its entry says. It is the hardened handler of rules of action lookup: the
-// lookup table of "Generic External Memory for Switch Data Planes" (HotNets 2018), with the slots of
-// TEA (SIGCOMM 2020). Package published/lookuptable does it as the HotNets paper describes it.
+// Package lookuptable looks up the IP packets that a host sends in a table in the memory of
+// servers, and does with each packet what its entry says. It is the hardened handler of rules of
+// action lookup: the lookup table of "Generic External Memory for Switch Data Planes" (HotNets
+// 2018), with slots like those of TEA (SIGCOMM 2020). Package published/lookuptable does it as the
+// HotNets paper describes it.
 //
 // Contract. The key of a frame is its flow or its destination. If the cache of the switch does not
 // have the key, the frame bounces through a server's memory: the switch writes it to a cell, reads

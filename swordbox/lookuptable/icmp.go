@@ -48,7 +48,7 @@ func (v *view) parseQuote(b []byte, q *quote) (ok bool) {
 	return true
 }
 
-// keyOfQuote returns the key of the flow opposite to that of the quoted packet: from the
+// keyOfQuote returns the key of the flow in the opposite direction of the quoted packet: from the
 // destination of the quoted packet to its source. The entry with this key also rewrites the error.
 func (q *quote) keyOfQuote(b []byte) (k Key) {
 	src, dst := q.addrs(b)
@@ -82,9 +82,10 @@ func (q *quote) sumAt(b []byte) int {
 // rewriteQuote applies a rewriting action to the packet that an ICMP error quotes. The quoted
 // packet went in the opposite direction, so an action that rewrites the source rewrites the
 // destination of the quoted packet (RFC 5508, section 4.2). rewriteQuote also changes the quoted
-// checksums and that of the error. whole reports whether the address of the error itself changes,
-// too. If the key is a flow, the address of a router between the ends stays. If the key is a
-// destination, the quoted address changes only if it is also the address of the error.
+// checksums and the checksum of the error. The result reports whether the caller must rewrite the
+// address of the error itself, too. If the key is a flow, and the error has another address than
+// the quoted packet, for example that of a router, only the quoted packet changes. If the key is a
+// destination, and the addresses differ, only the address of the error changes.
 func (a *Action) rewriteQuote(f *packetio.Frame, v *view, q *quote, flow bool) (whole bool) {
 	b := f.Data
 	to := min(len(b), q.l4+quotedLen)

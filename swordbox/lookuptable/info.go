@@ -179,12 +179,12 @@ func (m *Machine) Spec() pipeline.Part {
 		Tables: []pipeline.TableSpec{
 			{Name: m.prefix() + "lookups", KeyBits: 8, ValueBits: 16, Entries: rules.MaxRules},
 			{Name: m.prefix() + cacheName, KeyBits: keyBits, ValueBits: actionBits, Entries: kept, Learned: true},
-			// The MAC address of a rewritten destination.
+			// An entry has the MAC address of a rewritten destination.
 			{Name: m.prefix() + "lookup MACs", KeyBits: addrBits, ValueBits: 48, Entries: pipeline.MaxPorts},
 		},
 		Registers: []pipeline.RegisterSpec{
-			// Of the ring of cells: three positions, the numbers of two frames, the tag. Of the
-			// connection: queue pair, PSN, window, memory region.
+			// An entry has three positions in the ring of cells, the numbers of two frames, the
+			// ring's tag, and the connection's queue pair, PSNs, window, and memory region.
 			{Name: m.prefix() + "lookup links", Width: 3*32 + 2*32 + 32 + 24 + 2*24 + 16 + 64 + 32 + 64, Entries: links},
 		},
 		Needs: []pipeline.Need{
@@ -193,7 +193,7 @@ func (m *Machine) Spec() pipeline.Part {
 		},
 	}
 	if m.cfg.Kind.Mode == rules.Published {
-		// The slot of a packet that waits for its READ.
+		// Each register has the slot of a packet that waits for its READ.
 		p.Registers = append(p.Registers, pipeline.RegisterSpec{Name: m.prefix() + "lookup waits", Width: 32, Entries: cells})
 		return p
 	}

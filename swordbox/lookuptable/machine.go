@@ -27,10 +27,10 @@ type Config struct {
 	// returns the MAC address of the host or switch that has an address.
 	Port func(a netip.Addr) int
 	MAC  func(a netip.Addr) (wire.MAC, bool)
-	// Server makes the part of a table on a server. number names its connection in captures.
+	// Server makes the Server of a new link. number names its connection in captures.
 	Server func(l *Link, number uint32) Server
-	// Trusting is true if the machine takes the frame and the entry that come back for the right
-	// ones without a check, as in the paper.
+	// Trusting is true if, as in the paper, the machine does not check that the frame and the entry
+	// that come back are those for which it has asked.
 	Trusting bool
 	// Silence is how long the switch retransmits to a server that does not answer; 0 means 255 ms.
 	Silence time.Duration
@@ -40,23 +40,22 @@ type Config struct {
 
 // Stats counts what a Machine did. Frames that come in as one (segmentation offload) count as one.
 type Stats struct {
-	Frames   uint64 `name:"frames" help:"IP packets of hosts under rules of action lookup"`
-	Cached   uint64 `name:"cached" help:"how many had an entry in the switch's cache"`
-	Hits     uint64 `name:"hits" help:"how many had an entry in a server's memory"`
-	Misses   uint64 `name:"misses" help:"how many had no entry"`
-	Denied   uint64 `name:"denied" help:"how many of the cached and the hits were dropped because their entry says so"`
-	Torn     uint64 `name:"torn" help:"packets dropped because an entry was read while it was written"`
-	Unfit    uint64 `name:"unfit" help:"RoCEv2 packets dropped because their entry rewrites addresses, which their ICRC covers"`
-	Lost     uint64 `name:"lost" help:"packets that did not come back from a server's memory"`
-	Full     uint64 `name:"full" help:"packets dropped because all cells were in use"`
-	Blocked  uint64 `name:"blocked" help:"packets dropped because there was no connection to a server, or no room in flight"`
-	Long     uint64 `name:"long" help:"packets dropped because they are longer than all cells of a server"`
-	Written  uint64 `name:"written" help:"entries written"`
-	Removed  uint64 `name:"removed" help:"entries removed"`
-	Refused  uint64 `name:"refused" help:"changes of entries that were not possible"`
-	Failures uint64 `name:"failures" help:"connections to servers that have failed"`
-	// Strangers counts packets to a queue pair of the switch from another host than its server.
-	Strangers uint64 `name:"strangers" help:"packets to the switch that no server of a table has sent"`
+	Frames    uint64 `name:"frames" help:"IP packets of hosts under rules of action lookup"`
+	Cached    uint64 `name:"cached" help:"packets with an entry in the switch's cache"`
+	Hits      uint64 `name:"hits" help:"packets with an entry in a server's memory"`
+	Misses    uint64 `name:"misses" help:"packets without an entry"`
+	Denied    uint64 `name:"denied" help:"packets dropped because their entry says so; they count as cached or hits, too"`
+	Torn      uint64 `name:"torn" help:"packets dropped because an entry was read while it was written"`
+	Unfit     uint64 `name:"unfit" help:"RoCEv2 packets dropped because their entry rewrites addresses, which their ICRC covers"`
+	Lost      uint64 `name:"lost" help:"packets that did not come back from a server's memory"`
+	Full      uint64 `name:"full" help:"packets dropped because all cells were in use"`
+	Blocked   uint64 `name:"blocked" help:"packets dropped because there was no connection to a server, or no room in flight"`
+	Long      uint64 `name:"long" help:"packets dropped because they are longer than all cells of a server"`
+	Written   uint64 `name:"written" help:"entries written"`
+	Removed   uint64 `name:"removed" help:"entries removed"`
+	Refused   uint64 `name:"refused" help:"changes of entries that were not possible"`
+	Failures  uint64 `name:"failures" help:"connections to servers that have failed"`
+	Strangers uint64 `name:"strangers" help:"packets to queue pairs of the switch from another host than the connected memory server"`
 }
 
 // Machine looks up frames under rules of action lookup. Make one with New.
@@ -68,8 +67,8 @@ type Machine struct {
 	links  extmem.Links[*Link]
 	made   uint32 // number of links made so far
 	marks  *pipeline.MarkedPorts
-	stats  Stats // counters of tables that have gone, and of links
-	idle   []string
+	stats  Stats    // counters of removed tables, and of links
+	idle   []string // IDs of the rules whose host or servers are not known yet
 }
 
 // Link is a server of a table with the connections to it.
@@ -210,8 +209,8 @@ func (m *Machine) begin(t *Table) {
 	}
 }
 
-// end ends a table that no rule has any more. Its connections end later, unless a new table uses
-// them. A new table of the same rule continues the counters.
+// end is called for a table that no rule has now. The switch closes its connections later, unless a
+// new table uses them. A new table of the same rule continues its counters.
 func (m *Machine) end(t *Table) {
 	for _, l := range t.links {
 		if l.table == t {
@@ -231,7 +230,7 @@ func (m *Machine) key(server netip.Addr, port int) switchconn.Key {
 	return switchconn.Key{Server: server, Shard: extmem.Shard(switchconn.LookupShard+port, m.cfg.Kind.Mode)}
 }
 
-// mark marks the ports whose frames are looked up.
+// mark notes in ports and marks which ports have a table.
 func (m *Machine) mark() {
 	for port, t := range m.ports {
 		if t != nil {
@@ -294,7 +293,8 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 // MarkIn makes q the MarkedPorts in which the machine counts the ports whose frames are looked up.
 func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.marks = q }
 
-// Take handles an IP packet that arrives at a port with a rule.
+// Take handles a frame that arrives at a port. It returns false if no rule looks up the frames of
+// the port, or if the frame is no IP packet.
 func (m *Machine) Take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 	if in >= len(m.ports) || m.ports[in] == nil {
 		return false

@@ -21,10 +21,10 @@ func (w *slotWrite) set(index int, version uint8, e *Entry, used bool) {
 
 // plan appends to list the slots to write, in their order, so that entry e gets into a table;
 // remove takes the entry out instead. span has the slots from the entry's home slot on. home
-// returns the home slot of a key, and base is that of the entry. If all slots that the key may have
-// are in use, entries move to later slots, each within the slots that its own key may have
-// (hopscotch hashing). An entry is written to its new slot before its former slot is overwritten,
-// so a lookup finds every entry at any time.
+// returns the home slot of a key, and base is the home slot of the entry's key. If all slots that
+// the key may have are in use, entries move to later slots, each within the slots that its own key
+// may have (hopscotch hashing). An entry is written to its new slot before its former slot is
+// overwritten, so a lookup finds every entry at any time.
 //
 // If a connection, or the switch, fails between these two WRITEs, the entry is in both slots. Both
 // have the same bytes, and lookups find the first. The second counts as free, like every slot that
@@ -74,9 +74,9 @@ func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home f
 	return append(list, w), nil
 }
 
-// unread reports whether no lookup of key k reads slot i of span, which has the key: the slot is not
-// among those of the key, so that it is left from a former table, or a slot before it has the key,
-// too. home is the place of the key's home slot in the span.
+// unread reports whether no lookup of key k uses slot i of span, although this slot has the key.
+// Either a former table has left the slot, so that it is not among those that k may have, or an
+// earlier slot has the key, too. home is the place of the key's home slot in the span.
 func unread(span []byte, i, home int, k *Key) bool {
 	if home > i || i-home >= Probe {
 		return true

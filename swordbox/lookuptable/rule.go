@@ -108,7 +108,7 @@ func memoryOf(r *rules.Rule) rules.Memory {
 	return a.Memory(r.Service, keyBase)
 }
 
-// Layout says what a rule of action lookup asks for.
+// Layout is the table for which a rule of action lookup asks.
 type Layout struct {
 	// Servers are the addresses of the servers of the table. Each entry is in one of them. Service is
 	// the service that lends their memory.
@@ -132,7 +132,8 @@ type Layout struct {
 	Published bool
 }
 
-// LayoutOf returns the layout of a valid rule. Servers lacks a server whose name is not resolved yet.
+// LayoutOf returns the layout of a valid rule. Layout.Servers leaves out a server whose name is not
+// resolved yet.
 func LayoutOf(r *rules.Rule) Layout {
 	number := func(key string, fallback int) int { return extmem.Number(r.Options[key], fallback) }
 	l := Layout{
@@ -143,8 +144,7 @@ func LayoutOf(r *rules.Rule) Layout {
 	return l
 }
 
-// same reports whether both layouts are equal in all that a rule says of the servers' memory, of the
-// key and of the cache. They may differ in what happens to a packet without an entry.
+// same reports whether both layouts are equal, except that they may differ in DropMiss.
 func (l *Layout) same(o *Layout) bool {
 	return l.sameSlots(o) && l.Cells == o.Cells && l.Cell == o.Cell && l.Depth == o.Depth && l.Cache == o.Cache
 }

@@ -9,12 +9,12 @@ import (
 // Server looks up keys in the part of a table that one server has. The machine calls it for one
 // frame after another.
 type Server interface {
-	// Use assigns the server to a table, as number index of its servers; nil means that no table
+	// Use assigns the server to a table, in which it has the given index; nil means that no table
 	// needs the server. The server forgets the frames in flight, and changes that t does not take
 	// (Table.Takes).
 	Use(t *Table, index int)
 	// Bounce sends a frame that came in at port `in` through the server's memory. h is the hash of
-	// its key. It returns false if the frame was dropped; the reason is then counted.
+	// its key. Bounce returns false if the frame was dropped, and then counts the reason.
 	Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h uint64) bool
 	// Busy reports whether a frame whose key has hash h may be in flight.
 	Busy(h uint64) bool
@@ -32,12 +32,12 @@ type Server interface {
 // flight.
 const hashes = 1 << 10
 
-// flight is a frame in flight.
+// flight is the lookup of a frame in flight.
 type flight struct {
 	Lookup
 	number uint32 // number of the frame in the ring
 	end    uint64 // position behind the frame's last cell
-	asked  bool
+	asked  bool   // the READ of the slots was sent, or cannot be sent because the connection is down
 }
 
 // bouncer is the Server of the hardened handler. It sends each frame whose key is not in the cache
@@ -47,13 +47,13 @@ type bouncer struct {
 	writer
 	link  *Link
 	table *Table // nil means that no table needs the server
-	epoch uint32 // a new one for each call of Use
+	epoch uint32 // number of calls of Use
 	ring  framering.Ring
-	// frames is a ring of the lookups in flight; first is the oldest. begun is how many of them
-	// have sent the READs of all their cells.
+	// frames is a ring of the n lookups in flight; first is the index of the oldest. begun is for
+	// how many of them the READs of all their cells were sent.
 	frames          []flight
 	first, n, begun int
-	flights         [hashes]uint16
+	flights         [hashes]uint16 // how many lookups in flight have a key with this hash modulo hashes
 }
 
 func newBouncer(l *Link, number uint32) Server {
@@ -89,8 +89,8 @@ func (b *bouncer) InFlight() int { return b.n }
 // Cells returns how many cells (places for frames in the server's memory) are in use.
 func (b *bouncer) Cells() int { return b.ring.Used() }
 
-// Bounce writes a frame to the next cell, and asks for it and for its entry as soon as READs may be
-// in flight.
+// Bounce writes a frame to the next cell, and asks for the entry and the frame as soon as READs can
+// be sent.
 func (b *bouncer) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h uint64) bool {
 	st := &b.table.stats
 	if b.n == len(b.frames) {
@@ -113,7 +113,7 @@ func (b *bouncer) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h ui
 }
 
 // Work makes progress with changes of entries, asks for slots and cells, and finishes the frames
-// that have come back. It repeats this as long as frames come back.
+// that have come back. It repeats this as long as cells become free.
 func (b *bouncer) Work(c *pipeline.Ctx) {
 	if b.table == nil {
 		return
@@ -149,7 +149,7 @@ func (b *bouncer) ask(c *pipeline.Ctx) {
 	}
 }
 
-// slots handles the result of the READ of slots for the frame with a number; nil means that the
+// slots handles the result of the READ of slots for the frame with a number. bytes is nil if the
 // READ has failed.
 func (b *bouncer) slots(number uint32, bytes []byte) {
 	if b.n == 0 {
@@ -174,7 +174,8 @@ func (b *bouncer) slots(number uint32, bytes []byte) {
 	}
 }
 
-// finish takes the frames that have come back. It reports whether there was one.
+// finish takes the frames that have come back, and ends their lookups. It reports whether cells
+// have become free.
 func (b *bouncer) finish(c *pipeline.Ctx) (moved bool) {
 	before := b.ring.Read()
 	for {

@@ -2,17 +2,19 @@ package lookuptable
 
 import "encoding/binary"
 
-// Probe is how many slots a lookup reads: an entry is in its home slot or in one of those behind
-// it.
+// Probe is how many slots a lookup reads: an entry is in its home slot or in one of the Probe-1
+// slots behind it.
 const Probe = 8
 
 // SlotLen is the length of a slot in bytes.
 const SlotLen = 64
 
-// A slot has an entry, or is free. Numbers are big-endian:
+// A slot has an entry, or is free. Numbers are big-endian. Each field has its offset before its
+// name, and its length in bytes behind the name if that is not 1:
 //
-//	0 version | 1 flags | 2 what to do | 3 protocol | 4 source 16 | 20 destination 16 | 36 source port 2 |
-//	38 destination port 2 | 40 new address 16 | 56 new port 2 | 58 DSCP | 59 zero | 60 egress 2 | 62 zero | 63 version
+//	0 version | 1 flags | 2 Ops | 3 protocol | 4 source 16 | 20 destination 16 | 36 source port 2 |
+//	38 destination port 2 | 40 new address 16 | 56 new port 2 | 58 DSCP | 59 zero | 60 egress 2 |
+//	62 zero | 63 version
 //
 // Each WRITE of a slot increments the version, which is at both ends: if they differ, the slot was
 // read while it was written.
@@ -64,8 +66,8 @@ func parseSlot(b []byte, e *Entry) slotState {
 	return slotUsed
 }
 
-// ReadSlot reads a slot of SlotLen bytes, whatever its versions are. It returns false if the slot
-// is free.
+// ReadSlot reads a slot of SlotLen bytes, and does not compare its two versions. It returns false
+// if the slot is free.
 func ReadSlot(b []byte, e *Entry) (used bool) {
 	if b[1]&flagUsed == 0 {
 		return false

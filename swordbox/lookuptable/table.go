@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// Table is the table of a rule.
+// Table is the lookup table of a rule. It decides what happens to each frame of the rule's host.
 type Table struct {
 	Layout
 	m     *Machine
@@ -71,12 +71,12 @@ func (t *Table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 
 // Lookup is a frame that waits for its entry, and what was found.
 type Lookup struct {
-	// Key and Hash are those of the frame, which came in at port In. A trusting machine does not need
-	// the key.
+	// Key is the key of the frame, and Hash its hash. The frame came in at port In. A trusting
+	// machine does not need the key.
 	Key  Key
 	Hash uint64
 	In   int
-	// Found says what was found, and Action what the entry says if it was Hit.
+	// Found says what was found. If it is Hit, Action is what the entry says.
 	Found   Found
 	Action  Action
 	changes uint64 // value of Table.changes when the slots were read
@@ -173,7 +173,7 @@ func (t *Table) Takes(former *Table, n int) bool {
 // Stats returns the counters, which the servers of the table increment.
 func (t *Table) Stats() *Stats { return &t.stats }
 
-// apply does with a frame what its entry says. It may change the frame.
+// apply does with a frame what action a of its entry says. It may change the frame.
 func (t *Table) apply(c *pipeline.Ctx, in int, f packetio.Frame, v *view, a *Action, note string) {
 	if a.Ops&OpDrop != 0 {
 		t.Refuse(c, in, f, &t.stats.Denied, ReasonDenied)

@@ -12,13 +12,14 @@ import (
 // MaxWaiting is how many changes of entries can wait for a server.
 const MaxWaiting = 4096
 
-// maxSpan is how many slots the switch reads to change one entry.
+// maxSpan is how many slots the switch reads at most to change one entry. So many slots fit into a
+// READ response of the largest path MTU, 4096 bytes.
 const maxSpan = 64
 
 // Writer changes entries in a server's memory. The control plane calls it.
 type Writer interface {
-	// Change begins to add an entry, or to remove the entry with the same key. It returns false if
-	// too many changes wait.
+	// Change begins to add an entry, or to remove the entry with the same key. h is the hash of the
+	// key. Change returns false if too many changes wait.
 	Change(e *Entry, h uint64, remove bool) bool
 	// Waiting returns how many changes have not ended.
 	Waiting() int
@@ -57,8 +58,8 @@ const (
 	writing
 )
 
-// writer makes changes, several at a time unless they are about the same slots. If a connection
-// fails, it makes them again on the next one.
+// writer makes the changes of a bouncer, several at a time unless they are about the same slots. If
+// a connection fails, the bouncer makes them again on the next connection.
 type writer struct {
 	queue   []change
 	running []change
@@ -232,8 +233,8 @@ func (m *Machine) table(rule string) (*Table, error) {
 	return nil, fmt.Errorf("rule %.40s has no table, because its server or the servers in %s are no hosts of the rack", rule, keyTable)
 }
 
-// Change begins to change entries, as many as there is room for. If one of them is wrong, none
-// changes.
+// Change begins to change entries, as many as there is room for. If one of the texts is no valid
+// entry, it changes none.
 func (m *Machine) Change(c *pipeline.Ctx, in handler.Entries, address func(string) (netip.Addr, error)) (out handler.EntriesReport, err error) {
 	t, err := m.table(in.Rule)
 	if err != nil {
@@ -269,7 +270,8 @@ func (t *Table) change(e *Entry, remove bool) bool {
 	return t.links[server].srv.Change(e, h, remove)
 }
 
-// Page returns entries from slot `from` of a server on.
+// Page returns the entries of a server from slot `from` on. Until they were read, the result is not
+// Ready, and the caller asks again.
 func (m *Machine) Page(c *pipeline.Ctx, rule string, server, from int) (out handler.EntriesPage, err error) {
 	t, err := m.table(rule)
 	switch {

@@ -1,6 +1,6 @@
-// Package cloversteer steers the requests of Clover as the SwordBox paper describes it (§7 and §8
-// of its notes), with the paper's holes. It shows which cases package swordbox/cloversteer handles,
-// and what that costs. Never keep data behind it.
+// Package cloversteer steers the requests of Clover as the SwordBox paper describes it (§7), with
+// the paper's holes. It shows which cases package swordbox/cloversteer handles, and what that
+// costs. Never keep data behind it.
 //
 //   - The switch recognises a data WRITE by its size. It remembers the key and the address of the last
 //     one of each connection, and the key of each address in a table of history.

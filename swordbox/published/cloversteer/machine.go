@@ -18,8 +18,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// history is the number of places in the table of history. A hash of the address selects the place.
-// If two addresses have the same place, the newer one replaces the older one.
+// history is the number of places in the table of history, which says to which key the node at an
+// address belongs. A hash of the address selects the place. If two addresses have the same place,
+// the newer one replaces the older one.
 const history = 1 << 18
 
 // Stats counts what a Machine did.
@@ -111,9 +112,9 @@ func scopeOf(r *rules.Rule) scope {
 	return scope{r.Server, fmt.Sprint(r.Also), r.RKey, r.From, r.To, Kind.Serves(r)}
 }
 
-// SetRules makes as many registers as the rules ask for. If the number of registers changes, or
-// rules select other requests than before, the machine may not have seen an append: it forgets all
-// tails, and to which keys nodes belong.
+// SetRules makes as many registers as the rules ask for. If the number of registers changes, the
+// machine forgets all tails. If the rules select other requests than before, the machine may have
+// missed appends and data WRITEs: it forgets all tails, and to which keys nodes belong.
 func (m *Machine) SetRules(set *rules.Set) {
 	n, scopes := rules.DefaultRegisters, []scope(nil)
 	for i := range set.All() {
@@ -133,8 +134,8 @@ func (m *Machine) SetRules(set *rules.Set) {
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-// tail returns the register of a key; it may be unused. All keys with the same remainder share it
-// (hole 46).
+// tail returns the register of a key; it may be unused. Keys with the same remainder modulo the
+// number of registers share a register (hole 46).
 func (m *Machine) tail(r *rules.Rule, key uint64) *tail {
 	return &m.tails[key%uint64(r.NumRegisters())]
 }

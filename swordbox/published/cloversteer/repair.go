@@ -23,14 +23,14 @@ const (
 	// replaced.
 	resend  = 4 * time.Millisecond
 	silence = 28 * time.Millisecond
-	// tooLate is the age from which an append is not repaired any more. It is much shorter than the
+	// tooLate is the age from which an append is no longer repaired. It is much shorter than the
 	// lease; after the lease the nodes of a dead client are given to other clients.
 	tooLate = time.Second
 )
 
-// Bound is how soon the control plane sends an append that was lost together with its client, if
-// the connection to the server is up and the repair is not lost. It is the sum of DefaultRepair and
-// the delay of a packet to the server.
+// Bound is the time after which a lost append of a dead client has arrived at the server, sent
+// again by the control plane, if the connection to the server is up and the repair is not lost. It
+// is the sum of DefaultRepair and the delay of a packet to the server.
 const Bound = DefaultRepair + time.Millisecond
 
 // DefaultRepair is the default of Config.Repair. A server answers in less time, and a live client

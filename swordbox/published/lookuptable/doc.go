@@ -1,7 +1,7 @@
 // Package lookuptable looks up packets in a table in the memory of servers as "Generic External
 // Memory for Switch Data Planes" (HotNets 2018) describes it. It has the paper's holes, listed
-// below, and so shows which cases package swordbox/lookuptable handles. The rules, the keys and
-// actions, and the cache of the switch are those of that package.
+// below, and so shows which cases package swordbox/lookuptable handles. This package uses the
+// rules, the keys, the actions and the cache from that package.
 //
 // A slot of the table is followed by a cell for one packet. A packet whose key has the slot is written
 // to the cell, and one READ brings the slot and the cell back.

@@ -1,7 +1,7 @@
 // Package packetbuffer keeps frames in the memory of servers as "Generic External Memory for Switch
 // Data Planes" (HotNets 2018) describes it. It has the paper's holes, listed below, and so shows
-// which cases package swordbox/packetbuffer handles. The queue of the port, the layout of the ring
-// and the order rule are those of that package.
+// which cases package swordbox/packetbuffer handles. This package uses the queue of the port, the
+// layout of the ring and the rule about the order of frames from that package.
 //
 //   - Nothing is retransmitted, and ACKs and NAKs are ignored. If a WRITE or a READ is lost, or
 //     overtaken, the server answers no later request: no frame comes back, and as new frames must
