@@ -7,8 +7,8 @@
 // The rule. Tables and registers are placed in the order of their declaration. Each begins in the
 // stage in which the one before it ended, as if each needed the result of the one before. An entry
 // of an exact-match table takes whole words of memory blocks, side by side. A register wider than a
-// stateful unit takes several units. What does not fit into a stage continues in the next one, even
-// behind the chip's last stage; such blocks are counted (Report.Beyond).
+// stateful unit takes several units. Blocks that do not fit into a stage go to the next one, even
+// behind the chip's last stage; blocks behind the last stage are counted (Report.Beyond).
 //
 // Chipcost also counts what no stage can do, however large it is: tables into which packets insert
 // (Report.Learned), and the needs that the program declares (kept packets, timers, made packets,

@@ -22,8 +22,8 @@ type Report struct {
 	Bits    int `json:"bits"`
 	Outside int `json:"outsideBits"`
 	// Blocks is the number of memory blocks for the state that is in stages. Stages is the number
-	// of stages with such blocks. Beyond is how many of the blocks are in stages that the chip does
-	// not have.
+	// of the last stage with such blocks, from 1. Beyond is how many of the blocks are in stages
+	// that the chip does not have.
 	Blocks int `json:"blocks"`
 	Beyond int `json:"beyondBlocks"`
 	Stages int `json:"stages"`
@@ -61,8 +61,8 @@ func (s *Sum) add(i *Item) {
 // have. More than 100 does not fit.
 type Use struct {
 	Part string `json:"part"`
-	// SRAM is the share of memory blocks, Units that of stateful units, Tables that of logical
-	// tables.
+	// SRAM is the share of memory blocks, Units the share of stateful units, and Tables the share
+	// of logical tables.
 	SRAM   float64 `json:"sram"`
 	Units  float64 `json:"units"`
 	Tables float64 `json:"tables"`

@@ -6,8 +6,8 @@
 // switch offers a connection when it is made, and again after each change of rules
 // (handler.Connector). Links decides by Channel.Fit whether the handler can use the connection
 // under the present rules. So the handler begins to use a refused connection when the rule is
-// corrected. A connection that a changed rule cannot use any more stays open, unused. A handler
-// that reads and writes frames sends its requests with a Conn.
+// corrected. A connection that does not fit the changed rules stays open, but is not used. A
+// handler that reads and writes frames sends its requests with a Conn.
 //
 //	keys.go   values of rules: servers, offsets, numbers
 //	area.go   where numbered cells are in the memory of several servers

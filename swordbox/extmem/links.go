@@ -20,7 +20,7 @@ type Link struct {
 	// shared is the present connection; it is valid if connected is true.
 	shared    switchconn.Shared
 	connected bool
-	unfit     bool   // the rules have changed, and the handler cannot use the connection any more
+	unfit     bool   // the connection does not fit the present rules, so the handler does not use it
 	why       string // why the handler cannot use the last connection; "" means that it can, or that there was none
 }
 

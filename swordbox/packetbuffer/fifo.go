@@ -21,9 +21,8 @@ type held struct {
 	at int
 }
 
-// frameBytes is how many bytes a frame in the switch may have on average. A packet of the usual
-// link MTU has no more bytes. A super-frame may have 16 times as many, so fewer super-frames find
-// room.
+// frameBytes is how many bytes a frame in the switch may have on average. A super-frame may have 16
+// times as many, so fewer super-frames find room.
 const frameBytes = 4 << 10
 
 // takes reports whether a frame of size bytes finds room; high is how many frames may wait.

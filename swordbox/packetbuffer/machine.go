@@ -25,7 +25,7 @@ type Config struct {
 	Kind *handler.Kind
 	// Port returns the port of the host that has an address; -1 means that there is none.
 	Port func(a netip.Addr) int
-	// Carrier makes the requester of a new link. number names it in captures.
+	// Carrier makes the Carrier of a new link. number names it in captures.
 	Carrier func(l *Link, number uint32) Carrier
 	// Trusting is true if, as in the paper, a ring has one READ in flight and does not check that
 	// the entry that comes back is the one for which it has asked.
@@ -53,7 +53,7 @@ type Link struct {
 	extmem.Link
 	Carrier
 	m     *Machine
-	queue *queue // nil means that no ring uses the server any more
+	queue *queue // the queue whose ring uses the server; nil means that there is none now
 }
 
 // Came takes the answer for an entry: its bytes, or nil if there is none.

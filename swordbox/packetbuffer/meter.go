@@ -6,9 +6,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// meter counts the bytes of frames that go to the ring, or come back from it, and the time in which
-// they do. The zero value has counted none. It reads no clock: all packets of a round of the switch
-// have the time of the round.
+// meter counts the bytes of frames that go to the ring, or come back from it, and measures how long
+// that takes. The zero value has counted no frame. A meter reads no clock: all packets of a round
+// of the switch have the time of the round.
 type meter struct {
 	bytes uint64
 	// first is when the transfer of the first frame began; 0 means that there was none. last is

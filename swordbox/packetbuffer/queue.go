@@ -17,7 +17,7 @@ type queue struct {
 	id    string // ID of the rule
 	port  int
 	place pipeline.Place // place among the queues of the port, also those of the other mode
-	// gone is true if there is no rule for the queue any more.
+	// gone is true if the rule of the queue was removed.
 	gone bool
 	// local has the frames that leave next. tail has frames that wait until a server of the ring
 	// can take them; they leave after the frames in the ring.
@@ -49,7 +49,7 @@ const (
 const lateness = time.Millisecond
 
 // unlimited reports whether frames leave without a limit of the rate, because no rule limits the
-// port any more.
+// port now.
 func (q *queue) unlimited() bool { return q.gone && q.place.Newest() }
 
 // room reports whether a frame may wait for the port in the switch.
@@ -171,8 +171,8 @@ func (q *queue) enqueue(c *pipeline.Ctx, f packetio.Frame) {
 	q.local.push(f)
 }
 
-// pace computes free again if the rate has changed: what the port was given and has not sent yet
-// leaves at the new rate.
+// pace computes free again if the rate has changed: the unsent rest of the frames that the port was
+// given leaves at the new rate.
 func (q *queue) pace(now clock.Time) {
 	if left := q.free.Sub(now); q.was > 0 && left > 0 {
 		q.free = now.Add(time.Duration(int64(left) * q.was / q.Rate))

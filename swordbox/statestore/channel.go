@@ -152,7 +152,7 @@ func (ch *channel) pump(c *pipeline.Ctx) {
 	}
 }
 
-// send submits a FETCH_ADD. The requester has room for it, because no more than limit are in
+// send submits a FETCH_ADD. The requester has room for it, because at most limit FETCH_ADDs are in
 // flight.
 func (ch *channel) send(c *pipeline.Ctx, s sent) {
 	f := &ch.tx

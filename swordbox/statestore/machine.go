@@ -83,8 +83,8 @@ func (m *Machine) Formerly() uint64 {
 	return m.former
 }
 
-// SetRules replaces the rules. If no rule names a memory server any more, amounts that wait for it
-// are sent while its connection is up; without a connection they are dropped.
+// SetRules replaces the rules. If no rule names a memory server now, amounts that wait for it are
+// sent while its connection is up; without a connection they are dropped.
 func (m *Machine) SetRules(set *rules.Set) {
 	former := m.counts
 	m.counts = nil
