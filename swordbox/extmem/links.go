@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -28,6 +29,13 @@ func (l *Link) base() *Link { return l }
 
 // Requested returns no counters: the channel of a published handler has no requester.
 func (l *Link) Requested() (s requester.Stats) { return s }
+
+// Fit returns an error if the memory service's answer to the connection request names no valid
+// region. A Channel that needs more of the region has a Fit of its own.
+func (l *Link) Fit(s *switchconn.Shared) error {
+	_, err := memgrant.Of(s.Answer)
+	return err
+}
 
 // Key returns the key of the connections.
 func (l *Link) Key() switchconn.Key { return l.key }

@@ -96,13 +96,6 @@ func (ch *channel) Requested() requester.Stats {
 // Needed reports whether a rule uses the channel.
 func (ch *channel) Needed() bool { return ch.users > 0 }
 
-// Fit returns an error if the channel cannot use a connection, because the memory service's answer
-// to the connection request names no valid region.
-func (ch *channel) Fit(s *switchconn.Shared) error {
-	_, err := memgrant.Of(s.Answer)
-	return err
-}
-
 // Begin makes the channel use a new connection.
 func (ch *channel) Begin(s *switchconn.Shared) {
 	g, _ := memgrant.Of(s.Answer) // Fit has returned no error

@@ -70,13 +70,6 @@ type channel struct {
 // Needed reports whether a rule uses the channel.
 func (ch *channel) Needed() bool { return ch.used }
 
-// Fit returns an error if the channel cannot use a connection, because the memory service's answer
-// to the connection request names no valid region.
-func (ch *channel) Fit(s *switchconn.Shared) error {
-	_, err := memgrant.Of(s.Answer)
-	return err
-}
-
 // Begin makes the channel use a new connection.
 func (ch *channel) Begin(s *switchconn.Shared) {
 	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
