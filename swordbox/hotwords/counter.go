@@ -1,7 +1,9 @@
 package hotwords
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -124,7 +126,9 @@ func (c *Counter) list(clock.Time) []Hot {
 			})
 		}
 	}
-	sortHot(list)
+	slices.SortStableFunc(list, func(a, b Hot) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Address, b.Address))
+	})
 	return list
 }
 

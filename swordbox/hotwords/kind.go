@@ -1,11 +1,10 @@
 package hotwords
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"math/bits"
 	"net/netip"
-	"slices"
 	"strconv"
 
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -102,17 +101,14 @@ func topOf(r *rules.Rule) int {
 }
 
 // ShiftOf returns log2 of a rule's unit in bytes.
-func ShiftOf(r *rules.Rule) (shift uint) {
+func ShiftOf(r *rules.Rule) uint {
 	size := units[0].size
 	for _, u := range units {
 		if u.name == r.Options[keyUnit] {
 			size = u.size
 		}
 	}
-	for size>>shift > 1 {
-		shift++
-	}
-	return shift
+	return uint(bits.TrailingZeros64(size))
 }
 
 // Kind is the entry of Counter in the registry of handlers.
@@ -166,11 +162,4 @@ func table(w io.Writer, host func(netip.Addr) string, list []Hot) error {
 		"SERVER\tADDRESS\tUNIT\tCOUNT\tOVER\tREADS\tWRITES\tATOMICS\tRULE", func(h *Hot) string {
 			return fmt.Sprintf("%s\t%#x\t%d\t%d\t%d\t%d\t%d\t%d\t%s", host(h.Server), h.Address, h.Unit, h.Count, h.Over, h.Reads, h.Writes, h.Atomics, h.Rule)
 		})
-}
-
-// sortHot puts the highest counts first.
-func sortHot(list []Hot) {
-	slices.SortStableFunc(list, func(a, b Hot) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Address, b.Address))
-	})
 }
