@@ -94,11 +94,7 @@ func (m *Machine) tellAbsorbed(c *pipeline.Ctx, d *decision, p *pipeline.Parsed)
 		return pipeline.Drop(ReasonTwice)
 	case d.compare:
 		p.AtomicAck = d.askedCompare
-		m.stats.Answers++
-		if !c.Observed() {
-			return pipeline.Rewrite()
-		}
-		return pipeline.Rewrite().With(versions(d))
+		return m.answer(c, d)
 	}
 	return pipeline.Drop(ReasonTwice)
 }

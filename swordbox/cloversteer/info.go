@@ -121,10 +121,6 @@ func (m *Machine) Spec() pipeline.Part {
 	}
 }
 
-func versions(d *decision) string { return fmt.Sprintf("version %d shown as %d", d.version, d.seen) }
-
-func hex(asked, target uint64) string { return fmt.Sprintf("steered %#x→%#x", asked, target) }
-
 // Kind is the registry entry of the hardened handler for the action steer.
 var Kind = handler.Kind{
 	Name: "steer", Actions: []rules.Action{rules.Steer}, Mode: rules.Hardened,

@@ -1,6 +1,8 @@
 package cloversteer
 
 import (
+	"fmt"
+
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
@@ -198,5 +200,5 @@ func text(c *pipeline.Ctx, op wire.Opcode, d *decision) string {
 	if !c.Observed() {
 		return ""
 	}
-	return transform.Note{From: op, To: op, PSN: d.psn, NewPSN: d.psn, Why: hex(d.asked, d.to.va)}.String()
+	return transform.Note{From: op, To: op, PSN: d.psn, NewPSN: d.psn, Why: fmt.Sprintf("steered %#x→%#x", d.asked, d.to.va)}.String()
 }

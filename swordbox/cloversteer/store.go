@@ -106,12 +106,7 @@ func (t *stores) leave(s *part) {
 		w.parts[s.super.Server] = nil
 	}
 	w.incarnation = t.next()
-	for _, p := range w.parts {
-		if p != nil {
-			return
-		}
-	}
-	if t.byID[s.super.Store] == w {
+	if w.parts == ([layout.MaxServers]*part{}) && t.byID[s.super.Store] == w {
 		delete(t.byID, s.super.Store)
 	}
 }

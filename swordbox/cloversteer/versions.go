@@ -1,6 +1,8 @@
 package cloversteer
 
 import (
+	"fmt"
+
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -45,9 +47,14 @@ func (m *Machine) translate(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pi
 	default:
 		return pipeline.Forward()
 	}
+	return m.answer(c, d)
+}
+
+// answer counts a changed response, and returns the verdict with a text for captures.
+func (m *Machine) answer(c *pipeline.Ctx, d *decision) pipeline.Verdict {
 	m.stats.Answers++
 	if !c.Observed() {
 		return pipeline.Rewrite()
 	}
-	return pipeline.Rewrite().With(versions(d))
+	return pipeline.Rewrite().With(fmt.Sprintf("version %d shown as %d", d.version, d.seen))
 }
