@@ -107,11 +107,6 @@ type scope struct {
 	served bool
 }
 
-// scopeOf returns which requests rule r selects, and whether the machine handles them.
-func scopeOf(r *rules.Rule) scope {
-	return scope{r.Server, fmt.Sprint(r.Also), r.RKey, r.From, r.To, Kind.Serves(r)}
-}
-
 // SetRules makes as many registers as the rules ask for. If the number of registers changes, the
 // machine forgets all tails. If the rules select other requests than before, the machine may have
 // missed appends and data WRITEs: it forgets all tails, and to which keys nodes belong.
@@ -119,7 +114,8 @@ func (m *Machine) SetRules(set *rules.Set) {
 	n, scopes := rules.DefaultRegisters, []scope(nil)
 	for i := range set.All() {
 		r := &set.All()[i]
-		n, scopes = max(n, r.NumRegisters()), append(scopes, scopeOf(r))
+		n = max(n, r.NumRegisters())
+		scopes = append(scopes, scope{r.Server, fmt.Sprint(r.Also), r.RKey, r.From, r.To, Kind.Serves(r)})
 	}
 	same := slices.Equal(scopes, m.scopes)
 	if n != len(m.tails) || !same {
