@@ -15,6 +15,8 @@
 // and the ICRC).
 package chipcost
 
+import "math/bits"
+
 // Chip describes the resources of one pipeline of a chip.
 type Chip struct {
 	Name string `json:"name"`
@@ -48,11 +50,5 @@ func (c *Chip) widest() int { return 2 * c.Units * c.UnitBits }
 // up returns a/b, rounded up.
 func up(a, b int) int { return (a + b - 1) / b }
 
-// power returns the smallest register width, in bits, that holds n bits.
-func power(n int) int {
-	w := 8
-	for w < n {
-		w *= 2
-	}
-	return w
-}
+// power returns the smallest register width that holds n bits, in bits: a power of two, at least 8.
+func power(n int) int { return max(8, 1<<bits.Len(uint(n-1))) }
