@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// operandHalf is the length of each of the two pieces of an operand; in a work request they lie
-// apart (see OperandLen).
+// operandHalf is the length of each of the two pieces of an operand in bytes. The pieces are not
+// adjacent in a work request (see Request.Operand).
 const operandHalf = OperandLen / 2
 
 // setOperand puts operand y into the request when the program is built, so that no READ has to

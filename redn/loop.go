@@ -22,7 +22,7 @@ type Loop struct {
 	on      []*Queue
 	pool    *Pool
 	closing *Request // the ENABLE of the next lap, the last request of a lap
-	scratch Mem      // 8 bytes
+	scratch Mem      // 8 bytes that requests of the loop may overwrite
 	exit    Mem      // the control segment of a NOP; a break copies it over the control segment of closing
 	// original has the control segments of the requests in restored, as they were built, and behind
 	// them the control segment of closing.

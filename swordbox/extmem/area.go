@@ -61,7 +61,7 @@ func (a *Area) Memory(service, key string) rules.Memory {
 func (a *Area) Grant(s *switchconn.Shared) (memgrant.Grant, error) {
 	g, err := memgrant.Of(s.Answer)
 	if err == nil && a.End() > uint64(g.Region.Len) {
-		err = fmt.Errorf("it needs the server's memory up to offset %#x, and the server has %#x bytes", a.End(), g.Region.Len)
+		err = fmt.Errorf("the rule needs the server's memory up to offset %#x, and the server has %#x bytes", a.End(), g.Region.Len)
 	}
 	return g, err
 }
