@@ -90,7 +90,10 @@ func (r *repair) piece(off uint64, n int, slots bool) error {
 		for _, b := range r.words {
 			r.list = append(r.list, binary.LittleEndian.Uint64(b[at:]))
 		}
-		value := chosen(r.list, r.same)
+		value := r.list[0] // the primary's value counts, if the primary remains
+		if !r.same {
+			value = snapshot.Decide(r.list)
+		}
 		if slices.ContainsFunc(r.list, func(v uint64) bool { return v != value }) {
 			if err := r.set(off+uint64(at), value); err != nil {
 				return err
@@ -101,16 +104,6 @@ func (r *repair) piece(off uint64, n int, slots bool) error {
 		}
 	}
 	return r.withdraw()
-}
-
-// chosen returns the value that a word gets in all replicas. If same is true, values[0] is the
-// primary's value, which counts. Otherwise the primary was lost, all values come from backups, and
-// the rules of SNAPSHOT decide.
-func chosen(values []uint64, same bool) uint64 {
-	if same {
-		return values[0]
-	}
-	return snapshot.Decide(values)
 }
 
 // set writes a word at offset `off` of all replicas of the index.
