@@ -147,7 +147,8 @@ func (m *Master) View() layout.View { return m.c.view }
 // Close ends the connections. The members remain as they are.
 func (m *Master) Close() error { return m.c.Close() }
 
-// Run watches the servers until the context ends, or until the store is lost.
+// Run watches the servers until the context ends, the store is lost, or another master has taken
+// charge of the store (ErrDeposed).
 func (m *Master) Run() error {
 	every := m.c.cfg.Lease / 4
 	for {
