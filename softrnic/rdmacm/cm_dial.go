@@ -159,9 +159,6 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 	return private, nil
 }
 
-// lastQPN is the largest number of a queue pair. The next number stands for multicast groups.
-const lastQPN = maxQPN - 1
-
 // abort ends a connection. If the NIC is down, the connection has already ended.
 func (m *CM) abort(c *engine.CMConn) {
 	_ = m.nic.Step("abort", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {

@@ -44,8 +44,8 @@ const (
 	maxText      = 200
 	maxBody      = endpointLen + 1 + maxText + 2 + MaxPrivate
 	maxPSN       = 1<<24 - 1
-	maxQPN       = 1<<24 - 1
 	firstFreeQPN = 2
+	lastQPN      = 1<<24 - 2 // the largest number of a queue pair; the next number stands for multicast groups
 )
 
 // appendTo appends the encoding of m. It cuts texts and private data that are too long. Only the
@@ -140,7 +140,7 @@ func (e *Endpoint) parse(b []byte) error {
 		MTU: verbs.MTU(binary.BigEndian.Uint16(b[24:])), RdAtomic: int(binary.BigEndian.Uint16(b[26:])),
 	}
 	switch {
-	case e.QPN < firstFreeQPN || e.QPN > maxQPN:
+	case e.QPN < firstFreeQPN || e.QPN > lastQPN:
 		return fmt.Errorf("%w: QPN %#x", ErrProtocol, e.QPN)
 	case e.PSN > maxPSN:
 		return fmt.Errorf("%w: PSN %#x", ErrProtocol, e.PSN)

@@ -60,6 +60,7 @@ func TestMalformedMessages(t *testing.T) {
 		"length":     func(b []byte) { b[6] = 0xff },
 		"QPN 0":      func(b []byte) { copy(b[8:], []byte{0, 0, 0, 0}) },
 		"QPN high":   func(b []byte) { b[8] = 1 },
+		"multicast":  func(b []byte) { copy(b[8:], []byte{0, 0xff, 0xff, 0xff}) },
 		"PSN high":   func(b []byte) { b[12] = 1 },
 		"MTU":        func(b []byte) { b[32] = 3 },
 		"depth 0":    func(b []byte) { b[34], b[35] = 0, 0 },
