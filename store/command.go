@@ -14,23 +14,24 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Commands is a store's part of the command line. Every store has the commands get, put, insert,
-// delete and shell. Stores that can do it also have upsert and scan.
+// Commands is a store's part of the command line. Every store also has the commands get, put,
+// insert, delete and shell. A store with Store.Upserts has upsert, and a store with Store.Scans has
+// scan.
 type Commands struct {
 	// Short, Long and Example are the help of the store's command, as in cobra.
 	Short, Long, Example string
 	Start, Stop          Command
-	// Stat shows the state of the store. Stat and StatWord are optional. Check proves that the
-	// store is right. Load inserts keys.
+	// Stat shows the state of the store. Stat and StatWord are optional. Check checks the memory of
+	// the store, or the answers of clients. Load inserts keys.
 	Stat, Check, Load Command
-	// ShellShort is the short help of the command shell, and ShellExample has lines that its help
-	// shows as input. StatWord and CheckWord explain stat and check in the shell's help. CheckWord
-	// is optional: without it the shell has no check.
+	// ShellShort is the short help of the command shell. ShellExample has the lines of input in the
+	// example of this help. StatWord and CheckWord explain stat and check in the shell's help.
+	// CheckWord is optional: without it the shell has no check.
 	ShellShort, ShellExample, StatWord, CheckWord string
 	// Further are the commands that only this store has, by name.
 	Further map[string]Command
-	// Retired are former commands of the store. The values are the arguments of `rdmalab
-	// experiment` that replace them.
+	// Retired has former commands of the store, by name. Each value is the arguments of the
+	// `rdmalab experiment` that replaces the command.
 	Retired map[string]string
 	// Prepare starts the store for a workload if it does not run. loaded is true if the keys of the
 	// workload exist already.
@@ -61,9 +62,9 @@ type Command struct {
 	Arg string
 	// New adds the command's flags and returns the function that runs the command after the flags
 	// are parsed. If that function returns a nil Result, nothing is printed. Stop, Check and Load
-	// work without New: stop stops the store on its Places; check lets clients of a host make a
-	// history and proves that it is linearizable; load lets clients on all compute hosts insert the
-	// keys. If Short is empty as well, they have a default help.
+	// work without New: stop stops the store on the hosts that Store.Places returns; check lets
+	// clients of a host make a history and proves that it is linearizable; load lets clients on all
+	// compute hosts insert the keys. If their Short is empty as well, they get a default help.
 	New func(fs *pflag.FlagSet) func(c *Call) (Result, error)
 	// Choices are the values that completion offers for flags, by the name of the flag.
 	Choices map[string][]string
@@ -75,7 +76,8 @@ type Result interface {
 	Write(w io.Writer) error
 }
 
-// Failing is a Result that may be bad. If Bad returns true, the exit status is 1.
+// Failing is a Result that can report a failure, such as a history that is not linearizable. If Bad
+// returns true, the exit status of rdmalab is 1.
 type Failing interface {
 	Result
 	Bad() bool
@@ -175,8 +177,8 @@ func StartHosts[Info any](c *Call, what string, request func(servers []string, f
 	return info, nil
 }
 
-// Proof is the result of a check that reads a store's memory. Before that, clients may make a
-// history. A store embeds Proof in its report of the memory.
+// Proof is the result of a check that reads a store's memory. The check may let clients make a
+// history first. A store embeds Proof in its report of the memory.
 type Proof struct {
 	// History is the verdict on the clients' history; nil means that the check ran no clients.
 	History *Verdict `json:"history,omitempty"`
@@ -201,7 +203,8 @@ func (p *Proof) Print(out io.Writer, memory, right string) error {
 	return err
 }
 
-// HistoryFlags adds the flags of a history to fs. The values in `in` are the defaults.
+// HistoryFlags adds the flags that describe a history, such as --clients and --rounds. The values
+// in `in` are the defaults.
 func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
 	none := ""
 	if in.Clients == 0 {

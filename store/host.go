@@ -70,14 +70,14 @@ type Node interface {
 type Clients interface {
 	// Open opens one client, for one thread. Several threads may call Open at a time.
 	Open(deadline clock.Time) (kv.Store, error)
-	// Close frees the resources that the clients have shared. The caller has closed the clients.
+	// Close frees the resources that the clients share. The caller closes the clients first.
 	Close() error
 }
 
 // Upserter is a client that can set the value of a key whether the key exists or not.
 type Upserter = kv.Upserter
 
-// Bounded is a client that knows the length of the longest value, in bytes.
+// Bounded is a client that knows the length in bytes of the longest value that its store accepts.
 type Bounded interface {
 	kv.Store
 	MaxValue() int

@@ -16,8 +16,8 @@ import (
 // maxScan is the largest number of records of one scan.
 const maxScan = 10_000
 
-// Check returns an error if the request is not valid. It is called before a client is opened for
-// it.
+// Check returns an error if the request is not valid. The daemon calls it before it opens a client
+// for the request.
 func (in *OpRequest) Check() error {
 	if in.Op == "scan" && (in.N < 1 || in.N > maxScan) {
 		return control.Errorf(http.StatusBadRequest, "scan of %d records: want 1 to %d", in.N, maxScan)
@@ -25,8 +25,8 @@ func (in *OpRequest) Check() error {
 	return nil
 }
 
-// Run executes the operation with client c of store s. Answer has a cost also if the operation
-// fails.
+// Run executes the operation with client c of store s. The Answer has Cost and Took even if the
+// operation fails.
 func (in *OpRequest) Run(s *Store, c kv.Store, rt verbs.Runtime) (out Answer, err error) {
 	patience := in.Patience
 	if patience <= 0 {

@@ -19,7 +19,7 @@ import (
 type Passive[Known any, C kv.Store] struct {
 	Host  Host
 	Store *Store
-	// What names in a word what the hosts know, for messages. Example: "table".
+	// What is the noun for the store in messages, for example "table".
 	What string
 	// Dial opens a client. cfg names the memory servers that the host knows.
 	Dial func(k *Known, cfg passive.Config, deadline clock.Time) (C, error)
@@ -32,7 +32,7 @@ type Passive[Known any, C kv.Store] struct {
 	servers []string
 }
 
-// Stops answers PathStop: the host forgets the store.
+// Stops adds the handler of PathStop to m. It makes the host forget the store.
 func (p *Passive[Known, C]) Stops(m *control.Mux) {
 	type none = struct{}
 	control.Handle(m, "POST "+p.Store.Path(PathStop), func(*http.Request, none) (none, error) { return none{}, p.Crash() })
@@ -52,11 +52,12 @@ func (p *Passive[Known, C]) Config(v verbs.Context, servers []string) (cfg passi
 	return cfg, nil
 }
 
-// Find finds the store on these servers or makes it, as a start asks. open opens a client of the
-// store and closes it. If open fails with absent and in.Format is set, Find calls make, which makes
-// the store, but only in empty memory: one server may have lost its part of a store, so that open
-// does not find it, while the others have theirs, and other stores may have data there. If in.Fresh
-// is true, Find calls make at once. After that the host knows k. made is true if the store was made.
+// Find finds the store on the servers of in, or makes it, when a start request arrives. open opens
+// a client of the store and closes it. If open fails with absent and in.Format is set, Find calls
+// make, which makes the store, but only in empty memory: one server may have lost its part of a
+// store, so that open does not find it, while the others have theirs, and other stores may have
+// data there. If in.Fresh is true, Find calls make at once. After that the host knows k. made is
+// true if the store was made.
 func (p *Passive[Known, C]) Find(
 	r *http.Request, in Finding, k *Known, absent error, open, make func(cfg passive.Config, deadline clock.Time) error,
 ) (made bool, err error) {

@@ -9,15 +9,15 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Control requests that every store answers, each with its path's last part. All are POST.
+// The last parts of the paths of the control requests that every store answers. All are POST.
 const (
-	PathStart   = "start"   // body and answer are the store's own
+	PathStart   = "start"   // each store has its own body and answer
 	PathStop    = "stop"    // no body, no answer
-	PathOp      = "op"      // body OpRequest, answer Answer; the daemon executes it
-	PathHistory = "history" // body HistoryRequest, answer Verdict; the daemon executes it
+	PathOp      = "op"      // body OpRequest, answer Answer; one handler for all stores
+	PathHistory = "history" // body HistoryRequest, answer Verdict; one handler for all stores
 )
 
-// Paths is what the paths of all stores' control requests begin with.
+// Paths is the prefix of the paths of all stores' control requests.
 const Paths = "/store/"
 
 // Path returns the path of a control request of the store.

@@ -20,17 +20,17 @@ type Scenario struct {
 	Name, Doc string
 	// Run runs the scenario with one seed. The error describes the check that failed.
 	Run func(Rig) error
-	// Trial is used in place of Run for a store that needs no rack of its own. It makes the random
-	// choices that only this store needs. The run is the same for all such stores: clients on
-	// several hosts use a few keys, while links lose, duplicate and delay packets, copies are torn,
-	// and hosts fail. One order of all operations on each key must explain all answers. servers is
-	// the number of memory servers.
+	// Trial is used in place of Run for a store that needs no special rack. It makes the random
+	// choices that only this store needs. The run is the same for all stores with a Trial: clients
+	// on several hosts use a few keys, while links lose, duplicate and delay packets, copies are
+	// torn, and hosts fail. One order of all operations on each key must explain all answers.
+	// servers is the number of memory servers.
 	Trial func(r *rand.Rand, servers int) Trial
 }
 
 // Trial describes the store of one run (Scenario.Trial).
 type Trial struct {
-	// Plan describes the random choices of Scenario.Trial.
+	// Plan describes in words the random choices of Scenario.Trial.
 	Plan string
 	// Memory is how many bytes of host memory each memory server lends. Locks is how many bytes of
 	// NIC memory it lends in addition. Largest is the length of the longest value in bytes.
@@ -64,11 +64,11 @@ type TrialServer struct {
 	Replaced error
 	// Resident, if not nil, is called before the first Start. It is for a store whose data are in
 	// the memory of the server's host. ctx belongs to that host and outlives the server, like the
-	// context of the host's daemon. With Resident, servers are started on that host alone, the next
-	// one when the former one has ended. If the host's NIC crashes, the data are lost: when the NIC
+	// context of the host's daemon. With Resident, servers are started on that host alone, each one
+	// after the previous one has ended. If the host's NIC crashes, the data are lost: when the NIC
 	// is back, Resident is called again, and the store is empty.
 	Resident func(ctx verbs.Context) error
-	// Open opens a client. hosts are the hosts on one of which a server may run.
+	// Open opens a client. hosts are all hosts on which a server may run.
 	Open func(cfg passive.Config, hosts []netip.Addr, deadline clock.Time) (kv.Store, error)
 }
 

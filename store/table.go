@@ -17,8 +17,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Table describes a store that has no server but passive memory. One function makes such a store,
-// and all clients use it alike. Register makes from a Table the store's part of a host, its
+// Table describes a store whose only servers are memory servers. Format makes such a store, and
+// Open opens each of its clients. Register makes from a Table the store's part of a host, its
 // commands and its scenario of `rdmalab sim`.
 //
 // S is the shape of a table. Its String says what each memory server has, for example "10 slots for

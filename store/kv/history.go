@@ -43,11 +43,11 @@ type loss struct {
 	of Places
 }
 
-// Places is a set of memory servers, one bit for each: the servers that have a part of a key, or
+// Places is a set of memory servers, one bit for each: the servers that have data of a key, or
 // those that have lost their memory.
 type Places uint64
 
-// Anywhere is the set of all servers. It stands for a place that is not known.
+// Anywhere is the set of all servers. It is used when the servers of a key are not known.
 const Anywhere = ^Places(0)
 
 // tick returns the next moment of the history. The caller holds the guard.
@@ -85,8 +85,7 @@ const (
 	opInsert
 	opDelete
 	opUpsert
-	// opLoss is a loss of memory: every key that has a part in that memory may be lost from then
-	// on.
+	// opLoss is a loss of memory: every key with data in that memory may be lost from then on.
 	opLoss
 )
 
@@ -104,7 +103,7 @@ type input struct {
 	at     clock.Time
 }
 
-// lossSet is a set of losses. Bit i stands for loss i, in the order of time.
+// lossSet is a set of losses. Bit i stands for loss i, in the order of time (see bit).
 type lossSet uint64
 
 const everyLoss = ^lossSet(0)
@@ -168,13 +167,14 @@ func (h *History) answer(key uint64, index int, out output, back clock.Time) {
 	})
 }
 
-// Loss records that servers have lost their memory. From now on, operations on keys that have
-// something on these servers may answer ErrLost, until the keys are inserted again. An older value
-// is never a right answer, and a key that has nothing on these servers is never lost.
+// Loss records that servers have lost their memory. From now on, operations on keys with data on
+// these servers may answer ErrLost, until the keys are inserted again. An older value is never a
+// right answer, and a key without data on these servers is never lost.
 //
-// Recorded.Where returns the servers that have something of a key: the servers of all writes since
-// the key was inserted, because a chain of values is broken where one of them is gone, however new
-// the last value is. A key with a write whose outcome is unknown may be anywhere.
+// The data of a key are on the servers of all writes since the key was inserted (see
+// Recorded.Where). The values of a key may form a chain, and a loss of one of them breaks the chain
+// even if the newest value still exists. If the outcome of a write is unknown, the key may have
+// data on any server.
 //
 // One loss may lose a key several times: once for the loss, and once more for each PUT or DELETE on
 // these servers that was in progress at the loss. Such an operation may have written its node into
@@ -194,8 +194,9 @@ func (h *History) Loss(now clock.Time, of Places) {
 func (h *History) End() { h.guarded(func() { h.ended = true }) }
 
 // LossExplains reports whether an order explains every answer if the servers may have lost their
-// memory at any time. It is called for a history that Check refuses: if it returns true, the cause
-// may be a crash that no call of Loss recorded.
+// memory at any time. It is called for a history for which Check returns an error: if LossExplains
+// returns true, the cause may be a crash that no call of Loss recorded. most is the limit of the
+// search, as in Check.
 func (h *History) LossExplains(most int) bool {
 	lossy := History{ops: h.ops, losses: append([]loss{{of: Anywhere}}, h.losses...)}
 	return lossy.Check(most) == nil
@@ -415,7 +416,7 @@ func fill(b []byte, number uint64) {
 // CheckValue returns the number of the write of a value, or ErrValue.
 func CheckValue(key uint64, b []byte) (uint64, error) {
 	if len(b) < MinValue {
-		return 0, fmt.Errorf("%w: that of key %d has %d bytes, and clients of workloads and histories write at least %d", ErrValue, key, len(b), MinValue)
+		return 0, fmt.Errorf("%w: the value of key %d has %d bytes, and clients of workloads and histories write at least %d", ErrValue, key, len(b), MinValue)
 	}
 	number := binary.LittleEndian.Uint64(b)
 	if own := binary.LittleEndian.Uint64(b[8:]); own != key {

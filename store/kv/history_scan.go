@@ -12,8 +12,9 @@ var ErrScan = errors.New("scan is out of order")
 
 // Scan executes a scan. It records the result for the given keys, which are sorted: a returned key
 // as a GET that found its value, a key that the scan passed over as a GET that found nothing. Each
-// of these GETs takes place at some moment of the scan; the store promises no common moment. Scan
-// records nothing for other keys, which belong to other clients.
+// of these GETs takes place at some moment of the scan; the store does not promise that all of them
+// take place at the same moment. Scan records nothing for other keys, which belong to other
+// clients.
 func (r *Recorded) Scan(keys []uint64, from uint64, n int, deadline clock.Time) error {
 	s, ok := r.Store.(Scanner)
 	if !ok {

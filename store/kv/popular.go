@@ -71,7 +71,7 @@ func fraction(text string) (float64, error) {
 		x /= 100
 	}
 	if err != nil || !(x >= 0 && x <= 1) {
-		return 0, fmt.Errorf("%.20q is no part: it is a number from 0 to 1, or a percentage like 20%%", text)
+		return 0, fmt.Errorf("%.20q is no fraction: want a number from 0 to 1, or a percentage like 20%%", text)
 	}
 	return x, nil
 }
@@ -99,7 +99,7 @@ func (p *Popularity) check() error {
 	case p.Shape == ShapeUniform && (p.MoveTime > 0 || p.MoveOps > 0):
 		return fmt.Errorf("workload: with distribution uniform no keys are popular that could move; use zipf or hotspot")
 	case p.Shape == ShapeHotspot && !(p.HotKeys > 0 && p.HotKeys <= 1 && p.HotOps >= 0 && p.HotOps <= 1):
-		return fmt.Errorf("workload: %g of the keys and %g of the operations are hot; want parts from 0 to 1", p.HotKeys, p.HotOps)
+		return fmt.Errorf("workload: %g of the keys and %g of the operations are hot; want fractions from 0 to 1", p.HotKeys, p.HotOps)
 	case p.MoveTime < 0:
 		return fmt.Errorf("workload: a time is negative")
 	}
@@ -168,8 +168,8 @@ func newChooser(cfg *RunConfig) *chooser {
 // but they must be the same keys for all clients.
 const scrambleSeed = 0x5eed
 
-// draw draws a key or, for ShapeLatest, the rank of a key. `since` is the time since the client
-// began. ops is the number of operations that it has begun.
+// draw draws a key or, for ShapeLatest, the rank of a key (see runner.key). `since` is the time
+// since the client began. ops is the number of operations that the client has begun.
 func (c *chooser) draw(r *rand.Rand, since time.Duration, ops uint64) uint64 {
 	var k uint64
 	switch {
@@ -186,7 +186,7 @@ func (c *chooser) draw(r *rand.Rand, since time.Duration, ops uint64) uint64 {
 	return k
 }
 
-// place returns the key with a rank in a hotspot.
+// place returns the key of a rank in a hotspot. The ranks below c.hot are the hot keys.
 func (c *chooser) place(rank uint64) uint64 {
 	if !c.cfg.Scramble {
 		return rank
@@ -210,7 +210,7 @@ func permute(k, n, seed uint64) uint64 {
 	}
 }
 
-// moves returns how many times the popular keys have moved.
+// moves returns how many times the popular keys have moved. The arguments are those of draw.
 func (c *chooser) moves(since time.Duration, ops uint64) (n uint64) {
 	if t := c.cfg.Popularity.MoveTime; t > 0 {
 		n += uint64(since / t)

@@ -23,9 +23,9 @@ type Op struct {
 }
 
 // Replay executes the operations of one client of a trace, one after the other, as Run executes
-// those of a workload. With Pace they are due at their times in the trace. A key may be absent: an
-// operation that does not find its key counts like the others, as does an insert whose key exists.
-// An update that does not find its key inserts it.
+// those of a workload. With Pace they are due at their times in the trace, divided by Pace. A key
+// may be absent: an operation that does not find its key counts like the others, as does an insert
+// whose key exists. An update that does not find its key inserts it.
 func Replay(s Store, rt verbs.Runtime, cfg RunConfig, ops []Op, stop func() bool) (*Result, error) {
 	// Ops is greater than the number of operations, so that it does not end the replay.
 	cfg.Keys, cfg.Ops = max(1, cfg.Keys), uint64(len(ops))+1

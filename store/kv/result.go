@@ -41,8 +41,8 @@ type Result struct {
 	hist  [kinds + 1]*hdrhistogram.Histogram
 }
 
-// queue is the index in Result.hist for the waiting times of an open loop: from the time at which
-// an operation was due to its beginning.
+// queue is the index in Result.hist for the waiting times of an open loop: the time from the moment
+// at which an operation was due to its beginning.
 const queue = kinds
 
 // note counts one operation.
@@ -177,8 +177,8 @@ type Summary struct {
 	Existed    uint64    `json:"existed,omitempty"`
 	FirstError string    `json:"firstError,omitempty"`
 	Latencies  []Latency `json:"latencies"`
-	// Breakdown says in which phases the operations spent their time. It is empty if the store does
-	// not record that.
+	// Breakdown says in which phases the operations spent their time. It is empty if the store is
+	// not Timed.
 	Breakdown []Breakdown `json:"breakdown,omitempty"`
 }
 
@@ -209,7 +209,7 @@ func breakdown(kind string, n uint64, spent *[phases]time.Duration) Breakdown {
 	return b
 }
 
-// breakdowns returns the Breakdown of each kind, and at the end that of all operations.
+// breakdowns returns the Breakdown of each kind, followed by the Breakdown of all operations.
 func (r *Result) breakdowns() (list []Breakdown) {
 	var all [phases]time.Duration
 	for k := range r.Spent {

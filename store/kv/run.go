@@ -211,7 +211,8 @@ func (c *runner) do(op Op, deadline clock.Time) (Cost, error) {
 		if err != nil && (!c.misses || !errors.Is(err, ErrNotFound)) {
 			return cost, err
 		}
-		cost.Retries = 0 // retries of a read are no lost races
+		// A repetition of the read is not a write that failed, so it must not count in FirstTry.
+		cost.Retries = 0
 		w, err := c.set(op.Key, c.value(op), deadline)
 		cost.add(w)
 		return cost, err

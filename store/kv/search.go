@@ -30,8 +30,8 @@ func (o *operation) optional() bool { return o.end == never }
 //     placed has found its value.
 //   - Values that no GET has found are all alike.
 //   - An operation without an answer may be left out. If several of them are alike, trying the
-//     first one is enough. If the search fails with some of them left to use, it fails with fewer
-//     as well.
+//     first one is enough. If the search fails although some of them are still available, it fails
+//     with fewer as well.
 type search struct {
 	ops []operation // in the order of their calls
 	// next and back link the calls and answers of the operations that are not placed, in their
@@ -209,8 +209,9 @@ func (s *search) count(i, by int) {
 	s.placed[1] ^= mix(uint64(2*i + 2))
 }
 
-// found reports whether it has found an order of the operations that are not placed, beginning in
-// state st. It also returns false when the limit of visited states is reached (see undecided).
+// found searches for an order of the operations that are not placed, beginning in state st, and
+// returns true if there is one. It also returns false when the limit of visited states is reached
+// (see undecided).
 func (s *search) found(st state) bool {
 	if s.states++; s.undecided() {
 		return false

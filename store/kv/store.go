@@ -42,8 +42,8 @@ func TimedOut(why error) error {
 	return fmt.Errorf("%w: %w", ErrTimeout, why)
 }
 
-// CloseAfter closes c if *err is an error, and joins the error of closing to it. Functions that open
-// something defer it for what they would leave behind.
+// CloseAfter closes c if *err is an error, and joins the error of closing to it. A function that
+// opens c defers CloseAfter, so that c is closed if a later step fails.
 func CloseAfter(err *error, c io.Closer) {
 	if *err != nil {
 		*err = errors.Join(*err, c.Close())

@@ -27,12 +27,12 @@ const (
 	// PhaseRPC is the time of requests to a metadata server, or to the memory service of a host.
 	PhaseRPC
 	// PhaseSwitch is the time in which requests of a round trip, or responses to them, are inside
-	// the switch, also while the switch holds them. Only some runtimes know it (Switched). In the
-	// others it is a part of PhaseLock and of the phases of round trips.
+	// the switch, also while the switch holds them. Only a runtime that is Switched knows this
+	// time. With other runtimes it is a part of PhaseLock and of the phases of round trips.
 	PhaseSwitch
 	// PhaseTrip is the time of the first round trip to memory that is no part of PhaseLock, from
 	// the post to the last completion, without PhaseSwitch. PhaseTrip+1 is the time of the second
-	// such round trip, and so on. PhaseTrip+maxTrips-1 is for all from this number on.
+	// such round trip, and so on. PhaseTrip+maxTrips-1 is the time of all further ones together.
 	PhaseTrip
 )
 

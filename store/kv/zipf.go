@@ -64,8 +64,9 @@ func (z *Zipf) rank(r *rand.Rand) uint64 {
 	}
 }
 
-// h is the density of the distribution. integral is the integral of h up to a constant. inverse is
-// the inverse function of integral. All three are continuous at q = 1.
+// h is the density of the distribution, without the factor that makes its sum 1. integral is the
+// integral of h up to a constant. inverse is the inverse function of integral. integral and inverse
+// are continuous in q at q = 1.
 func (z *Zipf) h(x float64) float64 { return math.Exp(-z.q * math.Log(x)) }
 
 func (z *Zipf) integral(x float64) float64 {

@@ -1,7 +1,7 @@
-// Package lease has what a store on passive memory needs to take something back from a client that
-// has gone: nodes, locks, blocks. A client that is silent is not always dead. Its host may have
-// stopped with a request ready in its NIC. So a lease alone is no proof, and the package has three
-// parts:
+// Package lease has what a store on passive memory needs to take nodes, locks or blocks back from a
+// client that has died. A client that is silent is not always dead. Its host may have stopped with
+// a request ready in its NIC. So the end of a lease alone does not prove that the client is dead.
+// The package has three parts:
 //
 //   - Terms and Term are the two ends of a lease that a server grants and a client holds.
 //   - Watch is a lease without a server: a word in remote memory that its owner changes, or must
@@ -12,9 +12,9 @@
 //
 // # Guarantees
 //
-// A Term ends before the Terms of the same lease, by at least the grace. The client counts from the
-// time at which it sent the request, the server from the time at which it received it. The two
-// clocks need not show the same time, but must run at the same rate.
+// A client's Term ends at least the grace before the server's Terms report the same lease as Over.
+// The client counts from the time at which it sent the request, the server from the time at which
+// it received it. The two clocks need not show the same time, but must run at the same rate.
 //
 // A Watch never says that a word was unchanged for longer than it was: it counts from the time at
 // which the first answer had arrived to the time at which the last request was sent. A word that
@@ -22,8 +22,9 @@
 // it.
 //
 // A Fence is over when every memory server has executed it, or has restarted since and so has no
-// connection of the owner any more. It does not keep the owner from connecting again, unless it was
-// made by AddTo: the owner must not do that before it has another number or another lease.
+// connection of the owner any more. After a fence by Add the owner can still connect again. It must
+// not do so before it has another number or another lease. After a fence by AddTo it cannot connect
+// again.
 //
 // Times are durations of the runtime's clock; zero is not replaced by a default. Terms, Term and
 // Watch have no lock: one thread at a time uses each. Any thread may use a Fencer.

@@ -32,7 +32,7 @@ type Term struct {
 	Until clock.Time
 }
 
-// Begin returns a lease of a length whose request was sent at the time `sent`.
+// Begin returns a Term of this length for a lease that the client requested at the time `sent`.
 func Begin(length time.Duration, sent clock.Time) Term { return Term{length, sent.Add(length)} }
 
 // Extend extends the lease when an answer has arrived. `sent` is when the client sent the request.

@@ -29,7 +29,8 @@ type Converted struct {
 //
 // twitter: the cache traces of Twitter (OSDI 2020; github.com/twitter/cache-trace). They have seven
 // columns without a header: time in seconds, key, length of the key, length of the value, client,
-// operation, time to live. Convert spreads the operations of each second over it.
+// operation, time to live. Convert distributes the operations of each second evenly over the
+// second.
 //
 // cachelib: the key-value traces that CacheBench replays (github.com/facebook/CacheLib). A header
 // names the columns; key, op and size must be among them. op_count is how many times the operation
@@ -191,7 +192,7 @@ func (c *converter) add(op kv.Op, count int64) (err error) {
 	return err
 }
 
-// spread distributes the operations of each second evenly over it. They are sorted by their times.
+// spread distributes the operations of each second evenly over the second. ops is sorted by time.
 func spread(ops []kv.Op) {
 	for from := 0; from < len(ops); {
 		to := from

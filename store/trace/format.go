@@ -20,7 +20,8 @@ import (
 // Header is the first line of a trace.
 const Header = "time_us,client,op,key,size"
 
-// Limits of a trace.
+// Limits of a trace: the number of operations, the largest client number, the largest size of a
+// value, and the length of a line. The last two are in bytes.
 const (
 	MaxOps    = 10_000_000
 	maxClient = 1 << 20
@@ -83,8 +84,8 @@ func sortByTime(ops []kv.Op) {
 // errEnough ends the reading of lines before the end of the file.
 var errEnough = errors.New("enough")
 
-// add appends an operation. If it is the last one that limit allows, add returns errEnough: what
-// lies behind it is not looked at.
+// add appends an operation. If it is the last one that limit allows, add returns errEnough, so that
+// no later line is read.
 func add(ops []kv.Op, op kv.Op, limit int) ([]kv.Op, error) {
 	if len(ops) == MaxOps {
 		return ops, fmt.Errorf("more than %d operations: give a --limit", MaxOps)
