@@ -27,8 +27,8 @@
 //
 // If a memory server loses a claim, operations on its key fail with kv.ErrLost. If the store lets
 // clients insert lost keys again, so does this package. Another key with the same hash may then
-// take the place whose claim was lost. Of the former key, only a write that was in progress during
-// the loss may still change that place.
+// take the place whose claim was lost. After that, a write of the first key may still change the
+// place only if it was in progress during the loss.
 //
 // If a program uses numbers as keys in the same store, a number may belong to a place. A key claims
 // no place that has such a value; GET, INSERT and UPSERT fail with ErrForeign. Places that are

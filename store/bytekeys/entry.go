@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// An entry is a value of the store:
+// An entry is a value of the store. A number is a length in bytes:
 //
 //	kind 1 | length of the key uvarint | length of the value uvarint | key | value
 //
@@ -71,7 +71,8 @@ func Hash(key []byte) uint64 {
 }
 
 const (
-	// maxPlaces is how many keys may have the same hash.
+	// maxPlaces is how many keys may have the same hash. stride is the distance between two places
+	// of a hash; its value is arbitrary.
 	maxPlaces = 16
 	// places is the number of places. The greatest number is left out, because the store template
 	// cannot insert it.

@@ -14,8 +14,8 @@ import (
 type members struct {
 	// find makes a Node of the store, makes it find the store, and prepares its clients.
 	find func(ctx context.Context) (store.Clients, error)
-	// replaced is true for a store that can be made again after it was lost. Open then calls find
-	// once more, which finds the new store.
+	// replaced is true for a store that can be made again after it was lost. If the store is lost,
+	// Open calls find once more, which finds the new store.
 	replaced bool
 
 	mu    sync.Mutex
@@ -63,7 +63,7 @@ func (l *members) renew(n int) error {
 	return l.search(context.Background())
 }
 
-// Close closes what the clients have shared. The caller has closed the clients.
+// Close frees the resources that the clients share. The caller closes the clients first.
 func (l *members) Close() error {
 	var errs []error
 	for _, c := range l.found {

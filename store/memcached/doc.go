@@ -6,9 +6,9 @@
 // An item is one value of the table: a kind, the length of the key, the client's flags, the key,
 // the data. Its number is the hash of the key. So a client of the table, for example one over RDMA,
 // can read an item by the function Get without the server's process. The key in the item shows
-// whether it is the right item. Two keys with the same hash, or with the same fingerprint in the
-// table, are not stored both: a command that would store the second one is refused with
-// text.NoRoom. A value that is no item is never changed.
+// whether it is the right item. Of two keys with the same hash, or with the same fingerprint in the
+// table, only one is stored: a command that would store the second one is refused with text.NoRoom.
+// A value that is no item is never changed.
 //
 // # What differs from memcached
 //
@@ -16,8 +16,8 @@
 // server could not hide an expired item from clients that read it without the server's process. A
 // command that would store an item with a future exptime is refused. A command whose exptime has
 // passed is answered STORED and removes the item, as if the item had expired at once. (Clients use
-// such an add to find out whether an item exists.) A set that is refused leaves the former item.
-// The unique number of gets and cas is the version of the item in the table.
+// such an add to find out whether an item exists.) A set that is refused does not change the item
+// that is there. The unique number of gets and cas is the version of the item in the table.
 //
 // # Order
 //

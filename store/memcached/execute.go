@@ -118,9 +118,9 @@ func (x *executor) get(r *text.Request, w io.Writer) error {
 }
 
 // update changes the item with a key. It calls change with the parts of the item; found is false if
-// there is no such item. If change returns Store, the flags and data that it returns become those
-// of the item. If the value under the key's number is no item of this key, update keeps it, and
-// fails with kv.ErrFull if change does not return Keep.
+// there is no such item. If change returns Store, the item gets the flags and data that change
+// returns. The table may have another value under the key's number, because another key has the
+// same hash. update never changes that value, and fails with kv.ErrFull unless change returns Keep.
 func (x *executor) update(key []byte, change func(found bool, flags uint32, data []byte, version uint64) (uint32, []byte, Change)) error {
 	var other error
 	err := x.t.Update(Number(key), func(value []byte, version uint64) ([]byte, Change) {

@@ -11,7 +11,7 @@ import (
 // kindItem is the first byte of an item.
 const kindItem byte = 0xe1
 
-// An item is: kind 1, length of the key 1, flags 4, key, data.
+// An item is, with lengths in bytes: kind 1, length of the key 1, flags 4, key, data.
 const itemHead = 6
 
 // Number returns the number under which the table stores the item with a key: a hash of the key.

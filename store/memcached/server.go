@@ -15,8 +15,8 @@ import (
 const (
 	maxConns = 1024
 	tooMany  = "ERROR Too many open connections"
-	// acceptPause is the pause after an error of Accept that may be temporary, such as a lack of
-	// file descriptors.
+	// acceptPause is the pause before the next Accept after an error that may be temporary, such as
+	// a lack of file descriptors.
 	acceptPause = 10 * time.Millisecond
 )
 

@@ -20,10 +20,10 @@ type Table interface {
 	MaxValue() int
 }
 
-// Change is what Table.Update does.
+// Change is what Table.Update does with the value of a key.
 type Change uint8
 
-// Changes.
+// Values of Change.
 const (
 	Keep   Change = iota // nothing
 	Store                // next becomes the value

@@ -24,7 +24,8 @@ const (
 	wordLen   = 8
 	bufferLen = 12
 	askLen    = probes * redn.ProbeLen
-	// getRecvs is how many receives a client has: one GET has at most three answers.
+	// getRecvs is how many receives a client has posted. One GET has at most three answers, so this
+	// is more than enough.
 	getRecvs = 8
 	// openPause is the time between two attempts to connect. openTime is how long one attempt takes
 	// at most: a process that hangs, or dies during the attempt, does not answer.
@@ -168,8 +169,7 @@ func (c *Client) open(f *remotemem.Fabric, deadline clock.Time) error {
 	}
 }
 
-// Get implements kv.Store. The server's NIC answers it, unless ClientConfig.Gets asks for another
-// way.
+// Get implements kv.Store. The server's NIC answers it, unless ClientConfig.Gets names another way.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	c.cost = kv.Cost{}
 	if c.ended {

@@ -5,8 +5,8 @@
 //
 // # Memory
 //
-// An Estate is what outlives the process: the table in registered memory, and the programs. Another
-// process takes it over as it is.
+// An Estate has everything that outlives the process: the table in registered memory, and the
+// programs. The next process takes the Estate over as it is.
 //
 //	head     64 bytes: the number of moves
 //	slots    64 bytes each: fingerprint of the key, version, length and place of an item
@@ -25,8 +25,8 @@
 //
 // # Limits
 //
-// One client has one GET in flight. Two keys with the same fingerprint of 48 bits are not stored
-// both: the second INSERT gets kv.ErrFull. Versions have 32 bits. A PUT whose connection fails
+// One client has one GET in flight. Of two keys with the same fingerprint of 48 bits only one is
+// stored: the second INSERT gets kv.ErrFull. Versions have 32 bits. A PUT whose connection fails
 // returns kv.ErrTimeout. There is one copy of the data, in the memory of one host. A client that
 // was not connected when the process crashed must wait for the next process.
 package nictable

@@ -14,7 +14,8 @@ const (
 	itemHead     = 24
 	probes       = 2
 	defaultValue = 1000
-	// maxValue has room for 64 KiB of data, and what an item of memcached has beside them.
+	// maxValue is the length of an item of memcached with 64 KiB of data, its head of 6 bytes and a
+	// key of 250 bytes.
 	maxValue     = 64<<10 + 256
 	defaultItems = 10_000
 	maxItems     = 1 << 22

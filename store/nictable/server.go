@@ -30,9 +30,10 @@ const (
 	opGet
 )
 
-// A request is: operation 1, address and key of the buffer for the answer 8 + 4, sequence number 4,
-// key 8, value. An answer is: status 1, items 4, value 4, slots 4; of a GET: status 1, length 4,
-// nothing 8, the value.
+// Layouts, with lengths in bytes. A request: operation 1, address 8 and R_Key 4 of the buffer for
+// the answer, sequence number 4, key 8, value. An answer: status 1, then the fields Items, Value
+// and Slots of the Shape, 4 each. The answer to a GET: status 1, length of the value 4, unused 8,
+// value.
 const (
 	requestHead = 25
 	answerLen   = 13
@@ -41,7 +42,7 @@ const (
 	servePause  = 50 * time.Millisecond
 )
 
-// statuses are the errors of answers, by number.
+// statuses are the errors that an answer can report. The index of an error is its status.
 var statuses = []error{nil, kv.ErrNotFound, kv.ErrExists, kv.ErrFull, kv.ErrTooLarge, errServer}
 
 var errServer = errors.New("the server has failed")

@@ -176,7 +176,7 @@ func (n *node) Routes(m *control.Mux) {
 	control.Handle(m, "POST "+Store.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.NICGone() })
 }
 
-// start starts a server, unless one runs. The table of a former server is taken over.
+// start starts a server, unless one runs. The server takes over the table of an earlier server.
 func (n *node) start(_ *http.Request, in request) (out info, err error) {
 	shape, err := in.Shape.withDefaults()
 	if err != nil {
@@ -237,7 +237,7 @@ func (n *node) running() bool {
 	}
 }
 
-// endServer ends the server and leaves the estate. The caller holds mu.
+// endServer ends the server and keeps the estate. The caller holds mu.
 func (n *node) endServer() error {
 	if n.server == nil {
 		return nil
@@ -254,7 +254,7 @@ func (n *node) free() error {
 	if n.estate == nil {
 		return nil
 	}
-	_ = n.estate.Close() // its NIC may be gone, and the context ends what is left
+	_ = n.estate.Close() // its NIC may be gone; closing the context frees the rest
 	n.estate = nil
 	return n.owner.Close()
 }

@@ -22,7 +22,7 @@ type table struct {
 	got     []byte // the item as it was read
 }
 
-// take reads the table of an estate. If a former process ended during a move, a key is in two
+// take reads the table of an estate. If an earlier process ended during a move, a key is in two
 // slots: take empties one of them, which ends the move.
 func take(e *Estate) (*table, error) {
 	t := &table{e: e, slots: make([]slot, e.shape.Slots)}

@@ -13,15 +13,15 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// reader gets values by READs (store.GetsReads): of both slots of a key and of the number of moves,
-// and then of the item.
+// reader has the READs of one GET (store.GetsReads): first both slots of the key and the number of
+// moves, then the item.
 type reader struct {
 	slots [probes]remotemem.Op
 	note  remotemem.Op
 	item  remotemem.Op
 }
 
-// checkWay returns an error for a way of GETs that is not known.
+// checkWay returns an error if way is no value of ClientConfig.Gets.
 func checkWay(way string) error {
 	switch way {
 	case "", store.GetsNIC, store.GetsReads, store.GetsServer:

@@ -30,7 +30,7 @@ const (
 	// pause is the time that a client waits before it repeats a failed attempt.
 	pause = 200 * time.Microsecond
 	// farewell is the longest time that Close waits for a server to confirm the end of a
-	// connection. A server that was not told notices the end later.
+	// connection. A server that Close does not reach notices the end later.
 	farewell = 100 * time.Millisecond
 )
 
@@ -55,8 +55,8 @@ type held struct {
 	at, word uint64
 }
 
-// ErrPassed says that the word that Hold names had another value than Hold says when the Conn
-// connected to the server again: another client has changed it.
+// ErrPassed says that the word that was given to Hold had another value when the Conn connected to
+// the server again: another client has changed it.
 var ErrPassed = errors.New("another client has the word")
 
 // Open makes a Conn for operations of up to buffer bytes. The Conn connects to a server when it
@@ -78,7 +78,7 @@ func Open(cfg Config, buffer int) (*Conn, error) {
 	return c, nil
 }
 
-// dial connects to a server. It also asks the server to end the former connection.
+// dial connects to a server. It also asks the server to end the Conn's previous connection.
 func (c *Conn) dial(qp verbs.QP, server int, until clock.Time) error {
 	claim := memservice.Claim{Owner: c.owner, Replaces: c.mems[server].Conn}
 	m, err := memservice.DialOwned(c.cfg.Manager, qp, c.cfg.Servers[server], c.cfg.Params, claim, until)
@@ -268,7 +268,7 @@ func (c *Conn) TakeOver(
 	return found, sent, err
 }
 
-// Count adds 1 to a word and returns its former value.
+// Count adds 1 to a word by FETCH_ADD and returns the value before.
 func (c *Conn) Count(server int, at uint64, deadline clock.Time) (uint64, error) {
 	_, err := c.do(server, deadline, func() error {
 		c.fab.FetchAdd(&c.op, c.target(server, at), 1, 0)

@@ -17,12 +17,13 @@
 //
 // # Owners and other memory
 //
-// Connections after Become have an owner. By the owner's number other clients can end them
+// Connections after Become have an owner. Other clients can end them by the owner's number
 // (memservice.Fence, Retire). After each new connection the client checks the first bytes of the
 // memory, as Expect says. The server may have lost its memory meanwhile, or another store may have
 // been made there.
 //
-// Form does this for a superblock. It makes a store on the servers, and connects clients to it.
+// Form does this for stores whose memory begins with a superblock. It makes such a store on the
+// servers, and connects clients to it.
 //
 // A Conn is used by one thread at a time. A store's client embeds a Client.
 package passive

@@ -54,7 +54,7 @@ func (d *Decoder) Room() []byte {
 	if d.state == inData {
 		want = max(want, d.size+len(lineEnd)-len(d.buf))
 	}
-	if cap(d.buf)-len(d.buf) < want/2 { // not want: the next call after a short read would copy again
+	if cap(d.buf)-len(d.buf) < want/2 { // less than half, so that a short read does not make the next call copy again
 		d.buf = append(make([]byte, 0, len(d.buf)+want), d.buf...)
 	}
 	return d.buf[len(d.buf):cap(d.buf)]
@@ -108,7 +108,7 @@ func (d *Decoder) Next() (r *Request, ok bool) {
 	}
 }
 
-// end returns the last request of a connection: nothing behind it can be decoded.
+// end returns the last request of a connection: the bytes after it cannot be decoded.
 func (d *Decoder) end(refusal string) *Request {
 	d.state, d.pending = ended, Request{Refusal: refusal, Last: true}
 	return &d.pending
@@ -136,7 +136,8 @@ func (d *Decoder) part(b []byte) *Request {
 	return &d.pending
 }
 
-// keys sets pending to the request for the keys in a part of a line. The part may have no key.
+// keys sets pending to a get or gets request for the keys in a part of a line. The part may have no
+// key.
 func (d *Decoder) keys(part []byte) {
 	d.line = append(append(d.line[:0], d.going...), part...)
 	d.pending = Request{}
