@@ -39,8 +39,8 @@ type CoordinatorConfig struct {
 	passive.Config
 	// Manager is used in place of Config.Manager, because the coordinator also listens.
 	Manager rdmacm.Manager
-	// Pace, if not nil, is called for each request, by the thread that executes it. A simulator
-	// lets the time pass there that a processor would need for the request.
+	// Pace, if not nil, is called for each request, by the thread that executes it. In a simulator
+	// it lets the time pass that a processor would need for the request.
 	Pace func()
 }
 
@@ -64,8 +64,8 @@ type Coordinator struct {
 	over     error // why the coordinator must end; nil while it works
 }
 
-// NewCoordinator takes the table over from a former coordinator: from then on the memory servers
-// refuse the former one's requests. Then it makes the index and listens. The error is
+// NewCoordinator listens, takes the table over from an earlier coordinator and makes the index.
+// After the takeover the memory servers refuse requests of the earlier coordinator. The error is
 // passive.ErrAbsent if there is no table. After success the caller must call Serve, which frees all
 // resources at its end.
 func NewCoordinator(cfg CoordinatorConfig, deadline clock.Time) (_ *Coordinator, err error) {
@@ -89,7 +89,7 @@ func NewCoordinator(cfg CoordinatorConfig, deadline clock.Time) (_ *Coordinator,
 	return c, nil
 }
 
-// takeOver deposes a former coordinator and then makes the index.
+// takeOver deposes an earlier coordinator and then makes the index.
 func (c *Coordinator) takeOver(deadline clock.Time) (err error) {
 	if c.own, c.super, err = central.Join(c.cfg.Config, deadline); err != nil {
 		return err
@@ -162,9 +162,9 @@ func (c *Coordinator) serving(number uint64) error {
 	return nil
 }
 
-// depose puts the number of a coordinator into a server's superblock. If a former coordinator has a
-// smaller number there, the server first ends its connections. A greater number there means that
-// this coordinator is deposed itself.
+// depose puts the number of a coordinator into a server's superblock. If the superblock has a
+// smaller number, of an earlier coordinator, the server first ends the connections of that
+// coordinator. If it has a greater number, another coordinator has deposed this one.
 func depose(conn *passive.Conn, server int, number uint32, deadline clock.Time) error {
 	var b [8]byte
 	if err := conn.Read(server, atServing, b[:], deadline); err != nil {
@@ -188,9 +188,9 @@ func depose(conn *passive.Conn, server int, number uint32, deadline clock.Time) 
 	}
 }
 
-// scan reads the keys of a server and enters them into the index. An entry has two copies. The
-// whole copy with the greater version counts. The other one is older, or its write was never
-// finished.
+// scan reads the keys of a server and enters them into the index. An entry has two copies. A copy
+// is whole if its checksum matches. Of the whole copies, the one with the greater version counts.
+// The other copy is older, or its write was never finished.
 func (x *index) scan(conn *passive.Conn, server int, deadline clock.Time) error {
 	s := &x.shape
 	many := uint64(bufferLen / s.entryLen())

@@ -12,7 +12,8 @@
 //	entries      for each key a lock word, the copy in place, and the redo copy
 //
 // A copy has 16 bytes before the value: the tag of the write that made it, the length with a mark
-// of deleted keys, and a checksum of these, the key and the value.
+// of deleted keys, and a checksum of these, the key and the value. A copy is whole if its checksum
+// matches, and torn if not.
 //
 // # pDPM-Direct: operations
 //
@@ -31,7 +32,7 @@
 // # pDPM-Direct: why it is linearizable
 //
 // A change happens when the copy in place is whole and has the tag of the change. Before that,
-// readers see the former copy or a torn one. The redo copy is whole before the copy in place is
+// readers see the previous copy or a torn one. The redo copy is whole before the copy in place is
 // touched, so a torn copy in place can always be restored.
 //
 // A lock word is the tag of its holder: the client's number and the count of its locks. If a client
@@ -66,10 +67,10 @@
 // A client makes one call (message.go), and a thread of the coordinator executes it. The
 // coordinator has an index of all keys in its own memory: the entry of each key, which of its two
 // copies counts, and the version of that copy. The version is stored where pDPM-Direct stores the
-// tag. GET reads the copy that counts. PUT, INSERT and DELETE write the other copy, and then the
-// index names that one. So each operation takes two round trips: one of the client and one of the
-// coordinator. Lock words and redo copies are not needed, because the coordinator itself never
-// executes two changes of a key at once.
+// tag. GET reads the copy that counts. PUT, INSERT and DELETE write the copy that does not count,
+// and then make the index name it. So each operation takes two round trips: one of the client and
+// one of the coordinator. Lock words and redo copies are not needed, because the coordinator itself
+// never executes two changes of a key at once.
 //
 // # pDPM-Central: why it is linearizable
 //
@@ -80,11 +81,11 @@
 // of the key writes the same copy (handler.settle).
 //
 // A new coordinator puts its number into the superblocks. Each memory server ends the connections
-// of the former coordinator. Then the new coordinator reads all entries. Of the two copies of an
-// entry, the whole one with the greater version counts. So a change that the former coordinator has
-// answered is kept. A change that it has not answered may take effect now.
+// of the earlier coordinator. Then the new coordinator reads all entries. Of the two copies of an
+// entry, the whole one with the greater version counts. So a change that the earlier coordinator
+// has answered is kept. A change that it has not answered may take effect now.
 //
-// A former coordinator may continue after a pause. Before it answers from its index, it confirms
+// The earlier coordinator may continue after a pause. Before it answers from its index, it confirms
 // the answer by a READ, which the memory server refuses. If a memory server has restarted and
 // forgotten whom it fenced, the coordinator sees the other number in the superblock on the new
 // connection.

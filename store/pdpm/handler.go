@@ -21,8 +21,8 @@ type handler struct {
 	conn *passive.Conn
 	wcs  [recvs + 1]verbs.WC
 	// came has the receives with a request that is not yet executed, and the lengths of the
-	// requests. While sending is true, the NIC may send the former answer again, so its memory must
-	// not change.
+	// requests. While sending is true, the NIC may send the previous answer again, so the memory of
+	// the answer must not change.
 	came    []came
 	sending bool
 	// bytes is the request that is being executed, buf has the bytes that were read from a memory
@@ -36,7 +36,7 @@ type handler struct {
 type came struct{ recv, n int }
 
 // recvs is the number of posted receives. Two are enough: a client sends the next request when it
-// has the answer, and the handler has posted the receive of the former request again by then.
+// has the answer, and the handler has posted the receive of the previous request again by then.
 const recvs = 2
 
 // lookPause is the period at which an idle handler checks whether its connection has ended.

@@ -42,8 +42,8 @@ type index struct {
 
 	mu   sync.Mutex // guards the fields below; no thread waits while it holds mu
 	keys map[uint64]*place
-	// end has, for each server, the number of the first entry behind all entries with keys. holes
-	// has the entries before it that have no key.
+	// end has, for each server, the number of the first entry after all entries with keys. holes
+	// has, for each server, the numbers of the entries before end that have no key.
 	end   []uint64
 	holes [][]uint64
 }

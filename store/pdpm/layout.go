@@ -16,7 +16,7 @@ const (
 	keyLen    = 8
 	headLen   = 16 // length of the part of a copy before its value
 	lockLen   = 8  // length of the lock word, which is before the copy in place
-	line      = 64
+	line      = 64 // entries begin at multiples of it
 )
 
 // direct and central are the superblocks of the two stores.

@@ -93,7 +93,7 @@ func (c *Client) takeOver(e entry, key uint64, from, own tag, deadline clock.Tim
 	return true, nil
 }
 
-// restore completes the change of the lock's former holder if its redo copy is whole. If the redo
+// restore completes the change of the lock's previous holder if the redo copy is whole. If the redo
 // copy is torn, that holder has not touched the copy in place.
 func (c *Client) restore(e entry, key uint64, deadline clock.Time) error {
 	n := c.shape.copyLen()

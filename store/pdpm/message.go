@@ -7,11 +7,11 @@ import (
 )
 
 // The messages between a client of pDPM-Central and its coordinator. A request is one SEND, its
-// answer a WRITE with immediate data (the number of the request) into the client's buffer. Numbers
-// are little endian.
+// answer a WRITE with immediate data (the number of the request) into the client's buffer. Integers
+// are little endian. Lengths of fields are in bytes.
 //
-//	request  0 seq 4 | op 1 | 0 3 | patience 8 | key 8 | answer's address 8 | its R_Key 4 | length 4 | value
-//	answer   0 seq 4 | status 1 | trips 1 | waits 1 | 0 1 | length 4 | value
+//	request  seq 4 | op 1 | zeros 3 | patience 8 | key 8 | answer's address 8 | its R_Key 4 | length 4 | value
+//	answer   seq 4 | status 1 | trips 1 | waits 1 | zero 1 | length 4 | value
 const (
 	requestHead = 40
 	answerHead  = 12

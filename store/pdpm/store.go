@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// Direct is pDPM-Direct, for the daemon of a host, the command line and `rdmalab sim`.
+// Direct describes pDPM-Direct to the daemon of a host, the command line and `rdmalab sim`.
 var Direct = store.Table[Shape, *Client]{
 	Store: store.Store{
 		Name: "pdpm-direct", Title: "pDPM-Direct", Note: "baseline of Clover's paper",

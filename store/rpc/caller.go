@@ -9,8 +9,8 @@ import (
 // needs verbs.RemoteWrite as access, and the peer at least one receive for each answer that may
 // come.
 type Caller struct {
-	// Fabric has the connection. Peer is the number of the server there, and Name is what errors
-	// call it.
+	// Fabric has the connection. Peer is the server's number in the fabric, and Name its name in
+	// errors.
 	Fabric *remotemem.Fabric
 	Peer   int
 	Name   string
@@ -23,8 +23,8 @@ type Caller struct {
 	arrived bool
 }
 
-// Buffer returns the address and the key of the area for the answer, which the request must
-// contain.
+// Buffer returns the address and the R_Key of the area for the answer. The request must contain
+// both.
 func (c *Caller) Buffer() Buffer {
 	mr := c.Fabric.MR()
 	return Buffer{mr.Addr() + uint64(c.Answer), mr.RKey()}
@@ -54,12 +54,13 @@ func (c *Caller) Wait(deadline clock.Time) error {
 	return err
 }
 
-// Acknowledged reports whether the server's NIC has the request. An answer that is missing then is
-// only slow, unless the connection has failed.
+// Acknowledged reports whether the server's NIC has the request. If it has, and no answer has come,
+// the answer is only slow, unless the connection has failed.
 func (c *Caller) Acknowledged() bool { return c.op.Done }
 
-// Drain is called after Wait. It waits until the request is acknowledged as well. Before that its
-// area must not change, because the NIC may send it again. It fails like Wait.
+// Drain is called after Wait. It waits until the request is acknowledged as well. Before that the
+// area of the request must not change, because the NIC may send the request again. Drain fails like
+// Wait.
 func (c *Caller) Drain(deadline clock.Time) error {
 	err := c.Fabric.Until(deadline, func() bool { return c.op.Done || !c.Fabric.Connected(c.Peer) })
 	if err == nil && !c.op.Done {

@@ -3,15 +3,15 @@
 // what they mean, and which calls may be made twice.
 //
 // A request is one SEND. The answer is one WRITE with immediate data into a buffer of the client,
-// which the request names: so an answer needs no receive buffer of its length, and one that comes
-// late harms only the buffer. The immediate data says which request is answered.
+// which the request names: so an answer needs no receive buffer of its length, and an answer that
+// comes late changes only this buffer. The immediate data says which request is answered.
 //
 // # Guarantees
 //
 // The Server hands over the requests of a connection in the order in which they were sent, each
-// once. All requests lie in one shared receive queue. A client that sends more than fit waits in
-// its NIC (RNR NAK), and no request is dropped. A request is in its receive until the handler says
-// that it is done with it.
+// once. All requests lie in one shared receive queue. If the queue has no receive left, a client's
+// NIC waits and sends the request again (RNR NAK), so no request is dropped. A request is in its
+// receive until the handler says that it is done with it.
 //
 // The end of a failed connection loses no receives of the shared queue. It has two steps. First the
 // connection's queue pair goes to ERROR and flushes its work requests. It is destroyed when the

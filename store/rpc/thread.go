@@ -131,10 +131,10 @@ type Buffer struct {
 	RKey uint32
 }
 
-// Answer writes an answer into a slot of the client's buffer, by a WRITE with immediate data. By
-// then the former answer in this slot has reached the client, or the client has ended the
-// connection. If the answer cannot be sent, Answer ends the connection, so that the client learns
-// at once that no answer will come.
+// Answer writes an answer into a slot of the client's buffer, by a WRITE with immediate data.
+// Before the call, the previous answer in this slot must have reached the client, or the client
+// must have ended the connection. If the answer cannot be sent, Answer ends the connection, so that
+// the client learns at once that no answer will come.
 func (s *Server) Answer(c *Conn, to Buffer, slot int, imm uint32, b []byte) {
 	at := slot * s.cfg.MaxAnswer
 	if err := c.mr.WriteAt(b, at); err != nil {

@@ -1,4 +1,4 @@
-// Package slab keeps account of the remote memory that a store gives out in places of a few
+// Package slab keeps account of the remote memory that a store gives out in places: pieces of a few
 // lengths. It has no memory of its own. A metadata server uses it, or a client that takes much
 // memory at a time.
 //
@@ -17,8 +17,8 @@
 //
 // A segment of a Table that has had a class gets another one only after Rest and a Wake for a later
 // epoch. An epoch is a step that every client confirms when it has forgotten all places that it
-// knew before. Without that wait, a request for a place of the former class could find the bytes of
-// another place that look like what it expects.
+// knew before. Without that wait, a request for a place of the previous class could find the bytes
+// of another place, which may look like the bytes that it expects.
 //
 // The caller writes a segment's class to the memory servers before it gives out a place of the
 // segment, so that the class survives a crash of the caller. The caller also decides when no

@@ -6,7 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Lengths in a server's memory and limits of a table, in bytes and numbers.
+// Lengths in a server's memory, in bytes, and limits of a table. The 24 bytes before a value are
+// those of passive.Seal with two words.
 const (
 	slotLen      = 16
 	bufferLen    = 32 << 10
@@ -16,7 +17,7 @@ const (
 )
 
 // form is the superblock. By its Kind a store recognizes its own memory. A copy of this package
-// must have another name there. The number counts the versions of the layout.
+// must have another name in Kind. The number in Kind counts the versions of the layout.
 var form = passive.Form{
 	Kind: "template 2", Buffer: bufferLen,
 	Size: func(n passive.Numbers) uint64 { return shapeOf(n).size() },

@@ -111,9 +111,9 @@ func (c *Client) change(key uint64, value []byte, do verb, deadline clock.Time) 
 }
 
 // prepare makes sure that the client has a spare object on the server of a slot. For a PUT or an
-// INSERT it writes the value into it, for the slot's next word. A DELETE does not write the object,
-// but names it in the word. So no other client can make the same word, and of two clients that
-// delete a key at the same time each knows which of them did.
+// INSERT it writes the value into the object, sealed with the slot's next word. A DELETE does not
+// write the object, but names it in the word. So no other client can make the same word, and of two
+// clients that delete a key at the same time each knows which of them did.
 func (c *Client) prepare(s slot, key uint64, value []byte, do verb, deadline clock.Time) error {
 	spare := &c.spare[s.server]
 	if *spare == 0 {
@@ -134,7 +134,7 @@ func (c *Client) prepare(s slot, key uint64, value []byte, do verb, deadline clo
 }
 
 // swap replaces the word of a slot by the next one, which names the spare object. If `made` is
-// true, the object of the former word becomes the spare one. If the outcome is unknown, no client
+// true, the object of the replaced word becomes the spare one. If the outcome is unknown, no client
 // uses either object again as its spare.
 func (c *Client) swap(s slot, do verb, deadline clock.Time) (made bool, err error) {
 	spare := &c.spare[s.server]
