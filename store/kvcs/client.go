@@ -61,7 +61,8 @@ type Client struct {
 	ended   bool   // true if the coordinator has begun another store
 	view    view
 	remotes []*Remote
-	// lease is until when the client may use the view. renewal is when it asks for the next view.
+	// lease is the time until which the client may use the view. renewal is when the client asks
+	// for the next view.
 	lease, renewal clock.Time
 	// asked is when the client last asked for a view; the message has this time as its number.
 	// opening is when the client began to ask for its present session.
@@ -172,7 +173,7 @@ func (c *Client) wait(until clock.Time) {
 	}
 }
 
-// pause handles all messages that arrive until a time.
+// pause waits until a time, and handles all messages that arrive before.
 func (c *Client) pause(until clock.Time) {
 	for {
 		b, ok := c.port.Receive(until)

@@ -10,7 +10,7 @@
 //	Server       a replica: executes changes in the memory that its NIC lends to clients
 //
 // Coordinator and Server are sans-I/O machines; Client blocks, and does all I/O by a Port.
-// Datagrams may be lost, doubled, delayed and damaged.
+// Datagrams may be lost, duplicated, delayed and damaged.
 //
 // # Consistency
 //
@@ -26,18 +26,18 @@
 //     hangs while its NIC goes on serving READs. If the REKEY is not confirmed, because the NIC
 //     does not answer either, the coordinator waits until the leases of all clients that know the
 //     replica are over. A client returns what it has read only while its lease lasts.
-//  3. A replica starts with a copy of the table under a region key of its own. It is named to
-//     clients when it has all changes that have taken effect.
+//  3. A replica starts with a copy of the table under a region key of its own. A view names the
+//     replica when it has all changes that have taken effect.
 //
 // A slot has a checksum, and a cell has a checksum, its key and its version. So a client notices
-// memory that changes while it is read, and cells that belong to another key by then, and reads
+// memory that changes during a READ, and a cell that belongs to another key by then, and reads
 // again.
 //
 // # Limits
 //
 // The coordinator is one process with its data in memory. While it does not answer, changes end as
 // kv.ErrTimeout. GETs go on until the leases end. If it ends, the store ends: another coordinator
-// begins another store, whose number is in all messages, and clients of the former one get
+// begins another store, whose number is in all messages, and clients of the ended store get
 // kv.ErrLost with ErrEnded. A cell has a fixed size. A key whose window of 16 slots is full is
 // refused by kv.ErrFull; nothing is evicted. Region keys travel in clear text, as those of
 // onerma/host do.

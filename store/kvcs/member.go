@@ -72,7 +72,7 @@ func (m *member) deadline(c *Coordinator) clock.Time {
 }
 
 // joined handles the request of a server to become a replica. A server that asks has replaced the
-// key of its region, so nothing that its former instances have lent can be read any more.
+// key of its region, so clients cannot read the memory of its earlier instances any more.
 func (c *Coordinator) joined(now clock.Time, from netip.AddrPort, x *message, out *Outbox) {
 	if len(x.body) != len(nic.Key{}) || from.Port() != UDPPort {
 		return

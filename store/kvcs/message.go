@@ -22,18 +22,18 @@ type kind uint8
 // Messages, with the fields that they use.
 const (
 	// Between a client and the coordinator.
-	msgHello     kind = iota + 1 // number: a number of the client, region: its PID
-	msgRenew                     // id: the session, number
-	msgView                      // id, number of the hello or renew, body: a view
+	msgHello     kind = iota + 1 // number: the client's clock; region: the client's PID
+	msgRenew                     // id: the session; number: the client's clock
+	msgView                      // id: the session; number: that of the hello or renew; body: a view
 	msgForgotten                 // id: a session that the coordinator does not have
-	msgChange                    // id, number of the change, op, key, body: the value
-	msgOutcome                   // id, number, op: a result
+	msgChange                    // id: the session; number: that of the change; op; key; body: the value
+	msgOutcome                   // id: the session; number: that of the change; op: a result
 	// Between a server and the coordinator. id is the server's instance.
-	msgJoin     // region, body: the region's key
+	msgJoin     // region; body: the region's key
 	msgRestart  // the coordinator does not use this instance any more
-	msgCopy     // number: the position of the copy, at, region: its length, body: bytes from at on
-	msgRecord   // number: the position, op: the step, key, body: the value
-	msgProgress // number: the last position that was executed, at: how many bytes were copied
+	msgCopy     // number: the position of the copy; region: its length; at: an offset; body: the bytes at the offset
+	msgRecord   // number: the position; op: the step; key; body: the value
+	msgProgress // number: the last position that was executed; at: how many bytes were copied
 )
 
 // message is a datagram. The last four bytes are a checksum. store is the number of the store that

@@ -41,7 +41,7 @@ type Server struct {
 	copied   uint64
 	table    *table
 	position uint64
-	told     clock.Time // when the server has last sent something
+	told     clock.Time // when the server last sent a message
 	starts   uint64
 }
 

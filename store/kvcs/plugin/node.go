@@ -105,8 +105,8 @@ func (n *node) start(in request) (out info, err error) {
 	})
 }
 
-// startCoordinator starts a coordinator with an empty table. It ends a former one, and with it the
-// store. The caller holds mu.
+// startCoordinator starts a coordinator with an empty table. It ends a coordinator that runs, and
+// with it that coordinator's store. The caller holds mu.
 func (n *node) startCoordinator(s *onermahost.NIC, awake func(), shape kvcs.Shape) error {
 	if err := n.endCoordinator(); err != nil {
 		return err

@@ -223,7 +223,8 @@ func (p *port) Read(r *kvcs.Remote, offset uint64, b []byte, until clock.Time) n
 	return s
 }
 
-// pause waits until a time, so that a client does not try again at once what cannot succeed.
+// pause waits until a time, at most maxPause, so that a client does not repeat a READ at once that
+// cannot succeed.
 func (p *port) pause(until clock.Time) {
 	if wait := until.Sub(p.Now()); wait > 0 && !p.Closed() {
 		time.Sleep(min(wait, maxPause))

@@ -70,7 +70,7 @@ func (h *Host) boot() (err error) {
 	return err
 }
 
-// drive makes the machine that drives the NIC, without programs.
+// drive makes the machine that drives the NIC. It has no executor yet.
 func (h *Host) drive() {
 	h.nics = executor.NewMachine(h.nic)
 	h.nics.Failed, h.nics.Ended, h.seen = h.rack.fail, h.rekeyed, 0
@@ -269,8 +269,8 @@ func (h *Host) collect() {
 	}
 }
 
-// step calls f as an event of the host that no frame and no timer has caused, and sends what f has
-// put into the outbox.
+// step calls f as an event of the host that no frame and no timer has caused. Then it sends the
+// packets and REKEYs that f has put into the outbox.
 func (h *Host) step(f func(now clock.Time, out *packetio.Batch)) {
 	now, out := h.rack.Net.Begin(h.node)
 	f(now, out)
@@ -278,7 +278,7 @@ func (h *Host) step(f func(now clock.Time, out *packetio.Batch)) {
 	h.rack.Net.End(h.node)
 }
 
-// Hang stops the server's process; its NIC goes on. Resume ends that.
+// Hang stops the server's process until Resume; its NIC goes on.
 func (h *Host) Hang() { h.hung = true; h.step(func(clock.Time, *packetio.Batch) {}) }
 
 // Resume lets the server's process go on, with the datagrams that have waited.
