@@ -75,8 +75,8 @@ type half struct {
 	// queue holds, for each frame that has not left completely, the time at which its last bit will
 	// have been sent.
 	queue []clock.Time
-	// carry is a fraction of a nanosecond, in picoseconds: the last frame in queue leaves by this
-	// time later than queue says.
+	// carry is a fraction of a nanosecond, in picoseconds. The last frame in queue leaves this much
+	// later than queue says.
 	carry int64
 	Stats LinkStats
 }
@@ -240,7 +240,7 @@ func (f *inFlight) frame(port int) packetio.Frame {
 }
 
 // detain is called for a frame that has reached a node with a Timing. It keeps the frame until the
-// time that Timing.Arrive returns, or returns false if the node gets the frame now.
+// time that Timing.Arrive returns. If the node gets the frame now, it returns false.
 func (n *Net) detain(s *nodeState, e *event) bool {
 	at := s.timing.Arrive(n.now, e.to.dst.Port, e.frame.data)
 	if at <= n.now {
@@ -258,7 +258,7 @@ func (n *Net) detain(s *nodeState, e *event) bool {
 }
 
 // hold is called for a frame that a node with a Timing has made. It keeps a copy of the frame until
-// the time that Timing.Depart returns, or returns false if the frame leaves now.
+// the time that Timing.Depart returns. If the frame leaves now, it returns false.
 func (n *Net) hold(s *nodeState, f *packetio.Frame, cause Cause) bool {
 	at := s.timing.Depart(n.now, f.Port, f.Data, cause)
 	if at <= n.now {

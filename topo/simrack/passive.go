@@ -25,10 +25,10 @@ type Passive struct {
 }
 
 // PassiveRack describes a rack with the given number of compute hosts, cn0, cn1 and so on, and one
-// memory server, ms0, which the caller makes a Passive. If mode is hardened or published, the
-// switch replaces the atomics to ms0, on connections that it makes to service. If mode is "", the
-// switch only forwards. misses is the value of the rule's key misses, which says what answers a
-// CMP_SWAP that will fail; "" means the default: the server answers.
+// memory server, ms0, which the caller makes a Passive by Host.Lend. If mode is hardened or
+// published, the switch replaces the atomics to ms0, on connections that it makes to service. If
+// mode is "", the switch only forwards. misses is the value of the rule's key misses, which says
+// what answers a CMP_SWAP that will fail; "" means the default: the server answers.
 func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Rack, error) {
 	file := fmt.Sprintf("name: %s\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", name, hosts-1)
 	if misses != "" {
@@ -40,8 +40,8 @@ func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Ra
 	return spec.Parse([]byte(file))
 }
 
-// Lend makes h a Passive server, as the application of ctx. It returns only with an error;
-// verbs.ErrClosed means that the host has crashed.
+// Lend makes h a Passive server, in the application that has the context ctx. It returns only with
+// an error; verbs.ErrClosed means that the host has crashed.
 func (h *Host) Lend(ctx verbs.Context, p Passive) error {
 	pd, err := ctx.AllocPD()
 	if err != nil {

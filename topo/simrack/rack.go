@@ -142,8 +142,8 @@ const (
 	laneSwitch
 )
 
-// rand returns the random number generator of one part of the rack: lane is the kind of part, index
-// the number of the part among those of its kind.
+// rand returns the random number generator of one part of the rack. lane is the kind of the part,
+// and index is its number among the parts of this kind.
 func (r *Rack) rand(lane, index int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.seed, uint64(lane)<<32|uint64(index)))
 }
@@ -273,7 +273,7 @@ type boxTiming struct {
 	transits *transits
 }
 
-// Arrive returns now, because the cost model puts all costs of the switch behind its program.
+// Arrive returns now, because in the cost model all costs of the switch come after its program.
 func (t boxTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
 	t.transits.arrive(now, frame)
 	return now
@@ -289,8 +289,8 @@ func (t boxTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) 
 	return at
 }
 
-// charge makes the work of the host's NIC take the time that the rack's cost model says, if it has one. No earlier
-// work is in progress after that.
+// charge makes the work of the host's NIC take the time that the rack's cost model says, if the
+// rack has one. The NIC begins without work in progress.
 func (h *Host) charge() {
 	if h.rack.opt.Cost == nil {
 		return

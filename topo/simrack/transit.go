@@ -34,8 +34,8 @@ type transits struct {
 	// ends has the connection of each queue pair to which servers send responses.
 	ends  map[end]connID
 	frame wire.Frame
-	// last is the packet that has arrived last, with its thread. thread is nil if transits did not
-	// begin a stay for that packet.
+	// last is the packet that has arrived last, with the thread that owns it. thread is nil if
+	// transits did not begin a stay for that packet.
 	last struct {
 		*thread
 		packet

@@ -116,7 +116,7 @@ func place[T time.Duration | cost.Rate](d *decoder, key string, dst *cost.Place[
 	return section(d, key, set(d, "host", &dst.Host, parse), set(d, "device", &dst.Device, parse))
 }
 
-// parseCount reads what ParseSize reads, as an int.
+// parseCount reads a number in the notation of ParseSize, as an int.
 func parseCount(s string) (int, error) {
 	n, err := ParseSize(s)
 	return int(n), err

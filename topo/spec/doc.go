@@ -12,7 +12,7 @@
 //	mtu: 4200                # MTU of every link, 1280 to 9216 bytes. Default 4200, which holds a path MTU of 4096.
 //	connect: cm              # how queue pairs are connected: by datagrams of the RDMA connection manager (cm), or over TCP (tcp). Default cm.
 //	cable: veth              # what carries RoCEv2 packets between hosts and switch: a pair of interfaces (veth), or shared memory (memory). Default veth.
-//	priority: normal         # of the daemons of hosts and switch: that of other processes (normal), or above it (realtime). Default normal.
+//	priority: normal         # scheduling priority of the daemons of hosts and switch: that of other processes (normal), or a higher one (realtime). Default normal.
 //	group: rdma              # a group of this machine, by name or number: its users may run programs on the NICs of the hosts. Default none: only root may.
 //	onerma:                  # every host also has a NIC without connections, 1RMA; {} for the defaults. Default none.
 //	  rtt: 4ms               # round-trip time on which its congestion control is based, 1us to 1s. Default 4ms.
@@ -120,6 +120,6 @@
 // The files: rack.go has the result (Rack, Switch, Host). parse.go has the top level of the file
 // and the keys of switch and hosts; rules.go, faults.go, quota.go, pkeys.go and cost.go read a
 // section each. node.go is the decoder with its errors (errors.go), units.go and names.go read
-// scalars. resolve.go checks the whole and gives out addresses. guest.go adds a host to a rack that
-// is up. paths.go names the files of a running rack.
+// scalars. resolve.go checks that the sections fit each other, and gives out addresses. guest.go
+// adds a host to a rack that is up. paths.go names the files of a running rack.
 package spec

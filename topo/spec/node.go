@@ -39,8 +39,8 @@ func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 	d.errs = append(d.errs, e)
 }
 
-// position returns the place at which n begins. The token of a block mapping or sequence is not
-// that place.
+// position returns the place at which n begins. For a block mapping or sequence, this is the place
+// of its first element, because its token is at another place.
 func position(n ast.Node) *token.Position {
 	switch n := n.(type) {
 	case nil:

@@ -73,7 +73,7 @@ func (p Paths) Program() string { return filepath.Join(p.Dir, "switch.program") 
 // Dir, because the tmpfs at Dir is made and removed while the lock is held.
 func (p Paths) Lock() string { return p.Dir + LockSuffix }
 
-// LockSuffix is the end of the name of a rack's lock file, behind the name of the rack.
+// LockSuffix is what follows the name of a rack in the name of its lock file.
 const LockSuffix = ".lock"
 
 // Ready returns the file that exists if the rack has come up completely.

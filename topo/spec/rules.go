@@ -67,7 +67,7 @@ func (d *decoder) rules(f *file, r *Rack) {
 	for i := range f.rules {
 		e := &f.rules[i]
 		if !e.sound {
-			return // conflicts between rules cannot be judged without this one
+			return // without this rule, NewSet cannot find conflicts with later ones
 		}
 		if err := e.rule.Resolve(r.Addresses); err != nil {
 			d.errorf(e.serverAt, "server: %v; hosts: %v", err, r.HostNames())
