@@ -104,8 +104,8 @@ func Write(ctx context.Context, r *rack.Rack, dir string, why Reason) error {
 	return w.readMe(r, &why)
 }
 
-// put writes a file of the bundle. If err is not nil, what the file should have could not be read.
-// The README says that the file was written, or why not.
+// put writes a file of the bundle. If err is not nil, the contents of the file could not be read.
+// The README says that the file was written, or why it is missing.
 func (w *writer) put(name string, b []byte, err error) {
 	path := filepath.Join(w.dir, name)
 	if err == nil {

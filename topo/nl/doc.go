@@ -8,8 +8,8 @@
 //
 // The package uses three libraries: vishvananda/netns makes namespaces and holds handles of them,
 // vishvananda/netlink configures interfaces in them, and containernetworking/plugins enters them.
-// The function Do of the last one returns a thread to Go's pool only if the thread is in its own
-// namespace again; otherwise it lets the thread end.
+// The function Do of containernetworking/plugins returns a thread to Go's pool only if the thread
+// is in its own namespace again. If not, it lets the thread end.
 //
 // If privileges are missing, the error is ErrPrivilege, whichever system call has failed.
 package nl

@@ -69,7 +69,7 @@ func enterNew(path string) error {
 // quiet stops the interfaces of the calling thread's namespace from sending packets that no program
 // has requested: no duplicate address detection (which would delay every IPv6 address by a second),
 // no link-local address, no router solicitation. It enables IPv6, whatever the machine's default
-// is.
+// is, and makes IPv6 addresses stay when an interface goes down.
 func quiet() {
 	for key, value := range map[string]string{
 		"disable_ipv6": "0", "accept_dad": "0", "accept_ra": "0", "addr_gen_mode": "1", "router_solicitations": "0", "keep_addr_on_down": "1",

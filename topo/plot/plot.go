@@ -22,7 +22,7 @@ type Chart struct {
 	Panels []Panel
 }
 
-// Panel is one of the pictures of a chart.
+// Panel is one part of a chart, with a Y axis of its own.
 type Panel struct {
 	Title  string
 	Series []Series
@@ -162,7 +162,7 @@ func (d *drawing) text(x, y float64, anchor, more, s string) {
 	d.addf(`<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`, x, y, anchor, more, escape(s))
 }
 
-// escape returns a text as XML. What XML cannot have becomes U+FFFD.
+// escape returns a text as XML. Characters that XML cannot have become U+FFFD.
 func escape(s string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(s)) // a Builder never fails

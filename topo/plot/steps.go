@@ -27,7 +27,7 @@ type Step struct {
 	Lines, Marked []string
 }
 
-// Arrow joins two steps, which are numbers of Steps.
+// Arrow joins two steps. From and To are indexes in Steps.Steps.
 type Arrow struct {
 	From, To int
 	// Name is what the arrow means. The legend has each name once.
@@ -164,7 +164,8 @@ func (a *Arrow) draw(d *drawing, from, to *stepBox) {
 	a.line(d, fmt.Sprintf("M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f", x1, y1, x1+out*bend, y1, x2-in*bend, y2, x2, y2), tip, y2, in)
 }
 
-// line draws a path and the arrow's head, whose tip is at x, y; to is 1 if it points to the right, or -1.
+// line draws a path and the arrow's head, whose tip is at x, y; to is 1 if the arrow points right,
+// and -1 if it points left.
 func (a *Arrow) line(d *drawing, path string, x, y, to float64) {
 	color, dash := colors[(a.Color%len(colors)+len(colors))%len(colors)], ""
 	if a.Dashed {

@@ -24,7 +24,7 @@ func (l *line) head(columns []column) {
 }
 
 // cells writes one cell for each column. There may be more cells than columns, as on a narrow
-// screen; the last ones are then left out.
+// screen; the last cells are then left out.
 func (l *line) cells(columns []column, cells []cell) {
 	for i, c := range columns[:min(len(columns), len(cells))] {
 		if c.number {

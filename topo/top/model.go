@@ -271,8 +271,8 @@ func (m Model) toggle(n *Node) (tea.Model, tea.Cmd) {
 	return m, m.doer.Do(e.id, e.args)
 }
 
-// captureSnaplen keeps headers and a small payload of each packet, so that a capture that is
-// forgotten takes long to fill a disk.
+// captureSnaplen is how many bytes of each packet a capture keeps: the headers and a small payload.
+// So a capture that the user forgets takes long to fill a disk.
 const captureSnaplen = "256"
 
 // run queues a command, which runs when the commands before it have ended.

@@ -70,7 +70,7 @@ func (m Model) linkLine(p *page, columns []column, n *Node, r *rates, isChosen b
 			state = "link " + n.Link
 		}
 		l.cells(columns, []cell{{either(isChosen, chosen, plain), n.Name}, {statePaint(n.State), state}})
-		if n.Link == "" { // the switch has no numbers, because they would be the sums of the hosts'
+		if n.Link == "" { // the switch's line has no rates of links, which would be the sums of the hosts' rates
 			for _, c := range m.now.Switch.Counters {
 				if c.Name == "rewritten" && c.Value > 0 {
 					l.text(plain, fmt.Sprintf("%8s packets rewritten a second", amount(r.of(r.counts, c.Name, c.Value))))

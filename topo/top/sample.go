@@ -147,7 +147,7 @@ type wordKey struct {
 }
 
 // since prepares the rates between the sample s and the sample later. If a sample is nil, or there
-// was no rack at s, all rates are 0.
+// was no rack when s was taken, all rates are 0.
 func since(s *Sample, later *Sample) *rates {
 	r := &rates{
 		drops: map[string]uint64{}, retrans: map[string]uint64{}, qps: map[qpKey]QP{},

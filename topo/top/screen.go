@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Sizes of the screen.
+// Sizes of the screen, in characters.
 const (
 	minWidth, minHeight = 76, 16
 	// tallHeight is the height from which all panes are shown at once.
@@ -147,8 +147,8 @@ func (m Model) title(p Pane) string {
 	return t.lines[0]
 }
 
-// log returns the last commands and their results. A result that does not fit behind its command is
-// on a separate line.
+// log returns the last commands and their results. A result that does not fit on the line of its
+// command is on a separate line.
 func (m Model) log() []string {
 	most := either(m.height >= tallHeight, 6, 3)
 	p := m.newPage()

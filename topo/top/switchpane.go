@@ -28,7 +28,8 @@ func (m Model) switchPage(rows int, r *rates) []string {
 		return p.fit(rows)
 	}
 	counters := slices.Clone(s.Counters)
-	// Counters that grow come first. Otherwise the order does not change, so that lines stay in place.
+	// Counters that grow come first. Apart from that, the order does not change, so that lines stay
+	// in place.
 	idle := func(c Counter) int { return either(r.of(r.counts, c.Name, c.Value) == 0, 1, 0) }
 	slices.SortStableFunc(counters, func(a, b Counter) int { return cmp.Compare(idle(a), idle(b)) })
 	below := 0
@@ -66,8 +67,8 @@ func (m Model) switchPage(rows int, r *rates) []string {
 	return p.fit(rows)
 }
 
-// counterCell writes the heading of the counters if i is negative, otherwise counter number i.
-// Behind the last counter it writes nothing.
+// counterCell writes the heading of the counters if i is negative, otherwise counter number i. If
+// there is no counter i, it writes nothing.
 func counterCell(l *line, list []Counter, i int, r *rates) {
 	switch {
 	case i < 0:

@@ -42,7 +42,7 @@ type Config struct {
 	// In and Out are the terminal.
 	In  io.Reader
 	Out io.Writer
-	// Options are added to those of the program; for tests.
+	// Options are further options of the library's program. Only tests set them.
 	Options []tea.ProgramOption
 }
 
@@ -60,9 +60,9 @@ func Run(ctx context.Context, cfg Config) error {
 		d.mu.Unlock()
 		d.work.Wait()
 	}()
-	// The library's program does not get ctx, which a signal ends. If it did, the end of ctx would
-	// kill the program, and its reader of the terminal would go on running. A program that is asked
-	// to quit waits for its reader.
+	// The library's program does not get ctx, which a signal ends. At the end of its context, the
+	// library kills the program, and leaves the program's reader of the terminal running. After
+	// p.Quit, the program waits for the reader.
 	options := append([]tea.ProgramOption{
 		tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithoutSignalHandler(),
 	}, cfg.Options...)
@@ -83,9 +83,9 @@ type doer struct {
 	work sync.WaitGroup
 
 	mu sync.Mutex
-	// running has a function for each command that runs, by ID, which interrupts it. last is the
-	// time of the last sample. panicked is the panic of a command that has ended the view. mu
-	// guards these fields.
+	// running has, by ID, a function for each running command, which interrupts the command. last
+	// is the time of the last sample. panicked is the panic of a command, which has ended the view.
+	// mu guards these fields.
 	running  map[int]context.CancelFunc
 	last     time.Time
 	panicked error

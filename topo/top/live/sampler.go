@@ -181,7 +181,8 @@ func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names spec.Names) 
 	a.own(&s.Switch, names)
 }
 
-// count adds counters: all that are not 0 of the parts of the program, and a few of the pipeline.
+// count adds a few counters of the pipeline, and those counters of the switch program that are not
+// 0.
 func (a *answers) count(sw *top.Switch) {
 	c := &a.counters.Switch
 	sw.Counters = []top.Counter{
