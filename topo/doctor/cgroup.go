@@ -45,7 +45,7 @@ func lookCgroups(_ context.Context, s *System) Finding {
 	case !has[0]:
 		return weaker("cgroup2 at "+root+" without cgroup.freeze", "`rdmalab hang` cannot stop a host", "install Linux 5.2 or newer")
 	case !has[1]:
-		return weaker("cgroup2 at "+root+" without kill", "`rdmalab crash` kills one by one while the host hangs", "install Linux 5.14 or newer")
+		return weaker("cgroup2 at "+root+" without kill", "`rdmalab crash` kills the processes one by one while the host hangs", "install Linux 5.14 or newer")
 	}
 	return good("cgroup2 at "+root+", with cgroup.freeze and cgroup.kill", "a host is hung or killed whole, in one step")
 }
@@ -60,7 +60,7 @@ func lookOldCgroups(_ context.Context, s *System) Finding {
 	case len(points) == 0:
 		return good("not mounted", "nothing is in the way of crun and podman")
 	case unified(s) != "":
-		return weaker(fmt.Sprintf("%d hierarchies beside cgroup2 (hybrid)", len(points)), "racks do not mind; crun refuses to run, runc does not",
+		return weaker(fmt.Sprintf("%d hierarchies beside cgroup2 (hybrid)", len(points)), "racks work; crun refuses to run, runc works",
 			"boot with systemd.unified_cgroup_hierarchy=1, or podman --runtime runc")
 	}
 	return good(fmt.Sprintf("%d hierarchies", len(points)), "racks do not use it")
@@ -71,7 +71,7 @@ func lookOldCgroups(_ context.Context, s *System) Finding {
 const wantMemlock = 8 << 20
 
 func lookMemlock(_ context.Context, s *System) Finding {
-	const means = "no limit to racks; programs on a host that lock their memory have so much"
+	const means = "it does not limit racks; a program on a host can lock this much memory"
 	soft, hard, err := s.Memlock()
 	found := fmt.Sprintf("%s, up to %s", limit(soft), limit(hard))
 	switch {

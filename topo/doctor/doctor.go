@@ -28,7 +28,7 @@ type Finding struct {
 	// Fix is the command that fixes the problem, or a hint if no command does; "" if there is no
 	// problem.
 	Fix string `json:"mend,omitempty"`
-	// Required is true if no rack can be brought up without what the check looks for.
+	// Required is true if no rack can be brought up while the state of this check is Missing.
 	Required bool `json:"required"`
 }
 

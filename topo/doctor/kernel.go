@@ -133,14 +133,14 @@ func lookNamespaces(_ context.Context, s *System) Finding {
 	case s.Euid == 0 && errors.Is(why, unix.EPERM):
 		fix = "in a container: docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined …"
 	case s.Euid == 0:
-		fix = "sysctl -w user.max_net_namespaces=1000; else a kernel with CONFIG_NAMESPACES"
+		fix = "sysctl -w user.max_net_namespaces=1000; if that does not help: a kernel with CONFIG_NAMESPACES"
 	}
 	return lacking(fmt.Sprintf("no %s: %v", strings.Join(lost, ", "), why), means, fix)
 }
 
 // lookUser checks for user namespaces. Racks do not use them, but rootless container engines do.
 func lookUser(_ context.Context, s *System) Finding {
-	const means = "racks do without; rootless podman and `unshare -rmn` need them"
+	const means = "racks do not use them; rootless podman and `unshare -rmn` need them"
 	const limit = "/proc/sys/user/max_user_namespaces"
 	b, err := s.ReadFile(limit)
 	switch text := strings.TrimSpace(string(b)); {
