@@ -70,8 +70,8 @@ type Command struct {
 	Choices map[string][]string
 }
 
-// Result is what a command prints. With -o json the value itself is printed as JSON, otherwise the
-// text that Write writes.
+// Result is what a command prints. With -o json the value itself is printed as JSON, and without it
+// the text that Write writes.
 type Result interface {
 	Write(w io.Writer) error
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Host is what a host's daemon offers to a Node.
+// Host is the interface through which a Node uses its host's daemon.
 type Host interface {
 	// Name returns the host's name in the rack.
 	Name() string

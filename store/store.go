@@ -89,7 +89,7 @@ func (s *Store) NotOpened(err error) error {
 	return fmt.Errorf("%w; %s", err, s.HowToStart())
 }
 
-// HowToStart returns what to do if the store does not run.
+// HowToStart returns a hint for a store that may not run: the command that starts it.
 func (s *Store) HowToStart() string {
 	return fmt.Sprintf("is the store up? `rdmalab %s start`", s.Name)
 }

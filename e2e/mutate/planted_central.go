@@ -10,7 +10,7 @@ var centralBugs = []planted{
 	},
 	{
 		"pdpm-central: a key is released while a WRITE of it may still arrive", "store/pdpm/handler.go",
-		"	if out != doubtful { // otherwise settle releases the key",
+		"	if out != doubtful { // after doubtful, settle releases the key",
 		"	if true {",
 		"store/pdpm TestCentralLateWrite",
 	},

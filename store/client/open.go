@@ -136,7 +136,7 @@ type host struct {
 var _ store.Host = (*host)(nil)
 
 // start finds a store that has no server. The Node of such a store finds it when it gets the start
-// request; on a rack, the daemon of each host gets that from `rdmalab STORE start`.
+// request; on a rack, `rdmalab STORE start` sends this request to the daemon of each host.
 func (h *host) start(ctx context.Context, desc *store.Store, node store.Node, o *Options) error {
 	var mux control.Mux
 	node.Routes(&mux)

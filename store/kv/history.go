@@ -56,7 +56,7 @@ func (h *History) tick(now clock.Time) moment {
 	return moment{h.clock, now}
 }
 
-// Guard is a lock of the shell that runs the clients.
+// Guard is a lock for clients that are threads, such as a *sync.Mutex.
 type Guard interface {
 	Lock()
 	Unlock()
@@ -190,7 +190,8 @@ func (h *History) Loss(now clock.Time, of Places) {
 }
 
 // End ends the history: operations that are in progress keep an unknown outcome, and nothing is
-// recorded from now on. It is called when later answers of the store can no longer be judged.
+// recorded from now on. It is called when the right answers are not known any more, for example
+// after a crash of all servers that had the newest values.
 func (h *History) End() { h.guarded(func() { h.ended = true }) }
 
 // LossExplains reports whether an order explains every answer if the servers may have lost their
@@ -442,7 +443,7 @@ func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) e
 	case errors.Is(err, ErrNoEffect):
 		out.outcome = noEffect
 	case errors.Is(err, ErrTimeout):
-		out.outcome = unknown // even if the error is another kind as well
+		out.outcome = unknown // even if an error of another kind is joined with it
 	case errors.Is(err, ErrLost):
 		out.outcome = lost
 	case errors.Is(err, ErrNotFound):

@@ -28,7 +28,7 @@ type SizeShare struct {
 	Share float64 `json:"share"`
 }
 
-// maxSizes is the greatest length of the list of sizes. maxSize is the greatest size.
+// maxSizes is the greatest length of the list of sizes. maxSize is the greatest size in bytes.
 const (
 	maxSizes = 1024
 	maxSize  = 1 << 30

@@ -7,7 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Phase is what a client does, or what it waits for, at one moment of an operation.
+// Phase is a part of the time of an operation, in which its client does, or waits for, one kind of
+// thing.
 type Phase uint8
 
 // Phases. A client is in one phase at a time. So the times of an operation's phases add up to its

@@ -22,7 +22,8 @@ type Remote struct {
 	id     Replica
 }
 
-// Port is what a client needs of its host. One thread uses it.
+// Port is a client's interface to its host: a clock, datagrams to and from the coordinator, and
+// READs. One thread uses it.
 type Port interface {
 	Now() clock.Time
 	// Closed reports whether the port was closed. From then on Receive and Read fail at once, and

@@ -57,8 +57,8 @@ type CoordinatorStats struct {
 	Changes, Fenced, Rekeyed, Expired, Left, Joined uint64
 }
 
-// session is what the coordinator knows of a client. Only messages from the address that has opened
-// the session belong to it.
+// session is the state of one client at the coordinator. Only messages from the address that has
+// opened the session belong to it.
 type session struct {
 	id   uint64
 	addr netip.AddrPort

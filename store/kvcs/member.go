@@ -38,7 +38,8 @@ type member struct {
 	start         uint64
 	copied, acked uint64
 	// sentCopy and sent are how far the coordinator has sent the copy and the records. resend is
-	// when it sends again what was not acknowledged, and moved when the server last made progress.
+	// when it sends again all that was not acknowledged. moved is when the server last made
+	// progress.
 	sentCopy, sent uint64
 	resend, moved  clock.Time
 	owed           bool // true if the member had not acknowledged everything when push last returned

@@ -170,7 +170,7 @@ type Rekey struct {
 }
 
 // Machine is a Coordinator or a Server. The caller, which has the sockets and the clock, hands it
-// datagrams, calls Tick at Deadline, and does what it puts into the outbox.
+// datagrams, calls Tick at Deadline, sends the packets in the outbox, and issues the REKEYs there.
 type Machine interface {
 	Receive(now clock.Time, from netip.AddrPort, b []byte, out *Outbox)
 	Tick(now clock.Time, out *Outbox)
@@ -179,7 +179,7 @@ type Machine interface {
 
 var _, _ Machine = (*Coordinator)(nil), (*Server)(nil)
 
-// Outbox collects what a Machine wants done.
+// Outbox collects the packets and the REKEYs of a Machine, for its caller to send and issue.
 type Outbox struct {
 	Packets []Packet
 	Rekeys  []Rekey

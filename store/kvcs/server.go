@@ -19,8 +19,8 @@ type ServerConfig struct {
 	// Lend gives the region of Memory a new key, which the region never had, and returns the ID of
 	// the region and the key. It fails if the NIC is down: then the server must be started again.
 	Lend func() (nic.RegionID, nic.Key, error)
-	// First is the number of the server's first instance, larger than those of all servers that
-	// have run on this host: the number of the NIC's incarnation << 32, for example.
+	// First is the number of the server's first instance. It is larger than the numbers of all
+	// instances that have run on this host, for example the number of the NIC's incarnation << 32.
 	First uint64
 	RTT   time.Duration
 	// Again is the time after which the server reports its progress to the coordinator again (see

@@ -48,7 +48,7 @@ type record struct {
 	value []byte
 }
 
-// entry is what a table knows of a key beside its slot.
+// entry is the state of a key in a table.
 type entry struct {
 	at  int // number of the slot
 	now slot

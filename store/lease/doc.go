@@ -8,7 +8,8 @@
 //     release. A client that has seen the same word for the time of the lease takes the word's
 //     owner for dead.
 //   - Fencer makes the memory servers end the connections of an owner. When that is done, no
-//     request of the owner can arrive any more, and other clients can get what it held.
+//     request of the owner can arrive any more, and other clients can get its nodes, locks and
+//     blocks.
 //
 // # Guarantees
 //

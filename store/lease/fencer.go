@@ -40,8 +40,8 @@ type Fencer struct {
 	closed bool
 }
 
-// Fence is a request to all memory servers to end the connections of an owner. The methods for it
-// are those of the Fencer that made it.
+// Fence is a request to all memory servers to end the connections of an owner. The Fencer that made
+// the Fence has the methods for it: Cancel and Over.
 type Fence struct {
 	owner uint32
 	upTo  bool

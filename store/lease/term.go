@@ -8,8 +8,8 @@ import (
 
 // Terms are the server's end of leases.
 type Terms struct {
-	// Length is how long a client may use what it was given after it has sent its last answered
-	// request.
+	// Length is how long a client may use the nodes, locks or blocks that it holds, counted from
+	// when it sent the last request that was answered.
 	Length time.Duration
 	// Grace is how long the server waits after the end of the lease, so that a slow client can
 	// still renew it.
@@ -42,7 +42,7 @@ func (t *Term) Extend(sent clock.Time) { t.Until = max(t.Until, sent.Add(t.Lengt
 // End ends the lease at once.
 func (t *Term) End() { t.Until = 0 }
 
-// Valid reports whether the client may still use what it was given.
+// Valid reports whether the lease lasts at the time now, so that the client may use what it holds.
 func (t *Term) Valid(now clock.Time) bool { return now < t.Until }
 
 // Due reports whether half of the lease has passed, so that the client should renew it.

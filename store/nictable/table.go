@@ -90,8 +90,8 @@ func (t *table) has(key uint64) (n int, other bool, err error) {
 	return n, false, nil
 }
 
-// set writes a slot. A program of the NIC reads the slot's former content or its new content, never
-// a part of each.
+// set writes a slot. A program of the NIC reads the slot's old content or its new content, never a
+// part of each.
 func (t *table) set(n int, s slot) error {
 	value := t.e.table()
 	value.Addr, value.Len = s.at, s.length

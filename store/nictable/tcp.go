@@ -14,8 +14,8 @@ type tcp struct {
 	server *memcached.Server
 }
 
-// listen serves a table on an address, instead of the former address. "" changes nothing. It
-// returns where the table is served; "" means nowhere.
+// listen serves a table on the address at, and no longer on the address before. If at is "", it
+// changes nothing. It returns the address on which the table is served; "" means none.
 func (p *tcp) listen(at string, t memcached.Table) (string, error) {
 	if at == "" || at == p.at {
 		return p.at, nil

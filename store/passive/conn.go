@@ -158,8 +158,8 @@ func (c *Conn) target(server int, at uint64) remotemem.Target {
 
 // do carries out the operation that prepare puts into c.op, and then those in more. If one of them
 // fails, do connects again and repeats all of them. `sent` is how often they were sent. The error
-// is kv.ErrTimeout, kv.ErrLost if this owner was fenced or the memory is another one,
-// verbs.ErrClosed, ErrPassed, or that of prepare.
+// is kv.ErrTimeout, verbs.ErrClosed, ErrPassed or the error of prepare. It is kv.ErrLost if this
+// owner was fenced, or if the check of Expect says that the memory was lost.
 func (c *Conn) do(server int, deadline clock.Time, prepare func() error, more ...*remotemem.Op) (sent int, err error) {
 	ops := append([]*remotemem.Op{&c.op}, more...)
 	for {
@@ -223,7 +223,8 @@ func (c *Conn) Swap(server int, at, old, young uint64, deadline clock.Time) (fou
 }
 
 // SwapRead does the work of Swap, and reads len(b) bytes at from in the same round trip. The server
-// executes the READ after the CAS. So if the CAS was made, b has what the memory held after it.
+// executes the READ after the CAS. So if the CAS was made, b has the contents of the memory after
+// it.
 func (c *Conn) SwapRead(
 	server int, at, old, young, from uint64, b []byte, deadline clock.Time,
 ) (found uint64, sent int, err error) {

@@ -16,7 +16,7 @@ const (
 	SuperLen     = 64
 	SuperWord    = 32
 	superServers = 16 // the number of servers, in 4 bytes; then the number of this one, at superAt
-	superClients = 24 // counts the clients; only that of the first server is used
+	superClients = 24 // a counter of the clients; only the counter on the first server is used
 	superNumbers = 40
 )
 

@@ -130,7 +130,7 @@ func (n *centralNode) start(r *http.Request, in request) (out info, err error) {
 	return out, n.Host.Service(func() error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		_ = n.end() // the former coordinator has failed, and serve has logged why
+		_ = n.end() // the earlier coordinator has failed, and serve has logged why
 		v := n.Host.Context()
 		cfg, err := n.Config(v, in.Servers)
 		if err != nil {

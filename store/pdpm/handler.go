@@ -42,7 +42,7 @@ const recvs = 2
 // lookPause is the period at which an idle handler checks whether its connection has ended.
 const lookPause = 50 * time.Millisecond
 
-// settlePause is the longest time of one attempt of settle.
+// settlePause is the time limit of one attempt of settle to reach the memory server.
 const settlePause = time.Second
 
 func (h *handler) requestLen() int { return requestHead + h.c.index.shape.Value }
@@ -281,7 +281,7 @@ func (h *handler) change(q *query, deadline clock.Time) status {
 		return h.confirm(q.key, notFound, deadline)
 	}
 	out := h.write(q, p, deadline)
-	if out != doubtful { // otherwise settle releases the key
+	if out != doubtful { // after doubtful, settle releases the key
 		x.release(p)
 	} else {
 		h.doubt = p

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// place is what the coordinator knows of a key.
+// place is the entry of a key in the coordinator's index.
 type place struct {
 	entry
 	// now is the copy that has the value, 0 or 1. version is the version of that copy. alive is
@@ -52,7 +52,7 @@ func newIndex(rt verbs.Runtime, s Shape, servers int) *index {
 	return &index{rt: rt, shape: s, keys: make(map[uint64]*place), end: make([]uint64, servers), holes: make([][]uint64, servers)}
 }
 
-// look returns what the index knows of a key now. known is false if the index does not have the
+// look returns a copy of the index's place of a key. known is false if the index does not have the
 // key.
 func (x *index) look(key uint64) (p place, known bool) {
 	x.mu.Lock()

@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// errDamaged says that neither copy of an entry is whole. No client can have done that.
+// errDamaged says that neither copy of an entry is whole. No client leaves an entry in this state,
+// even if it dies.
 var errDamaged = errors.New("the memory is damaged: neither copy of a value is whole")
 
 // watch is what a client has seen of a lock word while it waits for the lock.

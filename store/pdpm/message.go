@@ -17,7 +17,7 @@ const (
 	answerHead  = 12
 )
 
-// op is what a client asks of the coordinator.
+// op is the operation that a client requests from the coordinator.
 type op uint8
 
 // Operations. The answer to opHello has a superblock, the answer to opGet has the value.

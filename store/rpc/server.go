@@ -25,8 +25,9 @@ type Config struct {
 	// MaxRequest and MaxAnswer are the lengths of the longest request and answer, in bytes.
 	MaxRequest, MaxAnswer int
 	// Requests is how many requests of all clients may wait. Conns is the largest number of
-	// connections. If another client connects then, the server ends the connection that has been
-	// silent for longest, for at least a second: a client that crashes ends no connection.
+	// connections. If another client connects when there are so many, the server ends the
+	// connection that has been silent for longest, if it was silent for at least a second. This
+	// makes room, because a client that crashes does not end its connection.
 	Requests, Conns int
 	// Slots is how many answers to a client may be written at a time: see Server.Answer.
 	Slots int
@@ -126,7 +127,8 @@ func (s *Server) post(i int) error {
 	return s.srq.PostRecv(verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{s.mr.SGE(i*s.cfg.MaxRequest, s.cfg.MaxRequest)}})
 }
 
-// Close destroys what New and Connect have made. The caller has called Stop and polls no more.
+// Close destroys the objects that New and Connect have made. The caller first calls Stop, and stops
+// polling.
 func (s *Server) Close() error {
 	var errs []error
 	note := func(err error) {
@@ -234,7 +236,7 @@ func (s *Server) Connect(req rdmacm.Request) error {
 	}
 	s.mu.Unlock()
 	if full {
-		if leaving == 0 { // otherwise a connection that ends makes room
+		if leaving == 0 { // if one is leaving, its end makes room
 			s.makeRoom()
 		}
 		return errors.Join(qp.Destroy(), mr.Dereg(), req.Reject("too many connections"))

@@ -17,8 +17,8 @@ type run struct {
 }
 
 const (
-	// takeShare limits how much is taken at a time: 1/takeShare of what was taken so far. So all
-	// clients together hold little unused memory when the servers are full.
+	// takeShare limits how many places are taken at a time: 1/takeShare of the places that were
+	// taken so far. So all clients together hold little unused memory when the servers are full.
 	takeShare = 64
 	// memoryShare is the least share that is taken at a time: 1/memoryShare of a server's memory.
 	memoryShare = 1 << 16

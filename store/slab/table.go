@@ -61,7 +61,7 @@ func (t *Table) Unused(server int) (n int) {
 }
 
 // Rest makes a segment rest. All of its places are free, and the caller does not give them out any
-// more. It keeps its class until a Wake for a later epoch.
+// more. The segment keeps its class until a Wake for a later epoch.
 func (t *Table) Rest(s Segment, epoch uint32) { t.resting = append(t.resting, resting{s, epoch}) }
 
 // Rests reports whether a segment rests.

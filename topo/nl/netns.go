@@ -154,9 +154,9 @@ func notNamespace(path string, err error) error {
 	return opError(err, "open network namespace %s", path)
 }
 
-// ID returns the device and inode of the namespace that is pinned at path. They are also those of
-// /proc/PID/ns/net of its processes. The kernel reuses inodes, so they do not identify a namespace
-// after its end.
+// ID returns the device and inode of the namespace that is pinned at path. The file
+// /proc/PID/ns/net of each process in the namespace has the same device and inode. The kernel
+// reuses inodes, so they do not identify a namespace after its end.
 func ID(path string) (dev, inode uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

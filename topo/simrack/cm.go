@@ -100,7 +100,7 @@ func (m *manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Pa
 	for !req.answered {
 		if net.Now() >= deadline {
 			req.given = true
-			req.tell("it does not wait any more") // as the end of a TCP connection would tell the acceptor
+			req.tell("it does not wait any more") // on a rack, the end of the TCP connection tells the acceptor
 			return nil, fmt.Errorf("dial %s: service %q: %w", addr, service, verbs.ErrTimeout)
 		}
 		req.proc.Park(deadline, fmt.Sprintf("the answer of service %q at %v", service, addr))

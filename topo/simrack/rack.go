@@ -72,7 +72,7 @@ func (o *Options) withDefaults() error {
 		}
 		o.Delay = cmp.Or(o.Delay, o.Cost.Link.Delay)
 		o.Rate = cmp.Or(o.Rate, o.Cost.Link.Rate)
-		o.Loopback = cmp.Or(o.Loopback, o.Cost.NIC.Read.Latency.Host/2) // the cost of a READ is that of both directions
+		o.Loopback = cmp.Or(o.Loopback, o.Cost.NIC.Read.Latency.Host/2) // the latency of a READ includes both directions
 		o.Queue = cmp.Or(o.Queue, losslessQueue)
 		return nil
 	}

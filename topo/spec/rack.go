@@ -15,7 +15,7 @@ import (
 // HostIfname is the name of the NIC's interface inside every host.
 const HostIfname = "rack0"
 
-// Role is what a host is for.
+// Role is the purpose of a host.
 type Role string
 
 // Roles of hosts. The daemon of a memory host only registers memory. The daemon of a metadata host
@@ -219,8 +219,8 @@ func (r *Rack) Neighbour(a netip.Addr) (wire.MAC, bool) {
 	return r.Switch.MAC, a.IsValid() && (a == r.Switch.IPv4 || a == r.Switch.IPv6)
 }
 
-// Address returns the address of the host called name: its IPv4 address if it has one, otherwise
-// its IPv6 address. If name is an address in text form, Address returns that.
+// Address returns the address of the host called name: its IPv4 address or, if it has none, its
+// IPv6 address. If name is an address in text form, Address returns this address.
 func (r *Rack) Address(name string) (netip.Addr, error) {
 	if h, _, ok := r.Host(name); ok {
 		if h.IPv4.IsValid() {

@@ -10,7 +10,7 @@ type column struct {
 func text(title string, width int) column   { return column{title, width, false} }
 func number(title string, width int) column { return column{title, width, true} }
 
-// cell is what a line has in a column.
+// cell is the text of a line in one column, and its paint.
 type cell struct {
 	paint paint
 	text  string

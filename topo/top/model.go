@@ -30,7 +30,7 @@ type Done struct {
 
 // Bounds of a model's memory.
 const (
-	maxEntries = 100        // commands
+	maxEntries = 100        // entries of the log
 	maxHistory = sparkWidth // samples of each link's throughput, for the sparklines
 )
 

@@ -33,8 +33,8 @@ func main() {
 			log.Fatalf("%v: %v", op, wc[0].Status)
 		}
 	}
-	do(verbs.OpWrite, 0)  // the text goes to the server's memory
-	do(verbs.OpRead, 512) // and comes back, to another place in mr
+	do(verbs.OpWrite, 0)  // the text goes from mr to the server's memory
+	do(verbs.OpRead, 512) // the text comes back from there, to offset 512 of mr
 	got := make([]byte, len(text))
 	check(mr.ReadAt(got, 512))
 	fmt.Printf("%v has %q at %#x\n", os.Args[1], got, far.Addr)

@@ -38,7 +38,7 @@ type loop struct {
 const maxRekeys = kvcs.MaxReplicas
 
 // receiveBuffer is the size of a socket's buffer that a loop asks for, in bytes. The kernel may
-// give less; what it drops is sent again.
+// give less. Datagrams that it drops are sent again.
 const receiveBuffer = 4 << 20
 
 // listen opens the socket of a loop.
@@ -103,7 +103,7 @@ func (l *loop) step(f func(now clock.Time)) {
 	}
 	for i := range l.box.Packets {
 		p := &l.box.Packets[i]
-		_, _ = l.conn.WriteToUDPAddrPort(p.Data, p.To) // what is lost is sent again
+		_, _ = l.conn.WriteToUDPAddrPort(p.Data, p.To) // a lost datagram is sent again
 	}
 	l.behind = append(l.behind, l.box.Rekeys...)
 	for len(l.behind) > 0 && len(l.due) < cap(l.due) {

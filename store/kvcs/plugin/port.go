@@ -158,7 +158,7 @@ func (p *port) receive() {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // no coordinator was there for an earlier datagram
+		case err != nil: // the kernel reports that an earlier datagram was not delivered
 			continue
 		}
 		select {
@@ -177,7 +177,7 @@ func (p *port) Closed() bool { return p.over.Load() }
 // Send implements kvcs.Port.
 func (p *port) Send(b []byte) {
 	p.clients.awake()
-	_, _ = p.conn.Write(b) // what is lost is sent again
+	_, _ = p.conn.Write(b) // a lost datagram is sent again
 }
 
 // Receive implements kvcs.Port.

@@ -238,8 +238,8 @@ type coordinatorStat struct {
 	kvcs.CoordinatorStats
 }
 
-// clientStat has counters of a host's clients: how many were opened, and what the clients that are
-// closed by now have done.
+// clientStat has counters of a host's clients: how many were opened, and the sums of the
+// kvcs.ClientStats of those that are closed by now.
 type clientStat struct {
 	Opened     uint64 `json:"opened"`
 	Redirected uint64 `json:"redirected"`
@@ -247,7 +247,7 @@ type clientStat struct {
 	Pending    uint64 `json:"pending"`
 }
 
-// stat returns what the host has counted.
+// stat returns the counters of the host.
 func (n *node) stat() (out hostStat) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -296,7 +296,7 @@ func collect(c *store.Call) (*report, error) {
 	return out, nil
 }
 
-// newStat collects what the hosts have counted.
+// newStat makes the command stat, which collects the counters of the hosts.
 func newStat(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	return func(c *store.Call) (store.Result, error) {
 		out, err := collect(c)

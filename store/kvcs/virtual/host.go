@@ -203,7 +203,8 @@ func (h *Host) deliver(now clock.Time, from netip.AddrPort, to uint16, data []by
 // maxLate bounds the datagrams that wait for a process that hangs, as a socket's buffer would.
 const maxLate = 256
 
-// flush sends what a machine has put into the outbox, and gives the NIC its REKEYs.
+// flush sends the packets that a machine has put into the outbox, and issues the REKEYs there on
+// the NIC.
 func (h *Host) flush(now clock.Time, out *packetio.Batch) {
 	for i := range h.box.Packets {
 		p := &h.box.Packets[i]

@@ -33,7 +33,7 @@ type Config struct {
 	First                  float64
 	// Lease and Patience are those of kvcs.CoordinatorConfig.
 	Lease, Patience time.Duration
-	// Rules are faults of links, by the names of hosts.
+	// Rules are fault rules. The link of a host has the host's name.
 	Rules []fault.Rule
 	Sim   sim.Config
 	// Wrap, if not nil, returns the node of the simulator that takes the place of n, the node of a
@@ -150,8 +150,8 @@ func (r *Rack) Host(a netip.Addr) *Host {
 	return nil
 }
 
-// Part makes frames between host h and the coordinator's host get lost if off is true, and ends
-// that if off is false. Clients still reach both.
+// Part drops all frames between host h and the coordinator's host if off is true, and lets them
+// pass again if off is false. Clients still reach both hosts.
 func (r *Rack) Part(h *Host, off bool) {
 	co := r.Hosts[0]
 	for _, pair := range [][2]*Host{{co, h}, {h, co}} {
