@@ -1,9 +1,6 @@
 package spec
 
 import (
-	"encoding"
-	"fmt"
-
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
@@ -65,7 +62,7 @@ func (d *decoder) match(m *fault.Match) entry {
 	return section(d, "match",
 		entry{key: "opcodes", set: func(n ast.Node) {
 			d.sequence(n, "opcodes", func(n ast.Node) {
-				if op, ok := text(d, n, "opcode", parseOpcode); ok {
+				if op, ok := text(d, n, "opcode", wire.ParseOpcode); ok {
 					m.Opcodes = append(m.Opcodes, op)
 				}
 			})
@@ -77,14 +74,4 @@ func (d *decoder) match(m *fault.Match) entry {
 		set(d, "transmission", &m.Transmission, number(1, maxCount)),
 		set(d, "samePacket", &m.SamePacket, parseBool),
 	)
-}
-
-// parseOpcode reads an opcode by the name that package wire prints for it.
-func parseOpcode(s string) (wire.Opcode, error) {
-	var op wire.Opcode
-	u, ok := any(&op).(encoding.TextUnmarshaler)
-	if !ok {
-		return op, fmt.Errorf("opcode %q cannot be read", s)
-	}
-	return op, u.UnmarshalText([]byte(s))
 }
