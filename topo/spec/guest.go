@@ -9,14 +9,11 @@ import (
 // Guest is the role of a host that has joined the rack while it was up. It is in no rack file.
 const Guest Role = "guest"
 
-// CheckHostName returns an error if a host cannot have this name.
-func CheckHostName(name string) error { return checkHostName(name) }
-
 // NewGuest makes the description of a guest. Its IP address is number n, counted from 0, after the
 // addresses of the hosts in the rack file. Its MAC address is derived from the same number. port is
 // the name of the switch's end of its link.
 func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
-	if err := checkHostName(name); err != nil {
+	if err := CheckHostName(name); err != nil {
 		return Host{}, err
 	}
 	k := switchIndex + 1 + len(r.Hosts) + n

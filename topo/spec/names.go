@@ -27,8 +27,8 @@ func CheckName(name string) error {
 	return checkName("rack", name, maxRackName)
 }
 
-// checkHostName returns an error if a host cannot have this name.
-func checkHostName(name string) error {
+// CheckHostName returns an error if a host cannot have this name.
+func CheckHostName(name string) error {
 	if err := checkName("host", name, maxHostName); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (d *decoder) hosts(f *file, r *Rack) {
 			d.errorf(e.nameAt, "pkeys need the connection manager, which agrees on a partition; remove pkeys or connect: tcp")
 		}
 		for _, name := range e.names {
-			if err := checkHostName(name); err != nil {
+			if err := CheckHostName(name); err != nil {
 				d.errorf(e.nameAt, "%v", err)
 				continue
 			}
