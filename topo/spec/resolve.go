@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/goccy/go-yaml/ast"
@@ -73,11 +74,11 @@ func (d *decoder) addresses(f *file, r *Rack) {
 	// In IPv4, the last address of the subnet is for broadcast, so the subnet must have one address
 	// more.
 	if size := hostBits(r.Subnet); size < 31 && last+1 >= 1<<size {
-		d.errorf(orNode(f.subnetAt, f.node), "subnet %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet, len(r.Hosts))
+		d.errorf(cmp.Or(f.subnetAt, f.node), "subnet %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet, len(r.Hosts))
 		return
 	}
 	if size := hostBits(r.Subnet6); size < 31 && last >= 1<<size {
-		d.errorf(orNode(f.sub6At, f.node), "subnet6 %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet6, len(r.Hosts))
+		d.errorf(cmp.Or(f.sub6At, f.node), "subnet6 %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet6, len(r.Hosts))
 		return
 	}
 	r.Switch.IPv4, r.Switch.IPv6 = nth(r.Subnet, switchIndex), nth(r.Subnet6, switchIndex)
@@ -87,13 +88,6 @@ func (d *decoder) addresses(f *file, r *Rack) {
 		h := &r.Hosts[i]
 		h.IPv4, h.IPv6, h.MAC = nth(r.Subnet, n), nth(r.Subnet6, n), macOf(r.Seed, n)
 	}
-}
-
-func orNode(a, b ast.Node) ast.Node {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 func hostBits(p netip.Prefix) int { return p.Addr().BitLen() - p.Bits() }
