@@ -216,10 +216,7 @@ func (c *Client) insert(number uint64, deadline clock.Time) error {
 // count adds the cost of the store's last operation to that of the Client's operation, and returns
 // err.
 func (c *Client) count(err error) error {
-	last := c.s.Last()
-	c.cost.RTTs += last.RTTs
-	c.cost.RPCs += last.RPCs
-	c.cost.Retries += last.Retries
+	c.cost.Add(c.s.Last())
 	return err
 }
 

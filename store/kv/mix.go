@@ -48,12 +48,12 @@ const maxSet = 16
 func (c *runner) set(key uint64, value []byte, deadline clock.Time) (cost Cost, err error) {
 	for range maxSet {
 		err = c.store.Put(key, value, deadline)
-		cost.add(c.store.Last())
+		cost.Add(c.store.Last())
 		if !c.misses || !errors.Is(err, ErrNotFound) {
 			return cost, err
 		}
 		err = c.store.Insert(key, value, deadline)
-		cost.add(c.store.Last())
+		cost.Add(c.store.Last())
 		if !errors.Is(err, ErrExists) {
 			return cost, err
 		}
@@ -62,8 +62,8 @@ func (c *runner) set(key uint64, value []byte, deadline clock.Time) (cost Cost, 
 	return cost, err
 }
 
-// add adds the cost of another part of the same operation.
-func (c *Cost) add(o Cost) {
+// Add adds the cost of another part of the same operation.
+func (c *Cost) Add(o Cost) {
 	c.RTTs += o.RTTs
 	c.RPCs += o.RPCs
 	c.Retries += o.Retries

@@ -214,7 +214,7 @@ func (c *runner) do(op Op, deadline clock.Time) (Cost, error) {
 		// A repetition of the read is not a write that failed, so it must not count in FirstTry.
 		cost.Retries = 0
 		w, err := c.set(op.Key, c.value(op), deadline)
-		cost.add(w)
+		cost.Add(w)
 		return cost, err
 	default:
 		err := c.read(op.Key, deadline)
