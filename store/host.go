@@ -74,9 +74,6 @@ type Clients interface {
 	Close() error
 }
 
-// Upserter is a client that can set the value of a key whether the key exists or not.
-type Upserter = kv.Upserter
-
 // Bounded is a client that knows the length in bytes of the longest value that its store accepts.
 type Bounded interface {
 	kv.Store

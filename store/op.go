@@ -39,7 +39,7 @@ func (in *OpRequest) Run(s *Store, c kv.Store, rt verbs.Runtime) (out Answer, er
 }
 
 func (in *OpRequest) run(s *Store, c kv.Store, out *Answer, deadline clock.Time) (err error) {
-	upserter, upserts := c.(Upserter)
+	upserter, upserts := c.(kv.Upserter)
 	scanner, scans := c.(kv.Scanner)
 	switch {
 	case in.Op == "get":

@@ -37,7 +37,7 @@ type Store struct {
 	// Cost describes the cost of a client's last operation. Optional; nil means the number of round
 	// trips.
 	Cost func(kv.Store) string
-	// Upserts is true if clients are Upserters, Scans if they are kv.Scanners, and Shares if
+	// Upserts is true if clients are kv.Upserters, Scans if they are kv.Scanners, and Shares if
 	// several clients of a host can share a queue pair (ClientOptions.Share). Steers is true if the
 	// switch can steer the clients' requests.
 	Upserts, Scans, Shares, Steers bool

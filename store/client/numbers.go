@@ -7,7 +7,6 @@ import (
 	"iter"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
@@ -23,7 +22,7 @@ type numbers struct{ kv.Store }
 
 // Upsert implements operations.
 func (n numbers) Upsert(key uint64, value []byte, deadline clock.Time) error {
-	if u, ok := n.Store.(store.Upserter); ok {
+	if u, ok := n.Store.(kv.Upserter); ok {
 		return u.Upsert(key, value, deadline)
 	}
 	_, err := kv.PutOrInsert(
