@@ -166,8 +166,8 @@ var nictableBugs = []planted{
 	},
 	{
 		"nictable: an INSERT leaves out the last byte of its item", "store/nictable/table.go",
-		"	return slot{fingerprint(key), t.version, len(t.item), t.e.mr.Addr() + uint64(at)}, item, t.e.mr.WriteAt(t.item, at)",
-		"	s = slot{fingerprint(key), t.version, len(t.item), t.e.mr.Addr() + uint64(at)}\n	return s, item, t.e.mr.WriteAt(t.item[:len(t.item)-1], at)",
+		"	return slot{fingerprint(key), t.version, len(t.item), t.e.mr.Addr() + uint64(at)}, t.e.mr.WriteAt(t.item, at)",
+		"	s := slot{fingerprint(key), t.version, len(t.item), t.e.mr.Addr() + uint64(at)}\n	return s, t.e.mr.WriteAt(t.item[:len(t.item)-1], at)",
 		"store/nictable TestFingerprints",
 	},
 	{

@@ -120,7 +120,7 @@ func Open(cfg ClientConfig, deadline clock.Time) (_ *Client, err error) {
 	if _, err = c.gets.AddPeer(cfg.Server, getRecvs, c.dial); err != nil {
 		return nil, err
 	}
-	return c, c.connect(deadline)
+	return c, c.open(c.gets, deadline)
 }
 
 // dial connects a queue pair to the server, which makes a program for this client's GETs.
@@ -148,14 +148,8 @@ func (c *Client) dial(qp verbs.QP, until clock.Time) error {
 	return nil
 }
 
-// connect connects the queue pair for GETs if it has no connection. For a new connection the server
-// makes a program.
-func (c *Client) connect(deadline clock.Time) error {
-	return c.open(c.gets, deadline)
-}
-
 // open connects the queue pair of a fabric to the server if it has no connection. It tries until the
-// deadline.
+// deadline. For a new connection of c.gets the server makes a program (see dial).
 func (c *Client) open(f *remotemem.Fabric, deadline clock.Time) error {
 	for {
 		err := f.Open(0, min(deadline, c.rt.Now().Add(openTime)))
@@ -187,7 +181,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		if c.rt.Now() >= deadline {
 			return dst[:0], errors.Join(kv.ErrTimeout, kv.ErrNoEffect, failed)
 		}
-		if err := c.connect(deadline); err != nil {
+		if err := c.open(c.gets, deadline); err != nil {
 			return dst[:0], errors.Join(err, failed)
 		}
 		before := c.moves

@@ -107,14 +107,13 @@ func (t *table) set(n int, s slot) error {
 func (t *table) remove(n int) error { return t.set(n, slot{}) }
 
 // write writes an item that no slot names, and returns the slot that would name it.
-func (t *table) write(key uint64, value []byte) (s slot, item int, err error) {
+func (t *table) write(key uint64, value []byte) (slot, error) {
 	if t.version++; t.version == redn.Miss { // an answer with the version Miss would say that there is no item
 		t.version++
 	}
-	item = t.free[len(t.free)-1]
 	t.item = seal(t.item[:0], key, t.version, value)
-	at := t.e.shape.itemAt(item)
-	return slot{fingerprint(key), t.version, len(t.item), t.e.mr.Addr() + uint64(at)}, item, t.e.mr.WriteAt(t.item, at)
+	at := t.e.shape.itemAt(t.free[len(t.free)-1])
+	return slot{fingerprint(key), t.version, len(t.item), t.e.mr.Addr() + uint64(at)}, t.e.mr.WriteAt(t.item, at)
 }
 
 // put replaces the value of a key.
@@ -127,7 +126,7 @@ func (t *table) put(key uint64, value []byte) error {
 		return kv.ErrNotFound
 	}
 	before := t.slots[n]
-	s, _, err := t.write(key, value)
+	s, err := t.write(key, value)
 	if err != nil {
 		return err
 	}
@@ -157,7 +156,7 @@ func (t *table) insert(key uint64, value []byte) error {
 	if err != nil {
 		return err
 	}
-	s, _, err := t.write(key, value)
+	s, err := t.write(key, value)
 	if err != nil {
 		return err
 	}
