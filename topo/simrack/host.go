@@ -22,8 +22,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-type addr = netip.Addr
-
 // defaultTearPause is the longest pause of a torn copy, unless the fault rule names one.
 const defaultTearPause = 20 * time.Microsecond
 
@@ -52,7 +50,7 @@ var _ sim.Node = (*Host)(nil)
 
 func gids(h *spec.Host) []verbs.GID {
 	var out []verbs.GID
-	for _, a := range []addr{h.IPv4, h.IPv6} {
+	for _, a := range []netip.Addr{h.IPv4, h.IPv6} {
 		if a.IsValid() {
 			out = append(out, verbs.GIDOf(a))
 		}

@@ -107,8 +107,7 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 	if err := opt.withDefaults(); err != nil {
 		return nil, err
 	}
-	r := &Rack{Spec: s, opt: opt, seed: opt.Seed}
-	r.seed = cmp.Or(r.seed, s.Seed)
+	r := &Rack{Spec: s, opt: opt, seed: cmp.Or(opt.Seed, s.Seed)}
 	r.net = sim.New(sim.Config{MaxEvents: opt.MaxEvents, MaxTime: opt.MaxTime, Trace: opt.Trace, Cancelled: opt.Cancelled})
 	if opt.Transits {
 		r.transits = &transits{rack: r, threads: map[*sim.Proc]*thread{}, conns: map[connID]*connection{}, ends: map[end]connID{}}

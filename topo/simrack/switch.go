@@ -1,6 +1,8 @@
 package simrack
 
 import (
+	"net/netip"
+
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
@@ -115,4 +117,4 @@ func (r *Rack) StepSwitch(f func(c *pipeline.Ctx)) {
 }
 
 // resolve returns the MAC address of an IP address. Every NIC calls it to address its frames.
-func (r *Rack) resolve(a addr) (wire.MAC, bool) { return r.Spec.Neighbour(a) }
+func (r *Rack) resolve(a netip.Addr) (wire.MAC, bool) { return r.Spec.Neighbour(a) }
