@@ -205,10 +205,8 @@ func (h *History) LossExplains(most int) bool {
 
 // of returns the operations on a key together with the losses.
 func (h *History) of(key uint64) []operation {
-	list, spread := slices.Clone(h.ops[key]), false
-	for _, op := range list {
-		spread = spread || op.out.outcome == unknown && op.in.kind != opGet
-	}
+	list := slices.Clone(h.ops[key])
+	spread := slices.ContainsFunc(list, func(op operation) bool { return op.out.outcome == unknown && op.in.kind != opGet })
 	for i := range list {
 		op := &list[i]
 		for n, m := range h.losses {

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -105,9 +106,7 @@ func (r *Result) Merge(o *Result) {
 	r.Failed += o.Failed
 	r.Wrong += o.Wrong
 	r.Existed += o.Existed
-	if r.FirstError == "" {
-		r.FirstError = o.FirstError
-	}
+	r.FirstError = cmp.Or(r.FirstError, o.FirstError)
 }
 
 // Total returns the number of operations that were counted.
