@@ -206,13 +206,11 @@ func (p *Proof) Print(out io.Writer, memory, right string) error {
 // HistoryFlags adds the flags that describe a history, such as --clients and --rounds. The values
 // in `in` are the defaults.
 func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
-	none := ""
+	what := "clients on the host"
 	if in.Clients == 0 {
-		none = " whose operations are checked first (default 0: only the memory is checked)"
-	} else {
-		none = " on the host"
+		what = "clients whose operations are checked first (default 0: only the memory is checked)"
 	}
-	fs.IntVar(&in.Clients, "clients", in.Clients, "clients"+none)
+	fs.IntVar(&in.Clients, "clients", in.Clients, what)
 	fs.IntVar(&in.Rounds, "rounds", 200, "operations of each client; if a PUT finds that its key does not exist, the client INSERTs the key")
 	fs.IntVar(&in.Keys, "keys", in.Keys, "number of keys on which the clients work")
 	fs.Uint64Var(&in.Seed, "seed", 1, "seed of the operations")
