@@ -18,9 +18,6 @@ type Client struct {
 	cost  kv.Cost
 }
 
-// bounded is a client that knows the length of the longest value in bytes.
-type bounded interface{ MaxValue() int }
-
 // New makes a Client over s. Client.Close closes s, too. All clients of a store must pass the
 // function Hash. Tests pass another function to make keys with equal hashes.
 func New(s kv.Store, hash func(key []byte) uint64) *Client { return &Client{s: s, hash: hash} }
@@ -112,7 +109,7 @@ func (c *Client) Close() error { return c.s.Close() }
 // MaxEntry returns how many bytes a key, its value and the header of the entry may have together.
 // It returns 0 if the store's client does not know that.
 func (c *Client) MaxEntry() int {
-	if b, ok := c.s.(bounded); ok {
+	if b, ok := c.s.(interface{ MaxValue() int }); ok {
 		return b.MaxValue()
 	}
 	return 0
