@@ -18,7 +18,7 @@ func (s *Store) complete() {
 		}
 	}
 	or(
-		&c.Stop, "Let the hosts forget the store; it stays in memory",
+		&c.Stop, "Let the hosts forget the store; its keys stay in the memory servers",
 		fmt.Sprintf("stop stops the use of the store on all hosts, and prints nothing. Its keys stay in the memory of the memory\n"+
 			"servers. Operations fail until `rdmalab %s start`, which finds the keys again. Only one store can use the\n"+
 			"memory servers at a time: after stop, another one can be started with --fresh, which destroys the keys of this\n"+

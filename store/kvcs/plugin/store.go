@@ -40,9 +40,9 @@ func init() {
 		Start: store.Command{
 			Short: "Start the coordinator with an empty table, and the replicas",
 			Long: "start starts the coordinator on the metadata host, and a replica (a copy of the table that clients READ) on each\n" +
-				"memory host. What runs already stays as it is. A new replica gets the keys that the coordinator has. --keys and\n" +
-				"--value are used only when the coordinator is started. start prints whether the table was found or made, and the\n" +
-				"hosts of the replicas. The rack file needs `onerma: {}`.",
+				"memory host. It does not change a coordinator or replica that runs. A new replica gets the keys that the\n" +
+				"coordinator has. --keys and --value are used only when the coordinator is started. start prints whether the table\n" +
+				"was found or made, and the hosts of the replicas. The rack file needs `onerma: {}`.",
 			Example: "  rdmalab kvcs start\n  rdmalab kvcs start --fresh --keys 100000 --value 64",
 			New:     newStart,
 		},
@@ -64,7 +64,7 @@ func init() {
 				"  PENDING     number of READs that found a change in progress",
 			Example: "  rdmalab kvcs stat\n  rdmalab kvcs stat -o json", Output: true, Running: true, New: newStat,
 		},
-		StatWord: "show the replicas, and what was counted",
+		StatWord: "show the replicas, and counters",
 		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
 			_, err = start(c, request{Shape: shapeFor(int(min(2*w.Config.Keys, maxKeys)), max(w.Config.Value, defaultValue))})
 			return false, err
@@ -195,7 +195,7 @@ func awaitReplicas(c *store.Call, hosts []string) error {
 		case len(missing) == 0:
 			return nil
 		case time.Now().After(end):
-			_, _ = fmt.Fprintf(c.Err, "without a copy of the table yet: %s\n", strings.Join(missing, ", "))
+			_, _ = fmt.Fprintf(c.Err, "no copy of the table yet on: %s\n", strings.Join(missing, ", "))
 			return nil
 		}
 		select {
