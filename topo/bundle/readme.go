@@ -23,16 +23,16 @@ func (w *writer) readMe(r *rack.Rack, why *Reason) error {
 		line("\nWhat failed:\n  %s", why.What)
 	}
 	if why.Replay != "" {
-		line("\nTo do it again:\n  %s", why.Replay)
+		line("\nTo repeat it:\n  %s", why.Replay)
 	}
 	line("\nNames, addresses and the random choices of faults come from the rack file and its seed; %s has them resolved.", SpecFile)
-	line("\nTo look:")
+	line("\nWhere to look:")
 	if slices.Contains(w.have, Packets) {
 		line("  rdmalab dump %s          the last packets; a comment says what a fault or the switch did", Packets)
 	}
-	line("  switch/faults.json                   which faults were at work, and how often")
+	line("  switch/faults.json                   fault rules, and how many frames each has hit")
 	line("  HOST/status.json                     NIC, queue pairs, programs")
-	line("  log/HOST.log                         what the daemons said")
+	line("  log/HOST.log                         messages of the daemons")
 	slices.Sort(w.have)
 	line("\nFiles:\n  %s", strings.Join(w.have, "\n  "))
 	if len(w.lack) > 0 {
@@ -40,7 +40,7 @@ func (w *writer) readMe(r *rack.Rack, why *Reason) error {
 		line("\nMissing:\n  %s", strings.Join(w.lack, "\n  "))
 	}
 	if why.Output != "" {
-		line("\nWhat it said:\n%s", why.Output)
+		line("\nOutput of the failed command:\n%s", why.Output)
 	}
 	if err := os.WriteFile(filepath.Join(w.dir, ReadMe), []byte(b.String()), 0o644); err != nil {
 		return fmt.Errorf("bundle: %w", err)

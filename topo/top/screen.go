@@ -80,7 +80,7 @@ func (m Model) header() []string {
 	})
 	p.add(func(l *line) {
 		if m.gone != "" {
-			l.text(bad, "the rack is gone; this is what it was. ")
+			l.text(bad, "the rack is gone; this is its last state. ")
 			l.text(plain, oneLine(m.gone))
 			return
 		}
