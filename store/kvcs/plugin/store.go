@@ -286,10 +286,8 @@ func collect(c *store.Call) (*report, error) {
 	}
 	out := &report{Replicas: []string{}, Coordinator: s.Coordinator.CoordinatorStats}
 	for _, a := range s.Coordinator.Replicas {
-		for i := range c.Rack.Hosts {
-			if h := &c.Rack.Hosts[i]; h.IPv4 == a {
-				out.Replicas = append(out.Replicas, h.Name)
-			}
+		if h, ok := c.Rack.ByAddr(a); ok {
+			out.Replicas = append(out.Replicas, h.Name)
 		}
 	}
 	slices.Sort(out.Replicas)
