@@ -33,7 +33,7 @@ func (c *Client) Get(key, dst []byte, deadline clock.Time) ([]byte, error) {
 			return append(dst[:0], value...), nil
 		}
 		if errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrLost) {
-			absent := err // the error to return if the place belongs to the key
+			absent := err // the error of Get if the place belongs to the key
 			holder, _, err = c.read(number, claimed, deadline)
 			if err == nil && string(holder) == string(key) {
 				return dst[:0], absent

@@ -72,7 +72,7 @@ type Client struct {
 	result         outcome
 	window         [windowLen]byte
 	cell           []byte
-	status         nic.Status // of the last READ that has failed
+	status         nic.Status // status of the last READ that has failed
 	cost           kv.Cost
 	stats          ClientStats
 }

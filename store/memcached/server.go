@@ -104,7 +104,7 @@ func (s *Server) begin(c net.Conn) bool {
 	s.count.allConns.Add(1)
 	s.wg.Go(func() {
 		s.talk(c)
-		_ = c.Close() // Close may have done it
+		_ = c.Close() // Server.Close may have closed it
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.conns, c)

@@ -16,8 +16,8 @@ import (
 // At and SlotLen are multiples of 8, because a slot is claimed by an atomic on its first word.
 type Keys struct {
 	At      uint64
-	SlotLen int // 8 to 256
-	Slots   int // 1 or more
+	SlotLen int // length of a slot in bytes, 8 to 256
+	Slots   int // slots on each server, 1 or more
 }
 
 // Validate returns an error, which wraps kv.ErrNoEffect, if no table can have these fields.

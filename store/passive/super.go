@@ -15,7 +15,7 @@ import (
 const (
 	SuperLen     = 64
 	SuperWord    = 32
-	superServers = 16 // the number of servers, in 4 bytes; then the number of this one, at superAt
+	superServers = 16 // the number of servers, in 4 bytes; superAt follows
 	superClients = 24 // a counter of the clients; only the counter on the first server is used
 	superNumbers = 40
 )

@@ -133,7 +133,7 @@ type rates struct {
 	qps     map[qpKey]QP
 	counts  map[string]uint64
 	words   map[wordKey]uint64
-	columns map[string]uint64 // by columnOf
+	columns map[string]uint64 // counters of stores, by columnOf
 }
 
 type qpKey struct {

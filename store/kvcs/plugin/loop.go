@@ -47,7 +47,7 @@ func listen(addr netip.Addr) (*net.UDPConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = conn.SetReadBuffer(receiveBuffer) // a smaller buffer will do, too: see receiveBuffer
+	_ = conn.SetReadBuffer(receiveBuffer) // a smaller buffer works, too: see receiveBuffer
 	return conn, nil
 }
 
