@@ -95,6 +95,15 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// A load refuses a number that no client has, and numbers of clients out of range.
+func TestLoadRefusesAClientThatIsNone(t *testing.T) {
+	for _, cfg := range []RunConfig{{Keys: 9}, {Keys: 9, Clients: 3, Client: 3}, {Keys: 9, Clients: 3, Client: -1}, {Keys: 9, Clients: MaxClients + 1}} {
+		if res, err := Load(NewMap(1000), newVirtual(), cfg); err == nil {
+			t.Errorf("client %d of %d: %+v", cfg.Client, cfg.Clients, res)
+		}
+	}
+}
+
 // A load inserts all keys once, and no others.
 func TestLoadAllKeys(t *testing.T) {
 	s := newNoted(0)

@@ -15,6 +15,9 @@ import (
 // that exists already keeps its value, and Result.Existed counts it. The result has the inserts and
 // their latencies. After an error the result has everything up to the error.
 func Load(s Store, rt verbs.Runtime, cfg RunConfig) (*Result, error) {
+	if err := cfg.validClient(); err != nil {
+		return nil, err
+	}
 	cfg = cfg.withDefaults()
 	res, began, line := &Result{Clients: 1}, rt.Now(), TimelineOf(s)
 	for key := uint64(cfg.Client); key < cfg.Keys; key += uint64(cfg.Clients) {

@@ -141,17 +141,27 @@ func (c RunConfig) withDefaults() RunConfig {
 	return c
 }
 
+// validClient returns an error if the client's number or the number of clients is not valid.
+func (c *RunConfig) validClient() error {
+	switch {
+	case c.Clients > MaxClients:
+		return fmt.Errorf("workload: %d clients; want at most %d", c.Clients, MaxClients)
+	case c.Clients < 1 || c.Client < 0 || c.Client >= c.Clients:
+		return fmt.Errorf("workload: client %d of %d", c.Client, c.Clients)
+	}
+	return nil
+}
+
 // Validate returns an error for the first field that is not valid.
 func (c *RunConfig) Validate() error {
+	if err := c.validClient(); err != nil {
+		return err
+	}
 	switch {
 	case c.Keys < 1:
 		return fmt.Errorf("workload: %d keys; want at least 1", c.Keys)
 	case !(c.Zipf >= 0 && c.Zipf <= maxZipf):
 		return fmt.Errorf("workload: Zipf parameter %g; want 0 to %g", c.Zipf, maxZipf)
-	case c.Clients > MaxClients:
-		return fmt.Errorf("workload: %d clients; want at most %d", c.Clients, MaxClients)
-	case c.Clients < 1 || c.Client < 0 || c.Client >= c.Clients:
-		return fmt.Errorf("workload: client %d of %d", c.Client, c.Clients)
 	case c.Duration <= 0 && c.Ops == 0:
 		return fmt.Errorf("workload: neither a duration nor a number of operations")
 	case c.Rate != 0 && !(c.Rate >= minRate && c.Rate <= maxRate):
