@@ -8,11 +8,13 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// known is what a client knows of the newest node of one key.
+// known is what a client knows of one key: the newest node that it has seen, and what it needs to
+// decide whether it may still use that node's location.
 type known struct {
 	at   layout.Location
-	slot uint32
-	// fresh is true if the metadata server has named this chain during the current operation.
+	slot uint32 // the number of the key's shortcut and record
+	// fresh is true if the metadata server has named this chain during the current operation. Only
+	// then a tombstone at the end of the chain proves that the key does not exist.
 	fresh bool
 	// epoch is an epoch in which the location is valid. In a later epoch the place that it names
 	// may contain another node with the same version.
@@ -31,10 +33,10 @@ type known struct {
 // later than other clients does not mislead them.
 type Cache struct {
 	mu    sync.Mutex // guards the fields below
-	max   int
+	max   int        // how many keys fit
 	m     map[uint64]known
 	order []uint64 // ring of keys in the order of their insertion
-	next  int
+	next  int      // index in order of the key that the next new key replaces, once order is full
 }
 
 // NewCache makes an empty cache for up to limit locations; 0 means 1 << 20.
@@ -66,8 +68,8 @@ func (c *Cache) put(key uint64, k known) {
 	c.m[key] = k
 }
 
-// drop forgets the location of a key. The key stays in the field order, the ring of keys, until its
-// place there is the oldest one and a new key takes it.
+// drop forgets the location of a key. The key itself stays in the ring c.order until it is the
+// oldest one there and a new key replaces it.
 func (c *Cache) drop(key uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,9 +111,9 @@ func (c *finder) cached(key uint64) (known, bool) {
 	return k, in && c.servers[p.Server].generation == k.generation && k.epoch == c.lease.epoch && k.incarnation == c.lease.incarnation
 }
 
-// remember puts a location that an operation has found into the cache, unless its epoch has ended
-// meanwhile. When a client confirms a new epoch to the metadata server, it promises that it
-// remembers no location of the old one.
+// remember puts a location that an operation has found into the cache, unless the client has learnt
+// of a new epoch meanwhile. When a client confirms a new epoch to the metadata server, it promises
+// that it remembers no location of the old one.
 func (c *finder) remember(key uint64, k known) {
 	if k.epoch != c.lease.epoch || k.incarnation != c.lease.incarnation {
 		return

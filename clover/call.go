@@ -34,11 +34,11 @@ type session struct {
 
 	call  caller
 	lease membership
-	// settleAt is the earliest time of the next settleDown. Before that, settleDown does nothing.
+	// settleAt is the time before which settleDown does nothing.
 	settleAt clock.Time
-	// cache has locations. spare has, by class, the nodes that the client was given and has not
-	// used. gc has the appends that the client must report. All three are valid only as long as the
-	// lease.
+	// cache has the locations that the client remembers. spare has, by class, the nodes that the
+	// client was given and has not used. gc has the appends that the client must report. All three
+	// are valid only during the present lease.
 	cache *Cache
 	spare [layout.Classes][]layout.Location
 	// scarce is true if the metadata server has asked clients to return spare nodes.
@@ -58,25 +58,27 @@ const (
 	// callTimeout is the timeout of the first attempt of a call. Each failed attempt doubles the
 	// timeout of the next one, up to maxCallTimeout. After an answer, the timeout of the next call
 	// is timeoutFactor times as long as the answer took: clients of an overloaded metadata server
-	// must not all repeat their requests on new connections. busyPause is the time between two
-	// attempts. While the server answers that it is busy, the pause doubles up to maxBusyPause.
+	// must not all repeat their requests on new connections. busyPause is the pause between two
+	// attempts. In ask, each further attempt doubles the pause, up to maxBusyPause. closeTimeout
+	// limits Close.
 	callTimeout    = 400 * time.Millisecond
 	maxCallTimeout = 3 * time.Second
 	busyPause      = 200 * time.Microsecond
 	maxBusyPause   = 5 * time.Millisecond
 	closeTimeout   = time.Second
-	// memoryPause is how long a client waits before it asks the metadata server again whether it
-	// has handled a loss of memory.
+	// memoryPause is how long a client waits after it has found that a memory server has lost its
+	// memory. Meanwhile the metadata server handles the loss.
 	memoryPause = 5 * time.Millisecond
-	// servedTimeout is the timeout of a request after the metadata server's NIC has acknowledged
-	// it. It is shorter than the usual lease.
+	// servedTimeout is the timeout of a request that the metadata server's NIC has acknowledged. It
+	// is shorter than the default lease of 2 s.
 	servedTimeout = 1500 * time.Millisecond
 	// timeoutFactor is the ratio of a call's timeout to the time that the previous answer took.
 	timeoutFactor = 4
 )
 
 // caller is the state of the client's requests to the metadata server. The embedded Caller sends
-// calls, for whose answers an operation waits. Reports are sent by session.report.
+// calls: requests for whose answers an operation waits. session.report sends reports; no operation
+// waits for their answers.
 type caller struct {
 	calls.Caller
 	seq    uint32
@@ -108,7 +110,7 @@ type membership struct {
 }
 
 // notified is called when the metadata server has written an answer into the client's buffer. imm,
-// the immediate data, is Seq of the request.
+// the immediate data of that WRITE, is Request.Seq.
 func (c *session) notified(imm uint32) {
 	if imm&1 == slotReport {
 		c.gc.answered(imm >> 1)
@@ -116,8 +118,8 @@ func (c *session) notified(imm uint32) {
 	c.call.Notify(imm)
 }
 
-// message returns the bytes of a request, whose answer the metadata server will write into the
-// slot. First it confirms the client's epoch, if no request and no report of the client can still
+// message encodes a request. The metadata server will write the answer into the given slot. The
+// request also confirms the client's epoch, if no request and no report of the client can still
 // name a location of an earlier epoch.
 func (c *session) message(r *rpc.Request, slot int) []byte {
 	if c.cfg.Reporter != nil && c.lease.confirmed != c.lease.epoch {
@@ -165,8 +167,9 @@ func (c *session) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, err
 }
 
 // readAnswer reads the answer to a call that was sent at time `sent`. The answer extends the lease,
-// except in three cases: the server does not know the client; OpStat is for no client in
-// particular; and the answer to OpHello ends the lease or begins another one (see welcome).
+// except in three cases: the server does not know the client; the call is OpStat, which the server
+// answers without looking for the client; or the call is OpHello, whose answer begins another lease
+// (see welcome).
 func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 	var b [rpc.MaxAnswer]byte
 	if err := c.fab.MR().ReadAt(b[:], c.at.answer); err != nil {
@@ -262,8 +265,8 @@ func orBusy(err error) error {
 
 // hello introduces the client to the metadata server: in Open, and again after the server has
 // forgotten the client. The client drops its spare nodes, because they may belong to other clients
-// by now. Its former lease ends: the metadata server ends the client's former number when it gets
-// the OpHello, even if the client never gets the answer.
+// by now. It also ends its lease at once: when the metadata server gets the OpHello, it takes back
+// the nodes of the client's former number, even if the client never gets the answer.
 func (c *session) hello(deadline clock.Time) error {
 	c.lease.End()
 	c.forgetLocations()
@@ -332,8 +335,9 @@ const (
 )
 
 // settleDown does what the client must do before it can confirm a new epoch: it connects again to
-// the memory servers whose connections broke, so that these servers end the old connections. While
-// a memory server does not answer, the client cannot confirm the epoch.
+// each memory server to which its connection has failed. The server then ends the old connection,
+// so that no request on it can arrive any more. While a memory server does not answer, the client
+// cannot confirm the epoch.
 func (c *session) settleDown(deadline clock.Time) {
 	now := c.rt.Now()
 	if c.lease.confirmed == c.lease.epoch || now < c.settleAt {

@@ -31,8 +31,8 @@ type server struct {
 	peer       int
 	region     memservice.Region
 	generation uint64
-	// conn is the number of the last connection to the server. owner is the owner number under
-	// which the client made it.
+	// conn is the number that the server gave to the client's last connection; 0 means that there
+	// was none. owner is the owner number under which the client made that connection.
 	conn  uint64
 	owner uint32
 	// joined are the owner numbers under which the client has joined a shared connection, or may
@@ -114,7 +114,7 @@ func (c *session) addServers(list []rpc.Server) error {
 // metadata server has given to the client. Before the metadata server gives a node of this client
 // to another client, it makes the memory servers end all connections of this owner. Before the
 // memory server accepts the new connection, it ends the client's former one, which Claim.Replaces
-// names, and executes no further request on that.
+// names. It executes no further request of the former connection.
 //
 // After the connection is made, reach reads the superblock before the client reads anything else
 // there: the client must not mistake the memory of a restarted server for the store's.
@@ -270,14 +270,14 @@ func (c *session) reach(i int, deadline clock.Time) error {
 	return nil
 }
 
-// do takes one round trip of the data path. If the lease has ended, perhaps while the client was
-// connecting, it returns errLease and posts nothing: the nodes that the requests name may belong to
-// another client.
+// do posts requests to memory servers and waits until all are complete, which takes one round trip.
+// If the lease has ended, perhaps while the client was connecting, do returns errLease and posts
+// nothing: the nodes that the requests name may belong to another client.
 //
 // A request may still leave or arrive after the lease. Therefore the memory servers end the
 // connection before the nodes are given to another client. On a shared queue pair a request may
-// wait for requests of other clients. There a request must complete before the lease ends:
-// otherwise the client itself ends the connection.
+// wait for requests of other clients. So a request there must complete before the lease ends. If it
+// does not, this client ends the connection.
 //
 // do does not connect again after a failure, because reach must read the superblock first.
 func (c *session) do(deadline clock.Time, ops ...*remotemem.Op) error {
@@ -297,7 +297,8 @@ func (c *session) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	return c.fab.Do(deadline, ops...)
 }
 
-// word returns word i of the client's buffer, into which a request has read.
+// word returns word i of the area `words` of the client's buffer. A READ or a compare-and-swap has
+// written it.
 func (c *session) word(i int) (layout.Word, error) {
 	v, err := c.fab.MR().Load64(c.at.words + 8*i)
 	return layout.Word(v), err
@@ -315,10 +316,11 @@ func (c *Client) Stats(deadline clock.Time) (rpc.Stats, error) {
 	return *a.Stats, nil
 }
 
-// Exchange asks the metadata server for a free node and gives it back, in two calls. Experiments
-// use it to measure the metadata server. It returns how many of its calls were answered. A return
-// without an answer is no error: it is not repeated, because the server may have executed it, and
-// the node returns to the server at the latest with the client's lease.
+// Exchange asks the metadata server for a free node and gives it back, in two calls. `rdmalab
+// clover calls` measures the metadata server with it. Exchange returns how many of the two calls
+// were answered. If the second call gets no answer, that is no error. Exchange does not repeat it,
+// because the server may have executed it. If not, the server takes the node back when the client's
+// lease ends.
 func (c *Client) Exchange(deadline clock.Time) (calls int, err error) {
 	if err := c.begin(deadline); err != nil {
 		return 0, err
@@ -349,8 +351,9 @@ func (c *Client) Placed() int {
 }
 
 // Keeps returns an upper limit for the number of nodes that the metadata server counts as held by
-// the client when all its appends are reported: nodes for the next writes, and nodes that the
-// client must not use any more, because a request that named them or its answer may have been lost.
+// the client when all its appends are reported. These are spare nodes, and nodes that the client
+// must not use any more, because a request with these nodes, or the answer to it, may have been
+// lost.
 func (c *Client) Keeps() int {
 	n := c.lease.taken
 	for _, spare := range c.spare {

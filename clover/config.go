@@ -24,8 +24,8 @@ type Config struct {
 	Meta netip.Addr
 	// Params are the parameters of the connections.
 	Params rdmacm.Params
-	// MaxValue is the length of the longest value in bytes. The size of the client's registered
-	// memory depends on it. 0 means 4096.
+	// MaxValue is the length in bytes of the longest value that the client can read or write. The
+	// size of its registered memory depends on MaxValue. 0 means 4096.
 	MaxValue int
 	// Cached is how many locations the client remembers; 0 means 1 << 20.
 	Cached int
@@ -40,8 +40,9 @@ type Config struct {
 	// Turns. With nil, each client appends without regard to the others, as the published client
 	// does.
 	Turns *Turns
-	// Batch is how many nodes the client requests from the metadata server at a time, at most 16; 0
-	// means 16.
+	// Batch is how many nodes of a class the client requests from the metadata server at a time, at
+	// most 16; 0 means 16. With several memory servers and without Spread, it requests fewer (see
+	// appender.batch).
 	Batch int
 	// Spread is true if the client appends nodes of any memory server, as the published client
 	// does. Without Spread, the chain of a key stays on one server as long as that server has free
@@ -58,10 +59,10 @@ type Config struct {
 	// trips or more.
 	Chase bool
 	// Records is how many appends the client collects before it reports them to the metadata
-	// server, 1 to 16; 0 means 1. With 1, each report leaves as soon as the previous one is
-	// answered, with the appends collected meanwhile, at most 16. The client never waits longer
-	// than half a lease. The published client waits for 16 appends: its shortcuts are out of date
-	// for longer, and other clients follow longer chains.
+	// server, 1 to 16; 0 means 1. With 1, the client sends a report as soon as the previous one is
+	// answered. The report has the appends collected meanwhile, at most 16. After half a lease the
+	// client reports fewer than Records appends, too. The published client waits for 16 appends:
+	// its shortcuts are out of date for longer, and other clients follow longer chains.
 	Records int
 
 	// leave removes the client from its Group; nil means that the client is in no Group.
@@ -91,8 +92,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// addMeta adds the metadata server to the peers of a fabric. answers is the number of receives for
-// its answers.
+// addMeta adds the metadata server to the peers of a fabric. answers is how many answers of the
+// server may be in flight at a time; each needs a receive.
 func (c *Config) addMeta(f *remotemem.Fabric, answers int) (peer int, err error) {
 	return f.AddPeer(c.Meta, answers, func(qp verbs.QP, until clock.Time) error {
 		_, err := c.Manager.Dial(qp, c.Meta, Service, c.Params, nil, until)
@@ -100,11 +101,15 @@ func (c *Config) addMeta(f *remotemem.Fabric, answers int) (peer int, err error)
 	})
 }
 
-// areas has the offsets of the areas in the client's registered buffer, and its length.
+// areas has the offsets of the areas in the client's registered buffer, and the length of the
+// buffer (len). The area in is for a node that the client reads, out for a node that it writes.
+// words has wordSlots words. request and answer belong to calls, async and asyncAnswer to reports.
 type areas struct {
 	in, out, words, request, async, answer, asyncAnswer, len int
 }
 
+// wordSlots is the number of words in the area `words`. The first ones are for results of READs and
+// compare-and-swaps, the last rpc.MaxBatch for shortcuts that the client writes.
 const wordSlots = 32
 
 func (c *Config) areas() areas {

@@ -57,8 +57,8 @@ func (c *session) first(p layout.Place) (layout.Place, error) {
 }
 
 // reachPatience is the longest time of one attempt to connect to a memory server of a store with
-// copies. The metadata server may be about to decide that the copies of this server no longer
-// count.
+// copies. It is short, because the metadata server may be about to decide that the copies of this
+// server no longer count.
 const reachPatience = 100 * time.Millisecond
 
 // reachAll connects to the servers of all copies of a node.
@@ -88,8 +88,7 @@ func (c *appender) writeCopies(p layout.Place, deadline clock.Time) error {
 	return c.do(deadline, ops[:n]...)
 }
 
-// errOpen says that an append was made on some copies of a node, and that it is unknown whether it
-// was made on the others.
+// errOpen means that an append was made on some copies of a node, but perhaps not on all.
 var errOpen = errors.New("the append was not made on all copies")
 
 // swapCopies appends node n behind the node that `at` names, on all copies of that node. It returns
@@ -141,9 +140,9 @@ func (c *appender) swapCopies(at attempt, n node, deadline clock.Time) (was layo
 	return was, nil
 }
 
-// settleCopies does the work of settle for a store with copies. The first copy does not say what
-// the last one has decided. So settleCopies appends the node on all copies again. A second append
-// does no harm.
+// settleCopies does the work of settle for a store with copies. The last copy decides whether an
+// append has succeeded, and the first copy may not show this decision yet. So settleCopies makes
+// the append again on all copies. A second append of the same node does no harm.
 func (c *appender) settleCopies(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
 	if tried.epoch == c.lease.epoch {
 		was, err := c.swap(*tried, n, deadline)
@@ -157,8 +156,8 @@ func (c *appender) settleCopies(key uint64, n node, tried *attempt, uncertain *b
 	return c.settleByChain(key, n, uncertain, deadline)
 }
 
-// askView is called after a failure. It asks the metadata server whether the copies of the same
-// servers count as before. If not, the client says hello.
+// askView is called after a failed attempt. In a store with copies, it asks the metadata server
+// whether the set of servers whose copies count has changed. If so, the client says hello.
 func (c *session) askView(deadline clock.Time) error {
 	if !c.copied() {
 		return nil

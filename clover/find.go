@@ -17,8 +17,8 @@ import (
 // and follows the chain from there.
 type finder struct{ session }
 
-// locate returns the node at which the search for a key begins, from the cache or else from the
-// metadata server.
+// locate returns the node at which the search for a key begins: the one in the cache, or one that
+// the metadata server names if the cache has none.
 func (c *finder) locate(key uint64, deadline clock.Time) (known, error) {
 	if k, ok := c.cached(key); ok {
 		return k, nil
@@ -88,7 +88,7 @@ func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) 
 	return p, s, err
 }
 
-// errEpoch means that a new epoch has begun since the client found the node. The client has posted
+// errEpoch means that the client has learnt of a new epoch since it found the node. It has posted
 // nothing.
 var errEpoch = errors.New("the location is of an earlier epoch")
 
@@ -133,9 +133,9 @@ func (c *finder) readHeader(epoch uint32, at layout.Location, slot int, deadline
 	return header, shortcut, err
 }
 
-// fetch reads the first n bytes of a node that was found in the given epoch into the buffer at offset
-// `to`, or the whole node if n is 0. It returns how many bytes it has read. If slot is not negative,
-// it also reads the shortcut of that slot.
+// fetch reads the first n bytes of a node that was found in the given epoch into the buffer at
+// offset `to`, or the whole node if n is 0. It returns how many bytes it has read. If slot is not
+// negative, it also reads the shortcut of that slot.
 func (c *finder) fetch(epoch uint32, at layout.Location, to, n, slot int, deadline clock.Time) (_ int, shortcut layout.Word, err error) {
 	p, s, err := c.placeIn(epoch, at, deadline)
 	if err != nil {
@@ -170,8 +170,9 @@ func (c *finder) readShortcut(o *remotemem.Op, slot int, deadline clock.Time) bo
 	return true
 }
 
-// newest follows the chain of key from k.at to its end. It reads only headers. It reads the key's
-// shortcut with the first header. A writer calls it after it has lost a race.
+// newest follows the chain of key from k.at to its end. It reads only headers, and the key's
+// shortcut together with the first header. A writer calls it after another client has appended
+// first.
 func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout.Word, error) {
 	slot := int(k.slot)
 	var header, shortcut layout.Word // header is that of node k.at if seen is true
@@ -226,11 +227,11 @@ func (k *known) near(shortcut layout.Word) (layout.Location, bool) {
 	return l, ok && stamp == k.epoch&layout.MaxStamp
 }
 
-// nearer decides where a writer goes on: true stands for the node of a shortcut, false for k.at,
-// the successor that a header has named. It returns true if the shortcut's node is in use and
-// belongs to the key, and also returns the header of that node. In a store whose nodes have no keys
-// it cannot check that. Then it always returns true without a header; the published system does the
-// same.
+// nearer decides whether a writer goes on at the node that a shortcut names (true), or at k.at, the
+// successor that a header has named (false). It returns true and the header of the shortcut's node
+// if that node is in use and belongs to the key. In a store whose nodes have no keys, nearer cannot
+// check that. Then it returns true without a header: such a writer follows every shortcut, as in
+// the published system.
 func (c *finder) nearer(key uint64, shortcut layout.Location, k known, deadline clock.Time) (layout.Word, bool) {
 	if !c.format.Keyed {
 		return 0, true

@@ -77,9 +77,9 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			return append(dst, value...), nil
 		case ok && slot >= 0 && l != k.at && l != before:
 			// The shortcut's node is nearer to the end of the chain, or the shortcut is stale. A
-			// stale shortcut does no harm: its node has another key or another version, or leads to
-			// the tombstone of an older chain of the key, which k.fresh = false makes the client
-			// check.
+			// stale shortcut does no harm. Either its node has another key or another version, or
+			// it leads to the tombstone of an older chain of the key. Because k.fresh is false, the
+			// client does not trust that tombstone, and asks the metadata server.
 			k.at, k.fresh = l, false
 		case before.IsZero() && c.cfg.LazyShortcut:
 			k.at, before, slot = next, k.at, int(k.slot)
@@ -101,9 +101,10 @@ func (c *finder) firstSlot(k *known) int {
 }
 
 // passLarge is called when a node is too long for this client's buffer. It reads only the node's
-// header and returns its successor, whose value may be shorter. If the node is the newest one of a
-// chain that the metadata server has named in this operation, passLarge returns tooLarge, because
-// that chain certainly belongs to the key. Otherwise it asks the metadata server for the chain.
+// header and returns the node's successor, whose value may be shorter. If the node is the newest
+// one of a chain that the metadata server has named in this operation, passLarge returns tooLarge,
+// because that chain certainly belongs to the key. Otherwise it asks the metadata server for the
+// chain.
 func (c *finder) passLarge(key uint64, k known, tooLarge error, deadline clock.Time) (known, error) {
 	if c.rt.Now() >= deadline {
 		return k, kv.ErrTimeout

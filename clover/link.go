@@ -20,8 +20,9 @@ type linked struct {
 	unused bool
 }
 
-// link appends a written node to the chain of key. That is the second round trip of a PUT. For
-// every lost race it takes at least two more.
+// link appends a written node to the chain of key. That is the second round trip of a PUT. Each
+// time another client appends first, link usually takes one more round trip with Config.Chase, and
+// two or more without.
 //
 // A compare-and-swap that was not answered may have been executed, or may be executed later.
 // Therefore link repeats it with the same operands. At most one of these requests can succeed,
@@ -150,9 +151,9 @@ func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, e
 // request to another node, where it succeeded, and has been restarted since.
 var errOtherEnd = errors.New("the append found a node of another version")
 
-// follows reports whether n is the successor of the node `at`. was is the header of `at` that the
-// client's compare-and-swap has found: the expected one, which it has replaced, or one that already
-// names n.
+// follows reports whether n is the successor of the node `at` after a compare-and-swap of the
+// client. was is the header that the compare-and-swap has found. n is the successor if was is the
+// expected header, which the compare-and-swap has replaced, or if was already names n.
 func (n node) follows(at layout.Location, was layout.Word) bool {
 	next, more := was.Next()
 	return was == layout.Header(at.Version) || more && next == n.at && was.Valid()
@@ -197,8 +198,9 @@ func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, d
 	return c.settleByChain(key, n, uncertain, deadline)
 }
 
-// settleByChain looks for the client's node n. The node was linked if it has a successor or a later
-// version, if the chain ends with it, or if the metadata server has seen it in a chain. When the
+// settleByChain looks for the client's node n, and returns true if n was linked. That is so if n
+// has a successor or a later version, if the chain ends with n, or if the metadata server has seen
+// n in a chain. If n was certainly not linked, settleByChain sets *uncertain to false. When the
 // metadata server comes to a tombstone, it removes the chain from the store. The tombstone's memory
 // does not show that, and the key may have been inserted again. Therefore settleByChain asks the
 // server again at the end: the server may have passed the node during the search.

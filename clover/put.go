@@ -168,9 +168,10 @@ func (c *appender) home(key uint64) (server int, v layout.Version) {
 	return at.Server + 1, k.at.Version
 }
 
-// batch returns how many nodes the client requests at a time. The client may have a batch of each
-// server at the same time. A node that it holds for long has a low version when it is used. So with
-// several servers the batches are smaller.
+// batch returns how many nodes the client requests at a time. The client may hold a batch of nodes
+// of each server at the same time. The longer it holds a node, the lower is the node's version
+// compared with those of other nodes, and a switch steers no request to a node of a lower version
+// (see choose). So with several servers the batches are smaller.
 func (c *appender) batch() int {
 	if c.cfg.Spread {
 		return c.cfg.Batch
@@ -261,7 +262,7 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 
 // full returns the error of a request that finds no free node of a class. unused is the number of
 // segments of the store's memory that belong to no class. The error says what is full: all memory,
-// or the part of it that this class has.
+// or the fixed part that this class has.
 func (c *appender) full(class layout.Class, unused int) error {
 	n := c.space.Segments() * c.space.Servers
 	what := fmt.Sprintf("the fixed part for nodes of %v: %d nodes", class, c.space.Entries[class]*c.space.Servers)

@@ -16,12 +16,14 @@ type reports struct {
 	records   []rpc.Record
 	shortcuts []shortcut // shortcuts of the keys of records, in the same order
 	busy      bool
-	// batch is how many records the last request to the metadata server, or the last part for
-	// Config.Reporter, has. They are the oldest records. The client drops them when the answer
+	// batch is how many records are in the last request to the metadata server, or in the last part
+	// for Config.Reporter. They are the oldest records. The client drops them when the answer
 	// arrives.
 	batch int
 	// heard is true if the answer to the last request has arrived, but hear has not read it yet.
-	heard   bool
+	heard bool
+	// seq and sent are the sequence number and the time of the last request. op is its SEND. words
+	// are the WRITEs of shortcuts.
 	seq     uint32
 	sent    clock.Time
 	request rpc.Request
@@ -40,8 +42,8 @@ type reports struct {
 	oldest uint32
 }
 
-// shortcut has what writeShortcuts needs besides the location of the appended node to write the
-// shortcut of its key.
+// shortcut says which shortcut writeShortcuts writes for an append, and with which epoch. The
+// record of the append has the location.
 type shortcut struct {
 	slot uint32
 	// epoch is the epoch of the client when it began to link the node.
@@ -56,8 +58,8 @@ func (g *reports) forget() {
 	g.drop(len(g.records))
 }
 
-// are reports whether all records are from the given epoch, also those in parts that may still
-// arrive at the metadata server.
+// are reports whether all records are from the given epoch. That includes the records in parts that
+// may still arrive at the metadata server.
 func (g *reports) are(epoch uint32) bool {
 	return (len(g.shortcuts) == 0 || g.shortcuts[0].epoch == epoch) && (g.oldest == 0 || g.oldest == epoch)
 }
@@ -232,7 +234,8 @@ func (c *appender) farewell(deadline clock.Time) {
 	_, _ = c.request(&rpc.Request{Op: rpc.OpBye, Quiet: c.quiet()}, deadline)
 }
 
-// reportAll waits until the Reporter has reported all appends, or has failed to do so.
+// reportAll waits until the Reporter has reported all appends of this client, or has failed to
+// report some.
 func (c *appender) reportAll(deadline clock.Time) {
 	g := &c.gc
 	for len(g.records) > 0 && c.fab.Until(deadline, g.idle) == nil {

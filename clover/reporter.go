@@ -18,10 +18,10 @@ import (
 // makes for the first report, and a thread that runs while there are reports. Any thread may call
 // its methods.
 //
-// A client hands over one part at a time, so that its reports keep their order. Because reports
-// name locations, the client confirms no epoch before the metadata server has its reports of
-// earlier epochs. If the process dies, appends that were not reported are lost, and the metadata
-// server finds their nodes itself.
+// A client hands over one part (a list of records) at a time, so that its reports keep their order.
+// Because reports name locations, the client confirms no epoch before the metadata server has the
+// client's reports of earlier epochs. If the process dies, appends that were not reported are lost,
+// and the metadata server finds their nodes itself.
 type Reporter struct {
 	cfg Config
 	rt  verbs.Runtime
@@ -29,7 +29,7 @@ type Reporter struct {
 	gate, ended verbs.Gate
 
 	mu sync.Mutex // guards the fields below, and the outcomes of parts; not held during a verb
-	// parts wait to be sent. Each client has at most one part here.
+	// parts are the parts that wait to be sent. Each client has at most one part here.
 	parts           []*part
 	running, closed bool
 

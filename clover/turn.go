@@ -13,7 +13,7 @@ import (
 
 // Turns lets those clients of one process that PUT the same key do so one after another. Without
 // turns, several clients append to the chain at the same time. One of them wins. Each of the others
-// needs two more round trips for every append that comes before its own.
+// needs further round trips for every append that comes before its own.
 //
 // A PUT whose node was linked also answers other PUTs of its key: those that were waiting when it
 // began to link its node. Their values count as written immediately before its own, and no client
@@ -35,14 +35,14 @@ type turn struct {
 	// covered is true if the PUT that has its turn has begun to link its node after this one was
 	// appended to the list.
 	covered bool
-	// over is true if another PUT has answered this one. at is the node of that PUT.
+	// over is true if another PUT has answered this one. at is the node of that other PUT.
 	over bool
 	at   layout.Location
 }
 
 // turnPatience is the longest time that a client waits for its turn. It is longer than a PUT takes,
-// and shorter than a lease. If the lease is short, a client waits only for the part 1/turnLeasePart
-// of the lease.
+// and shorter than a lease. If the lease is short, a client waits only for 1/turnLeasePart of the
+// lease.
 const (
 	turnPatience  = 100 * time.Millisecond
 	turnLeasePart = 4

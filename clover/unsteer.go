@@ -11,7 +11,7 @@ import "github.com/rdmalab/rdmalab/softrnic/clock"
 // request to the newest node. So the append would happen in addition to the one that the client
 // makes next.
 //
-// How it works: a WRITE to an entry that does not cover a whole node makes the switch forget that
+// How it works: when a WRITE to an entry covers less than the whole node, the switch forgets that
 // the entry is a node of the key. If a request of the old connection reaches the switch after that,
 // it goes to the node that the client named. If the switch forwarded the request earlier, it went
 // to a node that was already linked. That node may be the end of the chain that the client is about
