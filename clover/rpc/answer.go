@@ -12,11 +12,13 @@ import (
 type Answer struct {
 	Seq    uint32
 	Status Status
-	// Scarce is true if the client is to give back the nodes that it does not use.
+	// Scarce is true if few nodes are free, and the client should give back the nodes that it does
+	// not use.
 	Scarce bool
 	Epoch  uint32
-	// N is the number of locations. Answers to Alloc have the entries and the versions to write.
-	// Answers to Query have the newest known node.
+	// N is the number of Locations. In answers to Alloc, these name the entries that the client
+	// gets, with the versions that it must write. In answers to Query, there is one: the newest
+	// node of the key that the server knows.
 	N         int
 	Locations [MaxBatch]layout.Location
 	// Slot is the slot of the key, in answers to Query and Open. In an answer Full to Alloc, it is
@@ -30,9 +32,15 @@ type Answer struct {
 
 // Stats has a metadata server's counters, and the number of its nodes in each state.
 type Stats struct {
+	// Requests and Refused count requests. Walked counts headers of nodes that the server has read.
+	// Recovered counts keys that it found when it started, Losses how often a memory server had
+	// lost its memory, and Broken chains that led to a node with a wrong header.
 	Requests, Refused, Walked, Recovered, Losses, Broken uint64
-	Epoch, Clients, Keys, LostKeys, Slots                uint64
-	Nodes, Free, Held, Linked, Worn                      uint64
+	// Slots is how many keys the store can hold.
+	Epoch, Clients, Keys, LostKeys, Slots uint64
+	// Nodes is the number of all nodes. The others are the numbers of nodes in each state: see
+	// package meta.
+	Nodes, Free, Held, Linked, Worn uint64
 	ClassStats
 	// Copies is the number of copies of each node. Away is the number of memory servers whose
 	// copies do not count.
@@ -41,8 +49,8 @@ type Stats struct {
 	Servers []Share
 }
 
-// Share is the number of a memory server's nodes, and of those that are free. Permille is the
-// server's part, in thousandths, of the nodes that clients request without naming a server.
+// Share is the number of a memory server's nodes, and of those that are free. When clients request
+// nodes without naming a server, Permille thousandths of these nodes come from this server.
 type Share struct{ Nodes, Free, Permille uint64 }
 
 // shareLen is the length of a Share in an answer.
@@ -79,8 +87,8 @@ type Welcome struct {
 	// Incarnation is the number of the metadata server's incarnation. Each incarnation counts its
 	// own epochs.
 	Incarnation uint32
-	// Lease is the time after its last answer during which the client may use the locations that it
-	// knows.
+	// Lease is how long the client may use the locations that it knows, counted from when it sent
+	// its last answered request.
 	Lease  time.Duration
 	Space  layout.Space
 	Format layout.Format
@@ -95,7 +103,7 @@ type Server struct {
 	Generation uint64
 }
 
-// scarceBit in the status of a message is Answer.Scarce.
+// scarceBit is the bit of an encoded status that carries Answer.Scarce.
 const scarceBit = 1 << 15
 
 // A Welcome has one 32-bit word for three fields of layout.Space: Servers in the bits below
@@ -165,8 +173,8 @@ func (w *Welcome) appendTo(b []byte) []byte {
 	return b
 }
 
-// Parse reads the answer to a request of kind op, on which the body depends. It returns ErrMessage
-// if b is no valid answer.
+// Parse reads the answer to a request of kind op. The layout of the body depends on op. Parse
+// returns ErrMessage if b is no valid answer.
 func (a *Answer) Parse(b []byte, op Op) error {
 	if len(b) < answerHead {
 		return ErrMessage

@@ -17,9 +17,9 @@ const (
 	MaxAnswer  = 2048
 	// MaxBatch is the largest number of locations in an answer and of records in a request.
 	MaxBatch = 16
-	// AnswerSlots is how many answers to a client may be in flight. The lowest bit of Seq chooses
-	// the slot of the answer. The slots lie one after the other at BufAddr, with MaxAnswer bytes
-	// each.
+	// AnswerSlots is how many answers to a client may be in flight. Each has a slot of MaxAnswer
+	// bytes in the client's memory. The slots lie one after the other from Request.BufAddr on. The
+	// lowest bit of Request.Seq is the number of the slot.
 	AnswerSlots = 2
 
 	requestHead = 28
@@ -36,10 +36,9 @@ const (
 	// Alloc asks for N nodes of Class, of server Near if that one has some. The answer has their
 	// locations.
 	OpAlloc
-	// Query asks where the chain of Key is. The answer has the newest node of the chain that the
-	// server knows, and the slot of the key. A client that does not know whether its append has
-	// succeeded sets At to its new node: the answer is then Done if the server has seen this node
-	// in a chain.
+	// Query asks for the chain of Key. The answer has the newest node of this chain that the server
+	// knows, and the slot of the key. A client that does not know whether its append has succeeded
+	// sets At to its new node: the answer is then Done if the server has seen this node in a chain.
 	OpQuery
 	// Open makes a new key known. At is its first node, which the client has written. The answer
 	// has the slot.
@@ -93,8 +92,8 @@ const (
 	Refused
 	// Busy means that the client should try again after a moment.
 	Busy
-	// Done answers an Open of which an earlier copy was executed, if the key has been deleted or
-	// written since. It answers a Query if the node At has been linked.
+	// Done answers an Open if an earlier copy of this request was executed, and the key has been
+	// deleted or written since. It answers a Query if the node At has been linked.
 	Done
 )
 
@@ -160,7 +159,8 @@ type Request struct {
 	BufAddr uint64
 	BufRKey uint32
 	// Quiet, in Hello and Bye, is true if the client no longer uses any node or location that it
-	// was given under the number Client, and none of its requests to memory servers is in flight.
+	// got under its number in field Client, and none of its requests to memory servers is in
+	// flight.
 	Quiet bool
 	// Owner, in Hello, is the owner number under which the client has connected to memory servers;
 	// 0 means none.
@@ -222,7 +222,8 @@ func (r *Request) AppendTo(b []byte) []byte {
 	return b
 }
 
-// tombstoneBit in N marks an Alloc for tombstones. The bits of N from nearShift on are Near.
+// In an encoded Alloc, the field n has three values: N in the lowest 8 bits, tombstoneBit if
+// Tombstone is true, and Near from bit nearShift on.
 const (
 	tombstoneBit = 1 << 8
 	nearShift    = 9
