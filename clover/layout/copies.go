@@ -10,10 +10,10 @@ const (
 )
 
 // Copy returns the place of copy j of an entry, or of a table with the classes of segments. p is
-// the place of copy 0, which Place or Table returns. Copy j is on the j-th server after that of
-// copy 0, and its offset is greater by j times the stride. So one handle names all copies of an
-// entry: a location is one word as in a store without copies, and a client appends a node by one
-// compare-and-swap on each copy of the newest node.
+// the place of copy 0, as the methods Place and Table return it. Copy j is on the j-th server after
+// that of copy 0, and its offset is greater by j times the stride. So one handle names all copies
+// of an entry: a location is one word as in a store without copies, and a client appends a node by
+// one compare-and-swap on each copy of the newest node.
 func (s *Space) Copy(p Place, j int) Place {
 	return Place{Server: (p.Server + j) % s.Servers, Offset: p.Offset + j*s.stride(), Len: p.Len}
 }

@@ -4,17 +4,18 @@
 //
 // A memory server's region has five parts:
 //
-//	superblock   64 bytes: magic, format, boot generation, sizes
+//	superblock   64 bytes: magic, format, generation of the memory, sizes
 //	shortcuts    8 bytes each: a location near the end of a key's chain
 //	directory    16 bytes each: key and location, for a metadata server that has restarted
-//	table        a byte a segment: its class, if the classes share the memory
-//	slabs        nodes of 128 to 32768 bytes: each class has a part of its own, as the published
-//	             system has it, or segments of 32768 bytes that have one class or another in turn
+//	table        if the classes share the memory: one byte for each segment, its class
+//	slabs        nodes of 128 to 32768 bytes. Either each class has a fixed part, as in the
+//	             published system, or the memory is divided into segments of usually 32768 bytes.
+//	             A segment has nodes of one class, and can get another class later
 //
 // If the nodes of a store have several copies, each key has as many records in the directory, on
-// different servers. A server without a copy of the record has its mirror, if there is such a
-// server: a further record that shows which key is lost if the others are lost. Behind its own
-// table and slabs, each server has the copies of the tables and slabs of the servers before it.
+// different servers. If the store has a further server, that server has a mirror of the record,
+// which shows which key is lost if all copies of the record are lost. Behind its own table and
+// slabs, each server has the copies of the tables and slabs of the servers before it.
 //
 // The versions of a key's value are a chain of nodes. The first word of each node, its header,
 // names its successor; the header of the newest node names none. A client appends a node by writing

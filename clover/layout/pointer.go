@@ -3,7 +3,7 @@ package layout
 import "fmt"
 
 // Handle is the number of an entry, which is the memory of one node. The entries of all memory
-// servers are numbered together (see Space). 0 names none.
+// servers are numbered together (see Space). 0 names no entry.
 type Handle uint32
 
 // Version counts the uses of a slab entry, from 1 to MaxVersion. After MaxVersion an epoch must end
@@ -133,8 +133,8 @@ func LocationOf(w Word) (l Location, ok bool) {
 // MaxStamp is the largest stamp that a word can contain.
 const MaxStamp = 1<<24 - 1
 
-// The places of a stamp's bits in a word: bits 0 to 10 of the stamp are in the lowest bits, bits 11
-// to 19 between the versions, and the others above the handle.
+// The bits of a stamp are in three parts of a word: bits 0 to 10 of the stamp are bits 0 to 10 of
+// the word, bits 11 to 19 are bits 19 to 27, and bits 20 to 23 are bits 60 to 63.
 const (
 	stampLow, stampMiddle = 11, 20
 	topShift              = 60

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Superblock is at the start of a region. By it a client sees that the memory belongs to the store,
-// and that it is still the same memory.
+// Superblock is at the start of a memory server's region. A client reads it to see that the memory
+// belongs to the store, and that it is still the same memory.
 //
 //	0       8        12        16          24      28        29          32          59  60      64
 //	+-------+--------+---------+-----------+-------+---------+-----------+-----------+---+-------+
@@ -30,7 +30,7 @@ type Superblock struct {
 	// Space is the arrangement of the store. A switch that steers reads it from packets with a
 	// superblock. It is zero if a count was too large for the superblock.
 	Space Space
-	// Store is a random number that all servers of a store have in common. By it a switch sees that
+	// Store is a random number that all servers of a store have in common. It shows a switch that
 	// their memories belong together. 0 means unknown.
 	Store uint32
 	// View counts the changes of the set of servers whose copies count. Out has bit i set if the
@@ -40,8 +40,8 @@ type Superblock struct {
 	Out  uint16
 }
 
-// maxView is the highest number of a view. The view after it would be 0, but a store does not
-// change its servers 16 million times.
+// maxView is the highest View, which has 24 bits. The next View would be 0, but a store does not
+// change its set of servers 16 million times.
 const maxView = 1<<24 - 1
 
 const (
@@ -139,18 +139,18 @@ func (s *Superblock) Parse(b []byte) error {
 	return nil
 }
 
-// KeyRecord is an entry of the directory. By it a restarted metadata server finds the chain of a
-// key. At is a node of the chain that is still in use: the newest node, or one from which the
-// newest can be reached. Only the metadata server writes the directory.
+// KeyRecord is the record of a key in the directory. A restarted metadata server finds the chain of
+// the key by it. At is a node of the chain that is still in use: the newest node, or one from which
+// the newest can be reached. Only the metadata server writes the directory.
 //
 // A mirror is a further record of the key, on another server. It shows which key is lost if all
-// copies of the record are lost with their memory and the metadata server does not know the key's
-// node.
+// copies of the record are lost with their memory, and the metadata server, after a restart, does
+// not know the key.
 type KeyRecord struct {
 	Key uint64
 	At  Location
-	// Generation is the generation of the memory with the node At, cut to 24 bits. If that memory
-	// has another generation now, the key is lost.
+	// Generation has the lowest 24 bits of the generation of the memory that contained the node At.
+	// If that server's memory has another generation now, the key is lost.
 	Generation uint32
 	// Lost is true if a part of the chain was in memory that was lost. Then At has no meaning.
 	Lost bool
