@@ -178,16 +178,18 @@ func start(c *store.Call, cfg Config) error {
 	return err
 }
 
-// errSteered is returned when copies and steering are asked for together: the switch learns chains
-// and their newest nodes from one copy only, so it cannot steer appends to all copies.
+// errSteered means that a store should have several copies of each node while the switch steers.
+// The switch learns chains and their newest nodes from one copy only, so it cannot steer appends to
+// all copies.
 var errSteered = errors.New("the switch cannot steer requests of a store with copies")
 
 // crowd is the number of clients on one machine up to which the default lease is long enough.
 const crowd = 64
 
-// prepare starts the store for a workload. With many clients on a machine each of them runs rarely,
-// and a client whose lease has ended must ask the metadata server for all keys again. So prepare
-// makes the lease longer with the number of clients. A store that runs already keeps its lease.
+// prepare starts the store for a workload. With many clients on a machine, each of them gets the
+// processor rarely, and a client whose lease has ended must ask the metadata server for all keys
+// again. So prepare makes the lease longer with the number of clients. A store that runs already
+// keeps its lease.
 func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	cfg := Config{}
 	if w.Clients > crowd {

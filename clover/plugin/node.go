@@ -35,8 +35,8 @@ type Config struct {
 	// server's memory it uses; 0 means all.
 	Keys   int `json:"keys,omitempty"`
 	Region int `json:"region,omitempty"`
-	// Threads is how many threads of the metadata server receive requests; 0 means that the server
-	// has one thread, which does everything.
+	// Threads is how many threads of the metadata server receive requests, besides its main thread;
+	// 0 means that the main thread does everything.
 	Threads int `json:"threads,omitempty"`
 	// Replicas is how many copies each node has; 0 means one, or as many as in the store that is
 	// found.
@@ -50,8 +50,8 @@ type Config struct {
 	Fresh bool `json:"fresh,omitempty"`
 }
 
-// started is the answer to the request store.PathStart. Fixed says why each size of nodes has a
-// fixed part of the memory; "" means that they share it.
+// started is the answer to the request store.PathStart. Fixed says why nodes of each size have a
+// fixed part of the memory; "" means that nodes of all sizes share the memory.
 type started struct {
 	Fixed string `json:"fixed,omitempty"`
 }
@@ -151,8 +151,8 @@ func (n *node) end() error {
 	return err
 }
 
-// differs returns an error if the requested store is not like the running one, or nil. host is the
-// name of the host for the error.
+// differs returns an error if cfg asks for other settings than those of the running metadata server
+// s. host is the name of the host, for the error.
 func (s *server) differs(cfg Config, host string) error {
 	differs := cfg.Fresh || cfg.Format != "" && formats[cfg.Format] != formats[s.cfg.Format] ||
 		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region || cfg.Threads != 0 && cfg.Threads != s.cfg.Threads ||
@@ -218,8 +218,9 @@ func (n *node) serve(s *server) {
 	}
 }
 
-// minGrace is longer than a client's NIC retransmits a request after the client has died or
-// abandoned the queue pair: eight times the ACK timeout of rdmacm.Params, 134 ms.
+// minGrace is the shortest grace that graceOf returns. It is longer than a client's NIC goes on
+// retransmitting a request after the client has died: 8 times the ACK timeout of 134 ms
+// (rdmacm.Params).
 const minGrace = 2 * time.Second
 
 // graceOf returns the grace for a lease: how long after the end of the lease packets of its client

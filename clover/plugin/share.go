@@ -41,9 +41,9 @@ func checkShare(o *store.ClientOptions) error {
 	return nil
 }
 
-// newClients makes clients that share queue pairs as o says. Unless o says otherwise, all clients
-// of one request to the daemon share a location cache, as the threads of one process do. They also
-// take turns at a key; threads of the published client do not.
+// newClients returns the clients of one request to the daemon, none of them open yet. They share
+// queue pairs as o says. Unless o says otherwise, they also share a location cache, as the threads
+// of one process do, and take turns at a key, which threads of the published client do not.
 func newClients(cfg clover.Config, o *store.ClientOptions) *clients {
 	if o.Cache != store.OfClient {
 		cfg.Cache = clover.NewCache(cfg.Cached)
