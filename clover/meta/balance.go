@@ -25,8 +25,8 @@ type balance struct {
 	at   clock.Time // when weigh next measures the servers
 }
 
-// slowest bounds the weights: a server gives at least the part 1/slowest of the nodes that the
-// fastest server with the same free room gives.
+// slowest bounds the weights: a server gives at least 1/slowest of the nodes that the fastest
+// server would give with the same free room.
 const (
 	slowest   = 64
 	keepsPart = 4 // a new measurement has the weight 1/keepsPart in the moving average took
@@ -88,8 +88,8 @@ func (s *pool) room(i int) (n int) {
 	return n + s.segments.Unused(i)*s.space.SegmentLen()
 }
 
-// shares returns, for each server, its part of the new nodes, how many nodes it has, and how many
-// of them are free.
+// shares returns, for each server, what share of the new nodes it gives, how many nodes it has, and
+// how many of them are free.
 func (s *pool) shares() (list []rpc.Share) {
 	total := int64(0)
 	for _, w := range s.balance.weights {

@@ -19,7 +19,7 @@ const (
 	maxConns   = 4096
 	maxClients = 4096
 	// recvs is how many requests may wait in the receive queue. A client has at most two requests
-	// in flight.
+	// in flight, a call and a report.
 	recvs = 4096
 )
 
@@ -91,9 +91,9 @@ const (
 	segmentSlack = 4 * layout.MinSlab
 )
 
-// DefaultShares are the proportions of a fixed space. Every class gets some of the memory, and
-// nodes that fill one packet at path MTU 1024 get the most. The published split gives nothing to
-// the classes from 2048 to 16384 bytes.
+// DefaultShares are the default proportions of a fixed space, by class. Every class gets some of
+// the memory, and nodes of 1024 bytes, which fill one packet at path MTU 1024, get the most. The
+// published system gives nothing to the classes from 2048 to 16384 bytes.
 var DefaultShares = [layout.Classes]int{10, 10, 10, 40, 10, 5, 5, 5, 5}
 
 func (c Config) withDefaults() Config {
@@ -147,7 +147,7 @@ func whyFixed(s *layout.Space, f layout.Format) string {
 	case n > maxSegments*layout.UsualSegment:
 		return "each memory server has 2 GiB or more for " + of
 	}
-	return "the store was made so"
+	return "the store was formatted in this way"
 }
 
 // space divides region bytes of each server among the parts of the store.

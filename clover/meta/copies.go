@@ -7,8 +7,8 @@ import (
 // If the store has several copies of each node, clients append from the last copy to the first (see
 // package clover). The metadata server follows the first copies. Where a first copy names no
 // successor, it reads the last copy: a client may have died after its append there. Then the server
-// appends on the other copies. So when it has followed a chain to its end, no append of a fenced
-// client is left half done in that chain.
+// makes the same append on the other copies. So when it has followed a chain to its end, every
+// append of a fenced client in that chain is on all copies or on none.
 //
 // The directory has as many copies of each record as there are copies of a node. If there is one
 // more server, it has a mirror of the record. The nodes that a chain has passed are retired after
@@ -81,9 +81,9 @@ func complete(s *chains, at layout.Location, header layout.Word) bool {
 	return true
 }
 
-// stamp returns the generation of memory that a record of the directory stores with a node of this
-// server. In a store with copies it is 0, because a node survives the loss of one memory. If a key
-// is lost nevertheless, its record says so.
+// stamp returns the generation that a record of the directory stores for a node on this server:
+// that of the server's memory. In a store with copies it is 0, because a node survives the loss of
+// one memory. If all copies of a node are lost, the record says that the key is lost.
 func (s *memories) stamp(server int) uint32 {
 	if s.copied() {
 		return 0
@@ -115,8 +115,8 @@ func (s *memories) see(super *layout.Superblock) {
 	}
 }
 
-// head returns the bytes of a server's memory before the table, with empty shortcuts and the
-// records and mirrors of all keys. In place of the superblock it has zeros.
+// head returns the content for a server's memory up to the table: zeros in place of the superblock,
+// empty shortcuts, and the records and mirrors that belong on this server.
 func head(s *chains, i int) []byte {
 	b := make([]byte, s.space.Table(i).Offset)
 	for _, e := range s.keys {

@@ -16,10 +16,10 @@
 //	worn     its versions are used up; it becomes free with version 1 when every client has
 //	         confirmed a new epoch
 //
-// A client of an earlier incarnation of the server may still link a node of which the server does
-// not know that the client holds it. So may a client that has not learnt of a loss of memory. Until
-// that cannot happen any more, the server counts such nodes as held by the orphan, a client number
-// that no client has.
+// After a restart the server does not know yet which nodes are in chains. After a loss of memory, a
+// client that has not learnt of it may still link a lost node. As long as such a node may be in a
+// chain or may get into one, the server counts it as held by the orphan, a client number that no
+// client has.
 //
 // The parts:
 //
@@ -30,7 +30,7 @@
 //	memory.go, load.go       memories: connections to memory servers; the store found or formatted
 //	recover.go, lose.go      after a restart of this server; after the loss of a server's memory
 //	copies.go, view.go       several copies of each node: links, filling; which servers' copies count
-//	balance.go                how many of the new nodes each memory server gives
+//	balance.go               how many of the new nodes each memory server gives
 //	nodes.go, free.go        pool: states of nodes, epochs; the lists of free nodes
 //	segments.go              the class of each segment in a shared space
 //	walk.go, hints.go        chains: follows chains, retires what they have passed; reports as hints

@@ -127,8 +127,8 @@ func (s *Server) number() (uint32, error) {
 		s.owner++
 		if err := s.nextNumbers(); err != nil {
 			// Another metadata server may have the same new number. So this server ends its
-			// connections under the new number and goes back to its present number, which a
-			// metadata server that has taken over has fenced: then the next try fails.
+			// connections under the new number and goes back to its present number. If the other
+			// server has taken over, it has fenced the present number, and the next try fails.
 			s.owner, s.self = s.owner-1, s.endID
 			for i := range s.memory {
 				err = errors.Join(err, s.breakWays(i))
@@ -140,7 +140,7 @@ func (s *Server) number() (uint32, error) {
 	return s.nextID, nil
 }
 
-// nextNumbers makes the numbers of the incarnation s.owner those of the next clients.
+// nextNumbers makes this server give the next clients the numbers of the incarnation s.owner.
 func (s *Server) nextNumbers() error {
 	if err := s.identify(); err != nil {
 		return err
@@ -190,10 +190,10 @@ func (s *Server) succeeds() error {
 	return nil
 }
 
-// ownerOf returns the owner number for a client that says hello. Usually it is the client's
-// previous number, so that its connections stay. If that number is too old, fenced or of another
-// incarnation, or if the client is not quiet and its number will be fenced, it is the new client
-// number id.
+// ownerOf returns the owner number for a client that says hello. Usually that is the owner number
+// that the client already has, so that its connections stay. In these cases it is the new client
+// number id: the number that the client has is too old, fenced or of another incarnation, or the
+// client is not quiet, so that the server will fence that number.
 func (s *Server) ownerOf(id uint32, r *rpc.Request) uint32 {
 	if had := r.Owner; r.Quiet && had > s.fencedTo && had <= s.nextID && id-had <= oldClient/2 {
 		return had

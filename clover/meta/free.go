@@ -13,18 +13,18 @@ const anywhere = slab.Anywhere
 // in turn, so that new keys spread over the servers.
 type free struct {
 	slab.Free[layout.Location]
-	// front is the highest version of the nodes in frequent use: see pace.
+	// front is the highest version of the nodes that are used again and again: see pace.
 	front layout.Version
 }
 
-// maxLag is by how much pace may raise a node's version. A node whose version is further below
-// front has begun again with version 1 in an epoch.
+// maxLag is the largest number by which pace raises a version. If a node's version is further below
+// front, the node has begun again with version 1, and pace lowers front to it.
 const maxLag = 64
 
 // pace returns the version for the next use of a superseded node whose next version would be v. If
-// the node's version is below front, because its key is seldom written, pace returns front. The
-// reason: a switch steers a request only to a node of the same or a higher version, so later nodes
-// of a key should not have lower versions.
+// v is below front, because the node was in the chain of a key that is seldom written, pace returns
+// front. The reason: a switch steers a request only to a node of the same or a higher version, so
+// later nodes of a key should not have lower versions.
 func (f *free) pace(v layout.Version) layout.Version {
 	if lag := int(f.front) - int(v); lag <= 0 || lag > maxLag {
 		f.front = v

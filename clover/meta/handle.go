@@ -26,9 +26,9 @@ type client struct {
 	// reported is the number of the client's last part in an OpReports request.
 	reported uint32
 	gone     bool // true if the client has sent OpBye, or OpHello for another number
-	// quiet is true if no request of the client is in flight at the memory servers, so that it
-	// needs no fence. Either the client said so when it left, or it has sent no request since it
-	// got its number.
+	// quiet is true if no request of the client to a memory server is in flight, so that the client
+	// needs no fence. The client has said so in OpBye or OpHello, or it has not used its new number
+	// yet.
 	quiet bool
 	// fence makes the memory servers end the client's connections; nil means that the client is not
 	// fenced.
@@ -85,8 +85,8 @@ func (s *Server) request(in calls.Request) {
 	s.answer(in.Conn, &r, &a)
 }
 
-// hear records what any request shows of its client: that the client lives, the sequence number,
-// and the epoch that the client has confirmed.
+// hear records what every request of a client shows: that the client lives, the sequence number of
+// its last request, and the epoch that it has confirmed.
 func (s *Server) hear(cl *client, r *rpc.Request) {
 	cl.heard, cl.gone, cl.quiet, cl.seq = s.rt.Now(), false, false, r.Seq
 	cl.epoch = max(cl.epoch, min(r.Epoch, s.epoch))
@@ -144,9 +144,9 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 }
 
 // late reports whether a request is a late copy from an earlier connection of its client. The
-// client no longer waits for its answer, and has sent other requests since. A late OpHello would
-// end the client's present number. A late OpOpen would open a key with a node that the client now
-// uses for another key.
+// client no longer waits for the answer to it, and has sent other requests since. A late OpHello
+// would end the client's present number. A late OpOpen would open a key with a node that the client
+// now uses for another key.
 func (s *Server) late(r *rpc.Request) bool {
 	if r.Op != rpc.OpHello {
 		cl := s.clients[r.Client]
@@ -219,8 +219,8 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 }
 
-// wanted returns the server whose nodes the request asks for, how many nodes the client gets at
-// most, and how many free nodes of the class must be left.
+// wanted returns the server whose nodes the request asks for (near), how many nodes the client gets
+// at most (n), and how many free nodes of the class must remain for tombstones (leave).
 func (s *pool) wanted(r *rpc.Request) (near, n, leave int) {
 	near = anywhere
 	if r.Near > 0 && r.Near <= len(s.memory) {
@@ -229,8 +229,9 @@ func (s *pool) wanted(r *rpc.Request) (near, n, leave int) {
 	return near, s.share(r.Class, max(1, min(r.N, rpc.MaxBatch))), s.reserved(r.Class, r.Tombstone)
 }
 
-// few returns how many free nodes a server should have before it serves a request of n nodes: 1 if
-// it has no unused segments, otherwise n, but at most the constant fewest.
+// few returns how many free nodes of a class a memory server should have before alloc takes nodes
+// from it for a request of n nodes: 1 if the server has no unused segments, otherwise n, but at
+// most the constant fewest.
 func (s *pool) few(server, n int) int {
 	if s.segments.Unused(server) == 0 {
 		return 1

@@ -88,8 +88,8 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 	}
 }
 
-// advance follows the chains of the oldest reports: of as many as one round trip can read the
-// headers of (lanes) or, with `all`, of all reports.
+// advance follows the chains of reports, beginning with the oldest report. With `all` it handles
+// all reports, otherwise as many as it can read headers for in one round trip (lanes).
 func (s *chains) advance(all bool) {
 	w := &s.walk
 	for len(w.hints) > w.followed {
@@ -162,8 +162,9 @@ func (s *chains) readHints() {
 	}
 }
 
-// unpassed reports whether the chain may still reach this version of the node. Only then its
-// successor is worth remembering, because a later version of the node has another successor.
+// unpassed reports whether the server may still come to this version of the node when it follows
+// the chain. Only then the node's successor is worth remembering, because a later version of the
+// node has another successor.
 func (s *chains) unpassed(h hint) bool {
 	n, ok := s.nodes.held[h.at.Handle]
 	return h.at == h.e.at || ok && n.version == h.at.Version
@@ -194,9 +195,9 @@ func (s *chains) isBehind(e *entry) bool {
 	return s.keys[e.key] == e && (e.ahead > 0 || !e.recorded || !e.mirrored)
 }
 
-// catchUp follows the chains of those entries in w.behind that have not moved since its last call:
-// a client has appended to them without a report. With `all`, it follows the chains of all entries
-// in w.behind.
+// catchUp follows the chains of the entries in w.behind that have not moved since the previous call
+// of catchUp. Usually such a chain has a node that its client has not reported. With `all`, catchUp
+// follows the chains of all entries in w.behind.
 func (s *chains) catchUp(all bool) {
 	w := &s.walk
 	kept, still := w.behind[:0], w.touched[:0]

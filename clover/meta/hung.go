@@ -33,8 +33,8 @@ type watched struct {
 	// askAt is when the service is asked next. asked is when it was asked last; 0 means that the
 	// answer to that question does not matter any more.
 	askAt, asked clock.Time
-	// missed is how many of the last questions had no answer, silent is when the first of them was
-	// asked. heard is when the last question was asked that had an answer.
+	// missed is how many of the last questions in a row had no answer, silent is when the first of
+	// them was asked. heard is when the last answered question was asked.
 	missed        int
 	silent, heard clock.Time
 }
@@ -49,7 +49,8 @@ func (w *watched) note(ran bool, now clock.Time) {
 		if w.missed++; w.missed == 1 {
 			w.silent = w.asked
 		}
-		w.askAt = w.asked.Add(memoryTimeout) // a service that does not listen refuses at once
+		// A service that does not listen refuses at once. The next question waits nevertheless.
+		w.askAt = w.asked.Add(memoryTimeout)
 	}
 }
 

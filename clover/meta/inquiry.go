@@ -15,7 +15,8 @@ type inquiry struct {
 	mu     sync.Mutex // guards the fields below; not held during a request
 	asking bool
 	// ended is true if there is an outcome that take has not returned yet. ran is true if all
-	// services that were asked have answered. until is how long the outcome is fresh.
+	// services that were asked have answered. until is when the outcome stops being fresh (see
+	// take).
 	ended, ran bool
 	until      clock.Time
 }

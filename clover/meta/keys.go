@@ -6,13 +6,14 @@ import (
 )
 
 // query answers with a node of the key's chain. If the request names a node that the client was
-// given, the answer is Done once the server has seen that node in a chain. A client that gets a
-// node reads it from a memory server, which refuses clients of a deposed metadata server. After
-// NotFound or Lost the client reads nothing. So before these two answers the server makes sure that
-// it is not deposed.
+// given, the answer is Done once the server has seen that node in a chain. If this metadata server
+// was deposed, a client that gets a node notices it: the memory servers refuse clients of a deposed
+// metadata server. After NotFound or Lost the client reads nothing and would not notice it. So
+// before these two answers the server makes sure that it was not deposed.
 func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
-	// The chain may lead into lost memory. Then the client would go to that node and ask again.
+	// The chain may lead into lost memory. Without follow, the client would go to the lost node, and
+	// then ask again.
 	if e != nil && s.void {
 		s.follow([]*entry{e}, -1)
 		e = s.keys[r.Key]
@@ -87,8 +88,8 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 		}
 		return
 	case s.gone(r.At):
-		// The node is in lost memory. The client asks again until the function lose has run, which
-		// takes the node from the client.
+		// The node is in lost memory. The client asks again until the function lose has run and has
+		// taken the node from the client.
 		a.Status = rpc.Busy
 		return
 	case len(s.slots) == 0 && s.keys[r.Key] == nil:
@@ -161,15 +162,16 @@ func nearSlot(space *layout.Space, slots []uint32, at layout.Location) {
 	}
 }
 
-// slotsSearched is how many free slots nearSlot looks at.
+// slotsSearched is how many free slots nearSlot looks at. Usually one of so many is on the wanted
+// server.
 const slotsSearched = 4 * layout.MaxServers
 
 // erase works on keys that could not be opened: it removes their records from the directory, or
 // marks the keys as lost again. It returns true if none is left. Such a record must be erased
 // because its WRITE may have been executed although it was not acknowledged: a restarted metadata
-// server would find the key. Until then no key is opened, and no node of a client that has gone is
-// taken back. erase removes the mirror after the record. If there were a record without a mirror
-// and its memory were lost, the server would not notice that the key is lost.
+// server would find the key. As long as one is left, no key is opened, and no node of a client that
+// has gone is taken back. erase removes the mirror after the record. If there were a record without
+// a mirror and its memory were lost, the server would not notice that the key is lost.
 func (s *chains) erase() bool {
 	left := s.unopened[:0]
 	for _, e := range s.unopened {

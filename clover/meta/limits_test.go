@@ -74,7 +74,7 @@ func TestBoundsOfAConfiguration(t *testing.T) {
 func TestWhereFixedSpacesBegin(t *testing.T) {
 	slab := layout.Class(0).Size()
 	least, most := (128<<10+4*layout.MinSlab+slab-1)/slab, maxSegments*layout.UsualSegment/slab
-	for n, want := range map[int]string{least - 1: "less than 128 KiB", least: "made so", most: "made so", most + 1: "2 GiB or more"} {
+	for n, want := range map[int]string{least - 1: "less than 128 KiB", least: "formatted in this way", most: "formatted in this way", most + 1: "2 GiB or more"} {
 		s := layout.Space{Servers: 1, Entries: layout.Counts{n}}
 		if why := whyFixed(&s, layout.Hardened); !strings.Contains(why, want) {
 			t.Errorf("%d bytes: %q, want %q", n*slab, why, want)

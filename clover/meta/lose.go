@@ -125,8 +125,9 @@ func (s *Server) recoverOrphans(now clock.Time) {
 	list, per := s.heldBy(orphan), s.space.Entries.Total()
 	// the same order as in freeAll: in turn from all servers
 	slices.SortStableFunc(list, func(a, b layout.Handle) int { return cmp.Compare((int(a)-1)%per, (int(b)-1)%per) })
-	// A client may have got the node with the version after that in its header, or with the version
-	// free.front, without writing to it. Its next use must have a later version.
+	// The node's header has version v. A client may have got the node with version v+1, or with
+	// version free.front, and not have written it. So the next use of the node must have a later
+	// version than these. spared returns v+1; retire then gives the node a later one.
 	spared := func(h layout.Handle) layout.Version {
 		v := s.nodes.held[h].version
 		if next, ok := v.Next(); ok {

@@ -53,7 +53,7 @@ const (
 	lanes     = 128
 	headAt    = 0                    // header and key of a node, for each lane
 	recordAt  = headAt + lanes*16    // record of the directory, for each lane
-	wordAt    = recordAt + lanes*16  // shortcut, for each lane
+	wordAt    = recordAt + lanes*16  // a shortcut to write, or the result of a compare-and-swap
 	bulkAt    = wordAt + lanes*8 + 8 // bulk transfers
 	bulkLen   = 64 << 10
 	bufferLen = bulkAt + bulkLen
@@ -61,8 +61,9 @@ const (
 
 // memory is what the metadata server knows of a memory server.
 type memory struct {
-	// ways are the connections to the server. READs of headers of chains use all of them, because
-	// each connection can have only so many READs in flight. Everything else uses the first one.
+	// ways are the connections to the server. READs of headers of chains use all of them, because a
+	// connection can have only a limited number of READs in flight. Everything else uses the first
+	// one.
 	ways       []way
 	generation uint64
 	// retryAt is the earliest time of the next attempt to reach a server that did not answer
@@ -108,6 +109,7 @@ var (
 	errLost = errors.New("memory server has lost its memory")
 )
 
+// downPause is the usual pause between two attempts to reach a memory server that does not answer.
 const downPause = 100 * time.Millisecond
 
 // reachMemory adds all memory servers as peers and connects to them.
@@ -131,8 +133,8 @@ func (s *memories) reachMemory() error {
 	return nil
 }
 
-// await connects to server i, which may be starting. It repeats its attempts until the deadline,
-// because an attempt that reached the server's former incarnation is never answered.
+// await connects to server i, which may be starting. It makes several attempts until the deadline,
+// because an attempt that has reached the server's former incarnation is never answered.
 func (s *memories) await(i int, deadline clock.Time) error {
 	for {
 		err := s.openWays(i, min(deadline, s.rt.Now().Add(reachTimeout)))
@@ -377,10 +379,10 @@ func (p *pieces) begin() {
 func (p *pieces) next() { p.at, p.left = p.at+p.n, p.left-p.n }
 
 // transfer executes the READ or WRITE of a piece, which prepare prepares. When the connection
-// fails, transfer connects again and repeats a shorter piece, until the deadline of an operation on
-// a memory server. Otherwise, where connections often fail, no server could be filled: all of its
-// memory would have to be written over one connection. transfer does not go on in the memory of
-// another incarnation of the server.
+// fails, transfer connects again and tries a shorter piece, until the deadline of an operation on a
+// memory server. Without that, no server could be filled where connections often fail, because all
+// of its memory would have to be written over one connection. transfer does not go on in the memory
+// of another incarnation of the server.
 func (s *memories) transfer(i int, p *pieces, prepare func(o *remotemem.Op) error) error {
 	m := &s.memory[i]
 	boot, deadline := m.ways[0].boot, s.deadline()

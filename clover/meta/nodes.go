@@ -14,8 +14,8 @@ type pool struct {
 	balance  balance
 	clients  map[uint32]*client
 	// nextID is the number of the client that was added last. endID is the first number that no
-	// client of this incarnation may have. The memory servers refuse, or soon will refuse, all
-	// owners with numbers up to fencedTo.
+	// client of this incarnation may have. The memory servers refuse all owners with numbers up to
+	// fencedTo, or will do so when the fences are complete.
 	nextID, endID, fencedTo uint32
 	// turnedAt is when the present epoch began.
 	epoch    uint32
@@ -85,7 +85,7 @@ func (s *pool) heldAs(to uint32, l layout.Location) bool {
 func (s *pool) linked(l layout.Location) { delete(s.nodes.held, l.Handle) }
 
 // turn frees the worn nodes and the resting segments whose epoch every client has left. It begins a
-// new epoch if some were worn, or came to rest, in the present one.
+// new epoch if nodes became worn, or segments began to rest, in the present one.
 func (s *pool) turn() {
 	if len(s.nodes.worn) == 0 && s.segments.Resting() == 0 {
 		return
@@ -116,13 +116,14 @@ func (s *pool) turn() {
 	}
 }
 
-// staleEpochs is after how many epochs mayTurn erases all shortcuts: half of the number of
-// different stamps.
+// staleEpochs is the number of epochs after which mayTurn erases all shortcuts: half of the number
+// of different stamps.
 const staleEpochs = (layout.MaxStamp + 1) / 2
 
 // mayTurn reports whether the next epoch may begin. Before the stamps of shortcuts repeat, it
-// erases all shortcuts; if that fails, it returns false. A client in the present epoch writes no
-// shortcut with a stamp older than the previous epoch.
+// erases all shortcuts; if that fails, it returns false. After that no old stamp comes back: a
+// client in the present epoch writes shortcuts only with the stamp of this epoch or of the previous
+// one.
 func (s *pool) mayTurn() bool {
 	if (s.epoch+1)%staleEpochs != 0 {
 		return true

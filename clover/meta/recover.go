@@ -8,8 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// orphan is a client number that no client has. Nodes that clients may still use without the server
-// knowing it count as held by the orphan (see the package comment).
+// orphan is a client number that no client has. The server counts nodes as held by the orphan as
+// long as it does not know whether they are in a chain, or whether a client may still link them
+// (see the package comment).
 const orphan = 0
 
 // sorted returns the entries in the order of their keys.
@@ -85,9 +86,9 @@ func (s *chains) entryOf(rec layout.KeyRecord, slot uint32) *entry {
 	return e
 }
 
-// readMirrors reads the mirrors of the directory of server i, which was lost with all its copies.
-// It adds the slots of the keys that the mirrors name to taken. known is false if there are no
-// mirrors that count.
+// readMirrors reads the mirrors of the directory of server i, after all copies of this directory
+// were lost. It adds the slots of the keys that the mirrors name to taken. known is false if there
+// are no mirrors that count.
 func (s *chains) readMirrors(i int, taken map[uint32]bool) (known bool, err error) {
 	first, ok := s.space.Mirror(i)
 	if !ok || s.memory[first.Server].generation == 0 || s.memory[first.Server].out {
@@ -126,9 +127,9 @@ func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRec
 }
 
 // holdAll reads the headers of all nodes of which a copy counts, to learn their versions, and gives
-// every such node to the orphan. When the server follows the chains later, it takes the linked nodes from the orphan. A
-// node without a header has not been written since its memory was formatted. A chain that leads to
-// such a node is older than the format, so its key is lost.
+// every such node to the orphan. When the server follows the chains afterwards, it takes the linked
+// nodes from the orphan again. A node without a header has not been written since its memory was
+// formatted. A chain that leads to such a node is older than the formatting, so its key is lost.
 func (s *pool) holdAll() error {
 	for i := range s.memory {
 		if s.isGone(i) {

@@ -10,14 +10,14 @@ import (
 
 // In a shared space a segment has nodes of one class, or has no class yet. A class without free
 // nodes takes segments that have no class. If there are none, segments whose nodes are all free
-// rest: they lose their class when every client has confirmed a new epoch, and so has forgotten all
-// locations in them. Without that wait, an append that names an old node could find the expected
-// header in the bytes of a value.
+// begin to rest. They lose their class when every client has confirmed a new epoch, and so has
+// forgotten all locations in these segments. Without that wait, an append that names an old node
+// could find the expected header in the bytes of a value.
 //
 // A table on each memory server has the classes of its segments. The server writes a segment's
 // class there before it gives out a node of the segment, so that a restarted metadata server finds
-// every node that may be linked. For a restarted metadata server, segments that were resting have a
-// class, and their nodes are free.
+// every node that may be linked. After a restart, the segments that were resting have their class
+// as before, and their nodes are free.
 
 // tombstones is how many nodes of the smallest class are reserved for tombstones, so that keys can
 // be deleted when the store is full. If a segment has fewer nodes, those of one segment are
@@ -218,15 +218,15 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	return false
 }
 
-// fewest is how many nodes a client may get at once even if a segment has fewer; a class takes as
-// many unused segments as that needs. With less, a client of a small store would have to call the
-// metadata server for every node, because the only free node would always be the one that the
-// client has just superseded.
+// fewest is how many nodes a client may get at once even if a segment has fewer. The class then
+// takes as many unused segments as are needed. With fewer nodes at once, a client of a small store
+// would have to call the metadata server for every node: the only free node would always be the one
+// that the client has just superseded.
 const fewest = 4
 
-// share returns how many nodes a client gets when it asks for n. The number is at most that of the
-// nodes in a segment, or fewest. It is less if few nodes are left, because other clients cannot use
-// the nodes that a client holds unused.
+// share returns how many nodes a client gets when it asks for n: at most as many as a segment has,
+// or fewest if that is more. The client gets fewer if few nodes are free, because other clients
+// cannot use the nodes that it holds unused.
 func (s *pool) share(c layout.Class, n int) int {
 	if !s.space.Shared {
 		return n
@@ -235,8 +235,8 @@ func (s *pool) share(c layout.Class, n int) int {
 	return max(1, min(n, max(fewest, s.space.PerSegment(c)), left/(2*max(1, len(s.clients)))))
 }
 
-// reserved returns how many free nodes of a class a request must leave: those that are reserved for
-// tombstones.
+// reserved returns how many free nodes of a class are reserved for tombstones. A request for other
+// nodes must leave them.
 func (s *pool) reserved(c layout.Class, tombstone bool) int {
 	if !s.space.Shared || c != 0 || tombstone {
 		return 0

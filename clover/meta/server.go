@@ -19,7 +19,7 @@ const (
 	// keepEvery is the period at which the main loop calls Server.keep: leases, epochs, lost memory
 	// servers.
 	keepEvery = 10 * time.Millisecond
-	// waitPause is the period at which waits for other threads poll.
+	// waitPause is the pause between two looks at a condition for which a thread waits by polling.
 	waitPause = time.Millisecond
 	// memoryTimeout is the time limit of an operation on a memory server. reachTimeout is the time
 	// limit of an attempt to connect to one.

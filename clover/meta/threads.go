@@ -244,10 +244,10 @@ func (h *handoff) accept(in calls.Request) bool {
 	return done
 }
 
-// quick executes a request if that needs no memory server and no tables other than those that the
-// main thread reads again after a wait: free nodes, held nodes, and what the server knows of the
-// client. done is true if quick has executed the request, and answered if a is the answer to send.
-// The caller owns the tables.
+// quick executes a request if that needs no memory server, and changes only tables that the main
+// thread reads again after a wait: free nodes, held nodes, and what the server knows of the client.
+// done is true if quick has executed the request, and answered if a is the answer to send. The
+// caller owns the tables.
 func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	s := h.s
 	cl := s.clients[r.Client]

@@ -87,10 +87,10 @@ func (s *Server) watchCopies(now clock.Time) {
 
 // noteSilence notes, for each server whose copies count, since when it has not answered while
 // another server has (memory.since). If no server answers, that says nothing about a single server:
-// the metadata server's own link may be cut. When a server then answers again, the time of the
-// others starts again at zero, because their attempts that failed before say nothing about them,
-// and one attempt may take half a lease. Otherwise these servers would stop counting before they
-// are tried again.
+// the metadata server's own link may be cut. When one server then answers again, the time of the
+// others starts at zero again: their attempts that failed before say nothing about them, and one
+// attempt may take half a lease. Without this restart, these servers would stop counting before
+// they are tried again.
 func noteSilence(s *Server) {
 	now, answers := s.rt.Now(), false
 	for i := range s.memory {
@@ -438,8 +438,8 @@ func recoverCopies(s *Server) error {
 }
 
 // readOld reads, from servers that are out, the copies of the directory records of server `of`.
-// These copies are old. But if all copies that counted are lost, and there is no mirror, the old
-// ones still name most of the lost keys.
+// These copies are out of date. But if all copies that counted are lost, and there is no mirror,
+// they still name most of the lost keys.
 func readOld(s *Server, of int, taken map[uint32]bool) error {
 	for j := range s.space.Backups + 1 {
 		first, _ := s.space.RecordCopy(of, j)

@@ -34,7 +34,7 @@ type entry struct {
 	// passed are the nodes before at that are not yet retired.
 	passed []layout.Location
 	// recorded is true if the key's record in the directory is up to date. mirrored is true if the
-	// record's mirror is.
+	// record's mirror is up to date.
 	recorded, mirrored bool
 	// ended is true if the server reached the end of the chain when it last followed it.
 	ended bool
@@ -51,8 +51,8 @@ type entry struct {
 	ahead    int
 	closing  bool
 	reported []layout.Location
-	// waiting is true if the entry is in walker.behind. seen is the value that field at had at the
-	// last catchUp.
+	// waiting is true if the entry is in walker.behind. seen is the value of field at in the last
+	// call of catchUp.
 	waiting bool
 	seen    layout.Location
 	turn    uint64 // number of the last followBatch that touched the entry
@@ -66,16 +66,17 @@ type walker struct {
 	// bulk is the operation for all transfers other than those of lanes, because reach may need it
 	// while the operations of lanes are in flight.
 	bulk  remotemem.Op
-	lanes [lanes]*entry
-	way   int
+	lanes [lanes]*entry // the entries whose chains follow works on
+	way   int           // counter of nextWay
 
 	// hints are the reports in the order of their arrival. The server has followed the first
 	// `followed` of them. batch are the reports that it is following now.
 	hints, batch []hint
 	followed     int
-	successors   map[layout.Location]layout.Location
-	behind       []*entry
-	turn         uint64
+	// successors has, for nodes whose headers were read early, the successor of the node.
+	successors map[layout.Location]layout.Location
+	behind     []*entry // entries that note has added
+	turn       uint64   // number of the last call of followBatch
 
 	touched, closing []*entry // lists that followBatch and catchUp use again in each call
 }
@@ -92,8 +93,8 @@ func (s *chains) startHeader(i int, at layout.Location, last bool) error {
 	return s.fab.Start(o)
 }
 
-// find returns the place of a node's first copy that counts, or of the last one if `last` is true, and
-// makes sure that its server is connected.
+// find returns the place of a node's first copy that counts, or of the last one if `last` is true,
+// and makes sure that its server is connected.
 func (s *chains) find(at layout.Location, last bool) (layout.Place, error) {
 	p, ok := s.space.Place(at.Handle)
 	if !ok {
@@ -370,8 +371,8 @@ func (s *chains) forget(e *entry) {
 	}
 	delete(s.keys, e.key)
 	if s.format.Keyed {
-		// If nodes have no keys, the slot is not used again: by its old shortcut, clients could
-		// find the value of another key.
+		// If nodes have no keys, the slot is not used again: clients that read its old shortcut
+		// could take the value of another key for that of their key.
 		s.slots = append(s.slots, e.slot)
 	}
 }
