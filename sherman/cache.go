@@ -10,20 +10,20 @@ import (
 )
 
 // cache is the node's index cache. It holds copies of pages of level 1, whose entries name the
-// leaves. A copy may be out of date. Then its entry for a key names the leaf that covers the key or
-// a leaf to the left of that one, never one to the right. From there a search reaches the leaf
-// through siblings.
+// leaves. A copy may be out of date. Then its entry for a key names the leaf that covers the key,
+// or a leaf to the left of that leaf, never one to the right. From a leaf to the left, a search
+// reaches the covering leaf through siblings.
 type cache struct {
-	mu    sync.Mutex // never held during a wait
+	mu    sync.Mutex // guards the fields below; never held during a wait
 	limit int        // greatest size in bytes
-	bytes int
-	pages []*cached // sorted by their lowest keys
+	bytes int        // present size
+	pages []*cached  // sorted by their lowest keys
 	hits  uint64
 	miss  uint64
 }
 
-// cached is the copy of one page. children[0] covers the keys from lowest to below keys[0], and
-// children[i+1] those from keys[i].
+// cached is the copy of one page of level 1. children[0] covers the keys from lowest to below
+// keys[0], and children[i+1] the keys from keys[i] to below keys[i+1].
 type cached struct {
 	lowest, highest uint64
 	keys            []uint64
@@ -31,6 +31,8 @@ type cached struct {
 	hits            uint64
 }
 
+// cachedOverhead is about how many bytes of memory a cached page takes besides its keys and
+// children.
 const cachedOverhead = 96
 
 func (p *cached) bytes() int { return cachedOverhead + 16*len(p.keys) + 8 }

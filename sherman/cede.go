@@ -9,10 +9,11 @@ import (
 )
 
 // When no page is left for a split, a full leaf gives some of its records to its sibling, in the
-// steps of a merge (layout.Stage): the leaf is closed with a cut, the sibling takes over the range
-// from the cut on with copies of the records, and the leaf is opened again and ends at the cut. If
-// the sibling is full, too, it first gives records to its own sibling, and so on. Records move to
-// the right only, because the ends of a page's range never increase.
+// steps of a merge (layout.Stage). First the leaf is closed, with a cut: the key from which on its
+// records leave. Then the sibling takes over the range from the cut on, with copies of the records.
+// Then the leaf is opened again, and ends at the cut. If the sibling is full, too, it first gives
+// records to its own sibling, and so on. Records move to the right only, because the ends of a
+// page's range never increase.
 //
 // If all leaves to the right are full, a full leaf gives its smallest records to the leaf on its
 // left by a split and a merge (rotate). The page for the split is the last one of a server's list
@@ -21,8 +22,9 @@ import (
 const (
 	// maxShift is the greatest number of leaves that are changed to make room in one.
 	maxShift = 64
-	// maxShifts is how many times one operation tries to make room, because other clients may use
-	// the room first. A try that completes a step which another client has begun does not count.
+	// maxShifts is how many times one operation tries to make room. It may need several tries,
+	// because other clients may use the room first. A try that completes a step of another client
+	// does not count.
 	maxShifts = 16
 )
 
@@ -107,8 +109,8 @@ func (c mover) look(a layout.Addr, deadline clock.Time) (open bool, err error) {
 }
 
 // cede gives records of the leaf at a to its sibling, if the leaf is still full and the sibling has
-// room: half as many as the sibling has free slots. It returns false if another client has changed
-// one of the two leaves, so that no records move.
+// room. Half as many records move as the sibling has free slots. cede returns false if another
+// client has changed one of the two leaves, so that no records move.
 func (c mover) cede(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
 	closed := false
 	err := c.under(a, deadline, func(p *layout.Page) error {
@@ -152,7 +154,7 @@ func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 }
 
 // shiftLeft makes room in the full leaf at a by moving records to the left. It returns noRoom if
-// the maxShift leaves before it have no room.
+// the maxShift leaves to its left have no room.
 func (c mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {

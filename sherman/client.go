@@ -46,7 +46,9 @@ const (
 	closeTimeout = time.Second
 )
 
-// areas has the offsets of the areas in the client's registered buffer, and its length.
+// areas has the offsets of the areas in the client's registered buffer, and the length of the
+// buffer (len). Superblocks are read into super, pages into in, and words into words. WRITEs take
+// changed ranges of pages from out, and pages that no page names yet from sib.
 type areas struct{ super, words, out, sib, in, len int }
 
 // Indices of the 8-byte words in the client's registered buffer.
@@ -58,6 +60,7 @@ const (
 	words
 )
 
+// lay divides the buffer into its areas, for a tree with pages of `page` bytes.
 func (c *memory) lay(page int) {
 	c.at = areas{words: layout.SuperblockLen}
 	c.at.out = c.at.words + 8*words
@@ -183,7 +186,8 @@ func (c *Client) LastCost() Cost { return c.cost }
 // MaxValue returns the length in bytes of the longest value that the tree can store.
 func (c *Client) MaxValue() int { return c.super.Shape.Value }
 
-// Close first tries to release the locks whose state is unknown, and then ends the connections.
+// Close tries to release the locks whose state is unknown, and returns unused pages. Then it ends
+// the connections.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil

@@ -201,8 +201,9 @@ func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
 	return s, nil
 }
 
-// clear removes the old tree from server i, in this order: it clears the superblock, so that no
-// client opens the tree; it fences the old clients; it clears the other words and the locks.
+// clear removes the old tree from server i. First it clears the superblock, so that no client opens
+// the tree. Then it fences the old clients. At last it clears the other words, except the owner
+// word, and the locks.
 func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 	b := make([]byte, zeros)
 	err := m.put(i, 0, b[:layout.SuperblockLen], deadline)
@@ -238,9 +239,9 @@ const maxOwner = 1 << 31
 
 // retire fences every owner that the old tree has had on server i. Then it sets the owner word,
 // which has the last owner number that was given out, to the largest number of a fenced owner. So
-// no client of the new tree gets the number of an old one. Clients can take numbers meanwhile:
-// retire repeats this until the word does not change. It lowers the word only if no tree has
-// written it.
+// no client of the new tree gets the number of an old one. Clients may take numbers meanwhile.
+// Therefore retire repeats both steps until the word does not change. It lowers the word only if no
+// tree has written it.
 func (m *maker) retire(i int, deadline clock.Time) error {
 	for {
 		was, err := m.word(i, layout.OwnerWord, deadline)

@@ -25,7 +25,8 @@ type link struct {
 	// known is true if the client has checked that the memory behind this connection belongs to the
 	// tree.
 	known bool
-	// len is how many bytes of the memory belong to the tree.
+	// len is how many bytes of the memory belong to the tree; 0 before the client has read the
+	// superblock.
 	len uint64
 	// lost is the server's boot number when the client found that the server no longer has the
 	// tree; 0 means that the client has not found that.
@@ -165,7 +166,7 @@ func (c *memory) compare(i int, s layout.Superblock) error {
 // register gets an owner number for the node from server i.
 func (c *memory) register(i int, deadline clock.Time) error {
 	if c.node.owner(i) != 0 {
-		return nil // another client of the node has registered it
+		return nil // another client of the node has got a number meanwhile
 	}
 	o := &c.ops[0]
 	l := &c.links[i]

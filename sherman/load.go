@@ -47,12 +47,12 @@ type loader struct {
 	*maker
 	deadline clock.Time
 	levels   []*growing
-	// at is, for each server, the offset at which the loader's next piece of memory begins.
+	// at has, for each server, the offset at which the loader's next piece of memory begins.
 	at    []uint64
 	old   layout.Addr // the root of the empty tree
-	turn  int
+	turn  int         // the server from which the next piece comes
 	stats LoadStats
-	spare []*piece
+	spare []*piece // pieces that have room for further pages
 }
 
 // growing is the page of a level that the loader is filling.
@@ -75,7 +75,7 @@ type piece struct {
 }
 
 // loader makes a loader for the tree on the servers. To do so it reads the superblocks, the words
-// with the ends of allocated memory, and the word of the root.
+// that say where the allocated memory ends, and the root word.
 func (m *maker) loader(deadline clock.Time) (*loader, error) {
 	l := &loader{maker: m, deadline: deadline, at: make([]uint64, len(m.servers))}
 	for i := range m.servers {
@@ -161,7 +161,8 @@ func (l *loader) run(next func() (uint64, []byte, bool)) error {
 }
 
 // room returns the page of a level to which the record with the given key is to be added. If the
-// current page of the level is full, room ends it before this key and opens a new one.
+// current page of the level is full, room ends the page's range before this key and begins a new
+// page.
 func (l *loader) room(level int, key uint64) (*growing, error) {
 	if level == len(l.levels) {
 		g := &growing{}

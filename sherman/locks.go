@@ -15,8 +15,8 @@ import (
 )
 
 // locker takes and releases the locks of pages: first the local lock, which the clients of the node
-// share, then the lock word in remote memory. It fences owners whose lease has ended. It finds the
-// outcome of WRITEs whose completions failed.
+// share, then the lock word in remote memory. It also fences owners whose lease has ended, and
+// finds the outcome of WRITEs whose connection has failed.
 type locker struct {
 	memory
 	// locks has the queues for the locks. The clients of a node share them, except with
@@ -60,8 +60,8 @@ func (h *held) leaves(doubt uint64) lock.Held {
 }
 
 // mayPass reports whether the client may hand the lock over to the next client of its node. The
-// word keeps its tag during hand-overs, so their total time is limited: other nodes must not take
-// this node for dead.
+// word keeps its tag during a series of hand-overs. So the time of the series is limited: other
+// nodes must not take this node for dead.
 func (c *locker) mayPass(h *held) bool {
 	return h.ticket.MayPass() && c.rt.Now().Sub(h.since) < c.node.cfg.Lease/passShare
 }
@@ -221,9 +221,9 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 	}
 }
 
-// untilNextLook returns the pause before the next poll of a lock word, if the node has seen the
-// same tag in it for the time `seen`. The pause is a share of that time, but ends no later than the
-// lease and the operation's deadline.
+// untilNextLook returns the pause before the next poll of a lock word in which the node has seen
+// the same tag for the time `seen`. The pause is seen/stillShare. It ends at the latest just after
+// the lease, and not after the operation's deadline.
 func (c *locker) untilNextLook(seen time.Duration, deadline clock.Time) time.Duration {
 	wait := min(seen/stillShare, deadline.Sub(c.rt.Now()))
 	if left := c.node.cfg.Lease - seen; left >= 0 {

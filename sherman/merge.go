@@ -35,7 +35,7 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 		right, err := c.header(left.Sibling, deadline)
 		switch {
 		case errors.Is(err, errGone) && left.Cut > 0:
-			err = nil // by now the closed page names another sibling
+			err = nil // a closed page with a cut still is in the tree: by now it names another sibling
 		case errors.Is(err, errGone):
 			// The sibling has left the tree. Before a page leaves, its left neighbour in the chain
 			// is made to name the next page (see bypass). The closed page still names the page that
@@ -138,8 +138,8 @@ func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layou
 }
 
 // repoint corrects the pointer w, which names a page too far to the left after merges and splits.
-// It first raises the reach of the correct page (layout.Header.Reach), so that a later merge of
-// that page finds the pointer.
+// It first raises the reach (layout.Header.Reach) of the page that the pointer should name, so that
+// a later merge of that page finds the pointer.
 func (c *changer) repoint(w pointer, deadline clock.Time) error {
 	covers := func(p *layout.Page) bool { return p.Stage == layout.Live && p.Covers(w.key) }
 	err := c.under(w.child, deadline, func(p *layout.Page) error {
@@ -162,9 +162,9 @@ func (c *changer) repoint(w pointer, deadline clock.Time) error {
 	})
 }
 
-// absorb makes the sibling of the closed page `left` take over that page's range. If the sibling
-// has no room for the records, absorb makes it refuse the range. This is rare, because there was
-// room when the page was closed.
+// absorb makes the sibling of the closed page `left` take over the range of `left`. If the sibling
+// has no room for the records, absorb makes the sibling refuse the range. This is rare, because
+// there was room when `left` was closed.
 func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Sibling, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Live || p.Lowest != left.Highest {
@@ -193,8 +193,8 @@ func (c *changer) open(left layout.Header, deadline clock.Time) error {
 		if p.Stage != layout.Closed {
 			return nil // another client has opened the page again
 		}
-		// This client holds the lock of the closed page. Without this lock no client opens it; and
-		// until a client does, the sibling cannot take the refusal back.
+		// This client holds the lock of the closed page. Without this lock no client opens the
+		// page; and until a client has opened it, the sibling cannot take the refusal back.
 		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
 			return err
 		}

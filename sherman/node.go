@@ -29,8 +29,8 @@ type Node struct {
 	stats   NodeStats
 }
 
-// maxSights is the greatest number of tags that a node watches, one for each lock for which its
-// clients wait.
+// maxSights is the greatest number of tags that a node watches. It watches one for each lock that
+// its clients have found held.
 const maxSights = 1 << 16
 
 // NewNode makes a compute node without clients.
@@ -90,8 +90,8 @@ func (n *Node) nextTag(owner uint32) layout.Tag {
 	return layout.MakeTag(owner, n.seq)
 }
 
-// rootHint returns the address of the last root page that a client of the node has seen. setRoot
-// sets it.
+// rootHint returns the address of the last root page that a client of the node has seen, or 0.
+// setRoot sets this address.
 func (n *Node) rootHint() layout.Addr {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -65,8 +65,8 @@ func (c *memory) lockOf(a layout.Addr) lock.Key {
 	return lock.Key{Server: a.Server(), Index: layout.LockOf(a, c.super.Locks)}
 }
 
-// charge adds the bytes of an operation to the cost. answer is true if the responder sends an ACK
-// of its own for the operation.
+// charge adds the bytes of an operation's packets to the cost (Cost.Bytes). answer is true if the
+// responder sends an ACK for this operation alone.
 func (c *memory) charge(o *remotemem.Op, answer bool) {
 	n, mtu := 0, 1024
 	for i := range c.links {
@@ -95,8 +95,8 @@ func (c *memory) charge(o *remotemem.Op, answer bool) {
 	}
 }
 
-// do takes one round trip: it posts operations, each with an acknowledgement of its own, and waits
-// for all of them. The client must be connected to their servers.
+// do takes one round trip: it posts operations, each of which requests its own acknowledgement, and
+// waits for all of them. The client must be connected to their servers.
 func (c *memory) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	c.cost.RTTs++
 	for _, o := range ops {
@@ -140,7 +140,7 @@ func (c *memory) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline cl
 	if !c.inside(a) {
 		return fmt.Errorf("%w: address %v", ErrBroken, a)
 	}
-	// In a damaged tree whose pages can all be read, only the deadline ends a walk.
+	// In a damaged tree, siblings may form a cycle. The deadline ends a walk there.
 	if c.rt.Now() >= deadline {
 		return kv.ErrTimeout
 	}

@@ -64,8 +64,8 @@ func (c *locker) repeat(h *held, a layout.Addr, ranges []layout.Range, released 
 	return true, c.chain(deadline, c.chainOf(len(ranges), true))
 }
 
-// settle releases the lock words that may still have a tag of this node and for which no client of
-// the node waits.
+// settle releases the lock words that may still have a tag of this node although no client of the
+// node holds the lock or waits for it.
 func (c *locker) settle(deadline clock.Time) {
 	for _, k := range c.locks.Doubts() {
 		h := &held{key: k, ticket: c.locks.Enter(k, c.gate.Open)}

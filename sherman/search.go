@@ -12,10 +12,11 @@ import (
 // walker finds pages: in the index cache of the node, and from the root down.
 type walker struct {
 	locker
-	// heal is a missing separator that the last descent found. Its level is 0 if there is none.
+	// heal is a separator that is missing in the tree, as far as the operation knows. Its level is
+	// 0 if none is missing.
 	heal separator
-	// astray is a pointer that the last descent found and that names a page too far to the left.
-	// Its field from is 0 if there is none.
+	// astray is a pointer, found by the last search, that names a page too far to the left. Its
+	// field from is 0 if there is no such pointer.
 	astray pointer
 	// dead is a closed page that the operation found, or 0; repair takes it out of the tree.
 	dead layout.Addr
@@ -121,8 +122,9 @@ func (c *walker) locate(key uint64, level int, deadline clock.Time) (layout.Addr
 	return c.descend(key, level, c.restarts > 0, deadline)
 }
 
-// covering finds the page that covers a key. It reads the page at a and then its siblings, into
-// c.page, until it has the page with the key. It returns the address of that page.
+// covering finds the page of a level that covers a key. It reads the page at a, and then one
+// sibling after the other, into c.page, until it has the page that covers the key. It returns the
+// address of that page.
 func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.Time) (layout.Addr, error) {
 	for step := 0; ; step++ {
 		if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
@@ -154,10 +156,11 @@ func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.T
 
 // behind is called with c.page, the closed page at a. It returns the address of the sibling if the
 // sibling has taken over the range of the closed page. Otherwise it reads the closed page again and
-// returns 0: no page had taken over the range when c.page was read first, so the closed page's
-// records, which do not change, were those of the range. If the page has been opened meanwhile, its
-// records are those of the range now. If it no longer covers the key, because it was split or has
-// given its upper records away, behind returns its address.
+// returns 0: when c.page was read first, no page had taken over the range, so the records of the
+// closed page were those of the range, and they do not change. If the page has been opened
+// meanwhile, its records are those of the range now. But if the page no longer covers the key,
+// because it was split or has given its upper records away, behind returns the page's address, and
+// the search goes on there.
 func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.Addr, error) {
 	sibling := c.page.Sibling
 	if err := c.readPage(sibling, &c.page, c.pageBuf, deadline); err != nil {

@@ -116,7 +116,7 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 	if err != nil {
 		return err
 	}
-	// The client whose FETCH_ADD crosses the end of the memory gets the rest before the end.
+	// The client whose FETCH_ADD crosses the end of the memory gets only the part before the end.
 	end := min(at+want, c.links[i].len)
 	if at%page != 0 || at < c.super.FirstChunk() || at >= end {
 		end = at

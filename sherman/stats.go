@@ -24,9 +24,9 @@ type NodeStats struct {
 	// that were added. Moves counts steps of searches to a sibling.
 	Splits, Roots, Healed, Moves uint64
 	// Merged counts pages that were taken out of the tree. Joined counts leaves that were closed
-	// while they had records, for their siblings to take over. Reused counts pages that were used
-	// again. Restarts counts searches that came to a page which had left the tree, and began again
-	// at the root.
+	// while they still had a few records, so that their siblings can take these over. Reused counts
+	// pages that were used again. Restarts counts searches that came to a page which had left the
+	// tree, and began again at the root.
 	Merged, Joined, Reused, Restarts uint64
 	// Torn counts pages that were read again because they were written while they were being read.
 	Torn uint64
@@ -77,8 +77,9 @@ type Cost struct {
 	Bytes int
 }
 
-// Lengths in bytes. ipBase is an IP packet without payload: headers of IP and UDP, BTH, ICRC. The
-// others are what an operation adds to it. ipAck is a whole ACK.
+// Lengths in bytes. ipBase is the length of an IP packet without payload: headers of IP and UDP,
+// BTH, ICRC. ipRETH, ipAETH and ipAtomic are the headers that some packets have in addition. ipAck
+// is the length of a whole ACK.
 const (
 	ipBase   = 20 + 8 + 12 + 4
 	ipRETH   = 16

@@ -11,7 +11,7 @@ import (
 // Step is one of the designs between FG+, the baseline of Sherman's paper, and Sherman itself. Each
 // step adds one technique to the step before it. FG+ is a tree with Sherman's index cache. Its
 // writers lock a page by CAS on a word in the page (CONFIG_ENABLE_EMBEDDING_LOCK in the authors'
-// code) and write the page as a whole. They lock pages one at a time.
+// code) and write the page as a whole. A writer holds one lock at a time.
 type Step struct {
 	// Name selects the step. Adds says what it adds to the step before it.
 	Name, Adds string
