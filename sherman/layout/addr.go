@@ -16,7 +16,8 @@ const (
 	Checksummed
 )
 
-// String returns the older name of the kind, because recorded plans of scenarios contain it.
+// String returns an older name of Hardened and Published, because recorded plans of scenarios
+// contain these names.
 func (k Kind) String() string {
 	switch k {
 	case Hardened:
@@ -29,8 +30,9 @@ func (k Kind) String() string {
 }
 
 // Addr is the address of a byte in a memory server's region, or of an incarnation of the page that
-// begins there. If the memory of a page is reused, the new page is another incarnation, and
-// pointers to the former one do not name it. 0, the superblock of server 0, means no address.
+// begins there. If the memory of a page is reused, the new page is another incarnation with another
+// Addr, so pointers to the former page do not name the new one. 0, where the superblock of server 0
+// is, means no address.
 //
 //	bits  0 to  5  number of the server
 //	bits  6 to 15  low 10 bits of the incarnation
@@ -113,7 +115,8 @@ func LockOf(page Addr, words int) int {
 	return int(Mix(uint64(page.Place())) % uint64(max(words, 1)))
 }
 
-// Mix is a step of splitmix64. It spreads numbers over all bits.
+// Mix is the step of the generator splitmix64. It serves as a hash: numbers that differ in few bits
+// give results that differ in many.
 func Mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -15,19 +15,20 @@ import "encoding/binary"
 //  4. The page becomes Unused. Its next incarnation has another address.
 //
 // Because a Closed page does not change, each step needs the lock of one page only. A client that
-// finds a Closed page can do the remaining steps: if it repeats what another client has done in
-// part, it writes the same bytes. Before a page leaves the tree, its left neighbour comes to name
-// its right neighbour. So if a Closed page still names a sibling that has left the tree, the Closed
-// page was no longer that neighbour, and is at step 4. The leftmost page of a level is never
-// closed, so a remembered root, or a root that is being replaced, always leads to the keys.
+// finds a Closed page can do the remaining steps. If it repeats a step that another client has done
+// in part, it writes the same bytes. Before a page leaves the tree, its left neighbour comes to
+// name its right neighbour. So if a Closed page still names a sibling that has left the tree, the
+// Closed page was not the sibling's left neighbour any more, and is at step 4. The leftmost page of
+// a level is never closed, so a remembered root, or a root that is being replaced, always leads to
+// the keys.
 //
-// If the sibling has no room for the records, the page becomes Live again, in two steps: the
-// sibling refuses (Refuse), which it cannot take back while the page is Closed; then the page is
-// opened (Open). So one WRITE to the sibling decides between step 2 and the refusal, and each
-// client that finds the page knows which.
+// If the sibling has no room for the records, the page becomes Live again, in two steps. First the
+// sibling refuses the range (Refuse); it cannot take that back while the page is Closed. Then the
+// page is opened (Open). So one WRITE to the sibling decides between step 2 and the refusal, and
+// every client that finds the page sees the decision.
 //
-// A full leaf gives some of its records away in the same manner (Cede): its Cut says from which key
-// on the sibling takes over the range. Then the page becomes Live again, and ends at the cut
+// A full leaf gives some of its records away in the same manner (Cede). Its Cut is the key from
+// which on the sibling takes over the range. Then the page becomes Live again, and ends at the cut
 // (Shrink). Until then no record of the page changes, not even below the cut.
 //
 // A NIC may copy the lines of a page in any order. So a READ of the sibling that began before its
@@ -55,8 +56,8 @@ func (s Stage) String() string { return stageNames[min(s, Unused)] }
 type Fresh struct {
 	At Addr
 	// Epoch is the first epoch of the page; 0 means 1. It is later than all epochs of the page's
-	// earlier incarnations. So a READ that sees lines of two incarnations sees records that are
-	// younger than the header, and the reader notices it.
+	// earlier incarnations. So if a READ sees the header of an earlier incarnation and records of
+	// the new one, the reader notices that the records are younger than the header.
 	Epoch uint16
 }
 
@@ -72,7 +73,8 @@ func (p *Page) CanClose(n int) bool {
 }
 
 // Shares of a leaf's slots. A leaf is sparse if at most 1/sparseShare of its slots are used. Two
-// leaves may be merged if they have at most as many records as 1/mergedShare of one leaf's slots.
+// leaves may be merged if together they have at most as many records as 1/mergedShare of the slots
+// of one leaf.
 const (
 	sparseShare = 4
 	mergedShare = 2
@@ -97,11 +99,11 @@ func (p *Page) Close() Range {
 	return p.putHeader()
 }
 
-// Absorbed reports whether the closed page's range belongs to its sibling. lowest is the sibling's
-// lowest key.
+// Absorbed reports whether the sibling of a closed page has taken over the page's range, or the
+// part of it from the cut on. lowest is the sibling's lowest key.
 func (h *Header) Absorbed(lowest uint64) bool { return lowest <= h.leaving() }
 
-// leaving returns the key from which on the sibling of a closed page takes over its range.
+// leaving returns the key from which on the sibling of a closed page takes over the page's range.
 func (h *Header) leaving() uint64 { return max(h.Lowest, h.Cut) }
 
 // RefusedBy reports whether right, the sibling of the closed page h, has refused to take over the
@@ -163,8 +165,8 @@ func LowCut(p *Page, key uint64, free int) uint64 {
 }
 
 // Shrink makes the leaf p Live again, whose sibling has taken over its range from the cut on. It
-// appends the ranges that must be written, in their order. For readers this is a split: later
-// records may overwrite those that have left.
+// appends the ranges that must be written, in their order. Readers see a split: later records may
+// overwrite the records that have left.
 func Shrink(p *Page, ranges []Range) []Range {
 	ranges = p.refresh(ranges)
 	p.Stage, p.Highest, p.Cut = Live, p.Cut, 0
@@ -194,8 +196,9 @@ func (p *Page) Absorb(left *Page, ranges []Range) (_ []Range, ok bool) {
 }
 
 // adoptRecords copies the records of the closed leaf `left` into free slots of p. Readers do not
-// see the copies until the header of p says that the range belongs to p. If another client has died
-// before it wrote the header, there may be its copies in other slots; adoptRecords removes them.
+// see the copies until the header of p says that the range belongs to p. Another client may have
+// copied the records before, and died before it wrote the header. adoptRecords removes such copies
+// from other slots.
 func adoptRecords(p, left *Page, ranges []Range) (_ []Range, ok bool) {
 	var r Range // from the first to the last slot that changes
 	changed := func(piece Range) {

@@ -29,7 +29,7 @@ type Header struct {
 	// Cut, in a Closed leaf, is the key from which on records leave the page; the others stay. 0
 	// means that all records leave (Hardened only).
 	Cut uint64
-	// Self is the page's address, Generation the tree's number (Hardened only).
+	// Self is the page's address. Generation is Superblock.Generation of the tree (Hardened only).
 	Self       Addr
 	Generation uint64
 	// Epoch counts the splits of a hardened page. In the other kinds it is the version of the whole
@@ -43,8 +43,8 @@ type Header struct {
 // Covers reports whether a key is in the page's range.
 func (h *Header) Covers(key uint64) bool { return Covers(h.Lowest, h.Highest, key) }
 
-// Covers reports whether a key is in the range of a page with these fences. The last page of a level
-// has MaxKey itself, too.
+// Covers reports whether a key is in the range of a page that has the keys from lowest to below
+// highest. The last page of a level, whose highest is MaxKey, has the key MaxKey, too.
 func Covers(lowest, highest, key uint64) bool {
 	return key >= lowest && (key < highest || highest == MaxKey)
 }
@@ -240,15 +240,15 @@ func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
 // the new record comes after or before all but 1/edgeShare of the page's records.
 const edgeShare = 4
 
-// SplitFor splits a page to which a record with the given key will be added. It moves the upper half
-// of the records to the fresh page `to`. If the level grows at an end of the range of all keys, the
-// records that are not near the new one stay together: keys that come in order fill the pages that
-// they leave behind (Hardened only).
+// SplitFor splits a page to which a record with the given key will be added. It moves the upper
+// half of the records to the fresh page `to`. If the level grows at an end of the range of all
+// keys, the records that are not near the new one stay together: keys that come in order fill the
+// pages that they leave behind (Hardened only).
 //
-// It builds the fresh page as sib in the bytes b. The caller must write b before it writes this page.
-// SplitFor returns the separator, which is the lowest key of the fresh page, and appends to ranges
-// the ranges of this page that must be written, in their order. It uses scratch for the order of the
-// records and returns it, perhaps grown.
+// It builds the fresh page as sib in the bytes b. The caller must write b before it writes this
+// page. SplitFor returns the separator, which is the lowest key of the fresh page, and appends to
+// ranges the ranges of this page that must be written, in their order. It uses scratch for the
+// order of the records and returns it, perhaps grown.
 func SplitFor(p *Page, key uint64, to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
 	at, sep := splitPoint(p, key, order)

@@ -19,7 +19,8 @@ const (
 	// MaxPublishedValue is the greatest length of values in the other kinds of pages. The smallest
 	// page then still has several records.
 	MaxPublishedValue = 54
-	// LockLen is the length of the lock word in a checksummed page (Superblock.PageLocks).
+	// LockLen is the length of the lock word at the end of a checksummed page
+	// (Superblock.PageLocks).
 	LockLen = 8
 	// Line is the length of the unit that memory reads and writes as a whole.
 	Line = 64
