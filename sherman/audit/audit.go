@@ -22,13 +22,13 @@ func Locks(c *sherman.Client, deadline clock.Time) ([]sherman.LockState, error) 
 	return out, nil
 }
 
-// Alive reports whether the owner of a lock can still release it, as far as its memory server
+// Alive reports whether the owner of a lock can still release the lock, as far as the memory server
 // knows. An owner that was fenced or that has no connection cannot.
 func Alive(l *sherman.LockState) bool { return !l.Holder.Fenced && l.Holder.QPs > 0 }
 
 // Config returns the configuration with which a client checks the whole tree. The caller must set
-// Unreachable, HalfSplits and DeadLocks: how many traces of unfinished changes the check accepts.
-// Clients leave such traces while they work, and when they die.
+// Unreachable, HalfSplits and DeadLocks. They say how many traces of unfinished changes the check
+// accepts. Clients leave such traces while they work, and when they die.
 func Config(c *sherman.Client, deadline clock.Time) (check.Config, error) {
 	cfg := check.Config{Super: c.Super(), Read: func(a layout.Addr, b []byte) error { return c.ReadPage(a, b, deadline) }}
 	cfg.End = func(server int) (uint64, error) { return c.AllocEnd(server, deadline) }

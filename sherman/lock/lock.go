@@ -22,9 +22,9 @@ type Key struct{ Server, Index int }
 type Held struct {
 	// Tag is this node's tag in the word; 0 means that the word was released.
 	Tag uint64
-	// Doubt names a connection that failed while a client had WRITEs in flight on it. Until the
-	// server has ended that connection, one of these WRITEs may still release the word, so reading
-	// the word shows nothing. 0 means that the word certainly has Tag.
+	// Doubt is the number of a connection that failed while a client had requests for the word in
+	// flight. Until the server has ended that connection, one of these requests may still change
+	// the word, so reading the word shows nothing. 0 means that the word certainly has Tag.
 	Doubt uint64
 	// Boot is the boot number of the memory server when Tag was written. Since is when Tag was
 	// written, by the node's clock.
