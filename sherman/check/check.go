@@ -41,7 +41,8 @@ func Check(cfg Config) (rep *Report, err error) {
 	return rep, err
 }
 
-// check does one check. merging is true if pages are leaving the tree, or have left it.
+// check does one check. merging is true if the check has found pages that are leaving the tree, or
+// have left it.
 func check(full Config) (_ *Report, merging bool, err error) {
 	c := &checker{
 		Config: full, pages: make(map[layout.Addr]*page), faults: make(map[layout.Addr][]Problem), unparsed: make(map[layout.Addr]error),
@@ -119,7 +120,8 @@ func (c *checker) take(addr layout.Addr, b []byte) (*page, error) {
 	return p, nil
 }
 
-// again reads the page at addr until the copy is not torn, at most maxReads times.
+// again reads the page at addr again until the copy is not torn, at most maxReads times. It returns
+// nil if there is no page.
 func (c *checker) again(addr layout.Addr) (p *page, err error) {
 	for range maxReads {
 		c.report.Again++
@@ -151,9 +153,9 @@ func (c *checker) rereadEnd(a layout.Addr) error {
 	return err
 }
 
-// find returns the page at address a. The page at address `from` names it, or the root word if
-// `from` is 0. The page must have the given level (-1 means any level) and begin at key lowest. A
-// child (isChild) may begin at a lower key, if it has taken over ranges up to lowest from pages
+// find returns the page at address a, which the page at address `from` names, or the root word if
+// `from` is 0. The page must have the given level (-1 means any level) and begin at key lowest. If
+// isChild is true, it may begin at a lower key, if it has taken over ranges up to lowest from pages
 // that have left the tree. If there is no such page, find reports a problem and returns nil.
 func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bool) (*page, error) {
 	p := c.pages[a.Place()]
@@ -198,8 +200,8 @@ func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bo
 	return nil, nil
 }
 
-// locks counts the held locks, and those of them whose owners are dead. It reports each lock of a
-// dead owner beyond the allowed number, DeadLocks.
+// locks counts the held locks, and those of them whose owners are dead. If there are more locks of
+// dead owners than DeadLocks allows, it reports the excess ones as problems.
 func (c *checker) locks() {
 	c.report.Locked = len(c.Locks)
 	for _, l := range c.Locks {

@@ -56,7 +56,8 @@ const (
 	maxReads = 20
 	// maxChecks is how many times Check checks a tree in which pages are being merged.
 	maxChecks = 4
-	// maxStrays is the number of unreachable pages for which the check looks a second time.
+	// maxStrays is the number of unreachable pages after which secondLook reads no more pages
+	// again.
 	maxStrays = 1000
 	// maxProblems is the number of problems that a report describes.
 	maxProblems = 20

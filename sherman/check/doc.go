@@ -7,11 +7,11 @@
 //   - records are in the range of their page, no key occurs twice, and records are sorted where the
 //     layout requires it;
 //   - lock words are free, or owners that are alive hold them;
-//   - no more pages without a pointer to them exist than interrupted clients may have left.
+//   - no more written pages are without a pointer to them than interrupted clients may have left.
 //
 // The caller passes the function that reads memory, so the package works with every kind of access.
 // The check reads most of the tree in large pieces: a tree of ten million keys takes seconds.
 // Clients may use the tree meanwhile. A page's lowest key does not grow, and splits take keys only
-// from its right end, so a page that was read later fits the page to its left. If a page does not
-// fit or seems to be missing, the check reads it again.
+// from its right end. So a page fits its left neighbour even if it was read later than the
+// neighbour. If a page does not fit or seems to be missing, the check reads it again.
 package check

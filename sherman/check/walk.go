@@ -173,7 +173,7 @@ func (c *checker) rest() error {
 		}
 	}
 	if c.report.Wrong > 0 {
-		return nil // a part of the tree was not read, so a page that seems stray may be reachable
+		return nil // a part of the tree was not read, so a page that seems unreachable may be in it
 	}
 	var stray layout.Addr
 	for _, p := range c.sorted(func(p *page) bool { return !p.linked }) {
