@@ -50,8 +50,8 @@ func (n *node) load(r *http.Request, in LoadRequest) (out Loaded, err error) {
 	return out, store.HTTPError(err)
 }
 
-// feed returns a function that returns the keys one after the other, until it has returned all or
-// ctx ends. With Records, values have value bytes.
+// feed returns a function that returns the keys with their values one after the other, until it has
+// returned all or ctx ends. With Records, each value has `value` bytes.
 func (in LoadRequest) feed(ctx context.Context, value int) func() (uint64, []byte, bool) {
 	key := uint64(0)
 	return func() (uint64, []byte, bool) {
@@ -64,8 +64,8 @@ func (in LoadRequest) feed(ctx context.Context, value int) func() (uint64, []byt
 	}
 }
 
-// whole returns the error with which the load has failed, or an error if the job ended before all
-// keys were loaded. keys is how many were loaded.
+// whole returns the error with which the load has failed, or an error if ctx ended before all keys
+// were loaded. keys is how many keys were loaded.
 func (in LoadRequest) whole(ctx context.Context, keys uint64, failed error) error {
 	if failed != nil || keys >= in.Keys {
 		return failed

@@ -20,7 +20,8 @@ import (
 )
 
 // Control requests of the store: the last part of their paths. Each host with clients is a compute
-// node. The memory services are the only servers.
+// node. The tree has no servers of its own: its clients use the memory services of the memory
+// servers.
 const (
 	PathStat  = "stat"  // POST without a body, answered by Stat
 	PathCheck = "check" // POST CheckRequest, answered by Checked
@@ -63,8 +64,8 @@ var columns = []string{"LOCKS", "HANDED", "FENCED"}
 // Config describes a tree and how a host uses it. It is the body of store.PathStart.
 type Config struct {
 	store.Finding
-	// Keep is true if a host that already is a compute node of a tree on these servers is to keep
-	// its settings.
+	// Keep is true if the host should keep its settings in case it already is a compute node of a
+	// tree on these servers.
 	Keep bool `json:"keep,omitempty"`
 	// Layout is hardened, published, checksummed, or an older name (see kinds); "" means hardened.
 	// Page and Value are in bytes; 0 means 1024 and 8.
@@ -75,9 +76,9 @@ type Config struct {
 	// host memory.
 	Locks     int  `json:"locks,omitempty"`
 	HostLocks bool `json:"hostLocks,omitempty"`
-	// Lease is the lease of locks; 0 means 500 ms, because a process may have to wait that long for
-	// a processor. Cache is the size of the index cache in bytes; 0 means 64 MiB. A negative number
-	// means that there is no cache. For HandOver and BackOff see sherman.NodeConfig.
+	// Lease is the lease of locks; 0 means 500 ms (see rackLease). Cache is the size of the index
+	// cache in bytes; 0 means 64 MiB. A negative number means that there is no cache. For HandOver
+	// and BackOff see sherman.NodeConfig.
 	Lease    time.Duration `json:"leaseNs,omitempty"`
 	Cache    int           `json:"cache,omitempty"`
 	HandOver int           `json:"handOver,omitempty"`
@@ -176,8 +177,8 @@ var layouts = []string{"hardened", "published", "checksummed"}
 // leaves room for a busy machine.
 const joinPatience = 20 * time.Second
 
-// rackLease is the lease of locks on a rack. It is longer than a busy machine suspends a process
-// that holds a lock.
+// rackLease is the default lease of locks on a rack. It is longer than a process that holds a lock
+// waits for a processor on a busy machine.
 const rackLease = 500 * time.Millisecond
 
 // tree is the state that makes a host a compute node of a tree.

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Stat describes a tree as one compute node sees it, and that node.
+// Stat describes a tree as one compute node sees it, and the node itself.
 type Stat struct {
 	Tree Info `json:"tree"`
 	// Root is the address of the root page. Used is how many bytes of each memory server were
@@ -21,8 +21,8 @@ type Stat struct {
 	Size  []uint64 `json:"size"`
 	Free  []uint64 `json:"free"`
 	Lease float64  `json:"leaseMs"`
-	// Locks are the held locks. If the tag of a lock has changed in a later Stat, its owner is
-	// alive.
+	// Locks are the held locks. If a lock has another tag in a later Stat, it was released or taken
+	// over meanwhile.
 	Locks []Lock   `json:"locks"`
 	Node  NodeStat `json:"node"`
 }
@@ -90,8 +90,8 @@ func nodeStat(s *sherman.NodeStats) NodeStat {
 	}
 }
 
-// maxFree is how many pages of a server's list of unused pages stat reads at most. Each costs one
-// READ.
+// maxFree is the greatest number of pages of a server's list of unused pages that stat counts. Each
+// page costs one READ.
 const maxFree = 10_000
 
 // stat reads the state of the tree, its locks and the node's counters.
