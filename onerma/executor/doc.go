@@ -3,13 +3,13 @@
 // issued, and which ones are tried again. The paper calls the slots and completions of a process a
 // CommandPortal (nic.Portal), and this part the CommandExecutor.
 //
-// Congestion control is algorithm 1 of the paper. The executor of a NIC has one local window. This
-// window follows the issue delay: the time that commands wait for the NIC's solicitation window.
-// There is one remote window for each peer and direction. Such a window follows the rest of the
-// time that commands take. The smaller of the two windows bounds the operations in flight. The
-// smaller window also sets the pace, one operation in RTT / window, so that a window below 1 means
-// pauses between operations. The constants are those of the paper. Config has what the paper does
-// not give: targets, bounds and the first window.
+// Congestion control is algorithm 1 of the paper. An executor has one local window. This window
+// follows the issue delay: the time that commands wait for the NIC's solicitation window. The
+// executor also has one remote window for each peer and direction. A remote window follows the
+// remaining time that commands take. The smaller of the two windows bounds the operations in
+// flight. The smaller window also sets the pace, one operation in RTT / window, so that a window
+// below 1 means pauses between operations. The constants are those of the paper. The paper does not
+// give the targets, the bounds and the first value of a window; they are parameters (Config).
 //
 // Transfers to the same peer take turns, one operation each, and so do the peers.
 //

@@ -24,10 +24,10 @@ type Transfer struct {
 	Local       *nic.Region
 	LocalOffset uint64
 	// Key is the cipher of K_d, the key derived for this process (see nic.Derive). NextKey, if not
-	// nil, replaces Key when the target has refused Key.
+	// nil, replaces Key after the target has refused Key.
 	Key, NextKey *nic.Cipher
-	// Deadline ends the transfer. Operations in flight are not cut off, so the transfer may end later
-	// than Deadline by the longest time of one operation. clock.Never means no deadline.
+	// Deadline ends the transfer. Operations in flight are not cut off, so the transfer may end
+	// later than Deadline by the longest time of one operation. clock.Never means no deadline.
 	Deadline clock.Time
 	// Once is true if the first failure of an operation ends the transfer. Otherwise failed
 	// operations are tried again until Deadline. A refused key always ends the transfer.
@@ -43,7 +43,7 @@ type Result struct {
 	// Moved is the number of bytes whose operations have ended with status OK. Retries is how many
 	// operations were issued again.
 	Moved, Retries int
-	Delay          time.Duration
+	Delay          time.Duration // from Start until the transfer ended
 }
 
 // chunk is a part of a transfer that one operation moves: at most 4096 bytes, from offset `at` of
@@ -54,10 +54,10 @@ type chunk struct{ at, length int }
 type transfer struct {
 	Transfer
 	begun   clock.Time
-	next    int // offset of the first byte that was never issued
-	again   []chunk
-	flying  int
-	moved   int
+	next    int     // offset of the first byte that was never issued
+	again   []chunk // chunks of failed operations, to be issued again
+	flying  int     // operations in flight
+	moved   int     // bytes
 	retries int
 	status  nic.Status
 	failed  bool // the executor issues no more operations for the transfer
@@ -92,7 +92,7 @@ type flow struct {
 }
 
 // turns is the list of the transfers of a flow that have operations to issue. They take turns: the
-// first one issues an operation, and goes to the end of the list.
+// executor issues an operation of the first one, and moves that transfer to the end of the list.
 type turns struct{ first, last *transfer }
 
 // join puts a transfer at the end of the list, if it has operations to issue and is not in the
@@ -109,7 +109,8 @@ func (q *turns) join(t *transfer) {
 	q.last = t
 }
 
-// leave removes a transfer from the list; usually it is the first one.
+// leave removes a transfer from the list. Usually it is the first one, so the search for it is
+// short.
 func (q *turns) leave(t *transfer) {
 	if !t.awaits {
 		return
@@ -158,16 +159,16 @@ type Executor struct {
 	portal *nic.Portal
 	local  window
 	flows  map[flowID]*flow
-	order  []*flow // in the order of their first transfers
-	turn   int
+	order  []*flow // the flows, in the order of their first transfers
+	turn   int     // index in order of the flow whose turn was last
 	// commands holds the operations in flight, by tag. free holds the unused tags.
 	commands []command
 	free     []int
 	done     []Result
 	pool     []*transfer
 	deadline clock.Time
-	// No transfer's deadline is before earliest: Tick looks for expired transfers only when this
-	// time has come. When a transfer ends, earliest stays as it is.
+	// earliest is a time before which no transfer's deadline comes: Tick looks for expired
+	// transfers only when it has come. When a transfer ends, earliest stays as it is.
 	earliest clock.Time
 }
 
@@ -259,8 +260,8 @@ func (e *Executor) Results(out []Result) int {
 func (e *Executor) Deadline() clock.Time { return e.deadline }
 
 // Tick handles completions, and issues the operations that windows, pace and slots allow. If the
-// NIC refuses a command, Tick returns the NIC's error, and the command's transfer ends with status
-// nic.Timeout.
+// NIC refuses a command, Tick returns the NIC's error, and the transfer of this command ends with
+// status nic.Timeout.
 func (e *Executor) Tick(now clock.Time) error {
 	var out [16]nic.Completion
 	for {
@@ -387,8 +388,8 @@ func (e *Executor) issue(now clock.Time) (first error) {
 	return first
 }
 
-// one issues one operation of flow f. The bool is false if f has no operation to issue, or must
-// wait for room in a window or for the pace.
+// one issues one operation of flow f. It returns false if f has no operation to issue, or must wait
+// for room in a window or for the pace.
 func (e *Executor) one(now clock.Time, f *flow) (bool, error) {
 	t := f.turns.first
 	if t == nil || !f.room() || !e.local.room() {

@@ -8,15 +8,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Machine is a NIC with the executors of its processes. It is a sans-I/O state machine, as the NIC
-// alone is.
+// Machine is a NIC with the executors of its processes. It is a sans-I/O state machine, like the
+// NIC itself.
 type Machine struct {
 	nic       *nic.NIC
 	executors []*Executor
 	activity  uint64 // the NIC's Activity when executors were last called
 	steps     uint64 // how often executors have acted
-	// Ended, if not nil, is called at the end of Frame, EndBatch and Tick if a command has ended since
-	// the last of these calls.
+	// Ended, if not nil, is called at the end of Frame, EndBatch and Tick if a command has ended
+	// since the last of these calls.
 	Ended func()
 	// Failed, if not nil, is called with the error of a command that the NIC has refused.
 	Failed func(error)
@@ -33,7 +33,8 @@ func (m *Machine) Remove(e *Executor) {
 	m.executors = slices.DeleteFunc(m.executors, func(x *Executor) bool { return x == e })
 }
 
-// Activity returns a number that changes when an executor has acted, which may have results then.
+// Activity returns a number that changes when an executor has acted. Then the executor may have
+// results.
 func (m *Machine) Activity() uint64 { return m.steps }
 
 // Frame passes a frame to the NIC, and lets the executors act.
@@ -54,8 +55,8 @@ func (m *Machine) Tick(now clock.Time, out *packetio.Batch) {
 	m.EndBatch(now, out)
 }
 
-// EndBatch calls the executors after steps of the NIC. Then the NIC sends the commands that they have
-// issued.
+// EndBatch calls the executors after steps of the NIC. Then the NIC sends the commands that they
+// have issued.
 func (m *Machine) EndBatch(now clock.Time, out *packetio.Batch) {
 	ended := m.nic.Activity() != m.activity
 	m.activity = m.nic.Activity()

@@ -22,19 +22,19 @@ type Config struct {
 	// RTT is the round-trip time of the rack; required.
 	RTT time.Duration
 	// LocalTarget is the target of the issue delay; 0 means RTT / 2. RemoteTarget is the target of
-	// the rest of a READ's time; 0 means 1.5 RTT. A WRITE takes two round trips instead of one, so
-	// its target is twice RemoteTarget.
+	// the time that a READ takes after its issue delay; 0 means 1.5 RTT. A WRITE takes two round
+	// trips instead of one, so its target is twice RemoteTarget.
 	LocalTarget, RemoteTarget time.Duration
 	// Least and Most are the bounds of a window, First is its first value, all in operations; 0
 	// means 0.01, 64 and 1.
 	Least, Most, First float64
 	// TotalDelay selects the variant of the paper's figure 15: the remote windows follow the whole
-	// time of an operation, whose target is the sum of both targets, and the local window stays at its
-	// upper bound.
+	// time of an operation, whose target is the sum of both targets, and the local window stays at
+	// its upper bound.
 	TotalDelay bool
-	// Burst is true if only a window below 1 sets a pace, and a larger one only bounds the
-	// operations in flight. Burst is for real machines, whose timers are coarser than the time
-	// between two operations. The paper says that pacing is for windows below 1.
+	// Burst is true if a window of 1 or more sets no pace, and only bounds the operations in
+	// flight. Burst is for real machines, whose timers are coarser than the time between two
+	// operations. In the paper, too, only windows below 1 set a pace.
 	Burst bool
 }
 
