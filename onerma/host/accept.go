@@ -11,8 +11,9 @@ import (
 // descriptors.
 const acceptPause = 100 * time.Millisecond
 
-// AcceptAll calls serve with each connection that accept returns, until its listener is closed.
-// After any other error it pauses, and goes on. what says in the log what the connections are for.
+// AcceptAll calls serve with each connection that accept returns, until the listener is closed.
+// After any other error of accept it logs the error, pauses, and goes on. what is the purpose of
+// the connections, for the log.
 func AcceptAll[C net.Conn](accept func() (C, error), log *slog.Logger, what string, serve func(C)) {
 	for {
 		c, err := accept()

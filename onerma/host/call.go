@@ -64,9 +64,9 @@ const (
 // Start again.
 type Call struct {
 	proc    *Process
-	started bool // Wait has not returned since Start; only the caller of both uses it
-	// over is true when state and result do not change any more. It can be read without exclusive
-	// use of the NIC.
+	started bool // Wait has not returned since Start; only the goroutine that calls Start and Wait uses it
+	// over is true when the transfer has ended: state and result do not change any more. It can be
+	// read without exclusive use of the NIC.
 	over   atomic.Bool
 	state  callState
 	op     onerma.Op
@@ -187,8 +187,8 @@ func (c *Call) Await() error {
 	return nil
 }
 
-// Wait blocks until the transfer has ended. The error is nil if all bytes were moved, a *StatusError,
-// or verbs.ErrClosed if the process or its NIC has ended.
+// Wait blocks until the transfer has ended. The error is nil if all bytes were moved, a
+// *StatusError, or verbs.ErrClosed if the process or its NIC has ended.
 func (c *Call) Wait() (Result, error) {
 	if !c.started {
 		return Result{}, opError("wait", verbs.ErrInvalid, "the call was not started")
@@ -207,7 +207,7 @@ func (c *Call) Wait() (Result, error) {
 	return c.result, nil
 }
 
-// cancel makes a transfer end early: when its operations in flight have ended.
+// cancel makes a transfer end early: as soon as its operations in flight have ended.
 func (c *Call) cancel() {
 	c.proc.nic.exclusive(func(now clock.Time) {
 		if !c.over.Load() { // Wait changes the state without exclusive use of the NIC

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// pidBits is how many bits of a PID count the processes of one incarnation. The other bits are the
-// number of the incarnation, so that no PID is used again while a key for it may exist.
+// pidBits is how many bits of a PID count the processes of one incarnation of the NIC. The other
+// bits are the number of the incarnation, so that no PID is used again while a key for this PID may
+// exist.
 const pidBits = 16
 
 // maxEpoch is the largest number of an incarnation.
@@ -19,7 +20,7 @@ const maxEpoch = 1<<(32-pidBits) - 1
 // nextEpoch returns the number of a new incarnation of a NIC, and stores it in the file as the last
 // one that was used. The file is on disk when nextEpoch returns, so no later incarnation gets the
 // number, even after a crash of the daemon: a message counter must not be used twice under one key.
-// When the rack is taken down, the file goes, and the keys go with it.
+// When the rack is taken down, the file is removed. No key exists then any more.
 func nextEpoch(path string) (uint32, error) {
 	n := uint64(1)
 	data, err := os.ReadFile(path)

@@ -33,12 +33,12 @@ type Remote struct {
 	Region nic.RegionID
 	Length uint64
 	// read, write and rekey are the ciphers of the keys K_d, each for one operation; nil means that
-	// the process has no key for it.
+	// the process has no key for this operation.
 	read, write, rekey *nic.Cipher
 }
 
-// Keyed returns memory of the NIC with address addr for which the process has a key for one
-// operation (op) only, for example from a service that derives keys itself.
+// Keyed returns memory on the NIC with address addr, for a process that has a key for one operation
+// (op) only, for example from a service that derives keys itself.
 func Keyed(addr netip.Addr, id nic.RegionID, length uint64, op onerma.Op, key *nic.Cipher) *Remote {
 	r := &Remote{Addr: addr.Unmap(), Region: id, Length: length}
 	switch op {

@@ -43,8 +43,8 @@ type loanAnswer struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Lender lends memory of a host to peers. A connection is a loan: the peer names its process, and gets
-// the keys for new memory, whose bytes are 0. The loan ends with the connection.
+// Lender lends memory of a host to peers. A connection is a loan: the peer names its process, and
+// gets the keys for new memory, whose bytes are 0. The loan ends with the connection.
 type Lender struct {
 	proc     *Process
 	listener net.Listener

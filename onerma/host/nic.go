@@ -20,8 +20,8 @@ import (
 
 // Driver runs a NIC, and gives goroutines exclusive use of it. A device.SecondDriver is a Driver.
 type Driver interface {
-	// Enter gives the caller exclusive use of the NIC until Leave, and returns the time. Leave lets the
-	// NIC act.
+	// Enter gives the caller exclusive use of the NIC until Leave, and returns the time. Leave lets
+	// the NIC act.
 	Enter() clock.Time
 	Leave()
 	// Await blocks until ready returns true, or the deadline has come (verbs.ErrTimeout), or the
@@ -42,8 +42,8 @@ type Config struct {
 	EpochFile string
 }
 
-// NIC is the 1RMA NIC of a host, over all of its incarnations. A crash ends an incarnation with its
-// processes and regions.
+// NIC is the 1RMA NIC of a host, over all incarnations of the NIC. A crash ends an incarnation,
+// with its processes and regions.
 type NIC struct {
 	cfg    Config
 	driver Driver
@@ -98,8 +98,8 @@ func (n *NIC) Up() error {
 	if up {
 		return nil
 	}
+	// nextEpoch writes a file, which may take long. So it is called without exclusive use of the NIC.
 	if epoch, err = nextEpoch(n.cfg.EpochFile); err != nil {
-		// The file is written without exclusive use of the NIC, because that may take long.
 		return err
 	}
 	n.exclusive(func(clock.Time) { err = n.start(epoch) })
@@ -137,8 +137,8 @@ func (n *NIC) end() {
 	if n.machine == nil {
 		return
 	}
-	// Transfers whose data has arrived get their results, even within a receive batch. What the
-	// executors issue because of that is not sent.
+	// Transfers whose data has arrived get their results, even if a receive batch is not complete
+	// yet. The executors may issue further commands in this call. These are not sent.
 	var unsent packetio.Batch
 	n.machine.EndBatch(n.received, &unsent)
 	n.collect()
@@ -226,7 +226,7 @@ type Status struct {
 	// solicitation window, their upper bound.
 	Requested int `json:"requestedBytes"`
 	Window    int `json:"windowBytes"`
-	// RTT, DispatchTimeout and Timeout are those of nic.Config.
+	// RTT, DispatchTimeout and Timeout have the values of these fields in nic.Config.
 	RTT             time.Duration `json:"rttNs"`
 	DispatchTimeout time.Duration `json:"dispatchTimeoutNs"`
 	Timeout         time.Duration `json:"timeoutNs"`

@@ -25,8 +25,8 @@ type ProcessConfig struct {
 	// Gate, if not nil, is called before the process begins a transfer or takes its result. While
 	// it blocks, the process hangs.
 	Gate func()
-	// Control, if not nil, has the parameters of the process's congestion control, instead of those in
-	// the NIC's Config.
+	// Control, if not nil, has the parameters of the process's congestion control, instead of those
+	// in the NIC's Config.
 	Control *executor.Config
 }
 
@@ -134,8 +134,8 @@ func (p *Process) abandon() {
 	p.regions = nil
 }
 
-// collect takes the results of ended transfers and REKEYs for their callers, and returns their
-// number.
+// collect passes the results of ended transfers and REKEYs to their callers, and returns how many
+// there were.
 func (p *Process) collect() (ended int) {
 	var out [16]executor.Result
 	for {
@@ -156,14 +156,15 @@ func (p *Process) collect() (ended int) {
 	}
 }
 
-// Region is memory of a process that its NIC can use, and peers that have a key for it.
+// Region is memory of a process that the NIC can use, and also peers that have a key for the
+// region.
 type Region struct {
 	proc   *Process
 	nic    *nic.Region
 	mem    *mem.Region
 	length int
-	// transfers is how many transfers in progress use the region. That includes those that have no
-	// command at the NIC, because they wait before they try an operation again.
+	// transfers is how many transfers in progress use the region. That includes transfers without a
+	// command at the NIC, which wait before they try an operation again.
 	transfers int
 }
 
@@ -240,8 +241,8 @@ func (r *Region) SetKey(k nic.Key) (err error) {
 	return err
 }
 
-// Deregister ends the region. It fails with verbs.ErrBusy while transfers of the process use it. When
-// it returns nil, the NIC does not use the memory any more.
+// Deregister ends the region. It fails with verbs.ErrBusy while transfers of the process use it.
+// When it returns nil, the NIC does not use the memory any more.
 func (r *Region) Deregister() (err error) {
 	r.proc.nic.exclusive(func(clock.Time) {
 		if r.transfers > 0 && !r.proc.gone {

@@ -13,9 +13,9 @@ type rekeying struct {
 	status nic.Status
 }
 
-// Rekey replaces the key of a peer's region, for which the process must have been granted the right.
-// Keys that were granted before are refused from then on, and new ones must be derived from k. The
-// operation is not tried again: after nic.Timeout the region may have either key.
+// Rekey replaces the key of a peer's region, for which the process must have been granted the
+// right. Keys that were granted before are refused from then on, and new ones must be derived from
+// k. The operation is not tried again: after nic.Timeout the region may have either key.
 func (p *Process) Rekey(to *Remote, k nic.Key) error {
 	if to.rekey == nil {
 		return opError("REKEY", verbs.ErrInvalid, "the remote memory has no key for this operation")
