@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// loanTries is how many peers a load asks for memory at the same time. With all peers of a large rack
-// at once, the broadcasts of ARP would fill slow links.
+// loanTries is how many peers a load asks for memory at the same time. With all peers of a large
+// rack at once, the broadcasts of ARP would fill slow links.
 const loanTries = 4
 
 // loading is a load in progress.
@@ -37,8 +37,8 @@ type loading struct {
 	err    error
 }
 
-// RunLoad runs a load of READs. peers are the addresses of load.To, whose memory RunLoad borrows
-// before the load begins. gate is that of host.ProcessConfig.
+// RunLoad runs a load of READs. peers are the addresses of the hosts load.To, whose memory RunLoad
+// borrows before the load begins. gate becomes host.ProcessConfig.Gate.
 func RunLoad(ctx context.Context, n *host.NIC, gate func(), peers []netip.Addr, load *perf.Load) (res perf.LoadResult, err error) {
 	if err := load.Validate(); err != nil {
 		return res, err
@@ -137,7 +137,8 @@ func (r *loading) begin() error {
 	return nil
 }
 
-// read makes a READ of the memory of peer number to. It reports whether the load can go on.
+// read makes a READ of the memory of the peer with number `to`. It reports whether the load can go
+// on.
 func (r *loading) read(to int) bool {
 	var c host.Call
 	begun := time.Now().UnixNano()
@@ -160,7 +161,7 @@ func (r *loading) read(to int) bool {
 	return r.add(s) && s.Status != nic.RemoteAuthenticationFailure.String()
 }
 
-// add adds a READ to the result. It reports whether more may begin.
+// add adds a READ to the result. It reports whether more READs may begin.
 func (r *loading) add(s perf.LoadSample) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

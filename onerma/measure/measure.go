@@ -47,8 +47,8 @@ type run struct {
 }
 
 // Run runs a test, one of perf.OneRMATests, against the host with address addr, whose memory it
-// borrows. It calls tell with its progress, at most five times a second. With an error, the Result
-// has the measurements from before the error. gate is that of host.ProcessConfig.
+// borrows. It calls tell with its progress, at most five times a second. If Run returns an error,
+// the Result has the measurements from before the error. gate becomes host.ProcessConfig.Gate.
 func Run(
 	ctx context.Context, n *host.NIC, gate func(), addr netip.Addr, cfg perf.Config, tell func(perf.Progress),
 ) (res perf.Result, err error) {
@@ -94,7 +94,7 @@ func Run(
 	return res, err
 }
 
-// check returns an error for a test that Run cannot do.
+// check returns an error if Run cannot do the test with these parameters.
 func check(c *perf.Config) error {
 	switch {
 	case c.Size < 1 || c.Size > perf.MaxSize || c.Iters < 1 || c.Iters > perf.MaxIters || c.Depth < 1 || c.Depth > perf.MaxDepth/4 || c.SignalEvery < 1 || c.SignalEvery > c.Depth:
@@ -226,8 +226,9 @@ func (r *run) latency() error {
 	return err
 }
 
-// verifying returns what to do before and after each message so that every byte is compared, or
-// functions that do nothing if the test does not verify. READs read what WRITEs have written before.
+// verifying returns the functions to call before and after each message so that every byte is
+// compared. If the test does not verify, they do nothing. For a test of READs, verifying first
+// writes the memory that the READs will read.
 func (r *run) verifying() (before func(int), after func(int) error, err error) {
 	before, after = func(int) {}, func(int) error { return nil }
 	if !r.cfg.Verify {
