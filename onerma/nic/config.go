@@ -16,19 +16,19 @@ type Config struct {
 	MAC wire.MAC // required
 	// Addr is the NIC's IPv4 address; required.
 	Addr netip.Addr
-	// LinkMTU is the length of the largest IP packet of the link in bytes; 0 means 4200, enough for an
-	// operation in one packet. With a smaller LinkMTU, a data message carries the largest power of two
-	// that fits.
+	// LinkMTU is the length of the largest IP packet of the link in bytes; 0 means 4200, enough for
+	// an operation in one packet. With a smaller LinkMTU, a data message carries the largest power
+	// of two that fits.
 	LinkMTU int
-	// Rand makes region keys and the first generations; required. On a rack, its numbers must not
-	// be predictable.
+	// Rand makes the keys of regions and the first generations of slots and tickets; required. On a
+	// rack, its numbers must not be predictable.
 	Rand *rand.Rand
 	// Resolve returns the MAC address of a peer; required. It must not block. The bool is false if
 	// the address is not known.
 	Resolve func(netip.Addr) (wire.MAC, bool)
 	// Epoch is the number of this incarnation of the NIC, from 0 to MaxEpoch. The owner of the NIC
-	// must store the number, and give each incarnation a larger one than all earlier ones: Epoch is a
-	// part of every initialisation vector, and a vector must not repeat under a key.
+	// must store the number, and give each incarnation a larger one than all earlier ones: Epoch is
+	// a part of every initialisation vector, and a vector must not repeat under a key.
 	Epoch uint32
 	// RTT is the round-trip time of the rack; 0 means 50 µs. The defaults below depend on it.
 	RTT time.Duration
@@ -36,18 +36,18 @@ type Config struct {
 	// long the next message of an operation may take; 0 means 4 RTT. All NICs of a rack should have
 	// the same values.
 	DispatchTimeout, Timeout time.Duration
-	// Window is the size of the solicitation window: how many inbound bytes may be requested and not
-	// yet have arrived. 0 means 65536.
+	// Window is the size of the solicitation window: how many inbound bytes may be requested and
+	// not yet have arrived. 0 means 65536.
 	Window int
-	// Threshold is how many bytes the inbound requests that wait may ask for together. The NIC
+	// Threshold is how many bytes all waiting inbound requests may ask for together. The NIC
 	// answers a request that would exceed it with a NACK. 0 means the bytes that the link sends in
 	// Timeout − RTT − DispatchTimeout, or 65536 if Rate is 0.
 	Threshold int
 	// Rate is the rate at which the NIC sends data, in bits per second; 0 means that it sends data
 	// at once, but at most 64 messages in one call of Frame or Tick.
 	Rate int64
-	// Slots is how many commands may be in flight. Tickets is how many inbound WRITEs and REKEYs may
-	// be in progress. Regions is the largest number of regions. 0 means 1024 each.
+	// Slots is how many commands may be in flight. Tickets is how many inbound WRITEs and REKEYs
+	// may be in progress. Regions is the largest number of regions. 0 means 1024 each.
 	Slots, Tickets, Regions int
 }
 
@@ -56,7 +56,8 @@ const (
 	// MaxEpoch is the largest Epoch.
 	MaxEpoch = 1<<24 - 1
 	maxTable = 1 << 16
-	// maxTimeout is the largest timeout: the body of a pull has 32 bits for a timeout in nanoseconds.
+	// maxTimeout is the largest timeout: the body of a pull has 32 bits for a timeout in
+	// nanoseconds.
 	maxTimeout = time.Second
 	minMTU     = onerma.Overhead + onerma.Unit
 )

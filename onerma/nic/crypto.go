@@ -57,7 +57,7 @@ func NewCipher(k Key) *Cipher {
 }
 
 // reservedKey is the key with which a target seals its AUTHFAIL if it has no valid key for a
-// request. It is publicly known, so such an answer proves only that its sender has seen the
+// request. The key is publicly known, so such an answer proves only that its sender has seen the
 // request.
 var reservedKey = Key([]byte("ONERMA, reserved"))
 
@@ -66,7 +66,7 @@ var reservedKey = Key([]byte("ONERMA, reserved"))
 func ReservedKey() Key { return reservedKey }
 
 // vector is the initialisation vector of a message: the sender's message counter and IPv4 address.
-// No two messages have the same one.
+// No two messages have the same vector.
 type vector [12]byte
 
 func (v *vector) set(counter uint64, sender [4]byte) {
@@ -116,9 +116,9 @@ func (s *sealer) seal(b, body []byte, c *Cipher, prev *vector) []byte {
 	return c.aead.Seal(b, s.iv[:], body, s.aad[:])
 }
 
-// source returns the bytes that seal encrypts for a body in memory that a program may change
-// meanwhile: the memory itself, or a copy, which loads whole words. The copy is valid until the next
-// call of source or open.
+// source returns the body that the caller passes to seal, for data in memory that a program may
+// change meanwhile. It is the memory itself if inPlace allows that, otherwise a copy, which loads
+// whole words. The copy is valid until the next call of source or open.
 func (s *sealer) source(memory []byte) []byte {
 	if inPlace(len(memory)) {
 		return memory
@@ -132,8 +132,9 @@ func (s *sealer) open(f *onerma.Frame, c *Cipher, prev *vector) (body []byte, ok
 	return s.openTo(s.plain[:0], f, c, prev)
 }
 
-// openTo is open with a given buffer for the body, whose capacity must be at least the length of the
-// body. If the message is not authentic, openTo overwrites that many bytes of the buffer with zeros.
+// openTo is open with a given buffer for the body, whose capacity must be at least the length of
+// the body. If the message is not authentic, openTo overwrites that many bytes of the buffer with
+// zeros.
 func (s *sealer) openTo(buffer []byte, f *onerma.Frame, c *Cipher, prev *vector) (body []byte, ok bool) {
 	copy(s.aad[:], f.Clear)
 	copy(s.aad[onerma.HeaderLen:], prev[:])

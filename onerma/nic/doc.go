@@ -10,13 +10,14 @@
 //	Tick(now, out)                 Deadline has come
 //	Deadline()                     also changes when Portal.Issue is called
 //
-// The receiver of bytes decides when they may be sent, by its solicitation window: how many inbound
-// bytes may be requested and not yet have arrived. A READ command waits in one of two FIFOs until
-// the solicitation window has 4096 bytes free. It waits for 4096 bytes whatever its size, so that
-// small operations cannot starve large ones. Then its size is debited and its request is sent. The
-// request of a WRITE asks the target to read the data: the target queues it under the target's own
-// window, in the same FIFOs, and then pulls the data. There is a FIFO for each class of service. If
-// both have commands that wait, class 0 gets four turns for each turn of class 1.
+// The receiver of bytes decides when they may be sent, by its solicitation window. The window
+// limits how many inbound bytes are requested and have not arrived yet. A READ command waits in one
+// of two FIFOs until the solicitation window has 4096 bytes free. It waits for 4096 bytes whatever
+// its size, so that small operations cannot starve large ones. Then its size is debited and its
+// request is sent. The request of a WRITE asks the target to read the data: the target queues it
+// under the target's own window, in the same FIFOs, and then pulls the data. There is a FIFO for
+// each class of service. If both have commands that wait, class 0 gets four turns for each turn of
+// class 1.
 //
 // Bounds, with D the dispatch timeout and T the timeout: a READ ends within D + T, a WRITE or REKEY
 // within T + T·33/32. The target of a WRITE writes no byte later than T after it has sent its pull.
@@ -28,7 +29,7 @@
 //
 // Keys: a region has a key K_r. A process may use the region if it has K_d = AES(K_r, address of
 // its NIC, its PID, the operation). Messages are sealed by AES-GCM under K_d. The initialisation
-// vector is the sender's message counter and address. The vector of the message before is
-// additional authenticated data. The upper 24 bits of the counter are Config.Epoch, the number of
-// this incarnation of the NIC.
+// vector is the sender's message counter and address. The vector of the operation's previous
+// message is additional authenticated data. The upper 24 bits of the counter are Config.Epoch, the
+// number of this incarnation of the NIC.
 package nic

@@ -45,8 +45,8 @@ func (e *egress) send(to *peer, h *onerma.Header, c *Cipher, prev *vector, body 
 	}
 }
 
-// answer sends a message of kind k without a body, which answers a request: the rest of its header
-// is that of request.
+// answer sends a message of kind k without a body, as the answer to a request. Its header is that
+// of the request, except for Kind, At and Counter.
 func (e *egress) answer(to *peer, request *onerma.Header, k onerma.Kind, c *Cipher, prev *vector, out *packetio.Batch) {
 	h := *request
 	h.Kind, h.At = k, 0

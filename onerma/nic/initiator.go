@@ -26,8 +26,8 @@ func (n *NIC) end(now clock.Time, i uint16, status Status) {
 	s.portal.done.push(i)
 }
 
-// abandon releases what a command in flight holds: its part of the window, its timer, and its local
-// memory.
+// abandon releases what a command in flight holds: the bytes debited from the window, its timer,
+// and its local memory.
 func (n *NIC) abandon(i uint16) {
 	s := &n.slots[i]
 	switch s.state {
@@ -92,10 +92,10 @@ func (n *NIC) command(f *onerma.Frame) *slot {
 	return s
 }
 
-// landRead handles a data message of a READ: it writes the data to memory. The memory belongs to the
-// NIC until the command has ended, so the message is decrypted into it directly, unless data has
-// landed there already: a forged message leaves zeros where data is still to come, and nowhere else.
-// By way of a buffer, a READ of 4 KiB takes an eighth longer.
+// landRead handles a data message of a READ: it writes the data to memory. The memory belongs to
+// the NIC until the command has ended, so the message is decrypted into it directly, unless data
+// has landed there already: a forged message leaves zeros where data is still to come, and nowhere
+// else. With a buffer in between, a READ of 4 KiB takes an eighth longer.
 func (n *NIC) landRead(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state != waiting {

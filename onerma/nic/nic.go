@@ -34,8 +34,8 @@ type NIC struct {
 	window window
 	server server
 	egress egress
-	// timers holds the timeouts of slots, by the number of the slot, and behind these the timeouts
-	// of tickets.
+	// timers holds the timeouts of slots and tickets. The number of a slot's timer is that of the
+	// slot. The number of a ticket's timer is that of the ticket plus the number of slots.
 	timers   clock.Queue
 	last     clock.Time // time of the last call of Frame or Tick
 	rx       onerma.Frame
@@ -158,8 +158,8 @@ func (n *NIC) Tick(now clock.Time, out *packetio.Batch) {
 	n.work(now, out)
 }
 
-// expire ends operations and tickets (inbound WRITEs and REKEYs) whose timeout has passed, and
-// those that have waited for the window for the dispatch timeout. It is called first in Frame and
+// expire ends commands and tickets (inbound WRITEs and REKEYs) whose timeout has passed, and those
+// that have waited for the window longer than the dispatch timeout. It is called first in Frame and
 // Tick, so that no byte is written to memory at or after the timeout of its operation.
 func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
 	n.window.settle(now)
@@ -193,7 +193,7 @@ func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
 }
 
 // owe is called when an operation that has requested size bytes is ended early. These bytes may
-// still be in flight, so they count in the window for the time of one more timeout.
+// still be in flight, so they count in the window until one more timeout has passed.
 func owe(n *NIC, size int) { n.window.owe(size, n.last.Add(n.cfg.Timeout)) }
 
 // work sends all that may be sent now: requests of WRITEs and REKEYs, requests and pulls that the

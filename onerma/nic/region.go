@@ -35,8 +35,8 @@ func (r *Region) ID() RegionID { return r.id }
 func (r *Region) Key() Key { return r.key }
 
 // Grant returns K_d, the derived key with which process pid, on the NIC with address `from`, may do
-// op on the region. The owner of the region sends K_d to this process over an encrypted channel of
-// its own.
+// op on the region. The owner of the region sends K_d to this process over an encrypted channel,
+// which is not part of 1RMA.
 func (r *Region) Grant(from netip.Addr, pid PID, op onerma.Op) Key {
 	return Derive(r.key, from, pid, op)
 }

@@ -71,7 +71,8 @@ type peer struct {
 	mac  wire.MAC
 }
 
-// slot holds one command in flight. generation tells its uses apart: it grows with each command.
+// slot holds one command in flight. generation distinguishes the commands that use the slot one
+// after the other: it grows with each.
 type slot struct {
 	state      slotState
 	generation uint32

@@ -95,7 +95,7 @@ func (n *NIC) pull(now clock.Time, i uint16, out *packetio.Batch) {
 	t.prev = n.egress.sealer.iv
 }
 
-// release frees ticket i, with its part of the window and its timer.
+// release frees ticket i, the bytes that it has debited from the window, and its timer.
 func (n *NIC) release(i uint16) {
 	t := &n.tickets[i]
 	switch t.state {
@@ -145,8 +145,8 @@ func (n *NIC) landWrite(f *onerma.Frame, out *packetio.Batch) {
 	}
 }
 
-// landed handles a ticket whose bytes have all arrived: for a REKEY it replaces the region's key.
-// Then it sends a done, the last answer, and frees the ticket.
+// landed handles a ticket whose bytes have all arrived. For a REKEY it replaces the region's key.
+// Then it sends a done, the last message of the operation, and frees the ticket.
 func (n *NIC) landed(i uint16, out *packetio.Batch) {
 	t := &n.tickets[i]
 	if t.head.Op == onerma.Rekey {

@@ -43,8 +43,9 @@ func (r *ring[T]) remove(match func(T) bool) {
 	}
 }
 
-// waiter is a command, or a ticket (an inbound WRITE or REKEY), that waits for the window. deadline
-// is when its dispatch timeout has passed, size how many bytes it needs.
+// waiter is a command, or a ticket (an inbound WRITE or REKEY), that waits for the window. index is
+// its number in NIC.slots or NIC.tickets. deadline is when its dispatch timeout has passed. size is
+// how many bytes it needs.
 type waiter struct {
 	ticket   bool
 	index    uint16
@@ -61,12 +62,13 @@ type window struct {
 	size, used int // bytes
 	fifos      [onerma.Classes]ring[waiter]
 	turns      int // turns of class 0 since the last turn of class 1
-	// owed are bytes that were requested by operations which were ended early (see owe). They are
-	// in the order of debt.until.
+	// owed has the bytes that were requested by operations which were ended early (see owe), in the
+	// order of debt.until.
 	owed []debt
 }
 
-// debt is a number of bytes that may still arrive until a time.
+// debt is a number of bytes that may still arrive until a certain time, and count in the window
+// until then.
 type debt struct {
 	size  int
 	until clock.Time
@@ -105,11 +107,11 @@ func (w *window) admit() (waiter, bool) {
 	return x, true
 }
 
-// refund gives bytes back to the window that admit has debited.
+// refund gives back to the window bytes that admit or owe has debited.
 func (w *window) refund(size int) { w.used -= size }
 
-// owe debits size bytes until a time, because they may arrive until then. The time must not be
-// before that of an earlier call.
+// owe debits size bytes from the window until a given time, because they may still arrive until
+// then. The time must not be before that of an earlier call.
 func (w *window) owe(size int, until clock.Time) {
 	w.used += size
 	if k := len(w.owed); k > 0 && w.owed[k-1].until == until {
