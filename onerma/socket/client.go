@@ -40,7 +40,8 @@ type reply struct {
 	fds []int
 }
 
-// Open connects a program to the NIC of its host. "" means the path in the environment variable Env.
+// Open connects a program to the NIC of its host. "" means the path in the environment variable
+// Env.
 func Open(ctx context.Context, path string) (*Client, error) {
 	if path == "" {
 		if path = os.Getenv(Env); path == "" {
@@ -158,8 +159,8 @@ func (c *Client) call(ctx context.Context, req request) (reply, error) {
 	return got, nil
 }
 
-// Close ends the connection, and with it all transfers, memory and loans. Memory that was registered
-// stays mapped until Memory.Close.
+// Close ends the connection, and with it all transfers, memory and loans. Memory that was
+// registered stays mapped until Memory.Close.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	<-c.done

@@ -1,10 +1,10 @@
-// Package socket lets programs outside the daemon use the 1RMA NIC of a host. The daemon listens on a
-// unix socket (Server). A program opens it (Open), registers memory that it shares with the daemon,
-// borrows memory of peers or uses what they grant, and moves bytes by Read and Write:
+// Package socket lets programs outside the daemon use the 1RMA NIC of a host. The daemon listens on
+// a unix socket (Server). A program opens it (Open), registers memory that it shares with the
+// daemon, borrows memory of peers or uses what they grant, and moves bytes by Read and Write:
 //
-//	c, err := socket.Open(ctx, "")                       // on a host: the path is in RDMALAB_ONERMA
+//	c, err := socket.Open(ctx, "")                     // on a host: the path is in RDMALAB_ONERMA
 //	local, err := c.Register(ctx, 1<<20, verbs.LocalWrite)
-//	peer, err := c.Borrow(ctx, addr, 1<<20)              // of the host with that address
+//	peer, err := c.Borrow(ctx, addr, 1<<20)            // memory of the host with address addr
 //	copy(local.Bytes(), "hello")
 //	_, err = c.Write(ctx, socket.Transfer{Remote: peer, Length: 5, Local: local})
 //

@@ -22,7 +22,7 @@ const writeWait = 2 * time.Second
 // borrowWait is how long a request to borrow memory may take.
 const borrowWait = 10 * time.Second
 
-// program is a program that is connected to the daemon.
+// program is the daemon's state for one program that is connected to it.
 type program struct {
 	conn *net.UnixConn
 	proc *host.Process
@@ -121,8 +121,8 @@ func (p *program) receive() {
 	}
 }
 
-// begin notes that a request is in flight, so that it can be cancelled from now on. The caller must
-// call end when the request has been executed.
+// begin notes that a request is in flight, so that the program can cancel it from now on. The
+// caller must call end when the request has been executed.
 func (p *program) begin(req *request) (ctx context.Context, end func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -298,7 +298,8 @@ func (p *program) remote(number uint32) (*remote, error) {
 	return nil, fmt.Errorf("no remote memory %d", number)
 }
 
-// keep gives memory of a peer a number, by which the program names it, and puts that into answer a.
+// keep gives memory of a peer a number, by which the program names the memory, and puts this number
+// into answer a.
 func (p *program) keep(r *remote, a *answer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

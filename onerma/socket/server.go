@@ -29,7 +29,7 @@ type Config struct {
 	Group int
 	// NIC is the NIC that programs use; required.
 	NIC *host.NIC
-	Log *slog.Logger // nil: nothing is logged
+	Log *slog.Logger // nil means that nothing is logged
 }
 
 // Server lets programs on a host use the host's NIC over a unix socket.
