@@ -60,8 +60,8 @@ func ParseFrame(b []byte, f *Frame) error {
 	return nil
 }
 
-// Is reports whether b is a frame for this package: a UDP datagram over IPv4 to UDPPort, with at most
-// one VLAN tag.
+// Is reports whether b is a frame for this package: a UDP datagram over IPv4 to UDPPort, with at
+// most one VLAN tag.
 func Is(b []byte) bool {
 	const ethLen, tagLen, tpid = 14, 4, 0x8100
 	at := ethLen

@@ -51,8 +51,8 @@ const (
 // Kind is the role of a message in its operation.
 type Kind uint8
 
-// Kinds of messages. Request begins every operation. By a Pull the target of a WRITE or REKEY asks
-// for the data. Done is the target's last answer. By Nack and AuthFail a target refuses an
+// Kinds of messages. Request begins every operation. With a Pull the target of a WRITE or REKEY
+// asks for the data. Done is the target's last answer. With Nack and AuthFail a target refuses an
 // operation.
 const (
 	Request Kind = 1 + iota
@@ -78,8 +78,7 @@ type Header struct {
 	Kind  Kind
 	Op    Op
 	Class uint8 // class of service: class 0 is preferred to class 1
-	// Slot and Generation name the initiator's command. The messages of both ends of the operation
-	// carry them.
+	// Slot and Generation name the initiator's command. All messages of the operation carry them.
 	Slot       uint16
 	Generation uint32
 	// At is the offset of a data message's body in the operation, in bytes; 0 in other messages.

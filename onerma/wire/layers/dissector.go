@@ -2,8 +2,8 @@ package layers
 
 import _ "embed" // for Dissector
 
-// Dissector is a program in Lua by which Wireshark and tshark show the messages of 1RMA. It names
-// their fields onerma.*.
+// Dissector is a program in Lua with which Wireshark and tshark show the messages of 1RMA. The
+// fields of the messages have names that begin with "onerma.".
 //
 //go:embed onerma.lua
 var Dissector string
