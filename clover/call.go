@@ -101,7 +101,8 @@ type membership struct {
 	// confirmed is the epoch that the client has confirmed: no request of the client that names a
 	// location of an earlier epoch is in flight any more.
 	confirmed uint32
-	// reportAt is the earliest time of the next report with fewer appends than Config.Records.
+	// reportAt is when the client next reports its appends even if they are fewer than
+	// Config.Records.
 	reportAt clock.Time
 	// taken is an upper limit for the number of nodes that the client was given and that are
 	// neither spare nor known to be linked. It includes nodes in answers that were lost, and nodes

@@ -26,7 +26,7 @@ type Client struct{ appender }
 
 var _ kv.Timed = (*Client)(nil)
 
-// server is a memory server as the client sees it.
+// server is what the client knows of one memory server.
 type server struct {
 	peer       int
 	region     memservice.Region

@@ -55,8 +55,8 @@ type Config struct {
 	// Chase determines what a PUT does after another client has appended to the same node first. If
 	// Chase is true, the PUT tries at once to append to the successor that it has found. That takes
 	// one more round trip for each append that came before its own. If Chase is false, the PUT
-	// first reads to the end of the chain, as the published client does. That takes two more round
-	// trips or more.
+	// first reads to the end of the chain, as the published client does. That takes at least two
+	// more round trips.
 	Chase bool
 	// Records is how many appends the client collects before it reports them to the metadata
 	// server, 1 to 16; 0 means 1. With 1, the client sends a report as soon as the previous one is

@@ -159,12 +159,13 @@ func (n node) follows(at layout.Location, was layout.Word) bool {
 	return was == layout.Header(at.Version) || more && next == n.at && was.Valid()
 }
 
-// settle finds the outcome of tried, a compare-and-swap that was not answered. If the header of
-// tried names the client's node n, the compare-and-swap has succeeded. If the header names no
-// successor, settle repeats the compare-and-swap. Otherwise another client's append has succeeded
-// there, but a switch may have steered this one to a later node; settleByChain finds that out. If
-// the entry of tried may contain another node by now, settle calls settleByChain at once. settle
-// returns true if n is in the chain.
+// settle finds the outcome of tried, a compare-and-swap that was not answered. It reads the header
+// of the node to which tried would append. If this header names the client's node n, the
+// compare-and-swap has succeeded. If the header names no successor, settle repeats the
+// compare-and-swap. Otherwise another client's append has succeeded there, but a switch may have
+// steered this one to a later node; settleByChain finds that out. If the entry may contain another
+// node by now, because a new epoch has begun, settle calls settleByChain at once. settle returns
+// true if n is in the chain.
 func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
 	if c.copied() {
 		return c.settleCopies(key, n, tried, uncertain, deadline)

@@ -158,12 +158,12 @@ func (s *Space) directory() int {
 // Slots returns the number of keys that the store can hold.
 func (s *Space) Slots() int { return s.Shortcuts * s.Servers }
 
-// Place says where an entry or a shortcut is.
+// Place says where an entry, a shortcut, a record or a table is.
 type Place struct {
 	Server int
 	// Offset is counted from the start of the server's region, in bytes.
 	Offset int
-	// Len is the size of the entry in bytes.
+	// Len is the length in bytes.
 	Len int
 }
 

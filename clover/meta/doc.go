@@ -36,6 +36,7 @@
 //	walk.go, hints.go        chains: follows chains, retires what they have passed; reports as hints
 //	keys.go, absorbed.go     opens, finds and erases keys; nodes that were absorbed
 //
-// Before the server retires a node that the chain has passed, it moves the directory's record on.
-// So a restarted server never begins at a node that may have been reused.
+// Before the server retires a node that the chain has passed, it makes the key's record in the
+// directory name a later node. So a restarted server never begins at a node that may have been
+// reused.
 package meta

@@ -18,9 +18,9 @@ import (
 const (
 	incarnationBits = 16
 	ownNumber       = 1<<incarnationBits - 1
-	// maxIncarnation keeps all numbers below 1<<31. Sherman's clients do the same; they may use the
-	// same memory servers at other times. firstIncarnations is an upper limit for the first
-	// incarnation number, which is random.
+	// maxIncarnation keeps all owner numbers below 1<<31. Sherman, which may use the same memory
+	// servers at other times, keeps its owner numbers below this limit, too. firstIncarnations is
+	// an upper limit for the first incarnation number, which is random.
 	maxIncarnation    = 1<<15 - 1
 	firstIncarnations = 1 << 14
 	// oldClient is how far a client's number may be behind the newest number before the client must

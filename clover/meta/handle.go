@@ -14,8 +14,8 @@ import (
 // client is what the server knows of a client that has sent OpHello.
 type client struct {
 	id uint32
-	// former is the client's previous number, under which it sent the OpHello for this one; 0 means
-	// that it had none.
+	// former is the client's previous number, under which it sent the OpHello that gave it the
+	// number id; 0 means that it had none.
 	former uint32
 	// owner is the owner number under which the client connects to the memory servers.
 	owner uint32

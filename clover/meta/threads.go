@@ -20,9 +20,9 @@ import (
 // the main thread reads. All other requests go to the main thread, in the order of their arrival.
 //
 // Reports always go to the main thread: a request thread only stores and answers them. So after a
-// wait the main thread finds the keys and chains as they were before it. It collects reports only
-// between two of its steps. Therefore, if it has followed a chain to its end in a step, it has done
-// so after all reports that it has collected.
+// wait the main thread finds the keys and chains as they were before the wait. The main thread
+// collects reports only between two of its steps. Therefore, if it has followed a chain to its end
+// in a step, it has done so after all reports that it has collected.
 //
 // The requests of a connection are executed in the order of their arrival: if one of them waits for
 // the main thread, so do the later ones. While the main thread executes a request of a client,

@@ -156,7 +156,7 @@ func mayBringBack(s *Server, now clock.Time) bool {
 	return false
 }
 
-// begin begins a change of the view.
+// begin begins a change of the view: it fences all clients, and makes them say hello again.
 func begin(s *Server, now clock.Time) {
 	s.change = &change{fence: s.fenceTo(s.nextID), until: now, asked: now}
 	for _, cl := range s.clients {

@@ -38,8 +38,8 @@ type entry struct {
 	recorded, mirrored bool
 	// ended is true if the server reached the end of the chain when it last followed it.
 	ended bool
-	// last is true if the metadata server must read the header of the last copy of at, not of the
-	// first.
+	// last is true if the first copy of the node at names no successor, so that the server must
+	// read the header of the last copy.
 	last bool
 	// dead is true if the chain ends in a tombstone. lost is true if a part of the chain was in
 	// memory that is lost.
@@ -179,8 +179,8 @@ func (s *chains) step(e *entry, i int) bool {
 	s.stats.Walked++
 	header, err := s.header(i)
 	if err != nil || !header.Valid() || header.EntryVersion() != e.at.Version {
-		// A linked node is never given out again, so this memory no longer contains the nodes of
-		// the store.
+		// As long as a node is linked, it is not given out again. So this memory no longer contains
+		// the nodes of the store.
 		s.stats.Broken++
 		e.at = layout.Location{}
 		e.lose()
@@ -195,7 +195,8 @@ func (s *chains) step(e *entry, i int) bool {
 		e.last = true // the last copy may name a successor that the first copy does not name yet
 		return true
 	case !more:
-		// If a node was reported and is not in the chain, no client holds it any more.
+		// At the end of the chain no reported node is ahead: a reported node that the server has
+		// not met is not in the chain.
 		e.ended, e.ahead = true, 0
 		return false
 	}

@@ -107,9 +107,9 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint16(s))
 }
 
-// After reports whether a client has sent the request with sequence number seq after the one with
-// number than. The numbers have 31 bits and wrap around. The lowest bit is the slot and does not
-// count.
+// After reports whether a client has sent the request with sequence number seq after the request
+// with sequence number `than`. The numbers have 31 bits and wrap around. The lowest bit is the slot
+// and does not count.
 func After(seq, than uint32) bool { return int32(seq&^1-than&^1) > 0 }
 
 // Record is an append that a client made. Old is the node on whose header the client posted the
