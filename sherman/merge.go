@@ -186,8 +186,8 @@ func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 	})
 }
 
-// open makes the closed page `left` Live again, because its sibling has refused to take over its
-// range.
+// open makes the closed page `left` Live again, because the sibling has refused to take over the
+// range of `left`.
 func (c *changer) open(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Self, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Closed {

@@ -36,7 +36,8 @@ func newStat(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// unmoved lists the locks of after that have the same tag in before.
+// unmoved lists the locks in `after` that have the same tag in `before`: their words have not
+// changed.
 func unmoved(before, after []Lock) (out []Lock) {
 	type name struct {
 		server     string
