@@ -33,7 +33,7 @@
 //     writer can finish, as those of a merge. To the left, where the ends of ranges must not move,
 //     the leaf is split and its lower part merged with the left neighbour; each server keeps one
 //     unused page for that. So a client that inserts keys in random order fills about 95 % of the
-//     leaves' places, too. If several clients make room at the same time, one of them may get
+//     slots of all leaves. If several clients make room at the same time, one of them may get
 //     ErrFull at 90 %, because others use the room or the unused page first; a later insert may
 //     succeed. In a full tree ErrFull takes some hundred round trips, and a shorter deadline ends
 //     as a timeout.

@@ -17,9 +17,9 @@ type scanBuffers struct {
 }
 
 // Scan calls f with up to n keys in increasing order, from the smallest key that is not below
-// `from`, until f returns false. It reads leaves that the index cache knows together, up to 32 with
-// one round trip. Each record was in the tree at some moment of the scan. This moment may differ
-// from leaf to leaf.
+// `from`, until f returns false. If the index cache knows the leaves, Scan reads up to 32 of them
+// with one round trip. Each record was in the tree at some moment of the scan. This moment may
+// differ from leaf to leaf.
 func (c *Client) Scan(from uint64, n int, f func(key uint64, value []byte) bool, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err

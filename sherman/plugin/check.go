@@ -42,7 +42,8 @@ func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) 
 			cfg.Unreachable, cfg.HalfSplits, cfg.DeadLocks = in.Unreachable, in.HalfSplits, in.DeadLocks
 			out.Tree, err = check.Check(cfg)
 		}
-		// If a history was made before the check, its verdict stays in the result.
+		// Lost memory is a result of the check, not an error of the request. So the verdict on a
+		// history that clients have made before the check is shown, too.
 		if errors.Is(err, kv.ErrLost) {
 			out.Tree, out.Why = nil, err.Error()
 			return nil
