@@ -14,5 +14,6 @@
 // Transfers to the same peer take turns, one operation each, and so do the peers.
 //
 // The owner calls Tick when the NIC's Activity has changed, when Deadline has come, and after
-// Start. Tick issues commands, so the owner must call the NIC afterwards: its deadline is due.
+// Start. Tick issues commands. So the owner must call Tick of the NIC afterwards: the NIC's
+// deadline is due.
 package executor

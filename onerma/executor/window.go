@@ -12,7 +12,7 @@ import (
 const (
 	additive        = 0.25 // a window grows by this number of operations in a round trip
 	beta            = 0.8  // how strongly a delay above the target makes a window smaller
-	leastFactor     = 0.5  // a delay multiplies a window at least by this factor
+	leastFactor     = 0.5  // the smallest factor by which a delay above the target multiplies a window
 	timeoutDecrease = 0.1  // a failure multiplies a window by this factor
 )
 

@@ -42,7 +42,7 @@ type StatusError struct {
 	Moved, Length int
 }
 
-// Error returns the status with what it means.
+// Error returns the operation, the status, and how many bytes were moved.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("1RMA %v: %v: %d of %d bytes were moved", e.Op, e.Status, e.Moved, e.Length)
 }
@@ -100,8 +100,8 @@ func (p *Process) StartAll(list []Posting, deadline clock.Time) (n int, err erro
 }
 
 // Start begins a transfer. After the deadline the transfer issues no more operations, and ends when
-// its last operation has; clock.Never means no deadline. The call and the bytes belong to the NIC
-// until Wait has returned.
+// its operations in flight have ended; clock.Never means no deadline. The call and the bytes belong
+// to the NIC until Wait has returned.
 func (p *Process) Start(c *Call, t *Transfer, deadline clock.Time) error {
 	p.gate()
 	now := p.nic.driver.Enter()

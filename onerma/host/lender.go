@@ -21,8 +21,8 @@ import (
 // LenderPort is the TCP port of a Lender.
 const LenderPort = 4792
 
-// Bounds of a Lender. maxLine is the length of a request or answer in bytes; askWithin is how long
-// a peer may take to send its request.
+// Bounds of a Lender. maxLine is the greatest length of a request or an answer in bytes. askWithin
+// is how long a peer may take to send its request.
 const (
 	MaxLoan   = 256 << 20 // bytes of a loan
 	maxLent   = 1 << 30   // bytes of all loans
@@ -91,7 +91,7 @@ func (s *Lender) serve(c net.Conn) {
 		s.mu.Unlock()
 		_ = c.Close() // Close may have closed it already
 	}()
-	_ = c.SetDeadline(time.Now().Add(askWithin)) // an error is that of the next call
+	_ = c.SetDeadline(time.Now().Add(askWithin)) // if it fails, so does the Read that follows
 	in := bufio.NewReaderSize(io.LimitReader(c, maxLine), maxLine)
 	var ask loanRequest
 	line, err := in.ReadBytes('\n')
@@ -144,7 +144,7 @@ func (s *Lender) lend(c net.Conn, ask *loanRequest) error {
 	if err := reply(c, loanAnswer{Grant: &g}); err != nil {
 		return nil //nolint:nilerr // the peer has gone, and with it the loan
 	}
-	_ = c.SetDeadline(time.Time{}) // an error is that of the next call
+	_ = c.SetDeadline(time.Time{}) // if it fails, so does the Read that follows
 	_, _ = c.Read(make([]byte, 1)) // returns when the peer ends the loan, or Close is called
 	return nil
 }

@@ -45,7 +45,7 @@ type Process struct {
 	// calls are the transfers in progress, by tag. free has the tags that are not in use.
 	calls []*Call
 	free  []int
-	// rekey is the REKEY in progress; nil: there is none.
+	// rekey is the REKEY in progress; nil means none.
 	rekey *rekeying
 	gone  bool // the process was closed, or its incarnation of the NIC has ended
 }

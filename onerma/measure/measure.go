@@ -106,7 +106,8 @@ func check(c *perf.Config) error {
 	return nil
 }
 
-// grown returns the counters of NIC n that have grown since before, and by how much.
+// grown returns the counters of NIC n that have grown since the counters `before` were read, and by
+// how much.
 func grown(before *nic.Stats, n *host.NIC) map[string]uint64 {
 	after := n.Stats()
 	old := before.Samples()

@@ -61,7 +61,7 @@ func NewCipher(k Key) *Cipher {
 // request.
 var reservedKey = Key([]byte("ONERMA, reserved"))
 
-// ReservedKey returns the key with which a target seals the answer that it has no key for a
+// ReservedKey returns the key with which a target seals its AUTHFAIL if it has no valid key for a
 // request.
 func ReservedKey() Key { return reservedKey }
 

@@ -11,13 +11,14 @@ import (
 // UDPPort is the destination port of all messages.
 const UDPPort = 4792
 
-// Offsets and sizes of the headers below a message, in bytes.
+// Lengths of the headers in front of a message, in bytes.
 const (
 	ipv4Len = 20
 	udpLen  = 8
 	// Overhead is the number of bytes of an IP packet that are not part of the body.
 	Overhead = ipv4Len + udpLen + HeaderLen + TagLen
-	// MaxFrame is the length of the longest frame with a VLAN tag.
+	// MaxFrame is the length of the longest frame. With a VLAN tag, its Ethernet header has 18
+	// bytes.
 	MaxFrame = 18 + Overhead + MaxOp
 )
 
