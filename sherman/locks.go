@@ -134,13 +134,10 @@ func (c *locker) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
 // drop leaves the queue of a lock that the client has not taken. If the outcome of a CAS is unknown
 // (h.tag is not 0), drop tells the next client that the lock word may have this node's tag.
 func (c *locker) drop(h *held, left lock.Held) {
-	l := &c.links[h.key.Server]
-	switch {
-	case h.tag != 0: // the outcome of a CAS is unknown
-		h.ticket.Leave(h.leaves(l.mem.Conn))
-	default:
-		h.ticket.Leave(left)
+	if h.tag != 0 { // the outcome of a CAS is unknown
+		left = h.leaves(c.links[h.key.Server].mem.Conn)
 	}
+	h.ticket.Leave(left)
 }
 
 // inherit takes over the lock word in the state `left`, in which the previous client of the node
