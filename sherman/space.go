@@ -1,6 +1,7 @@
 package sherman
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -59,7 +60,7 @@ func (c *changer) reserve(deadline clock.Time) error {
 		c.spare = append(c.spare, f)
 		return nil
 	}
-	var errs []error
+	var first error
 	for range 2 * len(c.links) { // the first round asks for memory that was never used
 		i, unused := c.node.nextServer()
 		var err error
@@ -71,14 +72,11 @@ func (c *changer) reserve(deadline clock.Time) error {
 		if len(c.spare) > 0 {
 			return nil
 		}
-		if err != nil && !errors.Is(err, errNone) {
-			errs = append(errs, err)
+		if !errors.Is(err, errNone) {
+			first = cmp.Or(first, err)
 		}
 	}
-	if len(errs) > 0 {
-		return errs[0]
-	}
-	return c.errFull()
+	return cmp.Or(first, c.errFull())
 }
 
 // errNone means that a server has no page left.
