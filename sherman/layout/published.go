@@ -1,6 +1,9 @@
 package layout
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // The fields of a published page, little-endian, with their lengths in bytes: 8 bytes unused (in a
 // checksummed page the first 4 are the checksum of the bytes after them, as in an option of the
@@ -82,14 +85,7 @@ func (p *Page) publishedSlot(i int) (Record, State) {
 	return r, Used
 }
 
-func zero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func zero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
 
 func (p *Page) putPublishedRecord(i int, key uint64, value []byte) Range {
 	at, n := p.Shape.slotAt(p.Level, i), p.Shape.RecordLen(p.Level)
