@@ -37,13 +37,13 @@ func TestTreeLoadEnds(t *testing.T) {
 // The old names of the two kinds of pages are accepted; only the new ones are written.
 func TestNamesOfKinds(t *testing.T) {
 	for _, name := range []string{"hardened", "published"} {
-		if k, err := kindOf(name); err != nil || kindName(k) != name {
-			t.Errorf("%s is %s, %v", name, kindName(k), err)
+		if k, err := kindOf(name); err != nil || layouts[k] != name {
+			t.Errorf("%s is %s, %v", name, layouts[k], err)
 		}
 	}
 	for old, now := range map[string]string{"": "hardened", "sound": "hardened", "faithful": "published"} {
-		if k, err := kindOf(old); err != nil || kindName(k) != now {
-			t.Errorf("%q is %s, %v; want %s", old, kindName(k), err, now)
+		if k, err := kindOf(old); err != nil || layouts[k] != now {
+			t.Errorf("%q is %s, %v; want %s", old, layouts[k], err, now)
 		}
 	}
 	if _, err := kindOf("paper"); err == nil {

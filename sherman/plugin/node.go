@@ -106,7 +106,7 @@ type Info struct {
 
 func infoOf(s layout.Superblock) Info {
 	return Info{
-		Generation: s.Generation, Layout: kindName(s.Shape.Kind), Page: s.Shape.Page, Value: s.Shape.Value, Servers: s.Servers,
+		Generation: s.Generation, Layout: layouts[s.Shape.Kind], Page: s.Shape.Page, Value: s.Shape.Value, Servers: s.Servers,
 		Locks: s.Locks, HostLocks: s.HostLocks, PageLocks: s.PageLocks, Chunk: s.Chunk,
 	}
 }
@@ -134,9 +134,9 @@ func (c *Config) settle() (layout.Kind, error) {
 	c.Step = step.Name
 	if step.Kind != layout.Hardened {
 		if c.Layout != "" && kinds[c.Layout] != step.Kind {
-			return 0, fmt.Errorf("layout %q: step %s has %s pages; leave out the layout", c.Layout, step.Name, kindName(step.Kind))
+			return 0, fmt.Errorf("layout %q: step %s has %s pages; leave out the layout", c.Layout, step.Name, layouts[step.Kind])
 		}
-		c.Layout = kindName(step.Kind)
+		c.Layout = layouts[step.Kind]
 	}
 	return kindOf(c.Layout)
 }
@@ -151,7 +151,7 @@ func (c *Config) fits(s layout.Superblock) error {
 	}
 	return control.Errorf(http.StatusConflict, "step %s has %s pages and locks %s, and the tree that is there has %s pages and locks %s; "+
 		"`rdmalab sherman start --fresh --step %s` makes an empty tree in its place",
-		c.Step, kindName(step.Kind), want, kindName(s.Shape.Kind), have, c.Step)
+		c.Step, layouts[step.Kind], want, layouts[s.Shape.Kind], have, c.Step)
 }
 
 // lockPlace says in words where a tree has its lock words.
@@ -163,11 +163,6 @@ func lockPlace(inPages, host bool) string {
 		return "in host memory"
 	}
 	return "on the NICs"
-}
-
-// kindName returns the name of a kind of pages.
-func kindName(k layout.Kind) string {
-	return layouts[k]
 }
 
 // layouts are the names of the kinds of pages, in the order of the kinds.

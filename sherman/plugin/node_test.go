@@ -33,7 +33,7 @@ func TestStepFitsTree(t *testing.T) {
 		}
 		err := in.fits(layout.Superblock{Shape: layout.Shape{Kind: c.kind}, PageLocks: c.inPage, HostLocks: c.host})
 		if c.wrong != (err != nil) || err != nil && !strings.Contains(err.Error(), "`rdmalab sherman start --fresh --step "+c.step+"`") {
-			t.Errorf("step %q on %s pages, locks %s: %v", c.step, kindName(c.kind), lockPlace(c.inPage, c.host), err)
+			t.Errorf("step %q on %s pages, locks %s: %v", c.step, layouts[c.kind], lockPlace(c.inPage, c.host), err)
 		}
 	}
 	unnamed, named := Config{}, Config{Step: "sherman"}
