@@ -125,20 +125,21 @@ func kindOf(name string) (layout.Kind, error) {
 	return k, nil
 }
 
-// settle applies the step to the configuration. It returns the kind of the pages of a new tree.
-func (c *Config) settle() (layout.Kind, error) {
-	step, err := sherman.FindStep(c.Step)
-	if err != nil {
-		return 0, err
+// settle applies the step to the configuration. It returns the step, and the kind of the pages of a
+// new tree.
+func (c *Config) settle() (step sherman.Step, kind layout.Kind, err error) {
+	if step, err = sherman.FindStep(c.Step); err != nil {
+		return step, 0, err
 	}
 	c.Step = step.Name
 	if step.Kind != layout.Hardened {
 		if c.Layout != "" && kinds[c.Layout] != step.Kind {
-			return 0, fmt.Errorf("layout %q: step %s has %s pages; leave out the layout", c.Layout, step.Name, layouts[step.Kind])
+			return step, 0, fmt.Errorf("layout %q: step %s has %s pages; leave out the layout", c.Layout, step.Name, layouts[step.Kind])
 		}
 		c.Layout = layouts[step.Kind]
 	}
-	return kindOf(c.Layout)
+	kind, err = kindOf(c.Layout)
+	return step, kind, err
 }
 
 // fits returns an error if an existing tree does not fit the configured step. The step Sherman fits
@@ -220,13 +221,9 @@ func (t *tree) sameAs(o *tree) bool {
 // start makes the host a compute node of a tree. It makes the tree if in.Finding asks for that. If
 // the host already is a compute node of the same tree with the same settings, it keeps its state.
 func (n *node) start(r *http.Request, in Config) (out Info, err error) {
-	kind, err := in.settle()
+	step, kind, err := in.settle()
 	if err != nil {
 		return out, control.Errorf(http.StatusBadRequest, "%v", err)
-	}
-	step, err := sherman.FindStep(in.Step)
-	if err != nil {
-		return out, err
 	}
 	in.Lease = cmp.Or(in.Lease, rackLease)
 	t := new(tree)

@@ -28,7 +28,7 @@ func TestStepFitsTree(t *testing.T) {
 		{"sherman", layout.Checksummed, true, true, false},
 	} {
 		in := Config{Step: c.step}
-		if _, err := in.settle(); err != nil {
+		if _, _, err := in.settle(); err != nil {
 			t.Fatal(err)
 		}
 		err := in.fits(layout.Superblock{Shape: layout.Shape{Kind: c.kind}, PageLocks: c.inPage, HostLocks: c.host})
@@ -38,7 +38,7 @@ func TestStepFitsTree(t *testing.T) {
 	}
 	unnamed, named := Config{}, Config{Step: "sherman"}
 	for _, c := range []*Config{&unnamed, &named} {
-		if _, err := c.settle(); err != nil {
+		if _, _, err := c.settle(); err != nil {
 			t.Fatal(err)
 		}
 	}
