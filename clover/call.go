@@ -1,6 +1,7 @@
 package clover
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -222,7 +223,7 @@ func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) 
 			c.settleDown(deadline) // the server may wait for this client to confirm an epoch
 		}
 		if c.rt.Now() >= deadline {
-			return nil, fmt.Errorf("%w: %v at the metadata server: %w", kv.ErrTimeout, r.Op, orBusy(err))
+			return nil, fmt.Errorf("%w: %v at the metadata server: %w", kv.ErrTimeout, r.Op, cmp.Or(err, errBusy))
 		}
 		c.pause(pause, deadline)
 	}
@@ -257,13 +258,6 @@ func (c *session) giveBack(deadline clock.Time) (n int) {
 
 var errBusy = errors.New("the server is busy")
 
-func orBusy(err error) error {
-	if err == nil {
-		return errBusy
-	}
-	return err
-}
-
 // hello introduces the client to the metadata server: in Open, and again after the server has
 // forgotten the client. The client drops its spare nodes, because they may belong to other clients
 // by now. It also ends its lease at once: when the metadata server gets the OpHello, it takes back
@@ -287,7 +281,7 @@ func (c *session) hello(deadline clock.Time) error {
 			return err
 		}
 		if c.rt.Now() >= deadline {
-			return fmt.Errorf("%w: no welcome from the metadata server: %w", kv.ErrTimeout, orBusy(err))
+			return fmt.Errorf("%w: no welcome from the metadata server: %w", kv.ErrTimeout, cmp.Or(err, errBusy))
 		}
 		if err == nil && c.copied() {
 			c.pause(maxBusyPause, deadline) // the set of servers whose copies count is changing
