@@ -126,8 +126,8 @@ func (f Format) ParseNode(slab []byte, key uint64) (header Word, value []byte, e
 		}
 		n = got
 	}
-	var own uint64
-	if own = key; f.Keyed {
+	own := key
+	if f.Keyed {
 		own = binary.LittleEndian.Uint64(slab[at:])
 		at += KeyLen
 	}

@@ -1,8 +1,6 @@
 package meta
 
-import (
-	"github.com/rdmalab/rdmalab/clover/layout"
-)
+import "github.com/rdmalab/rdmalab/clover/layout"
 
 // If the store has several copies of each node, clients append from the last copy to the first (see
 // package clover). The metadata server follows the first copies. Where a first copy names no
