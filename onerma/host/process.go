@@ -199,9 +199,6 @@ func (p *Process) register(buf []byte, access verbs.Access) (*Region, error) {
 // ID returns the number by which peers name the region.
 func (r *Region) ID() nic.RegionID { return r.nic.ID() }
 
-// Len returns the length of the region in bytes.
-func (r *Region) Len() int { return r.length }
-
 // ReadAt copies bytes of the region from an offset on, and WriteAt copies bytes into it. Peers may
 // use the memory meanwhile. Both return an error when the region has ended.
 func (r *Region) ReadAt(b []byte, off int) (err error) {

@@ -130,9 +130,6 @@ func (h *Header) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.Ticket)
 }
 
-// Len returns the length of the header, which is always 44 bytes.
-func (h *Header) Len() int { return HeaderLen }
-
 // check returns an error if the header does not fit a message with a body of n bytes.
 func (h *Header) check(n int) error {
 	switch {
