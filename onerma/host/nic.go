@@ -92,14 +92,14 @@ func (n *NIC) exclusive(f func(now clock.Time)) {
 func (n *NIC) Up() error {
 	n.up.Lock()
 	defer n.up.Unlock()
-	epoch, err := uint32(0), error(nil)
 	up := false
 	n.exclusive(func(clock.Time) { up = n.machine != nil })
 	if up {
 		return nil
 	}
 	// nextEpoch writes a file, which may take long. So it is called without exclusive use of the NIC.
-	if epoch, err = nextEpoch(n.cfg.EpochFile); err != nil {
+	epoch, err := nextEpoch(n.cfg.EpochFile)
+	if err != nil {
 		return err
 	}
 	n.exclusive(func(clock.Time) { err = n.start(epoch) })
