@@ -48,9 +48,7 @@ func weigh(s *Server, now clock.Time) {
 			b.took[i] = 0
 			continue
 		}
-		s.lend()
-		_, err := s.superblock(i)
-		s.regain()
+		err := s.probe(i)
 		switch took := s.rt.Now().Sub(began); {
 		case err != nil:
 			b.took[i] = 0

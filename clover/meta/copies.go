@@ -68,11 +68,7 @@ func complete(s *chains, at layout.Location, header layout.Word) bool {
 		}
 		o := &s.walk.bulk
 		s.fab.CompareSwap(o, s.memory[p.Server].target(0, p.Offset), uint64(layout.Header(at.Version)), uint64(header), wordAt)
-		deadline := s.deadline()
-		s.lend()
-		err := s.fab.Do(deadline, o)
-		s.regain()
-		if err != nil {
+		if doLent(&s.memories, o) != nil {
 			return false
 		}
 	}

@@ -50,10 +50,7 @@ func reigns(s *memories) bool {
 		if m.out || m.blank || !s.connected(i) {
 			continue
 		}
-		s.lend()
-		_, err := s.superblock(i)
-		s.regain()
-		if err == nil {
+		if s.probe(i) == nil {
 			return true
 		}
 	}
@@ -195,10 +192,7 @@ func (s *chains) writeShortcut(e *entry) {
 	}
 	o := &s.walk.ops[0]
 	s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), wordAt, layout.ShortcutLen)
-	deadline := s.deadline()
-	s.lend()
-	_ = s.fab.Do(deadline, o) // on failure the shortcut goes on naming an older node
-	s.regain()
+	_ = doLent(&s.memories, o) // on failure the shortcut goes on naming an older node
 }
 
 // strip is called when the directory no longer names the chain of a lost key. It retires the

@@ -242,9 +242,7 @@ func (s *Server) watchMemory(now clock.Time) {
 	for i := range s.memory {
 		m := &s.memory[i]
 		if probe && !m.blank && s.connected(i) {
-			s.lend()
-			_, _ = s.superblock(i) // if the READ fails, the connection ends
-			s.regain()
+			_ = s.probe(i) // if the READ fails, the connection ends
 		}
 		if !m.blank && !s.connected(i) && now >= m.retryAt {
 			_ = s.reach(i) // the outcome is in s.memory[i]
@@ -306,6 +304,22 @@ func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 		return super, errDeposed
 	}
 	return super, nil
+}
+
+// probe reads the superblock of server i. Meanwhile it lends the tables.
+func (s *memories) probe(i int) error {
+	s.lend()
+	defer s.regain()
+	_, err := s.superblock(i)
+	return err
+}
+
+// doLent executes an operation on a memory server. Meanwhile it lends the tables.
+func doLent(s *memories, o *remotemem.Op) error {
+	deadline := s.deadline()
+	s.lend()
+	defer s.regain()
+	return s.fab.Do(deadline, o)
 }
 
 // verify reads the superblock of server i again after the metadata server has connected to it. It

@@ -55,9 +55,7 @@ func (s *Server) watchCopies(now clock.Time) {
 	for i := range s.memory {
 		m := &s.memory[i]
 		if probe && !m.out && !m.blank && s.connected(i) {
-			s.lend()
-			_, _ = s.superblock(i) // if the READ fails, the connection ends
-			s.regain()
+			_ = s.probe(i) // if the READ fails, the connection ends
 		}
 		if !s.connected(i) && now >= m.retryAt {
 			look(s, i)

@@ -418,11 +418,7 @@ func (s *chains) nodeHead(l layout.Location) (header layout.Word, key uint64, er
 	}
 	o := &s.walk.ops[0]
 	s.fab.Read(o, s.memory[p.Server].target(0, p.Offset), headAt, layout.HeaderLen+layout.KeyLen)
-	deadline := s.deadline()
-	s.lend()
-	err = s.fab.Do(deadline, o)
-	s.regain()
-	if err != nil {
+	if err := doLent(&s.memories, o); err != nil {
 		return 0, 0, errors.Join(errDown, err)
 	}
 	var b [layout.HeaderLen + layout.KeyLen]byte
