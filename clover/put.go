@@ -255,7 +255,7 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 			c.hear()
 		case rpc.Unknown:
 		default:
-			return layout.Location{}, fmt.Errorf("no entry of %v: %v", class, a.Status)
+			return layout.Location{}, fmt.Errorf("no node of %v: %v", class, a.Status)
 		}
 	}
 }

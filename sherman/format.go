@@ -181,7 +181,7 @@ func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
 			}
 		}
 		if s.HostLocks {
-			s.Locks = min(s.Locks, least/16/8)
+			s.Locks = min(s.Locks, least/16/8) // at most a sixteenth of the memory
 		}
 	}
 	for i := range m.mem {

@@ -161,8 +161,8 @@ func (s *server) differs(cfg Config, host string) error {
 	if !differs {
 		return nil
 	}
-	return control.Errorf(http.StatusConflict, "%s runs a store already, and that stays as it is: "+
-		"run `rdmalab clover stop` when no client uses it", host)
+	return control.Errorf(http.StatusConflict, "%s runs a store already, and start does not change its settings: "+
+		"run `rdmalab clover stop` first, when no client uses the store", host)
 }
 
 // start makes the host run the metadata server of a store. A metadata server that runs already

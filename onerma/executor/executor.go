@@ -206,7 +206,7 @@ func (e *Executor) Start(now clock.Time, t Transfer) error {
 	f := e.flows[id]
 	if f == nil {
 		if len(e.flows) >= maxFlows {
-			return opError(verbs.ErrLimit, "transfers to %d peers and directions", maxFlows)
+			return opError(verbs.ErrLimit, "transfers to %d peers and directions are the limit", maxFlows)
 		}
 		f = &flow{window: window{cwnd: e.cfg.First}}
 		e.flows[id] = f

@@ -59,7 +59,7 @@ func (c *checker) root() (*page, error) {
 func (c *checker) chain(p *page) (chain []*page, err error) {
 	for p != nil {
 		if p.linked {
-			c.bad(Gap, p.addr, "the level leads back to it")
+			c.bad(Gap, p.addr, "the chain of its level leads back to it")
 			return chain, nil
 		}
 		p.linked = true
