@@ -37,6 +37,7 @@
 //     has not confirmed an epoch within lease and grace is fenced.
 //
 // One thread uses a Client. A client needs the metadata server for keys that it does not know, for
-// new nodes (16 at a time), and to renew its lease. It repeats an operation over new connections
-// until the deadline, where that is safe. kv.ErrTimeout means that the outcome is unknown.
+// new nodes (up to 16 at a time), and to renew its lease. It repeats an operation over new
+// connections until the deadline, where that is safe. kv.ErrTimeout means that the outcome is
+// unknown.
 package clover

@@ -76,10 +76,11 @@ func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *
 	return p, &c.servers[p.Server], err
 }
 
-// placeIn is place for a node that was found in the given epoch. It returns errEpoch if the client
-// is in another epoch now: place may have called the metadata server, learnt of a new epoch and
-// confirmed it. From then on the entry may contain another node of the same version. For the same
-// reason the caller must post its request before it calls the metadata server again.
+// placeIn does the work of place for a node that was found in the given epoch. It returns errEpoch
+// if the client is in another epoch now: place may have called the metadata server, and the client
+// may have learnt of a new epoch and confirmed it. From then on the entry may contain another node
+// of the same version. For the same reason the caller must post its request before it calls the
+// metadata server again.
 func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
 	p, s, err := c.place(at, deadline)
 	if err == nil && epoch != c.lease.epoch {
