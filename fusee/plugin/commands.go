@@ -113,7 +113,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many memory servers have a copy of each object (default 2, or 1 with one server)")
 	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have the index (default 1)")
-	fs.IntVar(&cfg.Groups, "groups", 0, "size of the index, in groups of three buckets, which have 21 slots together (default: an eighth "+
+	fs.IntVar(&cfg.Groups, "groups", 0, "size of the index, in groups of three buckets, which have 21 slots together (default: as many as fit into an eighth "+
 		"of a server's memory)")
 	fs.IntVar(&cfg.Grow, "grow", 0, "how many times the index may double when it is full (default: never)")
 	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object must fit into one block (default: so many that a server has about 1,000 blocks)")

@@ -60,7 +60,8 @@ func init() {
 				"server runs already, start only makes it listen.",
 			Example: "  rdmalab nictable start\n" +
 				"  rdmalab nictable start --fresh --items 100000 --value 64\n" +
-				"  rdmalab nictable start --fresh --value 65792 --memcached :11211 && rdmalab exec cn0 -- memccp --servers=md0:11211 README.md",
+				"  rdmalab nictable start --fresh --value 65792 --memcached :11211\n" +
+				"  rdmalab exec cn0 -- memccp --servers=md0:11211 README.md   # a client of memcached stores a file as an item",
 			New: newStart,
 		},
 		Stop: store.Command{

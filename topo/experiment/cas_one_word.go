@@ -20,7 +20,7 @@ var casOneWord = Experiment{
 			"--cost says how slow. In the other series the switch keeps up with every load (line rate).\n\n" +
 			"On a rack, series as-is uses the switch's present program and rules. For every other series the experiment installs\n" +
 			"the program and the rules that the series needs. At the end it restores the earlier program and rules.\n\n" +
-			"The table has a line for each series and number of clients:\n\n" +
+			"The table has a line for each series and number of clients. Numbers in parentheses are the SwordBox paper's.\n\n" +
 			"  CAS Mops            answered CAS, in millions per second\n" +
 			"  SUCCEEDED Mops      CAS that changed the word, in millions per second\n" +
 			"  LATENCY us          mean time from post to completion of a CAS, in microseconds\n" +

@@ -19,7 +19,7 @@ var memoryFigures = Experiment{
 			"memory and loads them again (rules of action buffer), looks packets up in a table there (lookup), and counts\n" +
 			"requests there (count); `rdmalab switch rules add --help` explains these rules. They are published, as in the\n" +
 			"paper, or hardened, with the paper's holes closed (ways in which the published design loses data, hangs or is\n" +
-			"slow). A cell that has only a number in parentheses was not measured.\n\n" +
+			"slow).\n\n" +
 			comparedHelp +
 			"--figures chooses among:\n\n" +
 			figureList(memory) +

@@ -21,7 +21,7 @@ var fuseeFigures = Experiment{
 		return "fusee-figures measures the loads of the figures of FUSEE's paper (FAST 2023) in the simulator and prints a table\n" +
 			"for each figure, with the authors' numbers in parentheses. FUSEE is a hash table in the memory of servers; a slot\n" +
 			"is a word of its index, which names an object (a key with its value). \"By clients\" means that the x axis has the\n" +
-			"number of clients. A cell that has only a number in parentheses was not measured.\n\n" +
+			"number of clients.\n\n" +
 			comparedHelp +
 			"--figures chooses among:\n\n" +
 			figureList(fusee) +
@@ -44,8 +44,8 @@ var fuseeChoices = []string{
 	"Clover's metadata server has 12 threads, as in the SwordBox paper; in FUSEE's paper it has 8 cores",
 }
 
-// The authors' setting, but for the number of keys: 128 clients on 16 machines, 2 memory servers.
-// fuseePair is the length of a key with its value, keyBytes that of a key.
+// The authors' setting, except for the number of keys: 128 clients on 16 machines, 2 memory
+// servers. fuseePair is the length of a key with its value, keyBytes that of a key.
 const (
 	fuseeKeys     = 5000
 	fuseeZipf     = 0.99
@@ -59,8 +59,8 @@ const (
 const (
 	whyIndex = "with one replica of the index all buckets are on server 0, and the authors spread them over both servers: at 128 clients the " +
 		"link of server 0 is full while that of server 1 has room (figure links)"
-	whyFewClients = "with few clients ours takes what its round trips take; the authors' 16 clients do 1.27 Mops in their figure 13 and 3.09 in " +
-		"their figure 21, for the same load: something that is not the network halves the former"
+	whyFewClients = "with few clients an operation of ours takes as long as its round trips; the authors' 16 clients do 1.27 Mops in their figure 13 and " +
+		"3.09 in their figure 21, for the same load: in figure 13 something other than the network slows them down"
 )
 
 // fuseeLoad is a load in the authors' setting.
@@ -156,7 +156,7 @@ func latencyAt(kind kv.Kind, percentile float64) func(*outcome) float64 {
 func fuseeLatency(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("fusee/fig10"), key: "10", title: "latency of one client by percentile",
-		why: []string{"the NIC of the model is a ConnectX-5 but for its rates, and the program takes no time", "the INSERT of ours has one round trip more: it marks its object as valid"},
+		why: []string{"the NIC of the model is a ConnectX-5 except for its rates, and the program takes no time", "the INSERT of ours has one round trip more: it marks its object as valid"},
 	}
 	for _, op := range operations {
 		w, kind := single(op)

@@ -23,7 +23,7 @@ var oneLock = Experiment{
 			"rate), whatever --cost says. In series no-delay it also adds no delay.\n\n" +
 			"On a rack, as-is and as-is-device use the switch's present program and rules. For every other series the experiment\n" +
 			"installs the program and the rules that the series needs. At the end it restores the earlier program and rules.\n\n" +
-			"The table has a line for each series and number of clients:\n\n" +
+			"The table has a line for each series and number of clients. Numbers in parentheses are the SwordBox paper's.\n\n" +
 			"  CAS Mops                  answered CAS, in millions per second\n" +
 			"  LOCKED AND RELEASED Mops  locks taken and released, in millions per second\n" +
 			"  CAS/LOCK                  mean number of CAS for each lock taken\n" +

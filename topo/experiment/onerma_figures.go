@@ -20,18 +20,21 @@ var oneRMAFigures = Experiment{
 			"slot until it ends. A NIC takes an operation from its slot when its own window allows it, which bounds the bytes\n" +
 			"requested and not yet arrived; an operation that waits too long for this fails (it is shed). REKEY is the operation\n" +
 			"by which the owner of a memory region replaces the region's key.\n\n" +
-			"onerma-figures measures figures of the paper and prints a table for each, with the authors' numbers in parentheses;\n" +
-			"they give the shapes of curves, and few numbers. Some figures compare 1RMA with RoCEv2. Times are in round trips of\n" +
-			"the network (RTT). In the simulator a round trip is 5 us, and links have 100 Gbit/s. --figures chooses there among:\n\n" +
+			"onerma-figures measures figures of the paper and prints a table for each, with the authors' numbers in parentheses.\n" +
+			"The authors give few numbers, and mostly shapes of curves. Some figures compare 1RMA with RoCEv2. Times are in round\n" +
+			"trips of the network (RTT).\n\n" +
+			comparedHelp +
+			"In the simulator a round trip is 5 us, and links have 100 Gbit/s. --figures chooses there among:\n\n" +
 			figureList(oneRMA) +
 			"\n" +
 			"On a rack the same NIC, software and stores run in the daemons of the hosts, and RoCEv2 beside them on the same\n" +
 			"links. The rack file needs `onerma: {}`, a metadata host and memory servers. A round trip is measured before each\n" +
-			"load. Figures 10, 15 and 16 need a network whose round trip and rate are known: in slow motion. For them, fault\n" +
-			"rules delay the links, until each measurement ends, so that a round trip takes the rtt of the rack file (10 ms or\n" +
-			"more) and a link carries 62,500 bytes in it. " + SlowRack + " is a rack file for slow motion; figure\n" +
-			"16 uses the window in this file. Without --figures, a rack for slow motion makes these three figures, and any\n" +
-			"other rack the rest. --figures chooses on a rack among:\n\n" +
+			"load.\n\n" +
+			"Figures 10, 15 and 16 need a network whose round trip and rate are known. They are measured in slow motion: while a\n" +
+			"measurement runs, fault rules delay the links and limit their rate, so that a round trip takes the rtt of the rack\n" +
+			"file (10 ms or more) and a link carries 62,500 bytes in it, as in the testbed. " + SlowRack + "\n" +
+			"is a rack file for slow motion; figure 16 has the window of the rack file. Without --figures, a rack with such a file\n" +
+			"measures these three figures, and any other rack the others. --figures chooses on a rack among:\n\n" +
 			figureList(oneRMAOnRack) +
 			"\n" +
 			"Where the paper does not say enough, the model makes a choice:\n\n" +
@@ -145,7 +148,7 @@ func oneRMAJitter(quick bool) figure {
 // wait at a NIC.
 func oneRMAThreshold(quick bool) figure {
 	f := figure{
-		key: "fig16d", title: "goodput of two clients that each demand a server's whole link, by the bytes that may wait there",
+		key: "fig16d", title: "goodput of two clients that both demand a server's whole link, by the bytes of requests that may wait there",
 		x: "threshold, KB", unit: "%, RTT", format: "%.2f",
 		why: []string{"the authors: above (timeout - RTT - dispatch time-out) x rate, 62.5 KB, goodput collapses; below it more is tried again"},
 	}

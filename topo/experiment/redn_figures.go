@@ -20,6 +20,7 @@ var rednFigures = Experiment{
 			"`rdmalab redn`). redn-figures measures its tables and figures: in the simulator between two hosts with ConnectX-5\n" +
 			"and without a switch, as in the paper's testbed, or on a rack between a compute host and a memory server. It prints\n" +
 			"a table for each, with the authors' numbers in parentheses. Times are in microseconds.\n\n" +
+			comparedHelp +
 			"A construct is an if or a while loop around one conditional work request; an \"unrolled\" loop has new requests for\n" +
 			"each lap, a \"recycled\" one uses the same requests again. Figure 8 compares three orders of the requests of a queue:\n\n" +
 			"  WQ order          the NIC executes a request without waiting for the completion of the one before\n" +
@@ -64,8 +65,8 @@ const (
 var rednChoices = []string{
 	"a program sees a received message 0.46 us after it has arrived, as late as an answer to a READ",
 	"tables \"verbs alone\": the client's program takes no time but for posts and polls; the server's process takes 0.8 us",
-	"tables \"with programs\": the client's program takes 1.97 us a round trip, so that a lookup of 64 B takes the 5.7 us",
-	"  of Table 5; the server's process takes the same time for a request, and wakes up 8 us after an event",
+	"tables \"with programs\": the client's program takes 1.97 us a round trip: a lookup of 64 B takes 5.7 us, as in Table 5",
+	"tables \"with programs\": the server's process takes 1.97 us for a request, and wakes up 8 us after an event",
 	"the NIC executes all queues at the same time: no queue waits for another one",
 	"a packet from a NIC to itself takes 0.17 us, half of what a READ's take on a link; PCIe's bandwidth has no limit",
 	"a client that looks a key up by READs reads six buckets of 16 bytes, as FaRM does, and then the value",

@@ -20,11 +20,13 @@ var rednGets = Experiment{
 			"in three ways: by a program of work requests on the server's NIC (see `rdmalab redn`), by READs of the client (the\n" +
 			"slots of the key, then its value), and by the server's process. Each way is a line of the tables; \"process,\n" +
 			"sockets\", only in the simulator, is a process that gets requests over sockets and not by RDMA. Times are in\n" +
-			"microseconds, and the numbers in parentheses are the authors'. --figures chooses among:\n\n" +
+			"microseconds, and the numbers in parentheses are the authors'.\n\n" +
+			comparedHelp +
+			"--figures chooses among:\n\n" +
 			figureList(rednTables) +
 			"\n" +
 			"On a rack, the experiment starts the store for each measurement and stops it again. Times there are those of the\n" +
-			"emulated NIC and its daemon, not of hardware."
+			"emulated NIC and its daemon, not of hardware, so they are not compared with the authors'."
 	},
 	Sim: "20 s", Rack: "1 min, with --quick half of it", Cost: "connectx5",
 	New: func() Body {

@@ -69,7 +69,7 @@ type cloverFigures struct {
 	mops, firstTry, rtts, rpcs, bytes, readP99, writeP99 float64
 	metaCalls, metaHeaders                               float64
 	failed                                               uint64
-	wrote                                                bool
+	wrote                                                bool // true: the run had writes, so firstTry has a meaning
 }
 
 func figuresOf(res *StoreResult) cloverFigures {

@@ -32,7 +32,8 @@ func bundleCmd() *cobra.Command {
 			"current folder.\n\n" +
 			"The packets are there only if the rack was brought up with RDMALAB_KEEP=4MiB (or another size) in the environment;\n" +
 			"the switch then keeps the last 4 MiB of packets, which slows it down as much as a capture. With\n" +
-			"RDMALAB_BUNDLES=FOLDER in the environment, a `rdmalab run` that fails writes a bundle into that folder.",
+			"RDMALAB_BUNDLES=FOLDER in the environment, `rdmalab run` and `rdmalab perf` write a bundle into that folder when\n" +
+			"they fail.",
 		Example: "  " + switchd.EnvKeep + "=4MiB rdmalab up\n" +
 			"  rdmalab bundle out/bundles/lost-write\n" +
 			"  " + bundlesEnv + "=out/bundles rdmalab run ycsb --workload a",
@@ -50,8 +51,8 @@ func bundleCmd() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&why.What, "what", "", "what has failed, for README.txt")
-	f.StringVar(&why.Replay, "replay", "", "the command that repeats the failure, for README.txt")
+	f.StringVar(&why.What, "what", "", "what has failed; a sentence for README.txt")
+	f.StringVar(&why.Replay, "replay", "", "the command line that repeats the failure, for README.txt")
 	return cmd
 }
 

@@ -30,12 +30,12 @@ type captureFlags struct {
 func captureCmd() *cobra.Command {
 	var flags captureFlags
 	cmd := &cobra.Command{
-		Use:   "capture [LINK…]",
+		Use:   "capture [HOST…]",
 		Short: "Capture links as pcapng, with a comment on each packet that a fault or the switch touched",
 		Long: "capture records the packets on the links of the given hosts, or on all links, as the switch sees them, until it is\n" +
-			"interrupted or --for or --count ends it. It writes pcapng with one interface for each link and direction (\"cn0 up\",\n" +
-			"\"cn0 down\"), and a comment on every packet that a fault or the switch touched, with the name of the rule. At the\n" +
-			"end it prints the number of packets on standard error.\n\n" +
+			"interrupted or --for or --count ends it. A host has one link, which joins it and the switch. capture writes pcapng\n" +
+			"with one interface for each link and direction (\"cn0 up\", \"cn0 down\"), and a comment on every packet that a fault\n" +
+			"or the switch touched, with the name of the rule. At the end it prints the number of packets on standard error.\n\n" +
 			"The rack never waits for capture. If capture is too slow, packets are missing; capture prints how many, and the\n" +
 			"interface statistics of the file have the number, too.\n\n" +
 			"Each packet is recorded by itself. A tcpdump in a host or in the switch may see several packets as one long frame\n" +
@@ -56,8 +56,8 @@ func captureCmd() *cobra.Command {
 // define adds the flags that capture and switch trace have in common.
 func (f *captureFlags) define(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
-	cmd.Flags().Uint64Var(&f.count, "count", 0, "end after this many packets")
-	cmd.Flags().DurationVar(&f.lasting, "for", 0, "end after that time, like 10s")
+	cmd.Flags().Uint64Var(&f.count, "count", 0, "end after this many packets (default: no limit)")
+	cmd.Flags().DurationVar(&f.lasting, "for", 0, "end after this time, like 10s (default: when it is interrupted)")
 	completeFlag(cmd, "dir", words("up", "down", "both"))
 }
 

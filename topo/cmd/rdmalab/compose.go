@@ -24,7 +24,7 @@ type containerFlags struct{ runtime, plug, compose string }
 func (f *containerFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.runtime, "runtime", runtimeProcess, "what a host is: process (processes in namespaces of this machine) or docker (a container)")
 	plugFlag(cmd, &f.plug)
-	cmd.Flags().StringVar(&f.compose, "compose", "", "compose file of this rack, as `rdmalab compose` writes it: compose makes the containers, up attaches those with the rack's labels; give the same rack file with -f (implies --runtime docker)")
+	cmd.Flags().StringVar(&f.compose, "compose", "", "compose file that rdmalab compose has made for this rack: docker compose makes its containers, and up attaches those with the rack's labels; give the same rack file with -f (implies --runtime docker)")
 	complete(cmd, "runtime", runtimeProcess, runtimeDocker)
 	must(cmd.MarkFlagFilename("compose", "yaml", "yml"))
 }

@@ -12,7 +12,7 @@ import (
 
 // costFlag adds the flag --cost. usual is its default.
 func costFlag(cmd *cobra.Command, dst *string, usual string) {
-	cmd.Flags().StringVar(dst, "cost", usual, "times that the hardware takes: "+strings.Join(costs.Names(), ", ")+" or a file (see rdmalab sim cost)")
+	cmd.Flags().StringVar(dst, "cost", usual, "times that the hardware takes in virtual time: "+strings.Join(costs.Names(), ", ")+" or a file (see rdmalab sim cost)")
 	must(cmd.RegisterFlagCompletionFunc("cost", cobra.FixedCompletions(costs.Names(), cobra.ShellCompDirectiveDefault)))
 }
 
@@ -77,10 +77,10 @@ func costCmd() *cobra.Command {
 		Use:   "cost [NAME]",
 		Short: "Print a built-in cost file, with the sources of its figures",
 		Long: "cost NAME prints a built-in cost file: the times that NICs, links, the switch and clients take in virtual time.\n" +
-			"connectx3 and connectx5 describe these NICs, connectx3-40g links of 40 Gbit/s, and connectx5-dpdk the middlebox of\n" +
-			"the SwordBox paper (DPDK) instead of a switch at line rate. Without a name it lists the built-in files. To use\n" +
-			"other figures, write a file with `base: NAME` and the figures that differ, and name it by the flag --cost of\n" +
-			"`rdmalab sim`, `rdmalab sim calibrate` or `rdmalab experiment`.",
+			"connectx3 and connectx5 describe these NICs, connectx3-40g is ConnectX-3 on links of 40 Gbit/s, and connectx5-dpdk\n" +
+			"has the middlebox of the SwordBox paper (DPDK) instead of a switch at line rate. Without a name it lists the\n" +
+			"built-in files. To use other figures, write a file with `base: NAME` and the figures that differ, and name it by the\n" +
+			"flag --cost of `rdmalab sim`, `rdmalab sim calibrate`, `rdmalab run ycsb` or `rdmalab experiment NAME`.",
 		Example: "  rdmalab sim cost connectx5\n" +
 			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
 		Args:              cobra.MaximumNArgs(1),

@@ -34,7 +34,8 @@ func countersCmd() *cobra.Command {
 			"counters that are 0, unless --all is given; -o json has all.\n\n" +
 			"For the switch, the first table has a line for each port: packets and bytes received from the host (RX), RoCEv2\n" +
 			"packets among them (ROCE) and malformed ones (MALFORMED), packets and bytes SENT to the host, and how many packets\n" +
-			"were DROPPED, by reason. The last line, switch, has the packets that the switch itself has made and that were lost.\n\n" +
+			"were DROPPED, by reason. If packets that the switch itself made were dropped, the line switch has their numbers.\n" +
+			"Below the table are the counters of the switch as a whole.\n\n" +
 			"With --flows, a line has source, destination and destination queue pair, the packets and bytes that the switch has\n" +
 			"seen, and the time since the last one; the flow with most packets is first.",
 		Example: "  rdmalab counters cn0\n" +

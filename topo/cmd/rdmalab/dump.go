@@ -115,7 +115,8 @@ func parse24(s string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// given24 parses the value of a flag like parse24. It returns nil if the flag is not set.
+// given24 parses the value of a flag like parse24. It returns nil if text is "": the flag is not
+// set.
 func given24[T ~uint32](flag, text string) (*T, error) {
 	if text == "" {
 		return nil, nil

@@ -149,10 +149,15 @@ func (x *experimentRun) command() *cobra.Command {
 	})
 	fs := cmd.Flags()
 	x.body.Flags(fs)
-	fs.StringVar(&x.on, "on", experiment.OnSim, "platform: "+strings.Join(platforms(x.Experiment), " or "))
+	where := "where it runs: sim (the simulator, in virtual time)"
+	if x.Rack != "" {
+		where += " or rack (the rack that is up)"
+	}
+	fs.StringVar(&x.on, "on", experiment.OnSim, where)
 	complete(cmd, "on", platforms(x.Experiment)...)
 	costFlag(cmd, &x.cost, x.Cost)
 	if x.Rack != "" {
+		fs.Lookup("cost").Usage = "with --on sim: " + fs.Lookup("cost").Usage
 		x.place.flags(cmd, x.Target)
 	}
 	if fs.Lookup("steer") != nil {
@@ -160,7 +165,7 @@ func (x *experimentRun) command() *cobra.Command {
 	}
 	fs.BoolVar(&x.quick, "quick", false, "make fewer and shorter measurements, to try the experiment; the numbers are less exact")
 	fs.BoolVarP(&x.quiet, "quiet", "q", false, "print no progress on standard error")
-	fs.StringVar(&x.out, "out", "", "also write the results to this directory, as table, CSV, JSON and picture (SVG)")
+	fs.StringVar(&x.out, "out", "", "also write the results into this folder, which is made if it does not exist: as table, CSV and JSON, and each figure as picture (SVG)")
 	formatFlag(cmd, "table", "json", "csv")
 	return cmd
 }

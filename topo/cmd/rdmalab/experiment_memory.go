@@ -21,19 +21,22 @@ const (
 	// them before they come, because its later messages to the sender would wait behind the frames.
 	// leastFrames is how many frames must pass for a valid measurement.
 	burstFrames, leastFrames = perf.MaxReceives, perf.MaxReceives / 4
-	bufferEntries            = 1 << 15
+	// bufferEntries is the number of entries of the ring. It has room for all frames.
+	bufferEntries = 1 << 15
 	// sendTimeout is the ACK timeout of the requests by which the sender controls the test at the
 	// receiver, as a code: 4.3 s, because these requests wait behind the frames.
 	sendTimeout = 20
+	// bufferEvery is the interval at which the switch is asked for the state of the queue.
 	bufferEvery = 10 * time.Millisecond
-	// bufferQuiet is how long the number of stored frames must stay the same: then the sender
-	// counts as having sent all it can. bufferPatience is how long a step of a measurement may
-	// take.
+	// If the number of stored frames has not changed for bufferQuiet, the sender has sent all that
+	// it can. bufferPatience is how long a step of a measurement may take.
 	bufferQuiet    = 200 * time.Millisecond
 	bufferPatience = 60 * time.Second
 	// nativeMessages is how many WRITEs or READs a run has.
 	nativeMessages = 50_000
-	bufferRuleID   = steerPrefix + "buffer"
+	// bufferRuleID is the ID of the rule of action buffer. By its prefix a later command recognises
+	// the rule if this one is killed; see runningProgram.
+	bufferRuleID = steerPrefix + "buffer"
 	// slowPort and fastPort are keys of the rule for the port of the receiving host: its rate, and
 	// how many frames may wait in the switch. While frames are stored the port is slow, so that few
 	// frames leave; it is fast enough that the sender can connect. While frames are loaded the port
@@ -65,7 +68,7 @@ func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) 
 	go func() { sent <- b.send(ctx, p.hosts[0]) }()
 	moved, err := b.pass(ctx)
 	err = errors.Join(err, p.box.set(ctx, &experiment.Switch{}, nil, ""), b.leave(ctx))
-	failed := <-sent // send fails if its requests waited too long, but the frames may be enough
+	failed := <-sent // send fails if its requests waited too long; enough frames may have passed all the same
 	switch {
 	case err != nil:
 		return 0, errors.Join(err, failed)
@@ -75,8 +78,9 @@ func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) 
 	return float64(moved.Bytes) * 8 / moved.Took.Seconds(), nil
 }
 
-// pass waits until the sender's frames are stored in the ring and, if the load is one of
-// experiment.Load, until all have been loaded again. It returns what the switch has measured.
+// pass waits until the sender's frames are stored in the ring. If the load measures how fast frames
+// are loaded (experiment.Load), it then waits until all are loaded. It returns what the switch has
+// measured.
 func (b *bufferRun) pass(ctx context.Context) (packetbuffer.Moved, error) {
 	i, err := b.follow(ctx, func(i *packetbuffer.Item, quiet bool) bool { return i.Stored > 0 && quiet })
 	if err != nil || b.load.Direction == experiment.Store {

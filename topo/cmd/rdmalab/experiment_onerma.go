@@ -19,13 +19,15 @@ const (
 	// soloBytes is the length of small READs; the median time of such READs alone is the unit of
 	// all results. soloChunk is the length of an operation of 4 KB.
 	soloBytes, soloChunk = 64, 4096
-	soloLatencies        = 1000
+	// soloLatencies is how many READs a measurement of latency has.
+	soloLatencies = 1000
 	// soloEach is how many operations a run has for each operation in flight, and soloMost how many
 	// it has at most.
 	soloEach, soloMost = 2000, 20_000
 	// soloBegun is how many READs of the background load the server must have answered before the
 	// measured small READs begin.
-	soloBegun    = 4
+	soloBegun = 4
+	// soloPatience bounds the wait for these READs, soloEvery is the interval of the checks.
 	soloPatience = 30 * time.Second
 	soloEvery    = 5 * time.Millisecond
 	soloValue    = 104 // bytes of a value, as in rackConfig
@@ -56,7 +58,7 @@ func (p *rackPlatform) OneRMA(ctx context.Context, l experiment.OneRMA) (out exp
 		return p.slow(ctx, &l)
 	}
 	r := &soloRun{rackPlatform: p}
-	unit, err := r.soloLatency(ctx, experiment.WaySolo, soloBytes) // again: the machine's speed changes
+	unit, err := r.soloLatency(ctx, experiment.WaySolo, soloBytes) // measured for each load, because the machine's speed changes
 	if err != nil {
 		return out, err
 	}
@@ -159,7 +161,7 @@ func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int
 	default:
 	}
 	end()
-	if why := <-ended; why == nil { // they ended before they were cancelled
+	if why := <-ended; why == nil { // the other READs ended before they were cancelled
 		return errors.Join(err, early(nil))
 	}
 	return err

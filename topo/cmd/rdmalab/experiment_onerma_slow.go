@@ -26,13 +26,15 @@ const (
 	slowWindow = 128 << 10
 	// slowLeastHosts is how many hosts figure 10 needs.
 	slowLeastHosts = 6
-	// slowNeighbours bounds the neighbours (ARP) of all hosts together that borrowing memory needs. The
-	// kernel of this machine has by default at most 1,024, for all its network namespaces.
+	// slowNeighbours bounds how many neighbour entries (ARP) all hosts together need to borrow
+	// memory from each other. By default the kernel of this machine has at most 1,024 of them, for
+	// all its network namespaces.
 	slowNeighbours = 800
-	// slowSetup and slowSetupPeer are the time to borrow memory of no peer and of each peer.
+	// A host gets the time slowSetup to prepare a load, and slowSetupPeer more for each peer whose
+	// memory it borrows.
 	slowSetup, slowSetupPeer = time.Second, 50 * time.Millisecond
-	// slowTries is how often a load is tried whose hosts are not ready in time. Each try gives them four
-	// times as long as the one before.
+	// If the hosts of a load are not ready in time, the load is tried again, slowTries times in
+	// all. Each try gives them four times as long as the one before.
 	slowTries = 3
 	// slowTail is how long a load waits, after its last READ has begun, for the READs to end; in
 	// round trips.
@@ -57,7 +59,7 @@ type slowRun struct {
 	*rackPlatform
 	*experiment.OneRMA
 	rtt  time.Duration // of the rack file
-	late int           // how often a host was not ready in time
+	late int           // how many tries of the load failed because a host was not ready in time
 }
 
 // errSlowLate is the error of a load in which a host began later than planned; slow tries the load
@@ -74,7 +76,7 @@ func (p *rackPlatform) slow(ctx context.Context, l *experiment.OneRMA) (out expe
 	if p.box.free == nil {
 		p.box.free = outlive(p.cmd)
 	}
-	if err := r.heal(); err != nil { // of a run that was killed
+	if err := r.heal(); err != nil { // ends the rules that a killed run has left
 		return out, err
 	}
 	defer func() { err = errors.Join(err, r.heal()) }()
@@ -181,8 +183,8 @@ func (r *slowRun) load(host string, to []string, start time.Time, begin, end flo
 	}}
 }
 
-// start returns a time at which loads can begin that read from n hosts each. It is later when a host
-// was not ready before.
+// start returns a time at which loads can begin that read from n hosts each. After each try in
+// which a host was not ready, the hosts get four times as long.
 func (r *slowRun) start(n int) time.Time {
 	return time.Now().Add((slowSetup + time.Duration(n)*slowSetupPeer) << (2 * r.late))
 }
@@ -218,7 +220,8 @@ func (r *slowRun) all(ctx context.Context, loads []slowLoad) ([]perf.LoadResult,
 func (r *slowRun) arrivals() float64 { return r.Load * r.line() / 8 / onerma.MaxFrame }
 
 // slowPeers returns the hosts that host number i reads from: all others, or, if they are too many
-// for slowNeighbours, some that follow it in the list. Each host is read by as many.
+// for slowNeighbours, some that follow it in the list. Each host reads from as many hosts as read
+// from it.
 func slowPeers(hosts []string, i int) (to []string) {
 	n := len(hosts) - 1
 	if len(hosts)*n > slowNeighbours {

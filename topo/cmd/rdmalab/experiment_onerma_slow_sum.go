@@ -24,9 +24,11 @@ func slowFrom(results []perf.LoadResult, from, latest time.Time) (int64, error) 
 
 // slowTotal counts the READs of all hosts of a load that ended while the load was measured.
 type slowTotal struct {
-	took                           []time.Duration // of READs that succeeded and ended before last
-	moved                          int             // READs that succeeded and ended before until
-	span                           time.Duration   // from the first to the end of counting moved
+	took  []time.Duration // of READs that succeeded and ended before last
+	moved int             // READs that succeeded and ended before until
+	span  time.Duration   // how long moved was counted
+	// all counts READs that ended, failed those that ended with an error, and dispatch those that
+	// ended with a dispatch time-out or were shed. retried counts additional tries.
 	all, failed, dispatch, retried int
 }
 

@@ -249,7 +249,8 @@ func (p *rackPlatform) workload(ctx context.Context, run *storeRun) (out experim
 	return out, err
 }
 
-// lockTableRange is the range of addresses of a lock table, in the syntax of rules.
+// lockTableRange is the range of addresses of the lock table in the device memory of a memory
+// server, in the syntax of rules.
 const lockTableRange = " range=0-0x40000"
 
 // Sherman runs clients of a new tree.

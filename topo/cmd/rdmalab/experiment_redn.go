@@ -108,7 +108,8 @@ const (
 	// timelinePatience is how long a GET of a timeline may take. timelineAway is how long after its
 	// death the store's process is started again.
 	timelinePatience, timelineAway = time.Second, time.Second
-	timelineOpen                   = 10 * time.Second
+	// timelineOpen is how long the client may take to connect to the store.
+	timelineOpen = 10 * time.Second
 )
 
 // timeline measures which GETs of the first host are answered while the process of nictable dies

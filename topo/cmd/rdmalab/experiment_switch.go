@@ -28,10 +28,10 @@ import (
 // rules that each measurement needs, and restores the former ones at the end.
 type experimentSwitch struct {
 	cmd  *cobra.Command
-	was  program
-	now  program
-	read bool   // true: the fields was and now have been read from the switch
-	free func() // ends the protection against signals; nil: the switch was not changed
+	was  program // what restore loads: the program and rules from before the experiment
+	now  program // what the switch runs now
+	read bool    // true: the fields was and now have been read from the switch
+	free func()  // ends the protection against signals; nil: the switch was not changed
 }
 
 // set loads the program and the rules that a measurement needs: for each of the servers a rule, to
@@ -109,7 +109,8 @@ func steeredKeys(s *experiment.Switch) string {
 }
 
 const (
-	// dialPatience is how long the switch may take to connect to the memory servers.
+	// dialPatience is how long the switch may take to connect to the memory servers, dialEvery the
+	// interval of the checks.
 	dialPatience = 5 * time.Second
 	dialEvery    = 20 * time.Millisecond
 )

@@ -51,7 +51,7 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 		"longest pause inside a copy (default 20us)")
 	fs.DurationVar(&f.jitter, "jitter", 0, "with delay: each delay is longer or shorter by up to this time, at random (default 0s)")
 	fs.StringSliceVar(&f.opcodes, "opcode", nil, "only packets of these opcodes, like RC_WRITE_LAST or RC_WRITE_* (repeatable)")
-	fs.StringVar(&f.class, "class", "", "only packets of a class (roce: any RoCEv2 packet; onerma: any 1RMA message): "+strings.Join(fault.Classes(), ", "))
+	fs.StringVar(&f.class, "class", "", "only packets of a class (roce: any RoCEv2 packet; rnr: RNR NAKs; cnp: congestion notifications; onerma: any 1RMA message, and onerma_ with a further word: one kind of them): "+strings.Join(fault.Classes(), ", "))
 	fs.StringVar(&f.qpn, "qpn", "", "only packets to this queue pair, like 0x11")
 	fs.StringVar(&f.psn, "psn", "", "only packets with this packet sequence number, decimal or 0x…")
 	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only packets whose PSN is this much above the first PSN that the "+
@@ -60,7 +60,7 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.samePacket, "same-packet", false, "after the first hit, hit only retransmissions of that packet")
 	fs.BoolVar(&f.once, "once", false, "end after one hit, in each direction")
 	fs.IntVar(&f.next, "next", 0, "end after this many hits, in each direction")
-	fs.DurationVar(&f.lasting, "for", 0, "end after that time, like 10s (default: until rdmalab heal)")
+	fs.DurationVar(&f.lasting, "for", 0, "end after this time, like 10s (default: until rdmalab heal)")
 	fs.Uint64Var(&f.seed, "seed", 0, "seed of the rule's random numbers (default: the rack's seed)")
 	fs.StringVar(&f.id, "id", "", "name of the rule (default f1, f2 and so on)")
 	f.set = fs.Changed

@@ -49,10 +49,11 @@ func perfCmd() *cobra.Command {
 			"  write_bw read_bw send_bw atomic_bw  bandwidth and message rate\n" +
 			"  write_lat read_lat atomic_lat       latency: time from the post of an operation to its completion\n" +
 			"  send_lat                            latency: half of the round trip of a message and its echo\n" +
-			"  contend                             clients (--clients) repeat CAS on one word of the server's memory; prints the\n" +
-			"                                      rate\n" +
+			"  contend                             clients (--clients) repeat CAS on one word of the server's memory; prints the rate\n" +
+			"                                      of CAS, and how many changed the word\n" +
 			"  locks                               clients (--clients) take and release one lock, a word of the server's memory;\n" +
-			"                                      prints the number of locks taken and the time to get one\n" +
+			"                                      prints the numbers of CAS and of locks taken, and median and 99th percentile of\n" +
+			"                                      the time to get a lock\n" +
 			"  verify                              one WRITE, READ, CAS and FAA each; compares the bytes\n" +
 			"  soak                                --iters WRITEs, as many READs and as many SENDs, then --atomics CAS and FAA;\n" +
 			"                                      verifies every byte\n" +

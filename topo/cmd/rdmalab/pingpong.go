@@ -33,7 +33,7 @@ func pingpongCmd() *cobra.Command {
 			"`rdmalab pingpong`. With SERVER, an address or a host of the rack, pingpong is the client. Without SERVER it is the\n" +
 			"server: it prints its address and waits for a client. Both ends need the same --size, --iters and --mtu.\n\n" +
 			"pingpong compares every received byte with the byte that the peer must have sent, and fails if one differs. At the\n" +
-			"end it prints the queue pairs, the bytes, the time of an iteration and the throughput.",
+			"end it prints the queue pairs, the bytes, the microseconds for an iteration and the MiB per second.",
 		Example: "  rdmalab pingpong rc --on ms0   # in one terminal\n" +
 			"  rdmalab pingpong rc ms0 --on cn0   # in another one\n" +
 			"  rdmalab pingpong rc 10.77.0.200 --on cn0 --size 4096 --iters 1000",

@@ -26,7 +26,8 @@ func readCmd() *cobra.Command {
 			"place in the region, in bytes) and VALUE (a decimal number).\n\n" +
 			"A rule of the switch with action=count and store=SERVER makes the switch keep counters in this region (see `rdmalab\n" +
 			"switch counted`). They begin at the offset that at= of the rule gives. If store= names one server, counter i is the\n" +
-			"i-th word from there. If it names N servers, counter i is word i/N of server i modulo N.",
+			"word number i from there. If it names N servers, counter i is on server number i modulo N of that list (the first\n" +
+			"is number 0), and is the word number i/N there, rounded down.",
 		Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
 			"  rdmalab read ms1 --on cn0 --words 64\n" +
 			"  rdmalab read ms1 --on cn0 --at 0x1000 --words 8 --all",

@@ -105,6 +105,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	fs.StringVar(&f.place.on, "on", experiment.OnRack, "where the clients run: rack, or sim for the default rack in virtual time; with sim, the default of --warmup is "+
 		simWarmup.String()+" and the default of --duration "+simDuration.String())
 	costFlag(cmd, &f.place.cost, "connectx5")
+	fs.Lookup("cost").Usage = "with --on sim: " + fs.Lookup("cost").Usage
 	fs.Uint64Var(&f.place.seed, "seed", 1, "with --on sim: seed of the run; a sweep adds the number of its round to it")
 	fs.StringVar(&f.steer, "steer", "", "which requests of Clover the switch steers during the run: none, write, read or both (default: as the rules of the switch say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts; each executes one operation at a time")
@@ -121,6 +122,8 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		"Clover or step=fg+ for Sherman (default: a store that is not running is started without flags). A store that runs keeps "+
 		"what was chosen when it was made, unless fresh is one of the flags; for pdpm-central stop it first")
 	f.keyFlags(fs)
+	fs.Lookup("keys").Usage = "number of keys that are loaded and used; the first is 0"
+	fs.Lookup("value-size").Usage += "; sherman has 16 unless this flag is given"
 	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file (format: see rdmalab run convert --help), in place of a workload. Client C of the trace is client C modulo --clients. "+
 		"Keys are loaded only if --keys is given; a get or a delete of a key that is missing is no failure, and a put inserts the key")
 	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its timestamps say; 1 means at the recorded pace (default: a client begins its next "+
@@ -136,7 +139,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "an operation, or an attempt to connect, fails after this time")
 	fs.BoolVar(&f.noLoad, "no-load", false, "do not load keys, because they exist already")
 	fs.BoolVar(&f.loadOnly, "load-only", false, "load the keys and report on that, without running the workload")
-	fs.BoolVar(&f.csv, "csv", false, "print one line of comma-separated values, for plots")
+	fs.BoolVar(&f.csv, "csv", false, "print the result as CSV, for plots: a line with names and a line with values; first_try is a share from 0 to 1, and names that end in _us are times in microseconds")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
 	complete(cmd, "store", store.Names(nil)...)
 	complete(cmd, "on", experiment.OnRack, experiment.OnSim)
@@ -172,9 +175,9 @@ func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.workload, "workload", "a", "workload of YCSB, a to f; w (only updates); or a number, which is the percentage of updates")
 	fs.StringVar(&f.mix, "mix", "", "a workload of your own, in place of --workload: percentages of get, put, insert, delete, scan and rmw "+
 		"(read-modify-write), like get=70,put=20,insert=5,delete=5")
-	fs.Uint64Var(&c.Keys, "keys", 1024, "number of keys that are loaded and used; the first is 0")
+	fs.Uint64Var(&c.Keys, "keys", 1024, "number of keys; the first is 0")
 	fs.StringVar(&f.value, "value-size", "100", "bytes of a value: a size, MIN-MAX (each size equally likely), zipf:THETA:MIN-MAX (smaller ones are more "+
-		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20; sherman has 16 unless this flag is given")
+		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20")
 	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (each key equally likely) to 1.5")
 	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space (default: the smallest keys are the most popular)")
 	fs.StringVar(&f.popular, "distribution", "", "which keys are used: zipf, uniform, latest (the keys inserted last are the most popular), or "+

@@ -274,7 +274,7 @@ func ratio(b, a float64) string {
 func plotCmd() *cobra.Command {
 	var out, x, y string
 	cmd := &cobra.Command{
-		Use:   "plot FILE --x FLAG -w FILE.svg",
+		Use:   "plot FILE -w PICTURE.svg [--x FLAG] [--y MEASURE]",
 		Short: "Draw the results of a sweep as SVG",
 		Long: "plot draws a diagram of FILE, which `rdmalab run sweep` has written. The x axis has the values of one flag, the y\n" +
 			"axis the medians of a measure over the runs. There is a line for each combination of the other flags' values.\n" +
@@ -297,7 +297,7 @@ func plotCmd() *cobra.Command {
 			return os.WriteFile(out, chart.SVG(), 0o644)
 		},
 	}
-	cmd.Flags().StringVar(&x, "x", "clients", "the flag whose values are on the x axis")
+	cmd.Flags().StringVar(&x, "x", "clients", "the flag of rdmalab run ycsb whose values are on the x axis")
 	cmd.Flags().StringVar(&y, "y", "ops", "the measure on the y axis, one of those that rdmalab run compare --help lists")
 	cmd.Flags().StringVarP(&out, "write", "w", "", "SVG file to write (required)")
 	_ = cmd.MarkFlagRequired("write") // the flag exists

@@ -137,7 +137,7 @@ func convertCmd() *cobra.Command {
 			return trace.Write(cmd.OutOrStdout(), c.Ops)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "the format: "+strings.Join(trace.Formats, " or "))
+	cmd.Flags().StringVar(&from, "from", "", "the format of FILE: "+strings.Join(trace.Formats, " or ")+" (required)")
 	cmd.Flags().IntVar(&limit, "limit", 0, "make at most this many operations (default: all)")
 	_ = cmd.MarkFlagRequired("from") // the flag exists
 	complete(cmd, "from", trace.Formats...)
@@ -181,7 +181,7 @@ func generateCmd() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	f.keyFlags(fs)
-	fs.IntVar(&f.clients, "clients", 16, "how many clients")
+	fs.IntVar(&f.clients, "clients", 16, "number of clients; each executes its operations one after the other")
 	fs.Float64Var(&f.config.Rate, "rate", 1000, "operations that each client starts per second; sets the column time_us")
 	fs.IntVar(&n, "operations", 1000, "number of operations of all clients together")
 	fs.Uint64Var(&seed, "seed", 1, "seed of the operations")

@@ -77,7 +77,7 @@ func simCmd() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.Uint64Var(&f.seed, "seed", 1, "the seed of a single run")
-	fs.IntVar(&f.seeds, "seeds", 0, "run this many seeds, from --first on, on all processors")
+	fs.IntVar(&f.seeds, "seeds", 0, "run this many seeds, from --first on, on all processors (default: one run, with --seed)")
 	fs.Uint64Var(&f.first, "first", 1, "with --seeds: the first seed")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "with one seed: print every packet as it enters a link")
 	fs.StringVar(&f.pcap, "pcap", "", "with one seed: write every packet to this capture file")
@@ -97,7 +97,7 @@ func simCmd() *cobra.Command {
 // vary adds the flags that choose a variant of a scenario.
 func (f *simFlags) vary(cmd *cobra.Command) {
 	fs, p := cmd.Flags(), &f.params
-	fs.StringVar(&p.Steer, "steer", "", "clover: which requests the switch steers to the newest node of their key: write (appends), read, both, or any, which the seed chooses (default: it only forwards)")
+	fs.StringVar(&p.Steer, "steer", "", "clover: which requests the switch steers to the newest node of their key: write (appends), read, both, or any: the seed chooses one of these (default: it only forwards)")
 	fs.BoolVar(&p.ShareQP, "share-qp", false, "clover: all clients of a host share one queue pair to each memory server")
 	fs.IntVar(&p.Replicas, "replicas", 0, "clover: how many copies each node has, on as many memory servers (default 1)")
 	fs.IntVar(&p.Threads, "threads", 0, "clover: how many threads of the metadata server take requests (default 0: its only thread does everything)")
@@ -128,7 +128,7 @@ var mixes = [][2]string{
 	{"late", "packets are up to 15 ms late, so that requesters give up their connections"},
 	{"faults", "two or three faults, which may overlap"},
 	{"hangs", "a fault is a hang of a NIC, a host or the switch"},
-	{"after", "a fault begins when the leases of the fault before it are over"},
+	{"after", "each further fault begins 2 to 4 leases after the end of the fault before it"},
 	{"locks", "sherman: a request for a lock or a page is lost, and its host hangs until others have taken the lock over"},
 	{"lazy", "clover: a client reads a key's shortcut only if the node that it has read is not the newest"},
 	{"cache", "clover: the clients of a host share a location cache"},

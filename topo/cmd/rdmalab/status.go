@@ -24,9 +24,7 @@ func statusCmd() *cobra.Command {
 			"  MEMORY  size of the memory that a host registers for others\n" +
 			"  LINK    carrier of its link: up or down\n" +
 			"  PID     process of its daemon\n\n" +
-			"More tables follow if there is something to show: guests (containers that have joined the rack), programs that use\n" +
-			"a NIC, quotas (limits of what a program may take from a NIC) that are in use, memory regions that exist longer than\n" +
-			"their programs, and containers. STATE is one of\n\n" +
+			"STATE is one of\n\n" +
 			"  up           the daemon answers\n" +
 			"  app-crashed  the programs have crashed (`rdmalab crash --app`), and the NIC works\n" +
 			"  app-hung     the programs are stopped (`rdmalab hang --app`), and the NIC works\n" +
@@ -34,7 +32,18 @@ func statusCmd() *cobra.Command {
 			"  nic-down     the NIC has crashed\n" +
 			"  silent       the daemon runs, but does not answer: see `rdmalab logs`\n" +
 			"  hung         the processes are stopped by `rdmalab hang`\n" +
-			"  crashed      there is no process: `rdmalab restart` starts it again",
+			"  crashed      there is no process: `rdmalab restart` starts it again\n\n" +
+			"More tables follow if there is something to show. Their first columns are\n\n" +
+			"  GUEST          containers that have joined the rack (`rdmalab cni guests --help` explains the columns)\n" +
+			"  PROGRAM        programs that use a host's NIC: the numbers of their queue pairs (QPS), completion queues (CQS) and\n" +
+			"                 memory regions (MRS), the memory that they have MAPPED, and how many work requests they have POSTED\n" +
+			"  1RMA NIC       the host's NIC without connections, up or down: its INCARNATION (one more at each start), numbers of\n" +
+			"                 PROCESSES and REGIONS, and bytes REQUESTED and not yet arrived, which WINDOW limits\n" +
+			"  QUOTA          limits of what programs may take from a NIC: the limit OF EACH program, what is USED BY ALL, and the\n" +
+			"                 limit OF ALL together\n" +
+			"  SHARED REGION  memory regions that exist longer than their programs; OPEN is how many programs have them open\n" +
+			"  CONTAINER      the containers that are hosts: the engine's STATE, how the NIC gets there (PLUG, see `rdmalab up`),\n" +
+			"                 whether it is there (NIC), how often rdmalab has attached it (PLUGGED), and the last events (SEEN)",
 		Example: "  rdmalab status\n" +
 			"  rdmalab status -o json | jq -r '.hosts[] | select(.state != \"up\") | .name'",
 		Args: cobra.NoArgs,

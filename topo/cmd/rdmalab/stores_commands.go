@@ -186,7 +186,8 @@ func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// storeOp describes the command of an operation on one key.
+// storeOp describes the command of an operation on one key. word describes the operation in the
+// list that the shell's command help prints.
 type storeOp struct{ name, use, short, long, example, word string }
 
 // keyNote explains keys in help texts.

@@ -11,6 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
 
+// watchEvery is the interval at which --watch prints a list.
 const watchEvery = time.Second
 
 // switchListCmd makes the command that shows a listing of a handler of the switch.

@@ -27,7 +27,7 @@ const traceSnaplen = 160
 func switchTraceCmd() *cobra.Command {
 	flags := captureFlags{snaplen: traceSnaplen}
 	cmd := &cobra.Command{
-		Use:   "trace [LINK…]",
+		Use:   "trace [HOST…]",
 		Short: "Print the packets that the switch changes, while they pass",
 		Long: "trace prints a line for each packet that the program of the switch or a fault has touched, on the links of the\n" +
 			"given hosts or on all links, until it is interrupted. The line has the seconds since the first packet, the link and\n" +
