@@ -55,6 +55,8 @@ func (p *program) receive(sges []verbs.SGE) {
 	p.receives = append(p.receives, verbs.RecvWR{ID: uint64(len(p.receives)), SGL: sges})
 }
 
+// The send rings of unrolled and of recycled programs. Recycled programs count in 16 bits, because
+// they keep four counts in one word; see verbs.RingInit.
 var (
 	unrolled = verbs.RingInit{Managed: true}
 	recycled = verbs.RingInit{Managed: true, Counts16: true}

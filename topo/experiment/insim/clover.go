@@ -62,7 +62,9 @@ func cloverRack(l *experiment.Clover) string {
 }
 
 const (
-	machines  = 7
+	machines = 7 // compute hosts
+	// loadLimit is the virtual time until which all keys are loaded, readLimit that until which all
+	// clients know where the keys are.
 	loadLimit = clock.Time(time.Second)
 	readLimit = clock.Time(4 * time.Second)
 	lease     = time.Minute // longer than a run, so that no lease is renewed in it

@@ -129,7 +129,7 @@ func (r *lentRun) drive(ctx context.Context, conns int, f func(ctx verbs.Context
 				return
 			}
 		}
-		rt.Sleep(time.Millisecond) // handshakes are over
+		rt.Sleep(time.Millisecond) // until the last messages of the handshakes have arrived
 		r.rack.Stop(f(ctx))
 	})
 	return run(ctx, r.rack)

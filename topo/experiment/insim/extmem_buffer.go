@@ -91,8 +91,8 @@ func (p *Sim) BufferRate(ctx context.Context, l experiment.BufferRate) (float64,
 }
 
 const (
-	nativeDepth = 64
-	nativeTime  = 300 * time.Microsecond
+	nativeDepth = 64                     // messages in flight
+	nativeTime  = 300 * time.Microsecond // how long they are counted
 )
 
 // nativeRate measures messages of a host to a server by verbs, on one connection with the largest path

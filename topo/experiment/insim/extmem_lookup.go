@@ -27,11 +27,11 @@ const (
 	lookupWarm   = 2
 	lookupTime   = 200 * time.Microsecond
 
-	lookupRule     = "table"
-	lookupCapacity = 4096
-	lookupCell     = 2048
-	lookupPort     = 10000 // source port of flow 0
-	lookupTo       = 9
+	lookupRule     = "table" // ID of the rule
+	lookupCapacity = 4096    // slots on each server
+	lookupCell     = 2048    // bytes of a cell
+	lookupPort     = 10000   // source port of flow 0
+	lookupTo       = 9       // destination port of all flows
 	lookupClass    = 46 << 2 // the DSCP that entries set, as it is in the type-of-service byte
 	// lookupHead is the length of the headers of Ethernet, IPv4 and UDP. The packet's number
 	// follows them.

@@ -19,6 +19,8 @@ import (
 )
 
 const (
+	// indexHosts and indexServers are the defaults of Machines and Servers. indexRegion is the
+	// memory of a server in bytes.
 	indexHosts   = 7
 	indexServers = 2
 	indexRegion  = 64 << 20
@@ -27,9 +29,10 @@ const (
 	indexValue = layout.Unit - layout.Overhead
 	// indexOpen is the virtual time until which the table is made, indexReady until which all keys
 	// are loaded, and indexWarm until which all clients know the slots of all keys.
-	indexOpen    = clock.Time(time.Second)
-	indexReady   = clock.Time(2 * time.Second)
-	indexWarm    = clock.Time(6 * time.Second)
+	indexOpen  = clock.Time(time.Second)
+	indexReady = clock.Time(2 * time.Second)
+	indexWarm  = clock.Time(6 * time.Second)
+	// indexWarmUp and indexRunTime are the defaults of Warm and Run.
 	indexWarmUp  = 200 * time.Microsecond
 	indexRunTime = time.Millisecond
 	// indexCache is how many places a client's cache has for each key of the store; with several,

@@ -49,7 +49,7 @@ type soloRack struct {
 	net   *sim.Net
 	hosts []*soloHost
 	rand  *rand.Rand
-	err   error
+	err   error // the first error, which has ended the simulation
 }
 
 // soloHost is a host: its NIC, an executor, and what its flows have measured.
@@ -62,7 +62,7 @@ type soloHost struct {
 	portal *nic.Portal
 	region *nic.Region
 	node   sim.NodeID
-	keys   map[soloKey]*nic.Cipher
+	keys   map[soloKey]*nic.Cipher // keys for regions of other hosts
 	flows  []*soloFlow
 }
 
@@ -90,7 +90,7 @@ type soloFlow struct {
 	// op is the operation of the transfers; 0 means READ. done, if not nil, is called with each
 	// result.
 	op    onerma.Op
-	until clock.Time // when moved is not counted any more; 0 means never
+	until clock.Time // moved counts only before this time; 0 means that it always counts
 	done  func(r *executor.Result)
 }
 

@@ -18,10 +18,12 @@ const (
 	failoverThreads = 16 // clients on each host
 	failoverKeys    = 64
 	failoverValue   = 2000
-	failoverThink   = 10 * time.Microsecond // on average, between two GETs of a thread
-	failoverBefore  = 3 * experiment.FailoverBin
-	failoverWarm    = 400 * soloRTT
-	failoverRuns    = 5
+	failoverThink   = 10 * time.Microsecond      // on average, between two GETs of a thread
+	failoverBefore  = 3 * experiment.FailoverBin // how long before the failure GETs are counted
+	// In the time failoverWarm the keys are loaded. Clients then work as long again before their GETs
+	// are counted.
+	failoverWarm = 400 * soloRTT
+	failoverRuns = 5
 )
 
 // failoverGET is one GET. at is when it began, relative to the failure and negative before it; took
@@ -61,6 +63,7 @@ func soloFailover(ctx context.Context, l *experiment.OneRMA, out *experiment.One
 
 // steadyAfter returns the time from the failure to the end of the last slow GET, in round trips. A
 // GET is slow if it took 10 % longer than the longest GET in the last third of the measurement.
+// GETs that began up to 4 round trips before the failure, the time-out of a READ, count too.
 func steadyAfter(gets []failoverGET, span time.Duration) float64 {
 	var most, last time.Duration
 	for _, g := range gets {

@@ -19,10 +19,10 @@ import (
 // A GET of the service kvcs is a READ of getsIndex bytes and then one of getsCell bytes. A host has
 // getsWorker clients; a GET that finds all of them busy waits.
 const (
-	getsIndex  = 512 // bytes of two buckets
-	getsCell   = 24 + failoverValue
+	getsIndex  = 512                                           // bytes of two buckets
+	getsCell   = 24 + failoverValue                            // the head of a cell and the value
 	getsFrames = getsIndex + getsCell + 2*(onerma.Overhead+14) // bytes of a GET on the link of a server
-	getsWorker = 48
+	getsWorker = 48                                            // clients of a host
 )
 
 // newStore makes a rack with the store kvcs, and adds a client that loads the keys.

@@ -109,12 +109,12 @@ type rekeyRun struct {
 	client  *soloHost
 	owner   *soloHost
 	regions [2]*nic.Region
-	secrets []nic.Key // keys of the first region (K_r), by number
-	ciphers map[[2]int]*nic.Cipher
-	known   int // number of the key that the client uses for the first region
-	flying  map[uint64]*rekeyRead
-	asking  []*rekeyRead // READs that wait until the owner has told the client the next key
-	tags    uint64
+	secrets []nic.Key              // keys of the first region (K_r), by number
+	ciphers map[[2]int]*nic.Cipher // keys of the client, by region and number; see cipher
+	known   int                    // number of the key that the client uses for the first region
+	flying  map[uint64]*rekeyRead  // READs in flight, by tag
+	asking  []*rekeyRead           // READs that wait until the owner has told the client the next key
+	tags    uint64                 // the tag of the next READ
 }
 
 func soloRekey(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
@@ -278,8 +278,8 @@ type reconnectRun struct {
 	qp      verbs.QP
 	regions [2]verbs.MR
 	base    uint64
-	rkey    uint32 // R_Key of the first region, as the client knows it
-	known   int
+	rkey    uint32       // R_Key of the first region, as the client knows it
+	known   int          // number of the present connection, from 0
 	posted  []*rekeyRead // READs in flight, in the order of their posts
 	waiting []*rekeyRead // READs that wait for a connection, or for room in the send queue
 }

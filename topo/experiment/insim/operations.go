@@ -42,6 +42,7 @@ type wireFrame struct {
 	up     bool // sent by the client
 }
 
+// ethernet is the length of an Ethernet header in bytes.
 const ethernet = 14
 
 // record is called for each event of the simulation, and stores the packets of the two clients'

@@ -23,12 +23,12 @@ import (
 const (
 	treeHosts   = 8
 	treeRegion  = 16 << 20
-	treeTable   = 256 << 10                   // bytes of a lock table
-	treeReady   = clock.Time(2 * time.Second) // all keys are loaded by then
-	treeWarm    = clock.Time(6 * time.Second) // all caches are warm by then
-	bulkLimit   = clock.Time(10 * time.Minute)
-	treeWarmUp  = 200 * time.Microsecond
-	treeRunTime = time.Millisecond
+	treeTable   = 256 << 10                    // bytes of a lock table
+	treeReady   = clock.Time(2 * time.Second)  // all keys are loaded by then
+	treeWarm    = clock.Time(6 * time.Second)  // all caches are warm by then
+	bulkLimit   = clock.Time(10 * time.Minute) // deadline of loading the keys
+	treeWarmUp  = 200 * time.Microsecond       // default of Warm
+	treeRunTime = time.Millisecond             // default of Run
 	treeLease   = 50 * time.Millisecond
 )
 
