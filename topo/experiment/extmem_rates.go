@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/papers"
 )
 
-// ratesBody is the experiment memory-rates. In the simulator it is a figure. On a rack it measures the
-// switch and native RDMA in turns, because the machine is not as fast at all times.
+// ratesBody is the experiment memory-rates. In the simulator it is a figure. On a rack it measures
+// the switch and native RDMA in turns, because the speed of the machine changes.
 type ratesBody struct {
 	figuresBody
 	rounds int

@@ -51,8 +51,8 @@ type outcome struct {
 type figure struct {
 	// key selects the figure in --figures. title says what the figure shows.
 	key, title string
-	// data has the authors' numbers; nil if they give none. A number of data multiplied by scale is
-	// in unit; 0 means 1.
+	// data has the authors' numbers; nil if they give none. A number of data times scale has the
+	// unit of the figure; a scale of 0 means 1.
 	data  *papers.Figure
 	scale float64
 	// x and unit are the texts at the axes; "" means those of data. format is the format of numbers;

@@ -19,8 +19,8 @@ const (
 	SoloKeys = "keys"
 )
 
-// OneRMARack has the results that only a rack has. The unit of all its times but RTT and FileRTT is
-// the round trip RTT.
+// OneRMARack has the results that only a rack has. All times except RTT and FileRTT are
+// in round trips, as multiples of RTT.
 type OneRMARack struct {
 	// RTT is the measured round trip: the median time of READs of 64 bytes by 1RMA without other
 	// load, measured just before. FileRTT is the rtt of the rack file, on which congestion control
@@ -106,7 +106,7 @@ func oneRMATrip() figure {
 // inTrip returns how many operations have ended in a round trip.
 func inTrip(o *outcome) float64 { return o.solo.Rack.InTrip }
 
-// oneRMARackGets is figure 8 on a rack: GETs by the number of clients.
+// oneRMARackGets is figure 8 of the 1RMA paper on a rack: GETs by the number of clients.
 func oneRMARackGets(quick bool) figure {
 	f := figure{
 		key: "fig8", title: "time of GETs of the store kvcs by 1RMA, and of the store nictable by RoCEv2 READs, by clients", x: "clients", unit: "RTT", format: "%.2f",
@@ -124,7 +124,7 @@ func oneRMARackGets(quick bool) figure {
 	return f
 }
 
-// oneRMACrash is figure 9 on a rack: the NIC of a replica crashes.
+// oneRMACrash is figure 9 of the 1RMA paper on a rack: the NIC of a replica crashes.
 func oneRMACrash() figure {
 	f := figure{
 		key: "fig9", title: "time of GETs of 8 clients of the store kvcs in three runs; in the second, the NIC of a replica crashes", x: "run", unit: "RTT, GETs", format: "%.1f",
@@ -151,7 +151,8 @@ func oneRMACrash() figure {
 	return f
 }
 
-// oneRMADepth is figure 11 on a rack: the rate by the number of operations in flight.
+// oneRMADepth is figure 11 of the 1RMA paper on a rack: the rate by the number of operations in
+// flight.
 func oneRMADepth(quick bool) figure {
 	f := figure{
 		key: "fig11", title: "operations of 4 KB of one client that end within a round trip, by operations in flight", x: "in flight", unit: "operations in a round trip", format: "%.2f",
@@ -169,7 +170,7 @@ func oneRMADepth(quick bool) figure {
 	return f
 }
 
-// oneRMARackBeside is figure 12 on a rack: small READs beside one transfer.
+// oneRMARackBeside is figure 12 of the 1RMA paper on a rack: small READs beside one transfer.
 func oneRMARackBeside(quick bool) figure {
 	f := figure{
 		key: "fig12", title: "time of READs of 64 bytes beside other READs between the same hosts, by the bytes of those", x: "bytes of the other READs", unit: "RTT", format: "%.2f",
@@ -184,7 +185,8 @@ func oneRMARackBeside(quick bool) figure {
 	return f
 }
 
-// oneRMARackMixed is figure 13 in a smaller shape: one READ of 4 KB at a time beside READs of 200 KB.
+// oneRMARackMixed is figure 13 of the 1RMA paper in a smaller shape: one READ of 4 KB at a time
+// beside READs of 200 KB.
 func oneRMARackMixed(quick bool) figure {
 	f := figure{
 		key: "fig13", title: "time of READs of 4 KB beside READs of 200 KB between the same hosts, by READs of 200 KB in flight", x: "READs of 200 KB in flight", unit: "RTT", format: "%.2f",
@@ -199,7 +201,7 @@ func oneRMARackMixed(quick bool) figure {
 	return f
 }
 
-// oneRMAKeys is figure 14 on a rack: a new key beside a new connection.
+// oneRMAKeys is figure 14 of the 1RMA paper on a rack: a new key beside a new connection.
 func oneRMAKeys() figure {
 	f := figure{
 		data: papers.MustLoad("onerma/fig14"), scale: float64(time.Microsecond) / float64(OneRMARTT), key: "fig14", title: "time to get a new key for a region by REKEY, and a new connection of RoCEv2",

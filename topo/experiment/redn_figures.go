@@ -97,7 +97,7 @@ var rednWays = []struct{ way, name string }{
 
 var rednSizes = []string{"64", "256", "1024", "4096", "16384", "65536"}
 
-// rednLookup is figure 10: lookups without collision.
+// rednLookup is figure 10 of the RedN paper: lookups without collision.
 func rednLookup(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("redn/fig10"), key: "10", title: "time to look up a key that is in its first bucket, by bytes of the value", format: "%.2f",
@@ -199,7 +199,7 @@ func rednRatios() figure {
 	return f
 }
 
-// rednSecond is figure 11: the key is in the second bucket.
+// rednSecond is figure 11 of the RedN paper: the key is in the second bucket.
 func rednSecond(quick bool) figure {
 	f := figure{
 		key: "11", title: "time to look up a key that is in its second bucket, by bytes of the value", x: "bytes of the value", unit: "µs", format: "%.2f",
@@ -221,7 +221,8 @@ func rednSecond(quick bool) figure {
 }
 
 // rednMore is a load without parameters. Its outcome is how much longer a sequential lookup takes
-// in the second bucket than in the first. As a small difference, it is never measured with Few.
+// in the second bucket than in the first. The difference is small, so it is never measured with
+// Few.
 type rednMore struct{}
 
 func (rednMore) label() string   { return "RedN: second bucket minus first bucket" }
@@ -237,7 +238,7 @@ func (rednMore) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{chain: &RedNResult{Mean: more, Median: more}}, err
 }
 
-// rednRate is Table 4: the rate of lookups.
+// rednRate is Table 4 of the RedN paper: the rate of lookups.
 func rednRate() figure {
 	f := figure{
 		data: papers.MustLoad("redn/table4"), key: "table4", title: "lookups per second through one port of the NIC", format: "%.0f",
@@ -259,7 +260,7 @@ func rednRate() figure {
 	return f
 }
 
-// rednTails is Table 5: median and 99th percentile of a lookup.
+// rednTails is Table 5 of the RedN paper: median and 99th percentile of a lookup.
 func rednTails() figure {
 	f := figure{
 		data: papers.MustLoad("redn/table5"), key: "table5", title: "median and 99th percentile of the time of a lookup", format: "%.2f",
@@ -280,7 +281,7 @@ var rednWalks = []struct{ way, name string }{
 	{WayNIC, "RedN"}, {WayBreak, "RedN, break"}, {WayRecycled, "RedN, recycled"}, {WayReads, "one-sided"}, {WayPolling, "two-sided, polling"},
 }
 
-// rednWalk is figure 13: walks of a list of 8 nodes.
+// rednWalk is figure 13 of the RedN paper: walks of a list of 8 nodes.
 func rednWalk(quick bool) figure {
 	f := figure{
 		key: "13", title: "time to find a key in a list of 8 nodes, if it is among the first N nodes", x: "the key is in the first nodes", unit: "µs", format: "%.2f",

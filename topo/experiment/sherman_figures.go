@@ -64,8 +64,9 @@ var paperMixes = []kv.Workload{
 	{Name: "range-write", Scan: 0.5, Update: 0.5},
 }
 
-// What Sherman's paper claims of Sherman against FG+ under skewed, write-intensive load: the factor
-// of throughput, and that of the 99th percentile of latency ("one order of magnitude", abstract).
+// The claims of Sherman's paper for skewed, write-intensive load: by which factor Sherman has more
+// throughput than FG+, and by which factor its 99th percentile of latency is smaller ("one order of
+// magnitude", abstract).
 const (
 	claimedGain = 23
 	claimedTail = "~10"

@@ -254,7 +254,7 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 }
 
 // paper returns the paper's values for a row. The factors that the paper claims are for many
-// clients.
+// clients, so only rows with the most clients have them.
 func (b *contentionBody) paper(writes float64, clients int, steer string) (p published) {
 	if steer == steerNone {
 		p.mops = paperMops(writes, steerNone, clients)

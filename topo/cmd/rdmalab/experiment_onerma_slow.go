@@ -58,7 +58,7 @@ func slowFit(o *spec.OneRMA) error {
 type slowRun struct {
 	*rackPlatform
 	*experiment.OneRMA
-	rtt  time.Duration // of the rack file
+	rtt  time.Duration // the length of a round trip: the rtt of the rack file
 	late int           // how many tries of the load failed because a host was not ready in time
 }
 

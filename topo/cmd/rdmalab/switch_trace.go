@@ -96,7 +96,7 @@ func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	context.AfterFunc(cmd.Context(), func() {
 		time.AfterFunc(endPatience, cancel)
 		if client.Call(ctx, http.MethodPost, "/capture/"+name+"/end", nil, nil) != nil {
-			cancel() // the switch does not run any more, or the capture has ended
+			cancel() // the switch or the capture has ended
 		}
 	})
 	return &captureStream{stream, cancel}, nil

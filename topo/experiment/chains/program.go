@@ -111,8 +111,8 @@ func (p *program) again(probes int, table, client redn.Mem) error {
 }
 
 // walks builds an unrolled program of n walks of a list with the given number of nodes, and of one
-// more that is never requested. If breaks is true, a walk ends at the node with the key and with it
-// the program, so no further walk is built.
+// more that is never requested. If breaks is true, a walk ends at the node with the key,
+// and the program ends with the walk, so no further walk is built.
 func (p *program) walks(n, nodes int, breaks bool, lists, client redn.Mem) error {
 	k := &redn.Walk{Lists: lists, Client: client, Pool: p.Pool}
 	k.Worker = p.queue("worker", (n+1)*(6*nodes+8), unrolled, true)

@@ -24,7 +24,7 @@ const (
 	// neighbours is what a client READs to find a key by itself: the six buckets of 16 bytes in
 	// which hopscotch hashing may have put it.
 	neighbours = 6 * 16
-	// programLen is the size of the memory of a program.
+	// programLen is the size of the memory of a program, in bytes.
 	programLen = 4 << 20
 	// breakWalks is how many walks a client makes with WayBreak. It is small because each of these
 	// walks needs a connection and queues of its own.
@@ -33,8 +33,8 @@ const (
 	visit = 100 * time.Nanosecond
 )
 
-// data is the server's memory, buf at address base: as many buckets or nodes as places says, and
-// behind them a value of `value` bytes for each.
+// data is the server's memory. buf, at address base, has the buckets or nodes, whose number is
+// `places`, and behind them the value of each, of `value` bytes.
 type data struct {
 	buf    []byte
 	base   uint64

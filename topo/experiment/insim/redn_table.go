@@ -93,7 +93,7 @@ func (r *tableRun) start() {
 	})
 }
 
-// gets returns the store's name for the way of the load's GETs.
+// gets returns the name by which nictable knows the way of the load's GETs.
 func (r *tableRun) gets() string {
 	switch r.load.Way {
 	case experiment.WayReads:
