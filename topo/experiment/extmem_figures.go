@@ -67,7 +67,8 @@ var memoryRates = Experiment{
 	},
 }
 
-// memoryChoices lists what the paper does not say, and what the model does not have.
+// memoryChoices lists the assumptions of the model where the paper does not say enough, and its
+// simplifications.
 var memoryChoices = []string{
 	"frames have 1,500 bytes without check sequence; entries of the ring have 1,552: a header of 32, and room for any frame",
 	"a NIC is limited by its requests per second and by its link, not by PCIe bandwidth, and its queues do not overflow",

@@ -34,8 +34,8 @@ var fuseeFigures = Experiment{
 	New: func() Body { return &figuresBody{all: fusee, choices: fuseeChoices} },
 }
 
-// fuseeChoices lists what the paper does not say, and what is smaller here so that measurements
-// take less time.
+// fuseeChoices lists the assumptions of the model where the paper does not say enough, and the
+// sizes that are smaller here so that measurements take less time.
 var fuseeChoices = []string{
 	"5,000 keys, of which the most popular gets 10.9 % of the operations; the paper has 100,000 keys, and 8.3 %",
 	"a client remembers the slots of all keys from the beginning; the paper's clients learn them within seconds",
@@ -368,8 +368,8 @@ func fuseeThreshold(quick bool) figure {
 // slot first.
 const noThreshold = 1e-9
 
-// fuseeAllocation is Figure 17 of the FUSEE paper: throughput by what allocates objects. The
-// variant in which memory servers allocate each object is not measured.
+// fuseeAllocation is Figure 17 of the FUSEE paper: throughput with two ways to allocate memory for
+// objects. The way in which memory servers allocate each object is not measured.
 func fuseeAllocation(quick bool) figure {
 	f := figure{data: papers.MustLoad("fusee/fig17"), key: "17", title: "throughput by who allocates memory for objects (clients or servers), 128 clients", why: []string{whyIndex}}
 	for _, x := range f.data.Columns {

@@ -44,7 +44,8 @@ var oneRMAFigures = Experiment{
 	New: func() Body { return &oneRMABody{figuresBody{all: oneRMA, choices: oneRMAChoices}} },
 }
 
-// oneRMAChoices lists what the paper does not say, and what the model does not have.
+// oneRMAChoices lists the assumptions of the model where the paper does not say enough, and its
+// simplifications.
 var oneRMAChoices = []string{
 	"congestion control aims at a delay of RTT / 2 in the own NIC and 1.5 RTT behind it; windows have 0.01 to 64 operations",
 	"the NIC has no PCIe bus: it reads and writes memory at once; encryption takes no time",

@@ -48,9 +48,9 @@ type PhaseGETs struct{ Median, P99, Max, Failed float64 }
 type oneRMABody struct{ figuresBody }
 
 // Check selects figures of oneRMA in the simulator, and of oneRMAOnRack on a rack. Without
-// --figures, a rack whose file is for slow motion has the figures of oneRMASlow, and another one the
-// others. Check always adds the figure oneRMATrip to the others, because the round trip that it
-// shows is their unit.
+// --figures, a rack whose file is for slow motion has the figures in slow motion (oneRMASlow), and
+// any other rack has all other figures. If a figure is not in slow motion, Check also selects
+// oneRMATrip, because the round trip that it shows is the unit of that figure.
 func (b *oneRMABody) Check(at Place) error {
 	if at.On != OnRack {
 		return b.figuresBody.Check(at)

@@ -61,7 +61,8 @@ const (
 	rednBare = 800 * time.Nanosecond
 )
 
-// rednChoices lists what the paper does not say, and what the model does not have.
+// rednChoices lists the assumptions of the model where the paper does not say enough, and its
+// simplifications.
 var rednChoices = []string{
 	"a program sees a received message 0.46 us after it has arrived, as late as an answer to a READ",
 	"tables \"verbs alone\": the client's program takes no time but for posts and polls; the server's process takes 0.8 us",

@@ -168,6 +168,6 @@ func (p *pendingFile) publish(b []byte, mode os.FileMode) error {
 
 // discard removes the temporary file, if publish has not given it its name.
 func (p *pendingFile) discard() {
-	_ = p.file.Close()           // publish has closed it already, or it is removed
+	_ = p.file.Close()           // if publish has closed the file before, the error does not matter
 	_ = os.Remove(p.file.Name()) // after publish there is none
 }

@@ -115,7 +115,7 @@ func soloLocal(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) 
 	return err
 }
 
-// soloLongest is for how many round trips rates are measured at most.
+// soloLongest bounds for how many round trips rates are measured.
 const soloLongest = 2000
 
 // soloFair returns after how many round trips two rates are fair; 0 means that they never were.
