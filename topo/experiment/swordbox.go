@@ -86,12 +86,12 @@ func (l *Clover) pace(quick bool) {
 	}
 }
 
-// few returns the first, a middle and the last column if quick is set, otherwise all.
-func few(columns []string, quick bool) []string {
-	if n := len(columns); quick && n > 3 {
-		return []string{columns[0], columns[n/2], columns[n-1]}
+// few returns the first, a middle and the last element of list if quick is set, otherwise all.
+func few[T any](list []T, quick bool) []T {
+	if n := len(list); quick && n > 3 {
+		return []T{list[0], list[n/2], list[n-1]}
 	}
-	return columns
+	return list
 }
 
 // pick returns quickly if quick is set, otherwise usual.

@@ -127,17 +127,9 @@ func (b *wordBody) Check(at Place) error {
 	b.span = cmp.Or(b.span, usualSpan)
 	if at.Quick {
 		b.iters, b.span = b.iters/10, b.span/5
-		b.clients = quickClients(b.clients)
+		b.clients = few(b.clients, true)
 	}
 	return nil
-}
-
-// quickClients returns the smallest, a middle and the largest number, for --quick.
-func quickClients(list []int) []int {
-	if len(list) <= 3 {
-		return list
-	}
-	return []int{list[0], list[len(list)/2], list[len(list)-1]}
 }
 
 // points lists all measurements, ordered by series.
