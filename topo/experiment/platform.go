@@ -3,6 +3,9 @@ package experiment
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -88,6 +91,23 @@ type Switch struct {
 
 // Mode0 returns Mode, or Hardened if Mode is "".
 func (s *Switch) Mode0() string { return cmp.Or(s.Mode, Hardened) }
+
+// Keys returns the value of the key keys of a steering rule. Published rules cannot find hot keys,
+// so such a rule lists the s.Hot hottest keys. The workload numbers keys by popularity, so these are
+// the keys from 0 on.
+func (s *Switch) Keys() string {
+	switch {
+	case s.Hot == 0:
+		return "all"
+	case s.Mode != Published:
+		return fmt.Sprintf("hot:%d", s.Hot)
+	}
+	list := make([]string, s.Hot)
+	for i := range list {
+		list[i] = strconv.Itoa(i)
+	}
+	return strings.Join(list, ",")
+}
 
 // Words is a load of clients that contend for 64-bit words of one memory server, each with one
 // operation in flight.

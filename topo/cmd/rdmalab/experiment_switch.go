@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -79,33 +76,19 @@ func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more str
 	out.name = spec.ProgramSwordBox
 	for _, server := range servers {
 		id := steerPrefix + server
-		text := fmt.Sprintf("id=%s server=%s action=%s mode=%s%s", id, server, s.Action, cmp.Or(s.Mode, experiment.Hardened), more)
+		text := fmt.Sprintf("id=%s server=%s action=%s mode=%s%s", id, server, s.Action, s.Mode0(), more)
 		if s.Misses != "" {
 			text += " misses=" + s.Misses
 		}
 		if s.Action == experiment.Steer {
-			text += " steer=" + s.Steer + steeredKeys(s)
+			text += " steer=" + s.Steer
+			if s.Hot > 0 {
+				text += " keys=" + s.Keys()
+			}
 		}
 		out.rules, out.ids = append(out.rules, text), append(out.ids, id)
 	}
 	return out
-}
-
-// steeredKeys returns the part of a rule's text that restricts the rule to the s.Hot hottest keys;
-// "" if s.Hot is 0. Published rules cannot find hot keys, so such a rule lists them. The workload
-// numbers keys by popularity, so the keys from 0 on are the hottest.
-func steeredKeys(s *experiment.Switch) string {
-	if s.Hot == 0 {
-		return ""
-	}
-	if s.Mode != experiment.Published {
-		return fmt.Sprintf(" keys=hot:%d", s.Hot)
-	}
-	list := make([]string, s.Hot)
-	for i := range list {
-		list[i] = strconv.Itoa(i)
-	}
-	return " keys=" + strings.Join(list, ",")
 }
 
 const (

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 
@@ -39,24 +38,13 @@ func cloverRack(l *experiment.Clover) string {
 	if how == "" {
 		return file
 	}
-	keys := "all"
-	switch {
-	case s.Hot > 0 && how == experiment.Published: // published rules cannot find hot keys, so they are listed; keys are numbered by popularity
-		list := make([]string, s.Hot)
-		for i := range list {
-			list[i] = strconv.Itoa(i)
-		}
-		keys = strings.Join(list, ",")
-	case s.Hot > 0:
-		keys = fmt.Sprintf("hot:%d", s.Hot)
-	}
 	registers := ""
 	if how == experiment.Published {
 		registers = fmt.Sprintf(", registers: %d", rules.MaxRegisters) // one tail for each key, so that hole 46 does no damage
 	}
 	list := make([]string, l.Servers)
 	for i := range list {
-		list[i] = fmt.Sprintf("{server: ms%d, action: steer, steer: %s, mode: %s, keys: \"%s\"%s}", i, s.Steer, how, keys, registers)
+		list[i] = fmt.Sprintf("{server: ms%d, action: steer, steer: %s, mode: %s, keys: \"%s\"%s}", i, s.Steer, how, s.Keys(), registers)
 	}
 	return file + fmt.Sprintf("switch: {program: swordbox, rules: [%s]}\n", strings.Join(list, ", "))
 }

@@ -60,7 +60,7 @@ func mode(s *experiment.Switch) string {
 	if s.Action == "" || s.Action == experiment.Forward || s.Action == experiment.AsIs {
 		return ""
 	}
-	return cmp.Or(s.Mode, experiment.Hardened)
+	return s.Mode0()
 }
 
 // cancelled returns the hook that ends a simulation when ctx ends.
