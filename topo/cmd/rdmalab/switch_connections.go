@@ -61,15 +61,21 @@ func switchConnectionsCmd() *cobra.Command {
 			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listing(cmd, "/connections", func(out io.Writer, names spec.Names, r swordbox.Report) error {
-				return printConnections(out, names, &r, all)
-			})
+			return listConnections(cmd, all)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also show the other flow of each connection, and connections that have ended")
 	outputFlag(cmd)
 	cmd.AddCommand(adoptCmd(), dropCmd())
 	return cmd
+}
+
+// listConnections shows the switch's connections and flows. If all is true, it shows both flows of
+// each connection, and connections that have ended.
+func listConnections(cmd *cobra.Command, all bool) error {
+	return listing(cmd, "/connections", func(out io.Writer, names spec.Names, r swordbox.Report) error {
+		return printConnections(out, names, &r, all)
+	})
 }
 
 func printConnections(out io.Writer, names spec.Names, r *swordbox.Report, all bool) error {

@@ -103,7 +103,7 @@ func showTable(cmd *cobra.Command, name string) error {
 		}
 		return show(cmd, words, func(io.Writer, []handler.Word) error { return printWords(cmd, words) })
 	case "rows":
-		return switchConnections(cmd)
+		return listConnections(cmd, true)
 	case "macs":
 		return listing(cmd, "/macs", printMACs)
 	case "groups":
@@ -118,13 +118,6 @@ func showTable(cmd *cobra.Command, name string) error {
 		}
 	}
 	return badUse("table %.40q cannot be shown; these can: %s", name, strings.Join(shownTables(), ", "))
-}
-
-// switchConnections lists all flows.
-func switchConnections(cmd *cobra.Command) error {
-	return listing(cmd, "/connections", func(out io.Writer, names spec.Names, r swordbox.Report) error {
-		return printConnections(out, names, &r, true)
-	})
 }
 
 func printWords(cmd *cobra.Command, list []handler.Word) error {
