@@ -67,12 +67,6 @@ func bringUp(ctx context.Context, s *spec.Rack, in *container.Settings) (*rack.R
 	return rack.UpInContainers(ctx, s, *in)
 }
 
-// kindOfHosts returns the word for a rack's hosts in messages. The hosts are processes if in is
-// nil, otherwise containers.
-func kindOfHosts(in *container.Settings) string {
-	return either(in == nil, "hosts", "hosts in containers")
-}
-
 func composeCmd() *cobra.Command {
 	var plug string
 	cmd := &cobra.Command{

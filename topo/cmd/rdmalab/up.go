@@ -121,7 +121,7 @@ func runUp(cmd *cobra.Command, s *spec.Rack, in *container.Settings, verify bool
 	if already {
 		fmt.Fprintf(out, "rack %q is up already\n\n", s.Name)
 	} else {
-		fmt.Fprintf(out, "rack %q is up: %d %s and a switch in %v\n\n", s.Name, len(s.Hosts), kindOfHosts(in), took.Round(time.Millisecond))
+		fmt.Fprintf(out, "rack %q is up: %d %s and a switch in %v\n\n", s.Name, len(s.Hosts), either(in == nil, "hosts", "hosts in containers"), took.Round(time.Millisecond))
 	}
 	if err := printStatus(out, status); err != nil {
 		return err
