@@ -67,8 +67,10 @@ func perfCmd() *cobra.Command {
 			"The exit status is 1 if an operation failed or had a wrong result. Over UC and UD, a lost message is no failure;\n" +
 			"perf prints how many were lost. No flag takes 0: leave it out for its default.\n\n" +
 			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it is\n" +
-			"the address of perftest's server. Otherwise the host of --from waits as the server. Both ends need the same --size\n" +
-			"and --iters.",
+			"the address of perftest's server. Otherwise the host of --from waits as the server. TEST is then a write, read, send\n" +
+			"or atomic test, over RC on one queue pair. Only the flags --size, --iters, --mtu, --tx-depth, --outs, --type, --ipv6,\n" +
+			"--port and --op-timeout have an effect, and the defaults are perftest's: 1000 iterations, and 65536 bytes for\n" +
+			"bandwidth, 2 for latency. Both ends need the same --size and --iters.",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
 			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0 --timeout 12\n" +
