@@ -4,7 +4,7 @@ package experiment
 // releases it without accessing any data that the lock might protect.
 var oneLock = Experiment{
 	Name:     "one-lock",
-	Short:    "rate at which 1 to 256 clients take and release one lock in host or NIC memory, or with the switch",
+	Short:    "rate at which 1 to 256 clients take and release one lock in host or NIC memory, also if the switch replaces CAS",
 	Figure:   "Sherman §4 (lock micro-benchmark); SwordBox fig. 4 and 10, and the rate of one lock in §6",
 	Examples: []string{"--on rack --series host,switch --clients 1,16"},
 	Long: func() string {

@@ -58,7 +58,7 @@ func (operationsBody) Run(ctx context.Context, pl Platform, r *Report) error {
 // treeLocks measures the tree's performance for each place of its lock words.
 var treeLocks = Experiment{
 	Name:     "tree-locks",
-	Short:    "throughput of Sherman's tree under YCSB A: locks in host memory, in NIC memory, with the switch",
+	Short:    "throughput of Sherman's tree under YCSB A: locks in host or NIC memory, also if the switch replaces CAS",
 	Figure:   "the comparison of locks in Sherman §4, with SwordBox's locks in addition (no figure)",
 	Examples: []string{"--zipf 0.99 --clients 64", "--on rack"},
 	Long: func() string {

@@ -55,7 +55,7 @@ func imageCmd() *cobra.Command {
 			return say(cmd, "%s is %s", container.ImageName, id)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "write the image to this file")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "write the image to this file (default: load it into docker)")
 	return cmd
 }
 

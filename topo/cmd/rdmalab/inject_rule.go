@@ -43,8 +43,8 @@ type ruleFlags struct {
 }
 
 func (f *ruleFlags) define(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&f.links, "link", nil, "host on whose link the fault is; several with commas, cn[0-3], or all")
-	fs.StringVar(&f.host, "host", "", "with tear: the host in whose memory copies are torn")
+	fs.StringSliceVar(&f.links, "link", nil, "host on whose link the fault is; several with commas, cn[0-3], or all (required, except with tear)")
+	fs.StringVar(&f.host, "host", "", "with tear: the host in whose memory copies are torn (required)")
 	fs.StringVar(&f.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
 	fs.StringVar(&f.probability, "probability", "", "share of the selected frames that are hit, 10% or 0.1 (default all); the same as AMOUNT of loss")
 	fs.DurationVar(&f.delay, "delay", 0, "with reorder: how long a frame is delayed (default 1ms); with tear: the "+
@@ -59,7 +59,7 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.IntVar(&f.transmission, "transmission", 0, "only the n-th transmission of each packet over the link; the first transmission is 1")
 	fs.BoolVar(&f.samePacket, "same-packet", false, "after the first hit, hit only retransmissions of that packet")
 	fs.BoolVar(&f.once, "once", false, "end after one hit, in each direction")
-	fs.IntVar(&f.next, "next", 0, "end after this many hits, in each direction")
+	fs.IntVar(&f.next, "next", 0, "end after this many hits, in each direction (default: no limit)")
 	fs.DurationVar(&f.lasting, "for", 0, "end after this time, like 10s (default: until rdmalab heal)")
 	fs.Uint64Var(&f.seed, "seed", 0, "seed of the rule's random numbers (default: the rack's seed)")
 	fs.StringVar(&f.id, "id", "", "name of the rule (default f1, f2 and so on)")

@@ -104,7 +104,7 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs.StringVar(&p.Mix, "mix", "", "clover, sherman: mixes of the list above, joined by commas, or none (default: drawn from the seed)")
 	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and "+
 		"changes nothing) or swordbox (default; it replaces atomics)")
-	fs.StringVar(&p.Change, "change", "", "locks, buffer: what an operator changes on the switch at random: "+strings.Join(scenario.Choices["change"], " or "))
+	fs.StringVar(&p.Change, "change", "", "locks, buffer: what an operator changes on the switch at random: "+strings.Join(scenario.Choices["change"], " or ")+" (default: nothing)")
 	fs.BoolVar(&p.Move, "move", false, "locks: the switch sends every request that it can on its own connections, and replaces no atomic by a WRITE")
 	fs.StringVar(&p.Mode, "mode", "", "locks, buffer, lookup, redn, sherman, fusee: published or hardened (default hardened); published runs report what breaks, and do not fail")
 	fs.BoolVar(&p.Torn, "torn", false, "sherman: inject no fault but torn copies (a READ or WRITE copies memory in parts); with --mode published this is always so")
@@ -113,7 +113,7 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs.StringVar(&p.Setup, "setup", "", "planned: search only this setup of the list above (default: all)")
 	fs.IntVar(&p.Depth, "depth", 0, "planned: a schedule has at most this many events: a packet lost, delayed or doubled, or a rule changed (default 2)")
 	fs.IntVar(&p.Schedules, "schedules", 0, "planned: how many schedules to run at most (default 4000)")
-	fs.StringVar(&p.Plan, "plan", "", "planned: the schedule to run, in the form that a failed run prints")
+	fs.StringVar(&p.Plan, "plan", "", "planned: the only schedule to run, in the form that a failed run prints (default: search)")
 	for name, list := range scenario.Choices {
 		complete(cmd, name, list...)
 	}
