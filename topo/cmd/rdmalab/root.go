@@ -106,12 +106,7 @@ func rackOf(cmd *cobra.Command) (*spec.Rack, spec.Paths, error) {
 
 // otherRacks returns a hint with the names of other racks that are up.
 func otherRacks(name string) string {
-	var others []string
-	for _, n := range racksUp() {
-		if n != name {
-			others = append(others, n)
-		}
-	}
+	others := slices.DeleteFunc(racksUp(), func(n string) bool { return n == name })
 	if len(others) == 0 {
 		return ""
 	}
