@@ -73,7 +73,7 @@ func (p *rackPlatform) BufferRate(ctx context.Context, l experiment.BufferRate) 
 	case err != nil:
 		return 0, errors.Join(err, failed)
 	case moved.Bytes < uint64(leastFrames*l.Bytes) || moved.Took <= 0:
-		return 0, errors.Join(fmt.Errorf("%d bytes of frames in %v are too few for a rate", moved.Bytes, moved.Took), failed)
+		return 0, errors.Join(fmt.Errorf("only %d bytes of frames have passed in %v: too few to measure a rate", moved.Bytes, moved.Took), failed)
 	}
 	return float64(moved.Bytes) * 8 / moved.Took.Seconds(), nil
 }
@@ -120,7 +120,7 @@ func (p *rackPlatform) perf(ctx context.Context, host string, cfg *perf.Config) 
 func (p *rackPlatform) bandwidth(ctx context.Context, host string, cfg *perf.Config) (*perf.Result, error) {
 	res, err := p.perf(ctx, host, cfg)
 	if err == nil && res.BW == nil {
-		err = errors.New("the test has no bandwidth")
+		err = errors.New("the result of the test has no bandwidth")
 	}
 	return res, err
 }
@@ -145,7 +145,7 @@ func (b *bufferRun) setPort(keys string) error {
 	want.rules = append(want.rules, fmt.Sprintf("id=%s server=%s action=buffer ring=%s mode=%s %s entries=%d entry=%d depth=%d",
 		bufferRuleID, b.host, b.p.to, b.load.Mode, keys, bufferEntries, b.load.Entry, b.load.Depth))
 	if err := putProgram(x.cmd, want); err != nil {
-		return fmt.Errorf("the switch cannot have %v: %w", want, err)
+		return fmt.Errorf("the switch does not accept %v: %w", want, err)
 	}
 	x.now = want
 	for until := time.Now().Add(dialPatience); time.Now().Before(until); time.Sleep(dialEvery) {
@@ -182,7 +182,7 @@ func (b *bufferRun) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.New("frames wait for a rule that has gone; see `rdmalab switch buffers`")
+	return errors.New("frames still wait in the switch, although their rule was removed; see `rdmalab switch buffers`")
 }
 
 // send sends burstFrames frames from a host to the host with the slow port, by SENDs over UC.

@@ -102,7 +102,7 @@ func (p *soloRun) trips(d time.Duration) float64 { return float64(d) / float64(p
 func (p *soloRun) soloLatency(ctx context.Context, way string, size int) (*perf.Latency, error) {
 	res, err := p.perf(ctx, p.hosts[0], &perf.Config{Test: soloTests[way].lat, Size: size, Iters: soloLatencies, To: p.to})
 	if err == nil && res.Lat == nil {
-		err = errors.New("the test has no latency")
+		err = errors.New("the result of the test has no latency")
 	}
 	if err != nil {
 		return nil, withNode(err, p.hosts[0])

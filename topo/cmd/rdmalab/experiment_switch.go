@@ -49,7 +49,7 @@ func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, server
 		x.free = outlive(x.cmd)
 	}
 	if err := putProgram(x.cmd, want); err != nil {
-		return fmt.Errorf("the switch cannot have %v: %w", want, err)
+		return fmt.Errorf("the switch does not accept %v: %w", want, err)
 	}
 	x.now = want
 	if s.Action != experiment.ReplaceAtomics || s.Mode == experiment.Published {

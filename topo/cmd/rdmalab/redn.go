@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 
@@ -53,7 +52,7 @@ func rednTraceCmd() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if x >= 1<<48 || y >= 1<<48 {
-				return asUse(errors.New("an operand has 48 bits"))
+				return badUse("--x and --y: want numbers from 0 to 2^48-1")
 			}
 			m, err := redn.NewMachine(!stale)
 			if err != nil {

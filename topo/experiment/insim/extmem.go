@@ -241,7 +241,7 @@ func serverList(n int) string {
 // last.
 func perSecond(times []clock.Time) (float64, error) {
 	if len(times) < 2 || times[len(times)-1] <= times[0] {
-		return 0, fmt.Errorf("%d events in the measured time", len(times))
+		return 0, fmt.Errorf("only %d events in the measured time: too few for a rate", len(times))
 	}
 	return float64(len(times)-1) / times[len(times)-1].Sub(times[0]).Seconds(), nil
 }

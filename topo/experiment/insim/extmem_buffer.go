@@ -70,7 +70,7 @@ func (p *Sim) BufferRate(ctx context.Context, l experiment.BufferRate) (float64,
 		}
 		for end := rt.Now().Add(time.Second); r.counts("buffer")["sent"] < rateFrames; rt.Sleep(lentPoll) {
 			if rt.Now() > end {
-				return fmt.Errorf("after a second: %v", r.counts("buffer"))
+				return fmt.Errorf("not all frames have left the switch after a second; its counters are %v", r.counts("buffer"))
 			}
 		}
 		rt.Sleep(lentPoll)
@@ -84,7 +84,7 @@ func (p *Sim) BufferRate(ctx context.Context, l experiment.BufferRate) (float64,
 		times = loaded
 	}
 	if len(times) < 3*rateEdge {
-		return 0, fmt.Errorf("%d frames passed", len(times))
+		return 0, fmt.Errorf("only %d frames have passed: too few to measure a rate", len(times))
 	}
 	rate, err := perSecond(times[len(times)/2 : len(times)-rateEdge])
 	return rate * float64(l.Bytes) * 8, err

@@ -71,7 +71,7 @@ func (p *Sim) RedN(ctx context.Context, l experiment.RedN) (out experiment.RedNR
 // chainsReady is chains.Config.Ready: it waits until chainSetUp, when all clients have connected.
 func chainsReady(rt verbs.Runtime) error {
 	if rt.Now() >= chainSetUp {
-		return fmt.Errorf("a client was ready at %v, after %v", rt.Now(), chainSetUp)
+		return fmt.Errorf("a client was ready only at %v, later than %v", rt.Now(), chainSetUp)
 	}
 	rt.Sleep(chainSetUp.Sub(rt.Now()))
 	return nil

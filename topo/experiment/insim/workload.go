@@ -72,7 +72,7 @@ func prepare[C interface {
 // waitUntil waits until the time t, by which client id must be ready.
 func waitUntil(t clock.Time, rt verbs.Runtime, id int, ready string) error {
 	if rt.Now() >= t {
-		return fmt.Errorf("client %d was %s at %v, after %v", id, ready, rt.Now(), t)
+		return fmt.Errorf("client %d was %s only at %v, later than %v", id, ready, rt.Now(), t)
 	}
 	rt.Sleep(t.Sub(rt.Now()))
 	return nil
