@@ -12,11 +12,10 @@ import (
 // QPN. The switch cannot tell whether the server executes such a request. So each word that the
 // request touches waits until no NIC would retransmit the request any more, and until then the
 // switch replaces no atomic on that word. One forged packet that claims to be the first of a
-// message of four gigabytes must not have that effect on all words of a server. The limit applies
-// to a connection that the server has never answered and that the connection manager has not
-// announced: there a WRITE may touch at most maxStrange words. The switch drops a request that
-// claims more, and its sender retransmits it. The search for the words costs time, so scanBurst and
-// scanEach limit it, too.
+// message of four gigabytes must not have that effect on all words of a server. So on a connection
+// that the server has never answered and that the connection manager has not announced, a WRITE may
+// touch at most maxStrange words. The switch drops a request that claims more, and its sender
+// retransmits it. The search for the words takes time, so scanBurst and scanEach limit the search.
 
 const (
 	// maxStrange is how many words a WRITE may touch on a connection that the server has never

@@ -14,7 +14,7 @@ type clientConn struct {
 	// psns translates between the client's PSNs and the server's. While the expected PSN is not
 	// known, psns.own is one past the highest PSN that was forwarded, if any was.
 	psns psnMap
-	// acked is the first PSN, as the server counts, that no response covers.
+	// acked is the first PSN on the client's connection to the server that no response covers.
 	acked wire.PSN
 	msg   message
 	rest  rest

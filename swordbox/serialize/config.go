@@ -40,8 +40,8 @@ type Config struct {
 	Transit time.Duration
 	// Late is true if hosts may have sent requests before the machine existed.
 	Late bool
-	// Shared describes the shared connections. Words describes the table of words. Words.Budget is
-	// also the time after its transmission for which a request on a client's connection may still
+	// Shared describes the shared connections. Words describes the table of words. Words.Budget
+	// also bounds how long after its transmission a request on a client's connection may still
 	// reach the server.
 	Shared requester.Config
 	Words  atomiccache.Config

@@ -10,9 +10,10 @@
 // of the client's posts, as on any reliable connection, and answers return in that order.
 //
 // PSNs. Towards the client the switch is the responder: it takes requests in the order of their
-// PSNs, answers a gap with one sequence NAK, and answers duplicates from its window of records.
-// Towards the server, moved requests take no PSN of the client's connection; a psnMap translates
-// both ways. Once a request has a PSN, it keeps it.
+// PSNs, answers a gap with one sequence NAK, and answers duplicates from its window, which holds
+// records of the newest requests. Moved requests take no PSN on the client's connection to the
+// server, so client and server count differently there; a psnMap translates the PSNs of both. A
+// retransmission on that connection has the same PSN there as the first transmission.
 //
 // The path of a packet:
 //
@@ -20,8 +21,8 @@
 //	                  or ahead
 //	  in order        placing: the client's connection, a shared one, the pool of held requests, or
 //	                  an answer of the switch
-//	  duplicate       duplicate: sent again, answered from the window, or ignored because the
-//	                  switch's requester retransmits it
+//	  duplicate       duplicate: forwarded, executed again on a shared connection, answered from
+//	                  the window, or ignored because the switch still has the request
 //	  ahead           a sequence NAK
 //	a response on     Machine.Response: clientConn records what the server has executed; the PSN
 //	the client's      and MSN become those that the client expects
@@ -46,20 +47,23 @@
 //
 //	machine.go, server.go, link.go      the types of these names; server.go has shards, link.go the
 //	                                    end of a request on a shared connection
-//	sequencer.go, request.go            a flow's timers and end, and the return of moved requests that
-//	                                    the server will not execute; what a request is, its release
+//	sequencer.go                        the timers and the end of a flow; moved requests that the
+//	                                    server will not execute, and that the client sends again
+//	request.go                          the arrival of a request, and the release of held requests
 //	placing.go, miss.go                 the place of a request; a CAS that is known to fail
 //	duplicate.go, window.go, replies.go duplicates, remembered requests, answers of the switch
-//	response.go, clientconn.go,         responses on the client's connection, and what the server
-//	clientops.go, psnmap.go, extent.go,   has executed there: READs and atomics, PSNs, the packets of
-//	reach.go                            a message (also those that are still to come), how far PSNs
-//	                                    may lie apart
+//	response.go, clientconn.go          responses on the client's connection; what the server has
+//	                                    executed there
+//	clientops.go, extent.go             operations in flight on the client's connection; the bytes
+//	                                    that a message of several packets writes
+//	psnmap.go, reach.go                 translation of PSNs; how old the PSN of a duplicate may be
 //	held.go, shares.go, stale.go        held requests: pool, share of a host, age
 //	keys.go                             what must be proven before requests move: the right of the
 //	                                    key, the incarnation of the server
 //	former.go                           the requests that a new connection must not overtake
-//	clean.go                            when all requests from before a word was known have ended
-//	admit.go                            what a connection may do that the server never answered
+//	clean.go                            when all requests that were sent before a word entered the
+//	                                    table have ended
+//	admit.go                            limits of connections that the server has never answered
 //	bypass.go                           packets of flows that no sequencer handles
 //	flows.go, config.go                 tables of flows; Config
 //	info.go, listing.go                 what captures and `rdmalab switch` show
@@ -78,6 +82,7 @@
 //
 // The package is sans-I/O. Every queue has a bound, every wait a deadline: a held request is
 // dropped when its client may have given it up (stale.go). An answer that waits for a repeated READ
-// is sent after Config.RedoTime. A request on a shared connection ends when the requester gives up
-// the connection. A word stops waiting for clients' connections after atomiccache.Config.Patience.
+// is sent after Config.RedoTime at the latest. A request on a shared connection ends at the latest
+// when the switch's requester gives up the connection. A word stops waiting for operations on
+// clients' connections after atomiccache.Config.Patience.
 package serialize

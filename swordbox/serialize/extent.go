@@ -53,8 +53,9 @@ func (k *clientConn) isKept(x *extent) bool {
 	return op != nil && *x == extent{op.first, op.end, op.va, op.n}
 }
 
-// keep stores the extent of a message that touches no word of the table, for the later packets of
-// the message. It does nothing if clientOps has no room or already has the extent.
+// keep stores the extent of a message in clientOps, for the later packets of the message. It is
+// called for a message that touches no word of the table; announce and writeAll store the extents
+// of the others. It does nothing if clientOps has no room or already has the extent.
 func (k *clientConn) keep(now clock.Time, x *extent) {
 	if k.ops.room() && !k.isKept(x) {
 		k.addAll(x, k.s.m.words.ClientAll(now, k.s.index, x.va, x.n))
@@ -114,9 +115,9 @@ func (r *rest) begin(f *wire.Frame, psn wire.PSN) {
 	*r = rest{va: f.RETH.VA + uint64(n), n: f.RETH.Length - min(n, f.RETH.Length), first: psn, end: psn.Add(1 + restOf(f))}
 }
 
-// restOfWrite sends a packet of a WRITE behind the first one. A word that the packet touches must
-// wait for the end of the WRITE. Perhaps the word does not wait, because it is newer than the WRITE
-// or has waited for too long; then restOfWrite makes it wait.
+// restOfWrite sends a middle or last packet of a WRITE. Each word that the packet touches must wait
+// for the end of the WRITE. A word does not wait yet if it entered the table after the first packet,
+// and does not wait any more if it has waited for too long; restOfWrite then makes it wait.
 func (g *placing) restOfWrite() outcome {
 	m, n := g.m, uint32(len(g.f.Payload))
 	m.step.cover = m.words.Overlapping(m.step.cover[:0], g.s.index, g.rest.va, n)

@@ -66,9 +66,9 @@ func (b *blockedList) add(l *sequencer) {
 	}
 }
 
-// prune removes the sequencers that do not wait any more. It moves a sequencer of which settle has
-// released a request behind the others, so that a client with many requests does not keep other
-// clients from a word.
+// prune removes the sequencers that do not wait any more. It moves a sequencer that is served
+// (settle has just released one of its requests) to the end of the list, so that a client with many
+// requests does not keep other clients from a word.
 func (b *blockedList) prune() {
 	if len(b.list) == 0 {
 		return

@@ -22,11 +22,11 @@ import (
 // retransmits them. Connections that existed before do not wait: the switch does not order them
 // behind requests that their host has lost on another connection.
 
-// formerAge is how long a request on a shared connection must have waited before the new
-// connections of all hosts wait for it: its client may be dead, and the server may have fenced the
-// client for another host, which now connects. reconnectAge is how long it must have waited before
-// new connections of its own host wait for it. NICs wait longer than that for an acknowledgement
-// before they retry, so the queue pair of a younger request has not failed.
+// A request on a shared connection that has had no answer for formerAge delays the new connections
+// of all hosts: its client may be dead, and the server may have fenced the client for another host,
+// which now connects. After reconnectAge it already delays new connections of its own host. NICs
+// wait longer than reconnectAge for an acknowledgement before they retry, so the queue pair of a
+// younger request has not failed.
 const (
 	formerAge    = 2 * time.Millisecond
 	reconnectAge = 250 * time.Microsecond
@@ -47,9 +47,9 @@ type formers struct {
 }
 
 // formersOf returns the requests that must end before the sequencer of a flow from a host sends its
-// first request, because the server may execute them late. For each shared connection with a
-// request that is late, it names the newest request: when that one has ended, all others have
-// ended, too.
+// first request, because the server may execute them late. For each shared connection that isLate
+// selects, it names the newest request: when this request has ended, all others on the connection
+// have ended, too.
 func (s *server) formersOf(now clock.Time, host netip.Addr) (out []former) {
 	for _, k := range s.links {
 		if k.isLate(now, host) {
@@ -64,9 +64,9 @@ func (s *server) hasFormers(now clock.Time, host netip.Addr) bool {
 	return slices.ContainsFunc(s.links, func(k *link) bool { return k.isLate(now, host) })
 }
 
-// isLate reports whether the client of a request in flight on the shared connection may have given
-// the request up and connect again from a host: the request has waited for formerAge, or it is of
-// this host and has waited for reconnectAge, or the client's connection has ended.
+// isLate reports whether the shared connection has a request in flight that its client may have
+// given up, to connect again from the host. That is so if the request has waited for formerAge, if
+// it came from the host and has waited for reconnectAge, or if its client's connection has ended.
 func (k *link) isLate(now clock.Time, host netip.Addr) (late bool) {
 	if since, ok := k.conn.Oldest(); ok && now.Sub(since) >= formerAge {
 		return true
@@ -84,9 +84,8 @@ func ended(l *sequencer) bool {
 	return l.phase == closed || l.flow.Generation != l.generation || l.flow.State >= conntrack.Closing
 }
 
-// awaitsFormer reports whether the flow must wait for older requests: requests that were in flight
-// on shared connections when the flow began, or were held for a shared connection at that time, and
-// that have not ended.
+// awaitsFormer reports whether the flow must still wait for older requests: those that were in
+// flight on shared connections (formersOf), or held for one, when the flow began.
 func (l *sequencer) awaitsFormer() bool {
 	for _, f := range l.formers.list {
 		if !f.conn.HasEnded(f.end) {

@@ -125,7 +125,7 @@ func (m *Machine) Spec() pipeline.Part {
 			{Name: "segments", Width: 2*24 + 1, Entries: flowsOfSpec * m.cfg.Segments, Each: m.cfg.Segments},
 			{Name: "completed window", Width: recordBits, Entries: flowsOfSpec * sparse * m.cfg.Window, Each: sparse * m.cfg.Window},
 			{Name: "operations in flight", Width: clientOpBits, Entries: flowsOfSpec * m.cfg.OwnOps, Each: m.cfg.OwnOps},
-			// An entry has the client's PSN and flow, and the PSN on the connection.
+			// An entry has the client's PSN, the PSN on the shared connection, and the number of the flow.
 			{Name: "shared ring", Width: 24 + 24 + 12, Entries: shared * ring, Each: ring},
 			{Name: "held by host", Width: 3 * 16, Entries: pipeline.MaxPorts},
 		},
@@ -181,10 +181,10 @@ type Stats struct {
 	Forged            uint64 `name:"forged" help:"duplicates that differ from the first request with their PSN"`
 	Ghosts            uint64 `name:"ghosts" help:"responses to no request in flight"`
 	Strangers         uint64 `name:"strangers" help:"packets to a queue pair of the switch that were not sent by its peer"`
-	Bypassed          uint64 `name:"bypassed" help:"requests of untracked connections that had to wait for a word"`
+	Bypassed          uint64 `name:"bypassed" help:"requests of untracked connections dropped because a word allowed no other request at that time"`
 	Unadmitted        uint64 `name:"unadmitted" help:"dropped WRITEs to many words, on connections that the server has never answered"`
-	RepeatsDropped    uint64 `name:"repeats_dropped" help:"duplicates dropped until their words were free, because the words did not wait for them any more"`
-	LooseDropped      uint64 `name:"loose_dropped" help:"requests of connections not yet synchronised that had to wait for a word"`
+	RepeatsDropped    uint64 `name:"repeats_dropped" help:"duplicates dropped because a word that they may change allowed no other request at that time"`
+	LooseDropped      uint64 `name:"loose_dropped" help:"requests dropped because a word allowed no other request at that time, on connections whose expected PSN was not known"`
 	TooEarly          uint64 `name:"too_early" help:"requests of new connections that had to wait for older requests on a shared connection"`
 	Deaths            uint64 `name:"deaths" help:"connections that ended with a fatal NAK"`
 	RefusedAgain      uint64 `name:"refused_again" help:"requests on connections that had ended with a fatal NAK"`

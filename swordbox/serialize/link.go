@@ -52,7 +52,7 @@ func (k *link) Done(c *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	}
 	l.answered()
 	m.step.from = transform.Note{From: a.Op, Conn: k.conn.Number(), PSN: a.PSN, Made: a.Op == 0}
-	l.deliver(c, r, a) // deliver releases no held request; settle does, in the order of waiting
+	l.deliver(c, r, a) // deliver releases no held request: settle does, in the order of m.blocked
 	m.step.from = transform.Note{Made: true}
 }
 

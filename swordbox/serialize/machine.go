@@ -44,8 +44,10 @@ type step struct {
 	frame   wire.Frame // a held request that is being released
 	tx      wire.Frame // an answer that the switch makes
 	path    transform.Path
-	note    string         // description of the packet for captures
-	from    transform.Note // describes the packet in captures if it is an answer on a shared connection
+	note    string // description of the packet for captures
+	// from describes for captures the packet of the server on a shared connection for which the
+	// machine sends an answer. Made is true if there is none.
+	from transform.Note
 }
 
 var (
@@ -118,7 +120,7 @@ func (m *Machine) Attach(c *pipeline.Ctx, d switchconn.Shared) bool {
 	}
 	l := m.link(d.Key)
 	if l != nil && l.generation == d.Generation && m.byQPN[d.OwnQPN] == l {
-		return true // it is offered again
+		return true // the machine already uses this connection
 	}
 	if l == nil || d.ServerQPN == 0 || m.byQPN[d.OwnQPN] != nil {
 		return false
@@ -217,16 +219,16 @@ func (m *Machine) Deadline() clock.Time {
 // maxSettle bounds the rounds of settle in one step. The next Tick continues.
 const maxSettle = 64
 
-// spareEmits is the number of packets that settle leaves for answers, out of the limited number
-// that one step may emit.
+// spareEmits is how many packets of a step are reserved for answers; see mayRelease.
 const spareEmits = 256
 
-// mayRelease reports whether settle may release another request in this step. The switch loses
-// packets beyond the limit of a step, so settle stops earlier, and the next Tick continues.
+// mayRelease reports whether settle may release another request in this step. The switch drops
+// packets beyond the limit of a step. So settle stops when only spareEmits packets are left for
+// answers, and the next Tick continues.
 func mayRelease(c *pipeline.Ctx) bool { return c.EmitsLeft() >= spareEmits }
 
-// settle sends the held requests whose place has become free. It repeats this while a round makes
-// another place free.
+// settle sends the held requests whose place has become free. If a round makes further places free,
+// another round follows.
 func (m *Machine) settle(c *pipeline.Ctx) {
 	if m.Draining() {
 		m.drain(c.Now)
@@ -252,7 +254,7 @@ func (m *Machine) settle(c *pipeline.Ctx) {
 }
 
 // newSequencer makes the sequencer of a flow to a server, which is the switch's state of this flow.
-// It is called when the first request of the flow arrives.
+// It is called for the first request of the flow that reaches the machine.
 func (m *Machine) newSequencer(now clock.Time, r *conntrack.Flow, s *server) *sequencer {
 	l := &sequencer{
 		m: m, generation: r.Generation, phase: partial, place: placeOwn, formers: formers{s.formersOf(now, r.Requester), now},

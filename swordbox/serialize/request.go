@@ -309,7 +309,8 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 
 // sendSequenceNak makes the client retransmit all unanswered requests. A NAK acknowledges the
 // requests before its PSN. So it cannot name the missing request while older ones are in flight
-// (hole 43). It names the oldest unanswered request, and these requests arrive again as duplicates.
+// (hole 43). It names the oldest unanswered request. The client then retransmits the requests in
+// flight, too, and the switch takes those for duplicates.
 func (l *sequencer) sendSequenceNak(c *pipeline.Ctx) {
 	l.m.stats.SequenceNaks++
 	l.back().NAK(&l.m.step.tx, l.incomplete(), l.msn, wire.NakPSNSequence)

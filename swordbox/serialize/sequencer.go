@@ -48,7 +48,7 @@ const (
 
 // start ends the loose phases, in which the switch does not know the PSN that the server expects.
 // psn is the PSN that the server expects when all forwarded requests have arrived. alone is true if
-// all requests before it have been answered.
+// all requests before psn have been answered.
 func (l *sequencer) start(now clock.Time, psn wire.PSN, alone bool) {
 	l.reaches()
 	sent := l.phase.hasForwarded()
@@ -90,10 +90,10 @@ func (l *sequencer) incomplete() wire.PSN {
 }
 
 // mayMove reports whether requests of the flow may move. It calls Config.Moving once for each flow.
-// Requests do not move once one end is closing the connection by a DREQ, because that is how a
-// server fences a client: it destroys the queue pair for that client. If the client's host was
-// suspended meanwhile and sends requests later, they must fail at this queue pair, and must not
-// reach the server on another connection.
+// Requests do not move once one end is closing the connection by a DREQ: a server fences a client
+// by a DREQ, and destroys the queue pair for that client. If the client's host was suspended
+// meanwhile and sends requests later, they must fail at this queue pair, and must not reach the
+// server on another connection.
 func (l *sequencer) mayMove() bool {
 	if l.flow.ReqQPN == 0 || !l.hasMSN || l.phase == refused || l.flow.State == conntrack.Closing || !l.isProven() {
 		return false
@@ -117,10 +117,10 @@ func (l *sequencer) answered() {
 	}
 }
 
-// assign appends the client's next n PSNs to the PSN map. moved says that a shared connection
-// carries the requests with these PSNs, or that the switch answers them itself; otherwise they go
-// on the client's connection. Before that, assign evicts the records of the window that the n PSNs
-// make too old.
+// assign appends the client's next n PSNs to the PSN map. If moved is true, a shared connection
+// carries the requests with these PSNs, or the switch answers them itself. If moved is false, they
+// go on the client's connection. Before that, assign evicts the records of the window that the n
+// PSNs make too old.
 func (l *sequencer) assign(n int, moved bool) {
 	l.window.age(l.psns.client, n)
 	l.psns.add(n, moved)

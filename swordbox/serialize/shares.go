@@ -11,8 +11,8 @@ import (
 // each port has the same number of places that no other port can take. The other places are common.
 // A host may use at most twice as many common places as are free. So hosts that need places at the
 // same time get the same number, and some places stay free: one host alone gets two thirds of the
-// common places, each of n hosts 2 of 2n+1 parts. A host whose requests wait therefore delays the
-// requests of no other host.
+// common places, and each of n hosts gets 2/(2n+1) of them. A host whose requests wait therefore
+// does not delay the requests of another host.
 type shares struct {
 	// most is the number of places. inUse is how many are taken.
 	most, inUse int

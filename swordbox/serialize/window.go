@@ -12,7 +12,7 @@ type asked struct {
 	va               uint64
 	rkey             uint32
 	length           uint32 // bytes that a READ asks for
-	compare, operand uint64 // operand: also the word of an ATOMIC_WRITE
+	compare, operand uint64 // see operands
 }
 
 // record describes a moved request, or a READ or atomic on the client's connection. It exists from
@@ -65,10 +65,10 @@ func (r *record) isResult() bool { return r.op.Is(wire.OpAnswered) }
 // those in [open, tail) wait for its answer.
 //
 // The window keeps the newest max records. It also keeps the newest max READs and atomics, even if
-// there are WRITEs between them: a client that has lost an answer sends the request again, and all
-// requests behind it, which may be 2^23 PSNs. No queue pair has more READs and atomics in flight
-// than rules.MaxDepth. A WRITE needs no record, because its duplicate always has the same outcome
-// (IBTA C9-105).
+// there are WRITEs between them: a client that has lost an answer sends that request and all later
+// ones again, up to 2^23 PSNs. No queue pair has more READs and atomics in flight than
+// rules.MaxDepth. A WRITE needs no record, because its duplicate always has the same outcome (IBTA
+// C9-105).
 type window struct {
 	ring             []record
 	head, open, tail uint32
