@@ -90,7 +90,7 @@ func (c *Config) validate() error {
 	seen := make(map[string]bool)
 	for _, l := range c.Links {
 		if l.Host == "" || seen[l.Host] {
-			return fmt.Errorf("switch: host %q of a link is empty or there twice", l.Host)
+			return fmt.Errorf("switch: host name %q of a link is empty, or two links have it", l.Host)
 		}
 		seen[l.Host] = true
 	}

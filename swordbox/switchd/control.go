@@ -23,7 +23,7 @@ type none struct{}
 //	GET    /faults               fault rules with their hits
 //	POST   /faults               installs a fault.Rule, returns it with its id
 //	DELETE /faults/{id}          removes a fault rule
-//	DELETE /faults?link=cn0      removes the fault rules of a link, or all
+//	DELETE /faults?link=cn0      removes the fault rules of a link; without link=, those of all
 //	POST   /partition            separates groups of hosts
 //	DELETE /partition            ends the partition
 //	GET    /capture?link=cn0&dir=up&snaplen=128&for=10s   streams pcapng; without for=,

@@ -36,8 +36,8 @@ type Loaded struct {
 	io.Closer
 }
 
-// errBound is the kind of an error for a running program that cannot be replaced, because it has
-// moved requests of connections that are still open.
+// errBound is the kind of an error for a running program that cannot be replaced: it has moved
+// requests of connections that are still open, or the switch was made without Config.Load.
 var errBound = errors.New("the program cannot be changed")
 
 // Load makes the switch run a program with rules. If that program runs already, Load replaces only

@@ -18,8 +18,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// EnvKeep is the environment variable that makes a switch keep its last packets. Its value is the
-// size of the memory for these packets, like 4MiB.
+// EnvKeep is the environment variable that makes a switch keep its last packets, for GET /past. Its
+// value is the size of the memory for these packets, like 4MiB.
 const EnvKeep = "RDMALAB_KEEP"
 
 // Main runs the switch of a rack. It reads the rack's description below dir, opens the rack's ports
@@ -151,7 +151,7 @@ func configOf(rack *spec.Rack, rec *journalFile, links links) (Config, error) {
 	cfg.Open = func(i int, l Link) (packetio.Port, error) {
 		p, err := afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i, Merge: l.GSO})
 		if err != nil {
-			return nil, err // not p itself, because an interface that holds a nil *Port is not nil
+			return nil, err // not p: an interface that holds a nil *afpacket.Port is not nil
 		}
 		return links.beside(p, i, l)
 	}

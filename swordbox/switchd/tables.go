@@ -33,8 +33,8 @@ type MAC struct {
 // Snooping is the answer to GET /groups.
 type Snooping struct {
 	pipeline.Snooping
-	// Hosts names the hosts at the ports, in the order of their numbers; "" means that a guest has
-	// gone and no other one has its port.
+	// Hosts names the host at each port, in the order of the ports' numbers; "" means that the
+	// guest at the port was removed.
 	Hosts []string `json:"hosts"`
 }
 

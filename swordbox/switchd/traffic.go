@@ -27,8 +27,9 @@ type traffic struct {
 	delays    delays
 	now       clock.Time
 	observing bool
-	// kept is true for frames that the program sends in a step without a frame from a host. They may
-	// be all those that have waited in the program, so a full egress queue is sent before them.
+	// kept is true while keptToHosts runs. The program may then release all frames that it has
+	// queued, more than an egress queue holds. So enqueue sends the frames of a full queue to make
+	// room. While kept is false, enqueue drops a frame for which there is no room.
 	kept    bool
 	broken  bool           // Send has failed at a port since the last flush
 	out     packetio.Batch // frames that the pipeline sends in this round
@@ -141,7 +142,8 @@ func (t *traffic) toHosts(start int, notes []pipeline.Note) {
 	}
 }
 
-// keptToHosts is toHosts for the frames of a step without a frame from a host.
+// keptToHosts does what toHosts does, for the frames of a step that no frame from a host has begun:
+// a timer of the program has expired, or an operator has made a request.
 func (t *traffic) keptToHosts(start int) {
 	t.kept = true
 	t.toHosts(start, t.sw.Notes())
@@ -177,8 +179,9 @@ func (t *traffic) enqueue(to int, f packetio.Frame, comment string) {
 	}
 }
 
-// flush sends the frames of all egress queues. It closes ports that fail after that, because the
-// memory of frames that they have received ends with them.
+// flush sends the frames of all egress queues. Then it closes the ports whose Send has failed. It
+// does not close them earlier, because the queues of other ports may hold frames in the memory of a
+// failed port.
 func (t *traffic) flush() {
 	for i := range t.ports.list {
 		t.send(i)

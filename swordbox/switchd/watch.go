@@ -19,8 +19,7 @@ type rate struct {
 	txPackets, txBits uint64
 }
 
-// openEvery is how many checks of the ports pass from one attempt to open the missing ports to the
-// next.
+// openEvery says how rarely the watcher tries to open missing ports: in one of openEvery checks.
 const openEvery = 4
 
 // watcher detects ports that have appeared, and links that have gone up or down. It has a goroutine
@@ -29,10 +28,10 @@ type watcher struct {
 	commands *commands
 	ports    *ports
 	guests   *guestControl
-	looks    int
-	up       []bool // which links have a carrier, as last reported to the loop
-	known    []packetio.Port
-	err      []string // why ports are missing, as last reported to the loop
+	looks    int             // how many checks have begun
+	up       []bool          // which links have a carrier, as last reported to the loop
+	known    []packetio.Port // the ports to which the entries of up belong
+	err      []string        // why ports are missing, as last reported to the loop
 }
 
 // watchPorts runs the watcher until ctx ends or the loop has ended.
