@@ -9,7 +9,8 @@ import (
 )
 
 // datagram learns connections from a message of the connection manager. Messages may be lost,
-// duplicated and reordered, so each is evaluated without regard to earlier ones.
+// duplicated and reordered. A message other than a REQ must match a handshake or a connection that
+// the table knows; otherwise it changes nothing and counts as stray (Stats.Strays).
 func (t *Table) datagram(now clock.Time, in int, f *wire.Frame, icrc Checker) {
 	if len(f.Payload) < mad.Size || t.header.Parse(f.Payload) != nil || !t.header.IsCM() {
 		return

@@ -39,7 +39,7 @@ type host struct {
 type hosts struct {
 	byAddr  map[netip.Addr]*host
 	perPort map[int]int
-	found   *host // the last result of elsewhere
+	found   *host // the host that elsewhere looked up last
 	sweepAt clock.Time
 	stats   *Stats
 }

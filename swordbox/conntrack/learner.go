@@ -23,8 +23,8 @@ import (
 // A host can forge responses with its own address. That can pair its own flows wrongly, but no flow
 // of another host.
 
-// confirm is how many responses, each to a higher PSN than the one before, must match the only flow
-// that is left before the table pairs the two flows.
+// confirm is how many responses must match the only flow that is left, before the table pairs the
+// two flows. Each of them must have a higher PSN than the one before.
 const confirm = 3
 
 // learner finds out from packets which two flows are the two directions of one connection. It holds
@@ -50,8 +50,8 @@ type crowd struct {
 
 // budget limits the work of learning: it allows comparisons at a fixed rate, and a burst of them.
 type budget struct {
-	left int
-	at   clock.Time
+	left int        // how many comparisons are allowed
+	at   clock.Time // the time up to which left has grown
 }
 
 const (
@@ -76,7 +76,7 @@ func (t *learner) inUse() int { return len(t.slots) - len(t.unused) }
 func (t *learner) full() bool { return len(t.unused) == 0 && len(t.slots) >= t.max }
 
 // start begins the search for the peer of a flow, the flow in the opposite direction of the same
-// connection. The table may have missed packets that were sent before the time `until`.
+// connection. until is the time from which the flow is settled (entry.settled); 0 means at once.
 func (t *learner) start(now clock.Time, fl *Flow, until clock.Time) {
 	var l *learning
 	if n := len(t.unused); n != 0 {

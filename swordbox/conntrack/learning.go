@@ -31,9 +31,9 @@ type run struct {
 	kind kind
 }
 
-// learning is the evidence about a flow whose peer is not known: its requests, and which flows
-// cannot be its peer. A flow cannot be the peer if the responses that this flow's requester has sent
-// do not answer that flow's requests.
+// learning is the evidence about a flow whose peer is not known: its requests, and which other
+// flows cannot be its peer. Another flow cannot be the peer if its requests do not match the
+// responses that the requester of this flow has sent.
 type learning struct {
 	slot uint32
 	// runs is a ring of the n newest runs; next is the index of the run that is added next. end is
@@ -126,7 +126,7 @@ func (l *learning) compare(f *wire.Frame) match {
 		return impossible
 	}
 	if wire.Diff(psn, l.low) < 0 {
-		return impossible // otherwise a dead flow without responses would stay a candidate for all others
+		return impossible // a dead flow without responses must not stay a candidate for all others
 	}
 	return possible
 }

@@ -39,7 +39,8 @@ func (t *Table) arrive(now clock.Time, in int, k *key, f *wire.Frame, icrc Check
 	return fl, Fine
 }
 
-// roomToLearn evicts a learning flow if otherwise host h could not have another one.
+// roomToLearn evicts a learning flow if there is no room for another one of host h: h has half of
+// all that the table may have, or the table has all of them.
 func (t *Table) roomToLearn(now clock.Time, h *host) {
 	switch {
 	case h.learning.n >= max(1, t.cfg.Learning/2):
@@ -175,13 +176,13 @@ func (t *Table) pair(a, b *Flow) {
 	}
 }
 
-// nearby is how far a request may be ahead of the expected PSN after a silence. If its PSN is not
-// that near, its queue pair is taken for that of a new connection.
+// nearby is how many PSNs a request may be ahead of the expected PSN after a silence. If it is
+// farther ahead, or behind, reuse takes its queue pair for that of a new connection.
 const nearby = 4096
 
-// reuse checks a request that comes after a silence longer than any NIC retries. If its PSN is not
-// near the expected one, the queue pair belongs to a new connection. Then the table forgets the
-// flow or, if the flow is pinned, refuses its packets.
+// reuse checks a request that arrives after a silence of Config.Quarantine, which is longer than
+// any NIC retries. If its PSN is not near the expected one, the queue pair belongs to a new
+// connection. Then the table forgets the flow or, if the flow is pinned, refuses the request.
 func (t *Table) reuse(now clock.Time, fl *Flow, f *wire.Frame) Reason {
 	if fl.State == Closed || fl.State == Learning || f.BTH.Opcode.Is(wire.OpResponse) || !fl.Synced() || fl.seen == noRequest {
 		return Fine

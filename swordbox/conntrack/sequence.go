@@ -147,8 +147,8 @@ func (q *Sequence) classify(psn wire.PSN, span int) Class {
 	return Duplicate
 }
 
-// reach moves high behind a request for n bytes. Behind a READ of unknown span, high is an upper
-// bound until the span is known.
+// reach sets high to the PSN after a request for n bytes, unless the request is an older one. After
+// a READ of unknown span, high is an upper bound until the span is known.
 func (q *Sequence) reach(psn wire.PSN, span int, n uint32) {
 	if q.seen == noRequest {
 		q.seen, q.from, q.high = oneRequest, psn, psn

@@ -38,7 +38,7 @@ type setup struct {
 	at       clock.Time
 	replied  bool
 	qpnB     wire.QPN
-	toB, toA *Flow // valid if replied
+	toB, toA *Flow // the flows with the requests to b and to a; valid if replied
 }
 
 // setups holds the handshakes that the table has seen.
