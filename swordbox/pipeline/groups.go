@@ -28,8 +28,8 @@ const (
 	groupLife       = groupRobustness*queryInterval + queryResponse
 	routerLife      = groupRobustness*queryInterval + queryResponse/2
 	// startupResponse is the response time that the first queries grant, and the time between them.
-	// Until the response time of the last of these has passed, the switch floods all groups. So no
-	// member loses frames after a restart of the switch.
+	// The switch floods all groups for settleAfter, until the response time of the last of these
+	// queries has passed. So no member loses frames after a restart of the switch.
 	startupResponse = time.Second
 	settleAfter     = (groupRobustness + 1) * startupResponse
 	// leaveResponse is the response time that the queries after a leave grant. Another member

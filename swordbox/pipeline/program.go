@@ -21,8 +21,7 @@ type Program interface {
 	Deadline() clock.Time
 }
 
-// NoTimer has the methods Tick and Deadline of a Program, or of a part of one, that does nothing at
-// a certain time.
+// NoTimer has the methods Tick and Deadline of a Program, or of a part of one, that needs no timer.
 type NoTimer struct{}
 
 // Tick does nothing.

@@ -64,8 +64,9 @@ type Need struct {
 	Kind NeedKind `json:"kind"`
 	// What describes the need, for people.
 	What string `json:"what"`
-	// Count is how many packets, timers or made packets the need is about: at a time or, for
-	// NeedPackets, for each packet that arrives. 0 means that they are not counted.
+	// Count depends on Kind. NeedStore: how many packets are kept at a time. NeedTimer: how many
+	// timers run at a time. NeedPackets: how many packets the program makes for each packet that
+	// arrives. 0 means not counted.
 	Count int `json:"count,omitempty"`
 	// Bits is the size in bits of each of the things that Count counts; 0 means that they have no
 	// size.

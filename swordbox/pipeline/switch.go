@@ -94,9 +94,9 @@ type Switch struct {
 
 	ctx Ctx
 	step
-	// parsed, sealer, segment and segments are scratch memory. parsed and sealer are allocated
-	// separately: a larger object begins 8 bytes behind a multiple of 16, and stores of 16 bytes
-	// that cross a cache line or a page are slow.
+	// parsed, sealer, segment and segments are scratch memory. parsed and sealer are objects of
+	// their own. An object as large as Switch begins 8 bytes behind a multiple of 16. As parts of
+	// it they would have stores of 16 bytes that cross a cache line or a page, which are slow.
 	parsed   *Parsed
 	sealer   *wire.Sealer
 	segment  []byte
@@ -119,9 +119,9 @@ type step struct {
 	emitted int // packets that the program has emitted
 	notes   []Note
 	resumed []resumption // taken frames (Ingresser) that the program has resumed in this step
-	// note explains, for captures, the frame that the switch sends now. from is the port at which that
-	// frame has arrived; -1 means that the switch has made it. to is the port through which the frame
-	// that is being handled must leave; -1 means that its destination address decides.
+	// note explains, for captures, the frame that the switch sends now. from is the port at which
+	// that frame has arrived; -1 means that the switch has made it. to is the port through which
+	// the frame that is being handled must leave; -1 means that its destination address decides.
 	note     string
 	from, to int
 }
@@ -235,7 +235,8 @@ func (s *Switch) apart(in int, f packetio.Frame, fresh bool) {
 	}
 }
 
-// packet parses the headers of f. It calls the program if the packet is RoCEv2.
+// packet parses the headers of f, and calls the program if the packet is RoCEv2. headers are the
+// bytes to parse: f.Data or, for a super-frame that stays whole, its first packet.
 func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, fresh bool) {
 	p := s.parsed
 	err := wire.ParseFrame(headers, &p.Frame)
@@ -314,7 +315,8 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 }
 
 // rewrite sends f instead of a received packet. intact is true if the ICRC of the received packet
-// was correct. A super-frame cannot be rewritten as a whole, so a program that rewrites sets Split.
+// was correct. A super-frame cannot be rewritten as a whole, so a program that rewrites packets has
+// super-frames split (Spec.Split or Apart).
 func (s *Switch) rewrite(in int, intact bool, f *wire.Frame) {
 	n := f.Len()
 	switch {

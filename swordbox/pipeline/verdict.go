@@ -35,7 +35,7 @@ const (
 	ReasonQueueFull Reason = "queue full"    // the egress queue has no room
 	ReasonNoTx      Reason = "not sent"      // the link refused the frame
 	ReasonHoldFull  Reason = "hold full"     // the switch has no room to hold the packet
-	ReasonBadICRC   Reason = "bad icrc"      // a damaged packet that the program must not change, or must know of
+	ReasonBadICRC   Reason = "bad icrc"      // a wrong ICRC, in a packet that the program changes or does not let pass
 	ReasonMalformed Reason = "malformed"     // a frame with damaged headers, which the program refuses (Guard)
 	ReasonEmitLimit Reason = "emit limit"    // a program made too many packets in one step
 	ReasonTooLong   Reason = "too long"      // a packet that the program holds or makes is longer than the MTU of any link
