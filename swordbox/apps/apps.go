@@ -115,8 +115,8 @@ type Config struct {
 
 // SteeredNodes is Config.Nodes of the switch's daemon, and of estimates of what the program takes
 // on a chip. That many nodes take 23 MiB, which the switch allocates when it sees the first node.
-// The published handler remembers as many. The table must hold many nodes, because clients may name
-// old nodes, behind which many others have been appended.
+// The published handler remembers the same number. The table must hold many nodes, because a client
+// may name an old node of a chain to which many nodes have been appended since.
 const SteeredNodes = 1 << 18
 
 // Lookup finds a program by name; "" is forward. The bool is false if there is none.
@@ -153,7 +153,8 @@ func Requests() (list []handler.Request) {
 func Listings() (list []handler.Listing) {
 	for _, k := range handlers {
 		for _, l := range k.Listings {
-			if !slices.ContainsFunc(list, func(o handler.Listing) bool { return o.Name == l.Name }) { // the published and the hardened handler of an action have the same listing
+			// The published and the hardened handler of an action have the same listings.
+			if !slices.ContainsFunc(list, func(o handler.Listing) bool { return o.Name == l.Name }) {
 				list = append(list, l)
 			}
 		}
@@ -161,8 +162,8 @@ func Listings() (list []handler.Listing) {
 	return list
 }
 
-// Self returns the addresses with which the rack's switch makes connections. They are those of the
-// rack file if its program has rules; otherwise there are none.
+// Self returns the addresses with which the rack's switch makes connections: those of the rack file
+// or, if the switch's program has no rules, none.
 func Self(s *spec.Rack) pipeline.Self {
 	if p, ok := Lookup(s.Switch.Program); !ok || !p.HasRules {
 		return pipeline.Self{}
@@ -219,7 +220,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		}
 	}
 	if !ok {
-		err = p.SetRules(set) // rules in the journal tell the next incarnation that it is not the first
+		err = p.SetRules(set) // stored rules tell the next incarnation of the switch that it is not the first
 	}
 	return p, err
 }

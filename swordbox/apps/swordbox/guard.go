@@ -25,7 +25,7 @@ func (g *guarded) add(s *rules.Set, parts *parts) {
 		r := &s.All()[i]
 		m := parts.machineFor(r)
 		if _, queues := m.(handler.Queuer); queues {
-			continue // a queuer keeps frames as they are, and looks into none
+			continue // a queuer sends frames on unchanged, and does not read their contents
 		}
 		if r.Observes() || m != nil {
 			if g.servers == nil {
@@ -44,8 +44,8 @@ func (g *guarded) flow(r *conntrack.Flow) bool {
 	return g.servers != nil && (g.servers[r.Responder] || g.servers[r.Requester])
 }
 
-// v6 reports whether a packet must be intact because it is one of IPv6: the header has no checksum, so
-// that a wrong bit can name another server than the guarded one.
+// v6 reports whether a packet must be intact because it is an IPv6 packet: the IPv6 header has no
+// checksum, so a wrong bit in an address of a guarded server may make it look like another address.
 func (g *guarded) v6(f *wire.Frame) bool { return f.V6 && g.servers != nil }
 
 // tracked reports whether a packet of a tracked flow must be intact.

@@ -62,21 +62,21 @@ func (p *Program) observed(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *p
 }
 
 // shown remembers which requests of a flow the handlers of observing rules have seen, so that each
-// is shown once. A request that overtakes others on its way to the switch is shown when it arrives:
-// if the requests are in order again behind the switch, the requester does not send this one again.
-// If the requester does send it again, the switch must not show it twice. A READ may also come
-// again in part: if some of its responses are lost, the requester asks for the rest, with a PSN
-// within the READ.
+// request is shown once. A request that overtakes others on its way to the switch is shown when it
+// arrives, because the requester does not send it again if the network behind the switch restores
+// the order. If the requester does send it again, the switch must not show it twice. A requester
+// may also repeat a part of a READ: if some of the responses are lost, it asks for the missing
+// bytes, with a PSN within the READ.
 type shown struct {
-	base  wire.PSN // all requests before it were shown, or sent before the switch saw the flow
+	base  wire.PSN // all requests with lower PSNs were shown, or sent before the switch saw the flow
 	known bool     // true if base is valid
-	ahead []extent // requests behind base that were shown
+	ahead []extent // requests with higher PSNs than base that were shown
 }
 
 // extent is a range of PSNs that consecutive requests take. It begins at from and ends before end.
 type extent struct{ from, end wire.PSN }
 
-// maxAhead is how many extents behind shown.base are remembered.
+// maxAhead is how many extents shown.ahead remembers.
 const maxAhead = 64
 
 // move advances the base to the PSN `to`, unless the base is already there or beyond. It then

@@ -231,7 +231,7 @@ func (o *Own) news(c *pipeline.Ctx) {
 			if u := o.parts.user(e.Shared.Key); u != nil {
 				u.Detach(c, e.Shared.Key, e.Shared.Generation)
 			}
-			if e.Shared.Adopted { // the dialer has forgotten it, also if rules need a connection in its place
+			if e.Shared.Adopted { // the dialer has forgotten it; dial asks for a connection if rules need one
 				o.dirty = true
 			}
 		}
@@ -241,7 +241,8 @@ func (o *Own) news(c *pipeline.Ctx) {
 // Close transmits the frames that wait in queues of handlers, and sends a DREQ on each of the
 // switch's connections. It does not wait for the answers.
 func (p *Program) Close(c *pipeline.Ctx) {
-	for range p.parts.queuers { // a round flushes the oldest queue of each port, and each handler has at most one queue there
+	// A round flushes the oldest queue of each port. Each handler has at most one queue at a port.
+	for range p.parts.queuers {
 		for _, q := range p.parts.queuers {
 			q.Flush(c)
 		}
@@ -251,9 +252,9 @@ func (p *Program) Close(c *pipeline.Ctx) {
 	}
 }
 
-// Bound returns how many flows would break if the program were replaced now. These are the flows
-// with moved requests, because the PSNs of their two ends differ until they end. They also include
-// the stale flows, whose clients have not received the fatal NAK yet. Flows whose requests are only
+// Bound returns how many flows would break if the program were replaced now: the flows with moved
+// requests, because the PSNs of their two ends differ until the flows end, and the stale flows,
+// because their clients may not have received the fatal NAK yet. Flows whose requests are only
 // steered do not count: their clients recover as from a crash of the switch.
 func (p *Program) Bound() (n int) {
 	for id := range uint32(p.track.MaxFlows()) {

@@ -24,8 +24,8 @@ type parts struct {
 	others  map[handler.Machine][]handler.Bypasser
 	strays  []handler.Strayer
 	pickers []picker
-	// fallback uses the switch's connections that no picker claims; nil means that there is no such
-	// handler.
+	// fallback is the handler that uses the switch's connections that no picker claims; nil means
+	// that there is none.
 	fallback handler.Connector
 	rest     handler.Machine // fallback as a machine; nil means that it is no machine
 }

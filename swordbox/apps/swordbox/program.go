@@ -147,13 +147,13 @@ func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	}
 	if !o.first() {
 		if p.track.Elsewhere(q.SrcAddr().Unmap(), q.Ingress) {
-			return pipeline.Drop(ReasonSpoofed) // only the two ends of a stale flow may send its packets
+			return pipeline.Drop(ReasonSpoofed) // a forged packet must not reach the machine for stale flows
 		}
 		if v, taken := o.former.Packet(c, q); taken {
 			return v
 		}
 		if !q.Intact() {
-			return refuse(conntrack.Corrupt) // it may be a packet of a stale flow, whose server is not known
+			return refuse(conntrack.Corrupt) // it may belong to a stale flow, with an address or a QPN damaged on the way
 		}
 	}
 	v := p.packet(c, q)
@@ -163,9 +163,9 @@ func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return v
 }
 
-// burst forwards a super-frame whole if no handler works on its connection, or its packets belong to
-// no connection and no rule is about requests to their receiver. The switch splits other super-frames
-// into their packets.
+// burst decides about a super-frame. It forwards the super-frame whole if no handler works on its
+// connection, or if its packets belong to no connection and no rule is about requests to their
+// receiver. It has the switch split all other super-frames into their packets.
 func (p *Program) burst(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if o := p.cfg.Own; q.Own || o != nil && !o.first() || p.parts.draining() {
 		return pipeline.Apart()
@@ -250,9 +250,9 @@ func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdic
 	return pipeline.Forward()
 }
 
-// around shows a packet of a flow to the handlers in e.others, which must see it although another
-// machine or none decides about the flow. The result is the first of their verdicts that does not
-// forward the packet; Forward if all of them forward it.
+// around shows a packet of a flow to the handlers in e.others. They do not decide about the flow,
+// but must see its packets (handler.Bypasser). The result is the first of their verdicts that does
+// not forward the packet; Forward if all of them forward it.
 func (e *flowRule) around(c *pipeline.Ctx, r *conntrack.Flow, q *pipeline.Parsed) pipeline.Verdict {
 	for _, b := range e.others {
 		if e.machine == nil && !b.Draining() {
@@ -304,7 +304,7 @@ func (p *Program) assign(r *conntrack.Flow) *flowRule {
 		}
 	}
 	if former.generation == r.Generation && r.Pinned {
-		e.machine, e.others = former.machine, former.others // only this machine knows by how much it has shifted the flow's PSNs
+		e.machine, e.others = former.machine, former.others // only the former machine knows the PSN shift of the flow
 		return e
 	}
 	for _, rule := range e.rules {

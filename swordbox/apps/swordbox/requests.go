@@ -80,8 +80,8 @@ func (p *Program) list(c *handler.Call) (any, error) {
 
 var errNoConnections = errors.New("the program of this switch has no connections")
 
-// adopt handles the request for `switch adopt`: it gives the switch a connection that another program
-// has set up. The switch uses it like the connections that it has set up itself.
+// adopt handles the request of `rdmalab switch connections adopt`: it gives the switch a connection
+// that another program has set up. The switch uses it like the connections that it has made itself.
 func (p *Program) adopt(c *handler.Call) (any, error) {
 	var a Adopted
 	if err := c.Body(&a); err != nil {
