@@ -1,8 +1,8 @@
 // Package journal keeps what a switch needs after its own crash: the flows whose requests it has
 // moved, the connections that it has made, its rules, and how many requests it has counted that no
-// server has confirmed. Under a rule that counts bytes, the last number is one of bytes. The journal
-// is memory that survives the switch: a file of the rack's state folder, mapped into the process, or
-// a slice in the simulator. Writing to it takes some stores to memory and no system call.
+// server has confirmed (under a rule that counts bytes, the number of these bytes). The journal is
+// memory that survives the switch: a file of the rack's state folder, mapped into the process, or a
+// slice in the simulator. Writing to it takes some stores to memory and no system call.
 //
 // Contract. Open reads the entries of the former incarnation of the switch (Former). After that the
 // new incarnation writes its own entries: a flow before its first request is moved (Move), the PSN

@@ -10,8 +10,8 @@ import (
 // Action says what the switch does with the requests that a rule selects. Definition describes it.
 type Action uint8
 
-// Actions that need no handler package to exist. The zero value is Track. Packages of handlers add
-// more actions with Register.
+// Actions that this package defines. The zero value is Track. Packages of handlers add more actions
+// with Register.
 const (
 	// Track tracks the connections and changes nothing.
 	Track Action = iota
@@ -37,12 +37,12 @@ type Definition struct {
 	// observes.
 	Service Service
 	// Observes is true if a rule of the action does not change what happens to a request. So a
-	// request may match an observing rule and another rule. Observing rules are compared only with
-	// one another.
+	// request may match an observing rule and another rule. A set checks only whether observing
+	// rules are in conflict with one another.
 	Observes bool
-	// Queues is true if a rule of the action is about all frames that leave to the server, or come
-	// from it, of any protocol, and not about requests. It is compared only with other rules of its
-	// action.
+	// Queues is true if a rule of the action is not about requests, but about all frames, of any
+	// protocol, that leave to the server or come from it. A set checks only whether such a rule is
+	// in conflict with other rules of the same action.
 	Queues bool
 	// Check returns what is wrong with one rule of the action; nil means that there is nothing to
 	// check.

@@ -111,8 +111,8 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.MTU == 0, strconv.Itoa(r.MTU)) },
 	},
 	{
-		"misses", "wait", "with action atomics, mode hardened: what answers a CMP_SWAP of which the switch knows that it fails: server, switch, or wait[:TIME]. With wait the switch " +
-			"holds the CMP_SWAP until the word has the value with which it compares, but not longer than TIME (1ms if not given), and then answers it; default: server",
+		"misses", "wait", "with action atomics, mode hardened: what answers a CMP_SWAP if the switch knows that it will fail: server, switch, or wait[:TIME]. With wait the switch " +
+			"holds the CMP_SWAP until the word has the value that the CMP_SWAP compares with. If the word does not get this value within TIME (1ms if not given), the switch answers; default: server",
 		setMisses,
 		func(r *Rule) string {
 			if r.MissTime != 0 {

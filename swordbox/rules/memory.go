@@ -23,8 +23,8 @@ func (m *Memory) overlaps(o *Memory) bool {
 		slices.ContainsFunc(m.Servers, func(a netip.Addr) bool { return slices.Contains(o.Servers, a) })
 }
 
-// apart returns an error if rules of different actions need the same memory. Together of an action
-// compares the rules of that action.
+// apart returns an error if rules of different actions need the same memory. The rules of one
+// action are compared by Definition.Together.
 func (s *Set) apart() error {
 	list := make([]Memory, len(s.rules))
 	for i := range s.rules {

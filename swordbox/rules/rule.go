@@ -77,7 +77,7 @@ const (
 	// 1,024.
 	DefaultRegisters, MaxRegisters = 256, 1 << 14
 	// MaxMissTime is the largest MissTime. If a client's ACK timeout is shorter than MissTime, the
-	// client gets its answer when it asks again.
+	// CMP_SWAP waits only until the client's NIC retransmits it.
 	MaxMissTime = time.Second
 	// MaxAlso is how many addresses a server can have in addition to the first one.
 	MaxAlso = 7
@@ -106,8 +106,8 @@ type Rule struct {
 	// Shards is how many shared connections there are to the server; 0 means 1.
 	Shards int `json:"shards,omitempty"`
 	// Service is the service to which the switch connects in mode hardened: a name or a port
-	// number. "" means that the switch makes no connections; an operator hands it some (`switch
-	// connections adopt`).
+	// number. "" means that the switch makes no connections; an operator hands it some (`rdmalab
+	// switch connections adopt`).
 	Service string `json:"service,omitempty"`
 	// MaxRdAtomic bounds the READs and atomics in flight on a shared connection; 0 means 16. The
 	// server may grant less.
@@ -119,9 +119,9 @@ type Rule struct {
 	// the CMP_SWAP first waits for up to MissTime; 0 means 1 ms.
 	Misses   Answerer      `json:"misses,omitempty"`
 	MissTime time.Duration `json:"missTime,omitempty"`
-	// Steer restricts action steer to appends or to READs. Keys restricts it to requests for the
-	// keys in the list; nil means no restriction. Hot restricts it to requests for as many of the
-	// most requested keys; 0 means no restriction.
+	// Steer restricts action steer to appends or to READs. Keys restricts the action to requests
+	// for the keys in the list; nil means no restriction. Hot, if not 0, restricts it to requests
+	// for the Hot keys that clients request most.
 	Steer Steering `json:"steer,omitempty"`
 	Keys  []uint64 `json:"keys,omitempty"`
 	Hot   int      `json:"hot,omitempty"`

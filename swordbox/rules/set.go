@@ -29,9 +29,9 @@ func NewSet(list []Rule) (*Set, error) {
 	return s, nil
 }
 
-// StoredSet is NewSet for rules that a switch has stored. Rules of different actions may need the same
-// memory, because earlier versions accepted that: the switch must start before its rules can be
-// changed.
+// StoredSet does what NewSet does for rules that a switch has stored, but accepts rules of
+// different actions that need the same memory. Earlier versions accepted such rules. The switch
+// must start with them, so that an operator can change them.
 func StoredSet(list []Rule) (*Set, error) {
 	if len(list) > MaxRules {
 		return nil, fmt.Errorf("%d rules; at most %d are allowed", len(list), MaxRules)

@@ -22,7 +22,7 @@ func (r *Rule) Validate() error {
 	case int(r.Mode) >= len(modeNames):
 		return fmt.Errorf("mode %d is unknown; use one of %v", r.Mode, modeNames)
 	case (r.From != 0 || r.To != 0) && r.From >= r.To:
-		return fmt.Errorf("range %#x-%#x is empty; write the lower address first, and the first one behind the range last", r.From, r.To)
+		return fmt.Errorf("range %#x-%#x is empty; write the lower address first, then the first address behind the range", r.From, r.To)
 	case r.Shards < 0 || r.Shards > MaxShards:
 		return fmt.Errorf("%d shards; use a number from 1 to %d", r.Shards, MaxShards)
 	case r.MaxRdAtomic < 0 || r.MaxRdAtomic > MaxDepth:
@@ -40,11 +40,11 @@ func (r *Rule) Validate() error {
 	case r.Misses != AnswerServer && (r.Action != Atomics || r.Mode != Hardened):
 		return errors.New("misses is allowed only with action atomics in mode hardened")
 	case r.Hot < 0 || r.Hot > MaxHot || r.Hot > 0 && len(r.Keys) > 0:
-		return fmt.Errorf("%d hot keys; use a number from 1 to %d, and name no keys beside", r.Hot, MaxHot)
+		return fmt.Errorf("%d hot keys; use a number from 1 to %d, and do not list keys as well", r.Hot, MaxHot)
 	case r.Action != Steer && (r.Steer != SteerBoth || len(r.Keys) != 0 || r.Hot != 0):
-		return errors.New("steer and keys mean something with action steer only")
+		return errors.New("steer and keys are allowed only with action steer")
 	case r.Action == Steer && r.Mode == Published && r.Hot != 0:
-		return errors.New("hot keys are found in mode hardened only; name keys, or leave it out")
+		return errors.New("keys=hot:N is allowed only in mode hardened; list keys, or leave out keys")
 	case r.Registers < 0 || r.Registers > MaxRegisters:
 		return fmt.Errorf("%d registers; use a number from 1 to %d", r.Registers, MaxRegisters)
 	case r.Registers != 0 && (r.Action != Steer || r.Mode != Published):
@@ -115,7 +115,7 @@ func fits(before, r *Rule) error {
 	case a.Service == "" || b.Service == "":
 		return nil
 	case a.Service != b.Service:
-		return fmt.Errorf("rule %s moves requests of the same server or steers them; a server is served in one way", before.ID)
+		return fmt.Errorf("rule %s moves or steers requests of the same server, and this rule does the other; a server is served in one way only", before.ID)
 	case before.Mode != r.Mode:
 		return fmt.Errorf("mode %v, but rule %s of the same server has mode %v; a server is %s in one mode", r.Mode, before.ID, before.Mode, a.Service)
 	case !r.Moves():

@@ -78,8 +78,8 @@ type flow struct {
 // Stats counts what a Machine did.
 type Stats struct {
 	Former    uint64 `help:"flows in the journal of the former incarnation of the switch"`
-	Naks      uint64 `help:"fatal NAKs sent to their clients"`
-	Forgotten uint64 `help:"of them, flows forgotten because of a new connection or of silence"`
+	Naks      uint64 `help:"fatal NAKs sent to the clients of these flows"`
+	Forgotten uint64 `help:"flows of the former incarnation that were forgotten because of a new connection or of silence"`
 	Blocked   uint64 `help:"requests dropped because former connections to the server had not ended"`
 }
 
@@ -166,7 +166,9 @@ func (m *Machine) former(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict,
 func (m *Machine) refuse(c *pipeline.Ctx, p *pipeline.Parsed, fl *flow) {
 	psn := fl.Oldest
 	if wire.Diff(p.BTH.PSN, psn) < 0 {
-		psn = p.BTH.PSN // the switch journalled the answer to this request, but the client did not receive it before the crash
+		// The switch journalled the answer to this request, and crashed before the client received
+		// the answer.
+		psn = p.BTH.PSN
 	}
 	to := transform.PathOf(&p.Frame)
 	back := to.Back(fl.ClientQPN)
