@@ -51,7 +51,8 @@ type Shared struct {
 	// OwnQPN is the queue pair of Owner. ServerQPN is the queue pair of the server.
 	OwnQPN    wire.QPN `json:"ownQpn"`
 	ServerQPN wire.QPN `json:"serverQpn"`
-	// State is the name of the connection's state, like "open".
+	// State is the name of the connection's state: that of a requester.State, or "open" for a
+	// client's connection.
 	State string `json:"state"`
 	// NextPSN is the PSN of the next request.
 	NextPSN wire.PSN `json:"nextPsn"`
@@ -126,7 +127,7 @@ type Counter struct {
 }
 
 // Counters lists the fields of the struct stats that have a tag `name`. The name of a counter is
-// prefix and that tag; its help text is the tag `help`.
+// prefix followed by this tag; its help text is the tag `help`.
 func Counters(prefix string, stats any) (list []Counter) {
 	v := reflect.ValueOf(stats)
 	for i := range v.NumField() {

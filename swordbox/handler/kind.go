@@ -62,14 +62,14 @@ type Env struct {
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 	// Behind is called with the amount that rules of action count have counted and no server has
 	// confirmed, whenever this amount changes. FormerlyBehind returns how much earlier incarnations
-	// of the switch may have lost of it. Both use the journal.
+	// of the switch have counted and may have lost. Both use the journal.
 	Behind         func(amount uint64)
 	FormerlyBehind func() uint64
 	// Silence is how long the switch retransmits requests to a server that does not answer. After
 	// that it gives up the connection. 0 means the default of each handler.
 	Silence time.Duration
-	// Hold is how long a request is held at most until the request before it is answered; 0 means
-	// the default of each handler.
+	// Hold bounds how long a handler holds a request until the request before it is answered; 0
+	// means the default of each handler.
 	Hold time.Duration
 	// Port returns the port of the host that has an address; -1 means that there is none.
 	Port func(a netip.Addr) int

@@ -37,7 +37,8 @@ func (d *Dialer) path(s *Shared) error {
 	}
 	s.To = wire.Frame{}
 	headers(&s.To, d.cfg.MAC, mac, own, s.Server)
-	s.To.UDP.SrcPort = firstPort | uint16(s.OwnQPN) // all packets of a connection have the same source port, so that they keep their order
+	// All packets of a connection have the same source port, so that they keep their order.
+	s.To.UDP.SrcPort = firstPort | uint16(s.OwnQPN)
 	s.To.BTH.PKey, s.To.BTH.DestQP = wire.DefaultPKey, s.ServerQPN
 	return nil
 }

@@ -14,11 +14,13 @@ import (
 
 // former is a connection that the switch has ended, but whose end the server has not confirmed.
 type former struct {
-	conn  journal.Conn
-	link  *link // the link whose next attempt waits for this end; nil means that a former incarnation of the switch made the connection
-	next  clock.Time
+	conn journal.Conn
+	// link is the link whose next attempt waits for this end; nil means that a former incarnation
+	// of the switch made the connection.
+	link  *link
+	next  clock.Time // when the next DREQ is due
 	until clock.Time // when the switch stops waiting for the DREP; 0 means not set yet
-	tries int
+	tries int        // how many DREQs sendDREQ has sent
 }
 
 const (

@@ -30,21 +30,21 @@ type link struct {
 
 // attempt is the handshake that made the present connection, or that is making it.
 type attempt struct {
-	made  Target     // what the attempt asks for
-	owner uint64     // names the link in calls of the connection manager; 0 means no attempt
-	conn  mad.CommID // communication ID of the switch
-	peer  mad.CommID // communication ID of the server
-	asked verbs.MTU
-	slot  journal.Slot
+	made  Target       // what the attempt asks for
+	owner uint64       // names the link in calls of the connection manager; 0 means no attempt
+	conn  mad.CommID   // communication ID of the switch
+	peer  mad.CommID   // communication ID of the server
+	asked verbs.MTU    // the path MTU in the REQ
+	slot  journal.Slot // entry of the connection in the journal
 }
 
 // history is what a link knows about its earlier attempts and connections.
 type history struct {
-	largest  verbs.MTU // the largest MTU that the server supports; 0 means not known
-	attempts int       // how many attempts have failed since the connection was last up
-	err      string    // the error of the last attempt
-	next     clock.Time
-	since    clock.Time // when the connection was last up
+	largest  verbs.MTU  // the largest MTU that the server supports; 0 means not known
+	attempts int        // how many attempts have failed since the connection was last up
+	err      string     // the error of the last attempt
+	next     clock.Time // when the next attempt begins
+	since    clock.Time // when the connection last came up
 	flaps    int        // how many connections in succession failed soon after they came up
 }
 
@@ -55,14 +55,14 @@ const (
 	// soon is how long a connection must have been up to count as stable. When a stable connection
 	// fails, the next attempt is made at once.
 	soon = time.Second
-	// maxShift bounds the exponent of a pause.
+	// maxShift bounds the exponent in backOff. minBackOff<<maxShift is more than maxBackOff.
 	maxShift = 7
 )
 
 // backOff returns the pause after failure n in succession, counted from 0.
 func backOff(n int) time.Duration { return min(maxBackOff, minBackOff<<min(n, maxShift)) }
 
-// QPNs of the switch. 0 and 1 are special, and 0xffffff means multicast.
+// QPNs of the switch. QPNs 0 and 1 belong to management, and 0xffffff means multicast.
 const (
 	firstQPN, lastQPN = 0x10, 0xfffffe
 	// maxQPNTries bounds the search for a free QPN.
@@ -170,7 +170,8 @@ func (d *Dialer) accepted(c *pipeline.Ctx, l *link, rep *mad.REP) {
 		err = d.m.Ready(l.conn, &d.acts)
 	}
 	if err != nil {
-		_ = d.m.Reject(c.Now, l.conn, cm.Refusal{Reason: mad.ReasonConsumer}, &d.acts) // the server may have ended the connection already
+		// Reject fails if the server has ended the connection already.
+		_ = d.m.Reject(c.Now, l.conn, cm.Refusal{Reason: mad.ReasonConsumer}, &d.acts)
 		d.cfg.Journal.EndConn(l.slot)
 		l.slot = 0
 		d.failed(c, l, err.Error())
@@ -221,8 +222,8 @@ func (d *Dialer) release(l *link) {
 	l.owner, l.conn = 0, 0
 }
 
-// end ends the connection or the attempt of a link. After the end of a connection, the next attempt
-// waits until the server has confirmed it.
+// end ends the connection or the attempt of a link. After a connection, the next attempt waits
+// until the server has confirmed the end (DREP), or maxTransit has passed.
 func (d *Dialer) end(c *pipeline.Ctx, l *link, why string) {
 	switch l.state {
 	case Up:

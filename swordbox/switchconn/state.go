@@ -48,12 +48,14 @@ func (s *State) UnmarshalText(b []byte) error {
 type change uint8
 
 const (
-	chDial    change = iota // an attempt begins
-	chUp                    // the server has answered, or the connection was adopted
-	chFailed                // the attempt has failed, or the server has ended the connection
-	chEnd                   // the switch ends the connection
-	chRemoved               // an adopted connection has failed or is not wanted; the switch neither ends it nor makes it again
-	chOver                  // the server has confirmed the end, or no packet can be in flight any more
+	chDial   change = iota // an attempt begins
+	chUp                   // the server has answered, or the connection was adopted
+	chFailed               // the attempt has failed, or the server has ended the connection
+	chEnd                  // the switch ends the connection
+	// an adopted connection has failed or is not wanted; the switch neither ends it nor makes it
+	// again
+	chRemoved
+	chOver // the server has confirmed the end, or no packet can be in flight any more
 
 	changes
 )

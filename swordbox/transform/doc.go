@@ -2,10 +2,10 @@
 // another, and forwards the response in the other direction. Its functions work on a wire.Frame and
 // keep no state. The caller decides what becomes of which packet, and with which PSN.
 //
-//	request    CAS, FAA     → WRITE of 8 bytes, or WRITE of none        ToWrite, ToEmptyWrite
-//	           any single   → the same on another connection            Request
-//	response   any          → the same for another requester            Response
-//	made by the switch      → ACK, ATOMIC ACK, NAK, empty WRITE         Path.ACK and so on
+//	request    CAS, FAA     → WRITE of 8 bytes, or WRITE of no bytes    ToWrite, ToEmptyWrite
+//	           any packet   → the same on another connection            Request
+//	response   any packet   → the same for another requester            Response
+//	made by the switch      → ACK, ATOMIC ACK, NAK, WRITE of no bytes   Path.ACK and so on
 //
 // The functions do not compute lengths, pad, IPv4 checksum and ICRC of the result, because
 // wire.Frame.AppendTo does that. They clear the UDP checksum, as RoCEv2 allows (IBTA A17.3.1),

@@ -31,7 +31,7 @@ type Note struct {
 	MSN uint32
 	// Show says which of MSN, Value and Prior are valid.
 	Show Show
-	// Value is the written value. Prior is the value of the word before.
+	// Value is the written value. Prior is the value of the word before the operation.
 	Value, Prior uint64
 	// Why is a text at the end of the note: "retransmission", "held for 12 µs".
 	Why string

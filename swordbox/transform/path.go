@@ -39,9 +39,9 @@ func PathOf(f *wire.Frame) Path {
 	return p
 }
 
-// Back returns the path in the other direction, to the sender's queue pair destQP. It assumes the
-// headers that the receiver will use. A caller needs it only until it has seen a packet of the
-// receiver.
+// Back returns the path in the other direction, to the sender's queue pair destQP. Its headers are
+// a guess: the receiver may choose others, for example another UDP source port. A caller uses it
+// only until it has seen a packet of the receiver.
 func (p *Path) Back(destQP wire.QPN) Path {
 	q := *p
 	q.Eth.Dst, q.Eth.Src = p.Eth.Src, p.Eth.Dst
