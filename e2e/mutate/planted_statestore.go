@@ -100,8 +100,8 @@ var stateBugs = []planted{
 	},
 	{
 		"swordbox: damage is forwarded after a restart", "swordbox/apps/swordbox/program.go",
-		"return refuse(conntrack.Corrupt) // it may be",
-		"_ = refuse(conntrack.Corrupt) // it may be",
+		"damaged on the way.\n\t\t\treturn refuse(conntrack.Corrupt)",
+		"damaged on the way.\n\t\t\t_ = refuse(conntrack.Corrupt)",
 		"swordbox/apps/swordbox TestDamageIsRefusedAfterARestart",
 	},
 	{

@@ -220,7 +220,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		}
 	}
 	if !ok {
-		err = p.SetRules(set) // stored rules tell the next incarnation of the switch that it is not the first
+		err = p.SetRules(set) // stored rules tell the next incarnation that there was a former one
 	}
 	return p, err
 }

@@ -118,7 +118,9 @@ func (l *learning) compare(f *wire.Frame) match {
 			continue
 		}
 		if d >= q.span {
-			return possible // the switch did not see the request: it was lost before the switch, or it is older than the flow
+			// The switch did not see the request: it was lost before the switch, or it is older
+			// than the flow.
+			return possible
 		}
 		if q.kind == kindOf(op) {
 			return matching

@@ -35,14 +35,16 @@ const (
 	ReasonQueueFull Reason = "queue full"    // the egress queue has no room
 	ReasonNoTx      Reason = "not sent"      // the link refused the frame
 	ReasonHoldFull  Reason = "hold full"     // the switch has no room to hold the packet
-	ReasonBadICRC   Reason = "bad icrc"      // a wrong ICRC, in a packet that the program changes or does not let pass
-	ReasonMalformed Reason = "malformed"     // a frame with damaged headers, which the program refuses (Guard)
+	ReasonMalformed Reason = "malformed"     // damaged headers, and the program refuses the frame (Guard)
 	ReasonEmitLimit Reason = "emit limit"    // a program made too many packets in one step
-	ReasonTooLong   Reason = "too long"      // a packet that the program holds or makes is longer than the MTU of any link
 	ReasonFault     Reason = "fault"         // an injected fault
-	ReasonSelf      Reason = "to the switch" // addressed to the switch itself, and not handled by its program
-	ReasonNoMember  Reason = "no member"     // no port except the ingress port has joined the multicast group
+	ReasonSelf      Reason = "to the switch" // addressed to the switch itself; its program did not handle it
+	ReasonNoMember  Reason = "no member"     // no other port has joined the multicast group
 	ReasonOther     Reason = "other reasons" // all further reasons once there are maxReasons
+	// ReasonBadICRC: the ICRC is wrong, in a packet that the program changes or does not let pass.
+	ReasonBadICRC Reason = "bad icrc"
+	// ReasonTooLong: a packet that the program holds or makes is longer than the MTU of any link.
+	ReasonTooLong Reason = "too long"
 )
 
 // Verdict is a program's decision about one packet. Make one with the functions below.

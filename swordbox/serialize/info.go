@@ -125,7 +125,7 @@ func (m *Machine) Spec() pipeline.Part {
 			{Name: "segments", Width: 2*24 + 1, Entries: flowsOfSpec * m.cfg.Segments, Each: m.cfg.Segments},
 			{Name: "completed window", Width: recordBits, Entries: flowsOfSpec * sparse * m.cfg.Window, Each: sparse * m.cfg.Window},
 			{Name: "operations in flight", Width: clientOpBits, Entries: flowsOfSpec * m.cfg.OwnOps, Each: m.cfg.OwnOps},
-			// An entry has the client's PSN, the PSN on the shared connection, and the number of the flow.
+			// An entry has the client's PSN, the PSN on the connection, and the flow's number.
 			{Name: "shared ring", Width: 24 + 24 + 12, Entries: shared * ring, Each: ring},
 			{Name: "held by host", Width: 3 * 16, Entries: pipeline.MaxPorts},
 		},

@@ -98,7 +98,8 @@ func (k *keys) isBanned(rkey uint32) bool {
 func (k *keys) ban(rkey uint32) {
 	k.forget(rkey)
 	if k.banned == nil || len(k.banned) >= maxKeys {
-		k.banned = make(map[uint32]struct{}) // the table is full; the server will refuse each banned key once more
+		// If the table is full, it is emptied; the server will refuse each banned key once more.
+		k.banned = make(map[uint32]struct{})
 	}
 	k.banned[rkey] = struct{}{}
 }
@@ -124,9 +125,11 @@ func (k *keys) ban(rkey uint32) {
 // the same incarnation of the server.
 type proof struct {
 	incarnation uint32 // value of server.incarnation that is proven
-	asked       uint32 // value of server.incarnation that an acknowledgement of mark would prove; 0 means none
-	mark        wire.PSN
-	breaks      uint32 // value of server.breaks at the last proof
+	// asked is the value of server.incarnation that an acknowledgement of the request with PSN mark
+	// would prove; 0 means none.
+	asked  uint32
+	mark   wire.PSN
+	breaks uint32 // value of server.breaks at the last proof
 }
 
 // isProven reports whether the client's connection is proven to end at the same incarnation of the

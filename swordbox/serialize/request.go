@@ -14,10 +14,13 @@ const (
 	ReasonGap pipeline.Reason = "psn gap"     // a request before it is missing
 	ReasonOld pipeline.Reason = "psn too old" // a duplicate whose record has left the window
 	// a duplicate that differs from the first request with its PSN
-	ReasonOther    pipeline.Reason = "other request"
-	ReasonGhost    pipeline.Reason = "ghost response" // a response to a request that is not in flight
-	ReasonBusy     pipeline.Reason = "word busy"      // a word waits for another request; the sender retransmits this one
-	ReasonHeldFull pipeline.Reason = "too many held"  // no room to hold the request; the sender retransmits it
+	ReasonOther pipeline.Reason = "other request"
+	ReasonGhost pipeline.Reason = "ghost response" // a response to a request that is not in flight
+	// A word allows no other request at this time, or older requests must end first (former.go).
+	// The sender retransmits the request.
+	ReasonBusy pipeline.Reason = "word busy"
+	// no room to hold the request; the sender retransmits it
+	ReasonHeldFull pipeline.Reason = "too many held"
 	// the packet is addressed to a queue pair of the switch, but not sent by that queue pair's peer
 	ReasonStranger pipeline.Reason = "stranger"
 	ReasonDead     pipeline.Reason = "connection is dead" // a fatal NAK was sent

@@ -72,7 +72,8 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 	}
 	switch {
 	case l.blocked:
-		l.emitOwn(c, p, raw) // it must leave before the answers that this step may cause by releasing held requests
+		// The response must leave before the answers to held requests that this step may release.
+		l.emitOwn(c, p, raw)
 		return pipeline.Consume()
 	case raw == client && rawMSN == p.AETH.MSN:
 		return pipeline.Forward()

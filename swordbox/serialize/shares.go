@@ -60,7 +60,8 @@ func (s *shares) fit(ports int) {
 // divide computes the reserve of each port for a number of ports.
 func (s *shares) divide(ports int) {
 	s.ports = ports
-	s.reserve = s.most / reserveOf / (ports + 1) // one more than the ports: requests whose port is not known have a reserve, too
+	// One more than the number of ports: requests whose port is not known have a reserve, too.
+	s.reserve = s.most / reserveOf / (ports + 1)
 	s.common = s.most - s.reserve*(ports+1)
 	s.taken = 0
 	for i := range s.hosts {

@@ -180,7 +180,8 @@ func (s *ports) closePorts() error {
 // setCarrier sets whether the link of port io is up.
 func (s *ports) setCarrier(i int, io packetio.Port, up bool) {
 	p := &s.list[i]
-	if p.io != io || p.carrier == up { // the port was lost or replaced meanwhile, or its state has not changed
+	// Nothing is done if the port was lost or replaced meanwhile, or its state has not changed.
+	if p.io != io || p.carrier == up {
 		return
 	}
 	p.carrier = up

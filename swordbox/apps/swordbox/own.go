@@ -231,8 +231,8 @@ func (o *Own) news(c *pipeline.Ctx) {
 			if u := o.parts.user(e.Shared.Key); u != nil {
 				u.Detach(c, e.Shared.Key, e.Shared.Generation)
 			}
-			if e.Shared.Adopted { // the dialer has forgotten it; dial asks for a connection if rules need one
-				o.dirty = true
+			if e.Shared.Adopted {
+				o.dirty = true // the dialer has forgotten the connection; the rules may need one
 			}
 		}
 	}

@@ -51,7 +51,9 @@ type Program struct {
 	ctx      *pipeline.Ctx // the context of the present step
 	queued   pipeline.QueuedPorts
 	taken    pipeline.MarkedPorts
-	forget   bool // an operator has cleared the table of flows; the next Tick forgets the flows without moved requests
+	// forget is true if an operator has cleared the table of flows. The next Tick forgets the flows
+	// without moved requests.
+	forget bool
 }
 
 var (
@@ -147,13 +149,14 @@ func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	}
 	if !o.first() {
 		if p.track.Elsewhere(q.SrcAddr().Unmap(), q.Ingress) {
-			return pipeline.Drop(ReasonSpoofed) // a forged packet must not reach the machine for stale flows
+			return pipeline.Drop(ReasonSpoofed) // a forged packet must not reach o.former
 		}
 		if v, taken := o.former.Packet(c, q); taken {
 			return v
 		}
 		if !q.Intact() {
-			return refuse(conntrack.Corrupt) // it may belong to a stale flow, with an address or a QPN damaged on the way
+			// The packet may belong to a stale flow, with an address or a QPN damaged on the way.
+			return refuse(conntrack.Corrupt)
 		}
 	}
 	v := p.packet(c, q)
@@ -304,7 +307,8 @@ func (p *Program) assign(r *conntrack.Flow) *flowRule {
 		}
 	}
 	if former.generation == r.Generation && r.Pinned {
-		e.machine, e.others = former.machine, former.others // only the former machine knows the PSN shift of the flow
+		// Only the former machine knows the PSN shift of the flow.
+		e.machine, e.others = former.machine, former.others
 		return e
 	}
 	for _, rule := range e.rules {
