@@ -10,9 +10,9 @@ import (
 // Learning from packets. A request names the responder's queue pair, and a response names the
 // requester's. No packet says which two queue pairs belong together. Packets can only prove that
 // two flows are not peers: a response does not answer a flow if its PSN was not requested there, or
-// if the request had another kind. So the responses of each flow without a peer exclude the
-// opposite flows whose requests do not match them. When only one opposite flow is left, and it has
-// matched several times, the table pairs the two.
+// if the request had another kind. So the responses of each flow without a peer exclude those flows
+// of the opposite direction whose requests they cannot answer. When only one flow is left, and its
+// requests have matched several responses, the table pairs the two.
 //
 // The result is right as long as all packets between the two hosts cross this switch. Three cases
 // need more. First, the switch may have missed packets of a flow, at its start or for lack of room;

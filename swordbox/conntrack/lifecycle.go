@@ -40,7 +40,7 @@ func (t *Table) arrive(now clock.Time, in int, k *key, f *wire.Frame, icrc Check
 }
 
 // roomToLearn evicts a learning flow if there is no room for another one of host h: h has half of
-// all that the table may have, or the table has all of them.
+// Config.Learning already, or all hosts together have Config.Learning.
 func (t *Table) roomToLearn(now clock.Time, h *host) {
 	switch {
 	case h.learning.n >= max(1, t.cfg.Learning/2):

@@ -119,7 +119,7 @@ func intact(c Checker) bool { return c == nil || c.Intact() }
 // rarely is the silence after which the table checks the next packet of a flow more closely.
 const rarely = time.Second
 
-// busy reports whether a packet from port in needs no closer check: the flow is open, its packets
+// busy reports whether a packet from port `in` needs no closer check: the flow is open, its packets
 // come from this port, and the last one came recently. fl may be nil.
 func (fl *Flow) busy(now clock.Time, in int) bool {
 	return fl != nil && fl.State == Open && fl.Port == in && now.Sub(fl.Last) < rarely

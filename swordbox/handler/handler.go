@@ -27,9 +27,9 @@ type Handler interface {
 // acts only during a call, through the Ctx that the call passes and through the verdict that it
 // returns.
 //
-// The program passes it every packet of such a flow in the order of arrival, whether its request is
-// moved or not, but only packets whose Seen is Fine. The machine calls Flow.Advance for each new
-// request that it takes or forwards.
+// The program passes every packet of such a flow to the machine in the order of arrival, no matter
+// whether a request was moved, but only packets that connection tracking has accepted (Seen.Bad is
+// Fine). The machine calls Flow.Advance for each new request that it takes or forwards.
 type Machine interface {
 	Handler
 	// Request decides what happens to a request to a memory server. r is the rule that the request
@@ -162,7 +162,8 @@ type (
 		// Change begins to add entries to the table of a rule, or to remove them, and reports on all
 		// changes. Without entries it only reports.
 		Change(c *pipeline.Ctx, in Entries, address func(host string) (netip.Addr, error)) (EntriesReport, error)
-		// Page returns a part of the table of a rule. If it is not Ready, it must be asked for again.
+		// Page returns a part of the table of a rule. If the part is not Ready, the caller calls
+		// Page again later.
 		Page(c *pipeline.Ctx, rule string, server, from int) (EntriesPage, error)
 	}
 

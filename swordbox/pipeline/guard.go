@@ -7,15 +7,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Guard is a Program that may refuse frames which the switch cannot pass to it because their headers
-// are damaged. A fault behind the switch could restore such a frame: its receiver would then accept a
-// packet that the program has not seen.
+// Guard is a Program that may refuse frames that the switch cannot pass to it because their headers
+// are damaged. A fault behind the switch could restore such a frame: its receiver would then accept
+// a packet that the program has not seen.
 type Guard interface {
 	Program
-	// Guards reports whether the switch drops damaged frames instead of forwarding them: RoCEv2 packets
-	// with malformed headers, frames with a damaged IP header (wire.DamagedIP), and RoCEv2 packets that
-	// look like other frames because of one wrong bit (wire.Hidden). The switch calls Guards for each
-	// frame that it does not pass to the program, and for each super-frame.
+	// Guards reports whether the switch must drop damaged frames and not forward them: RoCEv2
+	// packets with malformed headers, frames with a damaged IP header (wire.DamagedIP), and RoCEv2
+	// packets that look like other frames because of one wrong bit (wire.Hidden). The switch calls
+	// Guards for each frame that it does not pass to the program, and for each super-frame.
 	Guards() bool
 }
 

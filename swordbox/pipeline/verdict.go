@@ -70,7 +70,7 @@ func Drop(r Reason) Verdict { return Verdict{Action: ActDrop, Reason: r} }
 func Rewrite() Verdict { return Verdict{Action: ActRewrite} }
 
 // Consume ends the packet without counting a drop. A program returns it for a packet that was
-// addressed to the switch, and for a packet instead of which it has sent another one.
+// addressed to the switch, and for a packet that it keeps or has replaced by another one.
 func Consume() Verdict { return Verdict{Action: ActConsume} }
 
 // Apart splits a super-frame: Packet is called for each of its packets, with Packets 1. A packet

@@ -28,7 +28,7 @@ const (
 )
 
 // scans is the budget of the search for words: left is how many words the switch may still examine,
-// as of the time at.
+// and at is the time up to which left has grown.
 type scans struct {
 	left int
 	at   clock.Time

@@ -106,7 +106,7 @@ func (d *duplicate) refuseSuspect() pipeline.Verdict {
 		d.die(d.c.Now, psn, wire.NakRemoteOp)
 		d.deadEnd = end
 	case wire.Diff(psn, d.deadPSN) < 0:
-		d.deadPSN = psn // the client has not received the answer to this request either
+		d.deadPSN = psn // the client also lacks the answer to this earlier request
 	}
 	return d.refuseAgain(d.c, psn)
 }

@@ -137,7 +137,7 @@ func (g *placing) restOfWrite() outcome {
 
 // roomComes reports whether clientOps is full now but will have room when the requests before a
 // message have been answered. Operations of the message itself make no room: they end with its last
-// packet, which would have to wait for this one.
+// packet, which cannot be sent before the current packet.
 func (g *placing) roomComes(first wire.PSN) bool {
 	return !g.ops.room() && wire.Diff(g.ops.at(g.ops.head).end, first) <= 0
 }

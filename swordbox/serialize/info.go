@@ -50,7 +50,7 @@ func (m *Machine) counters() []handler.Counter {
 	return append(append(list, handler.Counters("shared_", sum)...),
 		handler.Counter{Name: "held_now", Value: uint64(m.held.inUse), Help: "requests that are held now"},
 		handler.Counter{
-			Name: "held_over_share", Value: m.held.refused(), Help: "of held_full, requests of a host that held as many as it may",
+			Name: "held_over_share", Value: m.held.refused(), Help: "requests in held_full for which the share of their host had no room",
 		})
 }
 

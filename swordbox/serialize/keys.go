@@ -107,9 +107,9 @@ func (k *keys) ban(rkey uint32) {
 // A request may move to a shared connection only if the client's connection and the switch's
 // connection end at the same incarnation of the server. The server may have restarted with the same
 // QPNs, R_Keys and addresses, after the client connected and before the switch did. A client that
-// was silent meanwhile has not noticed. Without a switch the client's next request fails, because
-// its queue pair does not exist at the server any more. If the switch moved the request, the new
-// incarnation of the server would execute its atomic.
+// was silent meanwhile has not noticed the restart. Without a switch the client's next request
+// fails, because its queue pair does not exist at the server any more. If the switch moved the
+// request, the new incarnation of the server would execute its atomic.
 //
 // No number proves that the incarnation is the same, because every number may repeat. The proof is
 // that the client's connection works. The switch takes a request that is sent on the client's
@@ -142,7 +142,8 @@ func (k *clientConn) isProven() bool { return k.proof.incarnation == k.s.incarna
 func (k *clientConn) isSuspect() bool { return k.proof.breaks != k.s.breaks }
 
 // sends is called for each request that is sent on the client's connection for the first time, with
-// its PSN there. If the flow must be proven and no request serves as the proof yet, this one does.
+// its PSN there. If the flow must be proven and no request serves as the proof yet, this request
+// does.
 func (k *clientConn) sends(own wire.PSN) {
 	if k.proof.incarnation != k.s.incarnation && k.proof.asked != k.s.incarnation {
 		k.proof.asked, k.proof.mark = k.s.incarnation, own

@@ -26,9 +26,9 @@ type server struct {
 	// was: a request moves only if its R_Key is proven, so the switch records proofs in keys.
 	moves, watch, proves bool
 	rules                []*rules.Rule // the hardened rules for the server
-	// links are the shared connections, by shard. New requests use only links[:shards]; earlier
-	// rules needed the others. While those are up, a READ whose response was lost can be sent again
-	// there.
+	// links are the shared connections, by shard. New requests use only links[:shards]. The other
+	// links belong to earlier rules. While they are up, a READ that was sent there can be sent
+	// there again if its response was lost.
 	links    []*link
 	shards   int
 	patience time.Duration // how long the rules let a CAS wait for its value

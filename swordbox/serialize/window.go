@@ -196,7 +196,8 @@ func (w *window) compact() {
 	w.first = w.at(to).psn
 }
 
-// age evicts the answered records that would be too old after n more PSNs, counted from next on.
+// age evicts the answered records that would be too old (maxAge) after n more PSNs. next is the
+// first of these PSNs.
 func (w *window) age(next wire.PSN, n int) {
 	for w.head != w.open && int(wire.Diff(next, w.first))+n >= maxAge {
 		w.evict()

@@ -169,9 +169,10 @@ func (d *Dialer) Adopt(s Shared) error {
 	return nil
 }
 
-// Again tells the Dialer that the connection with key k has failed. The Dialer ends it and makes it
-// again; it forgets an adopted one, also if Want was called for it. Again has no effect if the
-// connection has another generation, because then a newer connection is in use.
+// Again tells the Dialer that the connection with key k has failed. The Dialer ends the connection
+// and makes it again. If it was adopted, the Dialer only forgets it, even if Want was called for k.
+// Again has no effect if the connection has another generation, because then a newer connection is
+// in use.
 func (d *Dialer) Again(c *pipeline.Ctx, k Key, generation uint32) {
 	if l := d.byKey[k]; l != nil && l.state == Up && l.shared.Generation == generation {
 		d.stats.Lost++

@@ -109,7 +109,7 @@ func (g *guestControl) install(i int, l Link, io packetio.Port) error {
 		}
 	})
 	if !used {
-		return errors.Join(err, io.Close()) // the switch does not use it
+		return errors.Join(err, io.Close()) // the switch does not use the port
 	}
 	return err
 }

@@ -90,8 +90,9 @@ func (t *traffic) round() (busy bool) {
 	return busy
 }
 
-// undelay takes the first delayed frame, whose time has come, and continues with it where the fault
-// delayed it.
+// undelay takes the first delayed frame, whose time has come, and continues after the fault that
+// delayed it: a frame from a host enters the pipeline, and a frame to a host enters its egress
+// queue.
 func (t *traffic) undelay() {
 	e := t.delays.pop(&t.scratch)
 	if e.dir == tap.Up {

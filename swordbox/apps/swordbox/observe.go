@@ -40,8 +40,8 @@ type watched struct {
 
 // observed decides what happens to a packet of a flow with observing rules. Unless the packet is
 // dropped, as a damaged one is (guarded), observed shows it to the handlers of these rules. A
-// retransmission is not shown again, except on a connection of which the switch does not know the
-// PSNs or the path MTU yet.
+// retransmission is not shown again, except on a connection whose PSNs or path MTU the switch does
+// not know yet.
 func (p *Program) observed(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pipeline.Parsed) pipeline.Verdict {
 	if s.Response || s.Bad != conntrack.Fine || s.Class == conntrack.Duplicate {
 		return p.decide(c, e, s, q)

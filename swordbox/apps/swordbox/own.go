@@ -268,9 +268,9 @@ func (p *Program) Bound() (n int) {
 	return n
 }
 
-// Unloaded is called when another program has replaced this one, whose Bound was 0. It removes all
-// flows from the journal. The journal may still have flows, because a flow is entered before its
-// first request is moved: no request of such a flow was moved, or the flow has failed since. A
+// Unloaded is called when another program has replaced this one, after Bound has returned 0. It
+// removes all flows from the journal. The journal may still have flows none of whose requests was
+// moved, because a flow is entered before its first request is moved, and flows that have failed. A
 // program that is loaded later would take these flows for stale ones and end them.
 func (p *Program) Unloaded() {
 	o := p.cfg.Own
