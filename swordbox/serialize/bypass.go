@@ -75,13 +75,8 @@ func (m *Machine) Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed)
 // memory. For an ATOMIC_WRITE, n is always the length of a word, whatever length the request
 // claims: the request may change the whole word.
 func target(f *wire.Frame) (va uint64, n uint32, rkey uint32) {
-	switch {
-	case f.BTH.Opcode == wire.RCAtomicWrite:
-		return f.RETH.VA, transform.WordLen, f.RETH.RKey
-	case f.BTH.Opcode.Has(wire.HasAtomicETH):
-		return f.AtomicETH.VA, transform.WordLen, f.AtomicETH.RKey
-	case f.BTH.Opcode.Has(wire.HasRETH):
-		return f.RETH.VA, f.RETH.Length, f.RETH.RKey
+	if va, n, rkey, _ = transform.Target(f); f.BTH.Opcode == wire.RCAtomicWrite {
+		n = transform.WordLen
 	}
-	return 0, 0, 0
+	return va, n, rkey
 }

@@ -114,12 +114,7 @@ func shardOfFlow(id uint32, shards int) int { return int(id*0x9e3779b9>>16) % sh
 
 // match returns the first rule for a request; nil if there is none.
 func (s *server) match(va uint64, n uint32, rkey uint32) *rules.Rule {
-	for _, r := range s.rules {
-		if (r.RKey == 0 || r.RKey == rkey) && r.Covers(va, int(n)) {
-			return r
-		}
-	}
-	return nil
+	return rules.First(s.rules, va, int(n), rkey)
 }
 
 // replaces reports whether a rule replaces the atomics of a word.
