@@ -122,25 +122,22 @@ func Extend(a Action, d Definition) {
 	if d.Memory != nil {
 		to.Memory = d.Memory
 	}
-	if one, other := to.Check, d.Check; other != nil {
-		to.Check = func(r *Rule) error {
-			if one != nil {
-				if err := one(r); err != nil {
-					return err
-				}
-			}
-			return other(r)
-		}
+	to.Check, to.Together = both(to.Check, d.Check), both(to.Together, d.Together)
+}
+
+// both returns a check that makes two checks one after the other; nil means no check.
+func both[T any](one, other func(T) error) func(T) error {
+	switch {
+	case one == nil:
+		return other
+	case other == nil:
+		return one
 	}
-	if one, other := to.Together, d.Together; other != nil {
-		to.Together = func(list []*Rule) error {
-			if one != nil {
-				if err := one(list); err != nil {
-					return err
-				}
-			}
-			return other(list)
+	return func(v T) error {
+		if err := one(v); err != nil {
+			return err
 		}
+		return other(v)
 	}
 }
 

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -193,33 +194,18 @@ func (s Steering) Reads() bool { return s != SteerWrite }
 func (r *Rule) HasKey(key uint64) bool { return len(r.Keys) == 0 || slices.Contains(r.Keys, key) }
 
 // NumRegisters returns Registers, with its default for 0.
-func (r *Rule) NumRegisters() int {
-	if r.Registers == 0 {
-		return DefaultRegisters
-	}
-	return r.Registers
-}
+func (r *Rule) NumRegisters() int { return cmp.Or(r.Registers, DefaultRegisters) }
 
 // NumShards returns Shards, with its default for 0.
 func (r *Rule) NumShards() int { return max(1, r.Shards) }
 
 // MissPatience returns MissTime, with its default for 0.
-func (r *Rule) MissPatience() time.Duration {
-	if r.MissTime == 0 {
-		return defaultMissTime
-	}
-	return r.MissTime
-}
+func (r *Rule) MissPatience() time.Duration { return cmp.Or(r.MissTime, defaultMissTime) }
 
 const defaultMissTime = time.Millisecond
 
 // Depth returns MaxRdAtomic, with its default for 0.
-func (r *Rule) Depth() int {
-	if r.MaxRdAtomic == 0 {
-		return defaultDepth
-	}
-	return r.MaxRdAtomic
-}
+func (r *Rule) Depth() int { return cmp.Or(r.MaxRdAtomic, defaultDepth) }
 
 const defaultDepth = 16
 
