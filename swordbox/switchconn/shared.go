@@ -136,10 +136,4 @@ type Target struct {
 	MTU, Depth int
 }
 
-func (t *Target) depth() int {
-	const usual = 16
-	if t.Depth == 0 {
-		return usual
-	}
-	return t.Depth
-}
+func (t *Target) depth() int { return cmp.Or(t.Depth, 16) }

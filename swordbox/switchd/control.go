@@ -92,12 +92,10 @@ func answer(err error) error {
 		return nil
 	case errors.As(err, &rule), errors.Is(err, fault.ErrNotOnLink), errors.Is(err, errPartition), errors.Is(err, handler.ErrRefused):
 		status = http.StatusBadRequest
-	case errors.Is(err, handler.ErrNoRules), errors.Is(err, errTaken), errors.Is(err, errBound):
+	case errors.Is(err, handler.ErrNoRules), errors.Is(err, errTaken), errors.Is(err, errBound), errors.Is(err, fault.ErrDuplicateID):
 		status = http.StatusConflict
 	case errors.Is(err, fault.ErrUnknownLink), errors.Is(err, fault.ErrUnknownRule), errors.Is(err, tap.ErrUnknownLink), errors.Is(err, handler.ErrGone):
 		status = http.StatusNotFound
-	case errors.Is(err, fault.ErrDuplicateID):
-		status = http.StatusConflict
 	case errors.Is(err, fault.ErrTooMany), errors.Is(err, tap.ErrTooMany), errors.Is(err, errBusy):
 		status = http.StatusTooManyRequests
 	case errors.Is(err, ErrStopped):

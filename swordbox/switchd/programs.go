@@ -2,7 +2,6 @@ package switchd
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,7 +144,7 @@ func (p *programControl) Info() (i ProgramInfo, err error) {
 		s := p.traffic.sw.Spec()
 		i = ProgramInfo{Name: s.Name, Doc: s.Doc, Programs: spec.Programs(), Bits: s.Bits(), MAC: p.self.MAC, Addresses: p.self.Addrs}
 		if p.described != nil {
-			i.Described = cmp.Or(p.described.Switch.Program, spec.ProgramForward)
+			i.Described = described(p.described)
 		}
 		if r, ok := p.running.(apps.Ruled); ok {
 			i.Rules = len(r.Rules().All())
