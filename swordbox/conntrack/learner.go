@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -109,14 +110,9 @@ func (t *learner) stop(fl *Flow) {
 	fl.learn = nil
 	fl.host.learning.remove(fl)
 	c := t.pairs[fl.key.addrPair]
-	for i, other := range c.flows {
-		if other == fl {
-			last := len(c.flows) - 1
-			c.flows[i], c.flows[last] = c.flows[last], nil
-			c.flows = c.flows[:last]
-			break
-		}
-	}
+	i, last := slices.Index(c.flows, fl), len(c.flows)-1
+	c.flows[i], c.flows[last] = c.flows[last], nil
+	c.flows = c.flows[:last]
 	if len(c.flows) == 0 {
 		delete(t.pairs, fl.key.addrPair)
 	}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -100,11 +101,7 @@ func (t *flows) add(now clock.Time, k flowKey) *flowStats {
 	if len(t.table) >= t.max {
 		if now >= t.sweep {
 			t.sweep = now.Add(time.Second)
-			for k, s := range t.table {
-				if now.Sub(s.last) > flowIdle {
-					delete(t.table, k)
-				}
-			}
+			maps.DeleteFunc(t.table, func(_ flowKey, s *flowStats) bool { return now.Sub(s.last) > flowIdle })
 			clear(t.recent[:])
 		}
 		if len(t.table) >= t.max {
