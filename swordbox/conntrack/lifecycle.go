@@ -201,7 +201,7 @@ func (t *Table) reuse(now clock.Time, fl *Flow, f *wire.Frame) Reason {
 	return Fine
 }
 
-// Forget ends all connections of an address. It is called when the host is gone.
+// Forget ends all connections of an address. A caller that knows that the host is gone calls it.
 func (t *Table) Forget(now clock.Time, a netip.Addr) {
 	for _, fl := range t.flows {
 		if fl.Generation != 0 && fl.State != Closed && (fl.Requester == a || fl.Responder == a) {

@@ -217,7 +217,8 @@ type recovery struct {
 	// window is how many requests may be in flight: Config.Ring, or 1 while the server does not
 	// answer.
 	window int
-	// implied is true if requests were sent again because an answer skipped a READ or an atomic.
+	// implied is true if requests were sent again because an answer skipped a READ or an atomic,
+	// and neither an answer to a further request nor a timeout has followed.
 	implied bool
 	// refused is true if the server has refused the request at position guilty by a fatal NAK.
 	// syndrome is the syndrome of the NAK.

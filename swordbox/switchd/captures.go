@@ -91,7 +91,7 @@ func (c *captures) serveCapture(w http.ResponseWriter, r *http.Request) {
 	if s := q.Get("for"); s != "" {
 		lasting, err := time.ParseDuration(s)
 		if err != nil || lasting <= 0 {
-			refuseCapture(w, fmt.Errorf("for=%q is no time to capture", s))
+			refuseCapture(w, fmt.Errorf("for=%q is no duration; write it like 10s", s))
 			return
 		}
 		timer := time.AfterFunc(lasting, cancel)

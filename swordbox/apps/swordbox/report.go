@@ -150,7 +150,7 @@ func (p *Program) ClearTable(name string) (n int, ok bool) {
 	return 0, false
 }
 
-// maxWords returns how many words the handlers can know at a time.
+// maxWords returns the bound of the words that the first handler with a table of words can know.
 func (p *Program) maxWords() int {
 	for _, h := range p.parts.all {
 		for _, t := range h.Spec().Tables {
