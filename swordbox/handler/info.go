@@ -51,8 +51,8 @@ type Shared struct {
 	// OwnQPN is the queue pair of Owner. ServerQPN is the queue pair of the server.
 	OwnQPN    wire.QPN `json:"ownQpn"`
 	ServerQPN wire.QPN `json:"serverQpn"`
-	// State is the name of the connection's state: that of a requester.State, or "open" for a
-	// client's connection.
+	// State is the name of the connection's state: that of a requester.State for a switch's
+	// connection, "open" or "dead" for a client's connection.
 	State string `json:"state"`
 	// NextPSN is the PSN of the next request.
 	NextPSN wire.PSN `json:"nextPsn"`
