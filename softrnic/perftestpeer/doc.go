@@ -25,7 +25,8 @@ var ErrFormat = errors.New("the peer does not speak this exchange")
 // ErrWrong means that a message had unexpected bytes.
 var ErrWrong = errors.New("a message held wrong bytes")
 
-// Attributes of queue pairs that these programs use with all options.
+// Attributes of queue pairs. The programs use these values, except for the timeout, whatever their
+// options are.
 const (
 	timeoutCode = 16 // 268 ms. The programs use 14 (67 ms), but a peer on an emulated processor can be slower than that seven times in a row
 	retries     = 7

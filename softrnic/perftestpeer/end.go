@@ -96,7 +96,8 @@ type link struct {
 	qpn              wire.QPN
 	theirPSN, ourPSN wire.PSN
 	mtu              verbs.MTU
-	outs, theirOuts  int // READs and atomics in flight; 0 means one
+	outs, theirOuts  int   // READs and atomics in flight; 0 means one
+	timeout          uint8 // code of the ACK timeout; 0 means timeoutCode
 }
 
 // connect moves the queue pair to RTS.
@@ -121,7 +122,7 @@ func (l *link) up(qp verbs.QP) error {
 	if err != nil {
 		return err
 	}
-	return qp.ToRTS(verbs.ToRTS{SendPSN: l.ourPSN, Timeout: timeoutCode, RetryCount: retries, RNRRetry: 7, MaxRdAtomic: max(l.outs, 1)})
+	return qp.ToRTS(verbs.ToRTS{SendPSN: l.ourPSN, Timeout: cmp.Or(l.timeout, timeoutCode), RetryCount: retries, RNRRetry: 7, MaxRdAtomic: max(l.outs, 1)})
 }
 
 // address adds the destination to a work request of a datagram.

@@ -212,13 +212,34 @@ func TestStrangePeers(t *testing.T) {
 	}
 }
 
+// The ACK timeout of a link is that of its queue pair; 0 stands for the default.
+func TestAckTimeout(t *testing.T) {
+	for code, want := range map[uint8]uint8{0: timeoutCode, 18: 18} {
+		ctx := pair(t)
+		e, err := openEnd(ctx[0], verbs.RC, 4096, 1, 1, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := link{to: verbs.AHAttr{DestGID: verbs.GIDOf(netip.MustParseAddr("10.0.0.2"))}, qpn: 5, mtu: verbs.MTU1024, timeout: code}
+		if err := e.connect(l); err != nil {
+			t.Fatal(err)
+		}
+		if a, err := e.qp.Query(); err != nil || a.RTS.Timeout != want {
+			t.Errorf("code %d: %+v, %v; want timeout %d", code, a, err, want)
+		}
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	for _, p := range []Pingpong{{}, {Type: "xrc"}, {Type: "rc", Size: -1}, {Type: "ud", Size: 5000}, {Type: "rc", MTU: 1000}, {Type: "rc", Depth: 1 << 20}, {Type: "rc", Iters: -1}} {
 		if p.Validate() == nil {
 			t.Errorf("%+v is accepted", p)
 		}
 	}
-	for _, p := range []Perftest{{}, {Test: "x_bw"}, {Test: "send_bw", Size: -1}, {Test: "send_bw", Depth: 1 << 20}, {Test: "send_bw", Outs: 1000}, {Test: "atomic_bw", Type: "x"}, {Test: "send_bw", MTU: 5}, {Test: "send_bw", Iters: -1}} {
+	for _, p := range []Perftest{{}, {Test: "x_bw"}, {Test: "send_bw", Size: -1}, {Test: "send_bw", Depth: 1 << 20}, {Test: "send_bw", Outs: 1000}, {Test: "atomic_bw", Type: "x"}, {Test: "send_bw", MTU: 5}, {Test: "send_bw", Timeout: 32}, {Test: "send_bw", Iters: -1}} {
 		if p.Validate() == nil {
 			t.Errorf("%+v is accepted", p)
 		}

@@ -39,6 +39,8 @@ type Perftest struct {
 	Type string `json:"type"`
 	// Source is the index of the address that this side announces; −1 means the first IPv4 address.
 	Source int `json:"source"`
+	// Timeout is the code of this side's ACK timeout, 4.096 µs · 2^Timeout, -u; 0 means 16 (268 ms).
+	Timeout uint8 `json:"timeout,omitempty"`
 	// Patience is how long to wait for one completion; 0 means 30 s.
 	Patience time.Duration `json:"patienceNs"`
 }
@@ -75,6 +77,7 @@ const (
 	cacheLine       = 64
 	reportNumbers   = 5
 	maxOuts         = 128
+	maxTimeout      = 31
 )
 
 // Validate sets defaults, and returns an error for the first wrong field.
@@ -95,6 +98,7 @@ func (p *Perftest) Validate() error {
 	p.Depth = cmp.Or(p.Depth, depth)
 	p.Size = cmp.Or(p.Size, size)
 	p.Type = cmp.Or(p.Type, "faa")
+	p.Timeout = cmp.Or(p.Timeout, timeoutCode)
 	switch {
 	case !ok:
 		return fmt.Errorf("perftest test %q: want one of %s", p.Test, strings.Join(perftestTests(), " "))
@@ -108,6 +112,8 @@ func (p *Perftest) Validate() error {
 		return fmt.Errorf("outs %d: want 1 to %d", p.Outs, maxOuts)
 	case p.Type != "faa" && p.Type != "cas":
 		return fmt.Errorf("type %q: want faa or cas", p.Type)
+	case p.Timeout > maxTimeout:
+		return fmt.Errorf("timeout %d: want a code from 1 to %d", p.Timeout, maxTimeout)
 	case p.MTU != 0:
 		return checkMTU(p.MTU)
 	}
@@ -177,7 +183,7 @@ func (t *perftestRun) both(ctx verbs.Context, r *Result) error {
 	}
 	err = t.connect(link{
 		to: verbs.AHAttr{DestGID: t.their.GID, SourceGID: source}, qpn: t.their.QPN, theirPSN: t.their.PSN, ourPSN: t.our.PSN,
-		mtu: verbs.MTU(t.MTU), outs: min(t.Outs, int(t.their.Outs)), theirOuts: min(int(t.their.Outs), maxOuts),
+		mtu: verbs.MTU(t.MTU), outs: min(t.Outs, int(t.their.Outs)), theirOuts: min(int(t.their.Outs), maxOuts), timeout: t.Timeout,
 	})
 	if err != nil {
 		return err

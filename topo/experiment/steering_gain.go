@@ -134,17 +134,33 @@ func (b *steeringBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	r.Columns(append([]Column{{Key: "load", Title: "LOAD", Repeats: true}, {Key: "clients", Title: "CLIENTS", Repeats: true}, {Key: "steer", Title: "STEERING"}},
 		cloverColumns...)...)
 	all := steeringRows()
-	for i, n := range b.rows {
-		if err := b.row(ctx, pl, r, &all[n-1], 3*i); err != nil {
-			return fmt.Errorf("%s, %w", all[n-1].name, err)
+	total := 0
+	for _, n := range b.rows {
+		total += len(all[n-1].steerings())
+	}
+	done := 0
+	for _, n := range b.rows {
+		row := &all[n-1]
+		if err := b.row(ctx, pl, r, row, done, total); err != nil {
+			return fmt.Errorf("%s, %w", row.name, err)
 		}
+		done += len(row.steerings())
 	}
 	return nil
 }
 
-// row measures one load without steering, with hardened rules and with published rules; before is
-// the number of earlier measurements.
-func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *steeringRow, before int) error {
+// steerings lists how the switch steers in the measurements of a row. With a small pool of nodes,
+// the published program links nodes to themselves when versions differ (holes 26 and 29).
+func (r *steeringRow) steerings() []string {
+	if r.load.Pool != 0 {
+		return []string{steerNone, Hardened}
+	}
+	return []string{steerNone, Hardened, Published}
+}
+
+// row measures one load with each of its steerings; before is the number of earlier measurements of
+// the `total` ones.
+func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *steeringRow, before, total int) error {
 	l := row.load
 	if b.clients > 0 {
 		l.Clients = b.clients
@@ -156,10 +172,7 @@ func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *ste
 		}
 	}
 	var plain *cloverFigures
-	for i, how := range []string{steerNone, Hardened, Published} {
-		if how == Published && l.Pool != 0 {
-			continue // the published program links nodes to themselves when versions differ (holes 26 and 29)
-		}
+	for i, how := range row.steerings() {
 		one, says := l, row.steered
 		switch how {
 		case steerNone:
@@ -167,7 +180,7 @@ func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *ste
 		default:
 			one.Switch.Mode = how
 		}
-		r.begin(before+i+1, 3*len(b.rows), "%s, steering %s", row.name, how)
+		r.begin(before+i+1, total, "%s, steering %s", row.name, how)
 		res, err := pl.Clover(ctx, one)
 		if err != nil {
 			return fmt.Errorf("steering %s: %w", how, err)

@@ -68,9 +68,9 @@ func perfCmd() *cobra.Command {
 			"perf prints how many were lost. No flag takes 0: leave it out for its default.\n\n" +
 			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it is\n" +
 			"the address of perftest's server. Otherwise the host of --from waits as the server. TEST is then a write, read, send\n" +
-			"or atomic test, over RC on one queue pair. Only the flags --size, --iters, --mtu, --tx-depth, --outs, --type, --ipv6,\n" +
-			"--port and --op-timeout have an effect, and the defaults are perftest's: 1000 iterations, and 65536 bytes for\n" +
-			"bandwidth, 2 for latency. Both ends need the same --size and --iters.",
+			"or atomic test, over RC on one queue pair. Of the flags, --size, --iters, --mtu, --tx-depth, --outs, --type, --ipv6,\n" +
+			"--port, --timeout and --op-timeout can be used. The defaults are perftest's, 1000 iterations, and 65536 bytes for\n" +
+			"bandwidth, 2 for latency; only --timeout is 16 (268 ms). Both ends need the same --size and --iters.",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
 			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0 --timeout 12\n" +
@@ -155,6 +155,8 @@ func (f *perfFlags) check() error {
 		*u.dst = int(n)
 	}
 	switch {
+	case f.port != 0:
+		return errors.New("--port goes with --peer perftest")
 	case f.to == "":
 		return errors.New("give --to, the host that is the server")
 	case f.from == f.to:

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perftestpeer"
@@ -74,8 +76,9 @@ func (f *pingpongFlags) run(cmd *cobra.Command, to string) error {
 		f.config.Size = int(min(n, perftestpeer.MaxSize+1))
 	}
 	f.config.Source = source(f.ipv6)
-	if err := f.config.Validate(); err != nil {
-		return asUse(err)
+	zeros := refuseZeros(cmd.Flags()) // before Validate, which puts defaults into the variables of the flags
+	if err := asUse(errors.Join(f.config.Validate(), zeros)); err != nil {
+		return err
 	}
 	return runPeer(cmd, f.on, hostd.PeerRequest{Pingpong: &f.config, To: to, Port: f.port})
 }
@@ -84,14 +87,34 @@ func (f *pingpongFlags) run(cmd *cobra.Command, to string) error {
 // address, and -1 stands for its first IPv4 address.
 func source(ipv6 bool) int { return either(ipv6, 1, -1) }
 
+// peerFlags are the flags of perf that have an effect with --peer. A test with a peer prints no
+// progress, as --quiet asks for.
+var peerFlags = []string{
+	"from", "to", "peer", "port", "size", "iters", "mtu", "tx-depth", "outs", "type", "timeout", "ipv6", "op-timeout", "quiet", "output",
+}
+
+// withoutEffect returns the name of a flag that was set and is not in peerFlags, or "".
+func withoutEffect(cmd *cobra.Command) (name string) {
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed && name == "" && !slices.Contains(peerFlags, f.Name) {
+			name = f.Name
+		}
+	})
+	return name
+}
+
 // runPerftest makes a host one end of a perftest.
 func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 	if f.with != "perftest" {
 		return badUse("--peer %q: want perftest", f.with)
 	}
+	if name := withoutEffect(cmd); name != "" {
+		return badUse("--%s has no effect with --peer perftest: leave it out", name)
+	}
 	c := &f.config
 	p := perftestpeer.Perftest{
-		Test: c.Test, Iters: c.Iters, MTU: c.MTU, Depth: c.Depth, Outs: c.RdAtomic, Type: c.Type, Source: source(f.ipv6), Patience: c.Patience,
+		Test: c.Test, Iters: c.Iters, MTU: c.MTU, Depth: c.Depth, Outs: c.RdAtomic, Type: c.Type, Source: source(f.ipv6),
+		Timeout: c.Timeout, Patience: c.Patience,
 	}
 	if f.size != "" {
 		n, err := spec.ParseSize(f.size)
@@ -100,7 +123,7 @@ func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 		}
 		p.Size = int(min(n, perftestpeer.MaxSize+1))
 	}
-	if err := p.Validate(); err != nil {
+	if err := asUse(errors.Join(p.Validate(), refuseZeros(cmd.Flags()))); err != nil {
 		return err
 	}
 	return runPeer(cmd, f.from, hostd.PeerRequest{Perftest: &p, To: f.to, Port: f.port})

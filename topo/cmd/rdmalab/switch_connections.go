@@ -279,6 +279,8 @@ func adoptCmd() *cobra.Command {
 	fs.StringVar(&f.sendPSN, "send-psn", "0", "first PSN that the server expects")
 	fs.StringVar(&f.recvPSN, "recv-psn", "0", "first PSN that the server sends")
 	fs.IntVar(&f.mtu, "mtu", 1024, "path MTU: 256, 512, 1024, 2048 or 4096")
+	must(cmd.MarkFlagRequired("server-qpn"))
+	must(cmd.MarkFlagRequired("qpn"))
 	complete(cmd, "mtu", mtus...)
 	fs.IntVar(&f.depth, "depth", 1, "how many READs and atomics in flight the server's queue pair accepts")
 	fs.StringVar(&f.mac, "mac", "", "MAC address of the server, if the server is not a host of the rack")

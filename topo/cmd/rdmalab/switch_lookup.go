@@ -197,6 +197,9 @@ func listEntries(cmd *cobra.Command, rule string, most int) ([]string, error) {
 			if time.Since(last) > entriesPatience {
 				return nil, fmt.Errorf("the server has not answered for %v", entriesPatience)
 			}
+			if err := pause(cmd.Context(), entriesEvery); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		last = time.Now()
